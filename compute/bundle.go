@@ -1,0 +1,72 @@
+package compute
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Hash is the SHA-256 of a blob.
+type Hash [sha256.Size]byte
+
+// Bundle is what an execution executes: the user's own bytes, which the state
+// never looks into.
+type Bundle struct {
+	Code         string            `json:"code"`
+	FileName     string            `json:"file_name,omitempty"`
+	ImportFiles  map[string]string `json:"import_files,omitempty"`  // Relative path to text.
+	PriorImports []string          `json:"prior_imports,omitempty"` // Import statements executed before the code.
+	Env          map[string]string `json:"env,omitempty"`
+}
+
+// BundleRef is where a bundle is: in the record itself when it is small, else
+// in the blob stores under its hash. Size and Hash are of the encoded form.
+type BundleRef struct {
+	Hash   Hash   `cbor:"1,keyasint"`
+	Size   int64  `cbor:"2,keyasint"`
+	Inline []byte `cbor:"3,keyasint,omitempty"`
+}
+
+// Limits of bundles.
+const (
+	MaxInlineBundle  = 16 << 10 // An encoded bundle up to this size rides in its command.
+	MaxDecodedBundle = 16 << 20 // A bundle that unpacks to more is refused.
+)
+
+// Encode returns the bundle as gzipped JSON, the same bytes for the same
+// bundle.
+func (b *Bundle) Encode() ([]byte, error) {
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	if err := json.NewEncoder(w).Encode(b); err != nil {
+		return nil, fmt.Errorf("encode bundle: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("encode bundle: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// DecodeBundle returns the bundle that Encode made data of. It refuses what
+// unpacks to more than MaxDecodedBundle.
+func DecodeBundle(data []byte) (*Bundle, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("decode bundle: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, MaxDecodedBundle+1))
+	if err != nil {
+		return nil, fmt.Errorf("decode bundle: %w", err)
+	}
+	if len(text) > MaxDecodedBundle {
+		return nil, fmt.Errorf("decode bundle: more than %d bytes", MaxDecodedBundle)
+	}
+	b := new(Bundle)
+	if err := json.Unmarshal(text, b); err != nil {
+		return nil, fmt.Errorf("decode bundle: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,94 @@
+package compute
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Credits is an amount of money in micro-credits: 1,000,000 are one credit.
+type Credits int64
+
+// Credit is one credit.
+const Credit Credits = 1_000_000
+
+// ErrCredits is returned for text that is no amount of credits.
+var ErrCredits = errors.New("not an amount of credits with at most six decimals")
+
+// ParseCredits returns the amount that s, a decimal number of credits with at
+// most six decimals, spells. It never rounds.
+func ParseCredits(s string) (Credits, error) {
+	whole, fraction, _ := strings.Cut(s, ".")
+	negative := strings.HasPrefix(whole, "-")
+	whole = strings.TrimPrefix(whole, "-")
+	fraction = strings.TrimRight(fraction, "0")
+	if len(fraction) > 6 || whole == "" && fraction == "" {
+		return 0, ErrCredits
+	}
+	digits := whole + fraction + strings.Repeat("0", 6-len(fraction))
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil {
+		return 0, ErrCredits
+	}
+	if negative {
+		return -Credits(n), nil
+	}
+	return Credits(n), nil
+}
+
+// String returns the exact decimal number of credits without trailing zeros.
+func (c Credits) String() string {
+	sign, n := "", uint64(c)
+	if c < 0 {
+		sign, n = "-", -n
+	}
+	text := sign + strconv.FormatUint(n/1_000_000, 10)
+	if rest := n % 1_000_000; rest != 0 {
+		fraction := strconv.FormatUint(1_000_000+rest, 10)[1:]
+		text += "." + strings.TrimRight(fraction, "0")
+	}
+	return text
+}
+
+// MarshalJSON returns the amount as an exact JSON number of credits.
+func (c Credits) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalJSON accepts a JSON number with at most six decimals.
+func (c *Credits) UnmarshalJSON(data []byte) error {
+	v, err := ParseCredits(string(data))
+	if err != nil {
+		return err
+	}
+	*c = v
+	return nil
+}
+
+// Price is what a second of something costs, in micro-credits.
+type Price int64
+
+// PerHour returns the price of an hour, exactly.
+func (p Price) PerHour() Credits { return Credits(p) * 3600 }
+
+// Charge returns ceil(price × milliseconds / 1,000): what d costs, rounded up
+// once, to a micro-credit. A negative price or duration costs nothing; a
+// charge that does not fit is the largest amount there is.
+func (p Price) Charge(d time.Duration) Credits {
+	if p <= 0 || d <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(p), uint64(d.Milliseconds()))
+	if hi >= 1000 {
+		return math.MaxInt64
+	}
+	q, r := bits.Div64(hi, lo, 1000)
+	if r > 0 {
+		q++
+	}
+	if q > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return Credits(q)
+}

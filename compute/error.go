@@ -1,0 +1,88 @@
+package compute
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code says what kind of failure an Error is. It selects the HTTP status and
+// is the label of the error metrics.
+type Code string
+
+// The codes. api maps each to its HTTP status in one table.
+const (
+	CodeInvalid          Code = "invalid"            // Well formed, but breaks a rule.
+	CodeConflict         Code = "conflict"           // The state forbids it.
+	CodeUnauthenticated  Code = "unauthenticated"    // No, bad or expired credential.
+	CodeForbidden        Code = "forbidden"          // Not allowed to this caller.
+	CodeNotFound         Code = "not_found"          // Absent, or not visible to this caller.
+	CodeTooLarge         Code = "too_large"          // Over a named limit.
+	CodeRateLimited      Code = "rate_limited"       // Too many requests.
+	CodeNoSpace          Code = "no_space"           // The disk is full.
+	CodeMethodNotAllowed Code = "method_not_allowed" // Known path, other method.
+	CodeTimeout          Code = "timeout"            // The client was too slow.
+	CodeUnsupportedMedia Code = "unsupported_media"  // Not the content type wanted.
+	CodeNoCapacity       Code = "no_capacity"        // Nothing can be provisioned now.
+	CodeUnavailable      Code = "unavailable"        // No leader, or a part is down.
+	CodeInternal         Code = "internal"           // Ours; the user is told nothing.
+)
+
+// Error is a failure with a code. Message is for the user, Err for the
+// operator: it is logged and never sent.
+type Error struct {
+	Code       Code          `cbor:"1,keyasint"`
+	Message    string        `cbor:"2,keyasint"`
+	Detail     string        `cbor:"3,keyasint,omitempty"` // Stable snake_case name of the case; Code when empty.
+	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"` // When a repeat makes sense; zero for no hint.
+	Err        error         `cbor:"-"`
+}
+
+// Errorf returns an Error with a formatted message. It is never nil. An
+// argument for %w becomes Err.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Named returns e with the stable name of its case, for a client program.
+func (e *Error) Named(detail string) *Error {
+	e.Detail = detail
+	return e
+}
+
+// Retry returns e with a hint when to try again.
+func (e *Error) Retry(after time.Duration) *Error {
+	e.RetryAfter = after
+	return e
+}
+
+// Error returns the code and the message.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Unwrap returns the operator's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf returns the code that err carries: "" for nil, CodeInternal when it
+// carries none.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// MessageOf returns what the user may read of err: "Internal error." when it
+// carries no code or is internal.
+func MessageOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Code != CodeInternal {
+		return e.Message
+	}
+	return "Internal error."
+}

@@ -1,0 +1,152 @@
+package compute
+
+import "time"
+
+// Network is what an execution may reach.
+type Network uint8
+
+// The networks. Values are written to disk: append only.
+const (
+	NetworkEgress Network = iota // The outside, but no private or cluster address.
+	NetworkNone                  // Nothing.
+)
+
+var networkNames = names{"egress", "none"}
+
+// String returns the network as clients spell it.
+func (n Network) String() string { return networkNames.text(uint8(n)) }
+
+// MarshalText returns what String returns.
+func (n Network) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (n *Network) UnmarshalText(text []byte) error {
+	v, err := networkNames.value("network", text)
+	*n = Network(v)
+	return err
+}
+
+// Stop is how someone asked for a live execution to end.
+type Stop uint8
+
+// The ways to stop. Values are written to disk: append only.
+const (
+	StopNone     Stop = iota
+	StopGraceful      // SIGTERM, then SIGKILL after the grace; ends as cancelled.
+	StopHard          // SIGKILL; ends as aborted.
+)
+
+// Execution is the record of one execution, live or ended.
+type Execution struct {
+	ID     ExecutionID `cbor:"1,keyasint"`
+	Org    OrgID       `cbor:"2,keyasint"`
+	User   UserID      `cbor:"3,keyasint"`
+	Key    KeyID       `cbor:"4,keyasint,omitempty"` // Zero when submitted with a JWT.
+	Parent ExecutionID `cbor:"5,keyasint,omitempty"` // Set on sub-executions.
+	Kind   Kind        `cbor:"6,keyasint,omitempty"`
+
+	Status Status `cbor:"7,keyasint,omitempty"`
+	Reason Reason `cbor:"8,keyasint,omitempty"` // Why it waits, or why it ended so.
+	Detail string `cbor:"9,keyasint,omitempty"` // The same for people; at most 512 bytes.
+
+	Profile  string    `cbor:"10,keyasint"` // Canonical; "gpu_selection" for parents.
+	Request  Request   `cbor:"11,keyasint"`
+	Bundle   BundleRef `cbor:"12,keyasint"`
+	FileName string    `cbor:"13,keyasint,omitempty"`
+	Imports  []string  `cbor:"14,keyasint,omitempty"` // The paths of its import files.
+	JobType  string    `cbor:"15,keyasint,omitempty"`
+
+	Timeout         time.Duration `cbor:"16,keyasint"`
+	DisconnectGrace time.Duration `cbor:"17,keyasint"`
+	Priority        int           `cbor:"18,keyasint,omitempty"` // 0 to 100, higher first.
+	Network         Network       `cbor:"19,keyasint,omitempty"`
+	Tags            []string      `cbor:"20,keyasint,omitempty"`
+	CallbackURLs    []string      `cbor:"21,keyasint,omitempty"`
+	MaxCredits      Credits       `cbor:"22,keyasint,omitempty"` // 0 for no ceiling.
+
+	Price  Price   `cbor:"23,keyasint,omitempty"` // Per second, fixed at submit.
+	Held   Credits `cbor:"24,keyasint,omitempty"` // Set aside now.
+	Billed Credits `cbor:"25,keyasint,omitempty"` // Charged; settled when terminal.
+
+	Epoch uint64 `cbor:"26,keyasint,omitempty"` // Of its newest attempt; 0 before the first.
+	Stop  Stop   `cbor:"27,keyasint,omitempty"`
+
+	SubmitIndex uint64  `cbor:"28,keyasint"` // Raft index of the submit: the order of history.
+	CreatedAt   Instant `cbor:"29,keyasint"` // The submit was committed.
+	PlacedAt    Instant `cbor:"30,keyasint,omitempty"`
+	ExecletAt   Instant `cbor:"31,keyasint,omitempty"` // The attempt began on its node.
+	StartedAt   Instant `cbor:"32,keyasint,omitempty"` // The user's process started.
+	EndedAt     Instant `cbor:"33,keyasint,omitempty"` // It exited.
+	FinishedAt  Instant `cbor:"34,keyasint,omitempty"` // The terminal entry was committed.
+
+	Ran      bool          `cbor:"35,keyasint,omitempty"` // The user's process ran; ExitCode means something.
+	ExitCode int           `cbor:"36,keyasint,omitempty"` // 128+n when signal n ended it.
+	Duration time.Duration `cbor:"37,keyasint,omitempty"` // Wall time of the user's process, from its node's journal.
+	Usage    Usage         `cbor:"38,keyasint,omitempty"`
+
+	Selection *Selection `cbor:"39,keyasint,omitempty"` // Parents only.
+}
+
+// Usage is what an attempt used, as its node measured it.
+type Usage struct {
+	CPUTime        time.Duration `cbor:"1,keyasint,omitempty"`
+	PeakMemoryMiB  int64         `cbor:"2,keyasint,omitempty"`
+	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean over the samples; of a simulated GPU: of its CPU quota.
+	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak.
+	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
+	OutputLines    int64         `cbor:"6,keyasint,omitempty"`
+}
+
+// Attempt is one try to execute an execution on one node. Its epoch is minted
+// by the state and rises with each attempt of the execution.
+type Attempt struct {
+	Execution  ExecutionID `cbor:"1,keyasint"`
+	Epoch      uint64      `cbor:"2,keyasint"`
+	Node       NodeID      `cbor:"3,keyasint"`
+	GPUs       []GPUShare  `cbor:"4,keyasint,omitempty"`
+	PlacedAt   Instant     `cbor:"5,keyasint"`
+	PlaceIndex uint64      `cbor:"6,keyasint"`
+	Started    bool        `cbor:"7,keyasint,omitempty"` // StartAttempt was committed.
+	Ended      bool        `cbor:"8,keyasint,omitempty"`
+	Status     Status      `cbor:"9,keyasint,omitempty"` // How it ended.
+	Reason     Reason      `cbor:"10,keyasint,omitempty"`
+	EndedAt    Instant     `cbor:"11,keyasint,omitempty"`
+}
+
+// GPUShare is the part of one GPU that an attempt holds.
+type GPUShare struct {
+	GPU   GPUID `cbor:"1,keyasint"`
+	Milli int   `cbor:"2,keyasint"`
+}
+
+// Work is what a node is to do about one attempt: the attempt, the execution
+// as it stands (Stop set when it is to end) and the GPUs it holds, described.
+type Work struct {
+	Attempt   *Attempt
+	Execution *Execution
+	GPUs      []GPU
+}
+
+// AttemptStart is a node's word that the user's process started.
+type AttemptStart struct {
+	Execution ExecutionID `cbor:"1,keyasint"`
+	Epoch     uint64      `cbor:"2,keyasint"`
+	ExecletAt Instant     `cbor:"3,keyasint"`
+	StartedAt Instant     `cbor:"4,keyasint"`
+}
+
+// Outcome is a node's word on how an attempt ended.
+type Outcome struct {
+	Execution ExecutionID   `cbor:"1,keyasint"`
+	Epoch     uint64        `cbor:"2,keyasint"`
+	Status    Status        `cbor:"3,keyasint"` // Terminal.
+	Reason    Reason        `cbor:"4,keyasint,omitempty"`
+	Detail    string        `cbor:"5,keyasint,omitempty"`
+	Ran       bool          `cbor:"6,keyasint,omitempty"`
+	ExitCode  int           `cbor:"7,keyasint,omitempty"`
+	ExecletAt Instant       `cbor:"8,keyasint,omitempty"`
+	StartedAt Instant       `cbor:"9,keyasint,omitempty"`
+	EndedAt   Instant       `cbor:"10,keyasint,omitempty"`
+	Duration  time.Duration `cbor:"11,keyasint,omitempty"`
+	Usage     Usage         `cbor:"12,keyasint,omitempty"`
+}

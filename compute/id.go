@@ -1,0 +1,120 @@
+package compute
+
+import (
+	"encoding/hex"
+	"errors"
+)
+
+// UUID is an RFC 9562 identifier in its 16-byte form. Zero means "none".
+type UUID [16]byte
+
+// errUUID is returned for text that is not a UUID in its 36-character form.
+var errUUID = errors.New("not a UUID")
+
+// ParseUUID returns the identifier that s, 36 characters with hyphens in
+// either case, spells.
+func ParseUUID(s string) (UUID, error) {
+	var u UUID
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return UUID{}, errUUID
+	}
+	packed := s[0:8] + s[9:13] + s[14:18] + s[19:23] + s[24:36]
+	if _, err := hex.Decode(u[:], []byte(packed)); err != nil {
+		return UUID{}, errUUID
+	}
+	return u, nil
+}
+
+// String returns the lower-case form with hyphens, or "" for the zero UUID.
+func (u UUID) String() string {
+	if u.IsZero() {
+		return ""
+	}
+	var b [36]byte
+	hex.Encode(b[0:8], u[0:4])
+	hex.Encode(b[9:13], u[4:6])
+	hex.Encode(b[14:18], u[6:8])
+	hex.Encode(b[19:23], u[8:10])
+	hex.Encode(b[24:36], u[10:16])
+	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
+	return string(b[:])
+}
+
+// IsZero reports whether u names nothing.
+func (u UUID) IsZero() bool { return u == UUID{} }
+
+// MarshalText returns what String returns.
+func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText accepts what ParseUUID accepts, and "" for the zero UUID.
+func (u *UUID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*u = UUID{}
+		return nil
+	}
+	v, err := ParseUUID(string(text))
+	if err != nil {
+		return err
+	}
+	*u = v
+	return nil
+}
+
+// MarshalBinary returns the 16 bytes, or none for the zero UUID.
+func (u UUID) MarshalBinary() ([]byte, error) {
+	if u.IsZero() {
+		return nil, nil
+	}
+	return u[:], nil
+}
+
+// UnmarshalBinary accepts what MarshalBinary returns.
+func (u *UUID) UnmarshalBinary(data []byte) error {
+	switch len(data) {
+	case 0:
+		*u = UUID{}
+	case len(u):
+		copy(u[:], data)
+	default:
+		return errUUID
+	}
+	return nil
+}
+
+// Identifiers by what they name. Each is a UUID of its own type, so that one
+// cannot be passed where another is meant.
+type (
+	// ExecutionID names an execution; a UUIDv7 made where it was submitted.
+	ExecutionID struct{ UUID }
+	// NodeID names a node; a UUIDv4 kept in its data directory.
+	NodeID struct{ UUID }
+	// OrgID names an organization.
+	OrgID struct{ UUID }
+	// UserID names a user.
+	UserID struct{ UUID }
+	// KeyID names an API key's record (not the key's own text).
+	KeyID struct{ UUID }
+	// OpID names one request, so that a repeat of it is recognised.
+	OpID struct{ UUID }
+)
+
+// GPUID names a GPU: the UUID that NVML reports, or SIM-<node>-<n>.
+type GPUID string
+
+// ParseExecutionID returns the execution that s names.
+func ParseExecutionID(s string) (ExecutionID, error) {
+	u, err := ParseUUID(s)
+	return ExecutionID{u}, err
+}
+
+// ParseNodeID returns the node that s names.
+func ParseNodeID(s string) (NodeID, error) {
+	u, err := ParseUUID(s)
+	return NodeID{u}, err
+}
+
+// ParseKeyID returns the key that s names.
+func ParseKeyID(s string) (KeyID, error) {
+	u, err := ParseUUID(s)
+	return KeyID{u}, err
+}

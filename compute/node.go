@@ -1,0 +1,76 @@
+package compute
+
+// Role is what a node is trusted to do.
+type Role uint8
+
+// The roles of nodes. Values are written to disk: append only.
+const (
+	RoleServer Role = iota // Holds a replica of the state.
+	RoleWorker             // Executes only.
+)
+
+var roleNames = names{"server", "worker"}
+
+// String returns the role as configuration spells it.
+func (r Role) String() string { return roleNames.text(uint8(r)) }
+
+// MarshalText returns what String returns.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (r *Role) UnmarshalText(text []byte) error {
+	v, err := roleNames.value("role", text)
+	*r = Role(v)
+	return err
+}
+
+// NodeState is whether the leader hears from a node.
+type NodeState uint8
+
+// The states of nodes. Values are written to disk: append only.
+const (
+	NodeUp NodeState = iota
+	NodeDown
+)
+
+var nodeStateNames = names{"up", "down"}
+
+// String returns the state as clients read it.
+func (s NodeState) String() string { return nodeStateNames.text(uint8(s)) }
+
+// MarshalText returns what String returns.
+func (s NodeState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (s *NodeState) UnmarshalText(text []byte) error {
+	v, err := nodeStateNames.value("node state", text)
+	*s = NodeState(v)
+	return err
+}
+
+// Node is one machine of the cluster as the state knows it.
+type Node struct {
+	ID        NodeID    `cbor:"1,keyasint"`
+	Name      string    `cbor:"2,keyasint"`
+	Role      Role      `cbor:"3,keyasint"`
+	State     NodeState `cbor:"4,keyasint"`
+	Drained   bool      `cbor:"5,keyasint,omitempty"` // Takes no new work.
+	API       string    `cbor:"6,keyasint"`           // Full URL.
+	RPC       string    `cbor:"7,keyasint"`           // host:port.
+	Gossip    string    `cbor:"8,keyasint"`           // host:port.
+	Metrics   string    `cbor:"9,keyasint,omitempty"` // Full URL of /metrics.
+	Version   string    `cbor:"10,keyasint"`
+	JoinedAt  Instant   `cbor:"11,keyasint"`
+	ChangedAt Instant   `cbor:"12,keyasint"` // When State last changed.
+
+	InventoryVersion uint64 `cbor:"13,keyasint"`
+	VCPUMilli        int64  `cbor:"14,keyasint"`
+	MemoryMiB        int64  `cbor:"15,keyasint"`
+	GPUs             []GPU  `cbor:"16,keyasint,omitempty"`
+
+	UsedVCPUMilli int64 `cbor:"17,keyasint,omitempty"` // Given to attempts.
+	UsedMemoryMiB int64 `cbor:"18,keyasint,omitempty"`
+}
+
+// Schedulable reports whether new work may be placed on n.
+func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }

@@ -1,0 +1,57 @@
+package compute
+
+// Org is an organization: it owns executions, keys and credits.
+type Org struct {
+	ID           OrgID   `cbor:"1,keyasint"`
+	Slug         string  `cbor:"2,keyasint"`
+	Name         string  `cbor:"3,keyasint"`
+	BillingEmail string  `cbor:"4,keyasint,omitempty"`
+	Trusted      bool    `cbor:"5,keyasint,omitempty"`
+	CreatedAt    Instant `cbor:"6,keyasint"`
+}
+
+// OrgRole is what a member may do.
+type OrgRole uint8
+
+// The roles of members, weakest first. Values are written to disk: append only.
+const (
+	OrgMember OrgRole = iota // Use.
+	OrgAdmin                 // Also members, invites, keys.
+	OrgOwner                 // Also roles, slug, delete.
+)
+
+var orgRoleNames = names{"member", "admin", "owner"}
+
+// String returns the role as clients spell it.
+func (r OrgRole) String() string { return orgRoleNames.text(uint8(r)) }
+
+// MarshalText returns what String returns.
+func (r OrgRole) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (r *OrgRole) UnmarshalText(text []byte) error {
+	v, err := orgRoleNames.value("role", text)
+	*r = OrgRole(v)
+	return err
+}
+
+// Membership ties a user to an organization.
+type Membership struct {
+	Org      OrgID   `cbor:"1,keyasint"`
+	User     UserID  `cbor:"2,keyasint"`
+	Role     OrgRole `cbor:"3,keyasint,omitempty"`
+	Default  bool    `cbor:"4,keyasint,omitempty"` // One per user.
+	JoinedAt Instant `cbor:"5,keyasint"`
+}
+
+// User is a person with a password.
+type User struct {
+	ID           UserID  `cbor:"1,keyasint"`
+	Email        string  `cbor:"2,keyasint"` // Lower case; unique.
+	FullName     string  `cbor:"3,keyasint,omitempty"`
+	PasswordHash string  `cbor:"4,keyasint"` // argon2id in PHC form.
+	Active       bool    `cbor:"5,keyasint,omitempty"`
+	Operator     bool    `cbor:"6,keyasint,omitempty"` // May use /admin.
+	TokenVersion uint64  `cbor:"7,keyasint,omitempty"` // Rises to make all access tokens invalid.
+	CreatedAt    Instant `cbor:"8,keyasint"`
+}

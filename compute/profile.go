@@ -1,0 +1,113 @@
+package compute
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// WholeGPU is a whole GPU in thousandths.
+const WholeGPU = 1000
+
+// Profile is a hardware profile, parsed: what an execution asks for by name.
+//
+//	cpu | cpu.4x | h100 | gpu.h100 | gpu.h100.2x | gpu.a100.500m | gpu.a100.mig_1g_5gb
+type Profile struct {
+	GPUType  string `cbor:"1,keyasint,omitempty"` // Lower case; "" for CPU-only profiles.
+	Count    int    `cbor:"2,keyasint,omitempty"` // GPUs, or vCPUs of a CPU-only profile.
+	MilliGPU int    `cbor:"3,keyasint,omitempty"` // Thousandths of one GPU, 1 to 1,000; 0 without GPU.
+	MIG      string `cbor:"4,keyasint,omitempty"` // MIG slice as in "1g_5gb"; "" for none.
+}
+
+// ParseProfile returns the profile that name spells, in any case, with or
+// without "gpu." in front. It knows the grammar, not which types exist.
+func ParseProfile(name string) (Profile, error) {
+	parts := strings.Split(strings.ToLower(name), ".")
+	if parts[0] == "gpu" {
+		parts = parts[1:]
+		if len(parts) > 0 && parts[0] == "cpu" {
+			return Profile{}, fmt.Errorf("hardware profile %q has no GPU type", name)
+		}
+	}
+	if len(parts) == 0 || len(parts) > 2 || !isTypeName(parts[0]) {
+		return Profile{}, fmt.Errorf("malformed hardware profile %q", name)
+	}
+	p := Profile{GPUType: parts[0], Count: 1, MilliGPU: WholeGPU}
+	if parts[0] == "cpu" {
+		p = Profile{Count: 1}
+	}
+	if len(parts) == 1 {
+		return p, nil
+	}
+	if err := p.setSize(parts[1]); err != nil {
+		return Profile{}, fmt.Errorf("hardware profile %q: %w", name, err)
+	}
+	return p, nil
+}
+
+// setSize reads the part behind the type: 2x, 500m or mig_1g_5gb.
+func (p *Profile) setSize(size string) error {
+	if p.GPUType != "" && strings.HasPrefix(size, "mig_") && isTypeName(size) {
+		p.MIG = strings.TrimPrefix(size, "mig_")
+		return nil
+	}
+	n, err := strconv.Atoi(strings.TrimRight(size, "xm"))
+	if err != nil || n < 1 || strconv.Itoa(n) != size[:len(size)-1] {
+		return fmt.Errorf("%q is neither a count such as 2x nor a share such as 500m", size)
+	}
+	switch {
+	case strings.HasSuffix(size, "x") && p.GPUType == "":
+		p.Count = n
+	case strings.HasSuffix(size, "x") && (n == 1 || n == 2 || n == 4 || n == 8):
+		p.Count = n
+	case strings.HasSuffix(size, "x"):
+		return fmt.Errorf("GPUs come as 1x, 2x, 4x or 8x")
+	case p.GPUType != "" && n < WholeGPU:
+		p.MilliGPU = n
+	default:
+		return fmt.Errorf("a share is of one GPU, 1m to 999m")
+	}
+	return nil
+}
+
+// isTypeName reports whether s matches [a-z0-9_]+.
+func isTypeName(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// String returns the canonical name: "gpu." in front of GPU types, no size
+// when it is one whole GPU or one vCPU.
+func (p Profile) String() string {
+	name := "cpu"
+	if p.GPUType != "" {
+		name = "gpu." + p.GPUType
+	}
+	switch {
+	case p.MIG != "":
+		return name + ".mig_" + p.MIG
+	case p.GPUType != "" && p.MilliGPU < WholeGPU:
+		return fmt.Sprintf("%s.%dm", name, p.MilliGPU)
+	case p.Count > 1:
+		return fmt.Sprintf("%s.%dx", name, p.Count)
+	}
+	return name
+}
+
+// IsGPU reports whether the profile asks for a GPU.
+func (p Profile) IsGPU() bool { return p.GPUType != "" }
+
+// Request is what an execution needs of a node, resolved from its profile when
+// it was submitted.
+type Request struct {
+	GPUType   string `cbor:"1,keyasint,omitempty"` // "" for CPU-only work.
+	GPUs      int    `cbor:"2,keyasint,omitempty"` // How many GPUs, each with MilliGPU of it.
+	MilliGPU  int    `cbor:"3,keyasint,omitempty"` // Thousandths of each GPU.
+	MIG       string `cbor:"4,keyasint,omitempty"`
+	VCPUMilli int64  `cbor:"5,keyasint,omitempty"` // Thousandths of a vCPU.
+	MemoryMiB int64  `cbor:"6,keyasint,omitempty"`
+}
