@@ -1,0 +1,330 @@
+package fsm
+
+import (
+	"time"
+
+	"berth/compute"
+)
+
+// Kind is the first byte of a command's frame. Values are on disk in every
+// Raft log: append only, and never use one again.
+type Kind uint8
+
+// The kinds of commands.
+const (
+	KindClock Kind = iota + 1
+	KindBootstrap
+	KindSetSettings
+	KindRegisterNode
+	KindSetInventory
+	KindSetNodeState
+	KindDrainNode
+	KindRemoveNode
+	KindCreateJoinToken
+	KindCreateUser
+	KindCreateKey
+	KindToggleKey
+	KindDeleteKey
+	KindRegenerateKey
+	KindTouchKeys
+	KindStoreRefresh
+	KindRotateRefresh
+	KindRevokeRefresh
+	KindSubmit
+	KindTakeSelection
+	KindCommitPlan
+	KindStartAttempt
+	KindFinishAttempt
+	KindLoseAttempts
+	KindStopExecution
+	KindDeleteExecution
+	KindGrant
+	KindSetPrices
+	KindAddSigningKey
+	KindTick
+)
+
+// Command is one change of the state. Encode makes a frame of it, Apply
+// decides it on every replica alike.
+type Command interface{ Kind() Kind }
+
+// Op names the request behind a command, so that a repeat of it gives the
+// first answer. A zero ID is never remembered.
+type Op struct {
+	ID      compute.OpID  `cbor:"1,keyasint"`
+	Org     compute.OrgID `cbor:"2,keyasint,omitempty"` // The scope in which ID is unique.
+	Request compute.Hash  `cbor:"3,keyasint"`           // Of the request: the same ID with another one is a conflict.
+}
+
+// Actor is who asks. Apply checks again that the credential is still good, so
+// that a revocation holds from the next entry on.
+type Actor struct {
+	User         compute.UserID `cbor:"1,keyasint"`
+	Key          compute.KeyID  `cbor:"2,keyasint,omitempty"` // Zero with an access token.
+	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Of the access token.
+	Org          compute.OrgID  `cbor:"4,keyasint"`           // The organization it acts in.
+	Root         bool           `cbor:"5,keyasint,omitempty"` // The cluster's root token: no user, no organization.
+}
+
+type (
+	// Clock is what the leader puts in front of each entry: its time, by which
+	// the state's clock rises, and its term, which fences older leaders.
+	Clock struct {
+		At   compute.Instant `cbor:"1,keyasint"`
+		Term uint64          `cbor:"2,keyasint"`
+	}
+
+	// Bootstrap is the first command of a cluster.
+	Bootstrap struct {
+		ClusterID compute.UUID             `cbor:"1,keyasint"`
+		RootToken compute.Hash             `cbor:"2,keyasint"` // SHA-256 of the root token.
+		Settings  Settings                 `cbor:"3,keyasint"`
+		Prices    map[string]compute.Price `cbor:"4,keyasint"` // By GPU type, and "cpu".
+		Signing   compute.SigningKey       `cbor:"5,keyasint"`
+	}
+
+	// SetSettings replaces what the operator configured for the whole cluster.
+	SetSettings struct {
+		Term     uint64   `cbor:"1,keyasint"`
+		Settings Settings `cbor:"2,keyasint"`
+	}
+
+	// Settings is what the state needs of the configuration to decide alike
+	// everywhere.
+	Settings struct {
+		SignupGrant  compute.Credits `cbor:"1,keyasint"`
+		Meter        bool            `cbor:"2,keyasint,omitempty"` // billing.mode meter: never refuse for credits.
+		Concurrent   int             `cbor:"3,keyasint"`           // Live attempts per organization.
+		Queued       int             `cbor:"4,keyasint"`           // Executions that wait, per organization.
+		Keys         int             `cbor:"5,keyasint"`           // API keys per organization.
+		TimeoutMax   time.Duration   `cbor:"6,keyasint"`
+		KeepFinished time.Duration   `cbor:"7,keyasint"` // How long terminal executions stay.
+		MaxFinished  int             `cbor:"8,keyasint"` // How many terminal executions stay.
+		SelectionMax int             `cbor:"9,keyasint"` // GPU types of one GPU selection.
+	}
+
+	// RegisterNode makes a node a member, or renews what a member says of
+	// itself. A node that is not known yet must bring a join token.
+	RegisterNode struct {
+		Node      compute.Node `cbor:"1,keyasint"` // Identity, role, addresses, version; the rest is ignored.
+		TokenID   string       `cbor:"2,keyasint,omitempty"`
+		TokenHash compute.Hash `cbor:"3,keyasint,omitempty"`
+		First     bool         `cbor:"4,keyasint,omitempty"` // The node that made the cluster; only while there is none.
+	}
+
+	// SetInventory replaces what a node reports of itself. An older version
+	// than the recorded one changes nothing.
+	SetInventory struct {
+		Term      uint64            `cbor:"1,keyasint"`
+		Inventory compute.Inventory `cbor:"2,keyasint"`
+	}
+
+	// SetNodeState records that the leader hears, or no longer hears, a node.
+	SetNodeState struct {
+		Term  uint64            `cbor:"1,keyasint"`
+		Node  compute.NodeID    `cbor:"2,keyasint"`
+		State compute.NodeState `cbor:"3,keyasint"`
+	}
+
+	// DrainNode stops or resumes the placing of new work on a node.
+	DrainNode struct {
+		Op      Op             `cbor:"1,keyasint"`
+		Actor   Actor          `cbor:"2,keyasint"`
+		Node    compute.NodeID `cbor:"3,keyasint"`
+		Drained bool           `cbor:"4,keyasint,omitempty"`
+	}
+
+	// RemoveNode makes a node that holds no attempt leave for good.
+	RemoveNode struct {
+		Op    Op             `cbor:"1,keyasint"`
+		Actor Actor          `cbor:"2,keyasint"`
+		Node  compute.NodeID `cbor:"3,keyasint"`
+	}
+
+	// CreateJoinToken records a token with which nodes may join.
+	CreateJoinToken struct {
+		Op    Op                `cbor:"1,keyasint"`
+		Actor Actor             `cbor:"2,keyasint"`
+		Token compute.JoinToken `cbor:"3,keyasint"`
+	}
+
+	// CreateUser records a user with an organization of its own, which gets
+	// the sign-up grant. The e-mail and the slug must be free.
+	CreateUser struct {
+		Op    Op           `cbor:"1,keyasint"`
+		Actor Actor        `cbor:"2,keyasint"` // Root or an operator.
+		User  compute.User `cbor:"3,keyasint"`
+		Org   compute.Org  `cbor:"4,keyasint"`
+	}
+
+	// CreateKey records an API key of an organization.
+	CreateKey struct {
+		Op    Op          `cbor:"1,keyasint"`
+		Actor Actor       `cbor:"2,keyasint"`
+		Key   compute.Key `cbor:"3,keyasint"`
+	}
+
+	// ToggleKey makes an active key inactive, or the other way round.
+	ToggleKey struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Key   compute.KeyID `cbor:"3,keyasint"`
+	}
+
+	// DeleteKey removes an API key.
+	DeleteKey struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"`
+		Key   compute.KeyID `cbor:"3,keyasint"`
+	}
+
+	// RegenerateKey gives a key a new value; the old one is dead.
+	RegenerateKey struct {
+		Op     Op            `cbor:"1,keyasint"`
+		Actor  Actor         `cbor:"2,keyasint"`
+		Key    compute.KeyID `cbor:"3,keyasint"`
+		Lookup string        `cbor:"4,keyasint"`
+		Prefix string        `cbor:"5,keyasint"`
+		Hash   compute.Hash  `cbor:"6,keyasint"`
+	}
+
+	// TouchKeys records when keys were last used, many at a time.
+	TouchKeys struct {
+		Used map[compute.KeyID]compute.Instant `cbor:"1,keyasint"`
+	}
+
+	// StoreRefresh records the first refresh token of a login.
+	StoreRefresh struct {
+		Op    Op                   `cbor:"1,keyasint"`
+		Token compute.RefreshToken `cbor:"2,keyasint"`
+	}
+
+	// RotateRefresh spends one refresh token for its successor. A repeat with
+	// the same successor within the grace succeeds; any other use of a spent
+	// token revokes the family.
+	RotateRefresh struct {
+		Old  compute.Hash         `cbor:"1,keyasint"`
+		Next compute.RefreshToken `cbor:"2,keyasint"` // Family, user and expiry come from the old one.
+	}
+
+	// RevokeRefresh ends the family of a refresh token.
+	RevokeRefresh struct {
+		Token compute.Hash `cbor:"1,keyasint"`
+	}
+
+	// Submit records an execution as queued, or the parent of a GPU selection
+	// with its queue message as pending, and sets its credits aside. Request,
+	// Price, Status, the indexes and instants are filled by the state.
+	Submit struct {
+		Op        Op                `cbor:"1,keyasint"`
+		Actor     Actor             `cbor:"2,keyasint"`
+		Execution compute.Execution `cbor:"3,keyasint"`
+	}
+
+	// TakeSelection takes a parent's queue message, exactly once, and creates
+	// one sub-execution per profile; with none the parent fails for Reason.
+	TakeSelection struct {
+		Term     uint64              `cbor:"1,keyasint"`
+		Parent   compute.ExecutionID `cbor:"2,keyasint"`
+		Children []Child             `cbor:"3,keyasint,omitempty"`
+		Reason   compute.Reason      `cbor:"4,keyasint,omitempty"`
+		Detail   string              `cbor:"5,keyasint,omitempty"`
+	}
+
+	// Child is one sub-execution to create.
+	Child struct {
+		ID      compute.ExecutionID `cbor:"1,keyasint"`
+		Profile string              `cbor:"2,keyasint"`
+	}
+
+	// CommitPlan carries the scheduler's plan. Each assignment is checked
+	// again; what no longer fits stays queued.
+	CommitPlan struct {
+		Term      uint64       `cbor:"1,keyasint"`
+		ViewIndex uint64       `cbor:"2,keyasint"`
+		Plan      compute.Plan `cbor:"3,keyasint"`
+	}
+
+	// StartAttempt is a node's word that the user's process started.
+	StartAttempt struct {
+		Node  compute.NodeID       `cbor:"1,keyasint"`
+		Start compute.AttemptStart `cbor:"2,keyasint"`
+	}
+
+	// FinishAttempt is a node's word on how an attempt ended: the terminal
+	// status, the charge, the freed GPUs and the callbacks in one entry.
+	FinishAttempt struct {
+		Node    compute.NodeID  `cbor:"1,keyasint"`
+		Outcome compute.Outcome `cbor:"2,keyasint"`
+	}
+
+	// LoseAttempts ends the attempts of a node that stayed away for longer
+	// than their executions' grace, as system failures.
+	LoseAttempts struct {
+		Term     uint64         `cbor:"1,keyasint"`
+		Node     compute.NodeID `cbor:"2,keyasint"`
+		Attempts []AttemptRef   `cbor:"3,keyasint"`
+	}
+
+	// AttemptRef names one attempt.
+	AttemptRef struct {
+		Execution compute.ExecutionID `cbor:"1,keyasint"`
+		Epoch     uint64              `cbor:"2,keyasint"`
+	}
+
+	// StopExecution asks for the end of an execution. One that is not on a
+	// node yet ends at once; a parent passes it on to its children.
+	StopExecution struct {
+		Op        Op                  `cbor:"1,keyasint"`
+		Actor     Actor               `cbor:"2,keyasint"`
+		Execution compute.ExecutionID `cbor:"3,keyasint"`
+		Stop      compute.Stop        `cbor:"4,keyasint"`
+	}
+
+	// DeleteExecution removes the code and the outputs of a terminal
+	// execution; its billing row stays.
+	DeleteExecution struct {
+		Op        Op                  `cbor:"1,keyasint"`
+		Actor     Actor               `cbor:"2,keyasint"`
+		Execution compute.ExecutionID `cbor:"3,keyasint"`
+	}
+
+	// Grant gives credits to an organization.
+	Grant struct {
+		Op     Op              `cbor:"1,keyasint"`
+		Actor  Actor           `cbor:"2,keyasint"` // Root or an operator.
+		Org    compute.OrgID   `cbor:"3,keyasint"`
+		Amount compute.Credits `cbor:"4,keyasint"`
+		Note   string          `cbor:"5,keyasint,omitempty"`
+	}
+
+	// SetPrices changes prices; those not named stay.
+	SetPrices struct {
+		Op     Op                       `cbor:"1,keyasint"`
+		Actor  Actor                    `cbor:"2,keyasint"` // Root or an operator.
+		Prices map[string]compute.Price `cbor:"3,keyasint"`
+	}
+
+	// AddSigningKey records a key that signs access tokens from now on; the
+	// one before it retires.
+	AddSigningKey struct {
+		Term uint64             `cbor:"1,keyasint"`
+		Key  compute.SigningKey `cbor:"2,keyasint"`
+	}
+
+	// Tick lets time pass: expired records go, holds of long executions grow.
+	Tick struct {
+		Term uint64 `cbor:"1,keyasint"`
+	}
+)
+
+// Result is what Apply decided about one command. It travels as CBOR to the
+// node that proposed it.
+type Result struct {
+	Refusal   *compute.Error      `cbor:"1,keyasint,omitempty"` // Why nothing changed.
+	Repeat    bool                `cbor:"2,keyasint,omitempty"` // The op was known; this is its first answer.
+	Execution compute.ExecutionID `cbor:"3,keyasint,omitempty"`
+	Status    compute.Status      `cbor:"4,keyasint,omitempty"`
+	ID        compute.UUID        `cbor:"5,keyasint,omitempty"` // Of the record created, such as a key.
+	Count     int                 `cbor:"6,keyasint,omitempty"` // Such as assignments placed.
+}
