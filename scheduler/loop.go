@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// DefaultTick is how long the loop sleeps when no change wakes it.
+const DefaultTick = time.Second
+
+// maxTaken bounds how many queue messages of GPU selections one pass takes.
+const maxTaken = 64
+
+// Config is what a Loop needs.
+type Config struct {
+	// Views returns the newest published view.
+	Views func() View
+	// Changed waits until a view newer than after is published, and returns
+	// the error of ctx when that ends first.
+	Changed func(ctx context.Context, after uint64) error
+	// Allowed reports whether an organization may use a hardware profile;
+	// nil allows all.
+	Allowed func(org compute.OrgID, profile string) bool
+
+	Committer  Committer
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time // For the metrics only.
+	Tick       time.Duration    // DefaultTick when zero.
+}
+
+// Loop is the leader's duty: it packs the newest view, commits the plan and
+// takes the queue messages of GPU selections. It keeps no truth: a new leader
+// starts with an empty Loop and loses nothing.
+type Loop struct {
+	config  Config
+	log     *slog.Logger
+	metrics *metrics
+	packer  *Packer
+	last    compute.Plan // The plan that was committed last.
+}
+
+// New returns an idle Loop.
+func New(c Config) *Loop {
+	if c.Tick <= 0 {
+		c.Tick = DefaultTick
+	}
+	return &Loop{
+		config:  c,
+		log:     c.Logger.With("part", "scheduler"),
+		metrics: newMetrics(c.Registerer),
+		packer:  NewPacker(),
+	}
+}
+
+// Run works for the leader of term until ctx ends, and returns its error. It
+// must not run twice at once.
+func (l *Loop) Run(ctx context.Context, term uint64) error {
+	l.last = compute.Plan{}
+	for {
+		v := l.config.Views()
+		index, again := l.step(ctx, term, v)
+		if err := l.await(ctx, v, index, again); err != nil {
+			return fmt.Errorf("schedule: %w", err)
+		}
+	}
+}
+
+// step decides once on v. It returns the index that the next view must
+// include, and whether the next look should come without waiting for news.
+func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, again bool) {
+	taken, err := l.takeSelections(ctx, term, v)
+	if err != nil {
+		l.log.WarnContext(ctx, "selection not taken", "term", term, "err", err)
+	}
+	plan := l.pack(v)
+	if plan.Empty() {
+		return taken, taken > 0
+	}
+	if samePlan(plan, l.last) {
+		l.log.WarnContext(ctx, "plan had no effect", "term", term, "index", v.Index())
+		return taken, false
+	}
+	placed, err := l.config.Committer.CommitPlan(ctx, term, v.Index(), plan)
+	if err != nil {
+		l.log.WarnContext(ctx, "plan not committed", "term", term, "index", v.Index(), "err", err)
+		return taken, false
+	}
+	l.last = plan
+	return max(taken, placed), true
+}
+
+// pack computes the plan for v and measures it.
+func (l *Loop) pack(v View) compute.Plan {
+	start := l.config.Now()
+	plan := l.packer.Pack(v)
+	l.metrics.decision.Observe(l.config.Now().Sub(start).Seconds())
+	l.metrics.fragmentation.Set(l.packer.fragmentation())
+	return plan
+}
+
+// takeSelections takes the queue messages that wait, the oldest first, and
+// returns the highest index of their entries.
+func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (uint64, error) {
+	var index uint64
+	taken := 0
+	for parent := range v.PendingSelections() {
+		if taken++; taken > maxTaken {
+			break
+		}
+		profiles, detail := Candidates(v, parent, l.allowed(parent.Org))
+		i, err := l.config.Committer.TakeSelection(ctx, term, parent.ID, profiles, detail)
+		if err != nil {
+			return index, fmt.Errorf("execution %s: %w", parent.ID, err)
+		}
+		index = max(index, i)
+		l.log.InfoContext(ctx, "selection taken", "execution", parent.ID.String(), "org", parent.Org.String())
+	}
+	return index, nil
+}
+
+// allowed returns what an organization may use.
+func (l *Loop) allowed(org compute.OrgID) func(profile string) bool {
+	if l.config.Allowed == nil {
+		return func(string) bool { return true }
+	}
+	return func(profile string) bool { return l.config.Allowed(org, profile) }
+}
+
+// await returns when the next look is due: once the view includes index and,
+// unless again, something changed after v or a tick passed. The error is that
+// of ctx.
+func (l *Loop) await(ctx context.Context, v View, index uint64, again bool) error {
+	if index > v.Index() {
+		if err := l.changed(ctx, index-1); err != nil || again {
+			return err
+		}
+	}
+	return l.changed(ctx, max(index, v.Index()))
+}
+
+// changed waits for a view newer than after, for a tick at most.
+func (l *Loop) changed(ctx context.Context, after uint64) error {
+	tick, cancel := context.WithTimeout(ctx, l.config.Tick)
+	defer cancel()
+	err := l.config.Changed(tick, after)
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// samePlan reports whether two plans want the same.
+func samePlan(a, b compute.Plan) bool {
+	return slices.Equal(a.Waiting, b.Waiting) &&
+		slices.EqualFunc(a.Assignments, b.Assignments, func(x, y compute.Assignment) bool {
+			return x.Execution == y.Execution && x.Node == y.Node && slices.Equal(x.GPUs, y.GPUs)
+		})
+}

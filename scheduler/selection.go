@@ -1,0 +1,69 @@
+package scheduler
+
+import (
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// Limits of what one GPU selection becomes.
+const (
+	MaxCandidates = 16
+	maxDetail     = 512 // Bytes of the detail.
+)
+
+// Candidates returns the hardware profiles that a GPU selection tries, in the
+// order of their names: the GPU types that exist, or those asked for that
+// exist, as far as allowed. The detail names those left out and why; it is
+// empty when none was.
+func Candidates(v View, parent *compute.Execution, allowed func(profile string) bool) (profiles []string, detail string) {
+	known := v.GPUTypes()
+	asked := known
+	if parent.Selection != nil && len(parent.Selection.GPUTypes) > 0 {
+		asked = parent.Selection.GPUTypes
+	}
+	var unknown, forbidden []string
+	for _, name := range asked {
+		p, err := compute.ParseProfile(name)
+		switch {
+		case err != nil || !p.IsGPU() || !slices.Contains(known, p.GPUType):
+			unknown = append(unknown, name)
+		case !allowed(p.String()):
+			forbidden = append(forbidden, name)
+		default:
+			profiles = append(profiles, p.String())
+		}
+	}
+	profiles = distinct(profiles)
+	if len(profiles) > MaxCandidates {
+		profiles = profiles[:MaxCandidates]
+	}
+	return profiles, leftOut(len(asked) == 0, unknown, forbidden)
+}
+
+// leftOut says which GPU types are no candidates.
+func leftOut(none bool, unknown, forbidden []string) string {
+	if none {
+		return "No node reports a GPU."
+	}
+	var parts []string
+	if len(unknown) > 0 {
+		parts = append(parts, "No node reports "+strings.Join(distinct(unknown), ", ")+".")
+	}
+	if len(forbidden) > 0 {
+		parts = append(parts, "Not allowed: "+strings.Join(distinct(forbidden), ", ")+".")
+	}
+	detail := strings.Join(parts, " ")
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail-3], "") + "..."
+	}
+	return detail
+}
+
+// distinct returns the names sorted, each once.
+func distinct(names []string) []string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names)
+}

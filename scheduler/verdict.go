@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/compute"
+)
+
+// finished is one run that can be compared. Neither number is zero, so that
+// ratios exist.
+type finished struct {
+	row     int
+	name    string // The profile without "gpu.".
+	time    uint64 // Nanoseconds.
+	credits uint64 // Micro-credits.
+}
+
+// Judge compares the runs of a GPU selection: which are on the Pareto front of
+// time and credits, which is best for the objective, and why. Only completed
+// runs are compared. Integers decide; of two equal runs the cheaper is better,
+// then the faster, then the first by name.
+func Judge(objective compute.Objective, rows []compute.Candidate) compute.Verdict {
+	v := compute.Verdict{Best: -1, Pareto: make([]bool, len(rows)), Scores: make([]float64, len(rows))}
+	runs := completed(rows)
+	if len(runs) == 0 {
+		v.Reason = "Nothing to recommend: no GPU type has completed" + others(rows, "; ") + "."
+		return v
+	}
+	ranks := ranking{
+		fastest:  slices.MinFunc(runs, compareBy(compute.ObjectiveFastest)),
+		cheapest: slices.MinFunc(runs, compareBy(compute.ObjectiveCheapest)),
+		best:     slices.MinFunc(runs, compareBy(objective)),
+	}
+	for _, r := range runs {
+		v.Scores[r.row] = ranks.score(objective, r)
+		v.Pareto[r.row] = !slices.ContainsFunc(runs, r.dominatedBy)
+	}
+	v.Best = ranks.best.row
+	v.Reason = ranks.reason(runs) + others(rows, "; not compared: ") + "."
+	return v
+}
+
+// completed returns the rows that can be compared.
+func completed(rows []compute.Candidate) []finished {
+	var out []finished
+	for i := range rows {
+		if c := &rows[i]; c.Status == compute.StatusCompleted {
+			out = append(out, finished{
+				row: i, name: shortName(c.Profile),
+				time:    uint64(max(c.Duration, 1)),
+				credits: uint64(max(c.Credits, 1)),
+			})
+		}
+	}
+	return out
+}
+
+// dominatedBy reports whether b is as good as a in both and better in one.
+func (a finished) dominatedBy(b finished) bool {
+	return b.time <= a.time && b.credits <= a.credits && (b.time < a.time || b.credits < a.credits)
+}
+
+// compareBy returns the order in which the better run for the objective comes
+// first; no two runs are equal in it unless their names are.
+func compareBy(objective compute.Objective) func(a, b finished) int {
+	return func(a, b finished) int {
+		byTime, byCredits := cmp.Compare(a.time, b.time), cmp.Compare(a.credits, b.credits)
+		first := byCredits
+		switch objective {
+		case compute.ObjectiveFastest:
+			first = byTime
+		case compute.ObjectiveCheapest:
+		default:
+			first = compareProducts(a, b)
+		}
+		return cmp.Or(first, byCredits, byTime, strings.Compare(a.name, b.name))
+	}
+}
+
+// compareProducts compares time × credits, which orders runs as the balanced
+// score does: the best time, the best price and the root are the same for all.
+func compareProducts(a, b finished) int {
+	aHigh, aLow := bits.Mul64(a.time, a.credits)
+	bHigh, bLow := bits.Mul64(b.time, b.credits)
+	return cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow))
+}
+
+// ranking is which runs are extreme in what.
+type ranking struct {
+	fastest, cheapest, best finished
+}
+
+// score returns the value that the objective makes small.
+func (k *ranking) score(objective compute.Objective, r finished) float64 {
+	switch objective {
+	case compute.ObjectiveFastest:
+		return time.Duration(r.time).Seconds()
+	case compute.ObjectiveCheapest:
+		return float64(r.credits) / float64(compute.Credit)
+	}
+	return math.Sqrt(ratio(r.time, k.fastest.time) * ratio(r.credits, k.cheapest.credits))
+}
+
+// reason returns the sentence for the best run, without its full stop.
+func (k *ranking) reason(runs []finished) string {
+	b := k.best
+	said := fmt.Sprintf("%s finished in %.1f s for %s credits", b.name,
+		time.Duration(b.time).Seconds(), compute.Credits(b.credits))
+	if len(runs) == 1 {
+		return said + ", the only GPU type that completed"
+	}
+	rest := slices.DeleteFunc(slices.Clone(runs), func(r finished) bool { return r.row == b.row })
+	return said + ": " + k.speed(rest) + ", " + k.price(rest)
+}
+
+// speed compares the best run's time with the rest.
+func (k *ranking) speed(rest []finished) string {
+	next := slices.MinFunc(rest, compareBy(compute.ObjectiveFastest))
+	switch b := k.best; {
+	case b.time < next.time:
+		return fmt.Sprintf("%.1f × faster than the next (%s)", ratio(next.time, b.time), next.name)
+	case b.time == next.time:
+		return "as fast as " + next.name
+	default:
+		return fmt.Sprintf("%.1f × the time of the fastest (%s)", ratio(b.time, next.time), next.name)
+	}
+}
+
+// price compares the best run's credits with the rest.
+func (k *ranking) price(rest []finished) string {
+	next := slices.MinFunc(rest, compareBy(compute.ObjectiveCheapest))
+	switch b := k.best; {
+	case b.credits < next.credits:
+		return fmt.Sprintf("the cheapest (%s costs %.1f × as much)", next.name, ratio(next.credits, b.credits))
+	case b.credits == next.credits:
+		return "as cheap as " + next.name
+	default:
+		return fmt.Sprintf("%.1f × the price of the cheapest (%s)", ratio(b.credits, next.credits), next.name)
+	}
+}
+
+// others names the runs that did not complete and how they stand, behind lead;
+// "" when all completed.
+func others(rows []compute.Candidate, lead string) string {
+	var parts []string
+	for i := range rows {
+		c := &rows[i]
+		switch {
+		case c.Status == compute.StatusCompleted:
+		case c.Reason == compute.ReasonNone:
+			parts = append(parts, fmt.Sprintf("%s is %s", shortName(c.Profile), c.Status))
+		default:
+			parts = append(parts, fmt.Sprintf("%s is %s (%s)", shortName(c.Profile), c.Status, c.Reason))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return lead + strings.Join(parts, ", ")
+}
+
+// ratio returns a/b for people.
+func ratio(a, b uint64) float64 { return float64(a) / float64(b) }
+
+// shortName returns a profile without "gpu." in front.
+func shortName(profile string) string { return strings.TrimPrefix(profile, "gpu.") }

@@ -1,0 +1,45 @@
+package scheduler
+
+import (
+	"context"
+	"iter"
+
+	"berth/compute"
+)
+
+// View is what the scheduler needs of the state at one index. A view never
+// changes and its records are shared: a record that changed is another
+// pointer in the next view.
+type View interface {
+	// Index returns the index of the last entry that the view includes.
+	Index() uint64
+	// Now returns the state's own time.
+	Now() compute.Instant
+	// Nodes yields all nodes by id; what attempts hold is counted in them.
+	Nodes() iter.Seq[*compute.Node]
+	// Queue yields the executions that wait for a place, the highest priority
+	// first, the oldest first within a priority.
+	Queue() iter.Seq[*compute.Execution]
+	// RunningOf returns the number of live attempts of an organization.
+	RunningOf(org compute.OrgID) int
+	// ConcurrentLimit returns how many attempts an organization may have at
+	// once, 0 for any number.
+	ConcurrentLimit(org compute.OrgID) int
+	// PendingSelections yields the parents of GPU selections whose queue
+	// message was not taken, the oldest first.
+	PendingSelections() iter.Seq[*compute.Execution]
+	// GPUTypes returns the sorted GPU types that known nodes report.
+	GPUTypes() []string
+}
+
+// Committer writes decisions to the state. An error means that the decision is
+// not known to hold: the loop reads the state again and decides anew.
+type Committer interface {
+	// CommitPlan proposes a plan that was computed in term from the view at
+	// viewIndex, and returns the index of its entry.
+	CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (index uint64, err error)
+	// TakeSelection takes the queue message of a GPU selection: one
+	// sub-execution per profile, or the parent's end with the detail when
+	// there is none. The state refuses a message that was taken.
+	TakeSelection(ctx context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string) (index uint64, err error)
+}
