@@ -1,0 +1,109 @@
+package logs
+
+import (
+	"berth/compute"
+)
+
+// Stream says who wrote a line.
+type Stream uint8
+
+// The streams. Values are written to disk: append only.
+const (
+	Stdout Stream = iota // The execution's standard output.
+	Stderr               // The execution's standard error.
+	System               // Berth's own words, such as a mark for dropped lines.
+
+	streams = 3
+)
+
+// String returns the stream's name.
+func (s Stream) String() string {
+	switch s {
+	case Stdout:
+		return "stdout"
+	case Stderr:
+		return "stderr"
+	case System:
+		return "system"
+	}
+	return "unknown"
+}
+
+// Line is one line of output without its line feed. A partial line had none:
+// it was cut at Limits.LineBytes or flushed while it was being written, and
+// the next line of its stream continues it.
+type Line struct {
+	Seq     uint64 // 1, 2, 3, ... in an attempt; see Number for executions.
+	At      compute.Instant
+	Stream  Stream
+	Text    []byte
+	Partial bool
+}
+
+// Limits bound what one attempt may write.
+type Limits struct {
+	RingBytes      int64 // On disk; beyond it the middle of the output is dropped.
+	BytesPerSecond int64 // With a burst of one second.
+	LineBytes      int   // Longer lines are split.
+}
+
+// The limits that a zero field of Limits stands for.
+const (
+	DefaultRingBytes      = 64 << 20
+	DefaultBytesPerSecond = 10 << 20
+	DefaultLineBytes      = 64 << 10
+)
+
+// withDefaults returns l with its zero fields set, or says what is wrong.
+func (l Limits) withDefaults() (Limits, error) {
+	if l.RingBytes == 0 {
+		l.RingBytes = DefaultRingBytes
+	}
+	if l.BytesPerSecond == 0 {
+		l.BytesPerSecond = DefaultBytesPerSecond
+	}
+	if l.LineBytes == 0 {
+		l.LineBytes = DefaultLineBytes
+	}
+	if l.LineBytes < 1 || l.LineBytes > maxLineBytes || l.BytesPerSecond < 1 {
+		return l, compute.Errorf(compute.CodeInvalid,
+			"log lines must be 1 to %d bytes and the rate positive", maxLineBytes)
+	}
+	if l.chunkBytes() < int64(l.LineBytes)+chunkReserve {
+		return l, compute.Errorf(compute.CodeInvalid,
+			"a log ring of %d bytes is too small for lines of %d", l.RingBytes, l.LineBytes)
+	}
+	return l, nil
+}
+
+// chunkBytes returns the size of one file of the ring.
+func (l Limits) chunkBytes() int64 { return l.RingBytes / ringChunks }
+
+// Final is how an attempt ended, as the end of its output says it.
+type Final struct {
+	ExitCode int
+	Error    string
+	Status   string // As compute.Status spells it.
+}
+
+// Stats counts what a Writer did since it was created.
+type Stats struct {
+	Lines        int64 // Kept, marks included.
+	Bytes        int64 // Of text kept.
+	DroppedLines int64
+	DroppedBytes int64
+}
+
+// Number returns the number of a line among all attempts of its execution: a
+// single value that rises with epoch and seq. The lines of a first attempt
+// keep their own numbers 1, 2, 3.
+func Number(epoch, seq uint64) uint64 { return (max(epoch, 1)-1)<<seqBits | seq }
+
+// Split returns the epoch and the sequence number that Number made one of.
+func Split(number uint64) (epoch, seq uint64) {
+	return number>>seqBits + 1, number & (1<<seqBits - 1)
+}
+
+// seqBits is how many bits of a Number count lines: 2^40 lines at 10 MiB/s
+// take longer than any machine lasts, and 2^24 attempts too.
+const seqBits = 40

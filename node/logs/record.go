@@ -1,0 +1,224 @@
+package logs
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+
+	"berth/compute"
+)
+
+// The kinds of records. Values are written to disk and sent: append only.
+const (
+	kindChunk byte = iota + 1 // The first of each chunk.
+	kindLine
+	kindEnd   // The attempt's output is complete.
+	kindSeal  // This chunk is complete, the output is not.
+	kindIdle  // Wire only: nothing new, the sender lives.
+	kindFault // Wire only: the sender gives up.
+	kindTail  // Wire only: a piece of a tail.
+)
+
+const (
+	recordHeader = 8                 // Length and CRC32C of the body.
+	maxLineBytes = 1 << 20           // No Limits may ask for longer lines.
+	maxBody      = maxLineBytes + 64 // A body that claims more is damaged.
+
+	flagPartial = 0x80 // In the byte that holds the stream.
+)
+
+var (
+	errTorn    = errors.New("log record is incomplete")
+	errDamaged = errors.New("log record is damaged")
+)
+
+// record is one decoded record. Text of a line aliases the decoded bytes.
+type record struct {
+	kind  byte
+	line  Line
+	final Final
+	fault compute.Error
+	tail  tailPiece
+}
+
+// begin appends room for a record's header and its kind.
+func begin(b []byte, kind byte) []byte {
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, kind)
+}
+
+// finish fills in the header of the record that starts at start.
+func finish(b []byte, start int) []byte {
+	body := b[start+recordHeader:]
+	binary.LittleEndian.PutUint32(b[start:], uint32(len(body)))
+	binary.LittleEndian.PutUint32(b[start+4:], checksum(body))
+	return b
+}
+
+// checksum returns the CRC32C of body.
+func checksum(body []byte) uint32 {
+	return crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+}
+
+// appendLine appends the record of l.
+func appendLine(b []byte, l Line) []byte {
+	start := len(b)
+	stream := byte(l.Stream)
+	if l.Partial {
+		stream |= flagPartial
+	}
+	b = append(begin(b, kindLine), stream)
+	b = binary.AppendUvarint(b, l.Seq)
+	b = binary.AppendUvarint(b, uint64(l.At))
+	b = append(b, l.Text...)
+	return finish(b, start)
+}
+
+// appendEnd appends the record that ends an attempt's output.
+func appendEnd(b []byte, final Final) []byte {
+	start := len(b)
+	b = binary.AppendVarint(begin(b, kindEnd), int64(final.ExitCode))
+	b = appendText(b, final.Status)
+	b = appendText(b, clip(final.Error, maxErrorBytes))
+	return finish(b, start)
+}
+
+// maxErrorBytes bounds the texts of end and fault records.
+const maxErrorBytes = 4 << 10
+
+// appendChunk appends the record that starts a chunk: its format, the number
+// that its first line has or will have, and when it was started.
+func appendChunk(b []byte, first uint64, at compute.Instant) []byte {
+	start := len(b)
+	b = append(begin(b, kindChunk), chunkFormat)
+	b = binary.AppendUvarint(b, first)
+	b = binary.AppendUvarint(b, uint64(at))
+	return finish(b, start)
+}
+
+// chunkFormat is the version of the chunk files.
+const chunkFormat = 1
+
+// appendMark appends a record that is its kind alone.
+func appendMark(b []byte, kind byte) []byte {
+	start := len(b)
+	return finish(begin(b, kind), start)
+}
+
+// appendFault appends the record with which a sender gives up.
+func appendFault(b []byte, err error) []byte {
+	start := len(b)
+	b = appendText(begin(b, kindFault), string(compute.CodeOf(err)))
+	b = appendText(b, clip(compute.MessageOf(err), maxErrorBytes))
+	return finish(b, start)
+}
+
+// parse returns the first record of b and how many bytes it takes. It returns
+// errTorn when b ends within the record and errDamaged when it cannot be one.
+func parse(b []byte) (record, int, error) {
+	if len(b) < recordHeader {
+		return record{}, 0, errTorn
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < 1 || n > maxBody {
+		return record{}, 0, errDamaged
+	}
+	end := recordHeader + int(n)
+	if len(b) < end {
+		return record{}, 0, errTorn
+	}
+	body := b[recordHeader:end]
+	if checksum(body) != binary.LittleEndian.Uint32(b[4:]) {
+		return record{}, 0, errDamaged
+	}
+	rec, err := parseBody(body)
+	return rec, end, err
+}
+
+// parseBody returns the record whose checked body is b.
+func parseBody(b []byte) (record, error) {
+	rec := record{kind: b[0]}
+	d := decoder{rest: b[1:]}
+	switch rec.kind {
+	case kindChunk:
+		d.bad = d.byte() != chunkFormat
+		rec.line = Line{Seq: d.uvarint(), At: compute.Instant(d.uvarint())}
+		d.bad = d.bad || rec.line.Seq == 0
+	case kindLine:
+		stream := d.byte()
+		rec.line = Line{
+			Stream:  Stream(stream &^ flagPartial),
+			Partial: stream&flagPartial != 0,
+			Seq:     d.uvarint(),
+			At:      compute.Instant(d.uvarint()),
+			Text:    d.rest,
+		}
+		d.bad = d.bad || rec.line.Stream >= streams || rec.line.Seq == 0
+	case kindEnd:
+		rec.final = Final{ExitCode: int(d.varint()), Status: d.text(), Error: d.text()}
+	case kindFault:
+		rec.fault = compute.Error{Code: compute.Code(d.text()), Message: d.text()}
+	case kindTail:
+		rec.tail = d.tail()
+	case kindSeal, kindIdle:
+	default:
+		d.bad = true
+	}
+	if d.bad {
+		return record{}, errDamaged
+	}
+	return rec, nil
+}
+
+// decoder reads the fields of a body in order and remembers a fault.
+type decoder struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *decoder) byte() byte {
+	if len(d.rest) == 0 {
+		d.bad = true
+		return 0
+	}
+	v := d.rest[0]
+	d.rest = d.rest[1:]
+	return v
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) text() string {
+	n := d.uvarint()
+	if d.bad || n > uint64(len(d.rest)) {
+		d.bad = true
+		return ""
+	}
+	v := string(d.rest[:n])
+	d.rest = d.rest[n:]
+	return v
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// clip returns at most the first n bytes of s.
+func clip(s string, n int) string { return s[:min(len(s), n)] }

@@ -1,0 +1,254 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"berth/compute"
+)
+
+// The output of an attempt is cut into chunks: out.seg, out.seg.1, and so on,
+// each a sixteenth of the ring. The first four stay, of the others the last
+// twelve: what a program said first and what it said last is what people ask
+// for, so the middle goes.
+const (
+	ringChunks   = 16
+	headChunks   = 4
+	chunkReserve = 128 // Of each chunk, for its first record, its seal and the end.
+)
+
+// SegmentName is the file name of an attempt's output in its directory.
+const SegmentName = "out.seg"
+
+// ErrEnded is returned by Create for output that is complete.
+var ErrEnded = errors.New("the output is complete")
+
+// ring is the chunk files of one attempt, as its one writer sees them.
+type ring struct {
+	path       string
+	chunkBytes int64
+	lock       *os.File // The first chunk, locked while the writer lives.
+	file       *os.File // The last chunk.
+	chunk      int      // Its number.
+	size       int64    // Of its whole records.
+	sealed     bool
+}
+
+// open makes or continues the chunks at path and returns the last number in
+// them.
+func (r *ring) open(path string, chunkBytes int64) (seq uint64, err error) {
+	r.path, r.chunkBytes = path, chunkBytes
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return 0, err
+	}
+	if r.lock, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return 0, err
+	}
+	if err := syscall.Flock(int(r.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return 0, errors.Join(compute.Errorf(compute.CodeConflict,
+			"another writer holds %s: %w", filepath.Base(path), err), r.lock.Close())
+	}
+	if seq, err = r.resume(); err != nil {
+		return 0, errors.Join(err, r.close())
+	}
+	return seq, nil
+}
+
+// resume finds the end of the last chunk that has a start.
+func (r *ring) resume() (uint64, error) {
+	numbers, err := chunksOf(r.path)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range slices.Backward(numbers) {
+		seq, whole, err := r.adopt(n)
+		if whole || err != nil {
+			return seq, err
+		}
+		if n > 0 {
+			if err := errors.Join(r.closeFile(), os.Remove(chunkPath(r.path, n))); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return 0, r.start(0, 1, 0)
+}
+
+// adopt opens chunk n and cuts it behind its last whole record. It reports
+// false when not even the chunk's first record is whole.
+func (r *ring) adopt(n int) (seq uint64, whole bool, err error) {
+	data, err := os.ReadFile(chunkPath(r.path, n))
+	if err != nil {
+		return 0, false, err
+	}
+	var size int
+	for {
+		rec, length, err := parse(data[size:])
+		if err != nil || size == 0 && rec.kind != kindChunk {
+			break
+		}
+		size += length
+		switch rec.kind {
+		case kindChunk:
+			seq = rec.line.Seq - 1
+		case kindLine:
+			seq = rec.line.Seq
+		case kindSeal:
+			r.sealed = true
+		case kindEnd:
+			return 0, false, compute.Errorf(compute.CodeConflict, "%w", ErrEnded)
+		}
+	}
+	if size == 0 {
+		return 0, false, nil
+	}
+	if r.file, err = os.OpenFile(chunkPath(r.path, n), os.O_RDWR, 0); err != nil {
+		return 0, false, err
+	}
+	r.chunk, r.size = n, int64(size)
+	return seq, true, r.file.Truncate(r.size)
+}
+
+// start makes chunk n the last one and drops the one that it pushes out.
+func (r *ring) start(n int, first uint64, at compute.Instant) error {
+	flags := os.O_RDWR | os.O_CREATE | os.O_TRUNC
+	file, err := os.OpenFile(chunkPath(r.path, n), flags, 0o600)
+	if err != nil {
+		return err
+	}
+	head := appendChunk(nil, first, at)
+	if _, err := file.WriteAt(head, 0); err != nil {
+		err = errors.Join(err, file.Close())
+		if n > 0 {
+			err = errors.Join(err, os.Remove(chunkPath(r.path, n)))
+		}
+		return err
+	}
+	err = r.closeFile()
+	r.file, r.chunk, r.size, r.sealed = file, n, int64(len(head)), false
+	if old := n - (ringChunks - headChunks); old >= headChunks {
+		err = errors.Join(err, os.Remove(chunkPath(r.path, old)))
+	}
+	return err
+}
+
+// write appends b, whole records of which the first line has the number
+// first. It returns how many bytes of whole records are in the file, which is
+// all of b unless it returns an error.
+func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
+	if r.sealed || r.size+int64(len(b))+sealBytes > r.chunkBytes {
+		if err := r.roll(first, at); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.file.WriteAt(b, r.size)
+	if err != nil {
+		n = wholeRecords(b[:n])
+	}
+	r.size += int64(n)
+	return n, err
+}
+
+// sealBytes is the size of a seal's record.
+const sealBytes = recordHeader + 1
+
+// roll seals the last chunk and starts the next.
+func (r *ring) roll(first uint64, at compute.Instant) error {
+	if !r.sealed {
+		if _, err := r.file.WriteAt(appendMark(nil, kindSeal), r.size); err != nil {
+			return err
+		}
+		r.size += sealBytes
+		r.sealed = true
+	}
+	return r.start(r.chunk+1, first, at)
+}
+
+// close makes all chunks durable and releases the files.
+func (r *ring) close() error {
+	err := r.sync()
+	if r.file != nil {
+		err = errors.Join(err, r.closeFile())
+	}
+	return errors.Join(err, r.lock.Close())
+}
+
+// sync fsyncs every chunk. The directory is synced too: its entries are what
+// a reader finds the chunks by.
+func (r *ring) sync() error {
+	numbers, err := chunksOf(r.path)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		err = errors.Join(err, syncFile(chunkPath(r.path, n)))
+	}
+	return errors.Join(err, syncFile(filepath.Dir(r.path)))
+}
+
+// closeFile closes the last chunk, if one is open.
+func (r *ring) closeFile() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// syncFile makes the file or directory at path durable.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// chunkPath returns the path of chunk n of the output at path.
+func chunkPath(path string, n int) string {
+	if n == 0 {
+		return path
+	}
+	return path + "." + strconv.Itoa(n)
+}
+
+// chunksOf returns the numbers of the chunks at path, in order.
+func chunksOf(path string) ([]int, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("list log chunks: %w", err)
+	}
+	var numbers []int
+	base := filepath.Base(path)
+	for _, entry := range entries {
+		rest, ok := strings.CutPrefix(entry.Name(), base)
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimPrefix(rest, "."))
+		if rest != "" && (err != nil || chunkPath(path, n) != path+rest) {
+			continue
+		}
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// wholeRecords returns how many bytes of b are whole records.
+func wholeRecords(b []byte) (n int) {
+	for {
+		_, size, err := parse(b[n:])
+		if err != nil {
+			return n
+		}
+		n += size
+	}
+}
