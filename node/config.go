@@ -1,0 +1,266 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/gpu"
+)
+
+// Config is everything that can be set about one node. The field tags are the
+// keys of the file; flags and variables have the same names: api.addr in the
+// file is --api.addr and BERTH_API_ADDR.
+type Config struct {
+	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
+	Role      string `koanf:"role" usage:"What this node holds: server (a replica of the state)."`
+	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
+	Advertise string `koanf:"advertise" usage:"Address or host name under which other nodes reach this one; default: of the listeners."`
+	Voters    int    `koanf:"voters" usage:"Servers that vote on the state: 1, 3 or 5."`
+
+	API     APIConfig     `koanf:"api"`
+	RPC     AddrConfig    `koanf:"rpc"`
+	Gossip  AddrConfig    `koanf:"gossip"`
+	Join    JoinConfig    `koanf:"join"`
+	Raft    RaftConfig    `koanf:"raft"`
+	GPUs    GPUConfig     `koanf:"gpus"`
+	Python  PythonConfig  `koanf:"python"`
+	Exec    ExecConfig    `koanf:"executor"`
+	Storage StorageConfig `koanf:"storage"`
+	Metrics MetricsConfig `koanf:"metrics"`
+	Billing BillingConfig `koanf:"billing"`
+	Limits  LimitsConfig  `koanf:"limits"`
+	Log     LogConfig     `koanf:"log"`
+}
+
+// APIConfig is where and how the REST API is served.
+type APIConfig struct {
+	Addr      string    `koanf:"addr" usage:"host:port of the REST API; port 0 takes a free one."`
+	PublicURL string    `koanf:"public_url" usage:"URL under which clients reach this API; default: from the listener."`
+	TLS       TLSConfig `koanf:"tls"`
+}
+
+// TLSConfig names the certificate of the REST API.
+type TLSConfig struct {
+	Cert string `koanf:"cert" usage:"PEM file with the API's certificate chain; empty serves plain HTTP."`
+	Key  string `koanf:"key" usage:"PEM file with the certificate's private key."`
+}
+
+// AddrConfig is one listener.
+type AddrConfig struct {
+	Addr string `koanf:"addr" usage:"host:port to listen on; port 0 takes a free one."`
+}
+
+// JoinConfig is how a new node finds its cluster. Without hosts the node makes
+// a cluster of its own at its first start.
+type JoinConfig struct {
+	Hosts     []string `koanf:"hosts" usage:"host:port (rpc.addr) of nodes of the cluster to join; empty makes a new cluster."`
+	TokenFile string   `koanf:"token_file" usage:"File with the join token; needed until the node has joined."`
+}
+
+// RaftConfig tunes consensus.
+type RaftConfig struct {
+	Profile string `koanf:"profile" usage:"Timing: default, or lan for fast fail-over on a quiet network."`
+}
+
+// GPUConfig is where the node's GPUs come from.
+type GPUConfig struct {
+	Source    string   `koanf:"source" usage:"Where GPUs come from: auto, nvml, file, simulated or none."`
+	File      string   `koanf:"file" usage:"List of devices, for source file; read again when it changes."`
+	Simulated []string `koanf:"simulated" usage:"Simulated devices as type:count, for source simulated."`
+}
+
+// PythonConfig is the interpreter of Python executions.
+type PythonConfig struct {
+	Interpreter string   `koanf:"interpreter" usage:"Python interpreter; default: python3 of this machine."`
+	SiteDirs    []string `koanf:"site_dirs" usage:"Directories with packages that every execution may import."`
+}
+
+// ExecConfig bounds what executions may do.
+type ExecConfig struct {
+	Network    string        `koanf:"network" usage:"Network of executions that do not ask: egress or none."`
+	ScratchMiB int64         `koanf:"scratch_mib" usage:"Largest scratch space of one execution, inside its memory limit."`
+	Grace      time.Duration `koanf:"grace" usage:"Time between SIGTERM and SIGKILL."`
+	Mounts     []Mount       `koanf:"mounts" usage:"Host directories every execution sees under /mnt."`
+}
+
+// Mount is one host directory that executions see under /mnt/NAME.
+type Mount struct {
+	Name string `koanf:"name"`
+	Path string `koanf:"path"`
+	RO   bool   `koanf:"ro"`
+}
+
+// StorageConfig is how blobs are kept.
+type StorageConfig struct {
+	Replicas int `koanf:"replicas" usage:"Nodes that keep each blob."`
+}
+
+// MetricsConfig is where metrics are served.
+type MetricsConfig struct {
+	Addr      string `koanf:"addr" usage:"host:port of a listener of its own for /metrics; default: on the API's."`
+	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
+}
+
+// BillingConfig is whether credits are enforced.
+type BillingConfig struct {
+	Mode        string  `koanf:"mode" usage:"enforce refuses work without credits; meter only counts."`
+	SignupGrant float64 `koanf:"signup_grant" usage:"Credits that a new organization gets."`
+}
+
+// LimitsConfig is what one organization or request may do.
+type LimitsConfig struct {
+	TimeoutMax   time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
+	Concurrent   int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
+	Queued       int           `koanf:"queued" usage:"Executions of one organization that wait."`
+	Keys         int           `koanf:"keys" usage:"API keys of one organization."`
+	StaleAuthMax time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
+}
+
+// LogConfig is how the node logs.
+type LogConfig struct {
+	Level  string `koanf:"level" usage:"debug, info, warn or error."`
+	Format string `koanf:"format" usage:"text or json."`
+}
+
+// DefaultConfig returns the configuration of a node that nothing was said to.
+func DefaultConfig() Config {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "berth"
+	}
+	return Config{
+		Name:    name,
+		Role:    compute.RoleServer.String(),
+		DataDir: "/var/lib/berth",
+		Voters:  3,
+		API:     APIConfig{Addr: "127.0.0.1:6470"},
+		RPC:     AddrConfig{Addr: "0.0.0.0:6471"},
+		Gossip:  AddrConfig{Addr: "0.0.0.0:6472"},
+		Raft:    RaftConfig{Profile: "default"},
+		GPUs:    GPUConfig{Source: "auto"},
+		Exec:    ExecConfig{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
+		Storage: StorageConfig{Replicas: 2},
+		Billing: BillingConfig{Mode: "enforce", SignupGrant: 100},
+		Limits: LimitsConfig{
+			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
+			StaleAuthMax: 10 * time.Minute,
+		},
+		Log: LogConfig{Level: "info", Format: "text"},
+	}
+}
+
+// Fault is one thing wrong with a configuration.
+type Fault struct {
+	Key     string // As in "api.addr"; "" for the file as a whole.
+	Line    int    // In the file; 0 when it does not come from a file.
+	Message string // What to change.
+}
+
+// Error returns the fault in one line.
+func (f *Fault) Error() string {
+	text := f.Message
+	if f.Key != "" {
+		text = f.Key + ": " + text
+	}
+	if f.Line > 0 {
+		text = fmt.Sprintf("line %d: %s", f.Line, text)
+	}
+	return text
+}
+
+// Validate returns all that is wrong with c, each a *Fault, joined.
+func (c *Config) Validate() error {
+	v := validator{}
+	v.check("name", nodeName.MatchString(c.Name), "must be 1 to 63 letters, digits, dots or hyphens")
+	v.oneOf("role", c.Role, compute.RoleServer.String())
+	v.check("data_dir", filepath.IsAbs(c.DataDir), "must be an absolute path")
+	v.check("voters", c.Voters == 1 || c.Voters == 3 || c.Voters == 5, "must be 1, 3 or 5")
+	v.address("api.addr", c.API.Addr)
+	v.address("rpc.addr", c.RPC.Addr)
+	v.address("gossip.addr", c.Gossip.Addr)
+	if c.Metrics.Addr != "" {
+		v.address("metrics.addr", c.Metrics.Addr)
+	}
+	if c.API.PublicURL != "" {
+		u, err := url.Parse(c.API.PublicURL)
+		v.check("api.public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
+			"must be an http or https URL")
+	}
+	v.check("api.tls.key", (c.API.TLS.Cert == "") == (c.API.TLS.Key == ""), "goes together with api.tls.cert")
+	for _, host := range c.Join.Hosts {
+		v.address("join.hosts", host)
+	}
+	v.oneOf("raft.profile", c.Raft.Profile, "default", "lan")
+	v.gpus(c.GPUs)
+	v.oneOf("executor.network", c.Exec.Network, "egress", "none")
+	v.check("executor.scratch_mib", c.Exec.ScratchMiB >= 16, "must be at least 16")
+	v.check("executor.grace", c.Exec.Grace > 0 && c.Exec.Grace <= 5*time.Minute, "must be more than 0 and at most 5m")
+	for _, m := range c.Exec.Mounts {
+		v.check("executor.mounts", mountName.MatchString(m.Name) && filepath.IsAbs(m.Path),
+			fmt.Sprintf("mount %q needs a name of lower-case letters, digits and hyphens and an absolute path", m.Name))
+	}
+	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
+	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
+	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9, "must be 0 to 1,000,000,000")
+	v.limits(c.Limits)
+	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	v.oneOf("log.format", c.Log.Format, "text", "json")
+	return errors.Join(v.faults...)
+}
+
+var (
+	nodeName  = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.-]{0,62}$`)
+	mountName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+)
+
+// validator collects faults.
+type validator struct{ faults []error }
+
+func (v *validator) check(key string, ok bool, message string) {
+	if !ok {
+		v.faults = append(v.faults, &Fault{Key: key, Message: message})
+	}
+}
+
+func (v *validator) oneOf(key, value string, allowed ...string) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	v.check(key, false, fmt.Sprintf("%q is not one of %s", value, strings.Join(allowed, ", ")))
+}
+
+func (v *validator) address(key, value string) {
+	_, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	v.check(key, err == nil, fmt.Sprintf("%q is not host:port", value))
+}
+
+func (v *validator) gpus(c GPUConfig) {
+	v.oneOf("gpus.source", c.Source, "auto", "nvml", "file", "simulated", "none")
+	v.check("gpus.file", c.Source != "file" || c.File != "", "is needed with gpus.source file")
+	v.check("gpus.simulated", c.Source != "simulated" || len(c.Simulated) > 0, "is needed with gpus.source simulated")
+	if len(c.Simulated) > 0 {
+		_, err := gpu.ParseSimulated("", c.Simulated...)
+		v.check("gpus.simulated", err == nil, fmt.Sprint(err))
+	}
+}
+
+func (v *validator) limits(c LimitsConfig) {
+	v.check("limits.timeout_max", c.TimeoutMax >= time.Second, "must be at least 1s")
+	v.check("limits.concurrent", c.Concurrent >= 1, "must be at least 1")
+	v.check("limits.queued", c.Queued >= 1, "must be at least 1")
+	v.check("limits.keys", c.Keys >= 1, "must be at least 1")
+	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
+}

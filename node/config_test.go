@@ -1,0 +1,78 @@
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/node"
+)
+
+func TestLoadConfigPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "berth.yaml")
+	text := "name: from-file\nvoters: 5\napi:\n  addr: 127.0.0.1:1\nlimits: {timeout_max: 168h}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"BERTH_NAME=from-env", "BERTH_API_ADDR=127.0.0.1:2", "BERTH_ADDR=http://client", "BERTH_GPUS_SIMULATED=h100:2,t4:1", "BERTH_GPUS_SOURCE=simulated"}
+	cfg, err := node.LoadConfig(file, env, map[string]string{"api.addr": "127.0.0.1:3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.API.Addr != "127.0.0.1:3" || cfg.Name != "from-env" || cfg.Voters != 5 {
+		t.Errorf("got api.addr %q, name %q, voters %d; want the flag's, the variable's, the file's", cfg.API.Addr, cfg.Name, cfg.Voters)
+	}
+	if cfg.Limits.TimeoutMax != 168*time.Hour || len(cfg.GPUs.Simulated) != 2 || cfg.Raft.Profile != "default" {
+		t.Errorf("got timeout_max %v, simulated %q, profile %q", cfg.Limits.TimeoutMax, cfg.GPUs.Simulated, cfg.Raft.Profile)
+	}
+}
+
+func TestCheckConfigNamesEveryFault(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string // One per fault, each a part of it.
+	}{
+		{"good", "name: n1\ngpus:\n  source: none\n", nil},
+		{"empty", "", nil},
+		{"unknown key and section", "nmae: n1\napi:\n  addres: x\nwat:\n  a: 1\n",
+			[]string{"line 1: nmae: is no setting", "line 3: api.addres: is no setting", "line 4: wat: is no setting"}},
+		{"wrong types", "voters: many\nlimits:\n  timeout_max: soon\n",
+			[]string{"line 1: voters: many is not a whole number", "line 3: limits.timeout_max: soon is not a duration"}},
+		{"broken rules", "voters: 2\nraft:\n  profile: fast\napi:\n  addr: nowhere\n",
+			[]string{"line 1: voters: must be 1, 3 or 5", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`}},
+		{"gpus", "gpus:\n  source: simulated\n  simulated: [h100:2, nonsense:x]\n", []string{"line 3: gpus.simulated:"}},
+		{"mounts", "executor:\n  mounts:\n    - {name: Data, path: rel}\n", []string{`line 2: executor.mounts: mount "Data" needs`}},
+		{"not yaml", "name: [\n", []string{""}},
+		{"duplicate key", "name: a\nname: b\n", []string{"already defined"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "berth.yaml")
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			faults, err := node.CheckConfig(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(faults) != len(test.want) {
+				t.Fatalf("got %d faults %v, want %d", len(faults), faults, len(test.want))
+			}
+			for i, want := range test.want {
+				if !strings.Contains(faults[i].Error(), want) {
+					t.Errorf("fault %d: got %q, want %q in it", i, faults[i].Error(), want)
+				}
+			}
+		})
+	}
+}
+
+func TestKeysHaveHelp(t *testing.T) {
+	for _, key := range node.Keys() {
+		if key.Usage == "" || !strings.HasPrefix(key.Env(), "BERTH_") {
+			t.Errorf("%+v has no help or variable", key)
+		}
+	}
+}
