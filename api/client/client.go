@@ -1,0 +1,120 @@
+package client
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// apiRoot is the path in front of every call that is not given in full.
+const apiRoot = "/api/v2/external"
+
+// The limits of one client.
+const (
+	maxAddrs        = 64
+	maxAnswerBytes  = 64 << 20
+	dialTimeout     = 2 * time.Second
+	answerTimeout   = 30 * time.Second // For one try, without the wait asked for.
+	defaultRetryFor = 30 * time.Second
+	firstDelay      = 50 * time.Millisecond
+	maxDelay        = 2 * time.Second
+	idlePerAddr     = 64 // Kept connections.
+)
+
+// Config is what a Client needs to know.
+type Config struct {
+	// Addrs are the URLs of nodes of one cluster, such as
+	// "http://127.0.0.1:6470". At least one.
+	Addrs []string
+
+	// Token is the API key, access token or root token sent as bearer. Empty
+	// for calls that need none.
+	Token string
+
+	// Org is the slug for the header X-Org-Slug; empty for none.
+	Org string
+
+	// RetryFor is how long a call is repeated while no address can serve it.
+	// Zero means 30 s; negative means that each address is tried once.
+	RetryFor time.Duration
+
+	// HTTP does the exchanges. Nil means a client of our own, without proxy.
+	HTTP *http.Client
+
+	// Rand is where idempotency keys come from. Nil means crypto/rand.
+	Rand io.Reader
+
+	// Now is the clock that RetryFor is measured with. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Client calls the API of one cluster.
+type Client struct {
+	cfg     Config
+	addrs   []string
+	current *atomic.Uint32 // Index of the address that served last; shared by copies.
+}
+
+// New returns a Client for cfg. It makes no connection.
+func New(cfg Config) (*Client, error) {
+	if len(cfg.Addrs) == 0 || len(cfg.Addrs) > maxAddrs {
+		return nil, fmt.Errorf("new client: %d addresses, want 1 to %d", len(cfg.Addrs), maxAddrs)
+	}
+	addrs := make([]string, len(cfg.Addrs))
+	for i, addr := range cfg.Addrs {
+		u, err := url.Parse(addr)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return nil, fmt.Errorf("new client: %q is not an http or https URL", addr)
+		}
+		addrs[i] = strings.TrimRight(addr, "/")
+	}
+	if strings.ContainsAny(cfg.Token, "\r\n") {
+		return nil, errors.New("new client: the token holds a line break")
+	}
+	if cfg.RetryFor == 0 {
+		cfg.RetryFor = defaultRetryFor
+	}
+	if cfg.HTTP == nil {
+		cfg.HTTP = &http.Client{Transport: newTransport(), CheckRedirect: refuseRedirect}
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Client{cfg: cfg, addrs: addrs, current: new(atomic.Uint32)}, nil
+}
+
+// WithToken returns a Client that sends token as bearer and shares everything
+// else with c.
+func (c *Client) WithToken(token string) *Client {
+	other := *c
+	other.cfg.Token = token
+	return &other
+}
+
+// Addrs returns the URLs that c knows.
+func (c *Client) Addrs() []string { return append([]string(nil), c.addrs...) }
+
+// newTransport returns a transport for nodes: no proxy, quick to notice that a
+// node is gone.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: idlePerAddr,
+		IdleConnTimeout:     30 * time.Second,
+		TLSHandshakeTimeout: 2 * dialTimeout,
+	}
+}
+
+// refuseRedirect keeps the bearer token where it was sent: the API never
+// redirects.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

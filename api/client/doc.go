@@ -1,0 +1,14 @@
+// Package client speaks Berth's REST API: what the commands of cmd/berth, the
+// benchmark and programs in Go use.
+//
+// A Client knows the addresses of one or more nodes. Any of them answers any
+// call, so a call moves on to the next address when one is gone or says that it
+// cannot serve now, backs off when all of them do, and gives up after
+// Config.RetryFor. What changes state carries an Idempotency-Key that stays the
+// same over these repeats: a call that succeeds took effect once. A stream of
+// output resumes on another node at the same sequence number.
+//
+// It decodes the bodies and nothing more: it knows no flags, environment
+// variables or files, prints nothing, and is not a proxy. All methods may be
+// called by any number of goroutines.
+package client
