@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,8 +15,10 @@ import (
 // DefaultTick is how long the loop sleeps when no change wakes it.
 const DefaultTick = time.Second
 
-// maxTaken bounds how many queue messages of GPU selections one pass takes.
-const maxTaken = 64
+const (
+	maxTaken = 64               // Queue messages of GPU selections per look.
+	minRest  = time.Millisecond // A shorter computation needs no rest.
+)
 
 // Config is what a Loop needs.
 type Config struct {
@@ -45,7 +46,8 @@ type Loop struct {
 	log     *slog.Logger
 	metrics *metrics
 	packer  *Packer
-	last    compute.Plan // The plan that was committed last.
+	last    compute.Plan  // The plan that was committed last.
+	busy    time.Duration // What the last plan took to compute.
 }
 
 // New returns an idle Loop.
@@ -68,7 +70,7 @@ func (l *Loop) Run(ctx context.Context, term uint64) error {
 	for {
 		v := l.config.Views()
 		index, again := l.step(ctx, term, v)
-		if err := l.await(ctx, v, index, again); err != nil {
+		if err := l.await(ctx, max(index, v.Index()), again); err != nil {
 			return fmt.Errorf("schedule: %w", err)
 		}
 	}
@@ -77,16 +79,14 @@ func (l *Loop) Run(ctx context.Context, term uint64) error {
 // step decides once on v. It returns the index that the next view must
 // include, and whether the next look should come without waiting for news.
 func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, again bool) {
-	taken, err := l.takeSelections(ctx, term, v)
-	if err != nil {
-		l.log.WarnContext(ctx, "selection not taken", "term", term, "err", err)
-	}
+	taken := l.takeSelections(ctx, term, v)
 	plan := l.pack(v)
 	if plan.Empty() {
 		return taken, taken > 0
 	}
 	if samePlan(plan, l.last) {
 		l.log.WarnContext(ctx, "plan had no effect", "term", term, "index", v.Index())
+		l.last = compute.Plan{} // The next look tries it again.
 		return taken, false
 	}
 	placed, err := l.config.Committer.CommitPlan(ctx, term, v.Index(), plan)
@@ -102,29 +102,34 @@ func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, aga
 func (l *Loop) pack(v View) compute.Plan {
 	start := l.config.Now()
 	plan := l.packer.Pack(v)
-	l.metrics.decision.Observe(l.config.Now().Sub(start).Seconds())
+	l.busy = l.config.Now().Sub(start)
+	l.metrics.decision.Observe(l.busy.Seconds())
 	l.metrics.fragmentation.Set(l.packer.fragmentation())
 	return plan
 }
 
 // takeSelections takes the queue messages that wait, the oldest first, and
-// returns the highest index of their entries.
-func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (uint64, error) {
-	var index uint64
+// returns the highest index of their entries. One that is refused does not
+// hold up the others.
+func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index uint64) {
 	taken := 0
 	for parent := range v.PendingSelections() {
-		if taken++; taken > maxTaken {
-			break
+		if taken++; taken > maxTaken || ctx.Err() != nil {
+			return index
 		}
 		profiles, detail := Candidates(v, parent, l.allowed(parent.Org))
 		i, err := l.config.Committer.TakeSelection(ctx, term, parent.ID, profiles, detail)
 		if err != nil {
-			return index, fmt.Errorf("execution %s: %w", parent.ID, err)
+			l.log.WarnContext(ctx, "selection not taken", "term", term, "execution", parent.ID.String(), "err", err)
+			if compute.CodeOf(err) == compute.CodeUnavailable {
+				return index
+			}
+			continue
 		}
+		l.log.InfoContext(ctx, "selection taken", "term", term, "execution", parent.ID.String())
 		index = max(index, i)
-		l.log.InfoContext(ctx, "selection taken", "execution", parent.ID.String(), "org", parent.Org.String())
 	}
-	return index, nil
+	return index
 }
 
 // allowed returns what an organization may use.
@@ -135,16 +140,26 @@ func (l *Loop) allowed(org compute.OrgID) func(profile string) bool {
 	return func(profile string) bool { return l.config.Allowed(org, profile) }
 }
 
-// await returns when the next look is due: once the view includes index and,
-// unless again, something changed after v or a tick passed. The error is that
-// of ctx.
-func (l *Loop) await(ctx context.Context, v View, index uint64, again bool) error {
-	if index > v.Index() {
-		if err := l.changed(ctx, index-1); err != nil || again {
+// await returns when the next look is due: a view includes index and, unless
+// again, something has changed since or a tick has passed. A plan that took
+// long is followed by as long a rest, so that a long queue does not take a
+// core for itself. The error is that of ctx.
+func (l *Loop) await(ctx context.Context, index uint64, again bool) error {
+	for l.config.Views().Index() < index {
+		if err := l.changed(ctx, index-1); err != nil {
 			return err
 		}
 	}
-	return l.changed(ctx, max(index, v.Index()))
+	if l.busy >= minRest {
+		select {
+		case <-ctx.Done():
+		case <-time.After(l.busy):
+		}
+	}
+	if again {
+		return ctx.Err()
+	}
+	return l.changed(ctx, index)
 }
 
 // changed waits for a view newer than after, for a tick at most.
@@ -152,7 +167,7 @@ func (l *Loop) changed(ctx context.Context, after uint64) error {
 	tick, cancel := context.WithTimeout(ctx, l.config.Tick)
 	defer cancel()
 	err := l.config.Changed(tick, after)
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+	if tick.Err() != nil {
 		return ctx.Err()
 	}
 	return err

@@ -110,8 +110,8 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 // reason returns the sentence for the best run, without its full stop.
 func (k *ranking) reason(runs []finished) string {
 	b := k.best
-	said := fmt.Sprintf("%s finished in %.1f s for %s credits", b.name,
-		time.Duration(b.time).Seconds(), compute.Credits(b.credits))
+	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
+		seconds(time.Duration(b.time)), compute.Credits(b.credits))
 	if len(runs) == 1 {
 		return said + ", the only GPU type that completed"
 	}
@@ -163,6 +163,14 @@ func others(rows []compute.Candidate, lead string) string {
 		return ""
 	}
 	return lead + strings.Join(parts, ", ")
+}
+
+// seconds returns d with as many decimals as are of use.
+func seconds(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.3f", d.Seconds())
+	}
+	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
 // ratio returns a/b for people.
