@@ -85,6 +85,7 @@ type Execution struct {
 	Usage    Usage         `cbor:"38,keyasint,omitempty"`
 
 	Selection *Selection `cbor:"39,keyasint,omitempty"` // Parents only.
+	Deleted   bool       `cbor:"40,keyasint,omitempty"` // Only its billing row is left.
 }
 
 // Usage is what an attempt used, as its node measured it.
