@@ -1,0 +1,219 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"berth/compute"
+)
+
+// Limits of a device file.
+const (
+	maxFileBytes   = 1 << 20
+	maxFileDevices = 1024
+)
+
+// entry is one device as the file spells it. Type or model is needed; what a
+// known type implies need not be repeated for a simulated device.
+type entry struct {
+	ID         string `yaml:"id"`
+	Type       string `yaml:"type"`
+	Model      string `yaml:"model"`
+	VRAMMiB    int64  `yaml:"vram_mib"`
+	PCIBus     string `yaml:"pci_bus"`
+	MIG        string `yaml:"mig"`
+	Driver     string `yaml:"driver"`
+	Health     string `yaml:"health"`
+	Simulated  bool   `yaml:"simulated"`
+	SpeedMilli int    `yaml:"speed_milli"`
+}
+
+// ParseFile returns the devices that the text of a device file lists, in YAML
+// or JSON. An error names the line. An empty text is an error, so that a file
+// caught while it is being written does not unplug every device: a node
+// without devices has the list [].
+func ParseFile(text []byte) ([]compute.GPU, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, errors.New("empty, write [] for no devices")
+	}
+	// Tabs indent JSON, but not YAML. Neither has them inside a token.
+	if text = bytes.TrimSpace(text); text[0] == '[' {
+		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, false))
+	}
+	if len(file.Docs) != 1 {
+		return nil, fmt.Errorf("%d documents, want one list of devices", len(file.Docs))
+	}
+	list, ok := file.Docs[0].Body.(*ast.SequenceNode)
+	if !ok {
+		return nil, errors.New("line 1: want a list of devices")
+	}
+	if len(list.Values) > maxFileDevices {
+		return nil, fmt.Errorf("more than %d devices", maxFileDevices)
+	}
+	return parseEntries(list.Values)
+}
+
+// parseEntries reads each device and reports the faults of all of them.
+func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
+	devices := make([]compute.GPU, 0, len(nodes))
+	var faults []error
+	for i, node := range nodes {
+		var e entry
+		err := yaml.NodeToValue(node, &e, yaml.Strict())
+		if err != nil {
+			faults = append(faults, errors.New(yaml.FormatError(err, false, false)))
+			continue
+		}
+		device, err := e.device(i)
+		if _, twice := find(devices, device.ID); err == nil && twice {
+			err = fmt.Errorf("id %q is there twice", device.ID)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("line %d: %w", node.GetToken().Position.Line, err))
+		}
+		devices = append(devices, device)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return devices, nil
+}
+
+// device returns the device at the index that e describes.
+func (e entry) device(index int) (compute.GPU, error) {
+	g := compute.GPU{
+		ID: compute.GPUID(e.ID), Index: index, Type: e.Type, Model: e.Model,
+		VRAMMiB: e.VRAMMiB, PCIBus: e.PCIBus, MIG: e.MIG, Driver: e.Driver,
+		Simulated: e.Simulated, SpeedMilli: e.SpeedMilli,
+	}
+	if g.Type == "" {
+		g.Type = TypeOf(g.Model)
+	}
+	if g.Model == "" {
+		g.Model = "NVIDIA " + strings.ToUpper(g.Type)
+	}
+	if e.Simulated {
+		simulate(&g)
+	}
+	if e.Health != "" {
+		if err := g.Health.UnmarshalText([]byte(e.Health)); err != nil {
+			return g, err
+		}
+	}
+	return g, e.check(g)
+}
+
+// simulate marks g as simulated and fills in what its type implies.
+func simulate(g *compute.GPU) {
+	if !strings.HasSuffix(g.Model, simulatedMark) {
+		g.Model += simulatedMark
+	}
+	k, _ := kindOf(g.Type)
+	if g.VRAMMiB == 0 {
+		g.VRAMMiB = k.vramGiB << 10
+	}
+	if g.SpeedMilli == 0 {
+		g.SpeedMilli = k.speedMilli
+	}
+	if g.Driver == "" {
+		g.Driver = "simulated"
+	}
+}
+
+// check reports what is wrong with e, which became g.
+func (e entry) check(g compute.GPU) error {
+	switch {
+	case e.ID == "":
+		return errors.New("id is needed")
+	case e.Type == "" && e.Model == "":
+		return errors.New("type or model is needed")
+	case g.Type != typeName(g.Type):
+		return fmt.Errorf("type %q has other characters than a-z, 0-9 and _, or is cpu", g.Type)
+	case g.VRAMMiB <= 0:
+		return errors.New("vram_mib is needed, and positive")
+	case g.MIG != "" && g.MIG != migEnabled && g.MIG != migDisabled:
+		return fmt.Errorf("mig %q is neither %s nor %s", g.MIG, migEnabled, migDisabled)
+	case g.SpeedMilli < 0 || g.Simulated && g.SpeedMilli == 0:
+		return errors.New("speed_milli is needed for a simulated device of this type")
+	case !g.Simulated && g.SpeedMilli != 0:
+		return errors.New("speed_milli is for simulated devices only")
+	}
+	return nil
+}
+
+// fileSource reads its devices from a file each time it is asked: such a file
+// is small, and a clock that is too coarse cannot hide a change.
+type fileSource struct {
+	path string
+	sim  *simulation
+
+	mu      sync.Mutex
+	devices []compute.GPU // What the file last listed without a fault.
+}
+
+func openFile(c Config) (*fileSource, error) {
+	s := &fileSource{path: c.File, sim: newSimulation(c)}
+	if _, err := s.Devices(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *fileSource) Devices() ([]compute.GPU, error) {
+	devices, err := readFile(s.path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		return slices.Clone(s.devices), fmt.Errorf("gpu file %s: %w", s.path, err)
+	}
+	s.devices = devices
+	return slices.Clone(devices), nil
+}
+
+// Read returns made-up values for a simulated device. Of a device that is
+// only listed nothing is known but that it is there.
+func (s *fileSource) Read(id compute.GPUID) (Reading, error) {
+	s.mu.Lock()
+	device, ok := find(s.devices, id)
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return Reading{}, fmt.Errorf("read %s: %w", id, errNoDevice)
+	case device.Simulated:
+		return s.sim.read(device), nil
+	}
+	return unread(id, compute.InstantOf(s.sim.now())), nil
+}
+
+func (s *fileSource) Close() error { return nil }
+
+// readFile returns the devices that the file lists.
+func readFile(path string) ([]compute.GPU, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("more than %d bytes", maxFileBytes)
+	}
+	return ParseFile(text)
+}

@@ -1,0 +1,222 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/compute"
+)
+
+// What a node declares for each simulated device. What executions really get
+// is the smaller share that the machine has.
+const (
+	simulatedVCPUMilli = 8_000
+	simulatedMemoryMiB = 64 << 10
+)
+
+// DefaultWatchInterval is how often a watcher looks at its source.
+const DefaultWatchInterval = time.Second
+
+// WatcherConfig says what a watcher watches.
+type WatcherConfig struct {
+	Node      compute.NodeID
+	Source    Source
+	VCPUMilli int64            // What executions may use; 0 for what there is.
+	MemoryMiB int64            // What executions may use; 0 for what there is.
+	Interval  time.Duration    // Between looks; 0 is DefaultWatchInterval.
+	Now       func() time.Time // Nil is time.Now.
+	Logger    *slog.Logger     // Nil discards.
+}
+
+// Watcher keeps the newest inventory of this node.
+type Watcher struct {
+	cfg     WatcherConfig
+	log     *slog.Logger
+	changed chan struct{}
+
+	// looking serialises looks, and is held while one is under way.
+	looking sync.Mutex
+	asker   asker[look]
+	fault   string // The last one logged, so that each is logged once.
+
+	mu      sync.Mutex
+	current compute.Inventory
+}
+
+// look is what a source answered.
+type look struct {
+	devices []compute.GPU
+	err     error
+}
+
+// NewWatcher returns a watcher that has not looked yet.
+func NewWatcher(cfg WatcherConfig) *Watcher {
+	if cfg.Interval <= 0 {
+		cfg.Interval = DefaultWatchInterval
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Watcher{
+		cfg:     cfg,
+		log:     cfg.Logger.With("part", "gpu"),
+		changed: make(chan struct{}, 1),
+	}
+}
+
+// Current returns the newest inventory. Its version is 0 before the first
+// look. Its GPUs are shared: the caller must not write to them.
+func (w *Watcher) Current() compute.Inventory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+// Changed returns a channel that gets a value after each change, at most one
+// at a time. It is for one receiver, who then reads Current.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// Run looks at once and then at each interval, until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	ticker := time.NewTicker(w.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		w.Look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Look asks the source now, so that a node may know its inventory before Run.
+// A source with a fault, which is logged, leaves what was last known; one that
+// hangs leaves it as failed.
+func (w *Watcher) Look(ctx context.Context) {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	seen, err := w.asker.ask(ctx, func() look {
+		devices, err := w.cfg.Source.Devices()
+		return look{devices, err}
+	})
+	switch {
+	case errors.Is(err, errHangs):
+		seen = look{failed(w.Current().GPUs), err}
+	case err != nil:
+		return // The caller is leaving.
+	}
+	w.report(seen.err)
+	w.take(seen.devices)
+}
+
+// report logs a fault when it is new, and when it is over.
+func (w *Watcher) report(err error) {
+	fault := ""
+	if err != nil {
+		fault = err.Error()
+	}
+	switch {
+	case fault == w.fault:
+		return
+	case fault == "":
+		w.log.Info("gpu source works again")
+	default:
+		w.log.Error("gpu source fails", "err", err)
+	}
+	w.fault = fault
+}
+
+// take makes the devices the inventory, under a new version if that changes
+// anything.
+func (w *Watcher) take(devices []compute.GPU) {
+	next := w.inventory(devices)
+	w.mu.Lock()
+	last := w.current
+	if last.Version != 0 && same(last, next) {
+		w.mu.Unlock()
+		return
+	}
+	// Versions rise across restarts too, without being kept on disk.
+	next.Version = max(last.Version+1, uint64(w.cfg.Now().UnixMilli()))
+	w.current = next
+	w.mu.Unlock()
+	w.logChange(last, next)
+	select {
+	case w.changed <- struct{}{}:
+	default: // The receiver has yet to see an earlier one.
+	}
+}
+
+// inventory returns what the node offers with the devices.
+func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
+	vcpuMilli, memoryMiB := capacity(devices)
+	if w.cfg.VCPUMilli > 0 {
+		vcpuMilli = w.cfg.VCPUMilli
+	}
+	if w.cfg.MemoryMiB > 0 {
+		memoryMiB = w.cfg.MemoryMiB
+	}
+	return compute.Inventory{
+		Node: w.cfg.Node, VCPUMilli: vcpuMilli, MemoryMiB: memoryMiB, GPUs: devices,
+	}
+}
+
+// capacity returns what a node with the devices has for executions: the
+// declared share of each device when all are simulated, else the machine.
+func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
+	physical := slices.ContainsFunc(devices, func(g compute.GPU) bool { return !g.Simulated })
+	if n := int64(len(devices)); n > 0 && !physical {
+		return n * simulatedVCPUMilli, n * simulatedMemoryMiB
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		memoryMiB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+	}
+	return int64(runtime.NumCPU()) * 1000, memoryMiB
+}
+
+// same reports whether two inventories differ in nothing but their version.
+func same(a, b compute.Inventory) bool {
+	return a.VCPUMilli == b.VCPUMilli && a.MemoryMiB == b.MemoryMiB && slices.Equal(a.GPUs, b.GPUs)
+}
+
+// logChange tells the story of what changed from last to next.
+func (w *Watcher) logChange(last, next compute.Inventory) {
+	for _, g := range next.GPUs {
+		before, known := find(last.GPUs, g.ID)
+		switch {
+		case g.Health != compute.HealthOK && (!known || before.Health != g.Health):
+			w.log.Warn("gpu failed", "gpu", g.ID, "status", g.Health)
+		case !known:
+			w.log.Info("gpu found", "gpu", g.ID)
+		case g.Health == compute.HealthOK && before.Health != compute.HealthOK:
+			w.log.Info("gpu recovered", "gpu", g.ID)
+		}
+	}
+	for _, g := range last.GPUs {
+		if _, still := find(next.GPUs, g.ID); !still {
+			w.log.Warn("gpu gone", "gpu", g.ID)
+		}
+	}
+}
+
+// failed returns the devices, all marked as failed.
+func failed(devices []compute.GPU) []compute.GPU {
+	devices = slices.Clone(devices)
+	for i := range devices {
+		devices[i].Health = compute.HealthFailed
+	}
+	return devices
+}
+

@@ -1,0 +1,188 @@
+package gpu
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// CollectorConfig says what a collector shows.
+type CollectorConfig struct {
+	Hostname string               // The node's name.
+	Devices  func() []compute.GPU // The inventory.
+
+	// Last returns the newest reading of a device.
+	Last func(compute.GPUID) (Reading, bool)
+
+	// Allocated returns how many thousandths of a device are given to
+	// attempts.
+	Allocated func(compute.GPUID) int
+}
+
+// Collector shows the last readings to Prometheus: under the names, labels and
+// units of NVIDIA's DCGM exporter (%, W, mJ, C, MHz, MiB; not base units), and
+// what is allocated under a name of our own. It never asks a driver.
+//
+// It describes nothing in advance, as a series has two more labels on a slice
+// of a device in MIG mode than on a device; so it must be registered once.
+type Collector struct {
+	cfg       CollectorConfig
+	series    []series
+	slices    []sliceSeries
+	allocated *prometheus.Desc
+}
+
+// series is one metric of devices.
+type series struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*Reading) float64 // Negative for unknown.
+}
+
+// sliceSeries is one metric of the slices of devices in MIG mode.
+type sliceSeries struct {
+	desc  *prometheus.Desc
+	value func(*Instance) float64
+}
+
+// NewCollector returns a collector of the devices of this node.
+func NewCollector(cfg CollectorConfig) *Collector {
+	return &Collector{
+		cfg:    cfg,
+		series: deviceSeries(),
+		slices: instanceSeries(),
+		allocated: prometheus.NewDesc("berth_gpu_allocated_milli",
+			"Thousandths of the GPU that are given to attempts.", []string{"gpu", "model"}, nil),
+	}
+}
+
+// Describe sends nothing: the collector is unchecked.
+func (c *Collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends what the last readings hold.
+func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	for _, g := range c.cfg.Devices() {
+		out <- prometheus.MustNewConstMetric(c.allocated, prometheus.GaugeValue,
+			float64(c.cfg.Allocated(g.ID)), string(g.ID), g.Model)
+		if r, ok := c.cfg.Last(g.ID); ok {
+			c.collect(out, c.labels(g), &r)
+		}
+	}
+}
+
+// collect sends what one reading holds.
+func (c *Collector) collect(out chan<- prometheus.Metric, labels []string, r *Reading) {
+	for _, s := range c.series {
+		if v := s.value(r); v >= 0 {
+			out <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
+		}
+	}
+	for i := range r.Instances {
+		instance := &r.Instances[i]
+		own := append(labels[:len(labels):len(labels)], instance.Profile, strconv.Itoa(instance.ID))
+		for _, s := range c.slices {
+			if v := s.value(instance); v >= 0 {
+				out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, v, own...)
+			}
+		}
+	}
+}
+
+// deviceLabels returns the names of the labels of a device's series.
+func deviceLabels() []string {
+	return []string{
+		"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION",
+	}
+}
+
+// labels returns the values of deviceLabels.
+func (c *Collector) labels(g compute.GPU) []string {
+	index, device := strconv.Itoa(g.Index), "nvidia"
+	if g.Simulated {
+		device = "sim"
+	}
+	return []string{
+		index, string(g.ID), g.PCIBus, device + index, g.Model, c.cfg.Hostname, g.Driver,
+	}
+}
+
+// gauge returns the series of a value that goes up and down.
+func gauge(name, help string, value func(*Reading) float64) series {
+	return series{prometheus.NewDesc(name, help, deviceLabels(), nil), prometheus.GaugeValue, value}
+}
+
+// counter returns the series of a value that only goes up.
+func counter(name, help string, value func(*Reading) int64) series {
+	return series{
+		desc:  prometheus.NewDesc(name, help, deviceLabels(), nil),
+		kind:  prometheus.CounterValue,
+		value: func(r *Reading) float64 { return float64(value(r)) },
+	}
+}
+
+const (
+	helpUsed     = "Framebuffer memory used (in MiB)."
+	helpFree     = "Framebuffer memory free (in MiB)."
+	helpReserved = "Framebuffer memory reserved (in MiB)."
+)
+
+// deviceSeries returns what is shown of a device.
+func deviceSeries() []series {
+	return []series{
+		gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).",
+			func(r *Reading) float64 { return r.SMClockMHz }),
+		gauge("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).",
+			func(r *Reading) float64 { return r.MemClockMHz }),
+		gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).",
+			func(r *Reading) float64 { return r.TemperatureC }),
+		gauge("DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).",
+			func(r *Reading) float64 { return r.MemoryTemperatureC }),
+		gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).",
+			func(r *Reading) float64 { return r.PowerWatt }),
+		gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).",
+			func(r *Reading) float64 { return r.PowerLimitWatt }),
+		counter("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).",
+			func(r *Reading) int64 { return r.EnergyMilliJ }),
+		gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).",
+			func(r *Reading) float64 { return r.UtilPercent }),
+		gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).",
+			func(r *Reading) float64 { return r.MemUtilPercent }),
+		gauge("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %).",
+			func(r *Reading) float64 { return r.EncoderPercent }),
+		gauge("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %).",
+			func(r *Reading) float64 { return r.DecoderPercent }),
+		gauge("DCGM_FI_DEV_FB_FREE", helpFree,
+			func(r *Reading) float64 { return float64(r.FreeMiB) }),
+		gauge("DCGM_FI_DEV_FB_USED", helpUsed,
+			func(r *Reading) float64 { return float64(r.UsedMiB) }),
+		gauge("DCGM_FI_DEV_FB_RESERVED", helpReserved,
+			func(r *Reading) float64 { return float64(r.ReservedMiB) }),
+		gauge("DCGM_FI_PROF_PCIE_TX_BYTES", "Rate of data sent over the PCIe bus (in bytes per second).",
+			func(r *Reading) float64 { return r.PCIeTxBytesPerS }),
+		gauge("DCGM_FI_PROF_PCIE_RX_BYTES", "Rate of data received over the PCIe bus (in bytes per second).",
+			func(r *Reading) float64 { return r.PCIeRxBytesPerS }),
+		counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.",
+			func(r *Reading) int64 { return r.PCIeReplays }),
+		gauge("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.",
+			func(r *Reading) float64 { return float64(r.XIDErrors) }),
+		counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for uncorrectable errors.",
+			func(r *Reading) int64 { return r.UncorrectableRemaps }),
+		counter("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for correctable errors.",
+			func(r *Reading) int64 { return r.CorrectableRemaps }),
+		gauge("DCGM_FI_DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed.",
+			func(r *Reading) float64 { return float64(r.RemapFailure) }),
+	}
+}
+
+// instanceSeries returns what is shown of a slice of a device in MIG mode.
+func instanceSeries() []sliceSeries {
+	labels := append(deviceLabels(), "GPU_I_PROFILE", "GPU_I_ID")
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, labels, nil) }
+	return []sliceSeries{
+		{desc("DCGM_FI_DEV_FB_FREE", helpFree), func(i *Instance) float64 { return float64(i.FreeMiB) }},
+		{desc("DCGM_FI_DEV_FB_USED", helpUsed), func(i *Instance) float64 { return float64(i.UsedMiB) }},
+		{desc("DCGM_FI_DEV_FB_RESERVED", helpReserved), func(i *Instance) float64 { return float64(i.ReservedMiB) }},
+	}
+}

@@ -1,0 +1,76 @@
+package gpu
+
+import (
+	"strings"
+	"unicode"
+)
+
+// UnknownType is the type of a device whose model name says nothing.
+const UnknownType = "unknown"
+
+// TypeOf returns our name for the model that a driver reports: "h100" for
+// "NVIDIA H100 80GB HBM3". Data-centre models are known by their one word, the
+// way they are cooled, linked or fitted with memory does not make a type.
+// Of all others the words that tell them apart are joined with underscores.
+// The result always matches [a-z0-9_]+ and is never "cpu".
+func TypeOf(model string) string {
+	var words []string
+	for _, word := range strings.FieldsFunc(strings.ToLower(model), isSeparator) {
+		if !isNoise(word) && !isMemorySize(word) {
+			words = append(words, word)
+		}
+	}
+	switch {
+	case len(words) == 0, words[0] == "cpu":
+		return UnknownType
+	case isDataCentre(words[0]):
+		return words[0]
+	}
+	return strings.Join(words, "_")
+}
+
+// typeName returns name when it can be a type of our own, else UnknownType.
+func typeName(name string) string {
+	if name == "" || name == "cpu" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return UnknownType
+	}
+	return name
+}
+
+// isSeparator reports whether r stands between the words of a model name. A
+// letter or digit outside ASCII cannot be part of a type either.
+func isSeparator(r rune) bool {
+	return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
+}
+
+// isNoise reports whether word, of a model name, tells no type from another.
+func isNoise(word string) bool {
+	switch word {
+	case "nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu",
+		"generation", "edition", "with", "max", "q", "design", "mock", "simulated":
+		return true
+	}
+	return false
+}
+
+// isMemorySize reports whether word is one such as 80gb.
+func isMemorySize(word string) bool {
+	digits, found := strings.CutSuffix(word, "gb")
+	return found && isDigits(digits)
+}
+
+// isDataCentre reports whether word is one such as h100, l40s or gb200: one or
+// two letters of a generation, digits, and at most one more letter.
+func isDataCentre(word string) bool {
+	rest := strings.TrimLeft(word, "abghlkmptv")
+	if letters := len(word) - len(rest); letters < 1 || letters > 2 {
+		return false
+	}
+	rest = strings.TrimRight(rest, "gsx")
+	return isDigits(rest) && len(rest) <= 4
+}
+
+// isDigits reports whether s is one or more ASCII digits.
+func isDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

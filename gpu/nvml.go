@@ -1,0 +1,241 @@
+//go:build linux && cgo
+
+package gpu
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/compute"
+)
+
+// driverRetry is how long a missing driver is left alone. A machine may load
+// it after this process has started.
+const driverRetry = 30 * time.Second
+
+// nvmlSource asks the NVIDIA driver. Only Devices, which has one caller at a
+// time, starts and stops the library.
+type nvmlSource struct {
+	lib    nvml.Interface
+	log    *slog.Logger
+	absent slog.Level // Of the one line that says that there is no driver.
+	now    func() time.Time
+
+	running  bool // The library is initialised.
+	ran      bool // It has been, at some time.
+	startErr error
+	retryAt  time.Time // When to try again to initialise it.
+	driver   string
+	events   nvml.EventSet // Nil where the driver has none.
+
+	// calls is held for reading during each call into lib. Close gives up
+	// rather than pull the library from under a call that hangs.
+	calls sync.RWMutex
+
+	// mu guards what Devices writes and Read reads. No call into lib is made
+	// under it.
+	mu      sync.Mutex
+	devices []compute.GPU // As last described.
+	handles map[compute.GPUID]nvml.Device
+	xids    map[compute.GPUID]xid
+}
+
+// openNVML returns the source of the driver's devices. It does not fail where
+// there is no driver: there are no devices then.
+func openNVML(c Config) Source { return newNVML(nvml.New(), c) }
+
+func newNVML(lib nvml.Interface, c Config) *nvmlSource {
+	absent := slog.LevelInfo
+	if c.Source == SourceNVML {
+		absent = slog.LevelWarn
+	}
+	return &nvmlSource{
+		lib: lib, log: c.Logger, absent: absent, now: c.Now,
+		handles: make(map[compute.GPUID]nvml.Device),
+		xids:    make(map[compute.GPUID]xid),
+	}
+}
+
+// check returns nil for SUCCESS, which is itself a non-nil error.
+func check(ret nvml.Return) error {
+	if ret == nvml.SUCCESS {
+		return nil
+	}
+	return ret
+}
+
+// Devices describes what the driver has. A driver that has gone away leaves
+// its devices listed, as failed.
+func (s *nvmlSource) Devices() ([]compute.GPU, error) {
+	s.calls.RLock()
+	defer s.calls.RUnlock()
+	if err := s.start(); err != nil {
+		if !s.ran {
+			return nil, nil // There never was a driver, and start has said so.
+		}
+		return s.failed(), err
+	}
+	count, ret := s.lib.DeviceGetCount()
+	if err := check(ret); err != nil {
+		s.stop()
+		return s.failed(), fmt.Errorf("count gpus: %w", err)
+	}
+	s.drainEvents()
+	devices := make([]compute.GPU, 0, count)
+	for i := range count {
+		if device, ok := s.look(i); ok {
+			devices = append(devices, device)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.devices = devices
+	return slices.Clone(devices), nil
+}
+
+// start initialises the library unless it is, and logs once that it cannot.
+func (s *nvmlSource) start() error {
+	if s.running {
+		return nil
+	}
+	if s.now().Before(s.retryAt) {
+		return s.startErr
+	}
+	if err := check(s.lib.Init()); err != nil {
+		if s.startErr == nil {
+			s.log.Log(context.Background(), s.absent, "no gpu driver, this node offers no gpus", "err", err)
+		}
+		s.startErr = fmt.Errorf("start gpu driver: %w", err)
+		s.retryAt = s.now().Add(driverRetry)
+		return s.startErr
+	}
+	s.running, s.ran, s.startErr = true, true, nil
+	if version, ret := s.lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
+		s.driver = version
+	}
+	if set, ret := s.lib.EventSetCreate(); ret == nvml.SUCCESS {
+		s.events = set
+	}
+	return nil
+}
+
+// stop lets go of a library that no longer answers, so that start may load
+// the driver's next version.
+func (s *nvmlSource) stop() {
+	if s.events != nil {
+		s.events.Free()
+		s.events = nil
+	}
+	s.lib.Shutdown()
+	s.running = false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.handles)
+}
+
+// failed returns the devices as last described, marked as failed.
+func (s *nvmlSource) failed() []compute.GPU {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return failed(s.devices)
+}
+
+// look describes the device at the index. One that has fallen off its bus is
+// described as it was, failed; one that was never seen is left out.
+func (s *nvmlSource) look(index int) (compute.GPU, bool) {
+	handle, ret := s.lib.DeviceGetHandleByIndex(index)
+	if err := check(ret); err != nil {
+		return s.lost(index, err)
+	}
+	device, err := s.describe(handle)
+	if err != nil {
+		return s.lost(index, err)
+	}
+	device.Index = index
+	s.keep(device.ID, handle)
+	if s.unwell(device.ID, handle) {
+		device.Health = compute.HealthFailed
+	}
+	return device, true
+}
+
+// lost returns the device that was at the index when it last answered.
+func (s *nvmlSource) lost(index int, err error) (compute.GPU, bool) {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.devices, func(g compute.GPU) bool { return g.Index == index })
+	device := compute.GPU{}
+	if i >= 0 {
+		device = s.devices[i]
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		s.log.Debug("gpu does not answer", "index", index, "err", err)
+		return compute.GPU{}, false
+	}
+	device.Health = compute.HealthFailed
+	return device, true
+}
+
+// keep remembers the handle for Read, and asks for the events of a device that
+// is new.
+func (s *nvmlSource) keep(id compute.GPUID, handle nvml.Device) {
+	s.mu.Lock()
+	_, known := s.handles[id]
+	s.handles[id] = handle
+	s.mu.Unlock()
+	if !known && s.events != nil {
+		// A device without events is watched by its counters alone.
+		_ = handle.RegisterEvents(nvml.EventTypeXidCriticalError, s.events)
+	}
+}
+
+// describe asks a device what it is.
+func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
+	uuid, ret := handle.GetUUID()
+	if err := check(ret); err != nil {
+		return compute.GPU{}, fmt.Errorf("gpu uuid: %w", err)
+	}
+	model, ret := handle.GetName()
+	if err := check(ret); err != nil {
+		return compute.GPU{}, fmt.Errorf("gpu name: %w", err)
+	}
+	memory, ret := handle.GetMemoryInfo()
+	if err := check(ret); err != nil {
+		return compute.GPU{}, fmt.Errorf("gpu memory: %w", err)
+	}
+	device := compute.GPU{
+		ID: compute.GPUID(uuid), Type: TypeOf(model), Model: model,
+		VRAMMiB: int64(memory.Total >> 20), Driver: s.driver,
+	}
+	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+		bus, _, _ := bytes.Cut(pci.BusId[:], []byte{0})
+		device.PCIBus = string(bus)
+	}
+	if mode, _, ret := handle.GetMigMode(); ret == nvml.SUCCESS {
+		device.MIG = migDisabled
+		if mode == nvml.DEVICE_MIG_ENABLE {
+			device.MIG = migEnabled
+		}
+	}
+	return device, nil
+}
+
+// Close shuts the library down, unless a call into it hangs: then the end of
+// the process has to do.
+func (s *nvmlSource) Close() error {
+	if !s.calls.TryLock() {
+		return nil
+	}
+	defer s.calls.Unlock()
+	if s.running {
+		s.stop()
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+//go:build linux && cgo
+
+package gpu
+
+import (
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/compute"
+)
+
+// xidRest is how long a device stays failed after a fatal XID. If it answers
+// and reports no other by then, something has reset it.
+const xidRest = 10 * time.Minute
+
+// maxEvents is the most events that one look takes from the driver.
+const maxEvents = 256
+
+// xid is the last critical error that a device reported.
+type xid struct {
+	code    int64
+	fatalAt time.Time // Of the last one that was fatal; zero for none.
+}
+
+// isFatal reports whether a device with the XID needs a reset. The others are
+// the fault of the program that was using it, by NVIDIA's own table.
+func isFatal(code int64) bool {
+	switch code {
+	case 8, // A channel timed out.
+		13,  // Graphics engine exception.
+		31,  // Memory page fault.
+		43,  // The program was stopped.
+		45,  // Clean-up after a program.
+		68,  // Video processor exception.
+		69,  // Graphics engine class error.
+		94,  // Memory error contained to the program.
+		109: // Context switch timed out.
+		return false
+	}
+	return true
+}
+
+// drainEvents takes the critical errors that came since the last look.
+func (s *nvmlSource) drainEvents() {
+	if s.events == nil {
+		return
+	}
+	for range maxEvents {
+		event, ret := s.events.Wait(0)
+		if ret != nvml.SUCCESS {
+			return
+		}
+		uuid, ret := event.Device.GetUUID()
+		if ret != nvml.SUCCESS || event.EventType != nvml.EventTypeXidCriticalError {
+			continue
+		}
+		s.noteXID(compute.GPUID(uuid), int64(event.EventData))
+	}
+}
+
+// noteXID remembers the critical error.
+func (s *nvmlSource) noteXID(id compute.GPUID, code int64) {
+	s.mu.Lock()
+	last := s.xids[id]
+	last.code = code
+	if isFatal(code) {
+		last.fatalAt = s.now()
+	}
+	s.xids[id] = last
+	s.mu.Unlock()
+	s.log.Warn("gpu reported a critical error", "gpu", id, "code", code)
+}
+
+// unwell reports whether nothing new may be placed on the device: after a
+// fatal XID, or while its memory has faults that need a reset.
+func (s *nvmlSource) unwell(id compute.GPUID, handle nvml.Device) bool {
+	s.mu.Lock()
+	fatalAt := s.xids[id].fatalAt
+	s.mu.Unlock()
+	if !fatalAt.IsZero() && s.now().Sub(fatalAt) < xidRest {
+		return true
+	}
+	_, _, pending, failure, ret := handle.GetRemappedRows()
+	switch ret {
+	case nvml.SUCCESS:
+		return pending || failure
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
+		return true
+	}
+	return needsReset(handle)
+}
+
+// needsReset looks at a device that is older than row remapping: one with
+// uncorrected errors since the last reset, or with pages to retire, needs one.
+func needsReset(handle nvml.Device) bool {
+	pending, ret := handle.GetRetiredPagesPendingStatus()
+	if ret == nvml.SUCCESS && pending == nvml.FEATURE_ENABLED {
+		return true
+	}
+	faults, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+	return ret == nvml.SUCCESS && faults > 0
+}

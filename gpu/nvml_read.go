@@ -1,0 +1,169 @@
+//go:build linux && cgo
+
+package gpu
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/compute"
+)
+
+// Read asks the device for each of its values. What it does not support stays
+// negative. Only a device that answers nothing at all is an error.
+func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
+	s.calls.RLock()
+	defer s.calls.RUnlock()
+	s.mu.Lock()
+	handle, ok := s.handles[id]
+	last := s.xids[id]
+	s.mu.Unlock()
+	if !ok {
+		return Reading{}, fmt.Errorf("read %s: %w", id, errNoDevice)
+	}
+	r := unread(id, compute.InstantOf(s.now()))
+	r.XIDErrors = last.code
+	if err := check(readMemory(handle, &r)); err != nil {
+		return Reading{}, fmt.Errorf("read %s: %w", id, err)
+	}
+	readUse(handle, &r)
+	readPower(handle, &r)
+	readFaults(handle, &r)
+	r.Instances = readInstances(handle)
+	return r, nil
+}
+
+// readMemory reads what the second version of the call tells apart: what
+// executions use, and what the driver keeps for itself.
+func readMemory(handle nvml.Device, r *Reading) nvml.Return {
+	memory, ret := handle.GetMemoryInfo_v2()
+	if ret == nvml.SUCCESS {
+		r.UsedMiB, r.FreeMiB = int64(memory.Used>>20), int64(memory.Free>>20)
+		r.ReservedMiB = int64(memory.Reserved >> 20)
+		return ret
+	}
+	old, ret := handle.GetMemoryInfo()
+	if ret == nvml.SUCCESS {
+		r.UsedMiB, r.FreeMiB = int64(old.Used>>20), int64(old.Free>>20)
+	}
+	return ret
+}
+
+// readUse reads how busy the device is.
+func readUse(handle nvml.Device, r *Reading) {
+	if use, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS {
+		r.UtilPercent, r.MemUtilPercent = float64(use.Gpu), float64(use.Memory)
+	}
+	if percent, _, ret := handle.GetEncoderUtilization(); ret == nvml.SUCCESS {
+		r.EncoderPercent = float64(percent)
+	}
+	if percent, _, ret := handle.GetDecoderUtilization(); ret == nvml.SUCCESS {
+		r.DecoderPercent = float64(percent)
+	}
+	if mhz, ret := handle.GetClockInfo(nvml.CLOCK_SM); ret == nvml.SUCCESS {
+		r.SMClockMHz = float64(mhz)
+	}
+	if mhz, ret := handle.GetClockInfo(nvml.CLOCK_MEM); ret == nvml.SUCCESS {
+		r.MemClockMHz = float64(mhz)
+	}
+	// The driver measures for 20 ms and answers in KB/s.
+	if kb, ret := handle.GetPcieThroughput(nvml.PCIE_UTIL_RX_BYTES); ret == nvml.SUCCESS {
+		r.PCIeRxBytesPerS = float64(kb) * 1000
+	}
+	if kb, ret := handle.GetPcieThroughput(nvml.PCIE_UTIL_TX_BYTES); ret == nvml.SUCCESS {
+		r.PCIeTxBytesPerS = float64(kb) * 1000
+	}
+}
+
+// readPower reads watts, joules and degrees.
+func readPower(handle nvml.Device, r *Reading) {
+	if mw, ret := handle.GetPowerUsage(); ret == nvml.SUCCESS {
+		r.PowerWatt = float64(mw) / 1000
+	}
+	if mw, ret := handle.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
+		r.PowerLimitWatt = float64(mw) / 1000
+	}
+	if mj, ret := handle.GetTotalEnergyConsumption(); ret == nvml.SUCCESS {
+		r.EnergyMilliJ = int64(mj)
+	}
+	if celsius, ret := handle.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
+		r.TemperatureC = float64(celsius)
+	}
+	field := []nvml.FieldValue{{FieldId: nvml.FI_DEV_MEMORY_TEMP}}
+	if ret := handle.GetFieldValues(field); ret == nvml.SUCCESS && field[0].NvmlReturn == uint32(nvml.SUCCESS) {
+		r.MemoryTemperatureC = float64(binary.LittleEndian.Uint32(field[0].Value[:4]))
+	}
+}
+
+// readFaults reads the counters of what went wrong.
+func readFaults(handle nvml.Device, r *Reading) {
+	if replays, ret := handle.GetPcieReplayCounter(); ret == nvml.SUCCESS {
+		r.PCIeReplays = int64(replays)
+	}
+	if correctable, uncorrectable, _, failure, ret := handle.GetRemappedRows(); ret == nvml.SUCCESS {
+		r.CorrectableRemaps, r.UncorrectableRemaps = int64(correctable), int64(uncorrectable)
+		r.RemapFailure = 0
+		if failure {
+			r.RemapFailure = 1
+		}
+	}
+}
+
+// readInstances reads the memory of each slice of a device in MIG mode, in the
+// order of their ids. The driver knows no utilisation of a slice.
+func readInstances(handle nvml.Device) []Instance {
+	if mode, _, ret := handle.GetMigMode(); ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
+		return nil
+	}
+	count, ret := handle.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	var instances []Instance
+	for i := range count {
+		slice, ret := handle.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue // Not every place is taken.
+		}
+		if instance, ok := readInstance(slice); ok {
+			instances = append(instances, instance)
+		}
+	}
+	slices.SortFunc(instances, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
+	// Compute instances of one GPU instance share its memory.
+	return slices.CompactFunc(instances, func(a, b Instance) bool { return a.ID == b.ID })
+}
+
+// readInstance reads one slice.
+func readInstance(slice nvml.Device) (Instance, bool) {
+	id, ret := slice.GetGpuInstanceId()
+	if ret != nvml.SUCCESS {
+		return Instance{}, false
+	}
+	name, ret := slice.GetName()
+	if ret != nvml.SUCCESS {
+		return Instance{}, false
+	}
+	var r Reading
+	if ret := readMemory(slice, &r); ret != nvml.SUCCESS {
+		return Instance{}, false
+	}
+	return Instance{
+		ID: id, Profile: migProfile(name),
+		UsedMiB: r.UsedMiB, FreeMiB: r.FreeMiB, ReservedMiB: r.ReservedMiB,
+	}, true
+}
+
+// migProfile returns "2g.10gb" for "NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb".
+func migProfile(name string) string {
+	profile := name[strings.LastIndexByte(name, ' ')+1:]
+	if units, slice, found := strings.Cut(profile, "c."); found && isDigits(units) {
+		return slice
+	}
+	return profile
+}
