@@ -100,3 +100,8 @@ func (c *Client) Nodes(ctx context.Context) (Nodes, error) {
 	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/nodes", out: &out})
 	return out, err
 }
+
+// Ready returns why no node is ready to serve, nil when one is.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.do(ctx, call{method: http.MethodGet, path: "/readyz", full: true})
+}

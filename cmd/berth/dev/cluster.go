@@ -1,0 +1,189 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"berth/api/client"
+)
+
+// How long a cluster may take to come up, and how often it is looked at then.
+const (
+	readyLimit  = 90 * time.Second
+	surveyEvery = time.Second
+	maxEnds     = 4 // Of one node, before it was ever ready.
+)
+
+// Cluster is a cluster of node processes on this machine.
+type Cluster struct {
+	cfg   Config
+	plan  *plan
+	lock  *os.File
+	ready chan struct{} // Closed once cluster.json is written.
+	woken chan struct{} // A process started or ended; size 1.
+	nodes sync.WaitGroup
+
+	written State // What cluster.json says; of the supervising goroutine.
+
+	mu   sync.Mutex
+	pids map[string]int // By node name; 0 while there is none.
+	ends map[string]int // How often the node's process has ended.
+}
+
+// Open takes the directory of a cluster for this process. Nothing runs yet.
+func Open(cfg Config) (*Cluster, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	held, err := lock(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := loadPlan(cfg)
+	if err == nil {
+		err = plan.writeConfigs()
+	}
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = cfg.Logger.With("part", "dev")
+	return &Cluster{
+		cfg: cfg, plan: plan, lock: held,
+		ready: make(chan struct{}), woken: make(chan struct{}, 1),
+		pids: map[string]int{}, ends: map[string]int{},
+	}, nil
+}
+
+// Close gives the directory up.
+func (c *Cluster) Close() error { return c.lock.Close() }
+
+// Ready is closed once every node is ready and cluster.json says so.
+func (c *Cluster) Ready() <-chan struct{} { return c.ready }
+
+// Run starts the nodes, makes a user and a key at the first start, and keeps
+// cluster.json true until ctx ends. It returns when nothing is left running.
+func (c *Cluster) Run(ctx context.Context) (err error) {
+	if err := c.clear(ctx); err != nil {
+		return err
+	}
+	guard, err := startGuard(c.cfg.Binary, c.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, guard.release()) }()
+
+	running, stop := context.WithCancel(ctx)
+	err = c.supervise(running)
+	stop()
+	c.nodes.Wait()
+	_, swept := endAll(context.WithoutCancel(ctx), c.cfg.Dir, "supervise")
+	err = errors.Join(err, swept, removeState(c.cfg.Dir))
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// clear ends what an earlier crash left behind and checks that the ports are
+// free.
+func (c *Cluster) clear(ctx context.Context) error {
+	for _, verb := range []string{"node", "supervise"} {
+		if _, err := endAll(ctx, c.cfg.Dir, verb); err != nil {
+			return err
+		}
+	}
+	if err := removeState(c.cfg.Dir); err != nil {
+		return err
+	}
+	return c.plan.checkPorts()
+}
+
+// supervise brings the cluster up and then keeps cluster.json true.
+func (c *Cluster) supervise(ctx context.Context) error {
+	if err := c.comeUp(ctx); err != nil {
+		return err
+	}
+	admin, err := c.client(c.plan.RootToken)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(surveyEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-c.woken:
+		case <-ctx.Done():
+			return nil
+		}
+		c.survey(ctx, admin)
+	}
+}
+
+// client returns a client for all nodes that does not wait: this package has
+// loops of its own.
+func (c *Cluster) client(token string) (*client.Client, error) {
+	var addrs []string
+	for _, n := range c.plan.Nodes {
+		addrs = append(addrs, "http://"+n.API)
+	}
+	return client.New(client.Config{Addrs: addrs, Token: token, RetryFor: -1})
+}
+
+// launch starts the node and keeps it running.
+func (c *Cluster) launch(ctx context.Context, n plannedNode) {
+	c.nodes.Go(func() { c.keep(ctx, n) })
+}
+
+// setPID notes the process of a node, 0 for none.
+func (c *Cluster) setPID(node string, pid int) {
+	c.mu.Lock()
+	c.pids[node] = pid
+	c.mu.Unlock()
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Cluster) pid(node string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pids[node]
+}
+
+// noteEnd counts that the node's process ended.
+func (c *Cluster) noteEnd(node string) {
+	c.mu.Lock()
+	c.ends[node]++
+	c.mu.Unlock()
+}
+
+// givenUp returns a node whose process ends as soon as it has started.
+func (c *Cluster) givenUp() (node string, found bool) {
+	limit := maxEnds
+	if !c.cfg.Restart {
+		limit = 1
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.plan.Nodes {
+		if c.ends[n.Name] >= limit {
+			return n.Name, true
+		}
+	}
+	return "", false
+}
+
+// unready returns the error for a node that does not come up.
+func (c *Cluster) unready(node, why string) error {
+	return fmt.Errorf("node %s %s; the end of its log:\n%s", node, why, c.plan.tailLog(node))
+}

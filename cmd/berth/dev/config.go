@@ -1,0 +1,93 @@
+package dev
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/gpu"
+)
+
+// DefaultGPUs are the simulated GPUs of a cluster that was told nothing.
+const DefaultGPUs = "n1=h100:2,l40s:4;n2=a100:4;n3=t4:4"
+
+// maxNodes is the most nodes that one machine is asked to run.
+const maxNodes = 16
+
+// defaultNodes is how many nodes a cluster has that was told nothing.
+const defaultNodes = 3
+
+// Config is what a cluster on this machine is to be.
+type Config struct {
+	Dir    string // Everything the cluster keeps.
+	Nodes  int    // 0 for as many as the directory has, or 3.
+	GPUs   string // As in DefaultGPUs; "" for what the directory has, or that.
+	Binary string // The berth program.
+
+	// Restart starts a node that died again.
+	Restart bool
+
+	Logger *slog.Logger
+}
+
+// validate makes the directory absolute and returns all that is wrong with c.
+func (c *Config) validate() error {
+	var faults []error
+	if c.Nodes < 0 || c.Nodes > maxNodes {
+		faults = append(faults, fmt.Errorf("--nodes: %d is not 1 to %d", c.Nodes, maxNodes))
+	}
+	if c.GPUs != "" && len(faults) == 0 {
+		if _, err := ParseGPUs(c.GPUs, cmp.Or(c.Nodes, maxNodes)); err != nil {
+			faults = append(faults, fmt.Errorf("--gpus: %w", err))
+		}
+	}
+	dir, err := filepath.Abs(c.Dir)
+	c.Dir = dir
+	return errors.Join(append(faults, err)...)
+}
+
+// nodeName returns the name of node i, counted from 0.
+func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
+
+// ParseGPUs returns the simulated GPUs by node name that spec gives the first
+// nodes nodes: NODE=TYPE:COUNT,TYPE:COUNT;NODE=... An empty spec is DefaultGPUs
+// without the nodes that there are not.
+func ParseGPUs(spec string, nodes int) (map[string]string, error) {
+	byDefault := spec == ""
+	if byDefault {
+		spec = DefaultGPUs
+	}
+	names := make([]string, nodes)
+	for i := range names {
+		names[i] = nodeName(i)
+	}
+	gpus := map[string]string{}
+	for part := range strings.SplitSeq(spec, ";") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		name, devices, found := strings.Cut(part, "=")
+		name, devices = strings.TrimSpace(name), strings.TrimSpace(devices)
+		switch {
+		case !found:
+			return nil, fmt.Errorf("%q is not NODE=TYPE:COUNT,..., as in %q", part, DefaultGPUs)
+		case byDefault && !slices.Contains(names, name):
+			continue
+		case !slices.Contains(names, name):
+			return nil, fmt.Errorf("there is no node %q, only %s", name, strings.Join(names, ", "))
+		case gpus[name] != "":
+			return nil, fmt.Errorf("node %s is named twice", name)
+		}
+		if _, err := gpu.ParseSimulated(name, devices); err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		gpus[name] = devices
+	}
+	return gpus, nil
+}

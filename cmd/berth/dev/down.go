@@ -1,0 +1,85 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Down ends the cluster of dir and waits until nothing of it is left: the
+// process that runs it first, which ends its nodes, then whatever a crash left
+// behind. It reports whether anything was running.
+func Down(ctx context.Context, dir string) (bool, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return false, fmt.Errorf("no cluster: %w", err)
+	}
+	running, err := endHolder(ctx, dir)
+	if err != nil {
+		return running, err
+	}
+	for _, verb := range []string{"node", "supervise"} {
+		some, err := endAll(ctx, dir, verb)
+		if err != nil {
+			return running, err
+		}
+		running = running || some
+	}
+	return running, removeState(dir)
+}
+
+// endHolder ends the process that runs the cluster of dir.
+func endHolder(ctx context.Context, dir string) (bool, error) {
+	pid, err := holder(dir)
+	if err != nil || pid == 0 {
+		return false, err
+	}
+	handle, err := os.FindProcess(pid)
+	if err != nil {
+		return false, fmt.Errorf("find process %d: %w", pid, err)
+	}
+	defer handle.Release()
+	if err := handle.Signal(syscall.SIGTERM); err != nil {
+		return false, fmt.Errorf("end process %d: %w", pid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, holderGrace)
+	defer cancel()
+	free := poll(ctx, pollEvery, func() bool {
+		pid, err = holder(dir)
+		return err != nil || pid == 0
+	})
+	if !free {
+		return true, fmt.Errorf("process %d does not end", pid)
+	}
+	return true, err
+}
+
+// endAll ends all processes of the cluster in dir with the verb.
+func endAll(ctx context.Context, dir, verb string) (bool, error) {
+	found, err := members(dir, verb)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	defer func() {
+		for _, m := range found {
+			m.handle.Release() //nolint:errcheck // Nothing is to be done about it.
+		}
+	}()
+	return true, end(ctx, found, stopGrace)
+}
+
+// removeState removes cluster.json: what it tells is over.
+func removeState(dir string) error {
+	err := os.Remove(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

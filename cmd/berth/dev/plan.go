@@ -1,0 +1,151 @@
+package dev
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/gpu"
+)
+
+// Files of the directory of a cluster and of the directory of a node in it.
+const (
+	planFile   = "dev.json"
+	tokenFile  = "join_token"
+	configFile = "berth.yaml"
+	logFile    = "node.log"
+	dataDir    = "data"
+	rootFile   = "root_token" // In the data directory of the first node.
+)
+
+// plan is what dev.json holds: what stays the same over all starts of a
+// cluster.
+type plan struct {
+	Nodes     []plannedNode `json:"nodes"`
+	Joined    bool          `json:"joined"` // Every node has become a member.
+	RootToken string        `json:"root_token,omitempty"`
+	Email     string        `json:"email"`
+	Password  string        `json:"password"`
+	OrgSlug   string        `json:"org_slug"`
+	APIKey    string        `json:"api_key,omitempty"`
+
+	dir string
+}
+
+// plannedNode is one node that the cluster is to have.
+type plannedNode struct {
+	Name   string `json:"name"`
+	API    string `json:"api"` // host:port, as are RPC and Gossip.
+	RPC    string `json:"rpc"`
+	Gossip string `json:"gossip"`
+	GPUs   string `json:"gpus,omitempty"` // As in "h100:2,l40s:4".
+}
+
+// gpuCount returns how many GPUs the node is to report.
+func (n *plannedNode) gpuCount() int {
+	devices, err := gpu.ParseSimulated(n.Name, n.GPUs)
+	if err != nil {
+		return 0
+	}
+	return len(devices)
+}
+
+// loadPlan returns the plan of the directory, made at the first start. Its
+// nodes stay; the GPUs are what cfg names, if it names any.
+func loadPlan(cfg Config) (*plan, error) {
+	p := &plan{dir: cfg.Dir}
+	err := readJSON(p.path(planFile), p)
+	made := errors.Is(err, fs.ErrNotExist)
+	if made {
+		err = p.create(cmp.Or(cfg.Nodes, defaultNodes))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Nodes != 0 && cfg.Nodes != len(p.Nodes) {
+		return nil, fmt.Errorf("%s holds a cluster of %d nodes: use --nodes %d or another --dir",
+			cfg.Dir, len(p.Nodes), len(p.Nodes))
+	}
+	if made || cfg.GPUs != "" {
+		gpus, err := ParseGPUs(cfg.GPUs, len(p.Nodes))
+		if err != nil {
+			return nil, fmt.Errorf("--gpus: %w", err)
+		}
+		for i := range p.Nodes {
+			p.Nodes[i].GPUs = gpus[p.Nodes[i].Name]
+		}
+	}
+	return p, p.save()
+}
+
+// create makes the plan of a new cluster.
+func (p *plan) create(nodes int) error {
+	ports, err := freePorts(3 * nodes)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		p.Nodes = append(p.Nodes, plannedNode{
+			Name: nodeName(i),
+			API:  ports[3*i], RPC: ports[3*i+1], Gossip: ports[3*i+2],
+		})
+	}
+	p.Email, p.OrgSlug, p.Password = "dev@berth.example", "dev", rand.Text()
+	return nil
+}
+
+// path returns the path of a file or directory of the cluster.
+func (p *plan) path(parts ...string) string {
+	return filepath.Join(append([]string{p.dir}, parts...)...)
+}
+
+// save writes dev.json.
+func (p *plan) save() error { return writeJSON(p.path(planFile), p) }
+
+// readRootToken takes the root token over from the node that made it.
+func (p *plan) readRootToken() error {
+	data, err := os.ReadFile(p.path(p.Nodes[0].Name, dataDir, rootFile))
+	if err != nil {
+		return fmt.Errorf("read root token: %w", err)
+	}
+	p.RootToken = strings.TrimSpace(string(data))
+	return p.save()
+}
+
+// writeConfigs writes the berth.yaml of every node: the first one makes the
+// cluster, the others join it.
+func (p *plan) writeConfigs() error {
+	for i, n := range p.Nodes {
+		if err := os.MkdirAll(p.path(n.Name), 0o700); err != nil {
+			return err
+		}
+		if err := writeFile(p.path(n.Name, configFile), p.config(i, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *plan) config(i int, n plannedNode) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Written by berth dev at each start.\n")
+	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\n", n.Name, p.path(n.Name, dataDir))
+	fmt.Fprintf(&b, "api:\n  addr: %s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
+	if i > 0 {
+		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", p.Nodes[0].RPC, p.path(tokenFile))
+	}
+	if n.GPUs == "" {
+		fmt.Fprintf(&b, "gpus:\n  source: none\n")
+		return []byte(b.String())
+	}
+	fmt.Fprintf(&b, "gpus:\n  source: simulated\n  simulated:\n")
+	for spec := range strings.SplitSeq(n.GPUs, ",") {
+		fmt.Fprintf(&b, "    - %q\n", strings.TrimSpace(spec))
+	}
+	return []byte(b.String())
+}

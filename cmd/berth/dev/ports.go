@@ -1,0 +1,62 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Ports come from below the range from which the kernel takes the ports of
+// outgoing connections: a node that starts again finds its own still free.
+const (
+	firstPort = 20_000
+	lastPort  = 29_999
+	portTries = 2_000
+)
+
+// freePorts returns n different loopback addresses that nothing listens on.
+func freePorts(n int) ([]string, error) {
+	var addrs []string
+	taken := map[int]bool{}
+	for range portTries {
+		if len(addrs) == n {
+			return addrs, nil
+		}
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if taken[port] || checkPort(addr) != nil {
+			continue
+		}
+		taken[port] = true
+		addrs = append(addrs, addr)
+	}
+	return nil, fmt.Errorf("no %d free ports between %d and %d", n, firstPort, lastPort)
+}
+
+// checkPort reports why addr cannot be listened on, over TCP or UDP.
+func checkPort(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	packets, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return errors.Join(packets.Close(), l.Close())
+}
+
+// checkPorts reports the first address of the plan that another program has.
+func (p *plan) checkPorts() error {
+	for _, n := range p.Nodes {
+		for _, addr := range []string{n.API, n.RPC, n.Gossip} {
+			if err := checkPort(addr); err != nil {
+				return fmt.Errorf("%s of node %s is taken by another program: stop that, or use another --dir: %w",
+					addr, n.Name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// The limits of one node process.
+const (
+	firstRestart = 500 * time.Millisecond
+	maxRestart   = 10 * time.Second
+	longLife     = time.Minute // After so long a restart is quick again.
+	maxLogBytes  = 32 << 20    // Then the log becomes node.log.old.
+	logTail      = 4 << 10     // Shown when a node does not come up.
+)
+
+// keep runs the node's process until ctx ends, again when it ends and Restart
+// is set. It returns when no process is left.
+func (c *Cluster) keep(ctx context.Context, n plannedNode) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstRestart, maxRestart
+	for {
+		began := time.Now()
+		err := c.execute(ctx, n)
+		c.setPID(n.Name, 0)
+		if ctx.Err() != nil {
+			return
+		}
+		c.cfg.Logger.Warn("node ended", "node", n.Name, "took", time.Since(began), "err", err)
+		c.noteEnd(n.Name)
+		if !c.cfg.Restart {
+			return
+		}
+		if time.Since(began) > longLife {
+			pause.Reset()
+		}
+		timer := time.NewTimer(pause.NextBackOff())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// execute runs the node's process once. When ctx ends the process is asked to
+// end, and killed when it does not.
+//
+// The kernel ends the process too when the thread that started it ends, so
+// the thread is kept for this alone.
+func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	log, err := os.OpenFile(c.plan.path(n.Name, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, c.cfg.Binary, "node", "--config", c.plan.path(n.Name, configFile))
+	cmd.Dir = c.plan.path(n.Name)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = environment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start node: %w", err)
+	}
+	c.setPID(n.Name, cmd.Process.Pid)
+	return cmd.Wait()
+}
+
+// environment returns the variables of this process but for Berth's own: the
+// nodes of a cluster are told by their files alone.
+func environment() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if len(v) < 6 || v[:6] != "BERTH_" {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// trimLog moves a log that has grown too long out of the way. The node goes on
+// writing into the same file, so its text is copied and then cut.
+func trimLog(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() < maxLogBytes {
+		return nil
+	}
+	from, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("trim log: %w", err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(path+".old", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("trim log: %w", err)
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close(), from.Truncate(0))
+}
+
+// tailLog returns the end of the node's log.
+func (p *plan) tailLog(node string) string {
+	f, err := os.Open(filepath.Clean(p.path(node, logFile)))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > logTail {
+		if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, logTail))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

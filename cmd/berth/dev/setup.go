@@ -1,0 +1,237 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"berth/api/client"
+	"berth/compute"
+)
+
+// tokenTTL is how long the other nodes may take to join.
+const tokenTTL = 30 * time.Minute
+
+// keyName is the name of the API key that cluster.json holds.
+const keyName = "berth dev"
+
+// comeUp starts the nodes and returns once all are ready and cluster.json is
+// written.
+func (c *Cluster) comeUp(ctx context.Context) error {
+	if err := c.startNodes(ctx); err != nil {
+		return err
+	}
+	admin, err := c.client(c.plan.RootToken)
+	if err != nil {
+		return err
+	}
+	err = c.await(ctx, func() (string, error) { return c.unreadyNode(ctx, admin) })
+	if err != nil {
+		return err
+	}
+	if c.plan.APIKey == "" {
+		if err := c.makeUser(ctx, admin); err != nil {
+			return err
+		}
+	}
+	c.plan.Joined = true
+	if err := c.plan.save(); err != nil {
+		return err
+	}
+	if !c.survey(ctx, admin) {
+		return errors.New("the cluster lost a node while it came up")
+	}
+	close(c.ready)
+	return nil
+}
+
+// startNodes starts every node. At the first start the first node makes the
+// cluster and the token with which the others join.
+func (c *Cluster) startNodes(ctx context.Context) error {
+	var later []plannedNode
+	for i, n := range c.plan.Nodes {
+		if i > 0 && !c.plan.Joined && !c.hasData(n) {
+			later = append(later, n)
+			continue
+		}
+		c.launch(ctx, n)
+	}
+	if c.plan.Joined {
+		return nil
+	}
+	first, err := client.New(client.Config{Addrs: []string{"http://" + c.plan.Nodes[0].API}, RetryFor: -1})
+	if err != nil {
+		return err
+	}
+	name := c.plan.Nodes[0].Name
+	err = c.await(ctx, func() (string, error) { return name, first.Ready(ctx) })
+	if err != nil {
+		return err
+	}
+	if err := c.plan.readRootToken(); err != nil {
+		return err
+	}
+	if err := c.makeToken(ctx, first.WithToken(c.plan.RootToken)); err != nil {
+		return err
+	}
+	for _, n := range later {
+		c.launch(ctx, n)
+	}
+	return nil
+}
+
+// hasData reports whether the node was started before.
+func (c *Cluster) hasData(n plannedNode) bool {
+	_, err := os.Stat(c.plan.path(n.Name, dataDir))
+	return err == nil
+}
+
+// makeToken writes the join token that the berth.yaml of every node but the
+// first names.
+func (c *Cluster) makeToken(ctx context.Context, admin *client.Client) error {
+	if len(c.plan.Nodes) == 1 {
+		return nil
+	}
+	token, err := admin.CreateJoinToken(ctx, client.NewJoinToken{
+		Role: compute.RoleServer, TTL: tokenTTL, Uses: len(c.plan.Nodes) - 1,
+	})
+	if err != nil {
+		return fmt.Errorf("make join token: %w", err)
+	}
+	return writeFile(c.plan.path(tokenFile), []byte(token.Token+"\n"))
+}
+
+// makeUser makes the user and the API key that cluster.json names. It goes on
+// where an earlier start was interrupted.
+func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
+	_, err := admin.CreateUser(ctx, client.NewUser{
+		Email: c.plan.Email, Password: c.plan.Password,
+		FullName: "Developer", OrgName: "Development", OrgSlug: c.plan.OrgSlug,
+	})
+	if e, ok := errors.AsType[*client.Error](err); err != nil && (!ok || e.Status != http.StatusConflict) {
+		return fmt.Errorf("make user: %w", err)
+	}
+	session, err := admin.WithToken("").Login(ctx, c.plan.Email, c.plan.Password)
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	key, err := admin.WithToken(session.AccessToken).CreateKey(ctx, c.plan.OrgSlug, keyName)
+	if err != nil {
+		return fmt.Errorf("make API key: %w", err)
+	}
+	c.plan.APIKey = key.Plaintext
+	return c.plan.save()
+}
+
+// unreadyNode returns a node that is not ready, and why.
+func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string, error) {
+	for _, n := range c.plan.Nodes {
+		one, err := client.New(client.Config{Addrs: []string{"http://" + n.API}, RetryFor: -1})
+		if err == nil {
+			err = one.Ready(ctx)
+		}
+		if err != nil {
+			return n.Name, err
+		}
+	}
+	nodes, err := admin.Nodes(ctx)
+	if err != nil {
+		return c.plan.Nodes[0].Name, err
+	}
+	for _, n := range c.plan.Nodes {
+		if missing := n.missing(nodes); missing != "" {
+			return n.Name, errors.New(missing)
+		}
+	}
+	if _, complete := describe(c.plan, nodes); !complete {
+		return c.plan.Nodes[0].Name, errors.New("no node leads")
+	}
+	return "", nil
+}
+
+// missing says what the cluster does not report of the node; "" for nothing.
+func (n *plannedNode) missing(nodes client.Nodes) string {
+	for _, reported := range nodes.Nodes {
+		switch {
+		case reported.Name != n.Name:
+		case reported.State != compute.NodeUp:
+			return "is " + reported.State.String()
+		case len(reported.GPUs) != n.gpuCount():
+			return fmt.Sprintf("reports %d GPUs, not %d", len(reported.GPUs), n.gpuCount())
+		default:
+			return ""
+		}
+	}
+	return "has not joined"
+}
+
+// await calls check, which names a node that is not ready and why, until it
+// names none.
+func (c *Cluster) await(ctx context.Context, check func() (string, error)) error {
+	limited, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	var node, gaveUp string
+	var err error
+	done := poll(limited, pollEvery, func() bool {
+		if node, err = check(); err == nil {
+			return true
+		}
+		var found bool
+		gaveUp, found = c.givenUp()
+		return found
+	})
+	switch {
+	case gaveUp != "":
+		return c.unready(gaveUp, "ends as soon as it starts")
+	case done:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", readyLimit, err))
+}
+
+// survey writes cluster.json anew if the cluster differs from what it says,
+// and reports whether every node was there. While the cluster does not answer
+// the file stays as it is, but for the processes.
+func (c *Cluster) survey(ctx context.Context, admin *client.Client) bool {
+	for _, n := range c.plan.Nodes {
+		if err := trimLog(c.plan.path(n.Name, logFile)); err != nil {
+			c.cfg.Logger.Warn("log not trimmed", "node", n.Name, "err", err)
+		}
+	}
+	nodes, err := admin.Nodes(ctx)
+	state, complete := describe(c.plan, nodes)
+	if err != nil || !namesAll(state) {
+		if state = c.written; len(state.Nodes) == 0 {
+			return false
+		}
+		complete = false
+	}
+	state.Nodes = append([]Node(nil), state.Nodes...)
+	for i, n := range c.plan.Nodes {
+		state.Nodes[i].PID = c.pid(n.Name)
+	}
+	if state.equal(c.written) {
+		return complete
+	}
+	if err := writeJSON(c.plan.path(stateFile), state); err != nil {
+		c.cfg.Logger.Error("cluster.json not written", "err", err)
+		return false
+	}
+	c.written = state
+	return complete
+}
+
+// namesAll reports whether the cluster told about every node, and who leads.
+func namesAll(s State) bool {
+	for _, n := range s.Nodes {
+		if n.ID.IsZero() {
+			return false
+		}
+	}
+	return !s.Leader.IsZero()
+}
