@@ -41,3 +41,17 @@ func (i Instant) String() string {
 
 // MarshalText returns what String returns.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// UnmarshalText accepts RFC 3339, and "" for the zero Instant.
+func (i *Instant) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*i = 0
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(text))
+	if err != nil {
+		return err
+	}
+	*i = InstantOf(t)
+	return nil
+}
