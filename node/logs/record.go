@@ -17,6 +17,7 @@ const (
 	kindIdle  // Wire only: nothing new, the sender lives.
 	kindFault // Wire only: the sender gives up.
 	kindTail  // Wire only: a piece of a tail.
+	kindOver  // Wire only: no more will come, and there is no end.
 )
 
 const (
@@ -159,7 +160,7 @@ func parseBody(b []byte) (record, error) {
 		rec.fault = compute.Error{Code: compute.Code(d.text()), Message: d.text()}
 	case kindTail:
 		rec.tail = d.tail()
-	case kindSeal, kindIdle:
+	case kindSeal, kindIdle, kindOver:
 	default:
 		d.bad = true
 	}

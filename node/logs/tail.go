@@ -1,8 +1,98 @@
 package logs
 
-// tailPiece is a piece of one of the three texts of a tail.
+import (
+	"bytes"
+	"context"
+	"unicode/utf8"
+)
+
+// MaxTail is the most that a Tail keeps of each text.
+const MaxTail = 4 << 20
+
+// Tail is the last output of an attempt.
+type Tail struct {
+	Stdout, Stderr []byte
+	Combined       []byte // Both in their order, with Berth's own lines.
+	Truncated      bool   // At least one of them does not start at the start.
+}
+
+// tailer keeps the last limit bytes of each text.
+type tailer struct {
+	limit int
+	texts [3][]byte // Stdout, Stderr, combined.
+	cut   bool
+}
+
+// The place of the combined text among the texts of a tailer.
+const combined = 2
+
+// newTailer returns a tailer for texts of at most limit bytes.
+func newTailer(limit int) *tailer {
+	return &tailer{limit: min(max(limit, 0), MaxTail)}
+}
+
+// add appends the texts of lines.
+func (t *tailer) add(lines []Line) error {
+	for _, l := range lines {
+		if l.Stream == System {
+			if c := t.texts[combined]; len(c) > 0 && c[len(c)-1] != '\n' {
+				t.append(combined, nil, true)
+			}
+			t.append(combined, l.Text, true)
+			continue
+		}
+		t.append(int(l.Stream), l.Text, !l.Partial)
+		t.append(combined, l.Text, !l.Partial)
+	}
+	return nil
+}
+
+// append adds text to the i-th text. It lets the text grow to twice its limit
+// before it moves the end to the front, so that each byte is moved once.
+func (t *tailer) append(i int, text []byte, feed bool) {
+	b := append(t.texts[i], text...)
+	if feed {
+		b = append(b, '\n')
+	}
+	if len(b) > 2*t.limit {
+		b = b[:copy(b, b[len(b)-t.limit:])]
+		t.cut = true
+	}
+	t.texts[i] = b
+}
+
+// tail returns what is kept. A text never starts within a rune.
+func (t *tailer) tail() Tail {
+	for i, b := range t.texts {
+		if len(b) > t.limit {
+			b = b[len(b)-t.limit:]
+			t.cut = true
+		}
+		for n := 0; t.cut && n < utf8.UTFMax && len(b) > 0 && !utf8.RuneStart(b[0]); n++ {
+			b = b[1:]
+		}
+		t.texts[i] = b
+	}
+	return Tail{Stdout: t.texts[0], Stderr: t.texts[1], Combined: t.texts[combined], Truncated: t.cut}
+}
+
+// tail returns the last output of an attempt as it is on this disk now, at
+// most limit bytes of each text.
+func (s *Store) tail(ctx context.Context, a attempt, limit int) (Tail, error) {
+	t := newTailer(limit)
+	_, err := s.follow(ctx, a, 0, hooks{ended: always, lines: t.add, idle: proceed})
+	return t.tail(), err
+}
+
+// always says that there is nothing to wait for.
+func always() bool { return true }
+
+// proceed has nothing to do when there is nothing new.
+func proceed() error { return nil }
+
+// tailPiece is a piece of one of the three texts of a Tail on the wire.
 type tailPiece struct {
-	text      int // 0 stdout, 1 stderr, 2 combined.
+	text      int
 	truncated bool
 	bytes     []byte
 }
@@ -10,6 +100,32 @@ type tailPiece struct {
 // tail reads a tailPiece.
 func (d *decoder) tail() tailPiece {
 	p := tailPiece{text: int(d.byte()), truncated: d.byte() == 1, bytes: d.rest}
-	d.bad = d.bad || p.text > 2
+	d.bad = d.bad || p.text > combined
 	return p
+}
+
+// appendTail appends the records of t: pieces, then the end of the answer.
+func appendTail(b []byte, t Tail) []byte {
+	for i, text := range [][]byte{t.Stdout, t.Stderr, t.Combined} {
+		for len(text) > 0 || i == combined {
+			n := min(len(text), batchBytes)
+			start := len(b)
+			b = append(begin(b, kindTail), byte(i), 0)
+			if t.Truncated {
+				b[len(b)-1] = 1
+			}
+			b = finish(append(b, text[:n]...), start)
+			if text = text[n:]; len(text) == 0 {
+				break
+			}
+		}
+	}
+	return appendMark(b, kindOver)
+}
+
+// addPiece appends a piece that another node sent.
+func (t *Tail) addPiece(p tailPiece) {
+	text := [...]*[]byte{&t.Stdout, &t.Stderr, &t.Combined}[p.text]
+	*text = append(*text, bytes.Clone(p.bytes)...)
+	t.Truncated = t.Truncated || p.truncated
 }

@@ -1,0 +1,312 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"berth/compute"
+)
+
+// State says what the cluster knows of an execution's attempts. It is asked
+// often and must answer from memory.
+type State interface {
+	// Attempts returns the attempts of an execution in the order of their
+	// epochs and, once its status is terminal, how it ended. The code is
+	// not_found for an execution that is unknown or was deleted.
+	Attempts(compute.ExecutionID) ([]compute.Attempt, *Final, error)
+}
+
+// Peers opens streams to other nodes.
+type Peers interface {
+	// Stream has the node's Follower serve req and returns the answer. Close
+	// may be called while another goroutine reads.
+	Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error)
+}
+
+// How often another node is asked again that does not answer.
+const (
+	retryFirst = 100 * time.Millisecond
+	retryLast  = 2 * time.Second
+	maxRetries = 4 // Once nothing more can come; while it can, for as long as the caller waits.
+)
+
+// FollowerConfig is what a Follower needs.
+type FollowerConfig struct {
+	Node  compute.NodeID // This node.
+	Store *Store
+	State State
+	Peers Peers
+}
+
+// Follower reads the output of any execution of the cluster. All methods may
+// be called at the same time.
+type Follower struct {
+	cfg FollowerConfig
+}
+
+// NewFollower returns a Follower.
+func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
+
+// Follow calls fn with every line of the execution behind number after, as
+// they are written, attempt after attempt, until the execution has ended. The
+// lines carry numbers as Number makes them, and each comes once. An error of
+// fn ends the following and is returned. When the output is on a node that
+// does not answer after the execution has ended, the code is unavailable and
+// Final is valid.
+func (f *Follower) Follow(
+	ctx context.Context, execution compute.ExecutionID, after uint64, fn func([]Line) error,
+) (Final, error) {
+	c := cursor{f: f, execution: execution, fn: fn, live: true}
+	c.epoch, c.after = Split(after)
+	return c.run(ctx)
+}
+
+// maxRead bounds the text that one Read returns.
+const maxRead = 8 << 20
+
+// Read returns at most limit lines behind number after, as they are now. It
+// returns fewer when they are large; the last one's number is where to go on.
+func (f *Follower) Read(
+	ctx context.Context, execution compute.ExecutionID, after uint64, limit int,
+) ([]Line, error) {
+	var all []Line
+	size := 0
+	c := cursor{f: f, execution: execution}
+	c.fn = func(lines []Line) error {
+		for _, l := range lines {
+			if len(all) >= limit || size >= maxRead {
+				return errEnough
+			}
+			all = append(all, l)
+			size += len(l.Text)
+		}
+		return nil
+	}
+	c.epoch, c.after = Split(after)
+	if _, err := c.run(ctx); err != nil && !errors.Is(err, errEnough) {
+		return nil, err
+	}
+	return all, nil
+}
+
+// errEnough ends a reading that has all the lines it wants.
+var errEnough = errors.New("enough lines")
+
+// Tail returns the last output of the execution's newest attempt, at most
+// limit bytes of each text. It is empty before the first attempt.
+func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limit int) (Tail, error) {
+	attempts, _, err := f.cfg.State.Attempts(execution)
+	if err != nil || len(attempts) == 0 {
+		return Tail{}, err
+	}
+	newest := attempts[len(attempts)-1]
+	of := attempt{execution, newest.Epoch}
+	if newest.Node == f.cfg.Node {
+		return f.cfg.Store.tail(ctx, of, limit)
+	}
+	var tail Tail
+	req := request{mode: modeTail, of: of, limit: limit}
+	err = f.ask(ctx, newest.Node, req, func(r *receiver) error {
+		for {
+			rec, err := r.next()
+			switch {
+			case err != nil:
+				return err
+			case rec.kind == kindTail:
+				tail.addPiece(rec.tail)
+			case rec.kind == kindFault:
+				return &rec.fault
+			case rec.kind == kindOver:
+				return nil
+			}
+		}
+	})
+	return tail, err
+}
+
+// ask calls read with the answer of another node. Errors that are the
+// stream's get the code unavailable.
+func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, read func(*receiver) error) error {
+	stream, err := f.cfg.Peers.Stream(ctx, node, req.encode())
+	if err == nil {
+		r, stop := newReceiver(ctx, stream)
+		err = read(r)
+		stop()
+	}
+	if err == nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if _, coded := errors.AsType[*compute.Error](err); coded {
+		return err
+	}
+	if _, own := errors.AsType[stopped](err); own {
+		return err
+	}
+	return compute.Errorf(compute.CodeUnavailable,
+		"The output is on node %s, which does not answer: %w", node, err).Retry(retryLast)
+}
+
+// ended reports whether nothing writes the attempt's output any more.
+func (f *Follower) ended(a attempt) bool {
+	attempts, final, err := f.cfg.State.Attempts(a.execution)
+	if final != nil || err != nil {
+		return true
+	}
+	for _, known := range attempts {
+		if known.Epoch == a.epoch {
+			return known.Ended
+		}
+	}
+	return false // A replica that lags does not know it yet.
+}
+
+// cursor is one caller's place in the output of an execution.
+type cursor struct {
+	f         *Follower
+	execution compute.ExecutionID
+	live      bool // Wait for more.
+	epoch     uint64
+	after     uint64 // In that epoch.
+	fn        func([]Line) error
+}
+
+// run goes from attempt to attempt.
+func (c *cursor) run(ctx context.Context) (Final, error) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		attempts, final, err := c.f.cfg.State.Attempts(c.execution)
+		if err != nil {
+			return Final{}, err
+		}
+		if a, found := c.pick(attempts); found {
+			if err := c.attempt(ctx, a); err != nil {
+				return c.failed(err)
+			}
+			c.epoch, c.after = a.Epoch+1, 0
+			continue
+		}
+		if final != nil || !c.live {
+			return deref(final), nil
+		}
+		select {
+		case <-ctx.Done():
+			return Final{}, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// pick returns the attempt to go on with.
+func (c *cursor) pick(attempts []compute.Attempt) (compute.Attempt, bool) {
+	for _, a := range attempts {
+		if a.Epoch >= c.epoch {
+			if a.Epoch > c.epoch {
+				c.epoch, c.after = a.Epoch, 0
+			}
+			return a, true
+		}
+	}
+	return compute.Attempt{}, false
+}
+
+// failed returns what run says of err.
+func (c *cursor) failed(err error) (Final, error) {
+	if own, ok := errors.AsType[stopped](err); ok {
+		return Final{}, own.err
+	}
+	_, final, _ := c.f.cfg.State.Attempts(c.execution) // It is err that counts.
+	return deref(final), fmt.Errorf("follow log: %w", err)
+}
+
+// attempt follows one attempt to its end, wherever it is.
+func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
+	of := attempt{c.execution, a.Epoch}
+	if a.Node == c.f.cfg.Node {
+		h := hooks{ended: always, lines: c.deliver, idle: proceed}
+		if c.live {
+			h.ended = func() bool { return c.f.ended(of) }
+		}
+		_, err := c.f.cfg.Store.follow(ctx, of, c.after, h)
+		return err
+	}
+	return c.remote(ctx, a.Node, of)
+}
+
+// remote follows an attempt on another node, and asks again at the number it
+// has reached when the stream breaks.
+func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) error {
+	wait, failures := retryFirst, 0
+	for {
+		req := request{mode: modeRead, of: of, after: c.after}
+		if c.live {
+			req.mode = modeFollow
+		}
+		before := c.after
+		err := c.f.ask(ctx, node, req, func(r *receiver) error {
+			_, err := r.lines(&c.after, c.number)
+			return err
+		})
+		if err == nil || ctx.Err() != nil || !retriable(err) {
+			return err
+		}
+		if c.after != before {
+			wait, failures = retryFirst, 0
+		}
+		if failures++; failures > maxRetries && (!c.live || c.f.ended(of)) {
+			return err
+		}
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+		wait = min(2*wait, retryLast)
+	}
+}
+
+// retriable reports whether asking again may help.
+func retriable(err error) bool {
+	code := compute.CodeOf(err)
+	_, own := errors.AsType[stopped](err)
+	return !own && (code == compute.CodeUnavailable || code == compute.CodeInternal)
+}
+
+// pause waits, or reports false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// deliver passes on lines of this node's disk.
+func (c *cursor) deliver(lines []Line) error {
+	last := lines[len(lines)-1].Seq
+	if err := c.number(lines); err != nil {
+		return stopped{err}
+	}
+	c.after = last
+	return nil
+}
+
+// number gives lines their numbers in the execution and passes them on.
+func (c *cursor) number(lines []Line) error {
+	for i := range lines {
+		lines[i].Seq = Number(c.epoch, lines[i].Seq)
+	}
+	return c.fn(lines)
+}
+
+// deref returns *final, or the zero Final.
+func deref(final *Final) Final {
+	if final == nil {
+		return Final{}
+	}
+	return *final
+}

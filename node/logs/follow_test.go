@@ -1,0 +1,516 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/compute"
+)
+
+// cluster is a State and the Peers of nodes in one process.
+type cluster struct {
+	mu       sync.Mutex
+	attempts []compute.Attempt
+	final    *Final
+	nodes    map[compute.NodeID]*Follower
+	down     map[compute.NodeID]bool
+	breakAt  func() int // After how many bytes the next stream breaks; 0 for never.
+	streams  int
+}
+
+func (c *cluster) Attempts(compute.ExecutionID) ([]compute.Attempt, *Final, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]compute.Attempt(nil), c.attempts...), c.final, nil
+}
+
+// set changes the state.
+func (c *cluster) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+func (c *cluster) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down[node] {
+		return nil, errors.New("connection refused")
+	}
+	c.streams++
+	limit := 0
+	if c.breakAt != nil {
+		limit = c.breakAt()
+	}
+	r, w := io.Pipe()
+	go func() {
+		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit})
+		if err != nil {
+			err = errors.New(err.Error()) // Types do not travel.
+		}
+		w.CloseWithError(err)
+	}()
+	return r, nil
+}
+
+// breaking is a writer that fails after left bytes, if left is not 0.
+type breaking struct {
+	w    io.Writer
+	left int
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left == 0 {
+		return b.w.Write(p)
+	}
+	n, err := b.w.Write(p[:min(len(p), b.left)])
+	if b.left -= n; b.left <= 0 && err == nil {
+		b.left = 1
+		return n, errors.New("connection reset")
+	}
+	return n, err
+}
+
+func nodeID(n byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{15: n}} }
+
+func testExecution() compute.ExecutionID { return compute.ExecutionID{UUID: compute.UUID{0: 9}} }
+
+// newCluster returns a cluster of n nodes and their data directories.
+func newCluster(t testing.TB, n int) (*cluster, []string) {
+	t.Helper()
+	c := &cluster{nodes: map[compute.NodeID]*Follower{}, down: map[compute.NodeID]bool{}}
+	var dirs []string
+	for i := range n {
+		dirs = append(dirs, t.TempDir())
+		id := nodeID(byte(i + 1))
+		c.nodes[id] = NewFollower(FollowerConfig{Node: id, Store: Open(dirs[i]), State: c, Peers: c})
+	}
+	return c, dirs
+}
+
+func (c *cluster) node(n byte) *Follower { return c.nodes[nodeID(n)] }
+
+// place adds an attempt on node n and returns its writer.
+func (c *cluster) place(t testing.TB, dirs []string, n byte, epoch uint64) *Writer {
+	t.Helper()
+	c.set(func() {
+		c.attempts = append(c.attempts, compute.Attempt{
+			Execution: testExecution(), Epoch: epoch, Node: nodeID(n),
+		})
+	})
+	limits := small()
+	limits.RingBytes = 4 << 20
+	return mustCreate(t, Path(dirs[n-1], testExecution(), epoch), limits)
+}
+
+// finish ends the last attempt and the execution.
+func (c *cluster) finish(final *Final) {
+	c.set(func() {
+		c.attempts[len(c.attempts)-1].Ended = true
+		c.final = final
+	})
+}
+
+// collect returns what Follow delivers.
+func collect(f *Follower, ctx context.Context, after uint64) ([]Line, Final, error) {
+	var all []Line
+	final, err := f.Follow(ctx, testExecution(), after, func(lines []Line) error {
+		all = append(all, lines...)
+		return nil
+	})
+	return all, final, err
+}
+
+func TestResumeAtEveryNumber(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	for i := range 2000 {
+		mustWrite(t, w, Stream(i%2), fmt.Sprintf("line %d\n", i+1))
+	}
+	mustEnd(t, w, Final{})
+	all, _ := readAll(t, path, 0)
+	if all[len(all)-1].Seq != 2000 {
+		t.Fatalf("got %d lines until %d", len(all), all[len(all)-1].Seq)
+	}
+	for i, l := range all {
+		rest, final := readAll(t, path, l.Seq)
+		if final == nil || len(rest) != len(all)-i-1 || len(rest) > 0 && rest[0].Seq != all[i+1].Seq {
+			t.Fatalf("resumed behind %d: got %d lines, want %d", l.Seq, len(rest), len(all)-i-1)
+		}
+	}
+}
+
+func TestFollowFromAnyNodeWhileWriting(t *testing.T) {
+	c, dirs := newCluster(t, 3)
+	w := c.place(t, dirs, 1, 1)
+	const total = 3000
+	var wg sync.WaitGroup
+	for n := byte(1); n <= 3; n++ {
+		for range 2 {
+			wg.Go(func() {
+				lines, final, err := collect(c.node(n), t.Context(), 0)
+				if err != nil || final.ExitCode != 5 || len(lines) != total {
+					t.Errorf("node %d: %d lines, end %v, error %v", n, len(lines), final, err)
+				}
+				for i, l := range lines {
+					if l.Seq != uint64(i+1) || string(l.Text) != fmt.Sprintf("line %d", i+1) {
+						t.Errorf("node %d: line %d is number %d, %q", n, i, l.Seq, l.Text)
+						return
+					}
+				}
+			})
+		}
+	}
+	for i := range total {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
+	}
+	mustEnd(t, w, Final{ExitCode: 5, Status: "failed"})
+	c.finish(&Final{ExitCode: 5, Status: "failed"})
+	wg.Wait()
+}
+
+// A stream that breaks at any byte is taken up without gap or repeat.
+func TestRemoteStreamBreaks(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	const total = 300
+	for i := range total {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
+	}
+	mustEnd(t, w, Final{})
+	c.finish(&Final{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	c.breakAt = func() int { return 600 + rnd.IntN(2000) }
+	lines, _, err := collect(c.node(2), t.Context(), 0)
+	if err != nil || len(lines) != total || c.streams < 3 {
+		t.Fatalf("got %d lines over %d streams, error %v", len(lines), c.streams, err)
+	}
+	for i, l := range lines {
+		if l.Seq != uint64(i+1) {
+			t.Fatalf("line %d is number %d", i, l.Seq)
+		}
+	}
+}
+
+func TestAttemptsAreOneStream(t *testing.T) {
+	c, dirs := newCluster(t, 3)
+	first := c.place(t, dirs, 1, 1)
+	mustWrite(t, first, Stdout, "first\nhalf") // Its supervisor dies here.
+	first.ring.lock.Close()
+	c.set(func() { c.attempts[0].Ended = true })
+	second := c.place(t, dirs, 2, 3)
+	mustWrite(t, second, Stdout, "second\nthird\n")
+	mustEnd(t, second, Final{Status: "completed"})
+	c.finish(&Final{Status: "completed"})
+	want := []uint64{1, Number(3, 1), Number(3, 2)}
+	for n := byte(1); n <= 3; n++ {
+		for i := range want {
+			after := uint64(0)
+			if i > 0 {
+				after = want[i-1]
+			}
+			lines, final, err := collect(c.node(n), t.Context(), after)
+			if err != nil || final.Status != "completed" || len(lines) != len(want)-i {
+				t.Fatalf("node %d behind %d: %d lines, end %v, error %v", n, after, len(lines), final, err)
+			}
+			for j, l := range lines {
+				if l.Seq != want[i+j] {
+					t.Errorf("node %d: got number %d, want %d", n, l.Seq, want[i+j])
+				}
+			}
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for _, at := range [][2]uint64{{1, 0}, {1, 1}, {1, 1<<40 - 1}, {2, 0}, {7, 12}, {1<<24 - 1, 3}} {
+		epoch, seq := Split(Number(at[0], at[1]))
+		if epoch != at[0] || seq != at[1] {
+			t.Errorf("%v came back as %d, %d", at, epoch, seq)
+		}
+	}
+	if Number(1, 42) != 42 {
+		t.Error("a first attempt's lines do not keep their numbers")
+	}
+}
+
+func TestFollowWaitsForTheFirstAttempt(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	got := make(chan []Line)
+	go func() {
+		lines, _, err := collect(c.node(2), t.Context(), 0)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lines
+	}()
+	w := c.place(t, dirs, 1, 1)
+	mustWrite(t, w, Stdout, "hello\n")
+	mustEnd(t, w, Final{})
+	c.finish(&Final{})
+	if lines := <-got; len(lines) != 1 {
+		t.Errorf("got %d lines, want 1", len(lines))
+	}
+}
+
+func TestNodeThatDoesNotAnswer(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	mustWrite(t, w, Stdout, "hello\n")
+	c.down[nodeID(1)] = true
+	c.finish(&Final{Status: "system_failure"})
+	_, final, err := collect(c.node(2), t.Context(), 0)
+	if compute.CodeOf(err) != compute.CodeUnavailable || final.Status != "system_failure" {
+		t.Errorf("got end %v, error %v", final, err)
+	}
+	if _, err := c.node(2).Tail(t.Context(), testExecution(), 100); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("tail: got %v", err)
+	}
+}
+
+func TestNodeThatComesBack(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	mustWrite(t, w, Stdout, "hello\n")
+	mustEnd(t, w, Final{})
+	c.down[nodeID(1)] = true // And the execution still runs as far as known.
+	tries := 0
+	f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+		func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+			if tries++; tries == 3 {
+				c.set(func() { c.down[nodeID(1)] = false })
+				c.finish(&Final{})
+			}
+			return c.Stream(ctx, node, req)
+		})})
+	if lines, _, err := collect(f, t.Context(), 0); err != nil || len(lines) != 1 {
+		t.Errorf("got %d lines, error %v", len(lines), err)
+	}
+}
+
+type peersFunc func(context.Context, compute.NodeID, []byte) (io.ReadCloser, error)
+
+func (p peersFunc) Stream(ctx context.Context, n compute.NodeID, req []byte) (io.ReadCloser, error) {
+	return p(ctx, n, req)
+}
+
+func TestCallerEndsTheFollowing(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	mustWrite(t, w, Stdout, "hello\n")
+	stop := errors.New("the client is gone")
+	for n := byte(1); n <= 2; n++ {
+		_, err := c.node(n).Follow(t.Context(), testExecution(), 0, func([]Line) error { return stop })
+		if err != stop { //nolint:errorlint // The very error is promised.
+			t.Errorf("node %d: got %v", n, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = c.node(n).Follow(ctx, testExecution(), 0, func([]Line) error { cancel(); return nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("node %d: got %v for a cancelled context", n, err)
+		}
+	}
+}
+
+// Followers of a flood see each line once or a mark that counts it.
+func TestFollowersOfAFlood(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	const total = 60_000
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			r := newReader(path, 0)
+			defer r.close()
+			last := uint64(0)
+			for {
+				lines, final, err := r.next()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, l := range lines {
+					if l.Stream == System {
+						want := fmt.Sprintf("[berth: %d lines dropped", l.Seq-last)
+						if !strings.HasPrefix(string(l.Text), want) {
+							t.Errorf("got %q behind %d, want %q", l.Text, last, want)
+						}
+					} else if l.Seq != last+1 || string(l.Text) != fmt.Sprintf("line %d", l.Seq) {
+						t.Errorf("got number %d, %q behind %d", l.Seq, l.Text, last)
+						return
+					}
+					last = l.Seq
+				}
+				if final != nil {
+					if last != total {
+						t.Errorf("ended behind %d of %d", last, total)
+					}
+					return
+				}
+			}
+		})
+	}
+	go func() {
+		defer close(done)
+		for i := range total {
+			if err := w.Write(Stdout, noon, fmt.Appendf(nil, "line %d\n", i+1)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		if err := w.Close(noon, Final{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-done
+	wg.Wait()
+}
+
+func TestTail(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	if tail, err := c.node(1).Tail(t.Context(), testExecution(), 10); err != nil || len(tail.Combined) != 0 {
+		t.Errorf("before the first attempt: got %v, %v", tail, err)
+	}
+	w := c.place(t, dirs, 1, 1)
+	mustWrite(t, w, Stdout, "a€\n")
+	mustWrite(t, w, Stderr, "oops\n")
+	mustWrite(t, w, System, "time is up\n")
+	mustEnd(t, w, Final{})
+	for _, test := range []struct {
+		limit                    int
+		stdout, stderr, combined string
+		truncated                bool
+	}{
+		{100, "a€\n", "oops\n", "a€\noops\ntime is up\n", false},
+		{21, "a€\n", "oops\n", "a€\noops\ntime is up\n", false},
+		{3, "\n", "ps\n", "up\n", true},
+		{0, "", "", "", true},
+	} {
+		for n := byte(1); n <= 2; n++ {
+			tail, err := c.node(n).Tail(t.Context(), testExecution(), test.limit)
+			if err != nil || string(tail.Stdout) != test.stdout || string(tail.Stderr) != test.stderr ||
+				string(tail.Combined) != test.combined || tail.Truncated != test.truncated {
+				t.Errorf("node %d, limit %d: got %q, %q, %q, %t, %v", n, test.limit,
+					tail.Stdout, tail.Stderr, tail.Combined, tail.Truncated, err)
+			}
+		}
+	}
+}
+
+func TestTailOfMuch(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	for i := range 20_000 {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i))
+	}
+	mustEnd(t, w, Final{})
+	for n := byte(1); n <= 2; n++ {
+		tail, err := c.node(n).Tail(t.Context(), testExecution(), 100<<10)
+		if err != nil || len(tail.Stdout) != 100<<10 || !strings.HasSuffix(string(tail.Stdout), "line 19999\n") {
+			t.Errorf("node %d: got %d bytes, %v", n, len(tail.Stdout), err)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	c, dirs := newCluster(t, 2)
+	w := c.place(t, dirs, 1, 1)
+	for i := range 5000 {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
+	}
+	for n := byte(1); n <= 2; n++ {
+		for _, test := range []struct {
+			after uint64
+			limit int
+			want  int
+		}{{0, 10, 10}, {0, 3000, 3000}, {4990, 100, 10}, {5000, 100, 0}} {
+			lines, err := c.node(n).Read(t.Context(), testExecution(), test.after, test.limit)
+			if err != nil || len(lines) != test.want || test.want > 0 && lines[0].Seq != test.after+1 {
+				t.Errorf("node %d behind %d: got %d lines, %v", n, test.after, len(lines), err)
+			}
+		}
+	}
+}
+
+func TestDeleteAndSweep(t *testing.T) {
+	dir := t.TempDir()
+	store := Open(dir)
+	ids := []compute.ExecutionID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
+	for _, id := range ids {
+		mustEnd(t, mustCreate(t, Path(dir, id, 1), small()), Final{})
+	}
+	has := func(id compute.ExecutionID) bool {
+		_, final := readAll(t, Path(dir, id, 1), 0)
+		return final != nil
+	}
+	if err := store.Delete(ids[0]); err != nil || has(ids[0]) || !has(ids[1]) {
+		t.Errorf("delete: got %v", err)
+	}
+	if err := store.Delete(compute.ExecutionID{}); err == nil || !has(ids[1]) {
+		t.Error("deleting no execution deleted all")
+	}
+	live := func(id compute.ExecutionID) bool { return id == ids[1] }
+	if n, err := store.Sweep(live, time.Now().Add(-time.Hour)); err != nil || n != 0 {
+		t.Errorf("sweep of what is new: %d, %v", n, err)
+	}
+	if n, err := store.Sweep(live, time.Now().Add(time.Hour)); err != nil || n != 1 || !has(ids[1]) || has(ids[2]) {
+		t.Errorf("sweep: %d, %v", n, err)
+	}
+	if n, err := Open(t.TempDir()).Sweep(live, time.Now()); err != nil || n != 0 {
+		t.Errorf("sweep of nothing: %d, %v", n, err)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add(appendLine(nil, Line{Seq: 3, At: noon, Text: []byte("x"), Partial: true}))
+	f.Add(appendEnd(nil, Final{ExitCode: -1, Error: "e", Status: "failed"}))
+	f.Add(appendFault(nil, compute.Errorf(compute.CodeNotFound, "gone")))
+	f.Add(appendTail(nil, Tail{Stdout: []byte("x"), Truncated: true}))
+	f.Add(appendChunk(nil, 1, noon))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, n, err := parse(b)
+		if err == nil && (n < recordHeader+1 || n > len(b)) {
+			t.Errorf("a record of %d bytes in %d", n, len(b))
+		}
+		if len(b) > recordHeader { // And with a checksum that is right.
+			if _, n, err := parse(finish(append([]byte(nil), b...), 0)); err == nil && n != len(b) {
+				t.Errorf("a record of %d bytes in %d", n, len(b))
+			}
+		}
+	})
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(request{mode: modeTail, of: attempt{testExecution(), 3}, after: 4, limit: 5}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, err := decodeRequest(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeRequest(q.encode())
+		if err != nil || again != q {
+			t.Errorf("%+v came back as %+v, %v", q, again, err)
+		}
+	})
+}
+
+func TestServeRefusesGarbage(t *testing.T) {
+	c, _ := newCluster(t, 1)
+	for _, req := range [][]byte{nil, {1}, make([]byte, 18), make([]byte, 65), request{}.encode()} {
+		var b strings.Builder
+		err := c.node(1).Serve(t.Context(), req, &b)
+		rec, _, perr := parse([]byte(b.String()))
+		if compute.CodeOf(err) != compute.CodeInvalid || perr != nil || rec.fault.Code != compute.CodeInvalid {
+			t.Errorf("%v: got %v and %+v, %v", req, err, rec, perr)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// Limits of one batch of lines.
+const (
+	maxBatchLines = 1024
+	readBytes     = 128 << 10 // Read at once; a longer record makes room for itself.
+)
+
+// reader reads the output of one attempt from this node's disk, while it is
+// written or afterwards. It is not for concurrent use.
+type reader struct {
+	path  string
+	after uint64 // The last number returned.
+
+	file    *os.File // The chunk it is in; nil before the first.
+	chunk   int
+	off     int64
+	suspect int64 // Where a bad record was seen; -1 for nowhere.
+	buf     []byte
+}
+
+// newReader returns a reader of the lines behind number after.
+func newReader(path string, after uint64) *reader {
+	return &reader{path: path, after: after, suspect: -1}
+}
+
+// close releases the file.
+func (r *reader) close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// next returns the lines that are there by now, at most a batch, and the end
+// once everything before it was returned. It returns neither when there is
+// nothing new. The caller may keep the lines.
+func (r *reader) next() ([]Line, *Final, error) {
+	var b batch
+	for !b.full() {
+		if r.file == nil {
+			if found, err := r.seek(); !found || err != nil {
+				return b.lines, nil, err
+			}
+		}
+		final, more, err := r.read(&b)
+		if final != nil || err != nil || !more {
+			return b.lines, final, err
+		}
+	}
+	return b.lines, nil, nil
+}
+
+// read adds to b what can be read at the reader's place. It reports whether
+// there may be more right now.
+func (r *reader) read(b *batch) (final *Final, more bool, err error) {
+	if len(r.buf) == 0 {
+		r.buf = make([]byte, readBytes)
+	}
+	n, err := r.file.ReadAt(r.buf, r.off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fmt.Errorf("read log: %w", err)
+	}
+	for data := r.buf[:n]; !b.full(); {
+		rec, size, err := parse(data)
+		switch {
+		case errors.Is(err, errTorn) && n == len(r.buf) && len(data) < n:
+			return nil, true, nil // The next read starts with this record.
+		case errors.Is(err, errTorn) && n == len(r.buf):
+			r.buf = make([]byte, 2*len(r.buf)) // At most a little over maxBody.
+			return nil, true, nil
+		case errors.Is(err, errTorn) && len(data) == 0:
+			return nil, false, nil
+		case err != nil:
+			more, err = r.skipDamage()
+			return nil, more, err
+		case rec.kind == kindSeal:
+			more, err = r.nextChunk()
+			return nil, more, err
+		case rec.kind == kindEnd:
+			return &rec.final, false, nil
+		}
+		r.take(b, rec)
+		data = data[size:]
+		r.off += int64(size)
+	}
+	return nil, true, nil
+}
+
+// take adds the line of rec to b, unless it was returned before. Numbers that
+// are missing in front of a chunk become one line that says so.
+func (r *reader) take(b *batch, rec record) {
+	switch {
+	case rec.kind == kindChunk && rec.line.Seq > r.after+1:
+		missing := rec.line.Seq - 1 - r.after
+		r.after = rec.line.Seq - 1
+		text := fmt.Sprintf("[berth: %d lines dropped here: more output than is kept]", missing)
+		b.add(Line{Seq: r.after, At: rec.line.At, Stream: System, Text: []byte(text)})
+	case rec.kind == kindLine && rec.line.Seq > r.after:
+		r.after = rec.line.Seq
+		b.add(rec.line)
+	}
+}
+
+// skipDamage goes on with the next chunk when this one cannot be read any
+// further. While there is no later chunk, the record may still be in the
+// middle of being written.
+func (r *reader) skipDamage() (more bool, err error) {
+	later, err := r.later()
+	if err != nil || later < 0 {
+		return false, err
+	}
+	if r.suspect != r.off {
+		r.suspect = r.off // Now that a later chunk exists, this one is final:
+		return true, nil  // look once more.
+	}
+	return r.nextChunk()
+}
+
+// nextChunk opens the chunk behind this one, if it exists already.
+func (r *reader) nextChunk() (found bool, err error) {
+	later, err := r.later()
+	if err != nil || later < 0 {
+		return false, err
+	}
+	return r.open(later)
+}
+
+// later returns the number of the first chunk behind this one, or -1.
+func (r *reader) later() (int, error) {
+	numbers, err := chunksOf(r.path)
+	if err != nil {
+		return -1, err
+	}
+	i, found := slices.BinarySearch(numbers, r.chunk+1)
+	if !found && i == len(numbers) {
+		return -1, nil
+	}
+	return numbers[i], nil
+}
+
+// seek opens the chunk that holds the line behind r.after.
+func (r *reader) seek() (found bool, err error) {
+	numbers, err := chunksOf(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, n := range slices.Backward(numbers) {
+		found, err := r.open(n)
+		if err != nil {
+			return false, err
+		}
+		if found && (r.startsBy(r.after+1) || n == numbers[0]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// startsBy reports whether the chunk's first line has the number seq or less.
+func (r *reader) startsBy(seq uint64) bool {
+	head := make([]byte, chunkReserve)
+	n, _ := r.file.ReadAt(head, 0) // A short read fails the parse.
+	rec, _, err := parse(head[:n])
+	return err == nil && rec.kind == kindChunk && rec.line.Seq <= seq
+}
+
+// open moves to the start of chunk n. It reports false when the ring has
+// dropped the chunk meanwhile.
+func (r *reader) open(n int) (bool, error) {
+	file, err := os.Open(chunkPath(r.path, n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open log: %w", err)
+	}
+	err = r.close()
+	r.file, r.chunk, r.off, r.suspect = file, n, 0, -1
+	return true, err
+}
+
+// batch collects lines and keeps copies of their texts in few allocations.
+type batch struct {
+	lines []Line
+	texts []byte
+	bytes int
+}
+
+func (b *batch) full() bool {
+	return len(b.lines) >= maxBatchLines || b.bytes >= readBytes
+}
+
+func (b *batch) add(l Line) {
+	start := len(b.texts)
+	b.texts = append(b.texts, l.Text...)
+	l.Text = b.texts[start:len(b.texts):len(b.texts)]
+	b.lines = append(b.lines, l)
+	b.bytes += len(l.Text)
+}

@@ -1,0 +1,150 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"berth/compute"
+)
+
+// pollInterval is how often a follower looks for new output. One look costs a
+// read that returns nothing.
+const pollInterval = 25 * time.Millisecond
+
+// Store reads the output that is on this node's disk. All methods may be
+// called at the same time.
+type Store struct {
+	dir string
+}
+
+// Open returns the Store of a node's data directory.
+func Open(dataDir string) *Store { return &Store{dir: filepath.Join(dataDir, "attempts")} }
+
+// Path returns where an attempt's Writer writes, for Create.
+func Path(dataDir string, execution compute.ExecutionID, epoch uint64) string {
+	return Open(dataDir).path(execution, epoch)
+}
+
+func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
+	return filepath.Join(s.dir, execution.String(), strconv.FormatUint(epoch, 10), SegmentName)
+}
+
+// follow calls fn with the lines of an attempt behind number after, until the
+// end of the output or until ended reports that no more can come. It returns
+// nil when there is no end record. Lines carry the attempt's own numbers.
+func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (final *Final, err error) {
+	r := newReader(s.path(a.execution, a.epoch), after)
+	defer func() { err = errors.Join(err, r.close()) }()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		ended := h.ended() // Before the look: what is written until then is seen.
+		lines, final, err := r.next()
+		if err != nil {
+			return nil, err
+		}
+		if len(lines) > 0 {
+			if err := h.lines(lines); err != nil {
+				return nil, err
+			}
+		}
+		if final != nil || ended && len(lines) == 0 {
+			return final, nil
+		}
+		if len(lines) > 0 {
+			continue
+		}
+		if err := h.idle(); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// attempt names the output that is read.
+type attempt struct {
+	execution compute.ExecutionID
+	epoch     uint64
+}
+
+// hooks are what follow asks and tells.
+type hooks struct {
+	ended func() bool        // No writer of the attempt lives.
+	lines func([]Line) error // New lines; an error ends the following.
+	idle  func() error       // Nothing new.
+}
+
+// Delete removes the output of an execution from this node. Followers that
+// read it now may still reach its end.
+func (s *Store) Delete(execution compute.ExecutionID) error {
+	if execution.IsZero() {
+		return fmt.Errorf("delete log: no execution given")
+	}
+	dir := filepath.Join(s.dir, execution.String())
+	paths, err := filepath.Glob(filepath.Join(dir, "*", SegmentName+"*"))
+	if err != nil {
+		return fmt.Errorf("delete log: %w", err)
+	}
+	for _, path := range paths {
+		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+		_ = os.Remove(filepath.Dir(path)) // Fails while others keep files there.
+	}
+	_ = os.Remove(dir) // As above.
+	if err != nil {
+		return fmt.Errorf("delete log: %w", err)
+	}
+	return nil
+}
+
+// Sweep deletes the output of executions that live does not know, once nothing
+// has been written to it since before. It returns how many it deleted.
+func (s *Store) Sweep(live func(compute.ExecutionID) bool, before time.Time) (int, error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("sweep logs: %w", err)
+	}
+	deleted := 0
+	for _, entry := range entries {
+		id, err := compute.ParseExecutionID(entry.Name())
+		if err != nil || live(id) || !s.idleSince(id, before) {
+			continue
+		}
+		if err := s.Delete(id); err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, nil
+}
+
+// idleSince reports whether the execution has output here, none of which was
+// written after t.
+func (s *Store) idleSince(execution compute.ExecutionID, t time.Time) bool {
+	pattern := filepath.Join(s.dir, execution.String(), "*", SegmentName+"*")
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		return false
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || info.ModTime().After(t) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,249 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"berth/compute"
+)
+
+// The answer to a request is a stream of the same records that are on disk.
+// The sender says that it lives when it has nothing else to say, so that a
+// receiver can tell a quiet execution from a dead node.
+const (
+	idleTicks   = 200 // Of pollInterval: 5 s.
+	deadAfter   = 3 * idleTicks * pollInterval
+	wireVersion = 1
+	maxRequest  = 64
+)
+
+// mode is what a request asks for.
+type mode uint8
+
+const (
+	modeFollow mode = iota + 1 // Until the end.
+	modeRead                   // What is there.
+	modeTail
+)
+
+// request asks the node that an attempt is on for its output.
+type request struct {
+	mode  mode
+	of    attempt
+	after uint64
+	limit int // Of a tail.
+}
+
+// encode returns the request's bytes.
+func (q request) encode() []byte {
+	b := append([]byte{wireVersion, byte(q.mode)}, q.of.execution.UUID[:]...)
+	b = binary.AppendUvarint(b, q.of.epoch)
+	b = binary.AppendUvarint(b, q.after)
+	return binary.AppendUvarint(b, uint64(q.limit))
+}
+
+// decodeRequest returns the request that encode made b of.
+func decodeRequest(b []byte) (request, error) {
+	if len(b) < 2+16 || len(b) > maxRequest || b[0] != wireVersion {
+		return request{}, compute.Errorf(compute.CodeInvalid, "not a log request of version %d", wireVersion)
+	}
+	q := request{mode: mode(b[1])}
+	copy(q.of.execution.UUID[:], b[2:18])
+	d := decoder{rest: b[18:]}
+	q.of.epoch, q.after = d.uvarint(), d.uvarint()
+	q.limit = int(min(d.uvarint(), MaxTail))
+	if d.bad || q.mode < modeFollow || q.mode > modeTail || q.of.execution.IsZero() {
+		return request{}, compute.Errorf(compute.CodeInvalid, "malformed log request")
+	}
+	return q, nil
+}
+
+// sender writes the answer to a request.
+type sender struct {
+	w     io.Writer
+	buf   []byte
+	quiet int // Ticks since the last record.
+}
+
+// lines sends a batch.
+func (s *sender) lines(lines []Line) error {
+	s.buf = s.buf[:0]
+	for _, l := range lines {
+		s.buf = appendLine(s.buf, l)
+	}
+	return s.send()
+}
+
+// idle sends a sign of life from time to time.
+func (s *sender) idle() error {
+	if s.quiet++; s.quiet < idleTicks {
+		return nil
+	}
+	s.buf = appendMark(s.buf[:0], kindIdle)
+	return s.send()
+}
+
+// end sends the end, or that there is none.
+func (s *sender) end(final *Final) error {
+	if final == nil {
+		s.buf = appendMark(s.buf[:0], kindOver)
+	} else {
+		s.buf = appendEnd(s.buf[:0], *final)
+	}
+	return s.send()
+}
+
+func (s *sender) send() error {
+	s.quiet = 0
+	_, err := s.w.Write(s.buf)
+	return err
+}
+
+// receiver reads the answer to a request. A stream on which nothing comes for
+// deadAfter is closed under it.
+type receiver struct {
+	r     *bufio.Reader
+	buf   []byte
+	watch *time.Timer
+}
+
+// newReceiver returns a receiver of stream, which stop closes.
+func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop func()) {
+	r = &receiver{r: bufio.NewReaderSize(stream, readBytes)}
+	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
+	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	return r, func() {
+		unhook()
+		r.watch.Stop()
+		_ = stream.Close() // It was read to its end or is given up.
+	}
+}
+
+// next returns the next record. It is valid until the next call.
+func (r *receiver) next() (record, error) {
+	head, err := r.r.Peek(recordHeader)
+	if err != nil {
+		return record{}, err
+	}
+	n := int(binary.LittleEndian.Uint32(head))
+	if n < 1 || n > maxBody {
+		return record{}, errDamaged
+	}
+	if cap(r.buf) < recordHeader+n {
+		r.buf = make([]byte, recordHeader+n)
+	}
+	r.buf = r.buf[:recordHeader+n]
+	if _, err := io.ReadFull(r.r, r.buf); err != nil {
+		return record{}, err
+	}
+	r.watch.Reset(deadAfter)
+	rec, _, err := parse(r.buf)
+	return rec, err
+}
+
+// lines calls fn with the lines behind number *after, which it raises, until
+// the end of the answer.
+func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
+	var b batch
+	deliver := func() error {
+		if len(b.lines) == 0 {
+			return nil
+		}
+		lines, reached := b.lines, b.lines[len(b.lines)-1].Seq
+		b = batch{}
+		if err := fn(lines); err != nil {
+			return stopped{err}
+		}
+		*after = reached
+		return nil
+	}
+	last := *after
+	for {
+		rec, err := r.next()
+		if err == nil && rec.kind == kindLine {
+			if rec.line.Seq > last {
+				last = rec.line.Seq
+				b.add(rec.line)
+			}
+			if r.r.Buffered() > 0 && !b.full() {
+				continue
+			}
+		}
+		if e := deliver(); e != nil {
+			return nil, e
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch rec.kind {
+		case kindEnd:
+			return &rec.final, nil
+		case kindOver:
+			return nil, nil
+		case kindFault:
+			return nil, &rec.fault
+		}
+	}
+}
+
+// stopped carries the error with which a caller's function ended a following
+// past everything that is tried again.
+type stopped struct{ err error }
+
+func (s stopped) Error() string { return s.err.Error() }
+
+// Serve answers the request of another node's Follower with what is on this
+// node's disk. It returns when the answer is complete, when ctx ends or when w
+// fails.
+func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
+	s := &sender{w: w}
+	q, err := decodeRequest(req)
+	if err == nil {
+		err = f.serve(ctx, q, s)
+	}
+	if err == nil {
+		return nil
+	}
+	if _, lost := errors.AsType[stopped](err); !lost && ctx.Err() == nil {
+		s.buf = appendFault(s.buf[:0], err)
+		err = errors.Join(err, s.send())
+	}
+	return fmt.Errorf("serve log: %w", err)
+}
+
+func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
+	if q.mode == modeTail {
+		tail, err := f.cfg.Store.tail(ctx, q.of, q.limit)
+		if err != nil {
+			return err
+		}
+		s.buf = appendTail(s.buf[:0], tail)
+		return halt(s.send())
+	}
+	h := hooks{
+		ended: always,
+		lines: func(l []Line) error { return halt(s.lines(l)) },
+		idle:  func() error { return halt(s.idle()) },
+	}
+	if q.mode == modeFollow {
+		h.ended = func() bool { return f.ended(q.of) }
+	}
+	final, err := f.cfg.Store.follow(ctx, q.of, q.after, h)
+	if err != nil {
+		return err
+	}
+	return halt(s.end(final))
+}
+
+// halt marks an error that nothing is to be done about but to stop.
+func halt(err error) error {
+	if err == nil {
+		return nil
+	}
+	return stopped{err}
+}

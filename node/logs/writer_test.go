@@ -1,0 +1,514 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth/compute"
+)
+
+const noon = compute.Instant(1_800_000_000_000)
+
+// small are limits that tests reach quickly.
+func small() Limits {
+	return Limits{RingBytes: 64 << 10, BytesPerSecond: 1 << 30, LineBytes: 1 << 10}
+}
+
+func mustCreate(t testing.TB, path string, limits Limits) *Writer {
+	t.Helper()
+	w, err := Create(path, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func mustWrite(t testing.TB, w *Writer, stream Stream, text string) {
+	t.Helper()
+	if err := w.Write(stream, noon, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustEnd(t testing.TB, w *Writer, final Final) {
+	t.Helper()
+	if err := w.Close(noon, final); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll returns what can be read at path now, behind number after.
+func readAll(t testing.TB, path string, after uint64) ([]Line, *Final) {
+	t.Helper()
+	r := newReader(path, after)
+	defer r.close()
+	var all []Line
+	for {
+		lines, final, err := r.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, lines...)
+		if final != nil || len(lines) == 0 {
+			return all, final
+		}
+	}
+}
+
+// text returns the bytes that a stream's lines stand for.
+func text(lines []Line, stream Stream) string {
+	var b strings.Builder
+	for _, l := range lines {
+		if l.Stream != stream {
+			continue
+		}
+		b.Write(l.Text)
+		if !l.Partial {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "1", SegmentName)
+	w := mustCreate(t, path, small())
+	mustWrite(t, w, Stdout, "one\ntw")
+	mustWrite(t, w, Stderr, "oops\n")
+	mustWrite(t, w, Stdout, "o\n\nlast")
+	mustEnd(t, w, Final{ExitCode: -9, Error: "killed", Status: "failed"})
+	lines, final := readAll(t, path, 0)
+	var got []string
+	for _, l := range lines {
+		got = append(got, fmt.Sprintf("%d %s %q %t", l.Seq, l.Stream, l.Text, l.Partial))
+	}
+	want := []string{
+		`1 stdout "one" false`, `2 stderr "oops" false`, `3 stdout "two" false`,
+		`4 stdout "" false`, `5 stdout "last" true`,
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if final == nil || *final != (Final{ExitCode: -9, Error: "killed", Status: "failed"}) {
+		t.Errorf("got end %v", final)
+	}
+	if lines[0].At != noon {
+		t.Errorf("got instant %v, want %v", lines[0].At, noon)
+	}
+	if s := w.Stats(); s != (Stats{Lines: 5, Bytes: 14}) {
+		t.Errorf("got stats %+v", s)
+	}
+}
+
+// Whatever bytes arrive in whatever pieces come back the same.
+func TestBytesAreKept(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		path := filepath.Join(t.TempDir(), SegmentName)
+		limits := small()
+		limits.RingBytes, limits.LineBytes = 1<<20, 1+rnd.IntN(40)
+		w := mustCreate(t, path, limits)
+		var want [2]bytes.Buffer
+		for range 200 {
+			p := make([]byte, rnd.IntN(60))
+			for i := range p {
+				p[i] = "ab\n\xe2\x82\xac\xff"[rnd.IntN(7)]
+			}
+			stream := Stream(rnd.IntN(2))
+			want[stream].Write(p)
+			mustWrite(t, w, stream, string(p))
+		}
+		mustEnd(t, w, Final{})
+		lines, _ := readAll(t, path, 0)
+		for i, l := range lines {
+			if l.Seq != uint64(i+1) || len(l.Text) > limits.LineBytes {
+				t.Fatalf("seed %d: line %d has number %d and %d bytes", seed, i, l.Seq, len(l.Text))
+			}
+		}
+		for s := range want {
+			if got := text(lines, Stream(s)); got != want[s].String() {
+				t.Fatalf("seed %d: %v: got %q, want %q", seed, Stream(s), got, want[s].String())
+			}
+		}
+	}
+}
+
+func TestLongLineIsSplitBetweenRunes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	limits := small()
+	limits.LineBytes = 10
+	w := mustCreate(t, path, limits)
+	mustWrite(t, w, Stdout, strings.Repeat("€", 7)+"\n")
+	mustEnd(t, w, Final{})
+	lines, _ := readAll(t, path, 0)
+	for i, want := range []string{"€€€", "€€€", "€"} {
+		if got := string(lines[i].Text); got != want || lines[i].Partial != (i < 2) {
+			t.Errorf("piece %d: got %q, partial %t", i, got, lines[i].Partial)
+		}
+	}
+}
+
+func TestStartOfLineIsWrittenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), SegmentName)
+		w := mustCreate(t, path, small())
+		mustWrite(t, w, Stdout, "name? \xe2\x82")
+		if lines, _ := readAll(t, path, 0); len(lines) != 0 {
+			t.Errorf("got %d lines before the delay", len(lines))
+		}
+		<-time.After(2 * partialDelay) // Of the bubble's own clock.
+		synctest.Wait()
+		lines, _ := readAll(t, path, 0)
+		if len(lines) != 1 || string(lines[0].Text) != "name? " || !lines[0].Partial {
+			t.Fatalf("got %v", lines)
+		}
+		mustWrite(t, w, Stdout, "\xac Anna\n")
+		mustEnd(t, w, Final{})
+		lines, _ = readAll(t, path, 0)
+		if got := text(lines, Stdout); got != "name? € Anna\n" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestRateDropsWithOneMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	limits := small()
+	limits.RingBytes, limits.BytesPerSecond = 1<<20, 10_000
+	w := mustCreate(t, path, limits)
+	const total = 5000
+	for i := range total { // All of it within one instant.
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i))
+	}
+	kept := w.Stats().Lines
+	if err := w.Write(Stdout, noon.Add(2*time.Second), []byte("later\n")); err != nil {
+		t.Fatal(err)
+	}
+	mustEnd(t, w, Final{})
+	lines, _ := readAll(t, path, 0)
+	if int64(len(lines)) != kept+2 {
+		t.Fatalf("got %d lines, want %d and a mark and a later one", len(lines), kept)
+	}
+	mark, later := lines[kept], lines[kept+1]
+	want := fmt.Sprintf("[berth: %d lines", total-kept)
+	if mark.Stream != System || !strings.HasPrefix(string(mark.Text), want) {
+		t.Errorf("got mark %q, want %q", mark.Text, want)
+	}
+	if string(later.Text) != "later" || later.Seq != uint64(kept+2) {
+		t.Errorf("got %q with number %d", later.Text, later.Seq)
+	}
+	if s := w.Stats(); s.DroppedLines != total-kept || kept < 200 || kept > 600 {
+		t.Errorf("kept %d of %d, stats %+v", kept, total, s)
+	}
+}
+
+func TestMarkComesWithoutFurtherOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), SegmentName)
+		limits := small()
+		limits.BytesPerSecond = 1000
+		w := mustCreate(t, path, limits)
+		mustWrite(t, w, Stdout, strings.Repeat("x\n", 500))
+		<-time.After(2 * markDelay) // Of the bubble's own clock.
+		synctest.Wait()
+		lines, _ := readAll(t, path, 0)
+		if last := lines[len(lines)-1]; last.Stream != System {
+			t.Errorf("got last line %q, want a mark", last.Text)
+		}
+		mustWrite(t, w, System, "Berth speaks at any rate\n")
+		mustEnd(t, w, Final{})
+		lines, _ = readAll(t, path, 0)
+		if last := lines[len(lines)-1]; string(last.Text) != "Berth speaks at any rate" {
+			t.Errorf("got last line %q", last.Text)
+		}
+	})
+}
+
+func TestRestOfDroppedLineIsDropped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	limits := Limits{RingBytes: 1 << 20, BytesPerSecond: 200, LineBytes: 100}
+	w := mustCreate(t, path, limits)
+	mustWrite(t, w, Stdout, strings.Repeat("a", 100)) // Kept, as a partial line.
+	mustWrite(t, w, Stdout, strings.Repeat("b", 100)) // Dropped.
+	for i, p := range []string{"c\n", "d\n"} {
+		at := noon.Add(time.Duration(2*i+2) * time.Second)
+		if err := w.Write(Stdout, at, []byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustEnd(t, w, Final{})
+	lines, _ := readAll(t, path, 0)
+	if got := text(lines, Stdout); got != strings.Repeat("a", 100)+"d\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFloodIsBoundedOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, SegmentName)
+	limits := small()
+	w := mustCreate(t, path, limits)
+	const total = 40_000
+	for i := range total {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
+		if i%1000 == 0 {
+			if n := diskBytes(t, dir); n > limits.RingBytes {
+				t.Fatalf("%d bytes on disk after %d lines, want at most %d", n, i, limits.RingBytes)
+			}
+		}
+	}
+	mustEnd(t, w, Final{})
+	lines, final := readAll(t, path, 0)
+	if final == nil || string(lines[0].Text) != "line 1" || string(lines[len(lines)-1].Text) != fmt.Sprintf("line %d", total) {
+		t.Fatalf("got first %q, last %q, end %v", lines[0].Text, lines[len(lines)-1].Text, final)
+	}
+	var marks, missing int
+	for i, l := range lines {
+		if l.Stream == System {
+			marks++
+			missing = int(l.Seq - lines[i-1].Seq)
+			want := fmt.Sprintf("[berth: %d lines dropped here", missing)
+			if !strings.HasPrefix(string(l.Text), want) {
+				t.Errorf("got mark %q, want %q", l.Text, want)
+			}
+		} else if want := fmt.Sprintf("line %d", l.Seq); string(l.Text) != want {
+			t.Fatalf("number %d is on %q", l.Seq, l.Text)
+		}
+	}
+	if marks != 1 || len(lines)-1+missing != total {
+		t.Errorf("got %d marks, %d lines and %d missing, want 1 mark and %d in all", marks, len(lines)-1, missing, total)
+	}
+}
+
+func diskBytes(t testing.TB, dir string) (n int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// A file that ends anywhere at all is continued behind its last whole record.
+func TestTornTail(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "whole")
+	w := mustCreate(t, path, small())
+	for i := range 12 {
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
+	}
+	mustEnd(t, w, Final{ExitCode: 3})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) {
+		torn := filepath.Join(dir, fmt.Sprint(n), SegmentName)
+		if err := os.MkdirAll(filepath.Dir(torn), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(torn, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := readAll(t, torn, 0)
+		w := mustCreate(t, torn, small())
+		mustWrite(t, w, Stdout, "more\n")
+		mustEnd(t, w, Final{ExitCode: 4})
+		after, final := readAll(t, torn, 0)
+		if len(after) != len(before)+1 || final == nil || final.ExitCode != 4 {
+			t.Fatalf("cut at %d: %d lines, then %d, end %v", n, len(before), len(after), final)
+		}
+		for i, l := range after {
+			want := fmt.Sprintf("line %d", i+1)
+			if i == len(before) {
+				want = "more"
+			}
+			if l.Seq != uint64(i+1) || string(l.Text) != want {
+				t.Fatalf("cut at %d: line %d is number %d, %q", n, i, l.Seq, l.Text)
+			}
+		}
+	}
+	if _, err := Create(path, small()); !errors.Is(err, ErrEnded) || compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("got %v for complete output, want ErrEnded", err)
+	}
+}
+
+// A crash at any place of a chunk's change loses nothing either.
+func TestTornChunkChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	n := 0
+	for w.ring.chunk < 2 {
+		n++
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", n))
+	}
+	w.ring.lock.Close() // The writer dies.
+	for size := int64(chunkReserve); size >= 0; size-- {
+		if err := os.Truncate(chunkPath(path, 2), min(size, 20)); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := readAll(t, path, 0)
+		w := mustCreate(t, path, small())
+		mustWrite(t, w, Stdout, "more\n")
+		w.ring.lock.Close()
+		after, _ := readAll(t, path, 0)
+		if len(after) != len(before)+1 || after[len(before)].Seq != uint64(len(before)+1) {
+			t.Fatalf("second chunk of %d bytes: %d lines, then %d", size, len(before), len(after))
+		}
+	}
+}
+
+// No flipped bit changes a line: it is missing or it is right.
+func TestDamageIsNeverReturned(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	n := 0
+	for w.ring.chunk < 1 {
+		n++
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d %s\n", n, strings.Repeat("x", 200)))
+	}
+	mustEnd(t, w, Final{ExitCode: 3})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range whole {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lines, final := readAll(t, path, 0)
+		seen := uint64(0)
+		for _, l := range lines {
+			want := fmt.Sprintf("line %d ", l.Seq)
+			if l.Stream == Stdout && !strings.HasPrefix(string(l.Text), want) || l.Seq <= seen {
+				t.Fatalf("bit of byte %d: number %d is on %q", at, l.Seq, l.Text)
+			}
+			seen = l.Seq
+		}
+		if final == nil || seen != uint64(n) {
+			t.Fatalf("bit of byte %d: read until %d of %d, end %v", at, seen, n, final)
+		}
+	}
+}
+
+func TestOneWriterAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	if _, err := Create(path, small()); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("got %v for a second writer, want conflict", err)
+	}
+	mustEnd(t, w, Final{})
+	if err := w.Write(Stdout, noon, []byte("x")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v for a write behind the end", err)
+	}
+	if err := w.Close(noon, Final{}); err != nil {
+		t.Errorf("got %v for a second close", err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs root to mount a small disk: %v", err)
+	}
+	defer syscall.Unmount(dir, 0)
+	path := filepath.Join(dir, SegmentName)
+	w := mustCreate(t, path, Limits{})
+	refused, written := 0, 0
+	for refused < 3 {
+		written++
+		at := noon.Add(time.Duration(written) * time.Second)
+		text := fmt.Sprintf("line %d %s\n", written, strings.Repeat("x", 2000))
+		if err := w.Write(Stdout, at, []byte(text)); err != nil {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			refused++
+		}
+	}
+	dropped := w.Stats().DroppedLines
+	err := w.Close(noon, Final{})
+	lines, final := readAll(t, path, 0)
+	if (final != nil) != (err == nil) {
+		t.Errorf("closed with %v, read end %v", err, final)
+	}
+	kept := 0
+	for i, l := range lines {
+		if l.Seq != uint64(i+1) {
+			t.Fatalf("line %d is number %d", i, l.Seq)
+		}
+		if l.Stream == System {
+			continue
+		}
+		if kept++; !strings.HasPrefix(string(l.Text), "line ") || len(l.Text) < 2000 {
+			t.Errorf("got %.20q, %d bytes", l.Text, len(l.Text))
+		}
+	}
+	if kept+int(dropped) != written || dropped < 3 {
+		t.Errorf("kept %d and dropped %d of %d", kept, dropped, written)
+	}
+}
+
+func TestDiskThatHasRoomAgain(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs root to mount a small disk: %v", err)
+	}
+	defer syscall.Unmount(dir, 0)
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 56<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "1", SegmentName)
+	w := mustCreate(t, path, Limits{})
+	at := noon
+	write := func(text string) error {
+		at = at.Add(2 * time.Second)
+		return w.Write(Stdout, at, []byte(text))
+	}
+	lost := 0
+	for write(strings.Repeat("x", 1000)+"\n") == nil {
+		lost++
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("again\n"); err != nil {
+		t.Fatal(err)
+	}
+	mustEnd(t, w, Final{ExitCode: 7})
+	lines, final := readAll(t, path, 0)
+	mark, last := lines[len(lines)-2], lines[len(lines)-1]
+	if !strings.HasPrefix(string(mark.Text), "[berth: 1 lines (1000 bytes) dropped here: the disk") {
+		t.Errorf("got mark %q", mark.Text)
+	}
+	if string(last.Text) != "again" || last.Seq != uint64(lost+2) || final == nil {
+		t.Errorf("got %q, number %d after %d lines, end %v", last.Text, last.Seq, lost, final)
+	}
+}
+
+func TestLimitsAreChecked(t *testing.T) {
+	for _, l := range []Limits{
+		{LineBytes: -1}, {LineBytes: maxLineBytes + 1}, {BytesPerSecond: -1}, {RingBytes: 1 << 20},
+	} {
+		if _, err := Create(filepath.Join(t.TempDir(), SegmentName), l); compute.CodeOf(err) != compute.CodeInvalid {
+			t.Errorf("%+v: got %v, want invalid", l, err)
+		}
+	}
+}
