@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -34,76 +35,33 @@ type Start struct {
 // and to say which is best.
 type StartSelection struct {
 	Start
-	GPUTypes  []string          `json:"gpu_types,omitempty"` // Empty for every type that fits.
-	Objective compute.Objective `json:"objective"`
-}
-
-// Started is what a start answers.
-type Started struct {
-	ExecutionID  compute.ExecutionID `json:"execution_id"`
-	Status       compute.Status      `json:"status"`
-	StreamingURL string              `json:"streaming_url,omitempty"`
-	Message      string              `json:"message"`
-}
-
-// Summary is one execution in a list.
-type Summary struct {
-	ExecutionID       compute.ExecutionID  `json:"execution_id"`
-	CreatedAt         time.Time            `json:"created_at"`
-	ExecutionType     compute.Kind         `json:"execution_type"`
-	Status            compute.Status       `json:"status"`
-	HardwareProfile   string               `json:"hardware_profile"`
-	StatusDetails     *string              `json:"status_details"`
-	Billed            *compute.Credits     `json:"billed"`
-	StartTime         *string              `json:"start_time"`
-	EndTime           *string              `json:"end_time"`
-	FinishTime        *string              `json:"finish_time"`
-	FileName          *string              `json:"file_name"`
-	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
-	Metadata          map[string]any       `json:"metadata"`
-}
-
-// Execution is all that is known about one execution.
-type Execution struct {
-	Summary
-	Stdout        string    `json:"stdout"`
-	Stderr        string    `json:"stderr"`
-	ReturnCode    *int      `json:"return_code"`
-	Errors        []string  `json:"errors"`
-	Warnings      []string  `json:"warnings"`
-	PendingReason *string   `json:"pending_reason"`
-	Attempts      []Attempt `json:"attempts"`
-}
-
-// Attempt is one try to execute an execution on one node.
-type Attempt struct {
-	Epoch uint64 `json:"epoch"`
-	Node  string `json:"node"`
+	GPUTypes  []string `json:"gpu_types,omitempty"` // Empty for every type that fits.
+	Objective string   `json:"objective,omitempty"` // "" for balanced.
 }
 
 // Submit starts an execution.
-func (c *Client) Submit(ctx context.Context, start Start) (Started, error) {
-	var out Started
+func (c *Client) Submit(ctx context.Context, start Start) (wire.Started, error) {
+	var out wire.Started
 	err := c.do(ctx, call{method: http.MethodPost, path: "/execution/streaming/start", body: start, out: &out})
 	return out, err
 }
 
 // Execution returns the execution. With a wait it first waits, at most so
 // long, until the execution changes or has ended.
-func (c *Client) Execution(ctx context.Context, id compute.ExecutionID, wait time.Duration) (Execution, error) {
+func (c *Client) Execution(ctx context.Context, id compute.ExecutionID, wait time.Duration) (wire.Execution, error) {
 	in := call{method: http.MethodGet, path: "/execution/" + id.String()}
 	if wait > 0 {
 		in.wait = min(wait, maxWait)
 		in.query = url.Values{"wait": {fmt.Sprintf("%ds", int(in.wait.Seconds()))}}
 	}
-	var out Execution
+	var out wire.Execution
 	in.out = &out
 	err := c.do(ctx, in)
 	return out, err
 }
 
 // Finished waits until the execution has ended and returns it.
-func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (Execution, error) {
+func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (wire.Execution, error) {
 	for {
 		e, err := c.Execution(ctx, id, maxWait)
 		if err != nil || e.Status.Terminal() {
@@ -128,8 +86,8 @@ func (c *Client) Delete(ctx context.Context, id compute.ExecutionID) error {
 }
 
 // Workloads returns the executions that have not ended.
-func (c *Client) Workloads(ctx context.Context) ([]Summary, error) {
-	var out []Summary
+func (c *Client) Workloads(ctx context.Context) ([]wire.ExecutionSummary, error) {
+	var out []wire.ExecutionSummary
 	err := c.do(ctx, call{method: http.MethodGet, path: "/workloads/list", out: &out})
 	return out, err
 }

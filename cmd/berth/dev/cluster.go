@@ -16,6 +16,7 @@ import (
 const (
 	readyLimit  = 90 * time.Second
 	surveyEvery = time.Second
+	surveyLimit = 3 * time.Second
 	maxEnds     = 4 // Of one node, before it was ever ready.
 )
 

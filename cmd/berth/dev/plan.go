@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth/compute"
 	"berth/gpu"
 )
 
@@ -20,7 +21,10 @@ const (
 	configFile = "berth.yaml"
 	logFile    = "node.log"
 	dataDir    = "data"
-	rootFile   = "root_token" // In the data directory of the first node.
+
+	// In the data directory of the first node.
+	rootFile   = "root_token"
+	recordFile = "node.json"
 )
 
 // plan is what dev.json holds: what stays the same over all starts of a
@@ -28,6 +32,7 @@ const (
 type plan struct {
 	Nodes     []plannedNode `json:"nodes"`
 	Joined    bool          `json:"joined"` // Every node has become a member.
+	ClusterID compute.UUID  `json:"cluster_id"`
 	RootToken string        `json:"root_token,omitempty"`
 	Email     string        `json:"email"`
 	Password  string        `json:"password"`
@@ -107,13 +112,20 @@ func (p *plan) path(parts ...string) string {
 // save writes dev.json.
 func (p *plan) save() error { return writeJSON(p.path(planFile), p) }
 
-// readRootToken takes the root token over from the node that made it.
-func (p *plan) readRootToken() error {
-	data, err := os.ReadFile(p.path(p.Nodes[0].Name, dataDir, rootFile))
+// readFounding takes over what the first node made when it made the cluster.
+func (p *plan) readFounding() error {
+	data := p.path(p.Nodes[0].Name, dataDir)
+	token, err := os.ReadFile(filepath.Join(data, rootFile))
 	if err != nil {
 		return fmt.Errorf("read root token: %w", err)
 	}
-	p.RootToken = strings.TrimSpace(string(data))
+	var record struct {
+		ClusterID compute.UUID `json:"cluster_id"`
+	}
+	if err := readJSON(filepath.Join(data, recordFile), &record); err != nil {
+		return fmt.Errorf("read cluster id: %w", err)
+	}
+	p.RootToken, p.ClusterID = strings.TrimSpace(string(token)), record.ClusterID
 	return p.save()
 }
 

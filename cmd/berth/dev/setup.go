@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
+	"slices"
 	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -41,8 +44,9 @@ func (c *Cluster) comeUp(ctx context.Context) error {
 	if err := c.plan.save(); err != nil {
 		return err
 	}
-	if !c.survey(ctx, admin) {
-		return errors.New("the cluster lost a node while it came up")
+	c.survey(ctx, admin)
+	if len(c.written.Nodes) == 0 {
+		return errors.New("the cluster lost its leader while it came up")
 	}
 	close(c.ready)
 	return nil
@@ -71,7 +75,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.plan.readRootToken(); err != nil {
+	if err := c.plan.readFounding(); err != nil {
 		return err
 	}
 	if err := c.makeToken(ctx, first.WithToken(c.plan.RootToken)); err != nil {
@@ -95,8 +99,8 @@ func (c *Cluster) makeToken(ctx context.Context, admin *client.Client) error {
 	if len(c.plan.Nodes) == 1 {
 		return nil
 	}
-	token, err := admin.CreateJoinToken(ctx, client.NewJoinToken{
-		Role: compute.RoleServer, TTL: tokenTTL, Uses: len(c.plan.Nodes) - 1,
+	token, err := admin.CreateJoinToken(ctx, wire.NewJoinToken{
+		Role: compute.RoleServer.String(), TTL: int(tokenTTL.Seconds()), Uses: len(c.plan.Nodes) - 1,
 	})
 	if err != nil {
 		return fmt.Errorf("make join token: %w", err)
@@ -107,7 +111,7 @@ func (c *Cluster) makeToken(ctx context.Context, admin *client.Client) error {
 // makeUser makes the user and the API key that cluster.json names. It goes on
 // where an earlier start was interrupted.
 func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
-	_, err := admin.CreateUser(ctx, client.NewUser{
+	_, err := admin.CreateUser(ctx, wire.NewUser{
 		Email: c.plan.Email, Password: c.plan.Password,
 		FullName: "Developer", OrgName: "Development", OrgSlug: c.plan.OrgSlug,
 	})
@@ -122,7 +126,7 @@ func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 	if err != nil {
 		return fmt.Errorf("make API key: %w", err)
 	}
-	c.plan.APIKey = key.Plaintext
+	c.plan.APIKey = key.PlaintextKey
 	return c.plan.save()
 }
 
@@ -137,35 +141,19 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 			return n.Name, err
 		}
 	}
-	nodes, err := admin.Nodes(ctx)
+	cluster, err := look(ctx, admin)
 	if err != nil {
 		return c.plan.Nodes[0].Name, err
 	}
 	for _, n := range c.plan.Nodes {
-		if missing := n.missing(nodes); missing != "" {
+		if missing := cluster.missing(n); missing != "" {
 			return n.Name, errors.New(missing)
 		}
 	}
-	if _, complete := describe(c.plan, nodes); !complete {
+	if cluster.leader.IsZero() {
 		return c.plan.Nodes[0].Name, errors.New("no node leads")
 	}
 	return "", nil
-}
-
-// missing says what the cluster does not report of the node; "" for nothing.
-func (n *plannedNode) missing(nodes client.Nodes) string {
-	for _, reported := range nodes.Nodes {
-		switch {
-		case reported.Name != n.Name:
-		case reported.State != compute.NodeUp:
-			return "is " + reported.State.String()
-		case len(reported.GPUs) != n.gpuCount():
-			return fmt.Sprintf("reports %d GPUs, not %d", len(reported.GPUs), n.gpuCount())
-		default:
-			return ""
-		}
-	}
-	return "has not joined"
 }
 
 // await calls check, which names a node that is not ready and why, until it
@@ -194,44 +182,32 @@ func (c *Cluster) await(ctx context.Context, check func() (string, error)) error
 	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", readyLimit, err))
 }
 
-// survey writes cluster.json anew if the cluster differs from what it says,
-// and reports whether every node was there. While the cluster does not answer
-// the file stays as it is, but for the processes.
-func (c *Cluster) survey(ctx context.Context, admin *client.Client) bool {
+// survey writes cluster.json anew if the cluster differs from what it says.
+// While the cluster does not answer only the processes are told anew.
+func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
 	for _, n := range c.plan.Nodes {
 		if err := trimLog(c.plan.path(n.Name, logFile)); err != nil {
 			c.cfg.Logger.Warn("log not trimmed", "node", n.Name, "err", err)
 		}
 	}
-	nodes, err := admin.Nodes(ctx)
-	state, complete := describe(c.plan, nodes)
-	if err != nil || !namesAll(state) {
-		if state = c.written; len(state.Nodes) == 0 {
-			return false
+	limited, cancel := context.WithTimeout(ctx, surveyLimit)
+	defer cancel()
+	state := c.written
+	if cluster, err := look(limited, admin); err == nil {
+		if fresh, ok := cluster.state(c.plan); ok {
+			state = fresh
 		}
-		complete = false
 	}
-	state.Nodes = append([]Node(nil), state.Nodes...)
-	for i, n := range c.plan.Nodes {
-		state.Nodes[i].PID = c.pid(n.Name)
+	state.Nodes = slices.Clone(state.Nodes)
+	for i := range state.Nodes {
+		state.Nodes[i].PID = c.pid(c.plan.Nodes[i].Name)
 	}
-	if state.equal(c.written) {
-		return complete
+	if reflect.DeepEqual(state, c.written) || len(state.Nodes) == 0 {
+		return
 	}
 	if err := writeJSON(c.plan.path(stateFile), state); err != nil {
 		c.cfg.Logger.Error("cluster.json not written", "err", err)
-		return false
+		return
 	}
 	c.written = state
-	return complete
-}
-
-// namesAll reports whether the cluster told about every node, and who leads.
-func namesAll(s State) bool {
-	for _, n := range s.Nodes {
-		if n.ID.IsZero() {
-			return false
-		}
-	}
-	return !s.Leader.IsZero()
 }

@@ -1,10 +1,12 @@
 package dev
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
-	"reflect"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -71,33 +73,65 @@ func (s State) Followers() []string {
 	return addrs
 }
 
-// equal reports whether two states tell the same.
-func (s State) equal(other State) bool { return reflect.DeepEqual(s, other) }
-
-// describe returns the state of the nodes that plan names as the cluster
-// reports them, and whether it reports all of them, up, and a leader.
-func describe(p *plan, nodes client.Nodes) (State, bool) {
-	s := State{
-		ClusterID: nodes.ClusterID, RootToken: p.RootToken,
-		Email: p.Email, Password: p.Password, OrgSlug: p.OrgSlug, APIKey: p.APIKey,
-	}
-	byName := map[string]client.Node{}
-	for _, n := range nodes.Nodes {
-		byName[n.Name] = n
-		if n.Leader {
-			s.Leader = n.ID
-		}
-	}
-	complete := !s.Leader.IsZero()
-	for _, planned := range p.Nodes {
-		n, found := byName[planned.Name]
-		complete = complete && found && n.State == compute.NodeUp && len(n.GPUs) == planned.gpuCount()
-		s.Nodes = append(s.Nodes, nodeOf(n))
-	}
-	return s, complete
+// seen is what the cluster tells about itself.
+type seen struct {
+	nodes  map[string]wire.Node // By name.
+	leader compute.NodeID
 }
 
-func nodeOf(n client.Node) Node {
+// look asks the cluster about itself.
+func look(ctx context.Context, admin *client.Client) (seen, error) {
+	nodes, err := admin.Nodes(ctx)
+	if err != nil {
+		return seen{}, fmt.Errorf("list nodes: %w", err)
+	}
+	peers, err := admin.Peers(ctx)
+	if err != nil {
+		return seen{}, fmt.Errorf("list peers: %w", err)
+	}
+	s := seen{nodes: map[string]wire.Node{}}
+	for _, n := range nodes {
+		s.nodes[n.Name] = n
+	}
+	for _, p := range peers {
+		if p.Leader {
+			s.leader = p.ID
+		}
+	}
+	return s, nil
+}
+
+// missing says what the cluster does not tell about the node; "" for nothing.
+func (s seen) missing(planned plannedNode) string {
+	n, found := s.nodes[planned.Name]
+	switch {
+	case !found:
+		return "has not joined"
+	case n.State != compute.NodeUp:
+		return "is " + n.State.String()
+	case len(n.GPUs) != planned.gpuCount():
+		return fmt.Sprintf("reports %d GPUs, not %d", len(n.GPUs), planned.gpuCount())
+	}
+	return ""
+}
+
+// state returns what cluster.json is to say, but for the processes. ok is
+// false while the cluster does not know every node, or no leader.
+func (s seen) state(p *plan) (out State, ok bool) {
+	out = State{
+		ClusterID: p.ClusterID, RootToken: p.RootToken, Leader: s.leader,
+		Email: p.Email, Password: p.Password, OrgSlug: p.OrgSlug, APIKey: p.APIKey,
+	}
+	ok = !s.leader.IsZero()
+	for _, planned := range p.Nodes {
+		n, found := s.nodes[planned.Name]
+		ok = ok && found
+		out.Nodes = append(out.Nodes, nodeOf(n))
+	}
+	return out, ok
+}
+
+func nodeOf(n wire.Node) Node {
 	out := Node{ID: n.ID, API: n.API, RPC: n.RPC, Gossip: n.Gossip, Metrics: n.Metrics, GPUs: []GPU{}}
 	for _, g := range n.GPUs {
 		out.GPUs = append(out.GPUs, GPU{ID: g.ID, Type: g.Type, VRAMMiB: g.VRAMMiB, Simulated: g.Simulated})
