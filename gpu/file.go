@@ -52,7 +52,7 @@ func ParseFile(text []byte) ([]compute.GPU, error) {
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return nil, errors.New(yaml.FormatError(err, false, false))
+		return nil, fault(err)
 	}
 	if len(file.Docs) != 1 {
 		return nil, fmt.Errorf("%d documents, want one list of devices", len(file.Docs))
@@ -67,6 +67,21 @@ func ParseFile(text []byte) ([]compute.GPU, error) {
 	return parseEntries(list.Values)
 }
 
+// fault returns what is wrong in the words of someone who wrote the file: the
+// line first, and none of our own types' names.
+func fault(err error) error {
+	mistyped, ok := errors.AsType[*yaml.TypeError](err)
+	if ok && mistyped.Token != nil {
+		return fmt.Errorf("line %d: %q is not of type %s",
+			mistyped.Token.Position.Line, mistyped.Token.Value, mistyped.DstType)
+	}
+	located, ok := errors.AsType[yaml.Error](err)
+	if ok && located.GetToken() != nil {
+		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+	}
+	return err
+}
+
 // parseEntries reads each device and reports the faults of all of them.
 func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 	devices := make([]compute.GPU, 0, len(nodes))
@@ -75,7 +90,7 @@ func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 		var e entry
 		err := yaml.NodeToValue(node, &e, yaml.Strict())
 		if err != nil {
-			faults = append(faults, errors.New(yaml.FormatError(err, false, false)))
+			faults = append(faults, fault(err))
 			continue
 		}
 		device, err := e.device(i)

@@ -219,4 +219,3 @@ func failed(devices []compute.GPU) []compute.GPU {
 	}
 	return devices
 }
-

@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -89,15 +90,33 @@ func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	}
 	s.drainEvents()
 	devices := make([]compute.GPU, 0, count)
+	var silent []int
 	for i := range count {
-		if device, ok := s.look(i); ok {
-			devices = append(devices, device)
+		device, err := s.look(i)
+		if err != nil {
+			silent = append(silent, i)
+			continue
 		}
+		devices = append(devices, device)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.devices = devices
-	return slices.Clone(devices), nil
+	s.devices = s.addLost(devices, silent)
+	return slices.Clone(s.devices), nil
+}
+
+// addLost adds the devices that do not answer, as they were when they last
+// did, but failed. One that never has is left out. The lock is held.
+func (s *nvmlSource) addLost(devices []compute.GPU, indexes []int) []compute.GPU {
+	for _, g := range s.devices {
+		_, moved := find(devices, g.ID)
+		if slices.Contains(indexes, g.Index) && !moved {
+			g.Health = compute.HealthFailed
+			devices = append(devices, g)
+		}
+	}
+	slices.SortFunc(devices, func(a, b compute.GPU) int { return cmp.Compare(a.Index, b.Index) })
+	return devices
 }
 
 // start initialises the library unless it is, and logs once that it cannot.
@@ -147,40 +166,22 @@ func (s *nvmlSource) failed() []compute.GPU {
 	return failed(s.devices)
 }
 
-// look describes the device at the index. One that has fallen off its bus is
-// described as it was, failed; one that was never seen is left out.
-func (s *nvmlSource) look(index int) (compute.GPU, bool) {
+// look describes the device at the index and says whether it is well.
+func (s *nvmlSource) look(index int) (compute.GPU, error) {
 	handle, ret := s.lib.DeviceGetHandleByIndex(index)
 	if err := check(ret); err != nil {
-		return s.lost(index, err)
+		return compute.GPU{}, fmt.Errorf("find gpu: %w", err)
 	}
 	device, err := s.describe(handle)
 	if err != nil {
-		return s.lost(index, err)
+		return compute.GPU{}, err
 	}
 	device.Index = index
 	s.keep(device.ID, handle)
 	if s.unwell(device.ID, handle) {
 		device.Health = compute.HealthFailed
 	}
-	return device, true
-}
-
-// lost returns the device that was at the index when it last answered.
-func (s *nvmlSource) lost(index int, err error) (compute.GPU, bool) {
-	s.mu.Lock()
-	i := slices.IndexFunc(s.devices, func(g compute.GPU) bool { return g.Index == index })
-	device := compute.GPU{}
-	if i >= 0 {
-		device = s.devices[i]
-	}
-	s.mu.Unlock()
-	if i < 0 {
-		s.log.Debug("gpu does not answer", "index", index, "err", err)
-		return compute.GPU{}, false
-	}
-	device.Health = compute.HealthFailed
-	return device, true
+	return device, nil
 }
 
 // keep remembers the handle for Read, and asks for the events of a device that

@@ -55,9 +55,9 @@ func NewSampler(cfg SamplerConfig) *Sampler {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Sampler{
-		cfg:    cfg,
-		log:    cfg.Logger.With("part", "gpu"),
-		rings:  make(map[compute.GPUID]*ring),
+		cfg:   cfg,
+		log:   cfg.Logger.With("part", "gpu"),
+		rings: make(map[compute.GPUID]*ring),
 	}
 }
 

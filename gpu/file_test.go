@@ -1,0 +1,155 @@
+package gpu_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/compute"
+	"berth/gpu"
+)
+
+const twoDevices = `
+- id: GPU-1
+  model: NVIDIA L40S
+  vram_mib: 46068
+  pci_bus: "00000000:01:00.0"
+- id: SIM-n1-0
+  type: h100
+  simulated: true
+  health: failed
+`
+
+func TestParseFile(t *testing.T) {
+	want := []compute.GPU{
+		{ID: "GPU-1", Type: "l40s", Model: "NVIDIA L40S", VRAMMiB: 46068, PCIBus: "00000000:01:00.0"},
+		{
+			ID: "SIM-n1-0", Index: 1, Type: "h100", Model: "NVIDIA H100 (simulated)", VRAMMiB: 81920,
+			Driver: "simulated", Health: compute.HealthFailed, Simulated: true, SpeedMilli: 1000,
+		},
+	}
+	tests := []struct{ name, text string }{
+		{"yaml", twoDevices},
+		{"json", `[{"id": "GPU-1", "model": "NVIDIA L40S", "vram_mib": 46068, "pci_bus": "00000000:01:00.0"},
+			{"id": "SIM-n1-0", "type": "h100", "simulated": true, "health": "failed"}]`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			devices, err := gpu.ParseFile([]byte(test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(devices) != 2 || devices[0] != want[0] || devices[1] != want[1] {
+				t.Errorf("got  %+v\nwant %+v", devices, want)
+			}
+		})
+	}
+	if devices, err := gpu.ParseFile([]byte("[]\n")); err != nil || len(devices) != 0 {
+		t.Errorf("[]: %v, %v", devices, err)
+	}
+}
+
+func TestParseFileRefuses(t *testing.T) {
+	good := "- {id: GPU-1, type: t4, vram_mib: 15360}\n"
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"empty", " \n", []string{"empty, write []"}},
+		{"no list", "id: GPU-1\n", []string{"want a list"}},
+		{"not yaml", good + "- {id: [}\n", []string{"line 2"}},
+		{"unknown key", good + "- id: GPU-2\n  vram: 3\n", []string{"line 3", `"vram"`}},
+		{"wrong type", good + "- id: GPU-2\n  type: t4\n  vram_mib: lots\n", []string{"line 4", `"lots" is not of type int64`}},
+		{"no id", good + "\n- type: t4\n  vram_mib: 1\n", []string{"line 3", "id is needed"}},
+		{"no type", good + "- {id: GPU-2, vram_mib: 1}\n", []string{"line 2", "type or model"}},
+		{"cpu", good + "- {id: GPU-2, type: cpu, vram_mib: 1}\n", []string{"line 2", `"cpu"`}},
+		{"type", good + "- {id: GPU-2, type: T-4, vram_mib: 1}\n", []string{"line 2", `"T-4"`}},
+		{"no memory", good + "- {id: GPU-2, type: t4}\n", []string{"line 2", "vram_mib is needed"}},
+		{"twice", good + good, []string{"line 2", `"GPU-1" is there twice`}},
+		{"health", good + "- {id: GPU-2, type: t4, vram_mib: 1, health: ill}\n", []string{"line 2", `"ill"`}},
+		{"mig", good + "- {id: GPU-2, type: t4, vram_mib: 1, mig: maybe}\n", []string{"line 2", "maybe"}},
+		{"speed", "- {id: GPU-2, type: t4, vram_mib: 1, speed_milli: 5}\n", []string{"line 1", "simulated devices only"}},
+		{"no speed", "- {id: GPU-2, type: odd, vram_mib: 1, simulated: true}\n", []string{"line 1", "speed_milli is needed"}},
+		{"two faults", "- {type: t4}\n- {id: GPU-2}\n", []string{"line 1", "line 2"}},
+		{"two documents", good + "---\n" + good, []string{"2 documents"}},
+		{"key twice", "- {id: GPU-1, id: GPU-2, type: t4, vram_mib: 1}\n", []string{"line 1", `"id"`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := gpu.ParseFile([]byte(test.text))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	f.Add([]byte(twoDevices))
+	f.Add([]byte("[]"))
+	f.Add([]byte("- id: &a GPU-1\n  type: *a\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		devices, err := gpu.ParseFile(text)
+		if err != nil {
+			return
+		}
+		seen := make(map[compute.GPUID]bool)
+		for i, g := range devices {
+			if g.ID == "" || seen[g.ID] || g.Type == "" || g.VRAMMiB <= 0 || g.Index != i {
+				t.Fatalf("device %d of %q: %+v", i, text, g)
+			}
+			seen[g.ID] = true
+		}
+	})
+}
+
+func mustWrite(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFileSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gpus.yaml")
+	if _, err := gpu.Open(gpu.Config{Source: gpu.SourceFile, File: path}); err == nil {
+		t.Fatal("opened a file that is not there")
+	}
+	mustWrite(t, path, twoDevices)
+	source := mustOpen(t, gpu.Config{Source: gpu.SourceFile, File: path})
+	if devices := mustDevices(t, source); len(devices) != 2 {
+		t.Fatalf("got %v", devices)
+	}
+	if r := mustRead(t, source, "SIM-n1-0"); r.UtilPercent != 0 {
+		t.Errorf("simulated: %+v", r)
+	}
+	if r := mustRead(t, source, "GPU-1"); r.UtilPercent >= 0 || r.FreeMiB >= 0 {
+		t.Errorf("made up values of a real device: %+v", r)
+	}
+
+	mustWrite(t, path, "- id: GPU-1\n  type: [\n")
+	devices, err := source.Devices()
+	if err == nil || !strings.Contains(err.Error(), path) || len(devices) != 2 {
+		t.Errorf("broken file: %d devices, %v", len(devices), err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if devices, err := source.Devices(); err == nil || len(devices) != 2 {
+		t.Errorf("no file: %d devices, %v", len(devices), err)
+	}
+
+	mustWrite(t, path, "- {id: GPU-1, type: l40s, vram_mib: 46068}\n")
+	if devices := mustDevices(t, source); len(devices) != 1 || devices[0].ID != "GPU-1" {
+		t.Errorf("unplugged: %v", devices)
+	}
+	if _, err := source.Read("SIM-n1-0"); err == nil {
+		t.Error("read an unplugged device")
+	}
+}

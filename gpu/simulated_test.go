@@ -1,0 +1,117 @@
+package gpu_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/gpu"
+)
+
+func TestParseSimulated(t *testing.T) {
+	devices, err := gpu.ParseSimulated("n1", "h100:2, l40s", "t4:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []compute.GPU{
+		{ID: "SIM-n1-0", Index: 0, Type: "h100", Model: "NVIDIA H100 (simulated)", VRAMMiB: 81920, SpeedMilli: 1000},
+		{ID: "SIM-n1-1", Index: 1, Type: "h100", Model: "NVIDIA H100 (simulated)", VRAMMiB: 81920, SpeedMilli: 1000},
+		{ID: "SIM-n1-2", Index: 2, Type: "l40s", Model: "NVIDIA L40S (simulated)", VRAMMiB: 49152, SpeedMilli: 450},
+		{ID: "SIM-n1-3", Index: 3, Type: "t4", Model: "NVIDIA T4 (simulated)", VRAMMiB: 16384, SpeedMilli: 120},
+	}
+	if len(devices) != len(want) {
+		t.Fatalf("got %d devices, want %d", len(devices), len(want))
+	}
+	for i, g := range devices {
+		want[i].Driver, want[i].Simulated = "simulated", true
+		if g != want[i] {
+			t.Errorf("device %d\n got %+v\nwant %+v", i, g, want[i])
+		}
+	}
+}
+
+func TestParseSimulatedRefuses(t *testing.T) {
+	tests := []struct{ name, spec, want string }{
+		{"unknown type", "h1000:2", `unknown GPU type "h1000", valid ones are a10, a100, b200, h100, h200, l4, l40s, t4`},
+		{"nothing", " , ", "no GPU named"},
+		{"no number", "h100:two", `"two" is not a number of GPUs from 1 to 64`},
+		{"zero", "h100:0", `"0" is not a number`},
+		{"negative", "h100:-1", `"-1" is not a number`},
+		{"too many of one", "h100:65", `"65" is not a number`},
+		{"too many in all", "h100:60,t4:5", "more than 64 simulated GPUs"},
+		{"two counts", "h100:2:2", `"2:2" is not a number`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := gpu.ParseSimulated("n1", test.spec)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+// TestSimulatedTypes holds the table of DESIGN §7 that prices, quotas and the
+// demo's verdicts rest on.
+func TestSimulatedTypes(t *testing.T) {
+	want := map[string]struct {
+		gib   int64
+		speed int
+	}{
+		"t4": {16, 120}, "l4": {24, 200}, "a10": {24, 250}, "l40s": {48, 450},
+		"a100": {80, 600}, "h100": {80, 1000}, "h200": {141, 1100}, "b200": {180, 1600},
+	}
+	types := gpu.SimulatedTypes()
+	if len(types) != len(want) {
+		t.Fatalf("got %v", types)
+	}
+	for _, name := range types {
+		devices, err := gpu.ParseSimulated("n", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := devices[0]
+		if g.VRAMMiB != want[name].gib*1024 || g.SpeedMilli != want[name].speed {
+			t.Errorf("%s: %d MiB, speed %d", name, g.VRAMMiB, g.SpeedMilli)
+		}
+		if gpu.TypeOf(g.Model) != name || !strings.HasSuffix(g.Model, "(simulated)") {
+			t.Errorf("%s: model %q", name, g.Model)
+		}
+	}
+}
+
+func TestSimulatedReadingFollowsLoad(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	load := 0.0
+	source := mustOpen(t, gpu.Config{
+		Source: gpu.SourceSimulated, NodeName: "n1", Simulated: []string{"h100:1"},
+		Load: func(compute.GPUID) float64 { return load },
+		Now:  func() time.Time { return now },
+	})
+	idle := mustRead(t, source, "SIM-n1-0")
+	if idle.UtilPercent != 0 || idle.UsedMiB != 0 || idle.FreeMiB != 81920 || idle.EnergyMilliJ != 0 {
+		t.Errorf("idle: %+v", idle)
+	}
+	if idle.PCIeRxBytesPerS >= 0 || idle.MemoryTemperatureC >= 0 {
+		t.Errorf("made up what the load says nothing of: %+v", idle)
+	}
+	load, now = 0.5, now.Add(2*time.Second)
+	half := mustRead(t, source, "SIM-n1-0")
+	if half.UtilPercent != 50 || half.UsedMiB+half.FreeMiB != 81920 || half.At != compute.InstantOf(now) {
+		t.Errorf("half: %+v", half)
+	}
+	if half.PowerWatt <= idle.PowerWatt || half.TemperatureC <= idle.TemperatureC {
+		t.Errorf("half load is no hotter than idle: %+v", half)
+	}
+	if want := int64(half.PowerWatt * 2000); half.EnergyMilliJ != want {
+		t.Errorf("energy after 2 s: %d mJ, want %d", half.EnergyMilliJ, want)
+	}
+	load = 7
+	if full := mustRead(t, source, "SIM-n1-0"); full.UtilPercent != 100 || full.PowerWatt != full.PowerLimitWatt {
+		t.Errorf("full: %+v", full)
+	}
+	if _, err := source.Read("SIM-n1-1"); err == nil {
+		t.Error("a device that is not there was read")
+	}
+}
