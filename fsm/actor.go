@@ -1,0 +1,69 @@
+package fsm
+
+import "berth/compute"
+
+// admit refuses an actor whose credential no longer holds: revocation counts
+// from the entry on that carries it.
+func (s *state) admit(a Actor) *compute.Error {
+	if a.Root {
+		return nil
+	}
+	u, ok := s.users.get(a.User)
+	if !ok || !u.Active {
+		return unauthenticated("user_inactive", "the user is not active")
+	}
+	if !a.Key.IsZero() {
+		if refusal := s.admitKey(a); refusal != nil {
+			return refusal
+		}
+	} else if a.TokenVersion != u.TokenVersion {
+		return unauthenticated("token_revoked", "the access token was revoked")
+	}
+	if _, member := s.Membership(a.Org, a.User); !member && !a.Org.IsZero() {
+		return compute.Errorf(compute.CodeForbidden,
+			"you are not a member of this organization").Named("not_a_member")
+	}
+	return nil
+}
+
+func (s *state) admitKey(a Actor) *compute.Error {
+	k, ok := s.keys.get(a.Key)
+	switch {
+	case !ok || k.Org != a.Org || k.User != a.User:
+		return unauthenticated("key_unknown", "the API key does not exist")
+	case !k.Active:
+		return unauthenticated("key_inactive", "the API key is not active")
+	case !k.ExpiresAt.IsZero() && k.ExpiresAt <= s.meta.Now:
+		return unauthenticated("key_expired", "the API key has expired")
+	}
+	return nil
+}
+
+func unauthenticated(detail, message string) *compute.Error {
+	return (&compute.Error{Code: compute.CodeUnauthenticated, Message: message}).Named(detail)
+}
+
+// admitOperator refuses who may not change the cluster.
+func (s *state) admitOperator(a Actor) *compute.Error {
+	if refusal := s.admit(a); refusal != nil || a.Root {
+		return refusal
+	}
+	if u, _ := s.users.get(a.User); !u.Operator {
+		return compute.Errorf(compute.CodeForbidden,
+			"only an operator may do this").Named("not_an_operator")
+	}
+	return nil
+}
+
+// admitRole refuses who is less than role in the organization it acts in.
+func (s *state) admitRole(a Actor, role compute.OrgRole) *compute.Error {
+	if refusal := s.admit(a); refusal != nil {
+		return refusal
+	}
+	m, member := s.Membership(a.Org, a.User)
+	if a.Root || member && m.Role >= role {
+		return nil
+	}
+	return compute.Errorf(compute.CodeForbidden,
+		"this needs the role %s in the organization", role).Named("role_too_low")
+}

@@ -1,0 +1,380 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"berth/compute"
+)
+
+// Limits of executions.
+const (
+	maxDetail    = 512 // Bytes.
+	maxPriority  = 100
+	maxCallbacks = 10
+	leastTime    = time.Second // What a ceiling of credits must buy at least.
+)
+
+// submit records an execution as queued, or a parent as pending, and sets its
+// credits aside.
+func (s *state) submit(c Submit) Result {
+	if refusal := s.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if c.Actor.Org.IsZero() || c.Actor.Root {
+		return refuse(compute.CodeForbidden, "no_org", "an execution belongs to an organization's member")
+	}
+	if refusal := s.checkSubmit(&c.Execution); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	e := s.accepted(c)
+	var refusal *compute.Error
+	if e.Kind == compute.KindSelection {
+		refusal = s.prepareSelection(&e)
+	} else {
+		refusal = s.prepareSingle(&e)
+	}
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	t, _ := s.totals.get(e.Org)
+	waiting := t.byStatus[compute.StatusQueued] + t.byStatus[compute.StatusPending]
+	if limit := s.meta.Settings.Queued; limit > 0 && waiting >= limit {
+		return refuse(compute.CodeForbidden, "queue_full",
+			"%d executions of the organization wait, which is the limit", waiting)
+	}
+	amount := firstHold(&e)
+	if e.Kind == compute.KindSelection {
+		amount = e.MaxCredits
+	}
+	if refusal := s.lacks(e.Org, amount); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	s.hold(&e, amount, "submitted")
+	s.putExecution(&e)
+	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
+}
+
+// checkSubmit refuses what no state could accept.
+func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
+	invalid := func(detail, format string, args ...any) *compute.Error {
+		return compute.Errorf(compute.CodeInvalid, format, args...).Named(detail)
+	}
+	limit := s.meta.Settings.TimeoutMax
+	switch {
+	case e.ID.IsZero():
+		return invalid("no_execution_id", "an execution needs an identifier")
+	case int(e.Kind) >= kinds || e.Kind == compute.KindSubSelection:
+		return invalid("kind", "executions of this kind cannot be submitted")
+	case (e.Kind == compute.KindSelection) != (e.Selection != nil):
+		return invalid("selection", "a GPU selection, and nothing else, says what it selects by")
+	case e.Timeout < time.Millisecond || limit > 0 && e.Timeout > limit:
+		return invalid("timeout", "timeout must be above 0 and at most %s", limit)
+	case e.DisconnectGrace < 0 || e.MaxCredits < 0 || e.MaxCredits > maxAmount:
+		return invalid("negative", "disconnect_grace and max_credits cannot be negative")
+	case e.Priority < 0 || e.Priority > maxPriority:
+		return invalid("priority", "priority is 0 to %d", maxPriority)
+	case len(e.CallbackURLs) > maxCallbacks:
+		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
+	}
+	if _, known := s.executions.get(e.ID); known {
+		return compute.Errorf(compute.CodeConflict,
+			"an execution with this identifier exists").Named("execution_exists")
+	}
+	return nil
+}
+
+// accepted returns the execution as the state records it: what the client
+// said, and nothing that is the state's to say.
+func (s *state) accepted(c Submit) compute.Execution {
+	said := c.Execution
+	return compute.Execution{
+		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
+		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
+		Imports: said.Imports, JobType: said.JobType, Timeout: said.Timeout,
+		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
+		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
+		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
+	}
+}
+
+// prepareSingle sizes and prices an execution that will run itself. A ceiling
+// of credits below its worst case shortens its time limit to what it buys, so
+// that no more is ever spent.
+func (s *state) prepareSingle(e *compute.Execution) *compute.Error {
+	p, r, price, err := s.Resolve(e.Profile)
+	if err != nil {
+		return asRefusal(err)
+	}
+	e.Profile, e.Request, e.Price = p.String(), r, price
+	e.Status, e.Reason = compute.StatusQueued, compute.ReasonScheduling
+	if !limitTime(e) {
+		return compute.Errorf(compute.CodeInvalid,
+			"max_credits of %s buys less than a second of %s", e.MaxCredits, e.Profile).
+			Named("max_credits")
+	}
+	return nil
+}
+
+// limitTime shortens the time limit of e to what its ceiling of credits buys.
+// It reports whether anything worth starting is left.
+func limitTime(e *compute.Execution) bool {
+	if e.MaxCredits == 0 {
+		return true
+	}
+	affordable := buys(e.MaxCredits, e.Price, e.Timeout)
+	if affordable == e.Timeout {
+		return true
+	}
+	e.Timeout = affordable
+	e.Detail = "time limit " + affordable.String() + ": what max_credits buys"
+	return affordable >= leastTime
+}
+
+// startAttempt records that the user's process started.
+func (s *state) startAttempt(c StartAttempt) Result {
+	a, e, refusal := s.liveAttempt(c.Node, c.Start.Execution, c.Start.Epoch)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if a.Started {
+		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
+	}
+	a.Started = true
+	s.putAttempt(&a)
+	e.Status = compute.StatusRunning
+	e.ExecletAt, e.StartedAt = c.Start.ExecletAt, c.Start.StartedAt
+	s.putExecution(&e)
+	s.startParent(&e)
+	return Result{Execution: e.ID, Status: e.Status}
+}
+
+// liveAttempt returns copies of a live attempt and its execution. Words about
+// an attempt that has ended, was replaced or is another node's are refused:
+// they change nothing, and whoever sent them may forget them.
+func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch uint64,
+) (compute.Attempt, compute.Execution, *compute.Error) {
+	a, ok := s.attempts.get(line{id.UUID, epoch})
+	if !ok || a.Ended || a.Node != node {
+		return compute.Attempt{}, compute.Execution{}, compute.Errorf(compute.CodeConflict,
+			"this attempt is not live on this node").Named("stale_attempt")
+	}
+	e, _ := s.executions.get(id)
+	return *a, *e, nil
+}
+
+// finishAttempt ends an execution as its node says.
+func (s *state) finishAttempt(c FinishAttempt) Result {
+	o := c.Outcome
+	if !o.Status.Terminal() || int(o.Status) >= compute.Statuses || o.Duration < 0 {
+		return refuse(compute.CodeInvalid, "outcome", "an outcome has a terminal status and a duration")
+	}
+	a, e, refusal := s.liveAttempt(c.Node, o.Execution, o.Epoch)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
+	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
+	e.StartedAt = orInstant(o.StartedAt, e.StartedAt)
+	s.endAttempt(a, &e, verdictOf(&e, o))
+	return Result{Execution: e.ID, Status: e.Status}
+}
+
+// orInstant returns the first instant that is set.
+func orInstant(a, b compute.Instant) compute.Instant {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}
+
+// ending is how an execution ends.
+type ending struct {
+	status compute.Status
+	reason compute.Reason
+	detail string
+}
+
+// verdictOf returns how e ends by the word of its node. Code that a stop
+// ended is aborted or cancelled as asked, for the reason of the stop; code
+// that ended by itself first keeps its own end.
+func verdictOf(e *compute.Execution, o compute.Outcome) ending {
+	v := ending{o.Status, o.Reason, o.Detail}
+	if v.detail == "" || o.Reason == compute.ReasonTimeout && e.Stop == compute.StopNone {
+		v.detail = joinDetail(o.Detail, e.Detail)
+	}
+	stopped := o.Status == compute.StatusAborted || o.Status == compute.StatusCancelled ||
+		o.Reason == compute.ReasonSignal
+	if e.Stop == compute.StopNone || !stopped {
+		return v
+	}
+	asked := stopEnding(e.Stop)
+	v.status, v.reason = asked.status, asked.reason
+	if e.Reason == compute.ReasonCredits || e.Reason == compute.ReasonParentEnded {
+		v.reason = e.Reason
+	}
+	return v
+}
+
+func joinDetail(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// stopEnding returns how an execution ends that a stop ended.
+func stopEnding(stop compute.Stop) ending {
+	if stop == compute.StopHard {
+		return ending{compute.StatusAborted, compute.ReasonAborted, ""}
+	}
+	return ending{compute.StatusCancelled, compute.ReasonStopped, ""}
+}
+
+// loseAttempts ends what a node that stayed away too long was executing.
+func (s *state) loseAttempts(c LoseAttempts) Result {
+	var r Result
+	for _, ref := range c.Attempts {
+		a, e, refusal := s.liveAttempt(c.Node, ref.Execution, ref.Epoch)
+		if refusal != nil {
+			continue // It ended meanwhile.
+		}
+		s.endAttempt(a, &e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost,
+			"its node was gone for longer than the execution may be disconnected"})
+		r.Count++
+	}
+	return r
+}
+
+// endAttempt ends a live attempt and with it the execution e.
+func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
+	s.free(&a, e)
+	a.Ended, a.EndedAt = true, s.meta.Now
+	a.Status, a.Reason = how.status, how.reason
+	s.putAttempt(&a)
+	s.end(e, how)
+}
+
+// end makes e terminal: its status, its charge and who must hear of it, all
+// in this entry.
+func (s *state) end(e *compute.Execution, how ending) {
+	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
+	e.FinishedAt = s.meta.Now
+	s.settle(e)
+	s.putExecution(e)
+	if !e.Parent.IsZero() {
+		s.endChild(e)
+		return
+	}
+	for i, url := range e.CallbackURLs {
+		s.callbacks.put(&compute.Callback{
+			Execution: e.ID, Number: i, URL: url, CreatedAt: s.meta.Now,
+		})
+	}
+}
+
+// clip shortens text for people to what a record may hold.
+func clip(text string) string {
+	if len(text) <= maxDetail {
+		return text
+	}
+	n := maxDetail
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// stopExecution asks for the end of an execution; one without an attempt ends
+// at once. A hard stop overrides a graceful one, never the other way round.
+func (s *state) stopExecution(c StopExecution) Result {
+	if refusal := s.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.visible(c.Actor, c.Execution)
+	switch {
+	case !ok:
+		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
+	case c.Stop != compute.StopGraceful && c.Stop != compute.StopHard:
+		return refuse(compute.CodeInvalid, "stop", "a stop is graceful or hard")
+	case known.Status.Terminal():
+		return refuse(compute.CodeConflict, "already_ended",
+			"the execution has already ended as %s", known.Status)
+	}
+	if known.Kind == compute.KindSelection {
+		s.stopSelection(known, c.Stop)
+	} else {
+		s.stop(known, c.Stop, compute.ReasonNone)
+	}
+	now, _ := s.executions.get(c.Execution)
+	return Result{Execution: now.ID, Status: now.Status}
+}
+
+// visible returns an execution that the actor may see.
+func (s *state) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bool) {
+	if a.Root {
+		return s.AnyExecution(id)
+	}
+	return s.Execution(a.Org, id)
+}
+
+// stop stops an execution that is no parent. Why is kept until it has ended.
+func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Reason) {
+	e := *known
+	if e.Status == compute.StatusQueued {
+		v := stopEnding(how)
+		if why != compute.ReasonNone {
+			v.reason = why
+		}
+		e.Stop = how
+		s.end(&e, v)
+		return
+	}
+	e.Stop = max(e.Stop, how)
+	if why != compute.ReasonNone {
+		e.Reason = why
+	}
+	s.putExecution(&e)
+}
+
+// deleteExecution removes what an ended execution was and leaves its billing
+// row.
+func (s *state) deleteExecution(c DeleteExecution) Result {
+	if refusal := s.admit(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.visible(c.Actor, c.Execution)
+	switch {
+	case !ok:
+		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
+	case !known.Status.Terminal():
+		return refuse(compute.CodeConflict, "still_live",
+			"the execution has not ended; stop it first")
+	}
+	e := *known
+	e.Deleted = true
+	e.Bundle, e.FileName, e.Imports, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil, nil
+	s.putExecution(&e)
+	return Result{Execution: e.ID, Status: e.Status}
+}
+
+// free gives back what a holds of its node. A GPU that is gone and was only
+// kept for a goes with it.
+func (s *state) free(a *compute.Attempt, e *compute.Execution) {
+	known, ok := s.nodes.get(a.Node)
+	if !ok {
+		return
+	}
+	n := *known
+	n.GPUs = slices.Clone(n.GPUs)
+	n.UsedVCPUMilli -= e.Request.VCPUMilli
+	n.UsedMemoryMiB -= e.Request.MemoryMiB
+	for _, share := range a.GPUs {
+		n.GPUs[gpuAt(n.GPUs, share.GPU)].UsedMilli -= share.Milli
+	}
+	n.GPUs = slices.DeleteFunc(n.GPUs, func(g compute.GPU) bool {
+		return g.Health == compute.HealthMissing && g.UsedMilli == 0
+	})
+	s.nodes.put(&n)
+}

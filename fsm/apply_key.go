@@ -1,0 +1,149 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+
+	"berth/compute"
+)
+
+// retiredKeys is how long a signing key that was replaced still verifies: far
+// longer than any access token lives.
+const retiredKeys = 24 * time.Hour
+
+func (s *state) createKey(c CreateKey) Result {
+	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	_, known := s.keys.get(c.Key.ID)
+	_, taken := s.lookups.get(c.Key.Lookup)
+	limit := s.meta.Settings.Keys
+	switch {
+	case c.Key.ID.IsZero() || c.Key.Lookup == "":
+		return refuse(compute.CodeInvalid, "key", "a key needs an identifier and a lookup")
+	case known || taken:
+		return refuse(compute.CodeConflict, "key_exists", "the key exists")
+	case limit > 0 && len(s.Keys(c.Actor.Org)) >= limit:
+		return refuse(compute.CodeForbidden, "too_many_keys",
+			"the organization has %d API keys, which is the limit", limit)
+	}
+	k := c.Key
+	k.Org, k.Active, k.LastUsedAt = c.Actor.Org, true, 0
+	if !c.Actor.Root {
+		k.User = c.Actor.User
+	}
+	k.CreatedAt, k.UpdatedAt = s.meta.Now, s.meta.Now
+	s.putKey(&k)
+	return Result{ID: k.ID.UUID}
+}
+
+// admitKeyOwner refuses who may not manage k: a personal key is its user's,
+// the others are the admins'.
+func (s *state) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
+	if k.Personal && k.User == a.User {
+		return s.admitRole(a, compute.OrgMember)
+	}
+	return s.admitRole(a, compute.OrgAdmin)
+}
+
+// managedKey returns a key that the actor may manage.
+func (s *state) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Error) {
+	known, ok := s.Key(a.Org, id)
+	if !ok {
+		if refusal := s.admit(a); refusal != nil {
+			return compute.Key{}, refusal
+		}
+		return compute.Key{}, compute.Errorf(compute.CodeNotFound,
+			"API key not found").Named("key_not_found")
+	}
+	if refusal := s.admitKeyOwner(a, known); refusal != nil {
+		return compute.Key{}, refusal
+	}
+	return *known, nil
+}
+
+func (s *state) toggleKey(c ToggleKey) Result {
+	k, refusal := s.managedKey(c.Actor, c.Key)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	k.Active, k.UpdatedAt = !k.Active, s.meta.Now
+	s.putKey(&k)
+	return Result{ID: k.ID.UUID}
+}
+
+func (s *state) deleteKey(c DeleteKey) Result {
+	k, refusal := s.managedKey(c.Actor, c.Key)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	s.dropKey(k.ID)
+	return Result{ID: k.ID.UUID}
+}
+
+func (s *state) regenerateKey(c RegenerateKey) Result {
+	k, refusal := s.managedKey(c.Actor, c.Key)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, taken := s.lookups.get(c.Lookup); taken || c.Lookup == "" {
+		return refuse(compute.CodeConflict, "key_exists", "the key exists")
+	}
+	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
+	k.UpdatedAt = s.meta.Now
+	s.putKey(&k)
+	return Result{ID: k.ID.UUID}
+}
+
+// touchKeys records when keys were last used, to the minute.
+func (s *state) touchKeys(c TouchKeys) Result {
+	ids := make([]compute.KeyID, 0, len(c.Used))
+	for id := range c.Used { // Sorted below.
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, byKey)
+	var r Result
+	for _, id := range ids {
+		known, ok := s.keys.get(id)
+		at := min(c.Used[id], s.meta.Now)
+		at -= at % compute.Instant(time.Minute/time.Millisecond)
+		if !ok || at <= known.LastUsedAt {
+			continue
+		}
+		k := *known
+		k.LastUsedAt = at
+		s.putKey(&k)
+		r.Count++
+	}
+	return r
+}
+
+func (s *state) addSigningKey(c AddSigningKey) Result {
+	if _, known := s.signing.get(c.Key.ID); known || c.Key.ID == "" {
+		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
+	}
+	s.putSigningKey(c.Key)
+	return Result{}
+}
+
+// putSigningKey stores k as the one that signs; the one before it retires.
+func (s *state) putSigningKey(k compute.SigningKey) {
+	for _, known := range s.SigningKeys() {
+		if known.RetiredAt.IsZero() {
+			retired := *known
+			retired.RetiredAt = max(s.meta.Now, 1)
+			s.signing.put(&retired)
+		}
+	}
+	k.CreatedAt, k.RetiredAt = s.meta.Now, 0
+	s.signing.put(&k)
+}
+
+// expireSigningKeys forgets keys of which no token is alive.
+func (s *state) expireSigningKeys() {
+	for _, k := range s.SigningKeys() {
+		if !k.RetiredAt.IsZero() && s.meta.Now.Sub(k.RetiredAt) > retiredKeys {
+			s.signing.drop(k.ID)
+		}
+	}
+}

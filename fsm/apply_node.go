@@ -1,0 +1,245 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+
+	"berth/compute"
+)
+
+// Limits of what a node reports, and of join tokens.
+const (
+	maxNodeGPUs  = 1024
+	maxNodes     = 20_000
+	maxTokenUses = 10_000
+	maxTokens    = 1_000
+
+	// tokenMemory is how long a token that expired stays known, so that a node
+	// that brings it learns why it is refused.
+	tokenMemory = 24 * time.Hour
+)
+
+// registerNode admits a new node with its join token, or renews what a known
+// one says of itself.
+func (s *state) registerNode(c RegisterNode) Result {
+	id := c.Node.ID
+	switch {
+	case id.IsZero():
+		return refuse(compute.CodeInvalid, "no_node_id", "a node needs an identifier")
+	case s.RemovedNode(id):
+		return refuse(compute.CodeForbidden, "node_removed",
+			"this node was removed from the cluster and needs a new identity")
+	}
+	if known, ok := s.nodes.get(id); ok {
+		return s.renewNode(known, c.Node)
+	}
+	if s.nodes.len() >= maxNodes {
+		return refuse(compute.CodeForbidden, "too_many_nodes", "the cluster has %d nodes", maxNodes)
+	}
+	if !c.First || s.nodes.len() > 0 {
+		if refusal := s.spendToken(c); refusal != nil {
+			return Result{Refusal: refusal}
+		}
+	}
+	n := identityOf(c.Node)
+	n.JoinedAt, n.ChangedAt = s.meta.Now, s.meta.Now
+	s.nodes.put(&n)
+	return Result{ID: id.UUID}
+}
+
+// identityOf returns what a node itself is the source of.
+func identityOf(n compute.Node) compute.Node {
+	return compute.Node{
+		ID: n.ID, Name: n.Name, Role: n.Role, API: n.API, RPC: n.RPC,
+		Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version,
+	}
+}
+
+func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
+	if said.Role != known.Role {
+		return refuse(compute.CodeConflict, "role_mismatch",
+			"the node joined as %s and cannot become %s", known.Role, said.Role)
+	}
+	n := *known
+	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
+	n.Metrics, n.Version = said.Metrics, said.Version
+	s.nodes.put(&n)
+	return Result{ID: n.ID.UUID, Repeat: true}
+}
+
+// spendToken takes one use of the join token that a new node brings.
+func (s *state) spendToken(c RegisterNode) *compute.Error {
+	forbid := func(detail, format string, args ...any) *compute.Error {
+		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
+	}
+	known, ok := s.joins.get(c.TokenID)
+	switch {
+	case !ok || known.Hash != c.TokenHash:
+		return forbid("token_unknown", "the join token is not known to this cluster")
+	case known.ExpiresAt <= s.meta.Now:
+		return forbid("token_expired", "the join token expired at %s", known.ExpiresAt)
+	case known.Uses < 1:
+		return forbid("token_spent", "the join token has been used up")
+	case known.Role != c.Node.Role:
+		return forbid("token_role", "the join token is for the role %s, not %s",
+			known.Role, c.Node.Role)
+	}
+	t := *known
+	t.Uses--
+	s.joins.put(&t)
+	return nil
+}
+
+func (s *state) createJoinToken(c CreateJoinToken) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	_, known := s.joins.get(c.Token.ID)
+	switch {
+	case c.Token.ID == "" || c.Token.Uses < 1 || c.Token.Uses > maxTokenUses:
+		return refuse(compute.CodeInvalid, "token_uses",
+			"a join token has 1 to %d uses", maxTokenUses)
+	case c.Token.ExpiresAt <= s.meta.Now:
+		return refuse(compute.CodeInvalid, "token_expired", "the join token has expired already")
+	case s.joins.len() >= maxTokens:
+		return refuse(compute.CodeForbidden, "too_many_tokens", "there are %d join tokens", maxTokens)
+	case known:
+		return refuse(compute.CodeConflict, "token_exists", "there is a join token with this name")
+	}
+	s.joins.put(&c.Token)
+	return Result{}
+}
+
+// expireTokens forgets join tokens that expired long ago.
+func (s *state) expireTokens() {
+	limit := s.meta.Now.Add(-tokenMemory)
+	var old []string
+	for t := range s.joins.values() {
+		if t.ExpiresAt < limit {
+			old = append(old, t.ID)
+		}
+	}
+	for _, id := range old {
+		s.joins.drop(id)
+	}
+}
+
+// setInventory records what a node has. What the state keeps itself, the use
+// of each GPU, stays.
+func (s *state) setInventory(c SetInventory) Result {
+	known, ok := s.nodes.get(c.Inventory.Node)
+	if !ok {
+		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	}
+	if refusal := checkInventory(c.Inventory); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if c.Inventory.Version <= known.InventoryVersion {
+		return Result{Repeat: true}
+	}
+	n := *known
+	n.InventoryVersion = c.Inventory.Version
+	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
+	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
+	s.nodes.put(&n)
+	return Result{}
+}
+
+func checkInventory(inv compute.Inventory) *compute.Error {
+	invalid := func(format string, args ...any) *compute.Error {
+		return compute.Errorf(compute.CodeInvalid, format, args...).Named("inventory")
+	}
+	if inv.VCPUMilli < 0 || inv.MemoryMiB < 0 || len(inv.GPUs) > maxNodeGPUs {
+		return invalid("a node has vCPUs, memory and at most %d GPUs", maxNodeGPUs)
+	}
+	seen := make(map[compute.GPUID]bool, len(inv.GPUs))
+	for _, g := range inv.GPUs {
+		p, err := compute.ParseProfile(g.Type)
+		if err != nil || p.GPUType != g.Type {
+			return invalid("%q is no GPU type", g.Type)
+		}
+		if g.ID == "" || seen[g.ID] || g.VRAMMiB < 0 {
+			return invalid("GPU %q is reported twice or without a name or memory", g.ID)
+		}
+		seen[g.ID] = true
+	}
+	return nil
+}
+
+// mergeGPUs returns the reported GPUs with the use that is recorded of them.
+// One that is gone but held stays, as missing, until it is released.
+func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
+	out := slices.Clone(reported)
+	for i := range out {
+		out[i].UsedMilli = 0
+		if j := gpuAt(known, out[i].ID); j >= 0 {
+			out[i].UsedMilli = known[j].UsedMilli
+		}
+	}
+	for _, g := range known {
+		if g.UsedMilli > 0 && gpuAt(reported, g.ID) < 0 {
+			g.Health = compute.HealthMissing
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// setNodeState records whether the leader hears a node, and tells those whose
+// executions are on it.
+func (s *state) setNodeState(c SetNodeState) Result {
+	known, ok := s.nodes.get(c.Node)
+	switch {
+	case !ok:
+		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	case c.State > compute.NodeDown:
+		return refuse(compute.CodeInvalid, "node_state", "there is no such state of a node")
+	case known.State == c.State:
+		return Result{Repeat: true}
+	}
+	n := *known
+	n.State, n.ChangedAt = c.State, s.meta.Now
+	s.nodes.put(&n)
+	from, to := compute.ReasonNone, compute.ReasonNodeUnreached
+	if c.State == compute.NodeUp {
+		from, to = to, from
+	}
+	for _, w := range s.Work(n.ID) {
+		if w.Execution.Reason == from {
+			e := *w.Execution
+			e.Reason = to
+			s.putExecution(&e)
+		}
+	}
+	return Result{}
+}
+
+func (s *state) drainNode(c DrainNode) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.nodes.get(c.Node)
+	if !ok {
+		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	}
+	n := *known
+	n.Drained = c.Drained
+	s.nodes.put(&n)
+	return Result{ID: n.ID.UUID}
+}
+
+func (s *state) removeNode(c RemoveNode) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if _, ok := s.nodes.get(c.Node); !ok {
+		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	}
+	if n := len(s.Work(c.Node)); n > 0 {
+		return refuse(compute.CodeConflict, "node_busy",
+			"the node still has %d executions; drain it first", n)
+	}
+	s.nodes.drop(c.Node)
+	s.removed.put(&removedNode{c.Node, s.meta.Now})
+	return Result{ID: c.Node.UUID}
+}

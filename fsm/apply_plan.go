@@ -1,0 +1,88 @@
+package fsm
+
+import (
+	"slices"
+
+	"berth/compute"
+)
+
+// commitPlan places what still can be placed; the rest stays queued and the
+// scheduler sees it again.
+func (s *state) commitPlan(c CommitPlan) Result {
+	var r Result
+	for _, a := range c.Plan.Assignments {
+		e, ok := s.executions.get(a.Execution)
+		if !ok || e.Status != compute.StatusQueued {
+			continue // Stopped meanwhile, or placed already.
+		}
+		if s.RunningOf(e.Org) >= s.ConcurrentLimit(e.Org) {
+			s.wait(e, compute.ReasonOrgConcurrency)
+			continue
+		}
+		if n, ok := s.nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
+			s.place(e, n, a)
+			r.Count++
+		}
+	}
+	for _, w := range c.Plan.Waiting {
+		e, ok := s.executions.get(w.Execution)
+		if ok && e.Status == compute.StatusQueued && int(w.Reason) < reasons {
+			s.wait(e, w.Reason)
+		}
+	}
+	return r
+}
+
+// wait records why e waits.
+func (s *state) wait(known *compute.Execution, why compute.Reason) {
+	if known.Reason == why {
+		return
+	}
+	e := *known
+	e.Reason = why
+	s.putExecution(&e)
+}
+
+// fits reports whether n can host a request on these shares of its GPUs now.
+// A share of a GPU includes the same share of its memory.
+func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
+	if !n.Schedulable() || len(shares) != r.GPUs ||
+		r.VCPUMilli > n.VCPUMilli-n.UsedVCPUMilli ||
+		r.MemoryMiB > n.MemoryMiB-n.UsedMemoryMiB {
+		return false
+	}
+	for i, share := range shares {
+		at := gpuAt(n.GPUs, share.GPU)
+		twice := slices.ContainsFunc(shares[:i], func(before compute.GPUShare) bool {
+			return before.GPU == share.GPU
+		})
+		if at < 0 || twice || share.Milli != r.MilliGPU {
+			return false
+		}
+		g := n.GPUs[at]
+		if g.Type != r.GPUType || g.Health != compute.HealthOK ||
+			g.UsedMilli+share.Milli > compute.WholeGPU {
+			return false
+		}
+	}
+	return true
+}
+
+// place makes an attempt of e on n.
+func (s *state) place(known *compute.Execution, node *compute.Node, a compute.Assignment) {
+	e, n := *known, *node
+	n.GPUs = slices.Clone(n.GPUs)
+	n.UsedVCPUMilli += e.Request.VCPUMilli
+	n.UsedMemoryMiB += e.Request.MemoryMiB
+	for _, share := range a.GPUs {
+		n.GPUs[gpuAt(n.GPUs, share.GPU)].UsedMilli += share.Milli
+	}
+	s.nodes.put(&n)
+	e.Epoch++
+	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
+	s.putExecution(&e)
+	s.putAttempt(&compute.Attempt{
+		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: a.GPUs,
+		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,
+	})
+}

@@ -1,0 +1,102 @@
+package fsm
+
+import (
+	"time"
+
+	"berth/compute"
+)
+
+const (
+	// refreshGrace is how long a client whose answer was lost may repeat the
+	// rotation of its refresh token.
+	refreshGrace = 30 * time.Second
+
+	refreshSweep = 1_000 // Refresh tokens forgotten by one Tick at most.
+)
+
+func (s *state) storeRefresh(c StoreRefresh) Result {
+	u, ok := s.users.get(c.Token.User)
+	_, known := s.refresh.get(c.Token.Hash)
+	switch {
+	case !ok || !u.Active:
+		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
+	case known:
+		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
+	case c.Token.ExpiresAt <= s.meta.Now:
+		return refuse(compute.CodeInvalid, "token_expired", "the refresh token has expired already")
+	}
+	t := c.Token
+	t.Spent, t.Revoked, t.CreatedAt = false, false, s.meta.Now
+	s.putRefresh(&refreshToken{Token: t})
+	return Result{ID: t.User.UUID}
+}
+
+// rotateRefresh spends a refresh token for its successor. A token that was
+// spent before has been stolen, from here or from the client, so its whole
+// family ends; unless it is the same request again, within the grace.
+func (s *state) rotateRefresh(c RotateRefresh) Result {
+	known, ok := s.refresh.get(c.Old)
+	if !ok || known.Token.ExpiresAt <= s.meta.Now {
+		return Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
+	}
+	u, ok := s.users.get(known.Token.User)
+	switch {
+	case known.Token.Revoked:
+		return Result{Refusal: unauthenticated("token_revoked", "the refresh token was revoked")}
+	case !ok || !u.Active:
+		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
+	case known.Token.Spent && known.Next == c.Next.Hash &&
+		s.meta.Now.Sub(known.SpentAt) <= refreshGrace:
+		return Result{ID: u.ID.UUID, Repeat: true}
+	case known.Token.Spent:
+		s.revokeFamily(known.Token.Family)
+		return Result{Refusal: unauthenticated("token_reused",
+			"the refresh token was used before: all tokens of this login are revoked")}
+	}
+	if _, taken := s.refresh.get(c.Next.Hash); taken {
+		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
+	}
+	spent := *known
+	spent.Token.Spent, spent.Next, spent.SpentAt = true, c.Next.Hash, s.meta.Now
+	s.putRefresh(&spent)
+	s.putRefresh(&refreshToken{Token: compute.RefreshToken{
+		Hash: c.Next.Hash, Family: known.Token.Family, User: known.Token.User,
+		CreatedAt: s.meta.Now, ExpiresAt: known.Token.ExpiresAt,
+	}})
+	return Result{ID: u.ID.UUID}
+}
+
+// revokeRefresh ends a login. It succeeds also when there is none.
+func (s *state) revokeRefresh(c RevokeRefresh) Result {
+	if known, ok := s.refresh.get(c.Token); ok {
+		s.revokeFamily(known.Token.Family)
+	}
+	return Result{}
+}
+
+func (s *state) revokeFamily(id compute.UUID) {
+	var members []compute.Hash
+	for k := range s.families.keys(family{id: id}) {
+		if k.id != id {
+			break
+		}
+		members = append(members, k.token)
+	}
+	for _, h := range members {
+		t, _ := s.refresh.get(h)
+		revoked := *t
+		revoked.Token.Revoked = true
+		s.putRefresh(&revoked)
+	}
+}
+
+// expireRefresh forgets refresh tokens that nobody can use any more. Spent
+// ones stay until then, so that their reuse is noticed.
+func (s *state) expireRefresh() {
+	for _, m := range s.expiring.take(refreshSweep) {
+		if m.at > s.meta.Now {
+			return
+		}
+		s.dropRefresh(m.id)
+	}
+}

@@ -1,0 +1,135 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/compute"
+)
+
+// Limits of what is encoded and decoded.
+const (
+	MaxCommand  = 256 << 10 // Bytes of one frame.
+	frameHeader = 6         // Kind, version, length.
+	maxNesting  = 8
+	maxElements = 16 << 10 // Of one array or map.
+)
+
+// version is the version of every command's encoding. A kind whose meaning
+// changes gets a new kind, never another reading of an old log.
+const version = 1
+
+// modes is how the package speaks CBOR.
+type modes struct {
+	enc    cbor.EncMode
+	dec    cbor.DecMode // For commands and records: what is unknown is an error.
+	answer cbor.DecMode // For results, which newer nodes may say more in.
+}
+
+// codec is built once and never changes: building it costs more than using
+// it, and every command and record needs it.
+var codec = newModes() //nolint:gochecknoglobals // Immutable.
+
+func newModes() modes {
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(err)
+	}
+	options := cbor.DecOptions{
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		MaxNestedLevels:  maxNesting,
+		MaxArrayElements: maxElements,
+		MaxMapPairs:      maxElements,
+		IndefLength:      cbor.IndefLengthForbidden,
+		TagsMd:           cbor.TagsForbidden,
+		Inf:              cbor.InfDecodeForbidden,
+		NaN:              cbor.NaNDecodeForbidden,
+	}
+	answer, err := options.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	options.ExtraReturnErrors = cbor.ExtraDecErrorUnknownField
+	dec, err := options.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return modes{enc, dec, answer}
+}
+
+// mustEncode returns the encoding of a record. Records are plain data, so it
+// cannot fail.
+func mustEncode(record any) []byte {
+	data, err := codec.enc.Marshal(record)
+	if err != nil {
+		panic(fmt.Errorf("encode %T: %w", record, err))
+	}
+	return data
+}
+
+// Encode returns cmd as one frame. It decodes what it made, so that a frame
+// that no replica could read is never proposed.
+func Encode(cmd Command) ([]byte, error) {
+	payload, err := codec.enc.Marshal(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
+	}
+	if len(payload)+frameHeader > MaxCommand {
+		return nil, compute.Errorf(compute.CodeTooLarge,
+			"the request needs %d bytes in the log, at most %d fit",
+			len(payload)+frameHeader, MaxCommand).Named("command_too_large")
+	}
+	frame := make([]byte, 0, frameHeader+len(payload))
+	frame = append(frame, byte(cmd.Kind()), version)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(payload)))
+	frame = append(frame, payload...)
+	if _, _, err := Decode(frame); err != nil {
+		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
+	}
+	return frame, nil
+}
+
+// errFrame is returned for bytes that end inside a frame.
+var errFrame = errors.New("frame is cut short")
+
+// Decode returns the command of the first frame and the bytes behind it.
+func Decode(entry []byte) (Command, []byte, error) {
+	if len(entry) < frameHeader {
+		return nil, nil, errFrame
+	}
+	kind, v, size := Kind(entry[0]), entry[1], binary.BigEndian.Uint32(entry[2:])
+	rest := entry[frameHeader:]
+	switch {
+	case size > MaxCommand-frameHeader:
+		return nil, nil, fmt.Errorf("frame of %d bytes, at most %d allowed", size, MaxCommand)
+	case uint32(len(rest)) < size:
+		return nil, nil, errFrame
+	case v != version:
+		return nil, nil, fmt.Errorf("command %d has version %d, known is %d", kind, v, version)
+	}
+	cmd, err := decodePayload(kind, rest[:size])
+	if err != nil {
+		return nil, nil, fmt.Errorf("decode command %d: %w", kind, err)
+	}
+	return cmd, rest[size:], nil
+}
+
+// DecodeResult returns the result that Apply encoded.
+func DecodeResult(data []byte) (Result, error) {
+	var r Result
+	if err := codec.answer.Unmarshal(data, &r); err != nil {
+		return Result{}, fmt.Errorf("decode result: %w", err)
+	}
+	return r, nil
+}
+
+func decodeAs[T Command](payload []byte) (Command, error) {
+	var cmd T
+	if err := codec.dec.Unmarshal(payload, &cmd); err != nil {
+		return nil, err
+	}
+	return cmd, nil
+}

@@ -1,0 +1,151 @@
+package fsm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+	"github.com/tidwall/btree"
+)
+
+// FSM applies committed entries to the state and publishes a View after each
+// batch. Raft calls Apply, ApplyBatch, StoreConfiguration, Snapshot and
+// Restore from one goroutine; everything else may be called from any.
+type FSM struct {
+	state *state // Of Raft's goroutine alone.
+	view  atomic.Pointer[View]
+
+	mu sync.Mutex
+
+	// waiting has a channel per index that someone waits to see passed.
+	waiting btree.Map[uint64, chan struct{}]
+}
+
+var (
+	_ raft.BatchingFSM        = (*FSM)(nil)
+	_ raft.ConfigurationStore = (*FSM)(nil)
+)
+
+// New returns a state machine with an empty state.
+func New() *FSM {
+	f := &FSM{state: newState()}
+	f.publish()
+	return f
+}
+
+// View returns the newest published view. It is never nil and never waits.
+func (f *FSM) View() *View { return f.view.Load() }
+
+// Wait returns the first view seen that has index in it.
+func (f *FSM) Wait(ctx context.Context, index uint64) (*View, error) {
+	if v := f.View(); v.Index() >= index {
+		return v, nil
+	}
+	select {
+	case <-f.Changed(index - 1):
+		return f.View(), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for index %d: %w", index, context.Cause(ctx))
+	}
+}
+
+// Changed returns a channel that is closed once the index of View is above
+// after. Calls with the same index share one channel, so asking again costs
+// nothing.
+func (f *FSM) Changed(after uint64) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.waiting.Get(after); ok {
+		return c
+	}
+	c := make(chan struct{})
+	if f.View().Index() > after { // Under mu: publish cannot have missed c.
+		close(c)
+		return c
+	}
+	f.waiting.Set(after, c)
+	return c
+}
+
+// publish makes the state as it is now the newest view.
+func (f *FSM) publish() {
+	v := f.state.publish()
+	f.view.Store(v)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		after, c, ok := f.waiting.Min()
+		if !ok || after >= v.Index() {
+			return
+		}
+		close(c)
+		f.waiting.Delete(after)
+	}
+}
+
+// ApplyBatch applies committed entries and publishes one view. The response
+// to a command entry is [][]byte: one encoded Result per frame.
+func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
+	out := make([]any, len(logs))
+	for i, l := range logs {
+		if l.Type == raft.LogCommand {
+			out[i] = encodeResults(f.state.applyEntry(l.Index, l.Data))
+		} else {
+			f.state.meta.Index = l.Index
+		}
+	}
+	f.publish()
+	return out
+}
+
+// Apply applies one committed entry, as ApplyBatch does.
+func (f *FSM) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
+
+// StoreConfiguration records that an entry with a change of the cluster's
+// configuration was committed, so that waiting for its index ends.
+func (f *FSM) StoreConfiguration(index uint64, _ raft.Configuration) {
+	f.state.meta.Index = index
+	f.publish()
+}
+
+// ApplyFrames applies frames as one entry and returns what became of each. It
+// is how tests and simulations drive the state without Raft.
+func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
+	var entry []byte
+	for _, frame := range frames {
+		entry = append(entry, frame...)
+	}
+	results := f.state.applyEntry(index, entry)
+	f.publish()
+	return results
+}
+
+// Snapshot returns the newest view for Raft to store. It copies nothing.
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) { return &snapshot{f.View()}, nil }
+
+// Restore replaces the state with the one that a snapshot holds. A snapshot
+// that is damaged, of another version or breaks an invariant leaves the state
+// as it was.
+func (f *FSM) Restore(r io.ReadCloser) error {
+	s, err := readSnapshot(r)
+	if closeErr := r.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	f.state = s
+	f.publish()
+	return nil
+}
+
+func encodeResults(results []Result) [][]byte {
+	out := make([][]byte, len(results))
+	for i := range results {
+		out[i] = mustEncode(&results[i])
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"berth/compute"
+)
+
+// maxAmount bounds balances, so that no sum overflows.
+const maxAmount compute.Credits = 1 << 60
+
+// post writes a line of an organization's ledger and brings its account to
+// it. Index, time, sequence, balances and hash are filled here.
+func (s *state) post(e compute.LedgerEntry) {
+	a := *s.Account(e.Org)
+	switch e.Kind {
+	case compute.LedgerGrant:
+		a.Balance += e.Amount
+		a.Granted += e.Amount
+	case compute.LedgerHold:
+		a.Held += e.Amount
+	case compute.LedgerRelease:
+		a.Held -= e.Amount
+	case compute.LedgerCharge:
+		a.Balance -= e.Amount
+		a.Charged += e.Amount
+		if month := monthOf(s.meta.Now); month != a.Month {
+			a.Month, a.InMonth = month, 0
+		}
+		a.InMonth += e.Amount
+	}
+	a.Seq++
+	e.Seq, e.Index, e.At = a.Seq, s.meta.Index, s.meta.Now
+	e.Balance, e.Held = a.Balance, a.Held
+	e.Hash = chain(a.Head, e)
+	a.Head, a.UpdatedAt = e.Hash, s.meta.Now
+	s.ledger.put(&e)
+	s.putAccount(&a)
+}
+
+// monthOf returns the month of i, UTC, as accounts count months.
+func monthOf(i compute.Instant) int {
+	t := i.Time()
+	return t.Year()*12 + int(t.Month()) - 1
+}
+
+// chain returns the hash of a line behind the line with hash before.
+func chain(before compute.Hash, e compute.LedgerEntry) compute.Hash {
+	e.Hash = compute.Hash{}
+	return sha256.Sum256(append(before[:], mustEncode(&e)...))
+}
+
+// VerifyLedger recomputes an organization's chain and balances from its first
+// line on, and compares them with its account.
+func (v *View) VerifyLedger(org compute.OrgID) error {
+	var want compute.Account
+	for e := range v.Ledger(org, 0) {
+		want.Seq++
+		switch e.Kind {
+		case compute.LedgerGrant:
+			want.Balance += e.Amount
+			want.Granted += e.Amount
+		case compute.LedgerHold:
+			want.Held += e.Amount
+		case compute.LedgerRelease:
+			want.Held -= e.Amount
+		case compute.LedgerCharge:
+			want.Balance -= e.Amount
+			want.Charged += e.Amount
+		}
+		switch {
+		case e.Seq != want.Seq:
+			return fmt.Errorf("ledger of %s: line %d is missing", org, want.Seq)
+		case e.Amount < 0:
+			return fmt.Errorf("ledger of %s: line %d has a negative amount", org, e.Seq)
+		case e.Balance != want.Balance || e.Held != want.Held:
+			return fmt.Errorf("ledger of %s: line %d does not add up", org, e.Seq)
+		case e.Hash != chain(want.Head, *e):
+			return fmt.Errorf("ledger of %s: the chain breaks at line %d", org, e.Seq)
+		}
+		want.Head = e.Hash
+	}
+	a := v.Account(org)
+	if a.Seq != want.Seq || a.Head != want.Head || a.Balance != want.Balance ||
+		a.Held != want.Held || a.Granted != want.Granted || a.Charged != want.Charged {
+		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+	}
+	return nil
+}
+
+// grant gives credits to an organization.
+func (s *state) grant(c Grant) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	_, known := s.orgs.get(c.Org)
+	switch {
+	case !known:
+		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
+	case c.Amount <= 0 || c.Amount > maxAmount-s.Account(c.Org).Balance:
+		return refuse(compute.CodeInvalid, "amount", "this amount cannot be granted")
+	}
+	s.post(compute.LedgerEntry{
+		Org: c.Org, Kind: compute.LedgerGrant, Amount: c.Amount, Note: clip(c.Note),
+	})
+	return Result{ID: c.Org.UUID}
+}
+
+// maxPrice bounds a price, in micro-credits per second, so that no charge
+// overflows.
+const maxPrice compute.Price = 1_000_000_000
+
+// checkPrices refuses a price book that names no type or has a price that is
+// negative or absurd.
+func checkPrices(prices map[string]compute.Price) *compute.Error {
+	for name, p := range prices { // Any order: the message names none.
+		profile, err := compute.ParseProfile(name)
+		if err != nil || profile.GPUType != name && name != cpuName || p < 0 || p > maxPrice {
+			return compute.Errorf(compute.CodeInvalid,
+				"prices are for \"cpu\" and GPU types in lower case, from 0 to %d micro-credits per second",
+				maxPrice).Named("price")
+		}
+	}
+	return nil
+}
+
+// setPrices changes prices. What was submitted before keeps its own.
+func (s *state) setPrices(c SetPrices) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	if refusal := checkPrices(c.Prices); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	s.putPrices(c.Prices)
+	return Result{Count: len(c.Prices)}
+}
+
+// putPrices stores prices. Each is a record of its own, so their order does
+// not matter.
+func (s *state) putPrices(prices map[string]compute.Price) {
+	for name, p := range prices { // Any order.
+		s.prices.put(&price{name, p})
+	}
+}

@@ -1,0 +1,172 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// What a CPU-only profile gets per vCPU.
+const (
+	cpuMilli  = 1000
+	cpuMemory = 2 << 10 // MiB.
+	cpuName   = "cpu"   // In the price book.
+)
+
+// maxListedCPUs is the largest CPU-only profile that Profiles names; others
+// are valid all the same.
+const maxListedCPUs = 64
+
+// shape is what the nodes offer of one GPU type.
+type shape struct {
+	most   int   // GPUs of the type on one node.
+	vcpu   int64 // Per GPU, of the smallest node.
+	memory int64
+}
+
+// shapes returns what the known nodes offer by GPU type, down or drained ones
+// included, and the largest node as the host of CPU-only work.
+func (v *View) shapes() (map[string]shape, compute.Request) {
+	types := make(map[string]shape)
+	var largest compute.Request
+	for n := range v.nodes.values() {
+		largest.VCPUMilli = max(largest.VCPUMilli, n.VCPUMilli)
+		largest.MemoryMiB = max(largest.MemoryMiB, n.MemoryMiB)
+		here := make(map[string]int)
+		for _, g := range n.GPUs {
+			if g.Health != compute.HealthMissing {
+				here[g.Type]++
+			}
+		}
+		gpus := int64(max(len(n.GPUs), 1))
+		vcpu, memory := n.VCPUMilli/gpus, n.MemoryMiB/gpus
+		for name, count := range here { // Any order: each name on its own.
+			s, known := types[name]
+			if !known {
+				s = shape{vcpu: vcpu, memory: memory}
+			}
+			s.most = max(s.most, count)
+			s.vcpu, s.memory = min(s.vcpu, vcpu), min(s.memory, memory)
+			types[name] = s
+		}
+	}
+	return types, largest
+}
+
+// GPUTypes returns the GPU types of the known nodes, sorted.
+func (v *View) GPUTypes() []string {
+	types, _ := v.shapes()
+	names := make([]string, 0, len(types))
+	for name := range types { // Sorted below.
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Profiles returns the hardware profiles that are valid now, canonical and
+// sorted. Shares of a GPU and other numbers of vCPUs are valid beside them.
+func (v *View) Profiles() []string {
+	var names []string
+	add := func(p compute.Profile) {
+		if _, _, err := v.size(p); err == nil {
+			names = append(names, p.String())
+		}
+	}
+	for n := 1; n <= maxListedCPUs; n *= 2 {
+		add(compute.Profile{Count: n})
+	}
+	for _, name := range v.GPUTypes() {
+		for n := 1; n <= 8; n *= 2 {
+			add(compute.Profile{GPUType: name, Count: n, MilliGPU: compute.WholeGPU})
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Resolve returns what a profile asks of a node and costs per second. A name
+// that is malformed, of an unknown type or larger than any known node is
+// CodeInvalid, and the message names the profiles that are valid now.
+func (v *View) Resolve(profile string) (compute.Profile, compute.Request, compute.Price, error) {
+	p, err := compute.ParseProfile(profile)
+	if err != nil {
+		return compute.Profile{}, compute.Request{}, 0, v.unknownProfile(err.Error(), "unknown_profile")
+	}
+	r, price, fault := v.size(p)
+	if fault != nil {
+		return compute.Profile{}, compute.Request{}, 0, v.unknownProfile(fault.Message, fault.Detail)
+	}
+	return p, r, price, nil
+}
+
+func (v *View) unknownProfile(why, detail string) *compute.Error {
+	return compute.Errorf(compute.CodeInvalid, "%s; valid profiles: %s",
+		why, strings.Join(v.Profiles(), ", ")).Named(detail)
+}
+
+// size returns the request and the price of p.
+func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
+	types, largest := v.shapes()
+	if !p.IsGPU() {
+		return v.sizeCPU(p, largest)
+	}
+	s, known := types[p.GPUType]
+	switch {
+	case !known:
+		return faulty("unknown_profile", "no node has GPUs of type %q", p.GPUType)
+	case p.MIG != "":
+		return faulty("unknown_profile", "no node offers MIG slices of %q", p.GPUType)
+	case s.most < p.Count:
+		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d",
+			p, p.GPUType, s.most)
+	}
+	each, priced := v.prices.get(p.GPUType)
+	if !priced {
+		return faulty("unknown_profile", "GPU type %q has no price", p.GPUType)
+	}
+	parts := int64(p.Count * p.MilliGPU)
+	return compute.Request{
+		GPUType: p.GPUType, GPUs: p.Count, MilliGPU: p.MilliGPU,
+		VCPUMilli: s.vcpu * parts / compute.WholeGPU,
+		MemoryMiB: s.memory * parts / compute.WholeGPU,
+	}, proRata(each.Price, parts), nil
+}
+
+// sizeCPU sizes a CPU-only profile. While no node has reported what it has,
+// any number of vCPUs is valid and waits.
+func (v *View) sizeCPU(p compute.Profile, largest compute.Request) (compute.Request, compute.Price, *compute.Error) {
+	n := int64(p.Count)
+	if n > maxCPUs {
+		return faulty("never_fits", "%s fits on no node", p)
+	}
+	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
+	if largest.VCPUMilli > 0 && p.Count > 1 &&
+		(r.VCPUMilli > largest.VCPUMilli || r.MemoryMiB > largest.MemoryMiB) {
+		return faulty("never_fits", "%s fits on no node: the largest has %d vCPUs and %d MiB",
+			p, largest.VCPUMilli/cpuMilli, largest.MemoryMiB)
+	}
+	each, priced := v.prices.get(cpuName)
+	if !priced {
+		return faulty("unknown_profile", "CPU-only work has no price")
+	}
+	return r, each.Price * compute.Price(n), nil
+}
+
+// maxCPUs bounds a CPU-only profile far above any machine, so that nothing
+// overflows.
+const maxCPUs = 1 << 16
+
+// proRata returns the price of parts thousandths of a GPU, rounded up so that
+// no share is free.
+func proRata(each compute.Price, parts int64) compute.Price {
+	return (each*compute.Price(parts) + compute.WholeGPU - 1) / compute.WholeGPU
+}
+
+func faulty(detail, format string, args ...any) (compute.Request, compute.Price, *compute.Error) {
+	return compute.Request{}, 0, &compute.Error{
+		Code: compute.CodeInvalid, Message: fmt.Sprintf(format, args...), Detail: detail,
+	}
+}

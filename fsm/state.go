@@ -1,0 +1,337 @@
+package fsm
+
+import (
+	"cmp"
+	"strings"
+
+	"berth/compute"
+)
+
+// View is the whole state at one Raft index. It never changes, and any number
+// of goroutines may read it. The records that its methods return are shared:
+// nobody may write to them.
+type View struct {
+	meta   meta
+	counts counts
+
+	nodes      records[compute.NodeID, compute.Node]
+	removed    records[compute.NodeID, removedNode]
+	prices     records[string, price]
+	joins      records[string, compute.JoinToken]
+	orgs       records[compute.OrgID, compute.Org]
+	users      records[compute.UserID, compute.User]
+	members    records[pair, compute.Membership] // By organization, user.
+	keys       records[compute.KeyID, compute.Key]
+	refresh    records[compute.Hash, refreshToken]
+	signing    records[string, compute.SigningKey]
+	accounts   records[compute.OrgID, compute.Account]
+	ledger     records[line, compute.LedgerEntry] // By organization, sequence.
+	executions records[compute.ExecutionID, compute.Execution]
+	attempts   records[line, compute.Attempt]  // By execution, epoch.
+	callbacks  records[line, compute.Callback] // By execution, number.
+	ops        records[pair, op]               // By organization, identifier.
+
+	slugs    table[string, compute.OrgID]
+	emails   table[string, compute.UserID]
+	lookups  table[string, compute.KeyID]
+	joined   index[pair, compute.Membership] // By user, organization.
+	orgKeys  index[pair, compute.Key]        // By organization, key.
+	families index[family, refreshToken]
+	expiring index[moment, refreshToken]
+	history  index[place, compute.Execution]
+	live     index[place, compute.Execution]
+	queue    index[turn, compute.Execution]
+	pending  index[turn, compute.Execution]                // Parents with a queue message.
+	growing  index[compute.ExecutionID, compute.Execution] // Placed, with holds that grow.
+	finished index[moment, compute.Execution]              // By the end; what goes first.
+	work     index[pair, compute.Attempt]                  // Live attempts by node, execution.
+	opAges   table[uint64, pair]                           // By sequence: the oldest first.
+	totals   table[compute.OrgID, totals]
+}
+
+// meta is what there is one of.
+type meta struct {
+	Index      uint64          `cbor:"1,keyasint"` // Of the last entry applied.
+	Now        compute.Instant `cbor:"2,keyasint"` // The state's clock.
+	Term       uint64          `cbor:"3,keyasint"` // The newest leader's.
+	Cluster    compute.UUID    `cbor:"4,keyasint"` // Zero before Bootstrap.
+	RootToken  compute.Hash    `cbor:"5,keyasint"`
+	Settings   Settings        `cbor:"6,keyasint"`
+	OpSequence uint64          `cbor:"7,keyasint"` // Of the newest remembered op.
+}
+
+// Records that only this package knows.
+type (
+	// removedNode keeps a node that was removed from coming back.
+	removedNode struct {
+		ID compute.NodeID  `cbor:"1,keyasint"`
+		At compute.Instant `cbor:"2,keyasint"`
+	}
+
+	// price is one line of the price book.
+	price struct {
+		Name  string        `cbor:"1,keyasint"` // A GPU type, or "cpu".
+		Price compute.Price `cbor:"2,keyasint"`
+	}
+
+	// refreshToken is a refresh token with what became of it.
+	refreshToken struct {
+		Token   compute.RefreshToken `cbor:"1,keyasint"`
+		Next    compute.Hash         `cbor:"2,keyasint"` // Its successor, once spent.
+		SpentAt compute.Instant      `cbor:"3,keyasint,omitempty"`
+	}
+)
+
+// kinds is the number of kinds of executions.
+const kinds = int(compute.KindSubSelection) + 1
+
+// reasons is the number of reasons for which an execution can wait.
+const reasons = int(compute.ReasonNodeUnreached) + 1
+
+// counts is what metrics show, kept on write.
+type counts struct {
+	executions [compute.Statuses][kinds]int
+	waiting    [reasons]int
+	held       compute.Credits
+}
+
+// totals is what an organization's lists and limits need, kept on write.
+type totals struct {
+	executions int
+	spent      compute.Credits
+	byStatus   [compute.Statuses]int
+	placed     int // Starting or running, parents not counted.
+}
+
+// state is the view that the apply goroutine works on.
+type state struct {
+	*View
+}
+
+func newState() *state {
+	v := new(View)
+	v.makeRecords()
+	v.makeIndexes()
+	return &state{View: v}
+}
+
+func (v *View) makeRecords() {
+	v.nodes = newRecords(byNode, func(n *compute.Node) compute.NodeID { return n.ID })
+	v.removed = newRecords(byNode, func(n *removedNode) compute.NodeID { return n.ID })
+	v.prices = newRecords(strings.Compare, func(p *price) string { return p.Name })
+	v.joins = newRecords(strings.Compare, func(t *compute.JoinToken) string { return t.ID })
+	v.orgs = newRecords(byOrg, func(o *compute.Org) compute.OrgID { return o.ID })
+	v.users = newRecords(byUser, func(u *compute.User) compute.UserID { return u.ID })
+	v.members = newRecords(byPair, func(m *compute.Membership) pair {
+		return pair{m.Org.UUID, m.User.UUID}
+	})
+	v.keys = newRecords(byKey, func(k *compute.Key) compute.KeyID { return k.ID })
+	v.refresh = newRecords(byHash, func(t *refreshToken) compute.Hash { return t.Token.Hash })
+	v.signing = newRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
+	v.accounts = newRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
+	v.ledger = newRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} })
+	v.executions = newRecords(byExecution,
+		func(e *compute.Execution) compute.ExecutionID { return e.ID })
+	v.attempts = newRecords(byLine,
+		func(a *compute.Attempt) line { return line{a.Execution.UUID, a.Epoch} })
+	v.callbacks = newRecords(byLine,
+		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} })
+	v.ops = newRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} })
+	v.slugs = newTable[string, compute.OrgID](strings.Compare)
+	v.emails = newTable[string, compute.UserID](strings.Compare)
+	v.lookups = newTable[string, compute.KeyID](strings.Compare)
+	v.totals = newTable[compute.OrgID, totals](byOrg)
+}
+
+func (v *View) makeIndexes() {
+	v.joined = newIndex(byPair,
+		func(m *compute.Membership) pair { return pair{m.User.UUID, m.Org.UUID} },
+		always[compute.Membership])
+	v.orgKeys = newIndex(byPair,
+		func(k *compute.Key) pair { return pair{k.Org.UUID, k.ID.UUID} },
+		always[compute.Key])
+	v.families = newIndex(byFamily, func(t *refreshToken) family {
+		return family{t.Token.Family, t.Token.Hash}
+	}, always[refreshToken])
+	v.expiring = newIndex(byMoment,
+		func(t *refreshToken) moment { return moment{t.Token.ExpiresAt, t.Token.Hash} },
+		always[refreshToken])
+	v.history = newIndex(byPlace, placeOf, always[compute.Execution])
+	v.live = newIndex(byPlace, placeOf,
+		func(e *compute.Execution) bool { return !e.Status.Terminal() })
+	v.queue = newIndex(byTurn, turnOf,
+		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
+	v.pending = newIndex(byTurn, turnOf,
+		func(e *compute.Execution) bool { return e.Status == compute.StatusPending })
+	v.growing = newIndex(byExecution,
+		func(e *compute.Execution) compute.ExecutionID { return e.ID }, grows)
+	v.finished = newIndex(byMoment,
+		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
+		func(e *compute.Execution) bool { return e.Status.Terminal() })
+	v.work = newIndex(byPair,
+		func(a *compute.Attempt) pair { return pair{a.Node.UUID, a.Execution.UUID} },
+		func(a *compute.Attempt) bool { return !a.Ended })
+	v.opAges = newTable[uint64, pair](cmp.Compare[uint64])
+}
+
+func always[V any](*V) bool { return true }
+
+func placeOf(e *compute.Execution) place { return place{e.Org, e.SubmitIndex, e.ID} }
+
+func turnOf(e *compute.Execution) turn { return turn{e.Priority, e.SubmitIndex, e.ID} }
+
+// stored lists what snapshots carry, in the order in which they carry it:
+// append only.
+func (v *View) stored() []stored {
+	return []stored{
+		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
+		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
+		&v.attempts, &v.callbacks, &v.ops,
+	}
+}
+
+// shareables lists every table and index.
+func (v *View) shareables() []shareable {
+	return []shareable{
+		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
+		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
+		&v.attempts, &v.callbacks, &v.ops,
+		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
+		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.growing,
+		&v.finished, &v.work, &v.opAges, &v.totals,
+	}
+}
+
+// publish returns the state as it is now, for everybody to read.
+func (s *state) publish() *View {
+	for _, t := range s.shareables() {
+		t.share()
+	}
+	v := new(View)
+	*v = *s.View
+	for _, t := range v.shareables() {
+		t.freeze()
+	}
+	return v
+}
+
+// putExecution stores e and everything that is derived from it.
+func (s *state) putExecution(e *compute.Execution) {
+	s.follow(s.executions.put(e), e)
+}
+
+// dropExecution removes the execution id with everything derived from it.
+func (s *state) dropExecution(id compute.ExecutionID) {
+	if old := s.executions.drop(id); old != nil {
+		s.follow(old, nil)
+	}
+}
+
+// follow brings the indexes and counts of executions from before to after.
+func (s *state) follow(before, after *compute.Execution) {
+	s.history.update(before, after)
+	s.live.update(before, after)
+	s.queue.update(before, after)
+	s.pending.update(before, after)
+	s.growing.update(before, after)
+	s.finished.update(before, after)
+	if before != nil {
+		s.count(before, -1)
+	}
+	if after != nil {
+		s.count(after, 1)
+	}
+}
+
+func (s *state) count(e *compute.Execution, n int) {
+	s.counts.executions[e.Status][e.Kind] += n
+	if waits(e) {
+		s.counts.waiting[e.Reason] += n
+	}
+	t, _ := s.totals.get(e.Org)
+	t.executions += n
+	t.byStatus[e.Status] += n
+	if e.Kind != compute.KindSelection {
+		t.spent += compute.Credits(n) * e.Billed
+		if e.Status == compute.StatusStarting || e.Status == compute.StatusRunning {
+			t.placed += n
+		}
+	}
+	if t == (totals{}) {
+		s.totals.remove(e.Org)
+		return
+	}
+	s.totals.set(e.Org, t)
+}
+
+// waits reports whether e waits for a reason that metrics count.
+func waits(e *compute.Execution) bool {
+	return e.Status <= compute.StatusQueued && int(e.Reason) < reasons
+}
+
+func (s *state) putAttempt(a *compute.Attempt) { s.work.update(s.attempts.put(a), a) }
+
+func (s *state) putAccount(a *compute.Account) {
+	old := s.accounts.put(a)
+	if old != nil {
+		s.counts.held -= old.Held
+	}
+	s.counts.held += a.Held
+}
+
+func (s *state) putOrg(o *compute.Org) {
+	if old := s.orgs.put(o); old != nil {
+		s.slugs.remove(old.Slug)
+	}
+	s.slugs.set(o.Slug, o.ID)
+}
+
+func (s *state) putUser(u *compute.User) {
+	if old := s.users.put(u); old != nil {
+		s.emails.remove(old.Email)
+	}
+	s.emails.set(u.Email, u.ID)
+}
+
+func (s *state) putMembership(m *compute.Membership) { s.joined.update(s.members.put(m), m) }
+
+func (s *state) putKey(k *compute.Key) {
+	old := s.keys.put(k)
+	if old != nil {
+		s.lookups.remove(old.Lookup)
+	}
+	s.lookups.set(k.Lookup, k.ID)
+	s.orgKeys.update(old, k)
+}
+
+func (s *state) dropKey(id compute.KeyID) {
+	old := s.keys.drop(id)
+	s.lookups.remove(old.Lookup)
+	s.orgKeys.update(old, nil)
+}
+
+func (s *state) putRefresh(t *refreshToken) {
+	old := s.refresh.put(t)
+	s.families.update(old, t)
+	s.expiring.update(old, t)
+}
+
+func (s *state) dropRefresh(h compute.Hash) {
+	if old := s.refresh.drop(h); old != nil {
+		s.families.update(old, nil)
+		s.expiring.update(old, nil)
+	}
+}
+
+func (s *state) putOp(o *op) {
+	if old := s.ops.put(o); old != nil {
+		s.opAges.remove(old.Seq)
+	}
+	s.opAges.set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
+}
+
+func (s *state) dropOp(k pair) {
+	if old := s.ops.drop(k); old != nil {
+		s.opAges.remove(old.Seq)
+	}
+}

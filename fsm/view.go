@@ -1,0 +1,234 @@
+package fsm
+
+import (
+	"iter"
+	"math"
+	"slices"
+
+	"berth/compute"
+)
+
+// Index returns the Raft index of the last entry in v.
+func (v *View) Index() uint64 { return v.meta.Index }
+
+// Now returns the state's clock: the time of the last entry.
+func (v *View) Now() compute.Instant { return v.meta.Now }
+
+// Term returns the newest leader's term that an entry carried.
+func (v *View) Term() uint64 { return v.meta.Term }
+
+// Bootstrapped reports whether the cluster has been set up.
+func (v *View) Bootstrapped() bool { return !v.meta.Cluster.IsZero() }
+
+// ClusterID returns the cluster's identifier, zero before Bootstrap.
+func (v *View) ClusterID() compute.UUID { return v.meta.Cluster }
+
+// RootToken returns the SHA-256 of the root token.
+func (v *View) RootToken() compute.Hash { return v.meta.RootToken }
+
+// Settings returns what the operator configured.
+func (v *View) Settings() Settings { return v.meta.Settings }
+
+// Node returns the node id.
+func (v *View) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.get(id) }
+
+// Nodes yields the nodes by identifier.
+func (v *View) Nodes() iter.Seq[*compute.Node] { return v.nodes.values() }
+
+// RemovedNode reports whether the node id was removed for good.
+func (v *View) RemovedNode(id compute.NodeID) bool {
+	_, removed := v.removed.get(id)
+	return removed
+}
+
+// Prices returns a copy of the price book: by GPU type, and "cpu".
+func (v *View) Prices() map[string]compute.Price {
+	book := make(map[string]compute.Price, v.prices.len())
+	for p := range v.prices.values() {
+		book[p.Name] = p.Price
+	}
+	return book
+}
+
+// Execution returns an organization's execution. Deleted ones are gone.
+func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Execution, bool) {
+	e, ok := v.AnyExecution(id)
+	if !ok || e.Org != org {
+		return nil, false
+	}
+	return e, true
+}
+
+// AnyExecution returns the execution id of whatever organization. It is for
+// the system itself, never for a tenant's request.
+func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
+	e, ok := v.executions.get(id)
+	if !ok || e.Deleted {
+		return nil, false
+	}
+	return e, true
+}
+
+// Children returns the sub-executions of a parent in the order of their GPU
+// types' names, those that are still known.
+func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
+	p, ok := v.executions.get(parent)
+	if !ok || p.Selection == nil {
+		return nil
+	}
+	out := make([]*compute.Execution, 0, len(p.Selection.Children))
+	for _, id := range p.Selection.Children {
+		if c, ok := v.executions.get(id); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Attempts returns the attempts of an execution, oldest first.
+func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
+	var out []*compute.Attempt
+	for k, a := range v.attempts.from(line{owner: id.UUID}) {
+		if k.owner != id.UUID {
+			break
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// Work returns what a node has to do: its live attempts, each with its
+// execution and the GPUs it holds.
+func (v *View) Work(node compute.NodeID) []compute.Work {
+	n, ok := v.nodes.get(node)
+	if !ok {
+		return nil
+	}
+	var out []compute.Work
+	for k := range v.work.keys(pair{owner: node.UUID}) {
+		if k.owner != node.UUID {
+			break
+		}
+		e, _ := v.executions.get(compute.ExecutionID{UUID: k.id})
+		a, _ := v.attempts.get(line{k.id, e.Epoch})
+		out = append(out, compute.Work{Attempt: a, Execution: e, GPUs: described(n, a.GPUs)})
+	}
+	return out
+}
+
+// described returns the GPUs of n that shares names.
+func described(n *compute.Node, shares []compute.GPUShare) []compute.GPU {
+	out := make([]compute.GPU, 0, len(shares))
+	for _, s := range shares {
+		if i := gpuAt(n.GPUs, s.GPU); i >= 0 {
+			out = append(out, n.GPUs[i])
+		}
+	}
+	return out
+}
+
+// gpuAt returns the position of the GPU id in gpus, -1 for none.
+func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
+	return slices.IndexFunc(gpus, func(g compute.GPU) bool { return g.ID == id })
+}
+
+// Live yields an organization's executions that have not ended, newest first.
+func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
+	return v.newest(&v.live, org)
+}
+
+// newest yields the executions of org in an index, newest first.
+func (v *View) newest(x *index[place, compute.Execution], org compute.OrgID) iter.Seq[*compute.Execution] {
+	last := place{org: org, index: math.MaxUint64}
+	return func(yield func(*compute.Execution) bool) {
+		for k := range x.downFrom(last) {
+			if k.org != org {
+				return
+			}
+			e, _ := v.executions.get(k.id)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// HistoryFilter selects executions. A zero field selects all.
+type HistoryFilter struct {
+	Status *compute.Status
+	Kind   *compute.Kind
+	Parent *compute.ExecutionID
+	From   compute.Instant // Submitted at or after.
+	To     compute.Instant // Submitted before.
+}
+
+// matches reports whether f selects e.
+func (f HistoryFilter) matches(e *compute.Execution) bool {
+	return (f.Status == nil || *f.Status == e.Status) &&
+		(f.Kind == nil || *f.Kind == e.Kind) &&
+		(f.Parent == nil || *f.Parent == e.Parent) &&
+		(f.From.IsZero() || e.CreatedAt >= f.From) &&
+		(f.To.IsZero() || e.CreatedAt < f.To)
+}
+
+// History yields an organization's executions, newest first. Of deleted ones
+// it yields what billing needs.
+func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
+	return func(yield func(*compute.Execution) bool) {
+		for e := range v.newest(&v.history, org) {
+			if f.matches(e) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Totals returns how many executions an organization's history holds, by
+// status too, and what they cost. Parents count, their credits do not: those
+// are their children's.
+func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, byStatus [compute.Statuses]int) {
+	t, _ := v.totals.get(org)
+	return t.executions, t.spent, t.byStatus
+}
+
+// Queue yields the queued executions in the scheduler's order: by priority,
+// highest first, then by age.
+func (v *View) Queue() iter.Seq[*compute.Execution] { return v.turns(&v.queue) }
+
+// QueueLen returns how many executions are queued.
+func (v *View) QueueLen() int { return v.queue.len() }
+
+// PendingSelections yields the parents whose queue message nobody has taken.
+func (v *View) PendingSelections() iter.Seq[*compute.Execution] { return v.turns(&v.pending) }
+
+func (v *View) turns(x *index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
+	return func(yield func(*compute.Execution) bool) {
+		for k := range x.all() {
+			e, _ := v.executions.get(k.id)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// RunningOf returns how many attempts of an organization are live.
+func (v *View) RunningOf(org compute.OrgID) int {
+	t, _ := v.totals.get(org)
+	return t.placed
+}
+
+// ConcurrentLimit returns how many attempts of an organization may be live;
+// the largest integer when there is no limit.
+func (v *View) ConcurrentLimit(compute.OrgID) int {
+	if n := v.meta.Settings.Concurrent; n > 0 {
+		return n
+	}
+	return math.MaxInt
+}
+
+// Callbacks yields the outbox: who must hear of executions that ended.
+func (v *View) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.values() }
+
+// JoinTokens yields the tokens with which nodes may join.
+func (v *View) JoinTokens() iter.Seq[*compute.JoinToken] { return v.joins.values() }

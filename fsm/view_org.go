@@ -1,0 +1,136 @@
+package fsm
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"berth/compute"
+)
+
+// Org returns the organization id.
+func (v *View) Org(id compute.OrgID) (*compute.Org, bool) { return v.orgs.get(id) }
+
+// OrgBySlug returns the organization with a slug.
+func (v *View) OrgBySlug(slug string) (*compute.Org, bool) {
+	id, ok := v.slugs.get(slug)
+	if !ok {
+		return nil, false
+	}
+	return v.orgs.get(id)
+}
+
+// Orgs yields the organizations by identifier.
+func (v *View) Orgs() iter.Seq[*compute.Org] { return v.orgs.values() }
+
+// User returns the user id.
+func (v *View) User(id compute.UserID) (*compute.User, bool) { return v.users.get(id) }
+
+// UserByEmail returns the user with an e-mail address in lower case.
+func (v *View) UserByEmail(email string) (*compute.User, bool) {
+	id, ok := v.emails.get(email)
+	if !ok {
+		return nil, false
+	}
+	return v.users.get(id)
+}
+
+// Membership returns what ties a user to an organization.
+func (v *View) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
+	return v.members.get(pair{org.UUID, user.UUID})
+}
+
+// Memberships returns the memberships of a user.
+func (v *View) Memberships(user compute.UserID) []*compute.Membership {
+	var out []*compute.Membership
+	for k := range v.joined.keys(pair{owner: user.UUID}) {
+		if k.owner != user.UUID {
+			break
+		}
+		m, _ := v.members.get(pair{k.id, k.owner})
+		out = append(out, m)
+	}
+	return out
+}
+
+// Members returns the memberships in an organization.
+func (v *View) Members(org compute.OrgID) []*compute.Membership {
+	var out []*compute.Membership
+	for k, m := range v.members.from(pair{owner: org.UUID}) {
+		if k.owner != org.UUID {
+			break
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// Key returns an organization's API key.
+func (v *View) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
+	k, ok := v.keys.get(id)
+	if !ok || k.Org != org {
+		return nil, false
+	}
+	return k, true
+}
+
+// Keys returns the API keys of an organization by identifier.
+func (v *View) Keys(org compute.OrgID) []*compute.Key {
+	var out []*compute.Key
+	for p := range v.orgKeys.keys(pair{owner: org.UUID}) {
+		if p.owner != org.UUID {
+			break
+		}
+		k, _ := v.keys.get(compute.KeyID{UUID: p.id})
+		out = append(out, k)
+	}
+	return out
+}
+
+// KeyByLookup returns the API key whose text has lookup behind "lk_".
+func (v *View) KeyByLookup(lookup string) (*compute.Key, bool) {
+	id, ok := v.lookups.get(lookup)
+	if !ok {
+		return nil, false
+	}
+	return v.keys.get(id)
+}
+
+// Refresh returns the refresh token with a hash.
+func (v *View) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
+	t, ok := v.refresh.get(hash)
+	if !ok {
+		return nil, false
+	}
+	return &t.Token, true
+}
+
+// SigningKeys returns the keys that access tokens are signed with, the newest
+// first. Only it signs; the others still verify.
+func (v *View) SigningKeys() []*compute.SigningKey {
+	out := slices.Collect(v.signing.values())
+	slices.SortStableFunc(out, func(a, b *compute.SigningKey) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.RetiredAt, b.RetiredAt))
+	})
+	return out
+}
+
+// Account returns an organization's account; one without credits when it has
+// never had any.
+func (v *View) Account(org compute.OrgID) *compute.Account {
+	if a, ok := v.accounts.get(org); ok {
+		return a
+	}
+	return &compute.Account{Org: org}
+}
+
+// Ledger yields the ledger of an organization behind sequence number after.
+func (v *View) Ledger(org compute.OrgID, after uint64) iter.Seq[*compute.LedgerEntry] {
+	return func(yield func(*compute.LedgerEntry) bool) {
+		for k, e := range v.ledger.from(line{org.UUID, after + 1}) {
+			if k.owner != org.UUID || !yield(e) {
+				return
+			}
+		}
+	}
+}
