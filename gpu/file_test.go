@@ -60,7 +60,7 @@ func TestParseFileRefuses(t *testing.T) {
 		{"no list", "id: GPU-1\n", []string{"want a list"}},
 		{"not yaml", good + "- {id: [}\n", []string{"line 2"}},
 		{"unknown key", good + "- id: GPU-2\n  vram: 3\n", []string{"line 3", `"vram"`}},
-		{"wrong type", good + "- id: GPU-2\n  type: t4\n  vram_mib: lots\n", []string{"line 4", `"lots" is not of type int64`}},
+		{"wrong type", good + "- id: GPU-2\n  vram_mib: lots\n", []string{"line 3", `"lots" is not of type int64`}},
 		{"no id", good + "\n- type: t4\n  vram_mib: 1\n", []string{"line 3", "id is needed"}},
 		{"no type", good + "- {id: GPU-2, vram_mib: 1}\n", []string{"line 2", "type or model"}},
 		{"cpu", good + "- {id: GPU-2, type: cpu, vram_mib: 1}\n", []string{"line 2", `"cpu"`}},

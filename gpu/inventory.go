@@ -126,15 +126,15 @@ func (w *Watcher) report(err error) {
 	if err != nil {
 		fault = err.Error()
 	}
-	switch {
-	case fault == w.fault:
+	if fault == w.fault {
 		return
-	case fault == "":
-		w.log.Info("gpu source works again")
-	default:
-		w.log.Error("gpu source fails", "err", err)
 	}
 	w.fault = fault
+	if err == nil {
+		w.log.Info("gpu source works again")
+	} else {
+		w.log.Error("gpu source fails", "err", err)
+	}
 }
 
 // take makes the devices the inventory, under a new version if that changes
@@ -181,7 +181,7 @@ func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
-		memoryMiB = int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+		memoryMiB = int64(info.Totalram * uint64(info.Unit) >> 20)
 	}
 	return int64(runtime.NumCPU()) * 1000, memoryMiB
 }

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func shown() *gpu.Collector {
 	devices := []compute.GPU{
 		{ID: "SIM-n1-0", Type: "h100", Model: "NVIDIA H100 (simulated)", Driver: "simulated", Simulated: true},
-		{ID: "GPU-a", Index: 1, Type: "a100", Model: "NVIDIA A100", PCIBus: "00000000:07:00.0", MIG: "enabled", Driver: "550.54.15"},
+		{ID: "GPU-a", Index: 1, Model: "NVIDIA A100", PCIBus: "00000000:07:00.0", MIG: "enabled", Driver: "550.54.15"},
 		{ID: "GPU-b", Index: 2, Type: "a100", Model: "NVIDIA A100", Health: compute.HealthFailed},
 	}
 	readings := map[compute.GPUID]gpu.Reading{

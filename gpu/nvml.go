@@ -149,10 +149,10 @@ func (s *nvmlSource) start() error {
 // the driver's next version.
 func (s *nvmlSource) stop() {
 	if s.events != nil {
-		s.events.Free()
+		_ = s.events.Free()
 		s.events = nil
 	}
-	s.lib.Shutdown()
+	_ = s.lib.Shutdown() // What is wrong with it, the next Init says.
 	s.running = false
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,13 +82,10 @@ func (s *nvmlSource) unwell(id compute.GPUID, handle nvml.Device) bool {
 		return true
 	}
 	_, _, pending, failure, ret := handle.GetRemappedRows()
-	switch ret {
-	case nvml.SUCCESS:
+	if ret == nvml.SUCCESS {
 		return pending || failure
-	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
-		return true
 	}
-	return needsReset(handle)
+	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || needsReset(handle)
 }
 
 // needsReset looks at a device that is older than row remapping: one with

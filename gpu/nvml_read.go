@@ -42,14 +42,19 @@ func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
 // executions use, and what the driver keeps for itself.
 func readMemory(handle nvml.Device, r *Reading) nvml.Return {
 	memory, ret := handle.GetMemoryInfo_v2()
+	if ret != nvml.SUCCESS {
+		return readOldMemory(handle, r)
+	}
+	r.UsedMiB, r.FreeMiB = int64(memory.Used>>20), int64(memory.Free>>20)
+	r.ReservedMiB = int64(memory.Reserved >> 20)
+	return ret
+}
+
+// readOldMemory reads what drivers report that know only the first version.
+func readOldMemory(handle nvml.Device, r *Reading) nvml.Return {
+	memory, ret := handle.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
 		r.UsedMiB, r.FreeMiB = int64(memory.Used>>20), int64(memory.Free>>20)
-		r.ReservedMiB = int64(memory.Reserved >> 20)
-		return ret
-	}
-	old, ret := handle.GetMemoryInfo()
-	if ret == nvml.SUCCESS {
-		r.UsedMiB, r.FreeMiB = int64(old.Used>>20), int64(old.Free>>20)
 	}
 	return ret
 }
