@@ -1,0 +1,57 @@
+# Everything a contributor types. `make help` lists it.
+
+GO         ?= go
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD      ?= $(shell git log -1 --format=%cs 2>/dev/null || echo unknown)
+LDFLAGS    := -s -w -X main.version=$(VERSION) -X main.build=$(BUILD)
+
+# The linter comes from the Go module proxy, in this version, once.
+LINT_VERSION := v2.15.0
+TOOLS        := $(CURDIR)/bin/tools
+LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
+
+# The version is stamped by LDFLAGS; Go need not ask git a second time, which
+# fails in a checkout that belongs to another user.
+export GOFLAGS := -buildvcs=false
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check race lint fmt clean
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/berth
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+
+demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 leaves them up
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/as-root.sh bin/berth demo $(if $(KEEP),--keep)
+
+test: ## Install what tests need, then run all of them with the race detector
+	@scripts/setup.sh test
+	@scripts/test.sh ./...
+
+race: ## Run the tests of PKG (all by default) with the race detector, no set-up
+	@scripts/test.sh $(or $(PKG),./...)
+
+check: lint ## Format, vet, lint, known vulnerabilities, then make test
+	@scripts/vulnerabilities.sh
+	@$(MAKE) --no-print-directory test
+
+lint: $(LINT) ## Check format, vet and lint
+	$(LINT) fmt --diff
+	$(GO) vet ./...
+	$(GO) vet -tags gpu ./gpu
+	$(LINT) run
+
+fmt: $(LINT) ## Format the code
+	$(LINT) fmt
+
+clean: ## Remove what was built
+	rm -rf bin
+
+$(LINT):
+	@echo "building golangci-lint $(LINT_VERSION), once"
+	@GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv $(TOOLS)/golangci-lint $@

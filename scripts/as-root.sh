@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Executes a command as root, by sudo where needed: a node makes namespaces
+# and control groups for what it executes.
+set -euo pipefail
+
+if [[ $(id -u) -eq 0 ]]; then
+	exec "$@"
+fi
+if ! command -v sudo >/dev/null; then
+	echo "$1 needs root: run this as root, or install sudo" >&2
+	exit 1
+fi
+echo "$1 needs root, asking sudo" >&2
+exec sudo -E "$@"

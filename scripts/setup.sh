@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Installs what is missing of what the demo or the tests need, from Debian's
+# archive, and says what it did. Usage: scripts/setup.sh demo|test
+set -euo pipefail
+
+# What each needs: COMMAND:PACKAGE, or /FILE:PACKAGE.
+demo=(
+	gcc:gcc
+	/usr/include/stdio.h:libc6-dev
+	python3:python3
+)
+tests=(
+	"${demo[@]}"
+	ip:iproute2
+	nft:nftables
+	busybox:busybox-static
+	shellcheck:shellcheck
+	promtool:prometheus
+	systemd-analyze:systemd
+	vagrant:vagrant
+	qemu-system-x86_64:qemu-system-x86
+)
+
+case "${1-}" in
+demo) wanted=("${demo[@]}") ;;
+test) wanted=("${tests[@]}") ;;
+*)
+	echo "usage: $0 demo|test" >&2
+	exit 2
+	;;
+esac
+
+missing=()
+for want in "${wanted[@]}"; do
+	what=${want%%:*}
+	if [[ $what == /* && ! -e $what ]] || { [[ $what != /* ]] && ! PATH=$PATH:/usr/sbin:/sbin command -v "$what" >/dev/null; }; then
+		missing+=("${want#*:}")
+	fi
+done
+if [[ ${#missing[@]} -eq 0 ]]; then
+	echo "set-up: nothing is missing"
+	exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+	echo "set-up: no apt-get here; install by hand: ${missing[*]}" >&2
+	exit 1
+fi
+
+# Packages such as prometheus start a daemon when they are installed. This
+# machine asked for a tool, not for a daemon.
+# shellcheck disable=SC2016 # $policy is expanded by the root shell.
+quiet_install='
+set -eu
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap "rm -f $policy" EXIT
+	printf "#!/bin/sh\nexit 101\n" >"$policy"
+	chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o DPkg::Lock::Timeout=600 update -qq
+apt-get -o DPkg::Lock::Timeout=600 install -qq -y --no-install-recommends "$@" >/dev/null
+'
+echo "set-up: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! "$(dirname "$0")/as-root.sh" sh -c "$quiet_install" set-up "${missing[@]}" >"$log" 2>&1; then
+	cat "$log" >&2
+	echo "set-up: could not install ${missing[*]}" >&2
+	exit 1
+fi
+echo "set-up: done"
