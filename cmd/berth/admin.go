@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// newAdmin returns the command berth admin.
+func newAdmin() *cobra.Command {
+	conn := &connection{operator: true}
+	cmd := parent("admin", "What an operator does to a cluster",
+		parent("token", "Tokens with which machines join", newTokenCreate(conn)),
+		parent("user", "Users", newUserCreate(conn)),
+		newNodes(conn), newGrant(conn))
+	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
+left in its data directory, or the API key of a user who is an operator.`
+	conn.register(cmd)
+	return cmd
+}
+
+// newTokenCreate returns the command berth admin token create.
+func newTokenCreate(conn *connection) *cobra.Command {
+	var token wire.NewJoinToken
+	var ttl time.Duration
+	var out string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a token with which machines join",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			token.TTL = int(ttl.Seconds())
+			made, err := c.CreateJoinToken(cmd.Context(), token)
+			if err != nil {
+				return err
+			}
+			return saveToken(cmd, out, made)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&token.Role, "role", compute.RoleServer.String(), "what the machine may be: `server` or worker")
+	flags.DurationVar(&ttl, "ttl", time.Hour, "how long it is good for, at most 1h")
+	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
+	flags.StringVar(&out, "out", "", "`file` to write it to, for its owner only; - for standard output")
+	return needFlags(cmd, "out")
+}
+
+// saveToken writes the token's text to a new file that only its owner reads.
+func saveToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
+	if out == "-" {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+		return err
+	}
+	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	_, err = fmt.Fprintln(f, made.Token)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: token for %d %s in %s, good until %s\n",
+		made.Uses, made.Role, out, made.ExpiresAt)
+	return err
+}
+
+// newUserCreate returns the command berth admin user create.
+func newUserCreate(conn *connection) *cobra.Command {
+	var user wire.NewUser
+	var passwordFile string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a user with an organization",
+		Long: `Create makes a user who owns a new organization. The password is read from a
+file, or asked for on a terminal.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			if user.Password, err = readPassword(cmd, passwordFile); err != nil {
+				return err
+			}
+			made, err := c.CreateUser(cmd.Context(), user)
+			if err != nil {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), made)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&user.Email, "email", "", "the user's `address`, to sign in with")
+	flags.StringVar(&user.OrgSlug, "org", "", "`slug` of the new organization")
+	flags.StringVar(&user.OrgName, "org-name", "", "its name (default: the slug)")
+	flags.StringVar(&user.FullName, "name", "", "the user's name")
+	flags.BoolVar(&user.Operator, "operator", false, "the user may use berth admin")
+	flags.StringVar(&passwordFile, "password-file", "", "`file` with the password; - for standard input")
+	return needFlags(cmd, "email", "org")
+}
+
+// readPassword returns the password from the file, or from the terminal.
+func readPassword(cmd *cobra.Command, file string) (string, error) {
+	const limit = 4096
+	switch {
+	case file == "-":
+		text, err := readLimited(cmd.InOrStdin(), "standard input", limit)
+		return strings.TrimRight(text, "\r\n"), err
+	case file != "":
+		text, err := readFile(file, limit)
+		return strings.TrimRight(text, "\r\n"), err
+	case !term.IsTerminal(int(os.Stdin.Fd())):
+		return "", usageErrorf("no terminal to ask for the password on: use --password-file")
+	}
+	var typed [2][]byte
+	for i, prompt := range []string{"Password: ", "Again: "} {
+		fmt.Fprint(cmd.ErrOrStderr(), prompt)
+		var err error
+		typed[i], err = term.ReadPassword(int(os.Stdin.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+		if err != nil {
+			return "", fmt.Errorf("read password: %w", err)
+		}
+	}
+	if !bytes.Equal(typed[0], typed[1]) {
+		return "", usageErrorf("the two passwords differ")
+	}
+	return string(typed[0]), nil
+}
+
+// newNodes returns the command berth admin nodes.
+func newNodes(conn *connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "List the nodes of the cluster and their GPUs",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			return printNodes(cmd, c, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
+	nodes, err := c.Nodes(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), nodes)
+	}
+	peers, err := c.Peers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	t := newTable("name", "state", "part", "gpus", "api", "version", "id")
+	for _, n := range nodes {
+		state := n.State.String()
+		if n.Drained {
+			state += ", drained"
+		}
+		t.AppendRow([]any{n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID})
+	}
+	return printTable(cmd.OutOrStdout(), t)
+}
+
+// partOf returns what the node does for the state.
+func partOf(n wire.Node, peers []wire.Peer) string {
+	for _, p := range peers {
+		switch {
+		case p.ID != n.ID:
+		case p.Leader:
+			return "leader"
+		case p.Voter:
+			return "voter"
+		default:
+			return "replica"
+		}
+	}
+	return n.Role.String()
+}
+
+// gpusOf returns the node's GPUs by type, simulated ones with a star.
+func gpusOf(n wire.Node) string {
+	types := make([]string, len(n.GPUs))
+	for i, g := range n.GPUs {
+		types[i] = g.Type
+		if g.Simulated {
+			types[i] += "*"
+		}
+	}
+	return countTypes(types)
+}
+
+// newGrant returns the command berth admin grant.
+func newGrant(conn *connection) *cobra.Command {
+	var org, credits, reason string
+	cmd := &cobra.Command{
+		Use:   "grant",
+		Short: "Give credits to an organization",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			amount, err := compute.ParseCredits(credits)
+			if err != nil {
+				return usageErrorf("--credits: %w", err)
+			}
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			return c.Grant(cmd.Context(), org, amount, reason)
+		},
+	}
+	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
+	cmd.Flags().StringVar(&credits, "credits", "", "how many `credits`")
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for its ledger")
+	return needFlags(cmd, "org", "credits")
+}

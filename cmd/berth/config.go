@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/node"
+)
+
+// newConfig returns the command berth config.
+func newConfig() *cobra.Command {
+	return parent("config", "Work with configuration files", newConfigCheck())
+}
+
+// checkedFault is one fault as berth config check --json prints it.
+type checkedFault struct {
+	Line    int    `json:"line"` // 0 when it is not in one line.
+	Key     string `json:"key"`
+	Message string `json:"message"`
+}
+
+func newConfigCheck() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Name everything that is wrong with a configuration file",
+		Long: `Check holds a configuration file against what berth node accepts and prints
+every fault with its line. The exit code is 1 when there is one.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			faults, err := node.CheckConfig(args[0])
+			if err != nil {
+				return err
+			}
+			return printFaults(cmd, args[0], faults, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printFaults(cmd *cobra.Command, file string, faults []*node.Fault, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	checked := []checkedFault{}
+	for _, f := range faults {
+		checked = append(checked, checkedFault{Line: f.Line, Key: f.Key, Message: f.Message})
+		if asJSON {
+			continue
+		}
+		where := file
+		if f.Line > 0 {
+			where = fmt.Sprintf("%s:%d", file, f.Line)
+		}
+		text := f.Message
+		if f.Key != "" {
+			text = f.Key + ": " + text
+		}
+		fmt.Fprintf(out, "%s: %s\n", where, text)
+	}
+	if asJSON {
+		if err := printJSON(out, map[string]any{"file": file, "faults": checked}); err != nil {
+			return err
+		}
+	}
+	if len(faults) > 0 {
+		return &exit{code: exitFailed}
+	}
+	if !asJSON {
+		fmt.Fprintf(out, "%s: no faults\n", file)
+	}
+	return nil
+}

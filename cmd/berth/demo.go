@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cmd/berth/dev"
+	"berth/compute"
+	"berth/examples"
+)
+
+// demoTimeout is the time limit of each GPU type: the slowest takes about a
+// minute.
+const demoTimeout = 4 * time.Minute
+
+// demoFlags are the flags of berth demo.
+type demoFlags struct {
+	keep       bool
+	objective  string
+	gpus       string
+	jsonOutput bool
+}
+
+// newDemo returns the command berth demo.
+func newDemo() *cobra.Command {
+	f := &demoFlags{}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See it all: a cluster, a race of GPU types, a recommendation",
+		Long: `Demo starts a cluster of three node processes on this machine with simulated GPUs
+of four types, signs in, and asks a follower on which type a matrix product is
+best executed. It takes about a minute and leaves nothing behind; with --keep the
+cluster stays, in .berth/demo, until berth dev down --dir .berth/demo.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.keep, "keep", false, "leave the cluster running and say how to use it")
+	flags.StringVar(&f.objective, "objective", compute.ObjectiveBalanced.String(), "what is best: `balanced`, fastest or cheapest")
+	flags.StringVar(&f.gpus, "gpus", "", "simulated `GPUs`, as for berth dev (default "+dev.DefaultGPUs+")")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
+	return cmd
+}
+
+func (f *demoFlags) run(cmd *cobra.Command) error {
+	if os.Geteuid() != 0 {
+		return errors.New("executions are put into sandboxes, which takes root: run it with sudo")
+	}
+	program, err := dev.Program()
+	if err != nil {
+		return err
+	}
+	cfg := dev.Config{
+		Dir: filepath.Join(".berth", "demo"), GPUs: f.gpus, Binary: program, Restart: true,
+		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "Starting three nodes on this machine ...")
+	if f.keep {
+		return f.runKept(cmd, cfg)
+	}
+	cfg.Dir, err = os.MkdirTemp("", "berth-demo-")
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer os.RemoveAll(cfg.Dir)
+	cluster, err := dev.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	return serve(cmd.Context(), cluster, func() error {
+		state, err := dev.ReadState(cfg.Dir)
+		if err != nil {
+			return err
+		}
+		return f.show(cmd, state)
+	})
+}
+
+// runKept shows the demonstration on a cluster that stays.
+func (f *demoFlags) runKept(cmd *cobra.Command, cfg dev.Config) error {
+	state, err := dev.Detach(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	if err := f.show(cmd, state); err != nil {
+		return err
+	}
+	out := cmd.ErrOrStderr()
+	fmt.Fprintln(out, "\nThe cluster goes on:")
+	if err := printCluster(out, cfg.Dir, state); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\nberth run examples/hello.py    executes code on it\nberth dev down --dir %s    ends it\n", cfg.Dir)
+	return err
+}
+
+// show signs in, asks a follower for the GPU selection and prints the result.
+func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
+	result, err := f.ask(cmd, state)
+	if err != nil {
+		return err
+	}
+	if f.jsonOutput {
+		err = printJSON(cmd.OutOrStdout(), result)
+	} else {
+		err = printSelection(cmd.OutOrStdout(), result)
+	}
+	if err == nil && result.Status != compute.StatusCompleted {
+		err = fmt.Errorf("the GPU selection %s", result.Status)
+	}
+	return err
+}
+
+func (f *demoFlags) ask(cmd *cobra.Command, state dev.State) (wire.Selection, error) {
+	addrs := state.Followers()
+	if len(addrs) == 0 {
+		addrs = state.Addrs()
+	}
+	c, err := client.New(client.Config{Addrs: addrs})
+	if err != nil {
+		return wire.Selection{}, err
+	}
+	out := cmd.ErrOrStderr()
+	session, err := c.Login(cmd.Context(), state.Email, state.Password)
+	if err != nil {
+		return wire.Selection{}, fmt.Errorf("sign in: %w", err)
+	}
+	fmt.Fprintf(out, "Signed in as %s.\n", state.Email)
+	c = c.WithToken(session.AccessToken)
+	started, err := c.SubmitSelection(cmd.Context(), client.StartSelection{
+		Start: client.Start{
+			Code: examples.Matmul, FileName: "matmul.py", Timeout: int(demoTimeout.Seconds()),
+		},
+		Objective: f.objective,
+	})
+	if err != nil {
+		return wire.Selection{}, fmt.Errorf("submit: %w", err)
+	}
+	fmt.Fprintf(out, "A follower, %s, took the GPU selection %s.\n", addrs[0], started.ExecutionID)
+	fmt.Fprintln(out, "The same matrix product now executes on every GPU type:")
+	return watch(cmd, c, started.ExecutionID)
+}

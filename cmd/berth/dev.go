@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/dev"
+)
+
+// devFlags are the flags of berth dev.
+type devFlags struct {
+	cfg        dev.Config
+	detach     bool
+	noRestart  bool
+	jsonOutput bool
+}
+
+// newDev returns the command berth dev.
+func newDev() *cobra.Command {
+	f := &devFlags{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole cluster on this machine",
+		Long: `Dev runs a cluster of node processes on this machine, with simulated GPUs, until
+Ctrl-C; then nothing is left running. The state stays in the directory, and the
+next berth dev goes on with it.
+
+DIR/cluster.json says how to reach the cluster, and as whom; it is there only
+while the cluster is. Client commands in this directory find it by themselves.
+Each node has its configuration in DIR/NODE/berth.yaml and its log in
+DIR/NODE/node.log.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	cmd.PersistentFlags().StringVar(&f.cfg.Dir, "dir", filepath.Join(".berth", "dev"), "`directory` of the cluster")
+	flags := cmd.Flags()
+	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "how many nodes (default: as before, or 3)")
+	flags.StringVar(&f.cfg.GPUs, "gpus", "", "simulated `GPUs`, NODE=TYPE:COUNT,...;... (default: as before, or "+dev.DefaultGPUs+")")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
+	flags.BoolVar(&f.noRestart, "no-restart", false, "leave a node that died as it is")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print the content of cluster.json when the cluster is ready")
+	cmd.AddCommand(newDevDown(&f.cfg.Dir), newDevGuard(&f.cfg.Dir))
+	return cmd
+}
+
+func (f *devFlags) run(cmd *cobra.Command) error {
+	program, err := dev.Program()
+	if err != nil {
+		return err
+	}
+	f.cfg.Binary, f.cfg.Restart = program, !f.noRestart
+	f.cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	if f.detach {
+		state, err := dev.Detach(cmd.Context(), f.cfg)
+		if err != nil {
+			return err
+		}
+		return f.announce(cmd.OutOrStdout(), state)
+	}
+	cluster, err := dev.Open(f.cfg)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting a cluster in %s\n", f.cfg.Dir)
+	return serve(cmd.Context(), cluster, func() error {
+		state, err := dev.ReadState(f.cfg.Dir)
+		if err != nil {
+			return err
+		}
+		if err := f.announce(cmd.OutOrStdout(), state); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), "berth: the cluster is ready; Ctrl-C ends it")
+		<-cmd.Context().Done()
+		fmt.Fprintln(cmd.ErrOrStderr(), "berth: ending the cluster")
+		return nil
+	})
+}
+
+// serve runs the cluster and, once it is ready, use, which must return when
+// ctx ends. The cluster ends when use returns.
+func serve(ctx context.Context, cluster *dev.Cluster, use func() error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1) // One result, which nobody may wait for.
+	go func() { ended <- cluster.Run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-cluster.Ready():
+	}
+	err := use()
+	stop()
+	if runErr := <-ended; err == nil {
+		err = runErr
+	}
+	return err
+}
+
+// announce prints how to reach the cluster.
+func (f *devFlags) announce(w io.Writer, state dev.State) error {
+	if f.jsonOutput {
+		return printJSON(w, state)
+	}
+	return printCluster(w, f.cfg.Dir, state)
+}
+
+func printCluster(w io.Writer, dir string, state dev.State) error {
+	t := newTable("node", "api", "pid", "gpus", "")
+	for i, n := range state.Nodes {
+		part := ""
+		if n.ID == state.Leader {
+			part = "leader"
+		}
+		t.AppendRow([]any{fmt.Sprintf("n%d", i+1), n.API, n.PID, devGPUs(n), part})
+	}
+	if err := printTable(w, t); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+sign in with  %s  %s
+API key       %s
+root token    %s
+all of it is  %s
+
+curl -s -H 'Authorization: Bearer %s' %s/api/v2/external/machine-types
+`, state.Email, state.Password, state.APIKey, state.RootToken,
+		filepath.Join(dir, "cluster.json"), state.APIKey, state.Nodes[0].API)
+	return err
+}
+
+// devGPUs returns the node's GPUs by type, as in "h100:2 l40s:4".
+func devGPUs(n dev.Node) string {
+	types := make([]string, len(n.GPUs))
+	for i, g := range n.GPUs {
+		types[i] = g.Type
+	}
+	return countTypes(types)
+}
+
+// newDevDown returns the command berth dev down.
+func newDevDown(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End the cluster of a directory, whoever started it",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			running, err := dev.Down(cmd.Context(), *dir)
+			if err == nil && !running {
+				fmt.Fprintf(cmd.ErrOrStderr(), "berth: no cluster was running in %s\n", *dir)
+			}
+			return err
+		},
+	}
+}
+
+// newDevGuard returns the command with which package dev guards a cluster.
+func newDevGuard(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:    "guard",
+		Short:  "End the cluster when standard input ends",
+		Hidden: true,
+		Args:   arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev.Guard(cmd.Context(), cmd.InOrStdin(), *dir)
+		},
+	}
+}

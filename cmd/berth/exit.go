@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// The exit codes of commands. Commands that follow an execution exit with the
+// execution's own code; these are what remains. 128+n says that signal n ended
+// the execution: 137 for one that was killed, as when its memory ran out.
+const (
+	exitFailed      = 1   // The command failed, or the execution did without a code.
+	exitUsage       = 2   // The command line is wrong.
+	exitSystem      = 125 // Berth could not execute it, or lost it. Nothing is billed.
+	exitNeverRan    = 126 // It was ended on request before it ran.
+	exitInterrupted = 130 // Ctrl-C: the execution goes on.
+)
+
+// exitHelp is the table above for people.
+const exitHelp = `The exit code is the execution's own. Otherwise it is
+  1    the command failed, or the execution did without a code of its own
+  2    the command line is wrong
+  125  Berth could not execute it, or lost it; nothing is billed
+  126  it was ended on request before it ran
+  130  Ctrl-C: this command ended, the execution goes on
+and 128+n when signal n ended the execution: 137 when it was killed, as when
+its memory ran out, 143 when it ended at its time limit.`
+
+// exit is an error with the exit code that it means. Without err nothing is
+// printed.
+type exit struct {
+	code int
+	err  error
+}
+
+// Error returns what is printed.
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns what is printed.
+func (e *exit) Unwrap() error { return e.err }
+
+// exitCode returns the exit code that err means.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if e, ok := errors.AsType[*exit](err); ok {
+		return e.code
+	}
+	return exitFailed
+}
+
+// usageErrorf returns an error for a wrong command line.
+func usageErrorf(format string, args ...any) error {
+	return &exit{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// arguments wraps a check of the arguments so that it means a wrong command
+// line.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageErrorf("%w; see %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// needFlags makes the flags of cmd such that must be given, and returns cmd.
+func needFlags(cmd *cobra.Command, names ...string) *cobra.Command {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		for _, name := range names {
+			if !cmd.Flags().Changed(name) {
+				return usageErrorf("--%s is needed; see %s --help", name, cmd.CommandPath())
+			}
+		}
+		return check(cmd, args)
+	}
+	return cmd
+}
+
+// executionExit returns the exit code for an execution that has ended.
+func executionExit(e *wire.Execution) int {
+	switch {
+	case e.Status == compute.StatusCompleted:
+		return 0
+	case e.Status == compute.StatusSystemFailure:
+		return exitSystem
+	case e.ReturnCode != nil && *e.ReturnCode != 0:
+		return *e.ReturnCode
+	case e.Status == compute.StatusAborted, e.Status == compute.StatusCancelled:
+		return exitNeverRan
+	}
+	return exitFailed
+}
+
+// outcome returns an execution that has ended as the end of a command: nil
+// when it completed.
+func outcome(e *wire.Execution) error {
+	code := executionExit(e)
+	if code == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("execution %s %s", e.ExecutionID, e.Status)
+	if e.StatusDetails != nil {
+		text += " (" + *e.StatusDetails + ")"
+	}
+	for _, why := range e.Errors {
+		text += ": " + why
+	}
+	return &exit{code: code, err: errors.New(text)}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/compute"
+)
+
+// logsFlags are the flags of berth logs.
+type logsFlags struct {
+	conn       connection
+	follow     bool
+	after      uint64
+	jsonOutput bool
+}
+
+// newLogs returns the command berth logs.
+func newLogs() *cobra.Command {
+	f := &logsFlags{}
+	cmd := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Show what an execution printed",
+		Long: `Logs shows the output of an execution from its beginning. Without -f, of one
+that has not ended, it is what there is so far, at most the last MiB.
+
+With -f it goes on until the execution has ended. ` + exitHelp,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.conn.register(cmd)
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on until the execution has ended")
+	cmd.Flags().Uint64Var(&f.after, "after", 0, "begin behind this sequence `number`")
+	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
+	return cmd
+}
+
+func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
+	id, err := executionID(arg)
+	if err != nil {
+		return err
+	}
+	c, err := f.conn.client(cmd)
+	if err != nil {
+		return err
+	}
+	e, err := c.Execution(cmd.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	if !f.follow && !e.Status.Terminal() {
+		return f.printSoFar(cmd, e.CombinedOutput)
+	}
+	show := printOutput
+	if f.jsonOutput {
+		show = printEvent
+	}
+	for event, err := range c.Stream(cmd.Context(), id, f.after) {
+		if err != nil {
+			return interrupted(cmd.Context(), id, err)
+		}
+		if err := show(cmd, event); err != nil {
+			return err
+		}
+	}
+	if !f.follow {
+		return nil
+	}
+	return finish(cmd, c, id, false)
+}
+
+// printSoFar shows what an execution that has not ended printed.
+func (f *logsFlags) printSoFar(cmd *cobra.Command, output string) error {
+	if f.jsonOutput {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(outputEvent{Stream: "combined", Content: output})
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), output)
+	return err
+}
+
+// outputEvent is one piece of output as berth logs --json prints it.
+type outputEvent struct {
+	Seq        uint64  `json:"seq,omitempty"`
+	Stream     string  `json:"stream,omitempty"`
+	Content    string  `json:"content,omitempty"`
+	ReturnCode *string `json:"return_code,omitempty"` // On the last line.
+	Error      *string `json:"error,omitempty"`
+}
+
+func printEvent(cmd *cobra.Command, event client.Event) error {
+	out := outputEvent{Seq: event.Seq, Stream: "stdout", Content: event.Content}
+	switch {
+	case event.Finished != nil:
+		out = outputEvent{Seq: event.Seq, ReturnCode: &event.Finished.ReturnCode, Error: event.Finished.Error}
+	case event.Stderr:
+		out.Stream = "stderr"
+	}
+	return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
+}
+
+// executionID reads the id of an execution from the command line.
+func executionID(arg string) (compute.ExecutionID, error) {
+	id, err := compute.ParseExecutionID(arg)
+	if err != nil {
+		return id, usageErrorf("%q is not the id of an execution, such as berth ps lists: %w", arg, err)
+	}
+	return id, nil
+}

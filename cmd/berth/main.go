@@ -1,0 +1,22 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The second signal ends the program at once.
+	context.AfterFunc(ctx, stop)
+	root := newRoot()
+	err := root.ExecuteContext(ctx)
+	if e, silent := errors.AsType[*exit](err); err != nil && (!silent || e.err != nil) {
+		fmt.Fprintln(root.ErrOrStderr(), "berth:", err)
+	}
+	os.Exit(exitCode(err))
+}

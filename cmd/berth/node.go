@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"berth/node"
+)
+
+// defaultConfigFile is read when it is there and no other one is named.
+const defaultConfigFile = "/etc/berth/berth.yaml"
+
+// newNode returns the command berth node.
+func newNode() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Start one node of a cluster and keep it running",
+		Long: `Node is one machine's part of a cluster. It keeps its state in data_dir and ends
+when it is asked to (SIGTERM or Ctrl-C); what executes on it goes on and is found
+again at the next start.
+
+Without join.hosts the first start makes a new cluster and leaves its root token
+in DATA_DIR/root_token. To add a machine to it, make a token there
+  berth admin token create --role server --out token
+bring the file to the machine and start
+  berth node --join.hosts FIRST:6471 --join.token_file token
+
+Each setting can be given, in this order of precedence, as a flag, as a variable
+(api.addr is BERTH_API_ADDR) and in the file (berth config check FILE).`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(file, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			return node.Run(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration `file` (default: "+defaultConfigFile+" if it is there)")
+	addSettings(cmd.Flags())
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// addSettings adds a flag for each setting of a node. Flags hold text: the
+// node's package reads and checks values of any source alike.
+func addSettings(flags *pflag.FlagSet) {
+	for _, key := range node.Keys() {
+		usage := fmt.Sprintf("%s [$%s]", key.Usage, key.Env())
+		if key.Default != "" {
+			usage += fmt.Sprintf(" (default %s)", key.Default)
+		}
+		flags.String(key.Path, "", usage)
+	}
+}
+
+// loadConfig returns the configuration of file, variables and flags.
+func loadConfig(file string, flags *pflag.FlagSet) (node.Config, error) {
+	if file == "" {
+		if _, err := os.Stat(defaultConfigFile); !errors.Is(err, fs.ErrNotExist) {
+			file = defaultConfigFile
+		}
+	}
+	given := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			given[f.Name] = f.Value.String()
+		}
+	})
+	cfg, err := node.LoadConfig(file, os.Environ(), given)
+	if err != nil {
+		return cfg, &exit{code: exitUsage, err: fmt.Errorf("configuration:\n%w", err)}
+	}
+	return cfg, nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+)
+
+// psFlags are the flags of berth ps.
+type psFlags struct {
+	conn       connection
+	all        bool
+	limit      int
+	jsonOutput bool
+}
+
+// newPs returns the command berth ps.
+func newPs() *cobra.Command {
+	f := &psFlags{}
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List executions",
+		Long:  "Ps lists the executions that have not ended; with -a also those that have, the newest first.",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.conn.register(cmd)
+	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "also those that have ended")
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", 50, "with -a: list at most so many")
+	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *psFlags) run(cmd *cobra.Command) error {
+	c, err := f.conn.client(cmd)
+	if err != nil {
+		return err
+	}
+	list, err := f.list(cmd, c)
+	if err != nil {
+		return err
+	}
+	if f.jsonOutput {
+		return printJSON(cmd.OutOrStdout(), list)
+	}
+	t := newTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "file")
+	for _, e := range list {
+		node := "-"
+		if e.Metadata != nil {
+			node = orNone(e.Metadata.Node)
+		}
+		t.AppendRow([]any{
+			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, orNone(e.StatusDetails),
+			ago(time.Now(), e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
+		})
+	}
+	return printTable(cmd.OutOrStdout(), t)
+}
+
+func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSummary, error) {
+	if !f.all {
+		return c.Workloads(cmd.Context())
+	}
+	history, err := c.History(cmd.Context(), client.HistoryQuery{Limit: f.limit})
+	return history.Executions, err
+}

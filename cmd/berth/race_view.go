@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// barParts is the whole of a bar: progress to a tenth of a percent.
+const barParts = 1000
+
+// newLaneView returns bars for a terminal and lines for anything else.
+func newLaneView(w io.Writer) laneView {
+	if isTerminal(w) {
+		return newBars(w)
+	}
+	return &lines{w: w, shown: map[string]string{}}
+}
+
+// lines shows lanes as a line for each change that matters.
+type lines struct {
+	w     io.Writer
+	shown map[string]string // The last line, by GPU type.
+}
+
+func (l *lines) update(lanes []lane) {
+	for _, lane := range lanes {
+		line := describeLane(lane, 25)
+		if line != l.shown[lane.gpuType] {
+			fmt.Fprintln(l.w, "  "+line)
+			l.shown[lane.gpuType] = line
+		}
+	}
+}
+
+func (l *lines) close() {}
+
+// describeLane returns the lane in one line, its progress in steps of percent.
+func describeLane(l lane, step int) string {
+	text := fmt.Sprintf("%-6s %s", l.gpuType, l.status)
+	if l.node != "" {
+		text += " on " + l.node
+	}
+	if percent := int(l.progress*100) / step * step; percent > 0 && !l.status.Terminal() {
+		text += fmt.Sprintf(", %d%%", percent)
+	}
+	return text
+}
+
+// bars shows lanes as bars that grow.
+type bars struct {
+	writer   progress.Writer
+	trackers map[string]*progress.Tracker
+	done     chan struct{}
+}
+
+func newBars(w io.Writer) *bars {
+	b := &bars{writer: progress.NewWriter(), trackers: map[string]*progress.Tracker{}, done: make(chan struct{})}
+	b.writer.SetOutputWriter(w)
+	b.writer.SetStyle(progress.StyleBlocks)
+	b.writer.SetTrackerLength(30)
+	b.writer.SetMessageLength(34)
+	b.writer.SetUpdateFrequency(watchEvery)
+	style := b.writer.Style()
+	style.Visibility.Value, style.Visibility.ETA = false, false
+	style.Options.TimeInProgressPrecision, style.Options.TimeDonePrecision = 1e8, 1e8
+	go func() {
+		defer close(b.done)
+		b.writer.Render()
+	}()
+	return b
+}
+
+func (b *bars) update(lanes []lane) {
+	for _, lane := range lanes {
+		t, found := b.trackers[lane.gpuType]
+		if !found {
+			t = &progress.Tracker{Total: barParts}
+			b.trackers[lane.gpuType] = t
+			b.writer.AppendTracker(t)
+		}
+		t.UpdateMessage(describeLane(lane, 101))
+		switch {
+		case t.IsDone():
+		case lane.status == compute.StatusCompleted:
+			t.SetValue(barParts)
+			t.MarkAsDone()
+		case lane.status.Terminal():
+			t.MarkAsErrored()
+		default:
+			t.SetValue(min(int64(lane.progress*barParts), barParts-1))
+		}
+	}
+}
+
+func (b *bars) close() {
+	b.writer.Stop()
+	<-b.done
+}
+
+// printSelection writes what a GPU selection found: a row per GPU type, and
+// the recommendation with its reason.
+func printSelection(w io.Writer, s wire.Selection) error {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleRounded)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"GPU type", "node", "status", "seconds", "credits", "exit code", "Pareto"})
+	var configs []table.ColumnConfig
+	for _, numeric := range []string{"seconds", "credits", "exit code"} {
+		configs = append(configs, table.ColumnConfig{Name: numeric, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(append(configs, table.ColumnConfig{Name: "Pareto", Align: text.AlignCenter}))
+	for _, row := range s.Rows {
+		t.AppendRow(selectionRow(row))
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, t.Render())
+	fmt.Fprintln(&b, "Pareto: no other type is both faster and cheaper.")
+	if s.Recommendation != nil {
+		fmt.Fprintf(&b, "\nRecommended (%s): %s\n", s.Objective, *s.Recommendation)
+	} else {
+		fmt.Fprintf(&b, "\nNo recommendation (%s).\n", s.Objective)
+	}
+	if s.Reason != nil {
+		fmt.Fprintln(&b, *s.Reason)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func selectionRow(row wire.SelectionRow) table.Row {
+	seconds, credits, status, mark := "-", "-", row.Status.String(), ""
+	if row.Credits != nil {
+		credits = fmt.Sprintf("%d.%06d", *row.Credits/compute.Credit, *row.Credits%compute.Credit)
+	}
+	if row.Duration != nil {
+		seconds = fmt.Sprintf("%.2f", *row.Duration)
+	}
+	if row.StatusDetails != nil && row.Status != compute.StatusCompleted {
+		status += " (" + *row.StatusDetails + ")"
+	}
+	if row.Pareto {
+		mark = "*"
+	}
+	return table.Row{row.GPUType, orNone(row.Node), status, seconds, credits, orNone(row.ReturnCode), mark}
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/compute"
+)
+
+// The limits of what is read for one start. The node has limits of its own.
+const (
+	maxCodeBytes   = 1 << 20
+	maxImportBytes = 8 << 20
+)
+
+// runFlags are the flags of berth run.
+type runFlags struct {
+	conn       connection
+	code       codeFlags
+	gpu        string
+	profile    string
+	detach     bool
+	jsonOutput bool
+}
+
+// newRun returns the command berth run.
+func newRun() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run {FILE | - | -c CODE}",
+		Short: "Execute Python code on the cluster and show its output",
+		Long: `Run sends Python code to the cluster and shows what it prints as it prints it,
+standard output and standard error apart. Ctrl-C ends only this command: the
+execution goes on, and what is printed says how to see or end it.
+
+` + exitHelp,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.conn.register(cmd)
+	f.code.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type, and how many, as in h100 or a100:2")
+	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, as in cpu.4x or gpu.a100.500m (default cpu)")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
+	cmd.MarkFlagsMutuallyExclusive("gpu", "profile")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	start, err := f.code.start(cmd, args)
+	if err != nil {
+		return err
+	}
+	if start.ExecutionType, err = f.hardware(); err != nil {
+		return err
+	}
+	c, err := f.conn.client(cmd)
+	if err != nil {
+		return err
+	}
+	started, err := c.Submit(cmd.Context(), start)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.detach && f.jsonOutput:
+		return printJSON(cmd.OutOrStdout(), started)
+	case f.detach:
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), started.ExecutionID)
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "berth: execution %s\n", started.ExecutionID)
+	if !f.jsonOutput {
+		if err := follow(cmd, c, started.ExecutionID, 0); err != nil {
+			return err
+		}
+	}
+	return finish(cmd, c, started.ExecutionID, f.jsonOutput)
+}
+
+// hardware returns the hardware profile that --gpu or --profile name.
+func (f *runFlags) hardware() (string, error) {
+	if f.gpu == "" {
+		return f.profile, nil
+	}
+	kind, count, counted := strings.Cut(f.gpu, ":")
+	profile := "gpu." + kind
+	if counted && count != "1" {
+		profile += "." + count + "x"
+	}
+	if _, err := compute.ParseProfile(profile); err != nil {
+		return "", usageErrorf("--gpu: %w", err)
+	}
+	return profile, nil
+}
+
+// codeFlags are the flags of commands that send code.
+type codeFlags struct {
+	code       string
+	timeout    time.Duration
+	env        []string
+	files      []string
+	tags       []string
+	priority   int
+	maxCredits string
+	network    string
+}
+
+func (f *codeFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.code, "code", "c", "", "Python `code`, instead of a file")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "time limit of the execution")
+	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
+	flags.StringArrayVar(&f.files, "file", nil, "`PATH` of a file to put beside the code, or NAME=PATH; repeat")
+	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
+	flags.IntVar(&f.priority, "priority", 50, "0 to 100, higher first")
+	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
+	flags.StringVar(&f.network, "network", "", "what it may reach: `egress` or none (default: the node's)")
+}
+
+// start returns the request that the flags and the argument describe.
+func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, error) {
+	start := client.Start{Tags: f.tags, Network: f.network}
+	var err error
+	if start.Code, start.FileName, err = f.source(cmd, args); err != nil {
+		return start, err
+	}
+	if f.timeout < time.Second || f.timeout%time.Second != 0 {
+		return start, usageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
+	}
+	start.Timeout = int(f.timeout.Seconds())
+	if start.Env, err = f.variables(); err != nil {
+		return start, err
+	}
+	if start.ImportFiles, err = f.imports(); err != nil {
+		return start, err
+	}
+	if cmd.Flags().Changed("priority") {
+		start.Priority = &f.priority
+	}
+	if f.maxCredits != "" {
+		ceiling, err := compute.ParseCredits(f.maxCredits)
+		if err != nil {
+			return start, usageErrorf("--max-credits: %w", err)
+		}
+		start.MaxCredits = &ceiling
+	}
+	return start, nil
+}
+
+// source returns the code and its file's name.
+func (f *codeFlags) source(cmd *cobra.Command, args []string) (code, name string, err error) {
+	given := cmd.Flags().Changed("code")
+	switch {
+	case given == (len(args) == 1):
+		return "", "", usageErrorf("want either a file or -c CODE; see %s --help", cmd.CommandPath())
+	case given:
+		return f.code, "", nil
+	case args[0] == "-":
+		code, err = readLimited(cmd.InOrStdin(), "standard input", maxCodeBytes)
+		return code, "", err
+	}
+	code, err = readFile(args[0], maxCodeBytes)
+	return code, filepath.Base(args[0]), err
+}
+
+// variables returns the environment that --env names.
+func (f *codeFlags) variables() (map[string]string, error) {
+	env := map[string]string{}
+	for _, pair := range f.env {
+		name, value, found := strings.Cut(pair, "=")
+		if !found {
+			if value, found = os.LookupEnv(name); !found {
+				return nil, usageErrorf("--env: %s is not set here", name)
+			}
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// imports returns the files that --file names as the API takes them: a JSON
+// object of path to text, as text.
+func (f *codeFlags) imports() (string, error) {
+	if len(f.files) == 0 {
+		return "", nil
+	}
+	files, size := map[string]string{}, 0
+	for _, arg := range f.files {
+		name, path, found := strings.Cut(arg, "=")
+		if !found {
+			name, path = filepath.ToSlash(filepath.Clean(arg)), arg
+		}
+		text, err := readFile(path, maxImportBytes)
+		if err != nil {
+			return "", err
+		}
+		if size += len(text); size > maxImportBytes {
+			return "", usageErrorf("--file: more than %d bytes together", maxImportBytes)
+		}
+		files[name] = text
+	}
+	data, err := json.Marshal(files)
+	return string(data), err
+}
+
+func readFile(path string, limit int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", usageErrorf("%w", err)
+	}
+	defer f.Close()
+	return readLimited(f, path, limit)
+}
+
+func readLimited(r io.Reader, name string, limit int64) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return "", usageErrorf("%s is larger than %d bytes", name, limit)
+	}
+	return string(data), nil
+}
+
+// follow shows the output of the execution until it has ended.
+func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64) error {
+	for event, err := range c.Stream(cmd.Context(), id, after) {
+		if err != nil {
+			return interrupted(cmd.Context(), id, err)
+		}
+		if err := printOutput(cmd, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printOutput(cmd *cobra.Command, event client.Event) error {
+	out := cmd.OutOrStdout()
+	if event.Stderr {
+		out = cmd.ErrOrStderr()
+	}
+	_, err := io.WriteString(out, event.Content)
+	return err
+}
+
+// finish waits for the end of the execution and returns it as the end of the
+// command.
+func finish(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, asJSON bool) error {
+	e, err := c.Finished(cmd.Context(), id)
+	if err != nil {
+		return interrupted(cmd.Context(), id, err)
+	}
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), e); err != nil {
+			return err
+		}
+	}
+	return outcome(&e)
+}
+
+// interrupted says how to go on when the command, not the execution, ended.
+func interrupted(ctx context.Context, id compute.ExecutionID, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return &exit{code: exitInterrupted, err: errors.New(`the execution goes on
+  to see it:  berth logs -f ` + id.String() + `
+  to end it:  berth abort ` + id.String())}
+}
