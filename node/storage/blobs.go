@@ -1,0 +1,274 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+const (
+	maxServing = 16                     // Operations of other nodes at a time, each of up to MaxBlob in memory.
+	hedgeDelay = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
+	retryAfter = 2 * time.Second        // What clients are told when too few nodes could take a blob.
+)
+
+// Peers opens streams to other nodes.
+type Peers interface {
+	// Open has the node's Blobs serve req on the stream that it returns. Close
+	// may be called while another goroutine reads or writes.
+	Open(ctx context.Context, node compute.NodeID, req []byte) (io.ReadWriteCloser, error)
+}
+
+// Config is what Blobs needs.
+type Config struct {
+	Self     compute.NodeID
+	Store    *Store
+	Peers    Peers
+	Nodes    func() []Node // All nodes that keep blobs, this one too.
+	Replicas int           // On how many nodes a blob is; fewer only where there are fewer.
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer
+}
+
+// Blobs keeps blobs on several nodes. All methods may be called at the same
+// time.
+type Blobs struct {
+	cfg     Config
+	logger  *slog.Logger
+	metrics *metrics
+	serving chan struct{} // Holds one token per operation that is served.
+}
+
+// New returns the cluster's blobs as this node sees them.
+func New(cfg Config) *Blobs {
+	return &Blobs{
+		cfg:     cfg,
+		logger:  cfg.Logger.With("part", "storage"),
+		metrics: newMetrics(cfg.Metrics),
+		serving: make(chan struct{}, maxServing),
+	}
+}
+
+// Put returns once data is durable on as many nodes as it must be on. The code
+// is no_space when their disks are full and unavailable when too few nodes
+// answer; it may be repeated.
+func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err error) {
+	defer func() { b.metrics.count("put", err) }()
+	hash = sha256.Sum256(data)
+	if len(data) > MaxBlob {
+		return hash, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
+	}
+	nodes := b.cfg.Nodes()
+	wanted := min(max(b.cfg.Replicas, 1), len(nodes))
+	candidates := owners(hash, nodes)
+	var (
+		next  atomic.Int64 // The first candidate that nobody tries yet.
+		taken atomic.Int64
+		tries sync.WaitGroup
+		errs  = make([]error, len(candidates))
+	)
+	for range wanted {
+		tries.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(candidates) && candidates[i].Up; i = int(next.Add(1)) - 1 {
+				if errs[i] = b.putOn(ctx, candidates[i].ID, hash, data); errs[i] == nil {
+					taken.Add(1)
+					return
+				}
+			}
+		})
+	}
+	tries.Wait()
+	if int(taken.Load()) < wanted || wanted == 0 {
+		return hash, tooFew(int(taken.Load()), wanted, errs)
+	}
+	return hash, nil
+}
+
+// tooFew says why a blob could not be put.
+func tooFew(taken, wanted int, errs []error) error {
+	for _, err := range errs {
+		if compute.CodeOf(err) == compute.CodeNoSpace {
+			return compute.Errorf(compute.CodeNoSpace,
+				"The disks are full: only %d of %d nodes could take the data: %w", taken, wanted, errors.Join(errs...))
+		}
+	}
+	return compute.Errorf(compute.CodeUnavailable,
+		"Only %d of %d nodes could take the data: %w", taken, wanted, errors.Join(errs...)).Retry(retryAfter)
+}
+
+// putOn makes the blob durable on one node.
+func (b *Blobs) putOn(ctx context.Context, node compute.NodeID, hash compute.Hash, data []byte) error {
+	if node == b.cfg.Self {
+		return b.putLocal(hash, data)
+	}
+	_, err := b.ask(ctx, node, request{op: opPut, hash: hash, size: len(data)}, data)
+	return err
+}
+
+// putLocal makes the blob durable on this node, if it is what it says it is.
+func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
+	if sha256.Sum256(data) != hash {
+		return compute.Errorf(compute.CodeInvalid, "The data is not blob %s.", Name(hash))
+	}
+	_, err := b.cfg.Store.Put(data)
+	return err
+}
+
+// Get returns the blob, from this disk or from the nodes in the order in which
+// they are to have it. A copy that was found missing or damaged where one
+// should be is made good. The code is not_found when every node answers that
+// it has none, and unavailable when some did not answer.
+func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err error) {
+	defer func() { b.metrics.count("get", err) }()
+	data, err = b.getLocal(hash)
+	if err == nil {
+		return data, nil
+	}
+	nodes := owners(hash, b.cfg.Nodes())
+	data, lacking, err := b.fetch(ctx, hash, b.others(nodes))
+	if err != nil {
+		return nil, err
+	}
+	b.heal(ctx, hash, data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], append(lacking, b.cfg.Self))
+	return data, nil
+}
+
+// heal puts the blob on those of its owners that lack it.
+func (b *Blobs) heal(ctx context.Context, hash compute.Hash, data []byte, owners []Node, lacking []compute.NodeID) {
+	for _, n := range owners {
+		if !slices.Contains(lacking, n.ID) {
+			continue
+		}
+		if err := b.putOn(ctx, n.ID, hash, data); err != nil {
+			b.logger.Warn("blob not healed", "node", n.ID, "err", err)
+		}
+	}
+}
+
+// others returns nodes without this one.
+func (b *Blobs) others(nodes []Node) []Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return n.ID == b.cfg.Self })
+}
+
+// getLocal returns the blob from this disk.
+func (b *Blobs) getLocal(hash compute.Hash) ([]byte, error) {
+	data, err := b.cfg.Store.Get(hash)
+	if errors.Is(err, ErrCorrupt) {
+		b.metrics.damaged.Inc()
+		b.logger.Error("blob is damaged", "err", err)
+		return nil, notHere(hash) // Any more.
+	}
+	return data, err
+}
+
+// answer is what one node said to a get.
+type answer struct {
+	node compute.NodeID
+	data []byte
+	err  error
+}
+
+// fetch returns the blob from the first of nodes that gives it, and those that
+// said before that they have none. A node that is slow does not stop the next
+// from being asked.
+func (b *Blobs) fetch(
+	ctx context.Context, hash compute.Hash, nodes []Node,
+) (data []byte, lacking []compute.NodeID, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, len(nodes)) // Of this size, none that comes late waits for a reader.
+	hedge := time.NewTicker(hedgeDelay)
+	defer hedge.Stop()
+	var errs []error
+	for asked := 0; len(errs) < len(nodes); {
+		if asked < len(nodes) {
+			go b.getFrom(ctx, nodes[asked].ID, hash, answers)
+			asked++
+		}
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.data, lacking, nil
+			}
+			if compute.CodeOf(a.err) == compute.CodeNotFound {
+				lacking = append(lacking, a.node)
+			}
+			errs = append(errs, a.err)
+		case <-hedge.C:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("get blob: %w", ctx.Err())
+		}
+	}
+	return nil, nil, unreadable(hash, errs)
+}
+
+// getFrom sends what one node answers to a get.
+func (b *Blobs) getFrom(ctx context.Context, node compute.NodeID, hash compute.Hash, answers chan<- answer) {
+	data, err := b.ask(ctx, node, request{op: opGet, hash: hash}, nil)
+	if err == nil && sha256.Sum256(data) != hash {
+		data, err = nil, fmt.Errorf("ask node %s: %w", node, ErrCorrupt)
+	}
+	answers <- answer{node, data, err}
+}
+
+// notHere is what a node says that does not have the blob.
+func notHere(hash compute.Hash) error {
+	return compute.Errorf(compute.CodeNotFound, "There is no blob %s.", Name(hash))
+}
+
+// unreadable says why no node gave the blob: only when all have answered is it
+// known that there is none.
+func unreadable(hash compute.Hash, errs []error) error {
+	for _, err := range errs {
+		if compute.CodeOf(err) != compute.CodeNotFound {
+			return compute.Errorf(compute.CodeUnavailable,
+				"Blob %s cannot be read now: %w", Name(hash), errors.Join(errs...)).Retry(retryAfter)
+		}
+	}
+	return notHere(hash)
+}
+
+// Delete removes the blob from all nodes that are up. It is for blobs that
+// cannot belong to anything else; all others go by Sweep.
+func (b *Blobs) Delete(ctx context.Context, hash compute.Hash) (err error) {
+	defer func() { b.metrics.count("delete", err) }()
+	for _, n := range b.cfg.Nodes() {
+		switch {
+		case n.ID == b.cfg.Self:
+			err = errors.Join(err, b.cfg.Store.Delete(hash))
+		case n.Up:
+			_, e := b.ask(ctx, n.ID, request{op: opDelete, hash: hash}, nil)
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// Sweep removes from this node's disk what Store.Sweep removes.
+func (b *Blobs) Sweep(live func(compute.Hash) bool, minAge time.Duration) (removed int, err error) {
+	defer func() { b.metrics.count("sweep", err) }()
+	return b.cfg.Store.Sweep(live, minAge)
+}
+
+// acquire waits for its turn to serve.
+func (b *Blobs) acquire(ctx context.Context) error {
+	select {
+	case b.serving <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return compute.Errorf(compute.CodeUnavailable, "The node is busy: %w", ctx.Err())
+	}
+}
+
+func (b *Blobs) release() { <-b.serving }

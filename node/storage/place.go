@@ -1,0 +1,37 @@
+package storage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+
+	"berth/compute"
+)
+
+// Node is one node that keeps blobs.
+type Node struct {
+	ID compute.NodeID
+	Up bool
+}
+
+// owners returns nodes in the order in which they are to keep the blob:
+// rendezvous hashing, so that a node that joins or leaves moves only its own
+// share. Nodes that are down come last.
+func owners(hash compute.Hash, nodes []Node) []Node {
+	weights := make(map[compute.NodeID][]byte, len(nodes))
+	for _, n := range nodes {
+		sum := sha256.Sum256(append(bytes.Clone(n.ID.UUID[:]), hash[:]...))
+		weights[n.ID] = sum[:]
+	}
+	sorted := slices.Clone(nodes)
+	slices.SortFunc(sorted, func(a, b Node) int {
+		if a.Up != b.Up {
+			if a.Up {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(weights[b.ID], weights[a.ID])
+	})
+	return sorted
+}

@@ -1,0 +1,265 @@
+package storage
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/compute"
+)
+
+// MaxBlob is the largest blob in bytes.
+const MaxBlob = 16 << 20
+
+// ErrCorrupt is returned for a blob whose bytes on this disk are not those
+// that were put. The bytes are in quarantine then.
+var ErrCorrupt = errors.New("the blob on this disk is damaged")
+
+// Store keeps blobs on one node's disk. All methods may be called at the same
+// time.
+type Store struct {
+	dir        string
+	quarantine string
+	now        func() time.Time
+
+	// Held while a blob is made to stay or to go, file system calls included:
+	// a sweep must not remove what a Put has just found and acknowledged.
+	mu sync.Mutex
+}
+
+// Open returns the Store in a node's data directory. It removes what a crash
+// left half-written.
+func Open(dataDir string, now func() time.Time) (*Store, error) {
+	s := &Store{
+		dir:        filepath.Join(dataDir, "blobs"),
+		quarantine: filepath.Join(dataDir, "quarantine"),
+		now:        now,
+	}
+	if err := os.RemoveAll(s.tmp()); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	if err := syncDir(s.dir); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	return s, nil
+}
+
+// Put makes data durable on this disk and returns its name. The code is
+// no_space when the disk is full and too_large beyond MaxBlob.
+func (s *Store) Put(data []byte) (compute.Hash, error) {
+	hash := compute.Hash(sha256.Sum256(data))
+	if len(data) > MaxBlob {
+		return hash, compute.Errorf(compute.CodeTooLarge, "A blob may have at most %d bytes.", MaxBlob)
+	}
+	if s.keep(hash) {
+		if err := s.syncDirOf(hash); err != nil {
+			return hash, diskError("put blob", err)
+		}
+		return hash, nil
+	}
+	if err := s.write(hash, data); err != nil {
+		return hash, diskError("put blob", err)
+	}
+	return hash, nil
+}
+
+// keep reports whether an intact blob is there already, and makes it look new
+// so that no sweep takes it.
+func (s *Store) keep(hash compute.Hash) bool {
+	if _, err := s.Get(hash); err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	return os.Chtimes(s.path(hash), now, now) == nil
+}
+
+// write makes the blob's file.
+func (s *Store) write(hash compute.Hash, data []byte) error {
+	f, err := os.CreateTemp(s.tmp(), "")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	now := s.now()
+	err = errors.Join(err, f.Close(), os.Chtimes(f.Name(), now, now))
+	if err == nil {
+		err = s.place(f.Name(), hash)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // Else the next Open does.
+		return err
+	}
+	return s.syncDirOf(hash)
+}
+
+// place gives the finished file its name.
+func (s *Store) place(tmp string, hash compute.Hash) error {
+	dir := filepath.Dir(s.path(hash))
+	switch err := os.Mkdir(dir, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+	case err != nil:
+		return err
+	default:
+		if err := syncDir(s.dir); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return os.Rename(tmp, s.path(hash))
+}
+
+// Get returns the blob. The code is not_found when it is not on this disk;
+// ErrCorrupt is returned when it is damaged, and it is not there afterwards.
+func (s *Store) Get(hash compute.Hash) ([]byte, error) {
+	f, err := os.Open(s.path(hash))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no blob %s on this node.", Name(hash))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get blob: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxBlob+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("get blob: %w", err)
+	}
+	if sha256.Sum256(data) != hash {
+		if err := s.setAside(hash); err != nil {
+			return nil, fmt.Errorf("get blob %s: %w, and it stays: %w", Name(hash), ErrCorrupt, err)
+		}
+		return nil, fmt.Errorf("get blob %s: %w", Name(hash), ErrCorrupt)
+	}
+	return data, nil
+}
+
+// setAside moves a damaged blob to quarantine, for the operator to look at.
+func (s *Store) setAside(hash compute.Hash) error {
+	dir := filepath.Join(s.quarantine, s.now().UTC().Format("20060102T150405.000Z"))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	err := os.Rename(s.path(hash), filepath.Join(dir, Name(hash)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // Another reader was faster.
+	}
+	return err
+}
+
+// Has reports whether the blob is on this disk, without reading it.
+func (s *Store) Has(hash compute.Hash) bool {
+	_, err := os.Stat(s.path(hash))
+	return err == nil
+}
+
+// Delete removes the blob from this disk. One that is not there is no error.
+func (s *Store) Delete(hash compute.Hash) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.Remove(s.path(hash)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete blob: %w", err)
+	}
+	return nil
+}
+
+// Sweep removes every blob on this disk that live does not know and that was
+// put, or put again, longer ago than minAge: a younger one may belong to a
+// command that has not been applied yet. It returns how many it removed.
+func (s *Store) Sweep(live func(compute.Hash) bool, minAge time.Duration) (int, error) {
+	before := s.now().Add(-minAge)
+	removed := 0
+	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if path == s.tmp() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		hash, err := ParseName(entry.Name())
+		if err != nil || live(hash) {
+			return nil //nolint:nilerr // What is no blob is not ours to remove.
+		}
+		gone, err := s.removeOld(path, before)
+		if gone {
+			removed++
+		}
+		return err
+	})
+	if err != nil {
+		return removed, fmt.Errorf("sweep blobs: %w", err)
+	}
+	return removed, nil
+}
+
+// removeOld removes the file at path unless it was written after before.
+func (s *Store) removeOld(path string, before time.Time) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.ModTime().After(before) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, os.Remove(path)
+}
+
+// Name returns a blob's name: the hash in lower-case hexadecimal.
+func Name(hash compute.Hash) string { return hex.EncodeToString(hash[:]) }
+
+// ParseName returns the hash that Name spelled.
+func ParseName(name string) (compute.Hash, error) {
+	var hash compute.Hash
+	b, err := hex.DecodeString(name)
+	if err != nil || len(b) != len(hash) || hex.EncodeToString(b) != name {
+		return hash, compute.Errorf(compute.CodeInvalid, "%q is not the name of a blob.", name)
+	}
+	copy(hash[:], b)
+	return hash, nil
+}
+
+func (s *Store) tmp() string { return filepath.Join(s.dir, "tmp") }
+
+func (s *Store) path(hash compute.Hash) string {
+	name := Name(hash)
+	return filepath.Join(s.dir, name[:2], name)
+}
+
+// syncDirOf makes the blob's name durable.
+func (s *Store) syncDirOf(hash compute.Hash) error { return syncDir(filepath.Dir(s.path(hash))) }
+
+// syncDir makes the entries of a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// diskError gives a full disk its code.
+func diskError(what string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return compute.Errorf(compute.CodeNoSpace, "The disk of this node is full: %w", err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

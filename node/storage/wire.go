@@ -1,0 +1,180 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"berth/compute"
+)
+
+// A stream between two nodes carries one operation. The request names it; a
+// put sends its bytes behind it. The answer is a result, and the bytes of a
+// get behind that.
+//
+//	request  version 1, operation 1, hash 32, size 8
+//	result   length of code 1, code, length of message 2, message, size 8
+const (
+	wireVersion  = 1
+	requestBytes = 2 + 32 + 8
+	maxMessage   = 1 << 10
+	peerTimeout  = 15 * time.Second // For one whole operation.
+)
+
+// operation is what one node asks another to do.
+type operation uint8
+
+const (
+	opPut operation = iota + 1
+	opGet
+	opDelete
+)
+
+// request is the first thing on a stream.
+type request struct {
+	op   operation
+	hash compute.Hash
+	size int
+}
+
+// encode returns the request's bytes.
+func (q request) encode() []byte {
+	b := append([]byte{wireVersion, byte(q.op)}, q.hash[:]...)
+	return binary.BigEndian.AppendUint64(b, uint64(q.size))
+}
+
+// decodeRequest returns the request that encode made b of.
+func decodeRequest(b []byte) (request, error) {
+	if len(b) != requestBytes || b[0] != wireVersion {
+		return request{}, compute.Errorf(compute.CodeInvalid, "not a blob request of version %d", wireVersion)
+	}
+	q := request{op: operation(b[1])}
+	copy(q.hash[:], b[2:])
+	size := binary.BigEndian.Uint64(b[34:])
+	if q.op < opPut || q.op > opDelete {
+		return request{}, compute.Errorf(compute.CodeInvalid, "unknown blob operation %d", q.op)
+	}
+	if size > MaxBlob {
+		return request{}, compute.Errorf(compute.CodeTooLarge, "a blob may have at most %d bytes", MaxBlob)
+	}
+	q.size = int(size)
+	return q, nil
+}
+
+// encodeResult returns what a stream says of an operation that gave err, and
+// data.
+func encodeResult(data []byte, err error) []byte {
+	code, message := compute.CodeOf(err), compute.MessageOf(err)
+	message = message[:min(len(message), maxMessage)]
+	b := append([]byte{byte(len(code))}, code...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(message)))
+	b = append(b, message...)
+	b = binary.BigEndian.AppendUint64(b, uint64(len(data)))
+	return append(b, data...)
+}
+
+// readResult returns what encodeResult was given.
+func readResult(r io.Reader) ([]byte, error) {
+	code, err := readSized(r, 1, 255)
+	if err != nil {
+		return nil, err
+	}
+	message, err := readSized(r, 2, maxMessage)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readSized(r, 8, MaxBlob)
+	if err != nil {
+		return nil, err
+	}
+	if len(code) > 0 {
+		return nil, compute.Errorf(compute.Code(code), "%s", message)
+	}
+	return data, nil
+}
+
+// readSized reads a length of width bytes and that many bytes.
+func readSized(r io.Reader, width, limit int) ([]byte, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[8-width:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint64(head[:])
+	if n > uint64(limit) {
+		return nil, fmt.Errorf("a field of %d bytes is over the limit of %d", n, limit)
+	}
+	return readN(r, int(n))
+}
+
+// readN reads n bytes. It makes room as they come, for n is a stranger's word.
+func readN(r io.Reader, n int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(data) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return data, err
+}
+
+// ask has another node do an operation.
+func (b *Blobs) ask(ctx context.Context, node compute.NodeID, q request, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	stream, err := b.cfg.Peers.Open(ctx, node, q.encode())
+	if err != nil {
+		return nil, fmt.Errorf("ask node %s: %w", node, err)
+	}
+	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	sent := make(chan error, 1) // Of this size, so that the sender never waits.
+	go func() {
+		_, err := stream.Write(data)
+		sent <- err
+	}()
+	// The result is read meanwhile: a refusal comes before the data is taken.
+	result, err := readResult(stream)
+	unhook()
+	_ = stream.Close() // The result is what counts.
+	if sendErr := <-sent; err != nil {
+		return nil, fmt.Errorf("ask node %s: %w", node, errors.Join(err, sendErr, ctx.Err()))
+	}
+	return result, nil
+}
+
+// Serve does on this node's disk what another node's Blobs asks for.
+func (b *Blobs) Serve(ctx context.Context, req []byte, stream io.ReadWriteCloser) error {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
+	data, err := b.serve(ctx, req, stream)
+	if _, sendErr := stream.Write(encodeResult(data, err)); err == nil {
+		err = sendErr
+	}
+	if err != nil {
+		return fmt.Errorf("serve blob: %w", err)
+	}
+	return nil
+}
+
+func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte, error) {
+	q, err := decodeRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer b.release()
+	switch q.op {
+	case opPut:
+		data, err := readN(stream, q.size)
+		if err != nil {
+			return nil, err
+		}
+		return nil, b.putLocal(q.hash, data)
+	case opGet:
+		return b.getLocal(q.hash)
+	}
+	return nil, b.cfg.Store.Delete(q.hash)
+}
