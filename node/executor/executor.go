@@ -1,13 +1,24 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/cgroup"
+	"berth/node/executor/policy"
+	"berth/node/executor/sandbox"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -63,21 +74,186 @@ type Config struct {
 // DefaultStopGrace is the time between SIGTERM and SIGKILL.
 const DefaultStopGrace = 10 * time.Second
 
-// Executor lives the attempts of one node. Its methods may be called once
-// each, Run from one goroutine.
-type Executor struct{}
+const (
+	contactEvery  = 2 * time.Second // How often supervisors hear of the leader.
+	maxStarting   = 8               // Attempts in preparation at once; the rest waits.
+	callRetryMin  = 50 * time.Millisecond
+	callRetryMax  = 15 * time.Second
+	bundleTimeout = time.Minute // For the inputs to be readable somewhere.
+	callTimeout   = 30 * time.Second
+)
 
-// Open checks the machine (namespaces, cgroups, interpreter), makes the
+// Executor lives the attempts of one node. Run is called once; Close after it
+// returned.
+type Executor struct {
+	cfg      Config
+	source   Source
+	reporter Reporter
+	bundles  Bundles
+	log      *slog.Logger
+	metrics  *metrics
+	outbox   *outbox
+	rooms    *rooms
+
+	cgroups   *cgroup.Host
+	python    *python // nil where there is none; pythonErr says why.
+	pythonErr error
+	seccomp   []byte
+	landlock  sandbox.Landlock
+	baseBinds []sandbox.Bind
+	baseLinks []sandbox.Link
+
+	starting chan struct{} // Bounds what is in preparation.
+	group    sync.WaitGroup
+
+	mu sync.Mutex
+
+	attempts map[key]*attempt // Live here: being prepared or supervised.
+}
+
+// Open checks the machine (kernel, cgroups, interpreter), makes the
 // directories, removes what ended attempts left behind and returns an Executor
-// that starts nothing yet.
+// that starts nothing yet. A missing interpreter or network is logged, and
+// said by the executions that needed it.
 func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Executor, error) {
-	return nil, errors.New("open executor: not on this system")
+	if err := cfg.setDefaults(); err != nil {
+		return nil, fmt.Errorf("open executor: %w", err)
+	}
+	if err := checkKernel(); err != nil {
+		return nil, fmt.Errorf("open executor: %w", err)
+	}
+	e := &Executor{
+		cfg: cfg, source: source, reporter: reporter, bundles: bundles,
+		log: cfg.Logger.With("part", "executor"), metrics: newMetrics(cfg.Registerer),
+		starting: make(chan struct{}, maxStarting), attempts: make(map[key]*attempt),
+	}
+	if err := e.open(); err != nil {
+		return nil, fmt.Errorf("open executor: %w", err)
+	}
+	return e, nil
+}
+
+func (e *Executor) open() (err error) {
+	if e.cgroups, err = cgroup.Detect(); err != nil {
+		return err
+	}
+	if e.seccomp, err = policy.Seccomp(); err != nil {
+		return err
+	}
+	var abi int
+	if e.landlock, abi = policy.Landlock(); abi == 0 {
+		e.log.Warn("kernel without landlock: mounts alone protect files")
+	}
+	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
+		e.log.Error("no python interpreter: python executions will not start here", "err", e.pythonErr)
+	}
+	e.baseBinds, e.baseLinks = baseRoot(e.python, e.cfg.SiteDirs, e.cfg.Mounts)
+	if err := os.MkdirAll(e.attemptsDir(), 0o700); err != nil {
+		return err
+	}
+	if e.outbox, err = openOutbox(filepath.Join(e.cfg.DataDir, outboxDir)); err != nil {
+		return err
+	}
+	e.rooms = openRooms(e.cfg, e.log)
+	return e.reap()
+}
+
+// setDefaults fills in what was left out and refuses what cannot be.
+func (c *Config) setDefaults() error {
+	if c.DataDir == "" || c.Node.IsZero() {
+		return errors.New("no data directory or no node id")
+	}
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return err
+	}
+	c.DataDir = dir
+	cpus, memoryMiB, err := machine()
+	if err != nil {
+		return err
+	}
+	c.HostCPUs = cmp.Or(c.HostCPUs, cpus)
+	c.HostMemoryMiB = cmp.Or(c.HostMemoryMiB, memoryMiB)
+	c.StopGrace = cmp.Or(c.StopGrace, DefaultStopGrace)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Contact == nil {
+		c.Contact = c.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c.checkPaths()
+}
+
+// checkPaths refuses directories that cannot be shown as they are asked for.
+func (c *Config) checkPaths() error {
+	for _, dir := range c.SiteDirs {
+		if info, err := os.Stat(dir); err != nil || !filepath.IsAbs(dir) || !info.IsDir() || dir == "/" {
+			return compute.Errorf(compute.CodeInvalid, "site directory %q is not an absolute path of a directory", dir)
+		}
+	}
+	for _, m := range c.Mounts {
+		if _, err := os.Stat(m.Path); err != nil || !filepath.IsAbs(m.Path) || filepath.Clean(m.Path) == "/" {
+			return compute.Errorf(compute.CodeInvalid, "mount %q: %q is not an absolute path that exists", m.Name, m.Path)
+		}
+		if m.Name == "" || m.Name == ".." || m.Name == "." || strings.ContainsAny(m.Name, "/\x00") {
+			return compute.Errorf(compute.CodeInvalid, "mount name %q is not one plain name", m.Name)
+		}
+	}
+	return nil
 }
 
 // Run adopts the attempts whose supervisors still live, ends the others from
 // their journals, and starts and stops attempts as the Source says until ctx
 // ends. Attempts live on after it.
-func (e *Executor) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (e *Executor) Run(ctx context.Context) error {
+	defer e.group.Wait()
+	if err := e.adoptAll(ctx); err != nil {
+		return fmt.Errorf("run executor: %w", err)
+	}
+	e.group.Go(func() { e.send(ctx) })
+	e.group.Go(func() { e.passContact(ctx) })
+	e.group.Go(func() { e.rooms.run(ctx) })
+	e.reconcile(ctx)
+	return nil
+}
 
 // Close releases what Open acquired. Attempts live on.
-func (e *Executor) Close() error { return nil }
+func (e *Executor) Close() error { return e.rooms.close(e.live() == 0) }
+
+// passContact tells every supervisor, regularly, when the leader was last
+// reached: they end what is cut off for too long.
+func (e *Executor) passContact(ctx context.Context) {
+	tick := time.NewTicker(contactEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		age := e.contactAge()
+		for _, a := range e.snapshot() {
+			a.contact(age)
+		}
+	}
+}
+
+// contactAge returns how long ago the leader was reached.
+func (e *Executor) contactAge() time.Duration {
+	return max(e.cfg.Now().Sub(e.cfg.Contact()), 0)
+}
+
+func (e *Executor) live() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.attempts)
+}
+
+func (e *Executor) snapshot() []*attempt {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.attempts))
+}

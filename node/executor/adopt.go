@@ -1,0 +1,158 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+	"berth/node/executor/supervise"
+)
+
+// groupName returns the name of the attempt's cgroup: the node's own, so that
+// nodes of one machine leave each other's alone.
+func (e *Executor) groupName(k key) string { return e.groupPrefix() + k.String() }
+
+func (e *Executor) groupPrefix() string { return e.cfg.Node.String() + "." }
+
+// stored returns the attempts that have a directory.
+func (e *Executor) stored() ([]key, error) {
+	executions, err := os.ReadDir(e.attemptsDir())
+	if err != nil {
+		return nil, fmt.Errorf("list attempts: %w", err)
+	}
+	var keys []key
+	for _, entry := range executions {
+		id, err := compute.ParseExecutionID(entry.Name())
+		if err != nil {
+			continue // Not ours.
+		}
+		epochs, err := os.ReadDir(filepath.Join(e.attemptsDir(), entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("list attempts: %w", err)
+		}
+		for _, entry := range epochs {
+			if epoch, err := strconv.ParseUint(entry.Name(), 10, 64); err == nil {
+				keys = append(keys, key{id, epoch})
+			}
+		}
+	}
+	return keys, nil
+}
+
+// adoptAll finds the attempts of an earlier process.
+func (e *Executor) adoptAll(ctx context.Context) error {
+	keys, err := e.stored()
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if _, err := os.Lstat(filepath.Join(e.dir(k), reportedFile)); err == nil {
+			continue
+		}
+		if err := e.adopt(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt goes on with an attempt of an earlier process: with its supervisor
+// while that lives, else with what its journal says.
+func (e *Executor) adopt(ctx context.Context, k key) error {
+	a := &attempt{key: k, seen: e.cfg.Now()}
+	held, err := journal.Open(filepath.Join(e.dir(k), supervise.JournalFile))
+	switch {
+	case errors.Is(err, journal.ErrHeld):
+		e.reunite(ctx, a)
+		return nil
+	case errors.Is(err, os.ErrNotExist):
+		// It ended before it had a journal, and the outbox has how, or it
+		// never got so far.
+		return e.discard(k)
+	case err != nil:
+		return fmt.Errorf("adopt attempt %s: %w", k, err)
+	}
+	defer held.Close()
+	state := held.State()
+	if !state.Starting && state.Outcome == nil {
+		// The code was never started, and while we hold the journal no
+		// supervisor can: the attempt begins anew when the state still
+		// wants it.
+		return e.discard(k)
+	}
+	outcome := e.bury(a, state)
+	e.conclude(a, *outcome)
+	return nil
+}
+
+// reunite follows a supervisor that lived on without a node.
+func (e *Executor) reunite(ctx context.Context, a *attempt) {
+	spec, err := supervise.ReadSpec(e.dir(a.key))
+	if err == nil {
+		a.placeIndex = spec.PlaceIndex
+	}
+	e.add(a)
+	e.metrics.adopted.Inc()
+	e.log.Info("attempt adopted", "execution", a.key.execution, "attempt", a.key.epoch)
+	e.group.Go(func() {
+		defer e.forget(a)
+		conn, outcome := e.settle(ctx, a)
+		if outcome != nil {
+			e.conclude(a, *outcome)
+			return
+		}
+		if conn != nil {
+			e.follow(ctx, a, conn)
+		}
+	})
+}
+
+// discard removes the directory of an attempt that has no outcome of its own.
+func (e *Executor) discard(k key) error {
+	if e.outbox.has(k) {
+		return nil
+	}
+	if err := os.RemoveAll(e.dir(k)); err != nil {
+		return fmt.Errorf("discard attempt: %w", err)
+	}
+	e.metrics.reaped.WithLabelValues("directory").Inc()
+	return nil
+}
+
+// reap removes the cgroups of attempts whose supervisors are dead. There are
+// no mounts or networks to remove: they lived in the sandboxes' namespaces.
+func (e *Executor) reap() error {
+	names, err := e.cgroups.Groups()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		text, ours := strings.CutPrefix(name, e.groupPrefix())
+		if !ours || e.supervised(text) {
+			continue
+		}
+		if err := e.cgroups.Group(name).Remove(killTimeout); err != nil {
+			return fmt.Errorf("reap: %w", err)
+		}
+		e.metrics.reaped.WithLabelValues("cgroup").Inc()
+		e.log.Warn("removed cgroup of a dead supervisor", "attempt", text)
+	}
+	return nil
+}
+
+// supervised reports whether the attempt, as key.String spells it, has a
+// living supervisor.
+func (e *Executor) supervised(text string) bool {
+	id, epoch, _ := strings.Cut(text, ".")
+	held, err := journal.Open(filepath.Join(e.attemptsDir(), id, epoch, supervise.JournalFile))
+	if err == nil {
+		held.Close()
+	}
+	return errors.Is(err, journal.ErrHeld)
+}

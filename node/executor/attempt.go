@@ -1,0 +1,257 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+	"berth/node/executor/supervise"
+)
+
+const (
+	attemptsDirName = "attempts"
+	reportedFile    = "reported" // The state has the outcome.
+	errorTail       = 400        // Bytes of a dead supervisor's last words.
+)
+
+// attempt is one attempt that lives on this node.
+type attempt struct {
+	key        key
+	placeIndex uint64
+	seen       time.Time
+
+	mu sync.Mutex
+
+	stop compute.Stop
+	conn *supervise.Conn // nil while there is no supervisor.
+}
+
+// stopAs asks for the end of the attempt. A hard stop replaces a graceful one,
+// never the other way.
+func (a *attempt) stopAs(stop compute.Stop) {
+	a.mu.Lock()
+	changed := stop > a.stop
+	a.stop = max(a.stop, stop)
+	conn := a.conn
+	a.mu.Unlock()
+	if changed && conn != nil {
+		// A supervisor that is gone shows in the connection's end.
+		_ = conn.Stop(stop)
+	}
+}
+
+func (a *attempt) contact(age time.Duration) {
+	a.mu.Lock()
+	conn := a.conn
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Contact(age) // As above.
+	}
+}
+
+// join connects the attempt with its supervisor, which hears what was asked
+// for before.
+func (a *attempt) join(conn *supervise.Conn) {
+	a.mu.Lock()
+	a.conn = conn
+	stop := a.stop
+	a.mu.Unlock()
+	if stop != compute.StopNone {
+		_ = conn.Stop(stop) // As above.
+	}
+}
+
+func (a *attempt) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn != nil {
+		a.conn.Close()
+		a.conn = nil
+	}
+}
+
+func (a *attempt) stopped() compute.Stop {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stop
+}
+
+func (e *Executor) attemptsDir() string { return filepath.Join(e.cfg.DataDir, attemptsDirName) }
+
+func (e *Executor) dir(k key) string {
+	return filepath.Join(e.attemptsDir(), k.execution.String(), fmt.Sprint(k.epoch))
+}
+
+// isNew reports whether nothing of the attempt is on disk: one that has a
+// directory was started here, or ended, before.
+func (e *Executor) isNew(k key) bool {
+	_, err := os.Lstat(e.dir(k))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// start prepares the attempt, gives it a supervisor and stays with it.
+func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) {
+	select {
+	case e.starting <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	conn, err := e.prepare(ctx, a, w)
+	<-e.starting
+	if ctx.Err() != nil && conn == nil {
+		return // Nothing was started: the next process begins again.
+	}
+	if err != nil {
+		e.conclude(a, e.failedStart(a, err))
+		return
+	}
+	e.follow(ctx, a, conn)
+}
+
+// prepare makes the attempt's directory and spawns its supervisor. An attempt
+// that is to stop already is not started.
+func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*supervise.Conn, error) {
+	if a.stopped() != compute.StopNone {
+		return nil, errStopped
+	}
+	bundle, err := e.bundle(ctx, w.Execution.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	if e.python == nil {
+		return nil, e.pythonErr
+	}
+	room, err := e.rooms.take(w.Execution.Network)
+	if err != nil {
+		return nil, err
+	}
+	defer room.close() // The supervisor has its own descriptors.
+	if err := e.lay(a.key, w, bundle, room); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return e.spawn(e.dir(a.key), room)
+}
+
+// lay makes the directory of the attempt, with all that its supervisor reads.
+// The journal comes first: from then on the attempt is known.
+func (e *Executor) lay(k key, w compute.Work, bundle *compute.Bundle, room *room) error {
+	dir := e.dir(k)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("lay out attempt: %w", err)
+	}
+	if err := journal.Create(filepath.Join(dir, supervise.JournalFile)); err != nil {
+		return fmt.Errorf("lay out attempt: %w", err)
+	}
+	for _, parent := range []string{filepath.Dir(dir), e.attemptsDir()} {
+		if err := journal.SyncDir(parent); err != nil {
+			return fmt.Errorf("lay out attempt: %w", err)
+		}
+	}
+	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
+		return err
+	}
+	return e.spec(w, bundle, room, dir).Write(dir)
+}
+
+// bundle returns what the execution executes, wherever it is.
+func (e *Executor) bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
+	if len(ref.Inline) > 0 {
+		bundle, err := compute.DecodeBundle(ref.Inline)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errInputs, err)
+		}
+		return bundle, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
+	defer cancel()
+	var bundle *compute.Bundle
+	err := e.repeat(limited, func(ctx context.Context) (err error) {
+		bundle, err = e.bundles.Bundle(ctx, ref)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errInputs, err)
+	}
+	return bundle, nil
+}
+
+var (
+	errStopped = errors.New("stopped before it was started")
+	errInputs  = errors.New("the code could not be read")
+)
+
+// failedStart returns the outcome of an attempt whose code never started.
+func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
+	outcome := compute.Outcome{
+		Execution: a.key.execution, Epoch: a.key.epoch,
+		Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed, Detail: err.Error(),
+		ExecletAt: compute.InstantOf(a.seen), EndedAt: compute.InstantOf(e.cfg.Now()),
+	}
+	switch {
+	case errors.Is(err, errStopped) && a.stopped() == compute.StopHard:
+		outcome.Status, outcome.Reason = compute.StatusAborted, compute.ReasonAborted
+	case errors.Is(err, errStopped):
+		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
+	case errors.Is(err, errInputs):
+		outcome.Reason = compute.ReasonInputsLost
+	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:
+		// The user's own file names: no fault of ours.
+		outcome.Status = compute.StatusFailed
+	}
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		outcome.Detail = e.Message
+	}
+	return outcome
+}
+
+// conclude makes the outcome durable and lets go of what the attempt no longer
+// needs. Secrets of its environment are in the spec.
+func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
+	outcome.Detail = outcome.Detail[:min(len(outcome.Detail), maxDetail)]
+	dir := e.dir(a.key)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	if err := e.outbox.put(outcome); err != nil {
+		// The journal still has it: the next start of the node finds it there.
+		e.log.Error("keep outcome", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	e.clean(dir)
+	e.metrics.ended.WithLabelValues(outcome.Status.String(), outcome.Reason.String()).Inc()
+	e.log.Info("attempt ended", "execution", a.key.execution, "attempt", a.key.epoch,
+		"status", outcome.Status.String(), "took", outcome.Duration)
+}
+
+// clean removes what only a live attempt needs.
+func (e *Executor) clean(dir string) {
+	for _, name := range []string{supervise.WorkDir, supervise.SpecFile, supervise.ControlFile} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			e.log.Warn("clean attempt directory", "err", err)
+		}
+	}
+}
+
+// markReported says that the state has the outcome, so that no later process
+// reports it again. Without the directory there is nothing to remember.
+func (e *Executor) markReported(k key) error {
+	file, err := os.OpenFile(filepath.Join(e.dir(k), reportedFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mark reported: %w", err)
+	}
+	return file.Close()
+}
+
+// maxDetail bounds an outcome's detail, in bytes.
+const maxDetail = 512

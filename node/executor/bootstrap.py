@@ -1,0 +1,29 @@
+# Executes an execution's code as __main__: first its prior imports, under a
+# name of their own, then the file itself. No frame of this file is shown.
+import sys
+
+
+def execute(path, prior):
+    sys.argv = [path]
+    sys.path[0] = "/work"
+    main = type(sys)("__main__")
+    main.__file__ = path
+    main.__builtins__ = __builtins__
+    sys.modules["__main__"] = main
+    try:
+        for name in (prior, path):
+            if name:
+                with open(name, "rb") as file:
+                    source = file.read()
+                exec(compile(source, name, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+
+
+execute(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")

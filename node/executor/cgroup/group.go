@@ -1,0 +1,307 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Limits bound a Group.
+type Limits struct {
+	MemoryBytes int64 // Swap is not given on top of it.
+	Pids        int64
+}
+
+const (
+	cpuPeriod   = 100_000   // Microseconds; the kernel's default.
+	minCPUQuota = 1_000     // Microseconds; the kernel refuses less.
+	maxPeriod   = 1_000_000 // Microseconds; the kernel refuses more.
+
+	pollEvery = 5 * time.Millisecond // How often a dying group is looked at.
+)
+
+// Group is one group of processes with limits of its own.
+type Group struct {
+	host *Host
+	name string
+}
+
+// Group returns the group with the name, which may not exist.
+func (h *Host) Group(name string) *Group { return &Group{host: h, name: name} }
+
+// Create makes the group with the limits.
+func (h *Host) Create(name string, limits Limits) (*Group, error) {
+	g := h.Group(name)
+	for _, dir := range g.dirs() {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("create cgroup: %w", err)
+		}
+	}
+	if err := g.limit(limits); err != nil {
+		return nil, errors.Join(fmt.Errorf("create cgroup: %w", err), g.rmdir())
+	}
+	return g, nil
+}
+
+func (g *Group) limit(limits Limits) error {
+	memory, pids := fmt.Sprint(limits.MemoryBytes), fmt.Sprint(limits.Pids)
+	if err := write(g.dir("pids"), "pids.max", pids); err != nil {
+		return err
+	}
+	if g.host.v2 != "" {
+		err := write(g.dir("memory"), "memory.max", memory)
+		return errors.Join(err, writeIfThere(g.dir("memory"), "memory.swap.max", "0"))
+	}
+	if err := write(g.dir("memory"), "memory.limit_in_bytes", memory); err != nil {
+		return err
+	}
+	return writeIfThere(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
+}
+
+// LimitCPU bounds the group to milli thousandths of a core.
+func (g *Group) LimitCPU(milli int64) error {
+	quota, period := cpuQuota(milli)
+	var err error
+	if g.host.v2 != "" {
+		err = write(g.dir("cpu"), "cpu.max", fmt.Sprintf("%d %d", quota, period))
+	} else {
+		err = errors.Join(write(g.dir("cpu"), "cpu.cfs_period_us", fmt.Sprint(period)),
+			write(g.dir("cpu"), "cpu.cfs_quota_us", fmt.Sprint(quota)))
+	}
+	if err != nil {
+		return fmt.Errorf("limit cpu: %w", err)
+	}
+	return nil
+}
+
+// cpuQuota returns the quota and the period, in microseconds, that give milli
+// thousandths of a core, within what the kernel takes.
+func cpuQuota(milli int64) (quota, period int64) {
+	milli = max(milli, 1)
+	quota = milli * cpuPeriod / 1000
+	if quota >= minCPUQuota {
+		return quota, cpuPeriod
+	}
+	return minCPUQuota, min(minCPUQuota*1000/milli, maxPeriod)
+}
+
+// Add moves the process into the group.
+func (g *Group) Add(pid int) error {
+	for _, dir := range g.dirs() {
+		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("add to cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// Signal sends the signal to every process of the group but one.
+func (g *Group) Signal(signal syscall.Signal, except int) error {
+	pids, err := pidsOf(g.dir("pids"))
+	if err != nil {
+		return fmt.Errorf("signal cgroup: %w", err)
+	}
+	for _, pid := range pids {
+		// A process that ended between the two lines is no fault.
+		if pid != except {
+			_ = syscall.Kill(pid, signal)
+		}
+	}
+	return nil
+}
+
+// Kill ends every process of the group, also ones that fork meanwhile, and
+// waits until none is left or the time is over.
+func (g *Group) Kill(within time.Duration) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	for {
+		pids, err := g.killOnce()
+		if err != nil {
+			return fmt.Errorf("kill cgroup: %w", err)
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return fmt.Errorf("kill cgroup: %d processes did not end in %v", len(pids), within)
+		}
+	}
+}
+
+// killOnce returns the processes that were there before it.
+func (g *Group) killOnce() ([]int, error) {
+	pids, err := pidsOf(g.dir("pids"))
+	if err != nil || len(pids) == 0 {
+		return nil, err
+	}
+	if g.host.v2 != "" && write(g.dir("pids"), "cgroup.kill", "1") == nil {
+		return pids, nil
+	}
+	if g.host.v2 == "" {
+		// Frozen processes cannot fork away from the signals.
+		_ = write(g.dir("freezer"), "freezer.state", "FROZEN")
+		defer func() { _ = write(g.dir("freezer"), "freezer.state", "THAWED") }()
+	}
+	return pids, g.Signal(syscall.SIGKILL, 0)
+}
+
+// Remove kills what is left in the group and removes it. A group that does not
+// exist is removed already.
+func (g *Group) Remove(within time.Duration) error {
+	if err := g.Kill(within); err != nil {
+		return err
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	for {
+		// Busy for a moment after its last process ended.
+		err := g.rmdir()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return fmt.Errorf("remove cgroup: %w", err)
+		}
+	}
+}
+
+func (g *Group) rmdir() error {
+	var errs error
+	for _, dir := range g.dirs() {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+// CPUTime returns the CPU time that all processes of the group used.
+func (g *Group) CPUTime() (time.Duration, error) {
+	if g.host.v2 != "" {
+		us, err := readKey(g.dir("cpu"), "cpu.stat", "usage_usec")
+		return time.Duration(us) * time.Microsecond, err
+	}
+	ns, err := readInt(g.dir("cpuacct"), "cpuacct.usage")
+	return time.Duration(ns), err
+}
+
+// PeakMemory returns the most bytes that the group held at once; what it holds
+// now where the kernel does not keep the peak (v2 before Linux 5.19).
+func (g *Group) PeakMemory() (int64, error) {
+	if g.host.v2 == "" {
+		return readInt(g.dir("memory"), "memory.max_usage_in_bytes")
+	}
+	peak, err := readInt(g.dir("memory"), "memory.peak")
+	if errors.Is(err, fs.ErrNotExist) {
+		return readInt(g.dir("memory"), "memory.current")
+	}
+	return peak, err
+}
+
+// OOMKills returns how many processes the kernel killed because the group
+// reached its memory limit.
+func (g *Group) OOMKills() (int64, error) {
+	if g.host.v2 != "" {
+		return readKey(g.dir("memory"), "memory.events", "oom_kill")
+	}
+	return readKey(g.dir("memory"), "memory.oom_control", "oom_kill")
+}
+
+// dir returns the group's directory in the hierarchy of the controller.
+func (g *Group) dir(controller string) string {
+	if g.host.v2 != "" {
+		return filepath.Join(g.host.v2, parent, g.name)
+	}
+	return filepath.Join(g.host.dirs[controller], g.name)
+}
+
+// dirs returns the group's directory in each hierarchy. Hierarchies may carry
+// more than one controller.
+func (g *Group) dirs() []string {
+	if g.host.v2 != "" {
+		return []string{g.dir("")}
+	}
+	dirs := make([]string, 0, len(g.host.dirs))
+	for _, name := range [...]string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
+		dirs = append(dirs, g.dir(name))
+	}
+	return dirs
+}
+
+func pidsOf(dir string) ([]int, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// write writes to a file of a cgroup, which takes each write as one command.
+func write(dir, file, text string) error {
+	fd, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fd.WriteString(text)
+	if e := fd.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// writeIfThere is write for files that some kernels do not have.
+func writeIfThere(dir, file, text string) error {
+	err := write(dir, file, text)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func readInt(dir, file string) (int64, error) {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
+}
+
+// readKey returns the number behind key in a file of "key number" lines, 0
+// when there is no such line.
+func readKey(dir, file, key string) (int64, error) {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == key {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,155 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// parent is the directory that holds the groups in each hierarchy.
+const parent = "berth"
+
+// initLeaf takes the processes of a v2 root that is not the machine's own (in
+// a container): a group with processes cannot have groups with limits.
+const initLeaf = "berth-init"
+
+// controllers are what a Group needs of either version.
+var controllers = [...]string{"cpu", "memory", "pids"}
+
+// Host is the machine's cgroup hierarchies.
+type Host struct {
+	v2   string            // The mount point of the unified hierarchy, when it has the controllers.
+	dirs map[string]string // Version 1: controller to parent directory.
+}
+
+// Detect returns the hierarchies that this process sees. An error says which
+// controller is missing.
+func Detect() (*Host, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("detect cgroups: %w", err)
+	}
+	unified, mounts := parseMounts(data)
+	if unified != "" {
+		if h, err := detectV2(unified); h != nil || err != nil {
+			return h, err
+		}
+	}
+	h := &Host{dirs: make(map[string]string)}
+	for _, name := range [...]string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
+		dir, ok := mounts[name]
+		if !ok {
+			return nil, fmt.Errorf("detect cgroups: controller %q is in no mounted hierarchy", name)
+		}
+		h.dirs[name] = filepath.Join(dir, parent)
+	}
+	for _, dir := range h.dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("detect cgroups: %w", err)
+		}
+	}
+	return h, nil
+}
+
+// detectV2 returns nil when the unified hierarchy lacks the controllers, which
+// is the hybrid layout.
+func detectV2(root string) (*Host, error) {
+	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return nil, fmt.Errorf("detect cgroups: %w", err)
+	}
+	have := strings.Fields(string(data))
+	for _, name := range controllers {
+		if !slices.Contains(have, name) {
+			return nil, nil
+		}
+	}
+	h := &Host{v2: root}
+	if err := os.MkdirAll(filepath.Join(root, parent), 0o755); err != nil {
+		return nil, fmt.Errorf("detect cgroups: %w", err)
+	}
+	if err := delegate(root); err != nil {
+		return nil, fmt.Errorf("detect cgroups: %w", err)
+	}
+	if err := delegate(filepath.Join(root, parent)); err != nil {
+		return nil, fmt.Errorf("detect cgroups: %w", err)
+	}
+	return h, nil
+}
+
+// delegate enables the controllers for the groups below dir.
+func delegate(dir string) error {
+	enable := "+" + strings.Join(controllers[:], " +")
+	err := write(dir, "cgroup.subtree_control", enable)
+	if err == nil {
+		return nil
+	}
+	leaf := filepath.Join(dir, initLeaf)
+	if e := os.MkdirAll(leaf, 0o755); e != nil {
+		return errors.Join(err, e)
+	}
+	pids, e := pidsOf(dir)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	for _, pid := range pids {
+		// Kernel threads and processes that ended meanwhile refuse to move;
+		// whether that matters shows in the next write.
+		_ = write(leaf, "cgroup.procs", fmt.Sprint(pid))
+	}
+	return write(dir, "cgroup.subtree_control", enable)
+}
+
+// parseMounts returns the mount point of the unified hierarchy and those of
+// the controllers of version 1.
+func parseMounts(mountinfo []byte) (unified string, v1 map[string]string) {
+	v1 = make(map[string]string)
+	for line := range bytes.Lines(mountinfo) {
+		before, after, _ := strings.Cut(string(line), " - ")
+		fields, super := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 5 || len(super) < 3 {
+			continue
+		}
+		switch super[0] {
+		case "cgroup2":
+			unified = fields[4]
+		case "cgroup":
+			for _, name := range strings.Split(super[2], ",") {
+				v1[name] = fields[4]
+			}
+		}
+	}
+	return unified, v1
+}
+
+// Version returns 1 or 2.
+func (h *Host) Version() int {
+	if h.v2 != "" {
+		return 2
+	}
+	return 1
+}
+
+// Groups returns the names of the groups that exist, of all nodes of the
+// machine.
+func (h *Host) Groups() ([]string, error) {
+	dir := filepath.Join(h.v2, parent)
+	if h.v2 == "" {
+		dir = h.dirs["memory"]
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups: %w", err)
+	}
+	var found []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			found = append(found, entry.Name())
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,184 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+	"berth/node/executor/supervise"
+)
+
+const (
+	dyingTimeout = 15 * time.Second // For a supervisor that hung up to be gone.
+	dyingPoll    = 5 * time.Millisecond
+	killTimeout  = 10 * time.Second // For the rest of a cgroup to end.
+)
+
+// spawn starts the supervisor of the attempt in dir, in a session of its own,
+// so that it outlives this process.
+func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
+	conn, theirs, err := supervise.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("spawn supervisor: %w", err)
+	}
+	defer null.Close()
+	words, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("spawn supervisor: %w", err)
+	}
+	defer words.Close()
+	files := []*os.File{null, words, words, theirs, room.slot.file}
+	if room.network != nil {
+		files = append(files, room.network)
+	}
+	process, err := os.StartProcess("/proc/self/exe", []string{"berth", supervise.Command, dir}, &os.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=2"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("spawn supervisor: %w", err)
+	}
+	go func() {
+		// Only to reap it: how the attempt ended is in the journal.
+		_, _ = process.Wait()
+	}()
+	return conn, nil
+}
+
+// follow stays with the supervisor until the attempt ended, or until ctx
+// ended: then the attempt lives on.
+func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) {
+	for {
+		a.join(conn)
+		e.listen(ctx, a, conn)
+		a.leave()
+		if ctx.Err() != nil {
+			return
+		}
+		next, outcome := e.settle(ctx, a)
+		if outcome != nil {
+			e.conclude(a, *outcome)
+			return
+		}
+		if next == nil {
+			return
+		}
+		conn = next
+	}
+}
+
+// listen hears the supervisor out.
+func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn) {
+	defer context.AfterFunc(ctx, conn.Close)()
+	reporting, cancel := context.WithCancel(ctx)
+	defer cancel() // An attempt that ended need not be said to have started.
+	for {
+		event, err := conn.Next()
+		if err != nil || event.Ended {
+			return
+		}
+		e.metrics.start.Observe(e.cfg.Now().Sub(a.seen).Seconds())
+		start := compute.AttemptStart{
+			Execution: a.key.execution, Epoch: a.key.epoch,
+			ExecletAt: event.ExecletAt, StartedAt: event.StartedAt,
+		}
+		e.group.Go(func() { e.reportStart(reporting, start) })
+	}
+}
+
+func (e *Executor) reportStart(ctx context.Context, start compute.AttemptStart) {
+	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.StartAttempt(ctx, start) })
+	if err != nil && ctx.Err() == nil {
+		e.log.Warn("start refused", "execution", start.Execution, "attempt", start.Epoch, "err", err)
+	}
+}
+
+// settle finds out what became of an attempt whose supervisor hung up: an
+// outcome, another supervisor to follow, or neither because ctx ended.
+func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *compute.Outcome) {
+	dir := e.dir(a.key)
+	name := filepath.Join(dir, supervise.JournalFile)
+	tick := time.NewTicker(dyingPoll)
+	defer tick.Stop()
+	patience := time.NewTimer(dyingTimeout)
+	defer patience.Stop()
+	for {
+		state, err := journal.Read(name)
+		if err == nil && state.Outcome != nil {
+			return nil, state.Outcome
+		}
+		held, err := journal.Open(name)
+		if err == nil {
+			defer held.Close()
+			return nil, e.bury(a, held.State())
+		}
+		if !errors.Is(err, journal.ErrHeld) {
+			outcome := e.failedStart(a, err)
+			return nil, &outcome
+		}
+		if conn, err := supervise.Dial(dir); err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-tick.C:
+		case <-patience.C:
+			outcome := e.lost(a.key, state, "the supervisor does not answer")
+			return nil, &outcome
+		}
+	}
+}
+
+// bury ends what a dead supervisor left, and says how the attempt ended.
+func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
+	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
+		e.log.Error("remove cgroup", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+	}
+	if state.Outcome != nil {
+		return state.Outcome
+	}
+	words := e.lastWords(a.key)
+	if state.Starting {
+		outcome := e.lost(a.key, state, words)
+		return &outcome
+	}
+	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", words))
+	return &outcome
+}
+
+// lost returns the outcome of an attempt whose code may have been started and
+// whose supervisor is dead: only its end is certain.
+func (e *Executor) lost(k key, state journal.State, words string) compute.Outcome {
+	now := compute.InstantOf(e.cfg.Now())
+	outcome := compute.Outcome{
+		Execution: k.execution, Epoch: k.epoch,
+		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
+		Detail:    strings.TrimSuffix("the process that watched the code was killed: "+words, ": "),
+		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
+	}
+	return outcome
+}
+
+// lastWords returns what the supervisor of the attempt said at its end.
+func (e *Executor) lastWords(k key) string {
+	data, err := os.ReadFile(filepath.Join(e.dir(k), supervise.ErrorFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data[max(len(data)-errorTail, 0):]))
+}

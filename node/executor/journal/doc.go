@@ -1,0 +1,12 @@
+// Package journal keeps what is certain about one attempt: a file of JSON
+// lines, appended by its supervisor only, and held locked while the supervisor
+// lives, so that the lock answers whether it does.
+//
+// It is not the output (package logs) nor the queue of outcomes to report (the
+// outbox of package executor). Only `starting` and `ended` are made durable
+// before the next step: they are what a restart decides on. A torn last line
+// is one that was never written.
+//
+// It imports the standard library and compute only: supervisors load it before
+// the rest of the binary initialises.
+package journal

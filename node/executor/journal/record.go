@@ -1,0 +1,98 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"berth/compute"
+)
+
+// The events, in the order in which they happen.
+const (
+	eventStarting = "starting"
+	eventStarted  = "started"
+	eventEnded    = "ended"
+)
+
+// record is one line of a journal. What belongs to an outcome is set on
+// `ended` only.
+type record struct {
+	Event string `json:"event"`
+	AtMs  int64  `json:"at_ms"`
+
+	Execution   compute.ExecutionID `json:"execution,omitzero"`
+	Epoch       uint64              `json:"epoch,omitempty"`
+	Status      compute.Status      `json:"status,omitempty"`
+	Reason      compute.Reason      `json:"reason,omitempty"`
+	Detail      string              `json:"detail,omitempty"`
+	Ran         bool                `json:"ran,omitempty"`
+	ExitCode    int                 `json:"exit_code,omitempty"`
+	ExecletAtMs int64               `json:"execlet_at_ms,omitempty"`
+	StartedAtMs int64               `json:"started_at_ms,omitempty"`
+	DurationNs  int64               `json:"duration_ns,omitempty"`
+	Usage       *usage              `json:"usage,omitempty"`
+}
+
+// usage is compute.Usage as it is written.
+type usage struct {
+	CPUNs          int64 `json:"cpu_ns"`
+	PeakMemoryMiB  int64 `json:"peak_memory_mib"`
+	GPUUtilPercent int   `json:"gpu_util_percent,omitempty"`
+	GPUMemoryMiB   int64 `json:"gpu_memory_mib,omitempty"`
+	OutputBytes    int64 `json:"output_bytes"`
+	OutputLines    int64 `json:"output_lines"`
+}
+
+func recordOf(o compute.Outcome) record {
+	return record{
+		Event: eventEnded, AtMs: int64(o.EndedAt),
+		Execution: o.Execution, Epoch: o.Epoch, Status: o.Status, Reason: o.Reason,
+		Detail: o.Detail, Ran: o.Ran, ExitCode: o.ExitCode,
+		ExecletAtMs: int64(o.ExecletAt), StartedAtMs: int64(o.StartedAt),
+		DurationNs: int64(o.Duration),
+		Usage: &usage{
+			CPUNs: int64(o.Usage.CPUTime), PeakMemoryMiB: o.Usage.PeakMemoryMiB,
+			GPUUtilPercent: o.Usage.GPUUtilPercent, GPUMemoryMiB: o.Usage.GPUMemoryMiB,
+			OutputBytes: o.Usage.OutputBytes, OutputLines: o.Usage.OutputLines,
+		},
+	}
+}
+
+func (r record) outcome() *compute.Outcome {
+	o := &compute.Outcome{
+		Execution: r.Execution, Epoch: r.Epoch, Status: r.Status, Reason: r.Reason,
+		Detail: r.Detail, Ran: r.Ran, ExitCode: r.ExitCode,
+		ExecletAt: compute.Instant(r.ExecletAtMs), StartedAt: compute.Instant(r.StartedAtMs),
+		EndedAt: compute.Instant(r.AtMs), Duration: time.Duration(r.DurationNs),
+	}
+	if u := r.Usage; u != nil {
+		o.Usage = compute.Usage{
+			CPUTime: time.Duration(u.CPUNs), PeakMemoryMiB: u.PeakMemoryMiB,
+			GPUUtilPercent: u.GPUUtilPercent, GPUMemoryMiB: u.GPUMemoryMiB,
+			OutputBytes: u.OutputBytes, OutputLines: u.OutputLines,
+		}
+	}
+	return o
+}
+
+// Encode returns o as one JSON line, for the outbox.
+func Encode(o compute.Outcome) ([]byte, error) {
+	line, err := json.Marshal(recordOf(o))
+	if err != nil {
+		return nil, fmt.Errorf("encode outcome: %w", err)
+	}
+	return append(line, '\n'), nil
+}
+
+// Decode returns the outcome that Encode wrote.
+func Decode(data []byte) (compute.Outcome, error) {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return compute.Outcome{}, fmt.Errorf("decode outcome: %w", err)
+	}
+	if r.Event != eventEnded {
+		return compute.Outcome{}, fmt.Errorf("decode outcome: %q is no outcome", r.Event)
+	}
+	return *r.outcome(), nil
+}

@@ -1,0 +1,246 @@
+package executor_test
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor"
+	_ "berth/node/executor/early"
+	"berth/node/logs"
+
+	"github.com/google/uuid"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = 60 * time.Second
+
+// state is a Source, a Reporter and Bundles: the little of a cluster that an
+// executor needs.
+type state struct {
+	mu sync.Mutex
+
+	work     map[compute.ExecutionID]compute.Work
+	index    uint64
+	changed  chan struct{}
+	starts   []compute.AttemptStart
+	outcomes []compute.Outcome
+	finish   func(compute.Outcome) error // What FinishAttempt answers; nil takes all.
+	bundles  map[compute.Hash]*compute.Bundle
+}
+
+func newState() *state {
+	return &state{
+		work: make(map[compute.ExecutionID]compute.Work), changed: make(chan struct{}),
+		bundles: make(map[compute.Hash]*compute.Bundle), index: 1,
+	}
+}
+
+func (s *state) Work(ctx context.Context, after uint64) ([]compute.Work, uint64, error) {
+	for {
+		s.mu.Lock()
+		work, index, changed := slices.Collect(maps.Values(s.work)), s.index, s.changed
+		s.mu.Unlock()
+		if index > after {
+			return work, index, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (s *state) StartAttempt(_ context.Context, start compute.AttemptStart) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starts = append(s.starts, start)
+	return nil
+}
+
+func (s *state) FinishAttempt(_ context.Context, outcome compute.Outcome) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finish != nil {
+		if err := s.finish(outcome); err != nil {
+			return err
+		}
+	}
+	s.outcomes = append(s.outcomes, outcome)
+	delete(s.work, outcome.Execution)
+	s.touch()
+	return nil
+}
+
+func (s *state) Bundle(_ context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := s.bundles[ref.Hash]; ok {
+		return b, nil
+	}
+	return nil, compute.Errorf(compute.CodeNotFound, "no such bundle")
+}
+
+// touch says that something changed. The lock is held.
+func (s *state) touch() {
+	s.index++
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// update changes the state and says so.
+func (s *state) update(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+	s.touch()
+}
+
+func (s *state) outcome(id compute.ExecutionID) *compute.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.outcomes {
+		if s.outcomes[i].Execution == id {
+			return &s.outcomes[i]
+		}
+	}
+	return nil
+}
+
+func (s *state) started(id compute.ExecutionID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.starts, func(a compute.AttemptStart) bool { return a.Execution == id })
+}
+
+// await polls until ok holds.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%s did not happen in %v", what, patience)
+		}
+	}
+}
+
+// node is an executor at work over a state.
+type node struct {
+	*state
+	t   testing.TB
+	cfg executor.Config
+}
+
+// newNode returns an executor that works until the test ends.
+func newNode(t testing.TB, change func(*executor.Config)) *node {
+	t.Helper()
+	n := &node{state: newState(), t: t, cfg: executor.Config{
+		DataDir: t.TempDir(), Node: compute.NodeID{UUID: compute.UUID(uuid.New())},
+		Network: compute.NetworkNone, StopGrace: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}}
+	if change != nil {
+		change(&n.cfg)
+	}
+	n.run()
+	return n
+}
+
+// run works until the returned function is called, or the test ends.
+func (n *node) run() (stop func()) {
+	n.t.Helper()
+	e, err := executor.Open(n.cfg, n.state, n.state, n.state)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Error(err)
+		}
+		if err := e.Close(); err != nil {
+			n.t.Error(err)
+		}
+	})
+	n.t.Cleanup(func() {
+		n.update(func() { clear(n.work) })
+		stop()
+	})
+	return stop
+}
+
+// work returns an attempt to execute the bundle.
+func (n *node) newWork(bundle compute.Bundle) compute.Work {
+	n.t.Helper()
+	data, err := bundle.Encode()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	id := compute.ExecutionID{UUID: compute.UUID(uuid.Must(uuid.NewV7()))}
+	return compute.Work{
+		Attempt: &compute.Attempt{Execution: id, Epoch: 1, Node: n.cfg.Node, PlaceIndex: 1},
+		Execution: &compute.Execution{
+			ID: id, Status: compute.StatusStarting, Timeout: time.Minute, DisconnectGrace: 10 * time.Minute,
+			Network: compute.NetworkNone,
+			Request: compute.Request{VCPUMilli: 1000, MemoryMiB: 512},
+			Bundle:  compute.BundleRef{Size: int64(len(data)), Inline: data},
+		},
+	}
+}
+
+// place gives the work to the node.
+func (n *node) place(w compute.Work) compute.ExecutionID {
+	n.update(func() { n.work[w.Execution.ID] = w })
+	return w.Execution.ID
+}
+
+// end waits for the outcome.
+func (n *node) end(id compute.ExecutionID) compute.Outcome {
+	n.t.Helper()
+	await(n.t, "the end of the execution", func() bool { return n.outcome(id) != nil })
+	return *n.outcome(id)
+}
+
+// execute executes the code to its end and returns its output too.
+func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compute.Outcome, string) {
+	n.t.Helper()
+	w := n.newWork(bundle)
+	if change != nil {
+		change(&w)
+	}
+	id := n.place(w)
+	return n.end(id), n.output(id)
+}
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }
+
+// Attempts makes the state a logs.State of executions with one attempt.
+func (s *state) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
+	return []compute.Attempt{{Execution: id, Epoch: 1, Ended: s.outcome(id) != nil}}, nil, nil
+}
+
+// output returns what the log has of the execution, Berth's own lines too.
+func (n *node) output(id compute.ExecutionID) string {
+	n.t.Helper()
+	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir), State: n.state})
+	tail, err := f.Tail(context.Background(), id, logs.MaxTail)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(tail.Combined)
+}

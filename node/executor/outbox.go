@@ -1,0 +1,220 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	outboxDir  = "outbox"
+	newSuffix  = ".new" // Of a file that is being written.
+	maxSending = 32     // Outcomes on the way at once.
+)
+
+// outbox holds, on disk, the outcomes that the state does not have yet.
+type outbox struct {
+	dir    string
+	wakeup chan struct{} // Of size one: there may be something to send.
+
+	mu sync.Mutex
+
+	pending map[key]compute.Outcome
+}
+
+// openOutbox returns the outbox in dir with what an earlier process left.
+func openOutbox(dir string) (*outbox, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open outbox: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open outbox: %w", err)
+	}
+	o := &outbox{dir: dir, wakeup: make(chan struct{}, 1), pending: make(map[key]compute.Outcome)}
+	for _, entry := range entries {
+		name := filepath.Join(dir, entry.Name())
+		if strings.HasSuffix(name, newSuffix) {
+			os.Remove(name) // Never whole: its attempt's journal is.
+			continue
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("open outbox: %w", err)
+		}
+		outcome, err := journal.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("open outbox: %s: %w", entry.Name(), err)
+		}
+		o.pending[key{outcome.Execution, outcome.Epoch}] = outcome
+	}
+	o.wake()
+	return o, nil
+}
+
+// put makes the outcome durable and has it sent. A second outcome of one
+// attempt is dropped: the first is how it ended.
+func (o *outbox) put(outcome compute.Outcome) error {
+	k := key{outcome.Execution, outcome.Epoch}
+	o.mu.Lock()
+	_, known := o.pending[k]
+	o.mu.Unlock()
+	if known {
+		return nil
+	}
+	data, err := journal.Encode(outcome)
+	if err != nil {
+		return err
+	}
+	if err := writeDurably(o.path(k), data); err != nil {
+		return fmt.Errorf("put into outbox: %w", err)
+	}
+	o.mu.Lock()
+	o.pending[k] = outcome
+	o.mu.Unlock()
+	o.wake()
+	return nil
+}
+
+// remove forgets an outcome that the state has, or will never take.
+func (o *outbox) remove(k key) error {
+	o.mu.Lock()
+	delete(o.pending, k)
+	o.mu.Unlock()
+	if err := os.Remove(o.path(k)); err != nil {
+		return fmt.Errorf("remove from outbox: %w", err)
+	}
+	return nil
+}
+
+func (o *outbox) path(k key) string { return filepath.Join(o.dir, k.String()) }
+
+func (o *outbox) wake() {
+	select {
+	case o.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// waiting returns up to limit outcomes that are not in skip, and how many
+// there are in all.
+func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var list []compute.Outcome
+	for k, outcome := range o.pending {
+		if len(list) == limit {
+			break
+		}
+		if !skip[k] {
+			list = append(list, outcome)
+		}
+	}
+	return list, len(o.pending)
+}
+
+// writeDurably writes the file whole or not at all, to stay.
+func writeDurably(name string, data []byte) error {
+	file, err := os.OpenFile(name+newSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(name+newSuffix, name); err != nil {
+		return err
+	}
+	return journal.SyncDir(filepath.Dir(name))
+}
+
+// send reports what is in the outbox until ctx ends, each outcome until it is
+// taken or refused for good.
+func (e *Executor) send(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	sending, done := make(map[key]bool), make(chan key)
+	for {
+		list, waiting := e.outbox.waiting(sending, maxSending-len(sending))
+		e.metrics.outbox.Set(float64(waiting))
+		for _, outcome := range list {
+			k := key{outcome.Execution, outcome.Epoch}
+			sending[k] = true
+			group.Go(func() {
+				e.sendOne(ctx, k, outcome)
+				select {
+				case done <- k:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.outbox.wakeup:
+		case k := <-done:
+			delete(sending, k)
+		}
+	}
+}
+
+func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) {
+	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.FinishAttempt(ctx, outcome) })
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		e.log.Warn("outcome refused", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	if err := e.markReported(k); err != nil {
+		e.log.Error("mark attempt reported", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+	if err := e.outbox.remove(k); err != nil {
+		e.log.Error("forget outcome", "execution", k.execution, "attempt", k.epoch, "err", err)
+	}
+}
+
+// repeat calls fn until it succeeds, is refused for good, or ctx ends.
+func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = callRetryMin, callRetryMax
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err := fn(call)
+		if final(err) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(error, time.Duration) {
+		e.metrics.retries.Inc()
+	}))
+	return err
+}
+
+// final reports whether a repeat of the call would be refused too.
+func final(err error) bool {
+	code := compute.CodeOf(err)
+	return code == compute.CodeConflict || code == compute.CodeNotFound
+}
+
+func (o *outbox) has(k key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, known := o.pending[k]
+	return known
+}

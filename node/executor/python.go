@@ -1,0 +1,105 @@
+package executor
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/sandbox"
+)
+
+//go:embed bootstrap.py
+var bootstrap string
+
+// Where the driver's own files are, seen from inside.
+const (
+	ownDir           = "/berth"
+	bootstrapFile    = ownDir + "/bootstrap.py"
+	priorImportsFile = ownDir + "/prior_imports.py"
+)
+
+const (
+	defaultPython   = "python3"
+	defaultFileName = "main.py"
+	probeTimeout    = 30 * time.Second
+	probeMaxBytes   = 64 << 10
+)
+
+// probeCode makes an interpreter say where it really is: what was found may be
+// a shim or a virtual environment.
+const probeCode = `import sys, json, os
+print(json.dumps({"executable": sys.executable, "version": sys.version.split()[0],
+"prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix,
+os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]}))`
+
+// python is an interpreter of this machine.
+type python struct {
+	Executable string   `json:"executable"`
+	Version    string   `json:"version"`
+	Prefixes   []string `json:"prefixes"` // Directories that it needs.
+}
+
+// findPython returns the interpreter that name, a path or a name in PATH,
+// leads to.
+func findPython(ctx context.Context, name string) (*python, error) {
+	if name == "" {
+		name = defaultPython
+	}
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"no Python interpreter %q on this node (set python.interpreter): %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	probe := exec.CommandContext(ctx, found, "-I", "-c", probeCode)
+	probe.Dir = "/"
+	out, err := probe.Output()
+	p := new(python)
+	if err == nil && len(out) <= probeMaxBytes {
+		err = json.Unmarshal(out, p)
+	}
+	if err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "Python interpreter %s does not work: %w", found, err)
+	}
+	for _, prefix := range append(p.Prefixes, p.Executable) {
+		if !path.IsAbs(prefix) || prefix == "/" {
+			return nil, compute.Errorf(compute.CodeInvalid,
+				"Python interpreter %s lives in %q, which cannot be shown to executions", found, prefix)
+		}
+	}
+	return p, nil
+}
+
+// argv returns the command line that executes the bundle's code.
+func (p *python) argv(bundle *compute.Bundle) []string {
+	argv := []string{p.Executable, "-u", bootstrapFile, sandbox.WorkDir + "/" + fileName(bundle)}
+	if len(bundle.PriorImports) > 0 {
+		argv = append(argv, priorImportsFile)
+	}
+	return argv
+}
+
+// files returns the driver's own files for the bundle.
+func (p *python) files(bundle *compute.Bundle) []sandbox.File {
+	files := []sandbox.File{{Path: bootstrapFile, Text: bootstrap, Mode: 0o444}}
+	if len(bundle.PriorImports) > 0 {
+		text := strings.Join(bundle.PriorImports, "\n") + "\n"
+		files = append(files, sandbox.File{Path: priorImportsFile, Text: text, Mode: 0o444})
+	}
+	return files
+}
+
+// fileName returns the name that the bundle's code goes by.
+func fileName(bundle *compute.Bundle) string {
+	if bundle.FileName == "" {
+		return defaultFileName
+	}
+	return filepath.Clean(bundle.FileName)
+}

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"berth/compute"
+)
+
+// sourceRetry is how long a failed Source is left alone.
+const sourceRetry = time.Second
+
+// key names an attempt.
+type key struct {
+	execution compute.ExecutionID
+	epoch     uint64
+}
+
+func keyOf(a *compute.Attempt) key { return key{a.Execution, a.Epoch} }
+
+// String returns the key as file and group names have it.
+func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch) }
+
+// reconcile makes what is alive here match what the state says, again and
+// again until ctx ends. It acts on the whole of it, never on the change.
+func (e *Executor) reconcile(ctx context.Context) {
+	var after uint64
+	for {
+		work, index, err := e.source.Work(ctx, after)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			e.log.Warn("read own attempts", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(sourceRetry):
+			}
+			continue
+		}
+		after = index
+		e.match(ctx, work, index)
+	}
+}
+
+// match starts what is new, stops what is to stop, and ends what the state no
+// longer knows as alive.
+func (e *Executor) match(ctx context.Context, work []compute.Work, index uint64) {
+	wanted := make(map[key]bool, len(work))
+	for _, w := range work {
+		k := keyOf(w.Attempt)
+		wanted[k] = true
+		if a := e.attempt(k); a != nil {
+			a.stopAs(w.Execution.Stop)
+			continue
+		}
+		if e.isNew(k) {
+			e.begin(ctx, w)
+		}
+	}
+	for _, a := range e.snapshot() {
+		// A view from before the attempt was placed knows nothing of it.
+		if !wanted[a.key] && index >= a.placeIndex {
+			a.stopAs(compute.StopHard)
+		}
+	}
+}
+
+func (e *Executor) attempt(k key) *attempt {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.attempts[k]
+}
+
+// add makes the attempt one of the living, and reports whether it was not.
+func (e *Executor) add(a *attempt) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.attempts[a.key] != nil {
+		return false
+	}
+	e.attempts[a.key] = a
+	e.metrics.live.Set(float64(len(e.attempts)))
+	return true
+}
+
+func (e *Executor) forget(a *attempt) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.attempts, a.key)
+	e.metrics.live.Set(float64(len(e.attempts)))
+}
+
+// begin lives a new attempt in a goroutine of its own.
+func (e *Executor) begin(ctx context.Context, w compute.Work) {
+	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
+	a.stopAs(w.Execution.Stop)
+	if !e.add(a) {
+		return
+	}
+	e.group.Go(func() {
+		defer e.forget(a)
+		e.start(ctx, a, w)
+	})
+}

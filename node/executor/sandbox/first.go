@@ -1,0 +1,195 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// Main is the life of the first process of a sandbox; it returns its exit
+// code. What goes wrong goes to the supervisor.
+func Main() int {
+	// What a thread gives up, the program started from it does not have.
+	runtime.LockOSThread()
+	syscall.Umask(0o022)
+	report := os.NewFile(fdReport, "report")
+	status, err := first(report)
+	if err != nil {
+		fmt.Fprintf(report, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return 1
+	}
+	fmt.Fprintf(report, "exit %d\n", uint32(status))
+	return 0
+}
+
+func first(report *os.File) (syscall.WaitStatus, error) {
+	if err := closeOnExecFrom(fdSpec); err != nil {
+		return 0, fmt.Errorf("close descriptors: %w", err)
+	}
+	data, err := io.ReadAll(os.NewFile(fdSpec, "spec"))
+	if err != nil {
+		return 0, fmt.Errorf("read spec: %w", err)
+	}
+	spec := new(Spec)
+	if err := json.Unmarshal(data, spec); err != nil {
+		return 0, fmt.Errorf("read spec: %w", err)
+	}
+	goes := os.NewFile(fdGo, "go")
+	if err := await(goes); err != nil {
+		return 0, err
+	}
+	if err := buildRoot(spec); err != nil {
+		return 0, err
+	}
+	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
+		return 0, fmt.Errorf("set host name: %w", err)
+	}
+	if spec.OwnNetwork {
+		if err := loopbackUp(); err != nil {
+			return 0, fmt.Errorf("bring up loopback: %w", err)
+		}
+	}
+	fmt.Fprintln(report, "ready")
+	if err := await(goes); err != nil {
+		return 0, err
+	}
+	pid, err := execute(spec)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintln(report, "started")
+	return reap(pid)
+}
+
+// await waits for the supervisor's next word. Its end is ours.
+func await(goes *os.File) error {
+	var word [1]byte
+	if _, err := io.ReadFull(goes, word[:]); err != nil {
+		return fmt.Errorf("supervisor went away: %w", err)
+	}
+	return nil
+}
+
+// reap waits for the program and for every process that was orphaned to us.
+func reap(program int) (syscall.WaitStatus, error) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 0, fmt.Errorf("wait for program: %w", err)
+		case pid == program:
+			return status, nil
+		}
+	}
+}
+
+// execute gives up, on this thread, all that the program must not have, and
+// starts the program from it. The thread is good for nothing else afterwards.
+func execute(spec *Spec) (int, error) {
+	// The group that the supervisor put us in becomes the root that the
+	// program sees.
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneNewCgroup, 0, 0); errno != 0 {
+		return 0, fmt.Errorf("unshare cgroup namespace: %w", errno)
+	}
+	if err := limit(spec); err != nil {
+		return 0, err
+	}
+	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
+		return 0, fmt.Errorf("set no_new_privs: %w", err)
+	}
+	for c := uintptr(0); c <= lastCapability; c++ {
+		if err := prctl(prCapBsetDrop, c, 0); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return 0, fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	ruleset, err := landlock(spec)
+	if err != nil {
+		return 0, err
+	}
+	if err := setIDs(UserID); err != nil {
+		return 0, fmt.Errorf("become the user: %w", err)
+	}
+	if err := clearCapabilities(); err != nil {
+		return 0, fmt.Errorf("clear capabilities: %w", err)
+	}
+	if ruleset >= 0 {
+		if err := landlockRestrict(ruleset); err != nil {
+			return 0, fmt.Errorf("restrict with landlock: %w", err)
+		}
+	}
+	if len(spec.Seccomp) > 0 {
+		if err := installFilter(spec.Seccomp); err != nil {
+			return 0, fmt.Errorf("install filter: %w", err)
+		}
+	}
+	pid, err := syscall.ForkExec(spec.Argv[0], spec.Argv, &syscall.ProcAttr{
+		Dir:   WorkDir,
+		Env:   spec.Env,
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", spec.Argv[0], err)
+	}
+	return pid, nil
+}
+
+// limit sets the resource limits; the program inherits them.
+func limit(spec *Spec) error {
+	for _, l := range []struct {
+		resource int
+		value    uint64
+	}{
+		{rlimitNproc, spec.MaxProcs},
+		{syscall.RLIMIT_NOFILE, spec.MaxFiles},
+		{syscall.RLIMIT_CORE, 0},
+	} {
+		limit := syscall.Rlimit{Cur: l.value, Max: l.value}
+		if err := syscall.Setrlimit(l.resource, &limit); err != nil {
+			return fmt.Errorf("set resource limit: %w", err)
+		}
+	}
+	return nil
+}
+
+// landlock returns the rule set, or -1 where there is no Landlock.
+func landlock(spec *Spec) (int, error) {
+	rules := spec.Landlock
+	if rules.Handled == 0 {
+		return -1, nil
+	}
+	ruleset, err := landlockCreate(rules)
+	if err != nil {
+		return -1, fmt.Errorf("create landlock rules: %w", err)
+	}
+	allow := func(path string, access uint64) {
+		if err == nil {
+			if err = landlockAllow(ruleset, path, access); err != nil {
+				err = fmt.Errorf("allow %s in landlock: %w", path, err)
+			}
+		}
+	}
+	allow("/", rules.Everywhere)
+	for _, path := range scratchDirs {
+		allow(path, rules.Writable)
+	}
+	allow("/dev/pts", rules.Device)
+	for _, bind := range spec.Binds {
+		switch {
+		case bind.Device:
+			allow(bind.Target, rules.Device&rules.FileMask)
+		case bind.Writable && bind.Dir:
+			allow(bind.Target, rules.Writable)
+		case bind.Writable:
+			allow(bind.Target, rules.Writable&rules.FileMask)
+		}
+	}
+	return ruleset, err
+}

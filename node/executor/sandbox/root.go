@@ -1,0 +1,276 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+const (
+	// newRoot is where the root is built: a directory that every machine has.
+	newRoot = "/tmp"
+	// scratch is where the writable memory is while the root is built.
+	scratch     = newRoot + "/.scratch"
+	rootOptions = "size=16m,nr_inodes=16384,mode=0755"
+)
+
+// scratchDirs are the writable places, in the order in which they are made.
+var scratchDirs = [...]string{WorkDir, "/tmp", "/dev/shm"}
+
+// hidden are what a program has no business with in /proc; readOnly are what
+// it may look at. Entries that the kernel does not have are skipped.
+var (
+	hidden = [...]string{
+		"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg",
+		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
+		"/proc/scsi", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/vmallocinfo",
+	}
+	readOnly = [...]string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
+)
+
+// buildRoot makes the root that the spec describes and moves into it.
+func buildRoot(spec *Spec) error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := syscall.Mount("tmpfs", newRoot, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, rootOptions); err != nil {
+		return fmt.Errorf("mount root: %w", err)
+	}
+	for i, bind := range spec.Binds {
+		if err := attach(fdBinds+i, bind); err != nil {
+			return fmt.Errorf("show %s: %w", bind.Target, err)
+		}
+	}
+	if err := mountProc(); err != nil {
+		return err
+	}
+	if err := mountPts(); err != nil {
+		return err
+	}
+	if err := mountScratch(spec); err != nil {
+		return err
+	}
+	if err := writeFiles(spec); err != nil {
+		return err
+	}
+	return enterRoot()
+}
+
+// attach puts one view in its place.
+func attach(fd int, bind Bind) error {
+	target := newRoot + bind.Target
+	if err := makePoint(target, bind.Dir); err != nil {
+		return err
+	}
+	return moveMount(fd, target)
+}
+
+// makePoint makes a directory or an empty file to mount on.
+func makePoint(target string, dir bool) error {
+	if dir {
+		return os.MkdirAll(target, 0o755)
+	}
+	if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// mountProc gives the program the processes of its own namespace, without
+// those of other users: this one.
+func mountProc() error {
+	target := newRoot + "/proc"
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return fmt.Errorf("mount proc: %w", err)
+	}
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
+	if err := syscall.Mount("proc", target, "proc", flags, "hidepid=2"); err != nil {
+		return fmt.Errorf("mount proc: %w", err)
+	}
+	for _, name := range hidden {
+		if err := hide(newRoot + name); err != nil {
+			return fmt.Errorf("hide %s: %w", name, err)
+		}
+	}
+	for _, name := range readOnly {
+		if err := protect(newRoot+name, flags); err != nil {
+			return fmt.Errorf("protect %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// hide covers a directory with an empty one and a file with /dev/null.
+func hide(name string) error {
+	info, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return syscall.Mount("tmpfs", name, "tmpfs", syscall.MS_RDONLY|syscall.MS_NOSUID|syscall.MS_NODEV, "size=0,nr_inodes=2")
+	}
+	return syscall.Mount("/dev/null", name, "", syscall.MS_BIND, "")
+}
+
+func protect(name string, flags uintptr) error {
+	err := syscall.Mount(name, name, "", syscall.MS_BIND|syscall.MS_REC, "")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syscall.Mount("", name, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|flags, "")
+}
+
+func mountPts() error {
+	target := newRoot + "/dev/pts"
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return fmt.Errorf("mount devpts: %w", err)
+	}
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if err := syscall.Mount("devpts", target, "devpts", syscall.MS_NOSUID|syscall.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("mount devpts: %w", err)
+	}
+	return nil
+}
+
+// mountScratch makes the writable places, one file system of one size, and
+// puts the files that the program begins with in the first.
+func mountScratch(spec *Spec) error {
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return fmt.Errorf("mount scratch: %w", err)
+	}
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0700", spec.ScratchMiB, max(spec.ScratchMiB*256, 4096))
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
+	if err := syscall.Mount("tmpfs", scratch, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount scratch: %w", err)
+	}
+	for _, dir := range scratchDirs {
+		from, to := scratch+"/"+path.Base(dir), newRoot+dir
+		err := os.Mkdir(from, 0o700)
+		if err == nil {
+			err = os.MkdirAll(to, 0o755)
+		}
+		if err == nil && dir == WorkDir {
+			err = fillWork(from)
+		}
+		if err == nil {
+			err = syscall.Chmod(from, 0o1777)
+		}
+		if err == nil {
+			err = syscall.Mount(from, to, "", syscall.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	if err := syscall.Unmount(scratch, syscall.MNT_DETACH); err != nil {
+		return fmt.Errorf("detach scratch: %w", err)
+	}
+	return os.Remove(scratch)
+}
+
+// fillWork copies the files that the program begins with, as its own.
+func fillWork(target string) error {
+	if err := os.Chown(target, UserID, UserID); err != nil {
+		return err
+	}
+	source, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fdWork))
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return fs.WalkDir(source.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		to := target + "/" + name
+		if entry.IsDir() {
+			err = os.Mkdir(to, 0o755)
+		} else {
+			err = copyFile(source, name, to)
+		}
+		if err != nil {
+			return err
+		}
+		return os.Chown(to, UserID, UserID)
+	})
+}
+
+func copyFile(source *os.Root, name, to string) error {
+	from, err := source.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
+}
+
+func writeFiles(spec *Spec) error {
+	for _, file := range spec.Files {
+		name := newRoot + file.Path
+		err := os.MkdirAll(path.Dir(name), 0o755)
+		if err == nil {
+			err = os.WriteFile(name, []byte(file.Text), file.Mode)
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", file.Path, err)
+		}
+	}
+	for _, link := range spec.Links {
+		name := newRoot + link.Path
+		err := os.MkdirAll(path.Dir(name), 0o755)
+		if err == nil {
+			err = os.Symlink(link.Target, name)
+		}
+		if err != nil {
+			return fmt.Errorf("link %s: %w", link.Path, err)
+		}
+	}
+	return nil
+}
+
+// enterRoot makes the new root the only one and closes it for writing.
+func enterRoot() error {
+	if err := os.Chdir(newRoot); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	// The old root ends up on top of the new one, and is taken off.
+	if err := syscall.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := syscall.Unmount(".", syscall.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave old root: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
+	if err := syscall.Mount("", "/", "", flags, ""); err != nil {
+		return fmt.Errorf("close root: %w", err)
+	}
+	return nil
+}
+
+// Contains reports whether name is dir or lies beneath it.
+func Contains(dir, name string) bool {
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,64 @@
+package sandbox
+
+import "io/fs"
+
+// Spec describes one sandbox. All paths but Source are seen from inside.
+type Spec struct {
+	UIDBase    int    `json:"uid_base"` // First of UIDs host ids that belong to this sandbox alone.
+	Hostname   string `json:"hostname"`
+	Binds      []Bind `json:"binds"` // Parents before children.
+	Links      []Link `json:"links"`
+	Files      []File `json:"files"`
+	WorkSource string `json:"work_source"` // A directory of the machine whose files begin in WorkDir.
+	ScratchMiB int64  `json:"scratch_mib"` // Of WorkDir, /tmp and /dev/shm together.
+
+	Argv       []string `json:"argv"`
+	Env        []string `json:"env"`
+	MaxProcs   uint64   `json:"max_procs"`
+	MaxFiles   uint64   `json:"max_files"`
+	Seccomp    []byte   `json:"seccomp"` // An array of struct sock_filter; empty for no filter.
+	Landlock   Landlock `json:"landlock"`
+	OwnNetwork bool     `json:"own_network"` // A new network with nothing but lo, not the caller's.
+}
+
+// Bind is a view of a file or directory of the machine.
+type Bind struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	Writable bool   `json:"writable,omitempty"`
+	Device   bool   `json:"device,omitempty"` // A device file that may be opened.
+	Dir      bool   `json:"dir,omitempty"`    // Set by Start.
+}
+
+// Link is a symbolic link.
+type Link struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+}
+
+// File is a small file in the root.
+type File struct {
+	Path string      `json:"path"`
+	Text string      `json:"text"`
+	Mode fs.FileMode `json:"mode"`
+}
+
+// Landlock is the rule set: what is handled, and what is allowed beneath the
+// root and beneath the writable places. Handled 0 is a kernel without it.
+type Landlock struct {
+	Handled    uint64 `json:"handled"`
+	Scoped     uint64 `json:"scoped"`
+	Everywhere uint64 `json:"everywhere"`
+	Writable   uint64 `json:"writable"`
+	Device     uint64 `json:"device"`
+	FileMask   uint64 `json:"file_mask"` // Rights that make sense on a file.
+}
+
+const (
+	// UIDs is how many host ids a sandbox owns.
+	UIDs = 65536
+	// UserID is the id of the program's user inside.
+	UserID = 1000
+	// WorkDir is where the program starts.
+	WorkDir = "/work"
+)

@@ -1,0 +1,234 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Command is the argument by which package early reaches Main.
+const Command = "sandbox-init"
+
+// Descriptors that the first process finds open; the views follow.
+const (
+	fdSpec   = 3
+	fdGo     = 4
+	fdReport = 5
+	fdWork   = 6
+	fdBinds  = 7
+)
+
+// setupTimeout is how long the first process may take for one step.
+const setupTimeout = 30 * time.Second
+
+// Sandbox is one started sandbox.
+type Sandbox struct {
+	PID    int // Of the first process: when it ends, everything in the sandbox does.
+	goes   *os.File
+	report *os.File
+	lines  *bufio.Reader
+}
+
+// Exit is how the program ended.
+type Exit struct {
+	Status syscall.WaitStatus
+}
+
+// Start starts the first process of the sandbox, which waits for Build. The
+// program's output will go to stdout and stderr. A network namespace that the
+// program is to live in must be the calling thread's.
+func Start(spec *Spec, stdout, stderr *os.File) (*Sandbox, error) {
+	views, err := openViews(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(views)
+	work, err := os.Open(spec.WorkSource)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	defer work.Close()
+	specFile, err := specPipe(spec)
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	defer specFile.Close()
+	goRead, goWrite, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	defer goRead.Close()
+	reportRead, reportWrite, err := os.Pipe()
+	if err != nil {
+		goWrite.Close()
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	defer reportWrite.Close()
+	files := []uintptr{0, stdout.Fd(), stderr.Fd(), specFile.Fd(), goRead.Fd(), reportWrite.Fd(), work.Fd()}
+	for _, view := range views {
+		files = append(files, uintptr(view))
+	}
+	pid, err := forkFirst(spec, files)
+	if err != nil {
+		goWrite.Close()
+		reportRead.Close()
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	return &Sandbox{PID: pid, goes: goWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
+}
+
+// forkFirst starts this binary again as the first process of new namespaces,
+// root there and nobody on the machine.
+func forkFirst(spec *Spec, files []uintptr) (int, error) {
+	flags := syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+		syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+	if spec.OwnNetwork {
+		flags |= syscall.CLONE_NEWNET
+	}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.UIDBase, Size: UIDs}}
+	return syscall.ForkExec("/proc/self/exe", []string{"berth", Command}, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"GOMAXPROCS=1", "GOGC=off"}, // It allocates little and lives by one thread.
+		Files: files,
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:                 uintptr(flags),
+			UidMappings:                ids,
+			GidMappings:                ids,
+			GidMappingsEnableSetgroups: true,
+			Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
+			Setsid:                     true,
+			Pdeathsig:                  syscall.SIGKILL,
+		},
+	})
+}
+
+// openViews returns a detached view for each bind. Submounts that appear later
+// are not in it, and nothing in it gives rights that files alone would not.
+func openViews(spec *Spec) ([]int, error) {
+	views := make([]int, 0, len(spec.Binds))
+	for i := range spec.Binds {
+		bind := &spec.Binds[i]
+		attributes := uint64(mountAttrNosuid)
+		if !bind.Writable && !bind.Device {
+			attributes |= mountAttrRdonly
+		}
+		if !bind.Device {
+			attributes |= mountAttrNodev
+		}
+		info, err := os.Stat(bind.Source)
+		if err == nil {
+			bind.Dir = info.IsDir()
+			var fd int
+			if fd, err = openTree(bind.Source, attributes); err == nil {
+				views = append(views, fd)
+				continue
+			}
+		}
+		closeAll(views)
+		return nil, fmt.Errorf("show %s to the sandbox: %w", bind.Source, err)
+	}
+	return views, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		syscall.Close(fd)
+	}
+}
+
+// specPipe returns a pipe that the spec can be read from.
+func specPipe(spec *Spec) (*os.File, error) {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	// The reader takes its time to start: the writer must not wait for it.
+	go func() {
+		// A reader that went away shows when it does not report.
+		_, _ = w.Write(data)
+		w.Close()
+	}()
+	return r, nil
+}
+
+// Build lets the first process build the sandbox, after the caller bounded it,
+// and returns when it is ready to start the program.
+func (s *Sandbox) Build() error {
+	if err := s.step(); err != nil {
+		return err
+	}
+	_, err := s.expect("ready")
+	return err
+}
+
+// Execute lets the first process start the program and returns when it did.
+func (s *Sandbox) Execute() error {
+	if err := s.step(); err != nil {
+		return err
+	}
+	_, err := s.expect("started")
+	return err
+}
+
+// Wait returns how the program ended. An error means that the sandbox ended
+// without saying so: it was killed.
+func (s *Sandbox) Wait() (Exit, error) {
+	if err := s.report.SetReadDeadline(time.Time{}); err != nil {
+		return Exit{}, fmt.Errorf("wait for sandbox: %w", err)
+	}
+	text, err := s.expect("exit")
+	if err != nil {
+		return Exit{}, err
+	}
+	status, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return Exit{}, fmt.Errorf("wait for sandbox: %w", err)
+	}
+	return Exit{Status: syscall.WaitStatus(status)}, nil
+}
+
+// Close reaps the first process, which must be ending, and lets go of it.
+func (s *Sandbox) Close() {
+	s.goes.Close()
+	s.report.Close()
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(s.PID, &status, 0, nil)
+		if err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+func (s *Sandbox) step() error {
+	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
+		return fmt.Errorf("build sandbox: %w", err)
+	}
+	if _, err := s.goes.Write([]byte{'.'}); err != nil {
+		return fmt.Errorf("build sandbox: %w", err)
+	}
+	return nil
+}
+
+// expect reads one line of the report, which begins with word, and returns the
+// rest of it.
+func (s *Sandbox) expect(word string) (string, error) {
+	line, err := s.lines.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("sandbox ended before %q: %w", word, err)
+	}
+	got, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	if got != word {
+		return "", fmt.Errorf("build sandbox: %s", rest)
+	}
+	return rest, nil
+}

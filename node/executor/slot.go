@@ -1,0 +1,52 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"berth/node/executor/sandbox"
+)
+
+const (
+	slotDir  = "/run/berth/slots"
+	maxSlots = 4096       // Attempts of all nodes of one machine at once.
+	firstUID = 0x70000000 // Above what distributions and systemd give out.
+)
+
+// slot is a number that one attempt of this machine has to itself, whichever
+// node started it. Its user ids and its network addresses follow from it. It
+// is a locked file: it goes with the last process that has it open, which is
+// the supervisor.
+type slot struct {
+	number int
+	file   *os.File
+}
+
+// takeSlot returns the lowest free slot.
+func takeSlot() (*slot, error) {
+	if err := os.MkdirAll(slotDir, 0o700); err != nil {
+		return nil, fmt.Errorf("take slot: %w", err)
+	}
+	for number := range maxSlots {
+		file, err := os.OpenFile(filepath.Join(slotDir, strconv.Itoa(number)), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("take slot: %w", err)
+		}
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return &slot{number: number, file: file}, nil
+		}
+		file.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("take slot: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("take slot: all %d are taken", maxSlots)
+}
+
+// uid returns the first of the slot's user ids.
+func (s *slot) uid() int { return firstUID + s.number*sandbox.UIDs }

@@ -1,0 +1,200 @@
+package supervise
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/compute"
+)
+
+const (
+	writeTimeout = 2 * time.Second // A node that does not read for so long is not waited for.
+	backlog      = 4               // Nodes that wait for accept; there is one.
+	maxConns     = 8               // Connections served at once.
+)
+
+// Conn is the node's side of a connection to a supervisor. One goroutine may
+// read while another one writes.
+type Conn struct {
+	file  *os.File
+	lines *bufio.Reader
+}
+
+// Event is what a supervisor says: that the code started, or that the attempt
+// ended and the journal has the outcome.
+type Event struct {
+	Ended     bool
+	ExecletAt compute.Instant
+	StartedAt compute.Instant
+}
+
+// Pair returns a connection and the descriptor to give to a new supervisor as
+// FDConn. The caller closes the file after the start.
+func Pair() (*Conn, *os.File, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pair with supervisor: %w", err)
+	}
+	return newConn(fds[0]), os.NewFile(uintptr(fds[1]), "supervisor"), nil
+}
+
+// Dial connects to the living supervisor of the attempt in dir.
+func Dial(dir string) (*Conn, error) {
+	// Through the directory's descriptor: the path of a socket is short.
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("dial supervisor: %w", err)
+	}
+	defer d.Close()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("dial supervisor: %w", err)
+	}
+	name := fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), ControlFile)
+	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: name}); err != nil {
+		syscall.Close(fd)
+		return nil, fmt.Errorf("dial supervisor: %w", err)
+	}
+	return newConn(fd), nil
+}
+
+func newConn(fd int) *Conn {
+	file := os.NewFile(uintptr(fd), "supervisor")
+	return &Conn{file: file, lines: bufio.NewReader(file)}
+}
+
+// Contact tells the supervisor how long ago the leader was reached.
+func (c *Conn) Contact(age time.Duration) error {
+	return writeLine(c.file, fmt.Sprintf("contact %d", age.Milliseconds()))
+}
+
+// Stop tells the supervisor how to end the code.
+func (c *Conn) Stop(stop compute.Stop) error {
+	word := "graceful"
+	if stop == compute.StopHard {
+		word = "hard"
+	}
+	return writeLine(c.file, "stop "+word)
+}
+
+// Next waits for the supervisor's next event. An error means that the
+// supervisor is gone.
+func (c *Conn) Next() (Event, error) {
+	line, err := c.lines.ReadString('\n')
+	if err != nil {
+		return Event{}, fmt.Errorf("read from supervisor: %w", err)
+	}
+	var execlet, started int64
+	if n, _ := fmt.Sscanf(line, "started %d %d", &execlet, &started); n == 2 {
+		return Event{ExecletAt: compute.Instant(execlet), StartedAt: compute.Instant(started)}, nil
+	}
+	return Event{Ended: true}, nil
+}
+
+// Close ends the connection; the supervisor goes on.
+func (c *Conn) Close() { c.file.Close() }
+
+func writeLine(file *os.File, line string) error {
+	if err := file.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return fmt.Errorf("write to peer: %w", err)
+	}
+	if _, err := file.WriteString(line + "\n"); err != nil {
+		return fmt.Errorf("write to peer: %w", err)
+	}
+	return nil
+}
+
+// command is what a node asks of its supervisor.
+type command struct {
+	stop    compute.Stop
+	contact time.Duration // Age; with StopNone.
+}
+
+// listen makes the socket that a later node process finds. The current
+// directory is the attempt's.
+func listen() (int, error) {
+	os.Remove(ControlFile)
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("listen for node: %w", err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: ControlFile}); err != nil {
+		syscall.Close(fd)
+		return -1, fmt.Errorf("listen for node: %w", err)
+	}
+	if err := syscall.Listen(fd, backlog); err != nil {
+		syscall.Close(fd)
+		return -1, fmt.Errorf("listen for node: %w", err)
+	}
+	return fd, nil
+}
+
+// accept hands every node that connects to serve, for the life of the process.
+func accept(listener int, serve func(*os.File)) {
+	slots := make(chan struct{}, maxConns)
+	for {
+		fd, _, err := syscall.Accept4(listener, syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK)
+		if err == syscall.EINTR || err == syscall.ECONNABORTED {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			serve(os.NewFile(uintptr(fd), "node"))
+		}()
+	}
+}
+
+// readCommands sends what the node asks until it goes away.
+func readCommands(file *os.File, commands chan<- command) {
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		word, rest, _ := strings.Cut(scanner.Text(), " ")
+		switch {
+		case word == "stop" && rest == "hard":
+			commands <- command{stop: compute.StopHard}
+		case word == "stop":
+			commands <- command{stop: compute.StopGraceful}
+		case word == "contact":
+			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
+				commands <- command{contact: time.Duration(ms) * time.Millisecond}
+			}
+		}
+	}
+}
+
+// serve speaks with one node until it goes away.
+func (s *supervisor) serve(file *os.File) {
+	s.mu.Lock()
+	s.conns[file] = true
+	for _, line := range s.said {
+		if writeLine(file, line) != nil {
+			break
+		}
+	}
+	s.mu.Unlock()
+	readCommands(file, s.commands)
+	s.mu.Lock()
+	delete(s.conns, file)
+	s.mu.Unlock()
+	file.Close()
+}
+
+// say tells every node that is connected, and those that will be.
+func (s *supervisor) say(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, line)
+	for file := range s.conns {
+		// A node that does not listen reads the journal instead.
+		_ = writeLine(file, line)
+	}
+}

@@ -1,0 +1,157 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"berth/compute"
+	"berth/node/logs"
+)
+
+// cause is why the supervisor ended the code.
+type cause uint8
+
+const (
+	causeNone cause = iota
+	causeTimeout
+	causeStopped
+	causeAborted
+	causeNodeLost
+)
+
+const (
+	signalBase = 128 // A shell's exit code for signal n is 128+n.
+	maxDetail  = 512 // Bytes of an outcome's detail.
+)
+
+// ending is what is known when the code is gone.
+type ending struct {
+	status syscall.WaitStatus
+	lost   bool  // The sandbox was killed before it could say the status.
+	err    error // The code was not started.
+}
+
+// code returns the exit code as a shell would give it.
+func (e ending) code() int {
+	switch {
+	case e.lost:
+		return signalBase + int(syscall.SIGKILL)
+	case e.status.Signaled():
+		return signalBase + int(e.status.Signal())
+	}
+	return e.status.ExitStatus()
+}
+
+// finish reads what is left to know and removes what is left behind.
+func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
+	outcome := s.spec.outcome(s.journal.State())
+	if s.started != 0 {
+		outcome.Ran, outcome.ExitCode = true, end.code()
+		outcome.Duration = s.ended - s.started
+		outcome.EndedAt = outcome.StartedAt.Add(outcome.Duration)
+	} else {
+		outcome.EndedAt = compute.InstantOf(time.Now())
+	}
+	outcome.Status, outcome.Reason, outcome.Detail = s.verdict(end)
+	outcome.Detail = cut(outcome.Detail, maxDetail)
+	if pumps != nil {
+		pumps.drain()
+	}
+	if s.started == 0 {
+		s.note(outcome.Detail)
+	}
+	s.measure(&outcome)
+	final := logs.Final{ExitCode: outcome.ExitCode, Error: outcome.Detail, Status: outcome.Status.String()}
+	if err := s.log.Close(compute.InstantOf(time.Now()), final); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if s.group != nil {
+		if err := s.group.Remove(killTimeout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	return outcome
+}
+
+// verdict says how the attempt ended: what the supervisor did counts more than
+// the exit code that came of it.
+func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string) {
+	switch s.cause {
+	case causeTimeout:
+		detail := fmt.Sprintf("time limit of %s reached", seconds(s.spec.Timeout))
+		return compute.StatusFailed, compute.ReasonTimeout, detail
+	case causeStopped:
+		return compute.StatusCancelled, compute.ReasonStopped, "stopped on request"
+	case causeAborted:
+		return compute.StatusAborted, compute.ReasonAborted, "aborted on request"
+	case causeNodeLost:
+		detail := fmt.Sprintf("the node did not reach the cluster for %s", seconds(s.spec.DisconnectGrace))
+		return compute.StatusSystemFailure, compute.ReasonNodeLost, detail
+	case causeNone:
+	}
+	if end.err != nil {
+		return compute.StatusSystemFailure, compute.ReasonStartFailed, end.err.Error()
+	}
+	return s.ownEnd(end)
+}
+
+// ownEnd is the verdict on code that nobody stopped.
+func (s *supervisor) ownEnd(end ending) (compute.Status, compute.Reason, string) {
+	code := end.code()
+	if code == 0 {
+		return compute.StatusCompleted, compute.ReasonNone, ""
+	}
+	// A group that cannot be read is taken for one without a kill.
+	if kills, _ := s.group.OOMKills(); kills > 0 {
+		detail := fmt.Sprintf("memory limit of %d MiB reached", s.spec.MemoryMiB)
+		return compute.StatusFailed, compute.ReasonOutOfMemory, detail
+	}
+	if end.lost {
+		return compute.StatusSystemFailure, compute.ReasonSupervisorLost, "the sandbox was killed from outside"
+	}
+	if end.status.Signaled() {
+		detail := fmt.Sprintf("ended by signal %d (%s)", int(end.status.Signal()), end.status.Signal())
+		return compute.StatusFailed, compute.ReasonSignal, detail
+	}
+	return compute.StatusFailed, compute.ReasonExitCode, fmt.Sprintf("exit code %d", code)
+}
+
+// measure fills in what the attempt used.
+func (s *supervisor) measure(outcome *compute.Outcome) {
+	stats := s.log.Stats()
+	outcome.Usage.OutputBytes = stats.Bytes + stats.DroppedBytes
+	outcome.Usage.OutputLines = stats.Lines + stats.DroppedLines
+	if s.group == nil {
+		return
+	}
+	cpu, err := s.group.CPUTime()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	outcome.Usage.CPUTime = max(cpu-s.cpuBase, 0)
+	peak, err := s.group.PeakMemory()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	outcome.Usage.PeakMemoryMiB = (peak + 1<<20 - 1) >> 20
+	if s.spec.Simulated && outcome.Duration > 0 {
+		given := int64(outcome.Duration) / 1000 * s.spec.CPUMilli
+		outcome.Usage.GPUUtilPercent = int(min(100*int64(outcome.Usage.CPUTime)/max(given, 1), 100))
+	}
+}
+
+// seconds spells a duration as people say it.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+}
+
+// cut returns at most limit bytes of text.
+func cut(text string, limit int) string {
+	if len(text) > limit {
+		return text[:limit]
+	}
+	return text
+}

@@ -1,0 +1,75 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"berth/compute"
+	"berth/node/logs"
+)
+
+// pumps carry the code's output from its pipes to the log.
+type pumps struct {
+	files [2]*os.File
+	group sync.WaitGroup
+}
+
+// newPumps returns running pumps and the ends of the pipes for the code.
+func (s *supervisor) newPumps() (p *pumps, stdout, stderr *os.File, err error) {
+	outRead, stdout, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make output pipe: %w", err)
+	}
+	errRead, stderr, err := os.Pipe()
+	if err != nil {
+		outRead.Close()
+		stdout.Close()
+		return nil, nil, nil, fmt.Errorf("make output pipe: %w", err)
+	}
+	p = &pumps{files: [2]*os.File{outRead, errRead}}
+	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
+		p.group.Go(func() { s.pump(p.files[i], stream) })
+	}
+	return p, stdout, stderr, nil
+}
+
+// pump drains one pipe to its end, whatever the log says: code must not hang
+// because the disk is full.
+func (s *supervisor) pump(from *os.File, stream logs.Stream) {
+	buffer := make([]byte, pumpBytes)
+	told := false
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			e := s.log.Write(stream, compute.InstantOf(time.Now()), buffer[:n])
+			if e != nil && !told {
+				told = true
+				fmt.Fprintln(os.Stderr, e)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drain waits for what is left in the pipes.
+func (p *pumps) drain() {
+	for _, file := range p.files {
+		// A pipe that cannot have a deadline has its end all the same.
+		_ = file.SetReadDeadline(time.Now().Add(drainTimeout))
+	}
+	p.group.Wait()
+	for _, file := range p.files {
+		file.Close()
+	}
+}
+
+// note puts one of our own lines into the output.
+func (s *supervisor) note(text string) {
+	if err := s.log.Write(logs.System, compute.InstantOf(time.Now()), []byte(text+"\n")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}

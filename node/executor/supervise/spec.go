@@ -1,0 +1,101 @@
+package supervise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+	"berth/node/executor/sandbox"
+)
+
+// Command is the argument by which package early reaches Main.
+const Command = "supervise"
+
+// The files of an attempt's directory.
+const (
+	SpecFile    = "spec"
+	JournalFile = "journal"
+	PIDFile     = "pid"
+	OutputFile  = "out.seg"
+	WorkDir     = "work"
+	ControlFile = "control" // The socket.
+	ErrorFile   = "errors"  // What a supervisor that dies says last.
+)
+
+// Descriptors that a supervisor finds open.
+const (
+	FDConn    = 3 // The node's end of the first Conn is the other one.
+	FDSlot    = 4 // A lock that goes with the supervisor.
+	FDNetwork = 5 // The network namespace; only with Spec.JoinNetwork.
+)
+
+// Spec is all that a supervisor knows of its attempt.
+type Spec struct {
+	Execution  compute.ExecutionID `json:"execution"`
+	Epoch      uint64              `json:"epoch"`
+	PlaceIndex uint64              `json:"place_index"`
+	Slot       int                 `json:"slot"`
+	GPUs       int                 `json:"gpus"` // How many it holds.
+
+	Group     string `json:"group"`      // Name of its cgroup.
+	MemoryMiB int64  `json:"memory_mib"` // Limit.
+	CPUMilli  int64  `json:"cpu_milli"`  // Limit, in thousandths of a core.
+	Pids      int64  `json:"pids"`       // Limit.
+	Simulated bool   `json:"simulated"`  // Its GPUs are: their use is the CPU quota's.
+
+	Timeout         time.Duration `json:"timeout_ns"`
+	StopGrace       time.Duration `json:"stop_grace_ns"`
+	DisconnectGrace time.Duration `json:"disconnect_grace_ns"` // 0 for none.
+	ContactAge      time.Duration `json:"contact_age_ns"`      // When the spec was written.
+
+	JoinNetwork bool         `json:"join_network"`
+	Notes       []string     `json:"notes"` // Said in the output before the code starts.
+	Sandbox     sandbox.Spec `json:"sandbox"`
+}
+
+// Write makes the spec's file in the current directory's place dir, whole or
+// not at all.
+func (s *Spec) Write(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("write spec: %w", err)
+	}
+	name := dir + "/" + SpecFile
+	file, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write spec: %w", err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		return fmt.Errorf("write spec: %w", err)
+	}
+	return nil
+}
+
+// ReadSpec returns the spec of the attempt in dir.
+func ReadSpec(dir string) (*Spec, error) {
+	data, err := os.ReadFile(dir + "/" + SpecFile)
+	if err != nil {
+		return nil, fmt.Errorf("read spec: %w", err)
+	}
+	s := new(Spec)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("read spec: %w", err)
+	}
+	return s, nil
+}
+
+// outcome returns the fields of an outcome that are known from the start.
+func (s *Spec) outcome(state journal.State) compute.Outcome {
+	return compute.Outcome{
+		Execution: s.Execution, Epoch: s.Epoch,
+		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt,
+	}
+}

@@ -1,0 +1,330 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/cgroup"
+	"berth/node/executor/journal"
+	"berth/node/executor/sandbox"
+	"berth/node/logs"
+)
+
+const (
+	drainTimeout  = 5 * time.Second  // For the rest of the output, once the code is gone.
+	killTimeout   = 10 * time.Second // For the processes of a killed cgroup to end.
+	maxCommands   = 16               // Read ahead of the loop.
+	pumpBytes     = 64 << 10         // What a pipe holds.
+	ownOOMScore   = "-900"           // The machine's last choice among processes, ...
+	theirOOMScore = "500"            // ... and its first one.
+	cloneNewNet   = 0x40000000
+)
+
+// supervisor is one supervisor's state. The loop owns all but conns.
+type supervisor struct {
+	spec     *Spec
+	journal  *journal.Journal
+	group    *cgroup.Group
+	log      *logs.Writer
+	commands chan command
+
+	limit   *timer // The execution's time limit.
+	grace   *timer // The end of a graceful stop.
+	contact *timer // The end of the disconnect grace.
+
+	cause   cause
+	started time.Duration // Boottime; 0 before the code started.
+	ended   time.Duration
+	box     *sandbox.Sandbox
+	cpuBase time.Duration // Used before the code started.
+
+	mu sync.Mutex
+
+	conns map[*os.File]bool
+	said  []string // Events so far: a node that connects gets them all.
+}
+
+// Main supervises the attempt whose directory is the only argument, and
+// returns the exit code of the process.
+func Main(args []string) int {
+	// The first process of the sandbox dies with the thread that forked it.
+	runtime.LockOSThread()
+	syscall.Umask(0o077)
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
+		return 2
+	}
+	if err := run(args[0]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func run(dir string) error {
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("supervise: %w", err)
+	}
+	spec, err := ReadSpec(".")
+	if err != nil {
+		return err
+	}
+	j, err := journal.Open(JournalFile)
+	if err != nil {
+		return err
+	}
+	if j.State().Starting {
+		return errors.New("supervise: the attempt was started before")
+	}
+	s := &supervisor{spec: spec, journal: j, commands: make(chan command, maxCommands), conns: make(map[*os.File]bool)}
+	if err := s.open(); err != nil {
+		return err
+	}
+	defer s.close()
+	outcome := s.supervise()
+	if err := j.Ended(outcome); err != nil {
+		return err
+	}
+	s.say("ended")
+	return nil
+}
+
+// open makes all that belongs to the supervisor alone.
+func (s *supervisor) open() error {
+	// Without the right to it (in a container), the default has to do.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(ownOOMScore), 0)
+	if err := writePID(); err != nil {
+		return err
+	}
+	for _, t := range []**timer{&s.limit, &s.grace, &s.contact} {
+		var err error
+		if *t, err = newTimer(); err != nil {
+			return err
+		}
+	}
+	listener, err := listen()
+	if err != nil {
+		return err
+	}
+	go accept(listener, s.serve)
+	conn := os.NewFile(FDConn, "node")
+	syscall.CloseOnExec(FDConn)
+	syscall.CloseOnExec(FDSlot)
+	go s.serve(conn)
+	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
+		return err
+	}
+	return s.touch(s.spec.ContactAge)
+}
+
+func (s *supervisor) close() {
+	s.limit.close()
+	s.grace.close()
+	s.contact.close()
+	os.Remove(ControlFile)
+}
+
+// writePID leaves the process's id and start time, which together name it for
+// as long as the machine is up.
+func writePID() error {
+	start, err := StartTime(os.Getpid())
+	if err == nil {
+		err = os.WriteFile(PIDFile, fmt.Appendf(nil, "%d %d\n", os.Getpid(), start), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write pid: %w", err)
+	}
+	return nil
+}
+
+// StartTime returns when the process started, in ticks since boot.
+func StartTime(pid int) (uint64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read start time: %w", err)
+	}
+	// The name, in parentheses, may hold anything; 20 fields follow its end.
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("read start time of %d: short line", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// supervise lives the attempt to its end and returns how it was.
+func (s *supervisor) supervise() compute.Outcome {
+	box, pumps, err := s.start()
+	if err != nil {
+		return s.finish(ending{err: err}, pumps)
+	}
+	ends := make(chan ending, 1)
+	go func() {
+		exit, err := box.Wait()
+		ends <- ending{status: exit.Status, lost: err != nil}
+	}()
+	end := s.loop(ends)
+	s.ended = boottime()
+	if err := s.group.Kill(killTimeout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	box.Close()
+	return s.finish(end, pumps)
+}
+
+// start brings the code to life. The journal says so, durably, before.
+func (s *supervisor) start() (*sandbox.Sandbox, *pumps, error) {
+	saved := make(chan error, 1)
+	go func() { saved <- s.journal.Starting(compute.InstantOf(time.Now())) }()
+	pumps, stdout, stderr, err := s.newPumps()
+	if err != nil {
+		return nil, nil, errors.Join(err, <-saved)
+	}
+	box, err := s.build(stdout, stderr)
+	stdout.Close()
+	stderr.Close()
+	if e := <-saved; e != nil {
+		// Not durable: the code must not start.
+		err = errors.Join(err, e)
+	}
+	if err == nil {
+		err = s.launch(box)
+	}
+	if err != nil && box != nil {
+		syscall.Kill(box.PID, syscall.SIGKILL)
+		box.Close()
+	}
+	return box, pumps, err
+}
+
+// build makes the sandbox, with its limits but the CPU quota: that one is for
+// the code, not for us.
+func (s *supervisor) build(stdout, stderr *os.File) (*sandbox.Sandbox, error) {
+	if s.spec.JoinNetwork {
+		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
+			return nil, fmt.Errorf("join network: %w", errno)
+		}
+		syscall.Close(FDNetwork)
+	}
+	box, err := sandbox.Start(&s.spec.Sandbox, stdout, stderr)
+	if err != nil {
+		return nil, err
+	}
+	s.box = box
+	host, err := cgroup.Detect()
+	if err != nil {
+		return box, err
+	}
+	limits := cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
+	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
+		return box, err
+	}
+	if err := s.group.Add(box.PID); err != nil {
+		return box, err
+	}
+	// As above: where it is not allowed, the default has to do.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(theirOOMScore), 0)
+	return box, box.Build()
+}
+
+// launch starts the code, its clock and its limit.
+func (s *supervisor) launch(box *sandbox.Sandbox) error {
+	for _, note := range s.spec.Notes {
+		s.note(note)
+	}
+	var err error
+	if s.cpuBase, err = s.group.CPUTime(); err != nil {
+		return err
+	}
+	if err := s.group.LimitCPU(s.spec.CPUMilli); err != nil {
+		return err
+	}
+	at, now := boottime(), compute.InstantOf(time.Now())
+	if err := box.Execute(); err != nil {
+		return err
+	}
+	s.started = at
+	if err := s.journal.Started(now); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	s.say(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
+	return s.limit.set(at + s.spec.Timeout)
+}
+
+// loop waits for the end of the code and brings it about when it must.
+func (s *supervisor) loop(ends <-chan ending) ending {
+	for {
+		select {
+		case end := <-ends:
+			return end
+		case c := <-s.commands:
+			s.obey(c)
+		case <-s.limit.C:
+			s.note(fmt.Sprintf("time limit of %s reached", seconds(s.spec.Timeout)))
+			s.stop(causeTimeout)
+		case <-s.contact.C:
+			s.note(fmt.Sprintf("the cluster was not reached for %s", seconds(s.spec.DisconnectGrace)))
+			s.kill(causeNodeLost)
+		case <-s.grace.C:
+			s.kill(s.cause)
+		}
+	}
+}
+
+func (s *supervisor) obey(c command) {
+	var err error
+	switch c.stop {
+	case compute.StopHard:
+		s.kill(causeAborted)
+	case compute.StopGraceful:
+		s.stop(causeStopped)
+	case compute.StopNone:
+		err = s.touch(c.contact)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// touch moves the end of the disconnect grace: the leader was reached age ago.
+func (s *supervisor) touch(age time.Duration) error {
+	if s.spec.DisconnectGrace <= 0 {
+		return nil
+	}
+	return s.contact.set(boottime() - age + s.spec.DisconnectGrace)
+}
+
+// stop asks the code to end and gives it the grace. The first cause stands.
+func (s *supervisor) stop(why cause) {
+	if s.cause != causeNone {
+		return
+	}
+	s.cause = why
+	err := s.group.Signal(syscall.SIGTERM, s.box.PID)
+	if e := s.grace.set(boottime() + s.spec.StopGrace); err == nil {
+		err = e
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		s.kill(why)
+	}
+}
+
+// kill ends everything in the sandbox. A hard stop replaces a graceful one;
+// otherwise the first cause stands.
+func (s *supervisor) kill(why cause) {
+	if s.cause == causeNone || s.cause == causeStopped && why == causeAborted {
+		s.cause = why
+	}
+	if err := s.group.Kill(killTimeout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
