@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// Limits of the cache of recent entries.
+const (
+	cacheEntries = 4096
+	cacheBytes   = 16 << 20
+)
+
+// logCache keeps the newest entries in memory: replication and application
+// read them right after they were appended. Unlike the library's cache it is
+// bounded by bytes too, and it passes the stable store's calls by.
+type logCache struct {
+	raft.LogStore
+
+	mu    sync.RWMutex
+	ring  [cacheEntries]*raft.Log
+	low   uint64 // The oldest index that may be in the ring.
+	high  uint64 // The newest.
+	bytes int
+}
+
+// GetLog reads from memory what is there, else from the store.
+func (c *logCache) GetLog(index uint64, l *raft.Log) error {
+	c.mu.RLock()
+	cached := c.ring[index%cacheEntries]
+	c.mu.RUnlock()
+	if cached != nil && cached.Index == index {
+		*l = *cached
+		return nil
+	}
+	return c.LogStore.GetLog(index, l)
+}
+
+// StoreLog appends one entry.
+func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs appends entries, and keeps them when that succeeded.
+func (c *logCache) StoreLogs(logs []*raft.Log) error {
+	if err := c.LogStore.StoreLogs(logs); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range logs {
+		if c.high != 0 && l.Index != c.high+1 {
+			c.clear()
+		}
+		if c.high == 0 {
+			c.low = l.Index
+		}
+		c.drop(l.Index % cacheEntries)
+		c.ring[l.Index%cacheEntries] = l
+		c.bytes += len(l.Data)
+		c.high = l.Index
+		for c.bytes > cacheBytes && c.low < c.high {
+			c.drop(c.low % cacheEntries)
+			c.low++
+		}
+	}
+	return nil
+}
+
+// DeleteRange removes entries from the store; when some of them are in memory
+// it forgets all that are.
+func (c *logCache) DeleteRange(low, high uint64) error {
+	c.mu.Lock()
+	if high >= c.low {
+		c.clear()
+	}
+	c.mu.Unlock()
+	return c.LogStore.DeleteRange(low, high)
+}
+
+// drop empties a slot. The caller holds mu.
+func (c *logCache) drop(slot uint64) {
+	l := c.ring[slot]
+	if l == nil {
+		return
+	}
+	c.ring[slot] = nil
+	c.bytes -= len(l.Data)
+	if l.Index == c.low {
+		c.low++
+	}
+}
+
+// clear empties the ring. The caller holds mu.
+func (c *logCache) clear() {
+	c.ring = [cacheEntries]*raft.Log{}
+	c.low, c.high, c.bytes = 0, 0, 0
+}

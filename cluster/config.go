@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// The profiles of Raft's timers.
+const (
+	ProfileLAN     = "lan"     // Fails over in about a second; for one fast network.
+	ProfileDefault = "default" // The library's timers, for everything else.
+)
+
+// Limits of what a node says about itself. Together they keep the gossip meta
+// under memberlist's 512 bytes, over which it panics.
+const (
+	maxNameLength    = 64
+	maxURLLength     = 112
+	maxAddressLength = 64
+	maxVersionLength = 32
+)
+
+// Config is what a node needs to take its place in a cluster.
+type Config struct {
+	DataDir string         // Holds everything of the node; made with mode 0700.
+	NodeID  compute.NodeID // Zero to keep the one on disk, or to make one.
+	Name    string         // For people; unique by convention.
+	Role    compute.Role   // What the node joins as. Only servers can be opened.
+
+	Listen       string // host:port for raft/1 and rpc/1.
+	GossipListen string // host:port, TCP and UDP.
+	Advertise    string // Host under which others reach the node; "" for the one it listens on.
+	API          string // Full URL of the API, published to the others.
+	Metrics      string // Full URL of /metrics, published to the others.
+	Version      string // Of the binary.
+
+	// A node that is new either makes the cluster or joins one. On a node
+	// that is a member already these are ignored.
+	Bootstrap bool
+	JoinHosts []string // host:port of servers, tried in turn.
+	JoinToken string
+
+	Voters       int           // How many servers vote; 0 for 3, and 5 from seven servers on.
+	Profile      string        // ProfileLAN or ProfileDefault; "" for ProfileLAN.
+	PromoteAfter time.Duration // How long a server must have kept up before it votes; 0 for 10 s.
+
+	// FSM is the state machine. Apply answers an entry with a [][]byte: one
+	// result for each frame of the entry, in order. An entry may hold no
+	// frame at all.
+	FSM raft.FSM
+	// Preamble, when set, returns a frame that is put in front of each entry
+	// by the leader of the term; its result is dropped.
+	Preamble func(term uint64) []byte
+
+	Registry  Registry  // Decides who joins.
+	Directory Directory // Tells who was removed; nil for nobody.
+
+	// ServerSecrets returns what a server that joins is handed beside the
+	// authority's key; nil for nothing. Accept is given it on the other side,
+	// before the node becomes a member.
+	ServerSecrets func() []byte
+	Accept        func(cluster compute.UUID, serverSecrets []byte) error
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time // nil for time.Now.
+	Rand       io.Reader        // nil for crypto/rand.
+
+	// Dial opens the TCP connections to other nodes; nil for net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Fatal is called once, from any goroutine, when the process must end
+	// because its disk hangs or lies. It should not return.
+	Fatal func(error)
+}
+
+// Registry admits new nodes. It is asked on the leader only.
+type Registry interface {
+	// Admit consumes one use of the token and records the node, in one step.
+	// A repeat by the same node with the same token succeeds without another
+	// use, because answers can be lost. A refusal is a *compute.Error whose
+	// message says why; the node that joins prints it.
+	Admit(ctx context.Context, a Admission) error
+}
+
+// Admission is a node that asks to join and the token that it shows.
+type Admission struct {
+	TokenID    string       // The ten characters behind "bjt_".
+	SecretHash compute.Hash // SHA-256 of the secret part.
+	Node       compute.Node // As the node describes itself: ID, Name, Role, addresses, Version.
+}
+
+// Directory tells what the state knows of a node.
+type Directory interface {
+	// Node returns the node's role, whether it was removed, and whether the
+	// state knows it at all.
+	Node(id compute.NodeID) (role compute.Role, removed, known bool)
+}
+
+// everyone is the Directory of a cluster that keeps none.
+type everyone struct{}
+
+func (everyone) Node(compute.NodeID) (compute.Role, bool, bool) {
+	return compute.RoleServer, false, true
+}
+
+// withDefaults fills what was left out.
+func (c Config) withDefaults() Config {
+	if c.Profile == "" {
+		c.Profile = ProfileLAN
+	}
+	if c.PromoteAfter == 0 {
+		c.PromoteAfter = 10 * time.Second
+	}
+	if c.Directory == nil {
+		c.Directory = everyone{}
+	}
+	if c.ServerSecrets == nil {
+		c.ServerSecrets = func() []byte { return nil }
+	}
+	if c.Accept == nil {
+		c.Accept = func(compute.UUID, []byte) error { return nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		c.Registerer = prometheus.NewRegistry()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.Dial == nil {
+		c.Dial = new(net.Dialer).DialContext
+	}
+	return c
+}
+
+// validate reports all that is wrong at once.
+func (c Config) validate() error {
+	var errs []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, compute.Errorf(compute.CodeInvalid, format, args...))
+		}
+	}
+	fault(c.DataDir == "", "The data directory is not set.")
+	fault(c.FSM == nil, "The state machine is not set.")
+	fault(c.Registry == nil, "The registry is not set.")
+	fault(c.Fatal == nil, "Fatal is not set.")
+	fault(c.Role != compute.RoleServer, "A node of role %s holds no replica and is no peer.", c.Role)
+	fault(c.Profile != ProfileLAN && c.Profile != ProfileDefault, "Unknown raft profile %q: use %q or %q.",
+		c.Profile, ProfileLAN, ProfileDefault)
+	fault(c.Voters < 0, "The number of voters is negative.")
+	fault(c.Bootstrap && c.JoinToken != "", "A node either makes a cluster or joins one: bootstrap and a join token exclude each other.")
+	fault(c.JoinToken != "" && len(c.JoinHosts) == 0, "A join token needs the address of a server to join.")
+	for _, text := range []struct {
+		what, value string
+		limit       int
+	}{
+		{"name", c.Name, maxNameLength},
+		{"API URL", c.API, maxURLLength},
+		{"metrics URL", c.Metrics, maxURLLength},
+		{"advertised host", c.Advertise, maxAddressLength - len(":65535")},
+		{"version", c.Version, maxVersionLength},
+	} {
+		fault(len(text.value) > text.limit, "The %s is longer than %d bytes.", text.what, text.limit)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("configure cluster: %w", err)
+	}
+	return nil
+}

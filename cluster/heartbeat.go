@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// Limits of heartbeats.
+const (
+	heartbeatEvery   = 3 * time.Second // With a fifth of jitter.
+	heartbeatRetry   = 300 * time.Millisecond
+	heartbeatTimeout = 2 * time.Second
+	maxHeard         = 10_000 // Nodes; as many as a cluster may have.
+)
+
+// heartbeat is what a node sends to the leader. Who it is, its certificate
+// says.
+type heartbeat struct {
+	RPC string `cbor:"1,keyasint"`
+}
+
+// heartbeats are both ends: this node's own to the leader, and on the leader
+// those of all nodes.
+type heartbeats struct {
+	c *Cluster
+
+	mu        sync.Mutex
+	contactAt time.Time // When the last good one was sent.
+	since     time.Time // Since when this node leads.
+	heard     map[compute.NodeID]heardFrom
+}
+
+// heardFrom is when and from where a node was last heard.
+type heardFrom struct {
+	at   time.Time
+	rpc  string
+	role compute.Role
+}
+
+func newHeartbeats(c *Cluster) *heartbeats {
+	return &heartbeats{c: c, heard: make(map[compute.NodeID]heardFrom)}
+}
+
+// Heard returns when this node, as the leader, last heard from another one,
+// by its own clock; false when it does not lead. A new leader gives every
+// node full grace: it was heard when the term began.
+func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
+	if c.terms.ready() == 0 {
+		return time.Time{}, false
+	}
+	h := c.heartbeats
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.heard[node].at
+	if at.Before(h.since) {
+		at = h.since
+	}
+	return at, true
+}
+
+// ContactAt returns when this node sent the last heartbeat that the leader
+// answered; zero when none was.
+func (c *Cluster) ContactAt() time.Time {
+	c.heartbeats.mu.Lock()
+	defer c.heartbeats.mu.Unlock()
+	return c.heartbeats.contactAt
+}
+
+// grace begins a term.
+func (h *heartbeats) grace() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = h.c.cfg.Now()
+}
+
+// run sends heartbeats until ctx ends or the cluster says that this node was
+// removed.
+func (h *heartbeats) run(ctx context.Context) error {
+	for {
+		changed := h.c.leaders.next()
+		wait := heartbeatEvery - heartbeatEvery/10 + rand.N(heartbeatEvery/5)
+		if err := h.send(ctx); err != nil {
+			if e, ok := errors.AsType[*compute.Error](err); ok && e.Detail == errRemoved().Detail {
+				return err
+			}
+			h.c.logger.Debug("heartbeat not answered", "err", err)
+			wait = heartbeatRetry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// send sends one heartbeat.
+func (h *heartbeats) send(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	leader, known := h.c.Leader()
+	if !known {
+		leader, known = h.ask(ctx)
+	}
+	if !known {
+		return errNoLeader()
+	}
+	sentAt := h.c.cfg.Now()
+	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise})
+	if _, err := h.c.Call(ctx, leader, methodHeartbeat, beat); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.contactAt = sentAt
+	return nil
+}
+
+// ask finds the leader when raft does not tell: after a move to another
+// address the leader cannot reach this node before it was told.
+func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, bool) {
+	for _, s := range h.c.Servers() {
+		if s.ID == h.c.id {
+			continue
+		}
+		st, err := h.c.status(ctx, s.ID)
+		if err == nil && !st.Leader.IsZero() {
+			return st.Leader, true
+		}
+	}
+	return compute.NodeID{}, false
+}
+
+// handle notes a node's heartbeat.
+func (h *heartbeats) handle(_ context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	if h.c.terms.ready() == 0 {
+		return nil, errNoLeader()
+	}
+	var beat heartbeat
+	if err := h.c.codec.Unmarshal(data, &beat); err != nil || len(beat.RPC) > maxAddressLength {
+		return nil, compute.Errorf(compute.CodeInvalid, "The heartbeat cannot be read.")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.heard[peer.ID]; !known && len(h.heard) >= maxHeard {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
+	}
+	h.heard[peer.ID] = heardFrom{at: h.c.cfg.Now(), rpc: beat.RPC, role: peer.Role}
+	return nil, nil
+}
+
+// rpcAddress returns where a node said that it is, "" when it did not.
+func (h *heartbeats) rpcAddress(id compute.NodeID) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard[id].rpc
+}
+
+// servers returns the servers heard in this term and their addresses.
+func (h *heartbeats) servers() map[compute.NodeID]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	servers := make(map[compute.NodeID]string, len(h.heard))
+	for id, from := range h.heard {
+		if from.role == compute.RoleServer && from.at.After(h.since) {
+			servers[id] = from.rpc
+		}
+	}
+	return servers
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"berth/cluster/pki"
+	"berth/compute"
+)
+
+// freshness says what a start finds.
+type freshness int
+
+const (
+	freshNone    freshness = iota // A member comes back.
+	freshReplica                  // A new node joined.
+	freshCluster                  // A new node makes the cluster.
+)
+
+// renewCheck is how often the age of the certificate is looked at.
+const renewCheck = time.Minute
+
+// takeIdentity loads the node's identity, or gets one by making a cluster or
+// joining one.
+func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
+	record := c.files.get()
+	if c.cfg.NodeID != record.NodeID && !c.cfg.NodeID.IsZero() && !record.NodeID.IsZero() {
+		return 0, compute.Errorf(compute.CodeConflict, "The data directory belongs to node %s.", record.NodeID)
+	}
+	switch {
+	case record.Standing == standingMember:
+		return freshNone, c.loadIdentity(record)
+	case c.cfg.Bootstrap:
+		return freshCluster, c.makeIdentity()
+	case c.cfg.JoinToken != "":
+		return freshReplica, c.join(ctx)
+	}
+	return 0, compute.Errorf(compute.CodeInvalid,
+		"This node is in no cluster: start it with bootstrap to make one, or with a join token and the address of a server.")
+}
+
+// loadIdentity reads a member's identity from disk. A certificate that cannot
+// be used any more, because the node was away for long or stopped in the
+// middle of a renewal, is made anew.
+func (c *Cluster) loadIdentity(record nodeRecord) error {
+	ca, err := pki.LoadCA(c.files.path(pkiDir))
+	if err != nil {
+		return err
+	}
+	c.ca, c.id, c.clusterID = ca, record.NodeID, record.ClusterID
+	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
+	if err == nil {
+		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
+	}
+	if err != nil {
+		c.logger.Warn("certificate not usable, making another", "err", err)
+		return c.issueOwn()
+	}
+	c.pair.Store(pair)
+	return nil
+}
+
+// makeIdentity makes a cluster of this one node.
+func (c *Cluster) makeIdentity() error {
+	var err error
+	if c.id = c.cfg.NodeID; c.id.IsZero() {
+		if c.id, err = newNodeID(c.cfg.Rand); err != nil {
+			return err
+		}
+	}
+	if c.clusterID, err = newUUID(c.cfg.Rand); err != nil {
+		return err
+	}
+	if c.ca, err = pki.NewCA(c.cfg.Rand, c.clusterID, c.cfg.Now()); err != nil {
+		return err
+	}
+	if err := pki.SaveCA(c.files.path(pkiDir), c.ca); err != nil {
+		return err
+	}
+	if err := c.issueOwn(); err != nil {
+		return err
+	}
+	return c.gossip.makeKeyring()
+}
+
+// settle records that the node is a member. From then on it never makes or
+// joins a cluster again, whatever its flags say.
+func (c *Cluster) settle() error {
+	record := c.files.get()
+	if record.Standing == standingMember {
+		return nil
+	}
+	record.NodeID, record.ClusterID, record.Standing = c.id, c.clusterID, standingMember
+	return c.files.put(record)
+}
+
+// issueOwn makes this server's certificate with the authority's key, which
+// every server holds.
+func (c *Cluster) issueOwn() error {
+	key, err := pki.NewKey(c.cfg.Rand)
+	if err != nil {
+		return err
+	}
+	identity := pki.Identity{Cluster: c.clusterID, Role: compute.RoleServer, Node: c.id}
+	cert, err := c.ca.Issue(c.cfg.Rand, identity, key.Public(), c.cfg.Now())
+	if err != nil {
+		return err
+	}
+	return c.usePair(pki.Pair(cert, key, c.ca))
+}
+
+// usePair saves a certificate and presents it from the next handshake on.
+func (c *Cluster) usePair(pair *tls.Certificate) error {
+	if err := pki.SavePair(c.files.path(pkiDir), pair); err != nil {
+		return err
+	}
+	c.pair.Store(pair)
+	return nil
+}
+
+// renew replaces the certificate when half of its life is over.
+func (c *Cluster) renew(ctx context.Context) error {
+	for {
+		if leaf := c.pair.Load().Leaf; c.cfg.Now().After(halfLife(leaf.NotBefore, leaf.NotAfter)) {
+			if err := c.issueOwn(); err != nil {
+				c.logger.Error("certificate not renewed", "err", err)
+			} else {
+				c.logger.Info("certificate renewed")
+			}
+		}
+		if pause(ctx, renewCheck) != nil {
+			return nil
+		}
+	}
+}
+
+func halfLife(from, to time.Time) time.Time { return from.Add(to.Sub(from) / 2) }
+
+// newRequest makes a key and the request for a certificate of it.
+func (c *Cluster) newRequest() (ed25519.PrivateKey, []byte, error) {
+	key, err := pki.NewKey(c.cfg.Rand)
+	if err != nil {
+		return nil, nil, err
+	}
+	csr, err := pki.NewRequest(c.cfg.Rand, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask for certificate: %w", err)
+	}
+	return key, csr, nil
+}

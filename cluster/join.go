@@ -1,0 +1,300 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"berth/cluster/pki"
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// Limits of joining.
+const (
+	joinTimeout  = 15 * time.Second // One try at one server.
+	joinPauseMin = 200 * time.Millisecond
+	joinPauseMax = 5 * time.Second
+	joinsPerSec  = 5 // From nodes without a certificate, per server.
+	joinsBurst   = 20
+)
+
+// joinRequest is how a node introduces itself.
+type joinRequest struct {
+	TokenID string       `cbor:"1,keyasint"`
+	Secret  string       `cbor:"2,keyasint"`
+	Node    compute.Node `cbor:"3,keyasint"`
+	CSR     []byte       `cbor:"4,keyasint"`
+}
+
+// joinAnswer makes it a member.
+type joinAnswer struct {
+	Cluster compute.UUID `cbor:"1,keyasint"`
+	CA      []byte       `cbor:"2,keyasint"` // PEM.
+	Cert    []byte       `cbor:"3,keyasint"` // DER.
+	Peers   []joinPeer   `cbor:"4,keyasint"`
+
+	// For servers only.
+	CAKey   []byte `cbor:"5,keyasint,omitempty"` // PEM.
+	Keyring []byte `cbor:"6,keyasint,omitempty"` // JSON.
+	Secrets []byte `cbor:"7,keyasint,omitempty"`
+}
+
+// joinPeer is a server that the new node may turn to.
+type joinPeer struct {
+	ID     compute.NodeID `cbor:"1,keyasint"`
+	RPC    string         `cbor:"2,keyasint"`
+	Gossip string         `cbor:"3,keyasint"`
+}
+
+// joinLimit bounds the tries of nodes without a certificate.
+type joinLimit struct{ limiter *rate.Limiter }
+
+func newJoinLimit() *joinLimit {
+	return &joinLimit{rate.NewLimiter(joinsPerSec, joinsBurst)}
+}
+
+// handleJoin admits a node. Any server may be asked; the leader decides.
+func (c *Cluster) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	if peer.Anonymous() && !c.joins.limiter.Allow() {
+		return nil, compute.Errorf(compute.CodeRateLimited, "Too many nodes try to join.").Retry(time.Second)
+	}
+	if c.terms.ready() == 0 {
+		leader, known := c.Leader()
+		if !known || leader == c.id || !peer.Anonymous() {
+			return nil, errNoLeader()
+		}
+		return c.Call(ctx, leader, methodJoin, data)
+	}
+	if !peer.Anonymous() && peer.Role != compute.RoleServer {
+		return nil, compute.Errorf(compute.CodeForbidden, "Only servers may forward a node that joins.")
+	}
+	var req joinRequest
+	if err := c.codec.Unmarshal(data, &req); err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "The request to join cannot be read: %w", err)
+	}
+	if err := checkIntroduction(&req.Node); err != nil {
+		return nil, err
+	}
+	answer, err := c.admit(ctx, req)
+	if err != nil {
+		c.logger.Warn("node not admitted", "node", req.Node.ID, "err", err)
+		return nil, err
+	}
+	c.logger.Info("node admitted", "node", req.Node.ID)
+	return c.codec.Marshal(answer), nil
+}
+
+// checkIntroduction refuses what would not fit elsewhere.
+func checkIntroduction(n *compute.Node) error {
+	switch {
+	case n.ID.IsZero():
+		return compute.Errorf(compute.CodeInvalid, "The node that joins has no id.")
+	case len(n.Name) > maxNameLength, len(n.API) > maxURLLength, len(n.Metrics) > maxURLLength,
+		len(n.RPC) > maxAddressLength, len(n.Gossip) > maxAddressLength, len(n.Version) > maxVersionLength:
+		return compute.Errorf(compute.CodeInvalid, "A name or address of the node that joins is too long.")
+	case n.Role != compute.RoleServer && n.Role != compute.RoleWorker:
+		return compute.Errorf(compute.CodeInvalid, "The node that joins asks for an unknown role.")
+	}
+	return nil
+}
+
+// admit asks the registry and makes the node a member. All of it can be
+// repeated.
+func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, error) {
+	if c.removed(req.Node.ID) {
+		return nil, errRemoved()
+	}
+	introduced := compute.Node{
+		ID: req.Node.ID, Name: req.Node.Name, Role: req.Node.Role, API: req.Node.API, RPC: req.Node.RPC,
+		Gossip: req.Node.Gossip, Metrics: req.Node.Metrics, Version: req.Node.Version,
+	}
+	identity := pki.Identity{Cluster: c.clusterID, Role: req.Node.Role, Node: req.Node.ID}
+	cert, err := c.ca.IssueForRequest(c.cfg.Rand, identity, req.CSR, c.cfg.Now())
+	if err != nil {
+		return nil, err
+	}
+	err = c.cfg.Registry.Admit(ctx, Admission{
+		TokenID:    req.TokenID,
+		SecretHash: sha256.Sum256([]byte(req.Secret)),
+		Node:       introduced,
+	})
+	if err != nil {
+		return nil, err
+	}
+	caPEM, keyPEM := c.ca.PEM()
+	answer := &joinAnswer{Cluster: c.clusterID, CA: caPEM, Cert: cert.Raw, Peers: c.joinPeers()}
+	if req.Node.Role != compute.RoleServer {
+		return answer, nil
+	}
+	if err := c.addServer(req.Node.ID, req.Node.RPC); err != nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The node could not enter the raft configuration: %w", err).Retry(time.Second)
+	}
+	answer.CAKey, answer.Secrets = keyPEM, c.cfg.ServerSecrets()
+	if answer.Keyring, err = c.gossip.exportKeyring(); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// joinPeers returns the servers of the cluster, this one included.
+func (c *Cluster) joinPeers() []joinPeer {
+	var peers []joinPeer
+	for _, s := range c.Servers() {
+		peers = append(peers, joinPeer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.gossipAddress(s.ID)})
+	}
+	return peers
+}
+
+// join makes this node a member of the cluster that its token names. It
+// tries until ctx ends or a refusal says that more tries are of no use.
+func (c *Cluster) join(ctx context.Context) error {
+	token, err := pki.ParseJoinToken(c.cfg.JoinToken)
+	if err != nil {
+		return err
+	}
+	if err := c.prepareJoin(); err != nil {
+		return err
+	}
+	key, csr, err := c.newRequest()
+	if err != nil {
+		return err
+	}
+	req := joinRequest{TokenID: token.ID, Secret: token.Secret, CSR: csr, Node: compute.Node{
+		ID: c.id, Name: c.cfg.Name, Role: c.cfg.Role, API: c.cfg.API, RPC: c.advertise,
+		Gossip: c.gossip.advertise, Metrics: c.cfg.Metrics, Version: c.cfg.Version,
+	}}
+	wait := joinPauseMin
+	for {
+		answer, err := c.askToJoin(ctx, token, c.codec.Marshal(req))
+		if err == nil {
+			return c.becomeMember(token, key, answer)
+		}
+		if final(err) {
+			return fmt.Errorf("join cluster: %w", err)
+		}
+		c.logger.Warn("not joined yet", "err", err)
+		if pause(ctx, wait) != nil {
+			return fmt.Errorf("join cluster: %w", err)
+		}
+		wait = min(2*wait, joinPauseMax)
+	}
+}
+
+// prepareJoin fixes the node's id on disk first, so that a repeat after a
+// crash comes from the same node and costs no second use of the token.
+func (c *Cluster) prepareJoin() (err error) {
+	record := c.files.get()
+	if c.id = record.NodeID; c.id.IsZero() {
+		c.id = c.cfg.NodeID
+	}
+	if c.id.IsZero() {
+		if c.id, err = newNodeID(c.cfg.Rand); err != nil {
+			return err
+		}
+	}
+	return c.files.put(nodeRecord{NodeID: c.id, Standing: standingJoining})
+}
+
+// final reports whether a failed try to join would fail again.
+func final(err error) bool {
+	if errors.Is(err, pki.ErrPin) {
+		return true
+	}
+	e, ok := errors.AsType[*compute.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case compute.CodeUnavailable, compute.CodeRateLimited, compute.CodeTimeout, compute.CodeInternal:
+		return false
+	}
+	return true
+}
+
+// askToJoin asks each of the servers in turn until one answers.
+func (c *Cluster) askToJoin(ctx context.Context, token pki.JoinToken, request []byte) (*joinAnswer, error) {
+	var errs []error
+	for _, host := range c.cfg.JoinHosts {
+		answer, err := c.askHost(ctx, host, token, request)
+		if err == nil {
+			return answer, nil
+		}
+		if final(err) {
+			return nil, err
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (c *Cluster) askHost(ctx context.Context, host string, token pki.JoinToken, request []byte) (*joinAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	conn, err := dialTLS(ctx, c.cfg.Dial, host, pki.PinnedConfig(token.Pin, c.cfg.Now, protoRPC))
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", host, err)
+	}
+	client, err := rpc.NewClient(conn, c.codec, c.logger)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	defer client.Close()
+	data, err := client.Call(ctx, methodJoin, request)
+	if err != nil {
+		return nil, err
+	}
+	answer := new(joinAnswer)
+	return answer, c.codec.Unmarshal(data, answer)
+}
+
+// becomeMember checks the answer and saves what it brought.
+func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answer *joinAnswer) error {
+	ca, err := pki.ParseCA(answer.CA, answer.CAKey)
+	if err != nil {
+		return fmt.Errorf("join cluster: %w", err)
+	}
+	if ca.Pin() != token.Pin {
+		return fmt.Errorf("join cluster: %w", pki.ErrPin)
+	}
+	cert, err := x509.ParseCertificate(answer.Cert)
+	if err != nil {
+		return fmt.Errorf("join cluster: %w", err)
+	}
+	got, err := ca.Verify(cert, c.cfg.Now())
+	if err != nil {
+		return fmt.Errorf("join cluster: %w", err)
+	}
+	want := pki.Identity{Cluster: answer.Cluster, Role: c.cfg.Role, Node: c.id}
+	if got != want || !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
+		return fmt.Errorf("join cluster: the certificate is for %s, not for %s", got.URI(), want.URI())
+	}
+	c.ca, c.clusterID = ca, answer.Cluster
+	if err := c.cfg.Accept(answer.Cluster, bytes.Clone(answer.Secrets)); err != nil {
+		return fmt.Errorf("take over secrets: %w", err)
+	}
+	if err := pki.SaveCA(c.files.path(pkiDir), ca); err != nil {
+		return err
+	}
+	if err := c.usePair(pki.Pair(cert, key, ca)); err != nil {
+		return err
+	}
+	if err := c.gossip.importKeyring(answer.Keyring); err != nil {
+		return err
+	}
+	record := c.files.get()
+	record.Peers = nil
+	for _, p := range answer.Peers {
+		if p.ID != c.id {
+			record.Peers = append(record.Peers, peerRecord{ID: p.ID, RPC: p.RPC, Gossip: p.Gossip})
+		}
+	}
+	return c.files.put(record)
+}

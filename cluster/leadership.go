@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/compute"
+)
+
+const (
+	openingTimeout = 5 * time.Second        // To hand a term's first entry to raft.
+	openingRetry   = 50 * time.Millisecond  // Between tries.
+	holdLimit      = 5 * time.Second        // How long requests wait for a leader.
+	holdStep       = 100 * time.Millisecond // At most between looks; jittered.
+)
+
+// leaderWatch wakes those who wait when the leader may have changed.
+type leaderWatch struct {
+	observations chan raft.Observation // Size one is enough: only the fact counts.
+
+	mu      sync.Mutex
+	changed chan struct{} // Closed at the next change.
+}
+
+func newLeaderWatch() *leaderWatch {
+	return &leaderWatch{
+		observations: make(chan raft.Observation, 1),
+		changed:      make(chan struct{}),
+	}
+}
+
+// observe registers with raft. The observer must not block, or raft would
+// wait for it.
+func (w *leaderWatch) observe(r *raft.Raft) {
+	r.RegisterObserver(raft.NewObserver(w.observations, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			return true
+		}
+		return false
+	}))
+}
+
+// run passes changes on until ctx ends.
+func (w *leaderWatch) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.observations:
+			w.wake()
+		}
+	}
+}
+
+func (w *leaderWatch) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// next returns a channel that is closed at the next change.
+func (w *leaderWatch) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// Leader returns the leader as this node knows it, false when it knows none.
+func (c *Cluster) Leader() (compute.NodeID, bool) {
+	if c.raft == nil {
+		return compute.NodeID{}, false
+	}
+	_, id := c.raft.LeaderWithID()
+	node := nodeOf(id)
+	return node, !node.IsZero()
+}
+
+// IsLeader reports whether this node believes itself the leader. Others may
+// know better; see ReadIndex.
+func (c *Cluster) IsLeader() bool { return c.raft.State() == raft.Leader }
+
+// Term returns the newest term that this node knows of.
+func (c *Cluster) Term() uint64 { return c.raft.CurrentTerm() }
+
+// hold waits a little, or until the leader may have changed. It reports an
+// error when ctx ends.
+func (c *Cluster) hold(ctx context.Context, changed <-chan struct{}) error {
+	timer := time.NewTimer(holdStep/4 + rand.N(holdStep*3/4))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-c.closed:
+		return errStopping()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// errNoLeader is what a request gets that waited for a leader in vain.
+func errNoLeader() *compute.Error {
+	return compute.Errorf(compute.CodeUnavailable, "The cluster has no leader at the moment.").
+		Named("no_leader").Retry(time.Second)
+}
+
+func errStopping() *compute.Error {
+	return compute.Errorf(compute.CodeUnavailable, "This node is stopping.").Retry(time.Second)
+}
+
+// term is one term in which this node leads and is ready to.
+type term struct {
+	number uint64
+	ctx    context.Context //nolint:containedctx // It is the term: it ends when the term does.
+}
+
+// terms publishes the current term of this node's leadership.
+type terms struct {
+	mu      sync.Mutex
+	current *term
+	changed chan struct{} // Closed at the next change.
+}
+
+func newTerms() *terms { return &terms{changed: make(chan struct{})} }
+
+func (t *terms) set(current *term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current = current
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+func (t *terms) get() (*term, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.current, t.changed
+}
+
+// ready returns the term in which this node leads and has committed its
+// opening entry, 0 when there is none.
+func (t *terms) ready() uint64 {
+	current, _ := t.get()
+	if current == nil {
+		return 0
+	}
+	return current.number
+}
+
+// lead follows raft's word on who leads. LeaderCh keeps only the newest
+// value, so two trues in a row mean that a term was lost and another won:
+// every value ends what the one before began, and is begun only after that
+// has ended.
+func (c *Cluster) lead(ctx context.Context) error {
+	end := func() {}
+	defer func() { end() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case won := <-c.raft.LeaderCh():
+			end()
+			end = func() {}
+			if won {
+				end = c.beginTerm(ctx)
+			}
+		}
+	}
+}
+
+// beginTerm opens the term in the background and returns what ends it.
+func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		number, err := c.openTerm(ctx)
+		if err != nil {
+			return // The term is over before it began.
+		}
+		c.heartbeats.grace()
+		c.metrics.terms.Inc()
+		c.logger.Info("leading", "term", number)
+		c.terms.set(&term{number: number, ctx: ctx})
+	})
+	return func() {
+		cancel()
+		opening.Wait()
+		if current, _ := c.terms.get(); current != nil {
+			c.logger.Info("not leading any more", "term", current.number)
+			c.terms.set(nil)
+		}
+	}
+}
+
+// openTerm commits the term's first own entry: the preamble alone, or an
+// empty one. When it was applied, everything committed in earlier terms was
+// too. It is a command and no barrier, so that the state machine sees it: the
+// way back from the commit index to an entry that the state machine counts
+// never leads further than here.
+func (c *Cluster) openTerm(ctx context.Context) (uint64, error) {
+	for {
+		number := c.raft.CurrentTerm()
+		err := c.raft.Apply(c.preamble(number), openingTimeout).Error()
+		if err == nil && c.raft.CurrentTerm() == number && c.IsLeader() {
+			return number, nil
+		}
+		if !c.IsLeader() {
+			return 0, fmt.Errorf("open term %d: %w", number, raft.ErrNotLeader)
+		}
+		if err := pause(ctx, openingRetry); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// preamble returns the frame in front of an entry of the term, if there is
+// one.
+func (c *Cluster) preamble(number uint64) []byte {
+	if c.cfg.Preamble == nil {
+		return nil
+	}
+	return c.cfg.Preamble(number)
+}
+
+// WhileLeader calls fn in each term in which this node leads, until ctx ends
+// or fn fails while its term lasts, and returns that error. fn's context ends
+// with the term; the next term's call waits for it to return, so the terms of
+// one caller never overlap. What fn proposes must carry the term: only the
+// state machine can refuse what an ex-leader, paused and woken, still sends.
+func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, term uint64) error) error {
+	for {
+		current, changed := c.terms.get()
+		if current != nil {
+			if err := c.whileTerm(ctx, current, fn); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// whileTerm calls fn with a context that ends with either.
+func (c *Cluster) whileTerm(ctx context.Context, t *term, fn func(context.Context, uint64) error) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(t.ctx, cancel)
+	defer stop()
+	if err := fn(inner, t.number); err != nil && inner.Err() == nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// levelMarks are the marks that raft and memberlist put into their lines.
+func levelOf(mark string) slog.Level {
+	switch mark {
+	case "ERR", "ERROR":
+		return slog.LevelError
+	case "WARN":
+		return slog.LevelWarn
+	case "INFO":
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// libraryLog turns the lines of a library into records. The message is the
+// constant part of the line; what follows it goes to the attribute err, since
+// the libraries' own keys are not ours.
+type libraryLog struct {
+	logger *slog.Logger
+	cap    slog.Level // Records above it are lowered to it.
+}
+
+// Write reads whole lines, as both libraries write them.
+func (l libraryLog) Write(data []byte) (int, error) {
+	for line := range bytes.SplitSeq(bytes.TrimSpace(data), []byte("\n")) {
+		l.line(string(line))
+	}
+	return len(data), nil
+}
+
+func (l libraryLog) line(line string) {
+	level, text := slog.LevelDebug, line
+	if _, rest, ok := strings.Cut(line, "["); ok {
+		if mark, after, ok := strings.Cut(rest, "]"); ok {
+			level, text = levelOf(mark), strings.TrimSpace(after)
+		}
+	}
+	level = min(level, l.cap)
+	ctx := context.Background()
+	if !l.logger.Enabled(ctx, level) {
+		return
+	}
+	// "raft: entering follower state: follower=... leader-address=..."
+	library, text, ok := strings.Cut(text, ": ")
+	if !ok {
+		library, text = "", library
+	}
+	message, detail, _ := strings.Cut(text, ": ")
+	if library != "" {
+		message = library + " " + message
+	}
+	if detail == "" {
+		l.logger.LogAttrs(ctx, level, strings.ToLower(message))
+		return
+	}
+	l.logger.LogAttrs(ctx, level, strings.ToLower(message), slog.String("err", strings.TrimSpace(detail)))
+}
+
+// raftLogger returns what raft logs to. Its errors are warnings to us: it
+// reports each peer that it cannot reach as one, and what must end the
+// process goes through Config.Fatal.
+func raftLogger(logger *slog.Logger) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name:        "raft",
+		Level:       hclog.Info,
+		Output:      libraryLog{logger, slog.LevelWarn},
+		DisableTime: true,
+	})
+}
+
+// gossipLogger returns what memberlist logs to.
+func gossipLogger(logger *slog.Logger) io.Writer {
+	return libraryLog{logger, slog.LevelWarn}
+}

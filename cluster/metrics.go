@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// metrics are what this package counts.
+type metrics struct {
+	registerer prometheus.Registerer
+	commit     prometheus.Histogram
+	batch      prometheus.Histogram
+	appends    prometheus.Histogram
+	lag        *prometheus.GaugeVec
+	terms      prometheus.Counter
+	refused    prometheus.Counter
+	calls      *prometheus.CounterVec
+}
+
+// newMetrics registers the collectors.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		registerer: reg,
+		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "berth_raft_commit_seconds",
+			Help:    "Time from handing an entry to Raft until it was applied, on the leader.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "berth_raft_entry_commands",
+			Help:    "Commands per entry that this node committed as the leader.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 9),
+		}),
+		appends: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "berth_raft_fsync_seconds",
+			Help:    "Time of one durable append to the log.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
+		}),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_raft_follower_lag_entries",
+			Help: "Entries that a server trails the leader, as the leader measured.",
+		}, []string{"node"}),
+		terms: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_raft_terms_led_total",
+			Help: "Terms in which this node led.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_cluster_connections_refused_total",
+			Help: "Connections to the cluster port that were refused.",
+		}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_cluster_calls_total",
+			Help: "Calls of other nodes that this node answered.",
+		}, []string{"method", "code"}),
+	}
+	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.terms, m.refused, m.calls)
+	return m
+}
+
+// watch adds what is read from raft at scrape time.
+func (m *metrics) watch(r *raft.Raft) {
+	gauge := func(name, help string, value func() uint64) {
+		m.registerer.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	gauge("berth_raft_applied_index", "Newest entry handed to the state machine.", r.AppliedIndex)
+	gauge("berth_raft_last_index", "Newest entry in the log.", r.LastIndex)
+	gauge("berth_raft_term", "Newest term that this node knows of.", r.CurrentTerm)
+}
+
+// fsync notes a durable append.
+func (m *metrics) fsync(took time.Duration) { m.appends.Observe(took.Seconds()) }
+
+// call counts an answered call. The method is one that has a handler or, for
+// what does not, one common name: callers must not choose our labels.
+func (m *metrics) call(method string, code compute.Code, _ time.Duration) {
+	if code == compute.CodeNotFound {
+		method = "unknown"
+	}
+	if code == "" {
+		code = "ok"
+	}
+	m.calls.WithLabelValues(method, string(code)).Inc()
+}

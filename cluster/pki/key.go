@@ -1,0 +1,186 @@
+package pki
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Names of the files in a pki directory.
+const (
+	caCertFile = "ca.crt"
+	caKeyFile  = "ca.key"
+	certFile   = "node.crt"
+	keyFile    = "node.key"
+)
+
+// NewKey returns a new private key of a node.
+func NewKey(random io.Reader) (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(random)
+	if err != nil {
+		return nil, fmt.Errorf("make node key: %w", err)
+	}
+	return key, nil
+}
+
+// NewRequest returns a certificate signing request in DER for key.
+func NewRequest(random io.Reader, key ed25519.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(random, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate signing request: %w", err)
+	}
+	return der, nil
+}
+
+// Pair returns what TLS presents for a node: its certificate, followed by the
+// authority's, which a node that joins needs to check its token's pin.
+func Pair(cert *x509.Certificate, key ed25519.PrivateKey, ca *CA) *tls.Certificate {
+	return &tls.Certificate{
+		Certificate: [][]byte{cert.Raw, ca.Cert.Raw},
+		PrivateKey:  key,
+		Leaf:        cert,
+	}
+}
+
+// SaveCA writes the authority to dir.
+func SaveCA(dir string, ca *CA) error {
+	certPEM, keyPEM := ca.PEM()
+	if err := WriteFile(filepath.Join(dir, caCertFile), certPEM); err != nil {
+		return fmt.Errorf("save authority: %w", err)
+	}
+	if keyPEM == nil {
+		return nil
+	}
+	if err := WriteFile(filepath.Join(dir, caKeyFile), keyPEM); err != nil {
+		return fmt.Errorf("save authority: %w", err)
+	}
+	return nil
+}
+
+// LoadCA reads what SaveCA wrote.
+func LoadCA(dir string) (*CA, error) {
+	certPEM, err := os.ReadFile(filepath.Join(dir, caCertFile))
+	if err != nil {
+		return nil, fmt.Errorf("load authority: %w", err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("load authority: %w", err)
+	}
+	return ParseCA(certPEM, keyPEM)
+}
+
+// SavePair writes a node's certificate and key to dir: the key first, so that
+// a crash between the two leaves a pair that LoadPair refuses, never one that
+// cannot be told from a good one.
+func SavePair(dir string, pair *tls.Certificate) error {
+	key, ok := pair.PrivateKey.(ed25519.PrivateKey)
+	if !ok {
+		return errors.New("save node certificate: the key is not Ed25519")
+	}
+	if err := WriteFile(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
+		return fmt.Errorf("save node certificate: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw})
+	if err := WriteFile(filepath.Join(dir, certFile), text); err != nil {
+		return fmt.Errorf("save node certificate: %w", err)
+	}
+	return nil
+}
+
+// LoadPair reads what SavePair wrote.
+func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
+	certPEM, err := os.ReadFile(filepath.Join(dir, certFile))
+	if err != nil {
+		return nil, fmt.Errorf("load node certificate: %w", err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("load node certificate: %w", err)
+	}
+	cert, err := parseCert(certPEM)
+	if err != nil {
+		return nil, fmt.Errorf("load node certificate: %w", err)
+	}
+	key, err := parseKey(keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("load node certificate: %w", err)
+	}
+	if !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
+		return nil, errors.New("load node certificate: the key is not the certificate's")
+	}
+	return Pair(cert, key, ca), nil
+}
+
+// WriteFile writes data to path with mode 0600 so that after a crash the file
+// is whole, old or new.
+func WriteFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // A no-op once it was renamed.
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes renames and removals inside dir survive a crash.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func keyToPEM(key ed25519.PrivateKey) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		panic("pki: an Ed25519 key cannot be encoded: " + err.Error())
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+func parseKey(text []byte) (ed25519.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM block in the key")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	private, ok := key.(ed25519.PrivateKey)
+	if !ok {
+		return nil, errors.New("the key is not Ed25519")
+	}
+	return private, nil
+}
+
+func parseCert(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM block in the certificate")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}

@@ -1,0 +1,326 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// Limits of proposals.
+const (
+	MaxFrame       = 256<<10 + 6      // One encoded command with its head.
+	maxEntry       = 512 << 10        // Over this, entries hurt heartbeats.
+	maxFrames      = 256              // In one entry, the preamble included.
+	enqueueTimeout = 2 * time.Second  // For raft to take an entry; definite when it is over.
+	forwardTimeout = 10 * time.Second // Of one try to have the leader commit.
+	proposeTimeout = time.Minute      // Of a proposal whose context has no deadline.
+	maxHops        = 2                // A proposal is forwarded once, and once more if the leader just changed.
+)
+
+// fate says what became of a proposal.
+type fate uint8
+
+const (
+	fateNothing   fate = iota // Certainly not committed.
+	fateUnknown               // Perhaps committed.
+	fateCommitted             // Committed and applied.
+)
+
+// outcome is how one try of a proposal ended. It travels as the answer to a
+// forwarded one.
+type outcome struct {
+	Fate   fate           `cbor:"1,keyasint,omitempty"`
+	Result []byte         `cbor:"2,keyasint,omitempty"`
+	Index  uint64         `cbor:"3,keyasint,omitempty"`
+	Err    *compute.Error `cbor:"4,keyasint,omitempty"` // A repeat would not help.
+}
+
+// proposal is one frame on its way.
+type proposal struct {
+	frame []byte
+	hops  int
+	state atomic.Int32
+	done  chan outcome // Of size one; sent exactly once unless abandoned.
+}
+
+// The states of a proposal. It can be abandoned only while it waits.
+const (
+	proposalWaiting = iota
+	proposalSent
+	proposalAbandoned
+)
+
+// take reports whether the proposal may be sent, once.
+func (p *proposal) take() bool { return p.state.CompareAndSwap(proposalWaiting, proposalSent) }
+
+// abandon reports whether the proposal had not been sent and never will be.
+func (p *proposal) abandon() bool {
+	return p.state.CompareAndSwap(proposalWaiting, proposalAbandoned)
+}
+
+// proposals are the two ways of a frame: into this node's raft when it leads,
+// else to the leader.
+type proposals struct {
+	local  *lane
+	remote *lane
+}
+
+func newProposals(c *Cluster) *proposals {
+	return &proposals{
+		local:  &lane{spawn: c.work.Go, send: c.applyBatch},
+		remote: &lane{spawn: c.work.Go, send: c.forwardBatch},
+	}
+}
+
+// Propose has frame committed and applied, and returns the result that the
+// state machine gave for it on the leader together with the entry's index.
+// This node's own replica may not be there yet; wait for the index where that
+// matters.
+//
+// A try that certainly did nothing and one whose outcome is unknown are both
+// repeated until ctx ends, so frame must name its operation in a way by which
+// the state machine recognises a repeat. When nothing else is known at the
+// end, the error is CodeUnavailable and says whether the outcome is open.
+func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, index uint64, err error) {
+	if len(frame) == 0 || len(frame) > MaxFrame {
+		return nil, 0, compute.Errorf(compute.CodeTooLarge,
+			"The command has %d bytes, %d are allowed.", len(frame), MaxFrame)
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	start, open := time.Now(), false
+	for {
+		changed := c.leaders.next()
+		o := c.try(ctx, frame, 0)
+		switch {
+		case o.Fate == fateCommitted && o.Err == nil:
+			return o.Result, o.Index, nil
+		case o.Err != nil:
+			return nil, 0, o.Err
+		}
+		open = open || o.Fate == fateUnknown
+		if !open && time.Since(start) > holdLimit {
+			return nil, 0, errNoLeader()
+		}
+		if err := c.hold(ctx, changed); err != nil {
+			return nil, 0, proposeError(err, open)
+		}
+	}
+}
+
+// proposeError says what is known when the time is up.
+func proposeError(err error, open bool) error {
+	if open {
+		e := compute.Errorf(compute.CodeUnavailable,
+			"The outcome is unknown: repeat the request with the same Idempotency-Key. (%w)", err)
+		return e.Named("outcome_unknown").Retry(time.Second)
+	}
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		return e
+	}
+	return errNoLeader()
+}
+
+// try sends frame once on the way that fits the moment.
+func (c *Cluster) try(ctx context.Context, frame []byte, hops int) outcome {
+	way := c.way()
+	if way == nil {
+		return outcome{}
+	}
+	p := &proposal{frame: frame, hops: hops, done: make(chan outcome, 1)}
+	if !way.add(p) {
+		return outcome{Err: compute.Errorf(compute.CodeUnavailable, "This node has too many requests waiting.").Retry(time.Second)}
+	}
+	select {
+	case o := <-p.done:
+		return o
+	case <-ctx.Done():
+		if p.abandon() {
+			return outcome{}
+		}
+		return outcome{Fate: fateUnknown}
+	}
+}
+
+// way returns where a proposal goes now, nil when there is no leader.
+func (c *Cluster) way() *lane {
+	if c.IsLeader() {
+		return c.proposals.local
+	}
+	if leader, known := c.Leader(); known && leader != c.id {
+		return c.proposals.remote
+	}
+	return nil
+}
+
+// applyBatch commits a batch as one entry.
+func (c *Cluster) applyBatch(batch []*proposal) {
+	if !c.IsLeader() {
+		finish(batch, outcome{})
+		return
+	}
+	head := c.preamble(c.raft.CurrentTerm())
+	data := append(make([]byte, 0, len(head)+sizeOf(batch)), head...)
+	for _, p := range batch {
+		data = append(data, p.frame...)
+	}
+	start := time.Now()
+	future := c.raft.Apply(data, enqueueTimeout)
+	if err := future.Error(); err != nil {
+		finish(batch, outcome{Fate: fateOf(err)})
+		return
+	}
+	c.metrics.commit.Observe(time.Since(start).Seconds())
+	c.metrics.batch.Observe(float64(len(batch)))
+	results, ok := future.Response().([][]byte)
+	if ok && len(head) > 0 && len(results) > 0 {
+		results = results[1:]
+	}
+	if !ok || len(results) != len(batch) {
+		err := fmt.Errorf("the state machine answered entry %d with %T for %d frames", future.Index(), future.Response(), len(batch))
+		finish(batch, outcome{Fate: fateCommitted, Err: compute.Errorf(compute.CodeInternal, "%w", err)})
+		return
+	}
+	for i, p := range batch {
+		p.done <- outcome{Fate: fateCommitted, Result: results[i], Index: future.Index()}
+	}
+}
+
+// fateOf judges an error of raft.Apply. What is not certain is unknown: a
+// failed append may be on this disk or on a follower's all the same.
+func fateOf(err error) fate {
+	for _, definite := range []error{
+		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,
+	} {
+		if errors.Is(err, definite) {
+			return fateNothing
+		}
+	}
+	return fateUnknown
+}
+
+// proposeRequest carries a batch to the leader.
+type proposeRequest struct {
+	Frames [][]byte `cbor:"1,keyasint"`
+	Hops   int      `cbor:"2,keyasint"`
+}
+
+// proposeAnswer brings the outcomes back, in the same order.
+type proposeAnswer struct {
+	Outcomes []outcome `cbor:"1,keyasint"`
+}
+
+// forwardBatch has the leader commit a batch.
+func (c *Cluster) forwardBatch(batch []*proposal) {
+	leader, known := c.Leader()
+	req := proposeRequest{Frames: make([][]byte, len(batch))}
+	for i, p := range batch {
+		req.Frames[i] = p.frame
+		req.Hops = max(req.Hops, p.hops+1)
+	}
+	if !known || leader == c.id || req.Hops > maxHops {
+		finish(batch, outcome{})
+		return
+	}
+	ctx, cancel := c.whileLeads(leader, forwardTimeout)
+	defer cancel()
+	var answer proposeAnswer
+	data, err := c.Call(ctx, leader, methodPropose, c.codec.Marshal(req))
+	if err == nil {
+		err = c.codec.Unmarshal(data, &answer)
+	}
+	if err == nil && len(answer.Outcomes) != len(batch) {
+		err = fmt.Errorf("%d outcomes for %d proposals", len(answer.Outcomes), len(batch))
+	}
+	if err != nil {
+		o := outcome{Fate: fateUnknown}
+		if errors.Is(err, rpc.ErrNotSent) {
+			o.Fate = fateNothing
+		}
+		if e, ok := errors.AsType[*compute.Error](err); ok && e.Code == compute.CodeForbidden {
+			o = outcome{Err: e}
+		}
+		finish(batch, o)
+		return
+	}
+	for i, p := range batch {
+		p.done <- answer.Outcomes[i]
+	}
+}
+
+// whileLeads returns a context that ends after timeout, when this node stops,
+// or when it learns that someone else leads: an answer of the old leader
+// would be long in coming.
+func (c *Cluster) whileLeads(leader compute.NodeID, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	c.work.Go(func() {
+		defer cancel()
+		for {
+			changed := c.leaders.next()
+			if now, known := c.Leader(); known && now != leader {
+				return
+			}
+			select {
+			case <-changed:
+			case <-c.closed:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ctx, cancel
+}
+
+// handlePropose commits what another server forwarded.
+func (c *Cluster) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
+	var req proposeRequest
+	if err := c.codec.Unmarshal(data, &req); err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "The proposal cannot be read: %w", err)
+	}
+	if len(req.Frames) > maxFrames {
+		return nil, compute.Errorf(compute.CodeTooLarge, "%d frames are over the limit of %d.", len(req.Frames), maxFrames)
+	}
+	answer := proposeAnswer{Outcomes: make([]outcome, len(req.Frames))}
+	way := c.way()
+	batch := make([]*proposal, len(req.Frames))
+	for i, frame := range req.Frames {
+		batch[i] = &proposal{frame: frame, hops: req.Hops, done: make(chan outcome, 1)}
+		if way == nil || len(frame) == 0 || len(frame) > MaxFrame || !way.add(batch[i]) {
+			batch[i].done <- outcome{}
+		}
+	}
+	for i, p := range batch {
+		select {
+		case answer.Outcomes[i] = <-p.done:
+		case <-ctx.Done():
+			if !p.abandon() {
+				answer.Outcomes[i].Fate = fateUnknown
+			}
+		}
+	}
+	return c.codec.Marshal(answer), nil
+}
+
+// finish gives every proposal of a batch the same outcome.
+func finish(batch []*proposal, o outcome) {
+	for _, p := range batch {
+		p.done <- o
+	}
+}
+
+// sizeOf returns the bytes of all frames.
+func sizeOf(batch []*proposal) int {
+	n := 0
+	for _, p := range batch {
+		n += len(p.frame)
+	}
+	return n
+}

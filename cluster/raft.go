@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/pki"
+	"berth/compute"
+)
+
+// Settings of Raft; reliability.md section 2 has the measurements.
+const (
+	commitTimeout     = 2 * time.Millisecond // Or an idle follower learns of commits 77 ms late.
+	trailingLogs      = 65_536
+	snapshotThreshold = 8192
+	snapshotInterval  = 2 * time.Minute
+	snapshotsKept     = 3
+	raftPool          = 3
+	raftTimeout       = 10 * time.Second
+)
+
+// raftConfig returns the library's settings for the profile.
+func (c *Cluster) raftConfig() *raft.Config {
+	cfg := raft.DefaultConfig()
+	cfg.LocalID = serverID(c.id)
+	if c.cfg.Profile == ProfileLAN {
+		cfg.HeartbeatTimeout = 300 * time.Millisecond
+		cfg.ElectionTimeout = 300 * time.Millisecond
+		cfg.LeaderLeaseTimeout = 200 * time.Millisecond
+	}
+	cfg.CommitTimeout = commitTimeout
+	cfg.TrailingLogs = trailingLogs
+	cfg.SnapshotThreshold = snapshotThreshold
+	cfg.SnapshotInterval = snapshotInterval
+	cfg.BatchApplyCh = false // True would break the timeout of Apply.
+	cfg.NotifyCh = nil       // Raft blocks on it; LeaderCh is used.
+	cfg.NoLegacyTelemetry = true
+	cfg.Logger = raftLogger(c.logger)
+	return cfg
+}
+
+// openRaft opens the stores and starts Raft. When fresh is set the replica
+// begins empty, and on the node that makes the cluster with itself as its
+// only voter.
+func (c *Cluster) openRaft(fresh freshness) error {
+	dir := c.files.path(raftDir)
+	if fresh != freshNone {
+		if err := c.files.clearRaft(); err != nil {
+			return err
+		}
+	} else if _, err := os.Stat(filepath.Join(dir, raftFile)); err != nil {
+		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", ErrCorrupt, err)
+	}
+	if err := removeUnfinishedSnapshots(dir); err != nil {
+		return err
+	}
+	var err error
+	if c.store, err = openLogStore(dir, c.fatal); err != nil {
+		return err
+	}
+	c.watchdog = &watchdog{LogStore: c.store, stable: c.store, now: time.Now, observed: c.metrics.fsync}
+	c.logs = &logCache{LogStore: c.watchdog}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
+	if err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	if err := checkGap(c.store, snapshots); err != nil {
+		return err
+	}
+	c.layer = &raftLayer{
+		accepted:  make(chan net.Conn, raftBacklog),
+		closed:    make(chan struct{}),
+		advertise: c.advertise,
+		dial:      c.dial,
+	}
+	c.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:                c.layer,
+		MaxPool:               raftPool,
+		MaxRPCsInFlight:       1, // Pipelining can stop replication for good.
+		Timeout:               raftTimeout,
+		ServerAddressProvider: c.layer,
+		Logger:                raftLogger(c.logger),
+	})
+	if fresh == freshCluster {
+		self := raft.Server{Suffrage: raft.Voter, ID: serverID(c.id), Address: raft.ServerAddress(c.advertise)}
+		err := raft.BootstrapCluster(c.raftConfig(), c.logs, c.watchdog, snapshots, c.transport,
+			raft.Configuration{Servers: []raft.Server{self}})
+		if err != nil {
+			return fmt.Errorf("bootstrap raft: %w", err)
+		}
+	}
+	c.raft, err = raft.NewRaft(c.raftConfig(), c.cfg.FSM, c.logs, c.watchdog, snapshots, c.transport)
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	c.leaders.observe(c.raft)
+	c.metrics.watch(c.raft)
+	return nil
+}
+
+// removeUnfinishedSnapshots deletes what crashes in the middle of a snapshot
+// left; the library never does.
+func removeUnfinishedSnapshots(dir string) error {
+	dir = filepath.Join(dir, "snapshots")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove unfinished snapshot: %w", err)
+		}
+	}
+	return pki.SyncDir(dir)
+}
+
+// checkGap refuses a replica whose newest readable snapshot ends before its
+// log begins. Raft would panic on it, or replay from the wrong entry.
+func checkGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
+	first, err := logs.FirstIndex()
+	if err != nil {
+		return err
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	var covered uint64
+	for _, meta := range list {
+		_, r, err := snapshots.Open(meta.ID) // Checks its CRC.
+		if err != nil {
+			continue
+		}
+		if err := r.Close(); err != nil {
+			return fmt.Errorf("close snapshot: %w", err)
+		}
+		covered = meta.Index
+		break
+	}
+	if covered == 0 && len(list) > 0 {
+		return fmt.Errorf("%w: none of %d snapshots can be read", ErrCorrupt, len(list))
+	}
+	if first > covered+1 {
+		return fmt.Errorf("%w: the newest readable snapshot ends at entry %d, the log begins at %d",
+			ErrCorrupt, covered, first)
+	}
+	return nil
+}
+
+// servers returns the latest raft configuration, none before Raft runs.
+func (c *Cluster) servers() []raft.Server {
+	if c.raft == nil {
+		return nil
+	}
+	future := c.raft.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	return future.Configuration().Servers
+}
+
+// LastIndex returns the index of the newest entry on this node, committed or
+// not.
+func (c *Cluster) LastIndex() uint64 { return c.raft.LastIndex() }
+
+// CommitIndex returns the newest index that this node knows to be committed.
+func (c *Cluster) CommitIndex() uint64 { return c.raft.CommitIndex() }
+
+// LastContact returns how long ago this node heard from the leader: zero on
+// the leader, and a very long time when it never did.
+func (c *Cluster) LastContact() time.Duration {
+	if c.raft.State() == raft.Leader {
+		return 0
+	}
+	at := c.raft.LastContact()
+	if at.IsZero() {
+		return time.Duration(1<<63 - 1)
+	}
+	return time.Since(at)
+}
+
+func serverID(id compute.NodeID) raft.ServerID { return raft.ServerID(id.String()) }
+
+// nodeOf returns the node with a raft id; ids are node ids.
+func nodeOf(id raft.ServerID) compute.NodeID {
+	node, err := compute.ParseNodeID(string(id))
+	if err != nil {
+		return compute.NodeID{}
+	}
+	return node
+}

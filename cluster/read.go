@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// roundTimeout bounds one round of asking for the read index.
+const roundTimeout = 3 * time.Second
+
+// errNotReady is returned when a round found that this node does not lead, or
+// not yet.
+var errNotReady = errors.New("not the leader, or not yet ready to lead")
+
+// ReadIndex returns an index such that a state which includes it is not stale:
+// everything that was acknowledged anywhere before the call is in it. The
+// state machine's own count of applied entries will reach the index; wait for
+// that count and not for raft's, which moves before entries are applied. The
+// error is CodeUnavailable when no leader could be found or confirmed.
+func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
+	start := time.Now()
+	for {
+		changed := c.leaders.next()
+		index, err := c.reads.join(ctx)
+		if err == nil {
+			return index, nil
+		}
+		if time.Since(start) > holdLimit {
+			return 0, errNoLeader()
+		}
+		if err := c.hold(ctx, changed); err != nil {
+			if e, ok := errors.AsType[*compute.Error](err); ok {
+				return 0, e
+			}
+			return 0, errNoLeader()
+		}
+	}
+}
+
+// rounds serves reads in rounds. A round serves only those that were there
+// before it began: evidence of leadership from before a read came proves
+// nothing for it.
+type rounds struct {
+	spawn func(func())
+	do    func() (uint64, error)
+
+	mu      sync.Mutex
+	waiting *round // The next round; nil when nobody waits.
+	active  bool
+}
+
+// round is one round and its result.
+type round struct {
+	done  chan struct{}
+	index uint64
+	err   error
+}
+
+// join waits for the result of the next round.
+func (r *rounds) join(ctx context.Context) (uint64, error) {
+	r.mu.Lock()
+	if r.waiting == nil {
+		r.waiting = &round{done: make(chan struct{})}
+	}
+	mine := r.waiting
+	if !r.active {
+		r.active = true
+		r.spawn(r.run)
+	}
+	r.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.index, mine.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// run does rounds as long as someone waits.
+func (r *rounds) run() {
+	for {
+		r.mu.Lock()
+		now := r.waiting
+		r.waiting = nil
+		r.active = now != nil
+		r.mu.Unlock()
+		if now == nil {
+			return
+		}
+		now.index, now.err = r.do()
+		close(now.done)
+	}
+}
+
+// readRound gets a read index, from this node or from the leader.
+func (c *Cluster) readRound() (uint64, error) {
+	if c.IsLeader() {
+		ctx, cancel := context.WithTimeout(context.Background(), roundTimeout)
+		defer cancel()
+		return c.confirmedIndex(ctx)
+	}
+	leader, known := c.Leader()
+	if !known || leader == c.id {
+		return 0, errNotReady
+	}
+	ctx, cancel := c.whileLeads(leader, roundTimeout)
+	defer cancel()
+	data, err := c.Call(ctx, leader, methodReadIndex, nil)
+	if err != nil {
+		return 0, err
+	}
+	var index uint64
+	return index, c.codec.Unmarshal(data, &index)
+}
+
+// confirmedIndex is the quorum term check. The order is what makes it right:
+// first the commit index, then the voters, then their terms. A voter raises
+// its term before it grants a vote, so while a majority still has ours no
+// later leader was elected, and nothing newer was acknowledged.
+func (c *Cluster) confirmedIndex(ctx context.Context) (uint64, error) {
+	number := c.terms.ready()
+	if number == 0 || !c.IsLeader() || c.raft.CurrentTerm() != number {
+		return 0, errNotReady
+	}
+	commit := c.raft.CommitIndex()
+	index, err := c.countedIndex(commit)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.confirmLeader(ctx, number); err != nil {
+		return 0, fmt.Errorf("confirm leadership: %w", err)
+	}
+	return index, nil
+}
+
+// countedIndex returns the newest entry up to commit that the state machine
+// is given; no-ops and barriers it never sees. The opening entry of the term
+// is one that it sees, so the way is short.
+func (c *Cluster) countedIndex(commit uint64) (uint64, error) {
+	var entry raft.Log
+	for index := commit; index > 0; index-- {
+		if err := c.logs.GetLog(index, &entry); err != nil {
+			return 0, fmt.Errorf("find read index: %w", err)
+		}
+		if entry.Type == raft.LogCommand || entry.Type == raft.LogConfiguration && c.countsConfigurations() {
+			return index, nil
+		}
+	}
+	return 0, errNotReady
+}
+
+// countsConfigurations reports whether the state machine is given
+// configuration entries.
+func (c *Cluster) countsConfigurations() bool {
+	switch c.cfg.FSM.(type) {
+	case raft.BatchingFSM, raft.ConfigurationStore:
+		return true
+	}
+	return false
+}
+
+// handleReadIndex answers another node. A server that does not lead refuses:
+// its caller knows the way as well as it does.
+func (c *Cluster) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+	if !c.IsLeader() {
+		return nil, errNoLeader()
+	}
+	index, err := c.reads.join(ctx)
+	if err != nil {
+		return nil, errNoLeader()
+	}
+	return c.codec.Marshal(index), nil
+}
+
+// status is what a server says of its replica.
+type status struct {
+	Term   uint64         `cbor:"1,keyasint"`
+	Last   uint64         `cbor:"2,keyasint"`
+	Leader compute.NodeID `cbor:"3,keyasint,omitempty"`
+}
+
+// handleStatus answers from memory, also when the disk hangs.
+func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error) {
+	leader, _ := c.Leader()
+	return c.codec.Marshal(status{
+		Term:   c.raft.CurrentTerm(),
+		Last:   c.raft.LastIndex(),
+		Leader: leader,
+	}), nil
+}
+
+// status asks a server for its status.
+func (c *Cluster) status(ctx context.Context, id compute.NodeID) (status, error) {
+	var s status
+	data, err := c.Call(ctx, id, methodStatus, nil)
+	if err != nil {
+		return s, err
+	}
+	return s, c.codec.Unmarshal(data, &s)
+}

@@ -1,0 +1,58 @@
+//go:build !verifyleader
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"berth/compute"
+)
+
+// confirmLeader asks the voters, in messages sent after the call, for their
+// terms and returns nil when a majority, this node included, is in the term.
+// One that is behind does not count; one that is ahead ends it.
+func (c *Cluster) confirmLeader(ctx context.Context, term uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var others []compute.NodeID
+	voters, agreed := 0, 0
+	for _, s := range c.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if s.ID == serverID(c.id) {
+			agreed++
+			continue
+		}
+		others = append(others, nodeOf(s.ID))
+	}
+	answers := make(chan status, len(others)) // Room for all, so that late ones never block.
+	for _, id := range others {
+		c.work.Go(func() {
+			s, err := c.status(ctx, id)
+			if err != nil {
+				s = status{} // Term 0 agrees with nobody.
+			}
+			answers <- s
+		})
+	}
+	for range others {
+		if 2*agreed > voters {
+			break
+		}
+		switch s := <-answers; {
+		case s.Term > term:
+			return fmt.Errorf("a voter is in term %d, this leader in %d", s.Term, term)
+		case s.Term == term:
+			agreed++
+		}
+	}
+	if 2*agreed <= voters || c.raft.CurrentTerm() != term {
+		return fmt.Errorf("%d of %d voters are in term %d", agreed, voters, term)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/compute"
+)
+
+// Limits of messages.
+const (
+	MaxRequest  = 8 << 20
+	MaxResponse = 32 << 20
+)
+
+// Codec encodes values deterministically and decodes them within limits. The
+// zero Codec is not usable; NewCodec returns one.
+type Codec struct {
+	enc cbor.EncMode
+	dec cbor.DecMode
+}
+
+// NewCodec returns the codec that all messages between nodes use.
+func NewCodec() Codec {
+	encOptions := cbor.CoreDetEncOptions()
+	encOptions.BinaryMarshaler = cbor.BinaryMarshalerByteString
+	enc, err := encOptions.EncMode()
+	if err != nil {
+		panic("rpc: encoding options: " + err.Error())
+	}
+	dec, err := cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		MaxNestedLevels:   16,
+		MaxArrayElements:  1 << 17,
+		MaxMapPairs:       1 << 12,
+		IndefLength:       cbor.IndefLengthForbidden,
+		BinaryUnmarshaler: cbor.BinaryUnmarshalerByteString,
+	}.DecMode()
+	if err != nil {
+		panic("rpc: decoding options: " + err.Error())
+	}
+	return Codec{enc: enc, dec: dec}
+}
+
+// Marshal returns the encoding of v, which must be of a type that can be
+// encoded.
+func (c Codec) Marshal(v any) []byte {
+	data, err := c.enc.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("rpc: encode %T: %v", v, err))
+	}
+	return data
+}
+
+// Unmarshal decodes data into v.
+func (c Codec) Unmarshal(data []byte, v any) error {
+	if err := c.dec.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode %T: %w", v, err)
+	}
+	return nil
+}
+
+// request opens a stream.
+type request struct {
+	Method    string `cbor:"1,keyasint"`
+	TimeoutMS int64  `cbor:"2,keyasint"` // What is left of the caller's deadline; 0 on stream methods.
+	Payload   []byte `cbor:"3,keyasint,omitempty"`
+}
+
+// response answers it.
+type response struct {
+	Payload []byte         `cbor:"1,keyasint,omitempty"`
+	Err     *compute.Error `cbor:"2,keyasint,omitempty"`
+}
+
+// write sends one message.
+func (c Codec) write(w io.Writer, v any, limit int) error {
+	body := c.Marshal(v)
+	if len(body) > limit {
+		return compute.Errorf(compute.CodeTooLarge, "The message of %d bytes is over the limit of %d.", len(body), limit)
+	}
+	message := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	_, err := w.Write(append(message, body...))
+	return err
+}
+
+// read receives one message.
+func (c Codec) read(r io.Reader, v any, limit int) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if int64(n) > int64(limit) {
+		return compute.Errorf(compute.CodeTooLarge, "The message of %d bytes is over the limit of %d.", n, limit)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	return c.Unmarshal(body, v)
+}

@@ -1,0 +1,204 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"berth/compute"
+)
+
+// Limits of the serving end.
+const (
+	maxStreams = 1024 // Calls that one connection may have open.
+	maxTimeout = 5 * time.Minute
+)
+
+// Peer is who calls, as its certificate says. ID is zero for a caller without
+// a certificate, which may do nothing but join.
+type Peer struct {
+	ID   compute.NodeID
+	Role compute.Role
+}
+
+// Anonymous reports whether the peer showed no certificate.
+func (p Peer) Anonymous() bool { return p.ID.IsZero() }
+
+// Handler answers one call. Its context ends with the caller's deadline or
+// with the connection. An error that is a *compute.Error arrives as it is,
+// another one as internal.
+type Handler func(ctx context.Context, peer Peer, request []byte) ([]byte, error)
+
+// StreamHandler answers one call of a stream method and then owns the stream
+// until it returns. It sends its answer with Accept; an error before that
+// arrives as the call's error, one after it only ends the stream.
+type StreamHandler func(ctx context.Context, peer Peer, request []byte, stream *Stream) error
+
+// Stream is the serving end of a stream method's call.
+type Stream struct {
+	*yamux.Stream
+	codec    Codec
+	accepted bool
+}
+
+// Accept sends the method's answer. Reads and writes are the method's own
+// bytes from then on.
+func (s *Stream) Accept(answer []byte) error {
+	s.accepted = true
+	return s.codec.write(s.Stream, response{Payload: answer}, MaxResponse)
+}
+
+// Server dispatches calls to handlers by method.
+type Server struct {
+	Codec  Codec
+	Logger *slog.Logger
+	// Allow reports why peer may not call method, nil when it may.
+	Allow func(peer Peer, method string) error
+	// Done is told of every call that ended.
+	Done func(method string, code compute.Code, took time.Duration)
+
+	mu      sync.RWMutex
+	unary   map[string]Handler
+	streams map[string]StreamHandler
+}
+
+// Handle makes h answer method. It panics when the method has a handler.
+func (s *Server) Handle(method string, h Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known(method) {
+		panic("rpc: two handlers for " + method)
+	}
+	if s.unary == nil {
+		s.unary = make(map[string]Handler)
+	}
+	s.unary[method] = h
+}
+
+// HandleStream makes h answer the stream method. It panics when the method
+// has a handler.
+func (s *Server) HandleStream(method string, h StreamHandler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known(method) {
+		panic("rpc: two handlers for " + method)
+	}
+	if s.streams == nil {
+		s.streams = make(map[string]StreamHandler)
+	}
+	s.streams[method] = h
+}
+
+func (s *Server) known(method string) bool {
+	return s.unary[method] != nil || s.streams[method] != nil
+}
+
+// ServeConn answers the calls of peer on conn until the connection or ctx
+// ends, and waits for its handlers.
+func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
+	session, err := newServerSession(conn, s.Logger)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { session.Close() })
+	slots := make(chan struct{}, maxStreams) // One token per open call.
+	var wg sync.WaitGroup
+	for {
+		var stream *yamux.Stream
+		if stream, err = session.AcceptStream(); err != nil {
+			break
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			s.serveStream(ctx, stream, peer)
+		})
+	}
+	cancel()
+	stop()
+	session.Close()
+	wg.Wait()
+	if errors.Is(err, io.EOF) || errors.Is(err, yamux.ErrSessionShutdown) {
+		return nil
+	}
+	return err
+}
+
+// serveStream answers one call.
+func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Peer) {
+	defer stream.Close()
+	start := time.Now()
+	var req request
+	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
+		return
+	}
+	if err := s.Codec.read(stream, &req, MaxRequest); err != nil {
+		s.Logger.Debug("call not understood", "node", peer.ID, "err", err)
+		return
+	}
+	if err := stream.SetReadDeadline(time.Time{}); err != nil {
+		return
+	}
+	err := s.dispatch(ctx, stream, peer, req)
+	if s.Done != nil {
+		s.Done(req.Method, compute.CodeOf(err), time.Since(start))
+	}
+}
+
+// dispatch executes the call and sends its answer.
+func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, req request) error {
+	s.mu.RLock()
+	unary, streaming := s.unary[req.Method], s.streams[req.Method]
+	s.mu.RUnlock()
+	err := error(compute.Errorf(compute.CodeNotFound, "This node has no method %q.", req.Method))
+	if unary != nil || streaming != nil {
+		err = s.Allow(peer, req.Method)
+	}
+	var answer []byte
+	switch {
+	case err != nil:
+	case streaming != nil:
+		st := &Stream{Stream: stream, codec: s.Codec}
+		if err = streaming(ctx, peer, req.Payload, st); st.accepted {
+			return err
+		}
+	default:
+		timeout := min(time.Duration(req.TimeoutMS)*time.Millisecond, maxTimeout)
+		callCtx, cancel := context.WithTimeout(ctx, timeout)
+		answer, err = unary(callCtx, peer, req.Payload)
+		cancel()
+	}
+	if sendErr := s.answer(stream, answer, err); sendErr != nil {
+		s.Logger.Debug("answer not sent", "node", peer.ID, "err", sendErr)
+	}
+	return err
+}
+
+// answer sends the outcome of a call.
+func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
+	resp := response{Payload: payload}
+	if err != nil {
+		resp = response{Err: wireError(err)}
+	}
+	if err := stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return s.Codec.write(stream, resp, MaxResponse)
+}
+
+// wireError returns err as it travels: with its code, or as internal with its
+// text, which only operators of the cluster get to see.
+func wireError(err error) *compute.Error {
+	if e, ok := errors.AsType[*compute.Error](err); ok {
+		return e
+	}
+	return &compute.Error{Code: compute.CodeInternal, Message: err.Error()}
+}

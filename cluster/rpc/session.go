@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Limits of sessions.
+const (
+	keepAlive      = 5 * time.Second
+	writeTimeout   = 10 * time.Second
+	closeTimeout   = 10 * time.Second
+	acceptBacklog  = 1024 // Streams that wait to be accepted; more block their callers.
+	streamWindow   = 1 << 20
+	requestTimeout = 10 * time.Second // To send the request, once the stream is open.
+)
+
+// muxConfig returns the settings of both ends of a session.
+func muxConfig(logger *slog.Logger) *yamux.Config {
+	cfg := yamux.DefaultConfig()
+	cfg.AcceptBacklog = acceptBacklog
+	cfg.KeepAliveInterval = keepAlive
+	cfg.ConnectionWriteTimeout = writeTimeout
+	cfg.StreamCloseTimeout = closeTimeout
+	cfg.MaxStreamWindowSize = streamWindow
+	cfg.LogOutput = muxLog{logger}
+	return cfg
+}
+
+// muxLog writes yamux's lines as debug messages: what matters comes back as
+// the error of a call.
+type muxLog struct{ logger *slog.Logger }
+
+func (l muxLog) Write(line []byte) (int, error) {
+	l.logger.Debug("connection multiplexer", "err", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// newServerSession starts the accepting end on conn.
+func newServerSession(conn net.Conn, logger *slog.Logger) (*yamux.Session, error) {
+	return yamux.Server(conn, muxConfig(logger))
+}

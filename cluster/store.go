@@ -1,0 +1,333 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+
+	"berth/cluster/pki"
+)
+
+// ErrCorrupt is returned when what the disk holds is not what was written.
+var ErrCorrupt = errors.New("the raft log on disk is corrupt")
+
+const (
+	boltLockTimeout = 5 * time.Second
+	boltMmapSize    = 256 << 20
+	sumSize         = crc32.Size
+)
+
+// The keys that raft keeps in the stable store.
+const (
+	keyCurrentTerm  = "CurrentTerm"
+	keyLastVoteTerm = "LastVoteTerm"
+	keyLastVoteCand = "LastVoteCand"
+)
+
+// logStore is raft.db: the log and the few values of the stable store, each
+// with a CRC32C that is checked whenever it is read. raft-boltdb has none:
+// nine of ten flipped bits come back from it as another entry.
+type logStore struct {
+	bolt  *raftboltdb.BoltStore
+	sums  *crc32.Table
+	tail  *tailMark
+	fatal func(error) // Told of each corrupt read once raft runs.
+}
+
+// openLogStore opens or makes the store in dir and reads all of it once.
+func openLogStore(dir string, fatal func(error)) (s *logStore, err error) {
+	path := filepath.Join(dir, raftFile)
+	if err := createBolt(path); err != nil {
+		return nil, fmt.Errorf("make raft log: %w", err)
+	}
+	tail, err := openTailMark(filepath.Join(dir, tailFile))
+	if err != nil {
+		return nil, err
+	}
+	s = &logStore{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
+	err = guard("open", func() error {
+		if err := checkKeys(path); err != nil {
+			return err
+		}
+		s.bolt, err = openBolt(path)
+		return err
+	})
+	if err == nil {
+		err = s.scrub()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.fatal = fatal
+	return s, nil
+}
+
+// createBolt makes the file under another name first: a power cut in the
+// middle of bolt's first write would leave a file that it cannot open.
+func createBolt(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	db, err := openBolt(fresh)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Sync(), db.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return pki.SyncDir(filepath.Dir(path))
+}
+
+func openBolt(path string) (*raftboltdb.BoltStore, error) {
+	return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
+		Timeout:         boltLockTimeout, // Without it Open waits for ever for another process.
+		NoFreelistSync:  true,
+		FreelistType:    bbolt.FreelistMapType, // The default makes appends slower by the burst.
+		InitialMmapSize: boltMmapSize,
+	}})
+}
+
+// checkKeys refuses a stable store with keys that raft does not write: a bit
+// that flipped in a key would otherwise make its value vanish without a word.
+func checkKeys(path string) error {
+	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		bucket := tx.Bucket([]byte("conf"))
+		if bucket == nil || tx.Bucket([]byte("logs")) == nil {
+			return fmt.Errorf("%w: a bucket is missing", ErrCorrupt)
+		}
+		return bucket.ForEach(func(key, _ []byte) error {
+			switch string(key) {
+			case keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand:
+				return nil
+			}
+			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
+		})
+	})
+}
+
+// scrub reads every entry and value.
+func (s *logStore) scrub() error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if err := s.tail.check(last); err != nil {
+		return err
+	}
+	var entry raft.Log
+	for i := first; i <= last && last > 0; i++ {
+		if err := s.GetLog(i, &entry); err != nil {
+			return fmt.Errorf("%w: entry %d of %d to %d: %w", ErrCorrupt, i, first, last, err)
+		}
+	}
+	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm} {
+		_, err := s.GetUint64([]byte(key))
+		missing := errors.Is(err, raftboltdb.ErrKeyNotFound)
+		if missing && key == keyCurrentTerm && entry.Term > 0 {
+			return fmt.Errorf("%w: entries but no term", ErrCorrupt)
+		}
+		if err != nil && !missing {
+			return err
+		}
+	}
+	if _, err := s.Get([]byte(keyLastVoteCand)); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return err
+	}
+	return s.tail.set(last)
+}
+
+// sum returns the checksum of what counts of an entry.
+func (s *logStore) sum(l *raft.Log) [sumSize]byte {
+	var head [17]byte
+	binary.BigEndian.PutUint64(head[0:], l.Index)
+	binary.BigEndian.PutUint64(head[8:], l.Term)
+	head[16] = byte(l.Type)
+	var out [sumSize]byte
+	binary.BigEndian.PutUint32(out[:], crc32.Update(crc32.Checksum(head[:], s.sums), s.sums, l.Data))
+	return out
+}
+
+// GetLog reads one entry. What comes back is what was stored, or an error.
+func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+	err := guard("read", func() error { return s.bolt.GetLog(index, l) })
+	switch {
+	case errors.Is(err, raft.ErrLogNotFound):
+		return err
+	case err != nil:
+		err = fmt.Errorf("%w: entry %d: %w", ErrCorrupt, index, err)
+	case l.Index != index || [sumSize]byte(pad(l.Extensions)) != s.sum(l):
+		err = fmt.Errorf("%w: entry %d has a wrong checksum", ErrCorrupt, index)
+	}
+	if err != nil {
+		*l = raft.Log{}
+		s.fatal(err)
+	}
+	return err
+}
+
+// pad makes b as long as a checksum; a wrong length cannot match.
+func pad(b []byte) []byte {
+	if len(b) != sumSize {
+		return make([]byte, sumSize)
+	}
+	return b
+}
+
+// StoreLogs appends entries, durably when it returns nil. An entry that came
+// from the leader with a checksum is checked before it is written.
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	for _, l := range logs {
+		sum := s.sum(l)
+		if len(l.Extensions) == sumSize && [sumSize]byte(l.Extensions) != sum {
+			return fmt.Errorf("store entry %d: the leader sent it with a wrong checksum", l.Index)
+		}
+		l.Extensions = sum[:]
+	}
+	err := guard("append", func() error { return s.bolt.StoreLogs(logs) })
+	if err != nil {
+		err = fmt.Errorf("append to raft log: %w", err)
+		s.failed(err)
+		return err
+	}
+	return s.tail.set(logs[len(logs)-1].Index)
+}
+
+// StoreLog appends one entry.
+func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// FirstIndex returns the index of the oldest entry, 0 for none.
+func (s *logStore) FirstIndex() (index uint64, err error) {
+	err = guard("read", func() error { index, err = s.bolt.FirstIndex(); return err })
+	return index, err
+}
+
+// LastIndex returns the index of the newest entry, 0 for none.
+func (s *logStore) LastIndex() (index uint64, err error) {
+	err = guard("read", func() error { index, err = s.bolt.LastIndex(); return err })
+	return index, err
+}
+
+// DeleteRange removes the entries from low to high: the oldest after a
+// snapshot, or the newest when a leader overrules them.
+func (s *logStore) DeleteRange(low, high uint64) error {
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if high >= last {
+		left := low - 1
+		if low <= first {
+			left = 0
+		}
+		if err := s.tail.lower(left); err != nil {
+			return err
+		}
+	}
+	return guard("delete", func() error { return s.bolt.DeleteRange(low, high) })
+}
+
+// Set stores a value with its checksum.
+func (s *logStore) Set(key, value []byte) error {
+	sum := crc32.Update(crc32.Checksum(key, s.sums), s.sums, value)
+	data := binary.BigEndian.AppendUint32(append([]byte(nil), value...), sum)
+	err := guard("set", func() error { return s.bolt.Set(key, data) })
+	s.failed(err)
+	return err
+}
+
+// failed ends the process when a write failed in a way that a repeat cannot
+// mend: after an I/O error the kernel may have dropped the pages, so that the
+// next sync succeeds without them.
+func (s *logStore) failed(err error) {
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, unix.EIO) {
+		s.fatal(err)
+	}
+}
+
+// Get reads a value. A missing one is an error whose text is "not found",
+// which is how raft recognises it.
+func (s *logStore) Get(key []byte) (value []byte, err error) {
+	var data []byte
+	err = guard("get", func() error { data, err = s.bolt.Get(key); return err })
+	if err != nil {
+		return nil, err
+	}
+	if len(data) >= sumSize {
+		value = data[:len(data)-sumSize]
+		want := binary.BigEndian.Uint32(data[len(value):])
+		if crc32.Update(crc32.Checksum(key, s.sums), s.sums, value) == want {
+			return value, nil
+		}
+	}
+	err = fmt.Errorf("%w: value %q has a wrong checksum", ErrCorrupt, key)
+	s.fatal(err)
+	return nil, err
+}
+
+// SetUint64 stores a number.
+func (s *logStore) SetUint64(key []byte, v uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, v))
+}
+
+// GetUint64 reads a number.
+func (s *logStore) GetUint64(key []byte) (uint64, error) {
+	value, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("%w: value %q is no number", ErrCorrupt, key)
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// Close closes the file.
+func (s *logStore) Close() error {
+	var err error
+	if s.bolt != nil {
+		err = s.bolt.Close()
+	}
+	return errors.Join(err, s.tail.close())
+}
+
+// guard runs fn and turns what bolt does on a damaged page, a panic or a
+// fault in its memory map, into an error.
+func guard(what string, fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %s: %v", ErrCorrupt, what, v)
+		}
+	}()
+	return fn()
+}

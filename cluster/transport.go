@@ -1,0 +1,337 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/pki"
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// The protocols of the cluster port, by ALPN.
+const (
+	protoRaft = "raft/1" // Servers only.
+	protoRPC  = "rpc/1"
+)
+
+// Limits of connections.
+const (
+	handshakeTimeout   = 5 * time.Second
+	maxUnauthenticated = 256 // Connections whose handshake is not over.
+	maxReason          = 1024
+	raftBacklog        = 16 // Accepted connections that raft has not fetched; it does at once.
+)
+
+// The first byte that the accepting side sends after the handshake. TLS alone
+// would tell a refused node that its certificate is bad, and nothing more.
+const (
+	welcome = 0
+	refused = 1 // Followed by the reason: two bytes of length, then text.
+)
+
+// serve accepts connections until ctx ends, then waits for those it has.
+func (c *Cluster) serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { c.listener.Close() })
+	defer stop()
+	config := pki.ServerConfig(c.ca, c.pair.Load, c.cfg.Now, protoRaft, protoRPC)
+	slots := make(chan struct{}, maxUnauthenticated)
+	for {
+		conn, err := c.listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			c.logger.Warn("accept failed", "err", err)
+			if err := pause(ctx, watchdogTick); err != nil {
+				return nil
+			}
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			c.work.Go(func() { c.welcomeConn(ctx, conn, config, func() { <-slots }) })
+		default:
+			c.metrics.refused.Inc()
+			conn.Close()
+		}
+	}
+}
+
+// welcomeConn authenticates a connection and hands it to its protocol. It
+// calls authenticated when the other side's identity is settled.
+func (c *Cluster) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config, authenticated func()) {
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	conn, peer, err := c.accept(ctx, raw, config)
+	authenticated()
+	if err != nil {
+		stop()
+		raw.Close()
+		c.metrics.refused.Inc()
+		c.logger.Warn("connection refused", "node", peer.ID, "err", err)
+		return
+	}
+	if conn.ConnectionState().NegotiatedProtocol == protoRaft {
+		// Raft closes it; until then it ends with ctx.
+		if !c.layer.offer(ctx, &closeHook{Conn: conn, hook: func() { stop() }}) {
+			conn.Close()
+		}
+		return
+	}
+	if err := c.server.ServeConn(ctx, conn, peer); err != nil {
+		c.logger.Debug("connection ended", "node", peer.ID, "err", err)
+	}
+	stop()
+}
+
+// accept does the handshake, judges the peer and tells it the verdict.
+func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn := tls.Server(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", err)
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return nil, rpc.Peer{}, err
+	}
+	peer, err := c.judge(conn.ConnectionState())
+	if err != nil {
+		reason := err.Error()[:min(len(err.Error()), maxReason)]
+		message := binary.BigEndian.AppendUint16([]byte{refused}, uint16(len(reason)))
+		_, writeErr := conn.Write(append(message, reason...))
+		return nil, peer, errors.Join(err, writeErr, conn.CloseWrite())
+	}
+	if _, err := conn.Write([]byte{welcome}); err != nil {
+		return nil, peer, fmt.Errorf("greet: %w", err)
+	}
+	return conn, peer, conn.SetWriteDeadline(time.Time{})
+}
+
+// judge says who the peer is, and why it may not speak the protocol that it
+// chose. TLS has verified its certificate, if it showed one.
+func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
+	if len(state.PeerCertificates) == 0 {
+		if state.NegotiatedProtocol == protoRaft {
+			return rpc.Peer{}, errors.New("raft is spoken with a certificate only")
+		}
+		return rpc.Peer{}, nil
+	}
+	id, err := pki.IdentityOf(state.PeerCertificates[0])
+	if err != nil {
+		return rpc.Peer{}, err
+	}
+	peer := rpc.Peer{ID: id.Node, Role: id.Role}
+	switch {
+	case id.Cluster != c.clusterID:
+		return peer, fmt.Errorf("the certificate is of cluster %s, this is %s", id.Cluster, c.clusterID)
+	case c.removed(id.Node):
+		return peer, errRemoved()
+	case state.NegotiatedProtocol == protoRPC:
+		return peer, nil
+	case id.Role != compute.RoleServer:
+		return peer, fmt.Errorf("a node of role %s may not speak raft", id.Role)
+	case !c.mayReplicate(id.Node):
+		return peer, fmt.Errorf("node %s is not in the raft configuration", id.Node)
+	}
+	return peer, nil
+}
+
+// mayReplicate reports whether a server may speak raft to this one: when it
+// is in the configuration. A node that hears from no leader accepts every
+// server, because its configuration may be too old to name the new one.
+func (c *Cluster) mayReplicate(id compute.NodeID) bool {
+	if _, known := c.Leader(); !known {
+		return true
+	}
+	for _, s := range c.servers() {
+		if s.ID == raft.ServerID(id.String()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cluster) removed(id compute.NodeID) bool {
+	_, removed, _ := c.cfg.Directory.Node(id)
+	return removed
+}
+
+// errRemoved is what a node hears that is no longer part of the cluster.
+func errRemoved() *compute.Error {
+	return compute.Errorf(compute.CodeForbidden, "This node was removed from the cluster.").Named("node_removed")
+}
+
+// dial opens an authenticated connection to a node, at the first of its known
+// addresses that answers as that node.
+func (c *Cluster) dial(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
+	addresses := c.addressesOf(id)
+	if len(addresses) == 0 {
+		return nil, fmt.Errorf("dial node %s: no address known", id)
+	}
+	config := pki.ClientConfig(c.ca, c.pair.Load, c.cfg.Now, proto, func(got pki.Identity) error {
+		if got.Cluster != c.clusterID || got.Node != id {
+			return fmt.Errorf("dialled node %s, but node %s of cluster %s answered", id, got.Node, got.Cluster)
+		}
+		if proto == protoRaft && got.Role != compute.RoleServer {
+			return fmt.Errorf("node %s is no server", id)
+		}
+		return nil
+	})
+	var errs []error
+	for _, address := range addresses {
+		conn, err := dialTLS(ctx, c.cfg.Dial, address, config)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("dial node %s: %w", id, errors.Join(errs...))
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialTLS connects, shakes hands and waits to be welcomed, all within the
+// handshake's time limit.
+func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	raw, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("handshake with %s: %w", address, err)
+	}
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	err = awaitWelcome(conn)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// awaitWelcome reads the verdict of the accepting side.
+func awaitWelcome(r io.Reader) error {
+	var head [3]byte
+	if _, err := io.ReadFull(r, head[:1]); err != nil {
+		return fmt.Errorf("await welcome: %w", err)
+	}
+	if head[0] == welcome {
+		return nil
+	}
+	if _, err := io.ReadFull(r, head[1:]); err != nil {
+		return fmt.Errorf("await welcome: %w", err)
+	}
+	reason := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), maxReason))
+	if _, err := io.ReadFull(bufio.NewReader(r), reason); err != nil {
+		return fmt.Errorf("await welcome: %w", err)
+	}
+	return fmt.Errorf("refused: %s", reason)
+}
+
+// closeHook calls hook when the connection is closed.
+type closeHook struct {
+	net.Conn
+	hook func()
+}
+
+func (h *closeHook) Close() error {
+	h.hook()
+	return h.Conn.Close()
+}
+
+// raftLayer is the raft transport's view of the cluster port. Addresses in it
+// are node ids: dialling looks the address up and checks who answers.
+type raftLayer struct {
+	accepted  chan net.Conn
+	closed    chan struct{}
+	advertise string
+	dial      func(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error)
+}
+
+// offer gives raft a connection; it reports false when raft is gone.
+func (l *raftLayer) offer(ctx context.Context, conn net.Conn) bool {
+	select {
+	case l.accepted <- conn:
+		return true
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Accept returns the next connection of another server.
+func (l *raftLayer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.accepted:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept. The transport calls it once.
+func (l *raftLayer) Close() error {
+	close(l.closed)
+	return nil
+}
+
+// Addr returns the advertised address.
+func (l *raftLayer) Addr() net.Addr { return layerAddr(l.advertise) }
+
+// Dial connects to the server with the id that address is.
+func (l *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id, err := compute.ParseNodeID(string(address))
+	if err != nil {
+		return nil, fmt.Errorf("dial %q: %w", address, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return l.dial(ctx, id, protoRaft)
+}
+
+// ServerAddr makes the transport dial ids: see Dial.
+func (l *raftLayer) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	return raft.ServerAddress(id), nil
+}
+
+type layerAddr string
+
+func (layerAddr) Network() string  { return "tcp" }
+func (a layerAddr) String() string { return string(a) }
+
+// pause waits for d or for the end of ctx, whose error it returns.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
