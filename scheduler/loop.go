@@ -24,7 +24,7 @@ const (
 type Config struct {
 	// Views returns the newest published view.
 	Views func() View
-	// Changed waits until a view newer than after is published, and returns
+	// Changed waits until Views returns a view newer than after, and returns
 	// the error of ctx when that ends first.
 	Changed func(ctx context.Context, after uint64) error
 	// Allowed reports whether an organization may use a hardware profile;

@@ -1,11 +1,5 @@
 package scheduler
 
-import (
-	"slices"
-
-	"berth/compute"
-)
-
 // Limits of what a Packer remembers; beyond them it forgets and starts again.
 const (
 	maxShapes = 1024 // Rows; one takes about 16 bytes per node.
@@ -20,10 +14,9 @@ type Packer struct {
 	slots []slot // In the order of the view's nodes.
 	rows  map[shape]*row
 
-	nodes      []*compute.Node // Scratch for sync.
-	log        []int32         // Nodes in the order in which they changed.
-	generation uint64          // Rises when log is started again.
-	given      []int32         // Nodes that the last pass gave something of.
+	log        []int32 // Nodes in the order in which they changed.
+	generation uint64  // Rises when log is started again.
+	given      []int32 // Nodes that the last pass gave something of.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.
@@ -38,43 +31,29 @@ func (p *Packer) sync(v View) {
 	if len(p.types) > maxTypes {
 		*p = *NewPacker()
 	}
-	p.nodes = slices.AppendSeq(p.nodes[:0], v.Nodes())
-	if !p.sameNodes() {
-		p.reload()
-		return
-	}
 	for _, i := range p.given {
-		p.slots[i].load(p.nodes[i], p.types)
-		p.log = append(p.log, i)
+		p.slots[i].node = nil
 	}
 	p.given = p.given[:0]
-	for i, n := range p.nodes {
-		if p.slots[i].node != n {
-			p.slots[i].load(n, p.types)
-			p.log = append(p.log, int32(i))
+	count := 0
+	for n := range v.Nodes() {
+		if count == len(p.slots) {
+			p.slots = append(p.slots, slot{})
+			p.forget()
 		}
+		if s := &p.slots[count]; s.node != n {
+			s.load(n, p.types)
+			p.log = append(p.log, int32(count))
+		}
+		count++
+	}
+	if count < len(p.slots) {
+		p.slots = p.slots[:count]
+		p.forget()
 	}
 	if len(p.log) > 4*len(p.slots)+maxShapes {
 		p.forget()
 	}
-}
-
-// sameNodes reports whether the slots are of the nodes of the view, whatever
-// has changed about them.
-func (p *Packer) sameNodes() bool {
-	return slices.EqualFunc(p.slots, p.nodes, func(s slot, n *compute.Node) bool {
-		return s.node == n || s.node.ID == n.ID
-	})
-}
-
-// reload makes the slots anew, for nodes have come or gone.
-func (p *Packer) reload() {
-	p.slots = slices.Grow(p.slots[:0], len(p.nodes))[:len(p.nodes)]
-	for i, n := range p.nodes {
-		p.slots[i].load(n, p.types)
-	}
-	p.given = p.given[:0]
-	p.forget()
 }
 
 // forget makes every row score all nodes again.

@@ -30,6 +30,9 @@ const strandShift = 40
 // without the vCPU and memory to use it, then the tightest fit. CPU-only work
 // so goes to nodes without free GPUs first.
 func (s *slot) score(q *shape) int64 {
+	if s.lacks(q) {
+		return neverFits
+	}
 	if !s.fits(q) {
 		return s.refusal(q)
 	}

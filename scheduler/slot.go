@@ -30,6 +30,7 @@ type slot struct {
 	gpuFree int64    // Free thousandths over all healthy devices.
 	healthy int64    // Healthy devices.
 	open    bool     // Takes new work.
+	types   uint64   // A bit for each GPU type of the devices, modulo 64.
 }
 
 // load sets s to what the node's record says.
@@ -37,6 +38,7 @@ func (s *slot) load(n *compute.Node, t types) {
 	s.node, s.open = n, n.Schedulable()
 	s.vcpu, s.memory = n.VCPUMilli-n.UsedVCPUMilli, n.MemoryMiB-n.UsedMemoryMiB
 	s.devices, s.gpuFree, s.healthy = s.devices[:0], 0, 0
+	s.types = 0
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		d := device{gpuType: t.id(g.Type), health: g.Health, free: compute.WholeGPU - g.UsedMilli}
@@ -52,7 +54,17 @@ func (s *slot) load(n *compute.Node, t types) {
 			s.gpuFree += int64(d.free)
 		}
 		s.devices = append(s.devices, d)
+		s.types |= typeBit(d.gpuType)
 	}
+}
+
+// typeBit returns the bit of a GPU type in the set of a slot's types.
+func typeBit(gpuType int) uint64 { return 1 << (gpuType % 64) }
+
+// lacks reports whether no device of s is of the type that q asks for; a quick
+// look, which may miss that.
+func (s *slot) lacks(q *shape) bool {
+	return q.gpuType != noType && s.types&typeBit(q.gpuType) == 0
 }
 
 // fits reports whether what is free holds one of q.

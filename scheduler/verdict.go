@@ -42,7 +42,7 @@ func Judge(objective compute.Objective, rows []compute.Candidate) compute.Verdic
 		v.Pareto[r.row] = !slices.ContainsFunc(runs, r.dominatedBy)
 	}
 	v.Best = ranks.best.row
-	v.Reason = ranks.reason(runs) + others(rows, "; not compared: ") + "."
+	v.Reason = ranks.reason(rows, runs) + others(rows, "; not compared: ") + "."
 	return v
 }
 
@@ -108,10 +108,10 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 }
 
 // reason returns the sentence for the best run, without its full stop.
-func (k *ranking) reason(runs []finished) string {
+func (k *ranking) reason(rows []compute.Candidate, runs []finished) string {
 	b := k.best
 	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
-		seconds(time.Duration(b.time)), compute.Credits(b.credits))
+		seconds(rows[b.row].Duration), rows[b.row].Credits)
 	if len(runs) == 1 {
 		return said + ", the only GPU type that completed"
 	}

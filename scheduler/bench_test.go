@@ -1,0 +1,96 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// fleet returns a world of n nodes of the shapes that large fleets have, about
+// half full of work of many shapes.
+func fleet(tb testing.TB, n int) *world {
+	rng := rand.New(rand.NewPCG(42, 1))
+	w := newWorld(tb)
+	for i := range n {
+		node := gpuNode(i+1, []string{"a100", "t4", "h100"}[i%3], []int{8, 2, 8, 4}[i%4])
+		node.VCPUMilli += int64(i%5) * 8000
+		for g := range node.GPUs {
+			if rng.IntN(2) == 0 {
+				node.GPUs[g].UsedMilli = []int{1000, 500, 810, 250}[rng.IntN(4)]
+				node.UsedVCPUMilli += 6000
+				node.UsedMemoryMiB += 32 << 10
+			}
+		}
+		w.nodes = append(w.nodes, node)
+	}
+	return w
+}
+
+// work returns n executions of some 100 shapes.
+func work(n int) []*compute.Execution {
+	rng := rand.New(rand.NewPCG(43, 1))
+	out := make([]*compute.Execution, n)
+	for i := range out {
+		gpuType := []string{"a100", "t4", "h100"}[rng.IntN(3)]
+		r := whole(gpuType, 1+rng.IntN(2))
+		switch rng.IntN(4) {
+		case 0:
+			r = share(gpuType, 50*(1+rng.IntN(19)))
+		case 1:
+			r = cpus(1 + rng.IntN(8))
+		}
+		out[i] = execution(i+1, r)
+	}
+	return out
+}
+
+// BenchmarkDecision is one placement among many in a plan, with the scores of
+// earlier plans remembered.
+func BenchmarkDecision(b *testing.B) {
+	for _, nodes := range []int{1213, 12130} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			w := fleet(b, nodes)
+			v := w.view()
+			v.queue = work(scheduler.MaxAssignments)
+			p := scheduler.NewPacker()
+			p.Pack(v)
+			decisions := 0
+			for b.Loop() {
+				decisions += len(p.Pack(v).Assignments)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(decisions), "ns/decision")
+		})
+	}
+}
+
+// BenchmarkLonePlacement is a plan for one execution that has just arrived.
+func BenchmarkLonePlacement(b *testing.B) {
+	for _, nodes := range []int{3, 1213, 12130} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			v := fleet(b, nodes).view()
+			v.queue = work(1)
+			p := scheduler.NewPacker()
+			for b.Loop() {
+				p.Pack(v)
+			}
+		})
+	}
+}
+
+// BenchmarkFullCluster is a look at a long queue of which nothing fits.
+func BenchmarkFullCluster(b *testing.B) {
+	w := newWorld(b, used(gpuNode(1, "t4", 2), 16, 128, 1000, 1000), used(gpuNode(2, "h100", 1), 8, 64, 1000))
+	v := w.view()
+	for _, e := range work(10_000) {
+		e.Request.GPUType = map[string]string{"a100": "h100", "": ""}[e.Request.GPUType]
+		e.Reason = compute.ReasonGPUsBusy
+		v.queue = append(v.queue, e)
+	}
+	p := scheduler.NewPacker()
+	for b.Loop() {
+		p.Pack(v)
+	}
+}

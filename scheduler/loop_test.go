@@ -1,0 +1,286 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// leader is a Committer over a world, with faults to switch on.
+type leader struct {
+	*world
+
+	plans    int // Committed.
+	taken    []compute.ExecutionID
+	profiles [][]string
+	fail     error // Returned for plans instead of applying them.
+	ignore   bool  // The state accepts plans and changes nothing but its index.
+	refuse   map[compute.ExecutionID]error
+
+	lagMu sync.Mutex
+	lag   *fakeView // Published in place of the newest view while set.
+}
+
+func (l *leader) CommitPlan(_ context.Context, _, _ uint64, plan compute.Plan) (uint64, error) {
+	if l.fail != nil {
+		return 0, l.fail
+	}
+	l.plans++
+	if l.ignore {
+		plan = compute.Plan{}
+	}
+	return l.commit(plan), nil
+}
+
+func (l *leader) TakeSelection(_ context.Context, _ uint64, parent compute.ExecutionID, profiles []string, _ string) (uint64, error) {
+	if err := l.refuse[parent]; err != nil {
+		return 0, err
+	}
+	l.taken = append(l.taken, parent)
+	l.profiles = append(l.profiles, profiles)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parents = slices.DeleteFunc(slices.Clone(l.parents), func(e *compute.Execution) bool { return e.ID == parent })
+	return l.bump(), nil
+}
+
+func (l *leader) views() scheduler.View {
+	l.lagMu.Lock()
+	defer l.lagMu.Unlock()
+	if l.lag != nil {
+		return l.lag
+	}
+	return l.view()
+}
+
+func (l *leader) setLag(v *fakeView) {
+	l.lagMu.Lock()
+	defer l.lagMu.Unlock()
+	l.lag = v
+}
+
+// wait waits for a view newer than after; a lag ends with a tick.
+func (l *leader) wait(ctx context.Context, after uint64) error {
+	l.lagMu.Lock()
+	lagging := l.lag != nil && l.lag.index <= after
+	l.lagMu.Unlock()
+	if lagging {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return l.await(ctx, after)
+}
+
+// start runs a loop on l until stop is called, which returns what Run did.
+func (l *leader) start(t *testing.T, edit func(*scheduler.Config)) (stop func() error) {
+	t.Helper()
+	config := scheduler.Config{
+		Views: l.views, Changed: l.wait, Committer: l, Now: time.Now, Tick: time.Second,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+	if edit != nil {
+		edit(&config)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- scheduler.New(config).Run(ctx, 3) }()
+	return func() error { cancel(); return <-done }
+}
+
+// elapse lets the bubble's time pass and everything in it settle.
+func elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestLoopPlacesWhatArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1))}
+		stop := l.start(t, nil)
+		synctest.Wait()
+		if l.plans != 0 {
+			t.Errorf("%d plans for an empty queue", l.plans)
+		}
+		l.submit(execution(1, whole("t4", 1)), execution(2, whole("t4", 1)))
+		synctest.Wait()
+		if len(l.live) != 1 || l.reasons()[2] != compute.ReasonGPUsBusy {
+			t.Errorf("live %v, reasons %v; want one placed and one waiting", l.live, l.reasons())
+		}
+		l.finish(executionID(1))
+		synctest.Wait()
+		if _, placed := l.live[executionID(2)]; !placed {
+			t.Error("the second execution was not placed when the first had ended")
+		}
+		plans := l.plans
+		elapse(time.Minute)
+		if l.plans != plans {
+			t.Errorf("%d plans while nothing happened", l.plans-plans)
+		}
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v, want that it was cancelled", err)
+		}
+	})
+}
+
+func TestLoopWaitsForItsOwnCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 2))}
+		l.submit(execution(1, whole("t4", 1)))
+		l.setLag(l.view()) // The view stays behind the state.
+		stop := l.start(t, nil)
+		elapse(10 * time.Second)
+		if l.plans != 1 {
+			t.Errorf("%d plans from one view, want 1: the others place twice", l.plans)
+		}
+		l.setLag(nil)
+		l.submit(execution(2, whole("t4", 1)))
+		elapse(2 * time.Second)
+		if l.plans != 2 || len(l.live) != 2 {
+			t.Errorf("%d plans, %d live after the view caught up, want 2 and 2", l.plans, len(l.live))
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopNeedsNoWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1))}
+		stop := l.start(t, func(c *scheduler.Config) {
+			c.Changed = func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }
+		})
+		synctest.Wait()
+		l.submit(execution(1, whole("t4", 1)))
+		elapse(2 * time.Second)
+		if len(l.live) != 1 {
+			t.Error("a lost wake-up costs more than a tick")
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopTriesAgainAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1)), fail: compute.Errorf(compute.CodeUnavailable, "no leader")}
+		l.submit(execution(1, whole("t4", 1)))
+		stop := l.start(t, nil)
+		elapse(10 * time.Second)
+		if l.plans != 0 {
+			t.Fatal("a plan was committed")
+		}
+		l.fail = nil
+		elapse(2 * time.Second)
+		if len(l.live) != 1 {
+			t.Error("nothing is placed once commits work again")
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopDoesNotSpinOnAPlanWithoutEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1)), ignore: true}
+		l.submit(execution(1, whole("t4", 1)))
+		stop := l.start(t, nil)
+		elapse(20 * time.Second)
+		if l.plans < 2 || l.plans > 30 {
+			t.Errorf("%d tries in 20 ticks, want about one each", l.plans)
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopTakesSelections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1), gpuNode(2, "h100", 1))}
+		l.refuse = map[compute.ExecutionID]error{
+			executionID(1): compute.Errorf(compute.CodeConflict, "taken before"),
+		}
+		l.parents = []*compute.Execution{parent(1), parent(2), parent(3, "h100")}
+		stop := l.start(t, nil)
+		elapse(5 * time.Second)
+		if !slices.Equal(l.taken, []compute.ExecutionID{executionID(2), executionID(3)}) {
+			t.Errorf("taken %v, want the second and third, once each", l.taken)
+		}
+		want := [][]string{{"gpu.h100", "gpu.t4"}, {"gpu.h100"}}
+		if !slices.EqualFunc(l.profiles, want, slices.Equal) {
+			t.Errorf("profiles %v, want %v", l.profiles, want)
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopAsksWhatAnOrganizationMayUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1), gpuNode(2, "h100", 1))}
+		l.parents = []*compute.Execution{parent(1)}
+		stop := l.start(t, func(c *scheduler.Config) {
+			c.Allowed = func(org compute.OrgID, profile string) bool {
+				return org == orgID(1) && profile == "gpu.t4"
+			}
+		})
+		synctest.Wait()
+		if want := [][]string{{"gpu.t4"}}; !slices.EqualFunc(l.profiles, want, slices.Equal) {
+			t.Errorf("profiles %v, want %v", l.profiles, want)
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopRestsAfterALongLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, cpuNode(1, 64, 256))}
+		slow := time.Now()
+		stop := l.start(t, func(c *scheduler.Config) {
+			c.Now = func() time.Time { slow = slow.Add(100 * time.Millisecond); return slow }
+		})
+		synctest.Wait()
+		for i := range 50 { // One change each 10 ms for half a second.
+			l.submit(execution(i+1, cpus(1)))
+			elapse(10 * time.Millisecond)
+		}
+		if l.plans > 10 {
+			t.Errorf("%d plans of 100 ms each in 500 ms", l.plans)
+		}
+		elapse(time.Second)
+		if len(l.live) != 50 {
+			t.Errorf("%d live, want all 50", len(l.live))
+		}
+		_ = stop()
+	})
+}
+
+func TestLoopMeasures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		half := used(gpuNode(1, "t4", 2), 4, 32, 500) // 500 free on a used GPU, 1,000 whole.
+		l := &leader{world: newWorld(t, half)}
+		stop := l.start(t, func(c *scheduler.Config) { c.Registerer = reg })
+		synctest.Wait()
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]float64{}
+		for _, f := range families {
+			m := f.GetMetric()[0]
+			values[f.GetName()] = m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+		if got := values["berth_scheduler_fragmentation_ratio"]; got < 0.333 || got > 0.334 {
+			t.Errorf("fragmentation %v, want a third", got)
+		}
+		if values["berth_scheduler_decision_seconds"] < 1 {
+			t.Error("no decision was measured")
+		}
+		_ = stop()
+	})
+}

@@ -1,0 +1,204 @@
+package scheduler_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// history drives a world at random and checks every plan on the way.
+type history struct {
+	*world
+	rng    *rand.Rand
+	next   int
+	packer *scheduler.Packer // Remembers; must not matter.
+}
+
+// gpuTypesOf are the types that random nodes have and random work asks for;
+// no node has the last.
+var gpuTypesOf = []string{"t4", "h100", "b200"}
+
+func newHistory(tb testing.TB, seed uint64) *history {
+	h := &history{rng: rand.New(rand.NewPCG(seed, 1)), next: 1, packer: scheduler.NewPacker()}
+	h.world = newWorld(tb)
+	for i := range 1 + h.rng.IntN(8) {
+		h.setNode(h.node(i + 1))
+	}
+	for org := range 3 {
+		if n := h.rng.IntN(20); n > 0 {
+			h.limits[orgID(org)] = n
+		}
+	}
+	return h
+}
+
+// node returns a random node, some with GPUs of two types, odd vCPU, broken or
+// MIG GPUs.
+func (h *history) node(n int) *compute.Node {
+	node := gpuNode(n, gpuTypesOf[h.rng.IntN(2)], h.rng.IntN(9))
+	node.VCPUMilli += int64(h.rng.IntN(5)) * 1500
+	node.MemoryMiB += int64(h.rng.IntN(3)) * 5000
+	if node.VCPUMilli == 0 || node.MemoryMiB == 0 {
+		node.VCPUMilli, node.MemoryMiB = 16_000, 64<<10
+	}
+	for i := range node.GPUs {
+		switch g := &node.GPUs[i]; h.rng.IntN(20) {
+		case 0:
+			g.Health = compute.HealthFailed
+		case 1:
+			g.MIG = "enabled"
+		case 2:
+			g.MIG = "1g_5gb"
+		case 3:
+			g.Type = gpuTypesOf[h.rng.IntN(2)]
+		case 4:
+			g.MIG = "disabled"
+		}
+	}
+	return node
+}
+
+func (h *history) request() compute.Request {
+	gpuType := gpuTypesOf[min(h.rng.IntN(20)/9, 2)]
+	r := whole(gpuType, 1<<h.rng.IntN(4))
+	switch h.rng.IntN(5) {
+	case 0, 1:
+		r = share(gpuType, 1+h.rng.IntN(999))
+	case 2:
+		r = cpus(1 + h.rng.IntN(9))
+	case 3:
+		r = whole(gpuType, 1)
+		if h.rng.IntN(4) == 0 {
+			r.MIG = "1g_5gb"
+		}
+	}
+	return r
+}
+
+// step changes something.
+func (h *history) step() {
+	switch k := h.rng.IntN(10); {
+	case k < 4:
+		for range 1 + h.rng.IntN(6) {
+			e := execution(h.next, h.request())
+			e.Org, e.Priority = orgID(h.rng.IntN(3)), h.rng.IntN(3)
+			h.submit(e)
+			h.next++
+		}
+	case k < 8:
+		for e := range h.live {
+			if h.rng.IntN(3) == 0 {
+				h.finish(e)
+			}
+		}
+	case k < 9 && len(h.nodes) > 0:
+		n := *h.nodes[h.rng.IntN(len(h.nodes))]
+		n.Drained, n.State = h.rng.IntN(3) == 0, compute.NodeState(h.rng.IntN(4)/3)
+		h.setNode(&n)
+	default:
+		h.setNode(h.node(len(h.nodes) + 1))
+	}
+}
+
+// check packs the view every way there is, compares, and commits.
+func (h *history) check() {
+	h.tb.Helper()
+	v := h.view()
+	plan := scheduler.Pack(v)
+	if again := scheduler.Pack(v); !reflect.DeepEqual(again, plan) {
+		h.tb.Fatalf("the same view led to two plans:\n%+v\n%+v", plan, again)
+	}
+	if remembered := h.packer.Pack(v); !reflect.DeepEqual(remembered, plan) {
+		h.tb.Fatalf("memory changed the plan:\n%+v\nnot\n%+v", remembered, plan)
+	}
+	want := new(oracle).pack(v, scheduler.MaxAssignments)
+	if len(want) != len(plan.Assignments) || len(want) > 0 && !reflect.DeepEqual(want, plan.Assignments) {
+		h.tb.Fatalf("the rules lead to\n%+v\nnot to\n%+v", want, plan.Assignments)
+	}
+	for _, x := range plan.Waiting {
+		for _, e := range v.queue {
+			if e.ID == x.Execution && e.Reason == x.Reason {
+				h.tb.Fatalf("execution %s waits for %v already", x.Execution, x.Reason)
+			}
+		}
+	}
+	h.commit(plan)
+}
+
+func TestPackKeepsItsRulesInAnyHistory(t *testing.T) {
+	for seed := range uint64(150) {
+		h := newHistory(t, seed)
+		for range 40 {
+			h.step()
+			h.check()
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzPack(f *testing.F) {
+	for seed := range uint64(4) {
+		f.Add(seed, uint8(20))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
+		h := newHistory(t, seed)
+		for range steps {
+			h.step()
+			h.check()
+		}
+	})
+}
+
+// TestEverythingEnds runs random work to its end: whatever some node could
+// host is placed, nothing else is.
+func TestEverythingEnds(t *testing.T) {
+	for seed := range uint64(30) {
+		h := newHistory(t, seed)
+		for range 20 {
+			h.step()
+		}
+		for range 500 {
+			h.check()
+			if len(h.live) == 0 {
+				break
+			}
+			for e := range h.live {
+				h.finish(e)
+			}
+		}
+		for _, e := range h.view().queue {
+			if e.Reason != compute.ReasonNeverFits && e.Reason != compute.ReasonNodesDown {
+				t.Errorf("seed %d: execution %d of %+v waits for ever: %v", seed, e.SubmitIndex, e.Request, e.Reason)
+			}
+		}
+	}
+}
+
+func TestPlanStaysSmallEncoded(t *testing.T) {
+	plan := compute.Plan{}
+	node := gpuNode(1, "t4", 8)
+	for i := range scheduler.MaxAssignments {
+		a := compute.Assignment{Execution: executionID(i), Node: node.ID}
+		for _, g := range node.GPUs {
+			a.GPUs = append(a.GPUs, compute.GPUShare{GPU: g.ID, Milli: compute.WholeGPU})
+		}
+		plan.Assignments = append(plan.Assignments, a)
+	}
+	for i := range scheduler.MaxWaiting {
+		plan.Waiting = append(plan.Waiting, compute.Waiting{Execution: executionID(i), Reason: compute.ReasonGPUsBusy})
+	}
+	data, err := cbor.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 200<<10 {
+		t.Errorf("the largest plan takes %d bytes, want at most 200 KiB", len(data))
+	}
+}

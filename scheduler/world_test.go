@@ -1,0 +1,326 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// world is a small state machine: it holds what the scheduler reads, applies
+// plans after checking them as the real one does, and publishes views.
+type world struct {
+	tb testing.TB
+
+	mu      sync.Mutex
+	changed chan struct{} // Closed and replaced with each change.
+	index   uint64
+	nodes   []*compute.Node // By id.
+	queue   []*compute.Execution
+	live    map[compute.ExecutionID]compute.Assignment
+	known   map[compute.ExecutionID]*compute.Execution
+	limits  map[compute.OrgID]int
+	parents []*compute.Execution
+}
+
+func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
+	tb.Helper()
+	w := &world{
+		tb: tb, index: 1, changed: make(chan struct{}),
+		live:   map[compute.ExecutionID]compute.Assignment{},
+		known:  map[compute.ExecutionID]*compute.Execution{},
+		limits: map[compute.OrgID]int{},
+	}
+	for _, n := range nodes {
+		w.setNode(n)
+	}
+	return w
+}
+
+// id returns a distinct UUID for n that sorts as n does.
+func id(n int) (u compute.UUID) {
+	binary.BigEndian.PutUint64(u[8:], uint64(n))
+	u[0] = 1
+	return u
+}
+
+func executionID(n int) compute.ExecutionID { return compute.ExecutionID{UUID: id(n)} }
+func nodeID(n int) compute.NodeID           { return compute.NodeID{UUID: id(n)} }
+func orgID(n int) compute.OrgID             { return compute.OrgID{UUID: id(n)} }
+
+// gpuNode returns an idle node with count GPUs of a type, 8 vCPU and 64 GiB
+// for each, the n-th in the order of nodes.
+func gpuNode(n int, gpuType string, count int) *compute.Node {
+	node := cpuNode(n, 8*count, 64*count)
+	for i := range count {
+		node.GPUs = append(node.GPUs, compute.GPU{
+			ID: compute.GPUID(fmt.Sprintf("SIM-%s-%d", node.ID, i)), Index: i, Type: gpuType,
+		})
+	}
+	return node
+}
+
+// cpuNode returns an idle node without GPUs.
+func cpuNode(n, vcpu, memoryGiB int) *compute.Node {
+	return &compute.Node{
+		ID: nodeID(n), Name: fmt.Sprintf("n%d", n),
+		VCPUMilli: int64(vcpu) * 1000, MemoryMiB: int64(memoryGiB) << 10,
+	}
+}
+
+// execution returns a queued execution, the n-th in submit order.
+func execution(n int, r compute.Request) *compute.Execution {
+	return &compute.Execution{
+		ID: executionID(n), Org: orgID(1), Status: compute.StatusQueued,
+		Reason: compute.ReasonScheduling, SubmitIndex: uint64(n), Request: r,
+	}
+}
+
+// whole returns a request of count GPUs with their share of the node.
+func whole(gpuType string, count int) compute.Request {
+	return compute.Request{
+		GPUType: gpuType, GPUs: count, MilliGPU: compute.WholeGPU,
+		VCPUMilli: int64(count) * 8000, MemoryMiB: int64(count) * 64 << 10,
+	}
+}
+
+// share returns a request of a part of one GPU.
+func share(gpuType string, milli int) compute.Request {
+	return compute.Request{
+		GPUType: gpuType, GPUs: 1, MilliGPU: milli,
+		VCPUMilli: int64(milli) * 8, MemoryMiB: int64(milli) * 64 << 10 / 1000,
+	}
+}
+
+// cpus returns a CPU-only request with 2 GiB for each vCPU.
+func cpus(n int) compute.Request {
+	return compute.Request{VCPUMilli: int64(n) * 1000, MemoryMiB: int64(n) << 11}
+}
+
+// bump publishes a change. The caller holds mu.
+func (w *world) bump() uint64 {
+	w.index++
+	close(w.changed)
+	w.changed = make(chan struct{})
+	return w.index
+}
+
+// setNode adds or replaces a node's record.
+func (w *world) setNode(n *compute.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes = slices.Clone(w.nodes)
+	i, found := slices.BinarySearchFunc(w.nodes, n, func(a, b *compute.Node) int {
+		return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:])
+	})
+	if found {
+		w.nodes[i] = n
+	} else {
+		w.nodes = slices.Insert(w.nodes, i, n)
+	}
+	w.bump()
+}
+
+// submit adds executions to the queue.
+func (w *world) submit(es ...*compute.Execution) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(slices.Clone(w.queue), es...)
+	for _, e := range es {
+		w.known[e.ID] = e
+	}
+	slices.SortStableFunc(w.queue, func(a, b *compute.Execution) int {
+		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubmitIndex, b.SubmitIndex))
+	})
+	w.bump()
+}
+
+// commit applies a plan and fails the test when the state would refuse it.
+func (w *world) commit(plan compute.Plan) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = slices.Clone(w.queue)
+	for _, a := range plan.Assignments {
+		i := slices.IndexFunc(w.queue, func(e *compute.Execution) bool { return e.ID == a.Execution })
+		if i < 0 {
+			w.tb.Errorf("execution %s is assigned but not queued", a.Execution)
+			continue
+		}
+		w.hold(w.queue[i], a, +1)
+		w.queue = slices.Delete(w.queue, i, i+1)
+		w.live[a.Execution] = a
+	}
+	for _, x := range plan.Waiting {
+		for i, e := range w.queue {
+			if e.ID == x.Execution {
+				changed := *e
+				changed.Reason = x.Reason
+				w.queue[i] = &changed
+			}
+		}
+	}
+	w.checkOrgs()
+	return w.bump()
+}
+
+// finish ends a live execution.
+func (w *world) finish(e compute.ExecutionID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold(w.known[e], w.live[e], -1)
+	delete(w.live, e)
+	w.bump()
+}
+
+// hold adds (sign 1) or gives back (-1) what an assignment takes of its node,
+// on a copy of the record, and checks the node.
+func (w *world) hold(e *compute.Execution, a compute.Assignment, sign int) {
+	i := slices.IndexFunc(w.nodes, func(n *compute.Node) bool { return n.ID == a.Node })
+	n := *w.nodes[i]
+	n.GPUs = slices.Clone(n.GPUs)
+	n.UsedVCPUMilli += int64(sign) * e.Request.VCPUMilli
+	n.UsedMemoryMiB += int64(sign) * e.Request.MemoryMiB
+	if len(a.GPUs) != e.Request.GPUs {
+		w.tb.Errorf("execution %s: %d GPUs assigned, %d asked", e.ID, len(a.GPUs), e.Request.GPUs)
+	}
+	seen := map[compute.GPUID]bool{}
+	for _, s := range a.GPUs {
+		g := slices.IndexFunc(n.GPUs, func(g compute.GPU) bool { return g.ID == s.GPU })
+		if g < 0 || seen[s.GPU] || s.Milli != e.Request.MilliGPU {
+			w.tb.Errorf("execution %s: bad share %v of node %s", e.ID, s, n.Name)
+			continue
+		}
+		seen[s.GPU] = true
+		n.GPUs[g].UsedMilli += sign * s.Milli
+		if sign > 0 && (n.GPUs[g].Type != e.Request.GPUType || n.GPUs[g].Health != compute.HealthOK) {
+			w.tb.Errorf("execution %s: GPU %+v does not serve %+v", e.ID, n.GPUs[g], e.Request)
+		}
+		if n.GPUs[g].UsedMilli > compute.WholeGPU {
+			w.tb.Errorf("GPU %s is given away twice: %d", s.GPU, n.GPUs[g].UsedMilli)
+		}
+	}
+	if n.UsedVCPUMilli > n.VCPUMilli || n.UsedMemoryMiB > n.MemoryMiB {
+		w.tb.Errorf("node %s is oversold: %+v", n.Name, n)
+	}
+	if sign > 0 && !n.Schedulable() {
+		w.tb.Errorf("node %s takes no work, execution %s was put there", n.Name, e.ID)
+	}
+	w.nodes = slices.Clone(w.nodes)
+	w.nodes[i] = &n
+}
+
+// checkOrgs checks that no organization is over its concurrency.
+func (w *world) checkOrgs() {
+	for org, limit := range w.limits {
+		if n := w.runningOf(org); n > limit {
+			w.tb.Errorf("organization %s has %d live attempts, its limit is %d", org, n, limit)
+		}
+	}
+}
+
+func (w *world) runningOf(org compute.OrgID) int {
+	n := 0
+	for e := range w.live {
+		if w.known[e].Org == org {
+			n++
+		}
+	}
+	return n
+}
+
+// view returns what is published now.
+func (w *world) view() *fakeView {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := &fakeView{
+		index: w.index, nodes: w.nodes, queue: w.queue, parents: w.parents,
+		limits: maps.Clone(w.limits), running: map[compute.OrgID]int{},
+	}
+	for e := range w.live {
+		v.running[w.known[e].Org]++
+	}
+	return v
+}
+
+// pack packs and commits until nothing changes, and returns how many
+// executions were placed.
+func (w *world) pack() int {
+	placed := 0
+	for range 1000 {
+		plan := scheduler.Pack(w.view())
+		if plan.Empty() {
+			return placed
+		}
+		placed += len(plan.Assignments)
+		w.commit(plan)
+	}
+	w.tb.Fatal("no end of plans")
+	return placed
+}
+
+// reasons returns why each queued execution waits, by its number.
+func (w *world) reasons() map[int]compute.Reason {
+	out := map[int]compute.Reason{}
+	for _, e := range w.view().queue {
+		out[int(e.SubmitIndex)] = e.Reason
+	}
+	return out
+}
+
+// await waits for a view newer than after.
+func (w *world) await(ctx context.Context, after uint64) error {
+	for {
+		w.mu.Lock()
+		index, changed := w.index, w.changed
+		w.mu.Unlock()
+		if index > after {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// fakeView is one published view.
+type fakeView struct {
+	index   uint64
+	nodes   []*compute.Node
+	queue   []*compute.Execution
+	parents []*compute.Execution
+	limits  map[compute.OrgID]int
+	running map[compute.OrgID]int
+}
+
+var _ scheduler.View = (*fakeView)(nil)
+
+func (v *fakeView) Index() uint64                         { return v.index }
+func (v *fakeView) Now() compute.Instant                  { return 1 }
+func (v *fakeView) Nodes() iter.Seq[*compute.Node]        { return slices.Values(v.nodes) }
+func (v *fakeView) Queue() iter.Seq[*compute.Execution]   { return slices.Values(v.queue) }
+func (v *fakeView) RunningOf(org compute.OrgID) int       { return v.running[org] }
+func (v *fakeView) ConcurrentLimit(org compute.OrgID) int { return v.limits[org] }
+func (v *fakeView) PendingSelections() iter.Seq[*compute.Execution] {
+	return slices.Values(v.parents)
+}
+
+func (v *fakeView) GPUTypes() []string {
+	found := map[string]bool{}
+	for _, n := range v.nodes {
+		for _, g := range n.GPUs {
+			found[g.Type] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
