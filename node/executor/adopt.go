@@ -101,14 +101,8 @@ func (e *Executor) reunite(ctx context.Context, a *attempt) {
 	e.metrics.adopted.Inc()
 	e.log.Info("attempt adopted", "execution", a.key.execution, "attempt", a.key.epoch)
 	e.group.Go(func() {
-		defer e.forget(a)
-		conn, outcome := e.settle(ctx, a)
-		if outcome != nil {
-			e.conclude(a, *outcome)
-			return
-		}
-		if conn != nil {
-			e.follow(ctx, a, conn)
+		if e.follow(ctx, a, nil) {
+			e.forget(a)
 		}
 	})
 }

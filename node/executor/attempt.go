@@ -95,23 +95,24 @@ func (e *Executor) isNew(k key) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// start prepares the attempt, gives it a supervisor and stays with it.
-func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) {
+// start prepares the attempt, gives it a supervisor and stays with it, as
+// follow does.
+func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	select {
 	case e.starting <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return true
 	}
 	conn, err := e.prepare(ctx, a, w)
 	<-e.starting
 	if ctx.Err() != nil && conn == nil {
-		return // Nothing was started: the next process begins again.
+		return true // Nothing was started: the next process begins again.
 	}
 	if err != nil {
 		e.conclude(a, e.failedStart(a, err))
-		return
+		return true
 	}
-	e.follow(ctx, a, conn)
+	return e.follow(ctx, a, conn)
 }
 
 // prepare makes the attempt's directory and spawns its supervisor. An attempt

@@ -59,26 +59,27 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	return conn, nil
 }
 
-// follow stays with the supervisor until the attempt ended, or until ctx
-// ended: then the attempt lives on.
-func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) {
-	for {
-		a.join(conn)
-		e.listen(ctx, a, conn)
-		a.leave()
+// follow stays with the attempt until it ended, and returns true, or until ctx
+// ended: then the attempt lives on. Without a connection it finds the
+// supervisor first.
+func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) bool {
+	for ctx.Err() == nil {
+		if conn != nil {
+			a.join(conn)
+			e.listen(ctx, a, conn)
+			a.leave()
+		}
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		next, outcome := e.settle(ctx, a)
 		if outcome != nil {
 			e.conclude(a, *outcome)
-			return
-		}
-		if next == nil {
-			return
+			return true
 		}
 		conn = next
 	}
+	return false
 }
 
 // listen hears the supervisor out.

@@ -101,7 +101,8 @@ func (e *Executor) begin(ctx context.Context, w compute.Work) {
 		return
 	}
 	e.group.Go(func() {
-		defer e.forget(a)
-		e.start(ctx, a, w)
+		if e.start(ctx, a, w) {
+			e.forget(a)
+		}
 	})
 }

@@ -2,10 +2,19 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"berth/compute"
+	"berth/node/executor/egress"
+)
+
+const (
+	readyRooms   = 4                // Networks made ahead: making one takes longer than a start may.
+	roomRetry    = 10 * time.Second // How long a failed network is left alone.
+	tableNameLen = 6                // Interface names are short.
 )
 
 // room is what one attempt has of the machine to itself.
@@ -23,24 +32,105 @@ func (r *room) close() {
 	}
 }
 
-// rooms gives out rooms.
+// rooms gives out rooms, and keeps some with a network ready.
 type rooms struct {
-	cfg Config
-	log *slog.Logger
+	table *egress.Table // nil where executions get no network.
+	why   string        // Then: what executions that ask for one are told.
+	log   *slog.Logger
+	ready chan *room
 }
 
+// openRooms never fails: what cannot be had is logged, and said to the
+// executions that asked for it.
 func openRooms(cfg Config, log *slog.Logger) *rooms {
-	return &rooms{cfg: cfg, log: log}
+	r := &rooms{log: log, ready: make(chan *room, readyRooms)}
+	if cfg.Network == compute.NetworkNone {
+		r.why = "this node gives executions no network"
+		return r
+	}
+	var err error
+	if r.table, err = egress.Open(cfg.Node.String()[:tableNameLen], cfg.DenyCIDRs); err != nil {
+		r.table, r.why = nil, "this node cannot give executions a network"
+		log.Error("executions get no network on this node: nftables and veth are needed", "err", err)
+	}
+	return r
 }
 
+// take returns a room with the network asked for. Where it cannot be had, the
+// code is started without, and told so: most code needs none.
 func (r *rooms) take(network compute.Network) (*room, error) {
+	if network == compute.NetworkNone || r.table == nil {
+		s, err := takeSlot()
+		if err != nil {
+			return nil, err
+		}
+		made := &room{slot: s}
+		if network != compute.NetworkNone {
+			made.notes = []string{"network: none (" + r.why + ")"}
+		}
+		return made, nil
+	}
+	select {
+	case made := <-r.ready:
+		return made, nil
+	default:
+		return r.furnish()
+	}
+}
+
+// furnish makes a room with a network.
+func (r *rooms) furnish() (*room, error) {
 	s, err := takeSlot()
 	if err != nil {
 		return nil, err
 	}
-	return &room{slot: s}, nil
+	network, err := r.table.Network(s.number)
+	if err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("furnish room: %w", err)
+	}
+	return &room{slot: s, network: network, resolv: r.table.Resolv()}, nil
 }
 
-func (r *rooms) run(ctx context.Context) { <-ctx.Done() }
+// run keeps rooms ready until ctx ends.
+func (r *rooms) run(ctx context.Context) {
+	if r.table == nil {
+		return
+	}
+	for {
+		made, err := r.furnish()
+		if err != nil {
+			r.log.Warn("make a network ahead", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(roomRetry):
+			}
+			continue
+		}
+		select {
+		case r.ready <- made:
+		case <-ctx.Done():
+			made.close()
+			return
+		}
+	}
+}
 
-func (r *rooms) close(idle bool) error { return nil }
+// close gives up the rooms that nobody took, and the rules when no attempt
+// lives on under them.
+func (r *rooms) close(idle bool) error {
+	for {
+		select {
+		case made := <-r.ready:
+			made.close()
+			continue
+		default:
+		}
+		break
+	}
+	if r.table == nil || !idle {
+		return nil
+	}
+	return r.table.Close()
+}

@@ -1,0 +1,237 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Source is where the addresses of all slots lie: a range for benchmarks of
+// networks, which no network uses.
+const source = "198.18.0.0/15"
+
+// always are the destinations that no execution may reach.
+var always = [...]string{
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", source, "198.51.100.0/24",
+	"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+}
+
+const (
+	forwardSwitch = "/proc/sys/net/ipv4/ip_forward"
+	smtpPort      = 25 // Mail to the world is not what executions are for.
+	dnsPort       = 53
+)
+
+// Offsets into headers.
+const (
+	offsetSaddr = 12
+	offsetDaddr = 16
+	offsetDport = 2
+)
+
+// Table is the node's own nftables table.
+type Table struct {
+	name   string // Of the table; also begins the names of its interfaces.
+	deny   []netip.Prefix
+	resolv resolv
+}
+
+// Open installs the rules, replacing what an earlier process with the same
+// name left in one step, so that attempts that live on are never without. The
+// name is at most six letters and digits; deny are the cluster's addresses.
+func Open(name string, deny []netip.Prefix) (*Table, error) {
+	t := &Table{name: name}
+	for _, text := range always {
+		t.deny = append(t.deny, netip.MustParsePrefix(text))
+	}
+	for _, prefix := range deny {
+		// IPv6 is not given at all.
+		if prefix.Addr().Is4() {
+			t.deny = append(t.deny, prefix.Masked())
+		}
+	}
+	var err error
+	if t.resolv, err = readResolv(); err != nil {
+		return nil, fmt.Errorf("open egress: %w", err)
+	}
+	if err := t.install(); err != nil {
+		return nil, fmt.Errorf("open egress: install rules: %w", err)
+	}
+	// Not before the rules are there.
+	if err := os.WriteFile(forwardSwitch, []byte("1\n"), 0); err != nil {
+		return nil, fmt.Errorf("open egress: %w", err)
+	}
+	return t, nil
+}
+
+// Close removes the rules. Attempts that live on need them: then it must not
+// be called.
+func (t *Table) Close() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("close egress: %w", err)
+	}
+	conn.DelTable(t.table())
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("close egress: %w", err)
+	}
+	return nil
+}
+
+// Resolv returns the text of resolv.conf for attempts.
+func (t *Table) Resolv() string { return t.resolv.text }
+
+func (t *Table) table() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: "berth_" + t.name}
+}
+
+// prefix begins the name of every interface of the node's attempts.
+func (t *Table) prefix() string { return "b" + t.name + "-" }
+
+func (t *Table) install() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := t.table()
+	conn.AddTable(table) // Deleting one that is not there would fail.
+	conn.DelTable(table)
+	conn.AddTable(table)
+	forward := conn.AddChain(&nftables.Chain{
+		Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+	})
+	input := conn.AddChain(&nftables.Chain{
+		Name: "input", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+	})
+	nat := conn.AddChain(&nftables.Chain{
+		Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+	})
+	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
+		rule := &nftables.Rule{Table: table, Chain: chain}
+		for _, part := range parts {
+			rule.Exprs = append(rule.Exprs, part...)
+		}
+		conn.AddRule(rule)
+	}
+	from, to := t.named(expr.MetaKeyIIFNAME), t.named(expr.MetaKeyOIFNAME)
+	add(forward, from, family(unix.NFPROTO_IPV6), drop())
+	for _, chain := range []*nftables.Chain{forward, input} {
+		for _, server := range t.resolv.servers {
+			for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+				add(chain, from, within(offsetDaddr, netip.PrefixFrom(server, 32)), port(protocol, dnsPort), accept())
+			}
+		}
+	}
+	add(input, from, drop())
+	for _, prefix := range t.deny {
+		add(forward, from, within(offsetDaddr, prefix), drop())
+	}
+	add(forward, from, port(unix.IPPROTO_TCP, smtpPort), drop())
+	add(forward, to, answers(), accept())
+	add(forward, to, drop())
+	add(nat, within(offsetSaddr, netip.MustParsePrefix(source)), []expr.Any{&expr.Masq{}})
+	return conn.Flush()
+}
+
+// named matches the interfaces of the node's attempts: a comparison without
+// the closing zero compares the beginning.
+func (t *Table) named(key expr.MetaKey) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(t.prefix())},
+	}
+}
+
+func family(protocol byte) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{protocol}},
+	}
+}
+
+// within matches IPv4 packets whose address at the offset lies in the prefix.
+func within(offset uint32, prefix netip.Prefix) []expr.Any {
+	mask := binaryutil.BigEndian.PutUint32(^uint32(0) << (32 - prefix.Bits()))
+	address := prefix.Masked().Addr().As4()
+	return append(family(unix.NFPROTO_IPV4),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: address[:]})
+}
+
+func port(protocol byte, number uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{protocol}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offsetDport, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(number)},
+	}
+}
+
+// answers matches packets of connections that the attempt opened.
+func answers() []expr.Any {
+	state := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: state, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+}
+
+func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
+
+func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
+
+// resolvFiles are where the machine's name servers are said, the second where
+// the first names a resolver of the machine itself.
+var resolvFiles = [...]string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+
+// resolv is what attempts know of name servers.
+type resolv struct {
+	servers []netip.Addr
+	text    string
+}
+
+// readResolv returns the name servers that can be reached from outside the
+// machine. None is no error: addresses still work.
+func readResolv() (resolv, error) {
+	for _, name := range resolvFiles {
+		data, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return resolv{}, err
+		}
+		if r := parseResolv(string(data)); len(r.servers) > 0 {
+			return r, nil
+		}
+	}
+	return resolv{}, nil
+}
+
+func parseResolv(text string) resolv {
+	var r resolv
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != "nameserver" {
+			continue
+		}
+		addr, err := netip.ParseAddr(fields[1])
+		if err == nil && addr.Is4() && !addr.IsLoopback() && !addr.IsUnspecified() {
+			r.servers = append(r.servers, addr)
+			r.text += "nameserver " + addr.String() + "\n"
+		}
+	}
+	return r
+}
