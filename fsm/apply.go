@@ -185,6 +185,8 @@ func (s *state) bootstrap(c Bootstrap) Result {
 	s.meta.RootToken = c.RootToken
 	s.meta.Settings = c.Settings
 	s.putPrices(c.Prices)
-	s.putSigningKey(c.Signing)
+	if c.Signing.ID != "" {
+		s.putSigningKey(c.Signing)
+	}
 	return Result{ID: c.ClusterID}
 }

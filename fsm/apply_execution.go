@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -77,6 +78,10 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("priority", "priority is 0 to %d", maxPriority)
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
+	}
+	b := e.Bundle
+	if len(b.Inline) > compute.MaxInlineBundle || b.Inline != nil && b.Hash != sha256.Sum256(b.Inline) {
+		return invalid("bundle", "the bundle is too large for the log or not what its hash says")
 	}
 	if _, known := s.executions.get(e.ID); known {
 		return compute.Errorf(compute.CodeConflict,
@@ -177,6 +182,9 @@ func (s *state) finishAttempt(c FinishAttempt) Result {
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
 	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
 	e.StartedAt = orInstant(o.StartedAt, e.StartedAt)
+	if !e.StartedAt.IsZero() {
+		s.startParent(&e)
+	}
 	s.endAttempt(a, &e, verdictOf(&e, o))
 	return Result{Execution: e.ID, Status: e.Status}
 }
@@ -201,7 +209,7 @@ type ending struct {
 // that ended by itself first keeps its own end.
 func verdictOf(e *compute.Execution, o compute.Outcome) ending {
 	v := ending{o.Status, o.Reason, o.Detail}
-	if v.detail == "" || o.Reason == compute.ReasonTimeout && e.Stop == compute.StopNone {
+	if o.Detail == "" || o.Reason == compute.ReasonTimeout || e.Reason == compute.ReasonCredits {
 		v.detail = joinDetail(o.Detail, e.Detail)
 	}
 	stopped := o.Status == compute.StatusAborted || o.Status == compute.StatusCancelled ||
@@ -377,4 +385,7 @@ func (s *state) free(a *compute.Attempt, e *compute.Execution) {
 		return g.Health == compute.HealthMissing && g.UsedMilli == 0
 	})
 	s.nodes.put(&n)
+	if len(n.GPUs) != len(known.GPUs) {
+		s.reshape()
+	}
 }

@@ -23,6 +23,8 @@ func (s *state) createKey(c CreateKey) Result {
 		return refuse(compute.CodeInvalid, "key", "a key needs an identifier and a lookup")
 	case known || taken:
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
+	case !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt <= s.meta.Now:
+		return refuse(compute.CodeInvalid, "key_expired", "expires_at is in the past")
 	case limit > 0 && len(s.Keys(c.Actor.Org)) >= limit:
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)
@@ -31,6 +33,9 @@ func (s *state) createKey(c CreateKey) Result {
 	k.Org, k.Active, k.LastUsedAt = c.Actor.Org, true, 0
 	if !c.Actor.Root {
 		k.User = c.Actor.User
+	}
+	if _, member := s.Membership(k.Org, k.User); !member {
+		return refuse(compute.CodeInvalid, "not_a_member", "a key acts as a member of its organization")
 	}
 	k.CreatedAt, k.UpdatedAt = s.meta.Now, s.meta.Now
 	s.putKey(&k)

@@ -11,6 +11,7 @@ import (
 const (
 	maxNodeGPUs  = 1024
 	maxNodes     = 20_000
+	maxCapacity  = 1 << 40 // Thousandths of a vCPU, MiB of memory.
 	maxTokenUses = 10_000
 	maxTokens    = 1_000
 
@@ -63,6 +64,7 @@ func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version = said.Metrics, said.Version
+	n.InventoryVersion = 0 // It may have started again, and counts anew.
 	s.nodes.put(&n)
 	return Result{ID: n.ID.UUID, Repeat: true}
 }
@@ -142,6 +144,7 @@ func (s *state) setInventory(c SetInventory) Result {
 	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
 	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
 	s.nodes.put(&n)
+	s.reshape()
 	return Result{}
 }
 
@@ -149,7 +152,8 @@ func checkInventory(inv compute.Inventory) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("inventory")
 	}
-	if inv.VCPUMilli < 0 || inv.MemoryMiB < 0 || len(inv.GPUs) > maxNodeGPUs {
+	if inv.VCPUMilli < 0 || inv.VCPUMilli > maxCapacity ||
+		inv.MemoryMiB < 0 || inv.MemoryMiB > maxCapacity || len(inv.GPUs) > maxNodeGPUs {
 		return invalid("a node has vCPUs, memory and at most %d GPUs", maxNodeGPUs)
 	}
 	seen := make(map[compute.GPUID]bool, len(inv.GPUs))
@@ -241,5 +245,6 @@ func (s *state) removeNode(c RemoveNode) Result {
 	}
 	s.nodes.drop(c.Node)
 	s.removed.put(&removedNode{c.Node, s.meta.Now})
+	s.reshape()
 	return Result{ID: c.Node.UUID}
 }

@@ -110,39 +110,37 @@ func (s *state) childrenOf(parent *compute.Execution, asked []Child) ([]*compute
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		})
 	}
-	children = slices.DeleteFunc(split(children, parent.MaxCredits),
-		func(e *compute.Execution) bool {
-			if limitTime(e) {
-				return false
-			}
-			left = append(left, e.Profile+": its share of max_credits buys less than a second")
-			return true
-		})
+	children, tooDear := split(children, parent.MaxCredits)
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
 		return cmp.Or(cmp.Compare(a.Profile, b.Profile), byExecution(a.ID, b.ID))
 	})
-	return children, left
+	return children, append(left, tooDear...)
 }
 
 // split shares a ceiling of credits among executions: each gets its worst
 // case if that is no more than an equal part of what the cheaper ones leave,
-// else that part. The parts never add up to more than the ceiling.
-func split(children []*compute.Execution, ceiling compute.Credits) []*compute.Execution {
+// else that part, and a time limit that it can pay. The parts never add up to
+// more than the ceiling. Those whose part buys too little are left out, with
+// the reason.
+func split(children []*compute.Execution, ceiling compute.Credits,
+) (kept []*compute.Execution, tooDear []string) {
 	if ceiling == 0 {
-		return children
+		return children, nil
 	}
 	worst := func(e *compute.Execution) compute.Credits { return e.Price.Charge(e.Timeout) }
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
 		return cmp.Or(cmp.Compare(worst(a), worst(b)), byExecution(a.ID, b.ID))
 	})
-	left := ceiling
 	for i, e := range children {
-		part := left / compute.Credits(len(children)-i)
-		// A ceiling of 0 would mean none: the least one buys nothing either.
-		e.MaxCredits = max(min(worst(e), part), 1)
-		left = max(left-e.MaxCredits, 0)
+		e.MaxCredits = min(worst(e), ceiling/compute.Credits(len(children)-i))
+		if worst(e) > 0 && (e.MaxCredits == 0 || !limitTime(e)) {
+			tooDear = append(tooDear, e.Profile+": its share of max_credits buys less than a second")
+			continue
+		}
+		ceiling -= e.MaxCredits
+		kept = append(kept, e)
 	}
-	return children
+	return kept, tooDear
 }
 
 // startSelection creates the children that the organization can pay for and

@@ -10,26 +10,238 @@ import (
 // Check returns what is wrong with the state, nil when every invariant holds.
 // It reads everything, so it is for tests and for a state that was restored.
 func (v *View) Check() error {
-	return errors.Join(v.checkLedger())
+	return errors.Join(
+		v.checkDerived(), v.checkMoney(), v.checkNodes(), v.checkExecutions(),
+		v.checkAttempts(), v.checkPeople(),
+	)
 }
 
-func (v *View) checkLedger() error {
+// checkDerived builds a state anew from the records alone and compares: the
+// sums of hashes, the indexes and the counts must be what the records say. A
+// record that was written to after it was stored shows here too.
+func (v *View) checkDerived() error {
+	fresh := v.rebuilt()
+	if fresh.Hash() != v.Hash() {
+		return errors.New("the hash of the state is not that of its records")
+	}
+	if fresh.counts != v.counts {
+		return fmt.Errorf("counts are %+v, the records say %+v", v.counts, fresh.counts)
+	}
+	return errors.Join(
+		differ("slugs", &v.slugs, &fresh.slugs),
+		differ("emails", &v.emails, &fresh.emails),
+		differ("lookups", &v.lookups, &fresh.lookups),
+		differ("joined", &v.joined.table, &fresh.joined.table),
+		differ("keys of organizations", &v.orgKeys.table, &fresh.orgKeys.table),
+		differ("families", &v.families.table, &fresh.families.table),
+		differ("expiring", &v.expiring.table, &fresh.expiring.table),
+		differ("history", &v.history.table, &fresh.history.table),
+		differ("live", &v.live.table, &fresh.live.table),
+		differ("queue", &v.queue.table, &fresh.queue.table),
+		differ("pending", &v.pending.table, &fresh.pending.table),
+		differ("growing", &v.growing.table, &fresh.growing.table),
+		differ("finished", &v.finished.table, &fresh.finished.table),
+		differ("work", &v.work.table, &fresh.work.table),
+		differ("ages of ops", &v.opAges, &fresh.opAges),
+		differ("totals", &v.totals, &fresh.totals),
+		v.offered.differ(fresh.offered),
+	)
+}
+
+// rebuilt returns a state of v's records with everything derived anew.
+func (v *View) rebuilt() *state {
+	s := newState()
+	s.meta = v.meta
+	copyRecords(&v.nodes, func(n *compute.Node) { s.nodes.put(n) })
+	copyRecords(&v.removed, func(n *removedNode) { s.removed.put(n) })
+	copyRecords(&v.prices, func(p *price) { s.prices.put(p) })
+	copyRecords(&v.joins, func(t *compute.JoinToken) { s.joins.put(t) })
+	copyRecords(&v.orgs, s.putOrg)
+	copyRecords(&v.users, s.putUser)
+	copyRecords(&v.members, s.putMembership)
+	copyRecords(&v.keys, s.putKey)
+	copyRecords(&v.refresh, s.putRefresh)
+	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.put(k) })
+	copyRecords(&v.accounts, s.putAccount)
+	copyRecords(&v.ledger, func(e *compute.LedgerEntry) { s.ledger.put(e) })
+	copyRecords(&v.executions, s.putExecution)
+	copyRecords(&v.attempts, s.putAttempt)
+	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.put(c) })
+	copyRecords(&v.ops, s.putOp)
+	s.reshape()
+	return s
+}
+
+func copyRecords[K, V any](r *records[K, V], put func(*V)) {
+	for record := range r.values() {
+		put(record)
+	}
+}
+
+// differ returns an error when two tables do not hold the same rows.
+func differ[K, V comparable](name string, got, want *table[K, V]) error {
+	if got.len() != want.len() {
+		return fmt.Errorf("%s: %d rows, the records say %d", name, got.len(), want.len())
+	}
+	for k, value := range want.all() {
+		if found, ok := got.get(k); !ok || found != value {
+			return fmt.Errorf("%s: at %v is %v, the records say %v", name, k, found, value)
+		}
+	}
+	return nil
+}
+
+// checkMoney compares every account with its ledger and with what the
+// organization's executions hold.
+func (v *View) checkMoney() error {
 	held := make(map[compute.OrgID]compute.Credits)
 	for e := range v.executions.values() {
 		held[e.Org] += e.Held
 	}
-	var total compute.Credits
-	for a := range v.accounts.values() {
-		total += a.Held
-		if a.Held != held[a.Org] {
-			return fmt.Errorf("organization %s: %s held, its executions hold %s", a.Org, a.Held, held[a.Org])
+	for o := range v.orgs.values() {
+		a := v.Account(o.ID)
+		if a.Held != held[o.ID] {
+			return fmt.Errorf("organization %s: %s held, its executions hold %s", o.ID, a.Held, held[o.ID])
 		}
-		if err := v.VerifyLedger(a.Org); err != nil {
+		if err := v.VerifyLedger(o.ID); err != nil {
 			return err
 		}
 	}
-	if total != v.counts.held {
-		return fmt.Errorf("%s held, counted %s", total, v.counts.held)
+	return nil
+}
+
+// checkNodes compares what each node has given away with its live attempts.
+func (v *View) checkNodes() error {
+	for n := range v.nodes.values() {
+		gpus := make(map[compute.GPUID]int)
+		var vcpu, memory int64
+		for _, w := range v.Work(n.ID) {
+			vcpu += w.Execution.Request.VCPUMilli
+			memory += w.Execution.Request.MemoryMiB
+			for _, share := range w.Attempt.GPUs {
+				gpus[share.GPU] += share.Milli
+			}
+		}
+		if vcpu != n.UsedVCPUMilli || memory != n.UsedMemoryMiB {
+			return fmt.Errorf("node %s: gave %d vCPU and %d MiB, its attempts hold %d and %d",
+				n.ID, n.UsedVCPUMilli, n.UsedMemoryMiB, vcpu, memory)
+		}
+		for _, g := range n.GPUs {
+			if g.UsedMilli != gpus[g.ID] || g.UsedMilli > compute.WholeGPU {
+				return fmt.Errorf("GPU %s: gave %d of 1000, its attempts hold %d",
+					g.ID, g.UsedMilli, gpus[g.ID])
+			}
+			if g.Health == compute.HealthMissing && g.UsedMilli == 0 {
+				return fmt.Errorf("GPU %s is gone and held by nothing", g.ID)
+			}
+			delete(gpus, g.ID)
+		}
+		if len(gpus) > 0 {
+			return fmt.Errorf("node %s: attempts hold %d GPUs that it has not", n.ID, len(gpus))
+		}
+	}
+	return nil
+}
+
+func (v *View) checkExecutions() error {
+	for e := range v.executions.values() {
+		if err := v.checkExecution(e); err != nil {
+			return fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, err)
+		}
+	}
+	return nil
+}
+
+func (v *View) checkExecution(e *compute.Execution) error {
+	parent := e.Kind == compute.KindSelection
+	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
+	newest, ok := v.attempts.get(line{e.ID.UUID, e.Epoch})
+	live := ok && !newest.Ended
+	switch {
+	case e.Status.Terminal() != !e.FinishedAt.IsZero():
+		return errors.New("a terminal status and a time of ending go together")
+	case e.Status.Terminal() && e.Held != 0:
+		return errors.New("ended, but credits are still set aside")
+	case e.Held < 0 || e.Billed < 0:
+		return errors.New("negative credits")
+	case e.MaxCredits > 0 && (e.Billed > e.MaxCredits || e.Held > e.MaxCredits):
+		return errors.New("over its ceiling of credits")
+	case placed != live:
+		return errors.New("placed without a live attempt, or the other way round")
+	case e.Status == compute.StatusSystemFailure && !parent && e.Billed != 0:
+		return errors.New("a system failure was charged")
+	case len(e.Detail) > maxDetail:
+		return errors.New("detail is too long")
+	case parent:
+		return v.checkParent(e)
+	}
+	return nil
+}
+
+func (v *View) checkParent(parent *compute.Execution) error {
+	live, billed, all := 0, compute.Credits(0), true
+	for _, id := range parent.Selection.Children {
+		c, ok := v.executions.get(id)
+		if !ok {
+			all = false // Forgotten; only after the parent's end.
+			continue
+		}
+		billed += c.Billed
+		if !c.Status.Terminal() {
+			live++
+		}
+	}
+	switch {
+	case live != parent.Selection.Live:
+		return fmt.Errorf("%d live children, counted %d", live, parent.Selection.Live)
+	case all && billed != parent.Billed:
+		return fmt.Errorf("billed %s, its children %s", parent.Billed, billed)
+	case !all && !parent.Status.Terminal():
+		return errors.New("a child of a live parent was forgotten")
+	case parent.Status == compute.StatusRunning && live == 0:
+		return errors.New("running without live children")
+	case (parent.Status == compute.StatusPending) == parent.Selection.Taken:
+		if !parent.Status.Terminal() {
+			return errors.New("pending and its queue message do not agree")
+		}
+	}
+	return nil
+}
+
+// checkAttempts checks that attempts belong to executions and end with them.
+func (v *View) checkAttempts() error {
+	for a := range v.attempts.values() {
+		e, ok := v.executions.get(a.Execution)
+		switch {
+		case !ok || a.Epoch == 0 || a.Epoch > e.Epoch:
+			return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
+		case !a.Ended && a.Epoch != e.Epoch:
+			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
+		case a.Ended != a.Status.Terminal():
+			return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
+		}
+	}
+	return nil
+}
+
+// checkPeople checks that what belongs to users and organizations has them.
+func (v *View) checkPeople() error {
+	for m := range v.members.values() {
+		_, org := v.orgs.get(m.Org)
+		_, user := v.users.get(m.User)
+		if !org || !user {
+			return fmt.Errorf("membership of %s in %s: one does not exist", m.User, m.Org)
+		}
+	}
+	for k := range v.keys.values() {
+		if _, ok := v.Membership(k.Org, k.User); !ok {
+			return fmt.Errorf("key %s acts as nobody's member", k.ID)
+		}
+	}
+	for e := range v.executions.values() {
+		if _, ok := v.orgs.get(e.Org); !ok {
+			return fmt.Errorf("execution %s belongs to no organization", e.ID)
+		}
 	}
 	return nil
 }

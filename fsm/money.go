@@ -85,7 +85,7 @@ func (s *state) settle(e *compute.Execution) {
 func owes(e *compute.Execution) (compute.Credits, string) {
 	switch {
 	case e.Kind == compute.KindSelection:
-		return 0, "the sub-executions are charged"
+		return 0, "free: no sub-execution was created"
 	case e.Status == compute.StatusSystemFailure:
 		return 0, "free: system failure, " + e.Reason.String()
 	case !e.Ran || e.Duration <= 0:

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,45 +27,54 @@ type shape struct {
 	memory int64
 }
 
-// shapes returns what the known nodes offer by GPU type, down or drained ones
-// included, and the largest node as the host of CPU-only work.
-func (v *View) shapes() (map[string]shape, compute.Request) {
-	types := make(map[string]shape)
-	var largest compute.Request
-	for n := range v.nodes.values() {
-		largest.VCPUMilli = max(largest.VCPUMilli, n.VCPUMilli)
-		largest.MemoryMiB = max(largest.MemoryMiB, n.MemoryMiB)
-		here := make(map[string]int)
-		for _, g := range n.GPUs {
-			if g.Health != compute.HealthMissing {
-				here[g.Type]++
-			}
-		}
-		gpus := int64(max(len(n.GPUs), 1))
-		vcpu, memory := n.VCPUMilli/gpus, n.MemoryMiB/gpus
-		for name, count := range here { // Any order: each name on its own.
-			s, known := types[name]
-			if !known {
-				s = shape{vcpu: vcpu, memory: memory}
-			}
-			s.most = max(s.most, count)
-			s.vcpu, s.memory = min(s.vcpu, vcpu), min(s.memory, memory)
-			types[name] = s
-		}
+// offer is what all known nodes offer, down and drained ones included. It is
+// derived from their inventories and replaced when one changes.
+type offer struct {
+	types  map[string]shape // By GPU type. Never written once it is here.
+	vcpu   int64            // Of the largest node, as host of CPU-only work.
+	memory int64
+}
+
+// reshape brings what the nodes offer to their inventories.
+func (s *state) reshape() {
+	o := offer{types: make(map[string]shape)}
+	for n := range s.nodes.values() {
+		o.vcpu, o.memory = max(o.vcpu, n.VCPUMilli), max(o.memory, n.MemoryMiB)
+		o.add(n)
 	}
-	return types, largest
+	s.offered = o
+}
+
+// add counts in the GPUs of n. Those that are gone and only held count no more.
+func (o *offer) add(n *compute.Node) {
+	gpus := int64(max(len(n.GPUs), 1))
+	vcpu, memory := n.VCPUMilli/gpus, n.MemoryMiB/gpus
+	here := make(map[string]int)
+	for _, g := range n.GPUs {
+		if g.Health == compute.HealthMissing {
+			continue
+		}
+		here[g.Type]++
+		s, known := o.types[g.Type]
+		if !known {
+			s = shape{vcpu: vcpu, memory: memory}
+		}
+		s.most = max(s.most, here[g.Type])
+		s.vcpu, s.memory = min(s.vcpu, vcpu), min(s.memory, memory)
+		o.types[g.Type] = s
+	}
+}
+
+// differ returns an error when two offers are not the same.
+func (o offer) differ(want offer) error {
+	if o.vcpu != want.vcpu || o.memory != want.memory || !maps.Equal(o.types, want.types) {
+		return fmt.Errorf("nodes offer %+v, their inventories say %+v", o, want)
+	}
+	return nil
 }
 
 // GPUTypes returns the GPU types of the known nodes, sorted.
-func (v *View) GPUTypes() []string {
-	types, _ := v.shapes()
-	names := make([]string, 0, len(types))
-	for name := range types { // Sorted below.
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (v *View) GPUTypes() []string { return slices.Sorted(maps.Keys(v.offered.types)) }
 
 // Profiles returns the hardware profiles that are valid now, canonical and
 // sorted. Shares of a GPU and other numbers of vCPUs are valid beside them.
@@ -109,11 +119,10 @@ func (v *View) unknownProfile(why, detail string) *compute.Error {
 
 // size returns the request and the price of p.
 func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
-	types, largest := v.shapes()
 	if !p.IsGPU() {
-		return v.sizeCPU(p, largest)
+		return v.sizeCPU(p)
 	}
-	s, known := types[p.GPUType]
+	s, known := v.offered.types[p.GPUType]
 	switch {
 	case !known:
 		return faulty("unknown_profile", "no node has GPUs of type %q", p.GPUType)
@@ -137,16 +146,16 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 
 // sizeCPU sizes a CPU-only profile. While no node has reported what it has,
 // any number of vCPUs is valid and waits.
-func (v *View) sizeCPU(p compute.Profile, largest compute.Request) (compute.Request, compute.Price, *compute.Error) {
+func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
 	if n > maxCPUs {
 		return faulty("never_fits", "%s fits on no node", p)
 	}
 	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
-	if largest.VCPUMilli > 0 && p.Count > 1 &&
-		(r.VCPUMilli > largest.VCPUMilli || r.MemoryMiB > largest.MemoryMiB) {
-		return faulty("never_fits", "%s fits on no node: the largest has %d vCPUs and %d MiB",
-			p, largest.VCPUMilli/cpuMilli, largest.MemoryMiB)
+	largest := v.offered
+	if largest.vcpu > 0 && p.Count > 1 && (r.VCPUMilli > largest.vcpu || r.MemoryMiB > largest.memory) {
+		return faulty("never_fits", "%s fits on no node: the largest have %d vCPUs and %d MiB",
+			p, largest.vcpu/cpuMilli, largest.memory)
 	}
 	each, priced := v.prices.get(cpuName)
 	if !priced {

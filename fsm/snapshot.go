@@ -115,6 +115,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 		}
 		total += n
 	}
+	s.reshape()
 	if err := in.trailer(total, s.Hash()); err != nil {
 		return nil, err
 	}

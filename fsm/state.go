@@ -47,6 +47,7 @@ type View struct {
 	work     index[pair, compute.Attempt]                  // Live attempts by node, execution.
 	opAges   table[uint64, pair]                           // By sequence: the oldest first.
 	totals   table[compute.OrgID, totals]
+	offered  offer
 }
 
 // meta is what there is one of.

@@ -1,0 +1,64 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// metrics reads the newest view at each scrape. The counts in it are kept on
+// write, so a scrape costs the same however much the state holds.
+type metrics struct {
+	fsm *FSM
+
+	executions *prometheus.Desc
+	pending    *prometheus.Desc
+	held       *prometheus.Desc
+}
+
+// Register adds the state's metrics to reg: executions by status and kind, the
+// queue by reason, and the credits set aside.
+func (f *FSM) Register(reg prometheus.Registerer) error {
+	m := &metrics{
+		fsm: f,
+		executions: prometheus.NewDesc("berth_executions",
+			"Executions known to the state.", []string{"status", "kind"}, nil),
+		pending: prometheus.NewDesc("berth_queue_pending",
+			"Executions that wait, by the reason why.", []string{"reason"}, nil),
+		held: prometheus.NewDesc("berth_ledger_held_microcredits",
+			"Credits set aside for live executions.", nil, nil),
+	}
+	if err := reg.Register(m); err != nil {
+		return fmt.Errorf("register state metrics: %w", err)
+	}
+	return nil
+}
+
+// Describe sends what Collect may send.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) {
+	out <- m.executions
+	out <- m.pending
+	out <- m.held
+}
+
+// Collect sends the values of the newest view. Every reason is there also at
+// zero, so that an alert need not guess which exist.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	c := &m.fsm.View().counts
+	for status := range c.executions {
+		for kind, n := range c.executions[status] {
+			out <- gauge(m.executions, float64(n),
+				compute.Status(status).String(), compute.Kind(kind).String())
+		}
+	}
+	for reason := compute.ReasonScheduling; int(reason) < reasons; reason++ {
+		out <- gauge(m.pending, float64(c.waiting[reason]), reason.String())
+	}
+	out <- gauge(m.held, float64(c.held))
+}
+
+func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
