@@ -32,10 +32,15 @@ type leader struct {
 }
 
 func (l *leader) CommitPlan(_ context.Context, _, _ uint64, plan compute.Plan) (uint64, error) {
-	if l.fail != nil {
-		return 0, l.fail
+	l.mu.Lock()
+	fail := l.fail
+	if fail == nil {
+		l.plans++
 	}
-	l.plans++
+	l.mu.Unlock()
+	if fail != nil {
+		return 0, fail
+	}
 	if l.ignore {
 		plan = compute.Plan{}
 	}
@@ -52,6 +57,20 @@ func (l *leader) TakeSelection(_ context.Context, _ uint64, parent compute.Execu
 	defer l.mu.Unlock()
 	l.parents = slices.DeleteFunc(slices.Clone(l.parents), func(e *compute.Execution) bool { return e.ID == parent })
 	return l.bump(), nil
+}
+
+// count returns how many plans were committed and how many executions live.
+func (l *leader) count() (plans, live int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.plans, len(l.live)
+}
+
+// setFail makes commits fail, or work again.
+func (l *leader) setFail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
 }
 
 func (l *leader) views() scheduler.View {
@@ -108,23 +127,23 @@ func TestLoopPlacesWhatArrives(t *testing.T) {
 		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1))}
 		stop := l.start(t, nil)
 		synctest.Wait()
-		if l.plans != 0 {
-			t.Errorf("%d plans for an empty queue", l.plans)
+		if plans, _ := l.count(); plans != 0 {
+			t.Errorf("%d plans for an empty queue", plans)
 		}
 		l.submit(execution(1, whole("t4", 1)), execution(2, whole("t4", 1)))
 		synctest.Wait()
-		if len(l.live) != 1 || l.reasons()[2] != compute.ReasonGPUsBusy {
-			t.Errorf("live %v, reasons %v; want one placed and one waiting", l.live, l.reasons())
+		if _, live := l.count(); live != 1 || l.reasons()[2] != compute.ReasonGPUsBusy {
+			t.Errorf("%d live, reasons %v; want one placed and one waiting", live, l.reasons())
 		}
 		l.finish(executionID(1))
 		synctest.Wait()
-		if _, placed := l.live[executionID(2)]; !placed {
+		plans, live := l.count()
+		if live != 1 || len(l.reasons()) != 0 {
 			t.Error("the second execution was not placed when the first had ended")
 		}
-		plans := l.plans
 		elapse(time.Minute)
-		if l.plans != plans {
-			t.Errorf("%d plans while nothing happened", l.plans-plans)
+		if after, _ := l.count(); after != plans {
+			t.Errorf("%d plans while nothing happened", after-plans)
 		}
 		if err := stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run returned %v, want that it was cancelled", err)
@@ -139,14 +158,14 @@ func TestLoopWaitsForItsOwnCommit(t *testing.T) {
 		l.setLag(l.view()) // The view stays behind the state.
 		stop := l.start(t, nil)
 		elapse(10 * time.Second)
-		if l.plans != 1 {
-			t.Errorf("%d plans from one view, want 1: the others place twice", l.plans)
+		if plans, _ := l.count(); plans != 1 {
+			t.Errorf("%d plans from one view, want 1: the others place twice", plans)
 		}
 		l.setLag(nil)
 		l.submit(execution(2, whole("t4", 1)))
 		elapse(2 * time.Second)
-		if l.plans != 2 || len(l.live) != 2 {
-			t.Errorf("%d plans, %d live after the view caught up, want 2 and 2", l.plans, len(l.live))
+		if plans, live := l.count(); plans != 2 || live != 2 {
+			t.Errorf("%d plans, %d live after the view caught up, want 2 and 2", plans, live)
 		}
 		_ = stop()
 	})
@@ -161,7 +180,7 @@ func TestLoopNeedsNoWakeUp(t *testing.T) {
 		synctest.Wait()
 		l.submit(execution(1, whole("t4", 1)))
 		elapse(2 * time.Second)
-		if len(l.live) != 1 {
+		if _, live := l.count(); live != 1 {
 			t.Error("a lost wake-up costs more than a tick")
 		}
 		_ = stop()
@@ -174,12 +193,12 @@ func TestLoopTriesAgainAfterAnError(t *testing.T) {
 		l.submit(execution(1, whole("t4", 1)))
 		stop := l.start(t, nil)
 		elapse(10 * time.Second)
-		if l.plans != 0 {
-			t.Fatal("a plan was committed")
+		if _, live := l.count(); live != 0 {
+			t.Fatal("something was placed by a commit that failed")
 		}
-		l.fail = nil
+		l.setFail(nil)
 		elapse(2 * time.Second)
-		if len(l.live) != 1 {
+		if _, live := l.count(); live != 1 {
 			t.Error("nothing is placed once commits work again")
 		}
 		_ = stop()
@@ -192,8 +211,8 @@ func TestLoopDoesNotSpinOnAPlanWithoutEffect(t *testing.T) {
 		l.submit(execution(1, whole("t4", 1)))
 		stop := l.start(t, nil)
 		elapse(20 * time.Second)
-		if l.plans < 2 || l.plans > 30 {
-			t.Errorf("%d tries in 20 ticks, want about one each", l.plans)
+		if plans, _ := l.count(); plans < 2 || plans > 30 {
+			t.Errorf("%d tries in 20 ticks, want about one each", plans)
 		}
 		_ = stop()
 	})
@@ -248,12 +267,12 @@ func TestLoopRestsAfterALongLook(t *testing.T) {
 			l.submit(execution(i+1, cpus(1)))
 			elapse(10 * time.Millisecond)
 		}
-		if l.plans > 10 {
-			t.Errorf("%d plans of 100 ms each in 500 ms", l.plans)
+		if plans, _ := l.count(); plans > 10 {
+			t.Errorf("%d plans of 100 ms each in 500 ms", plans)
 		}
 		elapse(time.Second)
-		if len(l.live) != 50 {
-			t.Errorf("%d live, want all 50", len(l.live))
+		if _, live := l.count(); live != 50 {
+			t.Errorf("%d live, want all 50", live)
 		}
 		_ = stop()
 	})
