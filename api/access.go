@@ -1,0 +1,234 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"strings"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// admit finds out who asks and whether the route is for them, in one view of
+// the state.
+func (s *Server) admit(r *request) error {
+	if err := r.checkIdempotency(); err != nil {
+		return err
+	}
+	switch r.route.need {
+	case needNothing:
+		if r.route.body != nil {
+			return s.pace.stranger(r)
+		}
+		return nil
+	case needScraper:
+		return s.admitScraper(r)
+	case needStream:
+		if ok, err := s.admitStream(r); ok || err != nil {
+			return err
+		}
+	case needOperator:
+		return s.admitOperator(r)
+	case needCaller, needOrg:
+	}
+	if err := s.authenticate(r); err != nil {
+		return err
+	}
+	if r.route.need == needOrg {
+		return r.enterOrg()
+	}
+	return nil
+}
+
+// authenticate sets the view and the caller from the bearer token.
+func (s *Server) authenticate(r *request) error {
+	if len(r.bearer) < minCredential {
+		return s.stranger(r)
+	}
+	if err := s.readView(r); err != nil {
+		return err
+	}
+	who, ok := s.identify(r)
+	if !ok {
+		return s.stranger(r)
+	}
+	r.caller = who
+	if err := r.enterDefaultOrg(); err != nil {
+		return err
+	}
+	return s.pace.caller(r)
+}
+
+// stranger refuses a request without a good credential.
+func (s *Server) stranger(r *request) error {
+	if err := s.pace.stranger(r); err != nil {
+		return err
+	}
+	return errUnauthenticated()
+}
+
+// identify returns whom the bearer token is of.
+func (s *Server) identify(r *request) (caller, bool) {
+	if strings.HasPrefix(r.bearer, "lk_") {
+		return s.identifyKey(r)
+	}
+	return s.identifyToken(r)
+}
+
+// identifyKey returns whom the API key is of. It acts as its creator, in its
+// organization, as long as the creator is a member.
+func (s *Server) identifyKey(r *request) (caller, bool) {
+	lookup, hash, ok := s.access.parseKey(r.bearer)
+	if !ok {
+		return caller{}, false
+	}
+	key, ok := r.view.KeyByLookup(lookup)
+	if !ok || subtle.ConstantTimeCompare(key.Hash[:], hash[:]) != 1 {
+		return caller{}, false
+	}
+	now := s.now()
+	if !key.Active || (!key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(now)) {
+		return caller{}, false
+	}
+	user, ok := r.view.User(key.User)
+	if !ok || !user.Active {
+		return caller{}, false
+	}
+	who := caller{user: user, actor: fsm.Actor{User: user.ID, Key: key.ID, Org: key.Org}}
+	if !who.join(r.view, key.Org) {
+		return caller{}, false
+	}
+	s.touched.use(key, now)
+	return who, true
+}
+
+// identifyToken returns whom the access token is of. It has no organization
+// yet.
+func (s *Server) identifyToken(r *request) (caller, bool) {
+	claims, ok := s.access.verifyToken(r.view, r.bearer, s.now())
+	if !ok {
+		return caller{}, false
+	}
+	user, ok := r.view.User(claims.user)
+	if !ok || !user.Active || user.TokenVersion != claims.version {
+		return caller{}, false
+	}
+	return caller{user: user, actor: fsm.Actor{User: user.ID, TokenVersion: claims.version}}, true
+}
+
+// join makes an organization the one that c acts in, if c is a member.
+func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
+	m, ok := view.Membership(id, c.user.ID)
+	if !ok {
+		return false
+	}
+	org, ok := view.Org(id)
+	if !ok {
+		return false
+	}
+	c.org, c.role, c.actor.Org = org, m.Role, id
+	return true
+}
+
+// enterDefaultOrg makes the caller act in an organization: the key's, else the
+// one that X-Org-Slug names, else the default one.
+func (r *request) enterDefaultOrg() error {
+	if r.hasOrgSlug {
+		org, ok := r.view.OrgBySlug(r.orgSlug)
+		keyed := !r.caller.actor.Key.IsZero()
+		if !ok || (keyed && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {
+			return errOrgHeader()
+		}
+		return nil
+	}
+	if r.caller.org != nil {
+		return nil
+	}
+	for _, m := range r.view.Memberships(r.caller.user.ID) {
+		if m.Default && r.caller.join(r.view, m.Org) {
+			return nil
+		}
+	}
+	return compute.Errorf(compute.CodeForbidden, "You are a member of no organization.").Named("no_org")
+}
+
+// enterOrg makes the caller act in the organization that the path names, which
+// a key does only in its own. An unknown one and a foreign one are the same.
+func (r *request) enterOrg() error {
+	org, ok := r.view.OrgBySlug(r.params["slug"])
+	if !ok || (!r.caller.actor.Key.IsZero() && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {
+		return errNotFound()
+	}
+	if r.caller.role < r.route.role {
+		return compute.Errorf(compute.CodeForbidden,
+			"You are %s of this organization; this needs %s.", r.caller.role, r.route.role).Named("role_too_low")
+	}
+	return nil
+}
+
+// admitOperator lets the root token and operators in.
+func (s *Server) admitOperator(r *request) error {
+	if r.bearer == "" {
+		return s.stranger(r)
+	}
+	if err := s.readView(r); err != nil {
+		return err
+	}
+	sum, want := sha256.Sum256([]byte(r.bearer)), r.view.RootToken()
+	if r.view.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
+		r.caller.actor = fsm.Actor{Root: true}
+		return s.pace.caller(r)
+	}
+	if err := s.authenticate(r); err != nil {
+		return err
+	}
+	if !r.caller.user.Operator {
+		return compute.Errorf(compute.CodeForbidden, "This is for operators of the cluster.").Named("not_operator")
+	}
+	return nil
+}
+
+// admitScraper lets in who knows the metrics token, where there is one.
+func (s *Server) admitScraper(r *request) error {
+	want := s.cfg.MetricsToken
+	if want == "" || subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
+		return nil
+	}
+	return s.stranger(r)
+}
+
+// admitStream lets in who knows the token of the stream. Not ok means that
+// there is none, or not this one: a credential may still do.
+func (s *Server) admitStream(r *request) (ok bool, err error) {
+	token, given := r.args["token"]
+	if !given {
+		return false, nil
+	}
+	id, err := compute.ParseExecutionID(r.params["id"])
+	if err != nil || !s.access.checkStreamToken(id, token) {
+		return false, nil
+	}
+	// Output is read without a quorum too: only what is not known here has
+	// to be asked for.
+	if r.view, _, _ = s.cfg.Reader.Stale(); r.view != nil {
+		if _, known := r.view.AnyExecution(id); known {
+			return true, nil
+		}
+	}
+	return true, s.readView(r)
+}
+
+// sessionClaims are what an access token says.
+type sessionClaims struct {
+	user    compute.UserID
+	family  compute.UUID // Of the refresh token that it came with.
+	version uint64
+	expires time.Time
+}
+
+// mintedKey is a new API key.
+type mintedKey struct {
+	text, lookup, prefix string
+	hash                 compute.Hash
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// createJoinToken makes a token with which nodes join. Its text is in this
+// answer and nowhere else.
+func (s *Server) createJoinToken(r *request) (any, error) {
+	in := r.body.(*wire.NewJoinToken)
+	role := compute.RoleServer
+	if in.Role == compute.RoleWorker.String() {
+		return nil, errNotAvailable("role worker")
+	}
+	text, record, err := s.cfg.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.proposeAndSee(r, fsm.CreateJoinToken{Op: s.op(r), Actor: r.caller.actor, Token: record})
+	if err != nil {
+		return nil, err
+	}
+	if result.Repeat && !r.knowsJoinToken(record.ID) {
+		return nil, errSecretGone("join token", "")
+	}
+	return wire.JoinToken{
+		Token: text, ID: record.ID, Role: record.Role, Uses: record.Uses, ExpiresAt: record.ExpiresAt,
+	}, nil
+}
+
+// knowsJoinToken reports whether the state has a join token.
+func (r *request) knowsJoinToken(id string) bool {
+	for t := range r.view.JoinTokens() {
+		if t.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// createUser makes a user with an organization of its own.
+func (s *Server) createUser(r *request) (any, error) {
+	in := r.body.(*wire.NewUser)
+	hash, err := s.access.hashPassword(r.ctx, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	user := compute.User{
+		ID: compute.UserID{UUID: s.newID()}, Email: in.Email, FullName: in.FullName,
+		PasswordHash: hash, Active: true, Operator: in.Operator,
+	}
+	org := compute.Org{
+		ID: compute.OrgID{UUID: s.newID()}, Slug: in.OrgSlug, Name: in.OrgName, BillingEmail: in.Email,
+	}
+	if org.Name == "" {
+		org.Name = org.Slug
+	}
+	_, err = s.proposeAndSee(r, fsm.CreateUser{Op: s.op(r), Actor: r.caller.actor, User: user, Org: org})
+	if err != nil {
+		return nil, err
+	}
+	// A repeat finds the user that the first request made.
+	made, ok := r.view.UserByEmail(in.Email)
+	own, ok2 := r.view.OrgBySlug(in.OrgSlug)
+	if !ok || !ok2 {
+		return nil, errNotFound()
+	}
+	return wire.User{
+		UserID: made.ID, Email: made.Email, FullName: orNull(made.FullName), Operator: made.Operator,
+		OrgID: own.ID, OrgSlug: own.Slug,
+	}, nil
+}
+
+// listNodes answers all nodes.
+func (s *Server) listNodes(r *request) (any, error) {
+	out := wire.Nodes{Nodes: []wire.Node{}}
+	for n := range r.view.Nodes() {
+		out.Nodes = append(out.Nodes, nodeOf(r.view, n))
+	}
+	out.Count = len(out.Nodes)
+	return out, nil
+}
+
+// nodeOf returns a node as an operator sees it.
+func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
+	out := wire.Node{
+		ID: n.ID, Name: n.Name, Role: n.Role, State: n.State, Drained: n.Drained,
+		API: n.API, RPC: n.RPC, Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version,
+		JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
+		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
+		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
+		LiveWork: len(view.Work(n.ID)), GPUs: make([]wire.GPU, len(n.GPUs)),
+		InventoryAt: n.InventoryVersion,
+	}
+	for i, g := range n.GPUs {
+		out.GPUs[i] = wire.GPU{
+			ID: g.ID, Index: g.Index, Type: g.Type, Model: g.Model, VRAMMiB: g.VRAMMiB,
+			PCIBus: g.PCIBus, MIG: g.MIG, Driver: g.Driver, Health: g.Health,
+			Simulated: g.Simulated, UsedMilli: g.UsedMilli,
+		}
+	}
+	return out
+}
+
+func (s *Server) drainNode(r *request) (any, error) { return s.drain(r, true) }
+
+func (s *Server) undrainNode(r *request) (any, error) { return s.drain(r, false) }
+
+// findNode returns the node that the path names.
+func (r *request) findNode() (*compute.Node, error) {
+	id, err := compute.ParseNodeID(r.params["id"])
+	if err != nil {
+		return nil, errNotFound()
+	}
+	n, ok := r.view.Node(id)
+	if !ok {
+		return nil, errNotFound()
+	}
+	return n, nil
+}
+
+// drain stops or resumes the placing of new work on a node.
+func (s *Server) drain(r *request, drained bool) (any, error) {
+	n, err := r.findNode()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.proposeAndSee(r, fsm.DrainNode{
+		Op: s.op(r), Actor: r.caller.actor, Node: n.ID, Drained: drained,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n, err = r.findNode(); err != nil {
+		return nil, err
+	}
+	return nodeOf(r.view, n), nil
+}
+
+// removeNode makes a node leave for good.
+func (s *Server) removeNode(r *request) (any, error) {
+	n, err := r.findNode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.propose(r, fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: n.ID}); err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The node is removed."}, nil
+}
+
+// listPeers answers the Raft configuration.
+func (s *Server) listPeers(r *request) (any, error) {
+	if s.cfg.Peers == nil {
+		return nil, compute.Errorf(compute.CodeUnavailable, "This node does not know the Raft configuration.")
+	}
+	peers, err := s.cfg.Peers(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Peers{Peers: append([]wire.Peer{}, peers...), Count: len(peers)}, nil
+}

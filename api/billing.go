@@ -1,0 +1,160 @@
+package api
+
+import (
+	"encoding/hex"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// history answers a page of the organization's executions.
+func (s *Server) history(r *request) (any, error) {
+	in := r.query.(*wire.HistoryQuery)
+	filter, ok := filterOf(in)
+	total, spent, byStatus := r.view.Totals(r.caller.actor.Org)
+	out := wire.ExecutionHistory{
+		Executions: []wire.ExecutionSummary{}, TotalExecutions: total, TotalCreditsSpent: spent,
+		CountsByStatus: make(map[string]int), Limit: in.Limit, Offset: in.Offset,
+	}
+	for status, n := range byStatus {
+		if n > 0 {
+			out.CountsByStatus[compute.Status(status).String()] = n
+		}
+	}
+	if !ok {
+		return out, nil
+	}
+	skip := in.Offset
+	for e := range r.view.History(r.caller.actor.Org, filter) {
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if len(out.Executions) == in.Limit {
+			break
+		}
+		out.Executions = append(out.Executions, summaryOf(r.view, e))
+	}
+	return out, nil
+}
+
+// filterOf returns what in asks for; not ok when nothing can match it. The
+// enumerations were checked when in was read.
+func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
+	filter = fsm.HistoryFilter{From: in.From, To: in.To}
+	if in.Status != "" {
+		filter.Status = new(compute.Status)
+		if err := filter.Status.UnmarshalText([]byte(in.Status)); err != nil {
+			return filter, false
+		}
+	}
+	if in.Type != "" {
+		filter.Kind = new(compute.Kind)
+		if err := filter.Kind.UnmarshalText([]byte(in.Type)); err != nil {
+			return filter, false
+		}
+	}
+	if in.Parent != "" {
+		parent, err := compute.ParseExecutionID(in.Parent)
+		if err != nil {
+			return filter, false
+		}
+		filter.Parent = &parent
+	}
+	return filter, true
+}
+
+// credits answers where the organization's credits stand.
+func (s *Server) credits(r *request) (any, error) {
+	a := r.view.Account(r.caller.actor.Org)
+	out := wire.Credits{
+		Available: a.Available(), Used: usedThisMonth(a, r.view.Now()), TotalUsed: a.Charged,
+		Remaining: a.Balance, Held: a.Held,
+	}
+	for first := range r.view.Ledger(r.caller.actor.Org, 0) {
+		if first.Kind == compute.LedgerGrant && first.At == r.caller.org.CreatedAt {
+			out.SignupGrantAt = atOrNull(first.At)
+		}
+		break
+	}
+	return out, nil
+}
+
+// usedThisMonth returns what was charged since the first of the month.
+func usedThisMonth(a *compute.Account, now compute.Instant) compute.Credits {
+	t := now.Time()
+	if a.Month != t.Year()*12+int(t.Month())-1 {
+		return 0
+	}
+	return a.InMonth
+}
+
+// creditsDetails answers where the organization's credits stand, and whose.
+func (s *Server) creditsDetails(r *request) (any, error) {
+	a := r.view.Account(r.caller.actor.Org)
+	updated := a.UpdatedAt
+	if updated.IsZero() {
+		updated = r.caller.org.CreatedAt
+	}
+	return wire.CreditsDetails{
+		UserID: r.caller.user.ID, Email: r.caller.user.Email,
+		AvailableCredits: a.Available(), UsedCredits: usedThisMonth(a, r.view.Now()),
+		TotalCreditsUsed: a.Charged, CreatedAt: r.caller.org.CreatedAt, LastUpdated: updated,
+	}, nil
+}
+
+// ledger answers a page of the organization's ledger.
+func (s *Server) ledger(r *request) (any, error) {
+	in := r.query.(*wire.LedgerQuery)
+	out := wire.Ledger{Entries: []wire.LedgerEntry{}}
+	for e := range r.view.Ledger(r.caller.actor.Org, in.Cursor) {
+		if len(out.Entries) == in.Limit {
+			out.NextCursor = &out.Entries[in.Limit-1].Seq
+			break
+		}
+		out.Entries = append(out.Entries, ledgerEntryOf(e))
+	}
+	return out, nil
+}
+
+// ledgerEntryOf returns a line of a ledger as its organization sees it.
+func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
+	out := wire.LedgerEntry{
+		Seq: e.Seq, At: e.At, Kind: e.Kind, Amount: e.Amount, Note: orNull(e.Note),
+		Balance: e.Balance, Held: e.Held, Hash: hex.EncodeToString(e.Hash[:]),
+	}
+	if !e.Execution.IsZero() {
+		out.ExecutionID = &e.Execution
+	}
+	if e.Epoch > 0 {
+		out.Attempt = &e.Epoch
+	}
+	return out
+}
+
+// verifyLedger answers whether the organization's chain holds.
+func (s *Server) verifyLedger(r *request) (any, error) {
+	a := r.view.Account(r.caller.actor.Org)
+	out := wire.LedgerCheck{Valid: true, Entries: a.Seq, Head: hex.EncodeToString(a.Head[:])}
+	if err := r.view.VerifyLedger(r.caller.actor.Org); err != nil {
+		out.Valid, out.Detail = false, err.Error()
+	}
+	return out, nil
+}
+
+// grant gives credits to an organization.
+func (s *Server) grant(r *request) (any, error) {
+	in := r.body.(*wire.Grant)
+	org, ok := r.view.OrgBySlug(in.Org)
+	if !ok {
+		return nil, compute.Errorf(compute.CodeInvalid, "There is no organization %q.", in.Org).Named("unknown_org")
+	}
+	_, err := s.propose(r, fsm.Grant{
+		Op: s.op(r), Actor: r.caller.actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: in.Credits.String() + " credits are granted to " + org.Slug + "."}, nil
+}

@@ -1,0 +1,176 @@
+package api
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Proposer changes the state.
+type Proposer interface {
+	// Propose returns what the state decided about cmd, and the Raft index
+	// of it. A refusal is the error, with its code. The same command may be
+	// proposed again: its op id makes that safe.
+	Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+}
+
+// Reader reads the state.
+type Reader interface {
+	// Read returns a view that holds everything that was acknowledged before
+	// the call, on any node.
+	Read(ctx context.Context) (*fsm.View, error)
+	// Stale returns the newest local view and how old it may be.
+	Stale() (view *fsm.View, lastContact time.Duration, knownLeader bool)
+	// Wait returns the local view once its index is above after.
+	Wait(ctx context.Context, after uint64) (*fsm.View, error)
+	// Status returns what the X-Berth-* headers say.
+	Status() (index uint64, knownLeader bool, lastContact time.Duration)
+}
+
+// Line is one line of an execution's output.
+type Line struct {
+	Seq     uint64 // Rises over all attempts of the execution; a stream resumes behind it.
+	At      compute.Instant
+	Stream  string // stdout, stderr or system.
+	Text    []byte // Without its line feed.
+	Partial bool   // There was no line feed: the next line of the stream continues it.
+}
+
+// Output is the end of what an execution wrote.
+type Output struct {
+	Stdout, Stderr, Combined []byte
+	Truncated                bool // There was more than is here.
+}
+
+// Logs reads what executions wrote, wherever that is kept.
+type Logs interface {
+	// Follow calls fn with the lines behind after, in order, without
+	// gap or repeat, until the output is complete, fn returns an error or ctx
+	// ends. fn may not keep the lines.
+	Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]Line) error) error
+	// Tail returns the last maxBytes of each stream.
+	Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (Output, error)
+	// Delete removes all output of a terminal execution.
+	Delete(ctx context.Context, id compute.ExecutionID) error
+}
+
+// Blobs keeps bundles that are too large for a command.
+type Blobs interface {
+	// Put returns when data is durable on as many nodes as the cluster wants.
+	Put(ctx context.Context, data []byte) (compute.Hash, error)
+	// Get returns the data with a hash.
+	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
+}
+
+// Config is what a Server needs.
+type Config struct {
+	Proposer Proposer
+	Reader   Reader
+	Logs     Logs
+	Blobs    Blobs
+
+	// Judge says what a GPU selection found.
+	Judge func(compute.Objective, []compute.Candidate) compute.Verdict
+	// Unseal returns the private half of a signing key.
+	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)
+	// NewJoinToken makes a join token: its text, and its record for the state.
+	NewJoinToken func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error)
+	// Peers returns the Raft configuration.
+	Peers func(ctx context.Context) ([]wire.Peer, error)
+	// Ready says what the node still lacks to serve. Nil for nothing.
+	Ready func() error
+
+	StreamKey  []byte // Makes stream tokens; the same on every node.
+	RefreshKey []byte // Makes refresh tokens' successors; the same on every node.
+
+	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
+	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
+
+	// PublicURL is the base of URLs in answers. Empty for the one that the
+	// client used.
+	PublicURL string
+	TLS       *tls.Config // Nil for plain HTTP.
+	Limits    Limits      // Zero fields are DefaultLimits'.
+
+	// MetricsToken is what a scraper must send as bearer. Empty for nothing.
+	MetricsToken string
+
+	Version string
+	Build   string
+
+	Now        func() time.Time // time.Now when nil.
+	Rand       io.Reader        // crypto/rand when nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+}
+
+// Limits bound what clients can make a node do. The operator may change them.
+type Limits struct {
+	StartBody  int // Bytes of a start body.
+	Body       int // Bytes of any other body.
+	Conns      int // Connections at once.
+	ConnsPerIP int // Connections at once from one address.
+	Streams    int // Output streams and held answers at once.
+
+	Rate       float64 // Requests per second of one key or user.
+	Burst      int
+	AnonRate   float64 // Requests per second without a good credential, of one address.
+	AnonBurst  int
+	LoginRate  float64 // Sign-ins per minute of one account.
+	LoginBurst int
+
+	// StaleAuthMax is how long credentials are checked against the last known
+	// state while no leader is known.
+	StaleAuthMax time.Duration
+}
+
+// DefaultLimits returns the limits of a node that nobody configured.
+func DefaultLimits() Limits {
+	return Limits{
+		StartBody: 8 << 20, Body: 1 << 20,
+		Conns: 8192, ConnsPerIP: 2048, Streams: 2048,
+		Rate: 20_000, Burst: 40_000,
+		AnonRate: 50, AnonBurst: 500,
+		LoginRate: 5, LoginBurst: 10,
+		StaleAuthMax: 10 * time.Minute,
+	}
+}
+
+// withDefaults returns l with the default for each field that is zero.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	for _, f := range []struct {
+		value *int
+		other int
+	}{
+		{&l.StartBody, d.StartBody}, {&l.Body, d.Body},
+		{&l.Conns, d.Conns}, {&l.ConnsPerIP, d.ConnsPerIP}, {&l.Streams, d.Streams},
+		{&l.Burst, d.Burst}, {&l.AnonBurst, d.AnonBurst}, {&l.LoginBurst, d.LoginBurst},
+	} {
+		if *f.value == 0 {
+			*f.value = f.other
+		}
+	}
+	for _, f := range []struct {
+		value *float64
+		other float64
+	}{{&l.Rate, d.Rate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
+		if *f.value == 0 {
+			*f.value = f.other
+		}
+	}
+	if l.StaleAuthMax == 0 {
+		l.StaleAuthMax = d.StaleAuthMax
+	}
+	return l
+}

@@ -1,0 +1,230 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Limits of GET /execution/{id}.
+const (
+	outputBytes  = 1 << 20 // Of each stream.
+	maxWait      = 60 * time.Second
+	waitPause    = 5 * time.Millisecond // Between looks at a busy state.
+	outputBudget = 5 * time.Second      // For reading the output, wherever it is.
+)
+
+// getExecution answers everything about one execution.
+func (s *Server) getExecution(r *request) (any, error) {
+	e, err := r.find()
+	if err != nil {
+		return nil, err
+	}
+	e, err = s.hold(r, e, r.query.(*wire.ExecutionQuery).Wait)
+	if err != nil {
+		return nil, err
+	}
+	r.etag = etagOf(r.view, e)
+	if r.ifNoneMatch == r.etag {
+		return notModified{}, nil
+	}
+	return s.execution(r, e), nil
+}
+
+// hold waits for as long as the client asked, until e changes or ends. What it
+// returns is of the request's new view.
+func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.Execution, error) {
+	if wait == "" {
+		return e, nil
+	}
+	limit, err := parseWait(wait)
+	if err != nil {
+		return nil, err
+	}
+	seen := etagOf(r.view, e)
+	if e.Status.Terminal() || (r.ifNoneMatch != "" && r.ifNoneMatch != seen) {
+		return e, nil
+	}
+	release, err := s.takeStream()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(r.life.soft, limit)
+	defer cancel()
+	for etagOf(r.view, e) == seen {
+		view, err := s.cfg.Reader.Wait(ctx, r.view.Index())
+		if err != nil {
+			break // Time is up: the answer is what is known.
+		}
+		found, ok := view.Execution(r.caller.actor.Org, e.ID)
+		if !ok {
+			return nil, errNotFound()
+		}
+		r.view, e = view, found
+		pause(ctx, waitPause)
+	}
+	// The time of the request begins anew: the wait was asked for.
+	r.renew()
+	return e, nil
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// parseWait returns how long the parameter wait asks for: 30s, or 30.
+func parseWait(text string) (time.Duration, error) {
+	f := new(wire.Faults)
+	d, err := time.ParseDuration(text)
+	if n, bad := strconv.ParseFloat(text, 64); bad == nil && n >= 0 && n < 1e6 {
+		d, err = time.Duration(n*float64(time.Second)), nil
+	}
+	switch {
+	case err != nil || d < 0:
+		f.Value("a duration such as 30s", "query", "wait")
+	case d > maxWait:
+		f.AtMost(int64(maxWait/time.Second), "query", "wait")
+	}
+	return d, f.Err()
+}
+
+// etagOf returns what changes whenever the record of e does. Output does not
+// count, hence the weak form.
+func etagOf(view *fsm.View, e *compute.Execution) string {
+	h := fnv.New64a()
+	parts := []any{e.ID, e.Status, e.Reason, e.Detail, e.Epoch, e.Stop, e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt}
+	for _, child := range view.Children(e.ID) {
+		parts = append(parts, child.Status, child.Reason, child.Epoch, child.StartedAt)
+	}
+	for _, part := range parts {
+		fmt.Fprintf(h, "%v\x00", part)
+	}
+	return `W/"` + hex.EncodeToString(h.Sum(nil)) + `"`
+}
+
+// execution returns everything about e. Where the code or the output cannot be
+// read now, a warning says so: the record is worth having without.
+func (s *Server) execution(r *request, e *compute.Execution) wire.Execution {
+	out := wire.Execution{
+		ExecutionSummary: summaryOf(r.view, e),
+		Errors:           errorsOf(e), Warnings: []string{},
+		Attempts: attemptsOf(r.view, e), Outputs: []string{},
+		Timeout: int(e.Timeout / time.Second), Priority: e.Priority, Network: e.Network,
+		DisconnectGrace: int(e.DisconnectGrace / time.Second),
+		Usage: wire.Usage{
+			CPUSeconds: seconds(e.Usage.CPUTime), PeakMemoryMiB: e.Usage.PeakMemoryMiB,
+			GPUUtilPercent: e.Usage.GPUUtilPercent, GPUMemoryMiB: e.Usage.GPUMemoryMiB,
+			OutputBytes: e.Usage.OutputBytes, OutputLines: e.Usage.OutputLines,
+		},
+	}
+	if e.Ran && e.Status.Terminal() {
+		out.ReturnCode = &e.ExitCode
+	}
+	if e.MaxCredits > 0 {
+		out.MaxCredits = &e.MaxCredits
+	}
+	if !e.Status.Terminal() {
+		out.PendingReason = orNull(e.Reason.String())
+	}
+	s.addCode(r, e, &out)
+	s.addOutput(r, e, &out)
+	return out
+}
+
+// addCode adds the code of e.
+func (s *Server) addCode(r *request, e *compute.Execution, out *wire.Execution) {
+	data := e.Bundle.Inline
+	var err error
+	if data == nil {
+		data, err = s.cfg.Blobs.Get(r.ctx, e.Bundle.Hash)
+	}
+	var bundle *compute.Bundle
+	if err == nil {
+		bundle, err = compute.DecodeBundle(data)
+	}
+	if err != nil {
+		s.log.Debug("code not readable", "execution", e.ID, "err", err)
+		out.Warnings = append(out.Warnings, "The code cannot be read now.")
+		return
+	}
+	out.Code = bundle.Code
+}
+
+// addOutput adds the end of what e wrote.
+func (s *Server) addOutput(r *request, e *compute.Execution, out *wire.Execution) {
+	if e.Epoch == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, outputBudget)
+	defer cancel()
+	output, err := s.cfg.Logs.Tail(ctx, e.ID, outputBytes)
+	if err != nil {
+		s.log.Debug("output not readable", "execution", e.ID, "err", err)
+		out.Warnings = append(out.Warnings, "The output cannot be read now.")
+		return
+	}
+	out.Stdout = strings.ToValidUTF8(string(output.Stdout), "\uFFFD")
+	out.Stderr = strings.ToValidUTF8(string(output.Stderr), "\uFFFD")
+	out.CombinedOutput = strings.ToValidUTF8(string(output.Combined), "\uFFFD")
+	out.OutputTruncated = output.Truncated
+	if output.Truncated {
+		out.Warnings = append(out.Warnings, "There was more output: only its last part is shown.")
+	}
+}
+
+// progressOf returns the newest progress that the output of a live execution
+// tells of, nil for none.
+func (s *Server) progressOf(ctx context.Context, e *compute.Execution) *float64 {
+	whole := 1.0
+	switch {
+	case e.Status == compute.StatusCompleted:
+		return &whole
+	case e.Status != compute.StatusRunning:
+		return nil
+	}
+	output, err := s.cfg.Logs.Tail(ctx, e.ID, progressBytes)
+	if err != nil {
+		return nil
+	}
+	return lastProgress(string(output.Stdout))
+}
+
+// lastProgress returns the newest line such as "BERTH_PROGRESS 37/100" as a
+// part of one.
+func lastProgress(output string) *float64 {
+	at := strings.LastIndex(output, progressMark)
+	if at < 0 {
+		return nil
+	}
+	line, _, _ := strings.Cut(output[at+len(progressMark):], "\n")
+	done, total, _ := strings.Cut(strings.TrimSpace(line), "/")
+	n, err := strconv.ParseFloat(done, 64)
+	m, err2 := strconv.ParseFloat(total, 64)
+	if err != nil || err2 != nil || !(n >= 0 && n <= m && m > 0 && m < maxSteps) {
+		return nil
+	}
+	part := n / m
+	return &part
+}
+
+// The lines by which code tells how far it is.
+const (
+	progressMark  = "BERTH_PROGRESS "
+	progressBytes = 16 << 10
+	maxSteps      = 1e15 // More than that is no count; infinity is not, either.
+)

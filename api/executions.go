@@ -1,0 +1,240 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// largeBundle is the size of user text from which a bundle is unpacked once
+// before it is accepted: escaping might have blown it up.
+const largeBundle = 2 << 20
+
+// startPython accepts a Python execution.
+func (s *Server) startPython(r *request) (any, error) {
+	in := r.body.(*wire.PythonStart)
+	if err := available(in); err != nil {
+		return nil, err
+	}
+	e := s.newExecution(r, in)
+	e.Kind, e.Profile = compute.KindPython, in.Profile()
+	result, err := s.submit(r, in, e)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Started{
+		ExecutionID:  result.Execution,
+		Status:       result.Status,
+		StreamingURL: s.streamURL(r.base, result.Execution),
+		Message:      "The execution is queued.",
+	}, nil
+}
+
+// available refuses what a later version will do.
+func available(in *wire.PythonStart) error {
+	for _, f := range []struct {
+		name  string
+		asked bool
+	}{
+		{"nbcode > 0", in.NBCode > 0},
+		{"requirements_content", in.Requirements != ""},
+		{"kernel_state", in.KernelState != ""},
+		{"preemptible true", in.Preemptible},
+		{"max_retries > 0", in.MaxRetries > 0},
+	} {
+		if f.asked {
+			return errNotAvailable(f.name)
+		}
+	}
+	return nil
+}
+
+// newExecution returns the record that in asks for. What depends on the state
+// is filled when it is applied.
+func (s *Server) newExecution(r *request, in *wire.PythonStart) compute.Execution {
+	e := compute.Execution{
+		ID:              compute.ExecutionID{UUID: s.newID()},
+		Org:             r.caller.actor.Org,
+		User:            r.caller.actor.User,
+		Key:             r.caller.actor.Key,
+		FileName:        in.FileName,
+		Imports:         slices.Sorted(maps.Keys(in.Files)),
+		Timeout:         time.Duration(in.Timeout) * time.Second,
+		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,
+		Priority:        in.Priority,
+		Tags:            in.Tags,
+		CallbackURLs:    in.CallbackURLs,
+		MaxCredits:      in.MaxCredits,
+	}
+	if in.Network == compute.NetworkNone.String() {
+		e.Network = compute.NetworkNone
+	}
+	return e
+}
+
+// submit stores the bundle and has the state accept e. The answer to a repeat
+// is the first one's.
+func (s *Server) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+	ref, err := s.storeBundle(r.ctx, in)
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	e.Bundle = ref
+	return s.propose(r, fsm.Submit{Op: s.op(r), Actor: r.caller.actor, Execution: e})
+}
+
+// storeBundle encodes what the execution executes. What is too large for a
+// command is durable on other nodes before this returns.
+func (s *Server) storeBundle(ctx context.Context, in *wire.PythonStart) (compute.BundleRef, error) {
+	bundle := compute.Bundle{
+		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
+		PriorImports: in.PriorImports, Env: in.Env,
+	}
+	data, err := bundle.Encode()
+	if err != nil {
+		return compute.BundleRef{}, err
+	}
+	if len(in.Code)+len(in.ImportFiles) > largeBundle {
+		if _, err := compute.DecodeBundle(data); err != nil {
+			return compute.BundleRef{}, compute.Errorf(compute.CodeTooLarge,
+				"Code and import files are more than %d bytes.", compute.MaxDecodedBundle)
+		}
+	}
+	ref := compute.BundleRef{Hash: sha256.Sum256(data), Size: int64(len(data))}
+	if len(data) <= compute.MaxInlineBundle {
+		ref.Inline = data
+		return ref, nil
+	}
+	ref.Hash, err = s.cfg.Blobs.Put(ctx, data)
+	return ref, err
+}
+
+// find returns the execution that the path names, if it is the caller's and of
+// one of kinds (any when there are none).
+func (r *request) find(kinds ...compute.Kind) (*compute.Execution, error) {
+	id, err := compute.ParseExecutionID(r.params["id"])
+	if err != nil {
+		return nil, errNotFound()
+	}
+	e, ok := r.view.Execution(r.caller.actor.Org, id)
+	if !ok || (len(kinds) > 0 && !slices.Contains(kinds, e.Kind)) {
+		return nil, errNotFound()
+	}
+	return e, nil
+}
+
+// streamingKinds are the kinds behind the path segment "streaming".
+func streamingKinds() []compute.Kind {
+	return []compute.Kind{compute.KindPython, compute.KindSubSelection}
+}
+
+func (s *Server) pythonStatus(r *request) (any, error) { return r.status(streamingKinds()...) }
+
+func (s *Server) selectionStatus(r *request) (any, error) { return r.status(compute.KindSelection) }
+
+// status answers where an execution stands.
+func (r *request) status(kinds ...compute.Kind) (any, error) {
+	e, err := r.find(kinds...)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ExecutionStatus{ExecutionID: e.ID, Status: e.Status, Errors: errorsOf(e)}, nil
+}
+
+func (s *Server) abortPython(r *request) (any, error) {
+	return s.stop(r, compute.StopHard, streamingKinds()...)
+}
+
+func (s *Server) abortSelection(r *request) (any, error) {
+	return s.stop(r, compute.StopHard, compute.KindSelection)
+}
+
+// stop asks for the end of an execution.
+func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+	e, err := r.find(kinds...)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.propose(r, fsm.StopExecution{
+		Op: s.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
+	})
+	if err != nil {
+		return nil, err
+	}
+	message := "The execution is asked to end."
+	if result.Status.Terminal() {
+		message = "The execution has ended."
+	}
+	return wire.Stopped{ExecutionID: e.ID, Status: result.Status, Message: message}, nil
+}
+
+// deleteExecution removes the code and the output of an execution.
+func (s *Server) deleteExecution(r *request) (any, error) {
+	e, err := r.find()
+	if err != nil {
+		return nil, err
+	}
+	if !e.Status.Terminal() {
+		return nil, compute.Errorf(compute.CodeConflict,
+			"The execution is %s; only one that has ended can be deleted.", e.Status).Named("not_terminal")
+	}
+	_, err = s.propose(r, fsm.DeleteExecution{Op: s.op(r), Actor: r.caller.actor, Execution: e.ID})
+	if err != nil {
+		return nil, err
+	}
+	// The record is gone; what remains of the output nobody can reach, and it
+	// is swept later.
+	if err := s.cfg.Logs.Delete(r.ctx, e.ID); err != nil {
+		s.log.Warn("output not deleted", "execution", e.ID, "err", err)
+	}
+	return wire.Stopped{
+		ExecutionID: e.ID, Status: e.Status,
+		Message: "The code and the output are deleted. The billing row stays.",
+	}, nil
+}
+
+// getTiming answers how long an execution was in each phase.
+func (s *Server) getTiming(r *request) (any, error) {
+	e, err := r.find()
+	if err != nil {
+		return nil, err
+	}
+	return wire.TimingAnswer{Timing: timingOf(e, r.view.Now())}, nil
+}
+
+// timingOf returns the phases of e up to now.
+func timingOf(e *compute.Execution, now compute.Instant) wire.Timing {
+	end := now
+	if e.Status.Terminal() {
+		end = e.FinishedAt
+	}
+	or := func(at, other compute.Instant) compute.Instant {
+		if at.IsZero() {
+			return other
+		}
+		return at
+	}
+	exited := or(e.EndedAt, end)
+	started := or(e.StartedAt, exited)
+	placed := or(e.PlacedAt, started)
+	t := wire.Timing{
+		Queued:   seconds(placed.Sub(e.CreatedAt)),
+		Starting: seconds(started.Sub(placed)),
+		Running:  seconds(exited.Sub(started)),
+		Total:    seconds(end.Sub(e.CreatedAt)),
+	}
+	if e.Ran && e.Duration > 0 {
+		t.Running = seconds(e.Duration)
+	}
+	return t
+}
+
+// seconds returns d in seconds, to the millisecond; never less than none,
+// because the instants are of different clocks.
+func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }

@@ -1,0 +1,133 @@
+package api
+
+import (
+	"cmp"
+	"slices"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// keyOf returns the record of a key as its organization sees it.
+func keyOf(k *compute.Key) wire.Key {
+	return wire.Key{
+		ID: k.ID, OrgID: k.Org, Name: k.Name, Prefix: k.Prefix, IsActive: k.Active,
+		CreatedAt: k.CreatedAt, ExpiresAt: atOrNull(k.ExpiresAt), LastUsedAt: atOrNull(k.LastUsedAt),
+	}
+}
+
+// listKeys answers the keys of an organization, oldest first.
+func (s *Server) listKeys(r *request) (any, error) {
+	out := []wire.Key{}
+	for _, k := range r.view.Keys(r.caller.actor.Org) {
+		if !k.Personal {
+			out = append(out, keyOf(k))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b wire.Key) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return out, nil
+}
+
+// createKey makes a key. Its value is in this answer and nowhere else.
+func (s *Server) createKey(r *request) (any, error) {
+	in := r.body.(*wire.NewKey)
+	if !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(s.now()) {
+		f := new(wire.Faults)
+		f.Value("expires_at is in the past", "body", "expires_at")
+		return nil, f
+	}
+	minted, err := s.access.mintKey()
+	if err != nil {
+		return nil, err
+	}
+	key := compute.Key{
+		ID: compute.KeyID{UUID: s.newID()}, Lookup: minted.lookup, Hash: minted.hash,
+		Org: r.caller.actor.Org, User: r.caller.actor.User, Name: in.Name,
+		Prefix: minted.prefix, Active: true, ExpiresAt: in.ExpiresAt,
+	}
+	result, err := s.proposeAndSee(r, fsm.CreateKey{Op: s.op(r), Actor: r.caller.actor, Key: key})
+	if err != nil {
+		return nil, err
+	}
+	// A repeat inside the cluster finds the key that this request made.
+	if result.Repeat && result.ID != key.ID.UUID {
+		return nil, errSecretGone("key", result.ID.String())
+	}
+	return s.minted(r, key.ID, minted)
+}
+
+// minted answers a key with its value.
+func (s *Server) minted(r *request, id compute.KeyID, minted mintedKey) (any, error) {
+	k, ok := r.view.Key(r.caller.actor.Org, id)
+	if !ok {
+		return nil, errNotFound()
+	}
+	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.text}, nil
+}
+
+// findKey returns the key that the path names.
+func (r *request) findKey() (*compute.Key, error) {
+	id, err := compute.ParseKeyID(r.params["id"])
+	if err != nil {
+		return nil, errNotFound()
+	}
+	k, ok := r.view.Key(r.caller.actor.Org, id)
+	if !ok {
+		return nil, errNotFound()
+	}
+	return k, nil
+}
+
+// deleteKey removes a key.
+func (s *Server) deleteKey(r *request) (any, error) {
+	k, err := r.findKey()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.propose(r, fsm.DeleteKey{Op: s.op(r), Actor: r.caller.actor, Key: k.ID}); err != nil {
+		return nil, err
+	}
+	return wire.Message{Message: "The API key is deleted."}, nil
+}
+
+// toggleKey switches a key off, or on again.
+func (s *Server) toggleKey(r *request) (any, error) {
+	k, err := r.findKey()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.proposeAndSee(r, fsm.ToggleKey{Op: s.op(r), Actor: r.caller.actor, Key: k.ID}); err != nil {
+		return nil, err
+	}
+	if k, err = r.findKey(); err != nil {
+		return nil, err
+	}
+	return keyOf(k), nil
+}
+
+// regenerateKey gives a key a new value, in this answer and nowhere else.
+func (s *Server) regenerateKey(r *request) (any, error) {
+	k, err := r.findKey()
+	if err != nil {
+		return nil, err
+	}
+	minted, err := s.access.mintKey()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.proposeAndSee(r, fsm.RegenerateKey{
+		Op: s.op(r), Actor: r.caller.actor, Key: k.ID,
+		Lookup: minted.lookup, Prefix: minted.prefix, Hash: minted.hash,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if k, err = r.findKey(); err != nil {
+		return nil, err
+	}
+	if k.Hash != minted.hash {
+		return nil, errSecretGone("key", k.ID.String())
+	}
+	return s.minted(r, k.ID, minted)
+}

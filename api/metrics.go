@@ -1,0 +1,51 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what the API counts of itself.
+type metrics struct {
+	seconds *prometheus.HistogramVec
+	streams prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "berth_api_request_seconds",
+			Help:    "Time from the first byte of a request to its answer, by route.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, []string{"route", "method", "code"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_api_streams",
+			Help: "Output streams and held answers that are open.",
+		}),
+	}
+	reg.MustRegister(m.seconds, m.streams)
+	return m
+}
+
+// observe counts one answer. Requests of no route share one label, so that a
+// client cannot make series.
+func (m *metrics) observe(r *request, method string, status int, took time.Duration) {
+	path := "none"
+	if r.route != nil {
+		path, method = r.route.path, r.route.method
+	} else if !knownMethod(method) {
+		method = "other"
+	}
+	m.seconds.WithLabelValues(path, method, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// knownMethod reports whether method is one of HTTP's.
+func knownMethod(method string) bool {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// maxIdempotencyKey is the length up to which an Idempotency-Key is taken.
+const maxIdempotencyKey = 255
+
+// op returns the operation that the request stands for. With an
+// Idempotency-Key it is the same on every repeat and every node; without one
+// it is new, so that only repeats inside the cluster are recognised.
+func (s *Server) op(r *request) fsm.Op {
+	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org, Request: r.hash()}
+	if r.idempotency != "" {
+		scope := op.Org.String()
+		if op.Org.IsZero() && r.caller.user != nil {
+			scope = r.caller.user.ID.String() // A login acts in no organization yet.
+		}
+		sum := sha256.Sum256([]byte("op\x00" + scope + "\x00" + r.idempotency))
+		copy(op.ID.UUID[:], sum[:])
+		op.ID.UUID[6] = op.ID.UUID[6]&0x0f | 0x80
+		op.ID.UUID[8] = op.ID.UUID[8]&0x3f | 0x80
+	}
+	return op
+}
+
+// hash returns what tells this request from another one with the same
+// Idempotency-Key.
+func (r *request) hash() compute.Hash {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s", r.route.method, r.route.path)
+	for _, name := range r.route.params {
+		fmt.Fprintf(h, "\x00%s", r.params[name])
+	}
+	fmt.Fprintf(h, "\x00%d\x00", len(r.raw))
+	h.Write(r.raw)
+	return compute.Hash(h.Sum(nil))
+}
+
+// checkIdempotency refuses a key that would not be kept as it came.
+func (r *request) checkIdempotency() error {
+	if len(r.idempotency) <= maxIdempotencyKey {
+		return nil
+	}
+	f := new(wire.Faults)
+	f.Add(wire.Fault{
+		Type: "string_too_long", Loc: []any{"header", "idempotency-key"},
+		Msg: fmt.Sprintf("String should have at most %d characters", maxIdempotencyKey),
+		Ctx: map[string]any{"max_length": maxIdempotencyKey},
+	})
+	return f
+}
+
+// propose has the state decide about cmd.
+func (s *Server) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
+	result, index, err := s.cfg.Proposer.Propose(r.ctx, cmd)
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	r.index = max(r.index, index)
+	return result, nil
+}
+
+// proposeAndSee does what propose does, and moves the request's view to where
+// the result can be seen.
+func (s *Server) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
+	result, err := s.propose(r, cmd)
+	if err != nil || r.index == 0 {
+		return result, err
+	}
+	view, err := s.cfg.Reader.Wait(r.ctx, r.index-1)
+	if err != nil {
+		return result, fmt.Errorf("wait for the change: %w", err)
+	}
+	r.view = view
+	return result, nil
+}
+
+// errSecretGone is the answer to the repeat of a request whose first answer
+// held a secret that nobody kept.
+func errSecretGone(what, id string) error {
+	if id != "" {
+		id = " It is " + id + "."
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"An earlier request with this Idempotency-Key has made the %s; its secret is shown once.%s", what, id).
+		Named("secret_not_kept")
+}

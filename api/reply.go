@@ -1,0 +1,128 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+)
+
+// text is an answer that is not JSON made of a struct.
+type text struct {
+	contentType string
+	body        []byte
+}
+
+// notModified is the answer to a client that has the newest answer.
+type notModified struct{}
+
+// events is an answer that is written while things happen. It runs in a
+// goroutine of its own until it returns or a write fails.
+type events func(conn net.Conn, w *bufio.Writer)
+
+// reply sends answer.
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
+	s.writeHeaders(ctx, r)
+	switch a := answer.(type) {
+	case text:
+		ctx.SetContentType(a.contentType)
+		ctx.SetBody(a.body)
+	case notModified:
+		ctx.SetStatusCode(fasthttp.StatusNotModified)
+	case events:
+		s.stream(ctx, a)
+	default:
+		body, err := encode(answer)
+		if err != nil {
+			s.fail(ctx, r, err)
+			return
+		}
+		ctx.SetContentType("application/json")
+		ctx.SetBody(body)
+	}
+	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.now().Sub(r.begun))
+}
+
+// encode returns v as JSON. What it holds of HTML stays as it is: no browser
+// reads it as anything but JSON.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// stream has write send the body.
+func (s *Server) stream(ctx *fasthttp.RequestCtx, write events) {
+	ctx.SetContentType("text/event-stream")
+	ctx.Response.Header.Set("X-Accel-Buffering", "no")
+	conn := ctx.Conn()
+	// From here on the writer moves the deadline, with every event.
+	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		s.log.Debug("connection error", "err", err)
+	}
+	ctx.SetBodyStreamWriter(func(w *bufio.Writer) { write(conn, w) })
+}
+
+// fail sends err.
+func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
+	s.writeHeaders(ctx, r)
+	f := failureOf(err)
+	if f.status >= fasthttp.StatusInternalServerError {
+		s.logFailure(r, f.status, err)
+	}
+	if f.retryAfter != "" {
+		ctx.Response.Header.Set("Retry-After", f.retryAfter)
+	}
+	if f.status == fasthttp.StatusUnauthorized {
+		ctx.Response.Header.Set("WWW-Authenticate", `Bearer realm="berth"`)
+	}
+	body, encodeErr := encode(f.body)
+	if encodeErr != nil {
+		f.status, body = fasthttp.StatusInternalServerError, []byte(`{"detail":"Internal error.","code":"internal"}`)
+	}
+	ctx.SetStatusCode(f.status)
+	ctx.SetContentType("application/json")
+	ctx.SetBody(body)
+	s.metrics.observe(r, string(ctx.Method()), f.status, s.now().Sub(r.begun))
+}
+
+// logFailure logs what the client is not told.
+func (s *Server) logFailure(r *request, status int, err error) {
+	route := "none"
+	if r.route != nil {
+		route = r.route.path
+	}
+	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
+		s.log.Debug("request not served", "status", status, "code", route, "err", err)
+		return
+	}
+	s.log.Error("request broke", "status", status, "code", route, "err", err)
+}
+
+// writeHeaders sets the headers that every answer has.
+func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *request) {
+	index, known, lastContact := s.cfg.Reader.Status()
+	h := &ctx.Response.Header
+	h.Set("X-Request-Id", r.id)
+	h.Set("X-Berth-Index", strconv.FormatUint(max(index, r.index), 10))
+	h.Set("X-Berth-Known-Leader", strconv.FormatBool(known))
+	h.Set("X-Berth-Last-Contact", strconv.FormatInt(lastContact.Milliseconds(), 10))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if r.etag != "" {
+		h.Set("ETag", r.etag)
+	}
+	for name, value := range r.extra {
+		h.Set(name, value)
+	}
+}

@@ -1,0 +1,199 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// request is one request with everything that a handler may use of it. Nothing
+// in it refers to the buffers of fasthttp.
+type request struct {
+	ctx   context.Context
+	id    string // X-Request-Id.
+	begun time.Time
+	route *route
+	life  lifetime
+
+	cancel context.CancelFunc // Ends ctx.
+
+	params map[string]string // Of the path, decoded once.
+	args   map[string]string // Of the query, as they came.
+	raw    []byte            // The body as it came.
+	query  any               // The query, read into the route's type.
+	body   any               // The body, read into the route's type.
+
+	ip          string
+	base        string // Base of URLs in the answer.
+	mediaType   string
+	encoding    string
+	bearer      string
+	orgSlug     string
+	hasOrgSlug  bool
+	idempotency string
+	lastEventID string
+	ifNoneMatch string
+	accept      string
+
+	view   *fsm.View
+	caller caller
+
+	index uint64            // Of what the request wrote.
+	etag  string            // Of the answer.
+	extra map[string]string // More headers of the answer.
+}
+
+// caller is who makes a request.
+type caller struct {
+	actor fsm.Actor
+	user  *compute.User // Nil for the root token.
+	org   *compute.Org  // The organization it acts in; nil for the root token.
+	role  compute.OrgRole
+}
+
+// newRequest copies what a handler may use out of ctx.
+func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, error) {
+	header := &ctx.Request.Header
+	r := &request{
+		id: s.requestID(string(header.Peek("X-Request-Id"))), begun: s.now(), route: rt,
+		ip:          ctx.RemoteIP().String(),
+		mediaType:   string(header.ContentType()),
+		encoding:    string(header.Peek("Content-Encoding")),
+		bearer:      bearerOf(string(header.Peek("Authorization"))),
+		orgSlug:     string(header.Peek("X-Org-Slug")),
+		hasOrgSlug:  header.Peek("X-Org-Slug") != nil,
+		idempotency: string(header.Peek("Idempotency-Key")),
+		lastEventID: string(header.Peek("Last-Event-Id")),
+		ifNoneMatch: string(header.Peek("If-None-Match")),
+		accept:      string(header.Peek("Accept")),
+		base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
+		raw:         bytes.Clone(ctx.Request.Body()),
+	}
+	if err := checkHeader(header); err != nil {
+		return r, err
+	}
+	if rt == nil {
+		return r, nil
+	}
+	return r, r.copyURL(ctx)
+}
+
+// renew gives the request a full deadline from now on.
+func (r *request) renew() {
+	r.release()
+	r.ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
+}
+
+// release ends the request's deadline.
+func (r *request) release() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+}
+
+// copyURL copies the parameters of the path and of the query.
+func (r *request) copyURL(ctx *fasthttp.RequestCtx) error {
+	r.params = make(map[string]string, len(r.route.params))
+	for _, name := range r.route.params {
+		text, _ := ctx.UserValue(name).(string)
+		plain, err := url.PathUnescape(strings.Clone(text))
+		if err != nil {
+			return errNotFound()
+		}
+		r.params[name] = plain
+	}
+	r.args = make(map[string]string)
+	for key, value := range ctx.QueryArgs().All() {
+		if _, twice := r.args[string(key)]; twice {
+			return compute.Errorf(compute.CodeInvalid, "A parameter of the query is there twice.")
+		}
+		r.args[string(key)] = string(value)
+	}
+	return nil
+}
+
+// bearerOf returns the token of an Authorization header, "" for none.
+func bearerOf(header string) string {
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// baseURL returns the URL at which the client reaches this node.
+func (s *Server) baseURL(host string, tls bool) string {
+	switch {
+	case s.cfg.PublicURL != "":
+		return strings.TrimRight(s.cfg.PublicURL, "/")
+	case tls:
+		return "https://" + host
+	}
+	return "http://" + host
+}
+
+// checkHeader refuses what fasthttp still accepts and proxies read in other
+// ways: headers that continue on the next line, and two lengths for one body.
+func checkHeader(header *fasthttp.RequestHeader) error {
+	raw := header.RawHeaders()
+	if bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")) {
+		return compute.Errorf(compute.CodeInvalid, "A header continues on the next line.")
+	}
+	var length, chunked bool
+	for line := range bytes.Lines(raw) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		length = length || bytes.EqualFold(name, []byte("Content-Length"))
+		chunked = chunked || bytes.EqualFold(name, []byte("Transfer-Encoding"))
+	}
+	if length && chunked {
+		return compute.Errorf(compute.CodeInvalid, "Content-Length and Transfer-Encoding exclude each other.")
+	}
+	return nil
+}
+
+// maxRequestID is the length up to which a client's request id is kept.
+const maxRequestID = 64
+
+// requestID returns the client's request id where it is harmless, else a new
+// one.
+func (s *Server) requestID(given string) string {
+	harmless := func(r rune) bool {
+		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if given != "" && len(given) <= maxRequestID &&
+		!strings.ContainsFunc(given, func(r rune) bool { return !harmless(r) }) {
+		return given
+	}
+	return s.newUUID().String()
+}
+
+// newUUID returns a random identifier.
+func (s *Server) newUUID() compute.UUID {
+	var u compute.UUID
+	// A failing source would repeat identifiers: nothing can be served then.
+	if _, err := io.ReadFull(s.cfg.Rand, u[:]); err != nil {
+		panic("api: no randomness: " + err.Error())
+	}
+	u[6] = u[6]&0x0f | 0x40
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// newID returns an identifier that begins with the time: UUIDv7.
+func (s *Server) newID() compute.UUID {
+	u := s.newUUID()
+	ms := s.now().UnixMilli()
+	for i := range 6 {
+		u[i] = byte(ms >> (40 - 8*i))
+	}
+	u[6] = u[6]&0x0f | 0x70
+	return u
+}

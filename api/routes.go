@@ -1,0 +1,311 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// Where the API is.
+const (
+	root       = "/api/v2/external"
+	streamRoot = "/api/v1"
+)
+
+// need is what a route needs of its caller.
+type need uint8
+
+const (
+	needNothing  need = iota // Anyone.
+	needCaller               // A good credential, and with it an organization.
+	needOrg                  // The same, as a member of the organization in the path.
+	needOperator             // The root token, or an operator's credential.
+	needScraper              // The metrics token, where there is one.
+	needStream               // The token of the stream, or as needCaller.
+)
+
+// route is one method of one path: how it is served, and documented.
+type route struct {
+	method  string
+	path    string
+	tag     string // Of the specification; "" for what it does not know.
+	summary string
+	need    need
+	role    compute.OrgRole // The least role in the organization, with needOrg.
+	once    bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
+
+	query   func() any // New value to read the query into; nil for none.
+	body    func() any // New value to read the body into; nil for none.
+	reply   func() any // What is answered; nil for what is not JSON.
+	accepts string     // Media type of answers that are not JSON.
+
+	handle func(*request) (any, error)
+	params []string // Names in the path.
+}
+
+// of returns a function that makes a new T.
+func of[T any]() func() any { return func() any { return new(T) } }
+
+// table returns all routes.
+func (s *Server) table() []route {
+	var all []route
+	for _, group := range [][]route{
+		s.accountRoutes(), s.startRoutes(), s.executionRoutes(), s.workloadRoutes(),
+		s.billingRoutes(), s.machineRoutes(), s.adminRoutes(), s.nodeRoutes(),
+	} {
+		all = append(all, group...)
+	}
+	for i := range all {
+		for segment := range strings.SplitSeq(all[i].path, "/") {
+			if strings.HasPrefix(segment, "{") {
+				all[i].params = append(all[i].params, strings.Trim(segment, "{}"))
+			}
+		}
+	}
+	return all
+}
+
+func (s *Server) accountRoutes() []route {
+	const keys = root + "/orgs/{slug}/api-keys"
+	return []route{
+		{
+			method: http.MethodPost, path: root + "/auth/login", tag: "Authentication", once: true,
+			summary: "Sign in with a password.",
+			body:    of[wire.Login](), reply: of[wire.Session](), handle: s.login,
+		}, {
+			method: http.MethodPost, path: root + "/auth/refresh", tag: "Authentication", once: true,
+			summary: "Change a refresh token for a new pair. The old one is dead; its reuse revokes the family.",
+			body:    of[wire.RefreshBody](), reply: of[wire.Session](), handle: s.refresh,
+		}, {
+			method: http.MethodPost, path: root + "/auth/logout", tag: "Authentication",
+			summary: "Revoke a refresh token and its family.",
+			body:    of[wire.RefreshBody](), reply: of[wire.Message](), handle: s.logout,
+		}, {
+			method: http.MethodGet, path: root + "/user/status", tag: "Account", need: needCaller,
+			summary: "Who the caller is, and what can be spent.",
+			reply:   of[wire.UserStatus](), handle: s.userStatus,
+		}, {
+			method: http.MethodGet, path: root + "/orgs", tag: "Organizations", need: needCaller,
+			summary: "The organizations of the caller.",
+			reply:   of[[]wire.Org](), handle: s.listOrgs,
+		}, {
+			method: http.MethodGet, path: keys, tag: "Account", need: needOrg,
+			summary: "The API keys of an organization.",
+			reply:   of[[]wire.Key](), handle: s.listKeys,
+		}, {
+			method: http.MethodPost, path: keys, tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin, once: true,
+			summary: "Create an API key. Its value is shown this once.",
+			body:    of[wire.NewKey](), reply: of[wire.MintedKey](), handle: s.createKey,
+		}, {
+			method: http.MethodDelete, path: keys + "/{id}", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
+			summary: "Delete an API key. It is dead from the next request on.",
+			reply:   of[wire.Message](), handle: s.deleteKey,
+		}, {
+			method: http.MethodPatch, path: keys + "/{id}/toggle", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
+			summary: "Make an active API key inactive, or the other way round.",
+			reply:   of[wire.Key](), handle: s.toggleKey,
+		}, {
+			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin, once: true,
+			summary: "Give an API key a new value, which is shown this once. The old value is dead.",
+			reply:   of[wire.MintedKey](), handle: s.regenerateKey,
+		},
+	}
+}
+
+func (s *Server) startRoutes() []route {
+	return []route{
+		{
+			method: http.MethodPost, path: root + "/execution/streaming/start", tag: "Streaming Execution", need: needCaller,
+			summary: "Execute Python code.",
+			body:    of[wire.PythonStart](), reply: of[wire.Started](), handle: s.startPython,
+		}, {
+			method: http.MethodGet, path: root + "/execution/streaming/{id}/status", tag: "Streaming Execution", need: needCaller,
+			summary: "Where an execution stands.",
+			reply:   of[wire.ExecutionStatus](), handle: s.pythonStatus,
+		}, {
+			method: http.MethodPost, path: root + "/execution/streaming/abort/{id}", tag: "Streaming Execution", need: needCaller,
+			summary: "End an execution at once.",
+			reply:   of[wire.Stopped](), handle: s.abortPython,
+		}, {
+			method: http.MethodPost, path: root + "/execution/gpu_selection/start", tag: "GPU Selection Execution", need: needCaller,
+			summary: "Execute the same code on every GPU type that fits, and recommend one.",
+			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: s.startSelection,
+		}, {
+			method: http.MethodGet, path: root + "/execution/gpu_selection/{id}", tag: "GPU Selection Execution", need: needCaller,
+			summary: "What a GPU selection found so far: a row per GPU type, the Pareto front, a recommendation.",
+			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: s.getSelection,
+		}, {
+			method: http.MethodGet, path: root + "/execution/gpu_selection/{id}/status", tag: "GPU Selection Execution", need: needCaller,
+			summary: "Where a GPU selection stands.",
+			reply:   of[wire.ExecutionStatus](), handle: s.selectionStatus,
+		}, {
+			method: http.MethodPost, path: root + "/execution/gpu_selection/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
+			summary: "End a GPU selection with all its sub-executions at once.",
+			reply:   of[wire.Stopped](), handle: s.abortSelection,
+		}, {
+			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
+			accepts: "text/event-stream", handle: s.streamOutput,
+		}, {
+			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The same as GET.",
+			accepts: "text/event-stream", handle: s.streamOutput,
+		},
+	}
+}
+
+func (s *Server) executionRoutes() []route {
+	const one = root + "/execution/{id}"
+	return []route{
+		{
+			method: http.MethodGet, path: one, tag: "Execution Management", need: needCaller,
+			summary: "Everything about one execution. With wait, held until it changes or ends.",
+			query:   of[wire.ExecutionQuery](), reply: of[wire.Execution](), handle: s.getExecution,
+		}, {
+			method: http.MethodDelete, path: one, tag: "Execution Management", need: needCaller,
+			summary: "Remove the code and the output of an execution that has ended. Its billing row stays.",
+			reply:   of[wire.Stopped](), handle: s.deleteExecution,
+		}, {
+			method: http.MethodGet, path: one + "/timing", tag: "Execution Management", need: needCaller,
+			summary: "How long an execution was in each phase.",
+			reply:   of[wire.TimingAnswer](), handle: s.getTiming,
+		},
+	}
+}
+
+func (s *Server) workloadRoutes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/workloads/list", tag: "Workload Management", need: needCaller,
+			summary: "The executions that have not ended, newest first.",
+			reply:   of[[]wire.ExecutionSummary](), handle: s.listWorkloads,
+		}, {
+			method: http.MethodPost, path: root + "/workloads/abort/{id}", tag: "Workload Management", need: needCaller,
+			summary: "End an execution of any kind at once. It becomes aborted.",
+			reply:   of[wire.Stopped](), handle: s.abortWorkload,
+		}, {
+			method: http.MethodPost, path: root + "/workloads/stop/{id}", tag: "Workload Management", need: needCaller,
+			summary: "End an execution of any kind gracefully: SIGTERM first. It becomes cancelled.",
+			reply:   of[wire.Stopped](), handle: s.stopWorkload,
+		},
+	}
+}
+
+func (s *Server) billingRoutes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/billing/history", tag: "Billing", need: needCaller,
+			summary: "The executions of the organization, newest first.",
+			query:   of[wire.HistoryQuery](), reply: of[wire.ExecutionHistory](), handle: s.history,
+		}, {
+			method: http.MethodGet, path: root + "/billing/credits", tag: "Billing", need: needCaller,
+			summary: "Where the organization's credits stand.",
+			reply:   of[wire.Credits](), handle: s.credits,
+		}, {
+			method: http.MethodGet, path: root + "/billing/credits/details", tag: "Billing", need: needCaller,
+			summary: "Where the organization's credits stand, with whose they are.",
+			reply:   of[wire.CreditsDetails](), handle: s.creditsDetails,
+		}, {
+			method: http.MethodGet, path: root + "/billing/ledger", tag: "Billing", need: needCaller,
+			summary: "The organization's ledger, oldest line first.",
+			query:   of[wire.LedgerQuery](), reply: of[wire.Ledger](), handle: s.ledger,
+		}, {
+			method: http.MethodGet, path: root + "/billing/ledger/verify", tag: "Billing", need: needCaller,
+			summary: "Whether the chain of the organization's ledger holds, computed anew.",
+			reply:   of[wire.LedgerCheck](), handle: s.verifyLedger,
+		}, {
+			method: http.MethodPost, path: root + "/billing/grant", tag: "Billing", need: needOperator,
+			summary: "Give credits to an organization.",
+			body:    of[wire.Grant](), reply: of[wire.Message](), handle: s.grant,
+		},
+	}
+}
+
+func (s *Server) machineRoutes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/machine-types", tag: "Machine Types", need: needCaller,
+			summary: "The hardware profiles that the nodes make up.",
+			reply:   of[wire.MachineTypes](), handle: s.machineTypes,
+		}, {
+			method: http.MethodGet, path: root + "/pricing", tag: "Pricing", need: needCaller,
+			summary: "What a second of each hardware profile costs.",
+			reply:   of[wire.Pricing](), handle: s.pricing,
+		}, {
+			method: http.MethodGet, path: root + "/user/quotas", tag: "User Quotas", need: needCaller,
+			summary: "What the organization may use, and uses.",
+			reply:   of[wire.Quotas](), handle: s.quotas,
+		}, {
+			method: http.MethodGet, path: root + "/user/quotas/available-hardware", tag: "User Quotas", need: needCaller,
+			summary: "The hardware profiles that the organization may use.",
+			reply:   of[wire.AvailableHardware](), handle: s.availableHardware,
+		},
+	}
+}
+
+func (s *Server) adminRoutes() []route {
+	return []route{
+		{
+			method: http.MethodPost, path: root + "/admin/join-tokens", need: needOperator, once: true,
+			summary: "Make a token with which nodes join. It is shown this once.",
+			body:    of[wire.NewJoinToken](), reply: of[wire.JoinToken](), handle: s.createJoinToken,
+		}, {
+			method: http.MethodPost, path: root + "/admin/users", need: needOperator,
+			summary: "Create a user with an organization of its own.",
+			body:    of[wire.NewUser](), reply: of[wire.User](), handle: s.createUser,
+		}, {
+			method: http.MethodGet, path: root + "/admin/nodes", need: needOperator,
+			summary: "The nodes of the cluster with their GPUs.",
+			reply:   of[wire.Nodes](), handle: s.listNodes,
+		}, {
+			method: http.MethodPost, path: root + "/admin/nodes/{id}/drain", need: needOperator,
+			summary: "Place no new work on a node. What it executes goes on.",
+			reply:   of[wire.Node](), handle: s.drainNode,
+		}, {
+			method: http.MethodPost, path: root + "/admin/nodes/{id}/undrain", need: needOperator,
+			summary: "Place new work on a node again.",
+			reply:   of[wire.Node](), handle: s.undrainNode,
+		}, {
+			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
+			summary: "Remove a node that executes nothing, for good.",
+			reply:   of[wire.Message](), handle: s.removeNode,
+		}, {
+			method: http.MethodGet, path: root + "/admin/raft/peers", need: needOperator,
+			summary: "The members of the Raft configuration.",
+			reply:   of[wire.Peers](), handle: s.listPeers,
+		},
+	}
+}
+
+func (s *Server) nodeRoutes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/health/ping",
+			summary: "Whether the node answers.", reply: of[wire.Ping](), handle: s.ping,
+		}, {
+			method: http.MethodGet, path: root + "/health/version",
+			summary: "What the node executes.", reply: of[wire.Version](), handle: s.version,
+		}, {
+			method: http.MethodGet, path: "/livez",
+			summary: "Whether the process lives.", reply: of[wire.Ping](), handle: s.ping,
+		}, {
+			method: http.MethodGet, path: "/readyz",
+			summary: "Whether the node can serve: 503 when not.", reply: of[wire.Health](), handle: s.ready,
+		}, {
+			method: http.MethodGet, path: "/healthz",
+			summary: "How the node is, always 200.", reply: of[wire.Health](), handle: s.health,
+		}, {
+			method: http.MethodGet, path: "/metrics", need: needScraper,
+			summary: "Metrics for Prometheus.", accepts: "text/plain", handle: s.scrape,
+		}, {
+			method: http.MethodGet, path: "/metrics/targets", need: needScraper,
+			summary: "Every node, for Prometheus' HTTP service discovery.",
+			reply:   of[[]wire.Target](), handle: s.targets,
+		}, {
+			method: http.MethodGet, path: "/openapi.json",
+			summary: "This API as OpenAPI 3.1.", accepts: "application/json", handle: s.document,
+		},
+	}
+}

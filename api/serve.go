@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// staleMax is how far behind a replica may be that answers
+// ?consistency=stale while a leader is known.
+const staleMax = 5 * time.Second
+
+// lifetime is how long requests may go on: streams and held answers until soft
+// ends, the others until hard does.
+type lifetime struct{ soft, hard context.Context }
+
+// handler returns the handler of all requests.
+func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
+	r := router.New()
+	// Its redirects are built from the client's Host header.
+	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
+	r.NotFound = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, errNotFound()) }
+	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
+		s.refuse(ctx, compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method."))
+	}
+	r.PanicHandler = func(ctx *fasthttp.RequestCtx, cause any) {
+		s.log.Error("handler panicked", "err", fmt.Sprintf("%v\n%s", cause, debug.Stack()))
+		ctx.Response.Reset()
+		s.refuse(ctx, compute.Errorf(compute.CodeInternal, "panic: %v", cause))
+	}
+	for i := range s.routes {
+		rt := &s.routes[i]
+		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
+		r.Handle(rt.method, rt.path, serve)
+		r.Handle(rt.method, rt.path+"/", serve)
+	}
+	return r.Handler
+}
+
+// refuse answers a request of no route.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, err error) {
+	r, bad := s.newRequest(ctx, nil)
+	if bad != nil {
+		ctx.SetConnectionClose()
+		err = bad
+	}
+	s.fail(ctx, r, err)
+}
+
+// serve answers one request.
+func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
+	r, err := s.newRequest(ctx, rt)
+	if err != nil {
+		ctx.SetConnectionClose()
+		s.fail(ctx, r, err)
+		return
+	}
+	r.life = life
+	r.renew()
+	defer r.release()
+	answer, err := s.answer(r)
+	if err != nil {
+		s.fail(ctx, r, err)
+		return
+	}
+	s.reply(ctx, r, answer)
+}
+
+// answer returns what to answer: the caller is known and allowed, the request
+// is well formed, then the route's handler has the word.
+func (s *Server) answer(r *request) (any, error) {
+	if err := s.admit(r); err != nil {
+		return nil, err
+	}
+	if err := r.decode(); err != nil {
+		return nil, err
+	}
+	return r.route.handle(r)
+}
+
+// decode reads the query and the body.
+func (r *request) decode() error {
+	faults := new(wire.Faults)
+	if r.route.query != nil {
+		r.query = r.route.query()
+		wire.DecodeQuery(r.args, r.query, faults)
+	}
+	if r.route.body != nil {
+		if err := r.checkMedia(); err != nil {
+			return err
+		}
+		r.body = r.route.body()
+		wire.Decode(r.raw, r.body, faults)
+	}
+	if b, ok := r.body.(interface {
+		CheckTimeout(limit time.Duration, f *wire.Faults)
+	}); ok && r.view != nil {
+		b.CheckTimeout(r.view.Settings().TimeoutMax, faults)
+	}
+	return faults.Err()
+}
+
+// checkMedia refuses bodies that are not said to be plain JSON.
+func (r *request) checkMedia() error {
+	kind, _, _ := strings.Cut(r.mediaType, ";")
+	if kind = strings.TrimSpace(kind); kind != "" && !strings.EqualFold(kind, "application/json") {
+		return compute.Errorf(compute.CodeUnsupportedMedia, "The body must be application/json.")
+	}
+	if r.encoding != "" && !strings.EqualFold(r.encoding, "identity") {
+		return compute.Errorf(compute.CodeUnsupportedMedia, "The body must not be compressed.")
+	}
+	return nil
+}
+
+// readView sets the view that the request reads.
+func (s *Server) readView(r *request) error {
+	switch mode := r.args["consistency"]; {
+	case mode == "stale" && r.route.method == fasthttp.MethodGet:
+		return s.staleView(r)
+	case slices.Contains([]string{"", "stale", "linearizable"}, mode):
+		view, err := s.cfg.Reader.Read(r.ctx)
+		if err != nil {
+			return fmt.Errorf("read the state: %w", err)
+		}
+		r.view = view
+		return nil
+	}
+	f := new(wire.Faults)
+	f.Add(wire.Fault{
+		Type: "enum", Loc: []any{"query", "consistency"},
+		Msg: "Input should be 'linearizable' or 'stale'",
+		Ctx: map[string]any{"expected": "'linearizable' or 'stale'"},
+	})
+	return f
+}
+
+// staleView sets the view to the newest local one, if it is new enough to
+// check a credential against.
+func (s *Server) staleView(r *request) error {
+	view, lastContact, known := s.cfg.Reader.Stale()
+	limit := staleMax
+	if !known {
+		limit = s.cfg.Limits.StaleAuthMax
+	}
+	if lastContact > limit {
+		return compute.Errorf(compute.CodeUnavailable, "This node is too far behind the cluster.").Named("too_stale")
+	}
+	r.view = view
+	return nil
+}

@@ -1,0 +1,209 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+)
+
+// Limits of the server that nobody needs to change.
+const (
+	readTimeout        = 10 * time.Second // Header and body together.
+	readTimeoutStart   = 60 * time.Second // The same for start bodies, which are large.
+	idleTimeout        = 60 * time.Second
+	writeTimeout       = 30 * time.Second
+	requestTimeout     = 10 * time.Second // For a handler, without what it is asked to wait.
+	shutdownTimeout    = 5 * time.Second
+	headerBytes        = 8 << 10
+	maxRequestsPerConn = 10_000
+)
+
+// Server serves the API of one node.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	routes  []route
+	access  *access
+	pace    *pace
+	touched *touched
+	streams atomic.Int64 // Streams and held answers now.
+	openapi []byte
+}
+
+// New returns a Server for cfg that does nothing yet.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
+	cfg.setDefaults()
+	s := &Server{
+		cfg:     cfg,
+		log:     cfg.Logger.With("part", "api"),
+		metrics: newMetrics(cfg.Registerer),
+		pace:    newPace(cfg.Limits, cfg.Now),
+		touched: newTouched(),
+	}
+	s.routes = s.table()
+	s.access = newAccess(cfg)
+	document, err := openAPI(s.routes, cfg.Version)
+	if err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
+	s.openapi = document
+	return s, nil
+}
+
+// validate names everything that is missing.
+func (c *Config) validate() error {
+	missing := func(absent bool, name string) error {
+		if !absent {
+			return nil
+		}
+		return errors.New(name + " is missing")
+	}
+	return errors.Join(
+		missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
+		missing(c.Logs == nil, "Logs"), missing(c.Blobs == nil, "Blobs"),
+		missing(c.Judge == nil, "Judge"), missing(c.Unseal == nil, "Unseal"),
+		missing(c.NewJoinToken == nil, "NewJoinToken"),
+		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
+		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
+		missing(c.Gatherer == nil, "Gatherer"),
+	)
+}
+
+// setDefaults fills what may be left out.
+func (c *Config) setDefaults() {
+	c.Limits = c.Limits.withDefaults()
+	if c.AccessTTL == 0 {
+		c.AccessTTL = 15 * time.Minute
+	}
+	if c.RefreshTTL == 0 {
+		c.RefreshTTL = 30 * 24 * time.Hour
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+}
+
+func (s *Server) now() time.Time { return s.cfg.Now() }
+
+// Serve answers requests from l until ctx ends. Streams end then, other
+// requests in flight get a few seconds. It returns when all of that is over,
+// with l closed.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if s.cfg.TLS != nil {
+		l = tls.NewListener(l, s.cfg.TLS)
+	}
+	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	server := s.newServer(lifetime{soft: ctx, hard: hard})
+	ended := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { ended <- server.Serve(l) })
+	wg.Go(func() { s.touchLoop(ctx) })
+	defer wg.Wait()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve api: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(hard, shutdownTimeout)
+	defer cancel()
+	if err := server.ShutdownWithContext(grace); err != nil {
+		s.log.Warn("requests cut off by shutdown", "err", err)
+	}
+	return nil
+}
+
+// newServer returns the fasthttp server with every limit set: its defaults are
+// none.
+func (s *Server) newServer(life lifetime) *fasthttp.Server {
+	limits := s.cfg.Limits
+	return &fasthttp.Server{
+		Handler:        s.handler(life),
+		ErrorHandler:   s.parserError,
+		HeaderReceived: s.headerReceived,
+
+		ReadTimeout:        readTimeout,
+		IdleTimeout:        idleTimeout,
+		WriteTimeout:       writeTimeout,
+		ReadBufferSize:     headerBytes,
+		MaxRequestBodySize: limits.Body,
+		Concurrency:        limits.Conns,
+		MaxConnsPerIP:      limits.ConnsPerIP,
+		MaxRequestsPerConn: maxRequestsPerConn,
+		TCPKeepalive:       true,
+		ReduceMemoryUsage:  true,
+
+		NoDefaultServerHeader:        true,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true,
+		Logger:                       parserLog{s.log},
+	}
+}
+
+// parserLog takes what fasthttp says.
+type parserLog struct{ log *slog.Logger }
+
+// Printf logs one message of fasthttp.
+func (l parserLog) Printf(format string, args ...any) {
+	l.log.Debug("connection error", "err", fmt.Sprintf(format, args...))
+}
+
+// headerReceived returns the limits of one request. Only the start of an
+// execution, and only with something that looks like a credential, gets a
+// large body and long to send it.
+func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
+	path = strings.TrimSuffix(path, "/")
+	if header.IsPost() && strings.HasPrefix(path, root+"/execution/") && strings.HasSuffix(path, "/start") &&
+		len(bearerOf(string(header.Peek("Authorization")))) >= minCredential {
+		return fasthttp.RequestConfig{MaxRequestBodySize: s.cfg.Limits.StartBody, ReadTimeout: readTimeoutStart}
+	}
+	return fasthttp.RequestConfig{MaxRequestBodySize: s.cfg.Limits.Body}
+}
+
+// minCredential is the length of the shortest credential there is.
+const minCredential = 40
+
+// parserError answers what never became a request.
+func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
+	r := &request{id: s.newUUID().String(), begun: s.now()}
+	s.fail(ctx, r, parserErrorOf(err))
+}
+
+// parserErrorOf returns what the client is told about a request that could not
+// be read.
+func parserErrorOf(err error) error {
+	var small *fasthttp.ErrSmallBuffer
+	var network net.Error
+	switch {
+	case errors.As(err, &small):
+		return compute.Errorf(compute.CodeTooLarge, "The header is larger than %d bytes.", headerBytes).Named("header_too_large")
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return compute.Errorf(compute.CodeTooLarge, "The body is too large.")
+	case errors.As(err, &network) && network.Timeout():
+		return compute.Errorf(compute.CodeTimeout, "The request took too long to arrive.")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return compute.Errorf(compute.CodeInvalid, "The request ended early.").Named("bad_request")
+	}
+	return compute.Errorf(compute.CodeInvalid, "The request is not valid HTTP.").Named("bad_request")
+}

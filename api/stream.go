@@ -1,0 +1,348 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/compute"
+)
+
+// Limits of output streams.
+const (
+	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
+	followRetry  = time.Second      // Between tries to read output that nobody can serve.
+	drainTimeout = 15 * time.Second // For the last lines, once the execution has ended.
+)
+
+// takeStream counts a stream or a held answer; the caller calls what it
+// returns at the end of it.
+func (s *Server) takeStream() (release func(), err error) {
+	if s.streams.Add(1) > int64(s.cfg.Limits.Streams) {
+		s.streams.Add(-1)
+		return nil, compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
+	}
+	s.metrics.streams.Inc()
+	return func() {
+		s.streams.Add(-1)
+		s.metrics.streams.Dec()
+	}, nil
+}
+
+// streamURL returns the URL at which anyone who has it reads the output of an
+// execution.
+func (s *Server) streamURL(base string, id compute.ExecutionID) string {
+	return base + streamRoot + "/stream/" + id.String() + "?token=" + s.access.streamToken(id)
+}
+
+// streamOutput answers with the output of an execution as it is written.
+func (s *Server) streamOutput(r *request) (any, error) {
+	e, err := s.findStream(r)
+	if err != nil {
+		return nil, err
+	}
+	after, err := lastEvent(r)
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.takeStream()
+	if err != nil {
+		return nil, err
+	}
+	soft := r.life.soft
+	return events(func(conn net.Conn, w *bufio.Writer) {
+		defer release()
+		out := &stream{server: s, id: e.ID, after: after, conn: conn, w: w}
+		if err := out.serve(soft, e); err != nil {
+			s.log.Debug("stream ended early", "execution", e.ID, "err", err)
+		}
+	}), nil
+}
+
+// findStream returns the execution that the path names. The token of the
+// stream opens it to anyone, a credential to its organization.
+func (s *Server) findStream(r *request) (*compute.Execution, error) {
+	if r.caller.user != nil {
+		return r.find()
+	}
+	id, err := compute.ParseExecutionID(r.params["id"])
+	if err != nil {
+		return nil, errNotFound()
+	}
+	e, ok := r.view.AnyExecution(id)
+	if !ok {
+		return nil, errNotFound()
+	}
+	return e, nil
+}
+
+// lastEvent returns the number behind which the client wants to go on.
+func lastEvent(r *request) (uint64, error) {
+	if r.lastEventID == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(r.lastEventID, 10, 64)
+	if err != nil {
+		return 0, compute.Errorf(compute.CodeInvalid, "Last-Event-ID is not the id of an event of this stream.")
+	}
+	return n, nil
+}
+
+// stream sends the output of one execution to one client.
+type stream struct {
+	server *Server
+	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
+	id     compute.ExecutionID
+	after  uint64 // The newest line that was sent.
+	conn   net.Conn
+	w      *bufio.Writer
+}
+
+// batch is some lines on their way from the reader to the client.
+type batch struct {
+	lines []Line
+	sent  chan error
+}
+
+// serve sends everything until the execution has ended and its output is
+// complete, the client is gone, or the node stops.
+func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.ctx = ctx
+	if err := t.comment(); err != nil {
+		return err
+	}
+	batches := make(chan batch)
+	complete := make(chan struct{})
+	ended := make(chan *compute.Execution, 1)
+	after := t.after
+	wg.Go(func() { t.watch(e, ended) })
+	wg.Go(func() { t.follow(e, after, batches, complete) })
+	return t.pump(batches, complete, ended)
+}
+
+// pump sends what comes until all of it was sent.
+func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan *compute.Execution) error {
+	ticker := time.NewTicker(commentEvery)
+	defer ticker.Stop()
+	var drain <-chan time.Time
+	var final *compute.Execution
+	for {
+		select {
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		case b := <-batches:
+			err := t.send(b.lines)
+			b.sent <- err
+			if err != nil {
+				return err
+			}
+		case <-ticker.C:
+			if err := t.comment(); err != nil {
+				return err
+			}
+		case <-complete:
+			complete = nil
+		case final = <-ended:
+			ended = nil
+			timer := time.NewTimer(drainTimeout)
+			defer timer.Stop()
+			drain = timer.C
+		case <-drain:
+			return t.finish(final)
+		}
+		if complete == nil && ended == nil {
+			return t.finish(final)
+		}
+	}
+}
+
+// watch reports the execution once it has ended; nil when it was deleted.
+func (t *stream) watch(e *compute.Execution, ended chan<- *compute.Execution) {
+	for e != nil && !e.Status.Terminal() {
+		e = t.next(func(now *compute.Execution) bool { return now.Status.Terminal() })
+		if t.ctx.Err() != nil {
+			return
+		}
+	}
+	ended <- e
+}
+
+// next waits until the execution is as want says. It returns nil when it was
+// deleted or the stream ended.
+func (t *stream) next(want func(*compute.Execution) bool) *compute.Execution {
+	view, _, _ := t.server.cfg.Reader.Stale()
+	for {
+		e, ok := view.AnyExecution(t.id)
+		if !ok && view.Index() > 0 {
+			return nil
+		}
+		if ok && want(e) {
+			return e
+		}
+		next, err := t.server.cfg.Reader.Wait(t.ctx, view.Index())
+		if err != nil {
+			return nil
+		}
+		view = next
+		pause(t.ctx, waitPause)
+	}
+}
+
+// follow hands the output over to serve, and closes complete when there will
+// be no more. A parent has none, and neither has what never began.
+func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch, complete chan<- struct{}) {
+	defer close(complete)
+	if e.Kind == compute.KindSelection {
+		return
+	}
+	began := func(e *compute.Execution) bool { return e.Epoch > 0 || e.Status.Terminal() }
+	if !began(e) {
+		if e = t.next(began); e == nil {
+			return
+		}
+	}
+	if e.Epoch == 0 {
+		return
+	}
+	for {
+		err := t.server.cfg.Logs.Follow(t.ctx, t.id, after, func(lines []Line) error {
+			if len(lines) == 0 {
+				return nil
+			}
+			if err := t.pass(batches, lines); err != nil {
+				return err
+			}
+			after = lines[len(lines)-1].Seq
+			return nil
+		})
+		if err == nil || t.ctx.Err() != nil {
+			return
+		}
+		t.server.log.Debug("output not readable", "execution", t.id, "err", err)
+		pause(t.ctx, followRetry)
+	}
+}
+
+// pass hands lines to serve and waits until they are sent.
+func (t *stream) pass(batches chan<- batch, lines []Line) error {
+	b := batch{lines: lines, sent: make(chan error, 1)}
+	select {
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	case batches <- b:
+	}
+	select {
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	case err := <-b.sent:
+		return err
+	}
+}
+
+// outputEvent is the data of an event with output.
+type outputEvent struct {
+	Output struct {
+		Content string `json:"content"`
+		Stream  string `json:"stream"`
+	} `json:"output"`
+}
+
+// send writes an event for each line.
+func (t *stream) send(lines []Line) error {
+	for _, line := range lines {
+		if line.Seq <= t.after {
+			continue
+		}
+		var event outputEvent
+		event.Output.Content = strings.ToValidUTF8(string(line.Text), "\uFFFD")
+		event.Output.Stream = line.Stream
+		if !line.Partial {
+			event.Output.Content += "\n"
+		}
+		if err := t.event(strconv.FormatUint(line.Seq, 10), event); err != nil {
+			return err
+		}
+		t.after = line.Seq
+	}
+	return t.flush()
+}
+
+// finishedEvent is the data of the last event.
+type finishedEvent struct {
+	JobFinished struct {
+		Job struct {
+			Result struct {
+				ReturnCode string  `json:"returnCode"`
+				Error      *string `json:"error"`
+			} `json:"result"`
+		} `json:"job"`
+	} `json:"jobFinished"`
+}
+
+// noReturnCode is the return code of what never became a process.
+const noReturnCode = "-1"
+
+// finish writes the last event. It has no id: a client that asks again behind
+// the last line gets it again, so that it cannot be missed.
+func (t *stream) finish(e *compute.Execution) error {
+	var event finishedEvent
+	result := &event.JobFinished.Job.Result
+	result.ReturnCode = noReturnCode
+	switch {
+	case e == nil:
+		deleted := "The execution was deleted."
+		result.Error = &deleted
+	case e.Kind == compute.KindSelection && e.Status == compute.StatusCompleted:
+		result.ReturnCode = "0"
+	case e.Ran:
+		result.ReturnCode = strconv.Itoa(e.ExitCode)
+	}
+	if e != nil && e.Status != compute.StatusCompleted {
+		why := errorOf(e)
+		result.Error = &why
+	}
+	if err := t.event("", event); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+// event writes one event.
+func (t *stream) event(id string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		t.w.WriteString("id: " + id + "\n") //nolint:errcheck // The writer keeps its error for Flush.
+	}
+	t.w.WriteString("data: ") //nolint:errcheck // As above.
+	t.w.Write(text)           //nolint:errcheck // As above.
+	_, err = t.w.WriteString("\n\n")
+	return err
+}
+
+// comment writes a line that clients ignore.
+func (t *stream) comment() error {
+	if _, err := t.w.WriteString(": berth\n\n"); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+// flush sends what was written, and gives the client new time to take it.
+func (t *stream) flush() error {
+	if err := t.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return t.w.Flush()
+}

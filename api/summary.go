@@ -1,0 +1,150 @@
+package api
+
+import (
+	"encoding/json"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// summaryOf returns an execution as lists show it.
+func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
+	s := wire.ExecutionSummary{
+		ExecutionID: e.ID, CreatedAt: e.CreatedAt, ExecutionType: e.Kind,
+		Status: e.Status, HardwareProfile: e.Profile,
+		StatusDetails: orNull(e.Reason.String()),
+		LocalImports:  importsOf(e),
+		Billed:        billedOf(view, e),
+		ExeceletStart: atOrNull(e.ExecletAt),
+		StartTime:     atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
+		EndTime: atOrNull(e.EndedAt), JobEnd: atOrNull(e.EndedAt),
+		FinishTime: atOrNull(e.FinishedAt),
+		FileName:   orNull(e.FileName), JobType: orNull(e.JobType),
+		Metadata: metadataOf(view, e),
+		UserID:   &e.User, OrgID: &e.Org,
+	}
+	if !e.Parent.IsZero() {
+		s.ParentExecutionID = &e.Parent
+	}
+	return s
+}
+
+// orNull returns s, nil for the empty string.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// atOrNull returns at, nil when it is unset.
+func atOrNull(at compute.Instant) *compute.Instant {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// importsOf returns the paths of the import files as JSON text.
+func importsOf(e *compute.Execution) *string {
+	if len(e.Imports) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(e.Imports)
+	if err != nil {
+		return nil
+	}
+	return orNull(string(data))
+}
+
+// billedOf returns what an execution cost, nil until that is settled. A parent
+// cost what its children did.
+func billedOf(view *fsm.View, e *compute.Execution) *compute.Credits {
+	if !e.Status.Terminal() {
+		return nil
+	}
+	sum := e.Billed
+	for _, child := range view.Children(e.ID) {
+		sum += child.Billed
+	}
+	return &sum
+}
+
+// metadataOf returns where an execution was and what it is marked with.
+func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
+	m := &wire.Metadata{GPUs: []compute.GPUID{}, Attempt: e.Epoch, Tags: e.Tags}
+	if m.Tags == nil {
+		m.Tags = []string{}
+	}
+	if e.Epoch == 0 {
+		return m
+	}
+	attempts := view.Attempts(e.ID)
+	if len(attempts) == 0 {
+		return m
+	}
+	newest := attempts[len(attempts)-1]
+	m.Node = orNull(nodeName(view, newest.Node))
+	m.GPUs = gpusOf(newest)
+	return m
+}
+
+// nodeName returns the name of a node, its identifier when it left.
+func nodeName(view *fsm.View, id compute.NodeID) string {
+	if n, ok := view.Node(id); ok && n.Name != "" {
+		return n.Name
+	}
+	return id.String()
+}
+
+// gpusOf returns the GPUs that an attempt holds or held.
+func gpusOf(a *compute.Attempt) []compute.GPUID {
+	out := make([]compute.GPUID, len(a.GPUs))
+	for i, share := range a.GPUs {
+		out[i] = share.GPU
+	}
+	return out
+}
+
+// errorsOf returns why an execution did not complete, for people; none while
+// it may.
+func errorsOf(e *compute.Execution) []string {
+	if !e.Status.Terminal() || e.Status == compute.StatusCompleted {
+		return []string{}
+	}
+	return []string{errorOf(e)}
+}
+
+// errorOf returns why an execution that has ended did not complete.
+func errorOf(e *compute.Execution) string {
+	switch {
+	case e.Detail == "" && e.Reason == compute.ReasonNone:
+		return e.Status.String()
+	case e.Detail == "":
+		return e.Reason.String()
+	case e.Reason == compute.ReasonNone:
+		return e.Detail
+	}
+	return e.Reason.String() + ": " + e.Detail
+}
+
+// attemptsOf returns the attempts of an execution, oldest first.
+func attemptsOf(view *fsm.View, e *compute.Execution) []wire.Attempt {
+	out := []wire.Attempt{}
+	for _, a := range view.Attempts(e.ID) {
+		status := compute.StatusStarting
+		switch {
+		case a.Ended:
+			status = a.Status
+		case a.Started:
+			status = compute.StatusRunning
+		}
+		out = append(out, wire.Attempt{
+			Attempt: a.Epoch, Node: nodeName(view, a.Node), GPUs: gpusOf(a),
+			PlacedAt: a.PlacedAt, EndedAt: atOrNull(a.EndedAt),
+			Status: status.String(), Reason: orNull(a.Reason.String()),
+		})
+	}
+	return out
+}

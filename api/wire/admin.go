@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"net/mail"
+	"strings"
+
+	"berth/compute"
+)
+
+// NewJoinToken is the body of POST /admin/join-tokens.
+type NewJoinToken struct {
+	Role string `json:"role" default:"\"server\"" enum:"server,worker" doc:"What the node may be."`
+	TTL  int    `json:"ttl" default:"3600" min:"1" max:"3600" doc:"Seconds until the token dies."`
+	Uses int    `json:"uses" default:"1" min:"1" max:"1000" doc:"How many nodes may join with it."`
+}
+
+// JoinToken is a token with which nodes join; its text is shown this once.
+type JoinToken struct {
+	Token     string          `json:"token"`
+	ID        string          `json:"id"`
+	Role      compute.Role    `json:"role"`
+	Uses      int             `json:"uses"`
+	ExpiresAt compute.Instant `json:"expires_at"`
+}
+
+// NewUser is the body of POST /admin/users.
+type NewUser struct {
+	Email    string `json:"email" required:"true" minlen:"3" maxlen:"320"`
+	Password string `json:"password" required:"true" minlen:"10" maxlen:"256" secret:"true"`
+	FullName string `json:"full_name" maxlen:"255"`
+	OrgSlug  string `json:"org_slug" required:"true" minlen:"2" maxlen:"39" pattern:"^[a-z0-9](-?[a-z0-9]){1,38}$"`
+	OrgName  string `json:"org_name" maxlen:"255" doc:"The slug when absent."`
+	Operator bool   `json:"operator" default:"false" doc:"Whether the user may use /admin."`
+}
+
+// Check holds the rules that tags cannot say.
+func (u *NewUser) Check(f *Faults) {
+	if address, err := mail.ParseAddress(u.Email); u.Email != "" && (err != nil || address.Address != u.Email) {
+		f.Value("not a valid email address", "body", "email")
+	}
+	u.Email = strings.ToLower(u.Email)
+}
+
+// User is a user as an operator sees one.
+type User struct {
+	UserID   compute.UserID `json:"user_id"`
+	Email    string         `json:"email"`
+	FullName *string        `json:"full_name"`
+	Operator bool           `json:"operator"`
+	OrgID    compute.OrgID  `json:"org_id"`
+	OrgSlug  string         `json:"org_slug"`
+}
+
+// Node is one node as an operator sees it.
+type Node struct {
+	ID          compute.NodeID    `json:"id"`
+	Name        string            `json:"name"`
+	Role        compute.Role      `json:"role"`
+	State       compute.NodeState `json:"state"`
+	Drained     bool              `json:"drained"`
+	API         string            `json:"api"`
+	RPC         string            `json:"rpc"`
+	Gossip      string            `json:"gossip"`
+	Metrics     string            `json:"metrics"`
+	Version     string            `json:"version"`
+	JoinedAt    compute.Instant   `json:"joined_at"`
+	ChangedAt   compute.Instant   `json:"changed_at" doc:"When state last changed."`
+	VCPU        float64           `json:"vcpu"`
+	UsedVCPU    float64           `json:"used_vcpu"`
+	MemoryMiB   int64             `json:"memory_mib"`
+	UsedMemory  int64             `json:"used_memory_mib"`
+	LiveWork    int               `json:"live_attempts"`
+	GPUs        []GPU             `json:"gpus"`
+	InventoryAt uint64            `json:"inventory_version"`
+}
+
+// GPU is one device as an operator sees it.
+type GPU struct {
+	ID        compute.GPUID  `json:"id"`
+	Index     int            `json:"index"`
+	Type      string         `json:"type"`
+	Model     string         `json:"model"`
+	VRAMMiB   int64          `json:"vram_mib"`
+	PCIBus    string         `json:"pci_bus"`
+	MIG       string         `json:"mig"`
+	Driver    string         `json:"driver"`
+	Health    compute.Health `json:"health"`
+	Simulated bool           `json:"simulated"`
+	UsedMilli int            `json:"used_milli"`
+}
+
+// Nodes answers /admin/nodes.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+	Count int    `json:"count"`
+}
+
+// Peer is one member of the Raft configuration.
+type Peer struct {
+	ID      compute.NodeID `json:"id"`
+	Address string         `json:"address"`
+	Voter   bool           `json:"voter"`
+	Leader  bool           `json:"leader"`
+}
+
+// Peers answers /admin/raft/peers.
+type Peers struct {
+	Peers []Peer `json:"peers"`
+	Count int    `json:"count"`
+}

@@ -1,0 +1,195 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep objects and lists of a body may nest.
+const maxDepth = 32
+
+// Checker is a body with rules that tags cannot say. Check is called when its
+// fields are bound, also when some of them had faults.
+type Checker interface{ Check(f *Faults) }
+
+// Decode reads data, the body of a request, into the struct behind into, and
+// records everything that is wrong with it in f.
+func Decode(data []byte, into any, f *Faults) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		f.add(typeMissing, json.RawMessage("null"), []any{"body"})
+		return
+	}
+	fields, ok := object(data, f, "body")
+	if !ok {
+		return
+	}
+	bind(fields, into, f, "body")
+}
+
+// DecodeQuery reads the parameters of a query into the struct behind into, and
+// records everything that is wrong with them in f.
+func DecodeQuery(query map[string]string, into any, f *Faults) {
+	fields := make(map[string]json.RawMessage, len(query))
+	for name, value := range query {
+		if !utf8.ValidString(value) {
+			f.Value("not UTF-8", "query", name)
+			continue
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			f.Value(err.Error(), "query", name)
+			continue
+		}
+		fields[name] = text
+	}
+	bind(fields, into, f, "query")
+}
+
+// object returns the members of the JSON object data. It refuses what is not
+// JSON, has a key twice, nests too deep or is not UTF-8.
+func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, bool) {
+	if !utf8.Valid(data) {
+		f.invalidJSON("the text is not UTF-8", append(loc, 0)...)
+		return nil, false
+	}
+	before := len(f.Detail)
+	s := scanner{tokens: json.NewDecoder(bytes.NewReader(data)), faults: f}
+	s.tokens.UseNumber()
+	if err := s.document(loc); err != nil {
+		at := s.tokens.InputOffset()
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			at = max(syntax.Offset-1, 0)
+		}
+		f.invalidJSON(err.Error(), append(loc, at)...)
+		return nil, false
+	}
+	if len(f.Detail) > before {
+		return nil, false
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+		f.Add(Fault{
+			Type: "model_attributes_type", Loc: loc, Input: data,
+			Msg: "Input should be a valid dictionary or object to extract fields from",
+		})
+		return nil, false
+	}
+	return fields, true
+}
+
+// errDepth is returned for a document that nests deeper than maxDepth.
+var errDepth = fmt.Errorf("nested deeper than %d", maxDepth)
+
+// scanner walks one JSON document.
+type scanner struct {
+	tokens *json.Decoder
+	faults *Faults
+}
+
+// document walks the whole document, which is at loc.
+func (s *scanner) document(loc []any) error {
+	if err := s.value(loc, 0); err != nil {
+		return err
+	}
+	_, err := s.tokens.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("extra data behind the document")
+}
+
+// value walks the value that begins with the next token.
+func (s *scanner) value(loc []any, depth int) error {
+	token, err := s.tokens.Token()
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	delim, nests := token.(json.Delim)
+	if !nests {
+		return nil
+	}
+	if depth++; depth > maxDepth {
+		return errDepth
+	}
+	seen := make(map[string]bool)
+	for i := 0; s.tokens.More(); i++ {
+		at := append(loc[:len(loc):len(loc)], any(i))
+		if delim == '{' {
+			key, err := s.key()
+			if err != nil {
+				return err
+			}
+			at[len(at)-1] = key
+			if seen[key] {
+				s.faults.Value("the key is there twice", at...)
+			}
+			seen[key] = true
+		}
+		if err := s.value(at, depth); err != nil {
+			return err
+		}
+	}
+	if _, err = s.tokens.Token(); errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// key returns the next member's name.
+func (s *scanner) key() (string, error) {
+	token, err := s.tokens.Token()
+	if err != nil {
+		return "", err
+	}
+	key, ok := token.(string)
+	if !ok {
+		return "", errors.New("a key that is not a string")
+	}
+	return key, nil
+}
+
+// bind sets the fields of the struct behind into, and checks it.
+func bind(fields map[string]json.RawMessage, into any, f *Faults, loc string) {
+	bindStruct(fields, reflect.ValueOf(into).Elem(), f, loc)
+	if c, ok := into.(Checker); ok {
+		c.Check(f)
+	}
+}
+
+// bindStruct sets the fields of v, those of embedded structs too.
+func bindStruct(fields map[string]json.RawMessage, v reflect.Value, f *Faults, loc string) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.Anonymous {
+			bindStruct(fields, v.Field(i), f, loc)
+			continue
+		}
+		name := field.Tag.Get("json")
+		if name == "" || name == "-" {
+			continue
+		}
+		b := binder{tag: field.Tag, faults: f, loc: []any{loc, name}}
+		raw, present := fields[name]
+		switch {
+		case present && (string(raw) != "null" || b.required()):
+			b.set(v.Field(i), raw)
+		case b.required():
+			f.add(typeMissing, nil, b.loc)
+		default:
+			if value, ok := field.Tag.Lookup("default"); ok {
+				b.set(v.Field(i), json.RawMessage(value))
+			}
+		}
+	}
+}

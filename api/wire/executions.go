@@ -1,0 +1,126 @@
+package wire
+
+import "berth/compute"
+
+// Started answers the start of an execution that can be streamed.
+type Started struct {
+	ExecutionID  compute.ExecutionID `json:"execution_id"`
+	Status       compute.Status      `json:"status"`
+	StreamingURL string              `json:"streaming_url" doc:"URL of the output as server-sent events. It holds a token of its own."`
+	Message      string              `json:"message"`
+}
+
+// ExecutionStatus answers /execution/{kind}/{id}/status.
+type ExecutionStatus struct {
+	ExecutionID compute.ExecutionID `json:"execution_id"`
+	Status      compute.Status      `json:"status"`
+	Errors      []string            `json:"errors" doc:"Why it did not complete; empty otherwise."`
+}
+
+// Stopped answers a request to end an execution, or to delete it.
+type Stopped struct {
+	ExecutionID compute.ExecutionID `json:"execution_id"`
+	Status      compute.Status      `json:"status" doc:"Where it stands now: a live one ends a little later."`
+	Message     string              `json:"message"`
+}
+
+// ExecutionSummary is one execution in lists.
+type ExecutionSummary struct {
+	ExecutionID       compute.ExecutionID  `json:"execution_id"`
+	CreatedAt         compute.Instant      `json:"created_at" doc:"When the submit was committed."`
+	ExecutionType     compute.Kind         `json:"execution_type"`
+	Status            compute.Status       `json:"status"`
+	HardwareProfile   string               `json:"hardware_profile"`
+	StatusDetails     *string              `json:"status_details" doc:"Typed reason why it waits, or why it ended so."`
+	LocalImports      *string              `json:"local_imports" doc:"JSON text: the paths of its import files."`
+	Billed            *compute.Credits     `json:"billed" doc:"Credits; null until settled. Of a parent: the sum of its children."`
+	ExeceletStart     *compute.Instant     `json:"execelet_start" doc:"The attempt began on its node."`
+	StartTime         *compute.Instant     `json:"start_time" doc:"The user's process started."`
+	EndTime           *compute.Instant     `json:"end_time" doc:"The user's process exited."`
+	FinishTime        *compute.Instant     `json:"finish_time" doc:"The terminal status was committed."`
+	JobStart          *compute.Instant     `json:"job_start" doc:"As start_time."`
+	JobEnd            *compute.Instant     `json:"job_end" doc:"As end_time."`
+	FileName          *string              `json:"file_name"`
+	ErrorsDocker      *string              `json:"errors_docker"`
+	ParentExecutionID *compute.ExecutionID `json:"parent_execution_id"`
+	JobType           *string              `json:"job_type"`
+	Metadata          *Metadata            `json:"metadata"`
+	ProviderBilled    *compute.Credits     `json:"provider_billed"`
+	UserID            *compute.UserID      `json:"user_id"`
+	OrgID             *compute.OrgID       `json:"org_id"`
+}
+
+// Metadata is where an execution was and what it is marked with.
+type Metadata struct {
+	Node        *string         `json:"node" doc:"Name of its node."`
+	GPUs        []compute.GPUID `json:"gpus"`
+	Attempt     uint64          `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
+	ImageDigest *string         `json:"image_digest"`
+	Tags        []string        `json:"tags"`
+}
+
+// Execution is one execution with everything that is known of it.
+type Execution struct {
+	ExecutionSummary
+
+	Stdout          string    `json:"stdout" doc:"The last 1 MiB."`
+	Stderr          string    `json:"stderr" doc:"The last 1 MiB."`
+	CombinedOutput  string    `json:"combined_output" doc:"The last 1 MiB, in the order in which it was written."`
+	OutputTruncated bool      `json:"output_truncated" doc:"Whether there was more output than is shown."`
+	ReturnCode      *int      `json:"return_code" doc:"Exit code of the code, 128+n for signal n; null while there is none."`
+	Code            string    `json:"code"`
+	KernelState     *string   `json:"kernel_state"`
+	InstallLog      *string   `json:"install_log"`
+	InstallCode     *int      `json:"install_return_code"`
+	Errors          []string  `json:"errors" doc:"Why it did not complete; empty otherwise."`
+	Warnings        []string  `json:"warnings"`
+	PendingReason   *string   `json:"pending_reason" doc:"Typed reason why it waits."`
+	Attempts        []Attempt `json:"attempts" doc:"Oldest first."`
+	Outputs         []string  `json:"outputs" doc:"Files that it left; none in this version."`
+
+	Timeout         int              `json:"timeout" doc:"Seconds."`
+	Priority        int              `json:"priority"`
+	Network         compute.Network  `json:"network"`
+	DisconnectGrace int              `json:"disconnect_grace" doc:"Seconds."`
+	MaxCredits      *compute.Credits `json:"max_credits"`
+	Usage           Usage            `json:"usage"`
+}
+
+// Attempt is one try to execute an execution on one node.
+type Attempt struct {
+	Attempt  uint64           `json:"attempt"`
+	Node     string           `json:"node" doc:"Name of the node."`
+	GPUs     []compute.GPUID  `json:"gpus"`
+	PlacedAt compute.Instant  `json:"placed_at"`
+	EndedAt  *compute.Instant `json:"ended_at"`
+	Status   string           `json:"status" doc:"How it ended; starting or running while it has not."`
+	Reason   *string          `json:"reason"`
+}
+
+// Usage is what an execution used, as its node measured it.
+type Usage struct {
+	CPUSeconds     float64 `json:"cpu_s"`
+	PeakMemoryMiB  int64   `json:"peak_memory_mib"`
+	GPUUtilPercent int     `json:"gpu_utilization_percent" doc:"Mean."`
+	GPUMemoryMiB   int64   `json:"gpu_memory_mib" doc:"Peak."`
+	OutputBytes    int64   `json:"output_bytes"`
+	OutputLines    int64   `json:"output_lines"`
+}
+
+// TimingAnswer answers /execution/{id}/timing.
+type TimingAnswer struct {
+	Timing Timing `json:"timing"`
+}
+
+// Timing is how long an execution was in each phase, so far.
+type Timing struct {
+	Queued   float64 `json:"queued_s"`
+	Starting float64 `json:"starting_s"`
+	Running  float64 `json:"running_s"`
+	Total    float64 `json:"total_s"`
+}
+
+// ExecutionQuery are the parameters of GET /execution/{id}.
+type ExecutionQuery struct {
+	Wait string `json:"wait" maxlen:"16" doc:"Hold the answer until the execution changes or ends, for at most so long: 30s, or a number of seconds; at most 60s."`
+}

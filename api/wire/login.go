@@ -1,0 +1,29 @@
+package wire
+
+import "berth/compute"
+
+// Login is the body of POST /auth/login.
+type Login struct {
+	Email    string `json:"email" required:"true" minlen:"3" maxlen:"320"`
+	Password string `json:"password" required:"true" minlen:"1" maxlen:"1024" secret:"true"`
+}
+
+// RefreshBody is the body of POST /auth/refresh and of POST /auth/logout.
+type RefreshBody struct {
+	RefreshToken string `json:"refresh_token" required:"true" minlen:"1" maxlen:"512" secret:"true"`
+}
+
+// Session answers a login and a refresh.
+type Session struct {
+	AccessToken  string         `json:"access_token"`
+	RefreshToken string         `json:"refresh_token"`
+	TokenType    string         `json:"token_type" doc:"Always bearer."`
+	ExpiresIn    int            `json:"expires_in" doc:"Seconds that the access token is good for."`
+	UserID       compute.UserID `json:"user_id"`
+	Email        string         `json:"email"`
+}
+
+// Message is an answer that only says what was done.
+type Message struct {
+	Message string `json:"message"`
+}

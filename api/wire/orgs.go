@@ -1,0 +1,14 @@
+package wire
+
+import "berth/compute"
+
+// Org is an organization as one of its members sees it.
+type Org struct {
+	ID           compute.OrgID   `json:"id"`
+	Slug         string          `json:"slug"`
+	Name         string          `json:"name"`
+	BillingEmail *string         `json:"billing_email"`
+	Role         compute.OrgRole `json:"role" doc:"The caller's."`
+	IsDefault    bool            `json:"is_default" doc:"Whether the caller acts in it when nothing else is said."`
+	CreatedAt    compute.Instant `json:"created_at"`
+}

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"encoding/json"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"berth/compute"
+)
+
+// Limits of a start body. Those that a tag can say are in the tags.
+const (
+	maxImportFiles = 1000
+	maxImportPath  = 512
+)
+
+// Start holds the fields that all start bodies have.
+type Start struct {
+	ExecutionType   *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
+	MachineType     *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
+	Timeout         int               `json:"timeout" default:"60" min:"1" doc:"Seconds until the execution is ended. The upper bound is 600 unless the operator set another."`
+	FileName        string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
+	CallbackURLs    []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs that hear of the end."`
+	MaxCredits      compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
+	Priority        int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
+	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Not available in this version: only 0."`
+	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
+	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
+	Preemptible     bool              `json:"preemptible" default:"false" doc:"Not available in this version: only false."`
+	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"What the code may reach: the outside, or nothing."`
+	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution goes on when its node is cut off."`
+}
+
+// PythonStart is the body of POST /execution/streaming/start.
+type PythonStart struct {
+	Start
+
+	Code         string   `json:"code" required:"true" minlen:"1" maxlen:"1048576" secret:"true" doc:"Python source."`
+	NBCode       int      `json:"nbcode" default:"0" min:"0" doc:"0 for a script. Cells are not available in this version."`
+	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Not available in this version: only empty."`
+	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
+	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"Not available in this version: only empty."`
+	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code."`
+
+	Files map[string]string `json:"-"` // ImportFiles, read by Check.
+}
+
+// SelectionStart is the body of POST /execution/gpu_selection/start.
+type SelectionStart struct {
+	PythonStart
+
+	GPUTypes        []string `json:"gpu_types" maxitems:"16" minlen:"1" maxlen:"64" doc:"GPU types to try, in any case; every type that there is when absent."`
+	Objective       string   `json:"objective" default:"\"balanced\"" enum:"balanced,fastest,cheapest" doc:"What the recommendation optimises."`
+	Repeats         int      `json:"repeats" default:"1" min:"1" max:"5" doc:"Not available in this version: only 1."`
+	DeadlineSeconds *int     `json:"deadline_seconds" min:"1" doc:"Not available in this version: only absent."`
+}
+
+// Profile returns the hardware profile asked for.
+func (s *Start) Profile() string {
+	switch {
+	case s.ExecutionType != nil:
+		return *s.ExecutionType
+	case s.MachineType != nil:
+		return *s.MachineType
+	}
+	return "cpu"
+}
+
+// CheckTimeout holds the time limit against the cluster's own upper bound.
+func (s *Start) CheckTimeout(limit time.Duration, f *Faults) {
+	if bound := int64(limit / time.Second); bound > 0 && int64(s.Timeout) > bound {
+		f.AtMost(bound, "body", "timeout")
+	}
+}
+
+// Check holds the rules that tags cannot say.
+func (s *Start) Check(f *Faults) {
+	if s.ExecutionType != nil && s.MachineType != nil &&
+		!strings.EqualFold(*s.ExecutionType, *s.MachineType) {
+		f.Value("execution_type and machine_type are synonyms and differ", "body", "machine_type")
+	}
+	if strings.ContainsAny(s.FileName, "/\\") || s.FileName == "." || s.FileName == ".." ||
+		hasControl(s.FileName) {
+		f.Value("a file name, not a path", "body", "file_name")
+	}
+	for i, text := range s.CallbackURLs {
+		checkCallbackURL(f, text, i)
+	}
+	for _, name := range sortedKeys(s.Env) {
+		if !variableName(name) {
+			f.Value("a variable's name matches ^[A-Za-z_][A-Za-z0-9_]*$ and does not begin with BERTH_",
+				"body", "env", name)
+		} else if strings.ContainsRune(s.Env[name], 0) {
+			f.Value("a variable's value has no NUL character", "body", "env", name)
+		}
+	}
+	for i, tag := range s.Tags {
+		if hasControl(tag) {
+			f.Value("a tag has no control characters", "body", "tags", i)
+		}
+	}
+}
+
+// variableName reports whether an execution may set the variable name.
+func variableName(name string) bool {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) &&
+		!strings.HasPrefix(strings.ToUpper(name), "BERTH_")
+}
+
+// hasControl reports whether s has a control character.
+func hasControl(s string) bool { return strings.ContainsFunc(s, unicode.IsControl) }
+
+// checkCallbackURL records what is wrong with the callback URL at position i.
+func checkCallbackURL(f *Faults, text string, i int) {
+	loc := []any{"body", "user_callback_urls", i}
+	u, err := url.Parse(text)
+	switch {
+	case text == "" || len(text) > 2048:
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || hasControl(text):
+		f.Add(Fault{
+			Type: "url_parsing", Loc: loc, Msg: "Input should be a valid URL",
+			Ctx: map[string]any{"error": "not an absolute URL with a host"},
+		})
+	case u.Scheme != "https":
+		f.Add(Fault{
+			Type: "url_scheme", Loc: loc, Msg: "URL scheme should be 'https'",
+			Ctx: map[string]any{"expected_schemes": "'https'"},
+		})
+	case u.User != nil:
+		f.Value("a callback URL has no user or password in front of the host", loc...)
+	case strings.ContainsAny(u.Host, "${}"):
+		f.Value("secrets may stand in the path or query of a callback URL, not in its host", loc...)
+	}
+}
+
+// Check holds the rules that tags cannot say, and reads the import files.
+func (s *PythonStart) Check(f *Faults) {
+	s.Start.Check(f)
+	if strings.TrimSpace(s.ImportFiles) != "" {
+		s.Files = importFiles(s.ImportFiles, f)
+	}
+}
+
+// importFiles returns the files that text, a JSON object, holds by path.
+func importFiles(text string, f *Faults) map[string]string {
+	before := len(f.Detail)
+	fields, ok := object([]byte(text), f, "body", "import_files")
+	if !ok {
+		return nil
+	}
+	if len(fields) > maxImportFiles {
+		b := binder{faults: f, loc: []any{"body", "import_files"}}
+		b.tooMany("Dictionary", maxImportFiles, len(fields))
+		return nil
+	}
+	files := make(map[string]string, len(fields))
+	for _, name := range sortedKeys(fields) {
+		loc := []any{"body", "import_files", name}
+		var content *string
+		if err := json.Unmarshal(fields[name], &content); err != nil || content == nil {
+			f.add(typeString, nil, loc)
+			continue
+		}
+		if why := badPath(name, fields); why != "" {
+			f.Value(why, loc...)
+			continue
+		}
+		files[name] = *content
+	}
+	if len(f.Detail) > before {
+		return nil
+	}
+	return files
+}
+
+// badPath says why name cannot be the path of an import file beside the
+// others, "" when it can.
+func badPath(name string, others map[string]json.RawMessage) string {
+	switch {
+	case name == "" || len(name) > maxImportPath:
+		return "a path has 1 to 512 characters"
+	case hasControl(name) || strings.Contains(name, `\`):
+		return "a path has no control characters and no backslash"
+	case path.IsAbs(name) || name != path.Clean(name) || name == "." || name == ".." ||
+		strings.HasPrefix(name, "../"):
+		return "a path is relative, without '.' and '..'"
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, ok := others[dir]; ok {
+			return "a path goes through another file"
+		}
+	}
+	return ""
+}
