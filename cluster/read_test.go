@@ -1,0 +1,79 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestReadsAreNotStale stops the leader, has the others acknowledge a newer
+// value, asks the stopped leader to read, and wakes it: whatever it answers
+// must be the newer value. The control, which must fail, is
+//
+//	go test -tags verifyleader -run TestReadsAreNotStale ./cluster
+func TestReadsAreNotStale(t *testing.T) {
+	const (
+		rounds       = 26
+		readsPerNode = 20
+	)
+	peers := mustProcesses(t, 3)
+	reads, stale, refused := 0, 0, 0
+	for value := int64(1); value <= rounds; value++ {
+		leader := processLeader(t, peers)
+		leader.mustDo(t, "/write", toyCommand{Op: fmt.Sprint("before", value), Key: "k", Value: value*10 - 5})
+		leader.signal(syscall.SIGSTOP)
+		for _, p := range peers {
+			if p != leader {
+				p.mustDo(t, "/write", toyCommand{Op: fmt.Sprint("after", value), Key: "k", Value: value * 10})
+				break
+			}
+		}
+		answers := make(chan error, len(peers)*readsPerNode)
+		var wg sync.WaitGroup
+		for _, p := range peers {
+			for range readsPerNode {
+				wg.Go(func() { answers <- readAtLeast(t.Context(), p, value*10) })
+			}
+		}
+		// The reads of the stopped leader are in its socket by now, or on
+		// their way; either is a read that began after the acknowledgement.
+		leader.signal(syscall.SIGCONT)
+		wg.Wait()
+		close(answers)
+		for err := range answers {
+			switch err.(type) {
+			case nil:
+				reads++
+			case staleError:
+				reads++
+				stale++
+				t.Error(err)
+			default:
+				refused++
+			}
+		}
+	}
+	t.Logf("%d reads, %d stale, %d refused", reads, stale, refused)
+	if reads < 1000 {
+		t.Errorf("only %d reads were answered, %d refused", reads, refused)
+	}
+}
+
+type staleError struct{ got, want int64 }
+
+func (e staleError) Error() string {
+	return fmt.Sprintf("a read that began after %d was acknowledged returned %d", e.want, e.got)
+}
+
+func readAtLeast(ctx context.Context, p *process, want int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s, err := p.do(ctx, "/read?key=k", nil)
+	if err == nil && s.Value < want {
+		err = staleError{s.Value, want}
+	}
+	return err
+}
