@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -133,8 +134,8 @@ func (v *Verifier) Verify(text string) (Access, error) {
 }
 
 func (v *Verifier) verify(text string) (Access, error) {
-	if len(text) > maxAccessToken {
-		return Access{}, fmt.Errorf("the token has %d bytes", len(text))
+	if len(text) > maxAccessToken || strings.ContainsAny(text, "\r\n") { // base64 skips line ends.
+		return Access{}, fmt.Errorf("a text of %d bytes is no access token", len(text))
 	}
 	var claims accessClaims
 	if _, err := v.parser.ParseWithClaims(text, &claims, v.keyOf); err != nil {

@@ -122,19 +122,26 @@ func (p *Passwords) Verify(ctx context.Context, password, stored string) (ok, re
 
 // derive computes the hash, after it waited for its turn.
 func (p *Passwords) derive(ctx context.Context, password string, of phc) ([]byte, error) {
+	if err := p.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-p.slots }()
+	c := of.cost
+	return argon2.IDKey([]byte(password), of.salt, c.Passes, c.MemoryKiB, c.Threads, hashBytes), nil
+}
+
+// acquire waits for its turn, unless too many wait already.
+func (p *Passwords) acquire(ctx context.Context) error {
 	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > maxWaiting+hashesAtOnce {
-		return nil, compute.Errorf(compute.CodeRateLimited,
-			"Too many sign-ins at the moment.").Retry(busyRetry)
+	if p.waiting.Add(1) > maxWaiting {
+		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins at the moment.").Retry(busyRetry)
 	}
 	select {
 	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
+		return nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait to hash password: %w", ctx.Err())
+		return fmt.Errorf("wait to hash password: %w", ctx.Err())
 	}
-	c := of.cost
-	return argon2.IDKey([]byte(password), of.salt, c.Passes, c.MemoryKiB, c.Threads, hashBytes), nil
 }
 
 // phc is a hash with everything that it takes to compute it again.
