@@ -3,9 +3,8 @@ package api
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"strings"
-	"time"
 
+	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -70,7 +69,7 @@ func (s *Server) stranger(r *request) error {
 
 // identify returns whom the bearer token is of.
 func (s *Server) identify(r *request) (caller, bool) {
-	if strings.HasPrefix(r.bearer, "lk_") {
+	if auth.LooksLikeAPIKey(r.bearer) {
 		return s.identifyKey(r)
 	}
 	return s.identifyToken(r)
@@ -79,12 +78,12 @@ func (s *Server) identify(r *request) (caller, bool) {
 // identifyKey returns whom the API key is of. It acts as its creator, in its
 // organization, as long as the creator is a member.
 func (s *Server) identifyKey(r *request) (caller, bool) {
-	lookup, hash, ok := s.access.parseKey(r.bearer)
-	if !ok {
+	given, err := auth.ParseAPIKey(r.bearer)
+	if err != nil {
 		return caller{}, false
 	}
-	key, ok := r.view.KeyByLookup(lookup)
-	if !ok || subtle.ConstantTimeCompare(key.Hash[:], hash[:]) != 1 {
+	key, ok := r.view.KeyByLookup(given.Lookup)
+	if !ok || !given.Matches(key.Hash) {
 		return caller{}, false
 	}
 	now := s.now()
@@ -106,15 +105,15 @@ func (s *Server) identifyKey(r *request) (caller, bool) {
 // identifyToken returns whom the access token is of. It has no organization
 // yet.
 func (s *Server) identifyToken(r *request) (caller, bool) {
-	claims, ok := s.access.verifyToken(r.view, r.bearer, s.now())
-	if !ok {
+	claims, err := s.credentials.verify(r.view, r.bearer)
+	if err != nil {
 		return caller{}, false
 	}
-	user, ok := r.view.User(claims.user)
-	if !ok || !user.Active || user.TokenVersion != claims.version {
+	user, ok := r.view.User(claims.User)
+	if !ok || !user.Active || user.TokenVersion != claims.TokenVersion {
 		return caller{}, false
 	}
-	return caller{user: user, actor: fsm.Actor{User: user.ID, TokenVersion: claims.version}}, true
+	return caller{user: user, actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion}}, true
 }
 
 // join makes an organization the one that c acts in, if c is a member.
@@ -206,7 +205,7 @@ func (s *Server) admitStream(r *request) (ok bool, err error) {
 		return false, nil
 	}
 	id, err := compute.ParseExecutionID(r.params["id"])
-	if err != nil || !s.access.checkStreamToken(id, token) {
+	if err != nil || !s.credentials.opensStream(id, token) {
 		return false, nil
 	}
 	// Output is read without a quorum too: only what is not known here has
@@ -217,18 +216,4 @@ func (s *Server) admitStream(r *request) (ok bool, err error) {
 		}
 	}
 	return true, s.readView(r)
-}
-
-// sessionClaims are what an access token says.
-type sessionClaims struct {
-	user    compute.UserID
-	family  compute.UUID // Of the refresh token that it came with.
-	version uint64
-	expires time.Time
-}
-
-// mintedKey is a new API key.
-type mintedKey struct {
-	text, lookup, prefix string
-	hash                 compute.Hash
 }

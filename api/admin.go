@@ -45,7 +45,7 @@ func (r *request) knowsJoinToken(id string) bool {
 // createUser makes a user with an organization of its own.
 func (s *Server) createUser(r *request) (any, error) {
 	in := r.body.(*wire.NewUser)
-	hash, err := s.access.hashPassword(r.ctx, in.Password)
+	hash, err := s.credentials.passwords.Hash(r.ctx, in.Password)
 	if err != nil {
 		return nil, err
 	}

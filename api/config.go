@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"berth/api/auth"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -95,6 +96,10 @@ type Config struct {
 	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
 	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
 
+	// PasswordCost is what the hash of a new password costs;
+	// auth.DefaultPasswordCost when zero.
+	PasswordCost auth.PasswordCost
+
 	// PublicURL is the base of URLs in answers. Empty for the one that the
 	// client used.
 	PublicURL string
@@ -126,7 +131,7 @@ type Limits struct {
 	Burst      int
 	AnonRate   float64 // Requests per second without a good credential, of one address.
 	AnonBurst  int
-	LoginRate  float64 // Sign-ins per minute of one account.
+	LoginRate  float64 // Sign-ins per minute of one account; four times as many of one address.
 	LoginBurst int
 
 	// StaleAuthMax is how long credentials are checked against the last known

@@ -2,35 +2,151 @@ package api
 
 import (
 	"context"
+	"crypto/ed25519"
+	"fmt"
+	"net/netip"
+	"sync"
 	"time"
 
+	"berth/api/auth"
 	"berth/compute"
 	"berth/fsm"
 )
 
-type access struct{ cfg Config }
+// addressFactor is how many accounts may be behind one address that signs in.
+const addressFactor = 4
 
-func newAccess(cfg Config) *access { return &access{cfg: cfg} }
+// credentials makes and checks what proves who someone is, with the keys of
+// this cluster.
+type credentials struct {
+	cfg       Config
+	passwords *auth.Passwords
+	logins    auth.Logins
 
-func (a *access) streamToken(id compute.ExecutionID) string                  { return "" }
-func (a *access) checkStreamToken(id compute.ExecutionID, token string) bool { return false }
-func (a *access) mintKey() (mintedKey, error)                                { return mintedKey{}, nil }
-func (a *access) parseKey(text string) (lookup string, hash compute.Hash, ok bool) {
-	return "", compute.Hash{}, false
+	mu sync.Mutex
+
+	signingID string // Of signing; "" before the first.
+	signing   ed25519.PrivateKey
 }
-func (a *access) verifyToken(view *fsm.View, text string, now time.Time) (sessionClaims, bool) {
-	return sessionClaims{}, false
+
+func newCredentials(cfg Config) (*credentials, error) {
+	passwords, err := auth.NewPasswords(cfg.PasswordCost, cfg.Rand)
+	if err != nil {
+		return nil, err
+	}
+	l := cfg.Limits
+	return &credentials{
+		cfg: cfg, passwords: passwords,
+		logins: auth.Logins{
+			Accounts:  auth.NewThrottle(l.LoginRate, l.LoginBurst, cfg.Now),
+			Addresses: auth.NewThrottle(addressFactor*l.LoginRate, addressFactor*l.LoginBurst, cfg.Now),
+		},
+	}, nil
 }
-func (a *access) signToken(view *fsm.View, claims sessionClaims, now time.Time) (string, error) {
-	return "", nil
+
+// allowLogin refuses a sign-in that comes too soon.
+func (c *credentials) allowLogin(email, ip string) error {
+	from, err := netip.ParseAddr(ip)
+	if err != nil {
+		from = netip.IPv4Unspecified()
+	}
+	if wait, ok := c.logins.Allow(email, from); !ok {
+		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins.").Retry(wait)
+	}
+	return nil
 }
-func (a *access) hashPassword(ctx context.Context, password string) (string, error) { return "", nil }
-func (a *access) checkPassword(ctx context.Context, hash, password string) (bool, error) {
-	return false, nil
+
+// newAPIKey returns a new API key.
+func (c *credentials) newAPIKey() (auth.APIKey, error) { return auth.NewAPIKey(c.cfg.Rand) }
+
+// streamToken returns the token that opens the output of an execution.
+func (c *credentials) streamToken(id compute.ExecutionID) string {
+	return auth.StreamToken(c.cfg.StreamKey, id)
 }
-func (a *access) newRefresh() (string, compute.Hash, error)      { return "", compute.Hash{}, nil }
-func (a *access) nextRefresh(text string) (string, compute.Hash) { return "", compute.Hash{} }
-func (a *access) hashRefresh(text string) compute.Hash           { return compute.Hash{} }
-func (a *access) allowLogin(r *request, email string) error      { return nil }
-func (a *access) loginFailed(r *request, email string)           {}
-func (a *access) loginSucceeded(r *request, email string)        {}
+
+// opensStream reports whether token opens the output of an execution.
+func (c *credentials) opensStream(id compute.ExecutionID, token string) bool {
+	return auth.CheckStreamToken(c.cfg.StreamKey, id, token)
+}
+
+// accessConfig returns what access tokens of the cluster of view say.
+func (c *credentials) accessConfig(view *fsm.View) auth.AccessConfig {
+	id := view.ClusterID().String()
+	return auth.AccessConfig{
+		Issuer: "berth:" + id, Audience: "berth-api:" + id, TTL: c.cfg.AccessTTL, Now: c.cfg.Now,
+	}
+}
+
+// verify returns what an access token says, if one of the keys in view signed
+// it.
+func (c *credentials) verify(view *fsm.View, text string) (auth.Access, error) {
+	return auth.NewVerifier(c.accessConfig(view), func(id string) (ed25519.PublicKey, bool) {
+		for _, key := range view.SigningKeys() {
+			if key.ID == id {
+				return key.Public, true
+			}
+		}
+		return nil, false
+	}).Verify(text)
+}
+
+// sign returns an access token for a user's session.
+func (c *credentials) sign(view *fsm.View, user *compute.User, session compute.UUID) (string, time.Time, error) {
+	keys := view.SigningKeys()
+	if len(keys) == 0 {
+		return "", time.Time{}, compute.Errorf(compute.CodeUnavailable, "The cluster has no signing key yet.")
+	}
+	private, err := c.privateKey(keys[0])
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	signer := auth.NewSigner(c.accessConfig(view), keys[0].ID, private, c.cfg.Rand)
+	return signer.Sign(user.ID, session, user.TokenVersion)
+}
+
+// privateKey returns the private half of key, unsealed once.
+func (c *credentials) privateKey(key *compute.SigningKey) (ed25519.PrivateKey, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.signingID == key.ID {
+		return c.signing, nil
+	}
+	private, err := c.cfg.Unseal(*key)
+	if err != nil {
+		return nil, fmt.Errorf("unseal signing key: %w", err)
+	}
+	c.signingID, c.signing = key.ID, private
+	return private, nil
+}
+
+// newRefresh returns a new refresh token and its hash.
+func (c *credentials) newRefresh() (string, compute.Hash, error) {
+	text, err := auth.NewRefreshToken(c.cfg.Rand)
+	if err != nil {
+		return "", compute.Hash{}, err
+	}
+	hash, err := auth.HashRefreshToken(text)
+	return text, hash, err
+}
+
+// nextRefresh returns the refresh token that follows text, and its hash.
+func (c *credentials) nextRefresh(text string) (string, compute.Hash, error) {
+	next, err := auth.NextRefreshToken(c.cfg.RefreshKey, text)
+	if err != nil {
+		return "", compute.Hash{}, err
+	}
+	hash, err := auth.HashRefreshToken(next)
+	return next, hash, err
+}
+
+// checkPassword reports whether password is user's. For nobody, a nil user, it
+// takes as long.
+func (c *credentials) checkPassword(ctx context.Context, user *compute.User, password string) (bool, error) {
+	stored := ""
+	if user != nil {
+		stored = user.PasswordHash
+	}
+	ok, _, err := c.passwords.Verify(ctx, password, stored)
+	return ok, err
+}

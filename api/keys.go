@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"berth/api/auth"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -37,14 +38,14 @@ func (s *Server) createKey(r *request) (any, error) {
 		f.Value("expires_at is in the past", "body", "expires_at")
 		return nil, f
 	}
-	minted, err := s.access.mintKey()
+	minted, err := s.credentials.newAPIKey()
 	if err != nil {
 		return nil, err
 	}
 	key := compute.Key{
-		ID: compute.KeyID{UUID: s.newID()}, Lookup: minted.lookup, Hash: minted.hash,
+		ID: compute.KeyID{UUID: s.newID()}, Lookup: minted.Lookup, Hash: minted.Hash,
 		Org: r.caller.actor.Org, User: r.caller.actor.User, Name: in.Name,
-		Prefix: minted.prefix, Active: true, ExpiresAt: in.ExpiresAt,
+		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
 	}
 	result, err := s.proposeAndSee(r, fsm.CreateKey{Op: s.op(r), Actor: r.caller.actor, Key: key})
 	if err != nil {
@@ -58,12 +59,12 @@ func (s *Server) createKey(r *request) (any, error) {
 }
 
 // minted answers a key with its value.
-func (s *Server) minted(r *request, id compute.KeyID, minted mintedKey) (any, error) {
+func (s *Server) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, error) {
 	k, ok := r.view.Key(r.caller.actor.Org, id)
 	if !ok {
 		return nil, errNotFound()
 	}
-	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.text}, nil
+	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
 }
 
 // findKey returns the key that the path names.
@@ -112,13 +113,13 @@ func (s *Server) regenerateKey(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	minted, err := s.access.mintKey()
+	minted, err := s.credentials.newAPIKey()
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.proposeAndSee(r, fsm.RegenerateKey{
 		Op: s.op(r), Actor: r.caller.actor, Key: k.ID,
-		Lookup: minted.lookup, Prefix: minted.prefix, Hash: minted.hash,
+		Lookup: minted.Lookup, Prefix: minted.Prefix, Hash: minted.Hash,
 	})
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (s *Server) regenerateKey(r *request) (any, error) {
 	if k, err = r.findKey(); err != nil {
 		return nil, err
 	}
-	if k.Hash != minted.hash {
+	if k.Hash != minted.Hash {
 		return nil, errSecretGone("key", k.ID.String())
 	}
 	return s.minted(r, k.ID, minted)

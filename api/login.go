@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/api/auth"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -14,32 +15,26 @@ import (
 func (s *Server) login(r *request) (any, error) {
 	in := r.body.(*wire.Login)
 	email := strings.ToLower(strings.TrimSpace(in.Email))
-	if err := s.access.allowLogin(r, email); err != nil {
+	if err := s.credentials.allowLogin(email, r.ip); err != nil {
 		return nil, err
 	}
 	if err := s.readView(r); err != nil {
 		return nil, err
 	}
-	user, known := r.view.UserByEmail(email)
-	hash := ""
-	if known {
-		hash = user.PasswordHash
-	}
-	good, err := s.access.checkPassword(r.ctx, hash, in.Password)
+	user, _ := r.view.UserByEmail(email)
+	good, err := s.credentials.checkPassword(r.ctx, user, in.Password)
 	if err != nil {
 		return nil, err
 	}
-	if !known || !good || !user.Active {
-		s.access.loginFailed(r, email)
+	if !good || !user.Active {
 		return nil, compute.Errorf(compute.CodeUnauthenticated, "The email or the password is wrong.").Named("bad_login")
 	}
-	s.access.loginSucceeded(r, email)
 	return s.openSession(r, user)
 }
 
 // openSession begins a family of refresh tokens.
 func (s *Server) openSession(r *request, user *compute.User) (any, error) {
-	text, hash, err := s.access.newRefresh()
+	text, hash, err := s.credentials.newRefresh()
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +56,7 @@ func (s *Server) openSession(r *request, user *compute.User) (any, error) {
 
 // session answers a pair of tokens.
 func (s *Server) session(r *request, user *compute.User, family compute.UUID, refresh string) (any, error) {
-	expires := s.now().Add(s.cfg.AccessTTL)
-	access, err := s.access.signToken(r.view, sessionClaims{
-		user: user.ID, family: family, version: user.TokenVersion, expires: expires,
-	}, s.now())
+	access, _, err := s.credentials.sign(r.view, user, family)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +74,10 @@ func (s *Server) refresh(r *request) (any, error) {
 	if err := s.readView(r); err != nil {
 		return nil, err
 	}
-	old := s.access.hashRefresh(in.RefreshToken)
+	old, err := auth.HashRefreshToken(in.RefreshToken)
+	if err != nil {
+		return nil, s.stranger(r)
+	}
 	token, ok := r.view.Refresh(old)
 	if !ok {
 		return nil, s.stranger(r)
@@ -91,8 +86,11 @@ func (s *Server) refresh(r *request) (any, error) {
 	if !ok || !user.Active {
 		return nil, s.stranger(r)
 	}
-	next, hash := s.access.nextRefresh(in.RefreshToken)
-	_, err := s.proposeAndSee(r, fsm.RotateRefresh{Old: old, Next: compute.RefreshToken{Hash: hash}})
+	next, hash, err := s.credentials.nextRefresh(in.RefreshToken)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.proposeAndSee(r, fsm.RotateRefresh{Old: old, Next: compute.RefreshToken{Hash: hash}})
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +104,8 @@ func (s *Server) logout(r *request) (any, error) {
 	if err := s.readView(r); err != nil {
 		return nil, err
 	}
-	hash := s.access.hashRefresh(in.RefreshToken)
-	if _, known := r.view.Refresh(hash); known {
+	hash, err := auth.HashRefreshToken(in.RefreshToken)
+	if _, known := r.view.Refresh(hash); err == nil && known {
 		if _, err := s.propose(r, fsm.RevokeRefresh{Token: hash}); err != nil {
 			return nil, err
 		}

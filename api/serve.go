@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -41,9 +42,20 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
 		r.Handle(rt.method, rt.path, serve)
-		r.Handle(rt.method, rt.path+"/", serve)
 	}
-	return r.Handler
+	return func(ctx *fasthttp.RequestCtx) {
+		trimSlash(ctx)
+		r.Handler(ctx)
+	}
+}
+
+// trimSlash makes a path with a slash behind it the same as without: the
+// router itself can only redirect between the two.
+func trimSlash(ctx *fasthttp.RequestCtx) {
+	path := ctx.URI().PathOriginal()
+	if n := len(path); n > 1 && path[n-1] == '/' {
+		ctx.URI().SetPathBytes(bytes.Clone(path[:n-1]))
+	}
 }
 
 // refuse answers a request of no route.

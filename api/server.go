@@ -16,6 +16,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/auth"
 	"berth/compute"
 )
 
@@ -33,15 +34,15 @@ const (
 
 // Server serves the API of one node.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	metrics *metrics
-	routes  []route
-	access  *access
-	pace    *pace
-	touched *touched
-	streams atomic.Int64 // Streams and held answers now.
-	openapi []byte
+	cfg         Config
+	log         *slog.Logger
+	metrics     *metrics
+	routes      []route
+	credentials *credentials
+	pace        *pace
+	touched     *touched
+	streams     atomic.Int64 // Streams and held answers now.
+	openapi     []byte
 }
 
 // New returns a Server for cfg that does nothing yet.
@@ -58,7 +59,10 @@ func New(cfg Config) (*Server, error) {
 		touched: newTouched(),
 	}
 	s.routes = s.table()
-	s.access = newAccess(cfg)
+	var err error
+	if s.credentials, err = newCredentials(cfg); err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
 	document, err := openAPI(s.routes, cfg.Version)
 	if err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
@@ -94,6 +98,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.RefreshTTL == 0 {
 		c.RefreshTTL = 30 * 24 * time.Hour
+	}
+	if c.PasswordCost == (auth.PasswordCost{}) {
+		c.PasswordCost = auth.DefaultPasswordCost()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

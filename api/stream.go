@@ -37,7 +37,7 @@ func (s *Server) takeStream() (release func(), err error) {
 // streamURL returns the URL at which anyone who has it reads the output of an
 // execution.
 func (s *Server) streamURL(base string, id compute.ExecutionID) string {
-	return base + streamRoot + "/stream/" + id.String() + "?token=" + s.access.streamToken(id)
+	return base + streamRoot + "/stream/" + id.String() + "?token=" + s.credentials.streamToken(id)
 }
 
 // streamOutput answers with the output of an execution as it is written.
