@@ -162,7 +162,7 @@ func TestSubmitIsRefused(t *testing.T) {
 		{"more vCPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.49x" },
 			compute.CodeInvalid, "never_fits"},
 		{"absurdly many vCPUs", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.9223372036854775807x" },
-			compute.CodeInvalid, "never_fits"},
+			compute.CodeInvalid, "unknown_profile"},
 		{"no timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 0 },
 			compute.CodeInvalid, "timeout"},
 		{"long timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 25 * time.Hour },

@@ -148,9 +148,6 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 // any number of vCPUs is valid and waits.
 func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
-	if n > maxCPUs {
-		return faulty("never_fits", "%s fits on no node", p)
-	}
 	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
 	largest := v.offered
 	if largest.vcpu > 0 && p.Count > 1 && (r.VCPUMilli > largest.vcpu || r.MemoryMiB > largest.memory) {
@@ -163,10 +160,6 @@ func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *comp
 	}
 	return r, each.Price * compute.Price(n), nil
 }
-
-// maxCPUs bounds a CPU-only profile far above any machine, so that nothing
-// overflows.
-const maxCPUs = 1 << 16
 
 // proRata returns the price of parts thousandths of a GPU, rounded up so that
 // no share is free.

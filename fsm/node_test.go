@@ -1,0 +1,207 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+func TestNodesJoinWithAToken(t *testing.T) {
+	w := newEmptyWorld(t)
+	w.bootstrap(settings())
+	w.addNode("n1", "t4")
+	w.must(fsm.CreateJoinToken{Op: w.op(compute.OrgID{}, "token"), Actor: w.root, Token: compute.JoinToken{
+		ID: "servers", Hash: hash("secret"), Uses: 2, ExpiresAt: w.now.Add(time.Hour),
+	}})
+	join := func() fsm.RegisterNode {
+		return fsm.RegisterNode{
+			Node:    compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: "n"},
+			TokenID: "servers", TokenHash: hash("secret"),
+		}
+	}
+	c := join()
+	c.TokenID = "unknown"
+	w.refused(c, compute.CodeForbidden, "token_unknown")
+	c = join()
+	c.TokenHash = hash("guess")
+	w.refused(c, compute.CodeForbidden, "token_unknown")
+	c = join()
+	c.Node.Role = compute.RoleWorker
+	w.refused(c, compute.CodeForbidden, "token_role")
+	c = join()
+	c.First = true
+	c.TokenID = ""
+	w.refused(c, compute.CodeForbidden, "token_unknown")
+	c = join()
+	c.Node.ID = compute.NodeID{}
+	w.refused(c, compute.CodeInvalid, "no_node_id")
+
+	first := join()
+	w.must(first)
+	if r := w.must(first); !r.Repeat { // A known node needs no token.
+		t.Error("a renewal is not said to be one")
+	}
+	w.must(join())
+	w.refused(join(), compute.CodeForbidden, "token_spent")
+
+	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		ID: "short", Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Minute),
+	}})
+	w.pass(time.Minute)
+	c = join()
+	c.TokenID = "short"
+	w.refused(c, compute.CodeForbidden, "token_expired")
+	w.pass(26 * time.Hour)
+	w.refused(c, compute.CodeForbidden, "token_unknown")
+	for token := range w.view().JoinTokens() {
+		t.Errorf("token %s is still there", token.ID)
+	}
+}
+
+func TestJoinTokenIsRefused(t *testing.T) {
+	w := newWorld(t)
+	token := compute.JoinToken{ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour)}
+	create := func(change func(*fsm.CreateJoinToken)) fsm.CreateJoinToken {
+		c := fsm.CreateJoinToken{Actor: w.root, Token: token}
+		change(&c)
+		return c
+	}
+	w.refused(create(func(c *fsm.CreateJoinToken) { c.Actor = w.ada }), compute.CodeForbidden, "not_an_operator")
+	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.Uses = 0 }), compute.CodeInvalid, "token_uses")
+	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.ID = "" }), compute.CodeInvalid, "token_uses")
+	w.refused(create(func(c *fsm.CreateJoinToken) { c.Token.ExpiresAt = w.now }), compute.CodeInvalid, "token_expired")
+	w.must(create(func(*fsm.CreateJoinToken) {}))
+	w.refused(create(func(*fsm.CreateJoinToken) {}), compute.CodeConflict, "token_exists")
+}
+
+func TestNodeRenewsWhatItSays(t *testing.T) {
+	w := newWorld(t)
+	n := *w.node("n1")
+	said := fsm.RegisterNode{Node: compute.Node{
+		ID: n.ID, Name: "new", API: "http://new", RPC: "new:1", Gossip: "new:2",
+		Metrics: "http://new/metrics", Version: "2", Drained: true, UsedVCPUMilli: 5,
+	}}
+	w.must(said)
+	got := *w.node("new")
+	if got.API != "http://new" || got.Version != "2" || got.Drained || got.UsedVCPUMilli != 0 ||
+		got.JoinedAt != n.JoinedAt || len(got.GPUs) != 6 {
+		t.Errorf("node is %+v", got)
+	}
+	// It may have restarted: its count of inventories begins anew.
+	w.must(fsm.SetInventory{Term: 1, Inventory: inventory(n.ID, "n1", 1, "h100")})
+	if len(w.node("new").GPUs) != 1 {
+		t.Error("the inventory of a restarted node was not taken")
+	}
+	said.Node.Role = compute.RoleWorker
+	w.refused(said, compute.CodeConflict, "role_mismatch")
+}
+
+func TestInventoryMerges(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n3").ID
+	id := w.submit("t4.500m")
+	w.place("n3", id)
+
+	inv := inventory(node, "n3", 2, "t4", "t4", "t4", "t4")
+	inv.GPUs = inv.GPUs[2:] // The held one and a free one are gone.
+	inv.GPUs[0].UsedMilli = 777
+	w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+	gpus := w.node("n3").GPUs
+	if len(gpus) != 3 || gpus[2].ID != "SIM-n3-0" || gpus[2].Health != compute.HealthMissing ||
+		gpus[2].UsedMilli != 500 || gpus[0].UsedMilli != 0 {
+		t.Fatalf("GPUs are %+v", gpus)
+	}
+	if r := w.must(fsm.SetInventory{Term: 1, Inventory: inventory(node, "n3", 2)}); !r.Repeat {
+		t.Error("the same version was taken twice")
+	}
+	if r := w.must(fsm.SetInventory{Term: 1, Inventory: inventory(node, "n3", 1)}); !r.Repeat {
+		t.Error("an older version was taken")
+	}
+	w.must(w.ended(id, compute.StatusCompleted, time.Second))
+	if gpus := w.node("n3").GPUs; len(gpus) != 2 {
+		t.Fatalf("the missing GPU is still there: %+v", gpus)
+	}
+
+	id = w.submit("t4.500m")
+	w.place("n3", id)
+	inv.Version, inv.GPUs = 3, nil
+	w.must(fsm.SetInventory{Term: 1, Inventory: inv})
+	if types := w.view().GPUTypes(); len(types) != 3 {
+		t.Errorf("types are %v: a missing GPU is offered", types)
+	}
+	back := inventory(node, "n3", 4, "t4", "t4", "t4", "t4")
+	w.must(fsm.SetInventory{Term: 1, Inventory: back})
+	held := 0
+	for _, g := range w.node("n3").GPUs {
+		held += g.UsedMilli
+		if g.Health != compute.HealthOK {
+			t.Errorf("GPU %s is %s", g.ID, g.Health)
+		}
+	}
+	if held != 500 {
+		t.Errorf("%d held after the GPU came back, want 500", held)
+	}
+}
+
+func TestInventoryIsRefused(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*compute.Inventory)
+	}{
+		{"negative vCPUs", func(i *compute.Inventory) { i.VCPUMilli = -1 }},
+		{"negative memory", func(i *compute.Inventory) { i.MemoryMiB = -1 }},
+		{"absurd memory", func(i *compute.Inventory) { i.MemoryMiB = 1 << 62 }},
+		{"GPU twice", func(i *compute.Inventory) { i.GPUs[1].ID = i.GPUs[0].ID }},
+		{"GPU without a name", func(i *compute.Inventory) { i.GPUs[1].ID = "" }},
+		{"type in upper case", func(i *compute.Inventory) { i.GPUs[1].Type = "T4" }},
+		{"type with a size", func(i *compute.Inventory) { i.GPUs[1].Type = "t4.2x" }},
+		{"type cpu", func(i *compute.Inventory) { i.GPUs[1].Type = "cpu" }},
+		{"too many GPUs", func(i *compute.Inventory) { i.GPUs = make([]compute.GPU, 1025) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			inv := inventory(w.node("n3").ID, "n3", 2, "t4", "t4")
+			test.change(&inv)
+			w.refused(fsm.SetInventory{Term: 1, Inventory: inv}, compute.CodeInvalid, "inventory")
+		})
+	}
+}
+
+func TestNodeStateAndRemoval(t *testing.T) {
+	w := newWorld(t)
+	node := w.node("n3").ID
+	unknown := compute.NodeID{UUID: w.uuid()}
+	w.refused(fsm.SetNodeState{Term: 1, Node: unknown}, compute.CodeNotFound, "node_unknown")
+	w.refused(fsm.SetNodeState{Term: 1, Node: node, State: 7}, compute.CodeInvalid, "node_state")
+	w.refused(fsm.SetInventory{Term: 1, Inventory: inventory(unknown, "n", 1)},
+		compute.CodeNotFound, "node_unknown")
+	w.refused(fsm.DrainNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
+	w.refused(fsm.DrainNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
+	w.refused(fsm.RemoveNode{Actor: w.ada, Node: node}, compute.CodeForbidden, "not_an_operator")
+	w.refused(fsm.RemoveNode{Actor: w.root, Node: unknown}, compute.CodeNotFound, "node_unknown")
+
+	w.now = w.now.Add(time.Minute)
+	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown})
+	if n := w.node("n3"); n.Schedulable() || n.ChangedAt != w.now {
+		t.Errorf("node is %+v", n)
+	}
+	if r := w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown}); !r.Repeat {
+		t.Error("a repeat is not said to be one")
+	}
+	w.must(fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeUp})
+	id := w.submit("t4")
+	w.place("n3", id)
+	w.refused(fsm.RemoveNode{Actor: w.root, Node: node}, compute.CodeConflict, "node_busy")
+	w.must(w.ended(id, compute.StatusCompleted, time.Second))
+	w.must(fsm.RemoveNode{Actor: w.root, Node: node})
+	if !w.view().RemovedNode(node) {
+		t.Error("the node is not known as removed")
+	}
+	if _, _, _, err := w.view().Resolve("t4"); compute.CodeOf(err) != compute.CodeInvalid {
+		t.Errorf("its GPU type is still offered: %v", err)
+	}
+	w.refused(fsm.RegisterNode{Node: compute.Node{ID: node}}, compute.CodeForbidden, "node_removed")
+}

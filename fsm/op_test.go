@@ -1,0 +1,104 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+func TestRepeatGetsTheFirstAnswer(t *testing.T) {
+	w := newWorld(t)
+	c := w.python("t4")
+	first := w.must(c)
+	before := w.account().Held
+	c.Execution.ID = w.executionID() // As a second node would choose.
+	again := w.must(c)
+	if !again.Repeat || again.Execution != first.Execution {
+		t.Fatalf("the repeat is answered with %+v, the first was %+v", again, first)
+	}
+	if w.account().Held != before || w.view().QueueLen() != 1 {
+		t.Error("the repeat did something")
+	}
+
+	c.Op.Request = hash("another")
+	w.refused(c, compute.CodeConflict, "idempotency_key_reused")
+
+	other := c
+	other.Actor, other.Op.Org = w.other, w.other.Org
+	if r := w.must(other); r.Repeat {
+		t.Error("an organization got the answer of another one")
+	}
+}
+
+func TestRefusalsAreNotRemembered(t *testing.T) {
+	w := newWorld(t)
+	c := w.python("a100.4x")
+	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.
+	for range 12 {
+		w.submit("a100.4x", func(e *compute.Execution) { e.Timeout = time.Hour })
+	}
+	w.refused(c, compute.CodeForbidden, "credits_exhausted")
+	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
+	if r := w.must(c); r.Repeat {
+		t.Error("the refusal was remembered")
+	}
+}
+
+func TestOpsAreForgottenAfterADay(t *testing.T) {
+	w := newWorld(t)
+	c := w.python("t4")
+	w.must(c)
+	w.pass(24*time.Hour - time.Minute)
+	if r := w.must(c); !r.Repeat {
+		t.Fatal("forgotten before a day")
+	}
+	w.pass(2 * time.Minute)
+	w.refused(c, compute.CodeConflict, "execution_exists")
+}
+
+func TestZeroOpIsNeverRemembered(t *testing.T) {
+	w := newWorld(t)
+	for range 2 {
+		w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1})
+	}
+	w.wantMoney(100*compute.Credit+2, 0)
+}
+
+func TestEachRequestIsRepeatable(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4")
+	done := w.submit("t4")
+	w.complete(done, "n3", time.Second)
+	key := w.key("aaaaaaaaaa").Key
+	node := w.node("n3").ID
+	op := func() fsm.Op { return w.op(w.org, "request") }
+	for _, cmd := range []fsm.Command{
+		fsm.DrainNode{Op: op(), Actor: w.root, Node: node, Drained: true},
+		fsm.RemoveNode{Op: op(), Actor: w.root, Node: node},
+		fsm.CreateJoinToken{Op: op(), Actor: w.root, Token: compute.JoinToken{
+			ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour)}},
+		fsm.CreateUser{Op: op(), Actor: w.root,
+			User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "e"},
+			Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "s"}},
+		fsm.CreateKey{Op: op(), Actor: w.ada, Key: compute.Key{
+			ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
+		fsm.ToggleKey{Op: op(), Actor: w.ada, Key: key},
+		fsm.RegenerateKey{Op: op(), Actor: w.ada, Key: key, Lookup: "m"},
+		fsm.DeleteKey{Op: op(), Actor: w.ada, Key: key},
+		fsm.StoreRefresh{Op: op(), Token: compute.RefreshToken{
+			Hash: hash("r"), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour)}},
+		fsm.StopExecution{Op: op(), Actor: w.ada, Execution: id, Stop: compute.StopHard},
+		fsm.DeleteExecution{Op: op(), Actor: w.ada, Execution: done},
+		fsm.Grant{Op: op(), Actor: w.root, Org: w.org, Amount: 1},
+		fsm.SetPrices{Op: op(), Actor: w.root, Prices: map[string]compute.Price{"t4": 1}},
+	} {
+		first := w.must(cmd)
+		before := w.account().Seq
+		again := w.must(cmd)
+		if again.Repeat = !again.Repeat; first != again || w.account().Seq != before {
+			t.Errorf("%T: first %+v, again %+v", cmd, first, again)
+		}
+	}
+}
