@@ -37,11 +37,20 @@ const (
 )
 
 // Encode returns the bundle as gzipped JSON, the same bytes for the same
-// bundle.
+// bundle. The error has CodeTooLarge when DecodeBundle would refuse it.
 func (b *Bundle) Encode() ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // A "<" would take six bytes.
+	if err := e.Encode(b); err != nil {
+		return nil, fmt.Errorf("encode bundle: %w", err)
+	}
+	if text.Len() > MaxDecodedBundle {
+		return nil, Errorf(CodeTooLarge, "The code and its files take more than %d bytes.", MaxDecodedBundle)
+	}
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
-	if err := json.NewEncoder(w).Encode(b); err != nil {
+	if _, err := w.Write(text.Bytes()); err != nil {
 		return nil, fmt.Errorf("encode bundle: %w", err)
 	}
 	if err := w.Close(); err != nil {

@@ -84,11 +84,11 @@ func (p Price) Charge(d time.Duration) Credits {
 		return math.MaxInt64
 	}
 	q, r := bits.Div64(hi, lo, 1000)
+	if q >= math.MaxInt64 { // Before rounding, which could overflow.
+		return math.MaxInt64
+	}
 	if r > 0 {
 		q++
-	}
-	if q > math.MaxInt64 {
-		return math.MaxInt64
 	}
 	return Credits(q)
 }

@@ -9,6 +9,12 @@ import (
 // WholeGPU is a whole GPU in thousandths.
 const WholeGPU = 1000
 
+// Limits of hardware profiles.
+const (
+	MaxProfileName = 64   // Bytes.
+	MaxVCPUs       = 4096 // Of a CPU-only profile.
+)
+
 // Profile is a hardware profile, parsed: what an execution asks for by name.
 //
 //	cpu | cpu.4x | h100 | gpu.h100 | gpu.h100.2x | gpu.a100.500m | gpu.a100.mig_1g_5gb
@@ -22,10 +28,13 @@ type Profile struct {
 // ParseProfile returns the profile that name spells, in any case, with or
 // without "gpu." in front. It knows the grammar, not which types exist.
 func ParseProfile(name string) (Profile, error) {
-	parts := strings.Split(strings.ToLower(name), ".")
+	if len(name) > MaxProfileName {
+		return Profile{}, fmt.Errorf("a hardware profile has at most %d bytes", MaxProfileName)
+	}
+	parts := strings.Split(lower(name), ".")
 	if parts[0] == "gpu" {
 		parts = parts[1:]
-		if len(parts) > 0 && parts[0] == "cpu" {
+		if len(parts) > 0 && (parts[0] == "cpu" || parts[0] == "gpu") {
 			return Profile{}, fmt.Errorf("hardware profile %q has no GPU type", name)
 		}
 	}
@@ -47,8 +56,8 @@ func ParseProfile(name string) (Profile, error) {
 
 // setSize reads the part behind the type: 2x, 500m or mig_1g_5gb.
 func (p *Profile) setSize(size string) error {
-	if p.GPUType != "" && strings.HasPrefix(size, "mig_") && isTypeName(size) {
-		p.MIG = strings.TrimPrefix(size, "mig_")
+	if slice, ok := strings.CutPrefix(size, "mig_"); ok && p.GPUType != "" && isTypeName(slice) {
+		p.MIG = slice
 		return nil
 	}
 	n, err := strconv.Atoi(strings.TrimRight(size, "xm"))
@@ -56,8 +65,10 @@ func (p *Profile) setSize(size string) error {
 		return fmt.Errorf("%q is neither a count such as 2x nor a share such as 500m", size)
 	}
 	switch {
-	case strings.HasSuffix(size, "x") && p.GPUType == "":
+	case strings.HasSuffix(size, "x") && p.GPUType == "" && n <= MaxVCPUs:
 		p.Count = n
+	case strings.HasSuffix(size, "x") && p.GPUType == "":
+		return fmt.Errorf("at most %d vCPUs", MaxVCPUs)
 	case strings.HasSuffix(size, "x") && (n == 1 || n == 2 || n == 4 || n == 8):
 		p.Count = n
 	case strings.HasSuffix(size, "x"):
@@ -68,6 +79,17 @@ func (p *Profile) setSize(size string) error {
 		return fmt.Errorf("a share is of one GPU, 1m to 999m")
 	}
 	return nil
+}
+
+// lower returns s with its ASCII letters in lower case. Other letters stay, so
+// that none turns into an ASCII one, as the Kelvin sign would.
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 // isTypeName reports whether s matches [a-z0-9_]+.

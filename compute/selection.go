@@ -55,6 +55,6 @@ type Candidate struct {
 type Verdict struct {
 	Best   int
 	Reason string    // One sentence for people.
-	Pareto []bool    // Per candidate: no other one is both faster and cheaper.
+	Pareto []bool    // Per candidate: no other one is as good in time and credits and better in one.
 	Scores []float64 // Per candidate: the objective's value, lower is better; 0 when it did not complete.
 }
