@@ -28,17 +28,15 @@ type Profile struct {
 // ParseProfile returns the profile that name spells, in any case, with or
 // without "gpu." in front. It knows the grammar, not which types exist.
 func ParseProfile(name string) (Profile, error) {
-	if len(name) > MaxProfileName {
+	rest, prefixed := strings.CutPrefix(lower(name), "gpu.")
+	if len(rest) > MaxProfileName-len("gpu.") {
 		return Profile{}, fmt.Errorf("a hardware profile has at most %d bytes", MaxProfileName)
 	}
-	parts := strings.Split(lower(name), ".")
-	if parts[0] == "gpu" {
-		parts = parts[1:]
-		if len(parts) > 0 && (parts[0] == "cpu" || parts[0] == "gpu") {
-			return Profile{}, fmt.Errorf("hardware profile %q has no GPU type", name)
-		}
+	parts := strings.Split(rest, ".")
+	if parts[0] == "gpu" || prefixed && parts[0] == "cpu" {
+		return Profile{}, fmt.Errorf("hardware profile %q has no GPU type", name)
 	}
-	if len(parts) == 0 || len(parts) > 2 || !isTypeName(parts[0]) {
+	if len(parts) > 2 || !isTypeName(parts[0]) {
 		return Profile{}, fmt.Errorf("malformed hardware profile %q", name)
 	}
 	p := Profile{GPUType: parts[0], Count: 1, MilliGPU: WholeGPU}

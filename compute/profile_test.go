@@ -30,6 +30,7 @@ func TestParseProfile(t *testing.T) {
 		{"t4.999m", compute.Profile{GPUType: "t4", Count: 1, MilliGPU: 999}, "gpu.t4.999m"},
 		{"gpu.a100.mig_1g_5gb", compute.Profile{GPUType: "a100", Count: 1, MilliGPU: 1000, MIG: "1g_5gb"}, "gpu.a100.mig_1g_5gb"},
 		{"rtx_4090", whole("rtx_4090", 1), "gpu.rtx_4090"},
+		{strings.Repeat("a", 60), whole(strings.Repeat("a", 60), 1), "gpu." + strings.Repeat("a", 60)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.text, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestParseProfile(t *testing.T) {
 
 func TestParseProfileRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", ".", "..", "gpu", "gpu.", "gpu..2x", "gpu.cpu", "gpu.cpu.2x", "gpu.gpu", "gpu.gpu.h100",
+		"", ".", "..", "gpu", strings.Repeat("0", 61), "gpu.", "gpu..2x", "gpu.cpu", "gpu.cpu.2x", "gpu.gpu", "gpu.gpu.h100",
 		"cpu.", "cpu.0x", "cpu.-1x", "cpu.+1x", "cpu.01x", "cpu.1.5x", "cpu.500m", "cpu.mig_1g_5gb", "cpu.x", "cpu.2",
 		"cpu.4097x", "cpu.9223372036854775807x", "cpu.99999999999999999999x",
 		"h100.3x", "h100.16x", "h100.0x", "h100.0m", "h100.1000m", "h100.500", "h100.500M.2x", "h100.2xm", "h100.2mx", "h100.xx",
