@@ -152,11 +152,6 @@ func (e *Executor) lay(k key, w compute.Work, bundle *compute.Bundle, room *room
 	if err := journal.Create(filepath.Join(dir, supervise.JournalFile)); err != nil {
 		return fmt.Errorf("lay out attempt: %w", err)
 	}
-	for _, parent := range []string{filepath.Dir(dir), e.attemptsDir()} {
-		if err := journal.SyncDir(parent); err != nil {
-			return fmt.Errorf("lay out attempt: %w", err)
-		}
-	}
 	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
 		return err
 	}

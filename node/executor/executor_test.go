@@ -1,20 +1,268 @@
 package executor_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"berth/compute"
 	"berth/node/executor"
 )
 
-func TestExecute(t *testing.T) {
-	n := newNode(t, nil)
-	o, out := n.execute(compute.Bundle{Code: "import sys\nprint('hello', sys.version_info[0])\nraise SystemExit(3)"}, nil)
-	t.Logf("%+v\n%s", o, out)
+// ending is what a test expects of an outcome.
+type ending struct {
+	status compute.Status
+	reason compute.Reason
+	detail string // Contained in the outcome's.
+	code   int
 }
 
-func TestEgress(t *testing.T) {
-	n := newNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })
-	o, out := n.execute(compute.Bundle{Code: "import subprocess\nprint(open('/proc/net/dev').read(), open('/proc/net/route').read(), open('/etc/resolv.conf').read())"}, func(w *compute.Work) { w.Execution.Network = compute.NetworkEgress })
-	t.Logf("%+v\n%s", o, out)
+func (e ending) check(t *testing.T, o compute.Outcome) {
+	t.Helper()
+	if o.Status != e.status || o.Reason != e.reason || o.ExitCode != e.code || !strings.Contains(o.Detail, e.detail) {
+		t.Errorf("ended as %s/%s %q code %d, want %s/%s %q code %d",
+			o.Status, o.Reason, o.Detail, o.ExitCode, e.status, e.reason, e.detail, e.code)
+	}
+}
+
+// TestEndings is the list of what code may do to end, badly or not.
+func TestEndings(t *testing.T) {
+	n := newNode(t, nil)
+	completed := ending{status: compute.StatusCompleted}
+	exit := func(code int, detail string) ending {
+		return ending{compute.StatusFailed, compute.ReasonExitCode, detail, code}
+	}
+	tests := []struct {
+		name   string
+		code   string
+		change func(*compute.Work)
+		want   ending
+		output string // Contained in the output.
+	}{
+		{"returns", "print('hello')", nil, completed, "hello\n"},
+		{"exits 0", "raise SystemExit(0)", nil, completed, ""},
+		{"exits 3", "import sys\nsys.exit(3)", nil, exit(3, "exit code 3"), ""},
+		{"exits with a text", "raise SystemExit('no way')", nil, exit(1, "exit code 1"), "no way"},
+		{"raises", "def f():\n    raise ValueError('bad')\nf()", nil, exit(1, "exit code 1"), "ValueError: bad"},
+		{"is no Python", "print(", nil, exit(1, ""), "SyntaxError"},
+		{"kills itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", nil,
+			ending{compute.StatusFailed, compute.ReasonSignal, "signal 11", 139}, ""},
+		{"ends by SIGTERM", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", nil,
+			ending{compute.StatusFailed, compute.ReasonSignal, "signal 15", 143}, ""},
+		{"leaves children behind", "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('left')", nil, completed, "left"},
+		{"allocates without end", "x = []\nwhile True:\n    x.append(bytearray(1 << 20))", limit(128),
+			ending{compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 128 MiB reached", 137}, ""},
+		{"fills its scratch", "f = open('/tmp/x', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))", limit(128),
+			exit(1, ""), "No space left on device"},
+		{"forks a bomb", bomb, nil, completed, "BlockingIOError"},
+		{"sleeps past its limit", "import time\ntime.sleep(600)", timeout(time.Second),
+			ending{compute.StatusFailed, compute.ReasonTimeout, "time limit of 1 s reached", 143}, "time limit of 1 s reached"},
+		{"cleans up at its limit", "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(7))\ntime.sleep(600)",
+			timeout(time.Second), ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 7}, ""},
+		{"ignores SIGTERM", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)",
+			timeout(time.Second), ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 137}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o, output := n.execute(compute.Bundle{Code: test.code}, test.change)
+			test.want.check(t, o)
+			if !strings.Contains(output, test.output) {
+				t.Errorf("output %q does not contain %q", output, test.output)
+			}
+			if !o.Ran || o.Duration <= 0 || o.StartedAt < o.ExecletAt || o.EndedAt < o.StartedAt {
+				t.Errorf("times make no sense: %+v", o)
+			}
+		})
+	}
+}
+
+// bomb forks until it may not, and says why.
+const bomb = `
+import os, time
+children = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(600)
+        children += 1
+except BlockingIOError as e:
+    print(type(e).__name__, children)
+assert 100 < children < 512, children
+`
+
+func limit(memoryMiB int64) func(*compute.Work) {
+	return func(w *compute.Work) { w.Execution.Request.MemoryMiB = memoryMiB }
+}
+
+func timeout(d time.Duration) func(*compute.Work) {
+	return func(w *compute.Work) { w.Execution.Timeout = d }
+}
+
+func TestTracebackShowsTheUsersFramesOnly(t *testing.T) {
+	n := newNode(t, nil)
+	_, output := n.execute(compute.Bundle{
+		Code:         "import helper\n\n\ndef outer():\n    helper.fail()\n\n\nouter()\n",
+		FileName:     "train/model.py",
+		ImportFiles:  map[string]string{"helper.py": "def fail():\n    raise KeyError('lost')\n"},
+		PriorImports: []string{"import os", "import json as j"},
+	}, nil)
+	want := `Traceback (most recent call last):
+  File "/work/train/model.py", line 8, in <module>
+    outer()
+  File "/work/train/model.py", line 5, in outer
+    helper.fail()
+  File "/work/helper.py", line 2, in fail
+    raise KeyError('lost')
+KeyError: 'lost'
+`
+	if output != want {
+		t.Errorf("traceback is\n%s\nwant\n%s", output, want)
+	}
+}
+
+func TestInputsAreWhatTheySay(t *testing.T) {
+	n := newNode(t, func(c *executor.Config) { c.SiteDirs = []string{t.TempDir()} })
+	code := `
+import sys, os, pathlib
+assert __name__ == '__main__' and sys.modules['__main__'].__dict__ is globals()
+assert sys.argv == ['/work/go.py'] == [__file__], sys.argv
+assert sys.path[0] == '/work' and os.getcwd() == '/work'
+assert math.pi > 3 and j.dumps([1]) == '[1]'
+import pkg.deep.thing
+assert pkg.deep.thing.x == 1 and pathlib.Path('data/a.txt').read_text() == 'text'
+pathlib.Path('made.txt').write_text('mine')
+assert os.environ['COLOUR'] == 'green' and 'BERTH_MINE' not in os.environ
+assert os.environ['BERTH_GPU_TYPE'] == 'l40s' and os.environ['BERTH_ATTEMPT'] == '1'
+assert os.environ['BERTH_GPUS'] == os.environ['CUDA_VISIBLE_DEVICES'] == 'SIM-a-0'
+assert sys.path[1] == os.environ['PYTHONPATH'] and os.path.isdir(sys.path[1]), sys.path
+print(os.environ['BERTH_EXECUTION_ID'], file=sys.stderr)
+`
+	o, output := n.execute(compute.Bundle{
+		Code: code, FileName: "go.py", PriorImports: []string{"import math", "import json as j"},
+		ImportFiles: map[string]string{"pkg/deep/thing.py": "x = 1", "data/a.txt": "text", "go.py": "wrong"},
+		Env:         map[string]string{"COLOUR": "green", "BERTH_MINE": "1", "BERTH_ATTEMPT": "9"},
+	}, gpu("l40s", 450, 1000))
+	if o.Status != compute.StatusCompleted || output != o.Execution.String()+"\n" {
+		t.Errorf("ended as %s %q with output\n%s", o.Status, o.Detail, output)
+	}
+}
+
+// gpu gives the work a share of a simulated GPU.
+func gpu(kind string, speedMilli, shareMilli int) func(*compute.Work) {
+	return func(w *compute.Work) {
+		w.Attempt.GPUs = []compute.GPUShare{{GPU: "SIM-a-0", Milli: shareMilli}}
+		w.GPUs = []compute.GPU{{ID: "SIM-a-0", Type: kind, Simulated: true, SpeedMilli: speedMilli, VRAMMiB: 1 << 14}}
+	}
+}
+
+func TestSpeedOfASimulatedGPU(t *testing.T) {
+	n := newNode(t, nil)
+	code := "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass"
+	o, _ := n.execute(compute.Bundle{Code: code}, gpu("h100", 1000, 1000))
+	// Half a core: a second of CPU takes two, on a busy machine more.
+	if o.Status != compute.StatusCompleted || o.Duration < 1700*time.Millisecond {
+		t.Errorf("a second of CPU took %v (%s), want about two", o.Duration, o.Status)
+	}
+	if o.Usage.CPUTime < time.Second || o.Usage.CPUTime > 2*time.Second || o.Usage.GPUUtilPercent < 1 {
+		t.Errorf("usage is %+v", o.Usage)
+	}
+	if share := float64(o.Usage.CPUTime) / float64(o.Duration); share > 0.56 {
+		t.Errorf("the code had %.2f of a core, its quota is 0.5", share)
+	}
+}
+
+func TestBadFileNames(t *testing.T) {
+	n := newNode(t, nil)
+	many := make(map[string]string)
+	for i := range 1001 {
+		many[strings.Repeat("x", i+1)] = ""
+	}
+	for name, b := range map[string]compute.Bundle{
+		"absolute":        {ImportFiles: map[string]string{"/etc/passwd": "x"}},
+		"climbs":          {ImportFiles: map[string]string{"a/../../x": "x"}},
+		"empty":           {ImportFiles: map[string]string{"": "x"}},
+		"file and parent": {ImportFiles: map[string]string{"a": "x", "a/b": "x"}},
+		"name climbs":     {FileName: "../main.py"},
+		"too many":        {ImportFiles: many},
+		"NUL":             {ImportFiles: map[string]string{"a\x00b": "x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.Code = "print('started')"
+			id := n.place(n.newWork(b))
+			o := n.end(id)
+			if o.Status != compute.StatusFailed || o.Reason != compute.ReasonStartFailed || o.Ran || o.Detail == "" {
+				t.Errorf("ended as %s/%s %q ran %v", o.Status, o.Reason, o.Detail, o.Ran)
+			}
+		})
+	}
+}
+
+func TestStops(t *testing.T) {
+	n := newNode(t, nil)
+	for _, test := range []struct {
+		name string
+		stop compute.Stop
+		code string
+		want ending
+	}{
+		{"graceful", compute.StopGraceful, "",
+			ending{compute.StatusCancelled, compute.ReasonStopped, "stopped on request", 143}},
+		{"graceful, ignored", compute.StopGraceful,
+			"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
+			ending{compute.StatusCancelled, compute.ReasonStopped, "", 137}},
+		{"hard", compute.StopHard, "",
+			ending{compute.StatusAborted, compute.ReasonAborted, "aborted on request", 137}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			id := n.place(n.newWork(compute.Bundle{Code: test.code + "import time\nprint('here')\nwhile True: time.sleep(1)"}))
+			await(t, "the start", func() bool { return n.started(id) && strings.Contains(n.output(id), "here") })
+			n.update(func() { n.work[id].Execution.Stop = test.stop })
+			test.want.check(t, n.end(id))
+		})
+	}
+	t.Run("before the start", func(t *testing.T) {
+		w := n.newWork(compute.Bundle{Code: "print('started')"})
+		w.Execution.Stop = compute.StopHard
+		o := n.end(n.place(w))
+		if o.Status != compute.StatusAborted || o.Ran {
+			t.Errorf("ended as %s, ran %v", o.Status, o.Ran)
+		}
+	})
+	t.Run("gone from the state", func(t *testing.T) {
+		id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+		await(t, "the start", func() bool { return n.started(id) })
+		n.update(func() { delete(n.work, id) })
+		if o := n.end(id); o.Status != compute.StatusAborted {
+			t.Errorf("ended as %s", o.Status)
+		}
+	})
+}
+
+func TestFloodIsBounded(t *testing.T) {
+	n := newNode(t, nil)
+	code := "import os\nline = b'x' * 1023 + b'\\n'\nfor _ in range(1 << 10):\n    os.write(1, line * 1024)"
+	o, output := n.execute(compute.Bundle{Code: code}, nil)
+	if o.Status != compute.StatusCompleted || o.Usage.OutputBytes < 1000<<20 {
+		t.Errorf("ended as %s with %d bytes of output", o.Status, o.Usage.OutputBytes)
+	}
+	if !strings.Contains(output, "dropped") {
+		t.Errorf("nothing says that output was dropped: ...%q", output[max(len(output)-300, 0):])
+	}
+	if size := diskUse(t, n.cfg.DataDir); size > 100<<20 {
+		t.Errorf("1 GiB of output left %d bytes on disk", size)
+	}
+}
+
+func TestNoInterpreter(t *testing.T) {
+	n := newNode(t, func(c *executor.Config) { c.Python = "no-such-python" })
+	o := n.end(n.place(n.newWork(compute.Bundle{Code: "print(1)"})))
+	ending{compute.StatusSystemFailure, compute.ReasonStartFailed, `no Python interpreter "no-such-python"`, 0}.check(t, o)
+}
+
+func TestInputsLost(t *testing.T) {
+	n := newNode(t, nil)
+	w := n.newWork(compute.Bundle{})
+	w.Execution.Bundle = compute.BundleRef{Hash: compute.Hash{1}, Size: 10}
+	o := n.end(n.place(w))
+	ending{compute.StatusSystemFailure, compute.ReasonInputsLost, "", 0}.check(t, o)
 }

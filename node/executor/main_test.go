@@ -2,9 +2,11 @@ package executor_test
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -243,4 +245,23 @@ func (n *node) output(id compute.ExecutionID) string {
 		n.t.Fatal(err)
 	}
 	return string(tail.Combined)
+}
+
+// diskUse returns how many bytes the files below dir take.
+func diskUse(t testing.TB, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
 }

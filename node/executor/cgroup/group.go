@@ -92,11 +92,33 @@ func cpuQuota(milli int64) (quota, period int64) {
 	return minCPUQuota, min(minCPUQuota*1000/milli, maxPeriod)
 }
 
-// Add moves the process into the group.
-func (g *Group) Add(pid int) error {
+// Around calls fork, which is to start a process from this thread: the process
+// begins its life in the group. On version 2 that takes a descriptor for
+// clone3; on version 1 fork gets -1, and the calling thread, which must be
+// locked, is in the group meanwhile and in the groups' parent afterwards.
+// Moving a process later would cost a grace period of the kernel each time.
+func (g *Group) Around(fork func(cgroupFD int) error) error {
+	if g.host.v2 != "" {
+		dir, err := os.Open(g.dir(""))
+		if err != nil {
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+		defer dir.Close()
+		return fork(int(dir.Fd()))
+	}
 	for _, dir := range g.dirs() {
-		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("add to cgroup: %w", err)
+		if err := write(dir, "tasks", "0"); err != nil {
+			return errors.Join(fmt.Errorf("enter cgroup: %w", err), g.leave())
+		}
+	}
+	return errors.Join(fork(-1), g.leave())
+}
+
+// leave takes the calling thread out of the group.
+func (g *Group) leave() error {
+	for _, dir := range g.dirs() {
+		if err := write(filepath.Dir(dir), "tasks", "0"); err != nil {
+			return fmt.Errorf("leave cgroup: %w", err)
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"berth/compute"
@@ -34,17 +33,17 @@ type Journal struct {
 	state State
 }
 
-// Create makes the empty journal of a new attempt at path and makes its entry
-// in the directory durable.
+// Create makes the empty journal of a new attempt at path. Its entry in the
+// directory is not durable yet: that is the supervisor's to see to.
 func Create(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = file.Close()
+	}
 	if err != nil {
 		return fmt.Errorf("create journal: %w", err)
 	}
-	if err := file.Close(); err != nil {
-		return fmt.Errorf("create journal: %w", err)
-	}
-	return SyncDir(filepath.Dir(path))
+	return nil
 }
 
 // SyncDir makes the entries of the directory at path durable.

@@ -39,10 +39,6 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	if err := json.Unmarshal(data, spec); err != nil {
 		return 0, fmt.Errorf("read spec: %w", err)
 	}
-	goes := os.NewFile(fdGo, "go")
-	if err := await(goes); err != nil {
-		return 0, err
-	}
 	if err := buildRoot(spec); err != nil {
 		return 0, err
 	}
@@ -55,7 +51,7 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 		}
 	}
 	fmt.Fprintln(report, "ready")
-	if err := await(goes); err != nil {
+	if err := await(os.NewFile(fdGo, "go")); err != nil {
 		return 0, err
 	}
 	pid, err := execute(spec)
@@ -66,7 +62,7 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	return reap(pid)
 }
 
-// await waits for the supervisor's next word. Its end is ours.
+// await waits for the supervisor's word. Its end is ours.
 func await(goes *os.File) error {
 	var word [1]byte
 	if _, err := io.ReadFull(goes, word[:]); err != nil {

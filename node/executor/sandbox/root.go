@@ -41,6 +41,10 @@ func buildRoot(spec *Spec) error {
 	if err := syscall.Mount("tmpfs", newRoot, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, rootOptions); err != nil {
 		return fmt.Errorf("mount root: %w", err)
 	}
+	// First: what is shown may lie in /tmp.
+	if err := mountScratch(spec); err != nil {
+		return err
+	}
 	for i, bind := range spec.Binds {
 		if err := attach(fdBinds+i, bind); err != nil {
 			return fmt.Errorf("show %s: %w", bind.Target, err)
@@ -50,9 +54,6 @@ func buildRoot(spec *Spec) error {
 		return err
 	}
 	if err := mountPts(); err != nil {
-		return err
-	}
-	if err := mountScratch(spec); err != nil {
 		return err
 	}
 	if err := writeFiles(spec); err != nil {

@@ -39,10 +39,11 @@ type Exit struct {
 	Status syscall.WaitStatus
 }
 
-// Start starts the first process of the sandbox, which waits for Build. The
-// program's output will go to stdout and stderr. A network namespace that the
-// program is to live in must be the calling thread's.
-func Start(spec *Spec, stdout, stderr *os.File) (*Sandbox, error) {
+// Start starts the first process of the sandbox, in the cgroup of version 2
+// unless that is -1; it goes on to build the rest. The program's output will
+// go to stdout and stderr. A network namespace that the program is to live in,
+// and cgroups of version 1, must be the calling thread's.
+func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) {
 	views, err := openViews(spec)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func Start(spec *Spec, stdout, stderr *os.File) (*Sandbox, error) {
 	for _, view := range views {
 		files = append(files, uintptr(view))
 	}
-	pid, err := forkFirst(spec, files)
+	pid, err := forkFirst(spec, files, cgroupFD)
 	if err != nil {
 		goWrite.Close()
 		reportRead.Close()
@@ -84,7 +85,7 @@ func Start(spec *Spec, stdout, stderr *os.File) (*Sandbox, error) {
 
 // forkFirst starts this binary again as the first process of new namespaces,
 // root there and nobody on the machine.
-func forkFirst(spec *Spec, files []uintptr) (int, error) {
+func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 	flags := syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
 		syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	if spec.OwnNetwork {
@@ -102,6 +103,8 @@ func forkFirst(spec *Spec, files []uintptr) (int, error) {
 			GidMappingsEnableSetgroups: true,
 			Credential:                 &syscall.Credential{Uid: 0, Gid: 0},
 			Setsid:                     true,
+			UseCgroupFD:                cgroupFD >= 0,
+			CgroupFD:                   cgroupFD,
 			Pdeathsig:                  syscall.SIGKILL,
 		},
 	})
@@ -160,11 +163,10 @@ func specPipe(spec *Spec) (*os.File, error) {
 	return r, nil
 }
 
-// Build lets the first process build the sandbox, after the caller bounded it,
-// and returns when it is ready to start the program.
-func (s *Sandbox) Build() error {
-	if err := s.step(); err != nil {
-		return err
+// Await returns when the first process is ready to start the program.
+func (s *Sandbox) Await() error {
+	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
+		return fmt.Errorf("build sandbox: %w", err)
 	}
 	_, err := s.expect("ready")
 	return err
@@ -172,8 +174,11 @@ func (s *Sandbox) Build() error {
 
 // Execute lets the first process start the program and returns when it did.
 func (s *Sandbox) Execute() error {
-	if err := s.step(); err != nil {
-		return err
+	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
+		return fmt.Errorf("start program: %w", err)
+	}
+	if _, err := s.goes.Write([]byte{'.'}); err != nil {
+		return fmt.Errorf("start program: %w", err)
 	}
 	_, err := s.expect("started")
 	return err
@@ -207,16 +212,6 @@ func (s *Sandbox) Close() {
 			return
 		}
 	}
-}
-
-func (s *Sandbox) step() error {
-	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
-		return fmt.Errorf("build sandbox: %w", err)
-	}
-	if _, err := s.goes.Write([]byte{'.'}); err != nil {
-		return fmt.Errorf("build sandbox: %w", err)
-	}
-	return nil
 }
 
 // expect reads one line of the report, which begins with word, and returns the

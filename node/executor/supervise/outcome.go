@@ -60,20 +60,28 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	if pumps != nil {
 		pumps.drain()
 	}
-	if s.started == 0 {
-		s.note(outcome.Detail)
-	}
 	s.measure(&outcome)
-	final := logs.Final{ExitCode: outcome.ExitCode, Error: outcome.Detail, Status: outcome.Status.String()}
-	if err := s.log.Close(compute.InstantOf(time.Now()), final); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	s.closeLog(outcome)
 	if s.group != nil {
 		if err := s.group.Remove(killTimeout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
 	return outcome
+}
+
+// closeLog ends the output with how the attempt ended.
+func (s *supervisor) closeLog(outcome compute.Outcome) {
+	if s.log == nil {
+		return
+	}
+	if s.started == 0 {
+		s.note(outcome.Detail)
+	}
+	final := logs.Final{ExitCode: outcome.ExitCode, Error: outcome.Detail, Status: outcome.Status.String()}
+	if err := s.log.Close(compute.InstantOf(time.Now()), final); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 // verdict says how the attempt ended: what the supervisor did counts more than
@@ -121,9 +129,11 @@ func (s *supervisor) ownEnd(end ending) (compute.Status, compute.Reason, string)
 
 // measure fills in what the attempt used.
 func (s *supervisor) measure(outcome *compute.Outcome) {
-	stats := s.log.Stats()
-	outcome.Usage.OutputBytes = stats.Bytes + stats.DroppedBytes
-	outcome.Usage.OutputLines = stats.Lines + stats.DroppedLines
+	if s.log != nil {
+		stats := s.log.Stats()
+		outcome.Usage.OutputBytes = stats.Bytes + stats.DroppedBytes
+		outcome.Usage.OutputLines = stats.Lines + stats.DroppedLines
+	}
 	if s.group == nil {
 		return
 	}

@@ -16,8 +16,8 @@ type pumps struct {
 	group sync.WaitGroup
 }
 
-// newPumps returns running pumps and the ends of the pipes for the code.
-func (s *supervisor) newPumps() (p *pumps, stdout, stderr *os.File, err error) {
+// newPumps returns pumps and the ends of their pipes for the code.
+func newPumps() (p *pumps, stdout, stderr *os.File, err error) {
 	outRead, stdout, err := os.Pipe()
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make output pipe: %w", err)
@@ -28,11 +28,14 @@ func (s *supervisor) newPumps() (p *pumps, stdout, stderr *os.File, err error) {
 		stdout.Close()
 		return nil, nil, nil, fmt.Errorf("make output pipe: %w", err)
 	}
-	p = &pumps{files: [2]*os.File{outRead, errRead}}
+	return &pumps{files: [2]*os.File{outRead, errRead}}, stdout, stderr, nil
+}
+
+// start lets the output flow into the log.
+func (p *pumps) start(s *supervisor) {
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		p.group.Go(func() { s.pump(p.files[i], stream) })
 	}
-	return p, stdout, stderr, nil
 }
 
 // pump drains one pipe to its end, whatever the log says: code must not hang
@@ -42,7 +45,7 @@ func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	told := false
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 {
+		if n > 0 && s.log != nil {
 			e := s.log.Write(stream, compute.InstantOf(time.Now()), buffer[:n])
 			if e != nil && !told {
 				told = true

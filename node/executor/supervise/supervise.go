@@ -33,6 +33,7 @@ type supervisor struct {
 	spec     *Spec
 	journal  *journal.Journal
 	group    *cgroup.Group
+	box      *sandbox.Sandbox
 	log      *logs.Writer
 	commands chan command
 
@@ -43,7 +44,6 @@ type supervisor struct {
 	cause   cause
 	started time.Duration // Boottime; 0 before the code started.
 	ended   time.Duration
-	box     *sandbox.Sandbox
 	cpuBase time.Duration // Used before the code started.
 
 	mu sync.Mutex
@@ -85,9 +85,6 @@ func run(dir string) error {
 		return errors.New("supervise: the attempt was started before")
 	}
 	s := &supervisor{spec: spec, journal: j, commands: make(chan command, maxCommands), conns: make(map[*os.File]bool)}
-	if err := s.open(); err != nil {
-		return err
-	}
 	defer s.close()
 	outcome := s.supervise()
 	if err := j.Ended(outcome); err != nil {
@@ -115,10 +112,7 @@ func (s *supervisor) open() error {
 		return err
 	}
 	go accept(listener, s.serve)
-	conn := os.NewFile(FDConn, "node")
-	syscall.CloseOnExec(FDConn)
-	syscall.CloseOnExec(FDSlot)
-	go s.serve(conn)
+	go s.serve(os.NewFile(FDConn, "node"))
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
@@ -126,9 +120,11 @@ func (s *supervisor) open() error {
 }
 
 func (s *supervisor) close() {
-	s.limit.close()
-	s.grace.close()
-	s.contact.close()
+	for _, t := range []*timer{s.limit, s.grace, s.contact} {
+		if t != nil {
+			t.close()
+		}
+	}
 	os.Remove(ControlFile)
 }
 
@@ -162,81 +158,97 @@ func StartTime(pid int) (uint64, error) {
 
 // supervise lives the attempt to its end and returns how it was.
 func (s *supervisor) supervise() compute.Outcome {
-	box, pumps, err := s.start()
+	pumps, err := s.start()
 	if err != nil {
 		return s.finish(ending{err: err}, pumps)
 	}
 	ends := make(chan ending, 1)
 	go func() {
-		exit, err := box.Wait()
+		exit, err := s.box.Wait()
 		ends <- ending{status: exit.Status, lost: err != nil}
 	}()
 	end := s.loop(ends)
 	s.ended = boottime()
-	if err := s.group.Kill(killTimeout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	box.Close()
+	// With the first process everything in the sandbox ends.
+	s.box.Close()
 	return s.finish(end, pumps)
 }
 
 // start brings the code to life. The journal says so, durably, before.
-func (s *supervisor) start() (*sandbox.Sandbox, *pumps, error) {
-	saved := make(chan error, 1)
-	go func() { saved <- s.journal.Starting(compute.InstantOf(time.Now())) }()
-	pumps, stdout, stderr, err := s.newPumps()
-	if err != nil {
-		return nil, nil, errors.Join(err, <-saved)
-	}
-	box, err := s.build(stdout, stderr)
-	stdout.Close()
-	stderr.Close()
-	if e := <-saved; e != nil {
-		// Not durable: the code must not start.
-		err = errors.Join(err, e)
-	}
-	if err == nil {
-		err = s.launch(box)
-	}
-	if err != nil && box != nil {
-		syscall.Kill(box.PID, syscall.SIGKILL)
-		box.Close()
-	}
-	return box, pumps, err
-}
-
-// build makes the sandbox, with its limits but the CPU quota: that one is for
-// the code, not for us.
-func (s *supervisor) build(stdout, stderr *os.File) (*sandbox.Sandbox, error) {
-	if s.spec.JoinNetwork {
-		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
-			return nil, fmt.Errorf("join network: %w", errno)
-		}
-		syscall.Close(FDNetwork)
-	}
-	box, err := sandbox.Start(&s.spec.Sandbox, stdout, stderr)
+func (s *supervisor) start() (*pumps, error) {
+	syscall.CloseOnExec(FDConn)
+	syscall.CloseOnExec(FDSlot)
+	pumps, stdout, stderr, err := newPumps()
 	if err != nil {
 		return nil, err
 	}
-	s.box = box
+	err = s.fork(stdout, stderr)
+	stdout.Close()
+	stderr.Close()
+	// All this while the first process builds the sandbox.
+	saved := make(chan error, 1)
+	go func() { saved <- s.save() }()
+	err = errors.Join(err, s.open())
+	pumps.start(s)
+	if err = errors.Join(err, <-saved); err == nil {
+		err = s.box.Await()
+	}
+	if err == nil {
+		err = s.launch()
+	}
+	if err != nil && s.box != nil {
+		// The same as at a good end, only sooner.
+		_ = syscall.Kill(s.box.PID, syscall.SIGKILL)
+		s.box.Close()
+	}
+	return pumps, err
+}
+
+// save makes durable that the code is about to start: the journal, and that
+// there is one.
+func (s *supervisor) save() error {
+	if err := s.journal.Starting(compute.InstantOf(time.Now())); err != nil {
+		return err
+	}
+	for _, dir := range []string{".", "..", "../.."} {
+		if err := journal.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fork starts the first process of the sandbox, with its limits but the CPU
+// quota: that one is for the code, not for us.
+func (s *supervisor) fork(stdout, stderr *os.File) error {
+	if s.spec.JoinNetwork {
+		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
+			return fmt.Errorf("join network: %w", errno)
+		}
+		syscall.Close(FDNetwork)
+	}
 	host, err := cgroup.Detect()
 	if err != nil {
-		return box, err
+		return err
 	}
 	limits := cgroup.Limits{MemoryBytes: s.spec.MemoryMiB << 20, Pids: s.spec.Pids}
 	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
-		return box, err
+		return err
 	}
-	if err := s.group.Add(box.PID); err != nil {
-		return box, err
+	err = s.group.Around(func(cgroupFD int) (err error) {
+		s.box, err = sandbox.Start(&s.spec.Sandbox, stdout, stderr, cgroupFD)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	// As above: where it is not allowed, the default has to do.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(theirOOMScore), 0)
-	return box, box.Build()
+	// Where it is not allowed (in a container), the default has to do.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.box.PID), []byte(theirOOMScore), 0)
+	return nil
 }
 
 // launch starts the code, its clock and its limit.
-func (s *supervisor) launch(box *sandbox.Sandbox) error {
+func (s *supervisor) launch() error {
 	for _, note := range s.spec.Notes {
 		s.note(note)
 	}
@@ -248,7 +260,7 @@ func (s *supervisor) launch(box *sandbox.Sandbox) error {
 		return err
 	}
 	at, now := boottime(), compute.InstantOf(time.Now())
-	if err := box.Execute(); err != nil {
+	if err := s.box.Execute(); err != nil {
 		return err
 	}
 	s.started = at
