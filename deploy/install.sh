@@ -9,13 +9,14 @@ usage() {
 usage: install.sh [options]
 
 The first machine makes the cluster, and a token with which others may join:
-  install.sh --advertise 10.0.0.1 --uses 2 --token-out join.token
+  install.sh --uses 2 --token-out join.token
 Bring the file to each other machine:
-  install.sh --advertise 10.0.0.2 --join 10.0.0.1:6471 --token-file join.token
+  install.sh --join 10.0.0.1:6471 --token-file join.token
 
   --binary FILE      the program (default: bin/berth of this checkout)
   --name NAME        the node's name (default: the machine's)
   --advertise ADDR   address under which the other nodes reach this one
+                     (default: the machine's first)
   --api-addr ADDR    where the REST API listens (default 0.0.0.0:6470); it is
                      plain HTTP until api.tls is set in the configuration
   --join HOST:PORT   nodes of the cluster to join, by comma
@@ -66,7 +67,6 @@ check() {
 	[[ -n $root || $(id -u) -eq 0 ]] || die "needs root"
 	[[ -n $root || -d /run/systemd/system ]] || die "needs systemd; start 'berth node' in your own way instead"
 	[[ -x $binary ]] || die "no program at $binary; make build makes one"
-	[[ -z $join || -n $advertise ]] || die "--join needs --advertise, or the others cannot reach this node"
 	[[ -z $join || -f $config || -n $token_file ]] || die "--join needs --token-file"
 	[[ -z $token_file || -s $token_file ]] || die "no join token in $token_file"
 	[[ -z $uses || -n $token_out ]] || die "--uses needs --token-out"
