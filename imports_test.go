@@ -1,0 +1,302 @@
+// Package berth_test holds what is true of the tree as a whole: which package
+// may import which, and which package owns which library.
+package berth_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is the path of this module.
+const module = "berth"
+
+// A rule says what the packages at and below dir may import of ours, beside
+// what is below dir itself. The longest dir that matches a package counts;
+// that of node does not hold for its children, each has its own.
+type rule struct {
+	dir string
+	may []string // Directories; what is below one counts only where it ends in "/...".
+	why string
+}
+
+// rules is the picture of DESIGN.md as a table: imports go down only.
+var rules = []rule{
+	{"compute", nil, "the vocabulary stands below everything and imports nothing of ours"},
+	{"fsm", []string{"compute"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
+	{"scheduler", []string{"compute"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
+	{"gpu", []string{"compute"}, "devices are reported in compute types; node hands them on"},
+	{"cluster", []string{"compute"}, "it moves bytes and knows no command; node encodes and decodes them"},
+
+	{"api", []string{"compute", "fsm"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
+	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
+	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
+	{"api/client", []string{"api/wire", "compute"}, "a client knows the wire and nothing of the server"},
+
+	{"node", []string{"api/...", "cluster/...", "compute", "fsm", "gpu", "scheduler", "web"}, "node puts a peer together from the parts below it"},
+	{"node/executor", []string{"compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
+	{"node/logs", []string{"compute"}, "the children of node do not know each other"},
+	{"node/callback", []string{"compute"}, "the children of node do not know each other"},
+	{"node/storage", []string{"compute"}, "the children of node do not know each other"},
+	{"node/secrets", []string{"compute"}, "the children of node do not know each other"},
+	{"node/billing", []string{"compute"}, "the children of node do not know each other"},
+	{"node/inference", []string{"compute"}, "the children of node do not know each other"},
+	{"node/nodetest", []string{"api/client", "api/wire", "compute", "node"}, "tests see a node from outside, as its users do"},
+
+	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
+	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
+	{"cmd/berth", []string{"api/client", "api/wire", "bench", "compute", "examples", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
+	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu"}, "it starts node processes and reads the same GPU lists as they do"},
+	{"examples", nil, "programs for executions, not for nodes"},
+	{"deploy", nil, "files for machines, not for nodes"},
+}
+
+// testsOnly are packages that only tests may import.
+var testsOnly = []string{"node/nodetest"}
+
+// A library is a module or package from outside and who may import it.
+type library struct {
+	path   string
+	owners []string // Directories with everything below them; none for nobody.
+	why    string
+}
+
+// libraries gives every library its owners. The longest path that matches an
+// import counts; an import that none matches fails, so that a new library
+// comes with its line here and in docs/dependencies.md.
+var libraries = []library{
+	{"github.com/hashicorp/raft", []string{"cluster", "fsm"}, "consensus has one owner; fsm implements its FSM interface"},
+	{"github.com/hashicorp/raft-boltdb", nil, "version 1 dies under the race detector: use raft-boltdb/v2"},
+	{"github.com/hashicorp/raft-boltdb/v2", []string{"cluster"}, "the log store is the cluster's"},
+	{"go.etcd.io/bbolt", []string{"cluster"}, "the log store is the cluster's"},
+	{"github.com/hashicorp/memberlist", []string{"cluster"}, "gossip is a hint that only the cluster reads"},
+	{"github.com/hashicorp/yamux", []string{"cluster"}, "node-to-node calls have one transport"},
+	{"github.com/hashicorp/go-hclog", []string{"cluster"}, "raft's logger is turned into slog where raft is"},
+	{"github.com/hashicorp/go-metrics", []string{"cluster"}, "raft's metrics are turned off where raft is"},
+	{"github.com/valyala/fasthttp", []string{"api"}, "request bytes are reused after the handler: one package copies them"},
+	{"github.com/fasthttp/router", []string{"api"}, "one route table"},
+	{"github.com/getkin/kin-openapi", []string{"api"}, "one route table is the source of the OpenAPI document"},
+	{"github.com/golang-jwt/jwt", []string{"api/auth"}, "tokens are read and signed in one place"},
+	{"golang.org/x/crypto/argon2", []string{"api/auth"}, "passwords are hashed in one place"},
+	{"github.com/NVIDIA/go-nvml", []string{"gpu"}, "devices have one owner; go-nvml needs cgo"},
+	{"github.com/moby", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/compose-spec/compose-go", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/opencontainers/runtime-spec", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/landlock-lsm/go-landlock", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/elastic/go-seccomp-bpf", []string{"node/executor"}, "code is executed in one place"},
+	{"github.com/google/nftables", []string{"node/executor"}, "the network of executions is made in one place"},
+	{"github.com/vishvananda", []string{"node/executor"}, "the network of executions is made in one place"},
+	{"golang.org/x/net/bpf", []string{"node/executor"}, "filters of system calls are assembled in one place"},
+	{"gocloud.dev", []string{"node/storage"}, "blobs have one owner"},
+	{"github.com/versity/versitygw", []string{"node/storage"}, "blobs have one owner"},
+	{"github.com/tink-crypto/tink-go", []string{"node/secrets"}, "encryption at rest has one owner"},
+	{"github.com/spf13", []string{"cmd"}, "only commands have flags"},
+	{"github.com/jedib0t/go-pretty", []string{"cmd"}, "only commands draw tables"},
+	{"golang.org/x/term", []string{"cmd"}, "only commands have a terminal"},
+	{"github.com/knadh/koanf", []string{"cmd", "node"}, "configuration is read once, into node.Config; no part reads it by itself"},
+	{"github.com/go-viper/mapstructure", []string{"node"}, "configuration is read once, into node.Config; no part reads it by itself"},
+	{"github.com/goccy/go-yaml", []string{"cmd", "gpu", "node"}, "YAML is configuration or a GPU file"},
+	{"github.com/fxamacker/cbor", []string{"bench", "cluster", "fsm", "node"}, "commands, calls and snapshots are CBOR; nothing else is"},
+	{"github.com/tidwall/btree", []string{"fsm"}, "only the state has copy-on-write tables"},
+	{"github.com/prometheus", []string{"api", "bench", "cluster", "fsm", "gpu", "node", "scheduler"}, "every part has a metrics.go; the vocabulary and commands measure nothing"},
+	{"github.com/cenkalti/backoff", []string{"api/client", "cluster", "cmd", "node"}, "retries wait with a library"},
+	{"github.com/google/uuid", []string{"api", "cluster", "cmd", "node"}, "ids are made where requests and nodes begin; the state makes none"},
+	{"golang.org/x/sys", []string{"cluster", "cmd", "gpu", "node"}, "system calls belong to parts that touch the machine"},
+	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
+	{"golang.org/x/text", []string{"api"}, "text is normalised where it comes in"},
+	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},
+	{"os/exec", []string{"bench", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
+	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
+	{"testing", []string{"node/nodetest"}, "test code belongs to _test.go files"},
+	{"github.com/stretchr/testify", nil, "tests use testing alone"},
+}
+
+// light are the packages that the supervisor of every attempt initialises: a
+// library there costs each start milliseconds.
+var light = []string{
+	"compute", "node/logs", "node/executor/cgroup", "node/executor/early",
+	"node/executor/journal", "node/executor/sandbox", "node/executor/supervise",
+}
+
+// edge is one import of one file.
+type edge struct {
+	file string
+	from string // Directory of the importing package.
+	to   string // Import path.
+	test bool
+}
+
+// edges returns all imports of the tree, whatever their build tags.
+func edges(t *testing.T) []edge {
+	t.Helper()
+	var out []edge
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name != "." && (name[0] == '.' || name == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(file) != ".go" {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			from := path.Dir(filepath.ToSlash(file))
+			out = append(out, edge{file, from, to, strings.HasSuffix(file, "_test.go")})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// below reports whether p is dir or below it.
+func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// longest returns the element of list whose key is the longest one that p is
+// below of, nil when there is none.
+func longest[T any](p string, list []T, key func(*T) string) *T {
+	var best *T
+	for i := range list {
+		if k := key(&list[i]); below(p, k) && (best == nil || len(k) > len(key(best))) {
+			best = &list[i]
+		}
+	}
+	return best
+}
+
+// ours returns why package from may not import our package to, "" when it may.
+func ours(from, to string) string {
+	if slices.Contains(testsOnly, to) {
+		return "only tests import it"
+	}
+	r := longest(from, rules, func(r *rule) string { return r.dir })
+	if r == nil || r.dir == "node" && from != "node" {
+		return "the package has no line in the table of imports; give it one, with its reason"
+	}
+	if below(to, r.dir) {
+		return ""
+	}
+	for _, may := range r.may {
+		dir, all := strings.CutSuffix(may, "/...")
+		if to == dir || all && below(to, dir) {
+			return ""
+		}
+	}
+	return r.why
+}
+
+// theirs returns why package from may not import the library to, "" when it
+// may.
+func theirs(from, to string) string {
+	first, _, _ := strings.Cut(to, "/")
+	outside := strings.Contains(first, ".")
+	if outside && slices.Contains(light, from) && !below(to, "golang.org/x/sys") {
+		return "every attempt's supervisor initialises this package: keep it light"
+	}
+	l := longest(to, libraries, func(l *library) string { return l.path })
+	switch {
+	case l == nil && outside:
+		return "the library has no owner in the table; give it a line there and in docs/dependencies.md"
+	case l == nil || !outside && l.path != to:
+		return "" // The rest of the standard library.
+	}
+	for _, owner := range l.owners {
+		if below(from, owner) {
+			return ""
+		}
+	}
+	return l.why
+}
+
+// refusal returns why from may not import to in other than test code.
+func refusal(from, to string) string {
+	if local, ok := strings.CutPrefix(to, module+"/"); ok {
+		return ours(from, local)
+	}
+	return theirs(from, to)
+}
+
+func TestImportsGoDown(t *testing.T) {
+	all := edges(t)
+	if len(all) < 100 {
+		t.Fatalf("only %d imports found: this is not the tree", len(all))
+	}
+	for _, e := range all {
+		if e.test {
+			if below(e.to, "github.com/stretchr/testify") {
+				t.Errorf("%s imports %s: tests use testing alone", e.file, e.to)
+			}
+			continue
+		}
+		if why := refusal(e.from, e.to); why != "" {
+			t.Errorf("%s imports %s: %s", e.file, e.to, why)
+		}
+	}
+}
+
+// TestTheTableRefuses holds that the table means something: edges that the
+// design forbids are refused, and those that it draws are not.
+func TestTheTableRefuses(t *testing.T) {
+	tests := []struct {
+		from, to string
+		ok       bool
+	}{
+		{"compute", "berth/fsm", false},
+		{"compute", "github.com/fxamacker/cbor/v2", false},
+		{"compute", "encoding/json", true},
+		{"scheduler", "berth/fsm", false},
+		{"scheduler", "github.com/hashicorp/raft", false},
+		{"scheduler", "berth/compute", true},
+		{"fsm", "berth/scheduler", false},
+		{"fsm", "github.com/hashicorp/raft", true},
+		{"cluster", "berth/fsm", false},
+		{"cluster", "berth/cluster/rpc", true},
+		{"cluster", "github.com/hashicorp/raft-boltdb", false},
+		{"cluster", "github.com/hashicorp/raft-boltdb/v2", true},
+		{"gpu", "os/exec", false},
+		{"api", "berth/fsm", true},
+		{"api", "berth/cluster", false},
+		{"api/wire", "berth/fsm", false},
+		{"api/client", "berth/api", false},
+		{"node", "github.com/valyala/fasthttp", false},
+		{"node", "berth/scheduler", true},
+		{"node", "berth/node/nodetest", false},
+		{"node/executor", "berth/node/logs", true},
+		{"node/executor", "berth/node", false},
+		{"node/executor/supervise", "github.com/prometheus/client_golang/prometheus", false},
+		{"node/logs", "berth/node/storage", false},
+		{"node/somethingnew", "berth/compute", false},
+		{"cmd/berth", "berth/node", true},
+		{"cmd/berth", "berth/fsm", false},
+		{"somethingnew", "berth/compute", false},
+		{"api", "github.com/new/library", false},
+		{"api", "log", false},
+		{"api", "log/slog", true},
+		{"api", "testing", false},
+	}
+	for _, tt := range tests {
+		if why := refusal(tt.from, tt.to); (why == "") != tt.ok {
+			t.Errorf("%s imports %s: refused with %q, want allowed: %v", tt.from, tt.to, why, tt.ok)
+		}
+	}
+}
