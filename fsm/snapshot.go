@@ -230,10 +230,26 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(k *compute.SigningKey) { s.signing.put(k) }),
 		load(s.putAccount),
 		load(func(e *compute.LedgerEntry) { s.ledger.put(e) }),
-		load(s.putExecution), load(s.putAttempt),
+		s.loadExecution, load(s.putAttempt),
 		load(func(c *compute.Callback) { s.callbacks.put(c) }),
 		load(s.putOp),
 	}
+}
+
+// loadExecution adds an execution. Its status and kind are counted, so they
+// must exist even in a damaged record, which is only found out at the end.
+func (s *state) loadExecution(data []byte) error {
+	unknown := false
+	err := load(func(e *compute.Execution) {
+		unknown = int(e.Status) >= compute.Statuses || int(e.Kind) >= kinds
+		if !unknown {
+			s.putExecution(e)
+		}
+	})(data)
+	if unknown {
+		return fmt.Errorf("%w: an execution with an unknown status or kind", errSnapshot)
+	}
+	return err
 }
 
 func load[V any](put func(*V)) func([]byte) error {

@@ -1,0 +1,282 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// hours returns a change of an execution's time limit.
+func hours(n time.Duration) func(*compute.Execution) {
+	return func(e *compute.Execution) { e.Timeout = n * time.Hour }
+}
+
+func TestLongExecutionsHoldMoreAsTheyRun(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4", hours(2))
+	const hour, ten = 360_000, 60_000 // Micro-credits of a t4.
+	w.wantMoney(100*compute.Credit, hour)
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(58 * time.Minute)
+	w.wantMoney(100*compute.Credit, hour)
+	w.pass(time.Minute) // A minute before the end of what is held.
+	w.wantMoney(100*compute.Credit, hour-6000+ten)
+	w.pass(30 * time.Minute)
+	if held := w.account().Held; held < 89*6000 || held > 100*6000 {
+		t.Errorf("held %d after 89 minutes", held)
+	}
+	w.pass(time.Hour)
+	w.wantMoney(100*compute.Credit, 2*hour) // Never more than the limit of time.
+	w.must(w.ended(id, compute.StatusFailed, 2*time.Hour+time.Second))
+	w.wantMoney(100*compute.Credit-2*hour, 0)
+}
+
+func TestHoldFollowsAJumpOfTheClock(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4", hours(10))
+	w.place("n3", id)
+	for range 60 { // Five hours in which no Tick was made.
+		w.now = w.now.Add(5 * time.Minute)
+		w.do()
+	}
+	w.must(fsm.Tick{Term: 1})
+	w.wantMoney(100*compute.Credit, 5*360_000+60_000)
+}
+
+func TestExhaustedCreditsStopGracefully(t *testing.T) {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.SignupGrant = 400_000 // An hour and six minutes of a t4.
+	w.bootstrap(s)
+	w.addNode("n3", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	id := w.submit("t4", hours(2))
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(58 * time.Minute)
+	if w.get(id).Stop != compute.StopNone {
+		t.Fatal("stopped too early")
+	}
+	w.pass(time.Minute)
+	w.wantStatus(id, compute.StatusRunning, compute.ReasonCredits)
+	if w.get(id).Stop != compute.StopGraceful {
+		t.Fatal("not stopped")
+	}
+	end := w.ended(id, compute.StatusCancelled, 59*time.Minute)
+	end.Outcome.Reason = compute.ReasonStopped
+	w.must(end)
+	w.wantStatus(id, compute.StatusCancelled, compute.ReasonCredits)
+	w.wantMoney(400_000-59*6000, 0)
+	if d := w.get(id).Detail; !strings.Contains(d, "credits are exhausted") {
+		t.Errorf("detail is %q", d)
+	}
+	c := w.python("t4.2x")
+	c.Execution.Timeout = 10 * time.Minute
+	w.refused(c, compute.CodeForbidden, "credits_exhausted")
+}
+
+func TestMeterNeverRefuses(t *testing.T) {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.SignupGrant, s.Meter = 0, true
+	w.bootstrap(s)
+	w.addNode("n3", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	id := w.submit("t4", hours(2))
+	w.place("n3", id)
+	w.pass(2 * time.Hour)
+	if w.get(id).Stop != compute.StopNone {
+		t.Fatal("stopped for credits")
+	}
+	w.must(w.ended(id, compute.StatusCompleted, 2*time.Hour))
+	w.wantMoney(-720_000, 0)
+}
+
+func TestCeilingShortensTheTimeLimit(t *testing.T) {
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		ceiling compute.Credits
+		want    time.Duration
+		held    compute.Credits
+	}{
+		{"none", time.Minute, 0, time.Minute, 6000},
+		{"enough", time.Minute, 6000, time.Minute, 6000},
+		{"more than enough", time.Minute, compute.Credit, time.Minute, 6000},
+		{"half", time.Minute, 3000, 30 * time.Second, 3000},
+		{"to the millisecond", time.Minute, 101, 1010 * time.Millisecond, 101},
+		{"beyond the first hold", 2 * time.Hour, 500_000, 5000 * time.Second, 360_000},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.submit("t4", func(e *compute.Execution) {
+				e.Timeout, e.MaxCredits = test.timeout, test.ceiling
+			})
+			e := w.get(id)
+			if e.Timeout != test.want || e.Held != test.held {
+				t.Fatalf("time limit %s, held %d; want %s, %d", e.Timeout, e.Held, test.want, test.held)
+			}
+			if said := strings.Contains(e.Detail, "max_credits"); said != (test.want != test.timeout) {
+				t.Errorf("detail is %q", e.Detail)
+			}
+			w.place("n3", id)
+			w.pass(3 * time.Hour)
+			end := w.ended(id, compute.StatusFailed, 3*time.Hour)
+			end.Outcome.Reason = compute.ReasonTimeout
+			w.must(end)
+			if e := w.get(id); test.ceiling > 0 && e.Billed > test.ceiling {
+				t.Errorf("billed %d over the ceiling of %d", e.Billed, test.ceiling)
+			}
+		})
+	}
+}
+
+func TestGrantsAndPrices(t *testing.T) {
+	w := newWorld(t)
+	grant := func(amount compute.Credits) fsm.Grant {
+		return fsm.Grant{Actor: w.root, Org: w.org, Amount: amount, Note: "thanks"}
+	}
+	w.must(grant(5))
+	w.wantMoney(100*compute.Credit+5, 0)
+	w.refused(grant(0), compute.CodeInvalid, "amount")
+	w.refused(grant(-1), compute.CodeInvalid, "amount")
+	w.refused(grant(1<<62), compute.CodeInvalid, "amount")
+	w.refused(fsm.Grant{Actor: w.root, Org: compute.OrgID{UUID: w.uuid()}, Amount: 1},
+		compute.CodeNotFound, "org_unknown")
+	w.refused(fsm.Grant{Actor: w.ada, Org: w.org, Amount: 1}, compute.CodeForbidden, "not_an_operator")
+
+	id := w.submit("t4")
+	set := func(name string, p compute.Price) fsm.SetPrices {
+		return fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{name: p}}
+	}
+	w.must(set("t4", 1))
+	if p := w.view().Prices(); p["t4"] != 1 || p["h100"] != 900 {
+		t.Errorf("prices are %v", p)
+	}
+	w.complete(id, "n3", time.Second)
+	if b := w.get(id).Billed; b != 100 {
+		t.Errorf("billed %d: the price is fixed at submit", b)
+	}
+	w.refused(set("T4", 1), compute.CodeInvalid, "price")
+	w.refused(set("t4.2x", 1), compute.CodeInvalid, "price")
+	w.refused(set("t4", -1), compute.CodeInvalid, "price")
+	w.refused(set("t4", 1<<40), compute.CodeInvalid, "price")
+	refused := set("t4", 1)
+	refused.Actor = w.ada
+	w.refused(refused, compute.CodeForbidden, "not_an_operator")
+}
+
+func TestFreeWorkHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.must(fsm.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 0}})
+	id := w.submit("t4", hours(20))
+	w.wantMoney(100*compute.Credit, 0)
+	w.complete(id, "n3", time.Hour)
+	w.wantMoney(100*compute.Credit, 0)
+}
+
+func TestMonthsOfAnAccount(t *testing.T) {
+	w := newWorld(t)
+	w.complete(w.submit("t4"), "n3", time.Second)
+	if a := w.account(); a.Month != 2026*12+2 || a.InMonth != 100 {
+		t.Errorf("in month %d: %d", a.Month, a.InMonth)
+	}
+	w.pass(3 * time.Hour) // Into April.
+	w.complete(w.submit("t4"), "n3", 2*time.Second)
+	if a := w.account(); a.Month != 2026*12+3 || a.InMonth != 200 || a.Charged != 300 {
+		t.Errorf("in month %d: %d of %d", a.Month, a.InMonth, a.Charged)
+	}
+}
+
+func TestRetentionKeepsTheLedger(t *testing.T) {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.MaxFinished, s.KeepFinished = 3, time.Hour
+	w.bootstrap(s)
+	w.addNode("n3", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	var ids []compute.ExecutionID
+	for range 5 {
+		id := w.submit("t4", func(e *compute.Execution) { e.CallbackURLs = []string{"https://x"} })
+		w.complete(id, "n3", time.Second)
+		ids = append(ids, id)
+	}
+	live := w.submit("t4")
+	w.must(fsm.Tick{Term: 1})
+	known := func() (n int) {
+		for range w.view().History(w.org, fsm.HistoryFilter{}) {
+			n++
+		}
+		return n
+	}
+	if known() != 4 {
+		t.Errorf("%d executions are known, want 3 and the live one", known())
+	}
+	if _, ok := w.view().AnyExecution(ids[1]); ok || len(w.view().Attempts(ids[1])) != 0 {
+		t.Error("the oldest is still known")
+	}
+	w.pass(time.Hour + time.Minute)
+	if known() != 1 {
+		t.Errorf("%d executions are known, want the live one", known())
+	}
+	w.get(live)
+	for c := range w.view().Callbacks() {
+		t.Errorf("callback of %s is left", c.Execution)
+	}
+	charges := 0
+	for e := range w.view().Ledger(w.org, 0) {
+		if e.Kind == compute.LedgerCharge {
+			charges++
+		}
+	}
+	if charges != 5 {
+		t.Errorf("the ledger has %d charges, want 5", charges)
+	}
+}
+
+func TestRetentionWaitsForTheParent(t *testing.T) {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.KeepFinished = time.Minute
+	w.bootstrap(s)
+	w.addNode("n3", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4", "gpu.t4"))
+	c := w.children(parent)
+	w.complete(c[0].ID, "n3", time.Second)
+	w.place("n3", c[1].ID)
+	w.pass(time.Hour)
+	if len(w.children(parent)) != 2 {
+		t.Fatal("a child of a live parent was forgotten")
+	}
+	w.must(w.ended(c[1].ID, compute.StatusFailed, time.Second))
+	w.wantStatus(parent, compute.StatusCompleted, compute.ReasonNone)
+	w.pass(time.Hour)
+	if _, ok := w.view().AnyExecution(parent); ok {
+		t.Error("the parent is still known")
+	}
+}
+
+func TestClockNeverGoesBackNorJumps(t *testing.T) {
+	w := newWorld(t)
+	w.now = w.now.Add(-time.Hour)
+	w.do()
+	if w.view().Now() != epoch {
+		t.Errorf("the clock went back to %s", w.view().Now())
+	}
+	w.now = epoch.Add(240 * time.Hour)
+	w.do()
+	if want := epoch.Add(5 * time.Minute); w.view().Now() != want {
+		t.Errorf("the clock jumped to %s, want %s", w.view().Now(), want)
+	}
+}
