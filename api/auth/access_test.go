@@ -170,7 +170,9 @@ func TestForgedAccessTokens(t *testing.T) {
 		header("kid is a path", "kid", "../../../../dev/null"), header("kid is SQL", "kid", "k1' OR '1'='1"),
 		header("kid is a number", "kid", 1), header("kid is a list", "kid", []string{"k1"}),
 		header("huge kid", "kid", strings.Repeat("k", 500)),
-		header("brings its key", "jwk", map[string]string{"kty": "OKP", "crv": "Ed25519", "x": b64(stranger.Public().(ed25519.PublicKey))}),
+		header("brings its key", "jwk", map[string]string{
+			"kty": "OKP", "crv": "Ed25519", "x": b64(stranger.Public().(ed25519.PublicKey)),
+		}),
 		header("names a key's URL", "jku", "https://evil.example/keys"),
 		header("names a certificate", "x5u", "https://evil.example/cert"),
 		header("brings a certificate", "x5c", []string{"AAAA"}),
@@ -183,7 +185,10 @@ func TestForgedAccessTokens(t *testing.T) {
 		{"zero signature", func(p *parts) { p.sign = func(string) []byte { return make([]byte, 64) } }},
 		{"short signature", func(p *parts) { sign := p.sign; p.sign = func(s string) []byte { return sign(s)[:63] } }},
 		{"long signature", func(p *parts) { sign := p.sign; p.sign = func(s string) []byte { return append(sign(s), 0) } }},
-		{"malleable signature", func(p *parts) { sign := p.sign; p.sign = func(s string) []byte { return addOrder(sign(s)) } }},
+		{"malleable signature", func(p *parts) {
+			sign := p.sign
+			p.sign = func(s string) []byte { return addOrder(sign(s)) }
+		}},
 		claim("other issuer", "iss", "cluster-2"), claim("no issuer", "iss", nil),
 		claim("other audience", "aud", []string{"web"}), claim("no audience", "aud", nil),
 		claim("empty audience", "aud", []string{}), claim("many audiences", "aud", []string{"api", "web"}),

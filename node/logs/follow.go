@@ -142,7 +142,7 @@ func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, re
 	if _, coded := errors.AsType[*compute.Error](err); coded {
 		return err
 	}
-	if _, own := errors.AsType[stopped](err); own {
+	if _, own := errors.AsType[stoppedError](err); own {
 		return err
 	}
 	return compute.Errorf(compute.CodeUnavailable,
@@ -215,7 +215,7 @@ func (c *cursor) pick(attempts []compute.Attempt) (compute.Attempt, bool) {
 
 // failed returns what run says of err.
 func (c *cursor) failed(err error) (Final, error) {
-	if own, ok := errors.AsType[stopped](err); ok {
+	if own, ok := errors.AsType[stoppedError](err); ok {
 		return Final{}, own.err
 	}
 	_, final, _ := c.f.cfg.State.Attempts(c.execution) // It is err that counts.
@@ -269,7 +269,7 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 // retriable reports whether asking again may help.
 func retriable(err error) bool {
 	code := compute.CodeOf(err)
-	_, own := errors.AsType[stopped](err)
+	_, own := errors.AsType[stoppedError](err)
 	return !own && (code == compute.CodeUnavailable || code == compute.CodeInternal)
 }
 
@@ -289,7 +289,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (c *cursor) deliver(lines []Line) error {
 	last := lines[len(lines)-1].Seq
 	if err := c.number(lines); err != nil {
-		return stopped{err}
+		return stoppedError{err}
 	}
 	c.after = last
 	return nil

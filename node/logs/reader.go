@@ -13,6 +13,7 @@ import (
 const (
 	maxBatchLines = 1024
 	readBytes     = 128 << 10 // Read at once; a longer record makes room for itself.
+	idleBytes     = 4 << 10   // The same for a reader that waits for more.
 )
 
 // reader reads the output of one attempt from this node's disk, while it is
@@ -66,11 +67,15 @@ func (r *reader) next() ([]Line, *Final, error) {
 // there may be more right now.
 func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 	if len(r.buf) == 0 {
-		r.buf = make([]byte, readBytes)
+		r.buf = make([]byte, idleBytes)
 	}
 	n, err := r.file.ReadAt(r.buf, r.off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, fmt.Errorf("read log: %w", err)
+	}
+	if n == len(r.buf) && n < readBytes {
+		r.buf = make([]byte, readBytes) // There is more: read in earnest.
+		return nil, true, nil
 	}
 	for data := r.buf[:n]; !b.full(); {
 		rec, size, err := parse(data)
@@ -81,6 +86,9 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 			r.buf = make([]byte, 2*len(r.buf)) // At most a little over maxBody.
 			return nil, true, nil
 		case errors.Is(err, errTorn) && len(data) == 0:
+			if len(r.buf) > idleBytes {
+				r.buf = nil // Thousands may wait at a time.
+			}
 			return nil, false, nil
 		case err != nil:
 			more, err = r.skipDamage()

@@ -20,6 +20,7 @@ const (
 	deadAfter   = 3 * idleTicks * pollInterval
 	wireVersion = 1
 	maxRequest  = 64
+	wireBuffer  = 16 << 10
 )
 
 // mode is what a request asks for.
@@ -84,7 +85,7 @@ func (s *sender) idle() error {
 	if s.quiet++; s.quiet < idleTicks {
 		return nil
 	}
-	s.buf = appendMark(s.buf[:0], kindIdle)
+	s.buf = appendMark(nil, kindIdle) // A quiet sender keeps no large buffer.
 	return s.send()
 }
 
@@ -114,7 +115,7 @@ type receiver struct {
 
 // newReceiver returns a receiver of stream, which stop closes.
 func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop func()) {
-	r = &receiver{r: bufio.NewReaderSize(stream, readBytes)}
+	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer)}
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
 	unhook := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	return r, func() {
@@ -157,7 +158,7 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 		lines, reached := b.lines, b.lines[len(b.lines)-1].Seq
 		b = batch{}
 		if err := fn(lines); err != nil {
-			return stopped{err}
+			return stoppedError{err}
 		}
 		*after = reached
 		return nil
@@ -191,11 +192,11 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 	}
 }
 
-// stopped carries the error with which a caller's function ended a following
+// stoppedError carries the error with which a caller's function ended a following
 // past everything that is tried again.
-type stopped struct{ err error }
+type stoppedError struct{ err error }
 
-func (s stopped) Error() string { return s.err.Error() }
+func (s stoppedError) Error() string { return s.err.Error() }
 
 // Serve answers the request of another node's Follower with what is on this
 // node's disk. It returns when the answer is complete, when ctx ends or when w
@@ -209,7 +210,7 @@ func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
 	if err == nil {
 		return nil
 	}
-	if _, lost := errors.AsType[stopped](err); !lost && ctx.Err() == nil {
+	if _, lost := errors.AsType[stoppedError](err); !lost && ctx.Err() == nil {
 		s.buf = appendFault(s.buf[:0], err)
 		err = errors.Join(err, s.send())
 	}
@@ -245,5 +246,5 @@ func halt(err error) error {
 	if err == nil {
 		return nil
 	}
-	return stopped{err}
+	return stoppedError{err}
 }

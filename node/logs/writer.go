@@ -98,6 +98,11 @@ func (w *Writer) Write(stream Stream, at compute.Instant, p []byte) error {
 		return fmt.Errorf("write log: unknown stream %d", stream)
 	}
 	w.last = at
+	w.bucket.refill(at)
+	if w.drop.active && !w.bucket.full() && stream != System {
+		w.skip(stream, p)
+		return nil
+	}
 	err := w.split(stream, at, p)
 	if e := w.flush(); err == nil {
 		err = e
@@ -167,6 +172,33 @@ func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) 
 	return err
 }
 
+// skip drops all of p. It only counts, so that a flood costs no more than it
+// takes to read it.
+func (w *Writer) skip(stream Stream, p []byte) {
+	held := &w.held[stream]
+	if len(p) == 0 {
+		return
+	}
+	feeds := int64(bytes.Count(p, []byte{'\n'}))
+	lines := feeds
+	if p[len(p)-1] != '\n' {
+		lines++
+	}
+	if held.skipped {
+		lines-- // The first of them was counted when it began.
+	}
+	w.count(lines, int64(len(held.text)+len(p))-feeds)
+	held.text, held.skipped = held.text[:0], p[len(p)-1] != '\n'
+}
+
+// count counts lines that were dropped.
+func (w *Writer) count(lines, bytes int64) {
+	w.drop.lines += lines
+	w.drop.bytes += bytes
+	w.stats.DroppedLines += lines
+	w.stats.DroppedBytes += bytes
+}
+
 // line appends one line, the held start of it in front, unless it has to be
 // dropped.
 func (w *Writer) line(stream Stream, at compute.Instant, text []byte, partial bool) error {
@@ -177,11 +209,12 @@ func (w *Writer) line(stream Stream, at compute.Instant, text []byte, partial bo
 	}
 	admitted, err := w.admit(stream, len(text)+lineOverhead)
 	if held.skipped || !admitted {
+		if held.skipped {
+			w.count(0, int64(len(text)))
+		} else {
+			w.count(1, int64(len(text)))
+		}
 		held.skipped = partial
-		w.drop.lines++
-		w.drop.bytes += int64(len(text))
-		w.stats.DroppedLines++
-		w.stats.DroppedBytes += int64(len(text))
 		return err
 	}
 	return firstOf(err, w.keep(Line{At: at, Stream: stream, Text: text, Partial: partial}))
@@ -211,7 +244,6 @@ func (w *Writer) number(l Line) {
 // was exceeded it stays closed until a second's worth is free again, so that a
 // flood shows one mark a second and not one between any two lines.
 func (w *Writer) admit(stream Stream, n int) (bool, error) {
-	w.bucket.refill(w.last)
 	if w.drop.active {
 		if !w.bucket.full() && stream != System {
 			return false, nil
@@ -242,15 +274,12 @@ func (w *Writer) mark() error {
 	d := w.drop
 	text := fmt.Sprintf("[berth: %d lines (%s) dropped here: %s]", d.lines, sizeText(d.bytes), d.cause)
 	w.drop.active = false // Or a refused flush could not close it again.
-	if d.lines > 0 {
+	if d.lines > 0 || d.bytes > 0 {
 		w.number(Line{At: w.last, Stream: System, Text: []byte(text)})
 	}
 	if err := w.flush(); err != nil {
 		// The mark itself, which flush has counted, is no lost line.
-		w.drop.lines--
-		w.drop.bytes -= int64(len(text))
-		w.stats.DroppedLines--
-		w.stats.DroppedBytes -= int64(len(text))
+		w.count(-1, -int64(len(text)))
 		return err
 	}
 	w.drop = drop{}
@@ -293,10 +322,7 @@ func (w *Writer) settle(n int) (lost bool) {
 			w.seq = rec.line.Seq - 1
 			lost = true
 		}
-		w.drop.lines++
-		w.drop.bytes += int64(len(rec.line.Text))
-		w.stats.DroppedLines++
-		w.stats.DroppedBytes += int64(len(rec.line.Text))
+		w.count(1, int64(len(rec.line.Text)))
 	}
 	return lost
 }

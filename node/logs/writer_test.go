@@ -20,7 +20,7 @@ const noon = compute.Instant(1_800_000_000_000)
 
 // small are limits that tests reach quickly.
 func small() Limits {
-	return Limits{RingBytes: 64 << 10, BytesPerSecond: 1 << 30, LineBytes: 1 << 10}
+	return Limits{RingBytes: 32 << 10, BytesPerSecond: 1 << 30, LineBytes: 1 << 10}
 }
 
 func mustCreate(t testing.TB, path string, limits Limits) *Writer {
@@ -50,7 +50,7 @@ func mustEnd(t testing.TB, w *Writer, final Final) {
 func readAll(t testing.TB, path string, after uint64) ([]Line, *Final) {
 	t.Helper()
 	r := newReader(path, after)
-	defer r.close()
+	defer mustClose(t, r)
 	var all []Line
 	for {
 		lines, final, err := r.next()
@@ -61,6 +61,20 @@ func readAll(t testing.TB, path string, after uint64) ([]Line, *Final) {
 		if final != nil || len(lines) == 0 {
 			return all, final
 		}
+	}
+}
+
+func mustClose(t testing.TB, r *reader) {
+	t.Helper()
+	if err := r.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func unmount(t testing.TB, dir string) {
+	t.Helper()
+	if err := syscall.Unmount(dir, 0); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -252,12 +266,70 @@ func TestRestOfDroppedLineIsDropped(t *testing.T) {
 	}
 }
 
+// However a flood is cut into reads, its lines and bytes are counted right.
+func TestDroppedIsCounted(t *testing.T) {
+	for seed := range uint64(30) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		path := filepath.Join(t.TempDir(), SegmentName)
+		w := mustCreate(t, path, Limits{RingBytes: 1 << 20, BytesPerSecond: 2000, LineBytes: 50})
+		lines, size := 0, 0
+		for range 300 {
+			n := rnd.IntN(120)
+			lines++
+			size += n
+			for text := strings.Repeat("x", n) + "\n"; text != ""; {
+				cut := rnd.IntN(len(text) + 1)
+				mustWrite(t, w, Stdout, text[:cut])
+				text = text[cut:]
+			}
+		}
+		mustEnd(t, w, Final{})
+		all, _ := readAll(t, path, 0)
+		var dropped, droppedBytes int
+		if mark := all[len(all)-1]; mark.Stream == System {
+			if _, err := fmt.Sscanf(string(mark.Text), "[berth: %d lines", &dropped); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept := text(all, Stdout)
+		droppedBytes = size - (len(kept) - strings.Count(kept, "\n"))
+		whole := strings.Count(kept, "\n")
+		s := w.Stats()
+		if s.DroppedLines != int64(dropped) || s.DroppedBytes != int64(droppedBytes) || whole+dropped != lines {
+			t.Errorf("seed %d: kept %d and dropped %d of %d lines, %d bytes, stats %+v",
+				seed, whole, dropped, lines, droppedBytes, s)
+		}
+	}
+}
+
+func BenchmarkFlood(b *testing.B) {
+	w := mustCreate(b, filepath.Join(b.TempDir(), SegmentName), Limits{})
+	flood := bytes.Repeat([]byte("y\n"), 32<<10)
+	b.SetBytes(int64(len(flood)))
+	for b.Loop() {
+		if err := w.Write(Stdout, noon, flood); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLines(b *testing.B) {
+	w := mustCreate(b, filepath.Join(b.TempDir(), SegmentName), Limits{BytesPerSecond: 1 << 40})
+	lines := bytes.Repeat([]byte("a line of forty characters, more or less\n"), 1600)
+	b.SetBytes(int64(len(lines)))
+	for b.Loop() {
+		if err := w.Write(Stdout, noon, lines); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func TestFloodIsBoundedOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, SegmentName)
 	limits := small()
 	w := mustCreate(t, path, limits)
-	const total = 40_000
+	const total = 20_000
 	for i := range total {
 		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
 		if i%1000 == 0 {
@@ -268,8 +340,9 @@ func TestFloodIsBoundedOnDisk(t *testing.T) {
 	}
 	mustEnd(t, w, Final{})
 	lines, final := readAll(t, path, 0)
-	if final == nil || string(lines[0].Text) != "line 1" || string(lines[len(lines)-1].Text) != fmt.Sprintf("line %d", total) {
-		t.Fatalf("got first %q, last %q, end %v", lines[0].Text, lines[len(lines)-1].Text, final)
+	first, last := string(lines[0].Text), string(lines[len(lines)-1].Text)
+	if final == nil || first != "line 1" || last != fmt.Sprintf("line %d", total) {
+		t.Fatalf("got first %q, last %q, end %v", first, last, final)
 	}
 	var marks, missing int
 	for i, l := range lines {
@@ -308,7 +381,7 @@ func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "whole")
 	w := mustCreate(t, path, small())
-	for i := range 12 {
+	for i := range 6 {
 		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
 	}
 	mustEnd(t, w, Final{ExitCode: 3})
@@ -375,7 +448,9 @@ func TestTornChunkChange(t *testing.T) {
 // No flipped bit changes a line: it is missing or it is right.
 func TestDamageIsNeverReturned(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
-	w := mustCreate(t, path, small())
+	limits := small()
+	limits.RingBytes, limits.LineBytes = 16<<10, 512 // Chunks of 1 KiB.
+	w := mustCreate(t, path, limits)
 	n := 0
 	for w.ring.chunk < 1 {
 		n++
@@ -427,7 +502,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("needs root to mount a small disk: %v", err)
 	}
-	defer syscall.Unmount(dir, 0)
+	defer unmount(t, dir)
 	path := filepath.Join(dir, SegmentName)
 	w := mustCreate(t, path, Limits{})
 	refused, written := 0, 0
@@ -470,7 +545,7 @@ func TestDiskThatHasRoomAgain(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("needs root to mount a small disk: %v", err)
 	}
-	defer syscall.Unmount(dir, 0)
+	defer unmount(t, dir)
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 56<<10), 0o600); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,8 @@ func TestJoin(t *testing.T) {
 	if _, err := secrets.Create(path, cluster(1)); compute.CodeOf(err) != compute.CodeConflict {
 		t.Errorf("got %v for a second create, want conflict", err)
 	}
-	if _, err := secrets.Import(filepath.Join(t.TempDir(), "k"), m.Bytes(), cluster(2)); !errors.Is(err, secrets.ErrForeign) {
+	_, err = secrets.Import(filepath.Join(t.TempDir(), "k"), m.Bytes(), cluster(2))
+	if !errors.Is(err, secrets.ErrForeign) {
 		t.Errorf("got %v for another cluster's key, want ErrForeign", err)
 	}
 }
@@ -169,7 +170,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "master.key")
-	if _, err := secrets.Open(missing, cluster(1)); !errors.Is(err, secrets.ErrMissing) || !strings.Contains(err.Error(), missing) {
+	_, err = secrets.Open(missing, cluster(1))
+	if !errors.Is(err, secrets.ErrMissing) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want ErrMissing with the path", err)
 	}
 }

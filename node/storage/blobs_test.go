@@ -139,7 +139,8 @@ func TestPutSaysThatTooFewTookIt(t *testing.T) {
 	if len(c.asked) != 0 {
 		t.Errorf("asked %v, which are down", c.asked)
 	}
-	if _, err := c.nodes[nodeID(0)].Put(t.Context(), make([]byte, MaxBlob+1)); compute.CodeOf(err) != compute.CodeTooLarge {
+	_, err := c.nodes[nodeID(0)].Put(t.Context(), make([]byte, MaxBlob+1))
+	if compute.CodeOf(err) != compute.CodeTooLarge {
 		t.Errorf("got %v for too large a blob", err)
 	}
 }
@@ -281,7 +282,7 @@ func TestServeChecksWhatItIsSent(t *testing.T) {
 			defer far.Close()
 			_ = c.nodes[nodeID(0)].Serve(t.Context(), test.req, far) // The result says it too.
 		}()
-		go near.Write([]byte(test.data)) // A refusal does not wait for it.
+		go func() { _, _ = near.Write([]byte(test.data)) }() // A refusal does not wait for it.
 		if _, err := readResult(near); compute.CodeOf(err) != test.want {
 			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
 		}

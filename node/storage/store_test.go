@@ -137,7 +137,11 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("needs root to mount a small disk: %v", err)
 	}
-	defer syscall.Unmount(dir, 0)
+	defer func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
 	s := mustOpen(t, dir)
 	small := mustPut(t, s, "small")
 	if _, err := s.Put(make([]byte, 1<<20)); compute.CodeOf(err) != compute.CodeNoSpace {

@@ -175,6 +175,8 @@ func (b *Blobs) serve(ctx context.Context, req []byte, stream io.Reader) ([]byte
 		return nil, b.putLocal(q.hash, data)
 	case opGet:
 		return b.getLocal(q.hash)
+	case opDelete:
+		return nil, b.cfg.Store.Delete(q.hash)
 	}
-	return nil, b.cfg.Store.Delete(q.hash)
+	return nil, compute.Errorf(compute.CodeInvalid, "unknown blob operation %d", q.op)
 }
