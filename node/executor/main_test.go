@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -141,8 +142,9 @@ func await(t testing.TB, what string, ok func() bool) {
 // node is an executor at work over a state.
 type node struct {
 	*state
-	t   testing.TB
-	cfg executor.Config
+	t    testing.TB
+	cfg  executor.Config
+	stop func() // Of what run started last.
 }
 
 // newNode returns an executor that works until the test ends.
@@ -179,10 +181,8 @@ func (n *node) run() (stop func()) {
 			n.t.Error(err)
 		}
 	})
-	n.t.Cleanup(func() {
-		n.update(func() { clear(n.work) })
-		stop()
-	})
+	n.stop = stop
+	n.t.Cleanup(stop)
 	return stop
 }
 
@@ -229,7 +229,13 @@ func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compu
 	return n.end(id), n.output(id)
 }
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv(standIn); file != "" {
+		fmt.Fprintln(os.Stderr, stand(file))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // Attempts makes the state a logs.State of executions with one attempt.
 func (s *state) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {

@@ -1,0 +1,369 @@
+package executor_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor"
+	"berth/node/executor/supervise"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// standIn names, in the environment, the file that says what a stand-in for
+// the node's process is to do.
+const standIn = "BERTH_TEST_NODE"
+
+// order is what a stand-in executes.
+type order struct {
+	DataDir string
+	Node    compute.NodeID
+	Mount   string
+	Work    compute.Work
+}
+
+// stand is the process of a node whose cluster takes no outcome: it says when
+// the code started and works until it is killed.
+func stand(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var o order
+	if err := cbor.Unmarshal(data, &o); err != nil {
+		return err
+	}
+	s := &deaf{state: newState()}
+	s.state.work[o.Work.Execution.ID] = o.Work
+	cfg := executor.Config{DataDir: o.DataDir, Node: o.Node, Network: compute.NetworkNone}
+	if o.Mount != "" {
+		cfg.Mounts = []executor.Mount{{Name: "marks", Path: o.Mount}}
+	}
+	e, err := executor.Open(cfg, s, s, s)
+	if err != nil {
+		return err
+	}
+	fmt.Println("open")
+	return e.Run(context.Background())
+}
+
+// deaf is a state that cannot be told how attempts end.
+type deaf struct{ *state }
+
+func (d *deaf) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
+	fmt.Println("started")
+	return d.state.StartAttempt(ctx, start)
+}
+
+func (d *deaf) FinishAttempt(context.Context, compute.Outcome) error {
+	return compute.Errorf(compute.CodeUnavailable, "no leader")
+}
+
+// firstLife is a node whose process is a stand-in.
+type firstLife struct {
+	*node
+	process *exec.Cmd
+	words   *bufio.Reader
+}
+
+// liveOnce gives the work to a stand-in on the data directory of a node that
+// does not run yet.
+func liveOnce(t *testing.T, n *node, w compute.Work, mount string) *firstLife {
+	t.Helper()
+	data, err := cbor.Marshal(order{DataDir: n.cfg.DataDir, Node: n.cfg.Node, Mount: mount, Work: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "order")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env, cmd.Stderr = append(os.Environ(), standIn+"="+file), os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &firstLife{node: n, process: cmd, words: bufio.NewReader(out)}
+}
+
+// hear waits until the stand-in said the word.
+func (l *firstLife) hear(word string) {
+	l.t.Helper()
+	for {
+		line, err := l.words.ReadString('\n')
+		if err != nil {
+			l.t.Fatalf("stand-in ended before it said %q: %v", word, err)
+		}
+		if strings.TrimSpace(line) == word {
+			return
+		}
+	}
+}
+
+// kill ends the stand-in as a crash would.
+func (l *firstLife) kill() {
+	l.t.Helper()
+	if err := l.process.Process.Kill(); err != nil {
+		l.t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, l.words)
+	_ = l.process.Wait() // It was killed, and says so.
+}
+
+// idle returns a node that does not run yet.
+func idle(t *testing.T) *node {
+	t.Helper()
+	n := newNode(t, nil)
+	n.stop()
+	return n
+}
+
+// supervisor returns the process that supervises the execution.
+func (n *node) supervisor(id compute.ExecutionID) int {
+	n.t.Helper()
+	var pid int
+	name := filepath.Join(n.cfg.DataDir, "attempts", id.String(), "1", supervise.PIDFile)
+	await(n.t, "the supervisor's pid", func() bool {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return false
+		}
+		_, err = fmt.Sscan(string(data), &pid)
+		return err == nil
+	})
+	return pid
+}
+
+const counting = `
+import time
+print("begin")
+for i in range(10):
+    time.sleep(0.1)
+    print("tick", i)
+raise SystemExit(5)
+`
+
+func TestNodeKilledWhileCodeRuns(t *testing.T) {
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: counting})
+	life := liveOnce(t, n, w, "")
+	life.hear("started")
+	life.kill()
+	n.place(w)
+	n.run()
+	o := n.end(w.Execution.ID)
+	ending{compute.StatusFailed, compute.ReasonExitCode, "exit code 5", 5}.check(t, o)
+	output := n.output(w.Execution.ID)
+	if strings.Count(output, "begin") != 1 || strings.Count(output, "tick") != 10 {
+		t.Errorf("the output is not that of one whole run:\n%s", output)
+	}
+}
+
+func TestAdoptedAttemptIsStopped(t *testing.T) {
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
+	life := liveOnce(t, n, w, "")
+	life.hear("started")
+	life.kill()
+	w.Execution.Stop = compute.StopHard
+	n.place(w)
+	n.run()
+	ending{compute.StatusAborted, compute.ReasonAborted, "", 137}.check(t, n.end(w.Execution.ID))
+}
+
+func TestCodeEndsWhileThereIsNoNode(t *testing.T) {
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: counting})
+	life := liveOnce(t, n, w, "")
+	life.hear("started")
+	pid := n.supervisor(w.Execution.ID)
+	life.kill()
+	await(t, "the end of the supervisor", func() bool { return gone(pid) })
+	n.place(w)
+	n.run()
+	ending{compute.StatusFailed, compute.ReasonExitCode, "exit code 5", 5}.check(t, n.end(w.Execution.ID))
+}
+
+// gone reports whether the process ended, reaped or not.
+func gone(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(data, []byte(") Z "))
+}
+
+func TestNodeAndSupervisorKilled(t *testing.T) {
+	n := idle(t)
+	marks := t.TempDir()
+	if err := os.Chmod(marks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	code := "import time\nwhile True:\n    open('/mnt/marks/alive', 'w').close()\n    time.sleep(0.01)"
+	w := n.newWork(compute.Bundle{Code: code})
+	life := liveOnce(t, n, w, marks)
+	life.hear("started")
+	alive := filepath.Join(marks, "alive")
+	await(t, "a sign of life", func() bool { return os.Remove(alive) == nil })
+	pid := n.supervisor(w.Execution.ID)
+	life.kill()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the supervisor", func() bool { return gone(pid) })
+	n.place(w)
+	n.run()
+	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "was killed", 0}.check(t, n.end(w.Execution.ID))
+	os.Remove(alive)
+	deadline := time.NewTimer(200 * time.Millisecond)
+	<-deadline.C
+	if _, err := os.Stat(alive); err == nil {
+		t.Error("the code lives on without a supervisor")
+	}
+}
+
+// TestSupervisorKilledUnderALivingNode is the same without a restart.
+func TestSupervisorKilledUnderALivingNode(t *testing.T) {
+	n := newNode(t, nil)
+	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+	await(t, "the start", func() bool { return n.started(id) })
+	if err := syscall.Kill(n.supervisor(id), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "", 0}.check(t, n.end(id))
+}
+
+// TestNodeKilledAnywhere kills the node at random points of an attempt's life:
+// the code is started at most once, and there is one outcome.
+func TestNodeKilledAnywhere(t *testing.T) {
+	marks := t.TempDir()
+	if err := os.Chmod(marks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	starts := make(map[compute.Reason]int)
+	for round := range 12 {
+		n := idle(t)
+		n.cfg.Mounts = []executor.Mount{{Name: "marks", Path: marks}}
+		n.cfg.Logger = slog.New(slog.DiscardHandler)
+		code := fmt.Sprintf("f = open('/mnt/marks/%d', 'a')\nf.write('x')\nf.close()\nimport time\ntime.sleep(0.02)", round)
+		w := n.newWork(compute.Bundle{Code: code})
+		life := liveOnce(t, n, w, marks)
+		life.hear("open")
+		deadline := time.NewTimer(rand.N(120 * time.Millisecond))
+		<-deadline.C
+		life.kill()
+		n.place(w)
+		stop := n.run()
+		o := n.end(w.Execution.ID)
+		stop()
+		starts[o.Reason]++
+		mark, err := os.ReadFile(filepath.Join(marks, fmt.Sprint(round)))
+		if len(mark) > 1 || o.Status == compute.StatusCompleted && err != nil {
+			t.Errorf("round %d: ended as %s, the code was started %d times", round, o.Status, len(mark))
+		}
+		if len(n.outcomes) != 1 {
+			t.Errorf("round %d: %d outcomes", round, len(n.outcomes))
+		}
+	}
+	t.Logf("reasons of the ends: %v", starts)
+}
+
+// TestOutcomeWaitsForTheCluster holds the outcome back over a restart.
+func TestOutcomeWaitsForTheCluster(t *testing.T) {
+	n := newNode(t, nil)
+	refusals := 0
+	n.update(func() {
+		n.finish = func(compute.Outcome) error {
+			refusals++
+			return compute.Errorf(compute.CodeUnavailable, "no leader")
+		}
+	})
+	id := n.place(n.newWork(compute.Bundle{Code: "print(1)"}))
+	outbox := filepath.Join(n.cfg.DataDir, "outbox")
+	await(t, "two refusals", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return refusals >= 2 })
+	n.stop()
+	if entries, err := os.ReadDir(outbox); err != nil || len(entries) != 1 {
+		t.Fatalf("outbox has %d entries, %v", len(entries), err)
+	}
+	n.update(func() { n.finish = nil })
+	n.run()
+	if o := n.end(id); o.Status != compute.StatusCompleted {
+		t.Errorf("ended as %s", o.Status)
+	}
+	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
+	// A view that is behind still has the attempt: it must not start again.
+	n.place(n.newWork(compute.Bundle{Code: "print(2)"}))
+	w := n.newWork(compute.Bundle{Code: "print(1)"})
+	w.Execution.ID, w.Attempt.Execution = id, id
+	n.place(w)
+	await(t, "the end of the other execution", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.outcomes) == 2 })
+	if out := n.output(id); out != "1\n" {
+		t.Errorf("output is %q, want one run's", out)
+	}
+}
+
+// TestRefusedOutcomeIsFinal drops what the state will never take.
+func TestRefusedOutcomeIsFinal(t *testing.T) {
+	n := newNode(t, nil)
+	calls := 0
+	n.update(func() {
+		n.finish = func(compute.Outcome) error {
+			calls++
+			return compute.Errorf(compute.CodeConflict, "the attempt has ended")
+		}
+	})
+	n.place(n.newWork(compute.Bundle{Code: "print(1)"}))
+	await(t, "a refusal", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return calls == 1 })
+	outbox := filepath.Join(n.cfg.DataDir, "outbox")
+	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
+}
+
+// TestDisconnected ends code whose node does not reach the cluster.
+func TestDisconnected(t *testing.T) {
+	last := time.Now()
+	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Time { return last } })
+	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
+	w.Execution.DisconnectGrace = 2 * time.Second
+	o := n.end(n.place(w))
+	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "2 s", 137}.check(t, o)
+}
+
+// TestConnected is its control: contact keeps code alive beyond the grace.
+func TestConnected(t *testing.T) {
+	n := newNode(t, nil)
+	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(5)"})
+	w.Execution.DisconnectGrace = 4 * time.Second
+	if o := n.end(n.place(w)); o.Status != compute.StatusCompleted {
+		t.Errorf("ended as %s/%s %q", o.Status, o.Reason, o.Detail)
+	}
+}
+
+// TestNodeGoneForTheGrace ends code whose node died: nobody tells the
+// supervisor anything any more.
+func TestNodeGoneForTheGrace(t *testing.T) {
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
+	w.Execution.DisconnectGrace = 3 * time.Second
+	life := liveOnce(t, n, w, "")
+	life.hear("started")
+	pid := n.supervisor(w.Execution.ID)
+	life.kill()
+	await(t, "the end of the supervisor", func() bool { return gone(pid) })
+	n.place(w)
+	n.run()
+	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "3 s", 137}.check(t, n.end(w.Execution.ID))
+}
