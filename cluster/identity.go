@@ -124,17 +124,23 @@ func (c *Cluster) usePair(pair *tls.Certificate) error {
 // renew replaces the certificate when half of its life is over.
 func (c *Cluster) renew(ctx context.Context) error {
 	for {
-		if leaf := c.pair.Load().Leaf; c.cfg.Now().After(halfLife(leaf.NotBefore, leaf.NotAfter)) {
-			if err := c.issueOwn(); err != nil {
-				c.logger.Error("certificate not renewed", "err", err)
-			} else {
-				c.logger.Info("certificate renewed")
-			}
-		}
+		c.renewIfDue()
 		if pause(ctx, renewCheck) != nil {
 			return nil
 		}
 	}
+}
+
+func (c *Cluster) renewIfDue() {
+	leaf := c.pair.Load().Leaf
+	if c.cfg.Now().Before(halfLife(leaf.NotBefore, leaf.NotAfter)) {
+		return
+	}
+	if err := c.issueOwn(); err != nil {
+		c.logger.Error("certificate not renewed", "err", err)
+		return
+	}
+	c.logger.Info("certificate renewed")
 }
 
 func halfLife(from, to time.Time) time.Time { return from.Add(to.Sub(from) / 2) }

@@ -95,6 +95,7 @@ func peerMain(text string) error {
 	if err != nil {
 		return err
 	}
+	c.WrapListener(func(l net.Listener) net.Listener { return slowListener{l} })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -109,6 +110,14 @@ func peerMain(text string) error {
 // was stopped meanwhile, long after it was sent.
 func dialSlowly(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return slowConn{conn}, err
+}
+
+// slowListener accepts from the same network.
+type slowListener struct{ net.Listener }
+
+func (l slowListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
 	return slowConn{conn}, err
 }
 

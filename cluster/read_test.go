@@ -15,13 +15,10 @@ import (
 //
 //	go test -tags verifyleader -run TestReadsAreNotStale ./cluster
 func TestReadsAreNotStale(t *testing.T) {
-	const (
-		rounds       = 26
-		readsPerNode = 20
-	)
+	const readsPerNode = 20
 	peers := mustProcesses(t, 3)
 	reads, stale, refused := 0, 0, 0
-	for value := int64(1); value <= rounds; value++ {
+	for value := int64(1); value <= staleRounds && stale == 0; value++ {
 		leader := processLeader(t, peers)
 		leader.mustDo(t, "/write", toyCommand{Op: fmt.Sprint("before", value), Key: "k", Value: value*10 - 5})
 		leader.signal(syscall.SIGSTOP)

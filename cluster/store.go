@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,6 +27,7 @@ const (
 	boltLockTimeout = 5 * time.Second
 	boltMmapSize    = 256 << 20
 	sumSize         = crc32.Size
+	seqSize         = 8
 )
 
 // The keys that raft keeps in the stable store.
@@ -42,6 +45,9 @@ type logStore struct {
 	sums  *crc32.Table
 	tail  *tailMark
 	fatal func(error) // Told of each corrupt read once raft runs.
+
+	setMu sync.Mutex // Held while a value is written; no other lock is taken.
+	seq   uint64     // Of the newest value.
 }
 
 // openLogStore opens or makes the store in dir and reads all of it once.
@@ -56,6 +62,9 @@ func openLogStore(dir string, fatal func(error)) (s *logStore, err error) {
 	}
 	s = &logStore{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
 	err = guard("open", func() error {
+		if err := checkBolt(path); err != nil {
+			return err
+		}
 		if err := checkKeys(path); err != nil {
 			return err
 		}
@@ -137,29 +146,34 @@ func (s *logStore) scrub() error {
 	if err != nil {
 		return err
 	}
-	if err := s.tail.check(last); err != nil {
-		return err
-	}
 	var entry raft.Log
 	for i := first; i <= last && last > 0; i++ {
 		if err := s.GetLog(i, &entry); err != nil {
 			return fmt.Errorf("%w: entry %d of %d to %d: %w", ErrCorrupt, i, first, last, err)
 		}
 	}
-	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm} {
-		_, err := s.GetUint64([]byte(key))
-		missing := errors.Is(err, raftboltdb.ErrKeyNotFound)
-		if missing && key == keyCurrentTerm && entry.Term > 0 {
-			return fmt.Errorf("%w: entries but no term", ErrCorrupt)
-		}
-		if err != nil && !missing {
-			return err
-		}
-	}
-	if _, err := s.Get([]byte(keyLastVoteCand)); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+	if err := s.scrubValues(entry.Term); err != nil {
 		return err
 	}
-	return s.tail.set(last)
+	if err := s.tail.check(last, s.seq); err != nil {
+		return err
+	}
+	return s.tail.set(last, s.seq)
+}
+
+// scrubValues reads the values and finds the number of the newest.
+func (s *logStore) scrubValues(lastTerm uint64) error {
+	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand} {
+		_, seq, err := s.value([]byte(key))
+		switch {
+		case errors.Is(err, raftboltdb.ErrKeyNotFound) && key == keyCurrentTerm && lastTerm > 0:
+			return fmt.Errorf("%w: entries but no term", ErrCorrupt)
+		case err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound):
+			return err
+		}
+		s.seq = max(s.seq, seq)
+	}
+	return nil
 }
 
 // sum returns the checksum of what counts of an entry.
@@ -215,7 +229,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.failed(err)
 		return err
 	}
-	return s.tail.set(logs[len(logs)-1].Index)
+	return s.tail.setLast(logs[len(logs)-1].Index)
 }
 
 // StoreLog appends one entry.
@@ -256,13 +270,19 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	return guard("delete", func() error { return s.bolt.DeleteRange(low, high) })
 }
 
-// Set stores a value with its checksum.
+// Set stores a value with a running number and a checksum.
 func (s *logStore) Set(key, value []byte) error {
-	sum := crc32.Update(crc32.Checksum(key, s.sums), s.sums, value)
-	data := binary.BigEndian.AppendUint32(append([]byte(nil), value...), sum)
+	s.setMu.Lock()
+	defer s.setMu.Unlock()
+	data := binary.BigEndian.AppendUint64(bytes.Clone(value), s.seq+1)
+	data = binary.BigEndian.AppendUint32(data, s.valueSum(key, data))
 	err := guard("set", func() error { return s.bolt.Set(key, data) })
 	s.failed(err)
-	return err
+	if err != nil {
+		return err
+	}
+	s.seq++
+	return s.tail.setSeq(s.seq)
 }
 
 // failed ends the process when a write failed in a way that a repeat cannot
@@ -276,22 +296,30 @@ func (s *logStore) failed(err error) {
 
 // Get reads a value. A missing one is an error whose text is "not found",
 // which is how raft recognises it.
-func (s *logStore) Get(key []byte) (value []byte, err error) {
+func (s *logStore) Get(key []byte) ([]byte, error) {
+	value, _, err := s.value(key)
+	if errors.Is(err, ErrCorrupt) {
+		s.fatal(err)
+	}
+	return value, err
+}
+
+// value reads a value and its running number.
+func (s *logStore) value(key []byte) (value []byte, seq uint64, err error) {
 	var data []byte
 	err = guard("get", func() error { data, err = s.bolt.Get(key); return err })
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if len(data) >= sumSize {
-		value = data[:len(data)-sumSize]
-		want := binary.BigEndian.Uint32(data[len(value):])
-		if crc32.Update(crc32.Checksum(key, s.sums), s.sums, value) == want {
-			return value, nil
-		}
+	end := len(data) - sumSize
+	if end < seqSize || binary.BigEndian.Uint32(data[end:]) != s.valueSum(key, data[:end]) {
+		return nil, 0, fmt.Errorf("%w: value %q has a wrong checksum", ErrCorrupt, key)
 	}
-	err = fmt.Errorf("%w: value %q has a wrong checksum", ErrCorrupt, key)
-	s.fatal(err)
-	return nil, err
+	return data[:end-seqSize], binary.BigEndian.Uint64(data[end-seqSize:]), nil
+}
+
+func (s *logStore) valueSum(key, data []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, s.sums), s.sums, data)
 }
 
 // SetUint64 stores a number.

@@ -6,20 +6,30 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"sync"
 )
 
 // tailFile holds the tail mark, beside raft.db.
 const tailFile = "tail"
 
-// tailMark remembers outside of raft.db which entry was the last. Checksums
-// cannot tell that an entry is gone altogether, and a log that lost its end
-// would let raft acknowledge twice what it acknowledged before.
+// markSize is the length of the mark: last entry, last value, checksum.
+const markSize = 8 + 8 + crc32.Size
+
+// tailMark remembers outside of raft.db what was written to it last: which
+// entry, and which value by its running number. Checksums cannot tell that
+// something is gone altogether. A damaged meta page, for one, makes bolt go
+// back by a transaction without a word; a replica that forgot an entry or a
+// vote would acknowledge twice what it acknowledged before.
 //
 // It is written after the entries are durable and is not synced itself, so it
 // is never ahead of them: after a power cut it may lag, which only weakens
 // the check. Before entries are removed it is lowered durably.
 type tailMark struct {
 	file *os.File
+
+	mu   sync.Mutex
+	last uint64
+	seq  uint64
 }
 
 func openTailMark(path string) (*tailMark, error) {
@@ -30,40 +40,69 @@ func openTailMark(path string) (*tailMark, error) {
 	return &tailMark{file: f}, nil
 }
 
-// check reports an error when the log, which ends at last, ended later once.
-// A mark that is absent or torn says nothing.
-func (t *tailMark) check(last uint64) error {
-	var b [12]byte
+// check reports an error when raft.db, which ends at entry last and value
+// seq, once went further. A mark that is absent or torn says nothing.
+func (t *tailMark) check(last, seq uint64) error {
+	var b [markSize]byte
 	if n, _ := t.file.ReadAt(b[:], 0); n < len(b) {
 		return nil
 	}
-	if crc32.ChecksumIEEE(b[:8]) != binary.BigEndian.Uint32(b[8:]) {
+	if crc32.ChecksumIEEE(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
 		return nil
 	}
-	if mark := binary.BigEndian.Uint64(b[:8]); mark > last {
+	if mark := binary.BigEndian.Uint64(b[:]); mark > last {
 		return fmt.Errorf("%w: it ends at entry %d, but entry %d was written", ErrCorrupt, last, mark)
 	}
-	return nil
-}
-
-// set moves the mark to last.
-func (t *tailMark) set(last uint64) error {
-	var b [12]byte
-	binary.BigEndian.PutUint64(b[:8], last)
-	binary.BigEndian.PutUint32(b[8:], crc32.ChecksumIEEE(b[:8]))
-	if _, err := t.file.WriteAt(b[:], 0); err != nil {
-		return fmt.Errorf("write tail mark: %w", err)
+	if mark := binary.BigEndian.Uint64(b[8:]); mark > seq {
+		return fmt.Errorf("%w: a term or a vote that was written is gone", ErrCorrupt)
 	}
 	return nil
 }
 
-// lower moves the mark back to last, durably.
+// set moves the mark.
+func (t *tailMark) set(last, seq uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last, t.seq = last, seq
+	return t.write()
+}
+
+// setLast moves the mark to the entry.
+func (t *tailMark) setLast(last uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = last
+	return t.write()
+}
+
+// setSeq moves the mark to the value.
+func (t *tailMark) setSeq(seq uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seq = seq
+	return t.write()
+}
+
+// lower moves the mark back to the entry, durably.
 func (t *tailMark) lower(last uint64) error {
-	if err := t.set(last); err != nil {
+	if err := t.setLast(last); err != nil {
 		return err
 	}
 	if err := t.file.Sync(); err != nil {
 		return fmt.Errorf("sync tail mark: %w", err)
+	}
+	return nil
+}
+
+// write writes the mark. The caller holds mu: both numbers are in one record,
+// and it goes to memory, not to the disk.
+func (t *tailMark) write() error {
+	var b [markSize]byte
+	binary.BigEndian.PutUint64(b[:], t.last)
+	binary.BigEndian.PutUint64(b[8:], t.seq)
+	binary.BigEndian.PutUint32(b[16:], crc32.ChecksumIEEE(b[:16]))
+	if _, err := t.file.WriteAt(b[:], 0); err != nil {
+		return fmt.Errorf("write tail mark: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/pki"
+	"berth/compute"
+)
+
+// WrapListener puts a wrapper around the cluster port. Call it before Run.
+func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
+	c.listener = wrap(c.listener)
+}
+
+// WrapStore puts a wrapper between the watchdog and the store. Call it before
+// the first append.
+func (c *Cluster) WrapStore(wrap func(raft.LogStore) raft.LogStore) {
+	c.watchdog.LogStore = wrap(c.watchdog.LogStore)
+}
+
+// Compact takes a snapshot and keeps only a few entries behind it.
+func (c *Cluster) Compact() error {
+	rc := c.raft.ReloadableConfig()
+	rc.TrailingLogs = 1
+	if err := c.raft.ReloadConfig(rc); err != nil {
+		return err
+	}
+	return c.raft.Snapshot().Error()
+}
+
+// Transport returns the raft transport.
+func (c *Cluster) Transport() raft.Transport { return c.transport }
+
+// FirstIndex returns the oldest entry on disk.
+func (c *Cluster) FirstIndex() uint64 {
+	first, err := c.store.FirstIndex()
+	if err != nil {
+		panic(err)
+	}
+	return first
+}
+
+// RenewIfDue does what the renewal loop does on its tick.
+func (c *Cluster) RenewIfDue() { c.renewIfDue() }
+
+// Serial returns the serial number of the certificate that is presented.
+func (c *Cluster) Serial() string { return c.pair.Load().Leaf.SerialNumber.String() }
+
+// Present makes the node show a certificate for another role or of another
+// authority.
+func (c *Cluster) Present(ca *pki.CA, role compute.Role) error {
+	key, err := pki.NewKey(c.cfg.Rand)
+	if err != nil {
+		return err
+	}
+	id := pki.Identity{Cluster: c.clusterID, Role: role, Node: c.id}
+	cert, err := ca.Issue(c.cfg.Rand, id, key.Public(), c.cfg.Now())
+	if err != nil {
+		return err
+	}
+	c.pair.Store(pki.Pair(cert, key, ca))
+	return nil
+}
+
+// DialRaft opens a connection to another node as raft does.
+func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
+	return c.layer.Dial(raft.ServerAddress(serverID(id)), 5*time.Second)
+}
+
+// OpenStore opens the store of a raft directory for a test.
+func OpenStore(dir string, fatal func(error)) (Store, error) {
+	s, err := openLogStore(dir, fatal)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Store is what the tests use of the store.
+type Store interface {
+	raft.LogStore
+	raft.StableStore
+	Close() error
+}
+
+// CheckGap is checkGap.
+func CheckGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
+	return checkGap(logs, snapshots)
+}

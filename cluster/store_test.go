@@ -1,0 +1,338 @@
+package cluster_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"berth/cluster"
+)
+
+// mustStore opens the store in dir.
+func mustStore(t testing.TB, dir string) cluster.Store {
+	t.Helper()
+	s, err := cluster.OpenStore(dir, func(err error) { t.Errorf("fatal: %v", err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// storedEntries are entries of many sizes.
+func storedEntries(from, to uint64) []*raft.Log {
+	random := rand.New(rand.NewPCG(1, from))
+	var logs []*raft.Log
+	for i := from; i <= to; i++ {
+		data := make([]byte, random.IntN(900))
+		for j := range data {
+			data[j] = byte(random.Uint32())
+		}
+		logs = append(logs, &raft.Log{Index: i, Term: 1 + i/50, Type: raft.LogCommand, Data: data})
+	}
+	return logs
+}
+
+func mustStoreEntries(t testing.TB, s raft.LogStore, logs []*raft.Log) {
+	t.Helper()
+	for i := 0; i < len(logs); i += 200 {
+		if err := s.StoreLogs(logs[i:min(i+200, len(logs))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// flips opens copies of a store, each with one bit flipped, and counts what
+// reading everything back gives.
+type flips struct {
+	caughtOpen, caughtRead, harmless, silent int
+}
+
+func countFlips(t *testing.T, image []byte, wrote []*raft.Log, n int, open func(dir string) (raft.LogStore, func() error, error)) flips {
+	t.Helper()
+	var f flips
+	random := rand.New(rand.NewPCG(7, 7))
+	dir := t.TempDir()
+	for range n {
+		bit := random.IntN(len(image) * 8)
+		damaged := bytes.Clone(image)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(filepath.Join(dir, "raft.db"), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, closeStore, err := open(dir)
+		if err != nil {
+			f.caughtOpen++
+			continue
+		}
+		switch err := compareStore(s, wrote); {
+		case err == nil:
+			f.harmless++
+		case errors.Is(err, errSilent):
+			f.silent++
+		default:
+			f.caughtRead++
+		}
+		closeStore()
+	}
+	return f
+}
+
+var errSilent = errors.New("returned silently")
+
+// compareStore reads everything and reports errSilent for what is wrong but
+// came without an error.
+func compareStore(s raft.LogStore, wrote []*raft.Log) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if first != wrote[0].Index || last != wrote[len(wrote)-1].Index {
+		return fmt.Errorf("entries %d to %d: %w", first, last, errSilent)
+	}
+	var failed error
+	for _, want := range wrote {
+		var got raft.Log
+		if err := s.GetLog(want.Index, &got); err != nil {
+			failed = err
+			continue
+		}
+		if got.Index != want.Index || got.Term != want.Term || got.Type != want.Type || !bytes.Equal(got.Data, want.Data) {
+			return fmt.Errorf("entry %d: %w", want.Index, errSilent)
+		}
+	}
+	return failed
+}
+
+func TestFlippedBitsAreNeverReturned(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStore(t, dir)
+	wrote := storedEntries(1, 400)
+	mustStoreEntries(t, s, wrote)
+	for term := range uint64(9) {
+		if err := s.SetUint64([]byte("CurrentTerm"), term+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, err := os.ReadFile(filepath.Join(dir, "raft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Bolt makes the file larger than what it uses; flips in nothing prove
+	// nothing.
+	image = image[:(len(bytes.TrimRight(image, "\x00"))+4095)/4096*4096]
+	tail, err := os.ReadFile(filepath.Join(dir, "tail"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := countFlips(t, image, wrote, 1000, func(dir string) (raft.LogStore, func() error, error) {
+		if err := os.WriteFile(filepath.Join(dir, "tail"), tail, 0o600); err != nil {
+			return nil, nil, err
+		}
+		s, err := cluster.OpenStore(dir, func(error) {})
+		if err != nil {
+			return nil, nil, err
+		}
+		if term, err := s.GetUint64([]byte("CurrentTerm")); err != nil || term != 9 {
+			t.Errorf("the term came back as %d, %v", term, err)
+		}
+		return s, s.Close, nil
+	})
+	t.Logf("ours: %+v of %d bytes", ours, len(image))
+	if ours.silent > 0 {
+		t.Errorf("%d of 1,000 flipped bits came back silently", ours.silent)
+	}
+	// The control: without checksums the same flips do come back.
+	bare := countFlips(t, image, wrote, 100, func(dir string) (s raft.LogStore, done func() error, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		b, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, "raft.db"),
+			BoltOptions: &bbolt.Options{ReadOnly: true}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
+	})
+	t.Logf("bare raft-boltdb: %+v", bare)
+	if bare.silent == 0 {
+		t.Error("the control found nothing: the test cannot fail")
+	}
+}
+
+func TestStoreKeepsEntriesAndValues(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStore(t, dir)
+	wrote := storedEntries(1, 100)
+	mustStoreEntries(t, s, wrote)
+	if err := s.Set([]byte("LastVoteCand"), []byte("someone")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetUint64([]byte("CurrentTerm"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get([]byte("LastVoteTerm")); err == nil || err.Error() != "not found" {
+		t.Errorf("a missing value gives %v, raft wants \"not found\"", err)
+	}
+	var entry raft.Log
+	if err := s.GetLog(101, &entry); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("a missing entry gives %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustStore(t, dir)
+	if err := compareStore(s, wrote); err != nil {
+		t.Error(err)
+	}
+	if v, err := s.Get([]byte("LastVoteCand")); err != nil || string(v) != "someone" {
+		t.Errorf("value %q, %v", v, err)
+	}
+	if v, err := s.GetUint64([]byte("CurrentTerm")); err != nil || v != 3 {
+		t.Errorf("term %d, %v", v, err)
+	}
+}
+
+func TestStoreNoticesALostTail(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		lose    func(t *testing.T, dir string)
+		corrupt bool
+	}{
+		{"the end vanished", func(t *testing.T, dir string) {
+			b, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(b.DeleteRange(90, 100), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"an entry in the middle vanished", func(t *testing.T, dir string) {
+			b, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(b.DeleteRange(50, 50), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"a leader overruled the end", func(t *testing.T, dir string) {
+			s := mustStore(t, dir)
+			if err := errors.Join(s.DeleteRange(90, 100), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"a snapshot replaced it all", func(t *testing.T, dir string) {
+			s := mustStore(t, dir)
+			if err := errors.Join(s.DeleteRange(1, 100), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"the mark is torn", func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "tail"), []byte("torn by a cut"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := mustStore(t, dir)
+			mustStoreEntries(t, s, storedEntries(1, 100))
+			if err := s.SetUint64([]byte("CurrentTerm"), 3); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			test.lose(t, dir)
+			s, err := cluster.OpenStore(dir, func(error) {})
+			if err == nil {
+				s.Close()
+			}
+			if errors.Is(err, cluster.ErrCorrupt) != test.corrupt {
+				t.Errorf("open gives %v", err)
+			}
+		})
+	}
+}
+
+// listedSnapshots is a snapshot store of which some snapshots cannot be read.
+type listedSnapshots struct {
+	*raft.InmemSnapshotStore
+	indexes []uint64 // Newest first; 0 for one that cannot be read.
+}
+
+func (l listedSnapshots) List() ([]*raft.SnapshotMeta, error) {
+	var list []*raft.SnapshotMeta
+	for _, index := range l.indexes {
+		list = append(list, &raft.SnapshotMeta{ID: fmt.Sprint(index), Index: index})
+	}
+	return list, nil
+}
+
+func (l listedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if id == "0" {
+		return nil, nil, errors.New("CRC mismatch")
+	}
+	return nil, nopReader{}, nil
+}
+
+type nopReader struct{}
+
+func (nopReader) Read([]byte) (int, error) { return 0, nil }
+func (nopReader) Close() error             { return nil }
+
+func TestGapBetweenSnapshotAndLog(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		first     uint64
+		snapshots []uint64
+		corrupt   bool
+	}{
+		{"nothing yet", 0, nil, false},
+		{"log from the start", 1, nil, false},
+		{"log without its snapshot", 90, nil, true},
+		{"log behind the snapshot", 101, []uint64{100}, false},
+		{"log overlaps the snapshot", 50, []uint64{100}, false},
+		{"newest unreadable, older reaches", 50, []uint64{0, 60}, false},
+		{"newest unreadable, older too old", 90, []uint64{0, 60}, true},
+		{"none readable", 0, []uint64{0}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logs := raft.NewInmemStore()
+			if test.first > 0 {
+				if err := logs.StoreLogs(storedEntries(test.first, test.first+10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := cluster.CheckGap(logs, listedSnapshots{raft.NewInmemSnapshotStore(), test.snapshots})
+			if errors.Is(err, cluster.ErrCorrupt) != test.corrupt {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
