@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -23,6 +24,8 @@ type world struct {
 	now   compute.Instant
 	term  uint64
 	last  uint64 // The identifier made last.
+
+	entries [][]byte // All that was applied; the first has index 1.
 
 	root  fsm.Actor
 	ada   fsm.Actor // Owner of the organization org.
@@ -108,6 +111,7 @@ func (w *world) do(cmds ...fsm.Command) fsm.Result {
 		frames = append(frames, w.frame(cmd))
 	}
 	w.index++
+	w.entries = append(w.entries, bytes.Join(frames, nil))
 	results := w.fsm.ApplyFrames(w.index, frames...)
 	return results[len(results)-1]
 }
@@ -137,6 +141,7 @@ func (w *world) refused(cmd fsm.Command, code compute.Code, detail string) {
 	w.Helper()
 	w.do() // The clock alone, so that the hashes can be compared.
 	w.index--
+	w.entries = w.entries[:len(w.entries)-1]
 	before := w.view().Hash()
 	r := w.do(cmd)
 	switch {

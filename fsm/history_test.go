@@ -1,0 +1,398 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// historian makes random commands, most of them sensible, out of what the
+// state holds.
+type historian struct {
+	*world
+
+	rng   *rand.Rand
+	sent  []fsm.Command // For repeats.
+	names int           // Of nodes and users so far.
+}
+
+// newHistorian returns a historian with a cluster that has limits one can
+// reach.
+func newHistorian(t testing.TB, seed uint64) *historian {
+	h := &historian{world: newEmptyWorld(t), rng: rand.New(rand.NewPCG(seed, 1))}
+	s := settings()
+	s.SignupGrant = 2 * compute.Credit
+	s.Concurrent, s.Queued, s.Keys = 6, 12, 4
+	s.KeepFinished, s.MaxFinished = 6*time.Hour, 60
+	s.Meter = seed%5 == 4
+	h.bootstrap(s)
+	h.addNode("n1", "h100", "h100", "l40s")
+	h.addNode("n2", "t4", "t4", "t4", "a100")
+	h.ada, h.other = h.addUser("ada"), h.addUser("bob")
+	h.org = h.ada.Org
+	return h
+}
+
+// pick returns one of the items.
+func pick[T any](h *historian, items ...T) T { return items[h.rng.IntN(len(items))] }
+
+// chance reports true once in n times.
+func (h *historian) chance(n int) bool { return h.rng.IntN(n) == 0 }
+
+func (h *historian) actor() fsm.Actor { return pick(h, h.ada, h.ada, h.ada, h.other) }
+
+func (h *historian) request() fsm.Op {
+	return h.op(h.org, fmt.Sprint("request ", h.rng.IntN(100)))
+}
+
+// send applies cmd, or once in a while something sent before, unchanged or
+// with another request under the same op.
+func (h *historian) send(cmd fsm.Command) {
+	h.sent = append(h.sent, cmd)
+	if h.chance(12) {
+		cmd = h.sent[h.rng.IntN(len(h.sent))]
+		if s, ok := cmd.(fsm.Submit); ok && h.chance(2) {
+			s.Op.Request = hash("forged")
+			cmd = s
+		}
+	}
+	if h.chance(6) { // Several commands in one entry.
+		h.do(cmd, h.sent[h.rng.IntN(len(h.sent))], fsm.Tick{Term: h.term})
+		return
+	}
+	h.do(cmd)
+}
+
+// step makes one random thing happen.
+func (h *historian) step() {
+	switch n := h.rng.IntN(100); {
+	case n < 22:
+		h.submitSome()
+	case n < 27:
+		h.send(h.takeOne())
+	case n < 52:
+		h.planSome()
+	case n < 62:
+		h.workOne(h.startOne)
+	case n < 76:
+		h.workOne(h.finishOne)
+	case n < 82:
+		h.endSome()
+	case n < 88:
+		h.nodeThing()
+	case n < 93:
+		h.peopleThing()
+	default:
+		h.now = h.now.Add(time.Duration(h.rng.IntN(20)) * time.Minute)
+		h.send(fsm.Tick{Term: h.term})
+	}
+}
+
+func (h *historian) submitSome() {
+	a := h.actor()
+	e := compute.Execution{
+		ID: h.executionID(), Priority: h.rng.IntN(3),
+		Profile: pick(h, "cpu", "cpu.3x", "t4", "t4.250m", "t4.2x", "h100", "h100.2x", "a100.700m",
+			"l40s", "b200", "t4.8x", "?"),
+		Timeout:    pick(h, time.Second, time.Minute, 10*time.Minute, 3*time.Hour, 0),
+		MaxCredits: pick(h, 0, 0, 0, 50, 1000, 30_000, compute.Credit),
+	}
+	if h.chance(3) {
+		e.CallbackURLs = []string{"https://example.com/1", "https://example.com/2"}
+	}
+	if h.chance(4) {
+		e.Kind, e.Selection = compute.KindSelection, &compute.Selection{}
+		if h.chance(2) {
+			e.Selection.GPUTypes = []string{"t4", "h100"}
+		}
+	}
+	op := h.request()
+	op.Org = a.Org
+	h.send(fsm.Submit{Op: op, Actor: a, Execution: e})
+}
+
+func (h *historian) takeOne() fsm.Command {
+	for e := range h.view().PendingSelections() {
+		if h.chance(2) {
+			continue
+		}
+		return h.take(e.ID, []string{"gpu.t4", "gpu.h100", "gpu.a100", "gpu.b200"}[:h.rng.IntN(5)]...)
+	}
+	return h.take(h.executionID(), "gpu.t4")
+}
+
+// planSome plans like a bad scheduler: any node, GPUs with or without room.
+func (h *historian) planSome() {
+	nodes := slices.Collect(h.view().Nodes())
+	plan := fsm.CommitPlan{Term: h.term, ViewIndex: h.index}
+	for e := range h.view().Queue() {
+		n := nodes[h.rng.IntN(len(nodes))]
+		switch {
+		case h.chance(4):
+			plan.Plan.Waiting = append(plan.Plan.Waiting, compute.Waiting{
+				Execution: e.ID, Reason: compute.Reason(h.rng.IntN(12)),
+			})
+		case h.chance(5) && len(n.GPUs) > 0:
+			plan.Plan.Assignments = append(plan.Plan.Assignments, compute.Assignment{
+				Execution: e.ID, Node: n.ID,
+				GPUs: []compute.GPUShare{{GPU: n.GPUs[0].ID, Milli: e.Request.MilliGPU}},
+			})
+		default:
+			plan.Plan.Assignments = append(plan.Plan.Assignments, h.assign(e.ID, n.Name))
+		}
+	}
+	h.send(plan)
+}
+
+// workOne does something to a random live attempt.
+func (h *historian) workOne(do func(compute.Work)) {
+	var all []compute.Work
+	for n := range h.view().Nodes() {
+		all = append(all, h.view().Work(n.ID)...)
+	}
+	if len(all) > 0 {
+		do(all[h.rng.IntN(len(all))])
+	}
+}
+
+func (h *historian) startOne(w compute.Work) {
+	c := h.started(w.Execution.ID)
+	if h.chance(10) {
+		c.Start.Epoch += uint64(h.rng.IntN(3)) - 1
+	}
+	h.send(c)
+}
+
+func (h *historian) finishOne(w compute.Work) {
+	status := compute.StatusCompleted + compute.Status(h.rng.IntN(6)) // One too many.
+	c := h.ended(w.Execution.ID, status, time.Duration(h.rng.IntN(7_200_000))*time.Millisecond)
+	c.Outcome.Reason = compute.Reason(h.rng.IntN(20))
+	c.Outcome.Ran = !h.chance(6)
+	if h.chance(10) {
+		c.Node.UUID = h.uuid()
+	}
+	h.send(c)
+}
+
+// endSome stops or deletes some executions.
+func (h *historian) endSome() {
+	a := h.actor()
+	for e := range h.view().History(a.Org, fsm.HistoryFilter{}) {
+		if !h.chance(6) {
+			continue
+		}
+		op := h.request()
+		op.Org = a.Org
+		if e.Status.Terminal() {
+			h.send(fsm.DeleteExecution{Op: op, Actor: a, Execution: e.ID})
+			return
+		}
+		h.send(fsm.StopExecution{Op: op, Actor: a, Execution: e.ID,
+			Stop: pick(h, compute.StopGraceful, compute.StopHard)})
+	}
+}
+
+func (h *historian) nodeThing() {
+	nodes := slices.Collect(h.view().Nodes())
+	n := nodes[h.rng.IntN(len(nodes))]
+	switch h.rng.IntN(7) {
+	case 0:
+		h.send(fsm.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
+	case 1, 2:
+		types := []string{"t4", "h100", "a100", "t4"}[:h.rng.IntN(5)]
+		inv := inventory(n.ID, n.Name, n.InventoryVersion+uint64(h.rng.IntN(3)), types...)
+		if len(inv.GPUs) > 0 && h.chance(3) {
+			inv.GPUs[0].Health = compute.HealthFailed
+		}
+		h.send(fsm.SetInventory{Term: h.term, Inventory: inv})
+	case 3:
+		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
+	case 4:
+		if len(nodes) > 2 {
+			h.send(fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID})
+		}
+	case 5:
+		h.names++
+		h.addNode(fmt.Sprint("new", h.names), pick(h, "t4", "h100", "l4"))
+	case 6:
+		var refs []fsm.AttemptRef
+		for _, w := range h.view().Work(n.ID) {
+			refs = append(refs, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+		}
+		h.send(fsm.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
+		h.term += uint64(h.rng.IntN(2))
+	}
+}
+
+func (h *historian) peopleThing() {
+	a := h.actor()
+	op := h.request()
+	op.Org = a.Org
+	name := fmt.Sprint("name ", h.rng.IntN(30))
+	keys := h.view().Keys(a.Org)
+	switch h.rng.IntN(8) {
+	case 0:
+		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
+	case 1:
+		h.send(fsm.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
+			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550}})
+	case 2:
+		h.send(fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: compute.KeyID{UUID: h.uuid()}, Lookup: name}})
+	case 3:
+		h.send(fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{
+			Hash: hash(name), Family: h.uuid(), User: a.User, ExpiresAt: h.now.Add(time.Hour)}})
+	case 4:
+		h.send(fsm.RotateRefresh{Old: hash(name), Next: compute.RefreshToken{Hash: hash(name + "'")}})
+	case 5:
+		h.send(fsm.AddSigningKey{Term: h.term, Key: compute.SigningKey{ID: name}})
+	case 6:
+		if len(keys) > 0 {
+			used := map[compute.KeyID]compute.Instant{}
+			for _, k := range keys {
+				used[k.ID] = h.now
+			}
+			h.send(fsm.TouchKeys{Used: used})
+			h.send(fsm.ToggleKey{Op: op, Actor: a, Key: keys[0].ID})
+		}
+	case 7:
+		if len(keys) > 2 {
+			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
+		}
+	}
+}
+
+// follower applies what a historian did as Raft would on another node: in
+// batches of its own, and from a snapshot now and then.
+type follower struct {
+	t    *testing.T
+	fsm  *fsm.FSM
+	rng  *rand.Rand
+	done int // Entries applied.
+}
+
+func (f *follower) catchUp(entries [][]byte) {
+	for f.done < len(entries) {
+		n := min(1+f.rng.IntN(20), len(entries)-f.done)
+		logs := make([]*raft.Log, n)
+		for i := range logs {
+			logs[i] = &raft.Log{Index: uint64(f.done + i + 1), Type: raft.LogCommand, Data: entries[f.done+i]}
+		}
+		f.fsm.ApplyBatch(logs)
+		f.done += n
+	}
+}
+
+// restart goes on from a snapshot of the follower's own.
+func (f *follower) restart() {
+	var buf bytes.Buffer
+	if err := f.fsm.View().WriteSnapshot(&buf); err != nil {
+		f.t.Fatal(err)
+	}
+	restored, err := restore(buf.Bytes())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.fsm = restored
+}
+
+// TestReplicasAgree applies random histories to two machines, one of which
+// starts again from a snapshot on the way. Everything must hold all the time,
+// and both must end with the same bytes.
+func TestReplicasAgree(t *testing.T) {
+	const seeds, rounds, steps = 60, 4, 60
+	var seen [compute.Statuses]int
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			h := newHistorian(t, seed)
+			f := &follower{t: t, fsm: fsm.New(), rng: rand.New(rand.NewPCG(seed, 2))}
+			for range rounds {
+				for range steps {
+					h.step()
+				}
+				if err := h.view().Check(); err != nil {
+					t.Fatal(err)
+				}
+				f.catchUp(h.entries)
+				f.restart()
+			}
+			agree(t, h.fsm, f.fsm)
+			checkSolvent(t, h.view())
+			for _, org := range []compute.OrgID{h.org, h.other.Org} {
+				_, _, by := h.view().Totals(org)
+				for status, n := range by {
+					seen[status] += n
+				}
+			}
+		})
+	}
+	for status, n := range seen {
+		if n == 0 {
+			t.Errorf("no history ended with an execution that is %s", compute.Status(status))
+		}
+	}
+}
+
+func agree(t *testing.T, a, b *fsm.FSM) {
+	t.Helper()
+	if a.View().Hash() != b.View().Hash() {
+		t.Fatal("the replicas have different hashes")
+	}
+	var x, y bytes.Buffer
+	if err := a.View().WriteSnapshot(&x); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.View().WriteSnapshot(&y); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x.Bytes(), y.Bytes()) {
+		t.Fatal("the replicas have different snapshots")
+	}
+}
+
+// checkSolvent fails when an organization could set aside more than it has,
+// or was charged another amount than its executions say.
+func checkSolvent(t *testing.T, v *fsm.View) {
+	t.Helper()
+	for o := range v.Orgs() {
+		a := v.Account(o.ID)
+		if a.Available() < 0 && !v.Settings().Meter {
+			t.Errorf("organization %s has %s available", o.Slug, a.Available())
+		}
+		var sum compute.Credits
+		for e := range v.Ledger(o.ID, 0) {
+			switch e.Kind {
+			case compute.LedgerGrant:
+				sum += e.Amount
+			case compute.LedgerCharge:
+				sum -= e.Amount
+			}
+		}
+		if sum != a.Balance {
+			t.Errorf("organization %s has a balance of %s, its ledger adds up to %s", o.Slug, a.Balance, sum)
+		}
+	}
+}
+
+func TestResultsAgree(t *testing.T) {
+	h := newHistorian(t, 1000)
+	for range 200 {
+		h.step()
+	}
+	a, b := fsm.New(), fsm.New()
+	for i, entry := range h.entries {
+		l := &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: entry}
+		x, y := a.Apply(l).([][]byte), b.Apply(l).([][]byte)
+		if len(x) != len(y) || !slices.EqualFunc(x, y, bytes.Equal) {
+			t.Fatalf("entry %d has different results", i+1)
+		}
+	}
+	agree(t, a, h.fsm)
+}
