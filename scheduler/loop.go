@@ -162,15 +162,15 @@ func (l *Loop) await(ctx context.Context, index uint64, again bool) error {
 	return l.changed(ctx, index)
 }
 
-// changed waits for a view newer than after, for a tick at most.
+// changed waits for a view newer than after, for a tick at most. Any error but
+// the end of ctx costs a tick: the next look reads the whole state anyway.
 func (l *Loop) changed(ctx context.Context, after uint64) error {
 	tick, cancel := context.WithTimeout(ctx, l.config.Tick)
 	defer cancel()
-	err := l.config.Changed(tick, after)
-	if tick.Err() != nil {
-		return ctx.Err()
+	if err := l.config.Changed(tick, after); err != nil {
+		<-tick.Done()
 	}
-	return err
+	return ctx.Err()
 }
 
 // samePlan reports whether two plans want the same.

@@ -187,6 +187,23 @@ func TestLoopNeedsNoWakeUp(t *testing.T) {
 	})
 }
 
+func TestLoopSurvivesAFaultySignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1))}
+		calls := 0
+		stop := l.start(t, func(c *scheduler.Config) {
+			c.Changed = func(context.Context, uint64) error { calls++; return errors.New("broken") }
+		})
+		synctest.Wait()
+		l.submit(execution(1, whole("t4", 1)))
+		elapse(5 * time.Second)
+		if _, live := l.count(); live != 1 || calls > 10 {
+			t.Errorf("%d live after %d calls, want it placed by the tick", live, calls)
+		}
+		_ = stop()
+	})
+}
+
 func TestLoopTriesAgainAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1)), fail: compute.Errorf(compute.CodeUnavailable, "no leader")}
