@@ -14,12 +14,21 @@ import (
 // Main is the life of the first process of a sandbox; it returns its exit
 // code. What goes wrong goes to the supervisor.
 func Main() int {
-	// What a thread gives up, the program started from it does not have.
-	runtime.LockOSThread()
 	syscall.Umask(0o022)
 	report := os.NewFile(fdReport, "report")
-	status, err := first(report)
-	if err != nil {
+	done := make(chan error, 1)
+	var status syscall.WaitStatus
+	// What a thread gives up, the program started from it does not have. It
+	// must not be the main thread, whose user is the one that may send the
+	// process signals, and that one stays ours: in init functions the main
+	// goroutine is locked to it.
+	go func() {
+		runtime.LockOSThread()
+		var err error
+		status, err = first(report)
+		done <- err
+	}()
+	if err := <-done; err != nil {
 		fmt.Fprintf(report, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}

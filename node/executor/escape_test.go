@@ -1,0 +1,178 @@
+package executor_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/compute"
+)
+
+// prelude is what every case may use. A case succeeds by printing ESCAPED.
+const prelude = `
+import ctypes, errno, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *args):
+    ctypes.set_errno(0)
+    r = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    return r, ctypes.get_errno()
+def escaped(yes):
+    if yes: print("ESCAPED", flush=True)
+`
+
+// escapes are what code must not be able to do in its sandbox. Each is also
+// executed outside, as root, where it must succeed: a case that fails there
+// shows nothing. Calls that would do harm are made with senseless arguments:
+// what counts is that the kernel looks at them at all, instead of EPERM.
+var escapes = []struct{ name, code string }{
+	{"read a file of the machine", `escaped('root:' in open('/etc/shadow').read())`},
+	{"read a file of the data directory", `escaped(open(os.environ['SECRET']).read() == 'secret')`},
+	{"write a file of the machine", `open(os.environ['SECRET'] + '.new', 'w').write('x'); escaped(True)`},
+	{"write to /usr", "p = '/usr/berth-escape-test'\nopen(p, 'w').close(); os.remove(p); escaped(True)"},
+	{"write to the interpreter", "p = sys.prefix + '/berth-escape-test'\nopen(p, 'w').close(); os.remove(p); escaped(True)"},
+	{"write to the root", "p = '/berth-escape-test'\nopen(p, 'w').close(); os.remove(p); escaped(True)"},
+	{"see another attempt's files", `escaped(len(os.listdir(os.environ['ATTEMPTS'])) > 0)`},
+	{"see a process of the machine", `escaped(os.path.exists('/proc/' + os.environ['PID']))`},
+	{"signal a process of the machine", `os.kill(int(os.environ['PID']), 0); escaped(True)`},
+	{"signal the first process", `os.kill(1, 0); escaped(True)`},
+	{"enter the root of a process of the machine", `escaped(len(os.listdir('/proc/%s/root/etc' % os.environ['PID'])) > 0)`},
+	{"read the memory of a process", `escaped(len(open('/proc/%s/maps' % os.environ['PID']).read()) > 0)`},
+	{"mount", `r, e = call(165, b'none', b'/nowhere', b'tmpfs', 0, None); escaped(e == errno.ENOENT)`},
+	{"mount with the new calls", `r, e = call(430, b'tmpfs', 0); escaped(r >= 0)`},
+	{"make a user namespace", "if os.fork() == 0:\n    r, e = call(272, 0x10000000); escaped(r == 0); os._exit(0)\nos.wait()"},
+	{"clone into a user namespace", "r, e = call(56, 0x10000000 | 17, 0, 0, 0, 0)\nif r == 0: os._exit(0)\nescaped(r > 0)"},
+	{"enter a namespace", "f = os.open('/proc/self/ns/uts', os.O_RDONLY)\nr, e = call(308, f, 0); escaped(r == 0)"},
+	{"probe clone3", `r, e = call(435, None, 0); escaped(e not in (errno.ENOSYS, errno.EPERM))`},
+	{"call the kernel as i386", "import mmap\nm = mmap.mmap(-1, 4096, prot=7)\nm.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')\n" +
+		"f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\nescaped(f() == os.getpid())"},
+	{"chroot", `os.chroot('/'); escaped(True)`},
+	{"pivot the root", `r, e = call(155, b'/nowhere', b'/nowhere'); escaped(e == errno.ENOENT)`},
+	{"become root", `os.setresuid(0, 0, 0); escaped(os.getuid() == 0)`},
+	{"gain by a set-user-id file", `escaped('NoNewPrivs:\t0' in open('/proc/self/status').read())`},
+	{"hold a capability", `escaped('CapBnd:\t0000000000000000' not in open('/proc/self/status').read())`},
+	{"be without a filter", `escaped('Seccomp:\t0' in open('/proc/self/status').read())`},
+	{"open a raw socket", `socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); escaped(True)`},
+	{"open a packet socket", `socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0); escaped(True)`},
+	{"reach a port of the machine", `socket.create_connection(('127.0.0.1', int(os.environ['PORT'])), 5); escaped(True)`},
+	{"reach an abstract socket of the machine", `socket.socket(socket.AF_UNIX).connect('\0' + os.environ['ABSTRACT']); escaped(True)`},
+	{"see a network of the machine", `escaped(len(os.listdir('/sys/class/net')) > 1)`},
+	{"use the keyring", `r, e = call(248, b'user', b'berth', b'x', 1, -1); escaped(r > 0)`},
+	{"set up io_uring", `r, e = call(425, 4, (ctypes.c_char * 120)()); escaped(r >= 0)`},
+	{"load a program into the kernel", `r, e = call(321, 0, None, 0); escaped(e != errno.EPERM)`},
+	{"watch the kernel's events", `r, e = call(298, None, 0, -1, -1, 0); escaped(e != errno.EPERM)`},
+	{"trace", `r, e = call(101, 0, 0, 0, 0); escaped(r == 0)`},
+	{"read another process's memory by call", `r, e = call(310, int(os.environ['PID']), None, 0, None, 0, 0); escaped(r == 0)`},
+	{"open a file by its handle", `r, e = call(304, -1, None, 0); escaped(e != errno.EPERM)`},
+	{"handle page faults of the kernel", `r, e = call(323, 0); escaped(r >= 0)`},
+	{"load a module", `r, e = call(175, None, 0, b''); escaped(e != errno.EPERM)`},
+	{"replace the kernel", `r, e = call(246, 0, 99, None, 0); escaped(e != errno.EPERM)`},
+	{"reboot", `r, e = call(169, 0, 0, 0, None); escaped(e == errno.EINVAL)`},
+	{"name the machine", `n = socket.gethostname(); socket.sethostname(n); escaped(True)`},
+	{"read the kernel's log", `os.open('/dev/kmsg', os.O_RDONLY); escaped(True)`},
+	{"write the core pattern", `os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY); escaped(True)`},
+	{"read the kernel's timers", `escaped(len(open('/proc/timer_list').read()) > 0)`},
+	{"make a device", "import stat\nos.mknod('/tmp/berth-escape', 0o600 | stat.S_IFBLK, os.makedev(254, 0)); os.remove('/tmp/berth-escape'); escaped(True)"},
+	{"see control groups", `escaped(len(os.listdir('/sys/fs/cgroup')) > 0)`},
+	{"raise its priority", `os.nice(-1); escaped(True)`},
+	{"find an open descriptor", `escaped(any(os.path.exists('/proc/self/fd/%d' % n) for n in range(3, 64)))`},
+}
+
+// TestEscapes holds every case inside, and shows that it is one outside.
+func TestEscapes(t *testing.T) {
+	n := newNode(t, nil)
+	env := surroundings(t, n)
+	for _, test := range escapes {
+		t.Run(test.name, func(t *testing.T) {
+			code := prelude + test.code
+			if out := outside(t, code, env); !strings.Contains(out, "ESCAPED") {
+				t.Fatalf("does not succeed outside either:\n%s", out)
+			}
+			if _, out := n.execute(compute.Bundle{Code: code, Env: env}, nil); strings.Contains(out, "ESCAPED") {
+				t.Errorf("succeeded in the sandbox:\n%s", out)
+			}
+		})
+	}
+}
+
+// surroundings makes what the cases try to reach, and returns their variables.
+func surroundings(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	secret := filepath.Join(n.cfg.DataDir, "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { port.Close() })
+	abstract := fmt.Sprintf("berth-escape-%d", os.Getpid())
+	unix, err := net.Listen("unix", "@"+abstract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close() })
+	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+	await(t, "another attempt", func() bool { return n.started(id) })
+	t.Cleanup(func() {
+		n.update(func() { delete(n.work, id) })
+		n.end(id)
+	})
+	return map[string]string{
+		"SECRET": secret, "PID": fmt.Sprint(os.Getpid()), "ABSTRACT": abstract,
+		"ATTEMPTS": filepath.Join(n.cfg.DataDir, "attempts"),
+		"PORT":     fmt.Sprint(port.Addr().(*net.TCPAddr).Port),
+	}
+}
+
+// outside executes the code as root of the machine, with one descriptor open
+// that it was not meant to have.
+func outside(t *testing.T, code string, env map[string]string) string {
+	t.Helper()
+	cmd := exec.Command("python3", "-c", code)
+	cmd.Env = os.Environ()
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	cmd.ExtraFiles = []*os.File{null}
+	out, _ := cmd.CombinedOutput() // A case that fails says so by its output.
+	return string(out)
+}
+
+// TestForeignArchitectureIsKilled shows how the i386 probe ends: not with an
+// error that code could go on from.
+func TestForeignArchitectureIsKilled(t *testing.T) {
+	n := newNode(t, nil)
+	x32 := prelude + "call(0x40000000 + 39)\nprint('went on')"
+	o, out := n.execute(compute.Bundle{Code: x32}, nil)
+	ending{compute.StatusFailed, compute.ReasonSignal, "signal 31", 159}.check(t, o)
+	if strings.Contains(out, "went on") {
+		t.Error("the code went on")
+	}
+}
+
+// TestUsersDiffer shows that two attempts at once have no user id in common.
+func TestUsersDiffer(t *testing.T) {
+	n := newNode(t, nil)
+	code := "import time\nprint(open('/proc/self/uid_map').read())\nwhile True: time.sleep(1)"
+	var maps []string
+	for range 2 {
+		id := n.place(n.newWork(compute.Bundle{Code: code}))
+		await(t, "the map", func() bool { return len(strings.Fields(n.output(id))) == 3 })
+		maps = append(maps, strings.Fields(n.output(id))[1])
+	}
+	if maps[0] == maps[1] {
+		t.Errorf("both attempts are user %s of the machine", maps[0])
+	}
+	n.update(func() { clear(n.work) })
+	await(t, "the end of both", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.outcomes) == 2 })
+}
