@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -89,4 +91,9 @@ type Store interface {
 // CheckGap is checkGap.
 func CheckGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
 	return checkGap(logs, snapshots)
+}
+
+// DialTLS is dialTLS.
+func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
+	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)
 }

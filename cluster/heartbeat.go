@@ -86,7 +86,7 @@ func (h *heartbeats) run(ctx context.Context) error {
 		changed := h.c.leaders.next()
 		wait := heartbeatEvery - heartbeatEvery/10 + rand.N(heartbeatEvery/5)
 		if err := h.send(ctx); err != nil {
-			if e, ok := errors.AsType[*compute.Error](err); ok && e.Detail == errRemoved().Detail {
+			if isRemoved(err) {
 				return err
 			}
 			h.c.logger.Debug("heartbeat not answered", "err", err)
@@ -104,16 +104,22 @@ func (h *heartbeats) run(ctx context.Context) error {
 	}
 }
 
+// isRemoved reports whether another node said that this one was removed.
+func isRemoved(err error) bool {
+	e, ok := errors.AsType[*compute.Error](err)
+	return ok && e.Detail == errRemoved().Detail
+}
+
 // send sends one heartbeat.
 func (h *heartbeats) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	leader, known := h.c.Leader()
 	if !known {
-		leader, known = h.ask(ctx)
-	}
-	if !known {
-		return errNoLeader()
+		var err error
+		if leader, err = h.ask(ctx); err != nil {
+			return err
+		}
 	}
 	sentAt := h.c.cfg.Now()
 	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise})
@@ -128,17 +134,19 @@ func (h *heartbeats) send(ctx context.Context) error {
 
 // ask finds the leader when raft does not tell: after a move to another
 // address the leader cannot reach this node before it was told.
-func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, bool) {
+func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
+	var errs []error
 	for _, s := range h.c.Servers() {
 		if s.ID == h.c.id {
 			continue
 		}
 		st, err := h.c.status(ctx, s.ID)
 		if err == nil && !st.Leader.IsZero() {
-			return st.Leader, true
+			return st.Leader, nil
 		}
+		errs = append(errs, err)
 	}
-	return compute.NodeID{}, false
+	return compute.NodeID{}, errors.Join(append(errs, errNoLeader())...)
 }
 
 // handle notes a node's heartbeat.

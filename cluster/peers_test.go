@@ -12,6 +12,7 @@ import (
 
 	"berth/cluster"
 	"berth/cluster/pki"
+	"berth/cluster/rpc"
 	"berth/compute"
 )
 
@@ -163,7 +164,8 @@ type peer struct {
 	*cluster.Cluster
 	cfg  cluster.Config
 	fsm  *toyFSM
-	stop func() error // Ends Run and closes.
+	stop func() error  // Ends Run and closes.
+	done chan struct{} // Closed when Run has returned.
 }
 
 // fleet is the cluster of a test.
@@ -252,10 +254,13 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 		f.registry.nodes[c.ID()] = compute.Node{ID: c.ID(), Name: cfg.Name}
 	}
 	f.registry.mu.Unlock()
-	p := &peer{Cluster: c, cfg: cfg, fsm: fsm}
+	p := &peer{Cluster: c, cfg: cfg, fsm: fsm, done: make(chan struct{})}
 	runCtx, stopRun := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Run(runCtx) }()
+	go func() {
+		defer close(p.done)
+		ended <- c.Run(runCtx)
+	}()
 	p.stop = sync.OnceValue(func() error {
 		stopRun()
 		return errors.Join(<-ended, c.Close())
@@ -353,4 +358,20 @@ func (p *peer) mustRead(t testing.TB, key string) int64 {
 		t.Fatalf("the state of %s never reached entry %d", p.cfg.Name, index)
 	}
 	return p.fsm.get(key)
+}
+
+// mustAnonymous connects to p without a certificate.
+func mustAnonymous(t testing.TB, p *peer) *rpc.Client {
+	t.Helper()
+	config := pki.PinnedConfig(p.CA().Pin(), time.Now, "rpc/1")
+	conn, err := cluster.DialTLS(t.Context(), p.RPCAddress(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rpc.NewClient(conn, rpc.NewCodec(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }

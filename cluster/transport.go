@@ -250,6 +250,9 @@ func awaitWelcome(r io.Reader) error {
 	if _, err := io.ReadFull(bufio.NewReader(r), reason); err != nil {
 		return fmt.Errorf("await welcome: %w", err)
 	}
+	if gone := errRemoved(); string(reason) == gone.Error() {
+		return gone
+	}
 	return fmt.Errorf("refused: %s", reason)
 }
 
