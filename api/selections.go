@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ func (s *Server) startSelection(r *request) (any, error) {
 	case in.DeadlineSeconds != nil:
 		return nil, errNotAvailable("deadline_seconds")
 	}
-	selection := &compute.Selection{GPUTypes: gpuTypes(in.GPUTypes)}
+	selection := &compute.Selection{GPUTypes: in.GPUTypes}
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err
 	}
@@ -42,20 +41,6 @@ func (s *Server) startSelection(r *request) (any, error) {
 		ExecutionID: result.Execution, Status: result.Status,
 		Message: "The GPU selection is accepted; its sub-executions follow.",
 	}, nil
-}
-
-// gpuTypes returns the types asked for as the state spells them, each once.
-func gpuTypes(asked []string) []string {
-	var out []string
-	seen := make(map[string]bool)
-	for _, name := range asked {
-		name = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), "gpu.")
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // getSelection answers what a GPU selection found so far.

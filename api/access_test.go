@@ -1,0 +1,250 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+func TestLogin(t *testing.T) {
+	w := newWorld(t)
+	session := w.login("ada")
+	if session.TokenType != "bearer" || session.ExpiresIn != 900 || session.Email != "ada@example.com" {
+		t.Errorf("session is %+v", session)
+	}
+	var status wire.UserStatus
+	w.mustDo("GET", "/user/status", session.AccessToken, nil, &status)
+	if status.Email != "ada@example.com" || status.ActiveKeys != 1 || status.CreditBalance != 100*compute.Credit {
+		t.Errorf("status is %+v", status)
+	}
+	w.mustDo("POST", "/auth/login", "", map[string]any{"email": " ADA@example.com ", "password": password}, nil)
+	wrong := w.want(401, "bad_login", "POST", "/auth/login", "",
+		map[string]any{"email": "ada@example.com", "password": "wrong"})
+	unknown := w.want(401, "bad_login", "POST", "/auth/login", "",
+		map[string]any{"email": "nobody@example.com", "password": "wrong"})
+	if string(wrong.body) != string(unknown.body) {
+		t.Errorf("a wrong password says %s, an unknown user %s", wrong.body, unknown.body)
+	}
+	w.pass(16 * time.Minute)
+	w.want(401, "unauthenticated", "GET", "/user/status", session.AccessToken, nil)
+}
+
+func TestLoginThrottle(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.LoginRate, c.Limits.LoginBurst = 1, 2 })
+	w.pass(time.Hour)
+	body := map[string]any{"email": "ada@example.com", "password": "wrong"}
+	w.want(401, "", "POST", "/auth/login", "", body)
+	w.want(401, "", "POST", "/auth/login", "", body)
+	a := w.want(429, "rate_limited", "POST", "/auth/login", "", body)
+	if a.header.Get("Retry-After") != "60" {
+		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+	}
+	// Another account of the same address is not held up.
+	w.want(401, "", "POST", "/auth/login", "", map[string]any{"email": "bob@example.com", "password": "wrong"})
+}
+
+func TestRefresh(t *testing.T) {
+	w := newWorld(t)
+	first := w.login("ada")
+	body := map[string]any{"refresh_token": first.RefreshToken}
+	var second, again wire.Session
+	w.mustDo("POST", "/auth/refresh", "", body, &second)
+	if second.RefreshToken == first.RefreshToken {
+		t.Error("the refresh token did not change")
+	}
+	w.mustDo("GET", "/user/status", second.AccessToken, nil, nil)
+	// The answer was lost: the same successor.
+	w.pass(10 * time.Second)
+	w.mustDo("POST", "/auth/refresh", "", body, &again)
+	if again.RefreshToken != second.RefreshToken {
+		t.Error("a repeat within the grace gave another successor")
+	}
+	// Reuse later revokes the family.
+	w.pass(time.Minute)
+	w.want(401, "token_reused", "POST", "/auth/refresh", "", body)
+	w.want(401, "token_revoked", "POST", "/auth/refresh", "", map[string]any{"refresh_token": second.RefreshToken})
+	w.want(401, "", "POST", "/auth/refresh", "", map[string]any{"refresh_token": "nonsense"})
+}
+
+func TestLogout(t *testing.T) {
+	w := newWorld(t)
+	session := w.login("ada")
+	body := map[string]any{"refresh_token": session.RefreshToken}
+	w.mustDo("POST", "/auth/logout", "", body, nil)
+	w.mustDo("POST", "/auth/logout", "", body, nil)
+	w.want(401, "token_revoked", "POST", "/auth/refresh", "", body)
+}
+
+func TestKeys(t *testing.T) {
+	w := newWorld(t)
+	const path = "/orgs/ada-lab/api-keys"
+	decode := func(a answer) map[string]any { return decodeObject(t, a.body) }
+	fields := decode(w.mustDo("POST", path, w.adaKey, map[string]any{"name": "ci", "expires_at": "2026-12-31T00:00:00Z"}, nil))
+	key, id := fields["plaintext_key"].(string), fields["id"].(string)
+	if !strings.HasPrefix(key, "lk_") || fields["prefix"] != key[:8] || fields["expires_at"] != "2026-12-31T00:00:00.000Z" ||
+		fields["last_used_at"] != nil || fields["is_active"] != true || fields["name"] != "ci" {
+		t.Errorf("minted key is %v", fields)
+	}
+	w.mustDo("GET", "/user/status", key, nil, nil)
+	list := w.mustDo("GET", path, key, nil, nil)
+	if strings.Contains(string(list.body), "plaintext") || strings.Contains(string(list.body), key[3:20]) {
+		t.Errorf("the list shows a key: %s", list.body)
+	}
+	w.mustDo("PATCH", path+"/"+id+"/toggle", w.adaKey, nil, nil)
+	w.want(401, "unauthenticated", "GET", "/user/status", key, nil)
+	w.mustDo("PATCH", path+"/"+id+"/toggle", w.adaKey, nil, nil)
+	w.mustDo("GET", "/user/status", key, nil, nil)
+	fields = decode(w.mustDo("POST", path+"/"+id+"/regenerate", w.adaKey, nil, nil))
+	w.want(401, "", "GET", "/user/status", key, nil)
+	key = fields["plaintext_key"].(string)
+	w.mustDo("GET", "/user/status", key, nil, nil)
+	w.mustDo("DELETE", path+"/"+id, w.adaKey, nil, nil)
+	w.want(401, "", "GET", "/user/status", key, nil)
+	w.want(404, "", "DELETE", path+"/"+id, w.adaKey, nil)
+	w.want(422, "", "POST", path, w.adaKey, map[string]any{"name": "old", "expires_at": "2020-01-01T00:00:00Z"})
+}
+
+func TestKeyExpires(t *testing.T) {
+	w := newWorld(t)
+	fields := decodeObject(t, w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey,
+		map[string]any{"name": "short", "expires_at": begin.Add(time.Hour).Format(time.RFC3339)}, nil).body)
+	key := fields["plaintext_key"].(string)
+	w.mustDo("GET", "/user/status", key, nil, nil)
+	w.pass(time.Hour)
+	w.want(401, "", "GET", "/user/status", key, nil)
+}
+
+func TestRevokedKeyCannotWrite(t *testing.T) {
+	w := newWorld(t)
+	// The node still has the old view: the state itself refuses.
+	var actor fsm.Actor
+	for _, k := range w.machine.View().Keys(w.org("ada-lab")) {
+		actor = fsm.Actor{User: k.User, Key: k.ID, Org: k.Org}
+	}
+	w.must(fsm.DeleteKey{Actor: actor, Key: actor.Key})
+	w.want(401, "", "POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "1"})
+}
+
+// org returns the identifier of an organization.
+func (w *world) org(slug string) compute.OrgID {
+	w.Helper()
+	org, ok := w.machine.View().OrgBySlug(slug)
+	if !ok {
+		w.Fatalf("no organization %s", slug)
+	}
+	return org.ID
+}
+
+func TestOrganizationOfRequest(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("ada").AccessToken
+	for _, tc := range []struct {
+		name, bearer, slug string
+		status             int
+	}{
+		{"token, own slug", token, "ada-lab", 200},
+		{"token, no slug", token, "", 200},
+		{"token, foreign slug", token, "bob-lab", 403},
+		{"token, unknown slug", token, "nobody", 403},
+		{"key, own slug", w.adaKey, "ada-lab", 200},
+		{"key, foreign slug", w.adaKey, "bob-lab", 403},
+		{"key, unknown slug", w.adaKey, "nobody", 403},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var header []string
+			if tc.slug != "" {
+				header = []string{"X-Org-Slug", tc.slug}
+			}
+			a := w.send("GET", "/user/status", tc.bearer, nil, header...)
+			if a.status != tc.status {
+				t.Errorf("= %d %s, want %d", a.status, a.body, tc.status)
+			}
+			if a.status == 403 && string(a.body) != `{"detail":"X-Org-Slug names no organization of yours.","code":"org_forbidden"}` {
+				t.Errorf("the refusal tells one organization from another: %s", a.body)
+			}
+		})
+	}
+	foreign := w.want(404, "not_found", "GET", "/orgs/bob-lab/api-keys", w.adaKey, nil)
+	unknown := w.want(404, "not_found", "GET", "/orgs/nobody/api-keys", w.adaKey, nil)
+	if string(foreign.body) != string(unknown.body) {
+		t.Errorf("foreign %s, unknown %s", foreign.body, unknown.body)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	w := newWorld(t)
+	session := w.login("bob")
+	w.want(403, "not_operator", "GET", "/admin/nodes", session.AccessToken, nil)
+	w.want(403, "not_operator", "GET", "/admin/nodes", w.bobKey, nil)
+	w.want(401, "", "GET", "/admin/nodes", "brt_wrong", nil)
+	w.want(401, "", "GET", "/admin/nodes", "", nil)
+	w.mustDo("GET", "/admin/nodes", w.adaKey, nil, nil)
+	w.mustDo("GET", "/admin/nodes", rootToken, nil, nil)
+	// The root token is nobody's: it has no organization.
+	w.want(401, "", "GET", "/user/status", rootToken, nil)
+}
+
+func TestStaleReads(t *testing.T) {
+	w := newWorld(t)
+	id := w.start("cpu")
+	path := "/execution/" + id.String()
+	w.know(func(s *readerState) { s.noLeader, s.lastContact = true, time.Minute })
+	a := w.want(503, "unavailable", "GET", path, w.adaKey, nil)
+	if a.header.Get("Retry-After") == "" || a.header.Get("X-Berth-Known-Leader") != "false" ||
+		a.header.Get("X-Berth-Last-Contact") != "60000" {
+		t.Errorf("headers are %v", a.header)
+	}
+	w.mustDo("GET", path+"?consistency=stale", w.adaKey, nil, nil)
+	w.want(503, "", "POST", "/execution/streaming/start?consistency=stale", w.adaKey, map[string]any{"code": "1"})
+	w.know(func(s *readerState) { s.lastContact = 11 * time.Minute })
+	w.want(503, "too_stale", "GET", path+"?consistency=stale", w.adaKey, nil)
+	w.know(func(s *readerState) { s.noLeader, s.lastContact = false, 6*time.Second })
+	w.want(503, "too_stale", "GET", path+"?consistency=stale", w.adaKey, nil)
+	w.know(func(s *readerState) { s.lastContact = 4 * time.Second })
+	w.mustDo("GET", path+"?consistency=stale", w.adaKey, nil, nil)
+	w.want(422, "", "GET", path+"?consistency=maybe", w.adaKey, nil)
+}
+
+func TestRateLimit(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) {
+		c.Limits.Rate, c.Limits.Burst = 1, 10
+		c.Limits.AnonRate, c.Limits.AnonBurst = 1, 20
+	})
+	w.pass(time.Minute)
+	for range 10 {
+		w.mustDo("GET", "/user/status", w.adaKey, nil, nil)
+	}
+	a := w.want(429, "rate_limited", "GET", "/user/status", w.adaKey, nil)
+	if a.header.Get("Retry-After") != "1" || a.header.Get("X-RateLimit-Limit") != "10" ||
+		a.header.Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("headers are %v", a.header)
+	}
+	w.mustDo("GET", "/user/status", w.bobKey, nil, nil)
+	w.pass(time.Second)
+	w.mustDo("GET", "/user/status", w.adaKey, nil, nil)
+	refused := 0
+	for range 30 {
+		if w.send("GET", "/user/status", "", nil).status == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("strangers are not paced")
+	}
+}
+
+func TestMetricsToken(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.MetricsToken = "scrape" })
+	w.want(401, "", "GET", "/metrics", "", nil)
+	w.want(401, "", "GET", "/metrics/targets", "wrong", nil)
+	a := w.mustDo("GET", "/metrics", "scrape", nil, nil)
+	if !strings.Contains(string(a.body), "berth_api_request_seconds_bucket") {
+		t.Error("no metrics")
+	}
+}
