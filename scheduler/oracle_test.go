@@ -157,5 +157,5 @@ func cost(n *compute.Node, r *compute.Request) [2]int64 {
 	}
 	left := free - int64(r.GPUs*r.MilliGPU)
 	grown := strands(left, vcpu-r.VCPUMilli, memory-r.MemoryMiB) - strands(free, vcpu, memory)
-	return [2]int64{max(0, grown), 16*left + vcpu - r.VCPUMilli}
+	return [2]int64{grown, 16*left + vcpu - r.VCPUMilli}
 }

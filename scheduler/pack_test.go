@@ -192,15 +192,19 @@ func TestPackGoesByPriorityThenAge(t *testing.T) {
 
 func TestPackIsBounded(t *testing.T) {
 	w := newWorld(t, cpuNode(1, 400, 4096), edited(gpuNode(2, "t4", 1), func(n *compute.Node) { n.Drained = true }))
+	var es []*compute.Execution
 	for i := range scheduler.MaxWaiting + 10 {
-		w.submit(execution(i+1, whole("t4", 1)))
+		es = append(es, execution(i+1, whole("t4", 1)))
 	}
+	w.submit(es...)
 	if plan := scheduler.Pack(w.view()); len(plan.Waiting) != scheduler.MaxWaiting {
 		t.Errorf("%d reasons in one plan, want %d", len(plan.Waiting), scheduler.MaxWaiting)
 	}
+	es = nil
 	for i := range scheduler.MaxAssignments + 10 {
-		w.submit(execution(10_000+i, cpus(1)))
+		es = append(es, execution(10_000+i, cpus(1)))
 	}
+	w.submit(es...)
 	if plan := scheduler.Pack(w.view()); len(plan.Assignments) != scheduler.MaxAssignments {
 		t.Errorf("%d assignments in one plan, want %d", len(plan.Assignments), scheduler.MaxAssignments)
 	}

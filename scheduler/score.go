@@ -26,9 +26,9 @@ const gpuWeight = 16
 // below 2^40: 64 GPUs are 2^20, a million vCPUs 2^30.
 const strandShift = 40
 
-// score returns how well q fits on s, lower is better: first no GPU left
-// without the vCPU and memory to use it, then the tightest fit. CPU-only work
-// so goes to nodes without free GPUs first.
+// score returns how well q fits on s, lower is better: first the fewest GPUs
+// left without the vCPU and memory to use them, then the tightest fit. CPU-only
+// work so goes to nodes without free GPUs first.
 func (s *slot) score(q *shape) int64 {
 	if s.lacks(q) {
 		return neverFits
@@ -39,7 +39,7 @@ func (s *slot) score(q *shape) int64 {
 	gpu := s.gpuFree - int64(q.gpus)*int64(q.milli)
 	vcpu, memory := s.vcpu-q.vcpu, s.memory-q.memory
 	grown := s.stranded(gpu, vcpu, memory) - s.stranded(s.gpuFree, s.vcpu, s.memory)
-	return max(grown, 0)<<strandShift + gpuWeight*gpu + vcpu
+	return grown<<strandShift + gpuWeight*gpu + vcpu
 }
 
 // refusal returns why q, which does not fit on s now, does not.

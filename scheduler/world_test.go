@@ -159,13 +159,15 @@ func (w *world) commit(plan compute.Plan) uint64 {
 		w.queue = slices.Delete(w.queue, i, i+1)
 		w.live[a.Execution] = a
 	}
+	reasons := map[compute.ExecutionID]compute.Reason{}
 	for _, x := range plan.Waiting {
-		for i, e := range w.queue {
-			if e.ID == x.Execution {
-				changed := *e
-				changed.Reason = x.Reason
-				w.queue[i] = &changed
-			}
+		reasons[x.Execution] = x.Reason
+	}
+	for i, e := range w.queue {
+		if reason, ok := reasons[e.ID]; ok {
+			changed := *e
+			changed.Reason = reason
+			w.queue[i] = &changed
 		}
 	}
 	w.checkOrgs()
