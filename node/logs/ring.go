@@ -149,10 +149,23 @@ func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
 	}
 	n, err := r.file.WriteAt(b, r.size)
 	if err != nil {
-		n = wholeRecords(b[:n])
+		n = r.taken(b)
 	}
 	r.size += int64(n)
 	return n, err
+}
+
+// taken returns how many bytes of whole records of b the file has taken of a
+// write that failed. WriteAt does not tell: it reports nothing of what the disk
+// took before it was full, while readers may have seen it.
+func (r *ring) taken(b []byte) int {
+	there := make([]byte, len(b))
+	n, _ := r.file.ReadAt(there, r.size) // What cannot be read was not taken.
+	same := 0
+	for same < n && there[same] == b[same] {
+		same++
+	}
+	return wholeRecords(b[:same])
 }
 
 // sealBytes is the size of a seal's record.

@@ -427,7 +427,7 @@ func TestTornChunkChange(t *testing.T) {
 	n := 0
 	for w.ring.chunk < 2 {
 		n++
-		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", n))
+		mustWrite(t, w, Stdout, fmt.Sprintf("line %d %s\n", n, strings.Repeat("x", 300)))
 	}
 	w.ring.lock.Close() // The writer dies.
 	for size := int64(chunkReserve); size >= 0; size-- {
@@ -442,6 +442,51 @@ func TestTornChunkChange(t *testing.T) {
 		if len(after) != len(before)+1 || after[len(before)].Seq != uint64(len(before)+1) {
 			t.Fatalf("second chunk of %d bytes: %d lines, then %d", size, len(before), len(after))
 		}
+	}
+}
+
+// A record that was torn when the reader saw it is read once the writer has
+// finished it, even when the writer is a chunk further by then.
+func TestReaderLooksTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, small())
+	mustWrite(t, w, Stdout, "one\n")
+	one := w.ring.size
+	mustWrite(t, w, Stdout, "two\n")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, one+5); err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(path, 0)
+	defer mustClose(t, r)
+	if lines, _, err := r.next(); err != nil || len(lines) != 1 {
+		t.Fatalf("got %d lines, %v", len(lines), err)
+	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.ring.roll(3, noon); err != nil {
+		t.Fatal(err)
+	}
+	if more, err := r.skipDamage(); !more || err != nil || r.chunk != 0 {
+		t.Errorf("got %t, %v, in chunk %d", more, err, r.chunk)
+	}
+	mustWrite(t, w, Stdout, "three\n")
+	var got []string
+	for range 3 {
+		lines, _, err := r.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
+			got = append(got, string(l.Text))
+		}
+	}
+	if fmt.Sprint(got) != "[two three]" {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -505,23 +550,39 @@ func TestFullDisk(t *testing.T) {
 	defer unmount(t, dir)
 	path := filepath.Join(dir, SegmentName)
 	w := mustCreate(t, path, Limits{})
+	r := newReader(path, 0)
+	defer mustClose(t, r)
+	var followed []Line
 	refused, written := 0, 0
 	for refused < 3 {
-		written++
-		at := noon.Add(time.Duration(written) * time.Second)
-		text := fmt.Sprintf("line %d %s\n", written, strings.Repeat("x", 2000))
-		if err := w.Write(Stdout, at, []byte(text)); err != nil {
+		at := noon.Add(time.Duration(2*written) * time.Second)
+		var text []byte
+		for range 10 { // So that the disk takes a part of them.
+			written++
+			text = fmt.Appendf(text, "line %d %s\n", written, strings.Repeat("x", 200))
+		}
+		if err := w.Write(Stdout, at, text); err != nil {
 			if !errors.Is(err, syscall.ENOSPC) {
 				t.Fatal(err)
 			}
 			refused++
 		}
+		lines, _, err := r.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		followed = append(followed, lines...)
 	}
 	dropped := w.Stats().DroppedLines
 	err := w.Close(noon, Final{})
 	lines, final := readAll(t, path, 0)
-	if (final != nil) != (err == nil) {
+	if err == nil && final == nil || err != nil && !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("closed with %v, read end %v", err, final)
+	}
+	for i, l := range followed {
+		if !bytes.Equal(l.Text, lines[i].Text) {
+			t.Errorf("number %d was %.20q, is %.20q", l.Seq, l.Text, lines[i].Text)
+		}
 	}
 	kept := 0
 	for i, l := range lines {
@@ -531,7 +592,7 @@ func TestFullDisk(t *testing.T) {
 		if l.Stream == System {
 			continue
 		}
-		if kept++; !strings.HasPrefix(string(l.Text), "line ") || len(l.Text) < 2000 {
+		if kept++; !strings.HasPrefix(string(l.Text), "line ") || len(l.Text) < 200 {
 			t.Errorf("got %.20q, %d bytes", l.Text, len(l.Text))
 		}
 	}
