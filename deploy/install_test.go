@@ -167,7 +167,7 @@ func TestInstallRefusesBadConfig(t *testing.T) {
 // its own: it finds a systemd there whose systemctl only takes notes.
 const inOwnRoot = `
 set -e
-for dir in /usr/local/bin /etc /var/lib /run; do mount -t tmpfs tmpfs $dir; done
+for dir in /usr/local/bin /etc /var/lib /run; do mount -t tmpfs none $dir; done
 mkdir -p /run/systemd/system
 bash install.sh "$@"
 cp -a /etc/berth "$OUT"
