@@ -240,12 +240,13 @@ func (g *gossip) join() {
 	g.mu.Lock()
 	for _, p := range g.c.files.get().Peers {
 		if p.Gossip != "" && p.ID != g.c.id {
-			addresses = append(addresses, p.Gossip)
+			addresses = append(addresses, namedAddress(p.ID, p.Gossip))
 		}
 	}
 	for id, m := range g.members {
-		if id != g.c.id && !slices.Contains(addresses, m.Gossip) {
-			addresses = append(addresses, m.Gossip)
+		address := namedAddress(id, m.Gossip)
+		if id != g.c.id && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
 		}
 	}
 	g.mu.Unlock()
@@ -255,6 +256,12 @@ func (g *gossip) join() {
 	if _, err := g.list.Join(addresses); err != nil {
 		g.c.logger.Debug("gossip not joined everywhere", "err", err)
 	}
+}
+
+// namedAddress returns an address to join as memberlist wants it when names
+// are required.
+func namedAddress(id compute.NodeID, hostPort string) string {
+	return id.String() + "/" + hostPort
 }
 
 // SetInventory publishes what this node has: version and hash with every sign

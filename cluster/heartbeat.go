@@ -144,6 +144,9 @@ func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
 		if err == nil && !st.Leader.IsZero() {
 			return st.Leader, nil
 		}
+		if isRemoved(err) {
+			return compute.NodeID{}, err
+		}
 		errs = append(errs, err)
 	}
 	return compute.NodeID{}, errors.Join(append(errs, errNoLeader())...)

@@ -108,7 +108,7 @@ type wire struct {
 	mu    sync.Mutex
 	cut   map[string]bool // Names of peers that reach nobody.
 	names map[string]string
-	conns map[net.Conn][2]string
+	conns map[net.Conn][2]string // From the named peer, to the address.
 }
 
 func newWire() *wire {
@@ -131,7 +131,7 @@ func (w *wire) dialer(from string) func(context.Context, string, string) (net.Co
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.conns[conn] = [2]string{from, to}
+		w.conns[conn] = [2]string{from, address}
 		return conn, nil
 	}
 }
@@ -145,7 +145,7 @@ func (w *wire) isolate(name string, cut bool) {
 		return
 	}
 	for conn, ends := range w.conns {
-		if ends[0] != ends[1] && (ends[0] == name || ends[1] == name) {
+		if from, to := ends[0], w.names[ends[1]]; from != to && (from == name || to == name) {
 			conn.Close()
 			delete(w.conns, conn)
 		}
@@ -261,12 +261,17 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 		defer close(p.done)
 		ended <- c.Run(runCtx)
 	}()
-	p.stop = sync.OnceValue(func() error {
+	stop := sync.OnceValue(func() error {
 		stopRun()
 		return errors.Join(<-ended, c.Close())
 	})
+	stopped := false // By the test, which has seen the error.
+	p.stop = func() error {
+		stopped = true
+		return stop()
+	}
 	f.t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := stop(); err != nil && !stopped {
 			f.t.Errorf("stop %s: %v", cfg.Name, err)
 		}
 	})

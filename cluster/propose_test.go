@@ -1,0 +1,164 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/cluster"
+	"berth/compute"
+)
+
+func TestProposalsAreForwardedAndCoalesced(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	leader := f.leader()
+	for _, p := range []*peer{leader, f.follower(leader)} {
+		t.Run(fmt.Sprint("on the leader ", p == leader), func(t *testing.T) {
+			const ops = 1000
+			leader.fsm.mu.Lock()
+			entries, frames := leader.fsm.entries, leader.fsm.frames
+			leader.fsm.mu.Unlock()
+			var wg sync.WaitGroup
+			for i := range ops {
+				wg.Go(func() {
+					op := fmt.Sprintf("%s-%d", p.cfg.Name, i)
+					result, index := p.mustPropose(t, toyCommand{Op: op, Key: op, Value: int64(i)})
+					if !strings.HasPrefix(result, op+":") || index == 0 {
+						t.Errorf("%s got the result %q at %d", op, result, index)
+					}
+				})
+			}
+			wg.Wait()
+			leader.fsm.mu.Lock()
+			entries, frames = leader.fsm.entries-entries, leader.fsm.frames-frames
+			leader.fsm.mu.Unlock()
+			t.Logf("%d operations in %d entries", frames, entries)
+			if frames != ops || entries > ops/4 {
+				t.Errorf("%d operations took %d frames in %d entries", ops, frames, entries)
+			}
+		})
+	}
+}
+
+func TestProposalsOfAllSizes(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	follower := f.follower(f.leader())
+	var wg sync.WaitGroup
+	for i := range 12 { // More than an entry and than a batch may hold.
+		wg.Go(func() {
+			op := fmt.Sprint("large", i)
+			pad := make([]byte, 150<<10)
+			follower.mustPropose(t, toyCommand{Op: op, Key: "k", Value: 1, Pad: pad})
+		})
+	}
+	wg.Wait()
+	for _, size := range []int{0, cluster.MaxFrame + 1} {
+		_, _, err := follower.Propose(t.Context(), make([]byte, size))
+		if compute.CodeOf(err) != compute.CodeTooLarge {
+			t.Errorf("a frame of %d bytes: %v", size, err)
+		}
+	}
+}
+
+func TestProposalWithoutALeader(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	leader := f.leader()
+	f.wire.isolate(leader.cfg.Name, true)
+	other := f.follower(leader)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	eventually(t, "the leader is gone", func() bool { _, known := other.Leader(); return !known })
+	_, _, err := other.Propose(ctx, opFrame(toyCommand{Op: "x", Key: "k"}))
+	if e, ok := err.(*compute.Error); !ok || e.Code != compute.CodeUnavailable || e.RetryAfter == 0 || e.Detail != "no_leader" {
+		t.Errorf("without a leader: %v", err)
+	}
+}
+
+func TestUnknownOutcomeIsCalledUnknown(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	leader := f.leader()
+	f.wire.isolate(leader.cfg.Name, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	// The leader has appended the entry and nobody else has.
+	_, _, err := leader.Propose(ctx, opFrame(toyCommand{Op: "x", Key: "k"}))
+	if e, ok := err.(*compute.Error); !ok || e.Code != compute.CodeUnavailable || e.Detail != "outcome_unknown" ||
+		!strings.Contains(e.Message, "Idempotency-Key") {
+		t.Errorf("the outcome is open, but: %v", err)
+	}
+}
+
+// TestKilledLeaderLosesNothing kills the leader in the middle of concurrent
+// proposals. Whatever was acknowledged is there afterwards, once.
+func TestKilledLeaderLosesNothing(t *testing.T) {
+	const workers, each = 8, 60
+	peers := mustProcesses(t, 3)
+	victim := processLeader(t, peers)
+	var acked atomic.Int64
+	killed := make(chan struct{})
+	kill := sync.OnceFunc(func() {
+		victim.signal(syscall.SIGKILL)
+		close(killed)
+	})
+	var mu sync.Mutex
+	results := map[string]string{}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				op := fmt.Sprintf("w%d-%d", w, i)
+				result := proposeAnywhere(t, peers, toyCommand{Op: op, Key: op, Value: int64(i)})
+				mu.Lock()
+				results[op] = result
+				mu.Unlock()
+				if acked.Add(1) == workers*each/4 {
+					kill()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	<-killed
+	<-victim.exited
+	for i, p := range peers {
+		if p == victim {
+			// It comes back at another address, on its old data.
+			peers[i] = mustProcess(t, peerSettings{DataDir: p.settings.DataDir})
+		}
+	}
+	for op, want := range results {
+		if got := proposeAnywhere(t, peers, toyCommand{Op: op, Key: op}); got != want {
+			t.Errorf("%s was acknowledged as %q, repeated it gives %q", op, want, got)
+		}
+	}
+	eventually(t, "all replicas have all operations once", func() bool {
+		for _, p := range peers {
+			if s := p.mustDo(t, "/status", nil); s.Applied != workers*each {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// proposeAnywhere proposes at a random peer until one acknowledges.
+func proposeAnywhere(t testing.TB, peers []*process, c toyCommand) string {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		s, err := peers[rand.N(len(peers))].do(ctx, "/write", c)
+		if err == nil {
+			return s.Result
+		}
+		if ctx.Err() != nil {
+			t.Errorf("%s was never acknowledged: %v", c.Op, err)
+			return ""
+		}
+	}
+}

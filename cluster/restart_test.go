@@ -1,0 +1,170 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/cluster"
+)
+
+func TestRestartKeepsEverything(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	leader := f.leader()
+	leader.mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 7})
+	id, clusterID, serial := leader.ID(), leader.ClusterID(), leader.Serial()
+	for i, p := range f.peers {
+		if p == leader {
+			f.mustRestart(i) // At other ports: the others find it again.
+			leader = f.peers[i]
+		}
+	}
+	if leader.ID() != id || leader.ClusterID() != clusterID || leader.Serial() != serial {
+		t.Error("the node came back as someone else")
+	}
+	if got := leader.mustRead(t, "k"); got != 7 {
+		t.Errorf("after the restart it reads %d", got)
+	}
+	eventually(t, "the configuration has its new address", func() bool {
+		for _, s := range f.leader().Servers() {
+			if s.ID == id {
+				return s.Address == leader.RPCAddress() && s.Voter
+			}
+		}
+		return false
+	})
+}
+
+func TestSingleNodeRestartsAtAnotherAddress(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	f.peers[0].mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 7})
+	p := f.mustRestart(0)
+	if got := p.mustRead(t, "k"); got != 7 {
+		t.Errorf("after the restart it reads %d", got)
+	}
+	f.mustAdd() // The address it has now is the one that others are told.
+	f.awaitVoters(2)
+}
+
+func TestLaggingNodeGetsASnapshot(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	leader := f.leader()
+	slow := f.follower(leader)
+	f.wire.isolate(slow.cfg.Name, true)
+	for i := range 50 {
+		leader.mustPropose(t, toyCommand{Op: fmt.Sprint("op", i), Key: "k", Value: int64(i)})
+	}
+	for _, p := range f.peers {
+		if p == slow {
+			continue
+		}
+		if err := p.Compact(); err != nil {
+			t.Fatal(err)
+		}
+		if p.FirstIndex() < 40 {
+			t.Fatalf("the log of %s still begins at %d", p.cfg.Name, p.FirstIndex())
+		}
+	}
+	f.wire.isolate(slow.cfg.Name, false)
+	if got := slow.mustRead(t, "k"); got != 49 {
+		t.Errorf("the node reads %d", got)
+	}
+	if slow.fsm.served != 1 {
+		t.Errorf("the node was restored %d times", slow.fsm.served)
+	}
+	for i, p := range f.peers {
+		if p == slow {
+			slow = f.mustRestart(i)
+		}
+	}
+	if got := slow.mustRead(t, "k"); got != 49 || slow.fsm.served != 1 {
+		t.Errorf("restarted, the node reads %d after %d restores", got, slow.fsm.served)
+	}
+}
+
+func TestReadIndexOnAnIdleRestoredLeader(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	f.peers[0].mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 7})
+	if err := f.peers[0].Compact(); err != nil {
+		t.Fatal(err)
+	}
+	// Its log now holds hardly more than what its own election appends.
+	if got := f.mustRestart(0).mustRead(t, "k"); got != 7 {
+		t.Errorf("it reads %d", got)
+	}
+}
+
+func TestDamagedReplicaIsNotStarted(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+	}{
+		{"raft.db is gone", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "raft", "raft.db")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"raft.db is empty", func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, "raft", "raft.db"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"raft.db is cut", func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, "raft", "raft.db"), 16<<10); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := mustFleet(t, 1, nil)
+			for i := range 100 {
+				f.peers[0].mustPropose(t, toyCommand{Op: fmt.Sprint(i), Key: "k", Pad: make([]byte, 512)})
+			}
+			if err := f.peers[0].stop(); err != nil {
+				t.Fatal(err)
+			}
+			cfg := f.peers[0].cfg // Bootstrap is still set: it must not help.
+			test.damage(t, cfg.DataDir)
+			if err := f.refusal(cfg); !errors.Is(err, cluster.ErrCorrupt) {
+				t.Errorf("open gives %v", err)
+			}
+		})
+	}
+}
+
+func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	f.peers[0].mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 7})
+	left := filepath.Join(f.peers[0].cfg.DataDir, "raft", "snapshots", "2-9-1700000000000.tmp")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRestart(0)
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+func TestFilesAreForTheOwnerOnly(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	if err := f.peers[0].Compact(); err != nil {
+		t.Log(err) // Nothing new to snapshot is fine.
+	}
+	for _, p := range f.peers {
+		err := filepath.Walk(p.cfg.DataDir, func(path string, info os.FileInfo, err error) error {
+			inSnapshots := filepath.Base(filepath.Dir(filepath.Dir(path))) == "snapshots" || info.Name() == "snapshots" ||
+				filepath.Base(filepath.Dir(path)) == "snapshots"
+			// The library makes these wider, inside of a directory that
+			// nobody else may enter.
+			if err == nil && !inSnapshots && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
