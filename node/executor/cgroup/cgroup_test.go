@@ -1,0 +1,194 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// helper names, in the environment, what a process of a test does.
+const helper = "BERTH_TEST_HELPER"
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(helper) {
+	case "":
+		os.Exit(m.Run())
+	case "allocate":
+		for held := [][]byte{}; ; {
+			page := make([]byte, 1<<20)
+			for i := range page {
+				page[i] = 1
+			}
+			held = append(held, page)
+		}
+	case "spin":
+		for start := time.Now(); time.Since(start) < time.Second; {
+			continue
+		}
+	case "fork":
+		started := 0
+		for ; started < 64; started++ {
+			if err := self("wait").Start(); err != nil {
+				break
+			}
+		}
+		fmt.Println(started)
+	case "wait":
+		select {}
+	}
+}
+
+// self returns a command that does the helper's work.
+func self(work string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{helper + "=" + work, "GOMAXPROCS=1"}
+	return cmd
+}
+
+// newGroup returns a group that is gone when the test ends.
+func newGroup(t *testing.T, limits Limits) *Group {
+	t.Helper()
+	host, err := Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := host.Create(fmt.Sprintf("test.%d.%s", os.Getpid(), t.Name()), limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Remove(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// start starts a helper in the group.
+func start(t *testing.T, g *Group, cmd *exec.Cmd) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := g.Around(func(cgroupFD int) error {
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD}
+		return cmd.Start()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 100})
+	cmd := self("allocate")
+	start(t, g, cmd)
+	err := cmd.Wait()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("ended as %v, want killed", err)
+	}
+	if kills, err := g.OOMKills(); err != nil || kills < 1 {
+		t.Errorf("%d kills for memory, %v, want one", kills, err)
+	}
+	peak, err := g.PeakMemory()
+	if err != nil || peak > 64<<20 {
+		t.Errorf("peak %d, %v, want at most the limit", peak, err)
+	}
+}
+
+func TestPidsLimit(t *testing.T) {
+	g := newGroup(t, Limits{MemoryBytes: 512 << 20, Pids: 24})
+	cmd := self("fork")
+	var out strings.Builder
+	cmd.Stdout = &out
+	cmd.WaitDelay = patience
+	start(t, g, cmd)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var started int
+	if _, err := fmt.Sscan(out.String(), &started); err != nil || started == 0 || started >= 24 {
+		t.Errorf("started %d processes, %v, want some and less than the limit of 24", started, err)
+	}
+	if err := g.Kill(patience); err != nil {
+		t.Error(err)
+	}
+	if pids, err := pidsOf(g.dir("pids")); err != nil || len(pids) != 0 {
+		t.Errorf("%d processes are left, %v", len(pids), err)
+	}
+}
+
+func TestCPULimit(t *testing.T) {
+	g := newGroup(t, Limits{MemoryBytes: 512 << 20, Pids: 100})
+	if err := g.LimitCPU(200); err != nil {
+		t.Fatal(err)
+	}
+	cmd := self("spin")
+	start(t, g, cmd)
+	begin := time.Now()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	used, err := g.CPUTime()
+	if err != nil || used == 0 {
+		t.Fatalf("used %v, %v", used, err)
+	}
+	if share := float64(used) / float64(time.Since(begin)); share > 0.35 {
+		t.Errorf("used %.2f of a core, want 0.2", share)
+	}
+}
+
+// TestStarterIsNotInTheGroup holds that only what was started is in it.
+func TestStarterIsNotInTheGroup(t *testing.T) {
+	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 100})
+	cmd := self("wait")
+	start(t, g, cmd)
+	pids, err := pidsOf(g.dir("pids"))
+	if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Errorf("the group has %v, %v, want %d alone", pids, err, cmd.Process.Pid)
+	}
+	if names, err := g.host.Groups(); err != nil || !slices.Contains(names, g.name) {
+		t.Errorf("groups are %v, %v, want %s among them", names, err, g.name)
+	}
+	if err := g.Remove(patience); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // It was killed.
+	if _, err := os.Stat(g.dir("memory")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the group is still there: %v", err)
+	}
+}
+
+func TestCPUQuota(t *testing.T) {
+	for _, test := range []struct{ milli, quota, period int64 }{
+		{4000, 400_000, 100_000}, {500, 50_000, 100_000}, {60, 6_000, 100_000}, {10, 1_000, 100_000},
+		{9, 1_000, 111_111}, {1, 1_000, 1_000_000}, {0, 1_000, 1_000_000},
+	} {
+		quota, period := cpuQuota(test.milli)
+		if quota != test.quota || period != test.period {
+			t.Errorf("cpuQuota(%d) = %d/%d, want %d/%d", test.milli, quota, period, test.quota, test.period)
+		}
+	}
+}
+
+func TestParseMounts(t *testing.T) {
+	const mountinfo = `24 1 254:1 / / rw,relatime - ext4 /dev/vda rw
+30 24 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs rw
+31 30 0:27 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw,nsdelegate
+32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:6 - cgroup cgroup rw,cpu,cpuacct
+`
+	unified, v1 := parseMounts([]byte(mountinfo))
+	if unified != "/sys/fs/cgroup/unified" || v1["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || v1["memory"] != "" {
+		t.Errorf("parsed %q and %v", unified, v1)
+	}
+}
