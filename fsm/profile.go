@@ -74,7 +74,9 @@ func (o offer) differ(want offer) error {
 }
 
 // GPUTypes returns the GPU types of the known nodes, sorted.
-func (v *View) GPUTypes() []string { return slices.Sorted(maps.Keys(v.offered.types)) }
+func (v *View) GPUTypes() []string {
+	return slices.Sorted(maps.Keys(v.offered.types)) // Sorted, so any order will do.
+}
 
 // Profiles returns the hardware profiles that are valid now, canonical and
 // sorted. Shares of a GPU and other numbers of vCPUs are valid beside them.

@@ -1,0 +1,201 @@
+package fsm_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// everyCommand returns one command of each kind with something in it.
+func everyCommand() []fsm.Command {
+	a := fsm.Actor{User: compute.UserID{UUID: compute.UUID{1}}, Org: compute.OrgID{UUID: compute.UUID{2}}}
+	op := fsm.Op{ID: compute.OpID{UUID: compute.UUID{3}}, Request: compute.Hash{4}}
+	id := compute.ExecutionID{UUID: compute.UUID{5}}
+	node := compute.NodeID{UUID: compute.UUID{6}}
+	key := compute.KeyID{UUID: compute.UUID{7}}
+	return []fsm.Command{
+		fsm.Clock{At: 1, Term: 2},
+		fsm.Bootstrap{ClusterID: compute.UUID{8}, Prices: map[string]compute.Price{"t4": 1, "cpu": 2}},
+		fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour}},
+		fsm.RegisterNode{Node: compute.Node{ID: node, Name: "n"}, First: true},
+		fsm.SetInventory{Term: 1, Inventory: compute.Inventory{Node: node, GPUs: []compute.GPU{{ID: "a", Type: "t4"}}}},
+		fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown},
+		fsm.DrainNode{Op: op, Actor: a, Node: node, Drained: true},
+		fsm.RemoveNode{Op: op, Actor: a, Node: node},
+		fsm.CreateJoinToken{Op: op, Actor: a, Token: compute.JoinToken{ID: "t", Uses: 3}},
+		fsm.CreateUser{Op: op, Actor: a, User: compute.User{Email: "e"}, Org: compute.Org{Slug: "s"}},
+		fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: key, Name: "k"}},
+		fsm.ToggleKey{Op: op, Actor: a, Key: key},
+		fsm.DeleteKey{Op: op, Actor: a, Key: key},
+		fsm.RegenerateKey{Op: op, Actor: a, Key: key, Lookup: "l"},
+		fsm.TouchKeys{Used: map[compute.KeyID]compute.Instant{key: 9, {UUID: compute.UUID{10}}: 11}},
+		fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{Hash: compute.Hash{1}}},
+		fsm.RotateRefresh{Old: compute.Hash{1}},
+		fsm.RevokeRefresh{Token: compute.Hash{1}},
+		fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
+			ID: id, Timeout: time.Minute, Tags: []string{"x"},
+			Selection: &compute.Selection{GPUTypes: []string{"t4"}}}},
+		fsm.TakeSelection{Term: 1, Parent: id, Children: []fsm.Child{{ID: id, Profile: "gpu.t4"}}},
+		fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{
+			{Execution: id, Node: node, GPUs: []compute.GPUShare{{GPU: "a", Milli: 1000}}}}}},
+		fsm.StartAttempt{Node: node, Start: compute.AttemptStart{Execution: id, Epoch: 1}},
+		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: id, Status: compute.StatusFailed}},
+		fsm.LoseAttempts{Term: 1, Node: node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}},
+		fsm.StopExecution{Op: op, Actor: a, Execution: id, Stop: compute.StopHard},
+		fsm.DeleteExecution{Op: op, Actor: a, Execution: id},
+		fsm.Grant{Op: op, Actor: a, Amount: 5},
+		fsm.SetPrices{Op: op, Actor: a, Prices: map[string]compute.Price{"b": 1, "a": 2}},
+		fsm.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{2}}},
+		fsm.Tick{Term: 1},
+	}
+}
+
+func TestEveryCommandTravels(t *testing.T) {
+	for i, cmd := range everyCommand() {
+		if int(cmd.Kind()) != i+1 {
+			t.Errorf("%T has kind %d, want %d: kinds are on disk", cmd, cmd.Kind(), i+1)
+		}
+		frame, err := fsm.Encode(cmd)
+		if err != nil {
+			t.Fatalf("encode %T: %v", cmd, err)
+		}
+		got, rest, err := fsm.Decode(append(frame, "rest"...))
+		if err != nil || string(rest) != "rest" || !reflect.DeepEqual(got, cmd) {
+			t.Errorf("%T came back as %+v, rest %q, %v", cmd, got, rest, err)
+		}
+		again, err := fsm.Encode(got)
+		if err != nil || !bytes.Equal(again, frame) {
+			t.Errorf("%T has another encoding the second time", cmd)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	frame := func(kind, version byte, payload string) []byte {
+		data := binary.BigEndian.AppendUint32([]byte{kind, version}, uint32(len(payload)))
+		return append(data, payload...)
+	}
+	tick := byte(fsm.KindTick)
+	huge := frame(tick, 1, "")
+	binary.BigEndian.PutUint32(huge[2:], 1<<31)
+	tests := []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"nothing", nil, "cut short"},
+		{"half a header", frame(tick, 1, "")[:5], "cut short"},
+		{"half a payload", frame(tick, 1, "\xa1\x01\x01")[:8], "cut short"},
+		{"too large", huge, "at most"},
+		{"unknown kind", frame(200, 1, "\xa0"), "unknown kind"},
+		{"kind 0", frame(0, 1, "\xa0"), "unknown kind"},
+		{"unknown version", frame(tick, 2, "\xa0"), "version 2"},
+		{"no CBOR", frame(tick, 1, "\xff"), "decode command"},
+		{"another type", frame(tick, 1, "\xa1\x01\x61x"), "decode command"},
+		{"unknown field", frame(tick, 1, "\xa1\x18\x63\x01"), "decode command"},
+		{"field twice", frame(tick, 1, "\xa2\x01\x01\x01\x02"), "decode command"},
+		{"something behind", frame(tick, 1, "\xa0\x00"), "decode command"},
+		{"a tag", frame(tick, 1, "\xa1\x01\xc1\x01"), "decode command"},
+		{"deep", frame(byte(fsm.KindSubmit), 1, "\xa1\x03"+strings.Repeat("\x81", 40)+"\x01"), "decode command"},
+		{"a long array", frame(byte(fsm.KindLoseAttempts), 1, "\xa1\x03\x9a\x00\x01\x00\x00"), "decode command"},
+	}
+	for _, test := range tests {
+		cmd, _, err := fsm.Decode(test.data)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, %v; want %q", test.name, cmd, err, test.want)
+		}
+	}
+}
+
+func TestEncodeRefusesWhatDoesNotFit(t *testing.T) {
+	_, err := fsm.Encode(fsm.Submit{Execution: compute.Execution{JobType: strings.Repeat("x", fsm.MaxCommand)}})
+	if compute.CodeOf(err) != compute.CodeTooLarge {
+		t.Errorf("a huge command: %v", err)
+	}
+	if _, err := fsm.Encode(fsm.Grant{Note: "\xff"}); err == nil {
+		t.Error("text that is no UTF-8 was encoded, and no replica could read it")
+	}
+}
+
+func TestResultTravels(t *testing.T) {
+	w := newWorld(t)
+	apply := func(cmd fsm.Command) fsm.Result {
+		t.Helper()
+		w.index++
+		answers := w.fsm.Apply(&raft.Log{Index: w.index, Type: raft.LogCommand, Data: w.frame(cmd)}).([][]byte)
+		r, err := fsm.DecodeResult(answers[0])
+		if err != nil || len(answers) != 1 {
+			t.Fatalf("%d answers, %v", len(answers), err)
+		}
+		return r
+	}
+	c := w.python("t4")
+	if r := apply(c); r.Execution != c.Execution.ID || r.Status != compute.StatusQueued || r.Refusal != nil {
+		t.Errorf("result is %+v", r)
+	}
+	r := apply(w.python("b200"))
+	if compute.CodeOf(r.Refusal) != compute.CodeInvalid || r.Refusal.Detail != "unknown_profile" {
+		t.Errorf("refusal is %+v", r.Refusal)
+	}
+	if _, err := fsm.DecodeResult([]byte{0xff}); err == nil {
+		t.Error("no result was decoded")
+	}
+	if _, err := fsm.DecodeResult([]byte{0xa1, 0x18, 0x63, 0x01}); err != nil {
+		t.Errorf("a newer node's result cannot be read: %v", err)
+	}
+}
+
+func TestUndecodableEntryStopsTheNode(t *testing.T) {
+	f := fsm.New()
+	defer func() {
+		if r := recover(); r == nil || !strings.Contains(r.(string), "entry 7 cannot be applied") {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	f.ApplyFrames(7, []byte{200, 1, 0, 0, 0, 1, 0xa0})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, cmd := range everyCommand() {
+		frame, err := fsm.Encode(cmd)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cmd, rest, err := fsm.Decode(data)
+		if err != nil {
+			return
+		}
+		if len(rest) >= len(data) {
+			t.Fatal("a frame without length")
+		}
+		// Whatever can be decoded can be applied, and leaves a sound state.
+		w := newWorld(t)
+		w.index++
+		w.fsm.ApplyFrames(w.index, data[:len(data)-len(rest)])
+		if err := w.view().Check(); err != nil {
+			t.Errorf("%T %+v: %v", cmd, cmd, err)
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add(full(f).snapshot())
+	f.Add([]byte("BERTHFSM\x00\x01"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		restored, err := restore(data)
+		if err == nil && restored.View().Check() != nil {
+			t.Error("a broken state was restored")
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package fsm_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// impure are the packages of which the state may use nothing, and the names of
+// others that it may not use: each can differ between replicas.
+func impure() (packages []string, names map[string][]string) {
+	return []string{
+			"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "runtime", "log", "log/slog",
+			"math/big", "unsafe", "os/exec", "testing", "text/template", "reflect",
+		}, map[string][]string{
+			"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep", "Local", "LoadLocation"},
+			"maps":    {"Keys", "Values", "All", "Collect"},
+			"context": {"Background", "TODO"},
+		}
+}
+
+// outside are the files that are no part of deciding: the door to Raft and to
+// readers, and metrics.
+func outside(file string) bool {
+	return strings.HasSuffix(file, "fsm.go") || strings.HasSuffix(file, "metrics.go")
+}
+
+// judge returns what in files could make replicas differ. A range over a map
+// must say on its line why its order does not matter: "Any order" or "Sorted".
+func judge(fset *token.FileSet, files []*ast.File) []string {
+	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
+	conf := types.Config{Importer: noImports{}, Error: func(error) {}}
+	_, _ = conf.Check("fsm", fset, files, info) // Imports are missing; maps are seen all the same.
+	var out []string
+	for _, file := range files {
+		at := func(n ast.Node) string { return fset.Position(n.Pos()).String() }
+		marked := markedLines(fset, file)
+		packages, names := impure()
+		for _, imp := range file.Imports {
+			if path := strings.Trim(imp.Path.Value, `"`); slices.Contains(packages, path) {
+				out = append(out, at(imp)+": imports "+path)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(names[x.Name], n.Sel.Name) &&
+					!marked[fset.Position(n.Pos()).Line] {
+					out = append(out, fmt.Sprintf("%s: uses %s.%s", at(n), x.Name, n.Sel.Name))
+				}
+			case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
+				if !outside(fset.Position(n.Pos()).Filename) {
+					out = append(out, at(n)+": depends on scheduling")
+				}
+			case *ast.Ident:
+				if strings.HasPrefix(n.Name, "float") && !outside(fset.Position(n.Pos()).Filename) {
+					out = append(out, at(n)+": uses "+n.Name)
+				}
+			case *ast.RangeStmt:
+				_, isMap := typeOf(info, n.X).(*types.Map)
+				if isMap && !marked[fset.Position(n.Pos()).Line] {
+					out = append(out, at(n)+": ranges over a map")
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
+
+func typeOf(info *types.Info, x ast.Expr) types.Type {
+	if t := info.Types[x].Type; t != nil {
+		return t.Underlying()
+	}
+	return nil
+}
+
+// markedLines returns the lines with a comment that says why an order does
+// not matter.
+func markedLines(fset *token.FileSet, file *ast.File) map[int]bool {
+	marked := make(map[int]bool)
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			text := strings.TrimPrefix(c.Text, "// ")
+			if strings.HasPrefix(text, "Any order") || strings.HasPrefix(text, "Sorted") {
+				marked[fset.Position(c.Pos()).Line] = true
+			}
+		}
+	}
+	return marked
+}
+
+// noImports knows no package: the check needs only the types written here.
+type noImports struct{}
+
+func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not needed") }
+
+func TestNothingDependsOnTheReplica(t *testing.T) {
+	fset := token.NewFileSet()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	if len(files) < 10 {
+		t.Fatalf("only %d files were found", len(files))
+	}
+	for _, fault := range judge(fset, files) {
+		t.Error(fault)
+	}
+}
+
+// TestJudgeSees holds the test above to what it promises.
+func TestJudgeSees(t *testing.T) {
+	tests := []struct{ name, source, want string }{
+		{"clock", `import "time"; func f() { _ = time.Now() }`, "uses time.Now"},
+		{"elapsed", `import "time"; func f(t time.Time) { _ = time.Since(t) }`, "uses time.Since"},
+		{"time zone", `import "time"; var zone = time.Local`, "uses time.Local"},
+		{"random", `import "math/rand/v2"; var _ = rand.Int()`, "imports math/rand/v2"},
+		{"random bytes", `import "crypto/rand"`, "imports crypto/rand"},
+		{"environment", `import "os"; var _ = os.Getenv("X")`, "imports os"},
+		{"goroutine", `func f() { go f() }`, "depends on scheduling"},
+		{"select", `func f(c chan int) { select { case <-c: default: } }`, "depends on scheduling"},
+		{"float", `var x float64`, "uses float64"},
+		{"map", `func f(m map[string]int) { for range m { } }`, "ranges over a map"},
+		{"map of a field", `type s struct { m map[string]int }; func f(x s) { for range x.m { } }`, "ranges over a map"},
+		{"named map", `type s map[string]int; func f(m s) { for k := range m { _ = k } }`, "ranges over a map"},
+		{"map of imported types", `import "berth/compute"
+			func f(m map[compute.ID]compute.X) { for range m { } }`, "ranges over a map"},
+		{"keys of a map", `import "maps"; func f(m map[string]int) { _ = maps.Keys(m) }`, "uses maps.Keys"},
+		{"slice", `func f(m []int) { for range m { } }`, ""},
+		{"marked map", "func f(m map[string]int) {\n for range m { // Any order: it adds up.\n } }", ""},
+		{"duration", `import "time"; const d = time.Second`, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, "x.go", "package fsm\n"+test.source, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(judge(fset, []*ast.File{file}), "\n")
+			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("judged %q, want %q", got, test.want)
+			}
+		})
+	}
+}
