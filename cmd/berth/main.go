@@ -1,6 +1,8 @@
 package main
 
 import (
+	_ "berth/node/executor/early" // First: it takes supervisors out of here.
+
 	"context"
 	"errors"
 	"fmt"

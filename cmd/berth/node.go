@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,6 +19,13 @@ import (
 
 // defaultConfigFile is read when it is there and no other one is named.
 const defaultConfigFile = "/etc/berth/berth.yaml"
+
+// rootTokenFile is where a node that makes a cluster leaves its root token, in
+// its data directory.
+const rootTokenFile = "root_token"
+
+// rootTokenPoll is how often it is looked for.
+const rootTokenPoll = 100 * time.Millisecond
 
 // newNode returns the command berth node.
 func newNode() *cobra.Command {
@@ -39,13 +51,47 @@ Each setting can be given, in this order of precedence, as a flag, as a variable
 			if err != nil {
 				return err
 			}
-			return node.Run(cmd.Context(), cfg)
+			return runNode(cmd, cfg)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration `file` (default: "+defaultConfigFile+" if it is there)")
 	addSettings(cmd.Flags())
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+// runNode runs the node until the command's context ends.
+func runNode(cmd *cobra.Command, cfg node.Config) error {
+	ctx, stop := context.WithCancel(cmd.Context())
+	var announcer sync.WaitGroup
+	defer announcer.Wait()
+	defer stop()
+	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
+	return node.Run(ctx, cfg, node.Options{
+		Version: version, Build: build, Logger: node.NewLogger(cfg.Log, cmd.ErrOrStderr()),
+	})
+}
+
+// announceRootToken prints the cluster's root token when this node makes it,
+// which is once.
+func announceRootToken(ctx context.Context, w io.Writer, cfg node.Config) {
+	path := filepath.Join(cfg.DataDir, rootTokenFile)
+	if _, err := os.Stat(path); len(cfg.Join.Hosts) > 0 || !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	ticker := time.NewTicker(rootTokenPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if token, err := os.ReadFile(path); err == nil {
+			fmt.Fprintf(w, "This is a new cluster. Its root token, also in %s:\n%s\n", path, token)
+			return
+		}
+	}
 }
 
 // addSettings adds a flag for each setting of a node. Flags hold text: the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -100,9 +101,18 @@ func (b *bars) update(lanes []lane) {
 	}
 }
 
+// close may come before Render has begun, which then misses the first Stop.
 func (b *bars) close() {
-	b.writer.Stop()
-	<-b.done
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		b.writer.Stop()
+		select {
+		case <-b.done:
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // printSelection writes what a GPU selection found: a row per GPU type, and

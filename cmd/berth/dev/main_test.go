@@ -34,6 +34,11 @@ func TestMain(m *testing.M) {
 	case len(os.Args) == 3 && os.Args[1] == "runcluster":
 		os.Exit(runCluster(os.Args[2]))
 	}
+	// The race detector makes each process sleep before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

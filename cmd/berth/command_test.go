@@ -1,0 +1,356 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/node"
+)
+
+const (
+	someID  = "0198c0de-0000-7000-8000-000000000001"
+	apiRoot = "/api/v2/external"
+)
+
+// result is what a command did.
+type result struct {
+	code        int
+	out, errors string
+}
+
+// execute runs the command line, in a directory without a cluster.
+func execute(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	return executeContext(t, t.Context(), stdin, args...)
+}
+
+func executeContext(t *testing.T, ctx context.Context, stdin string, args ...string) result {
+	t.Helper()
+	var out, words bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&words)
+	err := root.ExecuteContext(ctx)
+	r := result{code: exitCode(err), out: out.String(), errors: words.String()}
+	if err != nil {
+		r.errors += err.Error()
+	}
+	return r
+}
+
+// mustCluster serves a fake API, to which client commands are pointed.
+func mustCluster(t *testing.T, routes map[string]http.HandlerFunc) {
+	t.Helper()
+	mux := http.NewServeMux()
+	for pattern, handle := range routes {
+		mux.HandleFunc(pattern, handle)
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Setenv("BERTH_ADDR", server.URL)
+	t.Setenv("BERTH_TOKEN", "lk_1")
+}
+
+func answer(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, body) //nolint:errcheck // The client may be gone.
+	}
+}
+
+// keep answers body and keeps the JSON that was sent in sent.
+func keep(t *testing.T, sent *map[string]any, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(sent); err != nil {
+			t.Error(err)
+		}
+		answer(body)(w, r)
+	}
+}
+
+const (
+	started = `{"execution_id":"` + someID + `","status":"queued","message":"ok"}`
+	stream  = "id: 1\ndata: {\"output\":{\"content\":\"hello\\n\"}}\n\n" +
+		"id: 2\ndata: {\"output\":{\"content\":\"oops\\n\",\"stream\":\"stderr\"}}\n\n" +
+		"id: 3\ndata: {\"jobFinished\":{\"job\":{\"result\":{\"returnCode\":\"3\",\"error\":null}}}}\n\n"
+	ended = `{"execution_id":"` + someID + `","status":"failed","status_details":"exit_code","return_code":3,` +
+		`"errors":["the code exited with code 3"],"combined_output":"hello\noops\n"}`
+)
+
+func TestRunShowsOutputAndExits(t *testing.T) {
+	var sent map[string]any
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start":     keep(t, &sent, started),
+		"GET /api/v1/stream/" + someID:                       answer(stream),
+		"GET " + apiRoot + "/execution/" + someID:            answer(ended),
+		"GET " + apiRoot + "/execution/other" + someID + "x": answer(ended),
+	})
+	t.Setenv("SECRET", "s")
+	file := filepath.Join(t.TempDir(), "data.txt")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, "print(1)", "run", "-", "--gpu", "a100:2", "--timeout", "2m", "--env", "A=b=c", "--env", "SECRET",
+		"--file", "lib/data.txt="+file, "--tag", "x", "--priority", "0", "--max-credits", "0.5", "--network", "none")
+	if r.code != 3 || r.out != "hello\n" || !strings.Contains(r.errors, "oops\n") ||
+		!strings.Contains(r.errors, "failed (exit_code): the code exited with code 3") {
+		t.Errorf("got %+v", r)
+	}
+	text, err := json.Marshal(sent)
+	want := `{"code":"print(1)","env":{"A":"b=c","SECRET":"s"},"execution_type":"gpu.a100.2x",` +
+		`"import_files":"{\"lib/data.txt\":\"text\"}","max_credits":0.5,"network":"none","priority":0,"tags":["x"],"timeout":120}`
+	if err != nil || string(text) != want {
+		t.Errorf("sent %s (%v)\nwant %s", text, err, want)
+	}
+}
+
+func TestRunDetached(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+	})
+	if r := execute(t, "", "run", "-d", "-c", "1"); r.code != 0 || r.out != someID+"\n" {
+		t.Errorf("got %+v", r)
+	}
+	if r := execute(t, "", "run", "-d", "--json", "-c", "1"); r.code != 0 || !strings.Contains(r.out, `"status": "queued"`) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestRunJSON(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+		"GET " + apiRoot + "/execution/" + someID:        answer(ended),
+	})
+	r := execute(t, "", "run", "--json", "-c", "1")
+	var e map[string]any
+	if err := json.Unmarshal([]byte(r.out), &e); err != nil || r.code != 3 || e["return_code"] != 3.0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// Ctrl-C leaves the execution alone and says how to go on.
+func TestRunInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+		"GET /api/v1/stream/" + someID: func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done()
+		},
+	})
+	r := executeContext(t, ctx, "", "run", "-c", "1")
+	if r.code != exitInterrupted || !strings.Contains(r.errors, "berth logs -f "+someID) ||
+		!strings.Contains(r.errors, "berth abort "+someID) {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET /api/v1/stream/" + someID:            answer(stream),
+		"GET " + apiRoot + "/execution/" + someID: answer(ended),
+	})
+	if r := execute(t, "", "logs", someID); r.code != 0 || r.out != "hello\n" || r.errors != "oops\n" {
+		t.Errorf("logs: got %+v", r)
+	}
+	if r := execute(t, "", "logs", "-f", someID); r.code != 3 || r.out != "hello\n" {
+		t.Errorf("logs -f: got %+v", r)
+	}
+	want := `{"seq":1,"stream":"stdout","content":"hello\n"}
+{"seq":2,"stream":"stderr","content":"oops\n"}
+{"seq":3,"return_code":"3"}
+`
+	if r := execute(t, "", "logs", "--json", someID); r.code != 0 || r.out != want {
+		t.Errorf("logs --json: got %+v", r)
+	}
+}
+
+func TestLogsSoFar(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/execution/" + someID: answer(`{"status":"running","combined_output":"so far"}`),
+	})
+	if r := execute(t, "", "logs", someID); r.code != 0 || r.out != "so far" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestPs(t *testing.T) {
+	row := `{"execution_id":"` + someID + `","execution_type":"python","status":"running","hardware_profile":"cpu",` +
+		`"created_at":"2026-01-02T03:04:05Z","metadata":{"node":"n1"}}`
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/workloads/list":  answer("[" + row + "]"),
+		"GET " + apiRoot + "/billing/history": answer(`{"executions":[` + row + "," + row + `]}`),
+	})
+	r := execute(t, "", "ps")
+	if lines := strings.Split(strings.TrimSpace(r.out), "\n"); r.code != 0 || len(lines) != 2 ||
+		!strings.HasPrefix(lines[0], "ID") || !strings.HasPrefix(lines[1], someID+"   python   cpu") {
+		t.Errorf("got %+v", r)
+	}
+	if r := execute(t, "", "ps", "-a", "--json"); strings.Count(r.out, someID) != 2 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("BERTH_ADDR", "")
+	t.Setenv("BERTH_TOKEN", "")
+	tests := []struct {
+		args string
+		want string // Part of what is said.
+	}{
+		{"bogus", `unknown command "bogus"`},
+		{"--bogus", "unknown flag: --bogus; see berth --help"},
+		{"run", "want either a file or -c CODE"},
+		{"run a.py -c 1", "want either a file or -c CODE"},
+		{"run a b", "accepts at most 1 arg"},
+		{"run /nowhere/x.py", "no such file"},
+		{"run -c 1", "no cluster: set BERTH_ADDR or --addr, or start one with berth dev"},
+		{"run -c 1 --addr http://127.0.0.1:1", "no credential: set BERTH_TOKEN or --token-file"},
+		{"run -c 1 --gpu h100:3", "GPUs come as 1x, 2x, 4x or 8x"},
+		{"run -c 1 --timeout 1.5s", "whole seconds"},
+		{"run -c 1 --env NOT_SET_HERE", "NOT_SET_HERE is not set here"},
+		{"run -c 1 --max-credits x", "--max-credits"},
+		{"logs nonsense", `"nonsense" is not the id of an execution`},
+		{"admin token create", "--out is needed"},
+		{"admin user create --email a@b.c", "--org is needed"},
+		{"node extra", "unknown command"},
+		{"node --voters 2", "voters"},
+		{"dev --nodes x", "invalid argument"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			r := execute(t, "", strings.Fields(tt.args)...)
+			if r.code != exitUsage || !strings.Contains(r.errors, tt.want) {
+				t.Errorf("got %+v, want exit code %d and %q", r, exitUsage, tt.want)
+			}
+		})
+	}
+}
+
+// A client that was told nothing uses the cluster of berth dev.
+func TestLocalCluster(t *testing.T) {
+	var bearer string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		bearer = r.Header.Get("Authorization")
+		answer("[]")(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Chdir(t.TempDir())
+	t.Setenv("BERTH_ADDR", "")
+	t.Setenv("BERTH_TOKEN", "")
+	if err := os.MkdirAll(".berth/demo", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state := `{"nodes":[{"api":"` + server.URL + `"}],"api_key":"lk_local","root_token":"brt_local"}`
+	if err := os.WriteFile(".berth/demo/cluster.json", []byte(state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, "", "ps")
+	if r.code != 0 || bearer != "Bearer lk_local" || !strings.Contains(r.errors, "using the cluster in .berth/demo") {
+		t.Errorf("got %+v with %q", r, bearer)
+	}
+	if execute(t, "", "admin", "grant", "--org", "a", "--credits", "1"); bearer != "Bearer brt_local" {
+		t.Errorf("an operator's call carried %q", bearer)
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	var token, user map[string]any
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/admin/join-tokens": keep(t, &token, `{"token":"bjt_1","role":"worker","uses":2}`),
+		"POST " + apiRoot + "/admin/users":       keep(t, &user, `{"email":"a@b.c","org_slug":"acme"}`),
+	})
+	dir := t.TempDir()
+	out := filepath.Join(dir, "token")
+	args := []string{"admin", "token", "create", "--role", "worker", "--ttl", "5m", "--uses", "2", "--out", out}
+	if r := execute(t, "", args...); r.code != 0 || strings.Contains(r.out+r.errors, "bjt_1") {
+		t.Errorf("got %+v, want success and the secret in the file alone", r)
+	}
+	data, err := os.ReadFile(out)
+	info, statErr := os.Stat(out)
+	if err != nil || statErr != nil || string(data) != "bjt_1\n" || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has %q, %v", data, err)
+	}
+	if token["role"] != "worker" || token["ttl"] != 300.0 || token["uses"] != 2.0 {
+		t.Errorf("sent %v", token)
+	}
+	if r := execute(t, "", args...); r.code == 0 {
+		t.Error("an existing file was written over")
+	}
+	r := execute(t, "long enough\n", "admin", "user", "create", "--email", "a@b.c", "--org", "acme", "--password-file", "-")
+	if r.code != 0 || user["password"] != "long enough" || user["org_slug"] != "acme" || strings.Contains(r.out, "long enough") {
+		t.Errorf("got %+v, sent %v", r, user)
+	}
+}
+
+// Each setting of a node is a flag that says its variable and its default, and
+// a flag wins over a variable, which wins over the file.
+func TestNodeFlags(t *testing.T) {
+	cmd := newNode()
+	for _, key := range node.Keys() {
+		f := cmd.Flags().Lookup(key.Path)
+		if f == nil {
+			t.Errorf("there is no flag --%s", key.Path)
+			continue
+		}
+		if !strings.Contains(f.Usage, "$"+key.Env()) || !strings.Contains(f.Usage, key.Default) {
+			t.Errorf("--%s says %q, want its variable and its default", key.Path, f.Usage)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(file, []byte("name: file\napi:\n  addr: 127.0.0.1:1\nrpc:\n  addr: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BERTH_API_ADDR", "127.0.0.1:2")
+	t.Setenv("BERTH_RPC_ADDR", "127.0.0.1:2")
+	if err := cmd.Flags().Parse([]string{"--rpc.addr", "127.0.0.1:3"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := loadConfig(file, cmd.Flags())
+	if err != nil || cfg.Name != "file" || cfg.API.Addr != "127.0.0.1:2" || cfg.RPC.Addr != "127.0.0.1:3" || cfg.Voters != 3 {
+		t.Errorf("got %+v, %v", cfg, err)
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	dir := t.TempDir()
+	bad, good := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "good.yaml")
+	if err := os.WriteFile(bad, []byte("name: n1\nvoters: 2\napi:\n  addr: nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(good, []byte("name: n1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := execute(t, "", "config", "check", bad)
+	if r.code != exitFailed || !strings.Contains(r.out, bad+":2: voters: ") || !strings.Contains(r.out, bad+":4: api.addr: ") {
+		t.Errorf("got %+v", r)
+	}
+	r = execute(t, "", "config", "check", "--json", bad)
+	var report struct{ Faults []checkedFault }
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailed || len(report.Faults) != 2 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if r := execute(t, "", "config", "check", good); r.code != 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if r := execute(t, "", "version"); r.code != 0 || !strings.HasPrefix(r.out, "berth "+version) {
+		t.Errorf("got %+v", r)
+	}
+	if r := execute(t, "", "version", "--json"); !strings.Contains(r.out, `"version": "`+version+`"`) {
+		t.Errorf("got %+v", r)
+	}
+}

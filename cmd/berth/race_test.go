@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestParseProgress(t *testing.T) {
+	tests := []struct {
+		line string
+		want float64
+		ok   bool
+	}{
+		{"BERTH_PROGRESS 37/100", 0.37, true},
+		{"BERTH_PROGRESS 1/4\r", 0.25, true},
+		{"BERTH_PROGRESS 0/4", 0, true},
+		{"BERTH_PROGRESS 9/4", 1, true},
+		{"BERTH_PROGRESS 0.5/1", 0.5, true},
+		{"BERTH_PROGRESS 1", 0, false},
+		{"BERTH_PROGRESS 1/0", 0, false},
+		{"BERTH_PROGRESS -1/4", 0, false},
+		{"BERTH_PROGRESS NaN/4", 0, false},
+		{"BERTH_PROGRESS x/y", 0, false},
+		{"say BERTH_PROGRESS 1/4", 0, false},
+		{"", 0, false},
+	}
+	for _, tt := range tests {
+		if got, ok := parseProgress(tt.line); got != tt.want || ok != tt.ok {
+			t.Errorf("parseProgress(%q) = %v, %t, want %v, %t", tt.line, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// selection is a GPU selection that has ended.
+const selection = `{
+  "execution_id": "` + someID + `", "status": "completed", "objective": "balanced",
+  "rows": [
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000a", "gpu_type": "a100", "hardware_profile": "gpu.a100", "status": "completed", "node": "n2", "duration_s": 10.1234, "credits": 0.005568, "return_code": 0},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000b", "gpu_type": "h100", "hardware_profile": "gpu.h100", "status": "completed", "node": "n1", "duration_s": 6.01, "credits": 0.005409, "return_code": 0, "pareto": true},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000c", "gpu_type": "l40s", "hardware_profile": "gpu.l40s", "status": "failed", "status_details": "out_of_memory", "node": "n1", "duration_s": 1.5, "credits": 0.0006, "return_code": 137},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000d", "gpu_type": "t4", "hardware_profile": "gpu.t4", "status": "aborted", "status_details": "parent_ended"}
+  ],
+  "recommendation": "gpu.h100",
+  "reason": "It is the fastest and costs least."
+}`
+
+func TestPrintSelection(t *testing.T) {
+	var s wire.Selection
+	if err := json.Unmarshal([]byte(selection), &s); err != nil {
+		t.Fatal(err)
+	}
+	none := s
+	none.Recommendation, none.Reason, none.Rows = nil, nil, nil
+	for name, s := range map[string]wire.Selection{"selection": s, "selection_none": none} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := printSelection(&got, s); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("got\n%s\nwant (%v)\n%s", got.Bytes(), err, want)
+			}
+		})
+	}
+}
+
+func TestLines(t *testing.T) {
+	var got strings.Builder
+	view := &lines{w: &got, shown: map[string]string{}}
+	t4 := lane{gpuType: "t4", status: compute.StatusQueued}
+	view.update([]lane{t4})
+	t4.status, t4.node = compute.StatusRunning, "n3"
+	for _, p := range []float64{0.1, 0.3, 0.4, 0.76} {
+		t4.progress = p
+		view.update([]lane{t4})
+	}
+	t4.status = compute.StatusCompleted
+	view.update([]lane{t4})
+	want := "  t4     queued\n  t4     running on n3\n  t4     running on n3, 25%\n" +
+		"  t4     running on n3, 75%\n  t4     completed on n3\n"
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+}
+
+// Bars end with the race, whatever became of the lanes.
+func TestBarsEnd(t *testing.T) {
+	var out bytes.Buffer
+	view := newBars(&out)
+	view.update([]lane{{gpuType: "t4", status: compute.StatusRunning, progress: 0.5}})
+	view.update([]lane{{gpuType: "t4", status: compute.StatusFailed, progress: 0.5}})
+	view.close()
+	if !strings.Contains(out.String(), "t4") {
+		t.Errorf("got %q, want the GPU type", out.String())
+	}
+}
+
+func TestRecommend(t *testing.T) {
+	var sent map[string]any
+	failed := strings.NewReplacer(`"status": "completed", "objective"`, `"status": "failed", "objective"`,
+		`"return_code": 0`, `"return_code": 3`, `"return_code": 137`, `"return_code": 3`,
+		`"status_details": "parent_ended"`, `"return_code": 3`).Replace(selection)
+	body := selection
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/gpu_selection/start": keep(t, &sent, `{"execution_id":"`+someID+`","status":"pending"}`),
+		"GET " + apiRoot + "/execution/gpu_selection/" + someID: func(w http.ResponseWriter, r *http.Request) {
+			answer(body)(w, r)
+		},
+		"GET " + apiRoot + "/execution/" + someID: answer(`{"execution_id":"` + someID + `","status":"failed"}`),
+		"GET /api/v1/stream/": answer("id: 1\ndata: {\"output\":{\"content\":\"BERTH_PROGRESS 1/2\\n\"}}\n\n" +
+			"id: 2\ndata: {\"jobFinished\":{\"job\":{\"result\":{\"returnCode\":\"0\"}}}}\n\n"),
+	})
+	r := execute(t, "", "gpu", "recommend", "-c", "1", "--objective", "cheapest", "--gpu-types", "t4,h100")
+	if r.code != 0 || !strings.Contains(r.out, "Recommended (balanced): gpu.h100") || !strings.Contains(r.errors, "h100   completed on n1") {
+		t.Errorf("got %+v", r)
+	}
+	if sent["objective"] != "cheapest" || len(sent["gpu_types"].([]any)) != 2 {
+		t.Errorf("sent %v", sent)
+	}
+	body = failed
+	if r := execute(t, "", "gpu", "recommend", "-c", "1"); r.code != 3 {
+		t.Errorf("got exit code %d, want the one of every type", r.code)
+	}
+}
