@@ -15,8 +15,10 @@ func TestBundleTravels(t *testing.T) {
 	tests := []compute.Bundle{
 		{},
 		{Code: "print('<&>')\n", FileName: "main.py"},
-		{Code: "é\u2028\x00", ImportFiles: map[string]string{"b/c.py": "x", "a.py": "", "z": "1"},
-			PriorImports: []string{"import os"}, Env: map[string]string{"B": "2", "A": "1"}},
+		{
+			Code: "é\u2028\x00", ImportFiles: map[string]string{"b/c.py": "x", "a.py": "", "z": "1"},
+			PriorImports: []string{"import os"}, Env: map[string]string{"B": "2", "A": "1"},
+		},
 	}
 	for _, want := range tests {
 		data, err := want.Encode()

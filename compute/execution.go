@@ -92,7 +92,7 @@ type Execution struct {
 type Usage struct {
 	CPUTime        time.Duration `cbor:"1,keyasint,omitempty"`
 	PeakMemoryMiB  int64         `cbor:"2,keyasint,omitempty"`
-	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean over the samples; of a simulated GPU: of its CPU quota.
+	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean of the samples; simulated: of the CPU quota.
 	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak.
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`

@@ -15,24 +15,42 @@ func TestBackfillLeavesTheHeadItsPlace(t *testing.T) {
 		queue []compute.Request // The first is blocked.
 		want  string
 	}{
-		{"a small one may not take the GPU that the head waits for",
+		{
+			"a small one may not take the GPU that the head waits for",
 			[]*compute.Node{used(gpuNode(1, "t4", 2), 8, 64, 1000)},
-			[]compute.Request{whole("t4", 2), whole("t4", 1)}, "[]"},
-		{"a small one may use another node",
+			[]compute.Request{whole("t4", 2), whole("t4", 1)},
+			"[]",
+		},
+		{
+			"a small one may use another node",
 			[]*compute.Node{used(gpuNode(1, "t4", 2), 8, 64, 1000), gpuNode(2, "t4", 1)},
-			[]compute.Request{whole("t4", 2), whole("t4", 1)}, "[2@n2[0]]"},
-		{"the head waits where the least is missing",
+			[]compute.Request{whole("t4", 2), whole("t4", 1)},
+			"[2@n2[0]]",
+		},
+		{
+			"the head waits where the least is missing",
 			[]*compute.Node{used(gpuNode(1, "t4", 4), 16, 128, 1000, 1000), used(gpuNode(2, "t4", 4), 8, 64, 1000)},
-			[]compute.Request{whole("t4", 4), whole("t4", 1)}, "[2@n1[2]]"},
-		{"CPU-only work may use what the head leaves over",
+			[]compute.Request{whole("t4", 4), whole("t4", 1)},
+			"[2@n1[2]]",
+		},
+		{
+			"CPU-only work may use what the head leaves over",
 			[]*compute.Node{edited(used(gpuNode(1, "t4", 2), 8, 64, 1000), func(n *compute.Node) { n.VCPUMilli += 10_000; n.MemoryMiB += 256 << 10 })},
-			[]compute.Request{whole("t4", 2), cpus(2), cpus(1)}, "[2@n1]"},
-		{"another GPU type is not held back",
+			[]compute.Request{whole("t4", 2), cpus(2), cpus(1)},
+			"[2@n1]",
+		},
+		{
+			"another GPU type is not held back",
 			[]*compute.Node{used(gpuNode(1, "t4", 1), 8, 64, 1000), gpuNode(2, "h100", 1)},
-			[]compute.Request{whole("t4", 1), whole("h100", 1)}, "[2@n2[0]]"},
-		{"a share may go beside the promised GPU",
+			[]compute.Request{whole("t4", 1), whole("h100", 1)},
+			"[2@n2[0]]",
+		},
+		{
+			"a share may go beside the promised GPU",
 			[]*compute.Node{edited(used(gpuNode(1, "t4", 2), 8, 64, 900, 500), func(n *compute.Node) { n.VCPUMilli, n.MemoryMiB = 64000, 1<<20 })},
-			[]compute.Request{whole("t4", 1), share("t4", 500), share("t4", 100)}, "[3@n1[0]]"},
+			[]compute.Request{whole("t4", 1), share("t4", 500), share("t4", 100)},
+			"[3@n1[0]]",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,7 +17,8 @@ const (
 // order of their names: the GPU types that exist, or those asked for that
 // exist, as far as allowed. The detail names those left out and why; it is
 // empty when none was.
-func Candidates(v View, parent *compute.Execution, allowed func(profile string) bool) (profiles []string, detail string) {
+func Candidates(v View, parent *compute.Execution, allowed func(profile string) bool,
+) (profiles []string, detail string) {
 	known := v.GPUTypes()
 	asked := known
 	if parent.Selection != nil && len(parent.Selection.GPUTypes) > 0 {

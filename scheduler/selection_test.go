@@ -92,32 +92,71 @@ func TestJudge(t *testing.T) {
 		pareto    []bool
 		reason    string
 	}{
-		{"fastest", compute.ObjectiveFastest, usual, 1, []bool{false, true, false, true},
-			"h100 finished in 6.1 s for 0.00549 credits: 1.8 × faster than the next (a100), 1.1 × the price of the cheapest (t4)."},
-		{"cheapest", compute.ObjectiveCheapest, usual, 3, []bool{false, true, false, true},
-			"t4 finished in 50.0 s for 0.005 credits: 8.2 × the time of the fastest (h100), the cheapest (h100 costs 1.1 × as much)."},
-		{"balanced", compute.ObjectiveBalanced, usual, 1, []bool{false, true, false, true},
-			"h100 finished in 6.1 s for 0.00549 credits: 1.8 × faster than the next (a100), 1.1 × the price of the cheapest (t4)."},
+		{
+			"fastest", compute.ObjectiveFastest, usual, 1,
+			[]bool{false, true, false, true},
+			"h100 finished in 6.1 s for 0.00549 credits: 1.8 × faster than the next (a100), 1.1 × the price of the cheapest (t4).",
+		},
+		{
+			"cheapest", compute.ObjectiveCheapest, usual, 3,
+			[]bool{false, true, false, true},
+			"t4 finished in 50.0 s for 0.005 credits: 8.2 × the time of the fastest (h100), the cheapest (h100 costs 1.1 × as much).",
+		},
+		{
+			"balanced", compute.ObjectiveBalanced, usual, 1,
+			[]bool{false, true, false, true},
+			"h100 finished in 6.1 s for 0.00549 credits: 1.8 × faster than the next (a100), 1.1 × the price of the cheapest (t4).",
+		},
 		{"nothing", compute.ObjectiveBalanced, nil, -1, nil, "Nothing to recommend: no GPU type has completed."},
-		{"none completed", compute.ObjectiveFastest, []compute.Candidate{failed, running}, -1, []bool{false, false},
-			"Nothing to recommend: no GPU type has completed; t4 is failed (out_of_memory), l4 is running."},
-		{"one completed", compute.ObjectiveFastest, []compute.Candidate{failed, done("gpu.h100", 250*ms, 225), running}, 1, []bool{false, true, false},
-			"h100 finished in 0.250 s for 0.000225 credits, the only GPU type that completed; not compared: t4 is failed (out_of_memory), l4 is running."},
-		{"equal products go to the cheaper", compute.ObjectiveBalanced,
-			[]compute.Candidate{done("a", 2000*ms, 300), done("b", 3000*ms, 200)}, 1, []bool{true, true},
-			"b finished in 3.0 s for 0.0002 credits: 1.5 × the time of the fastest (a), the cheapest (a costs 1.5 × as much)."},
-		{"equal in all go by name", compute.ObjectiveBalanced,
-			[]compute.Candidate{done("b", 2000*ms, 300), done("a", 2000*ms, 300)}, 1, []bool{true, true},
-			"a finished in 2.0 s for 0.0003 credits: as fast as b, as cheap as b."},
-		{"equal price goes to the faster", compute.ObjectiveCheapest,
-			[]compute.Candidate{done("a", 2001*ms, 300), done("b", 2000*ms, 300)}, 1, []bool{false, true},
-			"b finished in 2.0 s for 0.0003 credits: 1.0 × faster than the next (a), as cheap as a."},
-		{"free of charge", compute.ObjectiveBalanced,
-			[]compute.Candidate{done("a", 2000*ms, 0), done("b", 1000*ms, 0)}, 1, []bool{false, true},
-			"b finished in 1.0 s for 0 credits: 2.0 × faster than the next (a), as cheap as a."},
-		{"products beyond 64 bits", compute.ObjectiveBalanced,
-			[]compute.Candidate{done("a", 168*time.Hour, 1<<61), done("b", 168*time.Hour-1, 1<<61)}, 1, []bool{false, true},
-			"b finished in 604800.0 s for 2305843009213.693952 credits: 1.0 × faster than the next (a), as cheap as a."},
+		{
+			"none completed", compute.ObjectiveFastest,
+			[]compute.Candidate{failed, running},
+			-1,
+			[]bool{false, false},
+			"Nothing to recommend: no GPU type has completed; t4 is failed (out_of_memory), l4 is running.",
+		},
+		{
+			"one completed", compute.ObjectiveFastest,
+			[]compute.Candidate{failed, done("gpu.h100", 250*ms, 225), running},
+			1,
+			[]bool{false, true, false},
+			"h100 finished in 0.250 s for 0.000225 credits, the only GPU type that completed; not compared: t4 is failed (out_of_memory), l4 is running.",
+		},
+		{
+			"equal products go to the cheaper", compute.ObjectiveBalanced,
+			[]compute.Candidate{done("a", 2000*ms, 300), done("b", 3000*ms, 200)},
+			1,
+			[]bool{true, true},
+			"b finished in 3.0 s for 0.0002 credits: 1.5 × the time of the fastest (a), the cheapest (a costs 1.5 × as much).",
+		},
+		{
+			"equal in all go by name", compute.ObjectiveBalanced,
+			[]compute.Candidate{done("b", 2000*ms, 300), done("a", 2000*ms, 300)},
+			1,
+			[]bool{true, true},
+			"a finished in 2.0 s for 0.0003 credits: as fast as b, as cheap as b.",
+		},
+		{
+			"equal price goes to the faster", compute.ObjectiveCheapest,
+			[]compute.Candidate{done("a", 2001*ms, 300), done("b", 2000*ms, 300)},
+			1,
+			[]bool{false, true},
+			"b finished in 2.0 s for 0.0003 credits: 1.0 × faster than the next (a), as cheap as a.",
+		},
+		{
+			"free of charge", compute.ObjectiveBalanced,
+			[]compute.Candidate{done("a", 2000*ms, 0), done("b", 1000*ms, 0)},
+			1,
+			[]bool{false, true},
+			"b finished in 1.0 s for 0 credits: 2.0 × faster than the next (a), as cheap as a.",
+		},
+		{
+			"products beyond 64 bits", compute.ObjectiveBalanced,
+			[]compute.Candidate{done("a", 168*time.Hour, 1<<61), done("b", 168*time.Hour-1, 1<<61)},
+			1,
+			[]bool{false, true},
+			"b finished in 604800.0 s for 2305843009213.693952 credits: 1.0 × faster than the next (a), as cheap as a.",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +197,7 @@ func TestJudgeDoesNotDependOnTheOrder(t *testing.T) {
 		want := map[compute.Objective]string{
 			compute.ObjectiveBalanced: "d", compute.ObjectiveFastest: "c", compute.ObjectiveCheapest: "d",
 		}[objective]
-		for range len(rows) {
+		for range rows {
 			rows = append(rows[1:], rows[0])
 			v := scheduler.Judge(objective, rows)
 			if got := rows[v.Best].Profile; got != want {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -207,7 +208,7 @@ func TestStoryOfAFullCluster(t *testing.T) {
 	if len(waits) != 4 || waits[all[1]] != compute.ReasonGPUsBusy || waits[all[6]] != compute.ReasonResourcesBusy {
 		t.Errorf("waiting: %v", waits)
 	}
-	for range len(all) {
+	for range all {
 		for _, id := range c.placed() {
 			c.finish(id, time.Second)
 		}
@@ -273,7 +274,9 @@ func TestStoryOfASelection(t *testing.T) {
 		go func() { done <- loop.Run(ctx, 1) }()
 		elapse(5 * time.Second)
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the loop ended with %v", err)
+		}
 
 		children := c.machine.View().Children(parent)
 		if len(children) != 3 {

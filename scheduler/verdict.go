@@ -76,7 +76,7 @@ func compareBy(objective compute.Objective) func(a, b finished) int {
 		case compute.ObjectiveFastest:
 			first = byTime
 		case compute.ObjectiveCheapest:
-		default:
+		case compute.ObjectiveBalanced:
 			first = compareProducts(a, b)
 		}
 		return cmp.Or(first, byCredits, byTime, strings.Compare(a.name, b.name))
@@ -102,7 +102,8 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 	case compute.ObjectiveFastest:
 		return time.Duration(r.time).Seconds()
 	case compute.ObjectiveCheapest:
-		return float64(r.credits) / float64(compute.Credit)
+		return ratio(r.credits, uint64(compute.Credit))
+	case compute.ObjectiveBalanced:
 	}
 	return math.Sqrt(ratio(r.time, k.fastest.time) * ratio(r.credits, k.cheapest.credits))
 }

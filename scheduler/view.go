@@ -41,5 +41,6 @@ type Committer interface {
 	// TakeSelection takes the queue message of a GPU selection: one
 	// sub-execution per profile, or the parent's end with the detail when
 	// there is none. The state refuses a message that was taken.
-	TakeSelection(ctx context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string) (index uint64, err error)
+	TakeSelection(ctx context.Context, term uint64, parent compute.ExecutionID,
+		profiles []string, detail string) (index uint64, err error)
 }
