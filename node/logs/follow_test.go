@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth/compute"
@@ -206,11 +208,11 @@ func TestAttemptsAreOneStream(t *testing.T) {
 	mustWrite(t, first, Stdout, "first\nhalf") // Its supervisor dies here.
 	first.ring.lock.Close()
 	c.set(func() { c.attempts[0].Ended = true })
-	second := c.place(t, dirs, 2, 3)
+	second := c.place(t, dirs, 2, 2)
 	mustWrite(t, second, Stdout, "second\nthird\n")
 	mustEnd(t, second, Final{Status: "completed"})
 	c.finish(&Final{Status: "completed"})
-	want := []uint64{1, Number(3, 1), Number(3, 2)}
+	want := []uint64{1, Number(2, 1), Number(2, 2)}
 	for n := byte(1); n <= 3; n++ {
 		for i := range want {
 			after := uint64(0)
@@ -317,6 +319,90 @@ func TestCallerEndsTheFollowing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("node %d: got %v for a cancelled context", n, err)
 		}
+	}
+}
+
+func TestQuietIsNotDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		w := c.place(t, dirs, 1, 1)
+		done := make(chan []Line)
+		go func() {
+			lines, _, err := collect(t.Context(), c.node(2), 0)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- lines
+		}()
+		<-time.After(10 * deadAfter) // Of the bubble's own clock.
+		mustWrite(t, w, Stdout, "at last\n")
+		mustEnd(t, w, Final{})
+		c.finish(&Final{})
+		if lines := <-done; len(lines) != 1 || c.streams != 1 {
+			t.Errorf("got %d lines over %d streams, want one of each", len(lines), c.streams)
+		}
+	})
+}
+
+func TestDeadPeerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 2)
+		w := c.place(t, dirs, 1, 1)
+		mustWrite(t, w, Stdout, "hello\n")
+		mustEnd(t, w, Final{})
+		c.finish(&Final{})
+		tries := 0
+		f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+			func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+				if tries++; tries == 1 {
+					r, _ := io.Pipe() // On which nothing comes, ever.
+					return r, nil
+				}
+				return c.Stream(ctx, node, req)
+			})})
+		if lines, _, err := collect(t.Context(), f, 0); err != nil || len(lines) != 1 || tries != 2 {
+			t.Errorf("got %d lines after %d tries, error %v", len(lines), tries, err)
+		}
+	})
+}
+
+// What another node sends is believed only as far as it can be right.
+func TestPeerThatSendsNonsense(t *testing.T) {
+	line := func(b []byte, seq uint64) []byte {
+		return appendLine(b, Line{Seq: seq, At: noon, Text: []byte("x")})
+	}
+	end := appendEnd(nil, Final{})
+	for _, test := range []struct {
+		name string
+		sent []byte
+		want string
+		code compute.Code
+	}{
+		{"repeats", append(line(line(line(line(nil, 1), 1), 2), 1), end...), "[1 2]", ""},
+		{"gives up", appendFault(line(nil, 1), compute.Errorf(compute.CodeNotFound, "gone")), "[1]", compute.CodeNotFound},
+		{"cut", line(nil, 1)[:12], "[]", compute.CodeUnavailable},
+		{"no record", []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), "[]", compute.CodeUnavailable},
+		{"huge record", []byte("\xff\xff\xff\x7f\x00\x00\x00\x00"), "[]", compute.CodeUnavailable},
+		{"nothing", nil, "[]", compute.CodeUnavailable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, dirs := newCluster(t, 2)
+			w := c.place(t, dirs, 1, 1)
+			mustEnd(t, w, Final{})
+			c.finish(&Final{})
+			f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
+				func(context.Context, compute.NodeID, []byte) (io.ReadCloser, error) {
+					return io.NopCloser(bytes.NewReader(test.sent)), nil
+				})})
+			lines, _, err := collect(t.Context(), f, 0)
+			var got []uint64
+			for _, l := range lines {
+				got = append(got, l.Seq)
+			}
+			if fmt.Sprint(got) != test.want || compute.CodeOf(err) != test.code {
+				t.Errorf("%s: got %v, %v, want %s and code %q", test.name, got, err, test.want, test.code)
+			}
+		})
 	}
 }
 
