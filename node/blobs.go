@@ -1,0 +1,117 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/storage"
+)
+
+// methodBlobs is the stream by which nodes keep one another's blobs.
+const methodBlobs = "storage.blobs"
+
+// Times of the mark and sweep of blobs.
+const (
+	sweepPeriod = time.Hour
+	sweepMinAge = time.Hour // A younger blob may belong to a submit that is on its way.
+)
+
+// blobPeers opens blob streams to other nodes.
+type blobPeers struct{ node *Node }
+
+// Open has another node serve a request about a blob.
+func (p blobPeers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.ReadWriteCloser, error) {
+	_, stream, err := p.node.cluster.Open(ctx, id, methodBlobs, req)
+	return stream, err
+}
+
+// openBlobs opens this node's blob store and its view of the others'.
+func (n *Node) openBlobs(context.Context) error {
+	store, err := storage.Open(n.cfg.DataDir, n.opts.Now)
+	if err != nil {
+		return fmt.Errorf("open blobs: %w", err)
+	}
+	n.blobs = storage.New(storage.Config{
+		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Nodes: n.blobNodes,
+		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
+	})
+	n.cluster.HandleStream(methodBlobs, func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+		if err := stream.Accept(nil); err != nil {
+			return err
+		}
+		return n.blobs.Serve(ctx, req, stream)
+	})
+	return nil
+}
+
+// blobNodes returns the nodes that keep blobs.
+func (n *Node) blobNodes() []storage.Node {
+	var nodes []storage.Node
+	for node := range n.machine.View().Nodes() {
+		nodes = append(nodes, storage.Node{ID: node.ID, Up: node.State == compute.NodeUp})
+	}
+	return nodes
+}
+
+// sweepBlobs removes, now and then, the blobs that nothing refers to.
+func (n *Node) sweepBlobs(ctx context.Context) error {
+	ticker := time.NewTicker(sweepPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		n.sweep(ctx)
+	}
+}
+
+// sweep removes from this disk what a view that is surely new does not know.
+func (n *Node) sweep(ctx context.Context) {
+	view, err := reader{n.machine, n.cluster}.Read(ctx)
+	if err != nil {
+		n.logger.Warn("blobs not swept", "err", err)
+		return
+	}
+	used := usedBlobs(view)
+	removed, err := n.blobs.Sweep(func(h compute.Hash) bool { return used[h] }, sweepMinAge)
+	if err != nil {
+		n.logger.Warn("blobs not swept", "err", err)
+		return
+	}
+	n.logger.Debug("blobs swept", "attempt", removed)
+}
+
+// usedBlobs returns the blobs that executions refer to.
+func usedBlobs(view *fsm.View) map[compute.Hash]bool {
+	used := map[compute.Hash]bool{}
+	for org := range view.Orgs() {
+		for e := range view.History(org.ID, fsm.HistoryFilter{}) {
+			if e.Bundle.Size > 0 && len(e.Bundle.Inline) == 0 {
+				used[e.Bundle.Hash] = true
+			}
+		}
+	}
+	return used
+}
+
+// bundles reads what executions execute.
+type bundles struct{ blobs *storage.Blobs }
+
+// Bundle returns the bundle behind a reference.
+func (b bundles) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
+	data := ref.Inline
+	if len(data) == 0 {
+		var err error
+		if data, err = b.blobs.Get(ctx, ref.Hash); err != nil {
+			return nil, err
+		}
+	}
+	return compute.DecodeBundle(data)
+}

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/secrets"
+)
+
+// rootTokenFile holds the cluster's root token, on the node that made it.
+const rootTokenFile = "root_token"
+
+// Retention of terminal executions in the state.
+const (
+	keepFinished = 90 * 24 * time.Hour
+	maxFinished  = 1_000_000
+)
+
+// selectionMax is how many GPU types one GPU selection may try.
+const selectionMax = 16
+
+// defaultPrices are micro-credits per second by GPU type, until the operator
+// sets others.
+func defaultPrices() map[string]compute.Price {
+	return map[string]compute.Price{
+		"cpu": 15, "t4": 100, "l4": 200, "a10": 250, "l40s": 400,
+		"a100": 550, "h100": 900, "h200": 1100, "b200": 1700,
+	}
+}
+
+// settingsOf returns what the state needs of a configuration.
+func settingsOf(cfg Config) fsm.Settings {
+	return fsm.Settings{
+		SignupGrant:  compute.Credits(cfg.Billing.SignupGrant * float64(compute.Credit)),
+		Meter:        cfg.Billing.Mode == "meter",
+		Concurrent:   cfg.Limits.Concurrent,
+		Queued:       cfg.Limits.Queued,
+		Keys:         cfg.Limits.Keys,
+		TimeoutMax:   cfg.Limits.TimeoutMax,
+		KeepFinished: keepFinished,
+		MaxFinished:  maxFinished,
+		SelectionMax: selectionMax,
+	}
+}
+
+// found returns the first command of a new cluster. The root token is on disk
+// before anyone can learn its hash.
+func found(cfg Config, cluster compute.UUID, master *secrets.Master, now time.Time) (fsm.Bootstrap, error) {
+	token, err := rootToken(cfg.DataDir)
+	if err != nil {
+		return fsm.Bootstrap{}, err
+	}
+	key, err := newSigningKey(master, now)
+	if err != nil {
+		return fsm.Bootstrap{}, err
+	}
+	return fsm.Bootstrap{
+		ClusterID: cluster,
+		RootToken: sha256.Sum256([]byte(token)),
+		Settings:  settingsOf(cfg),
+		Prices:    maps.Clone(defaultPrices()),
+		Signing:   key,
+	}, nil
+}
+
+// rootToken returns the root token of the data directory, made at the first
+// call.
+func rootToken(dir string) (string, error) {
+	path := filepath.Join(dir, rootTokenFile)
+	if data, err := os.ReadFile(path); err == nil {
+		return string(data), nil
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return "", fmt.Errorf("make root token: %w", err)
+	}
+	token := "brt_" + base64.RawURLEncoding.EncodeToString(secret)
+	if err := writeFile(path, []byte(token)); err != nil {
+		return "", fmt.Errorf("write root token: %w", err)
+	}
+	return token, nil
+}
+
+// writeFile makes a file that is there whole, or not at all, also after a
+// power cut.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// newSigningKey makes a key for access tokens, its private half sealed.
+func newSigningKey(master *secrets.Master, now time.Time) (compute.SigningKey, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return compute.SigningKey{}, fmt.Errorf("make signing key: %w", err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return compute.SigningKey{}, fmt.Errorf("make signing key: %w", err)
+	}
+	sealed, err := master.Seal(private.Seed(), []byte("signing key "+id.String()))
+	if err != nil {
+		return compute.SigningKey{}, fmt.Errorf("seal signing key: %w", err)
+	}
+	return compute.SigningKey{ID: id.String(), Public: public, Sealed: sealed, CreatedAt: compute.InstantOf(now)}, nil
+}
+
+// openSigningKey returns the private half of a signing key.
+func openSigningKey(master *secrets.Master, key compute.SigningKey) (ed25519.PrivateKey, error) {
+	seed, err := master.Unseal(key.Sealed, []byte("signing key "+key.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open signing key: %w", err)
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
+}

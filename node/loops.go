@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/secrets"
+)
+
+// announcePeriod is how often a node looks whether the state has its record
+// right.
+const announcePeriod = 2 * time.Second
+
+// leadWhileLeader does the leader's duties during this node's terms.
+func (n *Node) leadWhileLeader(ctx context.Context) error {
+	l := &leader{
+		machine: n.machine, cluster: n.cluster, propose: n.proposer(), schedule: n.schedule,
+		secrets: n.master, settings: settingsOf(n.cfg), self: n.self,
+		found: func() (fsm.Bootstrap, error) {
+			return found(n.cfg, n.cluster.ClusterID(), n.master, n.opts.Now())
+		},
+		now: n.opts.Now, logger: n.logger.With("part", "leader"),
+	}
+	return n.cluster.WhileLeader(ctx, l.lead)
+}
+
+// publishInventory hands each change of this node's devices to gossip.
+func (n *Node) publishInventory(ctx context.Context) error {
+	for {
+		inventory := n.devices.Current()
+		inventory.Node = n.cluster.ID()
+		if err := n.cluster.SetInventory(inventory); err != nil {
+			n.logger.Warn("inventory not published", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.devices.Changed():
+		}
+	}
+}
+
+// announce keeps this node's own record right: addresses and version may
+// change from one start to the next.
+func (n *Node) announce(ctx context.Context) error {
+	ticker := time.NewTicker(announcePeriod)
+	defer ticker.Stop()
+	for {
+		self := n.self()
+		record, ok := n.machine.View().Node(self.ID)
+		if ok && !sameIdentity(record, &self) {
+			wait, cancel := context.WithTimeout(ctx, proposeWait)
+			_, err := n.proposer().do(wait, fsm.RegisterNode{Node: self})
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				n.logger.Warn("own record not renewed", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// sameIdentity reports whether a record says what the node says of itself.
+func sameIdentity(a, b *compute.Node) bool {
+	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
+		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version
+}
+
+// importMaster keeps the master key that the cluster hands to a new server.
+func (n *Node) importMaster(clusterID compute.UUID, data []byte) error {
+	_, err := secrets.Import(filepath.Join(n.cfg.DataDir, masterKeyFile), data, clusterID)
+	return err
+}
+
+// ready says what this node still lacks to serve.
+func (n *Node) ready() error {
+	view := n.machine.View()
+	if _, known := n.cluster.Leader(); !known {
+		return errors.New("no leader is known")
+	}
+	if _, ok := view.Node(n.cluster.ID()); !ok || !view.Bootstrapped() {
+		return errors.New("the state has not reached this node")
+	}
+	return nil
+}
+
+// metricsHandler serves the metrics on their own listener, behind the token
+// when there is one.
+func (n *Node) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}))
+	return mux
+}

@@ -1,0 +1,273 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/api"
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+	"berth/gpu"
+	"berth/node/executor"
+	"berth/node/logs"
+	"berth/node/secrets"
+	"berth/node/storage"
+	"berth/scheduler"
+)
+
+// masterKeyFile is the master key, within the data directory.
+const masterKeyFile = "keys/master.key"
+
+// Options is what surrounds a node beside its configuration.
+type Options struct {
+	Version string // Of the binary, as `berth version` prints it.
+	Build   string
+	Logger  *slog.Logger
+	Now     func() time.Time // nil for time.Now.
+	// PromoteAfter is how long a new server must have kept up before it votes;
+	// zero for the cluster's default.
+	PromoteAfter time.Duration
+	Fatal        func(error) // Ends the process when its disk hangs or lies; nil for os.Exit(1).
+}
+
+// Node is one peer with all its parts open.
+type Node struct {
+	cfg    Config
+	opts   Options
+	logger *slog.Logger
+
+	registry *prometheus.Registry
+	machine  *fsm.FSM
+	cluster  *cluster.Cluster
+	master   *secrets.Master
+	devices  *gpu.Watcher
+	sampler  *gpu.Sampler
+	blobs    *storage.Blobs
+	logs     *logs.Store
+	output   *logs.Follower
+	executor *executor.Executor
+	schedule *scheduler.Loop
+	api      *api.Server
+
+	listener net.Listener // Of the API.
+	metrics  net.Listener // Of /metrics, when it has an address of its own.
+	urls     urls
+
+	closers []func() error
+}
+
+// urls are what this node tells others of where it is.
+type urls struct{ api, metrics string }
+
+// Run opens a node, runs it until ctx ends and closes it.
+func Run(ctx context.Context, cfg Config, opts Options) error {
+	n, err := Open(ctx, cfg, opts)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// Open acquires everything a node needs: it makes or joins its cluster, opens
+// the listeners and takes over the attempts that still live. Nothing is served
+// before Run.
+func Open(ctx context.Context, cfg Config, opts Options) (_ *Node, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
+	n.logger = n.opts.Logger
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	for _, open := range []func(context.Context) error{
+		n.openListeners, n.openDevices, n.openCluster, n.openSecrets,
+		n.openOutput, n.openBlobs, n.openExecutor, n.openScheduler, n.openAPI,
+	} {
+		if err := open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n.logger.Info("node open", "node", n.cluster.ID())
+	return n, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Fatal == nil {
+		logger := o.Logger
+		o.Fatal = func(err error) {
+			logger.Error("ending the process", "err", err)
+			os.Exit(1)
+		}
+	}
+	return o
+}
+
+// Run serves until ctx ends. The first part that fails ends the others.
+func (n *Node) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	start := func(part string, run func(context.Context) error) {
+		parts.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", part, err))
+			}
+		})
+	}
+	// The API goes first when the node stops, the cluster last: what is in
+	// flight needs it.
+	clusterCtx, endCluster := context.WithCancel(context.WithoutCancel(ctx))
+	defer endCluster()
+	var base sync.WaitGroup
+	base.Go(func() {
+		if err := n.cluster.Run(clusterCtx); err != nil && clusterCtx.Err() == nil {
+			cancel(fmt.Errorf("cluster: %w", err))
+		}
+	})
+	start("devices", n.devices.Run)
+	start("sampler", n.sampler.Run)
+	start("inventory", n.publishInventory)
+	start("announcement", n.announce)
+	start("executor", n.executor.Run)
+	start("blobs", n.sweepBlobs)
+	start("leader", n.leadWhileLeader)
+	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
+	if n.metrics != nil {
+		start("metrics", n.serveMetrics)
+	}
+	parts.Wait()
+	endCluster()
+	base.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Close undoes Open, the last part first.
+func (n *Node) Close() error {
+	var errs []error
+	for len(n.closers) > 0 {
+		last := len(n.closers) - 1
+		errs = append(errs, n.closers[last]())
+		n.closers = n.closers[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// onClose has Close call f.
+func (n *Node) onClose(f func() error) { n.closers = append(n.closers, f) }
+
+// ID returns this node's id.
+func (n *Node) ID() compute.NodeID { return n.cluster.ID() }
+
+// URL returns the base URL of this node's API.
+func (n *Node) URL() string { return n.urls.api }
+
+// IsLeader reports whether this node leads.
+func (n *Node) IsLeader() bool { return n.cluster.IsLeader() }
+
+// View returns the newest state that this node has applied.
+func (n *Node) View() *fsm.View { return n.machine.View() }
+
+// openListeners opens the API's sockets first, so that their real addresses
+// can be published.
+func (n *Node) openListeners(context.Context) (err error) {
+	if n.listener, err = net.Listen("tcp", n.cfg.API.Addr); err != nil {
+		return fmt.Errorf("open api listener: %w", err)
+	}
+	n.onClose(ignoreClosed(n.listener.Close))
+	scheme := "http"
+	if n.cfg.API.TLS.Cert != "" {
+		scheme = "https"
+	}
+	n.urls.api = n.cfg.API.PublicURL
+	if n.urls.api == "" {
+		n.urls.api = scheme + "://" + n.reachable(n.listener.Addr())
+	}
+	n.urls.metrics = n.urls.api + "/metrics"
+	if n.cfg.Metrics.Addr == "" {
+		return nil
+	}
+	if n.metrics, err = net.Listen("tcp", n.cfg.Metrics.Addr); err != nil {
+		return fmt.Errorf("open metrics listener: %w", err)
+	}
+	n.onClose(ignoreClosed(n.metrics.Close))
+	n.urls.metrics = "http://" + n.reachable(n.metrics.Addr()) + "/metrics"
+	return nil
+}
+
+// reachable returns the address under which others reach a listener.
+func (n *Node) reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); n.cfg.Advertise != "" && (ip == nil || !ip.IsLoopback()) {
+		host = n.cfg.Advertise
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// ignoreClosed returns f without the error of what Run has closed already.
+func ignoreClosed(f func() error) func() error {
+	return func() error {
+		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// openSecrets opens the master key. Only the node that makes a cluster makes
+// one, before the cluster's first command.
+func (n *Node) openSecrets(context.Context) (err error) {
+	path := filepath.Join(n.cfg.DataDir, masterKeyFile)
+	n.master, err = secrets.Open(path, n.cluster.ClusterID())
+	if errors.Is(err, secrets.ErrMissing) && len(n.cfg.Join.Hosts) == 0 {
+		if _, statErr := os.Stat(filepath.Join(n.cfg.DataDir, rootTokenFile)); errors.Is(statErr, os.ErrNotExist) {
+			n.master, err = secrets.Create(path, n.cluster.ClusterID())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("open master key: %w", err)
+	}
+	return nil
+}
+
+// serveMetrics serves /metrics on the listener of its own.
+func (n *Node) serveMetrics(ctx context.Context) error {
+	server := &http.Server{Handler: n.metricsHandler(), ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(n.metrics); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// RPCAddress returns the address of this node's cluster port.
+func (n *Node) RPCAddress() string { return n.cluster.RPCAddress() }
+
+// GossipAddress returns the address of this node's gossip port.
+func (n *Node) GossipAddress() string { return n.cluster.GossipAddress() }

@@ -1,0 +1,67 @@
+package nodetest
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+)
+
+// Account is a user with an organization and an API key.
+type Account struct {
+	Email, Password, Slug, Key string
+}
+
+// MustClient returns a client that speaks to addrs with the token.
+func MustClient(tb testing.TB, token string, addrs ...string) *client.Client {
+	tb.Helper()
+	c, err := client.New(client.Config{Addrs: addrs, Token: token, RetryFor: readyWait})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// MustJoinToken has a cluster make a join token for a server.
+func MustJoinToken(tb testing.TB, url, rootToken string) string {
+	tb.Helper()
+	token, err := MustClient(tb, rootToken, url).CreateJoinToken(tb.Context(), wire.NewJoinToken{Role: "server", TTL: 600, Uses: 1})
+	if err != nil {
+		tb.Fatalf("create join token: %v", err)
+	}
+	return token.Token
+}
+
+// MustAccount makes a user and signs in to get an API key.
+func MustAccount(tb testing.TB, url, rootToken, name string) Account {
+	tb.Helper()
+	a := Account{Email: name + "@example.com", Password: "correct horse battery " + name, Slug: name}
+	admin := MustClient(tb, rootToken, url)
+	if _, err := admin.CreateUser(tb.Context(), wire.NewUser{Email: a.Email, Password: a.Password, OrgSlug: a.Slug, OrgName: name}); err != nil {
+		tb.Fatalf("create user: %v", err)
+	}
+	session, err := admin.WithToken("").Login(tb.Context(), a.Email, a.Password)
+	if err != nil {
+		tb.Fatalf("sign in: %v", err)
+	}
+	key, err := admin.WithToken(session.AccessToken).CreateKey(tb.Context(), a.Slug, "test")
+	if err != nil {
+		tb.Fatalf("create key: %v", err)
+	}
+	a.Key = key.PlaintextKey
+	return a
+}
+
+// mustReadFile returns a file's content once it is there and not empty.
+func mustReadFile(tb testing.TB, path string, limit time.Duration) string {
+	tb.Helper()
+	var text string
+	Eventually(tb, limit, path, func() bool {
+		data, err := os.ReadFile(path)
+		text = string(data)
+		return err == nil && text != ""
+	})
+	return text
+}

@@ -1,0 +1,214 @@
+package nodetest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node"
+)
+
+// Timing of tests. Machines are slow and noisy, so waits are long: they end as
+// soon as what they wait for is there.
+const (
+	promoteAfter = 200 * time.Millisecond
+	readyWait    = 90 * time.Second
+	pollPeriod   = 20 * time.Millisecond
+)
+
+// GPUs returns the simulated devices of a node: four types over three nodes,
+// as `berth dev` has them.
+func GPUs(i int) []string {
+	return [][]string{{"h100:2", "l40s:4"}, {"a100:4"}, {"t4:4"}}[i%3]
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	tb    testing.TB
+	Nodes []*Node
+	// RootToken is the cluster's root token.
+	RootToken string
+}
+
+// Node is one node of a Cluster.
+type Node struct {
+	Config node.Config
+
+	tb     testing.TB
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	err    error
+	peer   *node.Node
+}
+
+// New runs n nodes in this process and returns once each is ready. The test's
+// end stops them and fails the test if a state is broken.
+func New(tb testing.TB, n int) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb}
+	for i := range n {
+		cfg := Config(tb, i)
+		if i > 0 {
+			c.mustPrepareJoin(&cfg)
+		}
+		c.Nodes = append(c.Nodes, mustRun(tb, cfg))
+		if i == 0 {
+			Eventually(tb, readyWait, "the cluster to be made", func() bool { return c.Nodes[0].peer.View().Bootstrapped() })
+			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
+		}
+	}
+	c.WaitReady()
+	return c
+}
+
+// Config returns the configuration of the i-th node of a test cluster.
+func Config(tb testing.TB, i int) node.Config {
+	tb.Helper()
+	cfg := node.DefaultConfig()
+	cfg.Name = "n" + string(rune('1'+i))
+	cfg.DataDir = filepath.Join(tb.TempDir(), cfg.Name)
+	cfg.API.Addr, cfg.RPC.Addr, cfg.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.GPUs.Source, cfg.GPUs.Simulated = "simulated", GPUs(i)
+	cfg.Exec.Grace = 2 * time.Second
+	return cfg
+}
+
+// mustPrepareJoin points cfg at the running nodes, with a token of its own.
+func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
+	c.tb.Helper()
+	token := MustJoinToken(c.tb, c.Nodes[0].URL(), c.RootToken)
+	cfg.Join.TokenFile = filepath.Join(c.tb.TempDir(), "token")
+	if err := os.WriteFile(cfg.Join.TokenFile, []byte(token), 0o600); err != nil {
+		c.tb.Fatal(err)
+	}
+	for _, n := range c.Nodes {
+		cfg.Join.Hosts = append(cfg.Join.Hosts, n.peer.RPCAddress())
+	}
+}
+
+// mustRun opens and runs a node.
+func mustRun(tb testing.TB, cfg node.Config) *Node {
+	tb.Helper()
+	n := &Node{Config: cfg, tb: tb}
+	n.Start()
+	tb.Cleanup(n.Stop)
+	return n
+}
+
+// Start runs the node, again after Stop, on the same data and addresses.
+func (n *Node) Start() {
+	n.tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	peer, err := node.Open(ctx, n.Config, node.Options{
+		Version: "test", Logger: logger(n.tb, n.Config.Name), PromoteAfter: promoteAfter,
+		Fatal: func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
+	})
+	if err != nil {
+		cancel()
+		n.tb.Fatalf("open node %s: %v", n.Config.Name, err)
+	}
+	n.peer = peer
+	// The next start takes the same addresses.
+	n.Config.API.Addr = strings.TrimPrefix(peer.URL(), "http://")
+	n.Config.RPC.Addr, n.Config.Gossip.Addr = peer.RPCAddress(), peer.GossipAddress()
+	n.done.Go(func() { n.err = errors.Join(peer.Run(ctx), peer.Close()) })
+}
+
+// Stop ends the node gracefully and checks its state.
+func (n *Node) Stop() {
+	n.tb.Helper()
+	n.cancel()
+	n.done.Wait()
+	if n.err != nil {
+		n.tb.Errorf("node %s: %v", n.Config.Name, n.err)
+	}
+	if err := n.peer.View().Check(); err != nil {
+		n.tb.Errorf("node %s: the state is broken: %v", n.Config.Name, err)
+	}
+}
+
+// URL returns the base URL of the node's API.
+func (n *Node) URL() string { return n.peer.URL() }
+
+// ID returns the node's id.
+func (n *Node) ID() compute.NodeID { return n.peer.ID() }
+
+// Peer returns the node itself.
+func (n *Node) Peer() *node.Node { return n.peer }
+
+// WaitReady waits until every node knows every node, all with their GPUs.
+func (c *Cluster) WaitReady() {
+	c.tb.Helper()
+	Eventually(c.tb, readyWait, "every node to know every node", func() bool {
+		for _, n := range c.Nodes {
+			known := 0
+			for record := range n.peer.View().Nodes() {
+				if record.InventoryVersion > 0 && record.State == compute.NodeUp {
+					known++
+				}
+			}
+			if known != len(c.Nodes) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Leader returns the node that leads.
+func (c *Cluster) Leader() *Node {
+	c.tb.Helper()
+	var leader *Node
+	Eventually(c.tb, readyWait, "a leader", func() bool {
+		for _, n := range c.Nodes {
+			if n.peer.IsLeader() {
+				leader = n
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// Follower returns a node that does not lead.
+func (c *Cluster) Follower() *Node {
+	c.tb.Helper()
+	leader := c.Leader()
+	for _, n := range c.Nodes {
+		if n != leader {
+			return n
+		}
+	}
+	c.tb.Fatal("the cluster has one node")
+	return nil
+}
+
+// Eventually polls done until it holds, and fails the test after the limit.
+func Eventually(tb testing.TB, limit time.Duration, what string, done func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	ticker := time.NewTicker(pollPeriod)
+	defer ticker.Stop()
+	for !done() {
+		select {
+		case <-deadline.C:
+			tb.Fatalf("waited %v in vain for %s", limit, what)
+		case <-ticker.C:
+		}
+	}
+}
+
+// logger writes a node's log into the test's.
+func logger(tb testing.TB, name string) *slog.Logger {
+	return node.NewLogger(node.LogConfig{Level: "info", Format: "text"}, tb.Output()).With("node", name)
+}

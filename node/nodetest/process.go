@@ -1,0 +1,191 @@
+package nodetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/node"
+)
+
+// configVariable tells a test binary that it is to be the node whose
+// configuration is in the file that it names.
+const configVariable = "BERTH_NODETEST_CONFIG"
+
+// stopWait is how long a process has to end after SIGTERM.
+const stopWait = 60 * time.Second
+
+// addresses are what a node process tells the test of itself.
+type addresses struct {
+	API, RPC, Gossip, ID string
+}
+
+// Main is what a test binary's TestMain calls: it runs the tests, or the node
+// that this process is.
+func Main(m *testing.M) {
+	if path := os.Getenv(configVariable); path != "" {
+		if err := runProcess(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// runProcess is one node until SIGTERM.
+func runProcess(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var cfg node.Config
+	if err := json.Unmarshal(data, &cfg); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	n, err := node.Open(ctx, cfg, node.Options{
+		Version: "test", PromoteAfter: promoteAfter, Logger: node.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
+	})
+	if err != nil {
+		return err
+	}
+	said, err := json.Marshal(addresses{n.URL(), n.RPCAddress(), n.GossipAddress(), n.ID().String()})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".open", said, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".open", path+".addresses"); err != nil {
+		return err
+	}
+	return errors.Join(n.Run(ctx), n.Close())
+}
+
+// Process is one node in a process of its own.
+type Process struct {
+	Config node.Config
+	URL    string // Base URL of its API.
+	ID     string
+
+	tb   testing.TB
+	path string // Of the file with its configuration.
+	rpc  string
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// Processes is a cluster of node processes.
+type Processes struct {
+	tb        testing.TB
+	Nodes     []*Process
+	RootToken string
+}
+
+// Start runs n nodes as processes and returns once all are members.
+func Start(tb testing.TB, n int) *Processes {
+	tb.Helper()
+	c := &Processes{tb: tb}
+	for i := range n {
+		cfg := Config(tb, i)
+		if i > 0 {
+			token := MustJoinToken(tb, c.Nodes[0].URL, c.RootToken)
+			cfg.Join.TokenFile = filepath.Join(tb.TempDir(), "token")
+			if err := os.WriteFile(cfg.Join.TokenFile, []byte(token), 0o600); err != nil {
+				tb.Fatal(err)
+			}
+			cfg.Join.Hosts = []string{c.Nodes[0].rpc}
+		}
+		p := &Process{Config: cfg, tb: tb, path: filepath.Join(tb.TempDir(), cfg.Name+".json")}
+		p.Start()
+		tb.Cleanup(p.Stop)
+		c.Nodes = append(c.Nodes, p)
+		Eventually(tb, readyWait, cfg.Name+" to be ready", func() bool {
+			return MustClient(tb, "", p.URL).Ready(tb.Context()) == nil
+		})
+		if i == 0 {
+			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
+		}
+	}
+	return c
+}
+
+// Start runs the process, again after Kill or Stop, on the same data and
+// addresses, and returns once its sockets are open.
+func (p *Process) Start() {
+	p.tb.Helper()
+	data, err := json.Marshal(p.Config)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	if err := os.WriteFile(p.path, data, 0o600); err != nil {
+		p.tb.Fatal(err)
+	}
+	_ = os.Remove(p.path + ".addresses")
+	binary, err := os.Executable()
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	p.cmd = exec.Command(binary)
+	p.cmd.Env = append(os.Environ(), configVariable+"="+p.path)
+	p.cmd.Stdout, p.cmd.Stderr = p.tb.Output(), p.tb.Output()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Supervisors live on and may keep the pipes of their dead parent open.
+	p.cmd.WaitDelay = time.Second
+	if err := p.cmd.Start(); err != nil {
+		p.tb.Fatal(err)
+	}
+	done := make(chan error, 1)
+	p.done = done
+	go func(cmd *exec.Cmd) { done <- cmd.Wait() }(p.cmd)
+	var said addresses
+	text := mustReadFile(p.tb, p.path+".addresses", readyWait)
+	if err := json.Unmarshal([]byte(text), &said); err != nil {
+		p.tb.Fatal(err)
+	}
+	p.URL, p.ID, p.rpc = said.API, said.ID, said.RPC
+	p.Config.API.Addr, p.Config.RPC.Addr, p.Config.Gossip.Addr = said.API[len("http://"):], said.RPC, said.Gossip
+}
+
+// Pid returns the id of the running process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Kill ends the process with SIGKILL and waits for its end.
+func (p *Process) Kill() {
+	p.tb.Helper()
+	p.end(syscall.SIGKILL)
+}
+
+// Stop ends the process gracefully. One that has ended already stays so.
+func (p *Process) Stop() {
+	p.tb.Helper()
+	p.end(syscall.SIGTERM)
+}
+
+func (p *Process) end(sig syscall.Signal) {
+	p.tb.Helper()
+	if p.done == nil {
+		return
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.tb.Errorf("signal node %s: %v", p.Config.Name, err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(stopWait):
+		p.tb.Errorf("node %s did not end within %v of %v", p.Config.Name, stopWait, sig)
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+	p.done = nil
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"berth/api"
+	"berth/cluster"
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/logs"
+)
+
+// methodLogs is the stream by which nodes read one another's output.
+const methodLogs = "logs.follow"
+
+// outputState tells the log followers what the state knows of attempts.
+type outputState struct{ machine *fsm.FSM }
+
+// Attempts returns the attempts of an execution, and how it ended once it did.
+func (s outputState) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
+	view := s.machine.View()
+	e, ok := view.AnyExecution(id)
+	if !ok || e.Deleted {
+		return nil, nil, compute.Errorf(compute.CodeNotFound, "No such execution.")
+	}
+	var attempts []compute.Attempt
+	for _, a := range view.Attempts(id) {
+		attempts = append(attempts, *a)
+	}
+	if !e.Status.Terminal() {
+		return attempts, nil, nil
+	}
+	return attempts, &logs.Final{ExitCode: e.ExitCode, Error: errorText(e), Status: e.Status.String()}, nil
+}
+
+// errorText returns why an execution did not complete, for people.
+func errorText(e *compute.Execution) string {
+	if e.Status == compute.StatusCompleted {
+		return ""
+	}
+	if e.Detail != "" {
+		return e.Detail
+	}
+	return e.Reason.String()
+}
+
+// outputPeers opens the output of other nodes.
+type outputPeers struct{ cluster *cluster.Cluster }
+
+// Stream has another node serve a request for output.
+func (p outputPeers) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+	_, stream, err := p.cluster.Open(ctx, node, methodLogs, req)
+	return stream, err
+}
+
+// openOutput reads what executions print, here and on other nodes.
+func (n *Node) openOutput(context.Context) error {
+	n.logs = logs.Open(n.cfg.DataDir)
+	n.cluster.Handle(methodDeleteLogs, n.deleteOutput)
+	n.output = logs.NewFollower(logs.FollowerConfig{
+		Node: n.cluster.ID(), Store: n.logs,
+		State: outputState{n.machine}, Peers: outputPeers{n.cluster},
+	})
+	n.cluster.HandleStream(methodLogs, func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+		if err := stream.Accept(nil); err != nil {
+			return err
+		}
+		return n.output.Serve(ctx, req, stream)
+	})
+	return nil
+}
+
+// outputs gives the API the output of executions, wherever it is.
+type outputs struct {
+	follower *logs.Follower
+	node     *Node
+}
+
+// Follow hands on the lines behind number after until the execution ended.
+func (o outputs) Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]api.Line) error) error {
+	_, err := o.follower.Follow(ctx, id, after, func(lines []logs.Line) error {
+		out := make([]api.Line, len(lines))
+		for i, l := range lines {
+			out[i] = api.Line{Seq: l.Seq, At: l.At, Stream: l.Stream.String(), Text: l.Text, Partial: l.Partial}
+		}
+		return fn(out)
+	})
+	return err
+}
+
+// Tail returns the last output of each stream.
+func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (api.Output, error) {
+	t, err := o.follower.Tail(ctx, id, maxBytes)
+	return api.Output{Stdout: t.Stdout, Stderr: t.Stderr, Combined: t.Combined, Truncated: t.Truncated}, err
+}
+
+// methodDeleteLogs is the call by which a node has another delete output.
+const methodDeleteLogs = "logs.delete"
+
+// Delete removes all output of a terminal execution from the nodes that have
+// it. One that does not answer removes it when its attempts are reaped.
+func (o outputs) Delete(ctx context.Context, id compute.ExecutionID) error {
+	var errs []error
+	for _, a := range o.node.machine.View().Attempts(id) {
+		if a.Node == o.node.cluster.ID() {
+			errs = append(errs, o.node.logs.Delete(id))
+			continue
+		}
+		_, err := o.node.cluster.Call(ctx, a.Node, methodDeleteLogs, id.UUID[:])
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// deleteOutput answers another node's methodDeleteLogs.
+func (n *Node) deleteOutput(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
+	var id compute.ExecutionID
+	if err := id.UnmarshalBinary(req); err != nil {
+		return nil, compute.Errorf(compute.CodeInvalid, "Not an execution's id.")
+	}
+	return nil, n.logs.Delete(id)
+}

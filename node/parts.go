@@ -1,0 +1,291 @@
+package node
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+	"berth/gpu"
+	"berth/node/executor"
+	"berth/scheduler"
+)
+
+// maxTokenFile is the largest token file that is read.
+const maxTokenFile = 4 << 10
+
+// openDevices finds the GPUs. What they are is known before the node joins.
+func (n *Node) openDevices(ctx context.Context) error {
+	source, err := gpu.Open(gpu.Config{
+		Source: n.cfg.GPUs.Source, File: n.cfg.GPUs.File, Simulated: n.cfg.GPUs.Simulated,
+		NodeName: n.cfg.Name, Now: n.opts.Now, Logger: n.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("open devices: %w", err)
+	}
+	n.onClose(source.Close)
+	n.devices = gpu.NewWatcher(gpu.WatcherConfig{Source: source, Now: n.opts.Now, Logger: n.logger})
+	n.devices.Look(ctx)
+	inventory := func() []compute.GPU { return n.devices.Current().GPUs }
+	n.sampler = gpu.NewSampler(gpu.SamplerConfig{Source: source, Devices: inventory, Logger: n.logger})
+	n.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gpu.NewCollector(gpu.CollectorConfig{
+			Hostname: n.cfg.Name, Devices: inventory, Last: n.sampler.Last, Allocated: n.allocated,
+		}),
+	)
+	return nil
+}
+
+// allocated returns how many thousandths of a device attempts hold.
+func (n *Node) allocated(id compute.GPUID) int {
+	record, ok := n.machine.View().Node(n.cluster.ID())
+	if !ok {
+		return 0
+	}
+	for _, g := range record.GPUs {
+		if g.ID == id {
+			return g.UsedMilli
+		}
+	}
+	return 0
+}
+
+// openCluster makes or joins the cluster.
+func (n *Node) openCluster(ctx context.Context) (err error) {
+	token, err := readToken(n.cfg.Join.TokenFile)
+	if err != nil {
+		return err
+	}
+	n.cluster, err = cluster.Open(ctx, cluster.Config{
+		DataDir:      n.cfg.DataDir,
+		Name:         n.cfg.Name,
+		Role:         compute.RoleServer,
+		Listen:       n.cfg.RPC.Addr,
+		GossipListen: n.cfg.Gossip.Addr,
+		Advertise:    n.cfg.Advertise,
+		API:          n.urls.api,
+		Metrics:      n.urls.metrics,
+		Version:      n.opts.Version,
+		Bootstrap:    len(n.cfg.Join.Hosts) == 0,
+		JoinHosts:    n.cfg.Join.Hosts,
+		JoinToken:    token,
+		Voters:       n.cfg.Voters,
+		Profile:      n.cfg.Raft.Profile,
+		PromoteAfter: n.opts.PromoteAfter,
+		FSM:          n.machine,
+		Preamble:     n.clock,
+		Registry:     registry{n.proposer()},
+		Directory:    directory{n.machine},
+		ServerSecrets: func() []byte {
+			return n.master.Bytes()
+		},
+		Accept:     n.importMaster,
+		Logger:     n.logger,
+		Registerer: n.registry,
+		Now:        n.opts.Now,
+		Fatal:      n.opts.Fatal,
+	})
+	if err != nil {
+		return fmt.Errorf("open cluster: %w", err)
+	}
+	n.onClose(n.cluster.Close)
+	return nil
+}
+
+// readToken returns the join token in a file, "" when none is named. A file
+// that is gone is no fault: a node that has joined needs it no more.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	info, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read join token: %w", err)
+	}
+	if info.Size() > maxTokenFile {
+		return "", fmt.Errorf("read join token: %s is no token", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read join token: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// clock is the frame that the leader puts in front of each entry.
+func (n *Node) clock(term uint64) []byte {
+	frame, err := fsm.Encode(fsm.Clock{At: compute.InstantOf(n.opts.Now()), Term: term})
+	if err != nil {
+		panic(err) // Two integers always encode.
+	}
+	return frame
+}
+
+// proposer returns what proposes commands; the cluster may be opened later.
+func (n *Node) proposer() proposer { return proposer{n} }
+
+// self is this node as it describes itself.
+func (n *Node) self() compute.Node {
+	return compute.Node{
+		ID: n.cluster.ID(), Name: n.cfg.Name, Role: compute.RoleServer, API: n.urls.api,
+		RPC: n.cluster.RPCAddress(), Gossip: n.cluster.GossipAddress(), Metrics: n.urls.metrics,
+		Version: n.opts.Version,
+	}
+}
+
+// openExecutor takes over the attempts of this node that still live.
+func (n *Node) openExecutor(context.Context) (err error) {
+	network := compute.NetworkEgress
+	if n.cfg.Exec.Network == compute.NetworkNone.String() {
+		network = compute.NetworkNone
+	}
+	mounts := make([]executor.Mount, 0, len(n.cfg.Exec.Mounts))
+	for _, m := range n.cfg.Exec.Mounts {
+		mounts = append(mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO})
+	}
+	n.executor, err = executor.Open(executor.Config{
+		DataDir: n.cfg.DataDir, Node: n.cluster.ID(),
+		Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs, Mounts: mounts,
+		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
+		DenyCIDRs: ownAddresses(n.cluster.RPCAddress()), Contact: n.cluster.ContactAt,
+		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
+	}, &attemptSource{machine: n.machine, cluster: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
+	if err != nil {
+		return fmt.Errorf("open executor: %w", err)
+	}
+	n.onClose(n.executor.Close)
+	return nil
+}
+
+// ownAddresses returns this node's cluster address as a network of one, which
+// executions may not reach.
+func ownAddresses(hostPort string) []netip.Prefix {
+	addr, err := netip.ParseAddrPort(hostPort)
+	if err != nil {
+		return nil
+	}
+	return []netip.Prefix{netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen())}
+}
+
+// openScheduler makes the loop that this node runs while it leads.
+func (n *Node) openScheduler(context.Context) error {
+	n.schedule = scheduler.New(scheduler.Config{
+		Views: func() scheduler.View { return n.machine.View() },
+		Changed: func(ctx context.Context, after uint64) error {
+			_, err := n.machine.Wait(ctx, after+1)
+			return err
+		},
+		Committer:  committer{n.proposer(), n.machine, newQueueWaits(n.registry)},
+		Logger:     n.logger,
+		Registerer: n.registry,
+		Now:        n.opts.Now,
+	})
+	return nil
+}
+
+// Purposes of the keys that are derived from the master key. A purpose is
+// never used for anything else.
+const (
+	streamKeyPurpose  = "stream tokens v1"
+	refreshKeyPurpose = "refresh tokens v1"
+	derivedKeyBytes   = 32
+)
+
+// openAPI makes the server of the REST API.
+func (n *Node) openAPI(context.Context) (err error) {
+	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	if err != nil {
+		return err
+	}
+	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
+	if err != nil {
+		return err
+	}
+	limits := api.DefaultLimits()
+	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	n.api, err = api.New(api.Config{
+		Proposer: n.proposer(),
+		Reader:   reader{n.machine, n.cluster},
+		Logs:     outputs{n.output, n},
+		Blobs:    n.blobs,
+		Judge:    scheduler.Judge,
+		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
+			return openSigningKey(n.master, key)
+		},
+		NewJoinToken: n.newJoinToken,
+		Peers:        n.peers,
+		Ready:        n.ready,
+		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+		RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+		PublicURL:    n.cfg.API.PublicURL,
+		TLS:          tlsConfig,
+		Limits:       limits,
+		MetricsToken: metricsToken,
+		Version:      n.opts.Version,
+		Build:        n.opts.Build,
+		Now:          n.opts.Now,
+		Logger:       n.logger,
+		Registerer:   n.registry,
+		Gatherer:     n.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("open api: %w", err)
+	}
+	return nil
+}
+
+// apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
+// are read again for new connections, so that a renewed certificate counts.
+func apiTLS(cfg TLSConfig) (*tls.Config, error) {
+	if cfg.Cert == "" {
+		return nil, nil
+	}
+	if _, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key); err != nil {
+		return nil, fmt.Errorf("load api certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
+			return &pair, err
+		},
+	}, nil
+}
+
+// newJoinToken makes a token with which nodes may join.
+func (n *Node) newJoinToken(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error) {
+	token, err := n.cluster.NewJoinToken()
+	if err != nil {
+		return "", compute.JoinToken{}, err
+	}
+	return token.String(), compute.JoinToken{
+		ID: token.ID, Hash: token.SecretHash(), Role: role, Uses: uses,
+		ExpiresAt: compute.InstantOf(n.opts.Now().Add(ttl)),
+	}, nil
+}
+
+// peers returns the Raft configuration.
+func (n *Node) peers(context.Context) ([]wire.Peer, error) {
+	leader, _ := n.cluster.Leader()
+	var peers []wire.Peer
+	for _, s := range n.cluster.Servers() {
+		peers = append(peers, wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leader})
+	}
+	return peers, nil
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// proposer proposes typed commands to the cluster. It holds the node because
+// the cluster itself, while it is opened, is handed a Registry that proposes.
+type proposer struct{ node *Node }
+
+// Propose returns what the state decided about cmd and the Raft index at which
+// it did. A refusal comes back as the error, with its code.
+func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+	frame, err := fsm.Encode(cmd)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	data, index, err := p.node.cluster.Propose(ctx, frame)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	result, err := fsm.DecodeResult(data)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	if result.Refusal != nil {
+		return result, index, result.Refusal
+	}
+	return result, index, nil
+}
+
+// do proposes cmd and returns only the index and the error.
+func (p proposer) do(ctx context.Context, cmd fsm.Command) (uint64, error) {
+	_, index, err := p.Propose(ctx, cmd)
+	return index, err
+}
+
+// registry admits nodes to the cluster by a command that consumes their token.
+type registry struct{ proposer }
+
+// Admit records the node that asks to join, or refuses it.
+func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
+	_, err := r.do(ctx, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
+	return err
+}
+
+// directory tells the cluster who is a member.
+type directory struct{ machine *fsm.FSM }
+
+// Node returns the role of a member, and whether the node was removed.
+func (d directory) Node(id compute.NodeID) (role compute.Role, removed, known bool) {
+	view := d.machine.View()
+	if n, ok := view.Node(id); ok {
+		return n.Role, false, true
+	}
+	return 0, view.RemovedNode(id), false
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// reader reads the state for the API.
+type reader struct {
+	machine *fsm.FSM
+	cluster *cluster.Cluster
+}
+
+// Read returns a view that holds everything acknowledged before the call.
+func (r reader) Read(ctx context.Context) (*fsm.View, error) {
+	index, err := r.cluster.ReadIndex(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.machine.Wait(ctx, index)
+}
+
+// Stale returns the newest local view and how old it may be.
+func (r reader) Stale() (view *fsm.View, lastContact time.Duration, knownLeader bool) {
+	_, known := r.cluster.Leader()
+	return r.machine.View(), r.cluster.LastContact(), known
+}
+
+// Wait returns the local view once its index is above after.
+func (r reader) Wait(ctx context.Context, after uint64) (*fsm.View, error) {
+	return r.machine.Wait(ctx, after+1)
+}
+
+// Status returns what the answers' headers say.
+func (r reader) Status() (index uint64, knownLeader bool, lastContact time.Duration) {
+	_, known := r.cluster.Leader()
+	return r.machine.View().Index(), known, r.cluster.LastContact()
+}
+
+// attemptSource tells the executor of this node's attempts.
+type attemptSource struct {
+	machine *fsm.FSM
+	cluster *cluster.Cluster
+
+	mu    sync.Mutex
+	fresh bool // A read index was waited for once.
+}
+
+// Work returns the live attempts of this node once the state changed after
+// index after. The first answer waits until this replica has caught up: one
+// that restarts must not start what was ended while it was away.
+func (s *attemptSource) Work(ctx context.Context, after uint64) ([]compute.Work, uint64, error) {
+	if err := s.catchUp(ctx); err != nil {
+		return nil, 0, err
+	}
+	view, err := s.machine.Wait(ctx, after+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	return view.Work(s.cluster.ID()), view.Index(), nil
+}
+
+func (s *attemptSource) catchUp(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fresh {
+		return nil
+	}
+	index, err := s.cluster.ReadIndex(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.machine.Wait(ctx, index); err != nil {
+		return err
+	}
+	s.fresh = true
+	return nil
+}
+
+// reporter takes this node's word on its attempts to the state.
+type reporter struct {
+	proposer
+
+	id compute.NodeID
+}
+
+// StartAttempt says that the user's process started.
+func (r reporter) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
+	_, err := r.do(ctx, fsm.StartAttempt{Node: r.id, Start: start})
+	return err
+}
+
+// FinishAttempt says how an attempt ended.
+func (r reporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
+	_, err := r.do(ctx, fsm.FinishAttempt{Node: r.id, Outcome: outcome})
+	return err
+}

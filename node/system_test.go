@@ -1,0 +1,244 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// endWait is how long executions of tests have to end.
+const endWait = 3 * time.Minute
+
+// TestExecutionFromFollower follows one execution through the whole house:
+// submitted to a follower, placed by the leader, executed in the sandbox on
+// whichever node, its output streamed from every node, its charge on the
+// ledger.
+func TestExecutionFromFollower(t *testing.T) {
+	c := nodetest.New(t, 3)
+	follower := c.Follower()
+	account := nodetest.MustAccount(t, follower.URL(), c.RootToken, "acme")
+	api := nodetest.MustClient(t, account.Key, follower.URL())
+
+	code := "import os, sys\nprint('hello from', os.environ['BERTH_GPU_TYPE'])\nprint('warned', file=sys.stderr)\nsys.exit(3)\n"
+	started, err := api.Submit(t.Context(), client.Start{Code: code, ExecutionType: "a100", Timeout: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 3 {
+		t.Fatalf("got %v with code %v, want failed with 3", e.Status, e.ReturnCode)
+	}
+	for _, n := range c.Nodes {
+		out, finished := mustStream(t, nodetest.MustClient(t, account.Key, n.URL()), started.ExecutionID)
+		if !strings.Contains(out, "hello from a100\n") || !strings.Contains(out, "warned") {
+			t.Errorf("node %s: got output %q", n.Config.Name, out)
+		}
+		if finished.ReturnCode != "3" {
+			t.Errorf("node %s: got return code %q, want 3", n.Config.Name, finished.ReturnCode)
+		}
+	}
+	if e.Billed == nil || *e.Billed <= 0 {
+		t.Errorf("got billed %v, want a charge", e.Billed)
+	}
+	mustBalance(t, api)
+}
+
+// TestSelectionFindsTheBest gives the same code to four types of simulated
+// GPUs and wants the fastest one recommended.
+func TestSelectionFindsTheBest(t *testing.T) {
+	c := nodetest.New(t, 3)
+	account := nodetest.MustAccount(t, c.Follower().URL(), c.RootToken, "acme")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+
+	code := "n = 0\nfor i in range(2_000_000):\n    n += i * i\n    if i % 500_000 == 0: print(f'BERTH_PROGRESS {i}/2000000')\nprint(n)\n"
+	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
+		Start: client.Start{Code: code, Timeout: 120}, Objective: "fastest",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, api, started.ExecutionID)
+	s, err := api.Selection(t.Context(), started.ExecutionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Status != compute.StatusCompleted || len(s.Rows) != 4 {
+		t.Fatalf("got %v with %d rows, want completed with 4", s.Status, len(s.Rows))
+	}
+	if s.Recommendation == nil || *s.Recommendation != "gpu.h100" {
+		t.Errorf("recommended %v, want gpu.h100; rows %+v", s.Recommendation, s.Rows)
+	}
+	if s.Reason == nil || *s.Reason == "" || s.Confidence != nil {
+		t.Errorf("got reason %v, confidence %v; want a sentence, and no confidence", s.Reason, s.Confidence)
+	}
+	mustBalance(t, api)
+}
+
+// TestLeaderKilled kills the leader's process in the middle of many submits to
+// a follower: every execution that was acknowledged ends once and is charged
+// once, and the node that was killed catches up.
+func TestLeaderKilled(t *testing.T) {
+	c := nodetest.Start(t, 3)
+	account := nodetest.MustAccount(t, c.Nodes[0].URL, c.RootToken, "acme")
+	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
+	mustVoters(t, root, 3)
+	leader, survivors := split(t, c, root)
+	api := nodetest.MustClient(t, account.Key, survivors...)
+
+	const executions = 16
+	ids := make([]compute.ExecutionID, executions)
+	var submits sync.WaitGroup
+	half := make(chan struct{})
+	for i := range executions {
+		submits.Go(func() {
+			if i >= executions/2 {
+				<-half
+			}
+			started, err := api.Submit(t.Context(), client.Start{
+				Code: fmt.Sprintf("import time\ntime.sleep(1)\nprint(%d)\n", i), Timeout: 120,
+			})
+			if err != nil {
+				t.Errorf("submit %d: %v", i, err)
+				return
+			}
+			ids[i] = started.ExecutionID
+			if i == 0 {
+				close(half)
+			}
+		})
+	}
+	<-half
+	leader.Kill()
+	submits.Wait()
+	if t.Failed() {
+		return
+	}
+	leader.Start()
+	seen := map[compute.ExecutionID]bool{}
+	for i, id := range ids {
+		e := mustFinish(t, api, id)
+		if e.Status != compute.StatusCompleted {
+			t.Errorf("execution %d: got %v (%v), want completed", i, e.Status, e.StatusDetails)
+		}
+		if seen[id] {
+			t.Errorf("execution %s was acknowledged twice", id)
+		}
+		seen[id] = true
+	}
+	history, err := api.History(t.Context(), client.HistoryQuery{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if history.TotalExecutions != executions {
+		t.Errorf("got %d executions in the history, want %d", history.TotalExecutions, executions)
+	}
+	mustBalance(t, api)
+	back := nodetest.MustClient(t, account.Key, leader.URL)
+	if again := mustFinish(t, back, ids[executions-1]); again.Status != compute.StatusCompleted {
+		t.Errorf("the restarted node says %v", again.Status)
+	}
+}
+
+// mustFinish waits until an execution has ended.
+func mustFinish(t *testing.T, api *client.Client, id compute.ExecutionID) wire.Execution {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), endWait)
+	defer cancel()
+	e, err := api.Finished(ctx, id)
+	if err != nil {
+		t.Fatalf("wait for %s: %v", id, err)
+	}
+	return e
+}
+
+// mustStream returns all output of an execution, and its end.
+func mustStream(t *testing.T, api *client.Client, id compute.ExecutionID) (string, *client.Finished) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), endWait)
+	defer cancel()
+	var out strings.Builder
+	for event, err := range api.Stream(ctx, id, 0) {
+		if err != nil {
+			t.Fatalf("stream of %s: %v", id, err)
+		}
+		out.WriteString(event.Content)
+		if event.Finished != nil {
+			return out.String(), event.Finished
+		}
+	}
+	t.Fatalf("the stream of %s ended without its last event", id)
+	return "", nil
+}
+
+// mustBalance wants nothing held and every execution charged at most once.
+func mustBalance(t *testing.T, api *client.Client) {
+	t.Helper()
+	credits, err := api.Credits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, err := api.History(t.Context(), client.HistoryQuery{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var billed compute.Credits
+	for _, e := range history.Executions {
+		if e.Billed != nil && e.ExecutionType != compute.KindSelection {
+			billed += *e.Billed
+		}
+	}
+	if credits.Held != 0 || credits.TotalUsed != billed || history.TotalCreditsSpent != billed {
+		t.Errorf("got held %v, used %v, spent %v; want 0 and twice the %v of the history",
+			credits.Held, credits.TotalUsed, history.TotalCreditsSpent, billed)
+	}
+}
+
+// mustVoters waits until the cluster has n voters.
+func mustVoters(t *testing.T, root *client.Client, n int) {
+	t.Helper()
+	nodetest.Eventually(t, time.Minute, fmt.Sprintf("%d voters", n), func() bool {
+		peers, err := root.Peers(t.Context())
+		if err != nil {
+			return false
+		}
+		voters := 0
+		for _, p := range peers {
+			if p.Voter {
+				voters++
+			}
+		}
+		return voters == n
+	})
+}
+
+// split returns the process that leads, and the URLs of the others.
+func split(t *testing.T, c *nodetest.Processes, root *client.Client) (leader *nodetest.Process, others []string) {
+	t.Helper()
+	peers, err := root.Peers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range c.Nodes {
+		leads := false
+		for _, peer := range peers {
+			leads = leads || peer.Leader && peer.ID.String() == p.ID
+		}
+		if leads {
+			leader = p
+		} else {
+			others = append(others, p.URL)
+		}
+	}
+	if leader == nil {
+		t.Fatal("no node leads")
+	}
+	return leader, others
+}
