@@ -19,9 +19,9 @@ type logCache struct {
 	raft.LogStore
 
 	mu    sync.RWMutex
-	ring  [cacheEntries]*raft.Log
-	low   uint64 // The oldest index that may be in the ring.
-	high  uint64 // The newest.
+	ring  [cacheEntries]*raft.Log // By index modulo its size; low to high without gaps.
+	low   uint64
+	high  uint64 // 0 when it is empty.
 	bytes int
 }
 
@@ -48,19 +48,18 @@ func (c *logCache) StoreLogs(logs []*raft.Log) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range logs {
-		if c.high != 0 && l.Index != c.high+1 {
+		if c.high == 0 || l.Index != c.high+1 {
 			c.clear()
+			c.low, c.high = l.Index, l.Index-1
 		}
-		if c.high == 0 {
-			c.low = l.Index
+		if c.high+1 == c.low+cacheEntries {
+			c.dropOldest()
 		}
-		c.drop(l.Index % cacheEntries)
 		c.ring[l.Index%cacheEntries] = l
 		c.bytes += len(l.Data)
 		c.high = l.Index
 		for c.bytes > cacheBytes && c.low < c.high {
-			c.drop(c.low % cacheEntries)
-			c.low++
+			c.dropOldest()
 		}
 	}
 	return nil
@@ -77,20 +76,15 @@ func (c *logCache) DeleteRange(low, high uint64) error {
 	return c.LogStore.DeleteRange(low, high)
 }
 
-// drop empties a slot. The caller holds mu.
-func (c *logCache) drop(slot uint64) {
-	l := c.ring[slot]
-	if l == nil {
-		return
-	}
+// dropOldest forgets the oldest entry. The caller holds mu.
+func (c *logCache) dropOldest() {
+	slot := c.low % cacheEntries
+	c.bytes -= len(c.ring[slot].Data)
 	c.ring[slot] = nil
-	c.bytes -= len(l.Data)
-	if l.Index == c.low {
-		c.low++
-	}
+	c.low++
 }
 
-// clear empties the ring. The caller holds mu.
+// clear forgets all. The caller holds mu.
 func (c *logCache) clear() {
 	c.ring = [cacheEntries]*raft.Log{}
 	c.low, c.high, c.bytes = 0, 0, 0

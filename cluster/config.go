@@ -82,6 +82,8 @@ type Config struct {
 	// Fatal is called once, from any goroutine, when the process must end
 	// because its disk hangs or lies. It should not return.
 	Fatal func(error)
+
+	wrapStore func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
 }
 
 // Registry admits new nodes. It is asked on the leader only.
@@ -142,6 +144,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader
+	}
+	if c.wrapStore == nil {
+		c.wrapStore = func(s raft.LogStore) raft.LogStore { return s }
 	}
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext

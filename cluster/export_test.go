@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/pki"
@@ -17,11 +18,8 @@ func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
 	c.listener = wrap(c.listener)
 }
 
-// WrapStore puts a wrapper between the watchdog and the store. Call it before
-// the first append.
-func (c *Cluster) WrapStore(wrap func(raft.LogStore) raft.LogStore) {
-	c.watchdog.LogStore = wrap(c.watchdog.LogStore)
-}
+// WrapStore puts a wrapper between the watchdog and the store.
+func (c *Config) WrapStore(wrap func(raft.LogStore) raft.LogStore) { c.wrapStore = wrap }
 
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
@@ -96,4 +94,13 @@ func CheckGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
 // DialTLS is dialTLS.
 func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)
+}
+
+// ErrStranger is errStranger.
+var ErrStranger = errStranger
+
+// NotifyAlive is what memberlist asks when it hears of a node.
+func (c *Cluster) NotifyAlive(id, name string) error {
+	meta := c.codec.Marshal(gossipMeta{Name: name})
+	return (*gossipDelegate)(c.gossip).NotifyAlive(&memberlist.Node{Name: id, Meta: meta})
 }

@@ -65,7 +65,7 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	if c.store, err = openLogStore(dir, c.fatal); err != nil {
 		return err
 	}
-	c.watchdog = &watchdog{LogStore: c.store, stable: c.store, now: time.Now, observed: c.metrics.fsync}
+	c.watchdog = &watchdog{LogStore: c.cfg.wrapStore(c.store), stable: c.store, now: time.Now, observed: c.metrics.fsync}
 	c.logs = &logCache{LogStore: c.watchdog}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
 	if err != nil {

@@ -1,0 +1,146 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// termLog records calls of WhileLeader.
+type termLog struct {
+	mu     sync.Mutex
+	live   int
+	terms  []uint64
+	faults []string
+}
+
+func (l *termLog) begin(term uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live++; l.live > 1 {
+		l.faults = append(l.faults, fmt.Sprintf("term %d began before the one before had ended", term))
+	}
+	if n := len(l.terms); n > 0 && l.terms[n-1] >= term {
+		l.faults = append(l.faults, fmt.Sprintf("term %d after %d", term, l.terms[n-1]))
+	}
+	l.terms = append(l.terms, term)
+}
+
+func (l *termLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live--
+}
+
+func (l *termLog) current() (term uint64, live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live == 0 {
+		return 0, false
+	}
+	return l.terms[len(l.terms)-1], true
+}
+
+func TestTermsDoNotOverlap(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	logs := map[*peer]*termLog{}
+	for _, p := range f.peers {
+		l := &termLog{}
+		logs[p] = l
+		wg.Go(func() {
+			err := p.WhileLeader(ctx, func(ctx context.Context, term uint64) error {
+				l.begin(term)
+				defer l.end()
+				<-ctx.Done()
+				// Slow to leave: the next term has to wait.
+				<-time.After(50 * time.Millisecond)
+				return ctx.Err()
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("WhileLeader ended with %v", err)
+			}
+		})
+	}
+	for range 4 {
+		leader := f.leader()
+		eventually(t, "the leader's function is called", func() bool {
+			term, live := logs[leader].current()
+			return live && term == leader.Term()
+		})
+		f.wire.isolate(leader.cfg.Name, true)
+		eventually(t, "the leader's function is ended", func() bool {
+			_, live := logs[leader].current()
+			return !live
+		})
+		f.wire.isolate(leader.cfg.Name, false)
+		eventually(t, "somebody leads", func() bool {
+			_, known := leader.Leader()
+			return known
+		})
+	}
+	cancel()
+	wg.Wait()
+	for p, l := range logs {
+		for _, fault := range l.faults {
+			t.Errorf("%s: %s", p.cfg.Name, fault)
+		}
+		t.Logf("%s led in terms %v", p.cfg.Name, l.terms)
+	}
+}
+
+func TestWhileLeaderReturnsTheFunctionsError(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	failed := errors.New("failed")
+	err := f.peers[0].WhileLeader(t.Context(), func(_ context.Context, term uint64) error {
+		if term == 0 {
+			t.Error("the term is 0")
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStopHandsLeadershipOver(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	leader := f.leader()
+	term := leader.Term()
+	if err := leader.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// With a transfer there is exactly one election, asked for.
+	other := f.follower(leader)
+	other.mustPropose(t, toyCommand{Op: "after", Key: "k", Value: 1})
+	if other.Term() != term+1 {
+		t.Errorf("term %d became %d", term, other.Term())
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	leader := f.leader()
+	other := f.follower(leader)
+	if _, leads := other.Heard(leader.ID()); leads {
+		t.Error("a follower claims to hear heartbeats")
+	}
+	eventually(t, "the follower's heartbeat is heard", func() bool {
+		at, leads := leader.Heard(other.ID())
+		sent := other.ContactAt()
+		return leads && !sent.IsZero() && !at.Before(sent)
+	})
+	if at, _ := leader.Heard(newID()); time.Since(at) > time.Minute {
+		t.Errorf("a node never heard has no grace: %v", at)
+	}
+	if d := leader.LastContact(); d != 0 {
+		t.Errorf("the leader's last contact was %v ago", d)
+	}
+	if d := other.LastContact(); d > time.Minute {
+		t.Errorf("the follower's last contact was %v ago", d)
+	}
+}
