@@ -194,11 +194,15 @@ func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
 	return s.Codec.write(stream, resp, MaxResponse)
 }
 
-// wireError returns err as it travels: with its code, or as internal with its
-// text, which only operators of the cluster get to see.
+// wireError returns err as it travels: with its code, as unavailable when its
+// time was up, or as internal with its text, which only operators of the
+// cluster get to see.
 func wireError(err error) *compute.Error {
 	if e, ok := errors.AsType[*compute.Error](err); ok {
 		return e
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return compute.Errorf(compute.CodeUnavailable, "The call did not end in time.").Retry(time.Second)
 	}
 	return &compute.Error{Code: compute.CodeInternal, Message: err.Error()}
 }

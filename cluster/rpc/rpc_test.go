@@ -1,0 +1,296 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// mustConnect serves s and returns a client and the raw connection under it.
+func mustConnect(t testing.TB, s *rpc.Server, peer rpc.Peer) (*rpc.Client, net.Conn) {
+	t.Helper()
+	conn := mustServe(t, s, peer)
+	client, err := rpc.NewClient(conn, rpc.NewCodec(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client, conn
+}
+
+func mustServe(t testing.TB, s *rpc.Server, peer rpc.Peer) net.Conn {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.ServeConn(ctx, served, peer) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return conn
+}
+
+func newServer() *rpc.Server {
+	return &rpc.Server{
+		Codec:  rpc.NewCodec(),
+		Logger: slog.New(slog.DiscardHandler),
+		Allow:  func(rpc.Peer, string) error { return nil },
+	}
+}
+
+func somebody() rpc.Peer { return rpc.Peer{ID: compute.NodeID{UUID: compute.UUID{7}}} }
+
+func TestCall(t *testing.T) {
+	s := newServer()
+	s.Handle("echo", func(_ context.Context, peer rpc.Peer, req []byte) ([]byte, error) {
+		if peer != somebody() {
+			t.Errorf("called by %+v", peer)
+		}
+		return req, nil
+	})
+	client, _ := mustConnect(t, s, somebody())
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			want := bytes.Repeat([]byte{byte(i)}, i*1000)
+			got, err := client.Call(t.Context(), "echo", want)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("call %d: %d bytes, %v", i, len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestErrorsTravel(t *testing.T) {
+	s := newServer()
+	refusal := compute.Errorf(compute.CodeConflict, "Not so.").Named("not_so").Retry(3 * time.Second)
+	s.Handle("refuse", func(context.Context, rpc.Peer, []byte) ([]byte, error) { return nil, refusal })
+	s.Handle("fail", func(context.Context, rpc.Peer, []byte) ([]byte, error) { return nil, errors.New("the disk is full") })
+	client, _ := mustConnect(t, s, somebody())
+	_, err := client.Call(t.Context(), "refuse", nil)
+	if e, ok := err.(*compute.Error); !ok || *e != *refusal {
+		t.Errorf("the refusal came as %#v", err)
+	}
+	_, err = client.Call(t.Context(), "fail", nil)
+	if compute.CodeOf(err) != compute.CodeInternal || compute.MessageOf(err) != "Internal error." || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("the failure came as %v", err)
+	}
+	_, err = client.Call(t.Context(), "nothing", nil)
+	if compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("an unknown method gives %v", err)
+	}
+}
+
+func TestAllowIsAsked(t *testing.T) {
+	s := newServer()
+	s.Allow = func(peer rpc.Peer, method string) error {
+		if peer.Anonymous() {
+			return compute.Errorf(compute.CodeUnauthenticated, "No.")
+		}
+		return nil
+	}
+	called := false
+	s.Handle("secret", func(context.Context, rpc.Peer, []byte) ([]byte, error) { called = true; return nil, nil })
+	s.HandleStream("stream", func(context.Context, rpc.Peer, []byte, *rpc.Stream) error { called = true; return nil })
+	client, _ := mustConnect(t, s, rpc.Peer{})
+	if _, err := client.Call(t.Context(), "secret", nil); compute.CodeOf(err) != compute.CodeUnauthenticated || called {
+		t.Errorf("got %v, called %v", err, called)
+	}
+	if _, _, err := client.Open(t.Context(), "stream", nil); compute.CodeOf(err) != compute.CodeUnauthenticated || called {
+		t.Errorf("got %v, called %v", err, called)
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	s := newServer()
+	ended := make(chan error, 1)
+	s.Handle("hang", func(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	})
+	client, _ := mustConnect(t, s, somebody())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := client.Call(ctx, "hang", nil) // Either end may notice first.
+	if !errors.Is(err, context.DeadlineExceeded) && compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("the caller sees %v", err)
+	}
+	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the handler sees %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := client.Call(ctx, "hang", nil); !errors.Is(err, context.Canceled) || errors.Is(err, rpc.ErrNotSent) {
+		t.Errorf("the caller who gave up sees %v", err)
+	}
+	client.Close()
+	<-ended // With its connection.
+	if _, err := client.Call(t.Context(), "hang", nil); !errors.Is(err, rpc.ErrNotSent) {
+		t.Errorf("on a closed connection: %v", err)
+	}
+}
+
+func TestBrokenConnectionLeavesTheOutcomeOpen(t *testing.T) {
+	s := newServer()
+	begun := make(chan struct{})
+	s.Handle("hang", func(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	client, conn := mustConnect(t, s, somebody())
+	go func() {
+		<-begun
+		conn.Close()
+	}()
+	_, err := client.Call(t.Context(), "hang", nil)
+	if err == nil || errors.Is(err, rpc.ErrNotSent) || compute.CodeOf(err) != compute.CodeInternal {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	s := newServer()
+	s.Handle("size", func(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) {
+		return make([]byte, binary.BigEndian.Uint32(req)), nil
+	})
+	client, _ := mustConnect(t, s, somebody())
+	if _, err := client.Call(t.Context(), "size", make([]byte, rpc.MaxRequest)); compute.CodeOf(err) != compute.CodeTooLarge {
+		t.Errorf("a request over the limit: %v", err)
+	}
+	ask := binary.BigEndian.AppendUint32(nil, 20<<20)
+	if got, err := client.Call(t.Context(), "size", ask); err != nil || len(got) != 20<<20 {
+		t.Errorf("a large answer: %d bytes, %v", len(got), err)
+	}
+}
+
+func TestGarbageEndsTheStreamOnly(t *testing.T) {
+	s := newServer()
+	s.Handle("echo", func(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) { return req, nil })
+	client, _ := mustConnect(t, s, somebody())
+	for _, garbage := range [][]byte{
+		{0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 4, 1, 2, 3, 4}, {0, 0, 0, 1, 0xa1}, {0, 0, 0, 2, 0xbf, 0xff},
+	} {
+		stream, err := client.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream.Write(garbage)
+		if rest, err := io.ReadAll(stream); len(rest) > 0 {
+			t.Errorf("% x is answered with % x, %v", garbage, rest, err)
+		}
+		stream.Close()
+	}
+	if got, err := client.Call(t.Context(), "echo", []byte("still there")); err != nil || string(got) != "still there" {
+		t.Errorf("afterwards: %q, %v", got, err)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	s := newServer()
+	s.HandleStream("upper", func(_ context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+		if string(req) == "refuse" {
+			return compute.Errorf(compute.CodeNotFound, "No such stream.")
+		}
+		if err := stream.Accept([]byte("hello " + string(req))); err != nil {
+			return err
+		}
+		data, err := io.ReadAll(stream)
+		if err != nil {
+			return err
+		}
+		_, err = stream.Write(bytes.ToUpper(data))
+		return err
+	})
+	s.HandleStream("endless", func(ctx context.Context, _ rpc.Peer, _ []byte, stream *rpc.Stream) error {
+		if err := stream.Accept(nil); err != nil {
+			return err
+		}
+		for {
+			if _, err := stream.Write(make([]byte, 1024)); err != nil {
+				return err
+			}
+		}
+	})
+	client, _ := mustConnect(t, s, somebody())
+	answer, stream, err := client.Open(t.Context(), "upper", []byte("you"))
+	if err != nil || string(answer) != "hello you" {
+		t.Fatalf("opened with %q, %v", answer, err)
+	}
+	text := strings.Repeat("large ", 1<<18)
+	if _, err := io.WriteString(stream, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Close(); err != nil { // This direction only.
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(stream); err != nil || string(got) != strings.ToUpper(text) {
+		t.Errorf("got %d bytes back, %v", len(got), err)
+	}
+	if _, _, err := client.Open(t.Context(), "upper", []byte("refuse")); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("a refused stream: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, stream, err = client.Open(ctx, "endless", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := io.Copy(io.Discard, stream); err == nil {
+		t.Error("the stream outlived its context")
+	}
+}
+
+func TestMethodsAreRegisteredOnce(t *testing.T) {
+	s := newServer()
+	handler := func(context.Context, rpc.Peer, []byte) ([]byte, error) { return nil, nil }
+	s.Handle("m", handler)
+	defer func() {
+		if recover() == nil {
+			t.Error("a second handler was accepted")
+		}
+	}()
+	s.HandleStream("m", func(context.Context, rpc.Peer, []byte, *rpc.Stream) error { return nil })
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	codec := rpc.NewCodec()
+	f.Add(codec.Marshal(compute.Inventory{Version: 3, GPUs: []compute.GPU{{ID: "a"}}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var inv compute.Inventory
+		if err := codec.Unmarshal(data, &inv); err != nil {
+			return
+		}
+		var again compute.Inventory
+		if err := codec.Unmarshal(codec.Marshal(inv), &again); err != nil {
+			t.Errorf("what was decoded cannot be decoded again: %v", err)
+		}
+	})
+}
