@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +17,8 @@ import (
 
 const (
 	maxServing = 16                     // Operations of other nodes at a time, each of up to MaxBlob in memory.
-	hedgeDelay = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
+	getHedge   = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
+	putHedge   = 2 * time.Second        // The same for a put, which has to wait for a disk.
 	retryAfter = 2 * time.Second        // What clients are told when too few nodes could take a blob.
 )
 
@@ -71,40 +70,31 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 	}
 	nodes := b.cfg.Nodes()
 	wanted := min(max(b.cfg.Replicas, 1), len(nodes))
-	candidates := owners(hash, nodes)
-	var (
-		next  atomic.Int64 // The first candidate that nobody tries yet.
-		taken atomic.Int64
-		tries sync.WaitGroup
-		errs  = make([]error, len(candidates))
-	)
-	for range wanted {
-		tries.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(candidates) && candidates[i].Up; i = int(next.Add(1)) - 1 {
-				if errs[i] = b.putOn(ctx, candidates[i].ID, hash, data); errs[i] == nil {
-					taken.Add(1)
-					return
-				}
-			}
-		})
+	up := slices.DeleteFunc(owners(hash, nodes), func(n Node) bool { return !n.Up })
+	put := func(ctx context.Context, node compute.NodeID) ([]byte, error) {
+		return nil, b.putOn(ctx, node, hash, data)
 	}
-	tries.Wait()
-	if int(taken.Load()) < wanted || wanted == 0 {
-		return hash, tooFew(int(taken.Load()), wanted, errs)
+	taken, failed := race(ctx, up, wanted, putHedge, put)
+	switch {
+	case len(taken) == wanted && wanted > 0:
+		return hash, nil
+	case ctx.Err() != nil:
+		return hash, fmt.Errorf("put blob: %w", ctx.Err())
 	}
-	return hash, nil
+	return hash, tooFew(len(taken), wanted, failed)
 }
 
 // tooFew says why a blob could not be put.
-func tooFew(taken, wanted int, errs []error) error {
-	for _, err := range errs {
-		if compute.CodeOf(err) == compute.CodeNoSpace {
+func tooFew(taken, wanted int, failed []answer) error {
+	err := joined(failed)
+	for _, a := range failed {
+		if compute.CodeOf(a.err) == compute.CodeNoSpace {
 			return compute.Errorf(compute.CodeNoSpace,
-				"The disks are full: only %d of %d nodes could take the data: %w", taken, wanted, errors.Join(errs...))
+				"The disks are full: only %d of %d nodes could take the data: %w", taken, wanted, err)
 		}
 	}
 	return compute.Errorf(compute.CodeUnavailable,
-		"Only %d of %d nodes could take the data: %w", taken, wanted, errors.Join(errs...)).Retry(retryAfter)
+		"Only %d of %d nodes could take the data: %w", taken, wanted, err).Retry(retryAfter)
 }
 
 // putOn makes the blob durable on one node.
@@ -136,16 +126,27 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 		return data, nil
 	}
 	nodes := owners(hash, b.cfg.Nodes())
-	data, lacking, err := b.fetch(ctx, hash, b.others(nodes))
-	if err != nil {
-		return nil, err
+	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
+	given, failed := race(ctx, b.others(nodes), 1, getHedge, get)
+	switch {
+	case len(given) > 0:
+		b.heal(ctx, hash, given[0].data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], failed)
+		return given[0].data, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("get blob: %w", ctx.Err())
 	}
-	b.heal(ctx, hash, data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], append(lacking, b.cfg.Self))
-	return data, nil
+	return nil, unreadable(hash, failed)
 }
 
-// heal puts the blob on those of its owners that lack it.
-func (b *Blobs) heal(ctx context.Context, hash compute.Hash, data []byte, owners []Node, lacking []compute.NodeID) {
+// heal puts the blob on this node and on those that said that they have none,
+// where they are among its owners.
+func (b *Blobs) heal(ctx context.Context, hash compute.Hash, data []byte, owners []Node, failed []answer) {
+	lacking := []compute.NodeID{b.cfg.Self}
+	for _, a := range failed {
+		if compute.CodeOf(a.err) == compute.CodeNotFound {
+			lacking = append(lacking, a.node)
+		}
+	}
 	for _, n := range owners {
 		if !slices.Contains(lacking, n.ID) {
 			continue
@@ -172,54 +173,13 @@ func (b *Blobs) getLocal(hash compute.Hash) ([]byte, error) {
 	return data, err
 }
 
-// answer is what one node said to a get.
-type answer struct {
-	node compute.NodeID
-	data []byte
-	err  error
-}
-
-// fetch returns the blob from the first of nodes that gives it, and those that
-// said before that they have none. A node that is slow does not stop the next
-// from being asked.
-func (b *Blobs) fetch(
-	ctx context.Context, hash compute.Hash, nodes []Node,
-) (data []byte, lacking []compute.NodeID, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan answer, len(nodes)) // Of this size, none that comes late waits for a reader.
-	hedge := time.NewTicker(hedgeDelay)
-	defer hedge.Stop()
-	var errs []error
-	for asked := 0; len(errs) < len(nodes); {
-		if asked < len(nodes) {
-			go b.getFrom(ctx, nodes[asked].ID, hash, answers)
-			asked++
-		}
-		select {
-		case a := <-answers:
-			if a.err == nil {
-				return a.data, lacking, nil
-			}
-			if compute.CodeOf(a.err) == compute.CodeNotFound {
-				lacking = append(lacking, a.node)
-			}
-			errs = append(errs, a.err)
-		case <-hedge.C:
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("get blob: %w", ctx.Err())
-		}
-	}
-	return nil, nil, unreadable(hash, errs)
-}
-
-// getFrom sends what one node answers to a get.
-func (b *Blobs) getFrom(ctx context.Context, node compute.NodeID, hash compute.Hash, answers chan<- answer) {
+// getFrom returns the blob from another node.
+func (b *Blobs) getFrom(ctx context.Context, node compute.NodeID, hash compute.Hash) ([]byte, error) {
 	data, err := b.ask(ctx, node, request{op: opGet, hash: hash}, nil)
 	if err == nil && sha256.Sum256(data) != hash {
-		data, err = nil, fmt.Errorf("ask node %s: %w", node, ErrCorrupt)
+		return nil, fmt.Errorf("ask node %s: %w", node, ErrCorrupt)
 	}
-	answers <- answer{node, data, err}
+	return data, err
 }
 
 // notHere is what a node says that does not have the blob.
@@ -229,11 +189,11 @@ func notHere(hash compute.Hash) error {
 
 // unreadable says why no node gave the blob: only when all have answered is it
 // known that there is none.
-func unreadable(hash compute.Hash, errs []error) error {
-	for _, err := range errs {
-		if compute.CodeOf(err) != compute.CodeNotFound {
+func unreadable(hash compute.Hash, failed []answer) error {
+	for _, a := range failed {
+		if compute.CodeOf(a.err) != compute.CodeNotFound {
 			return compute.Errorf(compute.CodeUnavailable,
-				"Blob %s cannot be read now: %w", Name(hash), errors.Join(errs...)).Retry(retryAfter)
+				"Blob %s cannot be read now: %w", Name(hash), joined(failed)).Retry(retryAfter)
 		}
 	}
 	return notHere(hash)

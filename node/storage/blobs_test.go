@@ -250,17 +250,41 @@ func TestHangingNode(t *testing.T) {
 		if _, err := c.nodes[order[2].ID].Get(t.Context(), hash); err != nil {
 			t.Errorf("get: %v", err)
 		}
-		if took := time.Since(start); took != hedgeDelay {
-			t.Errorf("get took %v of the bubble's time, want %v", took, hedgeDelay)
+		if took := time.Since(start); took != getHedge {
+			t.Errorf("get took %v of the bubble's time, want %v", took, getHedge)
 		}
 		start = time.Now()
 		if _, err := c.nodes[order[2].ID].Put(t.Context(), data); err != nil {
 			t.Errorf("put: %v", err)
 		}
-		if took := time.Since(start); took != peerTimeout {
-			t.Errorf("put took %v of the bubble's time, want %v", took, peerTimeout)
+		if took := time.Since(start); took != putHedge {
+			t.Errorf("put took %v of the bubble's time, want %v", took, putHedge)
 		}
 	})
+}
+
+func TestCallerWhoLeaves(t *testing.T) {
+	c := newCluster(t, 3, 2)
+	hash, err := c.nodes[nodeID(0)].Put(t.Context(), []byte("data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, n := range c.list {
+		c.fault[n.ID] = func(net.Conn, []byte) error {
+			cancel()
+			<-t.Context().Done()
+			return nil
+		}
+	}
+	outsider := owners(hash, c.list)[2].ID
+	if _, err := c.nodes[outsider].Get(ctx, hash); !errors.Is(err, context.Canceled) {
+		t.Errorf("get: got %v", err)
+	}
+	if _, err := c.nodes[outsider].Put(ctx, []byte("data")); !errors.Is(err, context.Canceled) {
+		t.Errorf("put: got %v", err)
+	}
 }
 
 func TestServeChecksWhatItIsSent(t *testing.T) {

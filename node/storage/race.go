@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"berth/compute"
+)
+
+// answer is what one node said.
+type answer struct {
+	node compute.NodeID
+	data []byte
+	err  error
+}
+
+// race has wanted of the nodes do something, the first ones if they can: the
+// next one is asked whenever one fails or all are slow. It returns the answers
+// of those that did it, wanted of them unless too few could or ctx ended, and
+// of those that failed.
+func race(
+	ctx context.Context, nodes []Node, wanted int, slow time.Duration,
+	do func(context.Context, compute.NodeID) ([]byte, error),
+) (done, failed []answer) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, len(nodes)) // Of this size, none that comes late waits for a reader.
+	asked := 0
+	ask := func() {
+		if asked == len(nodes) {
+			return
+		}
+		node := nodes[asked].ID
+		asked++
+		go func() {
+			data, err := do(ctx, node)
+			answers <- answer{node, data, err}
+		}()
+	}
+	for range wanted {
+		ask()
+	}
+	hedge := time.NewTicker(slow)
+	defer hedge.Stop()
+	for len(done) < wanted && len(done)+len(failed) < asked {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				done = append(done, a)
+				continue
+			}
+			failed = append(failed, a)
+			ask()
+		case <-hedge.C:
+			ask()
+		case <-ctx.Done():
+			return done, failed
+		}
+	}
+	return done, failed
+}
+
+// joined returns why nodes failed.
+func joined(failed []answer) error {
+	errs := make([]error, 0, len(failed))
+	for _, a := range failed {
+		errs = append(errs, a.err)
+	}
+	return errors.Join(errs...)
+}
