@@ -179,7 +179,7 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 		if n.Drained {
 			state += ", drained"
 		}
-		t.AppendRow([]any{n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID})
+		t.AppendRow(row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
 	}
 	return printTable(cmd.OutOrStdout(), t)
 }

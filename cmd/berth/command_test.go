@@ -102,7 +102,7 @@ func TestRunShowsOutputAndExits(t *testing.T) {
 	r := execute(t, "print(1)", "run", "-", "--gpu", "a100:2", "--timeout", "2m", "--env", "A=b=c", "--env", "SECRET",
 		"--file", "lib/data.txt="+file, "--tag", "x", "--priority", "0", "--max-credits", "0.5", "--network", "none")
 	if r.code != 3 || r.out != "hello\n" || !strings.Contains(r.errors, "oops\n") ||
-		!strings.Contains(r.errors, "failed (exit_code): the code exited with code 3") {
+		!strings.Contains(r.errors, " failed: the code exited with code 3") {
 		t.Errorf("got %+v", r)
 	}
 	text, err := json.Marshal(sent)

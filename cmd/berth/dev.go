@@ -118,7 +118,7 @@ func printCluster(w io.Writer, dir string, state dev.State) error {
 		if n.ID == state.Leader {
 			part = "leader"
 		}
-		t.AppendRow([]any{fmt.Sprintf("n%d", i+1), n.API, n.PID, devGPUs(n), part})
+		t.AppendRow(row(fmt.Sprintf("n%d", i+1), n.API, n.PID, devGPUs(n), part))
 	}
 	if err := printTable(w, t); err != nil {
 		return err

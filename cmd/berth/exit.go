@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -113,11 +114,11 @@ func outcome(e *wire.Execution) error {
 		return nil
 	}
 	text := fmt.Sprintf("execution %s %s", e.ExecutionID, e.Status)
-	if e.StatusDetails != nil {
-		text += " (" + *e.StatusDetails + ")"
-	}
-	for _, why := range e.Errors {
-		text += ": " + why
+	switch {
+	case len(e.Errors) > 0:
+		text += ": " + strings.Join(e.Errors, "; ")
+	case e.StatusDetails != nil:
+		text += ": " + *e.StatusDetails
 	}
 	return &exit{code: code, err: errors.New(text)}
 }

@@ -127,10 +127,10 @@ func newTypes() *cobra.Command {
 			}
 			t := newTable("profile", "gpus", "vram gb", "vcpu", "memory gb", "credits/hour", "free", "all")
 			for _, m := range types {
-				t.AppendRow([]any{
+				t.AppendRow(row(
 					m.HardwareProfile, m.GPUCount, m.VRAMGB, m.VCPU, m.MemoryGB,
 					m.PricePerHour, m.Available, m.Total,
-				})
+				))
 			}
 			return printTable(cmd.OutOrStdout(), t)
 		},

@@ -30,6 +30,7 @@ const rootTokenPoll = 100 * time.Millisecond
 // newNode returns the command berth node.
 func newNode() *cobra.Command {
 	var file string
+	var promoteAfter time.Duration
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Start one node of a cluster and keep it running",
@@ -51,17 +52,22 @@ Each setting can be given, in this order of precedence, as a flag, as a variable
 			if err != nil {
 				return err
 			}
-			return runNode(cmd, cfg)
+			return runNode(cmd, cfg, promoteAfter)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration `file` (default: "+defaultConfigFile+" if it is there)")
 	addSettings(cmd.Flags())
+	cmd.Flags().DurationVar(&promoteAfter, "promote-after", 0, "how long a new server must have kept up before it votes")
+	if err := cmd.Flags().MarkHidden("promote-after"); err != nil {
+		panic(err) // The flag is defined above.
+	}
 	cmd.Flags().SortFlags = false
 	return cmd
 }
 
-// runNode runs the node until the command's context ends.
-func runNode(cmd *cobra.Command, cfg node.Config) error {
+// runNode runs the node until the command's context ends. promoteAfter is for
+// clusters on one machine, which need no caution.
+func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	var announcer sync.WaitGroup
 	defer announcer.Wait()
@@ -69,6 +75,7 @@ func runNode(cmd *cobra.Command, cfg node.Config) error {
 	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
 	return node.Run(ctx, cfg, node.Options{
 		Version: version, Build: build, Logger: node.NewLogger(cfg.Log, cmd.ErrOrStderr()),
+		PromoteAfter: promoteAfter,
 	})
 }
 
@@ -115,7 +122,7 @@ func loadConfig(file string, flags *pflag.FlagSet) (node.Config, error) {
 	}
 	given := map[string]string{}
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name != "config" {
+		if f.Name != "config" && f.Name != "promote-after" {
 			given[f.Name] = f.Value.String()
 		}
 	})

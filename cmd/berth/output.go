@@ -37,6 +37,16 @@ func plainStyle() table.Style {
 	return style
 }
 
+// row returns the values as the texts of a row: a table would set what is a
+// number in Go to the right.
+func row(values ...any) table.Row {
+	texts := make(table.Row, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprint(v)
+	}
+	return texts
+}
+
 // printTable writes the table.
 func printTable(w io.Writer, t table.Writer) error {
 	_, err := fmt.Fprintln(w, t.Render())

@@ -52,10 +52,10 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 		if e.Metadata != nil {
 			node = orNone(e.Metadata.Node)
 		}
-		t.AppendRow([]any{
+		t.AppendRow(row(
 			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, orNone(e.StatusDetails),
 			ago(time.Now(), e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
-		})
+		))
 	}
 	return printTable(cmd.OutOrStdout(), t)
 }

@@ -18,6 +18,7 @@ const (
 	surveyEvery = time.Second
 	surveyLimit = 3 * time.Second
 	maxEnds     = 4 // Of one node, before it was ever ready.
+	voters      = 3 // As nodes have it by default. Fewer could not lose a node.
 )
 
 // Cluster is a cluster of node processes on this machine.

@@ -20,7 +20,7 @@ import (
 // TestMain is a fake berth when the cluster under test starts it as one.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 4 && os.Args[1] == "node" && os.Args[2] == "--config":
+	case len(os.Args) > 3 && os.Args[1] == "node" && os.Args[2] == "--config":
 		os.Exit(fakeNode(os.Args[3]))
 	case len(os.Args) == 5 && os.Args[1] == "dev" && os.Args[2] == "guard":
 		if err := dev.Guard(asked(), os.Stdin, os.Args[4]); err != nil {

@@ -20,6 +20,7 @@ const (
 	firstRestart = 500 * time.Millisecond
 	maxRestart   = 10 * time.Second
 	longLife     = time.Minute // After so long a restart is quick again.
+	promoteAfter = "1s"        // A new node on the same machine need not prove itself.
 	maxLogBytes  = 32 << 20    // Then the log becomes node.log.old.
 	logTail      = 4 << 10     // Shown when a node does not come up.
 )
@@ -67,7 +68,8 @@ func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, c.cfg.Binary, "node", "--config", c.plan.path(n.Name, configFile))
+	cmd := exec.CommandContext(ctx, c.cfg.Binary, "node",
+		"--config", c.plan.path(n.Name, configFile), "--promote-after", promoteAfter)
 	cmd.Dir = c.plan.path(n.Name)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = environment()

@@ -153,6 +153,9 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 	if cluster.leader.IsZero() {
 		return c.plan.Nodes[0].Name, errors.New("no node leads")
 	}
+	if want := min(voters, len(c.plan.Nodes)); cluster.voters < want {
+		return c.plan.Nodes[0].Name, fmt.Errorf("%d nodes vote, not yet %d", cluster.voters, want)
+	}
 	return "", nil
 }
 

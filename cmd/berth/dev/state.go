@@ -76,6 +76,7 @@ func (s State) Followers() []string {
 // seen is what the cluster tells about itself.
 type seen struct {
 	nodes  map[string]wire.Node // By name.
+	voters int
 	leader compute.NodeID
 }
 
@@ -94,6 +95,9 @@ func look(ctx context.Context, admin *client.Client) (seen, error) {
 		s.nodes[n.Name] = n
 	}
 	for _, p := range peers {
+		if p.Voter {
+			s.voters++
+		}
 		if p.Leader {
 			s.leader = p.ID
 		}
