@@ -1,0 +1,329 @@
+package supervise_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/cgroup"
+	_ "berth/node/executor/early"
+	"berth/node/executor/journal"
+	"berth/node/executor/policy"
+	"berth/node/executor/sandbox"
+	"berth/node/executor/supervise"
+)
+
+// program names, in the environment, what this binary does as the program in a
+// sandbox.
+const program = "BERTH_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(program) {
+	case "":
+	case "exit 3":
+		fmt.Println("leaving")
+		os.Exit(3)
+	case "sleep":
+		select {}
+	case "allocate":
+		for held := [][]byte{}; ; {
+			page := make([]byte, 1<<20)
+			for i := range page {
+				page[i] = 1
+			}
+			held = append(held, page)
+		}
+	case "look":
+		look()
+		os.Exit(0)
+	}
+	if os.Getpid() == 1 {
+		beGuest(m)
+	}
+	os.Exit(m.Run())
+}
+
+// look says what a program sees of its sandbox.
+func look() {
+	status, err := os.ReadFile("/proc/self/status")
+	fmt.Println(string(status), err)
+	group, err := os.ReadFile("/proc/self/cgroup")
+	fmt.Printf("group %s %v\n", group, err)
+	fmt.Println("uid", os.Getuid())
+	fmt.Println("write root", os.WriteFile("/x", nil, 0o600))
+	fmt.Println("write work", os.WriteFile("/work/x", nil, 0o600))
+	fmt.Println("mount", syscall.Mount("none", "/tmp", "tmpfs", 0, ""))
+}
+
+// attempt is one supervised attempt of a test.
+type attempt struct {
+	*testing.T
+	dir  string
+	conn *supervise.Conn
+	pid  int
+}
+
+// begin supervises this binary as the program that does the work.
+func begin(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("sandboxes are started by root")
+	}
+	a := &attempt{T: t, dir: t.TempDir()}
+	spec := newSpec(t, a.dir, work)
+	if change != nil {
+		change(spec)
+	}
+	for _, err := range []error{
+		os.Mkdir(spec.Sandbox.WorkSource, 0o700), os.Chown(spec.Sandbox.WorkSource, spec.Sandbox.UIDBase, spec.Sandbox.UIDBase),
+		journal.Create(filepath.Join(a.dir, supervise.JournalFile)), spec.Write(a.dir),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.spawn()
+	return a
+}
+
+func (a *attempt) spawn() {
+	a.Helper()
+	conn, theirs, err := supervise.Pair()
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer null.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{"berth", supervise.Command, a.dir}, &os.ProcAttr{
+		Files: []*os.File{null, os.Stderr, os.Stderr, theirs, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.conn, a.pid = conn, process.Pid
+	a.Cleanup(func() {
+		conn.Close()
+		_ = process.Kill() // It ended, unless the test failed.
+		_, _ = process.Wait()
+	})
+}
+
+func newSpec(t *testing.T, dir, work string) *supervise.Spec {
+	t.Helper()
+	filter, err := policy.Seccomp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, _ := policy.Landlock()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &supervise.Spec{
+		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Epoch: 7,
+		Group:     fmt.Sprintf("test.%d.%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", ".")),
+		MemoryMiB: 128, CPUMilli: 1000, Pids: 64, Timeout: time.Minute, StopGrace: time.Second,
+		Sandbox: sandbox.Spec{
+			UIDBase: 0x70000000, Hostname: "berth", OwnNetwork: true, ScratchMiB: 16,
+			WorkSource: filepath.Join(dir, supervise.WorkDir),
+			Argv:       []string{"/program"}, Env: []string{program + "=" + work, "GOMAXPROCS=1"},
+			MaxProcs: 64, MaxFiles: 1024, Seccomp: filter, Landlock: rules,
+			Binds: []sandbox.Bind{{Source: self, Target: "/program"}, {Source: os.DevNull, Target: os.DevNull, Device: true}},
+		},
+	}
+	for _, name := range []string{"/usr", "/lib", "/lib64"} {
+		// What a binary with libraries needs; the guest's has none.
+		if info, err := os.Lstat(name); err == nil && info.IsDir() {
+			spec.Sandbox.Binds = append(spec.Sandbox.Binds, sandbox.Bind{Source: name, Target: name})
+		} else if target, err := os.Readlink(name); err == nil {
+			spec.Sandbox.Links = append(spec.Sandbox.Links, sandbox.Link{Path: name, Target: target})
+		}
+	}
+	return spec
+}
+
+// end hears the supervisor out and returns how the attempt ended.
+func (a *attempt) end() compute.Outcome {
+	a.Helper()
+	for {
+		event, err := a.conn.Next()
+		if err != nil || event.Ended {
+			break
+		}
+	}
+	state, err := journal.Read(filepath.Join(a.dir, supervise.JournalFile))
+	if err != nil {
+		a.Fatal(err)
+	}
+	if state.Outcome == nil {
+		a.Fatal("the supervisor ended without an outcome")
+	}
+	return *state.Outcome
+}
+
+// output returns what the program wrote, with the log's own bytes around it.
+func (a *attempt) output() string {
+	a.Helper()
+	data, err := os.ReadFile(filepath.Join(a.dir, supervise.OutputFile))
+	if err != nil {
+		a.Fatal(err)
+	}
+	return string(data)
+}
+
+// check compares an outcome with what is expected, and holds that nothing is
+// left of the group.
+func (a *attempt) check(status compute.Status, reason compute.Reason, detail string, code int) compute.Outcome {
+	a.Helper()
+	o := a.end()
+	if o.Status != status || o.Reason != reason || !strings.Contains(o.Detail, detail) || o.ExitCode != code {
+		a.Errorf("ended as %s/%s %q code %d, want %s/%s %q code %d",
+			o.Status, o.Reason, o.Detail, o.ExitCode, status, reason, detail, code)
+	}
+	if o.Epoch != 7 || o.Execution.IsZero() {
+		a.Errorf("the outcome is of %s.%d", o.Execution, o.Epoch)
+	}
+	host, err := cgroup.Detect()
+	if err != nil {
+		a.Fatal(err)
+	}
+	names, err := host.Groups()
+	if err != nil {
+		a.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, fmt.Sprintf("test.%d.%s", os.Getpid(), a.Name())) {
+			a.Errorf("cgroup %s is left", name)
+		}
+	}
+	return o
+}
+
+func TestExitCode(t *testing.T) {
+	a := begin(t, "exit 3", nil)
+	o := a.check(compute.StatusFailed, compute.ReasonExitCode, "exit code 3", 3)
+	if !o.Ran || o.Usage.CPUTime <= 0 || o.Usage.PeakMemoryMiB <= 0 || o.Usage.OutputLines != 1 {
+		t.Errorf("usage is %+v", o.Usage)
+	}
+	if !strings.Contains(a.output(), "leaving") {
+		t.Error("the output is lost")
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	a := begin(t, "allocate", nil)
+	a.check(compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 128 MiB reached", 137)
+}
+
+func TestTimeLimit(t *testing.T) {
+	a := begin(t, "sleep", func(s *supervise.Spec) { s.Timeout = 1500 * time.Millisecond })
+	a.check(compute.StatusFailed, compute.ReasonTimeout, "time limit of 1.5 s reached", 143)
+}
+
+func TestStop(t *testing.T) {
+	for _, test := range []struct {
+		stop   compute.Stop
+		status compute.Status
+		reason compute.Reason
+		code   int
+	}{
+		{compute.StopGraceful, compute.StatusCancelled, compute.ReasonStopped, 143},
+		{compute.StopHard, compute.StatusAborted, compute.ReasonAborted, 137},
+	} {
+		t.Run(test.status.String(), func(t *testing.T) {
+			a := begin(t, "sleep", nil)
+			if event, err := a.conn.Next(); err != nil || event.StartedAt == 0 {
+				t.Fatalf("event %+v, %v, want the start", event, err)
+			}
+			if err := a.conn.Stop(test.stop); err != nil {
+				t.Fatal(err)
+			}
+			a.check(test.status, test.reason, "on request", test.code)
+		})
+	}
+}
+
+func TestDisconnectGrace(t *testing.T) {
+	a := begin(t, "sleep", func(s *supervise.Spec) { s.DisconnectGrace = time.Second })
+	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 1 s", 137)
+}
+
+// TestLaterNode connects as a restarted node does, and hears of the past.
+func TestLaterNode(t *testing.T) {
+	a := begin(t, "sleep", nil)
+	first, err := a.conn.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.conn.Close()
+	if a.conn, err = supervise.Dial(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	defer a.conn.Close()
+	if again, err := a.conn.Next(); err != nil || again != first {
+		t.Fatalf("heard %+v, %v, want %+v", again, err, first)
+	}
+	if err := a.conn.Stop(compute.StopHard); err != nil {
+		t.Fatal(err)
+	}
+	a.check(compute.StatusAborted, compute.ReasonAborted, "", 137)
+}
+
+// TestStartsOnce gives one attempt to further supervisors.
+func TestStartsOnce(t *testing.T) {
+	a := begin(t, "sleep", nil)
+	if _, err := a.conn.Next(); err != nil {
+		t.Fatal(err)
+	}
+	running := a.conn
+	a.spawn() // While the first lives.
+	if event, err := a.conn.Next(); err == nil {
+		t.Errorf("a second supervisor says %+v", event)
+	}
+	if err := running.Stop(compute.StopHard); err != nil {
+		t.Fatal(err)
+	}
+	a.conn = running
+	a.check(compute.StatusAborted, compute.ReasonAborted, "", 137)
+	a.spawn() // After it ended.
+	if event, err := a.conn.Next(); err == nil {
+		t.Errorf("a third supervisor says %+v", event)
+	}
+}
+
+func TestProgramThatIsNotThere(t *testing.T) {
+	a := begin(t, "sleep", func(s *supervise.Spec) { s.Sandbox.Argv = []string{"/nowhere"} })
+	o := a.check(compute.StatusSystemFailure, compute.ReasonStartFailed, "/nowhere", 0)
+	if o.Ran {
+		t.Error("it is said to have run")
+	}
+}
+
+func TestWhatTheProgramSees(t *testing.T) {
+	a := begin(t, "look", nil)
+	a.check(compute.StatusCompleted, compute.ReasonNone, "", 0)
+	output := a.output()
+	for _, want := range []string{
+		"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "uid 1000",
+		"write work <nil>", "mount operation not permitted",
+	} {
+		if !strings.Contains(output, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if strings.Contains(output, "write root <nil>") || strings.Contains(output, "test.") {
+		t.Error("the program writes to its root or sees the name of its cgroup")
+	}
+	if t.Failed() {
+		t.Log(output)
+	}
+}
