@@ -71,8 +71,12 @@ func TestAccessToken(t *testing.T) {
 		after time.Duration
 		ok    bool
 	}{
-		{0, true}, {14 * time.Minute, true}, {15*time.Minute + 29*time.Second, true},
-		{15*time.Minute + 31*time.Second, false}, {-29 * time.Second, true}, {-31 * time.Second, false},
+		{0, true},
+		{14 * time.Minute, true},
+		{15*time.Minute + 29*time.Second, true},
+		{15*time.Minute + 31*time.Second, false},
+		{-29 * time.Second, true},
+		{-31 * time.Second, false},
 	} {
 		later := *b
 		later.now = b.now.Add(test.after)

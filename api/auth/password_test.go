@@ -68,8 +68,13 @@ func TestPasswordLength(t *testing.T) {
 		password string
 		ok       bool
 	}{
-		{"", false}, {"123456789", false}, {"1234567890", true}, {"ÄÖÜäöüßéè", false}, {"ÄÖÜäöüßéèê", true},
-		{strings.Repeat("x", 256), true}, {strings.Repeat("x", 257), false},
+		{"", false},
+		{"123456789", false},
+		{"1234567890", true},
+		{"ÄÖÜäöüßéè", false},
+		{"ÄÖÜäöüßéèê", true},
+		{strings.Repeat("x", 256), true},
+		{strings.Repeat("x", 257), false},
 	} {
 		_, err := p.Hash(t.Context(), test.password)
 		if test.ok != (err == nil) || !test.ok && compute.CodeOf(err) != compute.CodeInvalid {
@@ -105,8 +110,11 @@ func TestStoredHashMustBeWhole(t *testing.T) {
 
 func TestPasswordCostHasBounds(t *testing.T) {
 	for _, cost := range []auth.PasswordCost{
-		{}, {MemoryKiB: 1 << 10, Passes: 2, Threads: 1}, {MemoryKiB: 19 << 10, Passes: 1, Threads: 1},
-		{MemoryKiB: 19 << 10, Passes: 2}, {MemoryKiB: 1 << 30, Passes: 2, Threads: 1},
+		{},
+		{MemoryKiB: 1 << 10, Passes: 2, Threads: 1},
+		{MemoryKiB: 19 << 10, Passes: 1, Threads: 1},
+		{MemoryKiB: 19 << 10, Passes: 2},
+		{MemoryKiB: 1 << 30, Passes: 2, Threads: 1},
 	} {
 		if _, err := auth.NewPasswords(cost, rand.Reader); compute.CodeOf(err) != compute.CodeInvalid {
 			t.Errorf("%+v: got %v", cost, err)
