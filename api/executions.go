@@ -12,10 +12,6 @@ import (
 	"berth/fsm"
 )
 
-// largeBundle is the size of user text from which a bundle is unpacked once
-// before it is accepted: escaping might have blown it up.
-const largeBundle = 2 << 20
-
 // startPython accepts a Python execution.
 func (s *Server) startPython(r *request) (any, error) {
 	in := r.body.(*wire.PythonStart)
@@ -99,12 +95,6 @@ func (s *Server) storeBundle(ctx context.Context, in *wire.PythonStart) (compute
 	data, err := bundle.Encode()
 	if err != nil {
 		return compute.BundleRef{}, err
-	}
-	if len(in.Code)+len(in.ImportFiles) > largeBundle {
-		if _, err := compute.DecodeBundle(data); err != nil {
-			return compute.BundleRef{}, compute.Errorf(compute.CodeTooLarge,
-				"Code and import files are more than %d bytes.", compute.MaxDecodedBundle)
-		}
 	}
 	ref := compute.BundleRef{Hash: sha256.Sum256(data), Size: int64(len(data))}
 	if len(data) <= compute.MaxInlineBundle {

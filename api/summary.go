@@ -15,7 +15,7 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 		Status: e.Status, HardwareProfile: e.Profile,
 		StatusDetails: orNull(e.Reason.String()),
 		LocalImports:  importsOf(e),
-		Billed:        billedOf(view, e),
+		Billed:        billedOf(e),
 		ExeceletStart: atOrNull(e.ExecletAt),
 		StartTime:     atOrNull(e.StartedAt), JobStart: atOrNull(e.StartedAt),
 		EndTime: atOrNull(e.EndedAt), JobEnd: atOrNull(e.EndedAt),
@@ -58,17 +58,13 @@ func importsOf(e *compute.Execution) *string {
 	return orNull(string(data))
 }
 
-// billedOf returns what an execution cost, nil until that is settled. A parent
-// cost what its children did.
-func billedOf(view *fsm.View, e *compute.Execution) *compute.Credits {
+// billedOf returns what an execution cost, nil until that is settled. The
+// state keeps of a parent what its children cost.
+func billedOf(e *compute.Execution) *compute.Credits {
 	if !e.Status.Terminal() {
 		return nil
 	}
-	sum := e.Billed
-	for _, child := range view.Children(e.ID) {
-		sum += child.Billed
-	}
-	return &sum
+	return &e.Billed
 }
 
 // metadataOf returns where an execution was and what it is marked with.

@@ -52,6 +52,7 @@ type world struct {
 	url     string
 	client  *http.Client
 	dial    func() (net.Conn, error)
+	stop    func() // Stops the server.
 
 	adaKey, bobKey string // Of the owners of ada-lab and bob-lab.
 	adaKeyID       string
@@ -145,13 +146,14 @@ func (w *world) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, l) }()
-	w.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		w.client.CloseIdleConnections()
 		cancel()
 		if err := <-ended; err != nil {
 			w.Errorf("serve: %v", err)
 		}
 	})
+	w.Cleanup(w.stop)
 	w.dial = func() (net.Conn, error) { return l.Dial() }
 	w.url = "http://berth.test"
 	w.client = &http.Client{

@@ -73,6 +73,10 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+		if len(loc) > 1 {
+			f.add(typeDict, nil, loc)
+			return nil, false
+		}
 		f.Add(Fault{
 			Type: "model_attributes_type", Loc: loc, Input: data,
 			Msg: "Input should be a valid dictionary or object to extract fields from",

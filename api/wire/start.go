@@ -132,7 +132,7 @@ func checkCallbackURL(f *Faults, text string, i int) {
 		})
 	case u.User != nil:
 		f.Value("a callback URL has no user or password in front of the host", loc...)
-	case strings.ContainsAny(u.Host, "${}"):
+	case strings.Contains(u.Host, "$"):
 		f.Value("secrets may stand in the path or query of a callback URL, not in its host", loc...)
 	}
 }

@@ -1,0 +1,267 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"berth/api/wire"
+)
+
+// faultsOf returns the faults of an answer as "loc: type".
+func faultsOf(t testing.TB, a answer) []string {
+	t.Helper()
+	var faults wire.Faults
+	if err := json.Unmarshal(a.body, &faults); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	var out []string
+	for _, f := range faults.Detail {
+		loc := make([]string, len(f.Loc))
+		for i, part := range f.Loc {
+			loc[i] = fmt.Sprint(part)
+		}
+		out = append(out, strings.Join(loc, ".")+": "+f.Type)
+	}
+	return out
+}
+
+// code is the start of a body that lacks nothing.
+const code = `{"code":"1",`
+
+func TestMalformedStarts(t *testing.T) {
+	w := newWorld(t)
+	for _, tc := range []struct {
+		name, body string
+		want       []string
+	}{
+		{"no body", "", []string{"body: missing"}},
+		{"not JSON", `{"code":`, []string{"body.8: json_invalid"}},
+		{"two documents", `{"code":"1"}{}`, []string{"body.13: json_invalid"}},
+		{"not an object", `["code"]`, []string{"body: model_attributes_type"}},
+		{"null", `null`, []string{"body: model_attributes_type"}},
+		{"duplicate key", code + `"timeout":1,"timeout":2}`, []string{"body.timeout: value_error"}},
+		{"nested duplicate key", code + `"env":{"A":"1","A":"2"}}`, []string{"body.env.A: value_error"}},
+		{"too deep", strings.Repeat("[", 33) + strings.Repeat("]", 33), []string{"body.33: json_invalid"}},
+		{"deep in an unknown field", code + `"x":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + "}", []string{"body.48: json_invalid"}},
+		{"not UTF-8", "{\"code\":\"\xff\"}", []string{"body.0: json_invalid"}},
+		{"missing code", `{}`, []string{"body.code: missing"}},
+		{"empty code", `{"code":""}`, []string{"body.code: string_too_short"}},
+		{"null code", `{"code":null}`, []string{"body.code: string_type"}},
+		{"code of wrong type", `{"code":1}`, []string{"body.code: string_type"}},
+		{"timeout 0", code + `"timeout":0}`, []string{"body.timeout: greater_than_equal"}},
+		{"timeout 601", code + `"timeout":601}`, []string{"body.timeout: less_than_equal"}},
+		{"timeout in words", code + `"timeout":"long"}`, []string{"body.timeout: int_parsing"}},
+		{"timeout list", code + `"timeout":[1]}`, []string{"body.timeout: int_type"}},
+		{"timeout true", code + `"timeout":true}`, []string{"body.timeout: int_type"}},
+		{"timeout fraction", code + `"timeout":1.5}`, []string{"body.timeout: int_from_float"}},
+		{"timeout huge", code + `"timeout":99999999999999999999}`, []string{"body.timeout: int_parsing_size"}},
+		{"profile pattern", code + `"execution_type":"a b"}`, []string{"body.execution_type: string_pattern_mismatch"}},
+		{"profiles differ", code + `"execution_type":"cpu","machine_type":"gpu.a100"}`, []string{"body.machine_type: value_error"}},
+		{"file name is a path", code + `"file_name":"../x"}`, []string{"body.file_name: value_error"}},
+		{"callback not https", code + `"user_callback_urls":["http://example.com"]}`, []string{"body.user_callback_urls.0: url_scheme"}},
+		{"callback no URL", code + `"user_callback_urls":["https://", "x"]}`,
+			[]string{"body.user_callback_urls.0: url_parsing", "body.user_callback_urls.1: url_parsing"}},
+		{"callback with password", code + `"user_callback_urls":["https://a:b@example.com"]}`, []string{"body.user_callback_urls.0: value_error"}},
+		{"callback secret in host", code + `"user_callback_urls":["https://$x.com/"]}`, []string{"body.user_callback_urls.0: value_error"}},
+		{"callback too long", code + `"user_callback_urls":["https://e.com/` + strings.Repeat("x", 2048) + `"]}`,
+			[]string{"body.user_callback_urls.0: string_too_long"}},
+		{"eleven callbacks", code + `"user_callback_urls":[` + strings.TrimSuffix(strings.Repeat(`"https://e.com",`, 11), ",") + `]}`,
+			[]string{"body.user_callback_urls: too_long"}},
+		{"callbacks no list", code + `"user_callback_urls":"https://e.com"}`, []string{"body.user_callback_urls: list_type"}},
+		{"max_credits negative", code + `"max_credits":-1}`, []string{"body.max_credits: greater_than"}},
+		{"max_credits zero", code + `"max_credits":0}`, []string{"body.max_credits: greater_than"}},
+		{"max_credits too fine", code + `"max_credits":0.0000001}`, []string{"body.max_credits: decimal_parsing"}},
+		{"max_credits explodes", code + `"max_credits":1e999999999}`, []string{"body.max_credits: decimal_parsing"}},
+		{"max_credits of wrong type", code + `"max_credits":[]}`, []string{"body.max_credits: decimal_type"}},
+		{"priority 101", code + `"priority":101}`, []string{"body.priority: less_than_equal"}},
+		{"priority -1", code + `"priority":-1}`, []string{"body.priority: greater_than_equal"}},
+		{"network unknown", code + `"network":"all"}`, []string{"body.network: enum"}},
+		{"eleven tags", code + `"tags":["1","2","3","4","5","6","7","8","9","10","11"]}`, []string{"body.tags: too_long"}},
+		{"tag of wrong type", code + `"tags":["1",2]}`, []string{"body.tags.1: string_type"}},
+		{"variable's name", code + `"env":{"1A":"x"}}`, []string{"body.env.1A: value_error"}},
+		{"variable of ours", code + `"env":{"BERTH_X":"x"}}`, []string{"body.env.BERTH_X: value_error"}},
+		{"variable of wrong type", code + `"env":{"A":1}}`, []string{"body.env.A: string_type"}},
+		{"env no object", code + `"env":[]}`, []string{"body.env: dict_type"}},
+		{"preemptible of wrong type", code + `"preemptible":3}`, []string{"body.preemptible: bool_type"}},
+		{"import_files no JSON", code + `"import_files":"{"}`, []string{"body.import_files.1: json_invalid"}},
+		{"import_files no object", code + `"import_files":"[1]"}`, []string{"body.import_files: dict_type"}},
+		{"import_files an object", code + `"import_files":{"a.py":""}}`, []string{"body.import_files: string_type"}},
+		{"import file no text", code + `"import_files":"{\"a.py\":1}"}`, []string{"body.import_files.a.py: string_type"}},
+		{"import file outside", code + `"import_files":"{\"../a.py\":\"\"}"}`, []string{"body.import_files.../a.py: value_error"}},
+		{"import file absolute", code + `"import_files":"{\"/a.py\":\"\"}"}`, []string{"body.import_files./a.py: value_error"}},
+		{"import file in a file", code + `"import_files":"{\"a\":\"\",\"a/b\":\"\"}"}`, []string{"body.import_files.a/b: value_error"}},
+		{"import file twice", code + `"import_files":"{\"a\":\"\",\"a\":\"\"}"}`, []string{"body.import_files.a: value_error"}},
+		{"prior_imports of wrong type", code + `"prior_imports":"import os"}`, []string{"body.prior_imports: list_type"}},
+		{"everything at once", `{"timeout":601,"priority":"x","network":1,"tags":{},"machine_type":"?"}`, []string{
+			"body.machine_type: string_pattern_mismatch", "body.priority: int_parsing", "body.tags: list_type",
+			"body.network: string_type", "body.code: missing", "body.timeout: less_than_equal",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := w.send("POST", "/execution/streaming/start", w.adaKey, tc.body)
+			if a.status != 422 {
+				t.Fatalf("= %d %s", a.status, a.body)
+			}
+			if got := faultsOf(t, a); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				t.Errorf("faults are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			}
+		})
+	}
+	if total, _, _ := w.machine.View().Totals(w.org("ada-lab")); total != 0 {
+		t.Errorf("%d executions were accepted", total)
+	}
+}
+
+func TestAcceptedStarts(t *testing.T) {
+	w := newWorld(t)
+	for name, body := range map[string]string{
+		"numbers in words":     code + `"timeout":"60","priority":" 7 "}`,
+		"whole fraction":       code + `"timeout":60.0}`,
+		"nulls are absent":     code + `"timeout":null,"env":null,"tags":null,"kernel_state":null,"import_files":null}`,
+		"both names the same":  code + `"execution_type":"CPU","machine_type":"cpu"}`,
+		"unknown fields":       code + `"enable_s3_mount":true,"x":{"y":[1]}}`,
+		"empty strings":        code + `"import_files":"","requirements_content":"","file_name":""}`,
+		"exponent":             code + `"max_credits":1e-2}`,
+		"credits in words":     code + `"max_credits":"0.25"}`,
+		"trailing white space": code + `"nbcode":0}` + "\n\t ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if a := w.send("POST", "/execution/streaming/start", w.adaKey, body); a.status != 200 {
+				t.Errorf("= %d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+func TestImpossibleStarts(t *testing.T) {
+	w := newWorld(t)
+	for _, tc := range []struct{ name, path, body, code, detail string }{
+		{"unknown profile", "streaming", code + `"execution_type":"gpu.z9"}`, "unknown_profile",
+			"valid profiles: cpu, cpu.16x, cpu.2x, cpu.32x, cpu.4x, cpu.8x, gpu.a100, gpu.a100.2x, gpu.a100.4x, gpu.h100, gpu.h100.2x, gpu.l40s, gpu.l40s.2x, gpu.l40s.4x, gpu.t4, gpu.t4.2x, gpu.t4.4x"},
+		{"too many GPUs", "streaming", code + `"execution_type":"gpu.h100.8x"}`, "never_fits", "valid profiles"},
+		{"cells", "streaming", code + `"nbcode":1}`, "not_available", "nbcode > 0 is not available in this version."},
+		{"requirements", "streaming", code + `"requirements_content":"numpy"}`, "not_available", "not available in this version"},
+		{"kernel state", "streaming", code + `"kernel_state":"x"}`, "not_available", "not available in this version"},
+		{"preemptible", "streaming", code + `"preemptible":true}`, "not_available", "not available in this version"},
+		{"retries", "streaming", code + `"max_retries":1}`, "not_available", "not available in this version"},
+		{"repeats", "gpu_selection", code + `"repeats":2}`, "not_available", "repeats > 1 is not available in this version."},
+		{"deadline", "gpu_selection", code + `"deadline_seconds":9}`, "not_available", "not available in this version"},
+		{"cells of a selection", "gpu_selection", code + `"nbcode":1}`, "not_available", "not available in this version"},
+		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := w.send("POST", "/execution/"+tc.path+"/start", w.adaKey, tc.body)
+			if a.status != 400 || a.code() != tc.code || !strings.Contains(string(a.body), tc.detail) {
+				t.Errorf("= %d %s, want 400 %s with %q", a.status, a.body, tc.code, tc.detail)
+			}
+		})
+	}
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"repeats":6}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"objective":"best"}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey,
+		code+`"gpu_types":[`+strings.TrimSuffix(strings.Repeat(`"t4",`, 17), ",")+`]}`)
+	w.want(403, "credits_exhausted", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"max_credits":1000}`)
+}
+
+func TestBadQueries(t *testing.T) {
+	w := newWorld(t)
+	for query, want := range map[string]string{
+		"limit=0":            "query.limit: greater_than_equal",
+		"limit=1001":         "query.limit: less_than_equal",
+		"limit=x":            "query.limit: int_parsing",
+		"offset=-1":          "query.offset: greater_than_equal",
+		"status=done":        "query.status: enum",
+		"type=job":           "query.type: enum",
+		"from=yesterday":     "query.from: datetime_parsing",
+		"limit=%ff&offset=x": "query.limit: value_error,query.offset: int_parsing",
+	} {
+		a := w.send("GET", "/billing/history?"+query, w.adaKey, nil)
+		if a.status != 422 {
+			t.Errorf("%s = %d %s", query, a.status, a.body)
+			continue
+		}
+		if got := strings.Join(faultsOf(t, a), ","); got != want {
+			t.Errorf("%s: faults are %s, want %s", query, got, want)
+		}
+	}
+	w.want(400, "", "GET", "/billing/history?limit=1&limit=2", w.adaKey, nil)
+}
+
+func TestBadBodies(t *testing.T) {
+	w := newWorld(t)
+	for _, tc := range []struct{ path, body, want string }{
+		{"/auth/login", `{}`, "body.email: missing,body.password: missing"},
+		{"/auth/login", `{"email":"a@b.c","password":7}`, "body.password: string_type"},
+		{"/auth/refresh", `{}`, "body.refresh_token: missing"},
+		{"/orgs/ada-lab/api-keys", `{"name":""}`, "body.name: string_too_short"},
+		{"/orgs/ada-lab/api-keys", `{"name":"` + strings.Repeat("n", 256) + `"}`, "body.name: string_too_long"},
+		{"/orgs/ada-lab/api-keys", `{"name":"n","expires_at":"soon"}`, "body.expires_at: datetime_parsing"},
+		{"/orgs/ada-lab/api-keys", `{"name":"n","expires_at":5}`, "body.expires_at: datetime_type"},
+		{"/admin/users", `{"email":"nobody","password":"hunter2","org_slug":"-"}`,
+			"body.password: string_too_short,body.org_slug: string_too_short,body.email: value_error"},
+		{"/admin/join-tokens", `{"role":"boss","ttl":3601,"uses":0}`,
+			"body.role: enum,body.ttl: less_than_equal,body.uses: greater_than_equal"},
+		{"/billing/grant", `{"org":"ada-lab","credits":0}`, "body.credits: greater_than"},
+	} {
+		a := w.send("POST", tc.path, w.adaKey, tc.body)
+		if a.status != 422 {
+			t.Errorf("%s %s = %d %s", tc.path, tc.body, a.status, a.body)
+			continue
+		}
+		if got := strings.Join(faultsOf(t, a), ","); got != tc.want {
+			t.Errorf("%s %s: faults are %s, want %s", tc.path, tc.body, got, tc.want)
+		}
+		if strings.Contains(string(a.body), "hunter2") {
+			t.Errorf("the answer repeats a password: %s", a.body)
+		}
+	}
+	w.want(400, "unknown_org", "POST", "/billing/grant", rootToken, `{"org":"nobody","credits":1}`)
+	w.want(400, "not_available", "POST", "/admin/join-tokens", rootToken, `{"role":"worker"}`)
+	w.want(409, "email_taken", "POST", "/admin/users", rootToken,
+		`{"email":"Ada@example.com","password":"0123456789","org_slug":"ada-two"}`)
+	w.want(415, "unsupported_media", "POST", "/auth/login", "", `{}`, "Content-Type", "text/plain")
+	w.want(415, "", "POST", "/auth/login", "", `{}`, "Content-Encoding", "gzip")
+}
+
+func TestBadTokens(t *testing.T) {
+	w := newWorld(t)
+	broken := w.adaKey[:len(w.adaKey)-1] + "!"
+	other := "lk_" + strings.Repeat("0", 59)
+	for name, bearer := range map[string]string{
+		"none": "", "short": "x", "not a key": other, "broken key": broken,
+		"no token": strings.Repeat("x", 100), "three parts": strings.Repeat("a", 50) + ".b.c",
+		"algorithm none": "eyJhbGciOiJub25lIiwidHlwIjoiYXQrand0In0.eyJzdWIiOiJ4In0.",
+	} {
+		a := w.want(401, "unauthenticated", "GET", "/billing/credits", bearer, nil)
+		if a.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: no WWW-Authenticate", name)
+		}
+	}
+	a := w.send("GET", "/billing/credits", "", nil, "Authorization", "Basic "+w.adaKey)
+	if a.status != 401 {
+		t.Errorf("Basic = %d", a.status)
+	}
+}
+
+func TestBadPaths(t *testing.T) {
+	w := newWorld(t)
+	id := w.start("cpu").String()
+	for _, path := range []string{
+		"/execution/nothing", "/execution/" + strings.ToUpper(id) + "x", "/execution/" + uuidText(9),
+		"/execution/%2e%2e", "/execution/" + id + "%2Ftiming", "/execution/" + id + "/explain",
+		"/execution/image/start", "/storage/list-files", "/vms/list",
+	} {
+		w.want(404, "not_found", "GET", path, w.adaKey, nil)
+	}
+	w.mustDo("GET", "/execution/"+strings.ToUpper(id), w.adaKey, nil, nil)
+	w.want(405, "method_not_allowed", "PUT", "/execution/"+id, w.adaKey, nil)
+	w.want(405, "method_not_allowed", "GET", "/auth/login", "", nil)
+	w.want(404, "not_found", "GET", "/nothing", "", nil)
+	// With a slash at the end, the same, and never a redirect.
+	for _, path := range []string{"/workloads/list/", "/execution/" + id + "/", "/livez/", "/health/ping/"} {
+		w.mustDo("GET", path, w.adaKey, nil, nil)
+	}
+	w.mustDo("POST", "/execution/streaming/start/", w.adaKey, `{"code":"1"}`, nil)
+}

@@ -1,0 +1,181 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/compute"
+)
+
+// raw sends text over a connection of its own and returns the answer.
+func (w *world) raw(text string) answer {
+	w.Helper()
+	conn, err := w.dial()
+	w.ok(err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, text)
+	w.ok(err)
+	w.ok(conn.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	w.ok(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	w.ok(err)
+	return answer{resp.StatusCode, resp.Header, body}
+}
+
+func TestBadHTTP(t *testing.T) {
+	w := newWorld(t)
+	ping := "GET " + root + "/health/ping HTTP/1.1\r\nHost: a\r\n"
+	login := "POST " + root + "/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+	for _, tc := range []struct {
+		name, text string
+		status     int
+		code       string
+	}{
+		{"good", ping + "\r\n", 200, ""},
+		{"no HTTP", "hello\r\n\r\n", 400, "bad_request"},
+		{"folded header", ping + "X-A: b\r\n c\r\n\r\n", 400, ""},
+		{"folded with a tab", ping + "X-A: b\r\n\tc\r\n\r\n", 400, ""},
+		{"two lengths", login + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
+		{"length twice", login + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, ""},
+		{"no host", "GET " + root + "/health/ping HTTP/1.1\r\n\r\n", 400, ""},
+		{"huge header", ping + "X-A: " + strings.Repeat("a", 9<<10) + "\r\n\r\n", 413, "header_too_large"},
+		{"huge body", login + "Content-Length: 1048577\r\n\r\n{", 413, "too_large"},
+		{"huge start without credential", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n{", 413, "too_large"},
+		{"huge start", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey +
+			"\r\nContent-Length: 8388609\r\n\r\n{", 413, "too_large"},
+		{"chunked start", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey +
+			"\r\nTransfer-Encoding: chunked\r\n\r\nc\r\n{\"code\":\"1\"}\r\n0\r\n\r\n", 200, ""},
+		{"bad chunk", login + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, ""},
+		{"unknown method", "BREW " + root + "/health/ping HTTP/1.1\r\nHost: a\r\n\r\n", 405, ""},
+		{"options", "OPTIONS " + root + "/auth/login HTTP/1.1\r\nHost: a\r\n\r\n", 405, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := w.raw(tc.text)
+			if a.status != tc.status || (tc.code != "" && a.code() != tc.code) {
+				t.Fatalf("= %d %s, want %d %s", a.status, a.body, tc.status, tc.code)
+			}
+			if a.header.Get("Content-Type") != "application/json" || a.header.Get("X-Request-Id") == "" {
+				t.Errorf("headers are %v", a.header)
+			}
+			if a.status != 200 && !strings.HasPrefix(string(a.body), `{"detail":"`) {
+				t.Errorf("body is %s", a.body)
+			}
+		})
+	}
+}
+
+func TestLargeStartIsAccepted(t *testing.T) {
+	w := newWorld(t)
+	files := strings.Repeat("x", 2<<20)
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey,
+		`{"code":"1","import_files":"{\"a\":\"`+files+`\"}"}`, nil)
+}
+
+func TestHeaders(t *testing.T) {
+	w := newWorld(t)
+	a := w.mustDo("GET", "/health/ping", "", nil, nil, "X-Request-Id", "mine-1")
+	for name, want := range map[string]string{
+		"X-Request-Id": "mine-1", "X-Berth-Known-Leader": "true", "X-Berth-Last-Contact": "0",
+		"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Server": "", "Location": "",
+	} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if got := a.header.Get("X-Berth-Index"); got != fmt.Sprint(w.machine.View().Index()) {
+		t.Errorf("X-Berth-Index is %s", got)
+	}
+	a = w.mustDo("GET", "/health/ping", "", nil, nil, "X-Request-Id", "<script>")
+	if got := a.header.Get("X-Request-Id"); len(got) != 36 {
+		t.Errorf("X-Request-Id is %q", got)
+	}
+	for _, path := range []string{"/execution/nothing", "/billing/history?limit=0"} {
+		if a := w.send("GET", path, w.adaKey, nil); a.header.Get("X-Berth-Index") == "" || a.header.Get("X-Request-Id") == "" {
+			t.Errorf("%s: headers are %v", path, a.header)
+		}
+	}
+}
+
+func TestPanicIsContained(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(c *api.Config) {
+		c.Judge = func(compute.Objective, []compute.Candidate) compute.Verdict { panic("the judge is ill") }
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	var started struct {
+		ID string `json:"execution_id"`
+	}
+	w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey, `{"code":"1"}`, &started)
+	a := w.want(500, "internal", "GET", "/execution/gpu_selection/"+started.ID, w.adaKey, nil)
+	if string(a.body) != `{"detail":"Internal error.","code":"internal"}` {
+		t.Errorf("body is %s", a.body)
+	}
+	w.mustDo("GET", "/health/ping", "", nil, nil)
+	w.stop()
+	if !strings.Contains(log.String(), "the judge is ill") {
+		t.Error("the panic is not logged")
+	}
+	if strings.Contains(log.String(), w.adaKey) {
+		t.Error("the log holds a key")
+	}
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	w.raw("GET /x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey + "\r\nContent-Length: x\r\n\r\n")
+	w.raw("GET " + strings.Repeat("/", 9<<10) + w.adaKey + " HTTP/1.1\r\n\r\n")
+	w.know(func(s *readerState) { s.noLeader = true })
+	w.want(503, "", "POST", "/auth/login", "", map[string]any{"email": "a@b.c", "password": password})
+	w.stop()
+	if text := log.String(); strings.Contains(text, w.adaKey) || strings.Contains(text, password) || text == "" {
+		t.Errorf("the log is %s", text)
+	}
+}
+
+func TestErrorsInside(t *testing.T) {
+	w := newWorld(t)
+	w.know(func(s *readerState) { s.readErr = fmt.Errorf("disk /dev/sda1 is on fire") })
+	a := w.want(500, "internal", "GET", "/billing/credits", w.adaKey, nil)
+	if strings.Contains(string(a.body), "sda1") {
+		t.Errorf("the answer tells too much: %s", a.body)
+	}
+}
+
+// TestBuffersAreCopied sends many requests of two tenants over few connections
+// and looks for the marks of one in the answers of the other.
+func TestBuffersAreCopied(t *testing.T) {
+	w := newWorld(t)
+	type tenant struct{ key, mark string }
+	tenants := []tenant{{w.adaKey, "aaaaaaaa"}, {w.bobKey, "bbbbbbbb"}}
+	errs := make(chan error, len(tenants))
+	for i, own := range tenants {
+		other := tenants[1-i].mark
+		go func() {
+			var bad error
+			for n := range 100 {
+				body := fmt.Sprintf(`{"code":"%s%d","file_name":"%s.py","tags":["%s"]}`, own.mark, n, own.mark, own.mark)
+				w.send("POST", "/execution/streaming/start", own.key, body)
+				if a := w.send("GET", "/workloads/list", own.key, nil); bytes.Contains(a.body, []byte(other)) {
+					bad = fmt.Errorf("%s sees %s: %s", own.mark, other, a.body)
+				}
+			}
+			errs <- bad
+		}()
+	}
+	for range tenants {
+		w.ok(<-errs)
+	}
+}

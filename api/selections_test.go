@@ -1,0 +1,99 @@
+package api_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// selected starts a GPU selection with two sub-executions, of a100 and h100.
+func (w *world) selected() (parent compute.ExecutionID, children []compute.ExecutionID) {
+	w.Helper()
+	var started wire.SelectionStarted
+	w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey, map[string]any{
+		"code": "print(1)", "gpu_types": []string{"H100", "gpu.a100"}, "objective": "fastest", "max_credits": "2",
+	}, &started)
+	if started.Status != compute.StatusPending {
+		w.Fatalf("a GPU selection starts %s", started.Status)
+	}
+	children = []compute.ExecutionID{{UUID: uuid(501)}, {UUID: uuid(502)}}
+	w.must(fsm.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []fsm.Child{
+		{ID: children[0], Profile: "gpu.a100"}, {ID: children[1], Profile: "gpu.h100"},
+	}})
+	return started.ExecutionID, children
+}
+
+func TestSelection(t *testing.T) {
+	w := newWorld(t)
+	parent, children := w.selected()
+	path := "/execution/gpu_selection/" + parent.String()
+	get := func() wire.Selection {
+		var got wire.Selection
+		w.mustDo("GET", path, w.adaKey, nil, &got)
+		return got
+	}
+	w.place(children[0], 2)
+	w.begun(children[0])
+	w.logs.write(children[0],
+		api.Line{Seq: 1, Stream: "stdout", Text: []byte("BERTH_PROGRESS 1/4")},
+		api.Line{Seq: 2, Stream: "stdout", Text: []byte("BERTH_PROGRESS 3/4")})
+	got := get()
+	if got.Status != compute.StatusRunning || len(got.Rows) != 2 || got.Recommendation != nil || got.Confidence != nil ||
+		got.Objective != compute.ObjectiveFastest || *got.MaxCredits != 2*compute.Credit {
+		t.Errorf("live selection is %+v", got)
+	}
+	live, waiting := got.Rows[0], got.Rows[1]
+	if live.GPUType != "a100" || *live.Node != "n2" || *live.Progress != 0.75 || live.Credits != nil || live.Duration != nil {
+		t.Errorf("live row is %+v", live)
+	}
+	if waiting.GPUType != "h100" || waiting.Node != nil || waiting.Progress != nil || waiting.Status != compute.StatusQueued {
+		t.Errorf("waiting row is %+v", waiting)
+	}
+	w.ended(children[0], compute.StatusCompleted, compute.ReasonNone, 0, 20*time.Second)
+	w.place(children[1], 1)
+	w.begun(children[1])
+	w.ended(children[1], compute.StatusFailed, compute.ReasonExitCode, 3, 10*time.Second)
+	got = get()
+	if got.Status != compute.StatusCompleted || *got.Recommendation != "gpu.a100" || len(got.Pareto) != 1 ||
+		*got.Reason == "" || *got.Parent.Billed != 20_000 || got.Parent.HardwareProfile != "gpu_selection" {
+		t.Errorf("ended selection is %+v", got)
+	}
+	won, lost := got.Rows[0], got.Rows[1]
+	if *won.Duration != 20 || *won.Credits != 11_000 || *won.ReturnCode != 0 || !won.Pareto || *won.Score != 1.5 || *won.Progress != 1 {
+		t.Errorf("winning row is %+v", won)
+	}
+	if *lost.ReturnCode != 3 || lost.Score != nil || lost.Pareto || *lost.Credits != 9_000 {
+		t.Errorf("losing row is %+v", lost)
+	}
+	w.want(400, "not_available", "GET", path+"?format=csv", w.adaKey, nil)
+	w.want(400, "not_available", "GET", path+"?format=svg", w.adaKey, nil)
+	w.want(422, "", "GET", path+"?format=png", w.adaKey, nil)
+
+	var history wire.ExecutionHistory
+	w.mustDo("GET", "/billing/history?parent="+parent.String(), w.adaKey, nil, &history)
+	if len(history.Executions) != 2 || history.TotalExecutions != 3 || history.TotalCreditsSpent != 20_000 ||
+		*history.Executions[0].ParentExecutionID != parent {
+		t.Errorf("history is %+v", history)
+	}
+	// A sub-execution is streamed and looked at like any other.
+	w.mustDo("GET", "/execution/streaming/"+children[0].String()+"/status", w.adaKey, nil, nil)
+}
+
+func TestAbortSelection(t *testing.T) {
+	w := newWorld(t)
+	parent, children := w.selected()
+	w.mustDo("POST", "/execution/gpu_selection/abort/"+parent.String(), w.adaKey, nil, nil)
+	for _, id := range append(children, parent) {
+		if e, _ := w.machine.View().AnyExecution(id); e.Status != compute.StatusAborted {
+			t.Errorf("%s is %s", e.Profile, e.Status)
+		}
+	}
+	got := w.events("/api/v1/stream/"+parent.String(), w.adaKey, 1)
+	if len(got) != 1 {
+		t.Errorf("events are %q", got)
+	}
+}

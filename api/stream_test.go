@@ -1,0 +1,202 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// events reads a stream to its end, or until n events came. Comments are left
+// out.
+func (w *world) events(path, bearer string, n int, header ...string) []string {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
+	w.ok(err)
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := w.client.Do(req)
+	w.ok(err)
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		w.Fatalf("stream = %d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
+	}
+	var out []string
+	event := ""
+	lines := bufio.NewScanner(resp.Body)
+	for len(out) < n && lines.Scan() {
+		switch line := lines.Text(); {
+		case line == "" && event != "":
+			out = append(out, strings.TrimSuffix(event, "\n"))
+			event = ""
+		case line != "" && !strings.HasPrefix(line, ":"):
+			event += line + "\n"
+		}
+	}
+	return out
+}
+
+// streamPath returns the path of the stream of a started execution.
+func streamPath(started wire.Started) string {
+	return strings.TrimPrefix(started.StreamingURL, "http://berth.test")
+}
+
+// startStream starts an execution that can be streamed.
+func (w *world) startStream() wire.Started {
+	w.Helper()
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "print(1)"}, &started)
+	return started
+}
+
+func TestStream(t *testing.T) {
+	w := newWorld(t)
+	started := w.startStream()
+	id := started.ExecutionID
+	got := make(chan []string)
+	go func() { got <- w.events(streamPath(started), "", 10) }()
+	w.eventually("stream", func() bool { return w.streams() == 1 })
+	w.place(id, 1)
+	w.begun(id)
+	w.logs.write(id,
+		api.Line{Seq: 1, Stream: "stdout", Text: []byte("one")},
+		api.Line{Seq: 2, Stream: "stderr", Text: []byte("tw"), Partial: true},
+		api.Line{Seq: 5, Stream: "stdout", Text: []byte("\xffo \"quoted\"")})
+	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
+	w.logs.finish(id)
+	want := []string{
+		"id: 1\ndata: {\"output\":{\"content\":\"one\\n\",\"stream\":\"stdout\"}}",
+		"id: 2\ndata: {\"output\":{\"content\":\"tw\",\"stream\":\"stderr\"}}",
+		"id: 5\ndata: {\"output\":{\"content\":\"\uFFFDo \\\"quoted\\\"\\n\",\"stream\":\"stdout\"}}",
+		`data: {"jobFinished":{"job":{"result":{"returnCode":"0","error":null}}}}`,
+	}
+	compare := func(what string, got, want []string) {
+		t.Helper()
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s:\n%s\nwant:\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	compare("live stream", <-got, want)
+	compare("late stream", w.events(streamPath(started), "", 10), want)
+	compare("resumed stream", w.events(streamPath(started), "", 10, "Last-Event-ID", "2"), want[2:])
+	compare("with a key", w.events("/api/v1/stream/"+id.String(), w.adaKey, 10), want)
+	compare("resumed behind the end", w.events(streamPath(started), "", 10, "Last-Event-ID", "5"), want[3:])
+	w.eventually("end of the streams", func() bool { return w.streams() == 0 })
+	post := w.send("POST", streamPath(started), "", nil)
+	if post.status != 200 || !strings.Contains(string(post.body), "jobFinished") {
+		t.Errorf("POST = %d %s", post.status, post.body)
+	}
+}
+
+func TestStreamEndings(t *testing.T) {
+	w := newWorld(t)
+	for _, tc := range []struct {
+		name string
+		end  func(compute.ExecutionID)
+		want string
+	}{
+		{"aborted in the queue", func(id compute.ExecutionID) {
+			w.mustDo("POST", "/workloads/abort/"+id.String(), w.adaKey, nil, nil)
+		}, `"returnCode":"-1","error":"aborted"`},
+		{"exit code", func(id compute.ExecutionID) {
+			w.place(id, 1)
+			w.begun(id)
+			w.ended(id, compute.StatusFailed, compute.ReasonExitCode, 3, time.Second)
+			w.logs.finish(id)
+		}, `"returnCode":"3","error":"exit_code"`},
+		{"output unreadable", func(id compute.ExecutionID) {
+			w.place(id, 1)
+			w.must(fsm.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}})
+			w.logs.finish(id)
+		}, `"returnCode":"-1","error":"node_lost: `},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			started := w.startStream()
+			got := make(chan []string)
+			go func() { got <- w.events(streamPath(started), "", 10) }()
+			w.eventually("stream", func() bool { return w.streams() == 1 })
+			tc.end(started.ExecutionID)
+			events := <-got
+			if len(events) != 1 || !strings.Contains(events[0], tc.want) {
+				t.Errorf("events are %q, want %s", events, tc.want)
+			}
+			w.eventually("end of the stream", func() bool { return w.streams() == 0 })
+		})
+	}
+}
+
+func TestStreamAccess(t *testing.T) {
+	w := newWorld(t)
+	mine, other := w.startStream(), w.startStream()
+	path := "/api/v1/stream/" + mine.ExecutionID.String()
+	_, token, _ := strings.Cut(other.StreamingURL, "token=")
+	w.want(401, "", "GET", path, "", nil)
+	w.want(401, "", "GET", path+"?token=", "", nil)
+	w.want(401, "", "GET", path+"?token="+token, "", nil)
+	w.want(404, "", "GET", path, w.bobKey, nil)
+	w.want(404, "", "GET", "/api/v1/stream/"+uuidText(99)+"?token=x", w.adaKey, nil)
+	w.want(400, "", "GET", streamPath(mine), "", nil, "Last-Event-ID", "x")
+	// Without a quorum, what is known here is still read.
+	w.mustDo("POST", "/workloads/abort/"+mine.ExecutionID.String(), w.adaKey, nil, nil)
+	w.know(func(s *readerState) { s.noLeader = true })
+	if got := w.events(streamPath(mine), "", 1); len(got) != 1 {
+		t.Errorf("without a leader: %q", got)
+	}
+}
+
+// uuidText returns the n-th identifier in its text form.
+func uuidText(n uint64) string { return uuid(n).String() }
+
+func TestStreamClientGone(t *testing.T) {
+	w := newWorld(t)
+	started := w.startStream()
+	w.place(started.ExecutionID, 1)
+	w.logs.write(started.ExecutionID, api.Line{Seq: 1, Stream: "stdout", Text: []byte("one")})
+	if got := w.events(streamPath(started), "", 1); len(got) != 1 {
+		t.Fatalf("events are %q", got)
+	}
+	// The client has hung up: the next line finds out.
+	n := uint64(1)
+	w.eventually("end of the stream", func() bool {
+		n++
+		w.logs.write(started.ExecutionID, api.Line{Seq: n, Stream: "stdout", Text: []byte("more")})
+		return w.streams() == 0
+	})
+}
+
+func TestStreamLimit(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 1 })
+	started := w.startStream()
+	done := make(chan []string)
+	go func() { done <- w.events(streamPath(started), "", 1) }()
+	w.eventually("stream", func() bool { return w.streams() == 1 })
+	w.want(503, "too_many_streams", "GET", streamPath(started), "", nil)
+	w.mustDo("POST", "/workloads/abort/"+started.ExecutionID.String(), w.adaKey, nil, nil)
+	<-done
+}
+
+func TestStreamsEndWithTheServer(t *testing.T) {
+	w := newWorld(t)
+	started := w.startStream()
+	done := make(chan []string)
+	go func() { done <- w.events(streamPath(started), "", 1) }()
+	w.eventually("stream", func() bool { return w.streams() == 1 })
+	w.stop()
+	if got := <-done; len(got) != 0 {
+		t.Errorf("events are %q", got)
+	}
+}
