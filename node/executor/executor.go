@@ -216,6 +216,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.group.Go(func() { e.send(ctx) })
 	e.group.Go(func() { e.passContact(ctx) })
 	e.group.Go(func() { e.rooms.run(ctx) })
+	e.group.Go(func() { e.retain(ctx) })
 	e.reconcile(ctx)
 	return nil
 }

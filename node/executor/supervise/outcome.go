@@ -146,7 +146,7 @@ func (s *supervisor) measure(outcome *compute.Outcome) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	outcome.Usage.PeakMemoryMiB = (peak + 1<<20 - 1) >> 20
+	outcome.Usage.PeakMemoryMiB = min((peak+1<<20-1)>>20, s.spec.MemoryMiB)
 	if s.spec.Simulated && outcome.Duration > 0 {
 		given := int64(outcome.Duration) / 1000 * s.spec.CPUMilli
 		outcome.Usage.GPUUtilPercent = int(min(100*int64(outcome.Usage.CPUTime)/max(given, 1), 100))

@@ -1,0 +1,215 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const dialTimeout = 2 * time.Second
+
+// inNamespace calls fn on a thread in the namespace.
+func inNamespace(t *testing.T, file *os.File, fn func() error) error {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// world makes a network beyond the machine, with a server at each address.
+func world(t *testing.T, addresses ...string) *os.File {
+	t.Helper()
+	file, err := newNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	name := fmt.Sprintf("bw%d", os.Getpid())
+	pair := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: inside, PeerNamespace: netlink.NsFd(int(file.Fd())),
+	}
+	if err := netlink.LinkAdd(pair); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netlink.LinkDel(pair); err != nil {
+			t.Error(err)
+		}
+	})
+	here, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	there, err := h.LinkByName(inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, netlink.LinkSetUp(here), h.LinkSetUp(there))
+	for _, text := range addresses {
+		addr := netip.MustParseAddr(text)
+		must(t, netlink.AddrAdd(here, &netlink.Addr{IPNet: &net.IPNet{IP: addr.Prev().AsSlice(), Mask: net.CIDRMask(30, 32)}}),
+			h.AddrAdd(there, &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(30, 32)}}))
+		serve(t, file, addr)
+	}
+	must(t, h.RouteAdd(&netlink.Route{Gw: netip.MustParseAddr(addresses[0]).Prev().AsSlice()}))
+	return file
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serve answers connections to port 80 and 25 of the address.
+func serve(t *testing.T, file *os.File, addr netip.Addr) {
+	t.Helper()
+	for _, number := range []uint16{80, smtpPort} {
+		var listener net.Listener
+		must(t, inNamespace(t, file, func() (err error) {
+			listener, err = net.Listen("tcp", netip.AddrPortFrom(addr, number).String())
+			return err
+		}))
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(conn, conn.RemoteAddr())
+				conn.Close()
+			}
+		}()
+	}
+}
+
+// ask returns what the server at the address says to a client in the
+// namespace.
+func ask(t *testing.T, file *os.File, address string) (answer string, err error) {
+	t.Helper()
+	err = inNamespace(t, file, func() error {
+		conn, err := net.DialTimeout("tcp", address, dialTimeout)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		buffer := make([]byte, 100)
+		n, err := conn.Read(buffer)
+		answer = string(buffer[:n])
+		return err
+	})
+	return answer, err
+}
+
+func TestEgress(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	beyond := world(t, "11.22.33.2", "10.99.0.2", "11.22.44.2", "169.254.169.254", "100.64.0.2")
+	table, err := Open(fmt.Sprintf("t%d", os.Getpid()%10000), []netip.Prefix{netip.MustParsePrefix("11.22.44.0/24")})
+	must(t, err)
+	defer func() { must(t, table.Close()) }()
+	const slot = 4000
+	file, err := table.Network(slot)
+	must(t, err)
+	defer file.Close()
+	own, err := net.Listen("tcp", "0.0.0.0:0")
+	must(t, err)
+	defer own.Close()
+	_, port, err := net.SplitHostPort(own.Addr().String())
+	must(t, err)
+	gateway, address := addresses(slot)
+
+	answer, err := ask(t, file, "11.22.33.2:80")
+	if err != nil {
+		t.Fatalf("the outside is not reached: %v", err)
+	}
+	if strings.HasPrefix(answer, address.String()) {
+		t.Errorf("the server sees %s: the address is not translated", answer)
+	}
+	var group sync.WaitGroup
+	for what, target := range map[string]string{
+		"a private address":      "10.99.0.2:80",
+		"the cluster":            "11.22.44.2:80",
+		"the metadata service":   "169.254.169.254:80",
+		"a shared address":       "100.64.0.2:80",
+		"mail":                   "11.22.33.2:25",
+		"the machine":            net.JoinHostPort(gateway.String(), port),
+		"the machine's own side": net.JoinHostPort("11.22.33.1", port),
+	} {
+		group.Go(func() {
+			if _, err := ask(t, file, target); err == nil {
+				t.Errorf("%s (%s) is reached", what, target)
+			}
+		})
+	}
+	serve(t, file, address)
+	group.Go(func() {
+		if _, err := ask(t, beyond, net.JoinHostPort(address.String(), "80")); err == nil {
+			t.Error("the attempt is reached from outside")
+		}
+	})
+	group.Wait()
+}
+
+// TestSlotIsUsedAgain makes the network of a slot while the kernel may still
+// be ending the one before.
+func TestSlotIsUsedAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	table, err := Open(fmt.Sprintf("u%d", os.Getpid()%10000), nil)
+	must(t, err)
+	defer func() { must(t, table.Close()) }()
+	for range 5 {
+		file, err := table.Network(4001)
+		must(t, err)
+		must(t, file.Close())
+	}
+}
+
+func TestParseResolv(t *testing.T) {
+	r := parseResolv("search x\nnameserver 127.0.0.53\nnameserver 10.1.2.3\nnameserver fe80::1\nnameserver 0.0.0.0\n")
+	if len(r.servers) != 1 || r.text != "nameserver 10.1.2.3\n" {
+		t.Errorf("parsed %+v", r)
+	}
+}
+
+func TestAddressesDiffer(t *testing.T) {
+	seen := make(map[netip.Addr]bool)
+	whole := netip.MustParsePrefix(source)
+	for slot := range 4096 {
+		gateway, own := addresses(slot)
+		if seen[gateway] || seen[own] || !whole.Contains(own) || !whole.Contains(gateway) {
+			t.Fatalf("slot %d has %s and %s", slot, gateway, own)
+		}
+		seen[gateway], seen[own] = true, true
+	}
+}

@@ -1,0 +1,121 @@
+package journal_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/compute"
+	"berth/node/executor/journal"
+)
+
+// outcome has every field set.
+var outcome = compute.Outcome{
+	Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3, Status: compute.StatusFailed,
+	Reason: compute.ReasonTimeout, Detail: "time limit \"of\" 1 s\nreached", Ran: true, ExitCode: 143,
+	ExecletAt: 1, StartedAt: 2, EndedAt: 3, Duration: 4,
+	Usage: compute.Usage{CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10},
+}
+
+func create(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "journal")
+	if err := journal.Create(name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func open(t *testing.T, name string) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func TestJournal(t *testing.T) {
+	name := create(t)
+	j := open(t, name)
+	if s := j.State(); s.Starting || s.Outcome != nil {
+		t.Fatalf("an empty journal says %+v", s)
+	}
+	if err := errors.Join(j.Starting(1), j.Started(2), j.Ended(outcome)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.Open(name); !errors.Is(err, journal.ErrHeld) {
+		t.Errorf("a held journal is opened: %v", err)
+	}
+	s, err := journal.Read(name)
+	if err != nil || !s.Starting || s.ExecletAt != 1 || s.StartedAt != 2 || s.Outcome == nil || *s.Outcome != outcome {
+		t.Errorf("read %+v, %v", s, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(t, name).State(); got.Outcome == nil || *got.Outcome != outcome {
+		t.Errorf("opened %+v", got)
+	}
+}
+
+// TestTornJournal cuts a journal at every byte: it never says more than was
+// whole, and the next line that is appended counts.
+func TestTornJournal(t *testing.T) {
+	name := create(t)
+	j := open(t, name)
+	if err := errors.Join(j.Starting(1), j.Started(2), j.Ended(outcome)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		torn := create(t)
+		if err := os.WriteFile(torn, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, torn)
+		if s := j.State(); s.Outcome != nil && *s.Outcome != outcome || s.StartedAt != 0 && s.StartedAt != 2 {
+			t.Fatalf("cut at %d it says %+v", n, s)
+		}
+		if err := j.Ended(outcome); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := journal.Read(torn); err != nil || s.Outcome == nil || *s.Outcome != outcome {
+			t.Fatalf("appended to after a cut at %d it says %+v, %v", n, s, err)
+		}
+		j.Close()
+	}
+}
+
+func TestFirstOutcomeStands(t *testing.T) {
+	name := create(t)
+	j := open(t, name)
+	second := outcome
+	second.Status = compute.StatusCompleted
+	if err := errors.Join(j.Ended(outcome), j.Ended(second)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := journal.Read(name); err != nil || *s.Outcome != outcome {
+		t.Errorf("read %+v, %v", s.Outcome, err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	data, err := journal.Encode(outcome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := journal.Decode(data); err != nil || got != outcome {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "{", "null", `{"event":"starting","at_ms":1}`} {
+		if _, err := journal.Decode([]byte(bad)); err == nil {
+			t.Errorf("%q is decoded", bad)
+		}
+	}
+}

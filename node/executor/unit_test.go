@@ -1,0 +1,225 @@
+package executor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/sandbox"
+)
+
+func TestLimitsOf(t *testing.T) {
+	simulated := func(speed, share int) compute.Work {
+		return compute.Work{
+			Attempt:   &compute.Attempt{GPUs: []compute.GPUShare{{GPU: "a", Milli: share}, {GPU: "b", Milli: share}}},
+			Execution: &compute.Execution{Request: compute.Request{VCPUMilli: 16_000, MemoryMiB: 128 << 10}},
+			GPUs: []compute.GPU{
+				{ID: "a", Simulated: true, SpeedMilli: speed}, {ID: "b", Simulated: true, SpeedMilli: speed},
+			},
+		}
+	}
+	plain := func(vcpu, memory int64) compute.Work {
+		return compute.Work{
+			Attempt:   &compute.Attempt{},
+			Execution: &compute.Execution{Request: compute.Request{VCPUMilli: vcpu, MemoryMiB: memory}},
+		}
+	}
+	for _, test := range []struct {
+		name string
+		work compute.Work
+		want limits
+	}{
+		{"as declared", plain(2000, 4096), limits{4096, 2000, false}},
+		{"nothing declared", plain(0, 0), limits{2048, 1000, false}},
+		{"more than there is", plain(64_000, 1<<20), limits{24 << 10, 2000, false}},
+		{"two whole simulated GPUs", simulated(1000, 1000), limits{3 << 10, 1000, true}},
+		{"two shares of slow ones", simulated(120, 500), limits{3 << 10, 60, true}},
+		{"next to nothing", simulated(120, 1), limits{3 << 10, 1, true}},
+		{"fast ones on few CPUs", simulated(8000, 1000), limits{3 << 10, 2000, true}},
+	} {
+		if got := limitsOf(test.work, 2, 24<<10); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSurplus(t *testing.T) {
+	now := time.Now()
+	old := func(age time.Duration, bytes int64) remains { return remains{ended: now.Add(-age), bytes: bytes} }
+	many := make([]remains, retainCount+10)
+	for i := range many {
+		many[i] = old(retainLeast+time.Duration(i+1)*time.Second, 1)
+	}
+	for _, test := range []struct {
+		name string
+		all  []remains
+		want int
+	}{
+		{"few", []remains{old(time.Hour, 1), old(2*time.Hour, 1)}, 0},
+		{"old", []remains{old(retainAge+time.Hour, 1), old(time.Hour, 1)}, 1},
+		{"large", []remains{old(time.Hour, retainBytes), old(2*time.Hour, 1)}, 1},
+		{"large but just ended", []remains{old(time.Second, retainBytes+1), old(2*time.Second, retainBytes)}, 0},
+		{"many", many, 10},
+	} {
+		got := surplus(test.all, now)
+		if len(got) != test.want {
+			t.Errorf("%s: %d go, want %d", test.name, len(got), test.want)
+		}
+		for _, r := range got {
+			if now.Sub(r.ended) <= retainLeast {
+				t.Errorf("%s: one that ended just now goes", test.name)
+			}
+		}
+	}
+}
+
+func TestBaseRoot(t *testing.T) {
+	p := &python{Executable: "/opt/py/bin/python3", Prefixes: []string{"/opt/py", "/usr", "/opt/py"}}
+	binds, _ := baseRoot(p, []string{"/opt/py/site", "/srv/site"}, []Mount{{Name: "data", Path: "/srv/data", ReadOnly: true}})
+	var targets []string
+	for _, b := range binds {
+		targets = append(targets, b.Target)
+		if b.Writable {
+			t.Errorf("%s is writable", b.Target)
+		}
+	}
+	for target, want := range map[string]int{
+		"/usr": 1, "/opt/py": 1, "/opt/py/site": 0, "/srv/site": 1, "/mnt/data": 1, "/dev/null": 1, "/root": 0, "/home": 0,
+		"/etc/shadow": 0, "/etc": 0,
+	} {
+		got := 0
+		for _, have := range targets {
+			if have == target {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%s is shown %d times, want %d", target, got, want)
+		}
+	}
+}
+
+func TestContains(t *testing.T) {
+	for _, test := range []struct {
+		dir, name string
+		want      bool
+	}{{"/usr", "/usr", true}, {"/usr", "/usr/lib", true}, {"/usr", "/usrlocal", false}, {"/usr/lib", "/usr", false}} {
+		if got := sandbox.Contains(test.dir, test.name); got != test.want {
+			t.Errorf("Contains(%s, %s) = %v", test.dir, test.name, got)
+		}
+	}
+}
+
+func TestSlotsAreTakenOnce(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("slots are taken by root")
+	}
+	first, err := takeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := takeSlot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.file.Close()
+	if first.number == second.number || first.uid()+sandbox.UIDs > second.uid() && first.number < second.number {
+		t.Errorf("slots %d and %d overlap", first.number, second.number)
+	}
+	if top := firstUID + maxSlots*sandbox.UIDs; top > 1<<31 {
+		t.Errorf("user ids go up to %d", top)
+	}
+	first.file.Close()
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	id := compute.NodeID{UUID: compute.UUID{1}}
+	for name, cfg := range map[string]Config{
+		"no directory":         {Node: id},
+		"no node":              {DataDir: "/tmp"},
+		"site dir missing":     {DataDir: "/tmp", Node: id, SiteDirs: []string{"/no/such"}},
+		"site dir relative":    {DataDir: "/tmp", Node: id, SiteDirs: []string{"."}},
+		"mount of the root":    {DataDir: "/tmp", Node: id, Mounts: []Mount{{Name: "x", Path: "/"}}},
+		"mount name a path":    {DataDir: "/tmp", Node: id, Mounts: []Mount{{Name: "a/b", Path: "/tmp"}}},
+		"mount name climbs":    {DataDir: "/tmp", Node: id, Mounts: []Mount{{Name: "..", Path: "/tmp"}}},
+		"mount does not exist": {DataDir: "/tmp", Node: id, Mounts: []Mount{{Name: "x", Path: "/no/such"}}},
+	} {
+		if err := cfg.setDefaults(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestFinal(t *testing.T) {
+	for code, want := range map[compute.Code]bool{
+		compute.CodeConflict: true, compute.CodeNotFound: true, compute.CodeUnavailable: false, compute.CodeInternal: false,
+	} {
+		if got := final(compute.Errorf(code, "x")); got != want {
+			t.Errorf("final(%s) = %v", code, got)
+		}
+	}
+	if final(nil) || final(errors.New("x")) {
+		t.Error("no code is final")
+	}
+}
+
+func TestOutboxSurvives(t *testing.T) {
+	dir := t.TempDir()
+	box, err := openOutbox(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := compute.Outcome{
+		Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3, Status: compute.StatusFailed,
+		Reason: compute.ReasonTimeout, Detail: "time limit\nreached", Ran: true, ExitCode: 143,
+		ExecletAt: 1, StartedAt: 2, EndedAt: 3, Duration: 4,
+		Usage: compute.Usage{CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10},
+	}
+	second := o
+	second.Status = compute.StatusCompleted
+	for _, outcome := range []compute.Outcome{o, second} {
+		if err := box.put(outcome); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a crash leaves of a write that did not end.
+	if err := os.WriteFile(filepath.Join(dir, "x"+newSuffix), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if box, err = openOutbox(dir); err != nil {
+		t.Fatal(err)
+	}
+	list, waiting := box.waiting(nil, 10)
+	if waiting != 1 || len(list) != 1 || list[0] != o {
+		t.Fatalf("the outbox has %+v, want %+v alone", list, o)
+	}
+	if err := box.remove(key{o.Execution, o.Epoch}); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("%d files are left, %v", len(entries), err)
+	}
+}
+
+func TestEnvironmentIsOurs(t *testing.T) {
+	e := &Executor{python: &python{Executable: "/opt/py/bin/python3"}}
+	w := compute.Work{Attempt: &compute.Attempt{Epoch: 2}, Execution: &compute.Execution{ID: compute.ExecutionID{UUID: compute.UUID{1}}}}
+	env := e.environment(w, &compute.Bundle{Env: map[string]string{
+		"A": "1", "HOME": "/x", "B=C": "2", "": "3", "D": "a\x00b", "BERTH_ATTEMPT": "9", "CUDA_VISIBLE_DEVICES": "0",
+	}})
+	for _, want := range []string{"A=1", "HOME=/x", "BERTH_ATTEMPT=2", "CUDA_VISIBLE_DEVICES=", "BERTH_GPUS="} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%q is not in %q", want, env)
+		}
+	}
+	for _, v := range env {
+		if strings.HasPrefix(v, "D=") || strings.HasPrefix(v, "B=") || strings.HasPrefix(v, "=") {
+			t.Errorf("%q is in the environment", v)
+		}
+	}
+}
