@@ -20,7 +20,10 @@ func impure() (packages []string, names map[string][]string) {
 			"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "runtime", "log", "log/slog",
 			"math/big", "unsafe", "os/exec", "testing", "text/template", "reflect",
 		}, map[string][]string{
-			"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep", "Local", "LoadLocation"},
+			"time": {
+				"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick",
+				"Sleep", "Local", "LoadLocation",
+			},
 			"maps":    {"Keys", "Values", "All", "Collect"},
 			"context": {"Background", "TODO"},
 		}

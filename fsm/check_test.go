@@ -1,0 +1,253 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+)
+
+// populated returns a state with a node, a user, a live execution, an ended
+// one and a running GPU selection.
+func populated(t *testing.T) *state {
+	t.Helper()
+	f := New()
+	var n uint64
+	id := func(i byte) (u compute.UUID) { u[0] = i; return u }
+	do := func(cmds ...Command) {
+		t.Helper()
+		for _, cmd := range cmds {
+			frame, err := Encode(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			if r := f.ApplyFrames(n, frame); r[0].Refusal != nil {
+				t.Fatalf("%T: %v", cmd, r[0].Refusal)
+			}
+		}
+	}
+	root, node := Actor{Root: true}, compute.NodeID{UUID: id(1)}
+	ada := Actor{User: compute.UserID{UUID: id(2)}, Org: compute.OrgID{UUID: id(3)}}
+	execution := func(i byte) compute.ExecutionID { return compute.ExecutionID{UUID: id(i)} }
+	submit := func(i byte, selection *compute.Selection) Submit {
+		e := compute.Execution{ID: execution(i), Profile: "t4", Timeout: time.Minute, Selection: selection}
+		if selection != nil {
+			e.Kind = compute.KindSelection
+		}
+		return Submit{Actor: ada, Execution: e}
+	}
+	place := func(i byte) CommitPlan {
+		return CommitPlan{Plan: compute.Plan{Assignments: []compute.Assignment{{
+			Execution: execution(i), Node: node,
+			GPUs: []compute.GPUShare{{GPU: compute.GPUID([]string{"a", "b"}[i%2]), Milli: 1000}},
+		}}}}
+	}
+	do(Clock{At: 1_000_000},
+		Bootstrap{ClusterID: id(9), Prices: map[string]compute.Price{"t4": 100},
+			Settings: Settings{SignupGrant: compute.Credit}},
+		RegisterNode{Node: compute.Node{ID: node}, First: true},
+		SetInventory{Inventory: compute.Inventory{Node: node, Version: 1, VCPUMilli: 2000, MemoryMiB: 100,
+			GPUs: []compute.GPU{{ID: "a", Type: "t4"}, {ID: "b", Type: "t4"}}}},
+		CreateUser{Actor: root, User: compute.User{ID: ada.User, Email: "e"}, Org: compute.Org{ID: ada.Org, Slug: "s"}},
+		CreateKey{Actor: ada, Key: compute.Key{ID: compute.KeyID{UUID: id(4)}, Lookup: "l"}},
+		submit(10, nil), place(10), submit(11, nil), place(11),
+		FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: execution(11), Epoch: 1,
+			Status: compute.StatusCompleted, Ran: true, Duration: time.Second}},
+		submit(12, &compute.Selection{}),
+		TakeSelection{Parent: execution(12), Children: []Child{{ID: execution(13), Profile: "t4"}}},
+	)
+	if err := f.View().Check(); err != nil {
+		t.Fatal(err)
+	}
+	return f.state
+}
+
+// change stores a changed copy of a record, behind the back of everything that
+// is kept beside it.
+func change[K, V any](r *records[K, V], k K, f func(*V)) {
+	old, _ := r.get(k)
+	changed := *old
+	f(&changed)
+	r.put(&changed)
+}
+
+// TestCheckSees breaks every invariant once.
+func TestCheckSees(t *testing.T) {
+	execution := func(i byte) (id compute.ExecutionID) { id.UUID[0] = i; return id }
+	edit := func(i byte, f func(*compute.Execution)) func(*state) {
+		return func(s *state) {
+			old, _ := s.executions.get(execution(i))
+			e := *old
+			f(&e)
+			s.putExecution(&e)
+		}
+	}
+	attempt := func(i byte, f func(*compute.Attempt)) func(*state) {
+		return func(s *state) {
+			old, _ := s.attempts.get(line{execution(i).UUID, 1})
+			a := *old
+			f(&a)
+			s.putAttempt(&a)
+		}
+	}
+	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
+	ledger := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
+		return func(s *state) { change(&s.ledger, line{org.UUID, seq}, f) }
+	}
+	gpu := func(f func(*compute.GPU)) func(*state) {
+		return func(s *state) {
+			change(&s.nodes, node, func(n *compute.Node) {
+				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
+				f(&n.GPUs[0])
+			})
+		}
+	}
+	selection := func(f func(*compute.Execution, *compute.Selection)) func(*state) {
+		return edit(12, func(e *compute.Execution) {
+			copied := *e.Selection
+			f(e, &copied)
+			e.Selection = &copied
+		})
+	}
+	tests := []struct {
+		name  string
+		spoil func(*state)
+		want  string
+	}{
+		{"record written to", func(s *state) {
+			e, _ := s.executions.get(execution(10))
+			e.Detail = "written"
+		}, "hash of the state"},
+		{"count", func(s *state) { s.counts.held++ }, "counts are"},
+		{"missing in an index", func(s *state) {
+			e, _ := s.executions.get(execution(13))
+			s.queue.remove(turnOf(e))
+		}, "queue: 0 rows"},
+		{"wrong row", func(s *state) { s.slugs.set("s", compute.OrgID{}) }, "slugs: at s"},
+		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},
+		{"ledger amount", ledger(2, func(e *compute.LedgerEntry) { e.Amount++ }), "line 2 does not add up"},
+		{"ledger note", ledger(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
+		{"ledger hash", ledger(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
+		{"ledger negative", ledger(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
+		{"ledger line gone", func(s *state) { s.ledger.drop(line{org.UUID, 2}) }, "line 2 is missing"},
+		{"last ledger line gone", func(s *state) {
+			a, _ := s.accounts.get(org)
+			s.ledger.drop(line{org.UUID, a.Seq})
+		}, "the account is not what its lines say"},
+		{"balance", func(s *state) {
+			change(&s.accounts, org, func(a *compute.Account) { a.Charged++ })
+		}, "the account is not what its lines say"},
+		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
+		{"vCPUs of a node", func(s *state) {
+			change(&s.nodes, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
+		}, "its attempts hold"},
+		{"GPU", gpu(func(g *compute.GPU) { g.UsedMilli-- }), "GPU a: gave 999"},
+		{"held GPU gone", func(s *state) {
+			change(&s.nodes, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
+		}, "GPUs that it has not"},
+		{"free GPU missing", func(s *state) {
+			change(&s.nodes, node, func(n *compute.Node) {
+				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
+				n.GPUs[1].Health = compute.HealthMissing
+			})
+		}, "is gone and held by nothing"},
+		{"ended without a time", edit(11, func(e *compute.Execution) { e.FinishedAt = 0 }), "go together"},
+		{"live with a time", edit(10, func(e *compute.Execution) { e.FinishedAt = 1 }), "go together"},
+		{"ended and holding", edit(11, func(e *compute.Execution) { e.Held = 1 }), "still set aside"},
+		{"negative", edit(11, func(e *compute.Execution) { e.Billed = -1 }), "negative credits"},
+		{"over the ceiling", edit(11, func(e *compute.Execution) { e.MaxCredits = 99 }), "over its ceiling"},
+		{"queued with an attempt", edit(10, func(e *compute.Execution) { e.Status = compute.StatusQueued }),
+			"without a live attempt"},
+		{"placed without one", edit(13, func(e *compute.Execution) { e.Status = compute.StatusRunning }),
+			"without a live attempt"},
+		{"charged for our failure", edit(11, func(e *compute.Execution) { e.Status = compute.StatusSystemFailure }),
+			"was charged"},
+		{"long detail", edit(10, func(e *compute.Execution) { e.Detail = strings.Repeat("x", 513) }), "too long"},
+		{"live children", selection(func(_ *compute.Execution, s *compute.Selection) { s.Live++ }), "counted 2"},
+		{"parent's bill", selection(func(e *compute.Execution, _ *compute.Selection) { e.Billed++ }), "its children"},
+		{"forgotten child", func(s *state) { s.dropExecution(execution(13)) }, "live children"},
+		{"taken twice", selection(func(_ *compute.Execution, s *compute.Selection) { s.Taken = false }),
+			"queue message do not agree"},
+		{"attempt of nothing", attempt(11, func(a *compute.Attempt) { a.Execution = execution(99) }),
+			"has no execution"},
+		{"attempt from the future", attempt(11, func(a *compute.Attempt) { a.Epoch = 2 }), "has no execution"},
+		{"attempt ended as running", attempt(11, func(a *compute.Attempt) { a.Status = compute.StatusRunning }),
+			"ended as running"},
+		{"member of nothing", func(s *state) {
+			s.putMembership(&compute.Membership{Org: org})
+		}, "one does not exist"},
+		{"key of nobody", func(s *state) {
+			k, _ := s.keys.get(compute.KeyID{UUID: compute.UUID{4}})
+			other := *k
+			other.User = compute.UserID{}
+			s.putKey(&other)
+		}, "nobody's member"},
+		{"execution of nobody", edit(11, func(e *compute.Execution) { e.Org = compute.OrgID{} }),
+			"belongs to no organization"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := populated(t)
+			test.spoil(s)
+			if err := s.publish().Check(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Check says %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+// TestOldestOpsMakeRoom fills the memory of requests by its number instead of
+// its age.
+func TestOldestOpsMakeRoom(t *testing.T) {
+	s := newState()
+	for i := range 3 {
+		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})
+	}
+	s.forgetOldest()
+	if _, known := s.recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
+		t.Error("the oldest is still known")
+	}
+	if r, known := s.recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
+		t.Error("a newer one was forgotten")
+	}
+	if err := s.publish().checkDerived(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBuysNeverMoreThanTheCredits(t *testing.T) {
+	const limit = 1000 * time.Hour
+	for _, price := range []compute.Price{0, 1, 15, 100, 999, 1000, 1001, maxPrice} {
+		for _, credits := range []compute.Credits{-1, 0, 1, 99, 100, 101, compute.Credit, maxAmount} {
+			d := buys(credits, price, limit)
+			switch {
+			case price == 0 && d != limit:
+				t.Errorf("nothing costs nothing, but %d buys %s", credits, d)
+			case d < 0 || d > limit || d < limit && price.Charge(d) > max(credits, 0):
+				t.Errorf("%d at %d buys %s, which costs %d", credits, price, d, price.Charge(d))
+			case d < limit && price.Charge(d+time.Millisecond) <= credits:
+				t.Errorf("%d at %d buys more than %s", credits, price, d)
+			}
+		}
+	}
+}
+
+func TestClipKeepsWholeCharacters(t *testing.T) {
+	tests := []struct {
+		text string
+		want int
+	}{
+		{"", 0},
+		{strings.Repeat("x", 512), 512},
+		{strings.Repeat("x", 513), 512},
+		{strings.Repeat("é", 300), 512},
+		{"x" + strings.Repeat("é", 300), 511},
+	}
+	for _, test := range tests {
+		if got := clip(test.text); len(got) != test.want || !strings.HasPrefix(test.text, got) {
+			t.Errorf("%d bytes were clipped to %d, want %d", len(test.text), len(got), test.want)
+		}
+	}
+}
