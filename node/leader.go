@@ -46,20 +46,17 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 		return err
 	}
 	var duties sync.WaitGroup
-	duties.Go(func() { l.report(l.schedule.Run(ctx, term), "scheduler") })
+	duties.Go(func() {
+		if err := l.schedule.Run(ctx, term); err != nil && ctx.Err() == nil {
+			l.logger.Error("scheduler ended", "err", err)
+		}
+	})
 	duties.Go(func() { l.every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
 	duties.Go(func() { l.every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
 	duties.Go(func() { l.every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)
 	return nil
-}
-
-// report logs why a duty ended, unless the term did.
-func (l *leader) report(err error, part string) {
-	if err != nil && compute.CodeOf(err) != compute.CodeConflict {
-		l.logger.Warn("duty ended", "part", part, "err", err)
-	}
 }
 
 // every calls do now, at each tick and at each signal, until ctx ends.

@@ -53,6 +53,7 @@ type Node struct {
 	master   *secrets.Master
 	devices  *gpu.Watcher
 	sampler  *gpu.Sampler
+	loads    *gpuLoads
 	blobs    *storage.Blobs
 	logs     *logs.Store
 	output   *logs.Follower

@@ -27,9 +27,12 @@ const maxTokenFile = 4 << 10
 
 // openDevices finds the GPUs. What they are is known before the node joins.
 func (n *Node) openDevices(ctx context.Context) error {
+	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuLook]cpuMark{}, work: func() []compute.Work {
+		return n.machine.View().Work(n.cluster.ID())
+	}}
 	source, err := gpu.Open(gpu.Config{
 		Source: n.cfg.GPUs.Source, File: n.cfg.GPUs.File, Simulated: n.cfg.GPUs.Simulated,
-		NodeName: n.cfg.Name, Now: n.opts.Now, Logger: n.logger,
+		NodeName: n.cfg.Name, Load: n.loads.of, Now: n.opts.Now, Logger: n.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open devices: %w", err)
@@ -46,7 +49,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 			Hostname: n.cfg.Name, Devices: inventory, Last: n.sampler.Last, Allocated: n.allocated,
 		}),
 	)
-	return nil
+	return n.machine.Register(n.registry)
 }
 
 // allocated returns how many thousandths of a device attempts hold.
@@ -169,6 +172,7 @@ func (n *Node) openExecutor(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
+	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
 	return nil
 }

@@ -52,9 +52,19 @@ type Node struct {
 // end stops them and fails the test if a state is broken.
 func New(tb testing.TB, n int) *Cluster {
 	tb.Helper()
+	return NewWith(tb, n, func(int, *NodeConfig) {})
+}
+
+// NodeConfig is the configuration of a node.
+type NodeConfig = node.Config
+
+// NewWith is New with configurations that change makes other than usual.
+func NewWith(tb testing.TB, n int, change func(i int, cfg *NodeConfig)) *Cluster {
+	tb.Helper()
 	c := &Cluster{tb: tb}
 	for i := range n {
 		cfg := Config(tb, i)
+		change(i, &cfg)
 		if i > 0 {
 			c.mustPrepareJoin(&cfg)
 		}
