@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(started)
 	case "wait":
-		select {}
+		<-time.After(time.Hour)
 	}
 }
 

@@ -1,0 +1,110 @@
+package policy_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"berth/node/executor/policy"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// answer executes the program on a call as the kernel would.
+func answer(t *testing.T, arch, number uint32, args ...uint64) uint32 {
+	t.Helper()
+	data, err := policy.Seccomp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program []bpf.Instruction
+	for ; len(data) > 0; data = data[8:] {
+		raw := bpf.RawInstruction{
+			Op: binary.NativeEndian.Uint16(data), Jt: data[2], Jf: data[3], K: binary.NativeEndian.Uint32(data[4:]),
+		}
+		program = append(program, raw.Disassemble())
+	}
+	vm, err := bpf.NewVM(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The machine reads packets: in network order.
+	call := make([]byte, 64)
+	binary.BigEndian.PutUint32(call, number)
+	binary.BigEndian.PutUint32(call[4:], arch)
+	for i, arg := range args {
+		binary.BigEndian.PutUint32(call[16+8*i:], uint32(arg))
+		binary.BigEndian.PutUint32(call[20+8*i:], uint32(arg>>32))
+	}
+	verdict, err := vm.Run(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(verdict)
+}
+
+func TestSeccomp(t *testing.T) {
+	const (
+		allow = uint32(unix.SECCOMP_RET_ALLOW)
+		kill  = uint32(unix.SECCOMP_RET_KILL_PROCESS)
+		eperm = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
+		nosys = uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.ENOSYS)
+		ours  = nativeArch
+	)
+	for _, test := range []struct {
+		name   string
+		arch   uint32
+		number uint32
+		args   []uint64
+		want   uint32
+	}{
+		{"read", ours, unix.SYS_READ, nil, allow},
+		{"execve", ours, unix.SYS_EXECVE, nil, allow},
+		{"clone a thread", ours, unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, allow},
+		{"clone a user namespace", ours, unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER}, eperm},
+		{"clone a mount namespace", ours, unix.SYS_CLONE, []uint64{unix.CLONE_NEWNS | unix.CLONE_VM}, eperm},
+		{"clone3", ours, unix.SYS_CLONE3, nil, nosys},
+		{"newer than the list", ours, 4000, nil, nosys},
+		{"unshare", ours, unix.SYS_UNSHARE, nil, eperm},
+		{"mount", ours, unix.SYS_MOUNT, nil, eperm},
+		{"ptrace", ours, unix.SYS_PTRACE, nil, eperm},
+		{"bpf", ours, unix.SYS_BPF, nil, eperm},
+		{"io_uring", ours, unix.SYS_IO_URING_SETUP, nil, eperm},
+		{"keyctl", ours, unix.SYS_KEYCTL, nil, eperm},
+		{"tcp socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET}, allow},
+		{"unix socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, allow},
+		{"packet socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, eperm},
+		{"crypto socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_ALG}, eperm},
+		{"vm socket", ours, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, eperm},
+		{"family with high bits", ours, unix.SYS_SOCKET, []uint64{unix.AF_INET | 1<<32}, eperm},
+		{"personality default", ours, unix.SYS_PERSONALITY, []uint64{0}, allow},
+		{"personality without randomness", ours, unix.SYS_PERSONALITY, []uint64{0x40000}, eperm},
+		{"foreign architecture", foreignArch, 20, nil, kill},
+	} {
+		if got := answer(t, test.arch, test.number, test.args...); got != test.want {
+			t.Errorf("%s: answer %#x, want %#x", test.name, got, test.want)
+		}
+	}
+	if nativeArch == unix.AUDIT_ARCH_X86_64 {
+		if got := answer(t, ours, 0x40000000+39); got != kill {
+			t.Errorf("x32: answer %#x, want %#x", got, kill)
+		}
+	}
+}
+
+func TestLandlock(t *testing.T) {
+	rules, abi := policy.Landlock()
+	if abi == 0 {
+		if rules.Handled != 0 {
+			t.Errorf("rules without Landlock: %+v", rules)
+		}
+		return
+	}
+	if rules.Handled == 0 || rules.Everywhere&^rules.Handled != 0 || rules.Writable&^rules.Handled != 0 ||
+		rules.Device&^rules.Handled != 0 {
+		t.Errorf("rules allow what they do not handle: %+v", rules)
+	}
+	if rules.Everywhere&unix.LANDLOCK_ACCESS_FS_WRITE_FILE != 0 || rules.Writable&unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK != 0 {
+		t.Errorf("rules allow to write anywhere or to make devices: %+v", rules)
+	}
+}
