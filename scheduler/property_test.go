@@ -15,7 +15,8 @@ import (
 type history struct {
 	*world
 	rng    *rand.Rand
-	next   int
+	next   int               // Number of the next execution.
+	joined int               // Nodes that ever joined.
 	packer *scheduler.Packer // Remembers; must not matter.
 }
 
@@ -27,7 +28,7 @@ func newHistory(tb testing.TB, seed uint64) *history {
 	h := &history{rng: rand.New(rand.NewPCG(seed, 1)), next: 1, packer: scheduler.NewPacker()}
 	h.world = newWorld(tb)
 	for i := range 1 + h.rng.IntN(8) {
-		h.setNode(h.node(i + 1))
+		h.join(2 * i)
 	}
 	for org := range 3 {
 		if n := h.rng.IntN(20); n > 0 {
@@ -35,6 +36,12 @@ func newHistory(tb testing.TB, seed uint64) *history {
 		}
 	}
 	return h
+}
+
+// join adds a random node, the n-th by id.
+func (h *history) join(n int) {
+	h.joined++
+	h.setNode(h.node(n + 1))
 }
 
 // node returns a random node, some with GPUs of two types, odd vCPU, broken or
@@ -100,8 +107,11 @@ func (h *history) step() {
 		n := *h.nodes[h.rng.IntN(len(h.nodes))]
 		n.Drained, n.State = h.rng.IntN(3) == 0, compute.NodeState(h.rng.IntN(4)/3)
 		h.setNode(&n)
+		if h.rng.IntN(2) == 0 {
+			h.removeNode(&n)
+		}
 	default:
-		h.setNode(h.node(len(h.nodes) + 1))
+		h.join(2*h.joined - 15*h.rng.IntN(2)) // Behind the others, or among them.
 	}
 }
 

@@ -130,6 +130,19 @@ func (w *world) setNode(n *compute.Node) {
 	w.bump()
 }
 
+// removeNode forgets a node, unless an attempt is there.
+func (w *world) removeNode(n *compute.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.live {
+		if a.Node == n.ID {
+			return
+		}
+	}
+	w.nodes = slices.DeleteFunc(slices.Clone(w.nodes), func(m *compute.Node) bool { return m.ID == n.ID })
+	w.bump()
+}
+
 // submit adds executions to the queue.
 func (w *world) submit(es ...*compute.Execution) {
 	w.mu.Lock()
