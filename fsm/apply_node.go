@@ -32,6 +32,9 @@ func (s *state) registerNode(c RegisterNode) Result {
 			"this node was removed from the cluster and needs a new identity")
 	}
 	if known, ok := s.nodes.get(id); ok {
+		if refusal := s.readmit(known, c); refusal != nil {
+			return Result{Refusal: refusal}
+		}
 		return s.renewNode(known, c.Node)
 	}
 	if s.nodes.len() >= maxNodes {
@@ -46,6 +49,24 @@ func (s *state) registerNode(c RegisterNode) Result {
 	n.JoinedAt, n.ChangedAt = s.meta.Now, s.meta.Now
 	s.nodes.put(&n)
 	return Result{ID: id.UUID}
+}
+
+// readmit decides on a known node that brings a token, which asks for a new
+// certificate: the answer to its first request was lost, or it has lost its
+// keys. Only the token that admitted it counts again without being spent, and
+// nobody may become a node that is up.
+func (s *state) readmit(known *compute.Node, c RegisterNode) *compute.Error {
+	if c.TokenID == "" {
+		return nil // A member, by its certificate.
+	}
+	if a, ok := s.admitted.get(known.ID); ok && a.TokenID == c.TokenID {
+		return s.checkToken(c)
+	}
+	if known.State == compute.NodeUp {
+		return compute.Errorf(compute.CodeConflict,
+			"a node with this identity is up").Named("node_up")
+	}
+	return s.spendToken(c)
 }
 
 // identityOf returns what a node itself is the source of.
@@ -69,8 +90,26 @@ func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
 	return Result{ID: n.ID.UUID, Repeat: true}
 }
 
-// spendToken takes one use of the join token that a new node brings.
+// spendToken takes one use of the join token that a node brings.
 func (s *state) spendToken(c RegisterNode) *compute.Error {
+	if refusal := s.checkToken(c); refusal != nil {
+		return refusal
+	}
+	known, _ := s.joins.get(c.TokenID)
+	if known.Uses < 1 {
+		return compute.Errorf(compute.CodeForbidden,
+			"the join token has been used up").Named("token_spent")
+	}
+	t := *known
+	t.Uses--
+	s.joins.put(&t)
+	s.admitted.put(&admission{c.Node.ID, c.TokenID})
+	return nil
+}
+
+// checkToken refuses a join token that is unknown, has expired or is for
+// another role.
+func (s *state) checkToken(c RegisterNode) *compute.Error {
 	forbid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
 	}
@@ -80,15 +119,10 @@ func (s *state) spendToken(c RegisterNode) *compute.Error {
 		return forbid("token_unknown", "the join token is not known to this cluster")
 	case known.ExpiresAt <= s.meta.Now:
 		return forbid("token_expired", "the join token expired at %s", known.ExpiresAt)
-	case known.Uses < 1:
-		return forbid("token_spent", "the join token has been used up")
 	case known.Role != c.Node.Role:
 		return forbid("token_role", "the join token is for the role %s, not %s",
 			known.Role, c.Node.Role)
 	}
-	t := *known
-	t.Uses--
-	s.joins.put(&t)
 	return nil
 }
 
@@ -244,6 +278,7 @@ func (s *state) removeNode(c RemoveNode) Result {
 			"the node still has %d executions; drain it first", n)
 	}
 	s.nodes.drop(c.Node)
+	s.admitted.drop(c.Node)
 	s.removed.put(&removedNode{c.Node, s.meta.Now})
 	s.reshape()
 	return Result{ID: c.Node.UUID}

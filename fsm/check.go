@@ -68,6 +68,7 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.attempts, s.putAttempt)
 	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.put(c) })
 	copyRecords(&v.ops, s.putOp)
+	copyRecords(&v.admitted, func(a *admission) { s.admitted.put(a) })
 	s.reshape()
 	return s
 }

@@ -43,8 +43,12 @@ func TestNodesJoinWithAToken(t *testing.T) {
 	if r := w.must(first); !r.Repeat { // A known node needs no token.
 		t.Error("a renewal is not said to be one")
 	}
-	w.must(join())
+	second := join()
+	w.must(second)
 	w.refused(join(), compute.CodeForbidden, "token_spent")
+	w.must(second) // The answer was lost: the token that admitted it still counts.
+	second.TokenHash = hash("guess")
+	w.refused(second, compute.CodeForbidden, "token_unknown")
 
 	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
 		ID: "short", Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Minute),
@@ -204,4 +208,32 @@ func TestNodeStateAndRemoval(t *testing.T) {
 		t.Errorf("its GPU type is still offered: %v", err)
 	}
 	w.refused(fsm.RegisterNode{Node: compute.Node{ID: node}}, compute.CodeForbidden, "node_removed")
+}
+
+// TestKnownNodeNeedsATokenOfItsOwn holds that nobody becomes a node that
+// exists, and gets its certificate, by naming it.
+func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	token := func(id string) {
+		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+			ID: id, Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Hour),
+		}})
+	}
+	token("another")
+	n := w.node("n2")
+	c := fsm.RegisterNode{
+		Node: compute.Node{ID: n.ID, Name: "n2"}, TokenID: "made up", TokenHash: hash("guess"),
+	}
+	w.refused(c, compute.CodeConflict, "node_up")
+	c.TokenID, c.TokenHash = "another", hash("secret")
+	w.refused(c, compute.CodeConflict, "node_up")
+	w.must(fsm.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
+	c.TokenHash = hash("guess")
+	w.refused(c, compute.CodeForbidden, "token_unknown")
+	c.TokenHash = hash("secret")
+	w.must(c) // It has lost its keys, and the operator gave it a new token.
+	w.must(c)
+	c.Node.ID = w.node("n3").ID
+	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
+	w.refused(c, compute.CodeForbidden, "token_spent")
 }

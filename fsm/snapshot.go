@@ -233,6 +233,7 @@ func (s *state) loaders() []func([]byte) error {
 		s.loadExecution, load(s.putAttempt),
 		load(func(c *compute.Callback) { s.callbacks.put(c) }),
 		load(s.putOp),
+		load(func(a *admission) { s.admitted.put(a) }),
 	}
 }
 

@@ -30,6 +30,7 @@ type View struct {
 	attempts   records[line, compute.Attempt]  // By execution, epoch.
 	callbacks  records[line, compute.Callback] // By execution, number.
 	ops        records[pair, op]               // By organization, identifier.
+	admitted   records[compute.NodeID, admission]
 
 	slugs    table[string, compute.OrgID]
 	emails   table[string, compute.UserID]
@@ -67,6 +68,12 @@ type (
 	removedNode struct {
 		ID compute.NodeID  `cbor:"1,keyasint"`
 		At compute.Instant `cbor:"2,keyasint"`
+	}
+
+	// admission says with which join token a node became a member.
+	admission struct {
+		Node    compute.NodeID `cbor:"1,keyasint"`
+		TokenID string         `cbor:"2,keyasint"`
 	}
 
 	// price is one line of the price book.
@@ -138,6 +145,7 @@ func (v *View) makeRecords() {
 	v.callbacks = newRecords(byLine,
 		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} })
 	v.ops = newRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} })
+	v.admitted = newRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
@@ -187,7 +195,7 @@ func (v *View) stored() []stored {
 	return []stored{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted,
 	}
 }
 
@@ -196,7 +204,7 @@ func (v *View) shareables() []shareable {
 	return []shareable{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.growing,
 		&v.finished, &v.work, &v.opAges, &v.totals,
