@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,6 +167,7 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(nodes, func(a, b wire.Node) int { return strings.Compare(a.Name, b.Name) })
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), nodes)
 	}

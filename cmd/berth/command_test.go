@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -89,10 +90,9 @@ const (
 func TestRunShowsOutputAndExits(t *testing.T) {
 	var sent map[string]any
 	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start":     keep(t, &sent, started),
-		"GET /api/v1/stream/" + someID:                       answer(stream),
-		"GET " + apiRoot + "/execution/" + someID:            answer(ended),
-		"GET " + apiRoot + "/execution/other" + someID + "x": answer(ended),
+		"POST " + apiRoot + "/execution/streaming/start": keep(t, &sent, started),
+		"GET /api/v1/stream/" + someID:                   answer(stream),
+		"GET " + apiRoot + "/execution/" + someID:        answer(ended),
 	})
 	t.Setenv("SECRET", "s")
 	file := filepath.Join(t.TempDir(), "data.txt")
@@ -137,12 +137,45 @@ func TestRunJSON(t *testing.T) {
 	}
 }
 
+// Before it has a node the command says why it waits; a refusal is no exit
+// code that the execution could have had.
+func TestRunWaitsAndIsRefused(t *testing.T) {
+	waits := []string{"scheduling", "gpus_busy", "gpus_busy", ""}
+	asked := 0
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+		"GET /api/v1/stream/" + someID:                   answer(stream),
+		"GET " + apiRoot + "/execution/" + someID: func(w http.ResponseWriter, r *http.Request) {
+			why := waits[min(asked, 3)]
+			if asked++; why == "" {
+				answer(ended)(w, r)
+				return
+			}
+			answer(`{"execution_id":"`+someID+`","status":"queued","pending_reason":"`+why+`"}`)(w, r)
+		},
+	})
+	r := execute(t, "", "run", "-c", "1")
+	if r.code != 3 || strings.Count(r.errors, "it waits: ") != 1 || !strings.Contains(r.errors, "it waits: gpus_busy\n") {
+		t.Errorf("got %+v", r)
+	}
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/execution/streaming/start": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"detail":"no credits left","code":"credits_exhausted"}`)
+		},
+	})
+	if r := execute(t, "", "run", "-c", "1"); r.code != exitSystem || !strings.Contains(r.errors, "no credits left") {
+		t.Errorf("got %+v", r)
+	}
+}
+
 // Ctrl-C leaves the execution alone and says how to go on.
 func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	mustCluster(t, map[string]http.HandlerFunc{
 		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+		"GET " + apiRoot + "/execution/" + someID:        answer(`{"status":"running"}`),
 		"GET /api/v1/stream/" + someID: func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
 			<-r.Context().Done()

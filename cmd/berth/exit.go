@@ -15,18 +15,18 @@ import (
 // execution's own code; these are what remains. 128+n says that signal n ended
 // the execution: 137 for one that was killed, as when its memory ran out.
 const (
-	exitFailed      = 1   // The command failed, or the execution did without a code.
+	exitFailed      = 1   // The execution, or a command without one, failed.
 	exitUsage       = 2   // The command line is wrong.
-	exitSystem      = 125 // Berth could not execute it, or lost it. Nothing is billed.
+	exitSystem      = 125 // Berth refused it, could not execute it, lost it or cannot be reached.
 	exitNeverRan    = 126 // It was ended on request before it ran.
 	exitInterrupted = 130 // Ctrl-C: the execution goes on.
 )
 
 // exitHelp is the table above for people.
 const exitHelp = `The exit code is the execution's own. Otherwise it is
-  1    the command failed, or the execution did without a code of its own
+  1    the execution failed without a code of its own
   2    the command line is wrong
-  125  Berth could not execute it, or lost it; nothing is billed
+  125  Berth refused it, could not execute it, lost it, or cannot be reached
   126  it was ended on request before it ran
   130  Ctrl-C: this command ended, the execution goes on
 and 128+n when signal n ended the execution: 137 when it was killed, as when
@@ -59,6 +59,15 @@ func exitCode(err error) int {
 		return e.code
 	}
 	return exitFailed
+}
+
+// unexecuted returns err as the end of a command that follows an execution,
+// whose own codes it must not be taken for.
+func unexecuted(err error) error {
+	if _, ok := errors.AsType[*exit](err); ok || err == nil {
+		return err
+	}
+	return &exit{code: exitSystem, err: err}
 }
 
 // usageErrorf returns an error for a wrong command line.

@@ -56,7 +56,7 @@ func TestExitCode(t *testing.T) {
 		{"any", fs.ErrNotExist, exitFailed},
 		{"usage", usageErrorf("no"), exitUsage},
 		{"wrapped", fmt.Errorf("a: %w", &exit{code: 7, err: errors.New("b")}), 7},
-		{"interrupted", interrupted(t.Context(), compute.ExecutionID{}, fs.ErrClosed), exitFailed},
+		{"lost", interrupted(t.Context(), compute.ExecutionID{}, fs.ErrClosed), exitSystem},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

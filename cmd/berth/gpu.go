@@ -63,7 +63,7 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 		Start: start, GPUTypes: f.types, Objective: f.objective,
 	})
 	if err != nil {
-		return err
+		return unexecuted(err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: execution %s\n", started.ExecutionID)
 	result, err := watch(cmd, c, started.ExecutionID)
@@ -89,7 +89,7 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 	}
 	parent, err := c.Execution(ctx, s.ExecutionID, 0)
 	if err != nil {
-		return err
+		return unexecuted(err)
 	}
 	ended := outcome(&parent)
 	e, ok := errors.AsType[*exit](ended)

@@ -49,7 +49,7 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	}
 	e, err := c.Execution(cmd.Context(), id, 0)
 	if err != nil {
-		return err
+		return unexecuted(err)
 	}
 	if !f.follow && !e.Status.Terminal() {
 		return f.printSoFar(cmd, e.CombinedOutput)

@@ -14,8 +14,11 @@ import (
 	"berth/compute"
 )
 
-// barParts is the whole of a bar: progress to a tenth of a percent.
-const barParts = 1000
+// The whole of a bar, and how full it is at most before the end.
+const (
+	barParts  = 1000
+	barAlmost = 990
+)
 
 // newLaneView returns bars for a terminal and lines for anything else.
 func newLaneView(w io.Writer) laneView {
@@ -70,6 +73,7 @@ func newBars(w io.Writer) *bars {
 	b.writer.SetMessageLength(34)
 	b.writer.SetUpdateFrequency(watchEvery)
 	style := b.writer.Style()
+	style.Options.PercentFormat = "%3.0f%%"
 	style.Visibility.Value, style.Visibility.ETA = false, false
 	style.Options.TimeInProgressPrecision, style.Options.TimeDonePrecision = 1e8, 1e8
 	go func() {
@@ -96,7 +100,7 @@ func (b *bars) update(lanes []lane) {
 		case lane.status.Terminal():
 			t.MarkAsErrored()
 		default:
-			t.SetValue(min(int64(lane.progress*barParts), barParts-1))
+			t.SetValue(min(int64(lane.progress*barParts), barAlmost))
 		}
 	}
 }

@@ -23,6 +23,9 @@ const (
 	maxImportBytes = 8 << 20
 )
 
+// placeWait is how long the node holds its answer while an execution waits.
+const placeWait = 10 * time.Second
+
 // runFlags are the flags of berth run.
 type runFlags struct {
 	conn       connection
@@ -72,7 +75,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	started, err := c.Submit(cmd.Context(), start)
 	if err != nil {
-		return err
+		return unexecuted(err)
 	}
 	switch {
 	case f.detach && f.jsonOutput:
@@ -83,6 +86,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: execution %s\n", started.ExecutionID)
 	if !f.jsonOutput {
+		if err := awaitPlace(cmd, c, started.ExecutionID); err != nil {
+			return err
+		}
 		if err := follow(cmd, c, started.ExecutionID, 0); err != nil {
 			return err
 		}
@@ -236,6 +242,25 @@ func readLimited(r io.Reader, name string, limit int64) (string, error) {
 	return string(data), nil
 }
 
+// awaitPlace waits until the execution has a node, and says why it waits when
+// that changes.
+func awaitPlace(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) error {
+	var said string
+	for {
+		e, err := c.Execution(cmd.Context(), id, placeWait)
+		if err != nil {
+			return interrupted(cmd.Context(), id, err)
+		}
+		if e.Status != compute.StatusPending && e.Status != compute.StatusQueued {
+			return nil
+		}
+		if why := e.PendingReason; why != nil && *why != said && *why != compute.ReasonScheduling.String() {
+			said = *why
+			fmt.Fprintf(cmd.ErrOrStderr(), "berth: it waits: %s\n", said)
+		}
+	}
+}
+
 // follow shows the output of the execution until it has ended.
 func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64) error {
 	for event, err := range c.Stream(cmd.Context(), id, after) {
@@ -276,7 +301,7 @@ func finish(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, asJSON
 // interrupted says how to go on when the command, not the execution, ended.
 func interrupted(ctx context.Context, id compute.ExecutionID, err error) error {
 	if ctx.Err() == nil {
-		return err
+		return unexecuted(err)
 	}
 	return &exit{code: exitInterrupted, err: errors.New(`the execution goes on
   to see it:  berth logs -f ` + id.String() + `
