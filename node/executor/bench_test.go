@@ -9,30 +9,31 @@ import (
 	"berth/compute"
 )
 
-// median returns the middle of n timings of fn.
-func median(n int, fn func()) time.Duration {
-	times := make([]time.Duration, n)
-	for i := range times {
-		start := time.Now()
-		fn()
-		times[i] = time.Since(start)
+// BenchmarkStart compares an execution that does nothing, from its placement
+// to its outcome, with the interpreter alone.
+func BenchmarkStart(b *testing.B) {
+	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable, end='')").Output()
+	if err != nil {
+		b.Fatal(err)
 	}
-	slices.Sort(times)
-	return times[n/2]
+	n := newNode(b, nil)
+	bundle := compute.Bundle{Code: "print(1)"}
+	n.end(n.place(n.newWork(bundle)))
+	var bare, boxed []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		if out, err := exec.Command(string(out), "-u", "-c", "print(1)").CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		middle := time.Now()
+		n.end(n.place(n.newWork(bundle)))
+		bare, boxed = append(bare, middle.Sub(start)), append(boxed, time.Since(middle))
+	}
+	b.ReportMetric(float64(median(bare).Microseconds())/1000, "python-ms")
+	b.ReportMetric(float64(median(boxed).Microseconds())/1000, "sandboxed-ms")
 }
 
-// TestStartCost prints what the sandbox costs beside the interpreter alone.
-func TestStartCost(t *testing.T) {
-	n := newNode(t, nil)
-	bare := median(21, func() {
-		if out, err := exec.Command("/root/.pyenv/versions/3.11.7/bin/python3", "-c", "print(1)").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	})
-	var inside time.Duration
-	boxed := median(21, func() {
-		o := n.end(n.place(n.newWork(compute.Bundle{Code: "print(1)"})))
-		inside += o.Duration
-	})
-	t.Logf("python alone %v; place to outcome, sandboxed, %v; of it %v inside", bare, boxed, inside/21)
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
 }

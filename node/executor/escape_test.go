@@ -83,10 +83,13 @@ var escapes = []struct{ name, code string }{
 
 // TestEscapes holds every case inside, and shows that it is one outside.
 func TestEscapes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	env := surroundings(t, n)
 	for _, test := range escapes {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := n.as(t)
 			code := prelude + test.code
 			if out := outside(t, code, env); !strings.Contains(out, "ESCAPED") {
 				t.Fatalf("does not succeed outside either:\n%s", out)
@@ -151,6 +154,7 @@ func outside(t *testing.T, code string, env map[string]string) string {
 // TestForeignArchitectureIsKilled shows how the i386 probe ends: not with an
 // error that code could go on from.
 func TestForeignArchitectureIsKilled(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	x32 := prelude + "call(0x40000000 + 39)\nprint('went on')"
 	o, out := n.execute(compute.Bundle{Code: x32}, nil)
@@ -162,6 +166,7 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 
 // TestUsersDiffer shows that two attempts at once have no user id in common.
 func TestUsersDiffer(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	code := "import time\nprint(open('/proc/self/uid_map').read())\nwhile True: time.sleep(1)"
 	var maps []string

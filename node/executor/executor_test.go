@@ -27,6 +27,7 @@ func (e ending) check(t *testing.T, o compute.Outcome) {
 
 // TestEndings is the list of what code may do to end, badly or not.
 func TestEndings(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	completed := ending{status: compute.StatusCompleted}
 	exit := func(code int, detail string) ending {
@@ -64,7 +65,8 @@ func TestEndings(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			o, output := n.execute(compute.Bundle{Code: test.code}, test.change)
+			t.Parallel()
+			o, output := n.as(t).execute(compute.Bundle{Code: test.code}, test.change)
 			test.want.check(t, o)
 			if !strings.Contains(output, test.output) {
 				t.Errorf("output %q does not contain %q", output, test.output)
@@ -99,6 +101,7 @@ func timeout(d time.Duration) func(*compute.Work) {
 }
 
 func TestTracebackShowsTheUsersFramesOnly(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	_, output := n.execute(compute.Bundle{
 		Code:         "import helper\n\n\ndef outer():\n    helper.fail()\n\n\nouter()\n",
@@ -121,6 +124,7 @@ KeyError: 'lost'
 }
 
 func TestInputsAreWhatTheySay(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.SiteDirs = []string{t.TempDir()} })
 	code := `
 import sys, os, pathlib
@@ -156,6 +160,7 @@ func gpu(kind string, speedMilli, shareMilli int) func(*compute.Work) {
 }
 
 func TestSpeedOfASimulatedGPU(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	code := "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass"
 	o, _ := n.execute(compute.Bundle{Code: code}, gpu("h100", 1000, 1000))
@@ -172,6 +177,7 @@ func TestSpeedOfASimulatedGPU(t *testing.T) {
 }
 
 func TestBadFileNames(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	many := make(map[string]string)
 	for i := range 1001 {
@@ -187,9 +193,10 @@ func TestBadFileNames(t *testing.T) {
 		"NUL":             {ImportFiles: map[string]string{"a\x00b": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := n.as(t)
 			b.Code = "print('started')"
-			id := n.place(n.newWork(b))
-			o := n.end(id)
+			o := n.end(n.place(n.newWork(b)))
 			if o.Status != compute.StatusFailed || o.Reason != compute.ReasonStartFailed || o.Ran || o.Detail == "" {
 				t.Errorf("ended as %s/%s %q ran %v", o.Status, o.Reason, o.Detail, o.Ran)
 			}
@@ -198,6 +205,7 @@ func TestBadFileNames(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	for _, test := range []struct {
 		name string
@@ -214,6 +222,8 @@ func TestStops(t *testing.T) {
 			ending{compute.StatusAborted, compute.ReasonAborted, "aborted on request", 137}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := n.as(t)
 			id := n.place(n.newWork(compute.Bundle{Code: test.code + "import time\nprint('here')\nwhile True: time.sleep(1)"}))
 			await(t, "the start", func() bool { return n.started(id) && strings.Contains(n.output(id), "here") })
 			n.update(func() { n.work[id].Execution.Stop = test.stop })
@@ -221,6 +231,8 @@ func TestStops(t *testing.T) {
 		})
 	}
 	t.Run("before the start", func(t *testing.T) {
+		t.Parallel()
+		n := n.as(t)
 		w := n.newWork(compute.Bundle{Code: "print('started')"})
 		w.Execution.Stop = compute.StopHard
 		o := n.end(n.place(w))
@@ -229,6 +241,8 @@ func TestStops(t *testing.T) {
 		}
 	})
 	t.Run("gone from the state", func(t *testing.T) {
+		t.Parallel()
+		n := n.as(t)
 		id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
 		await(t, "the start", func() bool { return n.started(id) })
 		n.update(func() { delete(n.work, id) })
@@ -239,6 +253,7 @@ func TestStops(t *testing.T) {
 }
 
 func TestFloodIsBounded(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	code := "import os\nline = b'x' * 1023 + b'\\n'\nfor _ in range(1 << 10):\n    os.write(1, line * 1024)"
 	o, output := n.execute(compute.Bundle{Code: code}, nil)
@@ -254,12 +269,14 @@ func TestFloodIsBounded(t *testing.T) {
 }
 
 func TestNoInterpreter(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.Python = "no-such-python" })
 	o := n.end(n.place(n.newWork(compute.Bundle{Code: "print(1)"})))
 	ending{compute.StatusSystemFailure, compute.ReasonStartFailed, `no Python interpreter "no-such-python"`, 0}.check(t, o)
 }
 
 func TestInputsLost(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	w := n.newWork(compute.Bundle{})
 	w.Execution.Bundle = compute.BundleRef{Hash: compute.Hash{1}, Size: 10}

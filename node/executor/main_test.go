@@ -162,6 +162,13 @@ func newNode(t testing.TB, change func(*executor.Config)) *node {
 	return n
 }
 
+// as returns the node as seen by a subtest.
+func (n *node) as(t testing.TB) *node {
+	sub := *n
+	sub.t = t
+	return &sub
+}
+
 // run works until the returned function is called, or the test ends.
 func (n *node) run() (stop func()) {
 	n.t.Helper()

@@ -161,6 +161,7 @@ raise SystemExit(5)
 `
 
 func TestNodeKilledWhileCodeRuns(t *testing.T) {
+	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: counting})
 	life := liveOnce(t, n, w, "")
@@ -177,6 +178,7 @@ func TestNodeKilledWhileCodeRuns(t *testing.T) {
 }
 
 func TestAdoptedAttemptIsStopped(t *testing.T) {
+	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
 	life := liveOnce(t, n, w, "")
@@ -189,6 +191,7 @@ func TestAdoptedAttemptIsStopped(t *testing.T) {
 }
 
 func TestCodeEndsWhileThereIsNoNode(t *testing.T) {
+	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: counting})
 	life := liveOnce(t, n, w, "")
@@ -208,6 +211,7 @@ func gone(pid int) bool {
 }
 
 func TestNodeAndSupervisorKilled(t *testing.T) {
+	t.Parallel()
 	n := idle(t)
 	marks := t.TempDir()
 	if err := os.Chmod(marks, 0o777); err != nil {
@@ -238,6 +242,7 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 
 // TestSupervisorKilledUnderALivingNode is the same without a restart.
 func TestSupervisorKilledUnderALivingNode(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
 	await(t, "the start", func() bool { return n.started(id) })
@@ -250,6 +255,7 @@ func TestSupervisorKilledUnderALivingNode(t *testing.T) {
 // TestNodeKilledAnywhere kills the node at random points of an attempt's life:
 // the code is started at most once, and there is one outcome.
 func TestNodeKilledAnywhere(t *testing.T) {
+	t.Parallel()
 	marks := t.TempDir()
 	if err := os.Chmod(marks, 0o777); err != nil {
 		t.Fatal(err)
@@ -284,6 +290,7 @@ func TestNodeKilledAnywhere(t *testing.T) {
 
 // TestOutcomeWaitsForTheCluster holds the outcome back over a restart.
 func TestOutcomeWaitsForTheCluster(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	refusals := 0
 	n.update(func() {
@@ -318,6 +325,7 @@ func TestOutcomeWaitsForTheCluster(t *testing.T) {
 
 // TestRefusedOutcomeIsFinal drops what the state will never take.
 func TestRefusedOutcomeIsFinal(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	calls := 0
 	n.update(func() {
@@ -334,6 +342,7 @@ func TestRefusedOutcomeIsFinal(t *testing.T) {
 
 // TestDisconnected ends code whose node does not reach the cluster.
 func TestDisconnected(t *testing.T) {
+	t.Parallel()
 	last := time.Now()
 	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Time { return last } })
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
@@ -344,6 +353,7 @@ func TestDisconnected(t *testing.T) {
 
 // TestConnected is its control: contact keeps code alive beyond the grace.
 func TestConnected(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, nil)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(5)"})
 	w.Execution.DisconnectGrace = 4 * time.Second
@@ -355,6 +365,7 @@ func TestConnected(t *testing.T) {
 // TestNodeGoneForTheGrace ends code whose node died: nobody tells the
 // supervisor anything any more.
 func TestNodeGoneForTheGrace(t *testing.T) {
+	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
 	w.Execution.DisconnectGrace = 3 * time.Second
