@@ -34,7 +34,7 @@ func finished(seq int, code string) string {
 }
 
 // collect returns what the stream yields as one text each, and its error.
-func collect(c *client.Client, ctx context.Context, id compute.ExecutionID, after uint64) ([]string, error) {
+func collect(ctx context.Context, c *client.Client, id compute.ExecutionID, after uint64) ([]string, error) {
 	var got []string
 	for event, err := range c.Stream(ctx, id, after) {
 		switch {
@@ -55,13 +55,13 @@ func collect(c *client.Client, ctx context.Context, id compute.ExecutionID, afte
 // was yielded, and what that node repeats is yielded once.
 func TestStreamResumes(t *testing.T) {
 	broken, brokenSeen := mustServe(t, func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, output(5, "a")+output(6, "b")+"id: 7\ndata: {\"out") //nolint:errcheck // As below.
-		http.NewResponseController(w).Flush()                                  //nolint:errcheck // The client may be gone.
+		io.WriteString(w, output(5, "a")+output(6, "b")+"id: 7\ndata: {\"out") //nolint:errcheck // The client may be gone.
+		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
 	healthy, healthySeen := mustServe(t, answer(200, output(6, "b")+output(7, "c")+finished(8, "3")))
 	c := mustNew(t, client.Config{Addrs: []string{broken, mustDead(t), healthy}, Token: "lk_1"})
-	got, err := collect(c, t.Context(), mustID(t), 4)
+	got, err := collect(t.Context(), c, mustID(t), 4)
 	want := []string{"5 out a", "6 out b", "7 out c", "8 end 3"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -92,7 +92,7 @@ func TestStreamReadsEvents(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			url, _ := mustServe(t, answer(200, tt.body))
 			c := mustNew(t, client.Config{Addrs: []string{url}, RetryFor: -1})
-			got, err := collect(c, t.Context(), mustID(t), 0)
+			got, err := collect(t.Context(), c, mustID(t), 0)
 			if err != nil || !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -103,7 +103,7 @@ func TestStreamReadsEvents(t *testing.T) {
 func TestStreamRefused(t *testing.T) {
 	url, asked := mustServe(t, answer(404, `{"detail":"no such execution","code":"not_found"}`))
 	c := mustNew(t, client.Config{Addrs: []string{url}})
-	if _, err := collect(c, t.Context(), mustID(t), 0); client.CodeOf(err) != "not_found" {
+	if _, err := collect(t.Context(), c, mustID(t), 0); client.CodeOf(err) != "not_found" {
 		t.Errorf("got %v, want not_found", err)
 	}
 	if n := len(asked.all()); n != 1 {
@@ -115,7 +115,10 @@ func TestStreamMayBeLeft(t *testing.T) {
 	url, _ := mustServe(t, answer(200, output(1, "a")+output(2, "b")+finished(3, "0")))
 	c := mustNew(t, client.Config{Addrs: []string{url}})
 	n := 0
-	for range c.Stream(t.Context(), mustID(t), 0) {
+	for _, err := range c.Stream(t.Context(), mustID(t), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		n++
 		break
 	}
@@ -148,7 +151,7 @@ func TestStreamLeavesSilentNode(t *testing.T) {
 			Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport},
 		})
 		began := time.Now()
-		got, err := collect(c, t.Context(), mustID(t), 0)
+		got, err := collect(t.Context(), c, mustID(t), 0)
 		if want := []string{"1 out a", "2 end 0"}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -166,7 +169,7 @@ func TestStreamEndsWithContext(t *testing.T) {
 		c := mustNew(t, client.Config{Addrs: []string{"http://a"}, HTTP: &http.Client{Transport: transport}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := collect(c, ctx, mustID(t), 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := collect(ctx, c, mustID(t), 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's end", err)
 		}
 	})

@@ -30,10 +30,10 @@ type result struct {
 // execute runs the command line, in a directory without a cluster.
 func execute(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
-	return executeContext(t, t.Context(), stdin, args...)
+	return executeContext(t.Context(), t, stdin, args...)
 }
 
-func executeContext(t *testing.T, ctx context.Context, stdin string, args ...string) result {
+func executeContext(ctx context.Context, t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, words bytes.Buffer
 	root := newRoot()
@@ -181,7 +181,7 @@ func TestRunInterrupted(t *testing.T) {
 			<-r.Context().Done()
 		},
 	})
-	r := executeContext(t, ctx, "", "run", "-c", "1")
+	r := executeContext(ctx, t, "", "run", "-c", "1")
 	if r.code != exitInterrupted || !strings.Contains(r.errors, "berth logs -f "+someID) ||
 		!strings.Contains(r.errors, "berth abort "+someID) {
 		t.Errorf("got %+v", r)

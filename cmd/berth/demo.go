@@ -44,7 +44,7 @@ cluster stays, in .berth/demo, until berth dev down --dir .berth/demo.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster running and say how to use it")
-	flags.StringVar(&f.objective, "objective", compute.ObjectiveBalanced.String(), "what is best: `balanced`, fastest or cheapest")
+	registerObjective(flags, &f.objective)
 	flags.StringVar(&f.gpus, "gpus", "", "simulated `GPUs`, as for berth dev (default "+dev.DefaultGPUs+")")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
 	return cmd
@@ -71,7 +71,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	defer os.RemoveAll(cfg.Dir)
-	cluster, err := dev.Open(cfg)
+	cluster, err := dev.Open(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,10 @@ func (f *demoFlags) runKept(cmd *cobra.Command, cfg dev.Config) error {
 	if err := printCluster(out, cfg.Dir, state); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\nberth run examples/hello.py    executes code on it\nberth dev down --dir %s    ends it\n", cfg.Dir)
+	_, err = fmt.Fprintf(out, `
+berth run examples/hello.py          executes code on it
+berth dev down --dir %s     ends it
+`, cfg.Dir)
 	return err
 }
 

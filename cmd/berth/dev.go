@@ -40,7 +40,8 @@ DIR/NODE/node.log.`,
 	cmd.PersistentFlags().StringVar(&f.cfg.Dir, "dir", filepath.Join(".berth", "dev"), "`directory` of the cluster")
 	flags := cmd.Flags()
 	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "how many nodes (default: as before, or 3)")
-	flags.StringVar(&f.cfg.GPUs, "gpus", "", "simulated `GPUs`, NODE=TYPE:COUNT,...;... (default: as before, or "+dev.DefaultGPUs+")")
+	flags.StringVar(&f.cfg.GPUs, "gpus", "",
+		"simulated `GPUs`, NODE=TYPE:COUNT,...;... (default: as before, or "+dev.DefaultGPUs+")")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
 	flags.BoolVar(&f.noRestart, "no-restart", false, "leave a node that died as it is")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the content of cluster.json when the cluster is ready")
@@ -62,7 +63,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		}
 		return f.announce(cmd.OutOrStdout(), state)
 	}
-	cluster, err := dev.Open(f.cfg)
+	cluster, err := dev.Open(cmd.Context(), f.cfg)
 	if err != nil {
 		return err
 	}

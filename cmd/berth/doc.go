@@ -7,6 +7,6 @@
 // goes to standard error or, where it is what was asked for, to standard
 // output; --json gives programs the same as JSON.
 //
-// The import of the early package comes first: a process that was started to
-// supervise an execution leaves main's world before the rest initialises.
+// A process that was started to supervise an execution never reaches main: the
+// early package takes it over before the big packages initialise.
 package main

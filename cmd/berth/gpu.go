@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"berth/api/client"
 	"berth/api/wire"
@@ -44,10 +45,16 @@ BERTH_PROGRESS 37/100 has its progress shown.
 	f.conn.register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.objective, "objective", compute.ObjectiveBalanced.String(), "what is best: `balanced`, fastest or cheapest")
+	registerObjective(flags, &f.objective)
 	flags.StringSliceVar(&f.types, "gpu-types", nil, "GPU `types` to try, by comma (default: every type there is)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
 	return cmd
+}
+
+// registerObjective adds the flag that says what is best.
+func registerObjective(flags *pflag.FlagSet, objective *string) {
+	flags.StringVar(objective, "objective", compute.ObjectiveBalanced.String(),
+		"what is best: `balanced`, fastest or cheapest")
 }
 
 func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {

@@ -1,14 +1,14 @@
 package main
 
 import (
-	_ "berth/node/executor/early" // First: it takes supervisors out of here.
-
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "berth/node/executor/early" // Takes supervisors out of here before main.
 )
 
 func main() {

@@ -47,6 +47,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 		return printJSON(cmd.OutOrStdout(), list)
 	}
 	t := newTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "file")
+	now := time.Now() //nolint:forbidigo // For a person's eyes.
 	for _, e := range list {
 		node := "-"
 		if e.Metadata != nil {
@@ -54,7 +55,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 		}
 		t.AppendRow(row(
 			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, orNone(e.StatusDetails),
-			ago(time.Now(), e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
+			ago(now, e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
 		))
 	}
 	return printTable(cmd.OutOrStdout(), t)

@@ -38,7 +38,7 @@ type Cluster struct {
 }
 
 // Open takes the directory of a cluster for this process. Nothing runs yet.
-func Open(cfg Config) (*Cluster, error) {
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := loadPlan(cfg)
+	plan, err := loadPlan(ctx, cfg)
 	if err == nil {
 		err = plan.writeConfigs()
 	}
@@ -55,6 +55,9 @@ func Open(cfg Config) (*Cluster, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	cfg.Logger = cfg.Logger.With("part", "dev")
 	return &Cluster{
@@ -76,7 +79,7 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 	if err := c.clear(ctx); err != nil {
 		return err
 	}
-	guard, err := startGuard(c.cfg.Binary, c.cfg.Dir)
+	guard, err := startGuard(ctx, c.cfg.Binary, c.cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (c *Cluster) clear(ctx context.Context) error {
 	if err := removeState(c.cfg.Dir); err != nil {
 		return err
 	}
-	return c.plan.checkPorts()
+	return c.plan.checkPorts(ctx)
 }
 
 // supervise brings the cluster up and then keeps cluster.json true.

@@ -50,7 +50,7 @@ func mustProgram(t *testing.T) string {
 func mustStart(t *testing.T, cfg dev.Config) (stop func() error) {
 	t.Helper()
 	cfg.Binary = mustProgram(t)
-	cluster, err := dev.Open(cfg)
+	cluster, err := dev.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,16 +177,16 @@ func TestNoRestart(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4"})
-	if _, err := dev.Open(dev.Config{Dir: dir}); !errors.Is(err, dev.ErrInUse) {
+	if _, err := dev.Open(t.Context(), dev.Config{Dir: dir}); !errors.Is(err, dev.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}
 	if _, err := dev.Detach(t.Context(), dev.Config{Dir: dir}); !errors.Is(err, dev.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}
-	if _, err := dev.Open(dev.Config{Dir: t.TempDir(), Nodes: 99, GPUs: "x"}); err == nil || !strings.Contains(err.Error(), "--nodes") {
+	if _, err := dev.Open(t.Context(), dev.Config{Dir: t.TempDir(), Nodes: 99, GPUs: "x"}); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("got %v, want a complaint about --nodes", err)
 	}
-	if _, err := dev.Open(dev.Config{Dir: t.TempDir(), GPUs: "n1=x"}); err == nil || !strings.Contains(err.Error(), "--gpus") {
+	if _, err := dev.Open(t.Context(), dev.Config{Dir: t.TempDir(), GPUs: "n1=x"}); err == nil || !strings.Contains(err.Error(), "--gpus") {
 		t.Errorf("got %v, want a complaint about --gpus", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestOpenKeepsNodes(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dev.Open(dev.Config{Dir: dir, Nodes: 3}); err == nil || !strings.Contains(err.Error(), "--nodes 2") {
+	if _, err := dev.Open(t.Context(), dev.Config{Dir: dir, Nodes: 3}); err == nil || !strings.Contains(err.Error(), "--nodes 2") {
 		t.Errorf("got %v, want what to write instead", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestRunNamesTakenPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustListen(t, addr)
-	cluster, err := dev.Open(dev.Config{Dir: dir, Binary: mustProgram(t)})
+	cluster, err := dev.Open(t.Context(), dev.Config{Dir: dir, Binary: mustProgram(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestRunShowsWhy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "n1", "broken"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := dev.Open(dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4", Binary: mustProgram(t)})
+	cluster, err := dev.Open(t.Context(), dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4", Binary: mustProgram(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

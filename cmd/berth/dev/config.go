@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth/gpu"
 )
@@ -33,6 +34,7 @@ type Config struct {
 	Restart bool
 
 	Logger *slog.Logger
+	Now    func() time.Time // Nil means time.Now.
 }
 
 // validate makes the directory absolute and returns all that is wrong with c.

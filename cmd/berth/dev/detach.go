@@ -52,10 +52,9 @@ func (c *Config) awaitState(ctx context.Context, ended <-chan error) (State, err
 	var state State
 	var err error
 	var died bool
-	ready := poll(ctx, pollEvery, func() bool {
+	ready := poll(ctx, func() bool {
 		select {
-		case <-ended:
-			died = true
+		case _, died = <-ended:
 		default:
 		}
 		state, err = ReadState(c.Dir)

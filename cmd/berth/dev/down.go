@@ -45,13 +45,13 @@ func endHolder(ctx context.Context, dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("find process %d: %w", pid, err)
 	}
-	defer handle.Release()
+	defer release(handle)
 	if err := handle.Signal(syscall.SIGTERM); err != nil {
 		return false, fmt.Errorf("end process %d: %w", pid, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, holderGrace)
 	defer cancel()
-	free := poll(ctx, pollEvery, func() bool {
+	free := poll(ctx, func() bool {
 		pid, err = holder(dir)
 		return err != nil || pid == 0
 	})
@@ -69,7 +69,7 @@ func endAll(ctx context.Context, dir, verb string) (bool, error) {
 	}
 	defer func() {
 		for _, m := range found {
-			m.handle.Release() //nolint:errcheck // Nothing is to be done about it.
+			release(m.handle)
 		}
 	}()
 	return true, end(ctx, found, stopGrace)

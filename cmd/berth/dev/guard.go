@@ -18,8 +18,8 @@ type guard struct {
 }
 
 // startGuard starts the guard of the cluster of dir.
-func startGuard(binary, dir string) (*guard, error) {
-	cmd := exec.CommandContext(context.Background(), binary, "dev", "guard", "--dir", dir)
+func startGuard(ctx context.Context, binary, dir string) (*guard, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, "dev", "guard", "--dir", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Dir = dir
 	pipe, err := cmd.StdinPipe()

@@ -86,7 +86,7 @@ func asked() context.Context {
 
 // runCluster runs the cluster of dir until it is asked to end, as berth dev.
 func runCluster(dir string) int {
-	cluster, err := dev.Open(dev.Config{Dir: dir, GPUs: "n1=t4", Binary: os.Args[0], Restart: true})
+	cluster, err := dev.Open(asked(), dev.Config{Dir: dir, GPUs: "n1=t4", Binary: os.Args[0], Restart: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -46,7 +46,7 @@ func members(dir, verb string) ([]member, error) {
 		}
 		args := commandLine(pid)
 		if !belongs(args, dir) || args[1] != verb {
-			handle.Release()
+			release(handle)
 			continue
 		}
 		found = append(found, member{pid: pid, verb: verb, handle: handle})
@@ -76,6 +76,12 @@ func belongs(args []string, dir string) bool {
 	})
 }
 
+// release gives the handle of a process up. There is nothing to be done about
+// a failure.
+func release(handle *os.Process) {
+	_ = handle.Release()
+}
+
 // end asks the processes to end, waits until they have, and kills what is left
 // after the grace. It reports what even that did not end.
 func end(ctx context.Context, all []member, grace time.Duration) error {
@@ -101,7 +107,7 @@ func end(ctx context.Context, all []member, grace time.Duration) error {
 // gone waits until none of the processes is left and reports whether it came
 // to that before ctx ended.
 func gone(ctx context.Context, all []member) bool {
-	return poll(ctx, pollEvery, func() bool {
+	return poll(ctx, func() bool {
 		return !slices.ContainsFunc(all, func(m member) bool { return alive(m.pid, m.verb) })
 	})
 }
@@ -122,8 +128,8 @@ func pids(all []member) []int {
 
 // poll calls done now and then until it says so, which poll reports, or ctx
 // ends.
-func poll(ctx context.Context, every time.Duration, done func() bool) bool {
-	ticker := time.NewTicker(every)
+func poll(ctx context.Context, done func() bool) bool {
+	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for !done() {
 		select {

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -62,12 +63,12 @@ func (n *plannedNode) gpuCount() int {
 
 // loadPlan returns the plan of the directory, made at the first start. Its
 // nodes stay; the GPUs are what cfg names, if it names any.
-func loadPlan(cfg Config) (*plan, error) {
+func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 	p := &plan{dir: cfg.Dir}
 	err := readJSON(p.path(planFile), p)
 	made := errors.Is(err, fs.ErrNotExist)
 	if made {
-		err = p.create(cmp.Or(cfg.Nodes, defaultNodes))
+		err = p.create(ctx, cmp.Or(cfg.Nodes, defaultNodes))
 	}
 	if err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ func loadPlan(cfg Config) (*plan, error) {
 }
 
 // create makes the plan of a new cluster.
-func (p *plan) create(nodes int) error {
-	ports, err := freePorts(3 * nodes)
+func (p *plan) create(ctx context.Context, nodes int) error {
+	ports, err := freePorts(ctx, 3*nodes)
 	if err != nil {
 		return err
 	}

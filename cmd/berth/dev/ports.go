@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,7 +18,7 @@ const (
 )
 
 // freePorts returns n different loopback addresses that nothing listens on.
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
 	var addrs []string
 	taken := map[int]bool{}
 	for range portTries {
@@ -26,7 +27,7 @@ func freePorts(n int) ([]string, error) {
 		}
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if taken[port] || checkPort(addr) != nil {
+		if taken[port] || checkPort(ctx, addr) != nil {
 			continue
 		}
 		taken[port] = true
@@ -36,12 +37,13 @@ func freePorts(n int) ([]string, error) {
 }
 
 // checkPort reports why addr cannot be listened on, over TCP or UDP.
-func checkPort(addr string) error {
-	l, err := net.Listen("tcp", addr)
+func checkPort(ctx context.Context, addr string) error {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
-	packets, err := net.ListenPacket("udp", addr)
+	packets, err := config.ListenPacket(ctx, "udp", addr)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -49,10 +51,10 @@ func checkPort(addr string) error {
 }
 
 // checkPorts reports the first address of the plan that another program has.
-func (p *plan) checkPorts() error {
+func (p *plan) checkPorts(ctx context.Context) error {
 	for _, n := range p.Nodes {
 		for _, addr := range []string{n.API, n.RPC, n.Gossip} {
-			if err := checkPort(addr); err != nil {
+			if err := checkPort(ctx, addr); err != nil {
 				return fmt.Errorf("%s of node %s is taken by another program: stop that, or use another --dir: %w",
 					addr, n.Name, err)
 			}

@@ -31,18 +31,19 @@ func (c *Cluster) keep(ctx context.Context, n plannedNode) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstRestart, maxRestart
 	for {
-		began := time.Now()
+		began := c.cfg.Now()
 		err := c.execute(ctx, n)
 		c.setPID(n.Name, 0)
 		if ctx.Err() != nil {
 			return
 		}
-		c.cfg.Logger.Warn("node ended", "node", n.Name, "took", time.Since(began), "err", err)
+		lived := c.cfg.Now().Sub(began)
+		c.cfg.Logger.Warn("node ended", "node", n.Name, "took", lived, "err", err)
 		c.noteEnd(n.Name)
 		if !c.cfg.Restart {
 			return
 		}
-		if time.Since(began) > longLife {
+		if lived > longLife {
 			pause.Reset()
 		}
 		timer := time.NewTimer(pause.NextBackOff())

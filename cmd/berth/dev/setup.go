@@ -166,7 +166,7 @@ func (c *Cluster) await(ctx context.Context, check func() (string, error)) error
 	defer cancel()
 	var node, gaveUp string
 	var err error
-	done := poll(limited, pollEvery, func() bool {
+	done := poll(limited, func() bool {
 		if node, err = check(); err == nil {
 			return true
 		}
