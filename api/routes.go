@@ -83,13 +83,13 @@ func (s *Server) accountRoutes() []route {
 			summary: "Revoke a refresh token and its family.",
 			body:    of[wire.RefreshBody](), reply: of[wire.Message](), handle: s.logout,
 		}, {
-			method: http.MethodGet, path: root + "/user/status", tag: "Account", need: needCaller,
-			summary: "Who the caller is, and what can be spent.",
-			reply:   of[wire.UserStatus](), handle: s.userStatus,
-		}, {
 			method: http.MethodGet, path: root + "/orgs", tag: "Organizations", need: needCaller,
 			summary: "The organizations of the caller.",
 			reply:   of[[]wire.Org](), handle: s.listOrgs,
+		}, {
+			method: http.MethodGet, path: root + "/user/status", tag: "Account", need: needCaller,
+			summary: "Who the caller is, and what can be spent.",
+			reply:   of[wire.UserStatus](), handle: s.userStatus,
 		}, {
 			method: http.MethodGet, path: keys, tag: "Account", need: needOrg,
 			summary: "The API keys of an organization.",
@@ -129,6 +129,14 @@ func (s *Server) startRoutes() []route {
 			summary: "End an execution at once.",
 			reply:   of[wire.Stopped](), handle: s.abortPython,
 		}, {
+			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
+			accepts: "text/event-stream", handle: s.streamOutput,
+		}, {
+			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The same as GET.",
+			accepts: "text/event-stream", handle: s.streamOutput,
+		}, {
 			method: http.MethodPost, path: root + "/execution/gpu_selection/start", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Execute the same code on every GPU type that fits, and recommend one.",
 			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: s.startSelection,
@@ -144,14 +152,6 @@ func (s *Server) startRoutes() []route {
 			method: http.MethodPost, path: root + "/execution/gpu_selection/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
 			summary: "End a GPU selection with all its sub-executions at once.",
 			reply:   of[wire.Stopped](), handle: s.abortSelection,
-		}, {
-			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
-			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
-			accepts: "text/event-stream", handle: s.streamOutput,
-		}, {
-			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
-			summary: "The same as GET.",
-			accepts: "text/event-stream", handle: s.streamOutput,
 		},
 	}
 }

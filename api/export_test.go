@@ -1,0 +1,28 @@
+package api
+
+import "reflect"
+
+// RouteDoc is what the documentation says of a route.
+type RouteDoc struct {
+	Method, Path, Tag, Summary, Needs string
+	Query, Body, Reply                reflect.Type
+	Accepts                           string
+}
+
+// Routes returns all routes for the documentation.
+func Routes() []RouteDoc {
+	typeOf := func(make func() any) reflect.Type {
+		if make == nil {
+			return nil
+		}
+		return bodyType(make)
+	}
+	var out []RouteDoc
+	for _, rt := range new(Server).table() {
+		out = append(out, RouteDoc{
+			Method: rt.method, Path: rt.path, Tag: rt.tag, Summary: rt.summary, Needs: needText(&rt),
+			Query: typeOf(rt.query), Body: typeOf(rt.body), Reply: typeOf(rt.reply), Accepts: rt.accepts,
+		})
+	}
+	return out
+}
