@@ -51,3 +51,20 @@ func BenchmarkExecution(b *testing.B) {
 		w.complete(w.submit("t4", func(e *compute.Execution) { e.Timeout = time.Minute }), "n3", time.Second)
 	}
 }
+
+// BenchmarkRestore measures a restart with 20,000 finished executions.
+func BenchmarkRestore(b *testing.B) {
+	w := newWorld(b)
+	w.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true}})
+	for range 20_000 {
+		w.complete(w.submit("t4"), "n3", time.Second)
+	}
+	data := w.snapshot()
+	b.ReportMetric(float64(len(data))/20_000, "bytes/execution")
+	b.ResetTimer()
+	for range b.N {
+		if _, err := restore(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
