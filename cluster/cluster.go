@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/disk"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -42,9 +43,9 @@ type Cluster struct {
 
 	raft      *raft.Raft
 	transport *raft.NetworkTransport
-	store     *logStore
-	watchdog  *watchdog
-	logs      *logCache
+	store     *disk.Log
+	watchdog  *disk.Watchdog
+	logs      *disk.Cache
 	leaders   *leaderWatch
 	terms     *terms
 	proposals *proposals
@@ -255,18 +256,18 @@ func (c *Cluster) fatal(err error) {
 
 // watchDisk looks after writes that hang.
 func (c *Cluster) watchDisk(ctx context.Context) error {
-	ticker := time.NewTicker(watchdogTick)
+	ticker := time.NewTicker(disk.WatchTick)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			limit := appendLimitFollower
+			limit := disk.AppendLimitFollower
 			if c.raft.State() == raft.Leader {
-				limit = appendLimitLeader
+				limit = disk.AppendLimitLeader
 			}
-			if err := c.watchdog.look(now, limit); err != nil {
+			if err := c.watchdog.Look(now, limit); err != nil {
 				c.fatal(err)
 				return err
 			}

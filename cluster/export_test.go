@@ -70,27 +70,6 @@ func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
 	return c.layer.Dial(raft.ServerAddress(serverID(id)), 5*time.Second)
 }
 
-// OpenStore opens the store of a raft directory for a test.
-func OpenStore(dir string, fatal func(error)) (Store, error) {
-	s, err := openLogStore(dir, fatal)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// Store is what the tests use of the store.
-type Store interface {
-	raft.LogStore
-	raft.StableStore
-	Close() error
-}
-
-// CheckGap is checkGap.
-func CheckGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	return checkGap(logs, snapshots)
-}
-
 // DialTLS is dialTLS.
 func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/cluster/pki"
+	"berth/cluster/file"
 	"berth/compute"
 )
 
@@ -23,7 +23,6 @@ const (
 	keysDir     = "keys"
 	keyringFile = "gossip.json"
 	raftDir     = "raft"
-	raftFile    = "raft.db"
 	dirMode     = 0o700
 	fileMode    = 0o600
 )
@@ -119,7 +118,7 @@ func (f *files) put(r nodeRecord) error {
 	if err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
-	if err := pki.WriteFile(f.path(nodeFile), append(text, '\n')); err != nil {
+	if err := file.Write(f.path(nodeFile), append(text, '\n')); err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
 	f.record = r

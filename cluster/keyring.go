@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"berth/cluster/pki"
+	"berth/cluster/file"
 	"berth/compute"
 )
 
@@ -76,7 +76,7 @@ func (g *gossip) saveKeyring(keys [][]byte) error {
 	if err != nil {
 		return fmt.Errorf("save gossip keyring: %w", err)
 	}
-	if err := pki.WriteFile(g.keyringPath(), append(text, '\n')); err != nil {
+	if err := file.Write(g.keyringPath(), append(text, '\n')); err != nil {
 		return fmt.Errorf("save gossip keyring: %w", err)
 	}
 	return nil

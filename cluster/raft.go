@@ -1,17 +1,15 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"berth/cluster/pki"
+	"berth/cluster/disk"
 	"berth/compute"
 )
 
@@ -55,23 +53,25 @@ func (c *Cluster) openRaft(fresh freshness) error {
 		if err := c.files.clearRaft(); err != nil {
 			return err
 		}
-	} else if _, err := os.Stat(filepath.Join(dir, raftFile)); err != nil {
-		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", ErrCorrupt, err)
+	} else if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
+		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
 	}
-	if err := removeUnfinishedSnapshots(dir); err != nil {
+	if err := disk.RemoveUnfinishedSnapshots(dir); err != nil {
 		return err
 	}
 	var err error
-	if c.store, err = openLogStore(dir, c.fatal); err != nil {
+	if c.store, err = disk.Open(dir, c.fatal); err != nil {
 		return err
 	}
-	c.watchdog = &watchdog{LogStore: c.cfg.wrapStore(c.store), stable: c.store, now: time.Now, observed: c.metrics.fsync}
-	c.logs = &logCache{LogStore: c.watchdog}
+	c.watchdog = &disk.Watchdog{
+		LogStore: c.cfg.wrapStore(c.store), Stable: c.store, Now: time.Now, Observed: c.metrics.fsync,
+	}
+	c.logs = &disk.Cache{LogStore: c.watchdog}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
-	if err := checkGap(c.store, snapshots); err != nil {
+	if err := disk.CheckGap(c.store, snapshots); err != nil {
 		return err
 	}
 	c.layer = &raftLayer{
@@ -102,61 +102,6 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	}
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
-	return nil
-}
-
-// removeUnfinishedSnapshots deletes what crashes in the middle of a snapshot
-// left; the library never does.
-func removeUnfinishedSnapshots(dir string) error {
-	dir = filepath.Join(dir, "snapshots")
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list snapshots: %w", err)
-	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".tmp") {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return fmt.Errorf("remove unfinished snapshot: %w", err)
-		}
-	}
-	return pki.SyncDir(dir)
-}
-
-// checkGap refuses a replica whose newest readable snapshot ends before its
-// log begins. Raft would panic on it, or replay from the wrong entry.
-func checkGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	first, err := logs.FirstIndex()
-	if err != nil {
-		return err
-	}
-	list, err := snapshots.List()
-	if err != nil {
-		return fmt.Errorf("list snapshots: %w", err)
-	}
-	var covered uint64
-	for _, meta := range list {
-		_, r, err := snapshots.Open(meta.ID) // Checks its CRC.
-		if err != nil {
-			continue
-		}
-		if err := r.Close(); err != nil {
-			return fmt.Errorf("close snapshot: %w", err)
-		}
-		covered = meta.Index
-		break
-	}
-	if covered == 0 && len(list) > 0 {
-		return fmt.Errorf("%w: none of %d snapshots can be read", ErrCorrupt, len(list))
-	}
-	if first > covered+1 {
-		return fmt.Errorf("%w: the newest readable snapshot ends at entry %d, the log begins at %d",
-			ErrCorrupt, covered, first)
-	}
 	return nil
 }
 

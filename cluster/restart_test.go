@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"berth/cluster"
+	"berth/cluster/disk"
 )
 
 func TestRestartKeepsEverything(t *testing.T) {
@@ -127,7 +127,7 @@ func TestDamagedReplicaIsNotStarted(t *testing.T) {
 			}
 			cfg := f.peers[0].cfg // Bootstrap is still set: it must not help.
 			test.damage(t, cfg.DataDir)
-			if err := f.refusal(cfg); !errors.Is(err, cluster.ErrCorrupt) {
+			if err := f.refusal(cfg); !errors.Is(err, disk.ErrCorrupt) {
 				t.Errorf("open gives %v", err)
 			}
 		})

@@ -58,7 +58,6 @@ type toyFSM struct {
 	state   toyState
 	moved   chan struct{}
 	entries int
-	frames  int
 	served  int // Restores.
 }
 
@@ -98,7 +97,6 @@ func (f *toyFSM) applyEntry(data []byte) [][]byte {
 			results = append(results, nil)
 			continue
 		}
-		f.frames++
 		var c toyCommand
 		if err := json.Unmarshal(payload, &c); err != nil {
 			panic(err)

@@ -29,6 +29,7 @@ const (
 	handshakeTimeout   = 5 * time.Second
 	maxUnauthenticated = 256 // Connections whose handshake is not over.
 	maxReason          = 1024
+	acceptRetry        = 100 * time.Millisecond
 	raftBacklog        = 16 // Accepted connections that raft has not fetched; it does at once.
 )
 
@@ -52,7 +53,7 @@ func (c *Cluster) serve(ctx context.Context) error {
 		}
 		if err != nil {
 			c.logger.Warn("accept failed", "err", err)
-			if err := pause(ctx, watchdogTick); err != nil {
+			if err := pause(ctx, acceptRetry); err != nil {
 				return nil
 			}
 			continue

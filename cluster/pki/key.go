@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"berth/cluster/file"
 )
 
 // Names of the files in a pki directory.
@@ -51,13 +53,13 @@ func Pair(cert *x509.Certificate, key ed25519.PrivateKey, ca *CA) *tls.Certifica
 // SaveCA writes the authority to dir.
 func SaveCA(dir string, ca *CA) error {
 	certPEM, keyPEM := ca.PEM()
-	if err := WriteFile(filepath.Join(dir, caCertFile), certPEM); err != nil {
+	if err := file.Write(filepath.Join(dir, caCertFile), certPEM); err != nil {
 		return fmt.Errorf("save authority: %w", err)
 	}
 	if keyPEM == nil {
 		return nil
 	}
-	if err := WriteFile(filepath.Join(dir, caKeyFile), keyPEM); err != nil {
+	if err := file.Write(filepath.Join(dir, caKeyFile), keyPEM); err != nil {
 		return fmt.Errorf("save authority: %w", err)
 	}
 	return nil
@@ -84,11 +86,11 @@ func SavePair(dir string, pair *tls.Certificate) error {
 	if !ok {
 		return errors.New("save node certificate: the key is not Ed25519")
 	}
-	if err := WriteFile(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
+	if err := file.Write(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
 		return fmt.Errorf("save node certificate: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw})
-	if err := WriteFile(filepath.Join(dir, certFile), text); err != nil {
+	if err := file.Write(filepath.Join(dir, certFile), text); err != nil {
 		return fmt.Errorf("save node certificate: %w", err)
 	}
 	return nil
@@ -116,41 +118,6 @@ func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
 		return nil, errors.New("load node certificate: the key is not the certificate's")
 	}
 	return Pair(cert, key, ca), nil
-}
-
-// WriteFile writes data to path with mode 0600 so that after a crash the file
-// is whole, old or new.
-func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // A no-op once it was renamed.
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return SyncDir(filepath.Dir(path))
-}
-
-// SyncDir makes renames and removals inside dir survive a crash.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 func keyToPEM(key ed25519.PrivateKey) []byte {

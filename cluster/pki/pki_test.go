@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/cluster/file"
 	"berth/cluster/pki"
 	"berth/compute"
 )
@@ -130,13 +131,13 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pki.WriteFile(filepath.Join(dir, "node.key"), key); err != nil {
+	if err := file.Write(filepath.Join(dir, "node.key"), key); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pki.LoadPair(dir, ca); err == nil {
 		t.Error("a key of another certificate was accepted")
 	}
-	if err := pki.WriteFile(filepath.Join(dir, "ca.key"), key); err != nil {
+	if err := file.Write(filepath.Join(dir, "ca.key"), key); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pki.LoadCA(dir); err == nil {

@@ -1,4 +1,4 @@
-package cluster
+package disk
 
 import (
 	"encoding/binary"

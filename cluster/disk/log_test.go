@@ -1,4 +1,4 @@
-package cluster_test
+package disk_test
 
 import (
 	"bytes"
@@ -14,13 +14,13 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 
-	"berth/cluster"
+	"berth/cluster/disk"
 )
 
 // mustStore opens the store in dir.
-func mustStore(t testing.TB, dir string) cluster.Store {
+func mustStore(t testing.TB, dir string) *disk.Log {
 	t.Helper()
-	s, err := cluster.OpenStore(dir, func(err error) { t.Errorf("fatal: %v", err) })
+	s, err := disk.Open(dir, func(err error) { t.Errorf("fatal: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestFlippedBitsAreNeverReturned(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "tail"), tail, 0o600); err != nil {
 			return nil, nil, err
 		}
-		s, err := cluster.OpenStore(dir, func(error) {})
+		s, err := disk.Open(dir, func(error) {})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -269,11 +269,11 @@ func TestStoreNoticesALostTail(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.lose(t, dir)
-			s, err := cluster.OpenStore(dir, func(error) {})
+			s, err := disk.Open(dir, func(error) {})
 			if err == nil {
 				s.Close()
 			}
-			if errors.Is(err, cluster.ErrCorrupt) != test.corrupt {
+			if errors.Is(err, disk.ErrCorrupt) != test.corrupt {
 				t.Errorf("open gives %v", err)
 			}
 		})
@@ -329,8 +329,8 @@ func TestGapBetweenSnapshotAndLog(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := cluster.CheckGap(logs, listedSnapshots{raft.NewInmemSnapshotStore(), test.snapshots})
-			if errors.Is(err, cluster.ErrCorrupt) != test.corrupt {
+			err := disk.CheckGap(logs, listedSnapshots{raft.NewInmemSnapshotStore(), test.snapshots})
+			if errors.Is(err, disk.ErrCorrupt) != test.corrupt {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package cluster
+package disk
 
 import (
 	"sync"
@@ -12,10 +12,10 @@ const (
 	cacheBytes   = 16 << 20
 )
 
-// logCache keeps the newest entries in memory: replication and application
+// Cache keeps the newest entries in memory: replication and application
 // read them right after they were appended. Unlike the library's cache it is
 // bounded by bytes too, and it passes the stable store's calls by.
-type logCache struct {
+type Cache struct {
 	raft.LogStore
 
 	mu    sync.RWMutex
@@ -26,7 +26,7 @@ type logCache struct {
 }
 
 // GetLog reads from memory what is there, else from the store.
-func (c *logCache) GetLog(index uint64, l *raft.Log) error {
+func (c *Cache) GetLog(index uint64, l *raft.Log) error {
 	c.mu.RLock()
 	cached := c.ring[index%cacheEntries]
 	c.mu.RUnlock()
@@ -38,10 +38,10 @@ func (c *logCache) GetLog(index uint64, l *raft.Log) error {
 }
 
 // StoreLog appends one entry.
-func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+func (c *Cache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs appends entries, and keeps them when that succeeded.
-func (c *logCache) StoreLogs(logs []*raft.Log) error {
+func (c *Cache) StoreLogs(logs []*raft.Log) error {
 	if err := c.LogStore.StoreLogs(logs); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *logCache) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange removes entries from the store; when some of them are in memory
 // it forgets all that are.
-func (c *logCache) DeleteRange(low, high uint64) error {
+func (c *Cache) DeleteRange(low, high uint64) error {
 	c.mu.Lock()
 	if high >= c.low {
 		c.clear()
@@ -77,7 +77,7 @@ func (c *logCache) DeleteRange(low, high uint64) error {
 }
 
 // dropOldest forgets the oldest entry. The caller holds mu.
-func (c *logCache) dropOldest() {
+func (c *Cache) dropOldest() {
 	slot := c.low % cacheEntries
 	c.bytes -= len(c.ring[slot].Data)
 	c.ring[slot] = nil
@@ -85,7 +85,7 @@ func (c *logCache) dropOldest() {
 }
 
 // clear forgets all. The caller holds mu.
-func (c *logCache) clear() {
+func (c *Cache) clear() {
 	c.ring = [cacheEntries]*raft.Log{}
 	c.low, c.high, c.bytes = 0, 0, 0
 }

@@ -1,4 +1,4 @@
-package cluster
+package disk
 
 import (
 	"bytes"
@@ -17,13 +17,17 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
-	"berth/cluster/pki"
+	"berth/cluster/file"
 )
 
 // ErrCorrupt is returned when what the disk holds is not what was written.
 var ErrCorrupt = errors.New("the raft log on disk is corrupt")
 
+// FileName is the name of the log's file in its directory.
+const FileName = "raft.db"
+
 const (
+	fileMode        = 0o600
 	boltLockTimeout = 5 * time.Second
 	boltMmapSize    = 256 << 20
 	sumSize         = crc32.Size
@@ -37,10 +41,10 @@ const (
 	keyLastVoteCand = "LastVoteCand"
 )
 
-// logStore is raft.db: the log and the few values of the stable store, each
+// Log is raft.db: the log and the few values of the stable store, each
 // with a CRC32C that is checked whenever it is read. raft-boltdb has none:
 // nine of ten flipped bits come back from it as another entry.
-type logStore struct {
+type Log struct {
 	bolt  *raftboltdb.BoltStore
 	sums  *crc32.Table
 	tail  *tailMark
@@ -50,9 +54,9 @@ type logStore struct {
 	seq   uint64     // Of the newest value.
 }
 
-// openLogStore opens or makes the store in dir and reads all of it once.
-func openLogStore(dir string, fatal func(error)) (s *logStore, err error) {
-	path := filepath.Join(dir, raftFile)
+// Open opens or makes the store in dir and reads all of it once.
+func Open(dir string, fatal func(error)) (s *Log, err error) {
+	path := filepath.Join(dir, FileName)
 	if err := createBolt(path); err != nil {
 		return nil, fmt.Errorf("make raft log: %w", err)
 	}
@@ -60,7 +64,7 @@ func openLogStore(dir string, fatal func(error)) (s *logStore, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &logStore{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
+	s = &Log{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
 	err = guard("open", func() error {
 		if err := checkBolt(path); err != nil {
 			return err
@@ -101,7 +105,7 @@ func createBolt(path string) error {
 	if err := os.Rename(fresh, path); err != nil {
 		return err
 	}
-	return pki.SyncDir(filepath.Dir(path))
+	return file.SyncDir(filepath.Dir(path))
 }
 
 func openBolt(path string) (*raftboltdb.BoltStore, error) {
@@ -137,7 +141,7 @@ func checkKeys(path string) error {
 }
 
 // scrub reads every entry and value.
-func (s *logStore) scrub() error {
+func (s *Log) scrub() error {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
@@ -162,7 +166,7 @@ func (s *logStore) scrub() error {
 }
 
 // scrubValues reads the values and finds the number of the newest.
-func (s *logStore) scrubValues(lastTerm uint64) error {
+func (s *Log) scrubValues(lastTerm uint64) error {
 	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand} {
 		_, seq, err := s.value([]byte(key))
 		switch {
@@ -177,7 +181,7 @@ func (s *logStore) scrubValues(lastTerm uint64) error {
 }
 
 // sum returns the checksum of what counts of an entry.
-func (s *logStore) sum(l *raft.Log) [sumSize]byte {
+func (s *Log) sum(l *raft.Log) [sumSize]byte {
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[0:], l.Index)
 	binary.BigEndian.PutUint64(head[8:], l.Term)
@@ -188,7 +192,7 @@ func (s *logStore) sum(l *raft.Log) [sumSize]byte {
 }
 
 // GetLog reads one entry. What comes back is what was stored, or an error.
-func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+func (s *Log) GetLog(index uint64, l *raft.Log) error {
 	err := guard("read", func() error { return s.bolt.GetLog(index, l) })
 	switch {
 	case errors.Is(err, raft.ErrLogNotFound):
@@ -215,7 +219,7 @@ func pad(b []byte) []byte {
 
 // StoreLogs appends entries, durably when it returns nil. An entry that came
 // from the leader with a checksum is checked before it is written.
-func (s *logStore) StoreLogs(logs []*raft.Log) error {
+func (s *Log) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		sum := s.sum(l)
 		if len(l.Extensions) == sumSize && [sumSize]byte(l.Extensions) != sum {
@@ -233,23 +237,23 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 }
 
 // StoreLog appends one entry.
-func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+func (s *Log) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // FirstIndex returns the index of the oldest entry, 0 for none.
-func (s *logStore) FirstIndex() (index uint64, err error) {
+func (s *Log) FirstIndex() (index uint64, err error) {
 	err = guard("read", func() error { index, err = s.bolt.FirstIndex(); return err })
 	return index, err
 }
 
 // LastIndex returns the index of the newest entry, 0 for none.
-func (s *logStore) LastIndex() (index uint64, err error) {
+func (s *Log) LastIndex() (index uint64, err error) {
 	err = guard("read", func() error { index, err = s.bolt.LastIndex(); return err })
 	return index, err
 }
 
 // DeleteRange removes the entries from low to high: the oldest after a
 // snapshot, or the newest when a leader overrules them.
-func (s *logStore) DeleteRange(low, high uint64) error {
+func (s *Log) DeleteRange(low, high uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
@@ -271,7 +275,7 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 }
 
 // Set stores a value with a running number and a checksum.
-func (s *logStore) Set(key, value []byte) error {
+func (s *Log) Set(key, value []byte) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
 	data := binary.BigEndian.AppendUint64(bytes.Clone(value), s.seq+1)
@@ -288,7 +292,7 @@ func (s *logStore) Set(key, value []byte) error {
 // failed ends the process when a write failed in a way that a repeat cannot
 // mend: after an I/O error the kernel may have dropped the pages, so that the
 // next sync succeeds without them.
-func (s *logStore) failed(err error) {
+func (s *Log) failed(err error) {
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, unix.EIO) {
 		s.fatal(err)
 	}
@@ -296,7 +300,7 @@ func (s *logStore) failed(err error) {
 
 // Get reads a value. A missing one is an error whose text is "not found",
 // which is how raft recognises it.
-func (s *logStore) Get(key []byte) ([]byte, error) {
+func (s *Log) Get(key []byte) ([]byte, error) {
 	value, _, err := s.value(key)
 	if errors.Is(err, ErrCorrupt) {
 		s.fatal(err)
@@ -305,7 +309,7 @@ func (s *logStore) Get(key []byte) ([]byte, error) {
 }
 
 // value reads a value and its running number.
-func (s *logStore) value(key []byte) (value []byte, seq uint64, err error) {
+func (s *Log) value(key []byte) (value []byte, seq uint64, err error) {
 	var data []byte
 	err = guard("get", func() error { data, err = s.bolt.Get(key); return err })
 	if err != nil {
@@ -318,17 +322,17 @@ func (s *logStore) value(key []byte) (value []byte, seq uint64, err error) {
 	return data[:end-seqSize], binary.BigEndian.Uint64(data[end-seqSize:]), nil
 }
 
-func (s *logStore) valueSum(key, data []byte) uint32 {
+func (s *Log) valueSum(key, data []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, s.sums), s.sums, data)
 }
 
 // SetUint64 stores a number.
-func (s *logStore) SetUint64(key []byte, v uint64) error {
+func (s *Log) SetUint64(key []byte, v uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, v))
 }
 
 // GetUint64 reads a number.
-func (s *logStore) GetUint64(key []byte) (uint64, error) {
+func (s *Log) GetUint64(key []byte) (uint64, error) {
 	value, err := s.Get(key)
 	if err != nil {
 		return 0, err
@@ -340,7 +344,7 @@ func (s *logStore) GetUint64(key []byte) (uint64, error) {
 }
 
 // Close closes the file.
-func (s *logStore) Close() error {
+func (s *Log) Close() error {
 	var err error
 	if s.bolt != nil {
 		err = s.bolt.Close()

@@ -1,4 +1,4 @@
-package cluster
+package disk
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 // for ever, because its heartbeats go on; so it must end. A follower hurts
 // nobody and gets more time.
 const (
-	appendLimitLeader   = 2 * time.Second
-	appendLimitFollower = 30 * time.Second
-	watchdogTick        = 100 * time.Millisecond
+	AppendLimitLeader   = 2 * time.Second
+	AppendLimitFollower = 30 * time.Second
+	WatchTick           = 100 * time.Millisecond // How often to call Watchdog.Look.
 )
 
-// watchdog passes writes to the store through and notices when one hangs.
-type watchdog struct {
+// Watchdog passes writes to the store through and notices when one hangs.
+type Watchdog struct {
 	raft.LogStore
-	stable   raft.StableStore
-	now      func() time.Time
-	observed func(time.Duration) // Told how long each append took.
+	Stable   raft.StableStore
+	Now      func() time.Time
+	Observed func(time.Duration) // Told how long each append took.
 
 	mu      sync.Mutex
 	seq     uint64 // Of the newest write.
@@ -33,56 +33,56 @@ type watchdog struct {
 }
 
 // StoreLogs appends entries under watch.
-func (w *watchdog) StoreLogs(logs []*raft.Log) error {
+func (w *Watchdog) StoreLogs(logs []*raft.Log) error {
 	start := w.begin()
 	defer w.end()
 	err := w.LogStore.StoreLogs(logs)
-	w.observed(w.now().Sub(start))
+	w.Observed(w.Now().Sub(start))
 	return err
 }
 
 // StoreLog appends one entry under watch.
-func (w *watchdog) StoreLog(l *raft.Log) error { return w.StoreLogs([]*raft.Log{l}) }
+func (w *Watchdog) StoreLog(l *raft.Log) error { return w.StoreLogs([]*raft.Log{l}) }
 
 // Set stores a value under watch.
-func (w *watchdog) Set(key, value []byte) error {
+func (w *Watchdog) Set(key, value []byte) error {
 	w.begin()
 	defer w.end()
-	return w.stable.Set(key, value)
+	return w.Stable.Set(key, value)
 }
 
 // Get reads a value.
-func (w *watchdog) Get(key []byte) ([]byte, error) { return w.stable.Get(key) }
+func (w *Watchdog) Get(key []byte) ([]byte, error) { return w.Stable.Get(key) }
 
 // SetUint64 stores a number under watch.
-func (w *watchdog) SetUint64(key []byte, v uint64) error {
+func (w *Watchdog) SetUint64(key []byte, v uint64) error {
 	w.begin()
 	defer w.end()
-	return w.stable.SetUint64(key, v)
+	return w.Stable.SetUint64(key, v)
 }
 
 // GetUint64 reads a number.
-func (w *watchdog) GetUint64(key []byte) (uint64, error) { return w.stable.GetUint64(key) }
+func (w *Watchdog) GetUint64(key []byte) (uint64, error) { return w.Stable.GetUint64(key) }
 
-func (w *watchdog) begin() time.Time {
+func (w *Watchdog) begin() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seq++
 	w.pending++
-	return w.now()
+	return w.Now()
 }
 
-func (w *watchdog) end() {
+func (w *Watchdog) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending--
 	w.seq++ // What is pending beside it starts anew.
 }
 
-// look is called on every tick and returns an error when a write has hung for
+// Look is called on every tick and returns an error when a write has hung for
 // longer than limit. Time in which the ticks themselves stood still (the
 // process was stopped, the machine asleep) counts as one tick.
-func (w *watchdog) look(now time.Time, limit time.Duration) error {
+func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gap := now.Sub(w.sawAt)
@@ -91,8 +91,8 @@ func (w *watchdog) look(now time.Time, limit time.Duration) error {
 		w.sawSeq, w.hung = w.seq, 0
 		return nil
 	}
-	if gap > 3*watchdogTick {
-		gap = watchdogTick
+	if gap > 3*WatchTick {
+		gap = WatchTick
 	}
 	w.hung += gap
 	if w.hung <= limit {
