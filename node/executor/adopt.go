@@ -115,6 +115,7 @@ func (e *Executor) discard(k key) error {
 	if err := os.RemoveAll(e.dir(k)); err != nil {
 		return fmt.Errorf("discard attempt: %w", err)
 	}
+	_ = os.Remove(filepath.Dir(e.dir(k))) // Fails while it has other epochs.
 	e.metrics.reaped.WithLabelValues("directory").Inc()
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"berth/compute"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Source is where the node's live attempts come from. Work blocks until they
@@ -61,8 +61,8 @@ type Config struct {
 	Mounts        []Mount          // Shown to executions.
 	Network       compute.Network  // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64            // Of /work, /tmp and /dev/shm together; 0 for half the memory limit.
-	DenyCIDRs     []netip.Prefix   // The cluster's own addresses.
-	Contact       func() time.Time // The last confirmed contact with the leader; nil for always.
+	DenyCIDRs     []netip.Prefix   // The cluster's own addresses; see Deny.
+	Contact       func() time.Time // Last confirmed contact with the leader; zero before the first, nil for always.
 	StopGrace     time.Duration    // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
 	HostCPUs      int              // 0 for what the machine has.
 	HostMemoryMiB int64            // 0 for what the machine has.
@@ -235,17 +235,29 @@ func (e *Executor) passContact(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		age := e.contactAge()
+		last := e.cfg.Contact()
+		if last.IsZero() {
+			continue
+		}
 		for _, a := range e.snapshot() {
-			a.contact(age)
+			a.contact(max(e.cfg.Now().Sub(last), 0))
 		}
 	}
 }
 
-// contactAge returns how long ago the leader was reached.
+// contactAge returns how long ago the leader was reached. Before the first
+// time it is now: an attempt that is to start was placed by a leader.
 func (e *Executor) contactAge() time.Duration {
-	return max(e.cfg.Now().Sub(e.cfg.Contact()), 0)
+	last := e.cfg.Contact()
+	if last.IsZero() {
+		return 0
+	}
+	return max(e.cfg.Now().Sub(last), 0)
 }
+
+// Deny replaces the addresses of the cluster that no execution may reach, for
+// attempts that live too.
+func (e *Executor) Deny(prefixes []netip.Prefix) error { return e.rooms.deny(prefixes) }
 
 func (e *Executor) live() int {
 	e.mu.Lock()

@@ -1,6 +1,8 @@
 package executor_test
 
 import (
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -46,22 +48,44 @@ func TestEndings(t *testing.T) {
 		{"exits with a text", "raise SystemExit('no way')", nil, exit(1, "exit code 1"), "no way"},
 		{"raises", "def f():\n    raise ValueError('bad')\nf()", nil, exit(1, "exit code 1"), "ValueError: bad"},
 		{"is no Python", "print(", nil, exit(1, ""), "SyntaxError"},
-		{"kills itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", nil,
-			ending{compute.StatusFailed, compute.ReasonSignal, "signal 11", 139}, ""},
-		{"ends by SIGTERM", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", nil,
-			ending{compute.StatusFailed, compute.ReasonSignal, "signal 15", 143}, ""},
+		{
+			"kills itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", nil,
+			ending{compute.StatusFailed, compute.ReasonSignal, "signal 11", 139},
+			"",
+		},
+		{
+			"ends by SIGTERM", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", nil,
+			ending{compute.StatusFailed, compute.ReasonSignal, "signal 15", 143},
+			"",
+		},
 		{"leaves children behind", "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('left')", nil, completed, "left"},
-		{"allocates without end", "x = []\nwhile True:\n    x.append(bytearray(1 << 20))", limit(128),
-			ending{compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 128 MiB reached", 137}, ""},
-		{"fills its scratch", "f = open('/tmp/x', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))", limit(128),
-			exit(1, ""), "No space left on device"},
+		{
+			"allocates without end", "x = []\nwhile True:\n    x.append(bytearray(1 << 20))", limit(128),
+			ending{compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 128 MiB reached", 137},
+			"",
+		},
+		{
+			"fills its scratch", "f = open('/tmp/x', 'wb')\nwhile True:\n    f.write(bytes(1 << 20))", limit(128),
+			exit(1, ""), "No space left on device",
+		},
 		{"forks a bomb", bomb, nil, completed, "BlockingIOError"},
-		{"sleeps past its limit", "import time\ntime.sleep(600)", timeout(time.Second),
-			ending{compute.StatusFailed, compute.ReasonTimeout, "time limit of 1 s reached", 143}, "time limit of 1 s reached"},
-		{"cleans up at its limit", "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(7))\ntime.sleep(600)",
-			timeout(time.Second), ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 7}, ""},
-		{"ignores SIGTERM", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)",
-			timeout(time.Second), ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 137}, ""},
+		{
+			"sleeps past its limit", "import time\ntime.sleep(600)", timeout(time.Second),
+			ending{compute.StatusFailed, compute.ReasonTimeout, "time limit of 1 s reached", 143},
+			"time limit of 1 s reached",
+		},
+		{
+			"cleans up at its limit", "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(7))\ntime.sleep(600)",
+			timeout(time.Second),
+			ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 7},
+			"",
+		},
+		{
+			"ignores SIGTERM", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)",
+			timeout(time.Second),
+			ending{compute.StatusFailed, compute.ReasonTimeout, "time limit", 137},
+			"",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -213,13 +237,19 @@ func TestStops(t *testing.T) {
 		code string
 		want ending
 	}{
-		{"graceful", compute.StopGraceful, "",
-			ending{compute.StatusCancelled, compute.ReasonStopped, "stopped on request", 143}},
-		{"graceful, ignored", compute.StopGraceful,
+		{
+			"graceful", compute.StopGraceful, "",
+			ending{compute.StatusCancelled, compute.ReasonStopped, "stopped on request", 143},
+		},
+		{
+			"graceful, ignored", compute.StopGraceful,
 			"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
-			ending{compute.StatusCancelled, compute.ReasonStopped, "", 137}},
-		{"hard", compute.StopHard, "",
-			ending{compute.StatusAborted, compute.ReasonAborted, "aborted on request", 137}},
+			ending{compute.StatusCancelled, compute.ReasonStopped, "", 137},
+		},
+		{
+			"hard", compute.StopHard, "",
+			ending{compute.StatusAborted, compute.ReasonAborted, "aborted on request", 137},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -282,4 +312,49 @@ func TestInputsLost(t *testing.T) {
 	w.Execution.Bundle = compute.BundleRef{Hash: compute.Hash{1}, Size: 10}
 	o := n.end(n.place(w))
 	ending{compute.StatusSystemFailure, compute.ReasonInputsLost, "", 0}.check(t, o)
+}
+
+// TestNoNetworkToGive starts code that asks for a network without one, and
+// says so.
+func TestNoNetworkToGive(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	code := "import os\nprint(sorted(l.split(':')[0].strip() for l in open('/proc/net/dev').readlines()[2:]))"
+	o, output := n.execute(compute.Bundle{Code: code}, egress)
+	want := "network: none (this node gives executions no network)\n['lo']\n"
+	if o.Status != compute.StatusCompleted || output != want {
+		t.Errorf("ended as %s with output %q, want %q", o.Status, output, want)
+	}
+}
+
+func egress(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }
+
+// TestNetworkToGive is what package egress proves, seen by code.
+func TestNetworkToGive(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })
+	port, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	code := fmt.Sprintf(`
+import socket
+print(sorted(l.split(':')[0].strip() for l in open('/proc/net/dev').readlines()[2:]))
+gateway = open('/proc/net/route').readlines()[1].split()[2]
+gateway = '.'.join(str(b) for b in reversed(bytes.fromhex(gateway)))
+try:
+    socket.create_connection((gateway, %d), 1)
+    print('reached')
+except OSError as e:
+    print(type(e).__name__)
+`, port.Addr().(*net.TCPAddr).Port)
+	for _, test := range []struct {
+		change func(*compute.Work)
+		want   string
+	}{{egress, "['eth0', 'lo']\nTimeoutError\n"}, {nil, "IndexError"}} {
+		if _, output := n.execute(compute.Bundle{Code: code}, test.change); !strings.Contains(output, test.want) {
+			t.Errorf("output %q does not contain %q", output, test.want)
+		}
+	}
 }

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"berth/compute"
 	"berth/node/executor"
 	_ "berth/node/executor/early"
 	"berth/node/logs"
-
-	"github.com/google/uuid"
 )
 
 // patience is how long anything may take on a busy machine.

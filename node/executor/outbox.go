@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"berth/compute"
 	"berth/node/executor/journal"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 const (

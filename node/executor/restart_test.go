@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/supervise"
-
-	"github.com/fxamacker/cbor/v2"
 )
 
 // standIn names, in the environment, the file that says what a stand-in for
@@ -360,6 +360,26 @@ func TestConnected(t *testing.T) {
 	if o := n.end(n.place(w)); o.Status != compute.StatusCompleted {
 		t.Errorf("ended as %s/%s %q", o.Status, o.Reason, o.Detail)
 	}
+}
+
+// TestRestartedNodeWithoutContact holds that a node process which did not reach
+// the leader yet does not end what the one before had contact for.
+func TestRestartedNodeWithoutContact(t *testing.T) {
+	t.Parallel()
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(4)"})
+	life := liveOnce(t, n, w, "")
+	life.hear("started")
+	life.kill()
+	n.cfg.Contact = func() time.Time { return time.Time{} }
+	n.place(w)
+	stop := n.run()
+	deadline := time.NewTimer(3 * time.Second) // More than a contact is passed on in.
+	<-deadline.C
+	stop()
+	n.cfg.Contact = func() time.Time { return time.Now().Add(-time.Hour) }
+	n.run()
+	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(w.Execution.ID))
 }
 
 // TestNodeGoneForTheGrace ends code whose node died: nobody tells the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"time"
 
@@ -115,6 +116,14 @@ func (r *rooms) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// deny replaces the addresses of the cluster.
+func (r *rooms) deny(prefixes []netip.Prefix) error {
+	if r.table == nil {
+		return nil
+	}
+	return r.table.Deny(prefixes)
 }
 
 // close gives up the rooms that nobody took, and the rules when no attempt

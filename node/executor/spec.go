@@ -15,22 +15,31 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// systemDirs are what every machine has and every program needs. Where one is
-// a symbolic link, as on a merged /usr, the sandbox has the same link.
-var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
-
-// systemFiles are shown where the machine has them: the linker's cache, TLS
-// roots, names and zones. Nothing that tells of users or of the machine.
-var systemFiles = [...]string{
-	"/etc/alternatives", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/localtime",
-	"/etc/mime.types", "/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+// systemDirs returns what every machine has and every program needs. Where one
+// is a symbolic link, as on a merged /usr, the sandbox has the same link.
+func systemDirs() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
 
-// devices are shown to every execution; gpuDevices beside its own GPUs.
-var (
-	devices    = [...]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
-	gpuDevices = [...]string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
-)
+// systemFiles returns what is shown where the machine has it: the linker's
+// cache, TLS roots, names and zones. Nothing that tells of users or of the
+// machine.
+func systemFiles() []string {
+	return []string{
+		"/etc/alternatives", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+		"/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+	}
+}
+
+// devices returns what every execution may open.
+func devices() []string {
+	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+}
+
+// gpuDevices returns what a GPU needs beside its own device.
+func gpuDevices() []string {
+	return []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+}
 
 const (
 	mountsDir   = "/mnt"
@@ -99,7 +108,7 @@ func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
 		}
 	}
 	if len(work.GPUs) > 0 && !work.GPUs[0].Simulated {
-		for _, name := range gpuDevices {
+		for _, name := range gpuDevices() {
 			binds = append(binds, deviceBind(name)...)
 		}
 	}
@@ -129,10 +138,10 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 		}
 		binds = add(binds, sandbox.Bind{Source: name, Target: name})
 	}
-	for _, name := range systemDirs {
+	for _, name := range systemDirs() {
 		show(name)
 	}
-	for _, name := range systemFiles {
+	for _, name := range systemFiles() {
 		show(name)
 	}
 	own := slices.Clone(siteDirs)
@@ -147,7 +156,7 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 		target := path.Join(mountsDir, m.Name)
 		binds = add(binds, sandbox.Bind{Source: m.Path, Target: target, Writable: !m.ReadOnly})
 	}
-	for _, name := range devices {
+	for _, name := range devices() {
 		binds = append(binds, deviceBind(name)...)
 	}
 	return binds, links

@@ -172,8 +172,13 @@ func TestStarterIsNotInTheGroup(t *testing.T) {
 
 func TestCPUQuota(t *testing.T) {
 	for _, test := range []struct{ milli, quota, period int64 }{
-		{4000, 400_000, 100_000}, {500, 50_000, 100_000}, {60, 6_000, 100_000}, {10, 1_000, 100_000},
-		{9, 1_000, 111_111}, {1, 1_000, 1_000_000}, {0, 1_000, 1_000_000},
+		{4000, 400_000, 100_000},
+		{500, 50_000, 100_000},
+		{60, 6_000, 100_000},
+		{10, 1_000, 100_000},
+		{9, 1_000, 111_111},
+		{1, 1_000, 1_000_000},
+		{0, 1_000, 1_000_000},
 	} {
 		quota, period := cpuQuota(test.milli)
 		if quota != test.quota || period != test.period {
@@ -184,9 +189,9 @@ func TestCPUQuota(t *testing.T) {
 
 func TestParseMounts(t *testing.T) {
 	const mountinfo = `24 1 254:1 / / rw,relatime - ext4 /dev/vda rw
-30 24 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs rw
-31 30 0:27 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw,nsdelegate
-32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:6 - cgroup cgroup rw,cpu,cpuacct
+30 24 0:26 / /sys/fs/cgroup ro - tmpfs none rw
+31 30 0:27 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 none rw,nsdelegate
+32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:6 - cgroup none rw,cpu,cpuacct
 `
 	unified, v1 := parseMounts([]byte(mountinfo))
 	if unified != "/sys/fs/cgroup/unified" || v1["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || v1["memory"] != "" {

@@ -17,8 +17,8 @@ const parent = "berth"
 // a container): a group with processes cannot have groups with limits.
 const initLeaf = "berth-init"
 
-// controllers are what a Group needs of either version.
-var controllers = [...]string{"cpu", "memory", "pids"}
+// controllers returns what a Group needs of either version.
+func controllers() []string { return []string{"cpu", "memory", "pids"} }
 
 // Host is the machine's cgroup hierarchies.
 type Host struct {
@@ -63,7 +63,7 @@ func detectV2(root string) (*Host, error) {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
 	have := strings.Fields(string(data))
-	for _, name := range controllers {
+	for _, name := range controllers() {
 		if !slices.Contains(have, name) {
 			return nil, nil
 		}
@@ -83,7 +83,7 @@ func detectV2(root string) (*Host, error) {
 
 // delegate enables the controllers for the groups below dir.
 func delegate(dir string) error {
-	enable := "+" + strings.Join(controllers[:], " +")
+	enable := "+" + strings.Join(controllers(), " +")
 	err := write(dir, "cgroup.subtree_control", enable)
 	if err == nil {
 		return nil

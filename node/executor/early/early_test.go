@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	_ "berth/node/executor/early"
-	_ "berth/node/executor/policy" // Some of what the node's binary drags along.
-
 	_ "github.com/google/nftables"
 	_ "github.com/prometheus/client_golang/prometheus"
+
+	_ "berth/node/executor/early"
+	_ "berth/node/executor/policy" // Some of what the node's binary drags along.
 )
 
 const (

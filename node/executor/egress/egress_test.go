@@ -132,7 +132,7 @@ func TestEgress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("networks are made by root")
 	}
-	beyond := world(t, "11.22.33.2", "10.99.0.2", "11.22.44.2", "169.254.169.254", "100.64.0.2")
+	beyond := world(t, "11.22.33.2", "10.99.0.2", "11.22.44.2", "11.22.55.2", "169.254.169.254", "100.64.0.2")
 	table, err := Open(fmt.Sprintf("t%d", os.Getpid()%10000), []netip.Prefix{netip.MustParsePrefix("11.22.44.0/24")})
 	must(t, err)
 	defer func() { must(t, table.Close()) }()
@@ -154,10 +154,15 @@ func TestEgress(t *testing.T) {
 	if strings.HasPrefix(answer, address.String()) {
 		t.Errorf("the server sees %s: the address is not translated", answer)
 	}
+	if _, err := ask(t, file, "11.22.55.2:80"); err != nil {
+		t.Fatalf("an address that nothing denies yet is not reached: %v", err)
+	}
+	must(t, table.Deny([]netip.Prefix{netip.MustParsePrefix("11.22.44.0/24"), netip.MustParsePrefix("11.22.55.2/32")}))
 	var group sync.WaitGroup
 	for what, target := range map[string]string{
 		"a private address":      "10.99.0.2:80",
 		"the cluster":            "11.22.44.2:80",
+		"a new node":             "11.22.55.2:80",
 		"the metadata service":   "169.254.169.254:80",
 		"a shared address":       "100.64.0.2:80",
 		"mail":                   "11.22.33.2:25",

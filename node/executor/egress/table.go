@@ -16,11 +16,13 @@ import (
 // networks, which no network uses.
 const source = "198.18.0.0/15"
 
-// always are the destinations that no execution may reach.
-var always = [...]string{
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", source, "198.51.100.0/24",
-	"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+// always returns the destinations that no execution may reach.
+func always() []string {
+	return []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", source, "198.51.100.0/24",
+		"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+	}
 }
 
 const (
@@ -39,7 +41,6 @@ const (
 // Table is the node's own nftables table.
 type Table struct {
 	name   string // Of the table; also begins the names of its interfaces.
-	deny   []netip.Prefix
 	resolv resolv
 }
 
@@ -48,27 +49,37 @@ type Table struct {
 // name is at most six letters and digits; deny are the cluster's addresses.
 func Open(name string, deny []netip.Prefix) (*Table, error) {
 	t := &Table{name: name}
-	for _, text := range always {
-		t.deny = append(t.deny, netip.MustParsePrefix(text))
-	}
-	for _, prefix := range deny {
-		// IPv6 is not given at all.
-		if prefix.Addr().Is4() {
-			t.deny = append(t.deny, prefix.Masked())
-		}
-	}
 	var err error
 	if t.resolv, err = readResolv(); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
-	if err := t.install(); err != nil {
-		return nil, fmt.Errorf("open egress: install rules: %w", err)
+	if err := t.Deny(deny); err != nil {
+		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	// Not before the rules are there.
 	if err := os.WriteFile(forwardSwitch, []byte("1\n"), 0); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	return t, nil
+}
+
+// Deny replaces the rules, in one step, by ones that deny the addresses given
+// beside those that are always denied.
+func (t *Table) Deny(addresses []netip.Prefix) error {
+	deny := make([]netip.Prefix, 0, len(addresses))
+	for _, text := range always() {
+		deny = append(deny, netip.MustParsePrefix(text))
+	}
+	for _, prefix := range addresses {
+		// IPv6 is not given at all.
+		if prefix.Addr().Is4() {
+			deny = append(deny, prefix.Masked())
+		}
+	}
+	if err := t.install(deny); err != nil {
+		return fmt.Errorf("install rules: %w", err)
+	}
+	return nil
 }
 
 // Close removes the rules. Attempts that live on need them: then it must not
@@ -95,7 +106,7 @@ func (t *Table) table() *nftables.Table {
 // prefix begins the name of every interface of the node's attempts.
 func (t *Table) prefix() string { return "b" + t.name + "-" }
 
-func (t *Table) install() error {
+func (t *Table) install(deny []netip.Prefix) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return err
@@ -133,7 +144,7 @@ func (t *Table) install() error {
 		}
 	}
 	add(input, from, drop())
-	for _, prefix := range t.deny {
+	for _, prefix := range deny {
 		add(forward, from, within(offsetDaddr, prefix), drop())
 	}
 	add(forward, from, port(unix.IPPROTO_TCP, smtpPort), drop())
@@ -192,9 +203,11 @@ func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAcc
 
 func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// resolvFiles are where the machine's name servers are said, the second where
-// the first names a resolver of the machine itself.
-var resolvFiles = [...]string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+// resolvFiles returns where the machine's name servers are said, the second
+// where the first names a resolver of the machine itself.
+func resolvFiles() []string {
+	return []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+}
 
 // resolv is what attempts know of name servers.
 type resolv struct {
@@ -205,7 +218,7 @@ type resolv struct {
 // readResolv returns the name servers that can be reached from outside the
 // machine. None is no error: addresses still work.
 func readResolv() (resolv, error) {
-	for _, name := range resolvFiles {
+	for _, name := range resolvFiles() {
 		data, err := os.ReadFile(name)
 		if os.IsNotExist(err) {
 			continue

@@ -1,9 +1,9 @@
 package policy
 
 import (
-	"berth/node/executor/sandbox"
-
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
+
+	"berth/node/executor/sandbox"
 )
 
 // Rights by the ABI that brought them.

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"berth/node/executor/policy"
-
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"berth/node/executor/policy"
 )
 
 // answer executes the program on a call as the kernel would.

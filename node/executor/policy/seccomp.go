@@ -14,17 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the list of container runtimes allows and an execution has no use for:
-// each has been a way out of something.
-var withheld = []string{
-	"socket", // Allowed below, for the usual families.
-	"ptrace", "process_vm_readv", "process_vm_writev",
-	"name_to_handle_at", "fanotify_mark", "memfd_secret", "map_shadow_stack",
-	"adjtimex", "clock_adjtime", "listmount", "statmount",
+// withheld returns what the list of container runtimes allows and an execution
+// has no use for: each has been a way out of something.
+func withheld() []string {
+	return []string{
+		"socket", // Allowed below, for the usual families.
+		"ptrace", "process_vm_readv", "process_vm_writev",
+		"name_to_handle_at", "fanotify_mark", "memfd_secret", "map_shadow_stack",
+		"adjtimex", "clock_adjtime", "listmount", "statmount",
+	}
 }
 
-// families are the socket families that code may use.
-var families = [...]uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+// families returns the socket families that code may use.
+func families() []uint64 {
+	return []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+}
 
 const (
 	offsetNumber = 0 // Of the call's number in struct seccomp_data, ...
@@ -68,7 +72,7 @@ func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGro
 			continue
 		}
 		for _, name := range call.Names {
-			if _, known := info.SyscallNames[name]; !known || slices.Contains(withheld, name) {
+			if _, known := info.SyscallNames[name]; !known || slices.Contains(withheld(), name) {
 				continue
 			}
 			if len(call.Args) == 0 {
@@ -81,7 +85,7 @@ func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGro
 				seccompbpf.NameWithConditions{Name: name, Conditions: conditions(call.Args)})
 		}
 	}
-	for _, family := range families {
+	for _, family := range families() {
 		group.NamesWithCondtions = append(group.NamesWithCondtions, seccompbpf.NameWithConditions{
 			Name:       "socket",
 			Conditions: seccompbpf.ArgumentConditions{{Operation: seccompbpf.Equal, Value: family}},

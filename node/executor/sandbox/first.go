@@ -182,7 +182,7 @@ func landlock(spec *Spec) (int, error) {
 		}
 	}
 	allow("/", rules.Everywhere)
-	for _, path := range scratchDirs {
+	for _, path := range scratchDirs() {
 		allow(path, rules.Writable)
 	}
 	allow("/dev/pts", rules.Device)

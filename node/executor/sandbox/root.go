@@ -19,19 +19,21 @@ const (
 	rootOptions = "size=16m,nr_inodes=16384,mode=0755"
 )
 
-// scratchDirs are the writable places, in the order in which they are made.
-var scratchDirs = [...]string{WorkDir, "/tmp", "/dev/shm"}
+// scratchDirs returns the writable places, in the order in which they are made.
+func scratchDirs() []string { return []string{WorkDir, "/tmp", "/dev/shm"} }
 
-// hidden are what a program has no business with in /proc; readOnly are what
-// it may look at. Entries that the kernel does not have are skipped.
-var (
-	hidden = [...]string{
+// hidden returns what a program has no business with in /proc. Entries that
+// the kernel does not have are skipped.
+func hidden() []string {
+	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg",
 		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
 		"/proc/scsi", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/vmallocinfo",
 	}
-	readOnly = [...]string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
-)
+}
+
+// readOnly returns what a program may look at in /proc, as above.
+func readOnly() []string { return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"} }
 
 // buildRoot makes the root that the spec describes and moves into it.
 func buildRoot(spec *Spec) error {
@@ -97,12 +99,12 @@ func mountProc() error {
 	if err := syscall.Mount("proc", target, "proc", flags, "hidepid=2"); err != nil {
 		return fmt.Errorf("mount proc: %w", err)
 	}
-	for _, name := range hidden {
+	for _, name := range hidden() {
 		if err := hide(newRoot + name); err != nil {
 			return fmt.Errorf("hide %s: %w", name, err)
 		}
 	}
-	for _, name := range readOnly {
+	for _, name := range readOnly() {
 		if err := protect(newRoot+name, flags); err != nil {
 			return fmt.Errorf("protect %s: %w", name, err)
 		}
@@ -120,7 +122,8 @@ func hide(name string) error {
 		return err
 	}
 	if info.IsDir() {
-		return syscall.Mount("tmpfs", name, "tmpfs", syscall.MS_RDONLY|syscall.MS_NOSUID|syscall.MS_NODEV, "size=0,nr_inodes=2")
+		flags := uintptr(syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
+		return syscall.Mount("tmpfs", name, "tmpfs", flags, "size=0,nr_inodes=2")
 	}
 	return syscall.Mount("/dev/null", name, "", syscall.MS_BIND, "")
 }
@@ -159,7 +162,7 @@ func mountScratch(spec *Spec) error {
 	if err := syscall.Mount("tmpfs", scratch, "tmpfs", flags, options); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
 	}
-	for _, dir := range scratchDirs {
+	for _, dir := range scratchDirs() {
 		from, to := scratch+"/"+path.Base(dir), newRoot+dir
 		err := os.Mkdir(from, 0o700)
 		if err == nil {

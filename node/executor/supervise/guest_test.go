@@ -123,7 +123,8 @@ const secondRoot = "BERTH_TEST_SECOND_ROOT"
 
 // beGuest is the life of the first process of the guest.
 func beGuest(m *testing.M) {
-	code, err := 1, error(nil)
+	code := 1
+	var err error
 	if os.Getenv(secondRoot) == "" {
 		err = switchRoot()
 	} else if err = mountGuest(); err == nil {
@@ -172,8 +173,12 @@ func switchRoot() error {
 
 func mountGuest() error {
 	for _, m := range []struct{ kind, target string }{
-		{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}, {"cgroup2", "/sys/fs/cgroup"},
-		{"tmpfs", "/tmp"}, {"tmpfs", "/run"},
+		{"devtmpfs", "/dev"},
+		{"proc", "/proc"},
+		{"sysfs", "/sys"},
+		{"cgroup2", "/sys/fs/cgroup"},
+		{"tmpfs", "/tmp"},
+		{"tmpfs", "/run"},
 	} {
 		if err := syscall.Mount(m.kind, m.target, m.kind, 0, ""); err != nil {
 			return fmt.Errorf("%s: %w", m.target, err)

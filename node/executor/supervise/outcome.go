@@ -53,7 +53,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 		outcome.Duration = s.ended - s.started
 		outcome.EndedAt = outcome.StartedAt.Add(outcome.Duration)
 	} else {
-		outcome.EndedAt = compute.InstantOf(time.Now())
+		outcome.EndedAt = s.instant()
 	}
 	outcome.Status, outcome.Reason, outcome.Detail = s.verdict(end)
 	outcome.Detail = cut(outcome.Detail, maxDetail)
@@ -79,7 +79,7 @@ func (s *supervisor) closeLog(outcome compute.Outcome) {
 		s.note(outcome.Detail)
 	}
 	final := logs.Final{ExitCode: outcome.ExitCode, Error: outcome.Detail, Status: outcome.Status.String()}
-	if err := s.log.Close(compute.InstantOf(time.Now()), final); err != nil {
+	if err := s.log.Close(s.instant(), final); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }

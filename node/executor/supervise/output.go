@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"berth/compute"
 	"berth/node/logs"
 )
 
@@ -46,7 +45,7 @@ func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && s.log != nil {
-			e := s.log.Write(stream, compute.InstantOf(time.Now()), buffer[:n])
+			e := s.log.Write(stream, s.instant(), buffer[:n])
 			if e != nil && !told {
 				told = true
 				fmt.Fprintln(os.Stderr, e)
@@ -72,7 +71,7 @@ func (p *pumps) drain() {
 
 // note puts one of our own lines into the output.
 func (s *supervisor) note(text string) {
-	if err := s.log.Write(logs.System, compute.InstantOf(time.Now()), []byte(text+"\n")); err != nil {
+	if err := s.log.Write(logs.System, s.instant(), []byte(text+"\n")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }

@@ -36,12 +36,14 @@ type supervisor struct {
 	box      *sandbox.Sandbox
 	log      *logs.Writer
 	commands chan command
+	now      func() time.Time
 
 	limit   *timer // The execution's time limit.
 	grace   *timer // The end of a graceful stop.
 	contact *timer // The end of the disconnect grace.
 
 	cause   cause
+	reach   time.Duration // Boottime at which contact ends.
 	started time.Duration // Boottime; 0 before the code started.
 	ended   time.Duration
 	cpuBase time.Duration // Used before the code started.
@@ -84,7 +86,10 @@ func run(dir string) error {
 	if j.State().Starting {
 		return errors.New("supervise: the attempt was started before")
 	}
-	s := &supervisor{spec: spec, journal: j, commands: make(chan command, maxCommands), conns: make(map[*os.File]bool)}
+	s := &supervisor{
+		spec: spec, journal: j, now: time.Now,
+		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
+	}
 	defer s.close()
 	outcome := s.supervise()
 	if err := j.Ended(outcome); err != nil {
@@ -140,6 +145,9 @@ func writePID() error {
 	}
 	return nil
 }
+
+// instant returns the time of the day, for people; durations are boottime's.
+func (s *supervisor) instant() compute.Instant { return compute.InstantOf(s.now()) }
 
 // StartTime returns when the process started, in ticks since boot.
 func StartTime(pid int) (uint64, error) {
@@ -207,7 +215,7 @@ func (s *supervisor) start() (*pumps, error) {
 // save makes durable that the code is about to start: the journal, and that
 // there is one.
 func (s *supervisor) save() error {
-	if err := s.journal.Starting(compute.InstantOf(time.Now())); err != nil {
+	if err := s.journal.Starting(s.instant()); err != nil {
 		return err
 	}
 	for _, dir := range []string{".", "..", "../.."} {
@@ -259,7 +267,7 @@ func (s *supervisor) launch() error {
 	if err := s.group.LimitCPU(s.spec.CPUMilli); err != nil {
 		return err
 	}
-	at, now := boottime(), compute.InstantOf(time.Now())
+	at, now := boottime(), s.instant()
 	if err := s.box.Execute(); err != nil {
 		return err
 	}
@@ -306,12 +314,16 @@ func (s *supervisor) obey(c command) {
 	}
 }
 
-// touch moves the end of the disconnect grace: the leader was reached age ago.
+// touch puts off the end of the disconnect grace: the leader was reached age
+// ago. A node process that just started may know of an earlier contact than
+// the one before it did, so the end never comes nearer.
 func (s *supervisor) touch(age time.Duration) error {
-	if s.spec.DisconnectGrace <= 0 {
+	reach := boottime() - age + s.spec.DisconnectGrace
+	if s.spec.DisconnectGrace <= 0 || reach <= s.reach {
 		return nil
 	}
-	return s.contact.set(boottime() - age + s.spec.DisconnectGrace)
+	s.reach = reach
+	return s.contact.set(reach)
 }
 
 // stop asks the code to end and gives it the grace. The first cause stands.
