@@ -42,8 +42,8 @@ type leader struct {
 // lead works until ctx, the term, ends.
 func (l *leader) lead(ctx context.Context, term uint64) error {
 	l.logger.Info("leading", "term", term)
-	if err := l.establish(ctx, term); err != nil {
-		return err
+	if !l.established(ctx, term) {
+		return nil
 	}
 	var duties sync.WaitGroup
 	duties.Go(func() {
@@ -74,6 +74,24 @@ func (l *leader) every(ctx context.Context, period time.Duration, changed func()
 			return
 		case <-ticker.C:
 		case <-signal:
+		}
+	}
+}
+
+// established repeats establish until it succeeds or the term ends.
+func (l *leader) established(ctx context.Context, term uint64) bool {
+	ticker := time.NewTicker(watchPeriod)
+	defer ticker.Stop()
+	for {
+		err := l.establish(ctx, term)
+		if err == nil || ctx.Err() != nil {
+			return err == nil
+		}
+		l.logger.Warn("term not established yet", "term", term, "err", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
 		}
 	}
 }
