@@ -172,7 +172,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context) error{
 		c.serve, c.watchDisk, c.leaders.run, c.lead, c.heartbeats.run,
-		c.gossip.run, c.renew, c.tendMembers, c.rememberPeers,
+		c.gossip.run, c.gossip.rejoin, c.renew, c.tendMembers, c.rememberPeers,
 	} {
 		loops.Go(func() {
 			if err := loop(inner); err != nil {

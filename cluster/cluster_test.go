@@ -2,6 +2,10 @@ package cluster_test
 
 import (
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/cluster"
 )
 
 func TestThreePeersAgree(t *testing.T) {
@@ -17,4 +21,34 @@ func TestThreePeersAgree(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestMetrics(t *testing.T) {
+	registries := map[string]*prometheus.Registry{}
+	f := mustFleet(t, 2, func(c *cluster.Config) {
+		r := prometheus.NewRegistry()
+		c.Registerer, registries[c.Name] = r, r
+	})
+	leader := f.leader()
+	f.follower(leader).mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 1})
+	eventually(t, "every metric has a value", func() bool {
+		families, err := registries[leader.cfg.Name].Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, family := range families {
+			seen[family.GetName()] = true
+		}
+		for _, name := range []string{
+			"berth_raft_commit_seconds", "berth_raft_fsync_seconds", "berth_raft_applied_index", "berth_raft_last_index",
+			"berth_raft_term", "berth_raft_follower_lag_entries", "berth_raft_entry_commands", "berth_raft_terms_led_total",
+			"berth_cluster_calls_total", "berth_cluster_connections_refused_total",
+		} {
+			if !seen[name] {
+				return false
+			}
+		}
+		return true
+	})
 }

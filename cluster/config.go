@@ -75,7 +75,7 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time // nil for time.Now.
-	Rand       io.Reader        // nil for crypto/rand.
+	Rand       io.Reader        // nil for crypto/rand. Used from any goroutine.
 
 	// Dial opens the TCP connections to other nodes; nil for net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -195,13 +195,8 @@ func (c *Cluster) Leave(ctx context.Context) error {
 	return nil
 }
 
-// run publishes changes of the meta and joins the others again and again: two
-// halves that were split for long forget each other and never meet by
-// themselves.
+// run spreads changes of the meta until ctx ends.
 func (g *gossip) run(ctx context.Context) error {
-	wait := rejoinMin
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -210,13 +205,22 @@ func (g *gossip) run(ctx context.Context) error {
 			if err := g.list.UpdateNode(publishTimeout); err != nil {
 				g.c.logger.Debug("meta not spread yet", "err", err)
 			}
-		case <-timer.C:
-			g.join()
-			timer.Reset(wait + rand.N(wait))
-			wait = min(2*wait, rejoinMax)
-			if g.complete() {
-				wait = rejoinMax
-			}
+		}
+	}
+}
+
+// rejoin joins the others again and again: two halves that were split for
+// long forget each other and never meet by themselves.
+func (g *gossip) rejoin(ctx context.Context) error {
+	wait := rejoinMin
+	for {
+		g.join()
+		if pause(ctx, wait+rand.N(wait)) != nil {
+			return nil
+		}
+		wait = min(2*wait, rejoinMax)
+		if g.complete() {
+			wait = rejoinMax
 		}
 	}
 }

@@ -77,3 +77,29 @@ func TestExpiredCertificateIsRefusedAndReplacedAtStart(t *testing.T) {
 		t.Errorf("read %d", got)
 	}
 }
+
+func TestConnectionEndsWithItsCertificate(t *testing.T) {
+	var time clock
+	f := mustFleet(t, 2, func(c *cluster.Config) { c.Now = time.now })
+	leader := f.leader()
+	time.move(72*hour - 5*hour/60 - 3*hour/3600) // Three seconds are left.
+	conn, err := f.follower(leader).DialRaft(leader.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("raft spoke first")
+		}
+	case <-t.Context().Done():
+	case <-afterPatience():
+		t.Error("the connection goes on")
+	}
+}

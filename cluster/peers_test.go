@@ -380,3 +380,7 @@ func mustAnonymous(t testing.TB, p *peer) *rpc.Client {
 	t.Cleanup(func() { client.Close() })
 	return client
 }
+
+// afterPatience returns a channel that delivers when a test has waited for
+// long enough.
+func afterPatience() <-chan time.Time { return time.After(patience) }

@@ -102,7 +102,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 		switch {
 		case o.Fate == fateCommitted && o.Err == nil:
 			return o.Result, o.Index, nil
-		case o.Err != nil:
+		case o.Err != nil && (!open || o.Fate == fateCommitted):
 			return nil, 0, o.Err
 		}
 		open = open || o.Fate == fateUnknown

@@ -28,6 +28,7 @@ const (
 const (
 	handshakeTimeout   = 5 * time.Second
 	maxUnauthenticated = 256 // Connections whose handshake is not over.
+	anonymousLife      = time.Minute
 	maxReason          = 1024
 	acceptRetry        = 100 * time.Millisecond
 	raftBacklog        = 16 // Accepted connections that raft has not fetched; it does at once.
@@ -81,17 +82,33 @@ func (c *Cluster) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Con
 		c.logger.Warn("connection refused", "node", peer.ID, "err", err)
 		return
 	}
-	if conn.ConnectionState().NegotiatedProtocol == protoRaft {
-		// Raft closes it; until then it ends with ctx.
-		if !c.layer.offer(ctx, &closeHook{Conn: conn, hook: func() { stop() }}) {
-			conn.Close()
+	state := conn.ConnectionState()
+	end := time.AfterFunc(c.lifeOf(state), func() { raw.Close() })
+	release := func() {
+		stop()
+		end.Stop()
+	}
+	if state.NegotiatedProtocol == protoRaft {
+		// Raft closes it.
+		if !c.layer.offer(ctx, &closeHook{Conn: conn, hook: release}) {
+			release()
+			raw.Close()
 		}
 		return
 	}
+	defer release()
 	if err := c.server.ServeConn(ctx, conn, peer); err != nil {
 		c.logger.Debug("connection ended", "node", peer.ID, "err", err)
 	}
-	stop()
+}
+
+// lifeOf returns how long a connection may last: no longer than the
+// certificate that opened it, and just long enough to join without one.
+func (c *Cluster) lifeOf(state tls.ConnectionState) time.Duration {
+	if len(state.PeerCertificates) == 0 {
+		return anonymousLife
+	}
+	return state.PeerCertificates[0].NotAfter.Sub(c.cfg.Now())
 }
 
 // accept does the handshake, judges the peer and tells it the verdict.
