@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,7 +117,7 @@ func (g *Group) Around(fork func(cgroupFD int) error) error {
 // leave takes the calling thread out of the group.
 func (g *Group) leave() error {
 	for _, dir := range g.dirs() {
-		if err := write(filepath.Dir(dir), "tasks", "0"); err != nil {
+		if err := write(path.Dir(dir), "tasks", "0"); err != nil {
 			return fmt.Errorf("leave cgroup: %w", err)
 		}
 	}
@@ -248,9 +248,9 @@ func (g *Group) OOMKills() (int64, error) {
 // dir returns the group's directory in the hierarchy of the controller.
 func (g *Group) dir(controller string) string {
 	if g.host.v2 != "" {
-		return filepath.Join(g.host.v2, parent, g.name)
+		return path.Join(g.host.v2, parent, g.name)
 	}
-	return filepath.Join(g.host.dirs[controller], g.name)
+	return path.Join(g.host.dirs[controller], g.name)
 }
 
 // dirs returns the group's directory in each hierarchy. Hierarchies may carry
@@ -267,7 +267,7 @@ func (g *Group) dirs() []string {
 }
 
 func pidsOf(dir string) ([]int, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	data, err := os.ReadFile(path.Join(dir, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return nil, nil
 	}
@@ -285,7 +285,7 @@ func pidsOf(dir string) ([]int, error) {
 
 // write writes to a file of a cgroup, which takes each write as one command.
 func write(dir, file, text string) error {
-	fd, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	fd, err := os.OpenFile(path.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func writeIfThere(dir, file, text string) error {
 }
 
 func readInt(dir, file string) (int64, error) {
-	data, err := os.ReadFile(filepath.Join(dir, file))
+	data, err := os.ReadFile(path.Join(dir, file))
 	if err != nil {
 		return 0, err
 	}
@@ -316,7 +316,7 @@ func readInt(dir, file string) (int64, error) {
 // readKey returns the number behind key in a file of "key number" lines, 0
 // when there is no such line.
 func readKey(dir, file, key string) (int64, error) {
-	data, err := os.ReadFile(filepath.Join(dir, file))
+	data, err := os.ReadFile(path.Join(dir, file))
 	if err != nil {
 		return 0, err
 	}

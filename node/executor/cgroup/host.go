@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 )
@@ -45,7 +45,7 @@ func Detect() (*Host, error) {
 		if !ok {
 			return nil, fmt.Errorf("detect cgroups: controller %q is in no mounted hierarchy", name)
 		}
-		h.dirs[name] = filepath.Join(dir, parent)
+		h.dirs[name] = path.Join(dir, parent)
 	}
 	for _, dir := range h.dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -58,7 +58,7 @@ func Detect() (*Host, error) {
 // detectV2 returns nil when the unified hierarchy lacks the controllers, which
 // is the hybrid layout.
 func detectV2(root string) (*Host, error) {
-	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	data, err := os.ReadFile(path.Join(root, "cgroup.controllers"))
 	if err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
@@ -69,13 +69,13 @@ func detectV2(root string) (*Host, error) {
 		}
 	}
 	h := &Host{v2: root}
-	if err := os.MkdirAll(filepath.Join(root, parent), 0o755); err != nil {
+	if err := os.MkdirAll(path.Join(root, parent), 0o755); err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
 	if err := delegate(root); err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
-	if err := delegate(filepath.Join(root, parent)); err != nil {
+	if err := delegate(path.Join(root, parent)); err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
 	return h, nil
@@ -88,7 +88,7 @@ func delegate(dir string) error {
 	if err == nil {
 		return nil
 	}
-	leaf := filepath.Join(dir, initLeaf)
+	leaf := path.Join(dir, initLeaf)
 	if e := os.MkdirAll(leaf, 0o755); e != nil {
 		return errors.Join(err, e)
 	}
@@ -137,7 +137,7 @@ func (h *Host) Version() int {
 // Groups returns the names of the groups that exist, of all nodes of the
 // machine.
 func (h *Host) Groups() ([]string, error) {
-	dir := filepath.Join(h.v2, parent)
+	dir := path.Join(h.v2, parent)
 	if h.v2 == "" {
 		dir = h.dirs["memory"]
 	}
