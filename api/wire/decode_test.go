@@ -1,0 +1,165 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// faults returns the faults of a start body as "loc: type".
+func faults(body string) (*wire.PythonStart, []string) {
+	in, f := new(wire.PythonStart), new(wire.Faults)
+	wire.Decode([]byte(body), in, f)
+	var out []string
+	for _, fault := range f.Detail {
+		out = append(out, fmt.Sprint(fault.Loc)+": "+fault.Type)
+	}
+	return in, out
+}
+
+func TestDecodeDefaults(t *testing.T) {
+	in, bad := faults(`{"code":"1"}`)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	want := wire.PythonStart{
+		Start: wire.Start{Timeout: 60, Priority: 50, Network: "egress", DisconnectGrace: 600}, Code: "1",
+	}
+	if !reflect.DeepEqual(*in, want) {
+		t.Errorf("defaults are %+v, want %+v", *in, want)
+	}
+	if in.Profile() != "cpu" {
+		t.Errorf("profile is %s", in.Profile())
+	}
+}
+
+func TestFaultsAreBounded(t *testing.T) {
+	_, bad := faults(`{"code":"1","env":{` + strings.Repeat(`"A":"1",`, 5000) + `"B":"1"}}`)
+	if len(bad) != 100 {
+		t.Errorf("%d faults, want 100", len(bad))
+	}
+}
+
+func TestInputsAreBounded(t *testing.T) {
+	f := new(wire.Faults)
+	wire.Decode([]byte(`{"code":"1","network":"`+strings.Repeat("x", 1000)+`","env":{"A":"s3cret\u0000"},"priority":"s"}`), new(wire.PythonStart), f)
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Detail) != 3 || f.Detail[1].Input != nil && len(f.Detail[1].Input) > 256 {
+		t.Errorf("faults are %s", data)
+	}
+	if strings.Contains(string(data), "s3cret") || strings.Contains(string(data), "xxx") {
+		t.Errorf("the answer repeats too much: %s", data)
+	}
+}
+
+func TestTimeoutBound(t *testing.T) {
+	for limit, want := range map[time.Duration]int{0: 0, 60 * time.Second: 0, 59 * time.Second: 1} {
+		f := new(wire.Faults)
+		(&wire.Start{Timeout: 60}).CheckTimeout(limit, f)
+		if len(f.Detail) != want {
+			t.Errorf("limit %s: faults are %v", limit, f.Detail)
+		}
+	}
+}
+
+func TestInstants(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-12-31T00:00:00Z":           "2026-12-31T00:00:00.000Z",
+		"2026-12-31T01:00:00.5+01:00":    "2026-12-31T00:00:00.500Z",
+		"2026-12-31T00:00:00":            "2026-12-31T00:00:00.000Z",
+		"2026-12-31":                     "2026-12-31T00:00:00.000Z",
+		"31.12.2026":                     "",
+		"0001-01-01T00:00:00Z":           "",
+		"2026-12-31T00:00:00Z; DROP ALL": "",
+	} {
+		in, f := new(wire.NewKey), new(wire.Faults)
+		wire.Decode(fmt.Appendf(nil, `{"name":"n","expires_at":%q}`, text), in, f)
+		if got := in.ExpiresAt.String(); got != want || (len(f.Detail) > 0) != (want == "") {
+			t.Errorf("%s is %q with %v, want %q", text, got, f.Detail, want)
+		}
+	}
+}
+
+func TestCredits(t *testing.T) {
+	for text, want := range map[string]compute.Credits{
+		"1": 1_000_000, "0.000001": 1, "1e-06": 1, "1.5E2": 150_000_000, `"2.25"`: 2_250_000, "1.500000000": 1_500_000,
+	} {
+		in, f := new(wire.Start), new(wire.Faults)
+		wire.Decode([]byte(`{"max_credits":`+text+`}`), in, f)
+		if in.MaxCredits != want || len(f.Detail) > 0 {
+			t.Errorf("%s is %s with %v", text, in.MaxCredits, f.Detail)
+		}
+	}
+	for _, text := range []string{"1e-07", "1e40", "true", `"one"`, `"1e"`, `""`, "99999999999999999999"} {
+		f := new(wire.Faults)
+		wire.Decode([]byte(`{"max_credits":`+text+`}`), new(wire.Start), f)
+		if len(f.Detail) != 1 {
+			t.Errorf("%s: faults are %v", text, f.Detail)
+		}
+	}
+}
+
+// TestTagsAreSound binds every field of every body once, so that a tag that
+// cannot be read fails here and not at a request.
+func TestTagsAreSound(t *testing.T) {
+	for _, body := range []any{
+		new(wire.PythonStart), new(wire.SelectionStart), new(wire.Login), new(wire.RefreshBody), new(wire.NewKey),
+		new(wire.NewJoinToken), new(wire.NewUser), new(wire.Grant), new(wire.HistoryQuery), new(wire.LedgerQuery),
+		new(wire.ExecutionQuery), new(wire.SelectionQuery),
+	} {
+		for _, value := range []string{`"x"`, `1`, `["x"]`, `{"x":"y"}`, `true`, `null`} {
+			var members []string
+			for _, field := range wire.Fields(reflect.TypeOf(body).Elem()) {
+				members = append(members, fmt.Sprintf("%q:%s", field.Tag.Get("json"), value))
+			}
+			wire.Decode([]byte("{"+strings.Join(members, ",")+"}"), body, new(wire.Faults))
+		}
+	}
+}
+
+// FuzzRequestBody holds that no body makes the decoder panic, that what it
+// accepts obeys the rules, and that what it refuses is said in valid JSON.
+func FuzzRequestBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"code":"print(1)"}`, `{"code":"1","timeout":"7","tags":["a"],"env":{"A":"b"}}`, `{"code":`, `[[[[`,
+		`{"code":"1","import_files":"{\"a/b.py\":\"\"}","max_credits":1e-3}`, `{"code":"1","code":"2"}`, "{\"code\":\"\xff\"}",
+		`{"code":"1","user_callback_urls":["https://example.com/${{ secrets.X }}"],"deadline_seconds":null,"gpu_types":["a"]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in, bad := new(wire.SelectionStart), new(wire.Faults)
+		wire.Decode(data, in, bad)
+		if len(bad.Detail) > 0 {
+			for _, fault := range bad.Detail {
+				if len(fault.Loc) == 0 || fault.Loc[0] != "body" || fault.Type == "" || fault.Msg == "" {
+					t.Errorf("fault is %+v", fault)
+				}
+			}
+			if _, err := json.Marshal(bad); err != nil {
+				t.Errorf("faults of %q: %v", data, err)
+			}
+			return
+		}
+		switch {
+		case in.Code == "" || in.Timeout < 1 || in.Priority < 0 || in.Priority > 100:
+			t.Errorf("accepted %q as %+v", data, in)
+		case len(in.CallbackURLs) > 10 || len(in.Tags) > 10 || len(in.GPUTypes) > 16 || in.MaxCredits < 0:
+			t.Errorf("accepted too much of %q", data)
+		}
+		for name := range in.Files {
+			if strings.HasPrefix(name, "/") || strings.Contains("/"+name+"/", "/../") {
+				t.Errorf("accepted the path %q", name)
+			}
+		}
+	})
+}
