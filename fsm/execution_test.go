@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -467,4 +468,83 @@ func equal(a, b []compute.ExecutionID) bool {
 		}
 	}
 	return true
+}
+
+func TestRootStopsAndDeletesForAnyone(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4")
+	w.must(fsm.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard})
+	w.wantStatus(id, compute.StatusAborted, compute.ReasonAborted)
+	w.must(fsm.DeleteExecution{Actor: w.root, Execution: id})
+	w.refused(fsm.StopExecution{Actor: w.root, Execution: id, Stop: compute.StopHard},
+		compute.CodeNotFound, "execution_not_found")
+}
+
+func TestSubmitFillsWhatIsTheStates(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4", func(e *compute.Execution) {
+		e.Org, e.User = w.other.Org, w.other.User
+		e.Status, e.Reason, e.Epoch = compute.StatusCompleted, compute.ReasonTimeout, 7
+		e.Price, e.Held, e.Billed = 1, -5, 5
+		e.Request = compute.Request{GPUs: 9}
+		e.SubmitIndex, e.CreatedAt, e.FinishedAt = 1, 1, 1
+		e.Parent.UUID = w.uuid()
+		e.Stop, e.Ran, e.Deleted = compute.StopHard, true, true
+	})
+	e := w.get(id)
+	if e.Org != w.org || e.User != w.ada.User || e.Epoch != 0 || e.Price != 100 || e.Held != 6000 ||
+		e.Billed != 0 || e.Request.GPUs != 1 || e.SubmitIndex != w.index || e.CreatedAt != w.now ||
+		!e.FinishedAt.IsZero() || !e.Parent.IsZero() || e.Stop != compute.StopNone || e.Ran || e.Deleted {
+		t.Errorf("a client filled in what is not its own: %+v", e)
+	}
+	w.wantStatus(id, compute.StatusQueued, compute.ReasonScheduling)
+}
+
+func TestOneEntryDecidesInOrder(t *testing.T) {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.SignupGrant = 13_000 // Two minutes of a t4, and a little.
+	w.bootstrap(s)
+	w.addNode("n3", "t4", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	first, second, third := w.python("t4"), w.python("t4"), w.python("t4")
+	repeat := first
+	repeat.Execution.ID = w.executionID()
+	w.index++
+	results := w.fsm.ApplyFrames(w.index,
+		w.frame(first), w.frame(repeat), w.frame(second), w.frame(third))
+	if results[0].Refusal != nil || !results[1].Repeat || results[1].Execution != first.Execution.ID ||
+		results[2].Refusal != nil || results[3].Refusal == nil ||
+		results[3].Refusal.Detail != "credits_exhausted" {
+		t.Errorf("results are %+v", results)
+	}
+	w.wantMoney(13_000, 12_000)
+}
+
+func TestBundleTravelsWithItsExecution(t *testing.T) {
+	w := newWorld(t)
+	code := []byte("print(1)")
+	id := w.submit("t4", func(e *compute.Execution) {
+		e.Bundle = compute.BundleRef{Hash: sha256.Sum256(code), Size: int64(len(code)), Inline: code}
+	})
+	f, err := restore(w.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ := f.View().AnyExecution(id)
+	if string(e.Bundle.Inline) != string(code) || f.View().Hash() != w.view().Hash() {
+		t.Errorf("the bundle came back as %+v", e.Bundle)
+	}
+	large := w.python("t4")
+	large.Execution.Bundle.Inline = make([]byte, compute.MaxInlineBundle+1)
+	large.Execution.Bundle.Hash = sha256.Sum256(large.Execution.Bundle.Inline)
+	w.refused(large, compute.CodeInvalid, "bundle")
+	w.complete(id, "n3", time.Second)
+	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: id})
+	for e := range w.view().History(w.org, fsm.HistoryFilter{}) {
+		if e.Bundle.Inline != nil || e.Bundle.Hash != (compute.Hash{}) {
+			t.Error("the code of a deleted execution is still there")
+		}
+	}
 }

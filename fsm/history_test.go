@@ -313,10 +313,12 @@ func TestReplicasAgree(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			h := newHistorian(t, seed)
 			f := &follower{t: t, fsm: fsm.New(), rng: rand.New(rand.NewPCG(seed, 2))}
+			ended := make(map[compute.ExecutionID]compute.Execution)
 			for range rounds {
 				for range steps {
 					h.step()
 				}
+				h.checkEnds(t, ended)
 				if err := h.view().Check(); err != nil {
 					t.Fatal(err)
 				}
@@ -336,6 +338,23 @@ func TestReplicasAgree(t *testing.T) {
 	for status, n := range seen {
 		if n == 0 {
 			t.Errorf("no history ended with an execution that is %s", compute.Status(status))
+		}
+	}
+}
+
+// checkEnds fails when an execution that had ended is not as it was then.
+func (h *historian) checkEnds(t *testing.T, ended map[compute.ExecutionID]compute.Execution) {
+	t.Helper()
+	for _, org := range []compute.OrgID{h.org, h.other.Org} {
+		for e := range h.view().History(org, fsm.HistoryFilter{}) {
+			before, known := ended[e.ID]
+			if known && (before.Status != e.Status || before.Billed != e.Billed ||
+				before.Reason != e.Reason || before.FinishedAt != e.FinishedAt || before.Epoch != e.Epoch) {
+				t.Errorf("execution %s ended as %+v and is now %+v", e.ID, before, *e)
+			}
+			if e.Status.Terminal() {
+				ended[e.ID] = *e
+			}
 		}
 	}
 }
@@ -367,12 +386,22 @@ func checkSolvent(t *testing.T, v *fsm.View) {
 			t.Errorf("organization %s has %s available", o.Slug, a.Available())
 		}
 		var sum compute.Credits
+		charges := make(map[compute.ExecutionID]compute.Credits)
 		for e := range v.Ledger(o.ID, 0) {
 			switch e.Kind {
 			case compute.LedgerGrant:
 				sum += e.Amount
 			case compute.LedgerCharge:
 				sum -= e.Amount
+				if charges[e.Execution] != 0 {
+					t.Errorf("execution %s was charged twice", e.Execution)
+				}
+				charges[e.Execution] = e.Amount
+			}
+		}
+		for e := range v.History(o.ID, fsm.HistoryFilter{}) {
+			if e.Kind != compute.KindSelection && e.Billed != charges[e.ID] {
+				t.Errorf("execution %s is billed %d, the ledger says %d", e.ID, e.Billed, charges[e.ID])
 			}
 		}
 		if sum != a.Balance {

@@ -315,3 +315,56 @@ func TestOneCompletedAndStoppedParent(t *testing.T) {
 	w.must(w.ended(c[0].ID, compute.StatusCompleted, time.Second))
 	w.wantStatus(parent, compute.StatusCompleted, compute.ReasonNone)
 }
+
+func TestLongChildrenStayWithinTheCeiling(t *testing.T) {
+	w := newWorld(t)
+	const ceiling = 2 * compute.Credit
+	parent := w.selection(func(e *compute.Execution) {
+		e.Timeout, e.MaxCredits = 20*time.Hour, ceiling
+	})
+	w.must(w.take(parent, "gpu.t4", "gpu.a100"))
+	c := w.children(parent)
+	w.place("n2", c[0].ID)
+	w.place("n3", c[1].ID)
+	for range 40 {
+		w.pass(30 * time.Minute)
+		if held := w.account().Held; held > ceiling {
+			t.Fatalf("%s held, the ceiling is %s", held, ceiling)
+		}
+	}
+	for _, child := range c {
+		end := w.ended(child.ID, compute.StatusFailed, 20*time.Hour)
+		end.Outcome.Reason = compute.ReasonTimeout
+		w.must(end)
+		if d := w.get(child.ID).Detail; !strings.Contains(d, "what max_credits buys") {
+			t.Errorf("detail is %q", d)
+		}
+	}
+	if billed := w.get(parent).Billed; billed > ceiling || billed < ceiling-2*compute.Credits(900) {
+		t.Errorf("billed %s of %s", billed, ceiling)
+	}
+}
+
+func TestChildIsStoppedAlone(t *testing.T) {
+	w := newWorld(t)
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
+	c := w.children(parent)
+	w.must(fsm.StopExecution{Actor: w.ada, Execution: c[0].ID, Stop: compute.StopHard})
+	w.wantStatus(c[0].ID, compute.StatusAborted, compute.ReasonAborted)
+	w.wantStatus(parent, compute.StatusRunning, compute.ReasonNone)
+	w.complete(c[1].ID, "n3", time.Second)
+	w.wantStatus(parent, compute.StatusCompleted, compute.ReasonNone)
+}
+
+func TestLostChildEndsItsParent(t *testing.T) {
+	w := newWorld(t)
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4"))
+	c := w.children(parent)[0].ID
+	w.place("n3", c)
+	w.must(fsm.LoseAttempts{Term: 1, Node: w.node("n3").ID,
+		Attempts: []fsm.AttemptRef{{Execution: c, Epoch: 1}}})
+	w.wantStatus(parent, compute.StatusSystemFailure, compute.ReasonChildrenFailed)
+	w.wantMoney(100*compute.Credit, 0)
+}
