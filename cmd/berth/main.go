@@ -17,6 +17,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	root := newRoot()
 	err := root.ExecuteContext(ctx)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = &exit{code: exitInterrupted, err: errors.New("interrupted")}
+	}
 	if e, silent := errors.AsType[*exit](err); err != nil && (!silent || e.err != nil) {
 		fmt.Fprintln(root.ErrOrStderr(), "berth:", err)
 	}
