@@ -133,7 +133,7 @@ func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
 // enterDefaultOrg makes the caller act in an organization: the key's, else the
 // one that X-Org-Slug names, else the default one.
 func (r *request) enterDefaultOrg() error {
-	if r.hasOrgSlug {
+	if r.orgSlug != "" {
 		org, ok := r.view.OrgBySlug(r.orgSlug)
 		keyed := !r.caller.actor.Key.IsZero()
 		if !ok || (keyed && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {

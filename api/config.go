@@ -134,6 +134,9 @@ type Limits struct {
 	LoginRate  float64 // Sign-ins per minute of one account; four times as many of one address.
 	LoginBurst int
 
+	// ReadTimeout is how long the header and the body of a request may take
+	// together; six times that for those that start an execution.
+	ReadTimeout time.Duration
 	// StaleAuthMax is how long credentials are checked against the last known
 	// state while no leader is known.
 	StaleAuthMax time.Duration
@@ -144,10 +147,10 @@ func DefaultLimits() Limits {
 	return Limits{
 		StartBody: 8 << 20, Body: 1 << 20,
 		Conns: 8192, ConnsPerIP: 2048, Streams: 2048,
-		Rate: 20_000, Burst: 40_000,
+		Rate: 50_000, Burst: 100_000,
 		AnonRate: 50, AnonBurst: 500,
 		LoginRate: 5, LoginBurst: 10,
-		StaleAuthMax: 10 * time.Minute,
+		ReadTimeout: 10 * time.Second, StaleAuthMax: 10 * time.Minute,
 	}
 }
 
@@ -173,6 +176,9 @@ func (l Limits) withDefaults() Limits {
 		if *f.value == 0 {
 			*f.value = f.other
 		}
+	}
+	if l.ReadTimeout == 0 {
+		l.ReadTimeout = d.ReadTimeout
 	}
 	if l.StaleAuthMax == 0 {
 		l.StaleAuthMax = d.StaleAuthMax

@@ -3,15 +3,21 @@ package api_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"berth/api"
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -79,6 +85,40 @@ func TestLargeStartIsAccepted(t *testing.T) {
 	files := strings.Repeat("x", 2<<20)
 	w.mustDo("POST", "/execution/streaming/start", w.adaKey,
 		`{"code":"1","import_files":"{\"a\":\"`+files+`\"}"}`, nil)
+}
+
+func TestSlowBody(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.ReadTimeout = 200 * time.Millisecond })
+	a := w.raw("POST " + root + "/auth/login HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+	if a.status != 408 || a.code() != "timeout" {
+		t.Errorf("= %d %s", a.status, a.body)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	w := newWorld(t)
+	helper := httptest.NewTLSServer(nil)
+	helper.Close()
+	registry := prometheus.NewRegistry()
+	cfg := w.cfg
+	cfg.TLS, cfg.Registerer, cfg.Gatherer, cfg.PublicURL = helper.TLS, registry, registry, ""
+	server, err := api.New(cfg)
+	w.ok(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	w.ok(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	w.url = "https://" + l.Addr().String()
+	w.client = helper.Client()
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "1"}, &started)
+	if !strings.HasPrefix(started.StreamingURL, w.url+"/") {
+		t.Errorf("streaming URL is %s, asked was %s", started.StreamingURL, w.url)
+	}
+	w.client.CloseIdleConnections()
+	cancel()
+	w.ok(<-ended)
 }
 
 func TestHeaders(t *testing.T) {

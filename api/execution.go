@@ -33,7 +33,8 @@ func (s *Server) getExecution(r *request) (any, error) {
 		return nil, err
 	}
 	r.etag = etagOf(r.view, e)
-	if r.ifNoneMatch == r.etag {
+	// While it runs its output grows, of which the tag says nothing.
+	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.ifNoneMatch == r.etag {
 		return notModified{}, nil
 	}
 	return s.execution(r, e), nil

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -98,15 +100,16 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
 
 // logFailure logs what the client is not told.
 func (s *Server) logFailure(r *request, status int, err error) {
-	route := "none"
-	if r.route != nil {
-		route = r.route.path
-	}
+	level := slog.LevelError
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
-		s.log.Debug("request not served", "status", status, "code", route, "err", err)
-		return
+		level = slog.LevelDebug
 	}
-	s.log.Error("request broke", "status", status, "code", route, "err", err)
+	route := "no route"
+	if r.route != nil {
+		route = r.route.method + " " + r.route.path
+	}
+	s.log.Log(r.context(), level, "request not served",
+		"status", status, "code", compute.CodeOf(err), "err", fmt.Errorf("%s: %w", route, err))
 }
 
 // writeHeaders sets the headers that every answer has.

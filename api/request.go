@@ -37,7 +37,6 @@ type request struct {
 	encoding    string
 	bearer      string
 	orgSlug     string
-	hasOrgSlug  bool
 	idempotency string
 	lastEventID string
 	ifNoneMatch string
@@ -69,7 +68,6 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, erro
 		encoding:    string(header.Peek("Content-Encoding")),
 		bearer:      bearerOf(string(header.Peek("Authorization"))),
 		orgSlug:     string(header.Peek("X-Org-Slug")),
-		hasOrgSlug:  header.Peek("X-Org-Slug") != nil,
 		idempotency: string(header.Peek("Idempotency-Key")),
 		lastEventID: string(header.Peek("Last-Event-Id")),
 		ifNoneMatch: string(header.Peek("If-None-Match")),
@@ -97,6 +95,14 @@ func (r *request) release() {
 	if r.cancel != nil {
 		r.cancel()
 	}
+}
+
+// context returns the request's context; one that never ends before it has one.
+func (r *request) context() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
 }
 
 // copyURL copies the parameters of the path and of the query.

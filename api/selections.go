@@ -56,7 +56,6 @@ func (s *Server) getSelection(r *request) (any, error) {
 	if e, err = s.hold(r, e, query.Wait); err != nil {
 		return nil, err
 	}
-	r.etag = etagOf(r.view, e)
 	return s.selection(r, e), nil
 }
 

@@ -22,8 +22,7 @@ import (
 
 // Limits of the server that nobody needs to change.
 const (
-	readTimeout        = 10 * time.Second // Header and body together.
-	readTimeoutStart   = 60 * time.Second // The same for start bodies, which are large.
+	readFactorStart    = 6 // Start bodies are large: times ReadTimeout.
 	idleTimeout        = 60 * time.Second
 	writeTimeout       = 30 * time.Second
 	requestTimeout     = 10 * time.Second // For a handler, without what it is asked to wait.
@@ -149,7 +148,7 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 		ErrorHandler:   s.parserError,
 		HeaderReceived: s.headerReceived,
 
-		ReadTimeout:        readTimeout,
+		ReadTimeout:        limits.ReadTimeout,
 		IdleTimeout:        idleTimeout,
 		WriteTimeout:       writeTimeout,
 		ReadBufferSize:     headerBytes,
@@ -183,7 +182,9 @@ func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.Request
 	path = strings.TrimSuffix(path, "/")
 	if header.IsPost() && strings.HasPrefix(path, root+"/execution/") && strings.HasSuffix(path, "/start") &&
 		len(bearerOf(string(header.Peek("Authorization")))) >= minCredential {
-		return fasthttp.RequestConfig{MaxRequestBodySize: s.cfg.Limits.StartBody, ReadTimeout: readTimeoutStart}
+		return fasthttp.RequestConfig{
+			MaxRequestBodySize: s.cfg.Limits.StartBody, ReadTimeout: readFactorStart * s.cfg.Limits.ReadTimeout,
+		}
 	}
 	return fasthttp.RequestConfig{MaxRequestBodySize: s.cfg.Limits.Body}
 }
@@ -201,13 +202,13 @@ func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
 // be read.
 func parserErrorOf(err error) error {
 	var small *fasthttp.ErrSmallBuffer
-	var network net.Error
+	var slow interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &small):
 		return compute.Errorf(compute.CodeTooLarge, "The header is larger than %d bytes.", headerBytes).Named("header_too_large")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		return compute.Errorf(compute.CodeTooLarge, "The body is too large.")
-	case errors.As(err, &network) && network.Timeout():
+	case errors.As(err, &slow) && slow.Timeout():
 		return compute.Errorf(compute.CodeTimeout, "The request took too long to arrive.")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return compute.Errorf(compute.CodeInvalid, "The request ended early.").Named("bad_request")
