@@ -146,8 +146,14 @@ func parseConfig(data []byte, env []string, flags map[string]string) (Config, er
 			faults = append(faults, &Fault{Key: l.path, Message: err.Error()})
 		}
 	}
-	if len(faults) == 0 {
-		faults = append(faults, cfg.Validate())
+	unread := map[string]bool{}
+	for _, f := range Faults(errors.Join(faults...)) {
+		unread[f.Key] = true
+	}
+	for _, f := range Faults(cfg.Validate()) {
+		if !unread[f.Key] {
+			faults = append(faults, f)
+		}
 	}
 	for _, f := range Faults(errors.Join(faults...)) {
 		if _, overridden := override[f.Key]; !overridden && f.Line == 0 {

@@ -359,19 +359,24 @@ func TestNodeFlags(t *testing.T) {
 func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	bad, good := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "good.yaml")
-	if err := os.WriteFile(bad, []byte("name: n1\nvoters: 2\napi:\n  addr: nonsense\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("name: n1\nvoters: 2\napi:\n  addr: nonsense\nvotes: 3\nstorage:\n  replicas: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(good, []byte("name: n1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := execute(t, "", "config", "check", bad)
-	if r.code != exitFailed || !strings.Contains(r.out, bad+":2: voters: ") || !strings.Contains(r.out, bad+":4: api.addr: ") {
-		t.Errorf("got %+v", r)
+	for _, want := range []string{":2: voters: ", ":4: api.addr: ", ":5: votes: ", ":7: storage.replicas: "} {
+		if !strings.Contains(r.out, bad+want) {
+			t.Errorf("got %+v, want %q in it", r, want)
+		}
+	}
+	if r.code != exitFailed || strings.Count(r.out, "\n") != 4 {
+		t.Errorf("got %+v, want four faults", r)
 	}
 	r = execute(t, "", "config", "check", "--json", bad)
 	var report struct{ Faults []checkedFault }
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailed || len(report.Faults) != 2 {
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailed || len(report.Faults) != 4 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if r := execute(t, "", "config", "check", good); r.code != 0 {
