@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/cgroup"
 	"berth/node/executor/supervise"
 )
 
@@ -286,6 +288,47 @@ func TestNodeKilledAnywhere(t *testing.T) {
 		}
 	}
 	t.Logf("reasons of the ends: %v", starts)
+}
+
+// TestSupervisorKilledAnywhere is the same for the supervisor: whatever it was
+// doing, the code was started at most once and nothing of it is left.
+func TestSupervisorKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	marks := t.TempDir()
+	if err := os.Chmod(marks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, func(c *executor.Config) { c.Mounts = []executor.Mount{{Name: "marks", Path: marks}} })
+	ends := make(map[compute.Reason]int)
+	for round := range 12 {
+		code := fmt.Sprintf("f = open('/mnt/marks/%d', 'a')\nf.write('x')\nf.close()\nimport time\ntime.sleep(600)", round)
+		w := n.newWork(compute.Bundle{Code: code})
+		id := n.place(w)
+		pid := n.supervisor(id)
+		deadline := time.NewTimer(rand.N(80 * time.Millisecond))
+		<-deadline.C
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		o := n.end(id)
+		ends[o.Reason]++
+		mark, _ := os.ReadFile(filepath.Join(marks, fmt.Sprint(round)))
+		if o.Status != compute.StatusSystemFailure || len(mark) > 1 {
+			t.Errorf("round %d: ended as %s/%s, the code was started %d times", round, o.Status, o.Reason, len(mark))
+		}
+		host, err := cgroup.Detect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := host.Groups()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, id.String()) }) {
+			t.Errorf("round %d: the cgroup is left", round)
+		}
+	}
+	t.Logf("reasons of the ends: %v", ends)
 }
 
 // TestOutcomeWaitsForTheCluster holds the outcome back over a restart.
