@@ -313,23 +313,26 @@ func (w *world) addNode(n int, types ...string) {
 	w.must(fsm.SetInventory{Term: 1, Inventory: inventory})
 }
 
+// passwordHash is the hash of password, at the least cost.
+const passwordHash = "$argon2id$v=19$m=19456,t=2,p=1$LWaRxc0r8lul/5zTZAgQVg$/9F6TM0zgann1SHV3fcepkNcXaDhlTT2j7ETuQaQYYI"
+
 // addUser creates a user with an organization and returns a key of it.
-func (w *world) addUser(name string, operator bool) (key, id string) {
+func (w *world) addUser(name string, operator bool) (text, id string) {
 	w.Helper()
-	w.mustDo("POST", "/admin/users", rootToken, map[string]any{
-		"email": name + "@example.com", "password": password, "full_name": strings.ToUpper(name),
-		"org_slug": name + "-lab", "operator": operator,
-	}, nil)
-	var session wire.Session
-	w.mustDo("POST", "/auth/login", "", map[string]any{
-		"email": name + "@example.com", "password": password,
-	}, &session)
-	var minted struct {
-		ID           string `json:"id"`
-		PlaintextKey string `json:"plaintext_key"`
+	w.last++
+	user := compute.User{
+		ID: compute.UserID{UUID: uuid(1000 + w.last)}, Email: name + "@example.com",
+		FullName: strings.ToUpper(name), PasswordHash: passwordHash, Operator: operator,
 	}
-	w.mustDo("POST", "/orgs/"+name+"-lab/api-keys", session.AccessToken, map[string]any{"name": "test"}, &minted)
-	return minted.PlaintextKey, minted.ID
+	org := compute.Org{ID: compute.OrgID{UUID: uuid(2000 + w.last)}, Slug: name + "-lab", Name: name + "-lab", BillingEmail: user.Email}
+	w.must(fsm.CreateUser{Actor: fsm.Actor{Root: true}, User: user, Org: org})
+	key, err := auth.NewAPIKey(w.cfg.Rand)
+	w.ok(err)
+	record := compute.Key{
+		ID: compute.KeyID{UUID: uuid(3000 + w.last)}, Lookup: key.Lookup, Hash: key.Hash, Prefix: key.Prefix, Name: "test",
+	}
+	w.must(fsm.CreateKey{Actor: fsm.Actor{User: user.ID, Org: org.ID}, Key: record})
+	return key.Text, record.ID.String()
 }
 
 // login returns the tokens of a user.
