@@ -191,6 +191,9 @@ func TestUnderRaft(t *testing.T) {
 				break
 			}
 		}
+		if err := r.Barrier(0).Error(); err != nil { // Its first entry is in the log.
+			t.Fatal(err)
+		}
 		return r
 	}
 	f := fsm.New()
