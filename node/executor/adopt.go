@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth/compute"
 	"berth/node/executor/journal"
@@ -120,6 +121,10 @@ func (e *Executor) discard(k key) error {
 	return nil
 }
 
+// abandonedAge is how old the empty cgroup of another node must be to count as
+// left behind by a node that never came back.
+const abandonedAge = time.Hour
+
 // reap removes the cgroups of attempts whose supervisors are dead. There are
 // no mounts or networks to remove: they lived in the sandboxes' namespaces.
 func (e *Executor) reap() error {
@@ -129,7 +134,7 @@ func (e *Executor) reap() error {
 	}
 	for _, name := range names {
 		text, ours := strings.CutPrefix(name, e.groupPrefix())
-		if !ours || e.supervised(text) {
+		if ours && e.supervised(text) || !ours && !e.cgroups.Group(name).Abandoned(e.cfg.Now().Add(-abandonedAge)) {
 			continue
 		}
 		if err := e.cgroups.Group(name).Remove(killTimeout); err != nil {

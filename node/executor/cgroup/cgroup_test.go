@@ -152,8 +152,15 @@ func TestCPULimit(t *testing.T) {
 // TestStarterIsNotInTheGroup holds that only what was started is in it.
 func TestStarterIsNotInTheGroup(t *testing.T) {
 	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 100})
+	now := time.Now()
+	if g.Abandoned(now.Add(-time.Minute)) || !g.Abandoned(now.Add(time.Minute)) {
+		t.Error("an empty group is not told by its age")
+	}
 	cmd := self("wait")
 	start(t, g, cmd)
+	if g.Abandoned(now.Add(time.Minute)) {
+		t.Error("a group with a process counts as abandoned")
+	}
 	pids, err := pidsOf(g.dir("pids"))
 	if err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
 		t.Errorf("the group has %v, %v, want %d alone", pids, err, cmd.Process.Pid)

@@ -179,6 +179,17 @@ func (g *Group) killOnce() ([]int, error) {
 	return pids, g.Signal(syscall.SIGKILL, 0)
 }
 
+// Abandoned reports whether the group has no processes and was made before the
+// given time: whoever made it is not about to start one in it.
+func (g *Group) Abandoned(before time.Time) bool {
+	info, err := os.Stat(g.dir("pids"))
+	if err != nil || !info.ModTime().Before(before) {
+		return false
+	}
+	pids, err := pidsOf(g.dir("pids"))
+	return err == nil && len(pids) == 0
+}
+
 // Remove kills what is left in the group and removes it. A group that does not
 // exist is removed already.
 func (g *Group) Remove(within time.Duration) error {
