@@ -227,9 +227,10 @@ func (g *gossip) rejoin(ctx context.Context) error {
 
 // complete reports whether gossip sees every server.
 func (g *gossip) complete() bool {
+	servers := g.c.Servers() // Takes the lock itself.
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, s := range g.c.Servers() {
+	for _, s := range servers {
 		if !g.members[s.ID].Alive {
 			return false
 		}
