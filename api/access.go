@@ -200,20 +200,22 @@ func (s *Server) admitScraper(r *request) error {
 // admitStream lets in who knows the token of the stream. Not ok means that
 // there is none, or not this one: a credential may still do.
 func (s *Server) admitStream(r *request) (ok bool, err error) {
-	token, given := r.args["token"]
-	if !given {
-		return false, nil
-	}
-	id, err := compute.ParseExecutionID(r.params["id"])
-	if err != nil || !s.credentials.opensStream(id, token) {
+	id, ok := s.openStream(r)
+	if !ok {
 		return false, nil
 	}
 	// Output is read without a quorum too: only what is not known here has
 	// to be asked for.
-	if r.view, _, _ = s.cfg.Reader.Stale(); r.view != nil {
-		if _, known := r.view.AnyExecution(id); known {
-			return true, nil
-		}
+	r.view, _, _ = s.cfg.Reader.Stale()
+	if _, known := r.view.AnyExecution(id); known {
+		return true, nil
 	}
 	return true, s.readView(r)
+}
+
+// openStream returns the execution of which the request has the stream token.
+func (s *Server) openStream(r *request) (compute.ExecutionID, bool) {
+	token, given := r.args["token"]
+	id, err := compute.ParseExecutionID(r.params["id"])
+	return id, given && err == nil && s.credentials.opensStream(id, token)
 }

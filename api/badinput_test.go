@@ -61,14 +61,20 @@ func TestMalformedStarts(t *testing.T) {
 		{"profiles differ", code + `"execution_type":"cpu","machine_type":"gpu.a100"}`, []string{"body.machine_type: value_error"}},
 		{"file name is a path", code + `"file_name":"../x"}`, []string{"body.file_name: value_error"}},
 		{"callback not https", code + `"user_callback_urls":["http://example.com"]}`, []string{"body.user_callback_urls.0: url_scheme"}},
-		{"callback no URL", code + `"user_callback_urls":["https://", "x"]}`,
-			[]string{"body.user_callback_urls.0: url_parsing", "body.user_callback_urls.1: url_parsing"}},
+		{
+			"callback no URL", code + `"user_callback_urls":["https://", "x"]}`,
+			[]string{"body.user_callback_urls.0: url_parsing", "body.user_callback_urls.1: url_parsing"},
+		},
 		{"callback with password", code + `"user_callback_urls":["https://a:b@example.com"]}`, []string{"body.user_callback_urls.0: value_error"}},
 		{"callback secret in host", code + `"user_callback_urls":["https://$x.com/"]}`, []string{"body.user_callback_urls.0: value_error"}},
-		{"callback too long", code + `"user_callback_urls":["https://e.com/` + strings.Repeat("x", 2048) + `"]}`,
-			[]string{"body.user_callback_urls.0: string_too_long"}},
-		{"eleven callbacks", code + `"user_callback_urls":[` + strings.TrimSuffix(strings.Repeat(`"https://e.com",`, 11), ",") + `]}`,
-			[]string{"body.user_callback_urls: too_long"}},
+		{
+			"callback too long", code + `"user_callback_urls":["https://e.com/` + strings.Repeat("x", 2048) + `"]}`,
+			[]string{"body.user_callback_urls.0: string_too_long"},
+		},
+		{
+			"eleven callbacks", code + `"user_callback_urls":[` + strings.TrimSuffix(strings.Repeat(`"https://e.com",`, 11), ",") + `]}`,
+			[]string{"body.user_callback_urls: too_long"},
+		},
 		{"callbacks no list", code + `"user_callback_urls":"https://e.com"}`, []string{"body.user_callback_urls: list_type"}},
 		{"max_credits negative", code + `"max_credits":-1}`, []string{"body.max_credits: greater_than"}},
 		{"max_credits zero", code + `"max_credits":0}`, []string{"body.max_credits: greater_than"}},
@@ -138,8 +144,10 @@ func TestAcceptedStarts(t *testing.T) {
 func TestImpossibleStarts(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct{ name, path, body, code, detail string }{
-		{"unknown profile", "streaming", code + `"execution_type":"gpu.z9"}`, "unknown_profile",
-			"valid profiles: cpu, cpu.16x, cpu.2x, cpu.32x, cpu.4x, cpu.8x, gpu.a100, gpu.a100.2x, gpu.a100.4x, gpu.h100, gpu.h100.2x, gpu.l40s, gpu.l40s.2x, gpu.l40s.4x, gpu.t4, gpu.t4.2x, gpu.t4.4x"},
+		{
+			"unknown profile", "streaming", code + `"execution_type":"gpu.z9"}`, "unknown_profile",
+			"valid profiles: cpu, cpu.16x, cpu.2x, cpu.32x, cpu.4x, cpu.8x, gpu.a100, gpu.a100.2x, gpu.a100.4x, gpu.h100, gpu.h100.2x, gpu.l40s, gpu.l40s.2x, gpu.l40s.4x, gpu.t4, gpu.t4.2x, gpu.t4.4x",
+		},
 		{"too many GPUs", "streaming", code + `"execution_type":"gpu.h100.8x"}`, "never_fits", "valid profiles"},
 		{"cells", "streaming", code + `"nbcode":1}`, "not_available", "nbcode > 0 is not available in this version."},
 		{"requirements", "streaming", code + `"requirements_content":"numpy"}`, "not_available", "not available in this version"},
@@ -199,10 +207,14 @@ func TestBadBodies(t *testing.T) {
 		{"/orgs/ada-lab/api-keys", `{"name":"` + strings.Repeat("n", 256) + `"}`, "body.name: string_too_long"},
 		{"/orgs/ada-lab/api-keys", `{"name":"n","expires_at":"soon"}`, "body.expires_at: datetime_parsing"},
 		{"/orgs/ada-lab/api-keys", `{"name":"n","expires_at":5}`, "body.expires_at: datetime_type"},
-		{"/admin/users", `{"email":"nobody","password":"hunter2","org_slug":"-"}`,
-			"body.password: string_too_short,body.org_slug: string_too_short,body.email: value_error"},
-		{"/admin/join-tokens", `{"role":"boss","ttl":3601,"uses":0}`,
-			"body.role: enum,body.ttl: less_than_equal,body.uses: greater_than_equal"},
+		{
+			"/admin/users", `{"email":"nobody","password":"hunter2","org_slug":"-"}`,
+			"body.password: string_too_short,body.org_slug: string_too_short,body.email: value_error",
+		},
+		{
+			"/admin/join-tokens", `{"role":"boss","ttl":3601,"uses":0}`,
+			"body.role: enum,body.ttl: less_than_equal,body.uses: greater_than_equal",
+		},
 		{"/billing/grant", `{"org":"ada-lab","credits":0}`, "body.credits: greater_than"},
 	} {
 		a := w.send("POST", tc.path, w.adaKey, tc.body)

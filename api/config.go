@@ -161,9 +161,14 @@ func (l Limits) withDefaults() Limits {
 		value *int
 		other int
 	}{
-		{&l.StartBody, d.StartBody}, {&l.Body, d.Body},
-		{&l.Conns, d.Conns}, {&l.ConnsPerIP, d.ConnsPerIP}, {&l.Streams, d.Streams},
-		{&l.Burst, d.Burst}, {&l.AnonBurst, d.AnonBurst}, {&l.LoginBurst, d.LoginBurst},
+		{&l.StartBody, d.StartBody},
+		{&l.Body, d.Body},
+		{&l.Conns, d.Conns},
+		{&l.ConnsPerIP, d.ConnsPerIP},
+		{&l.Streams, d.Streams},
+		{&l.Burst, d.Burst},
+		{&l.AnonBurst, d.AnonBurst},
+		{&l.LoginBurst, d.LoginBurst},
 	} {
 		if *f.value == 0 {
 			*f.value = f.other

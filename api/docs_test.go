@@ -174,9 +174,16 @@ func (d *document) table(name string, t reflect.Type) {
 func rulesOf(tag reflect.StructTag) string {
 	var out []string
 	for _, rule := range []struct{ tag, text string }{
-		{"required", "required"}, {"default", "default %s"}, {"min", "≥ %s"}, {"max", "≤ %s"}, {"gt", "> %s"},
-		{"minlen", "at least %s characters"}, {"maxlen", "at most %s characters"}, {"maxitems", "at most %s items"},
-		{"pattern", "`%s`"}, {"enum", "%s"},
+		{"required", "required"},
+		{"default", "default %s"},
+		{"min", "≥ %s"},
+		{"max", "≤ %s"},
+		{"gt", "> %s"},
+		{"minlen", "at least %s characters"},
+		{"maxlen", "at most %s characters"},
+		{"maxitems", "at most %s items"},
+		{"pattern", "`%s`"},
+		{"enum", "%s"},
 	} {
 		value, ok := tag.Lookup(rule.tag)
 		switch {

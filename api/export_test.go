@@ -11,11 +11,11 @@ type RouteDoc struct {
 
 // Routes returns all routes for the documentation.
 func Routes() []RouteDoc {
-	typeOf := func(make func() any) reflect.Type {
-		if make == nil {
+	typeOf := func(fresh func() any) reflect.Type {
+		if fresh == nil {
 			return nil
 		}
-		return bodyType(make)
+		return bodyType(fresh)
 	}
 	var out []RouteDoc
 	for _, rt := range new(Server).table() {

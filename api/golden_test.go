@@ -114,7 +114,8 @@ func TestAnswers(t *testing.T) {
 		{"targets", "GET", "/metrics/targets", "", nil},
 		{"join_token", "POST", "/admin/join-tokens", rootToken, map[string]any{"ttl": 60}},
 		{"user_created", "POST", "/admin/users", rootToken, map[string]any{
-			"email": "eve@example.com", "password": password, "org_slug": "eve"}},
+			"email": "eve@example.com", "password": password, "org_slug": "eve",
+		}},
 		{"nodes", "GET", "/admin/nodes", rootToken, nil},
 		{"node_drained", "POST", "/admin/nodes/" + nodeID(3).String() + "/drain", rootToken, nil},
 		{"node_undrained", "POST", "/admin/nodes/" + nodeID(3).String() + "/undrain", rootToken, nil},

@@ -49,7 +49,8 @@ func (s *Server) condition() wire.Health {
 func (s *Server) ready(*request) (any, error) {
 	h := s.condition()
 	if h.Status != "ok" {
-		return nil, compute.Errorf(compute.CodeUnavailable, "Not ready: %s.", strings.TrimSuffix(h.Status, ".")).Named("not_ready")
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"Not ready: %s.", strings.TrimSuffix(h.Status, ".")).Named("not_ready")
 	}
 	return h, nil
 }
@@ -60,7 +61,8 @@ func (s *Server) scrape(r *request) (any, error) {
 	if err != nil && len(families) == 0 {
 		return nil, fmt.Errorf("gather metrics: %w", err)
 	}
-	format := expfmt.NegotiateIncludingOpenMetrics(http.Header{"Accept": {r.accept}})
+	format := expfmt.NegotiateAccept(
+		http.Header{"Accept": {r.accept}}, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	var buf bytes.Buffer
 	enc := expfmt.NewEncoder(&buf, format)
 	for _, family := range families {

@@ -3,9 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"berth/api/wire"
@@ -98,8 +96,8 @@ func operationID(rt *route) string {
 	return strings.ToLower(rt.method) + clean.Replace(strings.TrimPrefix(rt.path, root))
 }
 
-// bodyType returns the type of what new makes.
-func bodyType(make func() any) reflect.Type { return reflect.TypeOf(make()).Elem() }
+// bodyType returns the type of what fresh makes.
+func bodyType(fresh func() any) reflect.Type { return reflect.TypeOf(fresh()).Elem() }
 
 // parameters returns the parameters of a route.
 func parameters(rt *route, schemas wire.Schemas) []object {
@@ -185,6 +183,3 @@ func needText(rt *route) string {
 	}
 	return "nothing"
 }
-
-// sortedNames returns the names of m in order.
-func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -100,15 +99,15 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
 
 // logFailure logs what the client is not told.
 func (s *Server) logFailure(r *request, status int, err error) {
-	level := slog.LevelError
+	log := s.log.Error
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {
-		level = slog.LevelDebug
+		log = s.log.Debug
 	}
 	route := "no route"
 	if r.route != nil {
 		route = r.route.method + " " + r.route.path
 	}
-	s.log.Log(r.context(), level, "request not served",
+	log("request not served",
 		"status", status, "code", compute.CodeOf(err), "err", fmt.Errorf("%s: %w", route, err))
 }
 

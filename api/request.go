@@ -17,8 +17,8 @@ import (
 // request is one request with everything that a handler may use of it. Nothing
 // in it refers to the buffers of fasthttp.
 type request struct {
-	ctx   context.Context
-	id    string // X-Request-Id.
+	ctx   context.Context //nolint:containedctx // A request is a scope of its own.
+	id    string          // X-Request-Id.
 	begun time.Time
 	route *route
 	life  lifetime
@@ -95,14 +95,6 @@ func (r *request) release() {
 	if r.cancel != nil {
 		r.cancel()
 	}
-}
-
-// context returns the request's context; one that never ends before it has one.
-func (r *request) context() context.Context {
-	if r.ctx == nil {
-		return context.Background()
-	}
-	return r.ctx
 }
 
 // copyURL copies the parameters of the path and of the query.

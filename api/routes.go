@@ -12,6 +12,9 @@ import (
 const (
 	root       = "/api/v2/external"
 	streamRoot = "/api/v1"
+
+	streaming = root + "/execution/streaming"
+	selecting = root + "/execution/gpu_selection"
 )
 
 // need is what a route needs of its caller.
@@ -107,7 +110,8 @@ func (s *Server) accountRoutes() []route {
 			summary: "Make an active API key inactive, or the other way round.",
 			reply:   of[wire.Key](), handle: s.toggleKey,
 		}, {
-			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin, once: true,
+			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg,
+			role: compute.OrgAdmin, once: true,
 			summary: "Give an API key a new value, which is shown this once. The old value is dead.",
 			reply:   of[wire.MintedKey](), handle: s.regenerateKey,
 		},
@@ -117,15 +121,15 @@ func (s *Server) accountRoutes() []route {
 func (s *Server) startRoutes() []route {
 	return []route{
 		{
-			method: http.MethodPost, path: root + "/execution/streaming/start", tag: "Streaming Execution", need: needCaller,
+			method: http.MethodPost, path: streaming + "/start", tag: "Streaming Execution", need: needCaller,
 			summary: "Execute Python code.",
 			body:    of[wire.PythonStart](), reply: of[wire.Started](), handle: s.startPython,
 		}, {
-			method: http.MethodGet, path: root + "/execution/streaming/{id}/status", tag: "Streaming Execution", need: needCaller,
+			method: http.MethodGet, path: streaming + "/{id}/status", tag: "Streaming Execution", need: needCaller,
 			summary: "Where an execution stands.",
 			reply:   of[wire.ExecutionStatus](), handle: s.pythonStatus,
 		}, {
-			method: http.MethodPost, path: root + "/execution/streaming/abort/{id}", tag: "Streaming Execution", need: needCaller,
+			method: http.MethodPost, path: streaming + "/abort/{id}", tag: "Streaming Execution", need: needCaller,
 			summary: "End an execution at once.",
 			reply:   of[wire.Stopped](), handle: s.abortPython,
 		}, {
@@ -137,19 +141,19 @@ func (s *Server) startRoutes() []route {
 			summary: "The same as GET.",
 			accepts: "text/event-stream", handle: s.streamOutput,
 		}, {
-			method: http.MethodPost, path: root + "/execution/gpu_selection/start", tag: "GPU Selection Execution", need: needCaller,
+			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Execute the same code on every GPU type that fits, and recommend one.",
 			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: s.startSelection,
 		}, {
-			method: http.MethodGet, path: root + "/execution/gpu_selection/{id}", tag: "GPU Selection Execution", need: needCaller,
+			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,
 			summary: "What a GPU selection found so far: a row per GPU type, the Pareto front, a recommendation.",
 			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: s.getSelection,
 		}, {
-			method: http.MethodGet, path: root + "/execution/gpu_selection/{id}/status", tag: "GPU Selection Execution", need: needCaller,
+			method: http.MethodGet, path: selecting + "/{id}/status", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Where a GPU selection stands.",
 			reply:   of[wire.ExecutionStatus](), handle: s.selectionStatus,
 		}, {
-			method: http.MethodPost, path: root + "/execution/gpu_selection/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
+			method: http.MethodPost, path: selecting + "/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
 			summary: "End a GPU selection with all its sub-executions at once.",
 			reply:   of[wire.Stopped](), handle: s.abortSelection,
 		},

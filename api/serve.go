@@ -22,7 +22,7 @@ const staleMax = 5 * time.Second
 
 // lifetime is how long requests may go on: streams and held answers until soft
 // ends, the others until hard does.
-type lifetime struct{ soft, hard context.Context }
+type lifetime struct{ soft, hard context.Context } //nolint:containedctx // Of one call of Serve.
 
 // handler returns the handler of all requests.
 func (s *Server) handler(life lifetime) fasthttp.RequestHandler {

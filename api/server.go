@@ -205,7 +205,8 @@ func parserErrorOf(err error) error {
 	var slow interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &small):
-		return compute.Errorf(compute.CodeTooLarge, "The header is larger than %d bytes.", headerBytes).Named("header_too_large")
+		return compute.Errorf(compute.CodeTooLarge,
+			"The header is larger than %d bytes.", headerBytes).Named("header_too_large")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		return compute.Errorf(compute.CodeTooLarge, "The body is too large.")
 	case errors.As(err, &slow) && slow.Timeout():

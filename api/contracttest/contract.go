@@ -181,7 +181,7 @@ func (v *validator) keys() {
 	path := "/orgs/" + v.cfg.OrgSlug + "/api-keys"
 	made := v.do(request{
 		method: "POST", path: path, bearer: v.access, shape: keyRecord(),
-		body: map[string]string{"name": "contract", "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+		body: map[string]string{"name": "contract", "expires_at": "2099-12-31T00:00:00Z"},
 	})
 	members, _ := made.(map[string]any)
 	for _, value := range members {
@@ -334,8 +334,14 @@ func (v *validator) failures() {
 	for _, r := range []request{
 		{method: "POST", path: "/auth/login", body: "{", shape: validationError(), status: malformed},
 		{method: "POST", path: "/auth/login", body: map[string]any{}, shape: validationError(), status: malformed},
-		{method: "POST", path: "/execution/gpu_selection/start", body: map[string]any{"timeout": "x"}, shape: validationError(), status: malformed},
-		{method: "POST", path: "/execution/streaming/start", body: map[string]any{"code": 1}, shape: validationError(), status: malformed},
+		{
+			method: "POST", path: "/execution/gpu_selection/start", body: map[string]any{"timeout": "x"},
+			shape: validationError(), status: malformed,
+		},
+		{
+			method: "POST", path: "/execution/streaming/start", body: map[string]any{"code": 1},
+			shape: validationError(), status: malformed,
+		},
 		{method: "GET", path: "/billing/history?limit=x", shape: validationError(), status: malformed},
 		{method: "GET", path: "/billing/history?offset=-1", shape: validationError(), status: malformed},
 		{method: "GET", path: "/orgs/no-such-organization/api-keys", shape: failure(), status: http.StatusNotFound},

@@ -23,7 +23,7 @@ type Fault struct {
 }
 
 // Faults is everything that is wrong with a request: the answer 422.
-type Faults struct {
+type Faults struct { //nolint:errname // It is what it collects.
 	Detail []Fault `json:"detail"`
 }
 
