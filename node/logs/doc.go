@@ -4,9 +4,10 @@
 //
 // The Writer lives in the attempt's supervisor, a process with a start-up
 // budget of milliseconds, so this package imports the standard library and
-// compute alone. It knows nothing of Raft, of RPC or of HTTP: where an attempt
-// is and whether it ended comes from a State, streams to other nodes come from
-// Peers.
+// compute alone, and of the library no path/filepath: many packages wait for
+// that one to be initialised, and the supervisor would wait for them. It knows
+// nothing of Raft, of RPC or of HTTP: where an attempt is and whether it ended
+// comes from a State, streams to other nodes come from Peers.
 //
 // Rules: every record carries a CRC and a number, numbers of an attempt start
 // at 1 and have no gaps; what is dropped (rate, ring, damage) is replaced by a

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	slash "path" // Not path/filepath: see doc.go.
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +44,7 @@ type ring struct {
 // them.
 func (r *ring) open(path string, chunkBytes int64) (seq uint64, err error) {
 	r.path, r.chunkBytes = path, chunkBytes
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.MkdirAll(slash.Dir(path), 0o700); err != nil {
 		return 0, err
 	}
 	if r.lock, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -52,7 +52,7 @@ func (r *ring) open(path string, chunkBytes int64) (seq uint64, err error) {
 	}
 	if err := syscall.Flock(int(r.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return 0, errors.Join(compute.Errorf(compute.CodeConflict,
-			"another writer holds %s: %w", filepath.Base(path), err), r.lock.Close())
+			"another writer holds %s: %w", slash.Base(path), err), r.lock.Close())
 	}
 	if seq, err = r.resume(); err != nil {
 		return 0, errors.Join(err, r.close())
@@ -202,7 +202,7 @@ func (r *ring) sync() error {
 	for _, n := range numbers {
 		err = errors.Join(err, syncFile(chunkPath(r.path, n)))
 	}
-	return errors.Join(err, syncFile(filepath.Dir(r.path)))
+	return errors.Join(err, syncFile(slash.Dir(r.path)))
 }
 
 // closeFile closes the last chunk, if one is open.
@@ -234,12 +234,12 @@ func chunkPath(path string, n int) string {
 
 // chunksOf returns the numbers of the chunks at path, in order.
 func chunksOf(path string) ([]int, error) {
-	entries, err := os.ReadDir(filepath.Dir(path))
+	entries, err := os.ReadDir(slash.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("list log chunks: %w", err)
 	}
 	var numbers []int
-	base := filepath.Base(path)
+	base := slash.Base(path)
 	for _, entry := range entries {
 		rest, ok := strings.CutPrefix(entry.Name(), base)
 		if !ok {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	slash "path" // Not path/filepath: see doc.go.
 	"strconv"
+	"strings"
 	"time"
 
 	"berth/compute"
@@ -24,7 +25,7 @@ type Store struct {
 }
 
 // Open returns the Store of a node's data directory.
-func Open(dataDir string) *Store { return &Store{dir: filepath.Join(dataDir, "attempts")} }
+func Open(dataDir string) *Store { return &Store{dir: slash.Join(dataDir, "attempts")} }
 
 // Path returns where an attempt's Writer writes, for Create.
 func Path(dataDir string, execution compute.ExecutionID, epoch uint64) string {
@@ -32,7 +33,7 @@ func Path(dataDir string, execution compute.ExecutionID, epoch uint64) string {
 }
 
 func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
-	return filepath.Join(s.dir, execution.String(), strconv.FormatUint(epoch, 10), SegmentName)
+	return slash.Join(s.dir, execution.String(), strconv.FormatUint(epoch, 10), SegmentName)
 }
 
 // follow calls fn with the lines of an attempt behind number after, until the
@@ -90,18 +91,17 @@ func (s *Store) Delete(execution compute.ExecutionID) error {
 	if execution.IsZero() {
 		return fmt.Errorf("delete log: no execution given")
 	}
-	dir := filepath.Join(s.dir, execution.String())
-	paths, err := filepath.Glob(filepath.Join(dir, "*", SegmentName+"*"))
+	chunks, err := s.chunks(execution)
 	if err != nil {
 		return fmt.Errorf("delete log: %w", err)
 	}
-	for _, path := range paths {
-		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+	for _, chunk := range chunks {
+		if e := os.Remove(chunk); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
-		_ = os.Remove(filepath.Dir(path)) // Fails while others keep files there.
+		_ = os.Remove(slash.Dir(chunk)) // Fails while others keep files there.
 	}
-	_ = os.Remove(dir) // As above.
+	_ = os.Remove(slash.Join(s.dir, execution.String())) // As above.
 	if err != nil {
 		return fmt.Errorf("delete log: %w", err)
 	}
@@ -132,16 +132,40 @@ func (s *Store) Sweep(live func(compute.ExecutionID) bool, before time.Time) (in
 	return deleted, nil
 }
 
+// chunks returns the files of all output of an execution on this disk.
+func (s *Store) chunks(execution compute.ExecutionID) ([]string, error) {
+	dir := slash.Join(s.dir, execution.String())
+	epochs, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list output: %w", err)
+	}
+	var chunks []string
+	for _, epoch := range epochs {
+		files, err := os.ReadDir(slash.Join(dir, epoch.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list output: %w", err)
+		}
+		for _, file := range files {
+			if strings.HasPrefix(file.Name(), SegmentName) {
+				chunks = append(chunks, slash.Join(dir, epoch.Name(), file.Name()))
+			}
+		}
+	}
+	return chunks, nil
+}
+
 // idleSince reports whether the execution has output here, none of which was
 // written after t.
 func (s *Store) idleSince(execution compute.ExecutionID, t time.Time) bool {
-	pattern := filepath.Join(s.dir, execution.String(), "*", SegmentName+"*")
-	paths, err := filepath.Glob(pattern)
-	if err != nil || len(paths) == 0 {
+	chunks, err := s.chunks(execution)
+	if err != nil || len(chunks) == 0 {
 		return false
 	}
-	for _, path := range paths {
-		info, err := os.Stat(path)
+	for _, chunk := range chunks {
+		info, err := os.Stat(chunk)
 		if err != nil || info.ModTime().After(t) {
 			return false
 		}
