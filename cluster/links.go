@@ -142,13 +142,16 @@ func (c *Cluster) allow(peer rpc.Peer, method string) error {
 // one does no harm: who answers must show the node's certificate.
 func (c *Cluster) addressesOf(id compute.NodeID) []string {
 	if id == c.id {
-		return []string{c.listener.Addr().String()}
+		return []string{c.advertise}
 	}
 	var all []string
 	add := func(address string) {
 		if address != "" && !slices.Contains(all, address) {
 			all = append(all, address)
 		}
+	}
+	if c.terms.ready() != 0 {
+		add(c.heartbeats.rpcAddress(id)) // Authenticated, and of this term.
 	}
 	add(c.gossip.rpcAddress(id))
 	add(c.heartbeats.rpcAddress(id))

@@ -67,21 +67,17 @@ func (c *Cluster) tend(ctx context.Context, steady map[compute.NodeID]time.Time)
 	return c.promote(servers, future.Index(), steady)
 }
 
-// admitHeard adds servers that send heartbeats but are not in the
-// configuration, and follows those that moved to another address. It reports
-// whether it changed something.
+// admitHeard adds a server that sends heartbeats but is not in the
+// configuration. It reports whether there was one. A server that moved keeps
+// its old address there: who dials it knows better (see addressesOf), and the
+// library changes addresses in a way that races with its replication.
 func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 	for id, address := range c.heartbeats.servers() {
-		i := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == serverID(id) })
-		switch {
-		case i < 0 && !c.removed(id):
-			c.logger.Info("server enters the configuration", "node", id)
-			return true, c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
-		case i >= 0 && string(servers[i].Address) != address && servers[i].Suffrage == raft.Voter:
-			return true, c.raft.AddVoter(serverID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
-		case i >= 0 && string(servers[i].Address) != address:
-			return true, c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
+		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == serverID(id) }) {
+			continue
 		}
+		c.logger.Info("server enters the configuration", "node", id)
+		return true, c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
 	}
 	return false, nil
 }
@@ -161,14 +157,11 @@ func (c *Cluster) wantVoters(servers int) int {
 }
 
 // addServer lets a server that was just admitted into the configuration, as a
-// non-voter. A server that is there keeps its suffrage.
+// non-voter, unless it is there.
 func (c *Cluster) addServer(id compute.NodeID, address string) error {
 	for _, s := range c.servers() {
-		if s.ID == serverID(id) && string(s.Address) == address {
+		if s.ID == serverID(id) {
 			return nil
-		}
-		if s.ID == serverID(id) && s.Suffrage == raft.Voter {
-			return c.raft.AddVoter(s.ID, raft.ServerAddress(address), 0, tendTimeout).Error()
 		}
 	}
 	return c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout).Error()
@@ -177,7 +170,7 @@ func (c *Cluster) addServer(id compute.NodeID, address string) error {
 // Server is a server in the raft configuration.
 type Server struct {
 	ID      compute.NodeID
-	Address string // host:port of its cluster port.
+	Address string // host:port of its cluster port, as last heard.
 	Voter   bool
 }
 
@@ -187,7 +180,11 @@ func (c *Cluster) Servers() []Server {
 	configured := c.servers()
 	servers := make([]Server, 0, len(configured))
 	for _, s := range configured {
-		servers = append(servers, Server{ID: nodeOf(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+		id, address := nodeOf(s.ID), string(s.Address)
+		if known := c.addressesOf(id); len(known) > 0 {
+			address = known[0]
+		}
+		servers = append(servers, Server{ID: id, Address: address, Voter: s.Suffrage == raft.Voter})
 	}
 	return servers
 }

@@ -131,6 +131,10 @@ func (w *wire) dialer(from string) func(context.Context, string, string) (net.Co
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if to := w.names[address]; from != to && (w.cut[from] || w.cut[to]) {
+			conn.Close() // The cut came while this was dialling.
+			return nil, errors.New("the wire is cut")
+		}
 		w.conns[conn] = [2]string{from, address}
 		return conn, nil
 	}

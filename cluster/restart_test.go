@@ -27,7 +27,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 	if got := leader.mustRead(t, "k"); got != 7 {
 		t.Errorf("after the restart it reads %d", got)
 	}
-	eventually(t, "the configuration has its new address", func() bool {
+	eventually(t, "the leader knows its new address", func() bool {
 		for _, s := range f.leader().Servers() {
 			if s.ID == id {
 				return s.Address == leader.RPCAddress() && s.Voter
