@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -75,6 +77,39 @@ func (n *Node) announce(ctx context.Context) error {
 func sameIdentity(a, b *compute.Node) bool {
 	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
 		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version
+}
+
+// fence keeps executions of this node away from the addresses of all nodes.
+func (n *Node) fence(ctx context.Context) error {
+	var fenced []netip.Prefix
+	for {
+		view := n.machine.View()
+		if now := nodePrefixes(view); !slices.Equal(now, fenced) {
+			if err := n.executor.Deny(now); err != nil {
+				n.logger.Error("executions can reach the cluster", "err", err)
+			} else {
+				fenced = now
+			}
+		}
+		if _, err := n.machine.Wait(ctx, view.Index()+1); err != nil {
+			return nil //nolint:nilerr // The end of ctx.
+		}
+	}
+}
+
+// nodePrefixes returns the addresses on which nodes serve each other, sorted,
+// each once.
+func nodePrefixes(view *fsm.View) []netip.Prefix {
+	var prefixes []netip.Prefix
+	for node := range view.Nodes() {
+		for _, hostPort := range []string{node.RPC, node.Gossip} {
+			if addr, err := netip.ParseAddrPort(hostPort); err == nil {
+				prefixes = append(prefixes, netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen()))
+			}
+		}
+	}
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	return slices.Compact(prefixes)
 }
 
 // importMaster keeps the master key that the cluster hands to a new server.

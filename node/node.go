@@ -150,6 +150,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("inventory", n.publishInventory)
 	start("announcement", n.announce)
 	start("executor", n.executor.Run)
+	start("fence", n.fence)
 	start("blobs", n.sweepBlobs)
 	start("leader", n.leadWhileLeader)
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })

@@ -1,0 +1,27 @@
+package node_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"berth/api/contracttest"
+	"berth/node/nodetest"
+)
+
+// TestContractOfFollower has a client that knows only the specification
+// validate every answer of a follower.
+func TestContractOfFollower(t *testing.T) {
+	c := nodetest.New(t, 3)
+	follower := c.Follower()
+	account := nodetest.MustAccount(t, follower.URL(), c.RootToken, "acme")
+	ctx, cancel := context.WithTimeout(t.Context(), endWait)
+	defer cancel()
+	err := contracttest.Validate(ctx, contracttest.Config{
+		BaseURL: follower.URL(), Email: account.Email, Password: account.Password,
+		OrgSlug: account.Slug, Client: http.DefaultClient,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
