@@ -31,7 +31,7 @@ func (c *Cluster) comeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.await(ctx, func() (string, error) { return c.unreadyNode(ctx, admin) })
+	err = c.await(ctx, func(ctx context.Context) (string, error) { return c.unreadyNode(ctx, admin) })
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		return err
 	}
 	name := c.plan.Nodes[0].Name
-	err = c.await(ctx, func() (string, error) { return name, first.Ready(ctx) })
+	err = c.await(ctx, func(ctx context.Context) (string, error) { return name, first.Ready(ctx) })
 	if err != nil {
 		return err
 	}
@@ -161,13 +161,15 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 
 // await calls check, which names a node that is not ready and why, until it
 // names none.
-func (c *Cluster) await(ctx context.Context, check func() (string, error)) error {
+func (c *Cluster) await(ctx context.Context, check func(context.Context) (string, error)) error {
 	limited, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	var node, gaveUp string
 	var err error
 	done := poll(limited, func() bool {
-		if node, err = check(); err == nil {
+		once, cancel := context.WithTimeout(limited, surveyLimit)
+		defer cancel()
+		if node, err = check(once); err == nil {
 			return true
 		}
 		var found bool
