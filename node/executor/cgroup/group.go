@@ -21,8 +21,8 @@ type Limits struct {
 
 const (
 	cpuPeriod   = 100_000   // Microseconds; the kernel's default.
+	sharePeriod = 1_000_000 // Microseconds, for less than a core; the longest the kernel takes.
 	minCPUQuota = 1_000     // Microseconds; the kernel refuses less.
-	maxPeriod   = 1_000_000 // Microseconds; the kernel refuses more.
 
 	pollEvery = 5 * time.Millisecond // How often a dying group is looked at.
 )
@@ -82,14 +82,15 @@ func (g *Group) LimitCPU(milli int64) error {
 }
 
 // cpuQuota returns the quota and the period, in microseconds, that give milli
-// thousandths of a core, within what the kernel takes.
+// thousandths of a core. Less than a core is given in one piece a second: cut
+// into a few milliseconds each tenth of a second, code meets cold caches every
+// time and needs up to half as much CPU time again (measured), so that a slow
+// device would be slower than it says.
 func cpuQuota(milli int64) (quota, period int64) {
-	milli = max(milli, 1)
-	quota = milli * cpuPeriod / 1000
-	if quota >= minCPUQuota {
-		return quota, cpuPeriod
+	if milli >= 1000 {
+		return milli * cpuPeriod / 1000, cpuPeriod
 	}
-	return minCPUQuota, min(minCPUQuota*1000/milli, maxPeriod)
+	return max(milli*sharePeriod/1000, minCPUQuota), sharePeriod
 }
 
 // Around calls fork, which is to start a process from this thread: the process
