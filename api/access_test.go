@@ -248,3 +248,12 @@ func TestMetricsToken(t *testing.T) {
 		t.Error("no metrics")
 	}
 }
+
+// TestBeforeTheFirstCommand wants nobody told that a credential is bad while
+// there is none to compare it with.
+func TestBeforeTheFirstCommand(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("ada").AccessToken
+	w.know(func(r *readerState) { r.notMade = true })
+	w.want(503, "not_bootstrapped", "GET", "/user/status", token, nil)
+}

@@ -14,6 +14,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
 // staleMax is how far behind a replica may be that answers
@@ -143,8 +144,7 @@ func (s *Server) readView(r *request) error {
 		if err != nil {
 			return fmt.Errorf("read the state: %w", err)
 		}
-		r.view = view
-		return nil
+		return r.see(view)
 	}
 	f := new(wire.Faults)
 	f.Add(wire.Fault{
@@ -165,6 +165,16 @@ func (s *Server) staleView(r *request) error {
 	}
 	if lastContact > limit {
 		return compute.Errorf(compute.CodeUnavailable, "This node is too far behind the cluster.").Named("too_stale")
+	}
+	return r.see(view)
+}
+
+// see answers the request from view. Before the first command of a cluster
+// there is no credential to check, so nobody can be told that theirs is bad.
+func (r *request) see(view *fsm.View) error {
+	if !view.Bootstrapped() {
+		return compute.Errorf(compute.CodeUnavailable, "The cluster is being made.").
+			Named("not_bootstrapped").Retry(time.Second)
 	}
 	r.view = view
 	return nil

@@ -67,6 +67,7 @@ type world struct {
 
 // readerState is what the node knows of the cluster.
 type readerState struct {
+	notMade     bool // The cluster's first command is on its way.
 	noLeader    bool
 	lastContact time.Duration
 	readErr     error
@@ -236,6 +237,9 @@ func (w *world) Read(context.Context) (*fsm.View, error) {
 	defer w.mu.Unlock()
 	if w.reader.noLeader {
 		return nil, compute.Errorf(compute.CodeUnavailable, "No leader is known.")
+	}
+	if w.reader.notMade {
+		return fsm.New().View(), nil
 	}
 	return w.machine.View(), w.reader.readErr
 }
