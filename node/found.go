@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"berth/cluster/file"
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/secrets"
@@ -86,38 +87,10 @@ func rootToken(dir string) (string, error) {
 		return "", fmt.Errorf("make root token: %w", err)
 	}
 	token := "brt_" + base64.RawURLEncoding.EncodeToString(secret)
-	if err := writeFile(path, []byte(token)); err != nil {
+	if err := file.Write(path, []byte(token)); err != nil {
 		return "", fmt.Errorf("write root token: %w", err)
 	}
 	return token, nil
-}
-
-// writeFile makes a file that is there whole, or not at all, also after a
-// power cut.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }
 
 // newSigningKey makes a key for access tokens, its private half sealed.
