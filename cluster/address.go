@@ -24,12 +24,14 @@ func advertisedHost(configured string, ip net.IP) (string, error) {
 	}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", compute.Errorf(compute.CodeInvalid, "The machine's addresses cannot be read (%w): set the one to advertise.", err)
+		return "", compute.Errorf(compute.CodeInvalid,
+			"The machine's addresses cannot be read (%w): set the one to advertise.", err)
 	}
 	for _, a := range addresses {
 		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
 			return n.IP.String(), nil
 		}
 	}
-	return "", compute.Errorf(compute.CodeInvalid, "The machine has no address that others could reach: set the one to advertise.")
+	return "", compute.Errorf(compute.CodeInvalid,
+		"The machine has no address that others could reach: set the one to advertise.")
 }

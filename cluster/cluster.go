@@ -104,7 +104,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.files, err = openFiles(c.cfg.DataDir); err != nil {
 		return err
 	}
-	if err := c.listen(); err != nil {
+	if err := c.listen(ctx); err != nil {
 		return err
 	}
 	if err := c.gossip.listen(); err != nil {
@@ -124,8 +124,8 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 }
 
 // listen opens the cluster port.
-func (c *Cluster) listen() error {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.cfg.Listen)
+func (c *Cluster) listen(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("open cluster port: %w", err)
 	}

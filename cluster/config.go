@@ -170,7 +170,8 @@ func (c Config) validate() error {
 	fault(c.Profile != ProfileLAN && c.Profile != ProfileDefault, "Unknown raft profile %q: use %q or %q.",
 		c.Profile, ProfileLAN, ProfileDefault)
 	fault(c.Voters < 0, "The number of voters is negative.")
-	fault(c.Bootstrap && c.JoinToken != "", "A node either makes a cluster or joins one: bootstrap and a join token exclude each other.")
+	fault(c.Bootstrap && c.JoinToken != "",
+		"A node either makes a cluster or joins one: bootstrap and a join token exclude each other.")
 	fault(c.JoinToken != "" && len(c.JoinHosts) == 0, "A join token needs the address of a server to join.")
 	for _, text := range []struct {
 		what, value string

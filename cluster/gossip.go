@@ -216,7 +216,7 @@ func (g *gossip) rejoin(ctx context.Context) error {
 	for {
 		g.join()
 		if pause(ctx, wait+rand.N(wait)) != nil {
-			return nil
+			return nil //nolint:nilerr // The end of ctx.
 		}
 		wait = min(2*wait, rejoinMax)
 		if g.complete() {
@@ -275,7 +275,8 @@ func (c *Cluster) SetInventory(inv compute.Inventory) error {
 	inv.Node = c.id
 	body := c.codec.Marshal(inv)
 	if len(body) > MaxInventory {
-		return compute.Errorf(compute.CodeTooLarge, "The inventory of %d bytes is over the limit of %d.", len(body), MaxInventory)
+		return compute.Errorf(compute.CodeTooLarge,
+			"The inventory of %d bytes is over the limit of %d.", len(body), MaxInventory)
 	}
 	g := c.gossip
 	g.mu.Lock()

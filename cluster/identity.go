@@ -126,7 +126,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 	for {
 		c.renewIfDue()
 		if pause(ctx, renewCheck) != nil {
-			return nil
+			return nil //nolint:nilerr // The end of ctx.
 		}
 	}
 }

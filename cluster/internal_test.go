@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -124,8 +125,14 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 	raftLogger(logger).Info("entering follower state", "follower", "me")
 	raftLogger(logger).Debug("accepted connection")
 	w := gossipLogger(logger)
-	w.Write([]byte("[WARN] memberlist: Refuting a suspect message (from: n2)\n"))
-	w.Write([]byte("[DEBUG] memberlist: Stream connection from=1\n"))
+	for _, line := range []string{
+		"[WARN] memberlist: Refuting a suspect message (from: n2)\n",
+		"[DEBUG] memberlist: Stream connection from=1\n",
+	} {
+		if n, err := io.WriteString(w, line); err != nil || n != len(line) {
+			t.Errorf("%d bytes of %q written: %v", n, line, err)
+		}
+	}
 	for _, want := range []string{
 		`level=WARN msg="raft failed to make requestvote rpc" err="target=x error=refused"`,
 		`level=INFO msg="raft entering follower state" err="follower=me"`,

@@ -135,7 +135,8 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 		return answer, nil
 	}
 	if err := c.addServer(req.Node.ID, req.Node.RPC); err != nil {
-		return nil, compute.Errorf(compute.CodeUnavailable, "The node could not enter the raft configuration: %w", err).Retry(time.Second)
+		e := compute.Errorf(compute.CodeUnavailable, "The node could not enter the raft configuration: %w", err)
+		return nil, e.Retry(time.Second)
 	}
 	answer.CAKey, answer.Secrets = keyPEM, c.cfg.ServerSecrets()
 	if answer.Keyring, err = c.gossip.exportKeyring(); err != nil {
@@ -215,8 +216,9 @@ func final(err error) bool {
 	switch e.Code {
 	case compute.CodeUnavailable, compute.CodeRateLimited, compute.CodeTimeout, compute.CodeInternal:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // askToJoin asks each of the servers in turn until one answers.
@@ -293,7 +295,7 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	record.Peers = nil
 	for _, p := range answer.Peers {
 		if p.ID != c.id {
-			record.Peers = append(record.Peers, peerRecord{ID: p.ID, RPC: p.RPC, Gossip: p.Gossip})
+			record.Peers = append(record.Peers, peerRecord(p))
 		}
 	}
 	return c.files.put(record)

@@ -254,7 +254,7 @@ func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, 
 func (c *Cluster) whileTerm(ctx context.Context, t *term, fn func(context.Context, uint64) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(t.ctx, cancel)
+	stop := context.AfterFunc(t.ctx, cancel) //nolint:contextcheck // The other of the two.
 	defer stop()
 	if err := fn(inner, t.number); err != nil && inner.Err() == nil {
 		return err

@@ -114,7 +114,9 @@ func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, 
 // Open calls a stream method of a node, which may be this one. It returns the
 // method's answer and the stream, which ends with ctx and which the caller
 // closes.
-func (c *Cluster) Open(ctx context.Context, node compute.NodeID, method string, request []byte) ([]byte, io.ReadWriteCloser, error) {
+func (c *Cluster) Open(
+	ctx context.Context, node compute.NodeID, method string, request []byte,
+) ([]byte, io.ReadWriteCloser, error) {
 	client, err := c.links.get(ctx, node)
 	if err != nil {
 		return nil, nil, err

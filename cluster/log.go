@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// levelMarks are the marks that raft and memberlist put into their lines.
+// levelOf reads the marks that raft and memberlist put into their lines.
 func levelOf(mark string) slog.Level {
 	switch mark {
 	case "ERR", "ERROR":
@@ -60,11 +60,11 @@ func (l libraryLog) line(line string) {
 	if library != "" {
 		message = library + " " + message
 	}
-	if detail == "" {
-		l.logger.LogAttrs(ctx, level, strings.ToLower(message))
-		return
+	var attrs []slog.Attr
+	if detail != "" {
+		attrs = append(attrs, slog.String("err", strings.TrimSpace(detail)))
 	}
-	l.logger.LogAttrs(ctx, level, strings.ToLower(message), slog.String("err", strings.TrimSpace(detail)))
+	l.logger.LogAttrs(ctx, level, strings.ToLower(message), attrs...) //nolint:sloglint // The library's words.
 }
 
 // raftLogger returns what raft logs to. Its errors are warnings to us: it

@@ -42,7 +42,7 @@ func (c *Cluster) tendMembers(ctx context.Context) error {
 		}
 	})
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // The end of ctx.
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, steady map
 		if r.err != nil || lag > caughtUp {
 			delete(steady, r.id)
 		} else if _, ok := steady[r.id]; !ok {
-			steady[r.id] = time.Now()
+			steady[r.id] = time.Now() //nolint:forbidigo // A stopwatch.
 		}
 	}
 }

@@ -212,7 +212,8 @@ func (f *fleet) config(name string) cluster.Config {
 
 func testLogger(t testing.TB, name string) *slog.Logger {
 	level := slog.LevelInfo
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})).With("name", name)
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})).
+		With("name", name) //nolint:sloglint // Whose records these are; node is another's.
 }
 
 // mustAdd starts another peer.

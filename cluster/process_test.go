@@ -100,7 +100,7 @@ func peerMain(text string) error {
 	if err != nil {
 		return err
 	}
-	go http.Serve(l, &peerHandler{c, fsm})
+	go http.Serve(l, &peerHandler{c, fsm}) //nolint:errcheck // Ends with the process.
 	fmt.Println(l.Addr())
 	return errors.Join(c.Run(ctx), c.Close())
 }
@@ -143,7 +143,7 @@ func (h *peerHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	json.NewEncoder(w).Encode(status)
+	json.NewEncoder(w).Encode(status) //nolint:errcheck // The test may be gone.
 }
 
 func (h *peerHandler) serve(r *http.Request) (peerStatus, error) {
@@ -226,7 +226,7 @@ func mustProcess(t testing.TB, s peerSettings) *process {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	go func() {
-		p.cmd.Wait()
+		p.cmd.Wait() //nolint:errcheck // That it ended is all; it is killed.
 		close(p.exited)
 	}()
 	if err != nil {
@@ -264,7 +264,7 @@ func (p *process) signal(s syscall.Signal) {
 	select {
 	case <-p.exited: // Its id may be another process's by now.
 	default:
-		p.cmd.Process.Signal(s)
+		p.cmd.Process.Signal(s) //nolint:errcheck // It may end just now.
 	}
 }
 

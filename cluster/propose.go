@@ -95,7 +95,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	start, open := time.Now(), false
+	start, open := time.Now(), false //nolint:forbidigo // A stopwatch.
 	for {
 		changed := c.leaders.next()
 		o := c.try(ctx, frame, 0)
@@ -136,7 +136,8 @@ func (c *Cluster) try(ctx context.Context, frame []byte, hops int) outcome {
 	}
 	p := &proposal{frame: frame, hops: hops, done: make(chan outcome, 1)}
 	if !way.add(p) {
-		return outcome{Err: compute.Errorf(compute.CodeUnavailable, "This node has too many requests waiting.").Retry(time.Second)}
+		e := compute.Errorf(compute.CodeUnavailable, "This node has too many requests waiting.")
+		return outcome{Err: e.Retry(time.Second)}
 	}
 	select {
 	case o := <-p.done:
@@ -171,7 +172,7 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	for _, p := range batch {
 		data = append(data, p.frame...)
 	}
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // A stopwatch.
 	future := c.raft.Apply(data, enqueueTimeout)
 	if err := future.Error(); err != nil {
 		finish(batch, outcome{Fate: fateOf(err)})
@@ -184,7 +185,8 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 		results = results[1:]
 	}
 	if !ok || len(results) != len(batch) {
-		err := fmt.Errorf("the state machine answered entry %d with %T for %d frames", future.Index(), future.Response(), len(batch))
+		err := fmt.Errorf("the state machine answered entry %d with %T for %d frames",
+			future.Index(), future.Response(), len(batch))
 		finish(batch, outcome{Fate: fateCommitted, Err: compute.Errorf(compute.CodeInternal, "%w", err)})
 		return
 	}

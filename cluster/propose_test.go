@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -75,7 +76,7 @@ func TestProposalWithoutALeader(t *testing.T) {
 	defer cancel()
 	eventually(t, "the leader is gone", func() bool { _, known := other.Leader(); return !known })
 	_, _, err := other.Propose(ctx, opFrame(toyCommand{Op: "x", Key: "k"}))
-	if e, ok := err.(*compute.Error); !ok || e.Code != compute.CodeUnavailable || e.RetryAfter == 0 || e.Detail != "no_leader" {
+	if e, ok := errors.AsType[*compute.Error](err); !ok || e.Code != compute.CodeUnavailable || e.RetryAfter == 0 || e.Detail != "no_leader" {
 		t.Errorf("without a leader: %v", err)
 	}
 }
@@ -88,7 +89,7 @@ func TestUnknownOutcomeIsCalledUnknown(t *testing.T) {
 	defer cancel()
 	// The leader has appended the entry and nobody else has.
 	_, _, err := leader.Propose(ctx, opFrame(toyCommand{Op: "x", Key: "k"}))
-	if e, ok := err.(*compute.Error); !ok || e.Code != compute.CodeUnavailable || e.Detail != "outcome_unknown" ||
+	if e, ok := errors.AsType[*compute.Error](err); !ok || e.Code != compute.CodeUnavailable || e.Detail != "outcome_unknown" ||
 		!strings.Contains(e.Message, "Idempotency-Key") {
 		t.Errorf("the outcome is open, but: %v", err)
 	}

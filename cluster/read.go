@@ -26,7 +26,7 @@ var errNotReady = errors.New("not the leader, or not yet ready to lead")
 // that count and not for raft's, which moves before entries are applied. The
 // error is CodeUnavailable when no leader could be found or confirmed.
 func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // A stopwatch.
 	for {
 		changed := c.leaders.next()
 		index, err := c.reads.join(ctx)

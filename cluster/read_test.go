@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -41,10 +42,11 @@ func TestReadsAreNotStale(t *testing.T) {
 		wg.Wait()
 		close(answers)
 		for err := range answers {
-			switch err.(type) {
-			case nil:
+			_, old := errors.AsType[staleError](err)
+			switch {
+			case err == nil:
 				reads++
-			case staleError:
+			case old:
 				reads++
 				stale++
 				t.Error(err)

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -171,8 +172,7 @@ type toySnapshot []byte
 
 func (s toySnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := sink.Write(s); err != nil {
-		sink.Cancel()
-		return err
+		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()
 }

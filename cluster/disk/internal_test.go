@@ -25,10 +25,9 @@ func TestWatchdog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Now()
 			w := &Watchdog{Now: func() time.Time { return start }}
-			w.Look(start.Add(-WatchTick), limit)
+			err := w.Look(start.Add(-WatchTick), limit)
 			w.begin()
-			w.Look(start, limit)
-			var err error
+			err = errors.Join(err, w.Look(start, limit))
 			for _, at := range test.looks {
 				err = errors.Join(err, w.Look(start.Add(at), limit))
 			}

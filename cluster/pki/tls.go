@@ -42,7 +42,9 @@ func ServerConfig(ca *CA, pair func() *tls.Certificate, now func() time.Time, pr
 
 // ClientConfig returns the TLS side of a node that dials with proto. The other
 // side must hold a certificate of ca, and check must accept who it is.
-func ClientConfig(ca *CA, pair func() *tls.Certificate, now func() time.Time, proto string, check func(Identity) error) *tls.Config {
+func ClientConfig(
+	ca *CA, pair func() *tls.Certificate, now func() time.Time, proto string, check func(Identity) error,
+) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{proto},

@@ -46,7 +46,9 @@ func mustServe(t testing.TB, s *rpc.Server, peer rpc.Peer) net.Conn {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { s.ServeConn(ctx, served, peer) })
+	wg.Go(func() {
+		s.ServeConn(ctx, served, peer) //nolint:errcheck // Tests break their connections.
+	})
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -93,7 +95,7 @@ func TestErrorsTravel(t *testing.T) {
 	s.Handle("fail", func(context.Context, rpc.Peer, []byte) ([]byte, error) { return nil, errors.New("the disk is full") })
 	client, _ := mustConnect(t, s, somebody())
 	_, err := client.Call(t.Context(), "refuse", nil)
-	if e, ok := err.(*compute.Error); !ok || *e != *refusal {
+	if e, ok := errors.AsType[*compute.Error](err); !ok || *e != *refusal {
 		t.Errorf("the refusal came as %#v", err)
 	}
 	_, err = client.Call(t.Context(), "fail", nil)
@@ -150,7 +152,9 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("the caller who gave up sees %v", err)
 	}
 	client.Close()
-	<-ended // With its connection.
+	if err := <-ended; !errors.Is(err, context.Canceled) { // With its connection.
+		t.Errorf("the handler whose connection ended sees %v", err)
+	}
 	if _, err := client.Call(t.Context(), "hang", nil); !errors.Is(err, rpc.ErrNotSent) {
 		t.Errorf("on a closed connection: %v", err)
 	}
@@ -201,7 +205,9 @@ func TestGarbageEndsTheStreamOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream.Write(garbage)
+		if _, err := stream.Write(garbage); err != nil {
+			t.Fatal(err)
+		}
 		if rest, err := io.ReadAll(stream); len(rest) > 0 {
 			t.Errorf("% x is answered with % x, %v", garbage, rest, err)
 		}

@@ -135,7 +135,7 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 // serveStream answers one call.
 func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Peer) {
 	defer stream.Close()
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // A stopwatch.
 	var req request
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
 		return
