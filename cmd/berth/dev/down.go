@@ -46,7 +46,9 @@ func endHolder(ctx context.Context, dir string) (bool, error) {
 		return false, fmt.Errorf("find process %d: %w", pid, err)
 	}
 	defer release(handle)
-	if err := handle.Signal(syscall.SIGTERM); err != nil {
+	// A process that was killed lets go of its pipe to the guard a moment before
+	// it lets go of the lock: it is done, and still the holder.
+	if err := handle.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return false, fmt.Errorf("end process %d: %w", pid, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, holderGrace)
