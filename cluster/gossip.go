@@ -113,7 +113,7 @@ func (g *gossip) listen() error {
 	g.transport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{ip.IP.String()},
 		BindPort:  port,
-		Logger:    log.New(gossipLogger(g.c.logger), "", 0),
+		Logger:    log.New(gossipLogger(g.c.logger, g.c.closed), "", 0),
 	})
 	if err != nil {
 		return fmt.Errorf("open gossip port: %w", err)
@@ -160,7 +160,7 @@ func (g *gossip) open() error {
 	cfg.DelegateProtocolVersion = delegateVersion
 	cfg.DelegateProtocolMin = delegateVersionMin
 	cfg.DelegateProtocolMax = delegateVersionMax
-	cfg.LogOutput = gossipLogger(g.c.logger)
+	cfg.LogOutput = gossipLogger(g.c.logger, g.c.closed)
 	if g.list, err = memberlist.Create(cfg); err != nil {
 		return fmt.Errorf("start gossip: %w", err)
 	}

@@ -124,7 +124,7 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 	raftLogger(logger).Error("failed to make requestVote RPC", "target", "x", "error", errors.New("refused"))
 	raftLogger(logger).Info("entering follower state", "follower", "me")
 	raftLogger(logger).Debug("accepted connection")
-	w := gossipLogger(logger)
+	w := gossipLogger(logger, nil)
 	for _, line := range []string{
 		"[WARN] memberlist: Refuting a suspect message (from: n2)\n",
 		"[DEBUG] memberlist: Stream connection from=1\n",

@@ -29,10 +29,19 @@ func levelOf(mark string) slog.Level {
 type libraryLog struct {
 	logger *slog.Logger
 	cap    slog.Level // Records above it are lowered to it.
+
+	// done, when closed, ends the log: some of a library's goroutines outlive
+	// its shutdown, and their words would come after everything else is gone.
+	done <-chan struct{}
 }
 
 // Write reads whole lines, as both libraries write them.
 func (l libraryLog) Write(data []byte) (int, error) {
+	select {
+	case <-l.done:
+		return len(data), nil
+	default:
+	}
 	for line := range bytes.SplitSeq(bytes.TrimSpace(data), []byte("\n")) {
 		l.line(string(line))
 	}
@@ -74,12 +83,12 @@ func raftLogger(logger *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name:        "raft",
 		Level:       hclog.Info,
-		Output:      libraryLog{logger, slog.LevelWarn},
+		Output:      libraryLog{logger: logger, cap: slog.LevelWarn},
 		DisableTime: true,
 	})
 }
 
-// gossipLogger returns what memberlist logs to.
-func gossipLogger(logger *slog.Logger) io.Writer {
-	return libraryLog{logger, slog.LevelWarn}
+// gossipLogger returns what memberlist logs to until done is closed.
+func gossipLogger(logger *slog.Logger, done <-chan struct{}) io.Writer {
+	return libraryLog{logger: logger, cap: slog.LevelWarn, done: done}
 }
