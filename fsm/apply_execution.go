@@ -248,8 +248,10 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 		if refusal != nil {
 			continue // It ended meanwhile.
 		}
-		s.endAttempt(a, &e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost,
-			"its node was gone for longer than the execution may be disconnected"})
+		s.endAttempt(a, &e, ending{
+			compute.StatusSystemFailure, compute.ReasonNodeLost,
+			"its node was gone for longer than the execution may be disconnected",
+		})
 		r.Count++
 	}
 	return r

@@ -45,16 +45,22 @@ func populated(t *testing.T) *state {
 		}}}}
 	}
 	do(Clock{At: 1_000_000},
-		Bootstrap{ClusterID: id(9), Prices: map[string]compute.Price{"t4": 100},
-			Settings: Settings{SignupGrant: compute.Credit}},
+		Bootstrap{
+			ClusterID: id(9), Prices: map[string]compute.Price{"t4": 100},
+			Settings: Settings{SignupGrant: compute.Credit},
+		},
 		RegisterNode{Node: compute.Node{ID: node}, First: true},
-		SetInventory{Inventory: compute.Inventory{Node: node, Version: 1, VCPUMilli: 2000, MemoryMiB: 100,
-			GPUs: []compute.GPU{{ID: "a", Type: "t4"}, {ID: "b", Type: "t4"}}}},
+		SetInventory{Inventory: compute.Inventory{
+			Node: node, Version: 1, VCPUMilli: 2000, MemoryMiB: 100,
+			GPUs: []compute.GPU{{ID: "a", Type: "t4"}, {ID: "b", Type: "t4"}},
+		}},
 		CreateUser{Actor: root, User: compute.User{ID: ada.User, Email: "e"}, Org: compute.Org{ID: ada.Org, Slug: "s"}},
 		CreateKey{Actor: ada, Key: compute.Key{ID: compute.KeyID{UUID: id(4)}, Lookup: "l"}},
 		submit(10, nil), place(10), submit(11, nil), place(11),
-		FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: execution(11), Epoch: 1,
-			Status: compute.StatusCompleted, Ran: true, Duration: time.Second}},
+		FinishAttempt{Node: node, Outcome: compute.Outcome{
+			Execution: execution(11), Epoch: 1,
+			Status: compute.StatusCompleted, Ran: true, Duration: time.Second,
+		}},
 		submit(12, &compute.Selection{}),
 		TakeSelection{Parent: execution(12), Children: []Child{{ID: execution(13), Profile: "t4"}}},
 	)
@@ -158,23 +164,35 @@ func TestCheckSees(t *testing.T) {
 		{"ended and holding", edit(11, func(e *compute.Execution) { e.Held = 1 }), "still set aside"},
 		{"negative", edit(11, func(e *compute.Execution) { e.Billed = -1 }), "negative credits"},
 		{"over the ceiling", edit(11, func(e *compute.Execution) { e.MaxCredits = 99 }), "over its ceiling"},
-		{"queued with an attempt", edit(10, func(e *compute.Execution) { e.Status = compute.StatusQueued }),
-			"without a live attempt"},
-		{"placed without one", edit(13, func(e *compute.Execution) { e.Status = compute.StatusRunning }),
-			"without a live attempt"},
-		{"charged for our failure", edit(11, func(e *compute.Execution) { e.Status = compute.StatusSystemFailure }),
-			"was charged"},
+		{
+			"queued with an attempt", edit(10, func(e *compute.Execution) { e.Status = compute.StatusQueued }),
+			"without a live attempt",
+		},
+		{
+			"placed without one", edit(13, func(e *compute.Execution) { e.Status = compute.StatusRunning }),
+			"without a live attempt",
+		},
+		{
+			"charged for our failure", edit(11, func(e *compute.Execution) { e.Status = compute.StatusSystemFailure }),
+			"was charged",
+		},
 		{"long detail", edit(10, func(e *compute.Execution) { e.Detail = strings.Repeat("x", 513) }), "too long"},
 		{"live children", selection(func(_ *compute.Execution, s *compute.Selection) { s.Live++ }), "counted 2"},
 		{"parent's bill", selection(func(e *compute.Execution, _ *compute.Selection) { e.Billed++ }), "its children"},
 		{"forgotten child", func(s *state) { s.dropExecution(execution(13)) }, "live children"},
-		{"taken twice", selection(func(_ *compute.Execution, s *compute.Selection) { s.Taken = false }),
-			"queue message do not agree"},
-		{"attempt of nothing", attempt(11, func(a *compute.Attempt) { a.Execution = execution(99) }),
-			"has no execution"},
+		{
+			"taken twice", selection(func(_ *compute.Execution, s *compute.Selection) { s.Taken = false }),
+			"queue message do not agree",
+		},
+		{
+			"attempt of nothing", attempt(11, func(a *compute.Attempt) { a.Execution = execution(99) }),
+			"has no execution",
+		},
 		{"attempt from the future", attempt(11, func(a *compute.Attempt) { a.Epoch = 2 }), "has no execution"},
-		{"attempt ended as running", attempt(11, func(a *compute.Attempt) { a.Status = compute.StatusRunning }),
-			"ended as running"},
+		{
+			"attempt ended as running", attempt(11, func(a *compute.Attempt) { a.Status = compute.StatusRunning }),
+			"ended as running",
+		},
 		{"member of nothing", func(s *state) {
 			s.putMembership(&compute.Membership{Org: org})
 		}, "one does not exist"},
@@ -184,8 +202,10 @@ func TestCheckSees(t *testing.T) {
 			other.User = compute.UserID{}
 			s.putKey(&other)
 		}, "nobody's member"},
-		{"execution of nobody", edit(11, func(e *compute.Execution) { e.Org = compute.OrgID{} }),
-			"belongs to no organization"},
+		{
+			"execution of nobody", edit(11, func(e *compute.Execution) { e.Org = compute.OrgID{} }),
+			"belongs to no organization",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

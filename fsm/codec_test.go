@@ -42,10 +42,12 @@ func everyCommand() []fsm.Command {
 		fsm.RevokeRefresh{Token: compute.Hash{1}},
 		fsm.Submit{Op: op, Actor: a, Execution: compute.Execution{
 			ID: id, Timeout: time.Minute, Tags: []string{"x"},
-			Selection: &compute.Selection{GPUTypes: []string{"t4"}}}},
+			Selection: &compute.Selection{GPUTypes: []string{"t4"}},
+		}},
 		fsm.TakeSelection{Term: 1, Parent: id, Children: []fsm.Child{{ID: id, Profile: "gpu.t4"}}},
 		fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{
-			{Execution: id, Node: node, GPUs: []compute.GPUShare{{GPU: "a", Milli: 1000}}}}}},
+			{Execution: id, Node: node, GPUs: []compute.GPUShare{{GPU: "a", Milli: 1000}}},
+		}}},
 		fsm.StartAttempt{Node: node, Start: compute.AttemptStart{Execution: id, Epoch: 1}},
 		fsm.FinishAttempt{Node: node, Outcome: compute.Outcome{Execution: id, Status: compute.StatusFailed}},
 		fsm.LoseAttempts{Term: 1, Node: node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}},

@@ -106,10 +106,14 @@ func TestChargeOfEachEnd(t *testing.T) {
 		{"failed", func(o *compute.Outcome) {
 			o.Status, o.Reason, o.ExitCode = compute.StatusFailed, compute.ReasonExitCode, 3
 		}, compute.StatusFailed, 200},
-		{"rounded up once", func(o *compute.Outcome) { o.Duration = 1001 * time.Millisecond },
-			compute.StatusCompleted, 101},
-		{"longer than what is held", func(o *compute.Outcome) { o.Duration = time.Hour },
-			compute.StatusCompleted, 6000},
+		{
+			"rounded up once", func(o *compute.Outcome) { o.Duration = 1001 * time.Millisecond },
+			compute.StatusCompleted, 101,
+		},
+		{
+			"longer than what is held", func(o *compute.Outcome) { o.Duration = time.Hour },
+			compute.StatusCompleted, 6000,
+		},
 		{"system failure", func(o *compute.Outcome) {
 			o.Status, o.Reason = compute.StatusSystemFailure, compute.ReasonStartFailed
 		}, compute.StatusSystemFailure, 0},
@@ -146,42 +150,74 @@ func TestSubmitIsRefused(t *testing.T) {
 		code   compute.Code
 		detail string
 	}{
-		{"no id", func(_ *world, c *fsm.Submit) { c.Execution.ID = compute.ExecutionID{} },
-			compute.CodeInvalid, "no_execution_id"},
-		{"unknown type", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.b200" },
-			compute.CodeInvalid, "unknown_profile"},
-		{"malformed profile", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.t4.3x" },
-			compute.CodeInvalid, "unknown_profile"},
+		{
+			"no id", func(_ *world, c *fsm.Submit) { c.Execution.ID = compute.ExecutionID{} },
+			compute.CodeInvalid, "no_execution_id",
+		},
+		{
+			"unknown type", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.b200" },
+			compute.CodeInvalid, "unknown_profile",
+		},
+		{
+			"malformed profile", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "gpu.t4.3x" },
+			compute.CodeInvalid, "unknown_profile",
+		},
 		{"no price", func(w *world, c *fsm.Submit) {
 			w.addNode("n4", "l4")
 			c.Execution.Profile = "l4"
 		}, compute.CodeInvalid, "unknown_profile"},
-		{"slice", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "a100.mig_1g_5gb" },
-			compute.CodeInvalid, "unknown_profile"},
-		{"more GPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "h100.4x" },
-			compute.CodeInvalid, "never_fits"},
-		{"more vCPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.49x" },
-			compute.CodeInvalid, "never_fits"},
-		{"absurdly many vCPUs", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.9223372036854775807x" },
-			compute.CodeInvalid, "unknown_profile"},
-		{"no timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 0 },
-			compute.CodeInvalid, "timeout"},
-		{"long timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 25 * time.Hour },
-			compute.CodeInvalid, "timeout"},
-		{"priority", func(_ *world, c *fsm.Submit) { c.Execution.Priority = 101 },
-			compute.CodeInvalid, "priority"},
-		{"negative ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = -1 },
-			compute.CodeInvalid, "negative"},
-		{"tiny ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = 99 },
-			compute.CodeInvalid, "max_credits"},
-		{"sub-execution", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSubSelection },
-			compute.CodeInvalid, "kind"},
-		{"unknown kind", func(_ *world, c *fsm.Submit) { c.Execution.Kind = 77 },
-			compute.CodeInvalid, "kind"},
-		{"selection of nothing", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSelection },
-			compute.CodeInvalid, "selection"},
-		{"callbacks", func(_ *world, c *fsm.Submit) { c.Execution.CallbackURLs = make([]string, 11) },
-			compute.CodeInvalid, "callbacks"},
+		{
+			"slice", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "a100.mig_1g_5gb" },
+			compute.CodeInvalid, "unknown_profile",
+		},
+		{
+			"more GPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "h100.4x" },
+			compute.CodeInvalid, "never_fits",
+		},
+		{
+			"more vCPUs than a node has", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.49x" },
+			compute.CodeInvalid, "never_fits",
+		},
+		{
+			"absurdly many vCPUs", func(_ *world, c *fsm.Submit) { c.Execution.Profile = "cpu.9223372036854775807x" },
+			compute.CodeInvalid, "unknown_profile",
+		},
+		{
+			"no timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 0 },
+			compute.CodeInvalid, "timeout",
+		},
+		{
+			"long timeout", func(_ *world, c *fsm.Submit) { c.Execution.Timeout = 25 * time.Hour },
+			compute.CodeInvalid, "timeout",
+		},
+		{
+			"priority", func(_ *world, c *fsm.Submit) { c.Execution.Priority = 101 },
+			compute.CodeInvalid, "priority",
+		},
+		{
+			"negative ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = -1 },
+			compute.CodeInvalid, "negative",
+		},
+		{
+			"tiny ceiling", func(_ *world, c *fsm.Submit) { c.Execution.MaxCredits = 99 },
+			compute.CodeInvalid, "max_credits",
+		},
+		{
+			"sub-execution", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSubSelection },
+			compute.CodeInvalid, "kind",
+		},
+		{
+			"unknown kind", func(_ *world, c *fsm.Submit) { c.Execution.Kind = 77 },
+			compute.CodeInvalid, "kind",
+		},
+		{
+			"selection of nothing", func(_ *world, c *fsm.Submit) { c.Execution.Kind = compute.KindSelection },
+			compute.CodeInvalid, "selection",
+		},
+		{
+			"callbacks", func(_ *world, c *fsm.Submit) { c.Execution.CallbackURLs = make([]string, 11) },
+			compute.CodeInvalid, "callbacks",
+		},
 		{"another bundle than its hash says", func(_ *world, c *fsm.Submit) {
 			c.Execution.Bundle.Inline = []byte("code")
 		}, compute.CodeInvalid, "bundle"},
@@ -192,16 +228,26 @@ func TestSubmitIsRefused(t *testing.T) {
 			c.Execution.Kind = compute.KindSelection
 			c.Execution.Selection = &compute.Selection{}
 		}, compute.CodeForbidden, "credits_exhausted"},
-		{"root", func(w *world, c *fsm.Submit) { c.Actor = w.root },
-			compute.CodeForbidden, "no_org"},
-		{"another's organization", func(w *world, c *fsm.Submit) { c.Actor.Org = w.other.Org },
-			compute.CodeForbidden, "not_a_member"},
-		{"old access token", func(_ *world, c *fsm.Submit) { c.Actor.TokenVersion = 1 },
-			compute.CodeUnauthenticated, "token_revoked"},
-		{"unknown user", func(w *world, c *fsm.Submit) { c.Actor.User.UUID = w.uuid() },
-			compute.CodeUnauthenticated, "user_inactive"},
-		{"unknown key", func(w *world, c *fsm.Submit) { c.Actor.Key.UUID = w.uuid() },
-			compute.CodeUnauthenticated, "key_unknown"},
+		{
+			"root", func(w *world, c *fsm.Submit) { c.Actor = w.root },
+			compute.CodeForbidden, "no_org",
+		},
+		{
+			"another's organization", func(w *world, c *fsm.Submit) { c.Actor.Org = w.other.Org },
+			compute.CodeForbidden, "not_a_member",
+		},
+		{
+			"old access token", func(_ *world, c *fsm.Submit) { c.Actor.TokenVersion = 1 },
+			compute.CodeUnauthenticated, "token_revoked",
+		},
+		{
+			"unknown user", func(w *world, c *fsm.Submit) { c.Actor.User.UUID = w.uuid() },
+			compute.CodeUnauthenticated, "user_inactive",
+		},
+		{
+			"unknown key", func(w *world, c *fsm.Submit) { c.Actor.Key.UUID = w.uuid() },
+			compute.CodeUnauthenticated, "key_unknown",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -233,13 +279,17 @@ func TestProfilesResolve(t *testing.T) {
 		{"cpu", "cpu", compute.Request{VCPUMilli: 1000, MemoryMiB: 2048}, 15},
 		{"CPU.4X", "cpu.4x", compute.Request{VCPUMilli: 4000, MemoryMiB: 8192}, 60},
 		{"H100", "gpu.h100", compute.Request{
-			GPUType: "h100", GPUs: 1, MilliGPU: 1000, VCPUMilli: 8000, MemoryMiB: 64 << 10}, 900},
+			GPUType: "h100", GPUs: 1, MilliGPU: 1000, VCPUMilli: 8000, MemoryMiB: 64 << 10,
+		}, 900},
 		{"gpu.a100.2x", "gpu.a100.2x", compute.Request{
-			GPUType: "a100", GPUs: 2, MilliGPU: 1000, VCPUMilli: 16000, MemoryMiB: 128 << 10}, 1100},
+			GPUType: "a100", GPUs: 2, MilliGPU: 1000, VCPUMilli: 16000, MemoryMiB: 128 << 10,
+		}, 1100},
 		{"t4.500m", "gpu.t4.500m", compute.Request{
-			GPUType: "t4", GPUs: 1, MilliGPU: 500, VCPUMilli: 4000, MemoryMiB: 32 << 10}, 50},
+			GPUType: "t4", GPUs: 1, MilliGPU: 500, VCPUMilli: 4000, MemoryMiB: 32 << 10,
+		}, 50},
 		{"t4.1m", "gpu.t4.1m", compute.Request{
-			GPUType: "t4", GPUs: 1, MilliGPU: 1, VCPUMilli: 8, MemoryMiB: 65}, 1},
+			GPUType: "t4", GPUs: 1, MilliGPU: 1, VCPUMilli: 8, MemoryMiB: 65,
+		}, 1},
 	}
 	for _, test := range tests {
 		p, r, price, err := w.view().Resolve(test.profile)
@@ -307,27 +357,67 @@ func TestStop(t *testing.T) {
 		why    compute.Reason
 		billed compute.Credits
 	}{
-		{"queued, hard", []compute.Stop{compute.StopHard}, false, 0, 0,
-			compute.StatusAborted, compute.ReasonAborted, 0},
-		{"queued, graceful", []compute.Stop{compute.StopGraceful}, false, 0, 0,
-			compute.StatusCancelled, compute.ReasonStopped, 0},
-		{"running, hard", []compute.Stop{compute.StopHard}, true, compute.StatusAborted,
-			compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200},
-		{"running, graceful", []compute.Stop{compute.StopGraceful}, true, compute.StatusCancelled,
-			compute.ReasonStopped, compute.StatusCancelled, compute.ReasonStopped, 200},
-		{"killed by the signal of the stop", []compute.Stop{compute.StopGraceful}, true,
-			compute.StatusFailed, compute.ReasonSignal, compute.StatusCancelled, compute.ReasonStopped, 200},
-		{"ended by itself first", []compute.Stop{compute.StopHard}, true, compute.StatusCompleted,
-			compute.ReasonNone, compute.StatusCompleted, compute.ReasonNone, 200},
-		{"failed by itself first", []compute.Stop{compute.StopHard}, true, compute.StatusFailed,
-			compute.ReasonExitCode, compute.StatusFailed, compute.ReasonExitCode, 200},
-		{"hard after graceful", []compute.Stop{compute.StopGraceful, compute.StopHard}, true,
-			compute.StatusAborted, compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200},
-		{"graceful after hard", []compute.Stop{compute.StopHard, compute.StopGraceful}, true,
-			compute.StatusAborted, compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200},
-		{"our failure all the same", []compute.Stop{compute.StopHard}, true,
+		{
+			"queued, hard",
+			[]compute.Stop{compute.StopHard},
+			false, 0, 0,
+			compute.StatusAborted, compute.ReasonAborted, 0,
+		},
+		{
+			"queued, graceful",
+			[]compute.Stop{compute.StopGraceful},
+			false, 0, 0,
+			compute.StatusCancelled, compute.ReasonStopped, 0,
+		},
+		{
+			"running, hard",
+			[]compute.Stop{compute.StopHard},
+			true, compute.StatusAborted,
+			compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200,
+		},
+		{
+			"running, graceful",
+			[]compute.Stop{compute.StopGraceful},
+			true, compute.StatusCancelled,
+			compute.ReasonStopped, compute.StatusCancelled, compute.ReasonStopped, 200,
+		},
+		{
+			"killed by the signal of the stop",
+			[]compute.Stop{compute.StopGraceful},
+			true,
+			compute.StatusFailed, compute.ReasonSignal, compute.StatusCancelled, compute.ReasonStopped, 200,
+		},
+		{
+			"ended by itself first",
+			[]compute.Stop{compute.StopHard},
+			true, compute.StatusCompleted,
+			compute.ReasonNone, compute.StatusCompleted, compute.ReasonNone, 200,
+		},
+		{
+			"failed by itself first",
+			[]compute.Stop{compute.StopHard},
+			true, compute.StatusFailed,
+			compute.ReasonExitCode, compute.StatusFailed, compute.ReasonExitCode, 200,
+		},
+		{
+			"hard after graceful",
+			[]compute.Stop{compute.StopGraceful, compute.StopHard},
+			true,
+			compute.StatusAborted, compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200,
+		},
+		{
+			"graceful after hard",
+			[]compute.Stop{compute.StopHard, compute.StopGraceful},
+			true,
+			compute.StatusAborted, compute.ReasonAborted, compute.StatusAborted, compute.ReasonAborted, 200,
+		},
+		{
+			"our failure all the same",
+			[]compute.Stop{compute.StopHard},
+			true,
 			compute.StatusSystemFailure, compute.ReasonSupervisorLost,
-			compute.StatusSystemFailure, compute.ReasonSupervisorLost, 0},
+			compute.StatusSystemFailure, compute.ReasonSupervisorLost, 0,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

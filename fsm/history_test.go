@@ -195,8 +195,10 @@ func (h *historian) endSome() {
 			h.send(fsm.DeleteExecution{Op: op, Actor: a, Execution: e.ID})
 			return
 		}
-		h.send(fsm.StopExecution{Op: op, Actor: a, Execution: e.ID,
-			Stop: pick(h, compute.StopGraceful, compute.StopHard)})
+		h.send(fsm.StopExecution{
+			Op: op, Actor: a, Execution: e.ID,
+			Stop: pick(h, compute.StopGraceful, compute.StopHard),
+		})
 	}
 }
 
@@ -243,12 +245,14 @@ func (h *historian) peopleThing() {
 		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
 	case 1:
 		h.send(fsm.SetPrices{Op: op, Actor: h.root, Prices: map[string]compute.Price{
-			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550}})
+			"t4": compute.Price(h.rng.IntN(200)), "h100": 900, "cpu": 15, "a100": 550,
+		}})
 	case 2:
 		h.send(fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: compute.KeyID{UUID: h.uuid()}, Lookup: name}})
 	case 3:
 		h.send(fsm.StoreRefresh{Op: op, Token: compute.RefreshToken{
-			Hash: hash(name), Family: h.uuid(), User: a.User, ExpiresAt: h.now.Add(time.Hour)}})
+			Hash: hash(name), Family: h.uuid(), User: a.User, ExpiresAt: h.now.Add(time.Hour),
+		}})
 	case 4:
 		h.send(fsm.RotateRefresh{Old: hash(name), Next: compute.RefreshToken{Hash: hash(name + "'")}})
 	case 5:

@@ -78,17 +78,22 @@ func TestEachRequestIsRepeatable(t *testing.T) {
 		fsm.DrainNode{Op: op(), Actor: w.root, Node: node, Drained: true},
 		fsm.RemoveNode{Op: op(), Actor: w.root, Node: node},
 		fsm.CreateJoinToken{Op: op(), Actor: w.root, Token: compute.JoinToken{
-			ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour)}},
-		fsm.CreateUser{Op: op(), Actor: w.root,
+			ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour),
+		}},
+		fsm.CreateUser{
+			Op: op(), Actor: w.root,
 			User: compute.User{ID: compute.UserID{UUID: w.uuid()}, Email: "e"},
-			Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "s"}},
+			Org:  compute.Org{ID: compute.OrgID{UUID: w.uuid()}, Slug: "s"},
+		},
 		fsm.CreateKey{Op: op(), Actor: w.ada, Key: compute.Key{
-			ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l"}},
+			ID: compute.KeyID{UUID: w.uuid()}, Lookup: "l",
+		}},
 		fsm.ToggleKey{Op: op(), Actor: w.ada, Key: key},
 		fsm.RegenerateKey{Op: op(), Actor: w.ada, Key: key, Lookup: "m"},
 		fsm.DeleteKey{Op: op(), Actor: w.ada, Key: key},
 		fsm.StoreRefresh{Op: op(), Token: compute.RefreshToken{
-			Hash: hash("r"), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour)}},
+			Hash: hash("r"), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
+		}},
 		fsm.StopExecution{Op: op(), Actor: w.ada, Execution: id, Stop: compute.StopHard},
 		fsm.DeleteExecution{Op: op(), Actor: w.ada, Execution: done},
 		fsm.Grant{Op: op(), Actor: w.root, Org: w.org, Amount: 1},

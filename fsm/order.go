@@ -55,8 +55,11 @@ func byUser(a, b compute.UserID) int           { return byUUID(a.UUID, b.UUID) }
 func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
 func byPair(a, b pair) int                     { return cmp.Or(byUUID(a.owner, b.owner), byUUID(a.id, b.id)) }
-func byLine(a, b line) int                     { return cmp.Or(byUUID(a.owner, b.owner), cmp.Compare(a.n, b.n)) }
-func byMoment(a, b moment) int                 { return cmp.Or(cmp.Compare(a.at, b.at), byHash(a.id, b.id)) }
+
+func byLine(a, b line) int { return cmp.Or(byUUID(a.owner, b.owner), cmp.Compare(a.n, b.n)) }
+
+func byMoment(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), byHash(a.id, b.id)) }
+
 func momentOf(at compute.Instant, id compute.UUID) (m moment) {
 	m.at = at
 	copy(m.id[:], id[:])

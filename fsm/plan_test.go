@@ -36,8 +36,10 @@ func TestPlanIsCheckedAgain(t *testing.T) {
 			a.GPUs = append(a.GPUs, compute.GPUShare{GPU: "SIM-n3-3", Milli: one})
 		}},
 		{"half a GPU", nil, func(_ *world, a *compute.Assignment) { a.GPUs[1].Milli = 500 }},
-		{"GPU taken", func(w *world) { w.place("n3", w.submit("t4.500m")) },
-			func(_ *world, a *compute.Assignment) { a.GPUs[0].GPU = "SIM-n3-0" }},
+		{
+			"GPU taken", func(w *world) { w.place("n3", w.submit("t4.500m")) },
+			func(_ *world, a *compute.Assignment) { a.GPUs[0].GPU = "SIM-n3-0" },
+		},
 		{"GPU failed", func(w *world) {
 			inv := inventory(w.node("n3").ID, "n3", 2, "t4", "t4", "t4", "t4")
 			inv.GPUs[0].Health = compute.HealthFailed

@@ -193,13 +193,17 @@ func TestCeilingIsNeverPassed(t *testing.T) {
 	}{
 		// For a minute t4 costs 6,000, a100 33,000 and h100 54,000 at most.
 		{"enough for all", 93_000, map[string]compute.Credits{
-			"gpu.t4": 6000, "gpu.a100": 33_000, "gpu.h100": 54_000}},
+			"gpu.t4": 6000, "gpu.a100": 33_000, "gpu.h100": 54_000,
+		}},
 		{"the cheap one whole", 30_000, map[string]compute.Credits{
-			"gpu.t4": 6000, "gpu.a100": 12_000, "gpu.h100": 12_000}},
+			"gpu.t4": 6000, "gpu.a100": 12_000, "gpu.h100": 12_000,
+		}},
 		{"equal parts", 9_000, map[string]compute.Credits{
-			"gpu.t4": 3000, "gpu.a100": 3000, "gpu.h100": 3000}},
+			"gpu.t4": 3000, "gpu.a100": 3000, "gpu.h100": 3000,
+		}},
 		{"too little for one", 1_700, map[string]compute.Credits{
-			"gpu.t4": 566, "gpu.a100": 567}},
+			"gpu.t4": 566, "gpu.a100": 567,
+		}},
 		{"too little for all but one", 899, map[string]compute.Credits{"gpu.t4": 299}},
 		{"too little for any", 99, nil},
 	}
@@ -263,8 +267,10 @@ func TestStopOfAParent(t *testing.T) {
 	}{
 		{"hard", compute.StopHard, compute.StatusAborted, compute.StatusAborted, compute.ReasonAborted},
 		{"graceful", compute.StopGraceful, compute.StatusCancelled, compute.StatusCancelled, compute.ReasonStopped},
-		{"the last child completes first", compute.StopHard, compute.StatusCompleted,
-			compute.StatusAborted, compute.ReasonAborted},
+		{
+			"the last child completes first", compute.StopHard, compute.StatusCompleted,
+			compute.StatusAborted, compute.ReasonAborted,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -363,8 +369,10 @@ func TestLostChildEndsItsParent(t *testing.T) {
 	w.must(w.take(parent, "gpu.t4"))
 	c := w.children(parent)[0].ID
 	w.place("n3", c)
-	w.must(fsm.LoseAttempts{Term: 1, Node: w.node("n3").ID,
-		Attempts: []fsm.AttemptRef{{Execution: c, Epoch: 1}}})
+	w.must(fsm.LoseAttempts{
+		Term: 1, Node: w.node("n3").ID,
+		Attempts: []fsm.AttemptRef{{Execution: c, Epoch: 1}},
+	})
 	w.wantStatus(parent, compute.StatusSystemFailure, compute.ReasonChildrenFailed)
 	w.wantMoney(100*compute.Credit, 0)
 }

@@ -16,9 +16,11 @@ import (
 func full(t testing.TB) *world {
 	w := newWorld(t)
 	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
-		ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour)}})
+		ID: "t", Uses: 1, ExpiresAt: w.now.Add(time.Hour),
+	}})
 	w.must(fsm.StoreRefresh{Op: w.op(w.org, "login"), Token: compute.RefreshToken{
-		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour)}})
+		Hash: hash("1"), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
+	}})
 	w.must(fsm.RotateRefresh{Old: hash("1"), Next: compute.RefreshToken{Hash: hash("2")}})
 	w.key("aaaaaaaaaa")
 	w.must(fsm.RemoveNode{Actor: w.root, Node: w.addNode("n4")})

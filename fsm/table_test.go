@@ -119,8 +119,12 @@ func TestIndexFollowsItsCondition(t *testing.T) {
 		before, after *price
 		want          int
 	}{
-		{"not yet", nil, off, 0}, {"holds now", off, on, 1}, {"still", on, on, 1},
-		{"no more", on, off, 0}, {"again", off, on, 1}, {"gone", on, nil, 0},
+		{"not yet", nil, off, 0},
+		{"holds now", off, on, 1},
+		{"still", on, on, 1},
+		{"no more", on, off, 0},
+		{"again", off, on, 1},
+		{"gone", on, nil, 0},
 	}
 	for _, step := range steps {
 		x.update(step.before, step.after)
