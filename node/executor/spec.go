@@ -63,8 +63,8 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, d
 		Slot: room.slot.number, GPUs: len(attempt.GPUs),
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
-		Timeout: execution.Timeout, StopGrace: e.cfg.StopGrace, DisconnectGrace: execution.DisconnectGrace,
-		ContactAge:  e.contactAge(),
+		Timeout: execution.Timeout, StopGrace: e.cfg.StopGrace,
+		DisconnectGrace: max(execution.DisconnectGrace, MinDisconnectGrace), ContactAge: e.contactAge(),
 		JoinNetwork: room.network != nil, Notes: room.notes,
 		Sandbox: sandbox.Spec{
 			UIDBase: room.slot.uid(), Hostname: hostname, OwnNetwork: room.network == nil,
