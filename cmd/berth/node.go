@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,9 @@ bring the file to the machine and start
   berth node --join.hosts FIRST:6471 --join.token_file token
 
 Each setting can be given, in this order of precedence, as a flag, as a variable
-(api.addr is BERTH_API_ADDR) and in the file (berth config check FILE).`,
+(api.addr is BERTH_API_ADDR) and in the file (berth config check FILE). One is
+for the file alone: executor.mounts, a list of {name, path, ro}, the directories
+of this machine that every execution sees as /mnt/NAME.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(file, cmd.Flags())
@@ -79,8 +82,8 @@ func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) er
 	})
 }
 
-// announceRootToken prints the cluster's root token when this node makes it,
-// which is once.
+// announceRootToken says where the cluster's root token is when this node makes
+// it, which is once.
 func announceRootToken(ctx context.Context, w io.Writer, cfg node.Config) {
 	path := filepath.Join(cfg.DataDir, rootTokenFile)
 	if _, err := os.Stat(path); len(cfg.Join.Hosts) > 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +98,18 @@ func announceRootToken(ctx context.Context, w io.Writer, cfg node.Config) {
 		case <-ticker.C:
 		}
 		if token, err := os.ReadFile(path); err == nil {
-			fmt.Fprintf(w, "This is a new cluster. Its root token, also in %s:\n%s\n", path, token)
+			printRootToken(w, path, token)
 			return
 		}
+	}
+}
+
+// printRootToken shows the token itself only to a terminal: what is not one is
+// the journal or a log, which is kept and which others than root may read.
+func printRootToken(w io.Writer, path string, token []byte) {
+	fmt.Fprintf(w, "This is a new cluster. Its root token is in %s\n", path)
+	if isTerminal(w) {
+		fmt.Fprintf(w, "%s\n", bytes.TrimSpace(token))
 	}
 }
 
