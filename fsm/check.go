@@ -128,19 +128,28 @@ func (v *View) checkNodes() error {
 			return fmt.Errorf("node %s: gave %d vCPU and %d MiB, its attempts hold %d and %d",
 				n.ID, n.UsedVCPUMilli, n.UsedMemoryMiB, vcpu, memory)
 		}
-		for _, g := range n.GPUs {
-			if g.UsedMilli != gpus[g.ID] || g.UsedMilli > compute.WholeGPU {
-				return fmt.Errorf("GPU %s: gave %d of 1000, its attempts hold %d",
-					g.ID, g.UsedMilli, gpus[g.ID])
-			}
-			if g.Health == compute.HealthMissing && g.UsedMilli == 0 {
-				return fmt.Errorf("GPU %s is gone and held by nothing", g.ID)
-			}
-			delete(gpus, g.ID)
+		if err := checkGPUs(n, gpus); err != nil {
+			return err
 		}
-		if len(gpus) > 0 {
-			return fmt.Errorf("node %s: attempts hold %d GPUs that it has not", n.ID, len(gpus))
+	}
+	return nil
+}
+
+// checkGPUs compares what the GPUs of n have given away with what the live
+// attempts hold of each, which it empties.
+func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
+	for _, g := range n.GPUs {
+		if g.UsedMilli != held[g.ID] || g.UsedMilli > compute.WholeGPU {
+			return fmt.Errorf("GPU %s: gave %d of 1000, its attempts hold %d",
+				g.ID, g.UsedMilli, held[g.ID])
 		}
+		if g.Health == compute.HealthMissing && g.UsedMilli == 0 {
+			return fmt.Errorf("GPU %s is gone and held by nothing", g.ID)
+		}
+		delete(held, g.ID)
+	}
+	if len(held) > 0 {
+		return fmt.Errorf("node %s: attempts hold %d GPUs that it has not", n.ID, len(held))
 	}
 	return nil
 }

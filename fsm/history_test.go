@@ -401,6 +401,7 @@ func checkSolvent(t *testing.T, v *fsm.View) {
 					t.Errorf("execution %s was charged twice", e.Execution)
 				}
 				charges[e.Execution] = e.Amount
+			case compute.LedgerHold, compute.LedgerRelease: // They move nothing out of the account.
 			}
 		}
 		for e := range v.History(o.ID, fsm.HistoryFilter{}) {
