@@ -6,13 +6,12 @@ import (
 	"berth/compute"
 )
 
-const (
-	// refreshGrace is how long a client whose answer was lost may repeat the
-	// rotation of its refresh token.
-	refreshGrace = 30 * time.Second
+// RefreshGrace is how long a client whose answer was lost may repeat the
+// rotation of its refresh token.
+const RefreshGrace = 30 * time.Second
 
-	refreshSweep = 1_000 // Refresh tokens forgotten by one Tick at most.
-)
+// refreshSweep is how many refresh tokens one Tick forgets at most.
+const refreshSweep = 1_000
 
 func (s *state) storeRefresh(c StoreRefresh) Result {
 	u, ok := s.users.get(c.Token.User)
@@ -46,7 +45,7 @@ func (s *state) rotateRefresh(c RotateRefresh) Result {
 	case !ok || !u.Active:
 		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
 	case known.Token.Spent && known.Next == c.Next.Hash &&
-		s.meta.Now.Sub(known.SpentAt) <= refreshGrace:
+		s.meta.Now.Sub(known.SpentAt) <= RefreshGrace:
 		return Result{ID: u.ID.UUID, Repeat: true}
 	case known.Token.Spent:
 		s.revokeFamily(known.Token.Family)

@@ -101,6 +101,10 @@ type (
 		KeepFinished time.Duration   `cbor:"7,keyasint"` // How long terminal executions stay.
 		MaxFinished  int             `cbor:"8,keyasint"` // How many terminal executions stay.
 		SelectionMax int             `cbor:"9,keyasint"` // GPU types of one GPU selection.
+
+		// StopGrace is how long code may take to end after SIGTERM, which is
+		// paid for like the rest of its time.
+		StopGrace time.Duration `cbor:"10,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of
@@ -205,11 +209,13 @@ type (
 	RotateRefresh struct {
 		Old  compute.Hash         `cbor:"1,keyasint"`
 		Next compute.RefreshToken `cbor:"2,keyasint"` // Family, user and expiry come from the old one.
+		Op   Op                   `cbor:"3,keyasint,omitempty"`
 	}
 
 	// RevokeRefresh ends the family of a refresh token.
 	RevokeRefresh struct {
 		Token compute.Hash `cbor:"1,keyasint"`
+		Op    Op           `cbor:"2,keyasint,omitempty"`
 	}
 
 	// Submit records an execution as queued, or the parent of a GPU selection

@@ -35,6 +35,8 @@ func (c ToggleKey) request() Op       { return c.Op }
 func (c DeleteKey) request() Op       { return c.Op }
 func (c RegenerateKey) request() Op   { return c.Op }
 func (c StoreRefresh) request() Op    { return c.Op }
+func (c RotateRefresh) request() Op   { return c.Op }
+func (c RevokeRefresh) request() Op   { return c.Op }
 func (c Submit) request() Op          { return c.Op }
 func (c StopExecution) request() Op   { return c.Op }
 func (c DeleteExecution) request() Op { return c.Op }

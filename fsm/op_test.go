@@ -94,6 +94,8 @@ func TestEachRequestIsRepeatable(t *testing.T) {
 		fsm.StoreRefresh{Op: op(), Token: compute.RefreshToken{
 			Hash: hash("r"), User: w.ada.User, ExpiresAt: w.now.Add(time.Hour),
 		}},
+		fsm.RotateRefresh{Op: op(), Old: hash("r"), Next: compute.RefreshToken{Hash: hash("r2")}},
+		fsm.RevokeRefresh{Op: op(), Token: hash("r2")},
 		fsm.StopExecution{Op: op(), Actor: w.ada, Execution: id, Stop: compute.StopHard},
 		fsm.DeleteExecution{Op: op(), Actor: w.ada, Execution: done},
 		fsm.Grant{Op: op(), Actor: w.root, Org: w.org, Amount: 1},
