@@ -101,6 +101,7 @@ func (s *state) accepted(c Submit) compute.Execution {
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
+		StopGrace: s.meta.Settings.StopGrace,
 	}
 }
 
@@ -122,19 +123,21 @@ func (s *state) prepareSingle(e *compute.Execution) *compute.Error {
 	return nil
 }
 
-// limitTime shortens the time limit of e to what its ceiling of credits buys.
-// It reports whether anything worth starting is left.
+// limitTime shortens the time limit of e so that its ceiling of credits buys
+// it with the grace behind it. At least a second of it stays; what the grace
+// then takes beyond the ceiling is not charged. It reports whether the ceiling
+// buys that second.
 func limitTime(e *compute.Execution) bool {
 	if e.MaxCredits == 0 {
 		return true
 	}
-	affordable := buys(e.MaxCredits, e.Price, e.Timeout)
-	if affordable == e.Timeout {
-		return true
+	paid := buys(e.MaxCredits, e.Price, e.Timeout+e.StopGrace)
+	least := min(leastTime, e.Timeout)
+	if limit := max(paid-e.StopGrace, least); limit < e.Timeout {
+		e.Timeout = limit
+		e.Detail = "time limit " + limit.String() + ": what max_credits buys"
 	}
-	e.Timeout = affordable
-	e.Detail = "time limit " + affordable.String() + ": what max_credits buys"
-	return affordable >= leastTime
+	return paid >= least
 }
 
 // startAttempt records that the user's process started.

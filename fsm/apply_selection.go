@@ -57,16 +57,20 @@ func (s *state) takeSelection(c TakeSelection) Result {
 		return Result{Refusal: refusal}
 	}
 	parent := *known
-	children, left := s.childrenOf(&parent, c.Children)
+	children, left, tooDear := s.childrenOf(&parent, c.Children)
+	detail := joinDetail(c.Detail, strings.Join(slices.Concat(left, tooDear), "; "))
 	if len(children) == 0 {
-		reason, detail := c.Reason, joinDetail(c.Detail, strings.Join(left, "; "))
-		if reason == compute.ReasonNone {
+		reason := c.Reason
+		switch {
+		case len(tooDear) > 0:
+			reason = compute.ReasonCredits // Of those that there are, none was paid for.
+		case reason == compute.ReasonNone:
 			reason = compute.ReasonNoCandidates
 		}
 		s.end(&parent, ending{compute.StatusFailed, reason, detail})
 		return Result{Execution: parent.ID, Status: parent.Status}
 	}
-	s.startSelection(&parent, children, clip(joinDetail(c.Detail, strings.Join(left, "; "))))
+	s.startSelection(&parent, children, clip(detail))
 	return Result{Execution: parent.ID, Status: parent.Status, Count: len(parent.Selection.Children)}
 }
 
@@ -89,10 +93,10 @@ func (s *state) checkChildren(parent *compute.Execution, children []Child) *comp
 }
 
 // childrenOf returns the children that can be created, by profile, and why
-// the others cannot. Their ceilings together are within the parent's.
-func (s *state) childrenOf(parent *compute.Execution, asked []Child) ([]*compute.Execution, []string) {
-	var children []*compute.Execution
-	var left []string
+// the others cannot: they are gone, or too dear. The ceilings of the children
+// together are within the parent's.
+func (s *state) childrenOf(parent *compute.Execution, asked []Child,
+) (children []*compute.Execution, left, tooDear []string) {
 	for _, c := range asked {
 		p, r, price, err := s.Resolve(c.Profile)
 		if err != nil {
@@ -106,15 +110,15 @@ func (s *state) childrenOf(parent *compute.Execution, asked []Child) ([]*compute
 			Bundle: parent.Bundle, FileName: parent.FileName, Imports: parent.Imports,
 			JobType: parent.JobType, Timeout: parent.Timeout,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
-			Network: parent.Network, Tags: parent.Tags,
+			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		})
 	}
-	children, tooDear := split(children, parent.MaxCredits)
+	children, tooDear = split(children, parent.MaxCredits)
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
 		return cmp.Or(cmp.Compare(a.Profile, b.Profile), byExecution(a.ID, b.ID))
 	})
-	return children, append(left, tooDear...)
+	return children, left, tooDear
 }
 
 // split shares a ceiling of credits among executions: each gets its worst
@@ -127,7 +131,6 @@ func split(children []*compute.Execution, ceiling compute.Credits,
 	if ceiling == 0 {
 		return children, nil
 	}
-	worst := func(e *compute.Execution) compute.Credits { return e.Price.Charge(e.Timeout) }
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
 		return cmp.Or(cmp.Compare(worst(a), worst(b)), byExecution(a.ID, b.ID))
 	})

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -268,6 +269,34 @@ func TestClipKeepsWholeCharacters(t *testing.T) {
 	for _, test := range tests {
 		if got := clip(test.text); len(got) != test.want || !strings.HasPrefix(test.text, got) {
 			t.Errorf("%d bytes were clipped to %d, want %d", len(test.text), len(got), test.want)
+		}
+	}
+}
+
+// TestTickGrowsABoundedNumberOfHolds has one more hold to grow than one Tick
+// takes: the one that is due last waits for the next.
+func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
+	s := newState()
+	s.meta.Settings.Meter = true
+	s.meta.Now = 1_000_000_000_000
+	begun := s.meta.Now.Add(-2 * time.Hour)
+	execution := func(n int) (id compute.ExecutionID) {
+		binary.BigEndian.PutUint64(id.UUID[:], uint64(n))
+		return id
+	}
+	for n := range growSweep + 1 {
+		s.putExecution(&compute.Execution{
+			ID: execution(n), Status: compute.StatusRunning, Timeout: 10 * time.Hour, Price: 100, Held: 1,
+			PlacedAt: begun.Add(-time.Duration(n) * time.Millisecond),
+		})
+	}
+	for tick := range 2 {
+		s.tick()
+		for _, n := range []int{0, 1, growSweep} {
+			e, _ := s.executions.get(execution(n))
+			if waits := n == 0 && tick == 0; (e.Held == 1) != waits {
+				t.Errorf("after Tick %d, execution %d holds %s", tick, n, e.Held)
+			}
 		}
 	}
 }

@@ -12,11 +12,26 @@ const (
 	holdFirst  = time.Hour        // Its worst case up to this at submit,
 	holdMore   = 10 * time.Minute // then this at a time while it runs,
 	holdMargin = time.Minute      // when no more than this is left.
+
+	growSweep = 10_000 // Holds that one Tick makes grow at most.
 )
+
+// costs returns what e costs at most if its time limit were limit: that time
+// and the grace in which its code has to end, within its ceiling.
+func costs(e *compute.Execution, limit time.Duration) compute.Credits {
+	amount := e.Price.Charge(limit + e.StopGrace)
+	if e.MaxCredits > 0 {
+		amount = min(amount, e.MaxCredits)
+	}
+	return amount
+}
+
+// worst returns what e costs at most.
+func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
 
 // firstHold returns what is set aside for e when it is submitted.
 func firstHold(e *compute.Execution) compute.Credits {
-	return e.Price.Charge(min(e.Timeout, holdFirst))
+	return costs(e, min(e.Timeout, holdFirst))
 }
 
 // buys returns for how long credits last at a price, to the millisecond and
@@ -95,16 +110,17 @@ func owes(e *compute.Execution) (compute.Credits, string) {
 }
 
 // growHolds sets more aside for executions that run longer than what is set
-// aside for them, and stops those whose organization has no more.
+// aside for them, and stops those whose organization has no more. Those that
+// have waited longest come first; what is over the bound waits for the next
+// Tick, for which there is the margin.
 func (s *state) growHolds() {
-	for _, id := range s.growing.take(s.growing.len()) {
-		known, _ := s.executions.get(id)
-		elapsed := s.meta.Now.Sub(known.PlacedAt)
-		if elapsed+holdMargin < buys(known.Held, known.Price, known.Timeout) {
-			continue
+	for _, m := range s.growing.take(growSweep) {
+		if m.at > s.meta.Now {
+			return
 		}
+		known, _ := s.executions.get(m.execution())
 		e := *known
-		wanted := e.Price.Charge(min(elapsed+holdMore, e.Timeout)) - e.Held
+		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if s.lacks(e.Org, wanted) == nil {
 			s.hold(&e, wanted, "still running")
 		} else {
@@ -119,5 +135,11 @@ func (s *state) growHolds() {
 func grows(e *compute.Execution) bool {
 	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
 		e.Stop == compute.StopNone && e.Timeout > holdFirst &&
-		e.Kind != compute.KindSelection && e.Held < e.Price.Charge(e.Timeout)
+		e.Kind != compute.KindSelection && e.Held < worst(e)
+}
+
+// growsAt returns when that has to be: the margin before nothing but the grace
+// is left of what is set aside.
+func growsAt(e *compute.Execution) compute.Instant {
+	return e.PlacedAt.Add(buys(e.Held, e.Price, e.Timeout+e.StopGrace) - e.StopGrace - holdMargin)
 }

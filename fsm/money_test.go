@@ -10,8 +10,8 @@ import (
 )
 
 // hours returns a change of an execution's time limit.
-func hours(n time.Duration) func(*compute.Execution) {
-	return func(e *compute.Execution) { e.Timeout = n * time.Hour }
+func hours(n int) func(*compute.Execution) {
+	return func(e *compute.Execution) { e.Timeout = time.Duration(n) * time.Hour }
 }
 
 func TestLongExecutionsHoldMoreAsTheyRun(t *testing.T) {
@@ -136,6 +136,77 @@ func TestCeilingShortensTheTimeLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newGraceWorld returns a world in which code has ten seconds to end.
+func newGraceWorld(t testing.TB) *world {
+	w := newWorld(t)
+	s := settings()
+	s.StopGrace = 10 * time.Second
+	w.must(fsm.SetSettings{Term: w.term, Settings: s})
+	return w
+}
+
+func TestGraceIsPaidFor(t *testing.T) {
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		ceiling compute.Credits
+		want    time.Duration
+		held    compute.Credits
+		ran     time.Duration
+		billed  compute.Credits
+	}{
+		{"within the time limit", time.Minute, 0, time.Minute, 7000, time.Second, 100},
+		{"within the grace", time.Minute, 0, time.Minute, 7000, 68 * time.Second, 6800},
+		{"beyond the grace", time.Minute, 0, time.Minute, 7000, 2 * time.Minute, 7000},
+		{"ceiling for both", time.Minute, 7000, time.Minute, 7000, 70 * time.Second, 7000},
+		{"ceiling for part of the grace", time.Minute, 6500, 55 * time.Second, 6500, 65 * time.Second, 6500},
+		{"ceiling for a part", time.Minute, 3000, 20 * time.Second, 3000, 30 * time.Second, 3000},
+		{"ceiling within the grace", time.Minute, 500, time.Second, 500, 11 * time.Second, 500},
+		{"ceiling for the least", time.Minute, 100, time.Second, 100, 11 * time.Second, 100},
+		{"short, ceiling within the grace", time.Second / 2, 50, time.Second / 2, 50, 10 * time.Second, 50},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newGraceWorld(t)
+			id := w.submit("t4", func(e *compute.Execution) {
+				e.Timeout, e.MaxCredits = test.timeout, test.ceiling
+			})
+			e := w.get(id)
+			if e.Timeout != test.want || e.Held != test.held {
+				t.Fatalf("time limit %s, held %d; want %s, %d", e.Timeout, e.Held, test.want, test.held)
+			}
+			if said := strings.Contains(e.Detail, "max_credits"); said != (test.want != test.timeout) {
+				t.Errorf("detail is %q", e.Detail)
+			}
+			w.must(fsm.SetSettings{Term: w.term, Settings: settings()}) // The grace was fixed at submit.
+			w.complete(id, "n3", test.ran)
+			if b := w.get(id).Billed; b != test.billed {
+				t.Errorf("billed %d, want %d", b, test.billed)
+			}
+		})
+	}
+	w := newGraceWorld(t)
+	c := w.python("t4")
+	c.Execution.MaxCredits = 99
+	w.refused(c, compute.CodeInvalid, "max_credits")
+}
+
+func TestHoldStaysTheGraceAhead(t *testing.T) {
+	w := newGraceWorld(t)
+	const hour, ten, grace = 360_000, 60_000, 1000 // Micro-credits of a t4.
+	id := w.submit("t4", hours(2))
+	w.wantMoney(100*compute.Credit, hour+grace)
+	w.place("n3", id)
+	w.pass(58 * time.Minute)
+	w.wantMoney(100*compute.Credit, hour+grace)
+	w.pass(time.Minute)
+	w.wantMoney(100*compute.Credit, hour-6000+ten+grace)
+	w.pass(2 * time.Hour)
+	w.wantMoney(100*compute.Credit, 2*hour+grace)
+	w.must(w.ended(id, compute.StatusFailed, 2*time.Hour+9*time.Second))
+	w.wantMoney(100*compute.Credit-2*hour-900, 0)
 }
 
 func TestGrantsAndPrices(t *testing.T) {

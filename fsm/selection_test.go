@@ -229,10 +229,42 @@ func TestCeilingIsNeverPassed(t *testing.T) {
 			if sum > test.ceiling {
 				t.Errorf("children may cost %d, the ceiling is %d", sum, test.ceiling)
 			}
+			if len(got) == 0 {
+				w.wantStatus(parent, compute.StatusFailed, compute.ReasonCredits)
+			}
 			if p := w.get(parent); len(got) < 3 && !strings.Contains(p.Detail, "max_credits buys less than a second") {
 				t.Errorf("detail is %q", p.Detail)
 			}
 		})
+	}
+}
+
+func TestSelectionTooDearOrGone(t *testing.T) {
+	w := newWorld(t)
+	parent := w.selection(func(e *compute.Execution) { e.MaxCredits = 99 })
+	w.must(w.take(parent, "gpu.t4", "gpu.b200"))
+	w.wantStatus(parent, compute.StatusFailed, compute.ReasonCredits)
+	if d := w.get(parent).Detail; !strings.Contains(d, "gpu.b200: not available") ||
+		!strings.Contains(d, "gpu.t4: its share of max_credits") {
+		t.Errorf("detail is %q", d)
+	}
+}
+
+func TestGraceOfChildrenIsWithinTheCeiling(t *testing.T) {
+	w := newGraceWorld(t)
+	parent := w.selection(func(e *compute.Execution) { e.MaxCredits = 30_000 })
+	w.must(w.take(parent, "gpu.t4", "gpu.a100", "gpu.h100"))
+	// For 70 s t4 costs 7,000; 11,500 are left for each of the others.
+	w.wantMoney(100*compute.Credit, 30_000)
+	for _, c := range w.children(parent) {
+		w.place(map[string]string{"gpu.t4": "n3", "gpu.a100": "n2", "gpu.h100": "n1"}[c.Profile], c.ID)
+		w.must(w.ended(c.ID, compute.StatusCompleted, c.Timeout+10*time.Second))
+		if got := w.get(c.ID); got.Billed != c.Price.Charge(c.Timeout+10*time.Second) {
+			t.Errorf("%s is billed %d for %s and the grace", c.Profile, got.Billed, c.Timeout)
+		}
+	}
+	if billed := w.get(parent).Billed; billed > 30_000 || billed < 29_998 {
+		t.Errorf("billed %d", billed)
 	}
 }
 

@@ -42,11 +42,11 @@ type View struct {
 	history  index[place, compute.Execution]
 	live     index[place, compute.Execution]
 	queue    index[turn, compute.Execution]
-	pending  index[turn, compute.Execution]                // Parents with a queue message.
-	growing  index[compute.ExecutionID, compute.Execution] // Placed, with holds that grow.
-	finished index[moment, compute.Execution]              // By the end; what goes first.
-	work     index[pair, compute.Attempt]                  // Live attempts by node, execution.
-	opAges   table[uint64, pair]                           // By sequence: the oldest first.
+	pending  index[turn, compute.Execution]   // Parents with a queue message.
+	growing  index[moment, compute.Execution] // Placed, by when the hold has to grow.
+	finished index[moment, compute.Execution] // By the end; what goes first.
+	work     index[pair, compute.Attempt]     // Live attempts by node, execution.
+	opAges   table[uint64, pair]              // By sequence: the oldest first.
 	totals   table[compute.OrgID, totals]
 	offered  offer
 }
@@ -172,8 +172,8 @@ func (v *View) makeIndexes() {
 		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
 	v.pending = newIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool { return e.Status == compute.StatusPending })
-	v.growing = newIndex(byExecution,
-		func(e *compute.Execution) compute.ExecutionID { return e.ID }, grows)
+	v.growing = newIndex(byMoment,
+		func(e *compute.Execution) moment { return momentOf(growsAt(e), e.ID.UUID) }, grows)
 	v.finished = newIndex(byMoment,
 		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })

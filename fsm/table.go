@@ -147,26 +147,29 @@ func (r *records[K, V]) values() iter.Seq[*V] {
 
 // index is the set of those records of one table that hold a condition, in an
 // order of its own. It is derived: snapshots do not carry it.
-type index[K, V any] struct {
+type index[K comparable, V any] struct {
 	table[K, struct{}]
 
 	key   func(*V) K
 	holds func(*V) bool
 }
 
-func newIndex[K, V any](compare func(a, b K) int, key func(*V) K, holds func(*V) bool) index[K, V] {
+func newIndex[K comparable, V any](compare func(a, b K) int, key func(*V) K, holds func(*V) bool) index[K, V] {
 	return index[K, V]{table: newTable[K, struct{}](compare), key: key, holds: holds}
 }
 
-// update follows a change of a record from before to after, either nil. The
-// key of a record must not change while it is in the index.
+// update follows a change of a record from before to after, either nil.
 func (x *index[K, V]) update(before, after *V) {
 	was := before != nil && x.holds(before)
 	is := after != nil && x.holds(after)
 	switch {
-	case was && !is:
+	case was && is && x.key(before) == x.key(after):
+	case was && is:
 		x.remove(x.key(before))
-	case is && !was:
+		x.set(x.key(after), struct{}{})
+	case was:
+		x.remove(x.key(before))
+	case is:
 		x.set(x.key(after), struct{}{})
 	}
 }
