@@ -96,7 +96,7 @@ write_config() {
 		[[ -z $advertise ]] || echo "advertise: $advertise"
 		echo "data_dir: $state"
 		echo "api:"
-		echo "  addr: $api_addr"
+		echo "  addr: \"$api_addr\""
 		if [[ -n $join ]]; then
 			echo "join:"
 			echo "  hosts: [${join//,/, }]"
@@ -126,9 +126,40 @@ install_unit() {
 	install -m 644 "$here/berth.service" "$unit"
 }
 
-# answer prints the status line of a GET on this node's API.
-answer() {
-	exec 3<>"/dev/tcp/127.0.0.1/${api_addr##*:}" || return 1
+# api_setting prints what the configuration says of api.$1, or of api.tls.$1.
+# A machine that has one from before keeps it, whatever the options say.
+api_setting() {
+	sed -n "/^api:/,/^[^ #]/s/^ *$1: *[\"']\{0,1\}\([^ \"'#]*\).*/\1/p" "$config" | head -n 1
+}
+
+# find_api finds out where to ask this node: under the address of its listener,
+# which is any of the machine's where it has none of its own.
+find_api() {
+	local addr
+	addr=$(api_setting addr)
+	addr=${addr:-127.0.0.1:6470}
+	scheme=http port=${addr##*:} host=${addr%:*}
+	[[ -z $(api_setting cert) ]] || scheme=https
+	case $host in
+	'' | 0.0.0.0 | '[::]') host=127.0.0.1 ;;
+	esac
+}
+
+# status prints the status line of a GET on this node's API, or the status. The
+# certificate may be for a name that only others know: nothing is told here.
+status() {
+	if [[ $scheme == https ]]; then
+		python3 - "$scheme://$host:$port$1" <<-'END'
+			import ssl, sys, urllib.request
+			trust = ssl.create_default_context()
+			trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+			with urllib.request.urlopen(sys.argv[1], context=trust, timeout=5) as answer:
+			    print("", answer.status, "")
+		END
+		return
+	fi
+	local bare=${host#[}
+	exec 3<>"/dev/tcp/${bare%]}/$port" || return 1
 	printf 'GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n' "$1" >&3
 	head -n 1 <&3
 	exec 3>&-
@@ -142,26 +173,27 @@ start() {
 
 # A node is ready once it has its place in the cluster.
 wait_ready() {
-	local addr deadline=$((SECONDS + 120))
-	if grep -q '^ *cert: *[^ ]' "$config"; then
-		echo "the API is served with TLS: see $config for where to ask it for /readyz"
+	local deadline=$((SECONDS + 120))
+	if [[ $scheme == https ]] && ! command -v python3 >/dev/null; then
+		echo "the API is served with TLS, and there is no python3 here to ask it: see https://$host:$port/readyz"
 		return
 	fi
-	# The file says where the API listens, when it was there before.
-	addr=$(sed -n '/^api:/,/^[^ #]/s/^ *addr: *//p' "$config")
-	api_addr=${addr:-$api_addr}
-	until [[ $({ answer /readyz; } 2>/dev/null) == *' 200 '* ]]; do
-		[[ $SECONDS -lt $deadline ]] || die "not ready after two minutes; journalctl -u berth says why"
+	until [[ $({ status /readyz; } 2>/dev/null) == *' 200 '* ]]; do
+		[[ $SECONDS -lt $deadline ]] || die "not ready at $scheme://$host:$port after two minutes; journalctl -u berth says why"
 		sleep 1
 	done
 	rm -f "$token"
 	echo "this node is ready"
 }
 
+# The token is asked for under a name that the certificate is for.
 make_token() {
 	[[ -n $uses ]] || return 0
+	local url
+	url=$(api_setting public_url)
+	[[ $scheme == https && -n $url ]] || url=$scheme://$host:$port
 	rm -f "$token_out"
-	"$program" admin token create --addr "http://127.0.0.1:${api_addr##*:}" --token-file "$state/root_token" \
+	"$program" admin token create --addr "$url" --token-file "$state/root_token" \
 		--role server --ttl 1h --uses "$uses" --out "$token_out"
 }
 
@@ -175,5 +207,6 @@ if [[ -n $root ]]; then
 	exit 0
 fi
 start
+find_api
 wait_ready
 make_token

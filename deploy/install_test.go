@@ -1,12 +1,9 @@
 package deploy_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"berth/node"
@@ -160,65 +157,5 @@ func TestInstallRefusesBadConfig(t *testing.T) {
 	}
 	if _, err := os.Stat(m.path("etc/berth/berth.yaml")); err == nil {
 		t.Error("it was installed")
-	}
-}
-
-// inOwnRoot executes the installer where /etc, /var/lib and /run are empty and
-// its own: it finds a systemd there whose systemctl only takes notes.
-const inOwnRoot = `
-set -e
-for dir in /usr/local/bin /etc /var/lib /run; do mount -t tmpfs none $dir; done
-mkdir -p /run/systemd/system
-bash install.sh "$@"
-cp -a /etc/berth "$OUT"
-`
-
-// TestInstallStarts follows the first machine to its join token, and another
-// one into the cluster.
-func TestInstallStarts(t *testing.T) {
-	unshare := mustTool(t, "unshare")
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to install into a root of its own")
-	}
-	m := newMachine(t)
-	out := t.TempDir()
-	notes := filepath.Join(out, "notes")
-	note := "#!/bin/sh\necho \"$(basename \"$0\") $*\" >>" + notes + "\n"
-	mustWrite(t, filepath.Join(out, "systemctl"), note, 0o755)
-	mustWrite(t, m.binary, note, 0o755)
-	var asked atomic.Int64
-	ready := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/readyz" || asked.Add(1) < 2 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer ready.Close()
-	addr := ready.Listener.Addr().String()
-	env := []string{"OUT=" + out, "PATH=" + out + ":" + os.Getenv("PATH")}
-	install := func(args ...string) string {
-		args = append([]string{"-m", "bash", "-c", inOwnRoot, "install.sh", "--binary", m.binary, "--api-addr", addr}, args...)
-		return mustExecute(t, ".", env, unshare, args...)
-	}
-
-	if said := install("--uses", "2", "--token-out", filepath.Join(out, "join.token")); !strings.Contains(said, "ready") {
-		t.Errorf("got %s", said)
-	}
-	if asked.Load() < 2 {
-		t.Error("did not wait until the node was ready")
-	}
-	want := "berth config check /etc/berth/berth.yaml.new\n" +
-		"systemctl daemon-reload\nsystemctl enable --quiet berth.service\nsystemctl restart berth.service\n" +
-		"berth admin token create --addr http://" + addr + " --token-file /var/lib/berth/root_token" +
-		" --role server --ttl 1h --uses 2 --out " + filepath.Join(out, "join.token") + "\n"
-	if got := mustRead(t, notes); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-
-	install("--advertise", "10.0.0.2", "--join", "10.0.0.1:6471", "--token-file", m.token)
-	if _, err := os.Stat(filepath.Join(out, "berth", "join.token")); err == nil {
-		t.Error("the join token was kept")
-	}
-	if got := mustRead(t, notes); strings.Count(got, "admin token") != 1 {
-		t.Errorf("a node that joined made a token:\n%s", got)
 	}
 }
