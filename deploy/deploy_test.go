@@ -165,3 +165,45 @@ func TestExampleConfig(t *testing.T) {
 		t.Error(fault)
 	}
 }
+
+// TestExampleNamesEverySetting holds that the example shows each setting,
+// commented out or not, and no other.
+func TestExampleNamesEverySetting(t *testing.T) {
+	// A comment that is a setting has its place among the others: two spaces
+	// for each level behind the sign.
+	text := regexp.MustCompile(`(?m)^( *)# ([a-z_]+:|  |- )`).ReplaceAllString(mustRead(t, "berth.yaml"), "$1$2")
+	file := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	faults, err := node.CheckConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Errorf("with all comments taken away: %v", fault)
+	}
+	named := map[string]bool{}
+	var path []string
+	for line := range strings.Lines(text) {
+		setting := regexp.MustCompile(`^( *)([a-z_]+):`).FindStringSubmatch(line)
+		if setting == nil {
+			continue
+		}
+		level := len(setting[1]) / 2
+		if level > len(path) {
+			t.Fatalf("%q is in no section", line)
+		}
+		path = append(path[:level], setting[2])
+		named[strings.Join(path, ".")] = true
+	}
+	want := []string{"executor.mounts"} // Of the file alone.
+	for _, key := range node.Keys() {
+		want = append(want, key.Path)
+	}
+	for _, key := range want {
+		if !named[key] {
+			t.Errorf("it does not name %s", key)
+		}
+	}
+}
