@@ -35,7 +35,7 @@ type Event struct {
 
 // Finished is how the stream says that the execution has ended.
 type Finished struct {
-	ReturnCode string  // A number in text, "" when no process ended.
+	ReturnCode string  // A number in text, "-1" when no process ended.
 	Error      *string // Why it ended, when not by itself.
 }
 
@@ -151,8 +151,8 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	var body struct {
 		Output *struct {
 			Content string `json:"content"`
-			Stream  string `json:"stream"`
 		} `json:"output"`
+		Stream      string `json:"stream"`
 		JobFinished *struct {
 			Job struct {
 				Result struct {
@@ -172,7 +172,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 		result := body.JobFinished.Job.Result
 		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error}
 	case body.Output != nil:
-		event.Content, event.Stderr = body.Output.Content, body.Output.Stream == "stderr"
+		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr"
 	default:
 		return nil
 	}
