@@ -91,7 +91,7 @@ type Config struct {
 	Ready func() error
 
 	StreamKey  []byte // Makes stream tokens; the same on every node.
-	RefreshKey []byte // Makes refresh tokens' successors; the same on every node.
+	RefreshKey []byte // Makes refresh tokens' successors and hashes of requests; the same on every node.
 
 	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
 	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
@@ -116,7 +116,7 @@ type Config struct {
 	Rand       io.Reader        // crypto/rand when nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	Gatherer   prometheus.Gatherer
+	Gatherer   prometheus.Gatherer // Nil where /metrics is served elsewhere: it is not found here.
 }
 
 // Limits bound what clients can make a node do. The operator may change them.

@@ -57,6 +57,9 @@ func (s *Server) ready(*request) (any, error) {
 
 // scrape answers the metrics in the form that the scraper wants.
 func (s *Server) scrape(r *request) (any, error) {
+	if s.cfg.Gatherer == nil {
+		return nil, errNotFound()
+	}
 	families, err := s.cfg.Gatherer.Gather()
 	if err != nil && len(families) == 0 {
 		return nil, fmt.Errorf("gather metrics: %w", err)

@@ -38,6 +38,7 @@ type Server struct {
 	metrics     *metrics
 	routes      []route
 	credentials *credentials
+	requestKey  []byte // Of the hashes by which requests are told apart.
 	pace        *pace
 	touched     *touched
 	streams     atomic.Int64 // Streams and held answers now.
@@ -57,6 +58,7 @@ func New(cfg Config) (*Server, error) {
 		pace:    newPace(cfg.Limits, cfg.Now),
 		touched: newTouched(),
 	}
+	s.requestKey = requestKey(cfg.RefreshKey)
 	s.routes = s.table()
 	var err error
 	if s.credentials, err = newCredentials(cfg); err != nil {
@@ -85,7 +87,6 @@ func (c *Config) validate() error {
 		missing(c.NewJoinToken == nil, "NewJoinToken"),
 		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
 		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
-		missing(c.Gatherer == nil, "Gatherer"),
 	)
 }
 

@@ -68,19 +68,21 @@ func (n *Node) sweepBlobs(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		n.sweep(ctx)
+		n.SweepBlobs(ctx, sweepMinAge)
 	}
 }
 
-// sweep removes from this disk what a view that is surely new does not know.
-func (n *Node) sweep(ctx context.Context) {
+// SweepBlobs removes from this disk the blobs older than minAge that a view
+// which is surely new does not know. What fails is logged: the next sweep
+// comes.
+func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
 	view, err := reader{n.machine, n.cluster}.Read(ctx)
 	if err != nil {
 		n.logger.Warn("blobs not swept", "err", err)
 		return
 	}
 	used := usedBlobs(view)
-	removed, err := n.blobs.Sweep(func(h compute.Hash) bool { return used[h] }, sweepMinAge)
+	removed, err := n.blobs.Sweep(func(h compute.Hash) bool { return used[h] }, minAge)
 	if err != nil {
 		n.logger.Warn("blobs not swept", "err", err)
 		return

@@ -1,6 +1,9 @@
 package node_test
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,11 +12,12 @@ import (
 
 	"berth/api/client"
 	"berth/compute"
+	"berth/node/executor"
 	"berth/node/nodetest"
 )
 
 // TestUnpluggedGPU takes a device out of a static file and wants every node to
-// know.
+// know within the five seconds that are promised.
 func TestUnpluggedGPU(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "gpus.yaml")
 	mustWriteGPUs(t, list, 2)
@@ -22,9 +26,9 @@ func TestUnpluggedGPU(t *testing.T) {
 			cfg.GPUs.Source, cfg.GPUs.File, cfg.GPUs.Simulated = "file", list, nil
 		}
 	})
-	mustKnow(t, c, 2, 2)
+	mustKnow(t, c, 2, 2, time.Minute)
 	mustWriteGPUs(t, list, 1)
-	mustKnow(t, c, 2, 1)
+	mustKnow(t, c, 2, 1, 5*time.Second)
 }
 
 // mustWriteGPUs writes a list of n devices.
@@ -43,9 +47,9 @@ func mustWriteGPUs(t *testing.T, path string, n int) {
 }
 
 // mustKnow waits until every node's state has n devices on the i-th node.
-func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int) {
+func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int, limit time.Duration) {
 	t.Helper()
-	nodetest.Eventually(t, time.Minute, fmt.Sprintf("%d devices everywhere", n), func() bool {
+	nodetest.Eventually(t, limit, fmt.Sprintf("%d devices everywhere", n), func() bool {
 		for _, at := range c.Nodes {
 			record, ok := at.Peer().View().Node(c.Nodes[i].ID())
 			if !ok || len(record.GPUs) != n {
@@ -58,23 +62,29 @@ func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int) {
 
 // TestLostNode stops a node for longer than its execution's grace: the
 // execution ends as a system failure and costs nothing, and when the node
-// comes back its late word changes nothing.
+// comes back, what it has to say of it changes nothing.
 func TestLostNode(t *testing.T) {
 	c := nodetest.Start(t, 3)
-	account := nodetest.MustAccount(t, c.Nodes[0].URL, c.RootToken, "acme")
+	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
 	mustVoters(t, root, 3)
-	_, others := split(t, c, root)
-	api := nodetest.MustClient(t, account.Key, others...)
-	// Only one node has GPUs of this type, and it is not the leader's.
+	leader, _ := split(t, c, root)
+	// Each node has a GPU type of its own, so a type names the victim.
 	victim := c.Nodes[2]
-	if victim.URL != others[0] && victim.URL != others[1] {
+	if victim == leader {
 		victim = c.Nodes[1]
 	}
-	profile := map[string]string{"n2": "a100", "n3": "t4"}[victim.Config.Name]
-	grace := 1
+	var others []string
+	for _, p := range c.Nodes {
+		if p != victim {
+			others = append(others, p.URL)
+		}
+	}
+	api := nodetest.MustClient(t, account.Key, others...)
+	grace := int(executor.MinDisconnectGrace.Seconds())
 	started, err := api.Submit(t.Context(), client.Start{
-		Code: "import time\ntime.sleep(300)\n", ExecutionType: profile, Timeout: 400, DisconnectGrace: &grace,
+		Code: "import time\ntime.sleep(300)\n", Timeout: 400, DisconnectGrace: &grace,
+		ExecutionType: map[string]string{"n2": "a100", "n3": "t4"}[victim.Config.Name],
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,13 +94,49 @@ func TestLostNode(t *testing.T) {
 		return err == nil && e.Status == compute.StatusRunning
 	})
 	victim.Kill()
-	e := mustFinish(t, api, started.ExecutionID)
-	if e.Status != compute.StatusSystemFailure || e.StatusDetails == nil || *e.StatusDetails != "node_lost" {
-		t.Errorf("got %v (%v), want system_failure (node_lost)", e.Status, e.StatusDetails)
+	lost := mustFinish(t, api, started.ExecutionID)
+	if lost.Status != compute.StatusSystemFailure || lost.StatusDetails == nil || *lost.StatusDetails != "node_lost" {
+		t.Errorf("got %v (%v), want system_failure (node_lost)", lost.Status, lost.StatusDetails)
 	}
-	if e.Billed == nil || *e.Billed != 0 {
-		t.Errorf("got billed %v, want 0", e.Billed)
+	if lost.Billed == nil || *lost.Billed != 0 {
+		t.Errorf("got billed %v, want 0", lost.Billed)
 	}
 	victim.Start()
+	outbox := filepath.Join(victim.Config.DataDir, "outbox")
+	nodetest.Eventually(t, time.Minute, "the node's word to be refused", func() bool {
+		waiting, err := os.ReadDir(outbox)
+		return err == nil && len(waiting) == 0
+	})
+	back := mustFinish(t, nodetest.MustClient(t, account.Key, victim.URL), started.ExecutionID)
+	if back.Status != lost.Status || *back.Billed != *lost.Billed {
+		t.Errorf("the node's return made it %v for %v", back.Status, back.Billed)
+	}
 	mustBalance(t, api)
+}
+
+// TestLargeBundle submits more code than a command carries to a follower, has
+// every node sweep its blobs while the execution waits, and wants it executed
+// all the same on a node that need not have the blob.
+func TestLargeBundle(t *testing.T) {
+	c := nodetest.New(t, 3)
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	noise := make([]byte, 64<<10)
+	if _, err := rand.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(hex.EncodeToString(noise)))
+	code := fmt.Sprintf("import hashlib\nprint(hashlib.sha256(b'%x').hexdigest())\n", noise)
+	for _, gpu := range []string{"h100", "a100", "t4"} { // One on each node.
+		started, err := api.Submit(t.Context(), client.Start{Code: code, ExecutionType: gpu, Timeout: 120})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Nodes {
+			n.Peer().SweepBlobs(t.Context(), 0)
+		}
+		if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusCompleted || e.Stdout != fmt.Sprintf("%x\n", sum) {
+			t.Errorf("%s: got %v and %q, want the sum of the noise", gpu, e.Status, e.Stdout)
+		}
+	}
 }

@@ -43,7 +43,9 @@ func (c committer) observe(plan compute.Plan) {
 
 // TakeSelection takes the queue message of a GPU selection; the state refuses
 // one that was taken.
-func (c committer) TakeSelection(ctx context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string) (uint64, error) {
+func (c committer) TakeSelection(
+	ctx context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string,
+) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
 	cmd := fsm.TakeSelection{Term: term, Parent: parent, Detail: detail}

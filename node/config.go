@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ type Config struct {
 	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
 	Role      string `koanf:"role" usage:"What this node holds: server (a replica of the state)."`
 	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
-	Advertise string `koanf:"advertise" usage:"Address or host name under which other nodes reach this one; default: of the listeners."`
+	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
 	Voters    int    `koanf:"voters" usage:"Servers that vote on the state: 1, 3 or 5."`
 
 	API     APIConfig     `koanf:"api"`
@@ -61,7 +62,7 @@ type AddrConfig struct {
 // JoinConfig is how a new node finds its cluster. Without hosts the node makes
 // a cluster of its own at its first start.
 type JoinConfig struct {
-	Hosts     []string `koanf:"hosts" usage:"host:port (rpc.addr) of nodes of the cluster to join; empty makes a new cluster."`
+	Hosts     []string `koanf:"hosts" usage:"rpc.addr of nodes of the cluster to join; empty makes a new one."`
 	TokenFile string   `koanf:"token_file" usage:"File with the join token; needed until the node has joined."`
 }
 
@@ -85,7 +86,7 @@ type PythonConfig struct {
 
 // ExecConfig bounds what executions may do.
 type ExecConfig struct {
-	Network    string        `koanf:"network" usage:"Network of executions that do not ask: egress or none."`
+	Network    string        `koanf:"network" usage:"egress, or none: no execution on this node gets a network."`
 	ScratchMiB int64         `koanf:"scratch_mib" usage:"Largest scratch space of one execution, inside its memory limit."`
 	Grace      time.Duration `koanf:"grace" usage:"Time between SIGTERM and SIGKILL."`
 	Mounts     []Mount       `koanf:"mounts" usage:"Host directories every execution sees under /mnt."`
@@ -158,7 +159,7 @@ func DefaultConfig() Config {
 }
 
 // Fault is one thing wrong with a configuration.
-type Fault struct {
+type Fault struct { //nolint:errname // It is a fault of a file first, an error second.
 	Key     string // As in "api.addr"; "" for the file as a whole.
 	Line    int    // In the file; 0 when it does not come from a file.
 	Message string // What to change.
@@ -209,7 +210,8 @@ func (c *Config) Validate() error {
 	}
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
-	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9, "must be 0 to 1,000,000,000")
+	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
+		"must be 0 to 1,000,000,000")
 	v.limits(c.Limits)
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
@@ -242,7 +244,7 @@ func (v *validator) oneOf(key, value string, allowed ...string) {
 func (v *validator) address(key, value string) {
 	_, port, err := net.SplitHostPort(value)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	v.check(key, err == nil, fmt.Sprintf("%q is not host:port", value))
 }

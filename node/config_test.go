@@ -36,12 +36,18 @@ func TestCheckConfigNamesEveryFault(t *testing.T) {
 	}{
 		{"good", "name: n1\ngpus:\n  source: none\n", nil},
 		{"empty", "", nil},
-		{"unknown key and section", "nmae: n1\napi:\n  addres: x\nwat:\n  a: 1\n",
-			[]string{"line 1: nmae: is no setting", "line 3: api.addres: is no setting", "line 4: wat: is no setting"}},
-		{"wrong types", "voters: many\nlimits:\n  timeout_max: soon\n",
-			[]string{"line 1: voters: many is not a whole number", "line 3: limits.timeout_max: soon is not a duration"}},
-		{"broken rules", "voters: 2\nraft:\n  profile: fast\napi:\n  addr: nowhere\n",
-			[]string{"line 1: voters: must be 1, 3 or 5", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`}},
+		{
+			"unknown key and section", "nmae: n1\napi:\n  addres: x\nwat:\n  a: 1\n",
+			[]string{"line 1: nmae: is no setting", "line 3: api.addres: is no setting", "line 4: wat: is no setting"},
+		},
+		{
+			"wrong types", "voters: many\nlimits:\n  timeout_max: soon\n",
+			[]string{"line 1: voters: many is not a whole number", "line 3: limits.timeout_max: soon is not a duration"},
+		},
+		{
+			"broken rules", "voters: 2\nraft:\n  profile: fast\napi:\n  addr: nowhere\n",
+			[]string{"line 1: voters: must be 1, 3 or 5", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`},
+		},
 		{"gpus", "gpus:\n  source: simulated\n  simulated: [h100:2, nonsense:x]\n", []string{"line 3: gpus.simulated:"}},
 		{"mounts", "executor:\n  mounts:\n    - {name: Data, path: rel}\n", []string{`line 2: executor.mounts: mount "Data" needs`}},
 		{"not yaml", "name: [\n", []string{""}},

@@ -14,7 +14,7 @@ import (
 func TestContractOfFollower(t *testing.T) {
 	c := nodetest.New(t, 3)
 	follower := c.Follower()
-	account := nodetest.MustAccount(t, follower.URL(), c.RootToken, "acme")
+	account := c.MustAccount("acme")
 	ctx, cancel := context.WithTimeout(t.Context(), endWait)
 	defer cancel()
 	err := contracttest.Validate(ctx, contracttest.Config{

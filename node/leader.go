@@ -9,6 +9,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/executor"
 	"berth/node/secrets"
 	"berth/scheduler"
 )
@@ -51,31 +52,12 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 			l.logger.Error("scheduler ended", "err", err)
 		}
 	})
-	duties.Go(func() { l.every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
-	duties.Go(func() { l.every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
-	duties.Go(func() { l.every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
+	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
+	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
+	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)
 	return nil
-}
-
-// every calls do now, at each tick and at each signal, until ctx ends.
-func (l *leader) every(ctx context.Context, period time.Duration, changed func() <-chan struct{}, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		var signal <-chan struct{}
-		if changed != nil {
-			signal = changed()
-		}
-		do()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-signal:
-		}
-	}
 }
 
 // established repeats establish until it succeeds or the term ends.
@@ -180,7 +162,8 @@ func (l *leader) watchNodes(ctx context.Context, term uint64) {
 func overdue(work []compute.Work, silent time.Duration) []fsm.AttemptRef {
 	var lost []fsm.AttemptRef
 	for _, w := range work {
-		if silent > w.Execution.DisconnectGrace+lossMargin {
+		grace := max(w.Execution.DisconnectGrace, executor.MinDisconnectGrace)
+		if silent > grace+lossMargin {
 			lost = append(lost, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
 		}
 	}

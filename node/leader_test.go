@@ -14,14 +14,14 @@ func TestOverdueIsGraceAndMargin(t *testing.T) {
 			Execution: &compute.Execution{DisconnectGrace: grace},
 		}
 	}
-	all := []compute.Work{work(time.Second), work(10 * time.Minute)}
+	all := []compute.Work{work(time.Second), work(10 * time.Minute)} // A second counts as the least grace.
 	tests := []struct {
 		name   string
 		silent time.Duration
 		want   []uint64 // Epochs, which are the graces in seconds.
 	}{
-		{"within the margin of the shortest", 11 * time.Second, nil},
-		{"past the shortest", 12 * time.Second, []uint64{1}},
+		{"within the margin of the shortest", 25 * time.Second, nil},
+		{"past the shortest", 26 * time.Second, []uint64{1}},
 		{"at the longest grace", 10 * time.Minute, []uint64{1}},
 		{"past all", 11 * time.Minute, []uint64{1, 600}},
 	}

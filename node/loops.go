@@ -3,13 +3,8 @@ package node
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/netip"
 	"path/filepath"
-	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"berth/compute"
 	"berth/fsm"
@@ -79,39 +74,6 @@ func sameIdentity(a, b *compute.Node) bool {
 		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version
 }
 
-// fence keeps executions of this node away from the addresses of all nodes.
-func (n *Node) fence(ctx context.Context) error {
-	var fenced []netip.Prefix
-	for {
-		view := n.machine.View()
-		if now := nodePrefixes(view); !slices.Equal(now, fenced) {
-			if err := n.executor.Deny(now); err != nil {
-				n.logger.Error("executions can reach the cluster", "err", err)
-			} else {
-				fenced = now
-			}
-		}
-		if _, err := n.machine.Wait(ctx, view.Index()+1); err != nil {
-			return nil //nolint:nilerr // The end of ctx.
-		}
-	}
-}
-
-// nodePrefixes returns the addresses on which nodes serve each other, sorted,
-// each once.
-func nodePrefixes(view *fsm.View) []netip.Prefix {
-	var prefixes []netip.Prefix
-	for node := range view.Nodes() {
-		for _, hostPort := range []string{node.RPC, node.Gossip} {
-			if addr, err := netip.ParseAddrPort(hostPort); err == nil {
-				prefixes = append(prefixes, netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen()))
-			}
-		}
-	}
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
-	return slices.Compact(prefixes)
-}
-
 // importMaster keeps the master key that the cluster hands to a new server.
 func (n *Node) importMaster(clusterID compute.UUID, data []byte) error {
 	_, err := secrets.Import(filepath.Join(n.cfg.DataDir, masterKeyFile), data, clusterID)
@@ -130,10 +92,21 @@ func (n *Node) ready() error {
 	return nil
 }
 
-// metricsHandler serves the metrics on their own listener, behind the token
-// when there is one.
-func (n *Node) metricsHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}))
-	return mux
+// every calls do now, at each tick and at each signal, until ctx ends.
+func every(ctx context.Context, period time.Duration, changed func() <-chan struct{}, do func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		var signal <-chan struct{}
+		if changed != nil {
+			signal = changed()
+		}
+		do()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-signal:
+		}
+	}
 }

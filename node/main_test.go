@@ -1,10 +1,9 @@
 package node_test
 
 import (
-	_ "berth/node/executor/early" // First: supervisors are this binary executed again.
-
 	"testing"
 
+	_ "berth/node/executor/early" // First: supervisors are this binary executed again.
 	"berth/node/nodetest"
 )
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -117,7 +116,7 @@ func (o Options) withDefaults() Options {
 		logger := o.Logger
 		o.Fatal = func(err error) {
 			logger.Error("ending the process", "err", err)
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // A process whose disk hangs can do nothing else.
 		}
 	}
 	return o
@@ -194,8 +193,9 @@ func (n *Node) View() *fsm.View { return n.machine.View() }
 
 // openListeners opens the API's sockets first, so that their real addresses
 // can be published.
-func (n *Node) openListeners(context.Context) (err error) {
-	if n.listener, err = net.Listen("tcp", n.cfg.API.Addr); err != nil {
+func (n *Node) openListeners(ctx context.Context) (err error) {
+	var listen net.ListenConfig
+	if n.listener, err = listen.Listen(ctx, "tcp", n.cfg.API.Addr); err != nil {
 		return fmt.Errorf("open api listener: %w", err)
 	}
 	n.onClose(ignoreClosed(n.listener.Close))
@@ -211,7 +211,7 @@ func (n *Node) openListeners(context.Context) (err error) {
 	if n.cfg.Metrics.Addr == "" {
 		return nil
 	}
-	if n.metrics, err = net.Listen("tcp", n.cfg.Metrics.Addr); err != nil {
+	if n.metrics, err = listen.Listen(ctx, "tcp", n.cfg.Metrics.Addr); err != nil {
 		return fmt.Errorf("open metrics listener: %w", err)
 	}
 	n.onClose(ignoreClosed(n.metrics.Close))
@@ -253,17 +253,6 @@ func (n *Node) openSecrets(context.Context) (err error) {
 	}
 	if err != nil {
 		return fmt.Errorf("open master key: %w", err)
-	}
-	return nil
-}
-
-// serveMetrics serves /metrics on the listener of its own.
-func (n *Node) serveMetrics(ctx context.Context) error {
-	server := &http.Server{Handler: n.metricsHandler(), ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(n.metrics); !errors.Is(err, http.ErrServerClosed) {
-		return err
 	}
 	return nil
 }

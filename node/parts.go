@@ -5,11 +5,12 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"fmt"
-	"net/netip"
+	"net"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"berth/api"
@@ -153,7 +154,9 @@ func (n *Node) self() compute.Node {
 }
 
 // openExecutor takes over the attempts of this node that still live.
-func (n *Node) openExecutor(context.Context) (err error) {
+func (n *Node) openExecutor(ctx context.Context) (err error) {
+	self := n.self()
+	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with fence.
 	network := compute.NetworkEgress
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
@@ -166,7 +169,7 @@ func (n *Node) openExecutor(context.Context) (err error) {
 		DataDir: n.cfg.DataDir, Node: n.cluster.ID(),
 		Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs, Mounts: mounts,
 		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
-		DenyCIDRs: ownAddresses(n.cluster.RPCAddress()), Contact: n.cluster.ContactAt,
+		DenyCIDRs: own, Contact: n.cluster.ContactAt,
 		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}, &attemptSource{machine: n.machine, cluster: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
 	if err != nil {
@@ -175,16 +178,6 @@ func (n *Node) openExecutor(context.Context) (err error) {
 	n.loads.use(n.executor)
 	n.onClose(n.executor.Close)
 	return nil
-}
-
-// ownAddresses returns this node's cluster address as a network of one, which
-// executions may not reach.
-func ownAddresses(hostPort string) []netip.Prefix {
-	addr, err := netip.ParseAddrPort(hostPort)
-	if err != nil {
-		return nil
-	}
-	return []netip.Prefix{netip.PrefixFrom(addr.Addr(), addr.Addr().BitLen())}
 }
 
 // openScheduler makes the loop that this node runs while it leads.
@@ -221,6 +214,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	var gatherer prometheus.Gatherer // None where metrics have a listener of their own.
+	if n.metrics == nil {
+		gatherer = n.registry
+	}
 	limits := api.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
 	n.api, err = api.New(api.Config{
@@ -246,7 +243,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Now:          n.opts.Now,
 		Logger:       n.logger,
 		Registerer:   n.registry,
-		Gatherer:     n.registry,
+		Gatherer:     gatherer,
 	})
 	if err != nil {
 		return fmt.Errorf("open api: %w", err)

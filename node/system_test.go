@@ -26,7 +26,7 @@ const endWait = 3 * time.Minute
 func TestExecutionFromFollower(t *testing.T) {
 	c := nodetest.New(t, 3)
 	follower := c.Follower()
-	account := nodetest.MustAccount(t, follower.URL(), c.RootToken, "acme")
+	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, follower.URL())
 
 	code := "import os, sys\nprint('hello from', os.environ['BERTH_GPU_TYPE'])\nprint('warned', file=sys.stderr)\nsys.exit(3)\n"
@@ -57,7 +57,7 @@ func TestExecutionFromFollower(t *testing.T) {
 // GPUs and wants the fastest one recommended.
 func TestSelectionFindsTheBest(t *testing.T) {
 	c := nodetest.New(t, 3)
-	account := nodetest.MustAccount(t, c.Follower().URL(), c.RootToken, "acme")
+	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
 
 	code := "n = 0\nfor i in range(4_000_000):\n    n += i * i\n    if i % 500_000 == 0: print(f'BERTH_PROGRESS {i}/4000000')\nprint(n)\n"
@@ -104,7 +104,7 @@ func row(rows []wire.SelectionRow, gpuType string) wire.SelectionRow {
 // once, and the node that was killed catches up.
 func TestLeaderKilled(t *testing.T) {
 	c := nodetest.Start(t, 3)
-	account := nodetest.MustAccount(t, c.Nodes[0].URL, c.RootToken, "acme")
+	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
 	mustVoters(t, root, 3)
 	leader, survivors := split(t, c, root)

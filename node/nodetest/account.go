@@ -27,19 +27,22 @@ func MustClient(tb testing.TB, token string, addrs ...string) *client.Client {
 // MustJoinToken has a cluster make a join token for a server.
 func MustJoinToken(tb testing.TB, url, rootToken string) string {
 	tb.Helper()
-	token, err := MustClient(tb, rootToken, url).CreateJoinToken(tb.Context(), wire.NewJoinToken{Role: "server", TTL: 600, Uses: 1})
+	want := wire.NewJoinToken{Role: "server", TTL: 600, Uses: 1}
+	token, err := MustClient(tb, rootToken, url).CreateJoinToken(tb.Context(), want)
 	if err != nil {
 		tb.Fatalf("create join token: %v", err)
 	}
 	return token.Token
 }
 
-// MustAccount makes a user and signs in to get an API key.
-func MustAccount(tb testing.TB, url, rootToken, name string) Account {
+// mustAccount makes a user and signs in to get an API key. None of it may be
+// in a log.
+func mustAccount(tb testing.TB, out *output, url, rootToken, name string) Account {
 	tb.Helper()
 	a := Account{Email: name + "@example.com", Password: "correct horse battery " + name, Slug: name}
 	admin := MustClient(tb, rootToken, url)
-	if _, err := admin.CreateUser(tb.Context(), wire.NewUser{Email: a.Email, Password: a.Password, OrgSlug: a.Slug, OrgName: name}); err != nil {
+	user := wire.NewUser{Email: a.Email, Password: a.Password, OrgSlug: a.Slug, OrgName: name}
+	if _, err := admin.CreateUser(tb.Context(), user); err != nil {
 		tb.Fatalf("create user: %v", err)
 	}
 	session, err := admin.WithToken("").Login(tb.Context(), a.Email, a.Password)
@@ -51,6 +54,7 @@ func MustAccount(tb testing.TB, url, rootToken, name string) Account {
 		tb.Fatalf("create key: %v", err)
 	}
 	a.Key = key.PlaintextKey
+	out.hide(a.Password, a.Key, session.AccessToken, session.RefreshToken)
 	return a
 }
 

@@ -3,7 +3,6 @@ package nodetest
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +34,8 @@ type Cluster struct {
 	Nodes []*Node
 	// RootToken is the cluster's root token.
 	RootToken string
+
+	output *output
 }
 
 // Node is one node of a Cluster.
@@ -42,6 +43,7 @@ type Node struct {
 	Config node.Config
 
 	tb     testing.TB
+	output *output
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	err    error
@@ -61,17 +63,18 @@ type NodeConfig = node.Config
 // NewWith is New with configurations that change makes other than usual.
 func NewWith(tb testing.TB, n int, change func(i int, cfg *NodeConfig)) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb}
+	c := &Cluster{tb: tb, output: newOutput(tb)}
 	for i := range n {
 		cfg := Config(tb, i)
 		change(i, &cfg)
 		if i > 0 {
 			c.mustPrepareJoin(&cfg)
 		}
-		c.Nodes = append(c.Nodes, mustRun(tb, cfg))
+		c.Nodes = append(c.Nodes, mustRun(tb, cfg, c.output))
 		if i == 0 {
 			Eventually(tb, readyWait, "the cluster to be made", func() bool { return c.Nodes[0].peer.View().Bootstrapped() })
 			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
+			c.output.hide(c.RootToken)
 		}
 	}
 	c.WaitReady()
@@ -104,9 +107,9 @@ func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
 }
 
 // mustRun opens and runs a node.
-func mustRun(tb testing.TB, cfg node.Config) *Node {
+func mustRun(tb testing.TB, cfg node.Config, out *output) *Node {
 	tb.Helper()
-	n := &Node{Config: cfg, tb: tb}
+	n := &Node{Config: cfg, tb: tb, output: out}
 	n.Start()
 	tb.Cleanup(n.Stop)
 	return n
@@ -118,7 +121,7 @@ func (n *Node) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	peer, err := node.Open(ctx, n.Config, node.Options{
-		Version: "test", Logger: logger(n.tb, n.Config.Name), PromoteAfter: promoteAfter,
+		Version: "test", Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name), PromoteAfter: promoteAfter,
 		Fatal: func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 	})
 	if err != nil {
@@ -153,6 +156,12 @@ func (n *Node) ID() compute.NodeID { return n.peer.ID() }
 
 // Peer returns the node itself.
 func (n *Node) Peer() *node.Node { return n.peer }
+
+// MustAccount makes an account through a follower.
+func (c *Cluster) MustAccount(name string) Account {
+	c.tb.Helper()
+	return mustAccount(c.tb, c.output, c.Follower().URL(), c.RootToken, name)
+}
 
 // WaitReady waits until every node knows every node, all with their GPUs.
 func (c *Cluster) WaitReady() {
@@ -216,9 +225,4 @@ func Eventually(tb testing.TB, limit time.Duration, what string, done func() boo
 		case <-ticker.C:
 		}
 	}
-}
-
-// logger writes a node's log into the test's.
-func logger(tb testing.TB, name string) *slog.Logger {
-	return node.NewLogger(node.LogConfig{Level: "info", Format: "text"}, tb.Output()).With("node", name)
 }

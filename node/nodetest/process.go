@@ -34,11 +34,11 @@ func Main(m *testing.M) {
 	if path := os.Getenv(configVariable); path != "" {
 		if err := runProcess(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // As main.
 		}
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // As main.
 	}
-	os.Exit(m.Run())
+	os.Exit(m.Run()) //nolint:forbidigo // As main.
 }
 
 // runProcess is one node until SIGTERM.
@@ -78,11 +78,12 @@ type Process struct {
 	URL    string // Base URL of its API.
 	ID     string
 
-	tb   testing.TB
-	path string // Of the file with its configuration.
-	rpc  string
-	cmd  *exec.Cmd
-	done chan error
+	tb     testing.TB
+	output *output
+	path   string // Of the file with its configuration.
+	rpc    string
+	cmd    *exec.Cmd
+	done   chan error
 }
 
 // Processes is a cluster of node processes.
@@ -90,12 +91,14 @@ type Processes struct {
 	tb        testing.TB
 	Nodes     []*Process
 	RootToken string
+
+	output *output
 }
 
 // Start runs n nodes as processes and returns once all are members.
 func Start(tb testing.TB, n int) *Processes {
 	tb.Helper()
-	c := &Processes{tb: tb}
+	c := &Processes{tb: tb, output: newOutput(tb)}
 	for i := range n {
 		cfg := Config(tb, i)
 		if i > 0 {
@@ -106,7 +109,7 @@ func Start(tb testing.TB, n int) *Processes {
 			}
 			cfg.Join.Hosts = []string{c.Nodes[0].rpc}
 		}
-		p := &Process{Config: cfg, tb: tb, path: filepath.Join(tb.TempDir(), cfg.Name+".json")}
+		p := &Process{Config: cfg, tb: tb, output: c.output, path: filepath.Join(tb.TempDir(), cfg.Name+".json")}
 		p.Start()
 		tb.Cleanup(p.Stop)
 		c.Nodes = append(c.Nodes, p)
@@ -115,9 +118,16 @@ func Start(tb testing.TB, n int) *Processes {
 		})
 		if i == 0 {
 			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
+			c.output.hide(c.RootToken)
 		}
 	}
 	return c
+}
+
+// MustAccount makes an account through the first node.
+func (c *Processes) MustAccount(name string) Account {
+	c.tb.Helper()
+	return mustAccount(c.tb, c.output, c.Nodes[0].URL, c.RootToken, name)
 }
 
 // Start runs the process, again after Kill or Stop, on the same data and
@@ -131,14 +141,16 @@ func (p *Process) Start() {
 	if err := os.WriteFile(p.path, data, 0o600); err != nil {
 		p.tb.Fatal(err)
 	}
-	_ = os.Remove(p.path + ".addresses")
+	if err := os.Remove(p.path + ".addresses"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.tb.Fatal(err)
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		p.tb.Fatal(err)
 	}
-	p.cmd = exec.Command(binary)
+	p.cmd = exec.CommandContext(context.Background(), binary) // It ends with Stop or Kill.
 	p.cmd.Env = append(os.Environ(), configVariable+"="+p.path)
-	p.cmd.Stdout, p.cmd.Stderr = p.tb.Output(), p.tb.Output()
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// Supervisors live on and may keep the pipes of their dead parent open.
 	p.cmd.WaitDelay = time.Second
@@ -184,7 +196,9 @@ func (p *Process) end(sig syscall.Signal) {
 	case <-p.done:
 	case <-time.After(stopWait):
 		p.tb.Errorf("node %s did not end within %v of %v", p.Config.Name, stopWait, sig)
-		_ = p.cmd.Process.Kill()
+		if err := p.cmd.Process.Kill(); err != nil {
+			p.tb.Errorf("kill node %s: %v", p.Config.Name, err)
+		}
 		<-p.done
 	}
 	p.done = nil

@@ -1,0 +1,54 @@
+package node
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metricsHeaderTimeout bounds how slowly a scraper may speak.
+const metricsHeaderTimeout = 5 * time.Second
+
+// serveMetrics serves /metrics and the profiles on the listener of their own,
+// until ctx ends.
+func (n *Node) serveMetrics(ctx context.Context) error {
+	token, err := readToken(n.cfg.Metrics.TokenFile)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: metricsHandler(n.registry, token), ReadHeaderTimeout: metricsHeaderTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(n.metrics); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// metricsHandler serves the metrics to whoever sends the token as bearer, or to
+// everyone when it is empty. Profiles, which show more, need a token.
+func metricsHandler(gatherer prometheus.Gatherer, token string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	if token != "" {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "The bearer token is missing or not the one of metrics.token_file.", http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+)
+
+// names is a resolver that knows what is in it, and addresses.
+type names map[string]string
+
+func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if known, ok := n[host]; ok {
+		host = known
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil, errors.New("no such host")
+	}
+	return []netip.Addr{addr}, nil
+}
+
+func TestNodeAddrsResolveNames(t *testing.T) {
+	nodes := []*compute.Node{
+		{RPC: "gpu-1.example:6471", Gossip: "gpu-1.example:6472"},
+		{RPC: "10.0.0.2:6471", Gossip: "[::ffff:10.0.0.3]:6472"},
+		{RPC: "gone.example:6471", Gossip: "not an address"},
+	}
+	addrs, unresolved := nodeAddrs(t.Context(), names{"gpu-1.example": "203.0.113.9"}, nodes)
+	if want := "[10.0.0.2/32 10.0.0.3/32 203.0.113.9/32]"; fmt.Sprint(addrs) != want {
+		t.Errorf("got %v, want %s", addrs, want)
+	}
+	if !slices.Equal(unresolved, []string{"gone.example"}) {
+		t.Errorf("got %v unresolved, want gone.example", unresolved)
+	}
+}
+
+func TestMetricsWantTheToken(t *testing.T) {
+	tests := []struct {
+		name, token, given, path string
+		want                     int
+	}{
+		{"open", "", "", "/metrics", http.StatusOK},
+		{"missing", "s3cret", "", "/metrics", http.StatusUnauthorized},
+		{"wrong", "s3cret", "Bearer other", "/metrics", http.StatusUnauthorized},
+		{"right", "s3cret", "Bearer s3cret", "/metrics", http.StatusOK},
+		{"profiles without a token", "", "", "/debug/pprof/", http.StatusNotFound},
+		{"profiles", "s3cret", "Bearer s3cret", "/debug/pprof/", http.StatusOK},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, test.path, nil)
+			r.Header.Set("Authorization", test.given)
+			w := httptest.NewRecorder()
+			metricsHandler(prometheus.NewRegistry(), test.token).ServeHTTP(w, r)
+			if w.Code != test.want {
+				t.Errorf("got %d, want %d", w.Code, test.want)
+			}
+		})
+	}
+}
