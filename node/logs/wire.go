@@ -150,33 +150,14 @@ func (r *receiver) next() (record, error) {
 // lines calls fn with the lines behind number *after, which it raises, until
 // the end of the answer.
 func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
-	var b batch
-	deliver := func() error {
-		if len(b.lines) == 0 {
-			return nil
-		}
-		lines, reached := b.lines, b.lines[len(b.lines)-1].Seq
-		b = batch{}
-		if err := fn(lines); err != nil {
-			return stoppedError{err}
-		}
-		*after = reached
-		return nil
-	}
-	last := *after
 	for {
-		rec, err := r.next()
-		if err == nil && rec.kind == kindLine {
-			if rec.line.Seq > last {
-				last = rec.line.Seq
-				b.add(rec.line)
+		last := *after
+		b, rec, err := r.batch(&last)
+		if len(b.lines) > 0 {
+			if err := fn(b.lines); err != nil {
+				return nil, stoppedError{err}
 			}
-			if r.r.Buffered() > 0 && !b.full() {
-				continue
-			}
-		}
-		if e := deliver(); e != nil {
-			return nil, e
+			*after = last
 		}
 		if err != nil {
 			return nil, err
@@ -188,6 +169,25 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 			return nil, nil
 		case kindFault:
 			return nil, &rec.fault
+		}
+	}
+}
+
+// batch returns the lines behind number *last, which it raises, that are there
+// without waiting, and the record it ended with: the last line, or another
+// kind of record.
+func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
+	for {
+		rec, err = r.next()
+		if err != nil || rec.kind != kindLine {
+			return b, rec, err
+		}
+		if rec.line.Seq > *last {
+			*last = rec.line.Seq
+			b.add(rec.line)
+		}
+		if r.r.Buffered() == 0 || b.full() {
+			return b, rec, nil
 		}
 	}
 }

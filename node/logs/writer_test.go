@@ -389,7 +389,7 @@ func TestTornTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range len(whole) {
+	for n := range whole {
 		torn := filepath.Join(dir, fmt.Sprint(n), SegmentName)
 		if err := os.MkdirAll(filepath.Dir(torn), 0o700); err != nil {
 			t.Fatal(err)
