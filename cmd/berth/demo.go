@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,10 +118,32 @@ func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
 	} else {
 		err = printSelection(cmd.OutOrStdout(), result)
 	}
-	if err == nil && result.Status != compute.StatusCompleted {
-		err = fmt.Errorf("the GPU selection %s", result.Status)
+	if err == nil {
+		err = shown(result)
 	}
 	return err
+}
+
+// shown returns an error unless the GPU selection shows what the demonstration
+// is for: a GPU selection is completed also when a GPU type is not, but here
+// that is a fault.
+func shown(s wire.Selection) error {
+	if s.Status != compute.StatusCompleted {
+		return fmt.Errorf("the GPU selection %s", s.Status)
+	}
+	var missing []string
+	for _, row := range s.Rows {
+		if row.Status != compute.StatusCompleted {
+			missing = append(missing, fmt.Sprintf("%s %s", row.GPUType, row.Status))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not every GPU type has completed: %s", strings.Join(missing, ", "))
+	}
+	if s.Recommendation == nil {
+		return errors.New("the GPU selection recommends nothing")
+	}
+	return nil
 }
 
 func (f *demoFlags) ask(cmd *cobra.Command, state dev.State) (wire.Selection, error) {
