@@ -12,7 +12,7 @@ import (
 
 // TestReadsAreNotStale stops the leader, has the others acknowledge a newer
 // value, asks the stopped leader to read, and wakes it: whatever it answers
-// must be the newer value. The control, which must fail, is
+// must be the newer value. TestControlReadsAreStale holds that it can fail, by
 //
 //	go test -tags verifyleader -run TestReadsAreNotStale ./cluster
 func TestReadsAreNotStale(t *testing.T) {
