@@ -129,12 +129,18 @@ func TestInstallAsksWhereTheAPIIs(t *testing.T) {
 		{name: "every address", serve: "127.0.0.1", options: "0.0.0.0:%d", want: "http://127.0.0.1:%d"},
 		{name: "every address of IPv6", serve: "127.0.0.1", options: "[::]:%d", want: "http://127.0.0.1:%d"},
 		{name: "no address", serve: "127.0.0.1", options: ":%d", want: "http://127.0.0.1:%d"},
-		{name: "the configuration's", serve: "127.0.0.2", options: "127.0.0.9:1", want: "http://127.0.0.2:%d",
-			config: "api:\n  addr: 127.0.0.2:%d # Not all: it has colons.\nrpc:\n  addr: 127.0.0.3:1\n"},
-		{name: "TLS", serve: "127.0.0.2", tls: true, options: "127.0.0.9:1", want: "https://127.0.0.2:%d",
-			config: "api:\n  addr: '127.0.0.2:%d'\n  tls:\n    cert: /etc/berth/api.crt\n    key: /etc/berth/api.key\n"},
-		{name: "TLS under a name", serve: "127.0.0.1", tls: true, options: "127.0.0.9:1", want: "https://gpu-1.example.com",
-			config: "api:\n  addr: 0.0.0.0:%d\n  public_url: https://gpu-1.example.com\n  tls: \n    cert: \"api.crt\"\n    key: api.key\n"},
+		{
+			name: "the configuration's", serve: "127.0.0.2", options: "127.0.0.9:1", want: "http://127.0.0.2:%d",
+			config: "api:\n  addr: 127.0.0.2:%d # Not all: it has colons.\nrpc:\n  addr: 127.0.0.3:1\n",
+		},
+		{
+			name: "TLS", serve: "127.0.0.2", tls: true, options: "127.0.0.9:1", want: "https://127.0.0.2:%d",
+			config: "api:\n  addr: '127.0.0.2:%d'\n  tls:\n    cert: /etc/berth/api.crt\n    key: /etc/berth/api.key\n",
+		},
+		{
+			name: "TLS under a name", serve: "127.0.0.1", tls: true, options: "127.0.0.9:1", want: "https://gpu-1.example.com",
+			config: "api:\n  addr: 0.0.0.0:%d\n  public_url: https://gpu-1.example.com\n  tls: \n    cert: \"api.crt\"\n    key: api.key\n",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -53,7 +53,8 @@ func newTokenCreate(conn *connection) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&token.Role, "role", compute.RoleServer.String(), "what the machine may be: `server`; worker is not in this version")
+	flags.StringVar(&token.Role, "role", compute.RoleServer.String(),
+		"what the machine may be: `server`; worker is not in this version")
 	flags.DurationVar(&ttl, "ttl", time.Hour, "how long it is good for, at most 1h")
 	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
 	flags.StringVar(&out, "out", "", "`file` to write it to, for its owner only; - for standard output")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -126,13 +127,16 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	if want := rows[scheduler.Judge(s.Objective, rows).Best].Profile; *s.Recommendation != want {
 		t.Errorf("%s is recommended, the rows say %s", *s.Recommendation, want)
 	}
-	byTime := func(a, b compute.Candidate) int { return int(a.Duration - b.Duration) }
-	fastest, slowest := slices.MinFunc(rows, byTime).Profile, slices.MaxFunc(rows, byTime).Profile
-	if fastest != "gpu.h100" || slowest != "gpu.t4" {
-		t.Errorf("%s is the fastest and %s the slowest, want gpu.h100 and gpu.t4", fastest, slowest)
+	byTime := func(a, b compute.Candidate) int { return cmp.Compare(a.Duration, b.Duration) }
+	fastest, slowest := slices.MinFunc(rows, byTime), slices.MaxFunc(rows, byTime)
+	// Limits on processor time are upper limits: where the machine is busy all
+	// but the t4 take about as long, and chance decides between them.
+	h100 := rows[slices.IndexFunc(rows, func(c compute.Candidate) bool { return c.Profile == "gpu.h100" })]
+	if slowest.Profile != "gpu.t4" || h100.Duration > fastest.Duration*6/5 {
+		t.Errorf("%s is the fastest and %s the slowest, want gpu.h100 and gpu.t4", fastest.Profile, slowest.Profile)
 	}
-	cheapest := rows[scheduler.Judge(compute.ObjectiveCheapest, rows).Best].Profile
-	t.Logf("%s is the cheapest", cheapest)
+	cheapest := rows[scheduler.Judge(compute.ObjectiveCheapest, rows).Best]
+	t.Logf("%s is the fastest, %s the cheapest", fastest.Profile, cheapest.Profile)
 }
 
 // TestDemoWantsEveryType holds that the demonstration fails when a part of

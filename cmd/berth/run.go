@@ -133,7 +133,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
 	flags.IntVar(&f.priority, "priority", 50, "0 to 100, higher first")
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
-	flags.StringVar(&f.network, "network", "", "what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
+	flags.StringVar(&f.network, "network", "",
+		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
 
 // start returns the request that the flags and the argument describe.
