@@ -56,6 +56,7 @@ type Mount struct {
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID
+	Program       string           // The berth that supervises; "" for this process's own.
 	Python        string           // The interpreter; "" for the machine's python3.
 	SiteDirs      []string         // Added to the module path of executions, read-only.
 	Mounts        []Mount          // Shown to executions.
@@ -81,8 +82,9 @@ const DefaultStopGrace = 10 * time.Second
 const MinDisconnectGrace = 15 * time.Second
 
 const (
-	contactEvery  = 2 * time.Second // How often supervisors hear of the leader.
-	maxStarting   = 8               // Attempts in preparation at once; the rest waits.
+	ownProgram    = "/proc/self/exe" // Also when its file was replaced meanwhile.
+	contactEvery  = 2 * time.Second  // How often supervisors hear of the leader.
+	maxStarting   = 8                // Attempts in preparation at once; the rest waits.
 	callRetryMin  = 50 * time.Millisecond
 	callRetryMax  = 15 * time.Second
 	bundleTimeout = time.Minute // For the inputs to be readable somewhere.
@@ -180,6 +182,7 @@ func (c *Config) setDefaults() error {
 	}
 	c.HostCPUs = cmp.Or(c.HostCPUs, cpus)
 	c.HostMemoryMiB = cmp.Or(c.HostMemoryMiB, memoryMiB)
+	c.Program = cmp.Or(c.Program, ownProgram)
 	c.StopGrace = cmp.Or(c.StopGrace, DefaultStopGrace)
 	if c.Now == nil {
 		c.Now = time.Now

@@ -45,7 +45,7 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	if room.network != nil {
 		files = append(files, room.network)
 	}
-	process, err := os.StartProcess("/proc/self/exe", []string{"berth", supervise.Command, dir}, &os.ProcAttr{
+	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=2"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

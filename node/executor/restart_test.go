@@ -383,27 +383,39 @@ func TestRefusedOutcomeIsFinal(t *testing.T) {
 	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
 }
 
-// TestDisconnected ends code whose node does not reach the cluster.
+// TestDisconnected ends code whose node does not reach the cluster, also when
+// it was given no grace.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	last := time.Now()
 	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Time { return last } })
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
-	w.Execution.DisconnectGrace = 2 * time.Second
+	w.Execution.DisconnectGrace = 0
 	o := n.end(n.place(w))
-	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "2 s", 137}.check(t, o)
+	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "15 s", 137}.check(t, o)
+	if silent := o.EndedAt.Time().Sub(last); silent < executor.MinDisconnectGrace {
+		t.Errorf("ended %v after the last contact", silent)
+	}
 }
 
-// TestConnected is its control: contact keeps code alive beyond the grace.
+// TestConnected is its control: contact as old as a healthy node's keeps code
+// alive beyond the shortest grace there is.
 func TestConnected(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nil)
-	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(5)"})
-	w.Execution.DisconnectGrace = 4 * time.Second
+	n := newNode(t, func(c *executor.Config) {
+		c.Contact = func() time.Time { return time.Now().Add(-healthyAge) }
+	})
+	w := n.newWork(compute.Bundle{Code: fmt.Sprintf("import time\ntime.sleep(%v)",
+		(executor.MinDisconnectGrace + 2*healthyAge).Seconds())})
+	w.Execution.DisconnectGrace = time.Second
 	if o := n.end(n.place(w)); o.Status != compute.StatusCompleted {
 		t.Errorf("ended as %s/%s %q", o.Status, o.Reason, o.Detail)
 	}
 }
+
+// healthyAge is how old a healthy node's last contact is, at most, when it is
+// passed on: the longest way between two heartbeats.
+const healthyAge = 3300 * time.Millisecond
 
 // TestRestartedNodeWithoutContact holds that a node process which did not reach
 // the leader yet does not end what the one before had contact for.
@@ -431,7 +443,7 @@ func TestNodeGoneForTheGrace(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
-	w.Execution.DisconnectGrace = 3 * time.Second
+	w.Execution.DisconnectGrace = executor.MinDisconnectGrace + time.Second
 	life := liveOnce(t, n, w, "")
 	life.hear("started")
 	pid := n.supervisor(w.Execution.ID)
@@ -439,5 +451,5 @@ func TestNodeGoneForTheGrace(t *testing.T) {
 	await(t, "the end of the supervisor", func() bool { return gone(pid) })
 	n.place(w)
 	n.run()
-	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "3 s", 137}.check(t, n.end(w.Execution.ID))
+	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "16 s", 137}.check(t, n.end(w.Execution.ID))
 }

@@ -223,3 +223,20 @@ func TestEnvironmentIsOurs(t *testing.T) {
 		}
 	}
 }
+
+// TestDisconnectGraceHasAFloor holds that no grace is shorter than a healthy
+// node's contact may be old, and that none is no grace without end.
+func TestDisconnectGraceHasAFloor(t *testing.T) {
+	e := &Executor{cfg: Config{Contact: time.Now, Now: time.Now}, python: &python{}}
+	for grace, want := range map[time.Duration]time.Duration{
+		0:                                MinDisconnectGrace,
+		time.Second:                      MinDisconnectGrace,
+		MinDisconnectGrace:               MinDisconnectGrace,
+		MinDisconnectGrace + time.Second: MinDisconnectGrace + time.Second,
+	} {
+		work := compute.Work{Attempt: &compute.Attempt{}, Execution: &compute.Execution{DisconnectGrace: grace}}
+		if got := e.spec(work, new(compute.Bundle), &room{slot: new(slot)}, "").DisconnectGrace; got != want {
+			t.Errorf("a grace of %v is one of %v, want %v", grace, got, want)
+		}
+	}
+}
