@@ -16,17 +16,19 @@ import (
 // impure are the packages of which the state may use nothing, and the names of
 // others that it may not use: each can differ between replicas.
 func impure() (packages []string, names map[string][]string) {
-	return []string{
-			"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "runtime", "log", "log/slog",
-			"math/big", "unsafe", "os/exec", "testing", "text/template", "reflect",
-		}, map[string][]string{
-			"time": {
-				"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick",
-				"Sleep", "Local", "LoadLocation",
-			},
-			"maps":    {"Keys", "Values", "All", "Collect"},
-			"context": {"Background", "TODO"},
-		}
+	packages = []string{
+		"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "runtime", "log", "log/slog",
+		"math/big", "unsafe", "os/exec", "testing", "text/template", "reflect",
+	}
+	names = map[string][]string{
+		"time": {
+			"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick",
+			"Sleep", "Local", "LoadLocation",
+		},
+		"maps":    {"Keys", "Values", "All", "Collect"},
+		"context": {"Background", "TODO"},
+	}
+	return packages, names
 }
 
 // outside are the files that are no part of deciding: the door to Raft and to
