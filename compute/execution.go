@@ -87,7 +87,7 @@ type Execution struct {
 	Selection *Selection `cbor:"39,keyasint,omitempty"` // Parents only.
 	Deleted   bool       `cbor:"40,keyasint,omitempty"` // Only its billing row is left.
 
-	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // Its code may take so long to end beyond Timeout; fixed at submit.
+	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // In which its code ends after Timeout; fixed at submit.
 }
 
 // Usage is what an attempt used, as its node measured it.
