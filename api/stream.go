@@ -248,12 +248,13 @@ func (t *stream) pass(batches chan<- batch, lines []Line) error {
 	}
 }
 
-// outputEvent is the data of an event with output.
+// outputEvent is the data of an event with output. Clients in the wild know
+// output as exactly that; what is ours stands beside it.
 type outputEvent struct {
 	Output struct {
 		Content string `json:"content"`
-		Stream  string `json:"stream"`
 	} `json:"output"`
+	Stream string `json:"stream"`
 }
 
 // send writes an event for each line.
@@ -264,7 +265,7 @@ func (t *stream) send(lines []Line) error {
 		}
 		var event outputEvent
 		event.Output.Content = strings.ToValidUTF8(string(line.Text), "\uFFFD")
-		event.Output.Stream = line.Stream
+		event.Stream = line.Stream
 		if !line.Partial {
 			event.Output.Content += "\n"
 		}

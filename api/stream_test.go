@@ -79,9 +79,9 @@ func TestStream(t *testing.T) {
 	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
 	w.logs.finish(id)
 	want := []string{
-		"id: 1\ndata: {\"output\":{\"content\":\"one\\n\",\"stream\":\"stdout\"}}",
-		"id: 2\ndata: {\"output\":{\"content\":\"tw\",\"stream\":\"stderr\"}}",
-		"id: 5\ndata: {\"output\":{\"content\":\"\uFFFDo \\\"quoted\\\"\\n\",\"stream\":\"stdout\"}}",
+		"id: 1\ndata: {\"output\":{\"content\":\"one\\n\"},\"stream\":\"stdout\"}",
+		"id: 2\ndata: {\"output\":{\"content\":\"tw\"},\"stream\":\"stderr\"}",
+		"id: 5\ndata: {\"output\":{\"content\":\"\uFFFDo \\\"quoted\\\"\\n\"},\"stream\":\"stdout\"}",
 		`data: {"jobFinished":{"job":{"result":{"returnCode":"0","error":null}}}}`,
 	}
 	compare := func(what string, got, want []string) {

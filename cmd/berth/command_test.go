@@ -81,7 +81,7 @@ func keep(t *testing.T, sent *map[string]any, body string) http.HandlerFunc {
 const (
 	started = `{"execution_id":"` + someID + `","status":"queued","message":"ok"}`
 	stream  = "id: 1\ndata: {\"output\":{\"content\":\"hello\\n\"}}\n\n" +
-		"id: 2\ndata: {\"output\":{\"content\":\"oops\\n\",\"stream\":\"stderr\"}}\n\n" +
+		"id: 2\ndata: {\"output\":{\"content\":\"oops\\n\"},\"stream\":\"stderr\"}\n\n" +
 		"id: 3\ndata: {\"jobFinished\":{\"job\":{\"result\":{\"returnCode\":\"3\",\"error\":null}}}}\n\n"
 	ended = `{"execution_id":"` + someID + `","status":"failed","status_details":"exit_code","return_code":3,` +
 		`"errors":["the code exited with code 3"],"combined_output":"hello\noops\n"}`
