@@ -9,7 +9,7 @@ import (
 
 // NewJoinToken is the body of POST /admin/join-tokens.
 type NewJoinToken struct {
-	Role string `json:"role" default:"\"server\"" enum:"server,worker" doc:"What the node may be."`
+	Role string `json:"role" default:"\"server\"" enum:"server,worker" doc:"Only server: worker is not in this version."`
 	TTL  int    `json:"ttl" default:"3600" min:"1" max:"3600" doc:"Seconds until the token dies."`
 	Uses int    `json:"uses" default:"1" min:"1" max:"1000" doc:"How many nodes may join with it."`
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"berth/compute"
 )
@@ -76,12 +77,13 @@ func (b binder) text(raw json.RawMessage) string {
 		b.faults.add(typeString, b.input(raw), b.loc)
 		return ""
 	}
-	if n, ok := b.number("minlen"); ok && len(s) < n {
+	length := utf8.RuneCountInString(s)
+	if n, ok := b.number("minlen"); ok && length < n {
 		b.fault("string_too_short", "String should have at least "+characters(n),
 			raw, map[string]any{"min_length": n})
 		return s
 	}
-	if n, ok := b.number("maxlen"); ok && len(s) > n {
+	if n, ok := b.number("maxlen"); ok && length > n {
 		b.fault("string_too_long", "String should have at most "+characters(n),
 			raw, map[string]any{"max_length": n})
 		return s

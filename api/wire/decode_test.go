@@ -108,6 +108,36 @@ func TestCredits(t *testing.T) {
 	}
 }
 
+func TestLengthsAreOfCharacters(t *testing.T) {
+	for _, tc := range []struct{ body, want string }{
+		{`{"name":"` + strings.Repeat("ä", 255) + `"}`, ""},
+		{`{"name":"` + strings.Repeat("ä", 256) + `"}`, "string_too_long"},
+		{`{"email":"a@b","org_slug":"ab","password":"` + strings.Repeat("ö", 10) + `"}`, ""},
+		{`{"email":"a@b","org_slug":"ab","password":"` + strings.Repeat("ö", 9) + `"}`, "string_too_short"},
+		{`{"code":"1","file_name":"` + strings.Repeat("é", 127) + `"}`, ""},
+		{`{"code":"1","file_name":"` + strings.Repeat("é", 128) + `"}`, "value_error"}, // Bytes, on disk.
+		{`{"code":"1","user_callback_urls":["http://x/` + strings.Repeat("é", 2039) + `"]}`, "url_scheme"},
+		{`{"code":"1","user_callback_urls":["http://x/` + strings.Repeat("é", 2040) + `"]}`, "string_too_long"},
+	} {
+		var in any = new(wire.NewKey)
+		switch {
+		case strings.Contains(tc.body, "password"):
+			in = new(wire.NewUser)
+		case strings.Contains(tc.body, "code"):
+			in = new(wire.PythonStart)
+		}
+		f := new(wire.Faults)
+		wire.Decode([]byte(tc.body), in, f)
+		var got []string
+		for _, fault := range f.Detail {
+			got = append(got, fault.Type)
+		}
+		if strings.Join(got, ",") != tc.want {
+			t.Errorf("%.60s...: faults are %v, want %s", tc.body, got, tc.want)
+		}
+	}
+}
+
 // TestTagsAreSound binds every field of every body once, so that a tag that
 // cannot be read fails here and not at a request.
 func TestTagsAreSound(t *testing.T) {

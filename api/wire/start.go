@@ -9,14 +9,17 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"berth/compute"
 )
 
 // Limits of a start body. Those that a tag can say are in the tags.
 const (
+	maxFileName    = 255 // Bytes, as file systems have it.
 	maxImportFiles = 1000
-	maxImportPath  = 512
+	maxImportPath  = 512 // Bytes.
+	maxCallbackURL = 2048
 )
 
 // Start holds the fields that all start bodies have.
@@ -71,6 +74,9 @@ func (s *Start) Profile() string {
 	return "cpu"
 }
 
+// NamesProfile reports whether a hardware profile was asked for.
+func (s *Start) NamesProfile() bool { return s.ExecutionType != nil || s.MachineType != nil }
+
 // CheckTimeout holds the time limit against the cluster's own upper bound.
 func (s *Start) CheckTimeout(limit time.Duration, f *Faults) {
 	if bound := int64(limit / time.Second); bound > 0 && int64(s.Timeout) > bound {
@@ -83,6 +89,9 @@ func (s *Start) Check(f *Faults) {
 	if s.ExecutionType != nil && s.MachineType != nil &&
 		!strings.EqualFold(*s.ExecutionType, *s.MachineType) {
 		f.Value("execution_type and machine_type are synonyms and differ", "body", "machine_type")
+	}
+	if len(s.FileName) > maxFileName {
+		f.Value("a file name has at most 255 bytes", "body", "file_name")
 	}
 	if strings.ContainsAny(s.FileName, "/\\") || s.FileName == "." || s.FileName == ".." ||
 		hasControl(s.FileName) {
@@ -120,7 +129,7 @@ func checkCallbackURL(f *Faults, text string, i int) {
 	loc := []any{"body", "user_callback_urls", i}
 	u, err := url.Parse(text)
 	switch {
-	case text == "" || len(text) > 2048:
+	case text == "" || utf8.RuneCountInString(text) > maxCallbackURL: // Said already.
 	case err != nil || u.Hostname() == "" || u.Opaque != "" || hasControl(text):
 		f.Add(Fault{
 			Type: "url_parsing", Loc: loc, Msg: "Input should be a valid URL",
@@ -183,7 +192,7 @@ func importFiles(text string, f *Faults) map[string]string {
 func badPath(name string, others map[string]json.RawMessage) string {
 	switch {
 	case name == "" || len(name) > maxImportPath:
-		return "a path has 1 to 512 characters"
+		return "a path has 1 to 512 bytes"
 	case hasControl(name) || strings.Contains(name, `\`):
 		return "a path has no control characters and no backslash"
 	case path.IsAbs(name) || name != path.Clean(name) || name == "." || name == ".." ||
