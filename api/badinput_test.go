@@ -194,7 +194,10 @@ func TestBadQueries(t *testing.T) {
 			t.Errorf("%s: faults are %s, want %s", query, got, want)
 		}
 	}
-	w.want(400, "", "GET", "/billing/history?limit=1&limit=2", w.adaKey, nil)
+	a := w.want(422, "", "GET", "/billing/history?limit=1&status=failed&limit=2&status=x", w.adaKey, nil)
+	if got := strings.Join(faultsOf(t, a), ","); got != "query.limit: value_error,query.status: value_error" {
+		t.Errorf("faults of parameters that are there twice are %s", got)
+	}
 }
 
 func TestBadBodies(t *testing.T) {

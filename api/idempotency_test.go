@@ -1,9 +1,17 @@
 package api_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"berth/api"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
 )
 
 // decodeObject returns the members of a JSON object.
@@ -84,4 +92,71 @@ func TestRepeatedGrant(t *testing.T) {
 	if got := w.machine.View().Account(w.org("bob-lab")).Balance.String(); got != "102.5" {
 		t.Errorf("balance is %s", got)
 	}
+}
+
+// loginHash returns what the log holds of the body of a login, and what a hash
+// without a key would be.
+func loginHash(t *testing.T, key string, change ...func(*api.Config)) (kept, plain compute.Hash) {
+	w := newWorld(t, change...)
+	w.saw = func(cmd fsm.Command) {
+		if c, ok := cmd.(fsm.StoreRefresh); ok {
+			kept = c.Op.Request
+		}
+	}
+	body := fmt.Sprintf(`{"email":"ada@example.com","password":%q}`, password)
+	w.mustDo("POST", "/auth/login", "", body, nil, "Idempotency-Key", key)
+	plain = sha256.Sum256(fmt.Appendf(nil, "POST %s/auth/login\x00%d\x00%s", root, len(body), body))
+	return kept, plain
+}
+
+func TestPasswordsCannotBeTriedOnTheLog(t *testing.T) {
+	kept, plain := loginHash(t, "k")
+	if kept == plain || kept == (compute.Hash{}) {
+		t.Errorf("the log holds %s of a login; without a key it is %s", kept, plain)
+	}
+	if again, _ := loginHash(t, "k"); again != kept {
+		t.Error("another node with the same key makes another hash")
+	}
+	other, _ := loginHash(t, "k", func(c *api.Config) { c.RefreshKey = []byte("another") })
+	if other == kept {
+		t.Error("the hash does not depend on the cluster's key")
+	}
+	if without, _ := loginHash(t, ""); without != (compute.Hash{}) {
+		t.Errorf("without an Idempotency-Key, the log holds %s of a login", without)
+	}
+}
+
+func TestRepeatedRefresh(t *testing.T) {
+	w := newWorld(t)
+	first := w.login("ada")
+	refresh := func(token string) map[string]any { return map[string]any{"refresh_token": token} }
+	var second, again, third wire.Session
+	w.mustDo("POST", "/auth/refresh", "", refresh(first.RefreshToken), &second, "Idempotency-Key", "k")
+	w.mustDo("POST", "/auth/refresh", "", refresh(first.RefreshToken), &again, "Idempotency-Key", "k")
+	if again.RefreshToken != second.RefreshToken {
+		t.Error("a repeat gave another successor")
+	}
+	w.want(409, "idempotency_key_reused", "POST", "/auth/refresh", "", refresh(second.RefreshToken), "Idempotency-Key", "k")
+	w.want(409, "idempotency_key_reused", "POST", "/auth/logout", "", refresh(second.RefreshToken), "Idempotency-Key", "k")
+	// The key is the user's own.
+	w.mustDo("POST", "/auth/refresh", "", refresh(w.login("bob").RefreshToken), nil, "Idempotency-Key", "k")
+	// Later the repeat is known as one: no token, but no theft, either.
+	w.pass(31 * time.Second)
+	w.want(409, "secret_not_kept", "POST", "/auth/refresh", "", refresh(first.RefreshToken), "Idempotency-Key", "k")
+	w.mustDo("POST", "/auth/refresh", "", refresh(second.RefreshToken), &third, "Idempotency-Key", "k2")
+	// With another key it is a theft, after which no repeat gets anything.
+	w.want(401, "token_reused", "POST", "/auth/refresh", "", refresh(first.RefreshToken), "Idempotency-Key", "k3")
+	w.want(401, "", "POST", "/auth/refresh", "", refresh(second.RefreshToken), "Idempotency-Key", "k2")
+	w.want(401, "", "POST", "/auth/refresh", "", refresh(third.RefreshToken))
+}
+
+func TestRepeatedLogout(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.login("ada"), w.login("ada")
+	body := map[string]any{"refresh_token": one.RefreshToken}
+	for range 2 {
+		w.mustDo("POST", "/auth/logout", "", body, nil, "Idempotency-Key", "k")
+	}
+	w.want(409, "idempotency_key_reused", "POST", "/auth/logout", "",
+		map[string]any{"refresh_token": other.RefreshToken}, "Idempotency-Key", "k")
 }

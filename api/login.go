@@ -68,7 +68,8 @@ func (s *Server) session(r *request, user *compute.User, family compute.UUID, re
 
 // refresh changes a refresh token for its successor. The successor follows
 // from the token, so that a client which lost the answer gets the same one
-// when it asks again soon.
+// when it asks again soon. Later than that a repeat with its Idempotency-Key
+// is no theft, but gets no token, either.
 func (s *Server) refresh(r *request) (any, error) {
 	in := r.body.(*wire.RefreshBody)
 	if err := s.readView(r); err != nil {
@@ -90,9 +91,19 @@ func (s *Server) refresh(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.proposeAndSee(r, fsm.RotateRefresh{Old: old, Next: compute.RefreshToken{Hash: hash}})
+	r.caller.user = user
+	result, err := s.proposeAndSee(r, fsm.RotateRefresh{
+		Op: s.op(r), Old: old, Next: compute.RefreshToken{Hash: hash},
+	})
 	if err != nil {
 		return nil, err
+	}
+	successor, ok := r.view.Refresh(hash)
+	switch {
+	case ok && successor.Revoked:
+		return nil, s.stranger(r)
+	case result.Repeat && (!ok || r.view.Now().Sub(successor.CreatedAt) > fsm.RefreshGrace):
+		return nil, errSecretGone("session", "")
 	}
 	return s.session(r, user, token.Family, next)
 }
@@ -105,8 +116,10 @@ func (s *Server) logout(r *request) (any, error) {
 		return nil, err
 	}
 	hash, err := auth.HashRefreshToken(in.RefreshToken)
-	if _, known := r.view.Refresh(hash); err == nil && known {
-		if _, err := s.propose(r, fsm.RevokeRefresh{Token: hash}); err != nil {
+	token, known := r.view.Refresh(hash)
+	if err == nil && known {
+		r.caller.user, _ = r.view.User(token.User)
+		if _, err := s.propose(r, fsm.RevokeRefresh{Op: s.op(r), Token: hash}); err != nil {
 			return nil, err
 		}
 	}

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"hash"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -14,10 +16,12 @@ const maxIdempotencyKey = 255
 
 // op returns the operation that the request stands for. With an
 // Idempotency-Key it is the same on every repeat and every node; without one
-// it is new, so that only repeats inside the cluster are recognised.
+// it is new, so that only repeats inside the cluster are recognised, and there
+// is no other request to tell it from.
 func (s *Server) op(r *request) fsm.Op {
-	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org, Request: r.hash()}
+	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org}
 	if r.idempotency != "" {
+		op.Request = r.digest(hmac.New(sha256.New, s.requestKey))
 		scope := op.Org.String()
 		if op.Org.IsZero() && r.caller.user != nil {
 			scope = r.caller.user.ID.String() // A login acts in no organization yet.
@@ -30,10 +34,18 @@ func (s *Server) op(r *request) fsm.Op {
 	return op
 }
 
-// hash returns what tells this request from another one with the same
+// requestKey returns the key of the hashes by which requests are told apart.
+// A hash without a key would give passwords away: they are in bodies, and the
+// hash is in the replicated log.
+func requestKey(master []byte) []byte {
+	h := hmac.New(sha256.New, master)
+	h.Write([]byte("request hash v1"))
+	return h.Sum(nil)
+}
+
+// digest returns what tells this request from another one with the same
 // Idempotency-Key.
-func (r *request) hash() compute.Hash {
-	h := sha256.New()
+func (r *request) digest(h hash.Hash) compute.Hash {
 	fmt.Fprintf(h, "%s %s", r.route.method, r.route.path)
 	for _, name := range r.route.params {
 		fmt.Fprintf(h, "\x00%s", r.params[name])

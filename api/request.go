@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -109,13 +110,14 @@ func (r *request) copyURL(ctx *fasthttp.RequestCtx) error {
 		r.params[name] = plain
 	}
 	r.args = make(map[string]string)
+	faults := new(wire.Faults)
 	for key, value := range ctx.QueryArgs().All() {
 		if _, twice := r.args[string(key)]; twice {
-			return compute.Errorf(compute.CodeInvalid, "A parameter of the query is there twice.")
+			faults.Value("the parameter is there twice", "query", string(key))
 		}
 		r.args[string(key)] = string(value)
 	}
-	return nil
+	return faults.Err()
 }
 
 // bearerOf returns the token of an Authorization header, "" for none.

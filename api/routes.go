@@ -79,7 +79,7 @@ func (s *Server) accountRoutes() []route {
 			body:    of[wire.Login](), reply: of[wire.Session](), handle: s.login,
 		}, {
 			method: http.MethodPost, path: root + "/auth/refresh", tag: "Authentication", once: true,
-			summary: "Change a refresh token for a new pair. The old one is dead; its reuse revokes the family.",
+			summary: "Change a refresh token for a new pair. The old one is dead; its reuse after 30 s revokes the family.",
 			body:    of[wire.RefreshBody](), reply: of[wire.Session](), handle: s.refresh,
 		}, {
 			method: http.MethodPost, path: root + "/auth/logout", tag: "Authentication",
@@ -142,7 +142,7 @@ func (s *Server) startRoutes() []route {
 			accepts: "text/event-stream", handle: s.streamOutput,
 		}, {
 			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
-			summary: "Execute the same code on every GPU type that fits, and recommend one.",
+			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
 			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: s.startSelection,
 		}, {
 			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,

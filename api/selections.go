@@ -27,6 +27,13 @@ func (s *Server) startSelection(r *request) (any, error) {
 	case in.DeadlineSeconds != nil:
 		return nil, errNotAvailable("deadline_seconds")
 	}
+	// It executes on GPU types, not on this profile; but a profile that does
+	// not exist is a mistake of which the client should hear.
+	if in.NamesProfile() {
+		if _, _, _, err := r.view.Resolve(in.Profile()); err != nil {
+			return nil, err
+		}
+	}
 	selection := &compute.Selection{GPUTypes: in.GPUTypes}
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err

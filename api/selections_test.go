@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +97,23 @@ func TestAbortSelection(t *testing.T) {
 	if len(got) != 1 {
 		t.Errorf("events are %q", got)
 	}
+}
+
+func TestSelectionNamesAProfile(t *testing.T) {
+	w := newWorld(t)
+	const path = "/execution/gpu_selection/start"
+	for _, name := range []string{"execution_type", "machine_type"} {
+		a := w.want(400, "unknown_profile", "POST", path, w.adaKey, map[string]any{"code": "1", name: "gpu.b200"})
+		if !strings.Contains(string(a.body), "gpu.h100") {
+			t.Errorf("the answer does not list the profiles: %s", a.body)
+		}
+		w.mustDo("POST", path, w.adaKey, map[string]any{"code": "1", name: "GPU.T4"}, nil)
+	}
+	both := map[string]any{"code": "1", "execution_type": "cpu", "machine_type": "gpu.t4"}
+	a := w.want(422, "", "POST", path, w.adaKey, both)
+	if got := strings.Join(faultsOf(t, a), ","); got != "body.machine_type: value_error" {
+		t.Errorf("faults are %s", got)
+	}
+	both["machine_type"] = "CPU"
+	w.mustDo("POST", path, w.adaKey, both, nil)
 }

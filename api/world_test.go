@@ -48,6 +48,7 @@ type world struct {
 	machine *fsm.FSM
 	logs    *fakeLogs
 	blobs   *fakeBlobs
+	saw     func(fsm.Command) // Called with what the server proposes; nil for nothing.
 	cfg     api.Config
 	url     string
 	client  *http.Client
@@ -103,6 +104,11 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		logs:  &fakeLogs{lines: make(map[compute.ExecutionID][]api.Line), done: make(map[compute.ExecutionID]bool)},
 		blobs: &fakeBlobs{data: make(map[compute.Hash][]byte)},
 	}
+	w.Cleanup(func() {
+		if err := w.machine.View().Check(); err != nil {
+			t.Errorf("the state breaks an invariant: %v", err)
+		}
+	})
 	w.logs.changed = sync.NewCond(&w.logs.mu)
 	public, private, err := ed25519.GenerateKey(&numbers{n: 1 << 40})
 	w.ok(err)
@@ -211,6 +217,9 @@ func (w *world) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 	defer w.mu.Unlock()
 	if w.reader.noLeader {
 		return fsm.Result{}, 0, compute.Errorf(compute.CodeUnavailable, "No leader is known.")
+	}
+	if w.saw != nil {
+		w.saw(cmd)
 	}
 	w.index++
 	results := w.machine.ApplyFrames(w.index, clock, frame)
