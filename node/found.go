@@ -49,6 +49,7 @@ func settingsOf(cfg Config) fsm.Settings {
 		Queued:       cfg.Limits.Queued,
 		Keys:         cfg.Limits.Keys,
 		TimeoutMax:   cfg.Limits.TimeoutMax,
+		StopGrace:    cfg.Exec.Grace,
 		KeepFinished: keepFinished,
 		MaxFinished:  maxFinished,
 		SelectionMax: selectionMax,

@@ -165,7 +165,7 @@ func (n *Node) openExecutor(ctx context.Context) (err error) {
 	for _, m := range n.cfg.Exec.Mounts {
 		mounts = append(mounts, executor.Mount{Name: m.Name, Path: m.Path, ReadOnly: m.RO})
 	}
-	n.executor, err = executor.Open(executor.Config{
+	n.executor, err = executor.Open(executor.Config{ //nolint:contextcheck // Its attempts outlive ctx.
 		DataDir: n.cfg.DataDir, Node: n.cluster.ID(),
 		Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs, Mounts: mounts,
 		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,

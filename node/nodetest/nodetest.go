@@ -121,7 +121,8 @@ func (n *Node) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	peer, err := node.Open(ctx, n.Config, node.Options{
-		Version: "test", Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name), PromoteAfter: promoteAfter,
+		Version: "test", PromoteAfter: promoteAfter,
+		Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
 		Fatal: func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 	})
 	if err != nil {

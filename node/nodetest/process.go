@@ -83,7 +83,7 @@ type Process struct {
 	path   string // Of the file with its configuration.
 	rpc    string
 	cmd    *exec.Cmd
-	done   chan error
+	done   chan struct{} // Closed once the process has ended.
 }
 
 // Processes is a cluster of node processes.
@@ -157,9 +157,12 @@ func (p *Process) Start() {
 	if err := p.cmd.Start(); err != nil {
 		p.tb.Fatal(err)
 	}
-	done := make(chan error, 1)
+	done, cmd := make(chan struct{}), p.cmd
 	p.done = done
-	go func(cmd *exec.Cmd) { done <- cmd.Wait() }(p.cmd)
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() //nolint:errcheck // How it ended is the test's own doing.
+	}()
 	var said addresses
 	text := mustReadFile(p.tb, p.path+".addresses", readyWait)
 	if err := json.Unmarshal([]byte(text), &said); err != nil {
