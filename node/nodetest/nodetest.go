@@ -123,7 +123,7 @@ func (n *Node) Start() {
 	peer, err := node.Open(ctx, n.Config, node.Options{
 		Version: "test", PromoteAfter: promoteAfter,
 		Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
-		Fatal: func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
+		Fatal:  func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 	})
 	if err != nil {
 		cancel()

@@ -161,7 +161,7 @@ func (p *Process) Start() {
 	p.done = done
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() //nolint:errcheck // How it ended is the test's own doing.
+		_ = cmd.Wait() // How it ended is the test's own doing.
 	}()
 	var said addresses
 	text := mustReadFile(p.tb, p.path+".addresses", readyWait)
