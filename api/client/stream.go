@@ -28,7 +28,7 @@ const (
 // end.
 type Event struct {
 	Seq      uint64    // Rises; resume behind it.
-	Stderr   bool      // Which stream the output was written to.
+	Stderr   bool      // Written to the standard error, or Berth's own words.
 	Content  string    // The output.
 	Finished *Finished // Set on the last event of all.
 }
@@ -172,7 +172,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 		result := body.JobFinished.Job.Result
 		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error}
 	case body.Output != nil:
-		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr"
+		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr" || body.Stream == "system"
 	default:
 		return nil
 	}

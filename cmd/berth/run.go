@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +58,6 @@ execution goes on, and what is printed says how to see or end it.
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, as in cpu.4x or gpu.a100.500m (default cpu)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
-	cmd.MarkFlagsMutuallyExclusive("gpu", "profile")
 	return cmd
 }
 
@@ -98,6 +98,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 
 // hardware returns the hardware profile that --gpu or --profile name.
 func (f *runFlags) hardware() (string, error) {
+	if f.gpu != "" && f.profile != "" {
+		return "", usageErrorf("--gpu and --profile say the same thing: give one of them")
+	}
 	if f.gpu == "" {
 		return f.profile, nil
 	}
@@ -235,10 +238,14 @@ func readFile(path string, limit int64) (string, error) {
 func readLimited(r io.Reader, name string, limit int64) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return "", usageErrorf("read %s: %w", name, err)
 	}
 	if int64(len(data)) > limit {
 		return "", usageErrorf("%s is larger than %d bytes", name, limit)
+	}
+	// JSON carries text alone: other bytes would arrive as other ones.
+	if !utf8.Valid(data) {
+		return "", usageErrorf("%s is not UTF-8 text", name)
 	}
 	return string(data), nil
 }
