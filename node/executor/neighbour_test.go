@@ -1,0 +1,120 @@
+package executor_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor"
+)
+
+// steady says one tick each 100 ms until it is told to end.
+const steady = `
+import os, time
+i = 0
+while not os.path.exists("/mnt/told/end"):
+    print("tick", i)
+    i += 1
+    time.sleep(0.1)
+print("end", i)
+`
+
+// nuisances do their worst without end, and say in their output that they got
+// that far.
+var nuisances = []struct{ name, code, sign string }{
+	{"fork bomb", `
+import os, sys
+said = False
+while True:
+    try:
+        os.fork()
+    except OSError as e:
+        if not said:
+            os.write(1, b"bombed %s\n" % type(e).__name__.encode())
+            said = True
+`, "bombed BlockingIOError"},
+	{"memory hog", `
+import os
+while True:
+    if os.fork() == 0:
+        x = []
+        while True:
+            x.append(bytearray(b"x") * (1 << 20))
+    if os.wait()[1] == 9:
+        print("killed")
+`, "killed"},
+	{"output flood", `
+import os
+line = b"x" * 1023 + b"\n"
+while True:
+    os.write(1, line * 1024)
+`, "dropped"},
+}
+
+// TestNothingDisturbsANeighbour has code do its worst beside a steady
+// execution: that one says all it has to, in order, and the node goes on
+// starting others.
+func TestNothingDisturbsANeighbour(t *testing.T) {
+	told := t.TempDir()
+	n := newNode(t, func(c *executor.Config) {
+		c.Mounts = []executor.Mount{{Name: "told", Path: told, ReadOnly: true}}
+	})
+	neighbour := n.place(n.endless(steady))
+	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })
+	var bad []compute.ExecutionID
+	for _, nuisance := range nuisances {
+		bad = append(bad, n.place(n.endless(nuisance.code)))
+	}
+	for i, nuisance := range nuisances {
+		await(t, nuisance.name, func() bool { return strings.Contains(n.output(bad[i]), nuisance.sign) })
+	}
+	ticks := strings.Count(n.output(neighbour), "tick")
+	await(t, "another second of the neighbour", func() bool { return strings.Count(n.output(neighbour), "tick") >= ticks+10 })
+	o, output := n.execute(compute.Bundle{Code: "print('new here')"}, nil)
+	if o.Status != compute.StatusCompleted || output != "new here\n" {
+		t.Errorf("an execution beside them ended as %s %q with output %q", o.Status, o.Detail, output)
+	}
+	if err := os.WriteFile(filepath.Join(told, "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ending{status: compute.StatusCompleted}.check(t, n.end(neighbour))
+	checkTicks(t, n.output(neighbour))
+	n.update(func() {
+		for _, id := range bad {
+			if w, lives := n.work[id]; lives {
+				w.Execution.Stop = compute.StopHard
+			}
+		}
+	})
+	for i, nuisance := range nuisances {
+		if o := n.end(bad[i]); o.Status != compute.StatusAborted {
+			t.Errorf("the %s had ended before as %s/%s %q", nuisance.name, o.Status, o.Reason, o.Detail)
+		}
+	}
+}
+
+// endless returns work that ends when it wants to, or the test does.
+func (n *node) endless(code string) compute.Work {
+	w := n.newWork(compute.Bundle{Code: code})
+	w.Execution.Timeout = 10 * time.Minute
+	return w
+}
+
+// checkTicks holds that the output is all that steady said, in order.
+func checkTicks(t *testing.T, output string) {
+	t.Helper()
+	said := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	last := len(said) - 1
+	for i, line := range said[:last] {
+		if line != fmt.Sprintf("tick %d", i) {
+			t.Fatalf("the neighbour's line %d is %q", i, line)
+		}
+	}
+	if said[last] != fmt.Sprintf("end %d", last) {
+		t.Errorf("the neighbour's last line is %q after %d ticks", said[last], last)
+	}
+}
