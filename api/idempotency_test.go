@@ -112,7 +112,7 @@ func loginHash(t *testing.T, key string, change ...func(*api.Config)) (kept, pla
 func TestPasswordsCannotBeTriedOnTheLog(t *testing.T) {
 	kept, plain := loginHash(t, "k")
 	if kept == plain || kept == (compute.Hash{}) {
-		t.Errorf("the log holds %s of a login; without a key it is %s", kept, plain)
+		t.Errorf("the log holds %x of a login; without a key it is %x", kept, plain)
 	}
 	if again, _ := loginHash(t, "k"); again != kept {
 		t.Error("another node with the same key makes another hash")
@@ -122,7 +122,7 @@ func TestPasswordsCannotBeTriedOnTheLog(t *testing.T) {
 		t.Error("the hash does not depend on the cluster's key")
 	}
 	if without, _ := loginHash(t, ""); without != (compute.Hash{}) {
-		t.Errorf("without an Idempotency-Key, the log holds %s of a login", without)
+		t.Errorf("without an Idempotency-Key, the log holds %x of a login", without)
 	}
 }
 
