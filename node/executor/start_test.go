@@ -1,0 +1,77 @@
+package executor_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor"
+)
+
+const (
+	startRounds  = 5 // On a machine that is never quiet.
+	startsEach   = 25
+	startSurplus = 20 * time.Millisecond
+)
+
+// firstStatement says when the code began, in nanoseconds of the day.
+const firstStatement = "import time; print(time.time_ns())"
+
+// TestStartCostsLittle compares the time from an execution's placement to its
+// first statement with the interpreter's alone. Both are timed in turn, and the
+// shortest counts, which no neighbour on the machine disturbed. The supervisor
+// is the program's, so that the race detector does not slow it.
+func TestStartCostsLittle(t *testing.T) {
+	berth := filepath.Join(t.TempDir(), "berth")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", berth, "berth/cmd/berth")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	python, err := exec.CommandContext(t.Context(), "python3", "-c", "import sys; print(sys.executable, end='')").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, func(c *executor.Config) { c.Program = berth })
+	var surplus time.Duration
+	for range startRounds {
+		bare, boxed := startTimes(t, n, string(python))
+		surplus = boxed - bare
+		t.Logf("the interpreter alone %v, an execution %v: %v later", bare, boxed, surplus)
+		if surplus <= startSurplus {
+			return
+		}
+	}
+	t.Errorf("an execution begins %v later than the interpreter alone, want at most %v", surplus, startSurplus)
+}
+
+// startTimes returns the shortest times of both.
+func startTimes(t *testing.T, n *node, python string) (bare, boxed time.Duration) {
+	t.Helper()
+	bare, boxed = time.Hour, time.Hour
+	for range startsEach {
+		start := time.Now()
+		out, err := exec.CommandContext(t.Context(), python, "-u", "-c", firstStatement).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		bare = min(bare, began(t, string(out)).Sub(start))
+		start = time.Now()
+		_, output := n.execute(compute.Bundle{Code: firstStatement}, nil)
+		boxed = min(boxed, began(t, output).Sub(start))
+	}
+	return bare, boxed
+}
+
+// began returns what firstStatement said.
+func began(t *testing.T, output string) time.Time {
+	t.Helper()
+	ns, err := strconv.ParseInt(strings.TrimSpace(output), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(0, ns)
+}
