@@ -188,8 +188,10 @@ func rulesOf(tag reflect.StructTag) string {
 		value, ok := tag.Lookup(rule.tag)
 		switch {
 		case !ok:
+		case rule.tag == "enum":
+			out = append(out, strings.ReplaceAll(value, ",", " / "))
 		case strings.Contains(rule.text, "%s"):
-			out = append(out, fmt.Sprintf(rule.text, strings.ReplaceAll(value, ",", " / ")))
+			out = append(out, fmt.Sprintf(rule.text, value))
 		default:
 			out = append(out, rule.text)
 		}

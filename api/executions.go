@@ -180,8 +180,14 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 	}
 	// The record is gone; what remains of the output nobody can reach, and it
 	// is swept later.
-	if err := s.cfg.Logs.Delete(r.ctx, e.ID); err != nil {
-		s.log.Warn("output not deleted", "execution", e.ID, "err", err)
+	ids := []compute.ExecutionID{e.ID}
+	if e.Selection != nil {
+		ids = append(ids, e.Selection.Children...)
+	}
+	for _, id := range ids {
+		if err := s.cfg.Logs.Delete(r.ctx, id); err != nil {
+			s.log.Warn("output not deleted", "execution", id, "err", err)
+		}
 	}
 	return wire.Stopped{
 		ExecutionID: e.ID, Status: e.Status,

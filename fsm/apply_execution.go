@@ -351,8 +351,8 @@ func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Rea
 	s.putExecution(&e)
 }
 
-// deleteExecution removes what an ended execution was and leaves its billing
-// row.
+// deleteExecution removes what an ended execution was, its sub-executions too,
+// and leaves the billing rows.
 func (s *state) deleteExecution(c DeleteExecution) Result {
 	if refusal := s.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -365,11 +365,23 @@ func (s *state) deleteExecution(c DeleteExecution) Result {
 		return refuse(compute.CodeConflict, "still_live",
 			"the execution has not ended; stop it first")
 	}
+	s.strip(known)
+	if known.Selection != nil {
+		for _, id := range known.Selection.Children { // Ended before their parent did.
+			if child, ok := s.executions.get(id); ok {
+				s.strip(child)
+			}
+		}
+	}
+	return Result{Execution: known.ID, Status: known.Status}
+}
+
+// strip leaves nothing of an ended execution but its billing row.
+func (s *state) strip(known *compute.Execution) {
 	e := *known
 	e.Deleted = true
 	e.Bundle, e.FileName, e.Imports, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil, nil
 	s.putExecution(&e)
-	return Result{Execution: e.ID, Status: e.Status}
 }
 
 // free gives back what a holds of its node. A GPU that is gone and was only

@@ -445,6 +445,23 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestDeleteTakesTheChildrenAlong wants no code of a deleted GPU selection left
+// in its sub-executions.
+func TestDeleteTakesTheChildrenAlong(t *testing.T) {
+	w := newWorld(t)
+	parent := w.selection(func(*compute.Execution) {})
+	w.must(w.take(parent, "gpu.t4"))
+	child := w.children(parent)[0].ID
+	w.complete(child, "n3", time.Second)
+	w.must(fsm.DeleteExecution{Actor: w.ada, Execution: parent})
+	if _, ok := w.view().Execution(w.org, child); ok {
+		t.Error("a sub-execution of a deleted GPU selection can be read")
+	}
+	if c := w.children(parent); len(c) != 1 || c[0].Bundle.Size != 0 || c[0].Billed == 0 {
+		t.Errorf("the sub-execution's billing row is %+v", c)
+	}
+}
+
 func TestStopAndDeleteAreTheOrganizations(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")

@@ -199,6 +199,11 @@ func badPath(name string, others map[string]json.RawMessage) string {
 		strings.HasPrefix(name, "../"):
 		return "a path is relative, without '.' and '..'"
 	}
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxFileName {
+			return "a part of a path has at most 255 bytes"
+		}
+	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if _, ok := others[dir]; ok {
 			return "a path goes through another file"
