@@ -95,8 +95,10 @@ func TestMalformedStarts(t *testing.T) {
 		{"import_files no object", code + `"import_files":"[1]"}`, []string{"body.import_files: dict_type"}},
 		{"import_files an object", code + `"import_files":{"a.py":""}}`, []string{"body.import_files: string_type"}},
 		{"import file no text", code + `"import_files":"{\"a.py\":1}"}`, []string{"body.import_files.a.py: string_type"}},
-		{"import file too long", code + `"import_files":"{\"` + strings.Repeat("x", 256) + `\":\"\"}"}`,
-			[]string{"body.import_files." + strings.Repeat("x", 256) + ": value_error"}},
+		{
+			"import file too long", code + `"import_files":"{\"` + strings.Repeat("x", 256) + `\":\"\"}"}`,
+			[]string{"body.import_files." + strings.Repeat("x", 256) + ": value_error"},
+		},
 		{"import file outside", code + `"import_files":"{\"../a.py\":\"\"}"}`, []string{"body.import_files.../a.py: value_error"}},
 		{"import file absolute", code + `"import_files":"{\"/a.py\":\"\"}"}`, []string{"body.import_files./a.py: value_error"}},
 		{"import file in a file", code + `"import_files":"{\"a\":\"\",\"a/b\":\"\"}"}`, []string{"body.import_files.a/b: value_error"}},
