@@ -12,6 +12,9 @@ import (
 	"berth/node/executor"
 )
 
+// nuisanceMilli is the share of a core that each nuisance has.
+const nuisanceMilli = 250
+
 // steady says one tick each 100 ms until it is told to end.
 const steady = `
 import os, time
@@ -52,7 +55,7 @@ import os
 line = b"x" * 1023 + b"\n"
 while True:
     os.write(1, line * 1024)
-`, "dropped"},
+`, "xxxxxxxxxxxxxxxx"},
 }
 
 // TestNothingDisturbsANeighbour has code do its worst beside a steady
@@ -66,8 +69,13 @@ func TestNothingDisturbsANeighbour(t *testing.T) {
 	neighbour := n.place(n.endless(steady))
 	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })
 	var bad []compute.ExecutionID
+	defer func() { n.stopHard(bad) }() // Also when the test fails: they end by nothing else.
 	for _, nuisance := range nuisances {
-		bad = append(bad, n.place(n.endless(nuisance.code)))
+		w := n.endless(nuisance.code)
+		// Together less than a core: how the machine shares its cores is not
+		// what is tested.
+		w.Execution.Request.VCPUMilli = nuisanceMilli
+		bad = append(bad, n.place(w))
 	}
 	for i, nuisance := range nuisances {
 		await(t, nuisance.name, func() bool { return strings.Contains(n.output(bad[i]), nuisance.sign) })
@@ -83,17 +91,26 @@ func TestNothingDisturbsANeighbour(t *testing.T) {
 	}
 	ending{status: compute.StatusCompleted}.check(t, n.end(neighbour))
 	checkTicks(t, n.output(neighbour))
+	n.stopHard(bad)
+	for i, nuisance := range nuisances {
+		if o := n.end(bad[i]); o.Status != compute.StatusAborted {
+			t.Errorf("the %s had ended before as %s/%s %q", nuisance.name, o.Status, o.Reason, o.Detail)
+		}
+	}
+}
+
+// stopHard has the executions aborted and waits for their ends.
+func (n *node) stopHard(ids []compute.ExecutionID) {
+	n.t.Helper()
 	n.update(func() {
-		for _, id := range bad {
+		for _, id := range ids {
 			if w, lives := n.work[id]; lives {
 				w.Execution.Stop = compute.StopHard
 			}
 		}
 	})
-	for i, nuisance := range nuisances {
-		if o := n.end(bad[i]); o.Status != compute.StatusAborted {
-			t.Errorf("the %s had ended before as %s/%s %q", nuisance.name, o.Status, o.Reason, o.Detail)
-		}
+	for _, id := range ids {
+		n.end(id)
 	}
 }
 
