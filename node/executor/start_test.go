@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	startRounds  = 5 // On a machine that is never quiet.
+	startRounds  = 10 // On a machine that is never quiet.
 	startsEach   = 25
 	startSurplus = 20 * time.Millisecond
 )
