@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,7 +148,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestPanicIsContained(t *testing.T) {
-	var log bytes.Buffer
+	var log lockedBuffer
 	w := newWorld(t, func(c *api.Config) {
 		c.Judge = func(compute.Objective, []compute.Candidate) compute.Verdict { panic("the judge is ill") }
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -170,8 +171,26 @@ func TestPanicIsContained(t *testing.T) {
 	}
 }
 
+// lockedBuffer is a buffer that several goroutines may use.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
 func TestSecretsAreNotLogged(t *testing.T) {
-	var log bytes.Buffer
+	var log lockedBuffer // A connection that the server gave up may still log.
 	w := newWorld(t, func(c *api.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
