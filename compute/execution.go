@@ -116,10 +116,23 @@ type Attempt struct {
 	EndedAt    Instant     `cbor:"11,keyasint,omitempty"`
 }
 
-// GPUShare is the part of one GPU that an attempt holds.
+// GPUShare is the part of one GPU that an attempt holds. Memory and isolation
+// are the state's, of the device as it was when the attempt was placed; a plan
+// leaves them out.
 type GPUShare struct {
-	GPU   GPUID `cbor:"1,keyasint"`
-	Milli int   `cbor:"2,keyasint"`
+	GPU       GPUID     `cbor:"1,keyasint"`
+	Milli     int       `cbor:"2,keyasint"`
+	VRAMMiB   int64     `cbor:"3,keyasint,omitempty"`
+	Isolation Isolation `cbor:"4,keyasint,omitempty"`
+}
+
+// IsolationOf returns the weakest isolation among the shares.
+func IsolationOf(shares []GPUShare) Isolation {
+	weakest := IsolationNone
+	for _, share := range shares {
+		weakest = weakest.Weaker(share.Isolation)
+	}
+	return weakest
 }
 
 // Work is what a node is to do about one attempt: the attempt, the execution

@@ -25,7 +25,15 @@ func (h *Health) UnmarshalText(text []byte) error {
 	return err
 }
 
-// GPU is one device of a node.
+// The MIG modes of a device that is no slice itself.
+const (
+	MIGNone     = "" // There is no such mode.
+	MIGEnabled  = "enabled"
+	MIGDisabled = "disabled"
+)
+
+// GPU is one device of a node, or one MIG slice of a device: a device of its
+// own, with the driver's UUID of it, its memory and the Index of its parent.
 type GPU struct {
 	ID         GPUID  `cbor:"1,keyasint"`
 	Index      int    `cbor:"2,keyasint"` // As the driver numbers it on its node.
@@ -33,13 +41,45 @@ type GPU struct {
 	Model      string `cbor:"4,keyasint"` // The driver's name; ends in "(simulated)" for simulated ones.
 	VRAMMiB    int64  `cbor:"5,keyasint"`
 	PCIBus     string `cbor:"6,keyasint,omitempty"`
-	MIG        string `cbor:"7,keyasint,omitempty"` // "enabled", "disabled", or "" where there is no such mode.
+	MIG        string `cbor:"7,keyasint,omitempty"` // One of the MIG constants, or the slice that it is, as in "1g_5gb".
 	Driver     string `cbor:"8,keyasint,omitempty"`
 	Health     Health `cbor:"9,keyasint,omitempty"`
 	Simulated  bool   `cbor:"10,keyasint,omitempty"`
 	SpeedMilli int    `cbor:"11,keyasint,omitempty"` // Simulated speed, h100 = 1,000; 0 for real devices.
 	UsedMilli  int    `cbor:"12,keyasint,omitempty"` // Given to attempts; kept by the state, not by the node.
+
+	// Devices of one node with the same Island are joined by NVLink or share a
+	// PCIe switch; 0 is unknown.
+	Island int `cbor:"13,keyasint,omitempty"`
+
+	// Of slices only: the device that is sliced, which the node reports too,
+	// and the driver's numbers of the GPU instance and the compute instance.
+	Parent          GPUID `cbor:"14,keyasint,omitempty"`
+	Instance        int   `cbor:"15,keyasint,omitempty"`
+	ComputeInstance int   `cbor:"16,keyasint,omitempty"`
 }
+
+// Slice returns which MIG slice g is, as in "1g_5gb"; "" when it is none.
+func (g *GPU) Slice() string {
+	if g.MIG == MIGNone || g.MIG == MIGEnabled || g.MIG == MIGDisabled {
+		return ""
+	}
+	return g.MIG
+}
+
+// Sliced reports whether g is in MIG mode: its slices take work, itself none.
+func (g *GPU) Sliced() bool { return g.MIG == MIGEnabled }
+
+// Is reports whether g is of the kind that r asks for: of the type, and the
+// slice asked for or no slice.
+func (g *GPU) Is(r Request) bool {
+	return g.Type == r.GPUType && g.Slice() == r.MIG && !g.Sliced()
+}
+
+// ShareMiB returns the memory that goes with milli thousandths of g, rounded
+// down, so that shares that add up to no more than g never hold more than its
+// memory.
+func (g *GPU) ShareMiB(milli int) int64 { return g.VRAMMiB * int64(milli) / WholeGPU }
 
 // Inventory is what a node reports of itself: the part of a Node that the
 // node, and not the state, is the source of.

@@ -54,7 +54,10 @@ func ParseProfile(name string) (Profile, error) {
 
 // setSize reads the part behind the type: 2x, 500m or mig_1g_5gb.
 func (p *Profile) setSize(size string) error {
-	if slice, ok := strings.CutPrefix(size, "mig_"); ok && p.GPUType != "" && isTypeName(slice) {
+	if slice, ok := strings.CutPrefix(size, "mig_"); ok && p.GPUType != "" {
+		if _, err := ParseMIG(slice); err != nil {
+			return err
+		}
 		p.MIG = slice
 		return nil
 	}
@@ -116,6 +119,15 @@ func (p Profile) String() string {
 		return fmt.Sprintf("%s.%dx", name, p.Count)
 	}
 	return name
+}
+
+// Kind returns the kind of device that the profile asks for: a GPU type, as in
+// "a100", or a MIG slice of one, as in "a100.mig_1g_5gb"; "" without GPU.
+func (p Profile) Kind() string {
+	if p.MIG == "" {
+		return p.GPUType
+	}
+	return p.GPUType + ".mig_" + p.MIG
 }
 
 // IsGPU reports whether the profile asks for a GPU.
