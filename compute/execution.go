@@ -114,6 +114,7 @@ type Attempt struct {
 	Status     Status      `cbor:"9,keyasint,omitempty"` // How it ended.
 	Reason     Reason      `cbor:"10,keyasint,omitempty"`
 	EndedAt    Instant     `cbor:"11,keyasint,omitempty"`
+	Placement  Placement   `cbor:"12,keyasint,omitzero"` // Why it is there.
 }
 
 // GPUShare is the part of one GPU that an attempt holds. Memory and isolation

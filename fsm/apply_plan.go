@@ -20,7 +20,7 @@ func (s *state) commitPlan(c CommitPlan) Result {
 			continue
 		}
 		if n, ok := s.nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
-			s.place(e, n, a)
+			s.place(e, n, a, c.ViewIndex)
 			r.Count++
 		}
 	}
@@ -68,8 +68,8 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 	return true
 }
 
-// place makes an attempt of e on n.
-func (s *state) place(known *compute.Execution, node *compute.Node, a compute.Assignment) {
+// place makes an attempt of e on n, as the plan from the view at viewIndex says.
+func (s *state) place(known *compute.Execution, node *compute.Node, a compute.Assignment, viewIndex uint64) {
 	e, n := *known, *node
 	n.GPUs = slices.Clone(n.GPUs)
 	n.UsedVCPUMilli += e.Request.VCPUMilli
@@ -84,5 +84,6 @@ func (s *state) place(known *compute.Execution, node *compute.Node, a compute.As
 	s.putAttempt(&compute.Attempt{
 		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: a.GPUs,
 		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,
+		Placement: compute.Placement{ViewIndex: viewIndex, Choice: a.Choice},
 	})
 }

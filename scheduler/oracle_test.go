@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"slices"
 
 	"berth/compute"
@@ -39,22 +40,22 @@ func (o *oracle) place(v *fakeView, e *compute.Execution) {
 	if !possible || limit > 0 && v.running[e.Org]+o.running[e.Org] >= limit {
 		return
 	}
-	var best *compute.Node
-	var bestCost [2]int64
-	for _, n := range o.nodes {
-		if !empty(n, r) || len(freeGPUs(n, r)) < r.GPUs || missing(n, r) != [3]int64{} {
-			continue
-		}
-		if c := cost(n, r); best == nil || slices.Compare(c[:], bestCost[:]) < 0 {
-			best, bestCost = n, c
-		}
-	}
-	if best == nil {
+	fitting := slices.Clone(o.nodes)
+	fitting = slices.DeleteFunc(fitting, func(n *compute.Node) bool {
+		return !empty(n, r) || len(freeGPUs(n, r)) < r.GPUs || missing(n, r) != [3]int64{}
+	})
+	if len(fitting) == 0 {
 		o.promise(r)
 		return
 	}
+	slices.SortStableFunc(fitting, func(a, b *compute.Node) int { return cmp.Compare(cost(a, r), cost(b, r)) })
+	best := fitting[0]
+	choice := compute.Choice{Score: cost(best, r)}
+	if len(fitting) > 1 {
+		choice.RunnerUp, choice.RunnerUpScore = fitting[1].ID, cost(fitting[1], r)
+	}
 	gpus := freeGPUs(best, r)[:r.GPUs]
-	o.out = append(o.out, compute.Assignment{Execution: e.ID, Node: best.ID, GPUs: hold(best, r, gpus)})
+	o.out = append(o.out, compute.Assignment{Execution: e.ID, Node: best.ID, GPUs: hold(best, r, gpus), Choice: choice})
 	o.running[e.Org]++
 }
 
@@ -139,7 +140,7 @@ func hold(n *compute.Node, r *compute.Request, gpus []*compute.GPU) (shares []co
 }
 
 // cost is the stranded GPU that placing r adds, then what it leaves.
-func cost(n *compute.Node, r *compute.Request) [2]int64 {
+func cost(n *compute.Node, r *compute.Request) int64 {
 	free, gpus := int64(0), int64(0)
 	for _, g := range n.GPUs {
 		if g.Health == compute.HealthOK {
@@ -157,5 +158,5 @@ func cost(n *compute.Node, r *compute.Request) [2]int64 {
 	}
 	left := free - int64(r.GPUs*r.MilliGPU)
 	grown := strands(left, vcpu-r.VCPUMilli, memory-r.MemoryMiB) - strands(free, vcpu, memory)
-	return [2]int64{grown, 16*left + vcpu - r.VCPUMilli}
+	return grown<<40 + 16*left + vcpu - r.VCPUMilli
 }

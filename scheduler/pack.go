@@ -51,7 +51,8 @@ type quota struct {
 // decide places one execution or says why it waits.
 func (s *pass) decide(e *compute.Execution) {
 	q := s.packer.types.shape(&e.Request)
-	node, score := s.packer.row(q).best()
+	row := s.packer.row(q)
+	node, score := row.best()
 	if score >= nodeDown {
 		s.wait(e, reasonOf(score))
 		return
@@ -70,9 +71,19 @@ func (s *pass) decide(e *compute.Execution) {
 	s.devices = slot.pick(&q, s.devices[:0])
 	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
 		Execution: e.ID, Node: slot.node.ID, GPUs: slot.shares(&q, s.devices),
+		Choice: s.choice(row, node, score),
 	})
 	s.packer.give(node, &q, s.devices)
 	quota.running++
+}
+
+// choice returns why the winner was chosen.
+func (s *pass) choice(r *row, winner int, score int64) compute.Choice {
+	c := compute.Choice{Score: score}
+	if second, its := r.runnerUp(winner); second >= 0 {
+		c.RunnerUp, c.RunnerUpScore = s.packer.slots[second].node.ID, its
+	}
+	return c
 }
 
 // wait notes why e waits, when that is news.

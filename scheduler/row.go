@@ -52,6 +52,30 @@ func (r *row) better(left, right int32) int32 {
 	return right
 }
 
+// runnerUp returns the best node beside the winner and its score: it lost to
+// the winner itself, so it is on the winner's way to the top. It is -1 when
+// no other node takes the shape now.
+func (r *row) runnerUp(winner int) (node int, score int64) {
+	second := int32(-1)
+	for at := len(r.tree)/2 + winner; at > 1; at /= 2 {
+		left, right := r.tree[at&^1], r.tree[at|1]
+		beaten := right
+		if at%2 == 1 {
+			beaten = left
+		}
+		switch {
+		case beaten < 0:
+		case second < 0 || r.scores[beaten] < r.scores[second] ||
+			r.scores[beaten] == r.scores[second] && beaten < second:
+			second = beaten
+		}
+	}
+	if second < 0 || r.scores[second] > worstFit {
+		return -1, 0
+	}
+	return int(second), r.scores[second]
+}
+
 // best returns the best node and its score, which says why when no node fits.
 func (r *row) best() (node int, score int64) {
 	i := r.tree[1]
