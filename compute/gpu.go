@@ -1,5 +1,7 @@
 package compute
 
+import "slices"
+
 // Health is what is known about a device.
 type Health uint8
 
@@ -70,10 +72,17 @@ func (g *GPU) Slice() string {
 // Sliced reports whether g is in MIG mode: its slices take work, itself none.
 func (g *GPU) Sliced() bool { return g.MIG == MIGEnabled }
 
-// Is reports whether g is of the kind that r asks for: of the type, and the
-// slice asked for or no slice.
+// Is reports whether g is of the kind that r asks for: of a type that it
+// accepts, and the slice asked for or no slice; in whatever health and however
+// much of it is free.
 func (g *GPU) Is(r Request) bool {
-	return g.Type == r.GPUType && g.Slice() == r.MIG && !g.Sliced()
+	switch {
+	case g.Slice() != r.MIG || g.Sliced():
+		return false
+	case r.GPUType != "" || r.GPUs == 0:
+		return g.Type == r.GPUType
+	}
+	return len(r.AnyOf) == 0 || slices.Contains(r.AnyOf, g.Type)
 }
 
 // ShareMiB returns the memory that goes with milli thousandths of g, rounded

@@ -134,12 +134,46 @@ func (p Profile) Kind() string {
 func (p Profile) IsGPU() bool { return p.GPUType != "" }
 
 // Request is what an execution needs of a node, resolved from its profile when
-// it was submitted.
+// it was submitted. Several GPUs come from one node and are of one kind.
 type Request struct {
-	GPUType   string `cbor:"1,keyasint,omitempty"` // "" for CPU-only work.
+	// GPUType is the type that is asked for. It is "" for CPU-only work, and
+	// where AnyOf or nothing at all says which types will do.
+	GPUType string `cbor:"1,keyasint,omitempty"`
+
 	GPUs      int    `cbor:"2,keyasint,omitempty"` // How many GPUs, each with MilliGPU of it.
-	MilliGPU  int    `cbor:"3,keyasint,omitempty"` // Thousandths of each GPU.
-	MIG       string `cbor:"4,keyasint,omitempty"`
+	MilliGPU  int    `cbor:"3,keyasint,omitempty"` // Thousandths of each GPU, and of its memory.
+	MIG       string `cbor:"4,keyasint,omitempty"` // The slice that each GPU is, "" for GPUs that are not cut.
 	VCPUMilli int64  `cbor:"5,keyasint,omitempty"` // Thousandths of a vCPU.
 	MemoryMiB int64  `cbor:"6,keyasint,omitempty"`
+
+	// AnyOf are the GPU types of which any will do, sorted, each once. With
+	// GPUs above 0 and no GPUType, an empty AnyOf accepts every type.
+	AnyOf []string `cbor:"7,keyasint,omitempty"`
+}
+
+// IsGPU reports whether r asks for GPUs.
+func (r *Request) IsGPU() bool { return r.GPUs > 0 || r.GPUType != "" }
+
+// Types returns the GPU types that r accepts as one word: the type, those of
+// AnyOf with "|" between, "*" for any, and "" for CPU-only work.
+func (r *Request) Types() string {
+	switch {
+	case r.GPUType != "" || !r.IsGPU():
+		return r.GPUType
+	case len(r.AnyOf) == 0:
+		return "*"
+	}
+	return strings.Join(r.AnyOf, "|")
+}
+
+// Key returns a word that is the same for two requests when they ask for the
+// same, and only then.
+func (r *Request) Key() string {
+	b := make([]byte, 0, 64)
+	b = append(b, r.Types()...)
+	b = append(append(b, '/'), r.MIG...)
+	for _, n := range []int64{int64(r.GPUs), int64(r.MilliGPU), r.VCPUMilli, r.MemoryMiB} {
+		b = strconv.AppendInt(append(b, '/'), n, 10)
+	}
+	return string(b)
 }

@@ -44,7 +44,8 @@ func (s *state) wait(known *compute.Execution, why compute.Reason) {
 }
 
 // fits reports whether n can host a request on these shares of its GPUs now.
-// A share of a GPU includes the same share of its memory.
+// A share of a GPU includes the same share of its memory; several GPUs are of
+// one type.
 func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 	if !n.Schedulable() || len(shares) != r.GPUs ||
 		r.VCPUMilli > n.VCPUMilli-n.UsedVCPUMilli ||
@@ -59,8 +60,9 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 		if at < 0 || twice || share.Milli != r.MilliGPU {
 			return false
 		}
-		g := n.GPUs[at]
-		if g.Type != r.GPUType || g.Health != compute.HealthOK ||
+		g := &n.GPUs[at]
+		mixed := i > 0 && g.Type != n.GPUs[gpuAt(n.GPUs, shares[0].GPU)].Type
+		if mixed || !g.Is(r) || g.Health != compute.HealthOK ||
 			g.UsedMilli+share.Milli > compute.WholeGPU {
 			return false
 		}

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"crypto/sha256"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -293,7 +294,7 @@ func TestProfilesResolve(t *testing.T) {
 	}
 	for _, test := range tests {
 		p, r, price, err := w.view().Resolve(test.profile)
-		if err != nil || p.String() != test.canonical || r != test.want || price != test.price {
+		if err != nil || p.String() != test.canonical || !reflect.DeepEqual(r, test.want) || price != test.price {
 			t.Errorf("Resolve(%q) = %s %+v %d, %v; want %s %+v %d",
 				test.profile, p, r, price, err, test.canonical, test.want, test.price)
 		}
