@@ -1,0 +1,110 @@
+package packing
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// lossPct is how much of the capacity may be lost before a policy counts as
+// refusing.
+const lossPct = 0.1
+
+// checkEvery is after how many arrivals a run looks whether it is to end.
+const checkEvery = 256
+
+// A chooser is a placement policy. It keeps its own idea of the cluster; the
+// account of the bench stands beside it.
+type chooser interface {
+	// place takes a place for one pod of a shape; false when there is none.
+	place(shape int) (place, bool)
+	// release frees what place returned.
+	release(shape int, at place)
+}
+
+// run is one policy on one cluster, with the account beside it.
+type run struct {
+	workload *workload
+	policy   chooser
+	board    *board
+	now      func() time.Time
+	took     []time.Duration // Of each decision.
+}
+
+// arrive hands one pod to the policy and enters what it does. An error means
+// that the policy gave away what it did not have.
+func (r *run) arrive(shape int) (at place, placed bool, err error) {
+	began := r.now()
+	at, placed = r.policy.place(shape)
+	r.took = append(r.took, r.now().Sub(began))
+	if !placed {
+		return at, false, nil
+	}
+	s := &r.workload.shapes[shape]
+	if err := r.board.check(s, at); err != nil {
+		return at, false, fmt.Errorf("the policy broke the cluster: %w", err)
+	}
+	r.board.take(s, at)
+	return at, true, nil
+}
+
+// Seed is what a policy made of the arrivals of one seed.
+type Seed struct {
+	Seed uint64 `json:"seed"`
+	// GPUs given away, in percent of the cluster's, when the pods that have
+	// arrived ask for all of them, and for 130 % of them.
+	Alloc100 float64 `json:"alloc_100_pct"`
+	Alloc130 float64 `json:"alloc_130_pct"`
+	// How much had arrived when 0.1 % of the cluster's GPUs was refused;
+	// nil when that never came.
+	FirstRefusal *float64 `json:"first_refusal_pct"`
+	// FGD's fragment at 100 %, in percent of the cluster's GPUs.
+	Frag100    float64  `json:"frag_100_pct"`
+	Lost       int      `json:"pods_refused"` // Of all that arrived.
+	DecisionUS Decision `json:"decision_us"`
+}
+
+// Decision is how long decisions took, in microseconds.
+type Decision struct {
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	Mean float64 `json:"mean"`
+}
+
+// fill runs the protocol of inflation for one seed.
+func (r *run) fill(ctx context.Context, seed uint64, classes []class) (Seed, error) {
+	out := Seed{Seed: seed}
+	capacity := float64(r.board.capacity)
+	arrivals := r.workload.inflate(source(seed, forPods), Inflation)
+	r.took = make([]time.Duration, 0, len(arrivals))
+	var arrived, given, lost int64
+	full := false
+	for i, shape := range arrivals {
+		if i%checkEvery == 0 && ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		demand := r.workload.shapes[shape].demand()
+		_, placed, err := r.arrive(shape)
+		if err != nil {
+			return out, fmt.Errorf("seed %d, arrival %d: %w", seed, i+1, err)
+		}
+		arrived += demand
+		if placed {
+			given += demand
+		} else {
+			lost += demand
+			out.Lost++
+		}
+		if out.FirstRefusal == nil && float64(lost) >= lossPct/100*capacity {
+			out.FirstRefusal = new(100 * float64(arrived) / capacity)
+		}
+		if !full && arrived >= r.board.capacity {
+			full = true
+			out.Alloc100 = 100 * float64(given) / capacity
+			out.Frag100 = fragmentation(r.board, classes)
+		}
+	}
+	out.Alloc130 = 100 * float64(given) / capacity
+	out.DecisionUS = summarize(r.took)
+	return out, nil
+}

@@ -1,0 +1,47 @@
+package packing
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// summarize returns the quantiles and the mean of durations, which it sorts.
+func summarize(took []time.Duration) Decision {
+	if len(took) == 0 {
+		return Decision{}
+	}
+	slices.Sort(took)
+	var sum time.Duration
+	for _, t := range took {
+		sum += t
+	}
+	micro := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	return Decision{
+		P50:  micro(took[len(took)/2]),
+		P99:  micro(took[len(took)*99/100]),
+		Mean: micro(sum) / float64(len(took)),
+	}
+}
+
+// mean returns the mean of what value gives of each element.
+func mean[T any](of []T, value func(*T) float64) float64 {
+	sum := 0.0
+	for i := range of {
+		sum += value(&of[i])
+	}
+	return sum / float64(len(of))
+}
+
+// deviation returns the standard deviation of a sample, 0 of fewer than two.
+func deviation[T any](of []T, value func(*T) float64) float64 {
+	if len(of) < 2 {
+		return 0
+	}
+	m, sum := mean(of, value), 0.0
+	for i := range of {
+		d := value(&of[i]) - m
+		sum += d * d
+	}
+	return math.Sqrt(sum / float64(len(of)-1))
+}

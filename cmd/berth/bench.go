@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newBench returns the command berth bench.
+func newBench() *cobra.Command {
+	return parent("bench", "Measure the scheduler", newBenchPacking())
+}
+
+// maxSeeds is how many seeds one command takes.
+const maxSeeds = 10_000
+
+// parseSeeds returns the seeds that text names: "42", "42-51", "42-44,52".
+func parseSeeds(text string) ([]uint64, error) {
+	var out []uint64
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.ParseUint(strings.TrimSpace(from), 10, 64)
+		last, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, usageErrorf("--seeds: %q is no seed and no range of seeds such as 42-51", part)
+		}
+		if last < first {
+			return nil, usageErrorf("--seeds: %q ends before it begins; the lower seed comes first, as in %d-%d",
+				part, last, first)
+		}
+		if last-first >= maxSeeds || len(out)+int(last-first) >= maxSeeds {
+			return nil, usageErrorf("--seeds: %q: at most %d seeds", text, maxSeeds)
+		}
+		for seed := first; ; seed++ {
+			if slices.Contains(out, seed) {
+				return nil, usageErrorf("--seeds: %d is there twice", seed)
+			}
+			out = append(out, seed)
+			if seed == last {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// benchError returns the error of a benchmark as that of a command: files that
+// are not there are a wrong command line.
+func benchError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &exit{code: exitUsage, err: err}
+	}
+	return err
+}
+
+// benchProgress returns what prints how far a benchmark is, a line each.
+func benchProgress(w io.Writer) func(done, all int, what string) {
+	return func(done, all int, what string) {
+		fmt.Fprintf(w, "berth: %d of %d: %s\n", done, all, what)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseSeeds(t *testing.T) {
+	tests := []struct {
+		text string
+		want []uint64
+		err  string
+	}{
+		{text: "42", want: []uint64{42}},
+		{text: "42-44", want: []uint64{42, 43, 44}},
+		{text: "42-43, 7", want: []uint64{42, 43, 7}},
+		{text: "18446744073709551615-18446744073709551615", want: []uint64{1<<64 - 1}},
+		{text: "51-42", err: `--seeds: "51-42" ends before it begins; the lower seed comes first, as in 42-51`},
+		{text: "", err: `--seeds: "" is no seed`},
+		{text: "a-b", err: `--seeds: "a-b" is no seed`},
+		{text: "-1", err: `--seeds: "-1" is no seed`},
+		{text: "1-3,2", err: "--seeds: 2 is there twice"},
+		{text: "0-99999999", err: "at most 10000 seeds"},
+	}
+	for _, tt := range tests {
+		got, err := parseSeeds(tt.text)
+		if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || exitCode(err) != exitUsage) {
+			t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)
+		}
+		if tt.err == "" && (err != nil || !slices.Equal(got, tt.want)) {
+			t.Errorf("%q: %v, error %v, want %v", tt.text, got, err, tt.want)
+		}
+	}
+}
+
+// mustTrace writes a small cluster and pods for it.
+func mustTrace(t *testing.T) (nodes, pods string) {
+	t.Helper()
+	dir := t.TempDir()
+	nodes, pods = filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
+	for path, text := range map[string]string{
+		nodes: "sn,cpu_milli,memory_mib,gpu,model\na,8000,8192,2,T4\nb,8000,8192,2,G2\nc,8000,8192,0,\n",
+		pods:  "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,700\nq,1000,1024,1,300\nr,1000,1024,8,1000\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nodes, pods
+}
+
+func TestBenchPacking(t *testing.T) {
+	nodes, pods := mustTrace(t)
+	args := []string{"bench", "packing", "--nodes", nodes, "--pods", pods, "--seeds", "1-2"}
+	r := execute(t, "", append(args, "--json", "--policy", "fgd", "--churn", "0.5", "--arrivals", "50")...)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
+		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	}
+	for _, key := range []string{"policy", "seeds", "mean", "published", "churn", "pods_no_node_could_host"} {
+		if _, ok := got[key]; !ok {
+			t.Errorf("no %q in %s", key, r.out)
+		}
+	}
+	if !strings.Contains(r.errors, "berth: 4 of 4: fgd, ") {
+		t.Errorf("no progress: %s", r.errors)
+	}
+	r = execute(t, "", append(args, "--policy", "all")...)
+	for _, want := range []string{"PUBLISHED", "BOUND", "\nrandom ", "\nfgd ", "3 nodes, 4 GPUs, 3 pods",
+		"No node could host 1 of the pods"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		}
+	}
+}
+
+func TestBenchPackingRefuses(t *testing.T) {
+	nodes, pods := mustTrace(t)
+	broken := filepath.Join(t.TempDir(), "broken.csv")
+	if err := os.WriteFile(broken, []byte("sn,cpu_milli,memory_mib,gpu,model\na,8000,8192,two,T4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no files", nil, exitUsage, "--nodes is needed"},
+		{"no such file", []string{"--nodes", nodes + ".gz", "--pods", pods}, exitUsage, "nodes.csv.gz: no such file"},
+		{"policy", []string{"--nodes", nodes, "--pods", pods, "--policy", "luck"}, exitUsage, `no policy "luck"; there are`},
+		{"seeds", []string{"--nodes", nodes, "--pods", pods, "--seeds", "51-42"}, exitUsage, "ends before it begins"},
+		{"row", []string{"--nodes", broken, "--pods", pods}, exitFailed, "broken.csv:2:13: column gpu: \"two\" is not a whole"},
+		{"load", []string{"--nodes", nodes, "--pods", pods, "--churn", "-3"}, exitFailed, "an offered load of -3"},
+	}
+	for _, tt := range tests {
+		r := execute(t, "", append([]string{"bench", "packing"}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
+			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.code, r.errors, tt.code, tt.want)
+		}
+	}
+}
