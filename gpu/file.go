@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,9 @@ const (
 )
 
 // entry is one device as the file spells it. Type or model is needed; what a
-// known type implies need not be repeated for a simulated device.
+// known type implies need not be repeated for a simulated device. A MIG slice
+// says so in mig, as in 1g.5gb, and names its parent, a device of the file with
+// mig: enabled.
 type entry struct {
 	ID         string `yaml:"id"`
 	Type       string `yaml:"type"`
@@ -36,6 +39,11 @@ type entry struct {
 	Health     string `yaml:"health"`
 	Simulated  bool   `yaml:"simulated"`
 	SpeedMilli int    `yaml:"speed_milli"`
+	Island     int    `yaml:"island"` // The same for devices that are joined.
+
+	Parent          string `yaml:"parent"` // Of slices only, as are these:
+	Instance        int    `yaml:"instance"`
+	ComputeInstance int    `yaml:"compute_instance"`
 }
 
 // ParseFile returns the devices that the text of a device file lists, in YAML
@@ -85,22 +93,31 @@ func fault(err error) error {
 // parseEntries reads each device and reports the faults of all of them.
 func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 	devices := make([]compute.GPU, 0, len(nodes))
+	whole := 0 // Devices so far that are no slices.
+	lines := make([]int, 0, len(nodes))
 	var faults []error
-	for i, node := range nodes {
+	for _, node := range nodes {
 		var e entry
 		err := yaml.NodeToValue(node, &e, yaml.Strict())
 		if err != nil {
 			faults = append(faults, fault(err))
 			continue
 		}
-		device, err := e.device(i)
+		device, err := e.device(whole)
 		if _, twice := find(devices, device.ID); err == nil && twice {
 			err = fmt.Errorf("id %q is there twice", device.ID)
 		}
+		line := node.GetToken().Position.Line
 		if err != nil {
-			faults = append(faults, fmt.Errorf("line %d: %w", node.GetToken().Position.Line, err))
+			faults = append(faults, fmt.Errorf("line %d: %w", line, err))
 		}
-		devices = append(devices, device)
+		if device.Parent == "" {
+			whole++
+		}
+		devices, lines = append(devices, device), append(lines, line)
+	}
+	if len(faults) == 0 {
+		faults = placeSlices(devices, lines)
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -108,18 +125,42 @@ func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 	return devices, nil
 }
 
+// placeSlices gives each slice the index of its parent, puts it behind that,
+// and returns what is wrong with the parents that the slices name.
+func placeSlices(devices []compute.GPU, lines []int) (faults []error) {
+	for i := range devices {
+		g := &devices[i]
+		if g.Parent == "" {
+			continue
+		}
+		parent, known := find(devices, g.Parent)
+		if !known || !parent.Sliced() || parent.Type != g.Type || parent.Simulated != g.Simulated {
+			faults = append(faults, fmt.Errorf(
+				"line %d: parent %q is no device of this file of type %s with mig: %s",
+				lines[i], g.Parent, g.Type, compute.MIGEnabled))
+		}
+		g.Index = parent.Index
+	}
+	slices.SortStableFunc(devices, func(a, b compute.GPU) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Instance, b.Instance),
+			cmp.Compare(a.ComputeInstance, b.ComputeInstance))
+	})
+	return faults
+}
+
 // device returns the device at the index that e describes.
 func (e entry) device(index int) (compute.GPU, error) {
 	g := compute.GPU{
 		ID: compute.GPUID(e.ID), Index: index, Type: e.Type, Model: e.Model,
-		VRAMMiB: e.VRAMMiB, PCIBus: e.PCIBus, MIG: e.MIG, Driver: e.Driver,
-		Simulated: e.Simulated, SpeedMilli: e.SpeedMilli,
+		VRAMMiB: e.VRAMMiB, PCIBus: e.PCIBus, MIG: compute.MIGName(e.MIG), Driver: e.Driver,
+		Simulated: e.Simulated, SpeedMilli: e.SpeedMilli, Island: e.Island,
+		Parent: compute.GPUID(e.Parent), Instance: e.Instance, ComputeInstance: e.ComputeInstance,
 	}
 	if g.Type == "" {
 		g.Type = TypeOf(g.Model)
 	}
 	if g.Model == "" {
-		g.Model = "NVIDIA " + strings.ToUpper(g.Type)
+		g.Model = modelOf(g.Type, g.Slice())
 	}
 	if e.Simulated {
 		simulate(&g)
@@ -132,17 +173,32 @@ func (e entry) device(index int) (compute.GPU, error) {
 	return g, e.check(g)
 }
 
+// modelOf returns what a driver may call a device of the type, or the slice of
+// one.
+func modelOf(gpuType, slice string) string {
+	model := "NVIDIA " + strings.ToUpper(gpuType)
+	if slice != "" {
+		model += " MIG " + compute.MIGProfile(slice)
+	}
+	return model
+}
+
 // simulate marks g as simulated and fills in what its type implies.
 func simulate(g *compute.GPU) {
 	if !strings.HasSuffix(g.Model, simulatedMark) {
 		g.Model += simulatedMark
 	}
 	k, _ := kindOf(g.Type)
+	vramMiB, speedMilli := k.vramGiB<<10, k.speedMilli
+	if slice, err := compute.ParseMIG(g.Slice()); err == nil {
+		vramMiB = int64(slice.MemoryGiB) << 10
+		speedMilli = speedMilli * slice.Compute / compute.MIGParts(g.Type)
+	}
 	if g.VRAMMiB == 0 {
-		g.VRAMMiB = k.vramGiB << 10
+		g.VRAMMiB = vramMiB
 	}
 	if g.SpeedMilli == 0 {
-		g.SpeedMilli = k.speedMilli
+		g.SpeedMilli = speedMilli
 	}
 	if g.Driver == "" {
 		g.Driver = "simulated"
@@ -160,14 +216,29 @@ func (e entry) check(g compute.GPU) error {
 		return fmt.Errorf("type %q has other characters than a-z, 0-9 and _, or is cpu", g.Type)
 	case g.VRAMMiB <= 0:
 		return errors.New("vram_mib is needed, and positive")
-	case g.MIG != "" && g.MIG != migEnabled && g.MIG != migDisabled:
-		return fmt.Errorf("mig %q is neither %s nor %s", g.MIG, migEnabled, migDisabled)
+	case g.Slice() != "" && !isSlice(g.MIG):
+		return fmt.Errorf("mig %q is neither %s, %s nor a slice such as 1g.5gb",
+			e.MIG, compute.MIGEnabled, compute.MIGDisabled)
+	case (g.Slice() != "") != (e.Parent != ""):
+		return errors.New("parent is needed for a MIG slice, and for nothing else")
+	case e.Parent != "" && e.Instance < 1:
+		return errors.New("instance is needed for a MIG slice, and positive")
+	case e.Parent == "" && (e.Instance != 0 || e.ComputeInstance != 0):
+		return errors.New("instance and compute_instance are for MIG slices only")
+	case e.Island < 0 || e.ComputeInstance < 0:
+		return errors.New("island and compute_instance are not negative")
 	case g.SpeedMilli < 0 || g.Simulated && g.SpeedMilli == 0:
 		return errors.New("speed_milli is needed for a simulated device of this type")
 	case !g.Simulated && g.SpeedMilli != 0:
 		return errors.New("speed_milli is for simulated devices only")
 	}
 	return nil
+}
+
+// isSlice reports whether name is that of a MIG slice.
+func isSlice(name string) bool {
+	_, err := compute.ParseMIG(name)
+	return err == nil
 }
 
 // fileSource reads its devices from a file each time it is asked: such a file
@@ -203,13 +274,14 @@ func (s *fileSource) Devices() ([]compute.GPU, error) {
 // only listed nothing is known but that it is there.
 func (s *fileSource) Read(id compute.GPUID) (Reading, error) {
 	s.mu.Lock()
-	device, ok := find(s.devices, id)
+	devices := s.devices
 	s.mu.Unlock()
+	device, ok := find(devices, id)
 	switch {
 	case !ok:
 		return Reading{}, fmt.Errorf("read %s: %w", id, errNoDevice)
 	case device.Simulated:
-		return s.sim.read(device), nil
+		return s.sim.read(device, devices), nil
 	}
 	return unread(id, compute.InstantOf(s.sim.now())), nil
 }

@@ -50,6 +50,38 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
+// TestParseFileSlices holds that slices stand behind their parent, with its
+// index, wherever the file lists them.
+func TestParseFileSlices(t *testing.T) {
+	devices, err := gpu.ParseFile([]byte(`
+- {id: MIG-b, type: a100, mig: 2g.10gb, parent: SIM-1, instance: 2, simulated: true}
+- {id: SIM-0, type: a100, simulated: true, island: 1}
+- {id: SIM-1, type: a100, mig: enabled, simulated: true}
+- {id: MIG-a, type: a100, mig: 1G_5GB, parent: SIM-1, instance: 1, simulated: true, vram_mib: 4864}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a100 := compute.GPU{Type: "a100", Model: "NVIDIA A100 (simulated)", VRAMMiB: 80 << 10, Driver: "simulated", Simulated: true, SpeedMilli: 600}
+	want := []compute.GPU{a100, a100, a100, a100}
+	want[0].ID, want[0].Island = "SIM-0", 1
+	want[1].ID, want[1].Index, want[1].MIG = "SIM-1", 1, compute.MIGEnabled
+	for i, id := range []compute.GPUID{"MIG-a", "MIG-b"} {
+		g := &want[2+i]
+		g.ID, g.Index, g.Parent, g.Instance = id, 1, "SIM-1", i+1
+	}
+	want[2].MIG, want[2].Model, want[2].VRAMMiB, want[2].SpeedMilli = "1g_5gb", "NVIDIA A100 MIG 1g.5gb (simulated)", 4864, 85
+	want[3].MIG, want[3].Model, want[3].VRAMMiB, want[3].SpeedMilli = "2g_10gb", "NVIDIA A100 MIG 2g.10gb (simulated)", 10240, 171
+	if len(devices) != len(want) {
+		t.Fatalf("got %+v", devices)
+	}
+	for i := range want {
+		if devices[i] != want[i] {
+			t.Errorf("got  %+v\nwant %+v", devices[i], want[i])
+		}
+	}
+}
+
 func TestParseFileRefuses(t *testing.T) {
 	good := "- {id: GPU-1, type: t4, vram_mib: 15360}\n"
 	tests := []struct {
@@ -69,6 +101,12 @@ func TestParseFileRefuses(t *testing.T) {
 		{"twice", good + good, []string{"line 2", `"GPU-1" is there twice`}},
 		{"health", good + "- {id: GPU-2, type: t4, vram_mib: 1, health: ill}\n", []string{"line 2", `"ill"`}},
 		{"mig", good + "- {id: GPU-2, type: t4, vram_mib: 1, mig: maybe}\n", []string{"line 2", "maybe"}},
+		{"slice without parent", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, instance: 1}\n", []string{"line 2", "parent is needed"}},
+		{"slice without instance", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, parent: GPU-1}\n", []string{"line 2", "instance is needed"}},
+		{"slice of a whole", good + "- {id: M, type: t4, vram_mib: 1, mig: 1g.5gb, parent: GPU-1, instance: 1}\n", []string{"line 2", `"GPU-1" is no device`}},
+		{"parent of no slice", good + "- {id: M, type: t4, vram_mib: 1, parent: GPU-1}\n", []string{"line 2", "nothing else"}},
+		{"instance of no slice", good + "- {id: M, type: t4, vram_mib: 1, instance: 3}\n", []string{"line 2", "slices only"}},
+		{"island", good + "- {id: M, type: t4, vram_mib: 1, island: -1}\n", []string{"line 2", "not negative"}},
 		{"speed", "- {id: GPU-2, type: t4, vram_mib: 1, speed_milli: 5}\n", []string{"line 1", "simulated devices only"}},
 		{"no speed", "- {id: GPU-2, type: odd, vram_mib: 1, simulated: true}\n", []string{"line 1", "speed_milli is needed"}},
 		{"two faults", "- {type: t4}\n- {id: GPU-2}\n", []string{"line 1", "line 2"}},
@@ -100,8 +138,12 @@ func FuzzParseFile(f *testing.F) {
 			return
 		}
 		seen := make(map[compute.GPUID]bool)
+		whole := 0
 		for i, g := range devices {
-			if g.ID == "" || seen[g.ID] || g.Type == "" || g.VRAMMiB <= 0 || g.Index != i {
+			if g.Parent == "" {
+				whole++
+			}
+			if g.ID == "" || seen[g.ID] || g.Type == "" || g.VRAMMiB <= 0 || g.Index != whole-1 {
 				t.Fatalf("device %d of %q: %+v", i, text, g)
 			}
 			seen[g.ID] = true

@@ -173,10 +173,17 @@ func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 }
 
 // capacity returns what a node with the devices has for executions: the
-// declared share of each device when all are simulated, else the machine.
+// declared share of each device, slices not counted, when all are simulated,
+// else the machine.
 func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
-	physical := slices.ContainsFunc(devices, func(g compute.GPU) bool { return !g.Simulated })
-	if n := int64(len(devices)); n > 0 && !physical {
+	physical, n := false, int64(0)
+	for _, g := range devices {
+		physical = physical || !g.Simulated
+		if g.Parent == "" {
+			n++
+		}
+	}
+	if n > 0 && !physical {
 		return n * simulatedVCPUMilli, n * simulatedMemoryMiB
 	}
 	var info unix.Sysinfo_t

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,7 +31,7 @@ type CollectorConfig struct {
 type Collector struct {
 	cfg       CollectorConfig
 	series    []series
-	slices    []sliceSeries
+	slices    []series // Of MIG slices, with two more labels.
 	allocated *prometheus.Desc
 }
 
@@ -41,18 +42,12 @@ type series struct {
 	value func(*Reading) float64 // Negative for unknown.
 }
 
-// sliceSeries is one metric of the slices of devices in MIG mode.
-type sliceSeries struct {
-	desc  *prometheus.Desc
-	value func(*Instance) float64
-}
-
 // NewCollector returns a collector of the devices of this node.
 func NewCollector(cfg CollectorConfig) *Collector {
 	return &Collector{
 		cfg:    cfg,
 		series: deviceSeries(),
-		slices: instanceSeries(),
+		slices: sliceSeries(),
 		allocated: prometheus.NewDesc("berth_gpu_allocated_milli",
 			"Thousandths of the GPU that are given to attempts.", []string{"gpu", "model"}, nil),
 	}
@@ -61,33 +56,52 @@ func NewCollector(cfg CollectorConfig) *Collector {
 // Describe sends nothing: the collector is unchecked.
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what the last readings hold.
+// Collect sends what the last readings hold. A GPU instance is shown once,
+// however many compute instances share its memory.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	for _, g := range c.cfg.Devices() {
+	devices := c.cfg.Devices()
+	type place struct {
+		parent   compute.GPUID
+		instance int
+	}
+	shown := make(map[place]bool)
+	for _, g := range devices {
 		out <- prometheus.MustNewConstMetric(c.allocated, prometheus.GaugeValue,
 			float64(c.cfg.Allocated(g.ID)), string(g.ID), g.Model)
-		if r, ok := c.cfg.Last(g.ID); ok {
-			c.collect(out, c.labels(g), &r)
+		r, ok := c.cfg.Last(g.ID)
+		if !ok {
+			continue
+		}
+		parent, isSlice := find(devices, g.Parent)
+		if !isSlice {
+			collect(out, c.series, c.labels(g), &r)
+			continue
+		}
+		if at := (place{g.Parent, g.Instance}); !shown[at] {
+			shown[at] = true
+			labels := append(c.labels(parent), instanceProfile(g.MIG), strconv.Itoa(g.Instance))
+			collect(out, c.slices, labels, &r)
 		}
 	}
 }
 
-// collect sends what one reading holds.
-func (c *Collector) collect(out chan<- prometheus.Metric, labels []string, r *Reading) {
-	for _, s := range c.series {
+// collect sends what one reading holds of some series.
+func collect(out chan<- prometheus.Metric, all []series, labels []string, r *Reading) {
+	for _, s := range all {
 		if v := s.value(r); v >= 0 {
 			out <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
 		}
 	}
-	for i := range r.Instances {
-		instance := &r.Instances[i]
-		own := append(labels[:len(labels):len(labels)], instance.Profile, strconv.Itoa(instance.ID))
-		for _, s := range c.slices {
-			if v := s.value(instance); v >= 0 {
-				out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, v, own...)
-			}
-		}
+}
+
+// instanceProfile returns the driver's name of the GPU instance that the slice
+// is, or is a compute instance of: "2g.10gb" for "1c_2g_10gb".
+func instanceProfile(slice string) string {
+	profile := compute.MIGProfile(slice)
+	if units, instance, found := strings.Cut(profile, "c."); found && isDigits(units) {
+		return instance
 	}
+	return profile
 }
 
 // deviceLabels returns the names of the labels of a device's series.
@@ -176,13 +190,19 @@ func deviceSeries() []series {
 	}
 }
 
-// instanceSeries returns what is shown of a slice of a device in MIG mode.
-func instanceSeries() []sliceSeries {
+// sliceSeries returns what is shown of a MIG slice, with its device's labels
+// and two of its own. Drivers know no utilisation of one; the activity of its
+// engines stands for it where that is known.
+func sliceSeries() []series {
 	labels := append(deviceLabels(), "GPU_I_PROFILE", "GPU_I_ID")
-	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, labels, nil) }
-	return []sliceSeries{
-		{desc("DCGM_FI_DEV_FB_FREE", helpFree), func(i *Instance) float64 { return float64(i.FreeMiB) }},
-		{desc("DCGM_FI_DEV_FB_USED", helpUsed), func(i *Instance) float64 { return float64(i.UsedMiB) }},
-		{desc("DCGM_FI_DEV_FB_RESERVED", helpReserved), func(i *Instance) float64 { return float64(i.ReservedMiB) }},
+	gauge := func(name, help string, value func(*Reading) float64) series {
+		return series{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue, value}
+	}
+	return []series{
+		gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
+			func(r *Reading) float64 { return r.UtilPercent / 100 }),
+		gauge("DCGM_FI_DEV_FB_FREE", helpFree, func(r *Reading) float64 { return float64(r.FreeMiB) }),
+		gauge("DCGM_FI_DEV_FB_USED", helpUsed, func(r *Reading) float64 { return float64(r.UsedMiB) }),
+		gauge("DCGM_FI_DEV_FB_RESERVED", helpReserved, func(r *Reading) float64 { return float64(r.ReservedMiB) }),
 	}
 }

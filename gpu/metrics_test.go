@@ -22,6 +22,12 @@ func shown() *gpu.Collector {
 	devices := []compute.GPU{
 		{ID: "SIM-n1-0", Type: "h100", Model: "NVIDIA H100 (simulated)", Driver: "simulated", Simulated: true},
 		{ID: "GPU-a", Index: 1, Model: "NVIDIA A100", PCIBus: "00000000:07:00.0", MIG: "enabled", Driver: "550.54.15"},
+		{ID: "MIG-7", Index: 1, Type: "a100", Model: "NVIDIA A100 MIG 1g.5gb", MIG: "1g_5gb", Parent: "GPU-a", Instance: 7},
+		{ID: "MIG-8-0", Index: 1, Type: "a100", Model: "NVIDIA A100 MIG 1c.2g.10gb", MIG: "1c_2g_10gb", Parent: "GPU-a", Instance: 8},
+		{
+			ID: "MIG-8-1", Index: 1, Type: "a100", Model: "NVIDIA A100 MIG 1c.2g.10gb", MIG: "1c_2g_10gb", Parent: "GPU-a",
+			Instance: 8, ComputeInstance: 1,
+		},
 		{ID: "GPU-b", Index: 2, Type: "a100", Model: "NVIDIA A100", Health: compute.HealthFailed},
 	}
 	readings := map[compute.GPUID]gpu.Reading{
@@ -42,11 +48,10 @@ func shown() *gpu.Collector {
 			},
 			MemoryTemperatureC: 44, EncoderPercent: 0, DecoderPercent: 0, ReservedMiB: 600,
 			PCIeReplays: 2, CorrectableRemaps: 3, UncorrectableRemaps: 1, RemapFailure: 0,
-			Instances: []gpu.Instance{
-				{ID: 7, Profile: "1g.5gb", UsedMiB: 12, FreeMiB: 4850, ReservedMiB: 0},
-				{ID: 8, Profile: "1g.5gb", UsedMiB: 2000, FreeMiB: 2862, ReservedMiB: -1},
-			},
 		},
+		"MIG-7":   {GPUSample: compute.GPUSample{UtilPercent: 25, UsedMiB: 12, FreeMiB: 4850}},
+		"MIG-8-0": {GPUSample: compute.GPUSample{UtilPercent: -1, UsedMiB: 2000, FreeMiB: 2862}, ReservedMiB: -1},
+		"MIG-8-1": {GPUSample: compute.GPUSample{UtilPercent: -1, UsedMiB: 2000, FreeMiB: 2862}, ReservedMiB: -1},
 	}
 	return gpu.NewCollector(gpu.CollectorConfig{
 		Hostname: "n1",

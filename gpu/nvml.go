@@ -35,6 +35,7 @@ type nvmlSource struct {
 	retryAt  time.Time // When to try again to initialise it.
 	driver   string
 	events   nvml.EventSet // Nil where the driver has none.
+	islands  islands       // Of the devices that were there last.
 
 	// calls is held for reading during each call into lib. Close gives up
 	// rather than pull the library from under a call that hangs.
@@ -44,8 +45,14 @@ type nvmlSource struct {
 	// under it.
 	mu      sync.Mutex
 	devices []compute.GPU // As last described.
-	handles map[compute.GPUID]nvml.Device
+	handles map[compute.GPUID]handle
 	xids    map[compute.GPUID]xid
+}
+
+// handle is how the driver knows a device.
+type handle struct {
+	nvml.Device
+	slice bool // A MIG slice, of which the driver knows little.
 }
 
 // openNVML returns the source of the driver's devices. It does not fail where
@@ -59,7 +66,7 @@ func newNVML(lib nvml.Interface, c Config) *nvmlSource {
 	}
 	return &nvmlSource{
 		lib: lib, log: c.Logger, absent: absent, now: c.Now,
-		handles: make(map[compute.GPUID]nvml.Device),
+		handles: make(map[compute.GPUID]handle),
 		xids:    make(map[compute.GPUID]xid),
 	}
 }
@@ -72,8 +79,9 @@ func check(ret nvml.Return) error {
 	return ret
 }
 
-// Devices describes what the driver has. A driver that has gone away leaves
-// its devices listed, as failed.
+// Devices describes what the driver has, the slices of a device in MIG mode
+// after the device. A driver that has gone away leaves its devices listed, as
+// failed.
 func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	s.calls.RLock()
 	defer s.calls.RUnlock()
@@ -92,13 +100,14 @@ func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	devices := make([]compute.GPU, 0, count)
 	var silent []int
 	for i := range count {
-		device, err := s.look(i)
+		found, err := s.look(i)
 		if err != nil {
 			silent = append(silent, i)
 			continue
 		}
-		devices = append(devices, device)
+		devices = append(devices, found...)
 	}
+	s.assignIslands(devices)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.devices = s.addLost(devices, silent)
@@ -115,7 +124,7 @@ func (s *nvmlSource) addLost(devices []compute.GPU, indexes []int) []compute.GPU
 			devices = append(devices, g)
 		}
 	}
-	slices.SortFunc(devices, func(a, b compute.GPU) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(devices, func(a, b compute.GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return devices
 }
 
@@ -166,34 +175,39 @@ func (s *nvmlSource) failed() []compute.GPU {
 	return failed(s.devices)
 }
 
-// look describes the device at the index and says whether it is well.
-func (s *nvmlSource) look(index int) (compute.GPU, error) {
-	handle, ret := s.lib.DeviceGetHandleByIndex(index)
+// look describes the device at the index, and its slices, and says whether
+// they are well.
+func (s *nvmlSource) look(index int) ([]compute.GPU, error) {
+	found, ret := s.lib.DeviceGetHandleByIndex(index)
 	if err := check(ret); err != nil {
-		return compute.GPU{}, fmt.Errorf("find gpu: %w", err)
+		return nil, fmt.Errorf("find gpu: %w", err)
 	}
-	device, err := s.describe(handle)
+	device, err := s.describe(found)
 	if err != nil {
-		return compute.GPU{}, err
+		return nil, err
 	}
 	device.Index = index
-	s.keep(device.ID, handle)
-	if s.unwell(device.ID, handle) {
+	s.keep(device.ID, found)
+	if s.unwell(device.ID, found) {
 		device.Health = compute.HealthFailed
 	}
-	return device, nil
+	devices := []compute.GPU{device}
+	if device.Sliced() {
+		devices = append(devices, s.lookSlices(device, found)...)
+	}
+	return devices, nil
 }
 
 // keep remembers the handle for Read, and asks for the events of a device that
 // is new.
-func (s *nvmlSource) keep(id compute.GPUID, handle nvml.Device) {
+func (s *nvmlSource) keep(id compute.GPUID, device nvml.Device) {
 	s.mu.Lock()
 	_, known := s.handles[id]
-	s.handles[id] = handle
+	s.handles[id] = handle{Device: device}
 	s.mu.Unlock()
 	if !known && s.events != nil {
 		// A device without events is watched by its counters alone.
-		_ = handle.RegisterEvents(nvml.EventTypeXidCriticalError, s.events)
+		_ = device.RegisterEvents(nvml.EventTypeXidCriticalError, s.events)
 	}
 }
 
@@ -220,9 +234,9 @@ func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 		device.PCIBus = string(bus)
 	}
 	if mode, _, ret := handle.GetMigMode(); ret == nvml.SUCCESS {
-		device.MIG = migDisabled
+		device.MIG = compute.MIGDisabled
 		if mode == nvml.DEVICE_MIG_ENABLE {
-			device.MIG = migEnabled
+			device.MIG = compute.MIGEnabled
 		}
 	}
 	return device, nil

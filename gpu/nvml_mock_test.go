@@ -84,6 +84,13 @@ func equip(d *dgxa100.Device, i int) {
 		copy(pci.BusId[:], fmt.Sprintf("00000000:%02X:00.0", i+1))
 		return pci, nvml.SUCCESS
 	}
+	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+	d.GetP2PStatusFunc = func(nvml.Device, nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
+		return nvml.P2P_STATUS_UNKNOWN, nvml.ERROR_NOT_SUPPORTED
+	}
+	d.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+		return nvml.TOPOLOGY_SYSTEM, nvml.ERROR_NOT_SUPPORTED
+	}
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 3, 1, false, false, nvml.SUCCESS }
 	d.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
@@ -166,19 +173,8 @@ func TestNVMLReads(t *testing.T) {
 	}
 }
 
-func TestNVMLSlices(t *testing.T) {
-	b := newBox(t)
-	slice := func(id int, name string) nvml.Device {
-		return &mock.Device{
-			GetGpuInstanceIdFunc: func() (int, nvml.Return) { return id, nvml.SUCCESS },
-			GetNameFunc:          func() (string, nvml.Return) { return "NVIDIA A100-SXM4-40GB MIG " + name, nvml.SUCCESS },
-			GetMemoryInfo_v2Func: func() (nvml.Memory_v2, nvml.Return) {
-				return nvml.Memory_v2{Used: 1 << 30, Free: uint64(id) << 30}, nvml.SUCCESS
-			},
-		}
-	}
-	places := []nvml.Device{slice(7, "1g.5gb"), nil, slice(2, "1c.2g.10gb"), slice(2, "1c.2g.10gb")}
-	d := b.device(0)
+// cut puts a mocked device into MIG mode, with these slices in its places.
+func cut(d *dgxa100.Device, places ...nvml.Device) {
 	d.MigMode = nvml.DEVICE_MIG_ENABLE
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return len(places), nvml.SUCCESS }
 	d.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
@@ -187,16 +183,157 @@ func TestNVMLSlices(t *testing.T) {
 		}
 		return places[i], nvml.SUCCESS
 	}
-	r, err := b.source.Read(b.mustDevices(t)[0].ID)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// mockSlice is compute instance inner of GPU instance id.
+func mockSlice(id, inner int, name string, memory uint64) nvml.Device {
+	return &mock.Device{
+		GetUUIDFunc:              func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d-%d", id, inner), nvml.SUCCESS },
+		GetGpuInstanceIdFunc:     func() (int, nvml.Return) { return id, nvml.SUCCESS },
+		GetComputeInstanceIdFunc: func() (int, nvml.Return) { return inner, nvml.SUCCESS },
+		GetNameFunc:              func() (string, nvml.Return) { return "NVIDIA A100-SXM4-40GB MIG " + name, nvml.SUCCESS },
+		GetMemoryInfoFunc:        func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: memory << 20}, nvml.SUCCESS },
+		GetMemoryInfo_v2Func: func() (nvml.Memory_v2, nvml.Return) {
+			return nvml.Memory_v2{Used: 1 << 30, Free: uint64(id) << 30}, nvml.SUCCESS
+		},
 	}
-	want := []Instance{
-		{ID: 2, Profile: "2g.10gb", UsedMiB: 1024, FreeMiB: 2048},
-		{ID: 7, Profile: "1g.5gb", UsedMiB: 1024, FreeMiB: 7168},
+}
+
+func TestNVMLSlices(t *testing.T) {
+	b := newBox(t)
+	broken := mockSlice(9, 0, "2g.10gb", 9856).(*mock.Device)
+	broken.GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_NOT_FOUND }
+	cut(b.device(1), mockSlice(7, 0, "1g.5gb", 4864), nil, mockSlice(2, 1, "1c.2g.10gb", 9856),
+		mockSlice(2, 0, "1c.2g.10gb", 9856), broken)
+	devices := b.mustDevices(t)
+	if len(devices) != 11 {
+		t.Fatalf("got %d devices", len(devices))
 	}
-	if fmt.Sprint(r.Instances) != fmt.Sprint(want) {
-		t.Errorf("got  %+v\nwant %+v", r.Instances, want)
+	parent := devices[1]
+	slice := func(id compute.GPUID, mig, name string, vram int64, instance, inner int) compute.GPU {
+		g := parent
+		g.ID, g.Parent, g.MIG, g.VRAMMiB, g.Instance, g.ComputeInstance = id, parent.ID, mig, vram, instance, inner
+		g.Model = "NVIDIA A100-SXM4-40GB MIG " + name
+		return g
+	}
+	want := []compute.GPU{
+		slice("MIG-2-0", "1c_2g_10gb", "1c.2g.10gb", 4928, 2, 0),
+		slice("MIG-2-1", "1c_2g_10gb", "1c.2g.10gb", 4928, 2, 1),
+		slice("MIG-7-0", "1g_5gb", "1g.5gb", 4864, 7, 0),
+	}
+	for i, g := range want {
+		if devices[2+i] != g {
+			t.Errorf("got  %+v\nwant %+v", devices[2+i], g)
+		}
+	}
+	if !parent.Sliced() || devices[5].Index != 2 || devices[5].Slice() != "" {
+		t.Errorf("around the slices: %+v, %+v", parent, devices[5])
+	}
+	r, err := b.source.Read("MIG-7-0")
+	if err != nil || r.UsedMiB != 1024 || r.FreeMiB != 7168 || r.UtilPercent >= 0 {
+		t.Errorf("read %+v, %v", r, err)
+	}
+}
+
+// TestNVMLSlicesFallWithTheirDevice holds that slices share their device's
+// fate: its faults, and its silence.
+func TestNVMLSlicesFallWithTheirDevice(t *testing.T) {
+	b := newBox(t)
+	cut(b.device(0), mockSlice(7, 0, "1g.5gb", 4864))
+	b.strike(0, 79)
+	devices := b.mustDevices(t)
+	if devices[0].Health != compute.HealthFailed || devices[1].ID != "MIG-7-0" || devices[1].Health != compute.HealthFailed {
+		t.Errorf("after a fatal XID: %+v", devices[:2])
+	}
+	handle := b.DeviceGetHandleByIndexFunc
+	b.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i == 0 {
+			return nil, nvml.ERROR_GPU_IS_LOST
+		}
+		return handle(i)
+	}
+	if lost := b.mustDevices(t); len(lost) != 9 || lost[1].ID != "MIG-7-0" || lost[1].Health != compute.HealthFailed {
+		t.Errorf("silent: %+v", lost[:2])
+	}
+	b.DeviceGetHandleByIndexFunc = handle
+	cut(b.device(0))
+	if gone := b.mustDevices(t); len(gone) != 8 {
+		t.Errorf("%d devices after the slices were removed", len(gone))
+	}
+}
+
+func TestNVMLIslands(t *testing.T) {
+	none := func(int, int) bool { return false }
+	tests := []struct {
+		name         string
+		linked, near func(a, b int) bool // By NVLink, and across PCIe switches only.
+		want         string
+	}{
+		{"one switch", func(int, int) bool { return true }, none, "[1 1 1 1 1 1 1 1]"},
+		{"pairs", func(a, b int) bool { return a/2 == b/2 }, none, "[1 1 3 3 5 5 7 7]"},
+		{"chain", func(a, b int) bool { return a < 4 && b == a+1 }, none, "[1 1 1 1 1 6 7 8]"},
+		{"pcie", none, func(a, b int) bool { return a/4 == b/4 }, "[1 1 1 1 5 5 5 5]"},
+		{
+			"links before pcie", func(a, b int) bool { return a == 0 && b == 1 },
+			func(a, b int) bool { return a/4 == b/4 }, "[1 1 3 3 5 5 5 5]",
+		},
+		{"alone", none, none, "[1 2 3 4 5 6 7 8]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBox(t)
+			b.join(test.linked, test.near)
+			if got := fmt.Sprint(islandsOf(b.mustDevices(t))); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// join makes pairs of devices, the lower number first, linked or near.
+func (b *box) join(linked, near func(a, b int) bool) {
+	for i := range b.Devices {
+		at := func(other nvml.Device) int { return other.(*dgxa100.Device).Index }
+		b.device(i).GetP2PStatusFunc = func(other nvml.Device, _ nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
+			if linked(i, at(other)) {
+				return nvml.P2P_STATUS_OK, nvml.SUCCESS
+			}
+			return nvml.P2P_STATUS_CHIPSET_NOT_SUPPORTED, nvml.SUCCESS
+		}
+		b.device(i).GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+			if near(i, at(other)) {
+				return nvml.TOPOLOGY_MULTIPLE, nvml.SUCCESS
+			}
+			return nvml.TOPOLOGY_NODE, nvml.SUCCESS
+		}
+	}
+}
+
+func islandsOf(devices []compute.GPU) []int {
+	var out []int
+	for _, g := range devices {
+		out = append(out, g.Island)
+	}
+	return out
+}
+
+// TestNVMLIslandsAreAskedOnce holds that looking again costs no call for each
+// pair, and that devices in MIG mode are in no island.
+func TestNVMLIslandsAreAskedOnce(t *testing.T) {
+	b := newBox(t)
+	asked := 0
+	b.join(func(int, int) bool { asked++; return true }, func(int, int) bool { return false })
+	b.mustDevices(t)
+	b.mustDevices(t)
+	if asked != 28 {
+		t.Errorf("asked %d times about 28 pairs", asked)
+	}
+	cut(b.device(0), mockSlice(7, 0, "1g.5gb", 4864))
+	if got := fmt.Sprint(islandsOf(b.mustDevices(t))); got != "[0 0 2 2 2 2 2 2 2]" {
+		t.Errorf("the first in MIG mode: %s", got)
+	}
+	if asked != 28+21 {
+		t.Errorf("asked %d times about 21 more pairs", asked-28)
 	}
 }
 

@@ -3,11 +3,8 @@
 package gpu
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -15,12 +12,13 @@ import (
 )
 
 // Read asks the device for each of its values. What it does not support stays
-// negative. Only a device that answers nothing at all is an error.
+// negative: of a MIG slice that is all but its memory. Only a device that
+// answers nothing at all is an error.
 func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
 	s.calls.RLock()
 	defer s.calls.RUnlock()
 	s.mu.Lock()
-	handle, ok := s.handles[id]
+	device, ok := s.handles[id]
 	last := s.xids[id]
 	s.mu.Unlock()
 	if !ok {
@@ -28,13 +26,15 @@ func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
 	}
 	r := unread(id, compute.InstantOf(s.now()))
 	r.XIDErrors = last.code
-	if err := check(readMemory(handle, &r)); err != nil {
+	if err := check(readMemory(device, &r)); err != nil {
 		return Reading{}, fmt.Errorf("read %s: %w", id, err)
 	}
-	readUse(handle, &r)
-	readPower(handle, &r)
-	readFaults(handle, &r)
-	r.Instances = readInstances(handle)
+	if device.slice {
+		return r, nil
+	}
+	readUse(device, &r)
+	readPower(device, &r)
+	readFaults(device, &r)
 	return r, nil
 }
 
@@ -117,58 +117,4 @@ func readFaults(handle nvml.Device, r *Reading) {
 			r.RemapFailure = 1
 		}
 	}
-}
-
-// readInstances reads the memory of each slice of a device in MIG mode, in the
-// order of their ids. The driver knows no utilisation of a slice.
-func readInstances(handle nvml.Device) []Instance {
-	if mode, _, ret := handle.GetMigMode(); ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
-		return nil
-	}
-	count, ret := handle.GetMaxMigDeviceCount()
-	if ret != nvml.SUCCESS {
-		return nil
-	}
-	var instances []Instance
-	for i := range count {
-		slice, ret := handle.GetMigDeviceHandleByIndex(i)
-		if ret != nvml.SUCCESS {
-			continue // Not every place is taken.
-		}
-		if instance, ok := readInstance(slice); ok {
-			instances = append(instances, instance)
-		}
-	}
-	slices.SortFunc(instances, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
-	// Compute instances of one GPU instance share its memory.
-	return slices.CompactFunc(instances, func(a, b Instance) bool { return a.ID == b.ID })
-}
-
-// readInstance reads one slice.
-func readInstance(slice nvml.Device) (Instance, bool) {
-	id, ret := slice.GetGpuInstanceId()
-	if ret != nvml.SUCCESS {
-		return Instance{}, false
-	}
-	name, ret := slice.GetName()
-	if ret != nvml.SUCCESS {
-		return Instance{}, false
-	}
-	var r Reading
-	if ret := readMemory(slice, &r); ret != nvml.SUCCESS {
-		return Instance{}, false
-	}
-	return Instance{
-		ID: id, Profile: migProfile(name),
-		UsedMiB: r.UsedMiB, FreeMiB: r.FreeMiB, ReservedMiB: r.ReservedMiB,
-	}, true
-}
-
-// migProfile returns "2g.10gb" for "NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb".
-func migProfile(name string) string {
-	profile := name[strings.LastIndexByte(name, ' ')+1:]
-	if units, slice, found := strings.Cut(profile, "c."); found && isDigits(units) {
-		return slice
-	}
-	return profile
 }

@@ -19,16 +19,6 @@ type Reading struct {
 	CorrectableRemaps   int64 // Memory rows; a counter.
 	UncorrectableRemaps int64 // Memory rows; a counter.
 	RemapFailure        int64 // 1 when a row could not be remapped.
-	Instances           []Instance
-}
-
-// Instance is one slice of a device in MIG mode.
-type Instance struct {
-	ID          int    // Of the GPU instance.
-	Profile     string // Such as "1g.5gb".
-	UsedMiB     int64
-	FreeMiB     int64
-	ReservedMiB int64
 }
 
 // unread returns a reading in which the device has reported nothing yet.

@@ -66,7 +66,7 @@ func (k kind) device(node string, n int) compute.GPU {
 		ID:         compute.GPUID(fmt.Sprintf("SIM-%s-%d", node, n)),
 		Index:      n,
 		Type:       k.name,
-		Model:      "NVIDIA " + strings.ToUpper(k.name) + simulatedMark,
+		Model:      modelOf(k.name, "") + simulatedMark,
 		VRAMMiB:    k.vramGiB << 10,
 		Driver:     "simulated",
 		Simulated:  true,
@@ -74,29 +74,59 @@ func (k kind) device(node string, n int) compute.GPU {
 	}
 }
 
-// ParseSimulated returns the devices that specs, such as "h100:2,l40s:4",
-// describe for the node of that name. A type without a count is one device.
+// slice returns slice n, from 1, of a simulated device.
+func (k kind) slice(parent compute.GPU, name string, n int) compute.GPU {
+	g := compute.GPU{
+		ID:    compute.GPUID(fmt.Sprintf("%s-%d", parent.ID, n)),
+		Index: parent.Index, Type: k.name, Model: modelOf(k.name, name),
+		MIG: name, Parent: parent.ID, Instance: n, Simulated: true,
+	}
+	simulate(&g)
+	return g
+}
+
+// holds returns how many slices of one name a device of the kind is cut into:
+// both its compute and its memory bound them.
+func (k kind) holds(s compute.MIGSlice) int {
+	return min(compute.MIGParts(k.name)/s.Compute, int(k.vramGiB)/s.MemoryGiB)
+}
+
+// ParseSimulated returns the devices that specs describe for the node of that
+// name. Each is
+//
+//	TYPE[:COUNT][/ISLAND]          h100:8/4  eight devices, joined in fours
+//	TYPE.mig_SLICE[:COUNT]         a100.mig_1g_5gb:7  seven slices
+//
+// and commas separate as well. A type without a count is one device, without
+// an island nothing is known of its links. Slices come on as many devices in
+// MIG mode as it takes, which are listed too.
 func ParseSimulated(node string, specs ...string) ([]compute.GPU, error) {
 	return parseSimulated(node, specs)
 }
 
 func parseSimulated(node string, specs []string) ([]compute.GPU, error) {
 	var devices []compute.GPU
+	whole, island := 0, 0
 	for part := range strings.SplitSeq(strings.Join(specs, ","), ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {
 			continue
 		}
-		k, count, err := parsePart(part)
+		p, err := parsePart(part)
 		if err != nil {
 			return nil, err
 		}
-		if len(devices)+count > MaxSimulated {
+		added := p.devices(node, whole, island)
+		if len(devices)+len(added) > MaxSimulated {
 			return nil, fmt.Errorf("more than %d simulated GPUs on one node", MaxSimulated)
 		}
-		for range count {
-			devices = append(devices, k.device(node, len(devices)))
+		for _, g := range added {
+			island = max(island, g.Island)
+			if g.Parent == "" {
+				whole++
+			}
 		}
+		devices = append(devices, added...)
 	}
 	if len(devices) == 0 {
 		return nil, errors.New(`no GPU named, want such as "h100:2,l40s:4"`)
@@ -104,22 +134,78 @@ func parseSimulated(node string, specs []string) ([]compute.GPU, error) {
 	return devices, nil
 }
 
-// parsePart reads one TYPE or TYPE:COUNT.
-func parsePart(part string) (kind, int, error) {
-	name, text, counted := strings.Cut(part, ":")
-	k, known := kindOf(strings.ToLower(strings.TrimSpace(name)))
+// simulatedPart is one part of what ParseSimulated reads.
+type simulatedPart struct {
+	kind   kind
+	slice  string // "" for whole devices.
+	each   int    // Slices on one device.
+	count  int
+	island int // Devices in one island, 0 for unknown.
+}
+
+// devices returns the devices of the part, when whole devices and island
+// islands came before.
+func (p simulatedPart) devices(node string, whole, island int) []compute.GPU {
+	var out []compute.GPU
+	var parent compute.GPU
+	for i := range p.count {
+		switch {
+		case p.slice == "":
+			g := p.kind.device(node, whole+i)
+			if p.island > 0 {
+				g.Island = island + 1 + i/p.island
+			}
+			out = append(out, g)
+			continue
+		case i%p.each == 0:
+			parent = p.kind.device(node, whole+i/p.each)
+			parent.MIG = compute.MIGEnabled
+			out = append(out, parent)
+		}
+		out = append(out, p.kind.slice(parent, p.slice, 1+i%p.each))
+	}
+	return out
+}
+
+// parsePart reads one part.
+func parsePart(part string) (simulatedPart, error) {
+	text, islandText, joined := strings.Cut(part, "/")
+	text, countText, counted := strings.Cut(text, ":")
+	name, slice, sliced := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ".mig_")
+	k, known := kindOf(name)
 	if !known {
-		return kind{}, 0, fmt.Errorf("unknown GPU type %q, valid ones are %s",
-			name, strings.Join(SimulatedTypes(), ", "))
+		return simulatedPart{}, fmt.Errorf("unknown GPU type %q, valid ones are %s",
+			strings.TrimSpace(text), strings.Join(SimulatedTypes(), ", "))
 	}
-	if !counted {
-		return k, 1, nil
+	p := simulatedPart{kind: k, slice: slice, count: 1}
+	if sliced {
+		s, err := compute.ParseMIG(slice)
+		if err != nil {
+			return p, fmt.Errorf("%q: %w", part, err)
+		}
+		if p.each = k.holds(s); p.each == 0 || s.Shared || joined {
+			return p, fmt.Errorf("%q: an %s has no such slice, or an island is named", part, k.name)
+		}
 	}
-	count, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil || count < 1 || count > MaxSimulated {
-		return kind{}, 0, fmt.Errorf("%q: %q is not a number of GPUs from 1 to %d", part, text, MaxSimulated)
+	var err error
+	if counted {
+		if p.count, err = parseCount(part, countText, "number of GPUs"); err != nil {
+			return p, err
+		}
 	}
-	return k, count, nil
+	if joined {
+		p.island, err = parseCount(part, islandText, "number of GPUs in an island")
+	}
+	return p, err
+}
+
+// parseCount reads a number of devices, as part of which text.
+func parseCount(part, text, what string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 || n > MaxSimulated {
+		return 0, fmt.Errorf("%q: %q is not a %s from 1 to %d", part, text, what, MaxSimulated)
+	}
+	return n, nil
 }
 
 // simulatedSource has the same devices for as long as it lives.
@@ -145,7 +231,7 @@ func (s *simulatedSource) Read(id compute.GPUID) (Reading, error) {
 	if !ok {
 		return Reading{}, fmt.Errorf("read %s: %w", id, errNoDevice)
 	}
-	return s.sim.read(device), nil
+	return s.sim.read(device, s.devices), nil
 }
 
 func (s *simulatedSource) Close() error { return nil }
@@ -180,10 +266,26 @@ const (
 	idlePowerPart = 0.15 // Of the power at full load.
 )
 
-// read returns a reading of the device as busy as its load says.
-func (s *simulation) read(device compute.GPU) Reading {
+// loadOf returns how busy the device is, one of all: a device in MIG mode as
+// its slices are, by their part of it.
+func (s *simulation) loadOf(device compute.GPU, all []compute.GPU) float64 {
+	if !device.Sliced() || device.SpeedMilli == 0 {
+		return min(max(s.load(device.ID), 0), 1)
+	}
+	load := 0.0
+	for _, g := range all {
+		if g.Parent == device.ID {
+			load += min(max(s.load(g.ID), 0), 1) * float64(g.SpeedMilli) / float64(device.SpeedMilli)
+		}
+	}
+	return min(load, 1)
+}
+
+// read returns a reading of the device, one of all, as busy as its load says.
+// A slice has no power, temperature or clock of its own.
+func (s *simulation) read(device compute.GPU, all []compute.GPU) Reading {
 	now := s.now()
-	load := min(max(s.load(device.ID), 0), 1)
+	load := s.loadOf(device, all)
 	k, _ := kindOf(device.Type)
 	watt := k.powerWatt * (idlePowerPart + (1-idlePowerPart)*load)
 	used := int64(load * float64(device.VRAMMiB))
@@ -191,6 +293,9 @@ func (s *simulation) read(device compute.GPU) Reading {
 	r := unread(device.ID, compute.InstantOf(now))
 	r.UtilPercent, r.MemUtilPercent = 100*load, 100*load
 	r.UsedMiB, r.FreeMiB, r.ReservedMiB = used, device.VRAMMiB-used, 0
+	if device.Slice() != "" {
+		return r
+	}
 	r.TemperatureC = idleCelsius + loadCelsius*load
 	r.PowerWatt, r.PowerLimitWatt = watt, k.powerWatt
 	r.EnergyMilliJ = s.meter(device.ID, now, watt)

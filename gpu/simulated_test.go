@@ -1,6 +1,8 @@
 package gpu_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,48 @@ func TestParseSimulated(t *testing.T) {
 	}
 }
 
+func TestParseSimulatedSlicesAndIslands(t *testing.T) {
+	devices, err := gpu.ParseSimulated("n1", "h100:4/2,A100.MIG_3g_40gb:3", "h100/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range devices {
+		got = append(got, fmt.Sprintf("%s@%d %s %q island %d of %q, %d MiB, speed %d",
+			g.ID, g.Index, g.Type, g.MIG, g.Island, g.Parent, g.VRAMMiB, g.SpeedMilli))
+	}
+	want := []string{
+		`SIM-n1-0@0 h100 "" island 1 of "", 81920 MiB, speed 1000`,
+		`SIM-n1-1@1 h100 "" island 1 of "", 81920 MiB, speed 1000`,
+		`SIM-n1-2@2 h100 "" island 2 of "", 81920 MiB, speed 1000`,
+		`SIM-n1-3@3 h100 "" island 2 of "", 81920 MiB, speed 1000`,
+		`SIM-n1-4@4 a100 "enabled" island 0 of "", 81920 MiB, speed 600`,
+		`SIM-n1-4-1@4 a100 "3g_40gb" island 0 of "SIM-n1-4", 40960 MiB, speed 257`,
+		`SIM-n1-4-2@4 a100 "3g_40gb" island 0 of "SIM-n1-4", 40960 MiB, speed 257`,
+		`SIM-n1-5@5 a100 "enabled" island 0 of "", 81920 MiB, speed 600`,
+		`SIM-n1-5-1@5 a100 "3g_40gb" island 0 of "SIM-n1-5", 40960 MiB, speed 257`,
+		`SIM-n1-6@6 h100 "" island 3 of "", 81920 MiB, speed 1000`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestSimulatedSlicesMakeTheirDeviceBusy holds that a device in MIG mode is as
+// busy as its slices, and that a slice reports what a driver knows of one.
+func TestSimulatedSlicesMakeTheirDeviceBusy(t *testing.T) {
+	source := mustOpen(t, gpu.Config{
+		Source: gpu.SourceSimulated, NodeName: "n1", Simulated: []string{"a100.mig_1g_10gb:7"},
+		Load: func(id compute.GPUID) float64 { return float64(len(id)-len("SIM-n1-0")) / 4 }, // The slices': 0.5.
+	})
+	if parent := mustRead(t, source, "SIM-n1-0"); parent.UtilPercent < 49 || parent.UtilPercent > 50 || parent.PowerWatt <= 0 {
+		t.Errorf("parent: %+v", parent)
+	}
+	if slice := mustRead(t, source, "SIM-n1-0-3"); slice.UtilPercent != 50 || slice.UsedMiB != 5120 || slice.PowerWatt >= 0 {
+		t.Errorf("slice: %+v", slice)
+	}
+}
+
 func TestParseSimulatedRefuses(t *testing.T) {
 	tests := []struct{ name, spec, want string }{
 		{"unknown type", "h1000:2", `unknown GPU type "h1000", valid ones are a10, a100, b200, h100, h200, l4, l40s, t4`},
@@ -40,6 +84,12 @@ func TestParseSimulatedRefuses(t *testing.T) {
 		{"negative", "h100:-1", `"-1" is not a number`},
 		{"too many of one", "h100:65", `"65" is not a number`},
 		{"too many in all", "h100:60,t4:5", "more than 64 simulated GPUs"},
+		{"no slice", "a100.mig_1x:2", `"1x" is no MIG slice`},
+		{"slice too large", "a100.mig_7g_160gb", "an a100 has no such slice"},
+		{"part of a slice", "a100.mig_1c_2g_20gb", "an a100 has no such slice"},
+		{"slices in islands", "a100.mig_1g_10gb:7/2", "an island is named"},
+		{"no island", "h100:8/", `"" is not a number of GPUs in an island`},
+		{"too many slices", "a100.mig_1g_10gb:60", "more than 64 simulated GPUs"},
 		{"two counts", "h100:2:2", `"2:2" is not a number`},
 	}
 	for _, test := range tests {

@@ -22,7 +22,8 @@ const (
 // Source is where a node's devices come from. Any call may block for as long
 // as a driver hangs.
 type Source interface {
-	// Devices returns what is there now, in the order of Index. With an error
+	// Devices returns what is there now, in the order of Index, the slices of
+	// a device after it. With an error
 	// it returns what the source last knew. It is for one caller at a time.
 	Devices() ([]compute.GPU, error)
 	// Read takes one reading of one device, at any time.
@@ -35,7 +36,7 @@ type Source interface {
 type Config struct {
 	Source    string   // One of the Source constants; "" is SourceAuto.
 	File      string   // The list, for SourceFile.
-	Simulated []string // Such as "h100:2", for SourceSimulated; commas separate as well.
+	Simulated []string // As ParseSimulated reads them, for SourceSimulated.
 	NodeName  string   // Part of the ids of simulated devices.
 
 	// Load returns what share, 0 to 1, of its CPU quota a simulated device
@@ -94,12 +95,6 @@ func Open(c Config) (Source, error) {
 		return openNVML(c), nil
 	}
 }
-
-// MIG modes, as a device reports them.
-const (
-	migEnabled  = "enabled"
-	migDisabled = "disabled"
-)
 
 // errNoDevice is returned for a reading of a device that is not there.
 var errNoDevice = errors.New("no such device")
