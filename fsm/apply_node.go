@@ -201,7 +201,23 @@ func checkInventory(inv compute.Inventory) *compute.Error {
 		}
 		seen[g.ID] = true
 	}
+	for i := range inv.GPUs {
+		if g := &inv.GPUs[i]; !wellSliced(g, inv.GPUs) {
+			return invalid("GPU %q is no MIG slice of a GPU in MIG mode of the same type", g.ID)
+		}
+	}
 	return nil
+}
+
+// wellSliced reports whether g, when it is a MIG slice, is one of a device
+// among gpus.
+func wellSliced(g *compute.GPU, gpus []compute.GPU) bool {
+	if g.Slice() == "" {
+		return g.Parent == ""
+	}
+	_, err := compute.ParseMIG(g.MIG)
+	at := gpuAt(gpus, g.Parent)
+	return err == nil && at >= 0 && gpus[at].Sliced() && gpus[at].Type == g.Type
 }
 
 // mergeGPUs returns the reported GPUs with the use that is recorded of them.

@@ -76,15 +76,19 @@ func (s *state) place(known *compute.Execution, node *compute.Node, a compute.As
 	n.GPUs = slices.Clone(n.GPUs)
 	n.UsedVCPUMilli += e.Request.VCPUMilli
 	n.UsedMemoryMiB += e.Request.MemoryMiB
-	for _, share := range a.GPUs {
-		n.GPUs[gpuAt(n.GPUs, share.GPU)].UsedMilli += share.Milli
+	shares := slices.Clone(a.GPUs)
+	for i := range shares {
+		share := &shares[i]
+		g := &n.GPUs[gpuAt(n.GPUs, share.GPU)]
+		g.UsedMilli += share.Milli
+		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
 	s.nodes.put(&n)
 	e.Epoch++
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.putExecution(&e)
 	s.putAttempt(&compute.Attempt{
-		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: a.GPUs,
+		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: shares,
 		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,
 		Placement: compute.Placement{ViewIndex: viewIndex, Choice: a.Choice},
 	})

@@ -25,7 +25,7 @@ func (s *state) prepareSelection(e *compute.Execution) *compute.Error {
 			return compute.Errorf(compute.CodeInvalid,
 				"gpu_types are names of GPU types, not %q", name).Named("gpu_types")
 		}
-		types = append(types, p.GPUType)
+		types = append(types, p.Kind())
 	}
 	slices.Sort(types)
 	types = slices.Compact(types)

@@ -35,7 +35,7 @@ func newHistorian(t testing.TB, seed uint64) *historian {
 	s.Meter = seed%5 == 4
 	h.bootstrap(s)
 	h.addNode("n1", "h100", "h100", "l40s")
-	h.addNode("n2", "t4", "t4", "t4", "a100")
+	h.addNode("n2", "t4", "t4", "t4", "a100", "a100.mig_3g_20gb")
 	h.ada, h.other = h.addUser("ada"), h.addUser("bob")
 	h.org = h.ada.Org
 	return h
@@ -101,7 +101,7 @@ func (h *historian) submitSome() {
 	e := compute.Execution{
 		ID: h.executionID(), Priority: h.rng.IntN(3),
 		Profile: pick(h, "cpu", "cpu.3x", "t4", "t4.250m", "t4.2x", "h100", "h100.2x", "a100.700m",
-			"l40s", "b200", "t4.8x", "?"),
+			"l40s", "b200", "t4.8x", "a100.mig_3g_20gb", "t4.333m", "t4.1m", "?"),
 		Timeout:    pick(h, time.Second, time.Minute, 10*time.Minute, 3*time.Hour, 0),
 		MaxCredits: pick(h, 0, 0, 0, 50, 1000, 30_000, compute.Credit),
 	}
@@ -209,7 +209,7 @@ func (h *historian) nodeThing() {
 	case 0:
 		h.send(fsm.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
 	case 1, 2:
-		types := []string{"t4", "h100", "a100", "t4"}[:h.rng.IntN(5)]
+		types := []string{"t4", "h100", "a100", "t4", "a100.mig_3g_20gb"}[:h.rng.IntN(6)]
 		inv := inventory(n.ID, n.Name, n.InventoryVersion+uint64(h.rng.IntN(3)), types...)
 		if len(inv.GPUs) > 0 && h.chance(3) {
 			inv.GPUs[0].Health = compute.HealthFailed

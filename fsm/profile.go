@@ -20,17 +20,18 @@ const (
 // are valid all the same.
 const maxListedCPUs = 64
 
-// shape is what the nodes offer of one GPU type.
+// shape is what the nodes offer of one kind of device: a GPU type, or a MIG
+// slice of one.
 type shape struct {
-	most   int   // GPUs of the type on one node.
-	vcpu   int64 // Per GPU, of the smallest node.
+	most   int   // Devices of the kind on one node.
+	vcpu   int64 // Per whole GPU, of the smallest node.
 	memory int64
 }
 
 // offer is what all known nodes offer, down and drained ones included. It is
 // derived from their inventories and replaced when one changes.
 type offer struct {
-	types  map[string]shape // By GPU type. Never written once it is here.
+	types  map[string]shape // By kind of device. Never written once it is here.
 	vcpu   int64            // Of the largest node, as host of CPU-only work.
 	memory int64
 }
@@ -45,23 +46,31 @@ func (s *state) reshape() {
 	s.offered = o
 }
 
-// add counts in the GPUs of n. Those that are gone and only held count no more.
+// add counts in the GPUs of n. Those that are gone and only held count no
+// more, and what is in MIG mode counts by its slices.
 func (o *offer) add(n *compute.Node) {
-	gpus := int64(max(len(n.GPUs), 1))
-	vcpu, memory := n.VCPUMilli/gpus, n.MemoryMiB/gpus
+	whole := int64(0)
+	for i := range n.GPUs {
+		if n.GPUs[i].Parent == "" {
+			whole++
+		}
+	}
+	vcpu, memory := n.VCPUMilli/max(whole, 1), n.MemoryMiB/max(whole, 1)
 	here := make(map[string]int)
-	for _, g := range n.GPUs {
-		if g.Health == compute.HealthMissing {
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if g.Health == compute.HealthMissing || g.Sliced() {
 			continue
 		}
-		here[g.Type]++
-		s, known := o.types[g.Type]
+		kind := compute.Profile{GPUType: g.Type, MIG: g.Slice()}.Kind()
+		here[kind]++
+		s, known := o.types[kind]
 		if !known {
 			s = shape{vcpu: vcpu, memory: memory}
 		}
-		s.most = max(s.most, here[g.Type])
+		s.most = max(s.most, here[kind])
 		s.vcpu, s.memory = min(s.vcpu, vcpu), min(s.memory, memory)
-		o.types[g.Type] = s
+		o.types[kind] = s
 	}
 }
 
@@ -73,7 +82,8 @@ func (o offer) differ(want offer) error {
 	return nil
 }
 
-// GPUTypes returns the GPU types of the known nodes, sorted.
+// GPUTypes returns the kinds of GPU of the known nodes, sorted: types such as
+// "a100", and MIG slices such as "a100.mig_1g_5gb".
 func (v *View) GPUTypes() []string {
 	return slices.Sorted(maps.Keys(v.offered.types)) // Sorted, so any order will do.
 }
@@ -91,8 +101,12 @@ func (v *View) Profiles() []string {
 		add(compute.Profile{Count: n})
 	}
 	for _, name := range v.GPUTypes() {
-		for n := 1; n <= 8; n *= 2 {
-			add(compute.Profile{GPUType: name, Count: n, MilliGPU: compute.WholeGPU})
+		p, err := compute.ParseProfile(name)
+		if err != nil {
+			continue // Inventories are checked: there is none.
+		}
+		for p.Count = 1; p.Count <= maxCount(p); p.Count *= 2 {
+			add(p)
 		}
 	}
 	slices.Sort(names)
@@ -114,6 +128,15 @@ func (v *View) Resolve(profile string) (compute.Profile, compute.Request, comput
 	return p, r, price, nil
 }
 
+// maxCount returns the largest number of devices that a profile of p's kind
+// asks for. MIG slices come one at a time: a program sees one of them only.
+func maxCount(p compute.Profile) int {
+	if p.MIG != "" {
+		return 1
+	}
+	return 8
+}
+
 func (v *View) unknownProfile(why, detail string) *compute.Error {
 	return compute.Errorf(compute.CodeInvalid, "%s; valid profiles: %s",
 		why, strings.Join(v.Profiles(), ", ")).Named(detail)
@@ -124,12 +147,14 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 	if !p.IsGPU() {
 		return v.sizeCPU(p)
 	}
-	s, known := v.offered.types[p.GPUType]
+	s, known := v.offered.types[p.Kind()]
 	switch {
+	case !known && p.MIG != "":
+		return faulty("unknown_profile", "no node offers MIG slices %s of %q", compute.MIGProfile(p.MIG), p.GPUType)
+	case !known && v.sliced(p.GPUType):
+		return faulty("unknown_profile", "all GPUs of type %q are in MIG mode: ask for a slice", p.GPUType)
 	case !known:
 		return faulty("unknown_profile", "no node has GPUs of type %q", p.GPUType)
-	case p.MIG != "":
-		return faulty("unknown_profile", "no node offers MIG slices of %q", p.GPUType)
 	case s.most < p.Count:
 		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d",
 			p, p.GPUType, s.most)
@@ -138,12 +163,27 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 	if !priced {
 		return faulty("unknown_profile", "GPU type %q has no price", p.GPUType)
 	}
-	parts := int64(p.Count * p.MilliGPU)
+	parts, whole := partsOf(p)
 	return compute.Request{
-		GPUType: p.GPUType, GPUs: p.Count, MilliGPU: p.MilliGPU,
-		VCPUMilli: s.vcpu * parts / compute.WholeGPU,
-		MemoryMiB: s.memory * parts / compute.WholeGPU,
-	}, proRata(each.Price, parts), nil
+		GPUType: p.GPUType, GPUs: p.Count, MilliGPU: p.MilliGPU, MIG: p.MIG,
+		VCPUMilli: s.vcpu * parts / whole,
+		MemoryMiB: s.memory * parts / whole,
+	}, proRata(each.Price, parts, whole), nil
+}
+
+// partsOf returns what p asks for in parts of one GPU, and how many of these a
+// whole one has: thousandths, of a MIG slice its parts of the compute.
+func partsOf(p compute.Profile) (parts, whole int64) {
+	if slice, err := compute.ParseMIG(p.MIG); err == nil {
+		return int64(slice.Compute), int64(compute.MIGParts(p.GPUType))
+	}
+	return int64(p.Count * p.MilliGPU), compute.WholeGPU
+}
+
+// sliced reports whether a node offers MIG slices of the type.
+func (v *View) sliced(gpuType string) bool {
+	prefix := compute.Profile{GPUType: gpuType}.Kind() + ".mig_"
+	return slices.ContainsFunc(v.GPUTypes(), func(kind string) bool { return strings.HasPrefix(kind, prefix) })
 }
 
 // sizeCPU sizes a CPU-only profile. While no node has reported what it has,
@@ -163,10 +203,10 @@ func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *comp
 	return r, each.Price * compute.Price(n), nil
 }
 
-// proRata returns the price of parts thousandths of a GPU, rounded up so that
-// no share is free.
-func proRata(each compute.Price, parts int64) compute.Price {
-	return (each*compute.Price(parts) + compute.WholeGPU - 1) / compute.WholeGPU
+// proRata returns the price of parts of a GPU that has whole of them, rounded
+// up so that no share is free.
+func proRata(each compute.Price, parts, whole int64) compute.Price {
+	return (each*compute.Price(parts) + compute.Price(whole) - 1) / compute.Price(whole)
 }
 
 func faulty(detail, format string, args ...any) (compute.Request, compute.Price, *compute.Error) {

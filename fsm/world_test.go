@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,17 +191,32 @@ func (w *world) anyNode() bool {
 	return false
 }
 
-// inventory returns what a node with GPUs of these types reports.
+// inventory returns what a node with GPUs of these types reports. A type such
+// as "a100.mig_3g_20gb" is one GPU in MIG mode, cut into such slices. The
+// memory of a GPU divides badly.
 func inventory(id compute.NodeID, name string, version uint64, types ...string) compute.Inventory {
 	inv := compute.Inventory{
 		Node: id, Version: version,
 		VCPUMilli: int64(max(len(types), 1)) * 8000, MemoryMiB: int64(max(len(types), 1)) * 64 << 10,
 	}
-	for i, gpuType := range types {
-		inv.GPUs = append(inv.GPUs, compute.GPU{
+	for i, kind := range types {
+		gpuType, mig, sliced := strings.Cut(kind, ".mig_")
+		g := compute.GPU{
 			ID: compute.GPUID(fmt.Sprintf("SIM-%s-%d", name, i)), Index: i, Type: gpuType,
-			Model: gpuType + " (simulated)", VRAMMiB: 16 << 10, Simulated: true,
-		})
+			Model: gpuType + " (simulated)", VRAMMiB: 16<<10 - 1, Simulated: true,
+		}
+		if sliced {
+			g.MIG = compute.MIGEnabled
+		}
+		inv.GPUs = append(inv.GPUs, g)
+		if s, err := compute.ParseMIG(mig); err == nil {
+			for n := range compute.MIGParts(gpuType) / s.Compute {
+				slice := g
+				slice.ID, slice.Parent = compute.GPUID(fmt.Sprintf("%s-%d", g.ID, n+1)), g.ID
+				slice.MIG, slice.Instance, slice.VRAMMiB = mig, n+1, int64(s.MemoryGiB)<<10
+				inv.GPUs = append(inv.GPUs, slice)
+			}
+		}
 	}
 	return inv
 }
@@ -265,7 +281,7 @@ func (w *world) assign(id compute.ExecutionID, node string) compute.Assignment {
 	n, r := w.node(node), w.get(id).Request
 	a := compute.Assignment{Execution: id, Node: n.ID}
 	for _, g := range n.GPUs {
-		if len(a.GPUs) < r.GPUs && g.Type == r.GPUType && g.Health == compute.HealthOK &&
+		if len(a.GPUs) < r.GPUs && g.Is(r) && g.Health == compute.HealthOK &&
 			g.UsedMilli+r.MilliGPU <= compute.WholeGPU {
 			a.GPUs = append(a.GPUs, compute.GPUShare{GPU: g.ID, Milli: r.MilliGPU})
 		}

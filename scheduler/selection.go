@@ -28,7 +28,7 @@ func Candidates(v View, parent *compute.Execution, allowed func(profile string) 
 	for _, name := range asked {
 		p, err := compute.ParseProfile(name)
 		switch {
-		case err != nil || !p.IsGPU() || !slices.Contains(known, p.GPUType):
+		case err != nil || !p.IsGPU() || !slices.Contains(known, p.Kind()):
 			unknown = append(unknown, name)
 		case !allowed(p.String()):
 			forbidden = append(forbidden, name)
