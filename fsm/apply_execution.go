@@ -54,6 +54,9 @@ func (s *state) submit(c Submit) Result {
 	}
 	s.hold(&e, amount, "submitted")
 	s.putExecution(&e)
+	if e.Kind != compute.KindSelection {
+		s.learn(e.Request)
+	}
 	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
 }
 

@@ -160,6 +160,7 @@ func (s *state) startSelection(parent *compute.Execution, children []*compute.Ex
 		}
 		s.hold(e, amount, "sub-execution")
 		s.putExecution(e)
+		s.learn(e.Request)
 		selection.Children = append(selection.Children, e.ID)
 	}
 	selection.Live = len(selection.Children)

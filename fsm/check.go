@@ -14,7 +14,7 @@ func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecor
 // checkRecords checks what must hold between records.
 func (v *View) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople())
+		v.checkAttempts(), v.checkPeople(), v.checkMix())
 }
 
 // checkDerived builds a state anew from the records alone and compares: the
@@ -46,6 +46,7 @@ func (v *View) checkDerived() error {
 		differ("ages of ops", &v.opAges, &fresh.opAges),
 		differ("totals", &v.totals, &fresh.totals),
 		v.offered.differ(fresh.offered),
+		differMix(v.mix, fresh.mix),
 	)
 }
 
@@ -70,7 +71,9 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.put(c) })
 	copyRecords(&v.ops, s.putOp)
 	copyRecords(&v.admitted, func(a *admission) { s.admitted.put(a) })
+	copyRecords(&v.arrived, func(a *arrival) { s.arrived.put(a) })
 	s.reshape()
+	s.remix()
 	return s
 }
 

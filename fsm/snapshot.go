@@ -116,6 +116,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 		total += n
 	}
 	s.reshape()
+	s.remix()
 	if err := in.trailer(total, s.Hash()); err != nil {
 		return nil, err
 	}
@@ -235,6 +236,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(c *compute.Callback) { s.callbacks.put(c) }),
 		load(s.putOp),
 		load(func(a *admission) { s.admitted.put(a) }),
+		load(func(a *arrival) { s.arrived.put(a) }),
 	}
 }
 

@@ -31,6 +31,7 @@ type View struct {
 	callbacks  records[line, compute.Callback] // By execution, number.
 	ops        records[pair, op]               // By organization, identifier.
 	admitted   records[compute.NodeID, admission]
+	arrived    records[string, arrival] // By the request's key.
 
 	slugs    table[string, compute.OrgID]
 	emails   table[string, compute.UserID]
@@ -49,6 +50,7 @@ type View struct {
 	opAges   table[uint64, pair]              // By sequence: the oldest first.
 	totals   table[compute.OrgID, totals]
 	offered  offer
+	mix      *compute.Mix // In force; derived from arrived.
 }
 
 // meta is what there is one of.
@@ -60,6 +62,8 @@ type meta struct {
 	RootToken  compute.Hash    `cbor:"5,keyasint"`
 	Settings   Settings        `cbor:"6,keyasint"`
 	OpSequence uint64          `cbor:"7,keyasint"` // Of the newest remembered op.
+
+	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // How far the mix is learned.
 }
 
 // Records that only this package knows.
@@ -120,6 +124,7 @@ func newState() *state {
 	v := new(View)
 	v.makeRecords()
 	v.makeIndexes()
+	v.mix = new(compute.Mix)
 	return &state{View: v}
 }
 
@@ -146,6 +151,7 @@ func (v *View) makeRecords() {
 		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} })
 	v.ops = newRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} })
 	v.admitted = newRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
+	v.arrived = newRecords(strings.Compare, func(a *arrival) string { return a.Key })
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
@@ -195,7 +201,7 @@ func (v *View) stored() []stored {
 	return []stored{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived,
 	}
 }
 
@@ -204,7 +210,7 @@ func (v *View) shareables() []shareable {
 	return []shareable{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.growing,
 		&v.finished, &v.work, &v.opAges, &v.totals,

@@ -20,7 +20,7 @@ func (s *pass) claim(q *shape) {
 	best, least := -1, gap{}
 	for i := range s.packer.slots {
 		slot := &s.packer.slots[i]
-		if score := slot.score(q); score != gpusBusy && score != resourcesBusy {
+		if score := slot.refusal(q); score != gpusBusy && score != resourcesBusy {
 			continue
 		}
 		s.devices = slot.nearest(q, s.devices[:0])

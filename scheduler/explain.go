@@ -33,13 +33,13 @@ func Explain(v View, id compute.ExecutionID) Explanation {
 // explain asks every node.
 func explain(v View, e *compute.Execution, position int) Explanation {
 	out := Explanation{Reason: e.Reason, Position: position}
-	t := types{}
+	t := newTypes()
 	q := t.shape(&e.Request)
 	var counts [compute.ReasonOrgConcurrency]int
 	var s slot
 	for n := range v.Nodes() {
 		s.load(n, t)
-		counts[reasonOf(s.score(&q))]++
+		counts[s.standing(&q)]++
 		out.Nodes++
 	}
 	for reason, n := range counts {

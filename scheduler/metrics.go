@@ -25,17 +25,3 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	reg.MustRegister(m.decision, m.fragmentation)
 	return m
 }
-
-// fragmentation returns which share of the free GPU on nodes that take work
-// cannot be given as whole GPUs, 0 when none is free.
-func (p *Packer) fragmentation() float64 {
-	var free, usable int64
-	for i := range p.slots {
-		f, u := p.slots[i].wholeFree()
-		free, usable = free+f, usable+u
-	}
-	if free == 0 {
-		return 0
-	}
-	return float64(free-usable) / float64(free)
-}

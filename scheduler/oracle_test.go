@@ -1,10 +1,11 @@
 package scheduler_test
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 
 	"berth/compute"
+	"berth/scheduler"
 )
 
 // oracle is the rules of Pack written down a second time, as plainly as can
@@ -40,31 +41,45 @@ func (o *oracle) place(v *fakeView, e *compute.Execution) {
 	if !possible || limit > 0 && v.running[e.Org]+o.running[e.Org] >= limit {
 		return
 	}
-	fitting := slices.Clone(o.nodes)
-	fitting = slices.DeleteFunc(fitting, func(n *compute.Node) bool {
-		return !empty(n, r) || len(freeGPUs(n, r)) < r.GPUs || missing(n, r) != [3]int64{}
-	})
-	if len(fitting) == 0 {
+	scores, devices := scheduler.Appraise(o.nodes, v.mix, r)
+	best, second := -1, -1
+	for i, n := range o.nodes {
+		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && missing(n, r) == [3]int64{}
+		if fits != (scores[i] < scheduler.NoFit) {
+			panic(fmt.Sprintf("%+v on %+v: fits %v, scored %d", r, n, fits, scores[i]))
+		}
+		switch {
+		case !fits:
+		case best < 0 || scores[i] < scores[best]:
+			best, second = i, best
+		case second < 0 || scores[i] < scores[second]:
+			second = i
+		}
+	}
+	if best < 0 {
 		o.promise(r)
 		return
 	}
-	slices.SortStableFunc(fitting, func(a, b *compute.Node) int { return cmp.Compare(cost(a, r), cost(b, r)) })
-	best := fitting[0]
-	choice := compute.Choice{Score: cost(best, r)}
-	if len(fitting) > 1 {
-		choice.RunnerUp, choice.RunnerUpScore = fitting[1].ID, cost(fitting[1], r)
+	choice := compute.Choice{Score: scores[best]}
+	if second >= 0 {
+		choice.RunnerUp, choice.RunnerUpScore = o.nodes[second].ID, scores[second]
 	}
-	gpus := freeGPUs(best, r)[:r.GPUs]
-	o.out = append(o.out, compute.Assignment{Execution: e.ID, Node: best.ID, GPUs: hold(best, r, gpus), Choice: choice})
+	var gpus []*compute.GPU
+	for _, d := range devices[best] {
+		gpus = append(gpus, &o.nodes[best].GPUs[d])
+	}
+	o.out = append(o.out, compute.Assignment{
+		Execution: e.ID, Node: o.nodes[best].ID, GPUs: hold(o.nodes[best], r, gpus), Choice: choice,
+	})
 	o.running[e.Org]++
 }
 
 // promise takes the place of a blocked execution.
 func (o *oracle) promise(r *compute.Request) {
-	if o.claimed[r.GPUType] {
+	if o.claimed[r.GPUType+r.MIG] {
 		return
 	}
-	o.claimed[r.GPUType] = true
+	o.claimed[r.GPUType+r.MIG] = true
 	var best *compute.Node
 	var least [3]int64
 	for _, n := range o.nodes {
@@ -79,13 +94,7 @@ func (o *oracle) promise(r *compute.Request) {
 }
 
 // serves reports whether a healthy GPU is of the kind asked for.
-func serves(g *compute.GPU, r *compute.Request) bool {
-	slice := g.MIG
-	if slice == "disabled" {
-		slice = ""
-	}
-	return g.Health == compute.HealthOK && g.Type == r.GPUType && slice == r.MIG
-}
+func serves(g *compute.GPU, r *compute.Request) bool { return g.Health == compute.HealthOK && g.Is(*r) }
 
 // empty reports whether n would host r if nothing were given away.
 func empty(n *compute.Node, r *compute.Request) bool {
@@ -93,20 +102,34 @@ func empty(n *compute.Node, r *compute.Request) bool {
 		n.MemoryMiB >= r.MemoryMiB && len(allOf(n, r)) >= r.GPUs
 }
 
-func allOf(n *compute.Node, r *compute.Request) (out []*compute.GPU) {
+func allOf(n *compute.Node, r *compute.Request) []*compute.GPU {
+	return ofOneType(n, r, func(*compute.GPU) bool { return true })
+}
+
+// ofOneType returns the GPUs for r that are right: those of the first type of
+// which there are enough, or else of the one with the most.
+func ofOneType(n *compute.Node, r *compute.Request, right func(*compute.GPU) bool) (best []*compute.GPU) {
 	for i := range n.GPUs {
-		if r.GPUs > 0 && serves(&n.GPUs[i], r) {
-			out = append(out, &n.GPUs[i])
+		var out []*compute.GPU
+		for j := range n.GPUs {
+			g := &n.GPUs[j]
+			if r.GPUs > 0 && g.Type == n.GPUs[i].Type && serves(g, r) && right(g) {
+				out = append(out, g)
+			}
+		}
+		if len(out) > len(best) {
+			best = out
+		}
+		if len(best) >= r.GPUs {
+			break
 		}
 	}
-	return out
+	return best
 }
 
 // freeGPUs returns the GPUs with the share free, the fullest first.
 func freeGPUs(n *compute.Node, r *compute.Request) []*compute.GPU {
-	out := slices.DeleteFunc(allOf(n, r), func(g *compute.GPU) bool {
-		return compute.WholeGPU-g.UsedMilli < r.MilliGPU
-	})
+	out := ofOneType(n, r, func(g *compute.GPU) bool { return compute.WholeGPU-g.UsedMilli >= r.MilliGPU })
 	slices.SortStableFunc(out, func(a, b *compute.GPU) int { return b.UsedMilli - a.UsedMilli })
 	return out
 }
@@ -137,26 +160,4 @@ func hold(n *compute.Node, r *compute.Request, gpus []*compute.GPU) (shares []co
 		shares = append(shares, compute.GPUShare{GPU: g.ID, Milli: r.MilliGPU})
 	}
 	return shares
-}
-
-// cost is the stranded GPU that placing r adds, then what it leaves.
-func cost(n *compute.Node, r *compute.Request) int64 {
-	free, gpus := int64(0), int64(0)
-	for _, g := range n.GPUs {
-		if g.Health == compute.HealthOK {
-			free += int64(compute.WholeGPU - g.UsedMilli)
-			gpus++
-		}
-	}
-	vcpu, memory := n.VCPUMilli-n.UsedVCPUMilli, n.MemoryMiB-n.UsedMemoryMiB
-	strands := func(free, vcpu, memory int64) int64 {
-		if free <= 0 || gpus == 0 {
-			return 0
-		}
-		fed := min(free, max(0, vcpu)*gpus*1000/n.VCPUMilli, max(0, memory)*gpus*1000/n.MemoryMiB)
-		return free - fed
-	}
-	left := free - int64(r.GPUs*r.MilliGPU)
-	grown := strands(left, vcpu-r.VCPUMilli, memory-r.MemoryMiB) - strands(free, vcpu, memory)
-	return grown<<40 + 16*left + vcpu - r.VCPUMilli
 }

@@ -68,7 +68,7 @@ func (s *pass) decide(e *compute.Execution) {
 		return
 	}
 	slot := &s.packer.slots[node]
-	s.devices = slot.pick(&q, s.devices[:0])
+	s.devices = slot.pick(s.packer.value, &q, s.devices[:0])
 	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
 		Execution: e.ID, Node: slot.node.ID, GPUs: slot.shares(&q, s.devices),
 		Choice: s.choice(row, node, score),

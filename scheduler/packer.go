@@ -1,91 +1,122 @@
 package scheduler
 
-// Limits of what a Packer remembers; beyond them it forgets and starts again.
-const (
-	maxShapes = 1024 // Rows; one takes about 16 bytes per node.
-	maxTypes  = 1024 // Names of GPU types, misspelt ones included.
+import (
+	"iter"
+
+	"berth/compute"
 )
 
 // Packer computes plans and remembers scores from one to the next. A plan
 // depends on its view alone: a Packer that has seen other views gives the same
 // plan as a new one. It must not be used by two goroutines at once.
 type Packer struct {
-	types types
-	slots []slot // In the order of the view's nodes.
-	rows  map[shape]*row
-
-	log        []int32 // Nodes in the order in which they changed.
-	generation uint64  // Rises when log is started again.
-	given      []int32 // Nodes that the last pass gave something of.
+	board
+	given []int32 // Nodes that the last pass gave something of.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.
-func NewPacker() *Packer {
-	return &Packer{types: types{}, rows: map[shape]*row{}}
-}
+func NewPacker() *Packer { return &Packer{board: newBoard()} }
 
 // sync brings the slots to what the view's nodes say. Records are shared and
 // never change, so a node with the same record and nothing given away since
 // needs no look.
 func (p *Packer) sync(v View) {
-	if len(p.types) > maxTypes {
+	if len(p.types.inSets) > maxSets {
 		*p = *NewPacker()
 	}
-	for _, i := range p.given {
-		p.slots[i].node = nil
-	}
+	p.setMix(v.Mix())
+	p.setNodes(v.Nodes(), p.given)
 	p.given = p.given[:0]
+}
+
+// setNodes brings the slots to the records; those of changed are loaded in any
+// case.
+func (b *board) setNodes(nodes iter.Seq[*compute.Node], changed []int32) {
+	again := make(map[int]bool, len(changed))
+	for _, i := range changed {
+		again[int(i)] = true
+	}
 	count := 0
-	for n := range v.Nodes() {
-		if count == len(p.slots) {
-			p.slots = append(p.slots, slot{})
-			p.forget()
+	for n := range nodes {
+		if count == len(b.slots) {
+			b.slots = append(b.slots, slot{})
+			b.resize()
 		}
-		if s := &p.slots[count]; s.node != n {
-			s.load(n, p.types)
-			p.log = append(p.log, int32(count))
+		if s := &b.slots[count]; s.node != n || again[count] {
+			b.load(count, n)
 		}
 		count++
 	}
-	if count < len(p.slots) {
-		p.slots = p.slots[:count]
-		p.forget()
-	}
-	if len(p.log) > 4*len(p.slots)+maxShapes {
-		p.forget()
+	if count < len(b.slots) {
+		for i := count; i < len(b.slots); i++ {
+			b.unload(i)
+		}
+		b.slots = b.slots[:count]
+		b.resize()
 	}
 }
 
-// forget makes every row score all nodes again.
-func (p *Packer) forget() {
-	p.log = p.log[:0]
-	p.generation++
-}
-
-// row returns the scores of a shape, up to date.
-func (p *Packer) row(q shape) *row {
-	r := p.rows[q]
-	if r == nil {
-		if len(p.rows) >= maxShapes {
-			clear(p.rows)
-		}
-		r = &row{shape: q}
-		p.rows[q] = r
-	}
-	if r.generation != p.generation || len(p.log)-r.cursor > len(p.slots)/2 || r.tree == nil {
-		r.rebuild(p.slots)
-	} else {
-		for _, i := range p.log[r.cursor:] {
-			r.update(p.slots, i)
-		}
-	}
-	r.generation, r.cursor = p.generation, len(p.log)
-	return r
+// resize voids what is kept by node: their number has changed.
+func (b *board) resize() {
+	b.valued, b.revalue = "", true
+	b.forget()
 }
 
 // give takes one of q from a node for the rest of the pass.
 func (p *Packer) give(node int, q *shape, devices []int) {
-	p.slots[node].take(q, devices)
-	p.log = append(p.log, int32(node))
+	p.board.give(node, q, devices)
 	p.given = append(p.given, int32(node))
 }
+
+// Board is a cluster whose executions are placed one at a time, by the very
+// rules of Pack: for benchmarks and for what-if questions. It must not be used
+// by two goroutines at once.
+type Board struct{ board board }
+
+// NewBoard returns a board of nodes, in the order in which equal ones are
+// taken. What their records say is given away is.
+func NewBoard(nodes iter.Seq[*compute.Node]) *Board {
+	b := &Board{newBoard()}
+	b.board.setNodes(nodes, nil)
+	return b
+}
+
+// SetMix sets the demand that decides what room is worth.
+func (b *Board) SetMix(m *compute.Mix) { b.board.setMix(m) }
+
+// Placed is where one execution is: the position of the node on the board, and
+// those of the devices on the node.
+type Placed struct {
+	Node    int
+	Devices []int
+	shape   shape
+}
+
+// Place puts an execution on the node that it fits best and reports whether
+// there is one.
+func (b *Board) Place(r *compute.Request) (Placed, bool) {
+	q := b.board.types.shape(r)
+	node, score := b.board.row(q).best()
+	if score > worstFit {
+		return Placed{Node: -1}, false
+	}
+	p := Placed{Node: node, shape: q}
+	if q.gpus > 0 {
+		p.Devices = b.board.slots[node].pick(b.board.value, &q, make([]int, 0, q.gpus))
+	}
+	b.board.give(node, &q, p.Devices)
+	return p, true
+}
+
+// At returns what Place returns for an execution that is on the node and the
+// devices already.
+func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
+	return Placed{Node: node, Devices: devices, shape: b.board.types.shape(r)}
+}
+
+// Release frees what Place gave.
+func (b *Board) Release(p Placed) { b.board.giveBack(p.Node, &p.shape, p.Devices) }
+
+// Fragmentation returns which share of the free GPU on nodes that take work
+// cannot be given as whole GPUs, 0 when none is free.
+func (b *Board) Fragmentation() float64 { return b.board.fragmentation() }

@@ -1,86 +1,110 @@
 package scheduler
 
-// row remembers how well one shape fits on every node. It is a tournament: at
-// each position of tree stands the better of the two below it, the first in
-// node order when they are equal. The best node is read in one step; a node
-// that changed costs one score and log2(nodes) comparisons.
+// fan is how many entries of one level of a row the next level summarizes.
+const fan = 16
+
+// row remembers how well one shape fits on every node. Each entry is the score
+// of a node with its position behind it, so that the least entry is the best
+// node, the first of equals. Above the nodes, each level holds the least of
+// sixteen entries below it: the best node is read in one step; a node that
+// changed costs one score and a look at the blocks that it was the least of.
 type row struct {
 	shape      shape
-	scores     []int64 // By node.
-	tree       []int32 // Winners; tree[1] is the best node, -1 stands for none.
-	generation uint64  // Of the change log that cursor points into.
-	cursor     int     // How much of the change log is included.
+	levels     [][]int64 // By node, by block of nodes, and so on; the last has one entry.
+	generation uint64    // Of the board's scores.
+	epoch      uint64    // Of the prices of openings.
+	cursor     uint64    // How much of the change log is included.
 }
 
-// rebuild scores all nodes.
-func (r *row) rebuild(slots []slot) {
-	size := 1
-	for size < len(slots) {
-		size *= 2
+// positions is how many nodes a board can tell apart: the low bits of an entry.
+const (
+	positionBits = 24
+	positions    = 1 << positionBits
+)
+
+func entry(score int64, node int) int64 { return score<<positionBits | int64(node) }
+
+// size makes room for n nodes.
+func (r *row) size(n int) {
+	r.levels = r.levels[:0]
+	for {
+		r.levels = append(r.levels, make([]int64, n))
+		if n <= 1 {
+			return
+		}
+		n = (n + fan - 1) / fan
 	}
-	r.scores = make([]int64, len(slots))
-	r.tree = make([]int32, 2*size)
-	for i := range size {
-		r.tree[size+i] = -1
-		if i < len(slots) {
-			r.scores[i] = slots[i].score(&r.shape)
-			r.tree[size+i] = int32(i)
+}
+
+// summarize fills the levels above the first.
+func (r *row) summarize() {
+	for l := 1; l < len(r.levels); l++ {
+		for block := range r.levels[l] {
+			r.levels[l][block] = least(r.levels[l-1], block)
 		}
 	}
-	for i := size - 1; i >= 1; i-- {
-		r.tree[i] = r.better(r.tree[2*i], r.tree[2*i+1])
-	}
 }
 
-// update scores node i again.
-func (r *row) update(slots []slot, i int32) {
-	score := slots[i].score(&r.shape)
-	if score == r.scores[i] {
+// least returns the least entry of a block.
+func least(level []int64, block int) int64 {
+	from := block * fan
+	best := level[from]
+	for _, e := range level[from+1 : min(from+fan, len(level))] {
+		best = min(best, e)
+	}
+	return best
+}
+
+// set changes the score of a node.
+func (r *row) set(node int, score int64) {
+	e, at := entry(score, node), node
+	old := r.levels[0][node]
+	if e == old {
 		return
 	}
-	r.scores[i] = score
-	for at := (len(r.tree)/2 + int(i)) / 2; at >= 1; at /= 2 {
-		r.tree[at] = r.better(r.tree[2*at], r.tree[2*at+1])
-	}
-}
-
-// better returns which of two nodes has the lower score, left when equal.
-func (r *row) better(left, right int32) int32 {
-	if right < 0 || left >= 0 && r.scores[left] <= r.scores[right] {
-		return left
-	}
-	return right
-}
-
-// runnerUp returns the best node beside the winner and its score: it lost to
-// the winner itself, so it is on the winner's way to the top. It is -1 when
-// no other node takes the shape now.
-func (r *row) runnerUp(winner int) (node int, score int64) {
-	second := int32(-1)
-	for at := len(r.tree)/2 + winner; at > 1; at /= 2 {
-		left, right := r.tree[at&^1], r.tree[at|1]
-		beaten := right
-		if at%2 == 1 {
-			beaten = left
-		}
+	r.levels[0][node] = e
+	for l := 1; l < len(r.levels); l++ {
+		at /= fan
+		was := r.levels[l][at]
 		switch {
-		case beaten < 0:
-		case second < 0 || r.scores[beaten] < r.scores[second] ||
-			r.scores[beaten] == r.scores[second] && beaten < second:
-			second = beaten
+		case e < was:
+			r.levels[l][at] = e
+		case was == old:
+			e = least(r.levels[l-1], at)
+			if e == old {
+				return
+			}
+			r.levels[l][at] = e
+		default:
+			return
 		}
 	}
-	if second < 0 || r.scores[second] > worstFit {
-		return -1, 0
-	}
-	return int(second), r.scores[second]
 }
 
 // best returns the best node and its score, which says why when no node fits.
 func (r *row) best() (node int, score int64) {
-	i := r.tree[1]
-	if i < 0 {
+	top := r.levels[len(r.levels)-1]
+	if len(top) == 0 {
 		return -1, neverFits
 	}
-	return int(i), r.scores[i]
+	return int(top[0] & (positions - 1)), top[0] >> positionBits
+}
+
+// runnerUp returns the best node beside the winner and its score. It is -1
+// when no other node takes the shape now.
+func (r *row) runnerUp(winner int) (node int, score int64) {
+	second, at := entry(neverFits, positions-1), winner
+	for _, level := range r.levels {
+		from := at / fan * fan
+		for i, e := range level[from:min(from+fan, len(level))] {
+			if from+i != at {
+				second = min(second, e)
+			}
+		}
+		at /= fan
+	}
+	if second>>positionBits > worstFit {
+		return -1, 0
+	}
+	return int(second & (positions - 1)), second >> positionBits
 }

@@ -1,58 +1,25 @@
 package scheduler
 
-import (
-	"math"
-
-	"berth/compute"
-)
+import "berth/compute"
 
 // The scores of nodes that do not take a shape now, by why. Lower is better,
 // so the best score over all nodes is also the most hopeful refusal, and with
 // it the reason why the execution waits.
 const (
-	neverFits     = math.MaxInt64 - iota // Would not fit on the empty node.
-	nodeDown                             // Would fit, but the node is down or drained, or its GPUs are.
-	gpusBusy                             // Too few GPUs have the share free.
-	resourcesBusy                        // The GPUs are free, vCPU or memory is not.
-	worstFit                             // No fit scores worse than this.
+	neverFits     = 1<<38 - 1 - iota // Would not fit on the empty node.
+	nodeDown                         // Would fit, but the node is down or drained, or its GPUs are.
+	gpusBusy                         // Too few GPUs have the share free.
+	resourcesBusy                    // The GPUs are free, vCPU or memory is not.
+	worstFit                         // No fit scores worse than this.
 )
 
-// gpuWeight is what a thousandth of a GPU weighs against a thousandth of a
-// vCPU: the best-fit that is published for the openb trace, whose largest
-// machine has 8 GPUs and 128 vCPUs, kept in integers.
-const gpuWeight = 16
-
-// strandShift makes any stranded GPU weigh more than any leftover, which stays
-// below 2^40: 64 GPUs are 2^20, a million vCPUs 2^30.
-const strandShift = 40
-
-// score returns how well q fits on s, lower is better: first the fewest GPUs
-// left without the vCPU and memory to use them, then the tightest fit. CPU-only
-// work so goes to nodes without free GPUs first.
-func (s *slot) score(q *shape) int64 {
-	if s.lacks(q) {
-		return neverFits
-	}
-	if !s.fits(q) {
-		return s.refusal(q)
-	}
-	gpu := s.gpuFree - int64(q.gpus)*int64(q.milli)
-	vcpu, memory := s.vcpu-q.vcpu, s.memory-q.memory
-	grown := s.stranded(gpu, vcpu, memory) - s.stranded(s.gpuFree, s.vcpu, s.memory)
-	return grown<<strandShift + gpuWeight*gpu + vcpu
-}
+// splitWeight is what each island beside the first adds to a score, in steps:
+// more than any cost.
+const splitWeight = 1 << 28
 
 // refusal returns why q, which does not fit on s now, does not.
 func (s *slot) refusal(q *shape) int64 {
-	known, healthy := 0, 0
-	for i := range s.devices {
-		if d := &s.devices[i]; d.is(q) {
-			known++
-			if d.health == compute.HealthOK {
-				healthy++
-			}
-		}
-	}
+	known, healthy := s.ofKind(q)
 	switch {
 	case known < q.gpus || s.node.VCPUMilli < q.vcpu || s.node.MemoryMiB < q.memory:
 		return neverFits
@@ -62,6 +29,44 @@ func (s *slot) refusal(q *shape) int64 {
 		return gpusBusy
 	}
 	return resourcesBusy
+}
+
+// ofKind returns how many devices of one kind s has for q, in whatever health,
+// and how many of those are healthy: of the kind that has most.
+func (s *slot) ofKind(q *shape) (known, healthy int) {
+	if q.gpus == 0 {
+		return 0, 0
+	}
+	if s.uniform != mixed {
+		if !q.kinds.has[s.uniform] {
+			return 0, 0
+		}
+		return len(s.devices), len(s.devices)
+	}
+	for i := range s.devices {
+		if !s.devices[i].is(q) {
+			continue
+		}
+		all, well := 0, 0
+		for j := range s.devices {
+			if d := &s.devices[j]; d.kind == s.devices[i].kind && d.is(q) {
+				all++
+				if d.health == compute.HealthOK {
+					well++
+				}
+			}
+		}
+		known, healthy = max(known, all), max(healthy, well)
+	}
+	return known, healthy
+}
+
+// standing returns ReasonNone when q fits on s now, and otherwise why not.
+func (s *slot) standing(q *shape) compute.Reason {
+	if s.fits(q) {
+		return compute.ReasonNone
+	}
+	return reasonOf(s.refusal(q))
 }
 
 // reasonOf returns the typed reason that stands for a refusal.
@@ -79,19 +84,35 @@ func reasonOf(score int64) compute.Reason {
 	return compute.ReasonNone
 }
 
-// stranded returns how many of gpu free thousandths could not be used because
-// the free vCPU or memory beside them is short of their share of the node.
-func (s *slot) stranded(gpu, vcpu, memory int64) int64 {
-	if s.healthy == 0 || gpu <= 0 {
-		return 0
+// score returns how well q fits on node i: its cost in steps, more for each
+// island that it is spread over. CPU-only work of equal cost goes to nodes
+// without GPUs first.
+func (b *board) score(i int, q *shape) int64 {
+	s := &b.slots[i]
+	if !s.fits(q) {
+		return s.refusal(q)
 	}
-	whole := s.healthy * compute.WholeGPU
-	fed := gpu
-	if s.node.VCPUMilli > 0 {
-		fed = min(fed, max(vcpu, 0)*whole/s.node.VCPUMilli)
+	c := b.value.change(s, q)
+	cost := b.value.cost(s, q, c)
+	if b.holds(i) {
+		cost += b.taken(i, q, c)
 	}
-	if s.node.MemoryMiB > 0 {
-		fed = min(fed, max(memory, 0)*whole/s.node.MemoryMiB)
+	score := ceilDiv(cost-slack, step*one)
+	score = max(min(score, splitWeight/4), -splitWeight/4) * 2
+	if q.gpus == 0 && len(s.devices) > 0 {
+		score++
 	}
-	return gpu - fed
+	if s.islands && q.gpus > 1 {
+		score += int64(s.splits(q, c.kind)) * splitWeight
+	}
+	return min(score, worstFit)
+}
+
+// ceilDiv returns a / n, rounded up.
+func ceilDiv(a, n int64) int64 {
+	quotient := a / n
+	if a%n > 0 {
+		quotient++
+	}
+	return quotient
 }

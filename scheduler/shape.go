@@ -5,36 +5,112 @@ import "berth/compute"
 // shape is what an execution needs of a node. Executions of one shape are one
 // question, so its answer is remembered under it.
 type shape struct {
-	gpuType int // Interned; noType for CPU-only work.
+	gpuType int // Number of kinds; noType for CPU-only work.
 	gpus    int
 	milli   int // Of each GPU.
-	mig     string
-	vcpu    int64 // Thousandths.
+	vcpu    int64
 	memory  int64 // MiB.
+	kinds   *kindSet
 }
 
 // noType is the GPU type of CPU-only work.
 const noType = 0
 
-// types numbers the names of GPU types, so that comparing two is cheap.
-type types map[string]int
+// kind is what a device is to those who ask: a GPU type, or a MIG slice of it.
+type kind struct {
+	gpuType string
+	slice   string
+}
 
-// id returns the number of a type, a new one for a new name.
-func (t types) id(name string) int {
-	if name == "" {
-		return noType
+// kindSet is which kinds a request accepts.
+type kindSet struct {
+	number int
+	ask    compute.Request // Its types and its slice.
+	has    []bool          // By the number of the kind; as long as there are kinds.
+}
+
+// setKey tells one set from another.
+type setKey struct{ types, slice string }
+
+// types numbers the kinds of devices and the sets of kinds that requests
+// accept, so that asking costs a look.
+type types struct {
+	kinds  map[kind]int
+	names  []kind // By number.
+	sizes  []int  // Worth of one device in thousandths of a GPU, by number.
+	sets   map[setKey]*kindSet
+	inSets []*kindSet
+}
+
+func newTypes() *types {
+	return &types{kinds: map[kind]int{}, sets: map[setKey]*kindSet{}}
+}
+
+// of returns the number of the kind that g is.
+func (t *types) of(g *compute.GPU) int {
+	k := kind{g.Type, g.Slice()}
+	n, known := t.kinds[k]
+	if known {
+		return n
 	}
-	if _, known := t[name]; !known {
-		t[name] = len(t) + 1
+	n = len(t.names)
+	t.kinds[k] = n
+	t.names = append(t.names, k)
+	t.sizes = append(t.sizes, sizeOf(k))
+	for _, s := range t.inSets {
+		s.has = append(s.has, k.in(&s.ask))
 	}
-	return t[name]
+	return n
+}
+
+// in reports whether a request accepts devices of kind k.
+func (k kind) in(r *compute.Request) bool {
+	g := compute.GPU{Type: k.gpuType, MIG: k.slice}
+	return r.IsGPU() && g.Is(*r)
+}
+
+// sizeOf returns what a device of kind k is worth in thousandths of a GPU: a
+// slice its part of the compute of its device.
+func sizeOf(k kind) int {
+	if k.slice == "" {
+		return compute.WholeGPU
+	}
+	slice, err := compute.ParseMIG(k.slice)
+	if err != nil {
+		return compute.WholeGPU
+	}
+	return min(slice.Compute*compute.WholeGPU/compute.MIGParts(k.gpuType), compute.WholeGPU)
+}
+
+// set returns the set of the kinds that r accepts.
+func (t *types) set(r *compute.Request) *kindSet {
+	key := setKey{types: r.GPUType, slice: r.MIG}
+	if r.GPUType == "" {
+		key.types = r.Types()
+	}
+	if s := t.sets[key]; s != nil {
+		return s
+	}
+	s := &kindSet{
+		ask: compute.Request{GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf},
+		has: make([]bool, len(t.names)),
+	}
+	if r.IsGPU() {
+		s.number = len(t.inSets) + 1
+	}
+	for i, k := range t.names {
+		s.has[i] = k.in(r)
+	}
+	t.sets[key] = s
+	t.inSets = append(t.inSets, s)
+	return s
 }
 
 // shape returns the shape of a request.
-func (t types) shape(r *compute.Request) shape {
-	s := shape{vcpu: r.VCPUMilli, memory: r.MemoryMiB}
-	if r.GPUType != "" {
-		s.gpuType, s.mig = t.id(r.GPUType), r.MIG
+func (t *types) shape(r *compute.Request) shape {
+	s := shape{vcpu: r.VCPUMilli, memory: r.MemoryMiB, kinds: t.set(r)}
+	s.gpuType = s.kinds.number
+	if r.IsGPU() {
 		s.gpus, s.milli = max(r.GPUs, 1), r.MilliGPU
 		if s.milli <= 0 {
 			s.milli = compute.WholeGPU

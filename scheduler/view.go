@@ -17,6 +17,9 @@ type View interface {
 	Now() compute.Instant
 	// Nodes yields all nodes by id; what attempts hold is counted in them.
 	Nodes() iter.Seq[*compute.Node]
+	// Mix returns the demand that has been seen, nil for none. A mix with
+	// another content is another pointer and has a higher version.
+	Mix() *compute.Mix
 	// Queue yields the executions that wait for a place, the highest priority
 	// first, the oldest first within a priority.
 	Queue() iter.Seq[*compute.Execution]

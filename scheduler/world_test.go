@@ -316,10 +316,12 @@ type fakeView struct {
 	parents []*compute.Execution
 	limits  map[compute.OrgID]int
 	running map[compute.OrgID]int
+	mix     *compute.Mix
 }
 
 var _ scheduler.View = (*fakeView)(nil)
 
+func (v *fakeView) Mix() *compute.Mix                     { return v.mix }
 func (v *fakeView) Index() uint64                         { return v.index }
 func (v *fakeView) Now() compute.Instant                  { return 1 }
 func (v *fakeView) Nodes() iter.Seq[*compute.Node]        { return slices.Values(v.nodes) }

@@ -1,0 +1,94 @@
+package fsm
+
+import (
+	"fmt"
+	"iter"
+
+	"berth/compute"
+)
+
+// arrival counts one request that came.
+type arrival struct {
+	Key     string          `cbor:"1,keyasint"`
+	Arrival compute.Arrival `cbor:"2,keyasint"`
+}
+
+// Mix returns the demand that the cluster has seen, as far as it is in force:
+// a mix stays for a number of arrivals, so that the scheduler seldom has to
+// value everything anew. It is the same until its version rises.
+func (v *View) Mix() *compute.Mix { return v.mix }
+
+// learn counts an execution that will ask for a place.
+func (s *state) learn(r compute.Request) {
+	if s.meta.Learning.Learn(arrivals{s}, r) {
+		s.remix()
+	}
+}
+
+// remix derives the mix in force from what was learned.
+func (s *state) remix() { s.mix = s.meta.Learning.Mix(arrivals{s}) }
+
+// arrivals is the table of arrivals as learning sees it.
+type arrivals struct{ s *state }
+
+func (a arrivals) Arrival(key string) (compute.Arrival, bool) {
+	row, ok := a.s.arrived.get(key)
+	if !ok {
+		return compute.Arrival{}, false
+	}
+	return row.Arrival, true
+}
+
+func (a arrivals) PutArrival(key string, row compute.Arrival) {
+	a.s.arrived.put(&arrival{key, row})
+}
+
+func (a arrivals) DropArrival(key string) { a.s.arrived.drop(key) }
+
+func (a arrivals) NumArrivals() int { return a.s.arrived.len() }
+
+func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
+	return func(yield func(string, compute.Arrival) bool) {
+		for key, row := range a.s.arrived.all() {
+			if !yield(key, row.Arrival) {
+				return
+			}
+		}
+	}
+}
+
+// checkMix checks that what was learned adds up.
+func (v *View) checkMix() error {
+	sum := uint64(0)
+	for key, row := range v.arrived.all() {
+		if want := row.Arrival.Request.Key(); key != want {
+			return fmt.Errorf("arrivals of %s are counted as %s", want, key)
+		}
+		if row.Arrival.Count == 0 && row.Arrival.Offered == 0 {
+			return fmt.Errorf("arrivals of %s are counted without a count", key)
+		}
+		sum += row.Arrival.Count
+	}
+	switch {
+	case sum != v.meta.Learning.Total:
+		return fmt.Errorf("arrivals: %d counted, their total says %d", sum, v.meta.Learning.Total)
+	case v.arrived.len() > compute.MaxMixShapes:
+		return fmt.Errorf("arrivals: %d different ones are counted, at most %d are",
+			v.arrived.len(), compute.MaxMixShapes)
+	}
+	return nil
+}
+
+// differMix returns an error when two mixes are not the same.
+func differMix(got, want *compute.Mix) error {
+	same := got.Version == want.Version && len(got.Shares) == len(want.Shares)
+	for i := 0; same && i < len(got.Shares); i++ {
+		a, b := &got.Shares[i], &want.Shares[i]
+		same = a.Count == b.Count && a.Request.Key() == b.Request.Key()
+	}
+	if !same {
+		return fmt.Errorf("the mix in force is version %d of %d requests, the counts say %d of %d",
+			got.Version, len(got.Shares), want.Version, len(want.Shares))
+	}
+	return nil
+}

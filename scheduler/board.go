@@ -1,0 +1,456 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+
+	"berth/compute"
+)
+
+// Limits of what a board remembers; beyond them it forgets and starts again.
+const (
+	maxShapes  = 1024    // Rows.
+	maxEntries = 1 << 25 // Nodes in all rows; one takes about 9 bytes.
+	maxSets    = 4096    // Sets of GPU types, misspelt ones included.
+)
+
+// board is the nodes as places to put work, what their free room is worth, and
+// the scores of earlier decisions. What it remembers never changes an answer.
+type board struct {
+	types *types
+	slots []slot
+	mix   *compute.Mix
+	value *value
+
+	hardware  map[string]int
+	families  map[string]*familyCount
+	gpu       []int64 // Capacity by kind, of nodes that take work.
+	vcpu      int64   // Of those with GPUs.
+	memory    int64
+	otherVCPU int64
+	valued    string // What capacity and mix the value is made of.
+	revalue   bool   // They may have changed.
+
+	openings []opening // By group.
+	open     []int64   // Openings by node and group.
+	holding  []uint64  // A bit per node: it has openings.
+	epoch    uint64    // Rises when a price changes.
+
+	rows       map[shape]*row
+	entries    int
+	log        []int32 // Nodes in the order in which they changed.
+	dropped    uint64  // How much of the log was dropped at its front.
+	generation uint64  // Rises when all scores are void.
+
+	seen   []uint64 // Scratch by node: the sync that last looked at it.
+	equal  []memo   // Scratch by hardware: the score of an idle node.
+	looks  uint64
+	free   int64 // Thousandths of a GPU on nodes that take work.
+	usable int64 // Of those, what can be given as whole GPUs.
+}
+
+// familyCount is a family and how many nodes that take work are of it.
+type familyCount struct {
+	family
+	nodes int
+}
+
+// memo is a score that holds for all idle nodes of one hardware.
+type memo struct {
+	look  uint64
+	score int64
+}
+
+func newBoard() board {
+	return board{
+		types: newTypes(), hardware: map[string]int{}, families: map[string]*familyCount{},
+		rows: map[shape]*row{}, revalue: true, generation: 1,
+	}
+}
+
+// load sets node i to what its record says.
+func (b *board) load(i int, n *compute.Node) {
+	s := &b.slots[i]
+	known := s.node
+	same := known != nil && sameHardware(known, n)
+	if known != nil {
+		b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
+		if !same {
+			b.count(s, -1)
+		}
+	}
+	s.load(n, b.types)
+	if !same {
+		s.hardware = b.hardwareOf(s)
+		b.count(s, 1)
+		b.revalue = true
+	}
+	b.gauge(s)
+	b.touch(i)
+}
+
+// unload forgets node i.
+func (b *board) unload(i int) {
+	s := &b.slots[i]
+	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
+	b.count(s, -1)
+	b.revalue = true
+}
+
+// freeIf returns the free thousandths of a GPU while s takes work.
+func (s *slot) freeIf() int64 {
+	if !s.open {
+		return 0
+	}
+	return s.gpuFree
+}
+
+// gauge brings the sums of free GPU to the new state of s.
+func (b *board) gauge(s *slot) {
+	s.usable = 0
+	if s.open {
+		s.usable = s.wholeUsable()
+	}
+	b.free, b.usable = b.free+s.freeIf(), b.usable+s.usable
+}
+
+// wholeUsable returns the thousandths of a GPU that could be given as whole
+// devices with their share of the node.
+func (s *slot) wholeUsable() int64 {
+	devices, whole, worth := int64(0), int64(0), int64(0)
+	for i := range s.devices {
+		if d := &s.devices[i]; d.usable() {
+			devices++
+			if d.free == compute.WholeGPU {
+				whole++
+				worth += int64(d.size)
+			}
+		}
+	}
+	fed := whole
+	if s.node.VCPUMilli > 0 {
+		fed = min(fed, max(s.vcpu, 0)*devices/s.node.VCPUMilli)
+	}
+	if s.node.MemoryMiB > 0 {
+		fed = min(fed, max(s.memory, 0)*devices/s.node.MemoryMiB)
+	}
+	if fed == whole {
+		return worth
+	}
+	return worth * fed / whole
+}
+
+// sameHardware reports whether two records of a node offer the same when idle.
+func sameHardware(a, b *compute.Node) bool {
+	if a.ID != b.ID || a.VCPUMilli != b.VCPUMilli || a.MemoryMiB != b.MemoryMiB ||
+		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() {
+		return false
+	}
+	for i := range a.GPUs {
+		x, y := &a.GPUs[i], &b.GPUs[i]
+		if x.Type != y.Type || x.MIG != y.MIG || x.Health != y.Health || x.Island != y.Island {
+			return false
+		}
+	}
+	return true
+}
+
+// hardwareOf returns the number of what s has.
+func (b *board) hardwareOf(s *slot) int {
+	word := strconv.AppendInt(nil, s.node.VCPUMilli, 10)
+	word = strconv.AppendInt(append(word, ' '), s.node.MemoryMiB, 10)
+	word = strconv.AppendBool(append(word, ' '), s.open)
+	for i := range s.devices {
+		d := &s.devices[i]
+		word = fmt.Appendf(word, " %d,%d,%d,%t", d.kind, d.island, d.health, d.closed)
+	}
+	n, known := b.hardware[string(word)]
+	if !known {
+		n = len(b.hardware)
+		b.hardware[string(word)] = n
+		b.equal = append(b.equal, memo{})
+	}
+	return n
+}
+
+// count adds what s has to the capacity, or takes it out.
+func (b *board) count(s *slot, sign int) {
+	for len(b.gpu) < len(b.types.names) {
+		b.gpu = append(b.gpu, 0)
+	}
+	if !s.open {
+		return
+	}
+	f := family{
+		vcpu: coarse(s.node.VCPUMilli), memory: coarse(s.node.MemoryMiB),
+		counts: make([]int, len(b.types.names)),
+	}
+	for i := range s.devices {
+		if d := &s.devices[i]; d.usable() {
+			b.gpu[d.kind] += int64(sign * d.size)
+			f.counts[d.kind]++
+		}
+	}
+	if s.whole == 0 && s.gpuFree == 0 && !slices.ContainsFunc(s.devices, func(d device) bool { return d.usable() }) {
+		b.otherVCPU += int64(sign) * s.node.VCPUMilli
+		return
+	}
+	b.vcpu += int64(sign) * s.node.VCPUMilli
+	b.memory += int64(sign) * s.node.MemoryMiB
+	for kind, n := range f.counts {
+		if n > 0 {
+			name := b.types.names[kind]
+			f.devices += fmt.Sprintf("%d %s %s,", n, name.gpuType, name.slice)
+		}
+	}
+	key := fmt.Sprint(f.vcpu, f.memory, f.devices)
+	known := b.families[key]
+	if known == nil {
+		known = &familyCount{family: f}
+		b.families[key] = known
+	}
+	if known.nodes += sign; known.nodes == 0 {
+		delete(b.families, key)
+	}
+}
+
+// coarse returns n rounded up to six binary digits.
+func coarse(n int64) int64 {
+	shift := max(bits.Len64(uint64(n))-6, 0)
+	return (n + 1<<shift - 1) >> shift << shift
+}
+
+// setMix sets the demand that room is valued by.
+func (b *board) setMix(m *compute.Mix) {
+	if m != b.mix {
+		b.mix, b.revalue = m, true
+	}
+}
+
+// refresh brings the value of room to the mix and the capacity.
+func (b *board) refresh() {
+	if !b.revalue {
+		return
+	}
+	b.revalue = false
+	for len(b.gpu) < len(b.types.names) {
+		b.gpu = append(b.gpu, 0)
+	}
+	c := &capacity{vcpu: coarse(b.vcpu), memory: coarse(b.memory), otherVCPU: coarse(b.otherVCPU)}
+	word := fmt.Sprint(c.vcpu, c.memory, c.otherVCPU)
+	for kind, n := range b.gpu {
+		c.gpu = append(c.gpu, coarse(n))
+		word += fmt.Sprint(" ", kind, " ", coarse(n))
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.families)) {
+		c.hardware = append(c.hardware, b.families[key].family)
+		word += key
+	}
+	if b.mix != nil {
+		word += fmt.Sprint("mix ", b.mix.Version)
+	}
+	if word == b.valued {
+		return
+	}
+	b.valued = word
+	for i := range c.hardware {
+		for len(c.hardware[i].counts) < len(b.types.names) {
+			c.hardware[i].counts = append(c.hardware[i].counts, 0)
+		}
+	}
+	b.value = newDemand(b.mix, b.types, c).value()
+	b.revalueSlots()
+}
+
+// revalueSlots computes what depends on the value anew for every node.
+func (b *board) revalueSlots() {
+	groups := len(b.value.groups)
+	b.openings = make([]opening, groups)
+	b.open = make([]int64, groups*len(b.slots))
+	b.holding = make([]uint64, (len(b.slots)+63)/64)
+	b.forget()
+	for i := range b.slots {
+		b.appraise(i)
+	}
+	for j := range b.openings {
+		b.openings[j].reprice(&b.value.groups[j])
+	}
+	b.epoch++
+}
+
+// forget makes every row score all nodes again.
+func (b *board) forget() {
+	b.dropped += uint64(len(b.log))
+	b.log = b.log[:0]
+	b.generation++
+}
+
+// touch notes that node i has changed.
+func (b *board) touch(i int) {
+	b.log = append(b.log, int32(i))
+	if limit := 4*len(b.slots) + maxShapes; len(b.log) > limit {
+		half := len(b.log) / 2
+		b.dropped += uint64(half)
+		b.log = b.log[:copy(b.log, b.log[half:])]
+	}
+	if b.value == nil || b.revalue {
+		return // All are appraised when there is a new value.
+	}
+	b.appraise(i)
+}
+
+// appraise computes what the room of node i is worth and what is open there.
+func (b *board) appraise(i int) {
+	s := &b.slots[i]
+	s.rest = b.value.rest(s.gpuFree, s.vcpu, s.memory)
+	groups := b.value.groups
+	if len(groups) == 0 {
+		return
+	}
+	open := b.open[i*len(groups):][:len(groups)]
+	any, priced := false, false
+	for j := range groups {
+		n := int64(0)
+		if s.open {
+			n = groups[j].on(s, s.whole, s.vcpu, s.memory)
+		}
+		any = any || n != 0
+		if n == open[j] {
+			continue
+		}
+		o := &b.openings[j]
+		o.count += n - open[j]
+		open[j] = n
+		priced = o.reprice(&groups[j]) || priced
+	}
+	bit := uint64(1) << (i % 64)
+	b.holding[i/64] &^= bit
+	if any {
+		b.holding[i/64] |= bit
+	}
+	if priced {
+		b.epoch++
+	}
+}
+
+// holds reports whether node i has openings.
+func (b *board) holds(i int) bool {
+	return len(b.openings) > 0 && b.holding[i/64]&(1<<(i%64)) != 0
+}
+
+// taken returns what the openings cost that q takes from node i.
+func (b *board) taken(i int, q *shape, c change) int64 {
+	s, groups := &b.slots[i], b.value.groups
+	cost := int64(0)
+	for j, before := range b.open[i*len(groups):][:len(groups)] {
+		price := b.openings[j].price
+		if before == 0 || price == 0 {
+			continue
+		}
+		after := groups[j].on(s, s.whole-c.whole, s.vcpu-q.vcpu, s.memory-q.memory)
+		cost += price * (before - after) >> places
+	}
+	return cost
+}
+
+// row returns the scores of a shape, up to date.
+func (b *board) row(q shape) *row {
+	b.refresh()
+	r := b.rows[q]
+	if r == nil {
+		if len(b.rows) >= maxShapes || b.entries >= maxEntries {
+			clear(b.rows)
+			b.entries = 0
+		}
+		r = &row{shape: q}
+		b.rows[q] = r
+		b.entries += len(b.slots)
+	}
+	b.looks++
+	for len(b.seen) < len(b.slots) {
+		b.seen = append(b.seen, 0)
+	}
+	end := b.dropped + uint64(len(b.log))
+	if r.generation != b.generation || r.cursor < b.dropped || end-r.cursor > uint64(len(b.slots)/2) {
+		b.scoreAll(r)
+	} else {
+		b.scoreChanged(r)
+	}
+	r.generation, r.epoch, r.cursor = b.generation, b.epoch, end
+	return r
+}
+
+// scoreAll scores every node for r.
+func (b *board) scoreAll(r *row) {
+	if len(r.levels) == 0 || len(r.levels[0]) != len(b.slots) {
+		r.size(len(b.slots))
+	}
+	for i := range b.slots {
+		r.levels[0][i] = entry(b.scoreOnce(i, &r.shape), i)
+	}
+	r.summarize()
+}
+
+// scoreChanged scores the nodes for r that have changed since it was last up
+// to date, and those with openings when the price of openings has.
+func (b *board) scoreChanged(r *row) {
+	for _, node := range b.log[r.cursor-b.dropped:] {
+		if i := int(node); b.seen[i] != b.looks {
+			b.seen[i] = b.looks
+			r.set(i, b.scoreOnce(i, &r.shape))
+		}
+	}
+	if r.epoch == b.epoch {
+		return
+	}
+	for word, set := range b.holding {
+		for ; set != 0; set &= set - 1 {
+			if i := word*64 + bits.TrailingZeros64(set); b.seen[i] != b.looks {
+				r.set(i, b.scoreOnce(i, &r.shape))
+			}
+		}
+	}
+}
+
+// scoreOnce is score, asked once for all idle nodes of the same hardware.
+func (b *board) scoreOnce(i int, q *shape) int64 {
+	s := &b.slots[i]
+	if !s.idle {
+		return b.score(i, q)
+	}
+	m := &b.equal[s.hardware]
+	if m.look != b.looks {
+		m.look, m.score = b.looks, b.score(i, q)
+	}
+	return m.score
+}
+
+// give takes one of q from a node.
+func (b *board) give(node int, q *shape, devices []int) {
+	s := &b.slots[node]
+	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
+	s.take(q, devices)
+	b.gauge(s)
+	b.touch(node)
+}
+
+// giveBack undoes give.
+func (b *board) giveBack(node int, q *shape, devices []int) {
+	s := &b.slots[node]
+	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
+	s.put(q, devices)
+	b.gauge(s)
+	b.touch(node)
+}
+
+// fragmentation returns which share of the free GPU on nodes that take work
+// cannot be given as whole GPUs, 0 when none is free.
+func (b *board) fragmentation() float64 {
+	if b.free == 0 {
+		return 0
+	}
+	return float64(b.free-b.usable) / float64(b.free)
+}

@@ -1,0 +1,328 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// capacity is what the nodes that take work have. It is coarse, so that one
+// node more or less of many changes nothing.
+type capacity struct {
+	gpu       []int64 // Thousandths of a GPU by kind.
+	vcpu      int64   // Of nodes with GPUs.
+	memory    int64
+	otherVCPU int64 // Of nodes without.
+	hardware  []family
+}
+
+// family is nodes of about the same size.
+type family struct {
+	vcpu, memory int64
+	devices      string // Kinds of the devices and how many, spelled out.
+	counts       []int  // Usable devices by kind.
+}
+
+// total returns the thousandths of a GPU of all kinds.
+func (c *capacity) total() int64 {
+	sum := int64(0)
+	for _, n := range c.gpu {
+		sum += n
+	}
+	return sum
+}
+
+// demand is a mix as the capacity meets it. Numbers are floats: each is made
+// of sums, products and quotients of integers, rounded one at a time, so that
+// every machine makes the same.
+type demand struct {
+	types    *types
+	capacity *capacity
+	shares   []share
+	gpu      float64 // Thousandths of a GPU that one pass through the mix asks for.
+	vcpu     float64 // Of work with GPUs.
+	memory   float64
+	cpuOnly  float64 // vCPU of work without.
+}
+
+// share is one request of a mix and how often it came.
+type share struct {
+	shape
+	count float64
+	gpu   float64 // Thousandths of a GPU that one asks for.
+}
+
+// newDemand returns what a mix asks for. A kind that no node has counts as a
+// whole GPU.
+func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
+	d := &demand{types: t, capacity: c}
+	if m == nil {
+		return d
+	}
+	for i := range m.Shares {
+		s := share{shape: t.shape(&m.Shares[i].Request), count: float64(m.Shares[i].Count)}
+		if s.gpus > 0 {
+			size := compute.WholeGPU
+			for kind, has := range s.kinds.has {
+				if has {
+					size = t.sizes[kind]
+					break
+				}
+			}
+			s.gpu = float64(int64(s.gpus)*int64(s.milli)*int64(size)) / compute.WholeGPU
+			d.gpu += float64(s.gpu * s.count)
+			d.vcpu += float64(float64(s.vcpu) * s.count)
+			d.memory += float64(float64(s.memory) * s.count)
+		} else {
+			d.cpuOnly += float64(float64(s.vcpu) * s.count)
+		}
+		d.shares = append(d.shares, s)
+	}
+	return d
+}
+
+// value returns what free room is worth under d.
+func (d *demand) value() *value {
+	v := &value{scarce: make([]int64, len(d.types.names))}
+	if d.gpu == 0 {
+		d.presume(v)
+		return v
+	}
+	d.residues(v)
+	v.perVCPU, v.perMemory = slope(d.gpu, d.vcpu), slope(d.gpu, d.memory)
+	d.pressure(v)
+	d.leftover(v)
+	v.groups = d.groups()
+	return v
+}
+
+// presume fills in v while no demand for GPUs is known: any number of whole
+// GPUs of any type, with their share of the nodes.
+func (d *demand) presume(v *value) {
+	for r := 1; r < compute.WholeGPU; r++ {
+		v.residues[r] = int64(r) * one
+	}
+	c := d.capacity
+	gpu := float64(c.total())
+	if gpu == 0 {
+		return
+	}
+	v.perVCPU, v.perMemory = slope(gpu, float64(c.vcpu)), slope(gpu, float64(c.memory))
+	const sizes = 3 // 2, 4 and 8 GPUs.
+	for n := range sizes {
+		k := int64(2) << n
+		each := k * compute.WholeGPU
+		v.groups = append(v.groups, group{
+			gpus: int(k), need: gpu / float64(sizes*each),
+			members: []member{{
+				kinds: d.types.set(&compute.Request{GPUs: int(k)}), weight: one,
+				vcpu:   int64(float64(c.vcpu) * (float64(each) / gpu)),
+				memory: int64(float64(c.memory) * (float64(each) / gpu)),
+			}},
+		})
+	}
+}
+
+// slope returns how much GPU goes with one of what there is an amount of.
+func slope(gpu, amount float64) int64 {
+	if amount <= 0 {
+		return 0
+	}
+	return int64(min(gpu/amount*(1<<slopePlaces), maxSlope))
+}
+
+// residues sets what is lost with each free share: r times the part of the
+// devices asked for of which more than r is asked. It is the fragment of one
+// device in the sense of Weng et al. (USENIX ATC 2023), in expectation.
+func (d *demand) residues(v *value) {
+	var asked [compute.WholeGPU + 1]float64
+	devices := 0.0
+	for i := range d.shares {
+		s := &d.shares[i]
+		asked[min(s.milli, compute.WholeGPU)] += float64(s.count * float64(s.gpus))
+		devices += float64(s.count * float64(s.gpus))
+	}
+	more := 0.0
+	for r := compute.WholeGPU - 1; r > 0; r-- {
+		more += asked[r+1]
+		v.residues[r] = int64(float64(r) * one * (more / devices))
+	}
+}
+
+// scale returns how often the mix has to come to ask for all GPUs.
+func (d *demand) scale() float64 { return float64(d.capacity.total()) / d.gpu }
+
+// pressure sets what each kind costs: the demand of those who name their types
+// is poured onto the one of them that is filled least, at full load; types on
+// which much of it ends are left to those who need them.
+func (d *demand) pressure(v *value) {
+	masks := d.masks()
+	load := make([]float64, len(d.types.names))
+	const pours = 400
+	for _, m := range masks {
+		part := float64(m.gpu*d.scale()) / pours
+		for range pours {
+			best := mixed
+			for _, kind := range m.kinds {
+				if best == mixed || load[kind]/float64(d.capacity.gpu[kind]) < load[best]/float64(d.capacity.gpu[best]) {
+					best = kind
+				}
+			}
+			load[best] += part
+		}
+	}
+	for kind, l := range load {
+		if l == 0 {
+			continue
+		}
+		rho := min(l/float64(d.capacity.gpu[kind]), 8)
+		v.scarce[kind] = int64(float64(float64(rho*rho)*rho) * (typeWeight * one))
+	}
+}
+
+// mask is the demand of all who accept the same kinds.
+type mask struct {
+	name  string
+	gpu   float64
+	kinds []int // That have capacity, in the order of their names.
+}
+
+// masks returns the demand that does not accept every kind, by the types that
+// it names.
+func (d *demand) masks() []mask {
+	order := make([]int, 0, len(d.types.names))
+	for kind := range d.types.names {
+		if d.capacity.gpu[kind] > 0 {
+			order = append(order, kind)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := d.types.names[a], d.types.names[b]
+		return cmp.Or(strings.Compare(x.gpuType, y.gpuType), strings.Compare(x.slice, y.slice))
+	})
+	var out []mask
+	at := map[*kindSet]int{}
+	for i := range d.shares {
+		s := &d.shares[i]
+		if s.gpus == 0 || s.kinds.ask.Types() == "*" {
+			continue
+		}
+		n, known := at[s.kinds]
+		if !known {
+			n = len(out)
+			at[s.kinds] = n
+			out = append(out, mask{name: s.kinds.ask.Types() + "/" + s.kinds.ask.MIG})
+			for _, kind := range order {
+				if s.kinds.has[kind] {
+					out[n].kinds = append(out[n].kinds, kind)
+				}
+			}
+		}
+		out[n].gpu += float64(s.gpu * s.count)
+	}
+	out = slices.DeleteFunc(out, func(m mask) bool { return len(m.kinds) == 0 })
+	slices.SortFunc(out, func(a, b mask) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// leftover sets what free vCPU is worth to CPU-only work: little, unless the
+// nodes with GPUs are short of vCPU at full load.
+func (d *demand) leftover(v *value) {
+	var classes []share
+	total := 0.0
+	for i := range d.shares {
+		if s := &d.shares[i]; s.gpus == 0 {
+			classes = append(classes, *s)
+			total += s.count
+		}
+	}
+	if total == 0 || v.perVCPU == 0 || d.capacity.vcpu == 0 {
+		return
+	}
+	slices.SortStableFunc(classes, func(a, b share) int { return cmp.Compare(b.count, a.count) })
+	others := max(float64(d.cpuOnly*d.scale())-float64(d.capacity.otherVCPU), 0)
+	rho := (float64(d.vcpu*d.scale()) + others) / float64(d.capacity.vcpu)
+	weight := cpuWeight
+	for n := cpuExponent; n > 0; n-- {
+		weight = min(weight*rho, 16)
+	}
+	if weight*one < 1 {
+		return
+	}
+	most, covered := 0, 0.0
+	for covered <= 0.95*total && most < len(classes) && most < maxGroups {
+		covered += classes[most].count
+		most++
+	}
+	for _, c := range classes[:most] {
+		class := cpuClass{vcpu: c.vcpu, memory: c.memory, weight: int64(weight * (c.count / covered) * one)}
+		if c.memory > 0 && c.vcpu > 0 {
+			ratio := float64(c.vcpu) / float64(c.memory)
+			class.perMemory = int64(min(float64(v.perVCPU)*ratio, maxSlope))
+		}
+		v.cpuOnly = append(v.cpuOnly, class)
+	}
+}
+
+// groups returns the groups of multi-GPU work, those that ask for most first.
+func (d *demand) groups() []group {
+	type found struct {
+		group
+		members []*share
+		gpu     float64
+		count   float64
+	}
+	var all []*found
+	at := map[string]*found{}
+	for i := range d.shares {
+		s := &d.shares[i]
+		if s.gpus < 2 || s.milli != compute.WholeGPU {
+			continue
+		}
+		hosts := d.hosts(s)
+		f := at[hosts]
+		if f == nil {
+			f = &found{group: group{gpus: s.gpus}}
+			at[hosts] = f
+			all = append(all, f)
+		}
+		f.members = append(f.members, s)
+		f.gpu += float64(s.gpu * s.count)
+		f.count += s.count
+	}
+	slices.SortStableFunc(all, func(a, b *found) int { return cmp.Compare(b.gpu, a.gpu) })
+	var out []group
+	for _, f := range all[:min(len(all), maxGroups)] {
+		f.need = float64(f.count * d.scale())
+		for _, s := range f.members {
+			weight := int64(s.count / f.count * one)
+			f.group.members = append(f.group.members, member{s.kinds, s.vcpu, s.memory, weight})
+		}
+		out = append(out, f.group)
+	}
+	return out
+}
+
+// hosts returns a word for the number of GPUs of s and the hardware that could
+// host it when idle.
+func (d *demand) hosts(s *share) string {
+	word := make([]byte, 0, 2+len(d.capacity.hardware))
+	word = append(word, byte(s.gpus), byte(s.gpus>>8))
+	for i := range d.capacity.hardware {
+		h := &d.capacity.hardware[i]
+		most := 0
+		for kind, n := range h.counts {
+			if s.kinds.has[kind] {
+				most = max(most, n)
+			}
+		}
+		can := byte(0)
+		if h.vcpu >= s.vcpu && h.memory >= s.memory && most >= s.gpus {
+			can = 1
+		}
+		word = append(word, can)
+	}
+	return string(word)
+}

@@ -1,0 +1,30 @@
+package scheduler
+
+import (
+	"slices"
+
+	"berth/compute"
+)
+
+// NoFit is the score of a node that does not take a request.
+const NoFit = neverFits
+
+// Appraise scores every node for a request as somebody does who remembers
+// nothing, and returns the devices that it would get on each.
+func Appraise(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scores []int64, devices [][]int) {
+	b := newBoard()
+	b.setMix(mix)
+	b.setNodes(slices.Values(nodes), nil)
+	q := b.types.shape(r)
+	b.refresh()
+	for i := range b.slots {
+		score, on := b.score(i, &q), []int(nil)
+		if score > worstFit {
+			score = NoFit
+		} else {
+			on = b.slots[i].pick(b.value, &q, nil)
+		}
+		scores, devices = append(scores, score), append(devices, on)
+	}
+	return scores, devices
+}

@@ -1,0 +1,92 @@
+package scheduler
+
+import (
+	"math"
+
+	"berth/compute"
+)
+
+// maxGroups is how many groups of multi-GPU work are looked after: those that
+// ask for most.
+const maxGroups = 16
+
+// maxLevel is the level of plenty at which taking an opening costs nothing.
+const maxLevel = 14
+
+// group is work that asks for the same number of GPUs, of more than one, and
+// that the same hardware could host.
+type group struct {
+	gpus    int
+	need    float64 // How many are expected to be in service at full load.
+	members []member
+}
+
+// member is one request of a group.
+type member struct {
+	kinds        *kindSet
+	vcpu, memory int64
+	weight       int64 // Its part of the group; one for all members.
+}
+
+// on returns how many of g s has room for while whole devices, vCPU and memory
+// are free: the mean over its members.
+func (g *group) on(s *slot, whole int, vcpu, memory int64) int64 {
+	if whole < g.gpus {
+		return 0
+	}
+	sum := int64(0)
+	for i := range g.members {
+		m := &g.members[i]
+		n := int64(s.accepted(m.kinds, whole) / g.gpus)
+		for n > 0 && (vcpu < n*m.vcpu || memory < n*m.memory) {
+			n--
+		}
+		sum += n * m.weight
+	}
+	return sum
+}
+
+// accepted returns how many of whole free devices are of one of the kinds.
+func (s *slot) accepted(k *kindSet, whole int) int {
+	if s.uniform != mixed {
+		if k.has[s.uniform] {
+			return whole
+		}
+		return 0
+	}
+	n := 0
+	for i := range s.devices {
+		if d := &s.devices[i]; d.free == compute.WholeGPU && d.usable() && k.has[d.kind] {
+			n++
+		}
+	}
+	return min(n, whole)
+}
+
+// opening is how much room there is for a group, and what taking some of it
+// costs.
+type opening struct {
+	count int64 // How many have room, over all nodes, in units of one.
+	price int64 // Of one opening.
+}
+
+// reprice sets the price for taking an opening of g: nothing while there is
+// plenty, all of its GPUs once there are no more openings than the number in
+// service wavers by. The deviation of that number is the root of its mean, as
+// of every count of independent arrivals, so the price goes with mean / room²,
+// in steps of two. It reports whether the price has changed.
+func (o *opening) reprice(g *group) bool {
+	room := max(float64(o.count)/one, 0.25)
+	mantissa, level := math.Frexp(float64(room*room) / g.need)
+	if mantissa < math.Sqrt2/2 {
+		level-- // Frexp rounds up.
+	}
+	level = max(level, 0)
+	price := int64(0)
+	if level < maxLevel {
+		price = int64(g.gpus) * compute.WholeGPU << (places - level)
+	}
+	changed := price != o.price
+	o.price = price
+	return changed
+}

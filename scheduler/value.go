@@ -1,0 +1,132 @@
+package scheduler
+
+import "berth/compute"
+
+// What decides where work goes, in the units of one thousandth of a GPU. None
+// of it is tuned to a workload; DESIGN.md says what each is for, and what
+// changes when it is halved or doubled.
+const (
+	step        = 40  // Costs within a step are equal.
+	typeWeight  = 3   // Of the pressure on a type, cubed.
+	cpuWeight   = 0.3 // Of free vCPU when CPU-only work fills what is left of it.
+	cpuExponent = 16  // How late that is felt.
+)
+
+// Values are integers with this many binary places, so that every node
+// computes the same: sixteen for values, twenty-four for the slopes that turn
+// vCPU and memory into GPU.
+const (
+	places      = 16
+	one         = 1 << places
+	slopePlaces = 24
+
+	maxFree  = 1 << 30 // vCPU thousandths and MiB of a node beyond this do not count.
+	maxSlope = 1 << 32
+	maxWorth = 1 << (20 + places) // A thousand GPUs.
+	slack    = 64                 // What rounding may have lost of a cost; a thousandth of a thousandth.
+)
+
+// value is what the free room of a node is worth, given the demand that the
+// cluster has seen and the capacity that it has. It never changes.
+type value struct {
+	// residues is what is lost with a free share of a device: as much as is
+	// free, in as far as the demand asks for more at once. By thousandths.
+	residues [compute.WholeGPU + 1]int64
+
+	// How many thousandths of a GPU a thousandth of a vCPU and a MiB feed in
+	// the mean of the demand; 0 when the demand asks for none.
+	perVCPU, perMemory int64
+
+	cpuOnly []cpuClass
+	scarce  []int64 // What a thousandth of a GPU costs, by kind.
+	groups  []group
+}
+
+// cpuClass is CPU-only work of one size.
+type cpuClass struct {
+	vcpu, memory int64
+	perMemory    int64 // As value's, for what the memory lets vCPU be worth.
+	weight       int64
+}
+
+// fed returns how much GPU an amount feeds.
+func fed(amount, slope int64) int64 {
+	return min(min(max(amount, 0), maxFree)*slope>>(slopePlaces-places), maxWorth)
+}
+
+// rest returns the value of free vCPU and memory beside gpu free thousandths:
+// what of the GPU they strand, against what they are good for without it.
+func (v *value) rest(gpu, vcpu, memory int64) int64 {
+	worth := int64(0)
+	if gpu > 0 {
+		full := gpu << places
+		least := full
+		if v.perVCPU > 0 {
+			least = min(least, fed(vcpu, v.perVCPU))
+		}
+		if v.perMemory > 0 {
+			least = min(least, fed(memory, v.perMemory))
+		}
+		worth = least - full
+	}
+	for i := range v.cpuOnly {
+		c := &v.cpuOnly[i]
+		if vcpu >= c.vcpu && memory >= c.memory {
+			useful := fed(vcpu, v.perVCPU)
+			if c.perMemory > 0 {
+				useful = min(useful, fed(memory, c.perMemory))
+			}
+			worth += useful * c.weight >> places
+		}
+	}
+	return worth
+}
+
+// change is what placing a shape takes from a slot.
+type change struct {
+	kind  int   // Of the devices.
+	gpu   int64 // Thousandths of a GPU.
+	whole int   // Devices of which all was free.
+	loss  int64 // Of value, by the residues.
+}
+
+// change returns what placing q on s, which must fit, takes of its devices.
+func (v *value) change(s *slot, q *shape) change {
+	switch {
+	case q.gpus == 0:
+		return change{kind: mixed}
+	case q.gpus == 1 && q.milli < compute.WholeGPU:
+		i, loss := s.sharing(v, q)
+		d := &s.devices[i]
+		c := change{kind: d.kind, gpu: d.worth(q.milli), loss: loss}
+		if d.free == compute.WholeGPU {
+			c.whole = 1
+		}
+		return c
+	case q.milli == compute.WholeGPU && s.uniform != mixed:
+		return change{kind: s.uniform, gpu: s.devices[0].worth(q.gpus * q.milli), whole: q.gpus}
+	}
+	var buffer [16]int
+	c := change{}
+	for _, i := range s.pick(v, q, buffer[:0]) {
+		d := &s.devices[i]
+		c.kind = d.kind
+		c.gpu += d.worth(q.milli)
+		c.loss += (v.residues[d.free-q.milli] - v.residues[d.free]) * int64(d.size) / compute.WholeGPU
+		if d.free == compute.WholeGPU {
+			c.whole++
+		}
+	}
+	return c
+}
+
+// cost returns the value that s loses when c is taken of its devices for q,
+// and what the type of the devices costs. What q takes from the openings of
+// others is not in it.
+func (v *value) cost(s *slot, q *shape, c change) int64 {
+	cost := c.loss + s.rest - v.rest(s.gpuFree-c.gpu, s.vcpu-q.vcpu, s.memory-q.memory)
+	if c.gpu > 0 {
+		cost += v.scarce[c.kind] * c.gpu
+	}
+	return cost
+}
