@@ -100,7 +100,10 @@ func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
 		out.GPUs[i] = wire.GPU{
 			ID: g.ID, Index: g.Index, Type: g.Type, Model: g.Model, VRAMMiB: g.VRAMMiB,
 			PCIBus: g.PCIBus, MIG: g.MIG, Driver: g.Driver, Health: g.Health,
-			Simulated: g.Simulated, UsedMilli: g.UsedMilli,
+			Simulated: g.Simulated, UsedMilli: g.UsedMilli, Island: g.Island,
+		}
+		if g.Parent != "" {
+			out.GPUs[i].Parent = &g.Parent
 		}
 	}
 	return out

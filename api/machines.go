@@ -20,10 +20,12 @@ func (s *Server) machineTypes(r *request) (any, error) {
 		m := wire.MachineType{
 			HardwareProfile: name, GPUType: orNull(profile.GPUType), GPUCount: request.GPUs,
 			VCPU: float64(request.VCPUMilli) / 1000, MemoryGB: float64(request.MemoryMiB) / 1024,
-			PricePerHour: price.PerHour(),
+			PricePerHour: price.PerHour(), MIG: orNull(compute.MIGProfile(profile.MIG)),
+		}
+		if request.IsGPU() {
+			describeGPUs(&m, r.view, request)
 		}
 		for n := range r.view.Nodes() {
-			m.VRAMGB = leastVRAM(m.VRAMGB, n, profile.GPUType)
 			m.Total += fits(n, request, false)
 			if n.Schedulable() {
 				m.Available += fits(n, request, true)
@@ -35,15 +37,27 @@ func (s *Server) machineTypes(r *request) (any, error) {
 	return out, nil
 }
 
-// leastVRAM returns the smaller of least, in GiB and zero for none yet, and
-// what n's GPUs of the type have.
-func leastVRAM(least float64, n *compute.Node, gpuType string) float64 {
-	for _, g := range n.GPUs {
-		if vram := float64(g.VRAMMiB) / 1024; g.Type == gpuType && (least == 0 || vram < least) {
-			least = vram
+// describeGPUs fills in what m promises of each GPU: what the least of those
+// that the request may get has.
+func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
+	own, share := compute.IsolationNone, compute.IsolationNone
+	for n := range view.Nodes() {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			if !g.Is(q) {
+				continue
+			}
+			if vram := float64(g.VRAMMiB) / 1024; m.VRAMGB == 0 || vram < m.VRAMGB {
+				m.VRAMGB = vram
+			}
+			own = own.Weaker(g.Isolation(q.MilliGPU))
+			share = share.Weaker(g.Isolation(1))
 		}
 	}
-	return least
+	m.Isolation, m.IsolationBy = orNull(own.Level()), orNull(own.String())
+	if q.GPUs == 1 && q.MIG == "" {
+		m.ShareIsolation = orNull(share.Level())
+	}
 }
 
 // fits returns how many requests n holds when it is empty, or how many more
@@ -62,9 +76,14 @@ func fits(n *compute.Node, q compute.Request, free bool) int {
 	}
 	if q.GPUs > 0 {
 		gpus := 0
-		for _, g := range n.GPUs {
-			if g.Type == q.GPUType && g.Health == compute.HealthOK && (!free || g.UsedMilli == 0) {
-				gpus++
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			switch {
+			case !g.Is(q) || g.Health != compute.HealthOK:
+			case free:
+				gpus += (compute.WholeGPU - g.UsedMilli) / q.MilliGPU
+			default:
+				gpus += compute.WholeGPU / q.MilliGPU
 			}
 		}
 		count = min(count, int64(gpus/q.GPUs))

@@ -69,7 +69,7 @@ func billedOf(e *compute.Execution) *compute.Credits {
 
 // metadataOf returns where an execution was and what it is marked with.
 func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
-	m := &wire.Metadata{GPUs: []compute.GPUID{}, Attempt: e.Epoch, Tags: e.Tags}
+	m := &wire.Metadata{GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{}, Attempt: e.Epoch, Tags: e.Tags}
 	if m.Tags == nil {
 		m.Tags = []string{}
 	}
@@ -82,7 +82,11 @@ func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	}
 	newest := attempts[len(attempts)-1]
 	m.Node = orNull(nodeName(view, newest.Node))
-	m.GPUs = gpusOf(newest)
+	m.GPUs, m.GPUShares = gpusOf(newest), sharesOf(newest)
+	if len(newest.GPUs) > 0 {
+		level := levelOf(compute.IsolationOf(newest.GPUs))
+		m.Isolation = &level
+	}
 	return m
 }
 
@@ -101,6 +105,27 @@ func gpusOf(a *compute.Attempt) []compute.GPUID {
 		out[i] = share.GPU
 	}
 	return out
+}
+
+// sharesOf returns what an attempt holds or held of each GPU.
+func sharesOf(a *compute.Attempt) []wire.GPUShare {
+	out := make([]wire.GPUShare, len(a.GPUs))
+	for i, share := range a.GPUs {
+		out[i] = wire.GPUShare{
+			GPU: share.GPU, Milli: share.Milli, VRAMMiB: share.VRAMMiB,
+			Isolation: levelOf(share.Isolation), IsolationBy: share.Isolation.String(),
+		}
+	}
+	return out
+}
+
+// levelOf returns what is promised of a GPU that is isolated so: nothing where
+// that was not recorded.
+func levelOf(i compute.Isolation) string {
+	if i == compute.IsolationNone {
+		i = compute.IsolationSimulated
+	}
+	return i.Level()
 }
 
 // errorsOf returns why an execution did not complete, for people; none while
@@ -137,7 +162,7 @@ func attemptsOf(view *fsm.View, e *compute.Execution) []wire.Attempt {
 			status = compute.StatusRunning
 		}
 		out = append(out, wire.Attempt{
-			Attempt: a.Epoch, Node: nodeName(view, a.Node), GPUs: gpusOf(a),
+			Attempt: a.Epoch, Node: nodeName(view, a.Node), GPUs: gpusOf(a), Shares: sharesOf(a),
 			PlacedAt: a.PlacedAt, EndedAt: atOrNull(a.EndedAt),
 			Status: status.String(), Reason: orNull(a.Reason.String()),
 		})

@@ -75,7 +75,7 @@ type RaftConfig struct {
 type GPUConfig struct {
 	Source    string   `koanf:"source" usage:"Where GPUs come from: auto, nvml, file, simulated or none."`
 	File      string   `koanf:"file" usage:"List of devices, for source file; read again when it changes."`
-	Simulated []string `koanf:"simulated" usage:"Simulated devices as type:count, for source simulated."`
+	Simulated []string `koanf:"simulated" usage:"Simulated devices as type:count, type:count/island or type.mig_slice:count, for source simulated."`
 }
 
 // PythonConfig is the interpreter of Python executions.

@@ -1,3 +1,4 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
 import (
@@ -82,7 +83,9 @@ type GPU struct {
 	Model     string         `json:"model"`
 	VRAMMiB   int64          `json:"vram_mib"`
 	PCIBus    string         `json:"pci_bus"`
-	MIG       string         `json:"mig"`
+	MIG       string         `json:"mig" doc:"enabled, disabled, empty where there is no such mode, or the slice that it is, such as 1g_5gb."`
+	Parent    *compute.GPUID `json:"parent" doc:"Of a slice: the GPU that is sliced."`
+	Island    int            `json:"island" doc:"The same for GPUs of a node that NVLink joins or that share a PCIe switch; 0 for unknown."`
 	Driver    string         `json:"driver"`
 	Health    compute.Health `json:"health"`
 	Simulated bool           `json:"simulated"`

@@ -55,9 +55,20 @@ type ExecutionSummary struct {
 type Metadata struct {
 	Node        *string         `json:"node" doc:"Name of its node."`
 	GPUs        []compute.GPUID `json:"gpus"`
+	GPUShares   []GPUShare      `json:"gpu_shares" doc:"What it holds or held of each."`
+	Isolation   *string         `json:"isolation" doc:"Whether the hardware keeps other executions off its GPUs' memory and compute: enforced or advisory, the weakest of its shares; null without GPU."`
 	Attempt     uint64          `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
 	ImageDigest *string         `json:"image_digest"`
 	Tags        []string        `json:"tags"`
+}
+
+// GPUShare is the part of a GPU that an attempt holds.
+type GPUShare struct {
+	GPU         compute.GPUID `json:"gpu"`
+	Milli       int           `json:"milli" doc:"Thousandths of the GPU."`
+	VRAMMiB     int64         `json:"vram_mib" doc:"The memory that goes with them. The shares of a GPU never add up to more than it has."`
+	Isolation   string        `json:"isolation" doc:"enforced: the hardware holds others to their share; advisory: nothing does."`
+	IsolationBy string        `json:"isolation_by" doc:"device: it is whole, and nothing else is given it. mig: a slice with memory of its own. mig_compute: an instance that shares a slice's memory. time_slicing: the driver takes turns. simulated: only its part of the CPU quota is held. Empty for attempts of before this was recorded."`
 }
 
 // Execution is one execution with everything that is known of it.
@@ -92,6 +103,7 @@ type Attempt struct {
 	Attempt  uint64           `json:"attempt"`
 	Node     string           `json:"node" doc:"Name of the node."`
 	GPUs     []compute.GPUID  `json:"gpus"`
+	Shares   []GPUShare       `json:"gpu_shares"`
 	PlacedAt compute.Instant  `json:"placed_at"`
 	EndedAt  *compute.Instant `json:"ended_at"`
 	Status   string           `json:"status" doc:"How it ended; starting or running while it has not."`

@@ -1,3 +1,4 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
 import "berth/compute"
@@ -13,7 +14,11 @@ type MachineType struct {
 	HardwareProfile string          `json:"hardware_profile"`
 	GPUType         *string         `json:"gpu_type" doc:"Null for profiles without a GPU."`
 	GPUCount        int             `json:"gpu_count"`
-	VRAMGB          float64         `json:"vram_gb" doc:"Of one GPU, in GiB."`
+	MIG             *string         `json:"mig" doc:"The MIG slice that it is, such as 1g.5gb; null for GPUs that are not cut."`
+	VRAMGB          float64         `json:"vram_gb" doc:"Of one GPU or slice, in GiB; the smallest that there is."`
+	Isolation       *string         `json:"isolation" doc:"Whether the hardware keeps executions apart: enforced or advisory, the weaker where nodes differ; null without GPU."`
+	IsolationBy     *string         `json:"isolation_by" doc:"What does: device, mig, mig_compute, time_slicing or simulated."`
+	ShareIsolation  *string         `json:"share_isolation" doc:"The isolation that a share of its GPU would have, as in gpu.a100.500m; null where there are none."`
 	VCPU            float64         `json:"vcpu"`
 	MemoryGB        float64         `json:"memory_gb" doc:"In GiB."`
 	PricePerHour    compute.Credits `json:"price_per_hour" doc:"Credits."`

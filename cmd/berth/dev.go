@@ -41,7 +41,8 @@ DIR/NODE/node.log.`,
 	flags := cmd.Flags()
 	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "how many nodes (default: as before, or 3)")
 	flags.StringVar(&f.cfg.GPUs, "gpus", "",
-		"simulated `GPUs`, NODE=TYPE:COUNT,...;... (default: as before, or "+dev.DefaultGPUs+")")
+		"simulated `GPUs`, NODE=TYPE:COUNT,...;...; a type may be cut, as in a100.mig_1g_10gb:7 "+
+			"(default: as before, or "+dev.DefaultGPUs+")")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
 	flags.BoolVar(&f.noRestart, "no-restart", false, "leave a node that died as it is")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the content of cluster.json when the cluster is ready")

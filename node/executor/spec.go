@@ -103,8 +103,15 @@ func ownFiles(resolv string) []sandbox.File {
 func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
 	binds, links := slices.Clone(e.baseBinds), slices.Clone(e.baseLinks)
 	for _, gpu := range work.GPUs {
-		if !gpu.Simulated {
-			binds = append(binds, deviceBind(fmt.Sprintf("/dev/nvidia%d", gpu.Index))...)
+		if gpu.Simulated {
+			continue
+		}
+		// A slice has its device's number, and rights of its own.
+		binds = append(binds, deviceBind(fmt.Sprintf("/dev/nvidia%d", gpu.Index))...)
+		if gpu.Slice() != "" {
+			for _, name := range migDevices(procRoot, gpu) {
+				binds = append(binds, deviceBind(name)...)
+			}
 		}
 	}
 	if len(work.GPUs) > 0 && !work.GPUs[0].Simulated {
@@ -180,6 +187,33 @@ func deviceBind(name string) []sandbox.Bind {
 	return []sandbox.Bind{{Source: name, Target: name, Device: true}}
 }
 
+// gpuVariables returns what the code is told of its GPUs: which they are, by
+// the driver's UUID of the device or of the MIG slice, and how much of each it
+// holds. Shares are alike, the memory is that of the smallest.
+func gpuVariables(work compute.Work) map[string]string {
+	var ids []string
+	env := map[string]string{"BERTH_GPU_TYPE": ""}
+	for _, gpu := range work.GPUs {
+		ids = append(ids, string(gpu.ID))
+		env["BERTH_GPU_TYPE"] = gpu.Type
+		if slice := gpu.Slice(); slice != "" {
+			env["BERTH_GPU_MIG"] = compute.MIGProfile(slice)
+		}
+	}
+	env["BERTH_GPUS"] = strings.Join(ids, ",")
+	env["CUDA_VISIBLE_DEVICES"] = env["BERTH_GPUS"]
+	if shares := work.Attempt.GPUs; len(shares) > 0 {
+		memory := shares[0].VRAMMiB
+		for _, share := range shares {
+			memory = min(memory, share.VRAMMiB)
+		}
+		env["BERTH_GPU_MILLI"] = strconv.Itoa(shares[0].Milli)
+		env["BERTH_GPU_MEMORY_MIB"] = strconv.FormatInt(memory, 10)
+		env["BERTH_GPU_ISOLATION"] = compute.IsolationOf(shares).Level()
+	}
+	return env
+}
+
 // environment returns the variables of the code: a plain shell's, the
 // bundle's, and ours, each over the one before.
 func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []string {
@@ -199,15 +233,9 @@ func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []stri
 		dirs := strings.Join(e.cfg.SiteDirs, ":")
 		env["PYTHONPATH"] = strings.TrimPrefix(env["PYTHONPATH"]+":"+dirs, ":")
 	}
-	ids, kind := make([]string, 0, len(work.GPUs)), ""
-	for _, gpu := range work.GPUs {
-		ids, kind = append(ids, string(gpu.ID)), gpu.Type
-	}
 	env["BERTH_EXECUTION_ID"] = work.Execution.ID.String()
 	env["BERTH_ATTEMPT"] = strconv.FormatUint(work.Attempt.Epoch, 10)
-	env["BERTH_GPU_TYPE"] = kind
-	env["BERTH_GPUS"] = strings.Join(ids, ",")
-	env["CUDA_VISIBLE_DEVICES"] = env["BERTH_GPUS"]
+	maps.Copy(env, gpuVariables(work))
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])
