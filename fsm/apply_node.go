@@ -178,7 +178,11 @@ func (s *state) setInventory(c SetInventory) Result {
 	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
 	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
 	s.nodes.put(&n)
-	s.reshape()
+	if known.VCPUMilli == 0 && known.MemoryMiB == 0 && len(known.GPUs) == 0 {
+		s.widen(&n)
+	} else {
+		s.reshape()
+	}
 	return Result{}
 }
 

@@ -40,15 +40,24 @@ type offer struct {
 func (s *state) reshape() {
 	o := offer{types: make(map[string]shape)}
 	for n := range s.nodes.values() {
-		o.vcpu, o.memory = max(o.vcpu, n.VCPUMilli), max(o.memory, n.MemoryMiB)
 		o.add(n)
 	}
 	s.offered = o
 }
 
-// add counts in the GPUs of n. Those that are gone and only held count no
-// more, and what is in MIG mode counts by its slices.
+// widen counts in a node that had reported nothing before: no look at the
+// others, of which there may be many when a cluster starts.
+func (s *state) widen(n *compute.Node) {
+	o := s.offered
+	o.types = maps.Clone(o.types)
+	o.add(n)
+	s.offered = o
+}
+
+// add counts in n. GPUs that are gone and only held count no more, and what is
+// in MIG mode counts by its slices. The order of nodes does not matter.
 func (o *offer) add(n *compute.Node) {
+	o.vcpu, o.memory = max(o.vcpu, n.VCPUMilli), max(o.memory, n.MemoryMiB)
 	whole := int64(0)
 	for i := range n.GPUs {
 		if n.GPUs[i].Parent == "" {

@@ -125,6 +125,7 @@ func newState() *state {
 	v.makeRecords()
 	v.makeIndexes()
 	v.mix = new(compute.Mix)
+	v.offered = offer{types: make(map[string]shape)}
 	return &state{View: v}
 }
 
