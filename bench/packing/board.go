@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"berth/bench/fragment"
 	"berth/bench/trace"
 )
 
@@ -19,7 +20,7 @@ type shape struct {
 
 const (
 	noKind  = -1
-	noModel = -1
+	noModel = fragment.NoModel
 )
 
 // demand returns the thousandths of GPU that s asks for.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"berth/bench/fragment"
 )
 
 // lossPct is how much of the capacity may be lost before a policy counts as
@@ -72,7 +74,7 @@ type Decision struct {
 }
 
 // fill runs the protocol of inflation for one seed.
-func (r *run) fill(ctx context.Context, seed uint64, classes []class) (Seed, error) {
+func (r *run) fill(ctx context.Context, seed uint64, classes []fragment.Class) (Seed, error) {
 	out := Seed{Seed: seed}
 	capacity := float64(r.board.capacity)
 	arrivals := r.workload.inflate(source(seed, forPods), Inflation)

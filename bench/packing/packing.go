@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"berth/bench/fragment"
 	"berth/bench/trace"
 )
 
@@ -27,13 +28,14 @@ const (
 
 // Policies returns the names of all policies.
 func Policies() []string {
-	return []string{Random, DotProduct, Clustering, Packing, BestFit, FGD}
+	return []string{Random, DotProduct, Clustering, Packing, BestFit, FGD, Berth}
 }
 
 // Config says what to measure.
 type Config struct {
 	NodesFile, PodsFile string
 	Policy              string
+	Oracle              bool // Berth knows the trace's mix from the first pod on.
 	Seeds               []uint64
 	Churn               []float64 // Offered loads, as shares of the cluster's GPUs; none for no churn.
 	Arrivals            int       // Of each run of churn.
@@ -66,6 +68,7 @@ func (c *Config) validate() error {
 // Report is what one policy made of one trace.
 type Report struct {
 	Policy      string     `json:"policy"`
+	Oracle      bool       `json:"oracle,omitempty"`
 	Nodes       int        `json:"nodes"`
 	GPUs        int64      `json:"gpus"`
 	Pods        int        `json:"pods"` // Of the trace.
@@ -118,7 +121,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 	m := &measurement{config: &c, workload: w, classes: target(w)}
 	out := Report{
-		Policy: c.Policy, Nodes: len(nodes), GPUs: w.capacity / trace.WholeGPU, Pods: len(pods),
+		Policy: c.Policy, Oracle: c.Oracle && c.Policy == Berth, Nodes: len(nodes), GPUs: w.capacity / trace.WholeGPU, Pods: len(pods),
 		Unplaceable: w.unplaceable, Published: published(c.PodsFile, nodes),
 	}
 	if err := m.run(ctx, &out); err != nil {
@@ -155,7 +158,7 @@ func meanOf(seeds []Seed) Mean {
 type measurement struct {
 	config   *Config
 	workload *workload
-	classes  []class
+	classes  []fragment.Class
 
 	mu   sync.Mutex
 	done int
@@ -214,6 +217,9 @@ func (m *measurement) prepare(seed uint64) *run {
 // policy returns the configured policy on an empty cluster.
 func (m *measurement) policy(seed uint64, order []int) chooser {
 	w := m.workload
+	if m.config.Policy == Berth {
+		return newOwn(w, order, m.config.Oracle)
+	}
 	p := ranked{board: newBoard(w, order), shapes: w.shapes, rows: make([][]remembered, len(w.shapes))}
 	switch m.config.Policy {
 	case Random:

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"berth/bench/fragment"
 	"berth/bench/trace"
 )
 
@@ -72,37 +73,8 @@ func TestTarget(t *testing.T) {
 	}
 	pods += "c,9000,1,8,1000,\n" // The twentieth: 95 % are covered without it.
 	got := target(mustWorkload(t, "n,8000,8192,2,T4\n", pods))
-	if len(got) != 2 || got[0].milli != 500 || math.Abs(got[0].share-12.0/19) > 1e-9 || got[1].cpu != 2000 {
+	if len(got) != 2 || got[0].Milli != 500 || math.Abs(got[0].Share-12.0/19) > 1e-9 || got[1].CPU != 2000 {
 		t.Errorf("target workload %+v", got)
-	}
-}
-
-// TestFragment computes by hand what a node's free GPUs are worth.
-func TestFragment(t *testing.T) {
-	classes := []class{
-		{cpu: 4000, gpus: 1, milli: 500, models: ^uint64(0), share: 0.5},
-		{cpu: 1000, gpus: 2, milli: 1000, models: ^uint64(0), share: 0.3},
-		{cpu: 1000, share: 0.2}, // Wants no GPU: all is lost on it.
-	}
-	tests := []struct {
-		name    string
-		cpu     int64
-		model   int
-		devices []int
-		want    float64
-	}{
-		{"full", 8000, 0, []int{0, 0}, 0},
-		{"idle", 8000, 0, []int{1000, 1000}, 0.2 * 2000},
-		{"one cut", 8000, 0, []int{1000, 400}, 0.5*400 + 0.3*1400 + 0.2*1400},
-		{"no vCPU for the first", 3999, 0, []int{1000, 1000}, 0.5*2000 + 0.2*2000},
-		{"cut beside two idle", 8000, 0, []int{1000, 300, 1000}, 0.5*300 + 0.3*300 + 0.2*2300},
-		{"no model", 8000, noModel, []int{1000}, 1000},
-	}
-	for _, tt := range tests {
-		n := node{model: tt.model}
-		if got := fragment(&n, tt.cpu, tt.devices, classes); math.Abs(got-tt.want) > 1e-9 {
-			t.Errorf("%s: fragment %v, want %v", tt.name, got, tt.want)
-		}
 	}
 }
 
@@ -143,10 +115,42 @@ func TestScores(t *testing.T) {
 	}
 }
 
+// TestOracle holds that an oracle places by the trace's whole mix, and that
+// without it only what has arrived is known.
+func TestOracle(t *testing.T) {
+	w := mustWorkload(t, "a,8000,8192,2,T4\n", "p,1000,1024,1,500,\nq,1000,1024,1,1000,G2|T4|g2\nr,1000,1024,0,0,\n")
+	told := newOwn(w, w.order(nil), true)
+	if told.learner != nil {
+		t.Error("an oracle learns")
+	}
+	if r := told.requests[1]; r.Types() != "g2|t4" || r.GPUs != 1 || r.MilliGPU != 1000 {
+		t.Errorf("request %+v", r)
+	}
+	if r := told.requests[2]; r.IsGPU() {
+		t.Errorf("request %+v of a pod without GPU", r)
+	}
+	mix := mixOf(w, told.requests)
+	for _, share := range mix.Shares {
+		if share.Count != 1 {
+			t.Errorf("%s comes %d times, want once", share.Request.Key(), share.Count)
+		}
+	}
+	learning := newOwn(w, w.order(nil), false)
+	for i := range 16 {
+		if n := len(learning.learner.Mix().Shares); n != 0 {
+			t.Fatalf("%d requests are known after %d arrivals", n, i)
+		}
+		learning.place(0)
+	}
+	if m := learning.learner.Mix(); len(m.Shares) != 1 || m.Shares[0].Count != 16 {
+		t.Errorf("the mix after 16 arrivals: %+v", m)
+	}
+}
+
 // TestGradient holds that FGD takes the device whose cut loses least, and
 // rounds as published.
 func TestGradient(t *testing.T) {
-	classes := []class{{cpu: 1000, gpus: 1, milli: 500, models: ^uint64(0), share: 1}}
+	classes := []fragment.Class{{CPU: 1000, GPUs: 1, Milli: 500, Models: ^uint64(0), Share: 1}}
 	g := newGradient(classes, 1)
 	n := node{cpu: 8000, devices: []int{1000, 900, 500}, free: 2400, version: 1}
 	score, device := g.score(0, &n, &shape{cpu: 1000, gpus: 1, milli: 500})
@@ -165,7 +169,7 @@ func TestGradient(t *testing.T) {
 }
 
 // TestMemoryChangesNothing holds that remembered scores are those of scoring
-// every node again.
+// every node again. Package scheduler holds the same of its own.
 func TestMemoryChangesNothing(t *testing.T) {
 	for _, policy := range Policies() {
 		c := mixed(t, 11)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"berth/bench/fragment"
 	"berth/bench/trace"
 )
 
@@ -210,14 +211,14 @@ func scoreClustering(_ int, n *node, s *shape) (score, device int) {
 
 // gradient is FGD: the node whose fragment grows least.
 type gradient struct {
-	classes []class
+	classes []fragment.Class
 	frag    []float64 // Of each node, as of the version beside it.
 	version []uint32
 	scratch []int
 }
 
 // newGradient returns FGD for nodes that are as many.
-func newGradient(classes []class, nodes int) *gradient {
+func newGradient(classes []fragment.Class, nodes int) *gradient {
 	return &gradient{classes: classes, frag: make([]float64, nodes), version: make([]uint32, nodes)}
 }
 
@@ -226,12 +227,12 @@ func newGradient(classes []class, nodes int) *gradient {
 // worth two points, and is how it was published.
 func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 	if g.version[at] != n.version {
-		g.frag[at], g.version[at] = fragment(n, n.cpu, n.devices, g.classes), n.version
+		g.frag[at], g.version[at] = fragment.Of(n.cpu, n.model, n.devices, g.classes), n.version
 	}
 	before, cpu := g.frag[at], n.cpu-s.cpu
 	if !s.shared() {
 		g.scratch = afterWhole(n, s, g.scratch)
-		return sigmoid(before - fragment(n, cpu, g.scratch, g.classes)), anyDevice
+		return sigmoid(before - fragment.Of(cpu, n.model, g.scratch, g.classes)), anyDevice
 	}
 	device = anyDevice
 	var tried [trace.WholeGPU/64 + 1]uint64 // Devices with as much left are alike.
@@ -242,7 +243,7 @@ func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 		tried[free/64] |= 1 << (free % 64)
 		g.scratch = append(g.scratch[:0], n.devices...)
 		g.scratch[i] -= s.milli
-		this := sigmoid(before - fragment(n, cpu, g.scratch, g.classes))
+		this := sigmoid(before - fragment.Of(cpu, n.model, g.scratch, g.classes))
 		if device == anyDevice || this > score {
 			score, device = this, i
 		}

@@ -38,6 +38,8 @@ The files are CSV as those of the openb trace:
   nodes   sn,cpu_milli,memory_mib,gpu,model
   pods    name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one
 
+Berth's policy knows of the pods only those that have arrived, as a cluster does.
+
 Several seeds are measured at once, one on each core. For times of decisions as a
 quiet machine has them, add --parallel 1.`,
 		Args: arguments(cobra.NoArgs),
@@ -46,8 +48,10 @@ quiet machine has them, add --parallel 1.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config.NodesFile, "nodes", "", "CSV `file` of the nodes")
 	flags.StringVar(&f.config.PodsFile, "pods", "", "CSV `file` of the pods")
-	flags.StringVar(&f.config.Policy, "policy", packing.FGD,
+	flags.StringVar(&f.config.Policy, "policy", packing.Berth,
 		"`policy`: "+strings.Join(packing.Policies(), ", ")+", or all to compare them")
+	flags.BoolVar(&f.config.Oracle, "oracle", false,
+		"tell Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
 	flags.StringVar(&f.seeds, "seeds", "42-51", "`seeds` of the orders of nodes and pods")
 	flags.Float64SliceVar(&f.config.Churn, "churn", nil,
 		"measure also with pods that leave, at these offered `loads`, as 0.90,0.95,1.00")
