@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -57,6 +59,10 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		f.invalidJSON("the text is not UTF-8", append(loc, 0)...)
 		return nil, false
 	}
+	if at := loneSurrogate(data); at >= 0 {
+		f.invalidJSON("half of a surrogate pair is no character", append(loc, at)...)
+		return nil, false
+	}
 	before := len(f.Detail)
 	s := scanner{tokens: json.NewDecoder(bytes.NewReader(data)), faults: f}
 	s.tokens.UseNumber()
@@ -84,6 +90,41 @@ func object(data []byte, f *Faults, loc ...any) (map[string]json.RawMessage, boo
 		return nil, false
 	}
 	return fields, true
+}
+
+// loneSurrogate returns where an escape in JSON text names one half of a
+// surrogate pair without the other, -1 for nowhere. The decoder would put
+// U+FFFD there, and so change what was sent.
+func loneSurrogate(data []byte) int {
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		unit, size := escaped(data[i:])
+		if utf16.IsSurrogate(unit) {
+			next, more := escaped(data[i+size:])
+			if utf16.DecodeRune(unit, next) == utf8.RuneError {
+				return i
+			}
+			size += more
+		}
+		i += size - 1
+	}
+	return -1
+}
+
+// escaped returns the UTF-16 unit of the escape \uXXXX that data begins with, 0
+// for any other escape or none, and the length of the escape.
+func escaped(data []byte) (unit rune, size int) {
+	const size16 = len(`\uXXXX`)
+	if len(data) < size16 || data[0] != '\\' || data[1] != 'u' {
+		return 0, min(2, len(data))
+	}
+	n, err := strconv.ParseUint(string(data[2:size16]), 16, 16)
+	if err != nil {
+		return 0, 2 // Not JSON, which the decoder says.
+	}
+	return rune(n), size16
 }
 
 // errDepth is returned for a document that nests deeper than maxDepth.

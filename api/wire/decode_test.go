@@ -193,3 +193,25 @@ func FuzzRequestBody(f *testing.F) {
 		}
 	})
 }
+
+func TestHalfSurrogatePairs(t *testing.T) {
+	for text, want := range map[string]string{
+		`\ud83d\ude00`:          "\U0001F600",
+		`\uD83D\uDE00x`:         "\U0001F600x",
+		`\\ud83d`:               `\ud83d`,
+		`\ufffd`:                "\uFFFD",
+		`\ud83d`:                "",
+		`\ud83dx`:               "",
+		`\ud83d\n`:              "",
+		`\ud83d\ud83d\ude00`:    "",
+		`\ude00`:                "",
+		`\ude00\ud83d`:          "",
+		`\\\ud83d`:              "",
+		`\ud83d\ude00 \ud83d\\`: "",
+	} {
+		in, bad := faults(`{"code":"` + text + `"}`)
+		if refused := len(bad) > 0; refused != (want == "") || !refused && in.Code != want {
+			t.Errorf("%s is %q with faults %v, want %q", text, in.Code, bad, want)
+		}
+	}
+}

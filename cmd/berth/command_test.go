@@ -255,6 +255,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run -c 1 --addr http://127.0.0.1:1", "no credential: set BERTH_TOKEN or --token-file"},
 		{"run -c 1 --gpu h100:3", "GPUs come as 1x, 2x, 4x or 8x"},
 		{"run -c 1 --timeout 1.5s", "whole seconds"},
+		{"run -c 1 --timeout soon", "seconds or a duration"},
 		{"run -c 1 --env NOT_SET_HERE", "NOT_SET_HERE is not set here"},
 		{"run -c 1 --max-credits x", "--max-credits"},
 		{"logs nonsense", `"nonsense" is not the id of an execution`},
@@ -393,5 +394,17 @@ func TestVersion(t *testing.T) {
 	}
 	if r := execute(t, "", "version", "--json"); !strings.Contains(r.out, `"version": "`+version+`"`) {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestTimeoutInSeconds(t *testing.T) {
+	for text, want := range map[string]float64{"90": 90, "90s": 90, "1m30s": 90} {
+		var sent map[string]any
+		mustCluster(t, map[string]http.HandlerFunc{
+			"POST " + apiRoot + "/execution/streaming/start": keep(t, &sent, started),
+		})
+		if r := execute(t, "", "run", "-d", "-c", "1", "--timeout", text); r.code != 0 || sent["timeout"] != want {
+			t.Errorf("--timeout %s: sent %v, got %+v", text, sent["timeout"], r)
+		}
 	}
 }

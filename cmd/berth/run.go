@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -130,7 +131,8 @@ type codeFlags struct {
 func (f *codeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.code, "code", "c", "", "Python `code`, instead of a file")
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "time limit of the execution")
+	f.timeout = time.Minute
+	flags.Var((*limit)(&f.timeout), "timeout", "time limit of the execution, as in 90, 90s or 5m")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in its environment, or NAME for the value here; repeat")
 	flags.StringArrayVar(&f.files, "file", nil, "`PATH` of a file to put beside the code, or NAME=PATH; repeat")
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
@@ -138,6 +140,29 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
+}
+
+// limit is a duration flag that also takes a bare number, which is seconds as
+// in the API.
+type limit time.Duration
+
+// String returns the limit as it is read.
+func (l *limit) String() string { return time.Duration(*l).String() }
+
+// Type names the kind of value in help.
+func (l *limit) Type() string { return "duration" }
+
+// Set reads 90, 90s or 1m30s.
+func (l *limit) Set(text string) error {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		text = strconv.Itoa(seconds) + "s"
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want seconds or a duration such as 5m")
+	}
+	*l = limit(d)
+	return nil
 }
 
 // start returns the request that the flags and the argument describe.
