@@ -74,3 +74,10 @@ type Node struct {
 
 // Schedulable reports whether new work may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }
+
+// Revision names a moment in the life of the nodes' records. Two that are equal
+// are of the same records.
+type Revision struct {
+	Origin any    // Tells one life of the records from another; comparable.
+	Change uint64 // How many changes there have been in it.
+}

@@ -54,7 +54,7 @@ func (v *View) checkDerived() error {
 func (v *View) rebuilt() *state {
 	s := newState()
 	s.meta = v.meta
-	copyRecords(&v.nodes, func(n *compute.Node) { s.nodes.put(n) })
+	copyRecords(&v.nodes.records, func(n *compute.Node) { s.nodes.put(n) })
 	copyRecords(&v.removed, func(n *removedNode) { s.removed.put(n) })
 	copyRecords(&v.prices, func(p *price) { s.prices.put(p) })
 	copyRecords(&v.joins, func(t *compute.JoinToken) { s.joins.put(t) })

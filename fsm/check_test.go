@@ -105,7 +105,7 @@ func TestCheckSees(t *testing.T) {
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
-			change(&s.nodes, node, func(n *compute.Node) {
+			change(&s.nodes.records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				f(&n.GPUs[0])
 			})
@@ -148,14 +148,14 @@ func TestCheckSees(t *testing.T) {
 		}, "the account is not what its lines say"},
 		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
 		{"vCPUs of a node", func(s *state) {
-			change(&s.nodes, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
+			change(&s.nodes.records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
 		}, "its attempts hold"},
 		{"GPU", gpu(func(g *compute.GPU) { g.UsedMilli-- }), "GPU a: gave 999"},
 		{"held GPU gone", func(s *state) {
-			change(&s.nodes, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
+			change(&s.nodes.records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
 		}, "GPUs that it has not"},
 		{"free GPU missing", func(s *state) {
-			change(&s.nodes, node, func(n *compute.Node) {
+			change(&s.nodes.records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				n.GPUs[1].Health = compute.HealthMissing
 			})

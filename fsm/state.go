@@ -14,7 +14,7 @@ type View struct {
 	meta   meta
 	counts counts
 
-	nodes      records[compute.NodeID, compute.Node]
+	nodes      nodeRecords
 	removed    records[compute.NodeID, removedNode]
 	prices     records[string, price]
 	joins      records[string, compute.JoinToken]
@@ -130,7 +130,7 @@ func newState() *state {
 }
 
 func (v *View) makeRecords() {
-	v.nodes = newRecords(byNode, func(n *compute.Node) compute.NodeID { return n.ID })
+	v.nodes = newNodeRecords()
 	v.removed = newRecords(byNode, func(n *removedNode) compute.NodeID { return n.ID })
 	v.prices = newRecords(strings.Compare, func(p *price) string { return p.Name })
 	v.joins = newRecords(strings.Compare, func(t *compute.JoinToken) string { return t.ID })

@@ -22,6 +22,7 @@ const (
 type board struct {
 	types *types
 	slots []slot
+	at    map[compute.NodeID]int32 // Slots by node.
 	mix   *compute.Mix
 	value *value
 
@@ -66,7 +67,7 @@ type memo struct {
 
 func newBoard() board {
 	return board{
-		types: newTypes(), hardware: map[string]int{}, families: map[string]*familyCount{},
+		types: newTypes(), at: map[compute.NodeID]int32{}, hardware: map[string]int{}, families: map[string]*familyCount{},
 		rows: map[shape]*row{}, revalue: true, generation: 1,
 	}
 }
@@ -81,6 +82,9 @@ func (b *board) load(i int, n *compute.Node) {
 		if !same {
 			b.count(s, -1)
 		}
+	}
+	if known == nil || known.ID != n.ID {
+		b.at[n.ID] = int32(i)
 	}
 	s.load(n, b.types)
 	if !same {
@@ -296,8 +300,8 @@ func (b *board) touch(i int) {
 		b.dropped += uint64(half)
 		b.log = b.log[:copy(b.log, b.log[half:])]
 	}
-	if b.value == nil || b.revalue {
-		return // All are appraised when there is a new value.
+	if b.valued == "" {
+		return // All are appraised when there is a value.
 	}
 	b.appraise(i)
 }

@@ -3,8 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"slices"
-
-	"berth/compute"
 )
 
 // claim promises the node where q, which is blocked, is nearest to fitting:
@@ -54,10 +52,11 @@ func (s *slot) gap(q *shape, devices []int) gap {
 }
 
 // nearest appends to into the healthy devices for q with the most free, the
-// lowest index first when equal. The node must have enough of them.
+// lowest index first when equal. The node must have enough of one kind.
 func (s *slot) nearest(q *shape, into []int) []int {
+	kind, _ := s.kindFor(q, (*device).usable)
 	for i := range s.devices {
-		if d := &s.devices[i]; d.health == compute.HealthOK && d.is(q) {
+		if d := &s.devices[i]; d.kind == kind && d.usable() {
 			into = append(into, i)
 		}
 	}

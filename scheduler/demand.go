@@ -54,8 +54,7 @@ type share struct {
 	gpu   float64 // Thousandths of a GPU that one asks for.
 }
 
-// newDemand returns what a mix asks for. A kind that no node has counts as a
-// whole GPU.
+// newDemand returns what a mix asks for.
 func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
 	d := &demand{types: t, capacity: c}
 	if m == nil {
@@ -64,13 +63,7 @@ func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
 	for i := range m.Shares {
 		s := share{shape: t.shape(&m.Shares[i].Request), count: float64(m.Shares[i].Count)}
 		if s.gpus > 0 {
-			size := compute.WholeGPU
-			for kind, has := range s.kinds.has {
-				if has {
-					size = t.sizes[kind]
-					break
-				}
-			}
+			size := sizeOf(kind{strings.Split(m.Shares[i].Request.Types(), "|")[0], m.Shares[i].Request.MIG})
 			s.gpu = float64(int64(s.gpus)*int64(s.milli)*int64(size)) / compute.WholeGPU
 			d.gpu += float64(s.gpu * s.count)
 			d.vcpu += float64(float64(s.vcpu) * s.count)

@@ -14,7 +14,7 @@ const NoFit = neverFits
 func Appraise(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scores []int64, devices [][]int) {
 	b := newBoard()
 	b.setMix(mix)
-	b.setNodes(slices.Values(nodes), nil)
+	b.setNodes(slices.Values(nodes))
 	q := b.types.shape(r)
 	b.refresh()
 	for i := range b.slots {

@@ -44,7 +44,7 @@ func (o *oracle) place(v *fakeView, e *compute.Execution) {
 	scores, devices := scheduler.Appraise(o.nodes, v.mix, r)
 	best, second := -1, -1
 	for i, n := range o.nodes {
-		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && missing(n, r) == [3]int64{}
+		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && slices.Equal(missing(n, r)[1:], []int64{0, 0})
 		if fits != (scores[i] < scheduler.NoFit) {
 			panic(fmt.Sprintf("%+v on %+v: fits %v, scored %d", r, n, fits, scores[i]))
 		}
@@ -76,17 +76,17 @@ func (o *oracle) place(v *fakeView, e *compute.Execution) {
 
 // promise takes the place of a blocked execution.
 func (o *oracle) promise(r *compute.Request) {
-	if o.claimed[r.GPUType+r.MIG] {
+	if o.claimed[r.Types()+"/"+r.MIG] {
 		return
 	}
-	o.claimed[r.GPUType+r.MIG] = true
+	o.claimed[r.Types()+"/"+r.MIG] = true
 	var best *compute.Node
-	var least [3]int64
+	var least []int64
 	for _, n := range o.nodes {
 		if !empty(n, r) {
 			continue
 		}
-		if m := missing(n, r); best == nil || slices.Compare(m[:], least[:]) < 0 {
+		if m := missing(n, r); best == nil || slices.Compare(m, least) < 0 {
 			best, least = n, m
 		}
 	}
@@ -142,7 +142,8 @@ func mostFree(n *compute.Node, r *compute.Request) []*compute.GPU {
 }
 
 // missing returns what must become free before r fits.
-func missing(n *compute.Node, r *compute.Request) (m [3]int64) {
+func missing(n *compute.Node, r *compute.Request) []int64 {
+	m := make([]int64, 3)
 	for _, g := range mostFree(n, r) {
 		m[0] += int64(max(0, r.MilliGPU-(compute.WholeGPU-g.UsedMilli)))
 	}

@@ -11,38 +11,58 @@ import (
 // plan as a new one. It must not be used by two goroutines at once.
 type Packer struct {
 	board
-	given []int32 // Nodes that the last pass gave something of.
+	revision compute.Revision // Of the nodes' records that the slots are of.
+	given    []int32          // Nodes that the last pass gave something of.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.
 func NewPacker() *Packer { return &Packer{board: newBoard()} }
 
-// sync brings the slots to what the view's nodes say. Records are shared and
-// never change, so a node with the same record and nothing given away since
-// needs no look.
+// sync brings the slots to what the view's nodes say, and takes back what the
+// last pass gave away.
 func (p *Packer) sync(v View) {
 	if len(p.types.inSets) > maxSets {
 		*p = *NewPacker()
 	}
 	p.setMix(v.Mix())
-	p.setNodes(v.Nodes(), p.given)
+	changed, now, complete := v.NodesChanged(p.revision)
+	p.revision = now
+	if !complete {
+		for _, i := range p.given {
+			p.slots[i].stale = true
+		}
+		p.given = p.given[:0]
+		p.setNodes(v.Nodes())
+		return
+	}
+	for _, i := range p.given {
+		p.reload(v, p.slots[i].node.ID, true)
+	}
 	p.given = p.given[:0]
+	for _, id := range changed {
+		p.reload(v, id, false)
+	}
 }
 
-// setNodes brings the slots to the records; those of changed are loaded in any
-// case.
-func (b *board) setNodes(nodes iter.Seq[*compute.Node], changed []int32) {
-	again := make(map[int]bool, len(changed))
-	for _, i := range changed {
-		again[int(i)] = true
+// reload brings the slot of a node to its record, in any case when it is stale.
+func (p *Packer) reload(v View, id compute.NodeID, stale bool) {
+	n, known := v.Node(id)
+	i, placed := p.at[id]
+	if known && placed && (stale || p.slots[i].node != n) {
+		p.load(int(i), n)
 	}
+}
+
+// setNodes brings the slots to the records of all nodes. Records are shared and
+// never change: a slot of the same record that is not stale needs no look.
+func (b *board) setNodes(nodes iter.Seq[*compute.Node]) {
 	count := 0
 	for n := range nodes {
 		if count == len(b.slots) {
 			b.slots = append(b.slots, slot{})
 			b.resize()
 		}
-		if s := &b.slots[count]; s.node != n || again[count] {
+		if s := &b.slots[count]; s.node != n || s.stale {
 			b.load(count, n)
 		}
 		count++
@@ -77,7 +97,7 @@ type Board struct{ board board }
 // taken. What their records say is given away is.
 func NewBoard(nodes iter.Seq[*compute.Node]) *Board {
 	b := &Board{newBoard()}
-	b.board.setNodes(nodes, nil)
+	b.board.setNodes(nodes)
 	return b
 }
 

@@ -18,7 +18,7 @@ func (s *slot) pick(v *value, q *shape, into []int) []int {
 	}
 	kind := s.uniform
 	if kind == mixed {
-		kind, _ = s.kindFor(q)
+		kind, _ = s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
 	}
 	return s.together(q, kind, into)
 }

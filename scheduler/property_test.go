@@ -54,6 +54,7 @@ func (h *history) node(n int) *compute.Node {
 		node.VCPUMilli, node.MemoryMiB = 16_000, 64<<10
 	}
 	for i := range node.GPUs {
+		node.GPUs[i].Island = i / 4 * h.rng.IntN(2)
 		switch g := &node.GPUs[i]; h.rng.IntN(20) {
 		case 0:
 			g.Health = compute.HealthFailed
@@ -82,6 +83,11 @@ func (h *history) request() compute.Request {
 		r = whole(gpuType, 1)
 		if h.rng.IntN(4) == 0 {
 			r.MIG = "1g_5gb"
+		}
+	case 4:
+		if h.rng.IntN(2) == 0 {
+			r.GPUType = ""
+			r.AnyOf = [][]string{nil, {"h100", "t4"}, {"b200", "t4"}}[h.rng.IntN(3)]
 		}
 	}
 	return r

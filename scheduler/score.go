@@ -43,21 +43,8 @@ func (s *slot) ofKind(q *shape) (known, healthy int) {
 		}
 		return len(s.devices), len(s.devices)
 	}
-	for i := range s.devices {
-		if !s.devices[i].is(q) {
-			continue
-		}
-		all, well := 0, 0
-		for j := range s.devices {
-			if d := &s.devices[j]; d.kind == s.devices[i].kind && d.is(q) {
-				all++
-				if d.health == compute.HealthOK {
-					well++
-				}
-			}
-		}
-		known, healthy = max(known, all), max(healthy, well)
-	}
+	_, known = s.kindFor(q, func(d *device) bool { return d.is(q) })
+	_, healthy = s.kindFor(q, (*device).usable)
 	return known, healthy
 }
 

@@ -33,6 +33,7 @@ type slot struct {
 	vcpu    int64    // Free thousandths.
 	memory  int64    // Free MiB.
 	open    bool     // Takes new work.
+	stale   bool     // It is not what the record says.
 	idle    bool     // Nothing of it is given away.
 	islands bool     // Its devices are on more than one island.
 
@@ -54,7 +55,7 @@ const mixed = -1
 
 // load sets s to what the node's record says.
 func (s *slot) load(n *compute.Node, t *types) {
-	s.node, s.open = n, n.Schedulable()
+	s.node, s.open, s.stale = n, n.Schedulable(), false
 	s.vcpu, s.memory = n.VCPUMilli-n.UsedVCPUMilli, n.MemoryMiB-n.UsedMemoryMiB
 	s.devices, s.islands = s.devices[:0], false
 	s.idle = n.UsedVCPUMilli == 0 && n.UsedMemoryMiB == 0
@@ -117,14 +118,13 @@ func (s *slot) fits(q *shape) bool {
 // freeDevices returns how many devices of one kind have the share free that q
 // asks for: of the first kind that has enough of them, or else the most.
 func (s *slot) freeDevices(q *shape) int {
-	_, n := s.kindFor(q)
+	_, n := s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
 	return n
 }
 
-// kindFor returns the kind that q gets on s and how many devices of it have
-// the share free: the first kind with enough of them, or else the one with
-// the most.
-func (s *slot) kindFor(q *shape) (kind, devices int) {
+// kindFor returns the kind that q gets on s and how many devices of it will
+// do: the first kind with enough of them, or else the one with the most.
+func (s *slot) kindFor(q *shape, do func(*device) bool) (kind, devices int) {
 	kind = mixed
 	for i := range s.devices {
 		d := &s.devices[i]
@@ -133,7 +133,7 @@ func (s *slot) kindFor(q *shape) (kind, devices int) {
 		}
 		n := 0
 		for j := i; j < len(s.devices); j++ {
-			if e := &s.devices[j]; e.kind == d.kind && e.free >= q.milli && e.usable() {
+			if e := &s.devices[j]; e.kind == d.kind && do(e) {
 				n++
 			}
 		}

@@ -17,6 +17,13 @@ type View interface {
 	Now() compute.Instant
 	// Nodes yields all nodes by id; what attempts hold is counted in them.
 	Nodes() iter.Seq[*compute.Node]
+	// Node returns one node.
+	Node(id compute.NodeID) (*compute.Node, bool)
+	// NodesChanged returns which nodes have another record than at a revision
+	// that an earlier view returned, some of them perhaps more than once, and
+	// the revision of this view. It is not complete when a node came or went,
+	// or when the view does not know.
+	NodesChanged(since compute.Revision) (changed []compute.NodeID, now compute.Revision, complete bool)
 	// Mix returns the demand that has been seen, nil for none. A mix with
 	// another content is another pointer and has a higher version.
 	Mix() *compute.Mix

@@ -30,6 +30,8 @@ type world struct {
 	known   map[compute.ExecutionID]*compute.Execution
 	limits  map[compute.OrgID]int
 	parents []*compute.Execution
+	learner compute.Learner
+	past    map[uint64][]*compute.Node // The nodes of each view, by its index.
 }
 
 func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
@@ -39,6 +41,7 @@ func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
 		live:   map[compute.ExecutionID]compute.Assignment{},
 		known:  map[compute.ExecutionID]*compute.Execution{},
 		limits: map[compute.OrgID]int{},
+		past:   map[uint64][]*compute.Node{},
 	}
 	for _, n := range nodes {
 		w.setNode(n)
@@ -150,6 +153,7 @@ func (w *world) submit(es ...*compute.Execution) {
 	w.queue = append(slices.Clone(w.queue), es...)
 	for _, e := range es {
 		w.known[e.ID] = e
+		w.learner.Learn(e.Request)
 	}
 	slices.SortStableFunc(w.queue, func(a, b *compute.Execution) int {
 		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubmitIndex, b.SubmitIndex))
@@ -216,7 +220,7 @@ func (w *world) hold(e *compute.Execution, a compute.Assignment, sign int) {
 		}
 		seen[s.GPU] = true
 		n.GPUs[g].UsedMilli += sign * s.Milli
-		if sign > 0 && (n.GPUs[g].Type != e.Request.GPUType || n.GPUs[g].Health != compute.HealthOK) {
+		if sign > 0 && (!n.GPUs[g].Is(e.Request) || n.GPUs[g].Health != compute.HealthOK) {
 			w.tb.Errorf("execution %s: GPU %+v does not serve %+v", e.ID, n.GPUs[g], e.Request)
 		}
 		if n.GPUs[g].UsedMilli > compute.WholeGPU {
@@ -259,7 +263,9 @@ func (w *world) view() *fakeView {
 	v := &fakeView{
 		index: w.index, nodes: w.nodes, queue: w.queue, parents: w.parents,
 		limits: maps.Clone(w.limits), running: map[compute.OrgID]int{},
+		mix: w.learner.Mix(), world: w,
 	}
+	w.past[w.index] = w.nodes
 	for e := range w.live {
 		v.running[w.known[e].Org]++
 	}
@@ -317,9 +323,41 @@ type fakeView struct {
 	limits  map[compute.OrgID]int
 	running map[compute.OrgID]int
 	mix     *compute.Mix
+	world   *world // Knows the nodes of earlier views.
 }
 
 var _ scheduler.View = (*fakeView)(nil)
+
+// Node returns one node.
+func (v *fakeView) Node(id compute.NodeID) (*compute.Node, bool) {
+	i := slices.IndexFunc(v.nodes, func(n *compute.Node) bool { return n.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return v.nodes[i], true
+}
+
+// NodesChanged compares with the nodes of an earlier view of the same world.
+func (v *fakeView) NodesChanged(since compute.Revision) ([]compute.NodeID, compute.Revision, bool) {
+	now := compute.Revision{Origin: v.world, Change: v.index}
+	if v.world == nil || since.Origin != any(v.world) || since.Change > v.index {
+		return nil, now, false
+	}
+	var changed []compute.NodeID
+	before := v.world.past[since.Change]
+	if len(before) != len(v.nodes) {
+		return nil, now, false
+	}
+	for i, n := range v.nodes {
+		if before[i].ID != n.ID {
+			return nil, now, false
+		}
+		if before[i] != n {
+			changed = append(changed, n.ID)
+		}
+	}
+	return changed, now, true
+}
 
 func (v *fakeView) Mix() *compute.Mix                     { return v.mix }
 func (v *fakeView) Index() uint64                         { return v.index }
