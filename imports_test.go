@@ -111,6 +111,7 @@ var libraries = []library{
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/text", []string{"api"}, "text is normalised where it comes in"},
 	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},
+	{"gonum.org/v1/plot", []string{"bench", "scheduler/chart"}, "charts are drawn beside what they show"},
 	{"os/exec", []string{"bench", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
 	{"testing", []string{"node/nodetest"}, "test code belongs to _test.go files"},

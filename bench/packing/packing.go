@@ -121,7 +121,8 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 	m := &measurement{config: &c, workload: w, classes: target(w)}
 	out := Report{
-		Policy: c.Policy, Oracle: c.Oracle && c.Policy == Berth, Nodes: len(nodes), GPUs: w.capacity / trace.WholeGPU, Pods: len(pods),
+		Policy: c.Policy, Oracle: c.Oracle && c.Policy == Berth,
+		Nodes: len(nodes), GPUs: w.capacity / trace.WholeGPU, Pods: len(pods),
 		Unplaceable: w.unplaceable, Published: published(c.PodsFile, nodes),
 	}
 	if err := m.run(ctx, &out); err != nil {

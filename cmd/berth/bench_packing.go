@@ -96,8 +96,10 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 
 // printPacking writes the reports of policies on the same trace as a table.
 func printPacking(w io.Writer, reports []packing.Report) error {
-	header := []any{"policy", "alloc 100 %", "sd", "published", "bound", "alloc 130 %",
-		"first refusal", "fragment 100 %", "p50 us", "p99 us", "mean us"}
+	header := []any{
+		"policy", "alloc 100 %", "sd", "published", "bound", "alloc 130 %",
+		"first refusal", "fragment 100 %", "p50 us", "p99 us", "mean us",
+	}
 	for _, c := range reports[0].Churn {
 		header = append(header, fmt.Sprintf("refused at %.2f", c.Load))
 	}

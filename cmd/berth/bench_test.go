@@ -70,8 +70,10 @@ func TestBenchPacking(t *testing.T) {
 		t.Errorf("no progress: %s", r.errors)
 	}
 	r = execute(t, "", append(args, "--policy", "all")...)
-	for _, want := range []string{"PUBLISHED", "BOUND", "\nrandom ", "\nfgd ", "3 nodes, 4 GPUs, 3 pods",
-		"No node could host 1 of the pods"} {
+	for _, want := range []string{
+		"PUBLISHED", "BOUND", "\nrandom ", "\nfgd ", "3 nodes, 4 GPUs, 3 pods",
+		"No node could host 1 of the pods",
+	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
 		}
@@ -99,6 +101,55 @@ func TestBenchPackingRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "packing"}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
+			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.code, r.errors, tt.code, tt.want)
+		}
+	}
+}
+
+func TestBenchSimulate(t *testing.T) {
+	plots := filepath.Join(t.TempDir(), "plots")
+	r := execute(t, "", "bench", "simulate", "--nodes", "5", "--executions", "200", "--organizations", "2",
+		"--plots", plots, "--json")
+	var got map[string]any
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
+		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	}
+	for _, key := range []string{"gpu_utilisation_pct", "waits", "fairness", "fragment_pct", "memory", "cost", "series"} {
+		if _, ok := got[key]; !ok {
+			t.Errorf("no %q in %s", key, r.out)
+		}
+	}
+	if files, err := os.ReadDir(plots); err != nil || len(files) != 10 || !strings.Contains(r.errors, "10 charts are in") {
+		t.Errorf("%d charts, %v, %s", len(files), err, r.errors)
+	}
+	nodes, pods := mustTrace(t)
+	r = execute(t, "", "bench", "simulate", "--nodes", nodes, "--trace", pods, "--executions", "30")
+	for _, want := range []string{
+		"30 executions on 3 nodes with 4 GPUs", "20 completed, 10 refused as never_fits",
+		"PRIORITY", "Jain's index", "bytes a queued execution",
+	} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		}
+	}
+}
+
+func TestBenchSimulateRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"mix", []string{"--mix", "luck"}, exitUsage, `no mix "luck"; there is default`},
+		{"both", []string{"--mix", "default", "--trace", "x"}, exitFailed, "[mix trace]"},
+		{"no such trace", []string{"--trace", "none.csv"}, exitUsage, "none.csv: no such file"},
+		{"no such nodes", []string{"--nodes", "none.csv"}, exitUsage, "none.csv: no such file"},
+		{"executions", []string{"--executions", "0"}, exitFailed, "0 executions"},
+	}
+	for _, tt := range tests {
+		r := execute(t, "", append([]string{"bench", "simulate"}, tt.args...)...)
 		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
 			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.code, r.errors, tt.code, tt.want)
 		}

@@ -1,0 +1,51 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Limits of a simulation.
+const (
+	MaxNodes         = 100_000
+	MaxExecutions    = 100_000_000
+	MaxOrganizations = 1_000
+)
+
+// Config says what to simulate.
+type Config struct {
+	Nodes         string        // A number of synthetic nodes, or a CSV file of nodes.
+	Executions    int           // How many are submitted.
+	Trace         string        // A CSV file of pods to submit; "" for the synthetic mix.
+	Load          float64       // GPUs asked for, as a share of those there are; 0 for the trace's own times.
+	Organizations int           // Among whom the work is divided, unevenly, unless the trace says.
+	Seed          uint64        // Of all chance.
+	Round         time.Duration // Virtual time between two looks of the scheduler.
+
+	Now      func() time.Time // The machine's clock, for what the simulation takes.
+	Progress func(done, all int, what string)
+}
+
+// validate returns what is wrong with c.
+func (c *Config) validate() error {
+	switch {
+	case c.Executions < 1 || c.Executions > MaxExecutions:
+		return fmt.Errorf("%d executions; 1 to %d", c.Executions, MaxExecutions)
+	case c.Organizations < 1 || c.Organizations > MaxOrganizations:
+		return fmt.Errorf("%d organizations; 1 to %d", c.Organizations, MaxOrganizations)
+	case !(c.Load >= 0 && c.Load <= 10):
+		return fmt.Errorf("a load of %g; it is a share of the GPUs, as 0.95", c.Load)
+	case c.Load == 0 && c.Trace == "":
+		return errors.New("a load of 0 keeps the times of a trace, and the synthetic mix has none; as 0.95")
+	case c.Round < time.Millisecond || c.Round > time.Minute:
+		return fmt.Errorf("rounds of %v; 1ms to 1m", c.Round)
+	case c.Nodes == "":
+		return errors.New("no nodes: a number of them, or a CSV file")
+	}
+	if n, err := strconv.Atoi(c.Nodes); err == nil && (n < 1 || n > MaxNodes) {
+		return fmt.Errorf("%d nodes; 1 to %d", n, MaxNodes)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"runtime"
+
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// Memory is what the state machine and the Packer keep, in bytes of the heap
+// after garbage was collected.
+type Memory struct {
+	PerNode   float64 `json:"per_node_bytes"`
+	PerQueued float64 `json:"per_queued_execution_bytes"`
+	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, garbage and the simulation's own included.
+}
+
+// weighed is how many executions are queued to see what one takes.
+const weighed = 5_000
+
+// weigh measures what a node and a queued execution take, on a cluster of its
+// own. The work comes from a copy of the source, which does not move on.
+func weigh(c *Config, f *fleet, from *source) (Memory, error) {
+	copied := from.copied(3)
+	before := heapInUse()
+	w, err := newWorld(f, from.organizations(), c.Now)
+	if err != nil {
+		return Memory{}, err
+	}
+	packer := scheduler.NewPacker()
+	packer.Pack(w.machine.View())
+	nodes := heapInUse()
+	accepted, err := fill(w, copied)
+	if err != nil {
+		return Memory{}, err
+	}
+	queued := heapInUse()
+	out := Memory{PerNode: float64(int64(nodes)-int64(before)) / float64(len(f.nodes))}
+	if accepted > 0 {
+		out.PerQueued = float64(int64(queued)-int64(nodes)) / float64(accepted)
+	}
+	runtime.KeepAlive(w)
+	runtime.KeepAlive(packer)
+	return out, nil
+}
+
+// fill queues executions and returns how many were accepted.
+func fill(w *world, from *source) (accepted int, err error) {
+	var commands []fsm.Command
+	for range weighed {
+		a := from.take()
+		commands = append(commands, w.submit(&a))
+	}
+	results, err := w.commit(commands)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range results {
+		if r.Refusal == nil {
+			accepted++
+		}
+	}
+	return accepted, nil
+}
+
+// heapInUse returns the bytes of live objects.
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // What finalizers of the first held.
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,167 @@
+package simulate
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// The size of a chart.
+const (
+	plotWidth  = 16 * vg.Centimeter
+	plotHeight = 9 * vg.Centimeter
+)
+
+// leastWait is what waits of less are drawn as: their axis is logarithmic.
+const leastWait = 0.1
+
+// line is one line of a chart over time.
+type line struct {
+	name  string
+	value func(*Sample) float64
+}
+
+// WritePlots draws the report into a directory, which it makes, each chart as
+// SVG and as PNG, and returns the files.
+func (r *Report) WritePlots(dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	charts := []struct {
+		file string
+		make func() (*plot.Plot, error)
+	}{
+		{"utilisation", func() (*plot.Plot, error) {
+			return r.overTime("Utilisation", "percent",
+				line{"GPU", func(s *Sample) float64 { return s.Utilisation }},
+				line{"vCPU", func(s *Sample) float64 { return s.VCPU }})
+		}},
+		{"fragmentation", func() (*plot.Plot, error) {
+			return r.overTime("GPUs that are free and of no use to the work that comes", "percent of all GPUs",
+				line{"fragment", func(s *Sample) float64 { return s.Fragment }})
+		}},
+		{"queue", func() (*plot.Plot, error) {
+			return r.overTime("Executions that wait", "executions",
+				line{"queued", func(s *Sample) float64 { return float64(s.Queued) }})
+		}},
+		{"memory", func() (*plot.Plot, error) {
+			return r.overTime("Memory of the whole process", "MiB of heap",
+				line{"heap", func(s *Sample) float64 { return float64(s.Heap) / (1 << 20) }})
+		}},
+		{"waits", r.waitsBySize},
+	}
+	var files []string
+	for _, c := range charts {
+		p, err := c.make()
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", c.file, err)
+		}
+		for _, format := range []string{".svg", ".png"} {
+			path := filepath.Join(dir, c.file+format)
+			if err := p.Save(plotWidth, plotHeight, path); err != nil {
+				return nil, fmt.Errorf("write chart: %w", err)
+			}
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+// overTime returns a chart of the samples.
+func (r *Report) overTime(title, unit string, lines ...line) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "hours", unit
+	p.Y.Min = 0
+	p.Add(plotter.NewGrid())
+	for i, l := range lines {
+		points := make(plotter.XYs, len(r.Series))
+		for j := range r.Series {
+			points[j] = plotter.XY{X: r.Series[j].Seconds / 3600, Y: l.value(&r.Series[j])}
+		}
+		drawn, err := plotter.NewLine(points)
+		if err != nil {
+			return nil, err
+		}
+		drawn.Color, drawn.Width = shade(i), vg.Points(1.5)
+		p.Add(drawn)
+		if len(lines) > 1 {
+			p.Legend.Add(l.name, drawn)
+		}
+	}
+	return p, nil
+}
+
+// waitsBySize returns a chart of the waits of each size class.
+func (r *Report) waitsBySize() (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = "Wait by size", "", "seconds"
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Add(plotter.NewGrid())
+	quantiles := []struct {
+		name  string
+		value func(*Wait) float64
+	}{
+		{"p50", func(w *Wait) float64 { return w.P50 }},
+		{"p90", func(w *Wait) float64 { return w.P90 }},
+		{"p99", func(w *Wait) float64 { return w.P99 }},
+	}
+	var names []string
+	for i, q := range quantiles {
+		var points plotter.XYs
+		names = names[:0]
+		for j := range r.Waits {
+			if w := &r.Waits[j]; w.Priority == nil && w.Size != "" {
+				points = append(points, plotter.XY{X: float64(len(names)), Y: math.Max(q.value(w), leastWait)})
+				names = append(names, sizeName(w.Size))
+			}
+		}
+		if len(points) == 0 {
+			points = plotter.XYs{{X: 0, Y: leastWait}} // Nothing was placed.
+		}
+		drawn, err := plotter.NewScatter(points)
+		if err != nil {
+			return nil, err
+		}
+		drawn.GlyphStyle = draw.GlyphStyle{Color: shade(i), Radius: vg.Points(4), Shape: draw.CircleGlyph{}}
+		p.Add(drawn)
+		p.Legend.Add(q.name, drawn)
+	}
+	if len(names) > 0 {
+		p.NominalX(names...)
+	}
+	p.Y.Min, p.Y.Max = leastWait, math.Max(p.Y.Max, 10*leastWait)
+	p.Legend.Top, p.Legend.Left = true, true
+	return p, nil
+}
+
+// sizeName returns a size class as people read it.
+func sizeName(size string) string {
+	switch size {
+	case "cpu":
+		return "CPU only"
+	case "share":
+		return "shared GPU"
+	case "1":
+		return "1 GPU"
+	}
+	return size + " GPUs"
+}
+
+// shade returns the color of the i-th line: three of Okabe and Ito's, which
+// color-blind people can tell apart.
+func shade(i int) color.Color {
+	switch i {
+	case 0:
+		return color.RGBA{R: 0, G: 114, B: 178, A: 255}
+	case 1:
+		return color.RGBA{R: 230, G: 159, B: 0, A: 255}
+	}
+	return color.RGBA{R: 213, G: 94, B: 0, A: 255}
+}

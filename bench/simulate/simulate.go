@@ -1,0 +1,293 @@
+package simulate
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// How time passes.
+const (
+	clockStep = 5 * time.Minute  // What one entry raises the state's clock by at most.
+	tickEvery = 10 * time.Second // As the leader's.
+	reports   = 100              // How often progress is told.
+)
+
+// job is an execution that has not ended.
+type job struct {
+	arrival
+
+	id        compute.ExecutionID
+	submitted compute.Instant
+	node      compute.NodeID // Set when it was placed.
+	epoch     uint64
+	started   compute.Instant
+	ends      compute.Instant
+	counted   bool // It arrived in the window.
+}
+
+// running is a heap of the jobs that run, the first to end first.
+type running []*job
+
+func (r running) Len() int { return len(r) }
+func (r running) Less(i, j int) bool {
+	if r[i].ends != r[j].ends {
+		return r[i].ends < r[j].ends
+	}
+	return string(r[i].id.UUID[:]) < string(r[j].id.UUID[:])
+}
+func (r running) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r *running) Push(x any)   { *r = append(*r, x.(*job)) }
+func (r *running) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
+}
+
+// simulation is one that goes on.
+type simulation struct {
+	config *Config
+	fleet  *fleet
+	world  *world
+	packer *scheduler.Packer
+	source *source
+
+	coming    *arrival // The next to be submitted; nil when all are.
+	submitted int
+	waiting   map[compute.ExecutionID]*job
+	running   running
+	ticked    compute.Instant
+
+	stats   stats
+	packing time.Duration // What planning took, of the machine's time.
+}
+
+// Run simulates what c says.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	began := c.Now()
+	f, err := newFleet(c.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	source, err := newSource(&c, f)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := weigh(&c, f, source)
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWorld(f, source.organizations(), c.Now)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{
+		config: &c, fleet: f, world: w, packer: scheduler.NewPacker(), source: source,
+		waiting: map[compute.ExecutionID]*job{},
+	}
+	if err := s.stats.begin(s); err != nil {
+		return nil, err
+	}
+	s.fetch()
+	setup := c.Now().Sub(began)
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	out := s.stats.report(s)
+	out.Memory, out.Memory.PeakHeap = memory, s.stats.peakHeap
+	out.Cost.SetupSeconds = setup.Seconds()
+	out.Cost.WallSeconds = c.Now().Sub(began).Seconds()
+	return out, nil
+}
+
+// fetch takes the next arrival from the source.
+func (s *simulation) fetch() {
+	s.coming = nil
+	if s.submitted < s.config.Executions {
+		a := s.source.take()
+		s.coming = &a
+		s.submitted++
+	}
+}
+
+// run lets time pass until everything that was submitted has ended.
+func (s *simulation) run(ctx context.Context) error {
+	for {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		next, more := s.next()
+		if !more {
+			break
+		}
+		if err := s.advance(next); err != nil {
+			return err
+		}
+		if err := s.happen(); err != nil {
+			return err
+		}
+		if err := s.plan(); err != nil {
+			return err
+		}
+		s.stats.round(s)
+	}
+	if err := s.world.machine.View().Check(); err != nil {
+		return fmt.Errorf("the state broke an invariant: %w", err)
+	}
+	return nil
+}
+
+// next returns the end of the round in which something happens next.
+func (s *simulation) next() (at compute.Instant, more bool) {
+	switch {
+	case s.coming != nil && len(s.running) > 0:
+		at = min(began.Add(s.coming.after), s.running[0].ends)
+	case s.coming != nil:
+		at = began.Add(s.coming.after)
+	case len(s.running) > 0:
+		at = s.running[0].ends
+	default:
+		return 0, false
+	}
+	round := compute.Instant(s.config.Round.Milliseconds())
+	at = max(at, s.world.now+1)
+	return (at + round - 1) / round * round, true
+}
+
+// advance moves the clock, letting the state know in steps that it believes.
+func (s *simulation) advance(to compute.Instant) error {
+	for to.Sub(s.world.now) > clockStep {
+		s.stats.pass(clockStep)
+		s.world.now = s.world.now.Add(clockStep)
+		if err := s.tick(); err != nil {
+			return err
+		}
+	}
+	s.stats.pass(to.Sub(s.world.now))
+	s.world.now = to
+	if to.Sub(s.ticked) >= tickEvery {
+		return s.tick()
+	}
+	return nil
+}
+
+// tick lets the state grow its holds and forget what is old.
+func (s *simulation) tick() error {
+	s.ticked = s.world.now
+	_, err := s.world.entry([]fsm.Command{fsm.Tick{Term: term}})
+	return err
+}
+
+// happen commits what ended and what arrived in this round.
+func (s *simulation) happen() error {
+	var commands []fsm.Command
+	for len(s.running) > 0 && s.running[0].ends <= s.world.now {
+		j := heap.Pop(&s.running).(*job)
+		commands = append(commands, fsm.FinishAttempt{Node: j.node, Outcome: compute.Outcome{
+			Execution: j.id, Epoch: j.epoch, Status: compute.StatusCompleted, Ran: true, Duration: j.lasts,
+			ExecletAt: j.started, StartedAt: j.started, EndedAt: j.ends,
+		}})
+		s.stats.finished(j)
+	}
+	ended := len(commands)
+	var jobs []*job
+	for s.coming != nil && began.Add(s.coming.after) <= s.world.now {
+		j := &job{arrival: *s.coming, submitted: began.Add(s.coming.after)}
+		c := s.world.submit(&j.arrival)
+		j.id = c.Execution.ID
+		commands, jobs = append(commands, c), append(jobs, j)
+		s.fetch()
+	}
+	results, err := s.world.commit(commands)
+	if err != nil {
+		return err
+	}
+	for _, r := range results[:ended] {
+		if r.Refusal != nil {
+			return fmt.Errorf("an end was refused: %w", r.Refusal)
+		}
+	}
+	for i, j := range jobs {
+		refusal := results[ended+i].Refusal
+		if refusal == nil {
+			s.waiting[j.id] = j
+		}
+		s.stats.arrived(j, refusal)
+	}
+	return nil
+}
+
+// plan places what there is room for, as the leader's loop does: plan, commit,
+// and again from the view that has it.
+func (s *simulation) plan() error {
+	for len(s.waiting) > 0 {
+		view := s.world.machine.View()
+		start := s.config.Now()
+		plan := s.packer.Pack(view)
+		s.packing += s.config.Now().Sub(start)
+		s.stats.plans++
+		if plan.Empty() {
+			return nil
+		}
+		results, err := s.world.entry([]fsm.Command{fsm.CommitPlan{Term: term, ViewIndex: view.Index(), Plan: plan}})
+		if err != nil {
+			return err
+		}
+		if results[0].Refusal != nil {
+			return fmt.Errorf("a plan was refused: %w", results[0].Refusal)
+		}
+		if placed := results[0].Count; placed != len(plan.Assignments) {
+			return fmt.Errorf("the state placed %d of %d", placed, len(plan.Assignments))
+		}
+		if err := s.start(plan.Assignments); err != nil {
+			return err
+		}
+		if len(plan.Assignments) < scheduler.MaxAssignments && len(plan.Waiting) < scheduler.MaxWaiting {
+			return nil
+		}
+	}
+	return nil
+}
+
+// start lets the nodes begin what they were given.
+func (s *simulation) start(assignments []compute.Assignment) error {
+	if len(assignments) == 0 {
+		return nil
+	}
+	view := s.world.machine.View()
+	var commands []fsm.Command
+	for i := range assignments {
+		j := s.waiting[assignments[i].Execution]
+		if j == nil {
+			return errors.New("an execution was placed twice")
+		}
+		delete(s.waiting, j.id)
+		e, _ := view.AnyExecution(j.id)
+		j.node, j.epoch = assignments[i].Node, e.Epoch
+		j.started, j.ends = s.world.now, s.world.now.Add(j.lasts)
+		heap.Push(&s.running, j)
+		s.stats.placed(j)
+		commands = append(commands, fsm.StartAttempt{Node: j.node, Start: compute.AttemptStart{
+			Execution: j.id, Epoch: j.epoch, ExecletAt: j.started, StartedAt: j.started,
+		}})
+	}
+	results, err := s.world.commit(commands)
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.Refusal != nil {
+			return fmt.Errorf("a start was refused: %w", r.Refusal)
+		}
+	}
+	return nil
+}

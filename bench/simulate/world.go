@@ -1,0 +1,170 @@
+package simulate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// term is the term of the one leader that a simulation has.
+const term = 1
+
+// began is when a simulation begins, by the state's clock.
+const began compute.Instant = 1_800_000_000_000
+
+// entryFrames is how many commands travel in one entry at most.
+const entryFrames = 1024
+
+// world is a state machine under a clock of its own.
+type world struct {
+	machine *fsm.FSM
+	index   uint64
+	last    uint64 // The identifier made last.
+	now     compute.Instant
+	orgs    []fsm.Actor
+
+	clock  func() time.Time
+	coding time.Duration // What encoding took, of the machine's time.
+	apply  time.Duration // What applying took.
+	count  int           // Commands applied.
+}
+
+// newWorld returns the state machine of a cluster with these nodes and
+// organizations.
+func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, error) {
+	w := &world{machine: fsm.New(), now: began, clock: clock}
+	prices := map[string]compute.Price{"cpu": 1}
+	for _, t := range f.types {
+		prices[t.name] = 100
+	}
+	setup := []fsm.Command{fsm.Bootstrap{
+		ClusterID: w.uuid(), RootToken: compute.Hash{1}, Prices: prices,
+		Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
+		Settings: fsm.Settings{
+			Meter: true, Concurrent: math.MaxInt32, Queued: math.MaxInt32, Keys: 1, TimeoutMax: timeoutMax,
+			KeepFinished: time.Hour, MaxFinished: 10_000, SelectionMax: 16,
+		},
+	}}
+	for i := range organizations {
+		a := fsm.Actor{User: compute.UserID{UUID: w.uuid()}, Org: compute.OrgID{UUID: w.uuid()}}
+		name := orgName(i)
+		setup = append(setup, fsm.CreateUser{
+			Op: w.op(compute.OrgID{}), Actor: fsm.Actor{Root: true},
+			User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name},
+		})
+		w.orgs = append(w.orgs, a)
+	}
+	for i := range f.nodes {
+		setup = append(setup, w.join(&f.nodes[i], i)...)
+	}
+	results, err := w.commit(setup)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		if r.Refusal != nil {
+			return nil, fmt.Errorf("set up the cluster: %T: %w", setup[i], r.Refusal)
+		}
+	}
+	return w, nil
+}
+
+// tokenUses is how many nodes join with one token.
+const tokenUses = 1000
+
+// join returns the commands with which the i-th node comes.
+func (w *world) join(m *machine, i int) []fsm.Command {
+	node := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: m.name}
+	token := i / tokenUses
+	var out []fsm.Command
+	if i%tokenUses == 0 {
+		out = append(out, fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+			ID: tokenName(token), Hash: tokenHash(token), Uses: tokenUses, ExpiresAt: w.now.Add(24 * time.Hour),
+		}})
+	}
+	register := fsm.RegisterNode{Node: node, First: i == 0}
+	if i > 0 {
+		register.TokenID, register.TokenHash = tokenName(token), tokenHash(token)
+	}
+	return append(out, register, fsm.SetInventory{Term: term, Inventory: m.inventory(node.ID)})
+}
+
+func tokenName(i int) string { return fmt.Sprintf("token-%d", i) }
+
+func tokenHash(i int) (h compute.Hash) {
+	binary.BigEndian.PutUint64(h[:], uint64(i)+1)
+	return h
+}
+
+// uuid returns an identifier that was not there before.
+func (w *world) uuid() (u compute.UUID) {
+	w.last++
+	u[0] = 1
+	binary.BigEndian.PutUint64(u[8:], w.last)
+	return u
+}
+
+// op returns the name of a new request.
+func (w *world) op(org compute.OrgID) fsm.Op {
+	return fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org}
+}
+
+// commit applies commands as entries of a log and returns what the state says
+// to each.
+func (w *world) commit(commands []fsm.Command) ([]fsm.Result, error) {
+	out := make([]fsm.Result, 0, len(commands))
+	for len(commands) > 0 {
+		n := min(len(commands), entryFrames)
+		results, err := w.entry(commands[:n])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, results...)
+		commands = commands[n:]
+	}
+	return out, nil
+}
+
+// entry applies commands as one entry, the leader's clock in front.
+func (w *world) entry(commands []fsm.Command) ([]fsm.Result, error) {
+	start := w.clock()
+	frames := make([][]byte, 0, len(commands)+1)
+	clock, err := fsm.Encode(fsm.Clock{At: w.now, Term: term})
+	if err != nil {
+		return nil, err
+	}
+	frames = append(frames, clock)
+	for _, c := range commands {
+		frame, err := fsm.Encode(c)
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", c, err)
+		}
+		frames = append(frames, frame)
+	}
+	encoded := w.clock()
+	w.index++
+	results := w.machine.ApplyFrames(w.index, frames...)
+	w.coding += encoded.Sub(start)
+	w.apply += w.clock().Sub(encoded)
+	w.count += len(commands)
+	return results[1:], nil
+}
+
+// submit returns the command with which an arrival is submitted.
+func (w *world) submit(a *arrival) fsm.Submit {
+	actor := w.orgs[a.org]
+	return fsm.Submit{
+		Op: w.op(actor.Org), Actor: actor,
+		Execution: compute.Execution{
+			ID: compute.ExecutionID{UUID: w.uuid()}, Profile: a.profile.String(),
+			Timeout: a.timeout, Priority: a.priority,
+		},
+	}
+}
+
+// orgName returns the name of an organization.
+func orgName(i int) string { return fmt.Sprintf("org-%d", i+1) }
