@@ -26,6 +26,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/scheduler"
 )
 
 // root is where the API is.
@@ -115,7 +116,16 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	registry := prometheus.NewRegistry()
 	w.cfg = api.Config{
 		Proposer: w, Reader: w, Logs: w.logs, Blobs: w.blobs,
-		Judge:  judge,
+		Judge: judge,
+		Explain: func(_ context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
+			out := scheduler.Explain(v, id)
+			out.Estimate = scheduler.Estimate(v, id, scheduler.EstimateQueue(v))
+			out.Calibration = v.Calibration()
+			if moves {
+				out.Defragment = scheduler.Defragment(v, id)
+			}
+			return out, nil
+		},
 		Unseal: func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
 		NewJoinToken: func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error) {
 			w.last++

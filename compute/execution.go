@@ -88,6 +88,8 @@ type Execution struct {
 	Deleted   bool       `cbor:"40,keyasint,omitempty"` // Only its billing row is left.
 
 	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // In which its code ends after Timeout; fixed at submit.
+
+	Estimate *Estimated `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
 }
 
 // Usage is what an attempt used, as its node measured it.

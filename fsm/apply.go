@@ -75,6 +75,8 @@ func (c LoseAttempts) term() uint64  { return c.Term }
 func (c AddSigningKey) term() uint64 { return c.Term }
 func (c Tick) term() uint64          { return c.Term }
 
+func (c RecordEstimates) term() uint64 { return c.Term }
+
 // apply decides one command.
 func (s *state) apply(cmd Command) Result {
 	switch c := cmd.(type) {
@@ -147,6 +149,8 @@ func (s *state) applyWork(cmd Command) Result {
 		return s.setPrices(c)
 	case AddSigningKey:
 		return s.addSigningKey(c)
+	case RecordEstimates:
+		return s.recordEstimates(c)
 	}
 	panic(fmt.Sprintf("command %d has a decoder but no meaning", cmd.Kind()))
 }

@@ -276,7 +276,7 @@ func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) 
 // in this entry.
 func (s *state) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
-	e.FinishedAt = s.meta.Now
+	e.FinishedAt, e.Estimate = s.meta.Now, nil
 	s.settle(e)
 	s.putExecution(e)
 	if !e.Parent.IsZero() {

@@ -84,6 +84,7 @@ func (s *state) place(known *compute.Execution, node *compute.Node, a compute.As
 		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
 	s.nodes.put(&n)
+	s.observeStart(&e)
 	e.Epoch++
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.putExecution(&e)

@@ -57,6 +57,9 @@ func everyCommand() []fsm.Command {
 		fsm.SetPrices{Op: op, Actor: a, Prices: map[string]compute.Price{"b": 1, "a": 2}},
 		fsm.AddSigningKey{Term: 1, Key: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{2}}},
 		fsm.Tick{Term: 1},
+		fsm.RecordEstimates{Term: 1, At: 5, Estimates: []compute.StartEstimate{
+			{Execution: id, P50: time.Second, P90: time.Minute},
+		}},
 	}
 }
 

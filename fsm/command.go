@@ -42,6 +42,7 @@ const (
 	KindSetPrices
 	KindAddSigningKey
 	KindTick
+	KindRecordEstimates
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -316,6 +317,14 @@ type (
 	AddSigningKey struct {
 		Term uint64             `cbor:"1,keyasint"`
 		Key  compute.SigningKey `cbor:"2,keyasint"`
+	}
+
+	// RecordEstimates records when executions of the queue would start, to be
+	// compared with when they do. What has an estimate keeps it.
+	RecordEstimates struct {
+		Term      uint64                  `cbor:"1,keyasint"`
+		At        compute.Instant         `cbor:"2,keyasint"` // Of the view that they were made from.
+		Estimates []compute.StartEstimate `cbor:"3,keyasint"`
 	}
 
 	// Tick lets time pass: expired records go, holds of long executions grow.

@@ -92,6 +92,9 @@ func (AddSigningKey) Kind() Kind { return KindAddSigningKey }
 // Kind returns KindTick.
 func (Tick) Kind() Kind { return KindTick }
 
+// Kind returns KindRecordEstimates.
+func (RecordEstimates) Kind() Kind { return KindRecordEstimates }
+
 // decodePayload returns the command of a frame's payload.
 func decodePayload(kind Kind, payload []byte) (Command, error) {
 	switch kind {
@@ -155,6 +158,8 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[AddSigningKey](payload)
 	case KindTick:
 		return decodeAs[Tick](payload)
+	case KindRecordEstimates:
+		return decodeAs[RecordEstimates](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

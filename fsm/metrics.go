@@ -16,6 +16,8 @@ type metrics struct {
 	executions *prometheus.Desc
 	pending    *prometheus.Desc
 	held       *prometheus.Desc
+	estimates  *prometheus.Desc
+	scale      *prometheus.Desc
 }
 
 // Register adds the state's metrics to reg: executions by status and kind, the
@@ -29,6 +31,12 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			"Executions that wait, by the reason why.", []string{"reason"}, nil),
 		held: prometheus.NewDesc("berth_ledger_held_microcredits",
 			"Credits set aside for live executions.", nil, nil),
+		estimates: prometheus.NewDesc("berth_queue_estimates_total",
+			"Executions that started by the time that a quantile of their estimate said (covered), or later.",
+			[]string{"quantile", "covered"}, nil),
+		scale: prometheus.NewDesc("berth_queue_estimate_scale_ratio",
+			"What estimates of starts are multiplied by, so that the quantile covers what it promises.",
+			[]string{"quantile"}, nil),
 	}
 	if err := reg.Register(m); err != nil {
 		return fmt.Errorf("register state metrics: %w", err)
@@ -41,12 +49,15 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.executions
 	out <- m.pending
 	out <- m.held
+	out <- m.estimates
+	out <- m.scale
 }
 
 // Collect sends the values of the newest view. Every reason is there also at
 // zero, so that an alert need not guess which exist.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	c := &m.fsm.View().counts
+	view := m.fsm.View()
+	c := &view.counts
 	for status := range c.executions {
 		for kind, n := range c.executions[status] {
 			out <- gauge(m.executions, float64(n),
@@ -57,6 +68,20 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		out <- gauge(m.pending, float64(c.waiting[reason]), reason.String())
 	}
 	out <- gauge(m.held, float64(c.held))
+	known := view.Calibration()
+	scales := known.Scales()
+	m.collectCoverage(out, "0.5", known.P50, scales.P50)
+	m.collectCoverage(out, "0.9", known.P90, scales.P90)
+}
+
+// collectCoverage sends how good one quantile of the estimates has been.
+func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage, scale int64) {
+	count := func(n uint64, covered string) {
+		out <- prometheus.MustNewConstMetric(m.estimates, prometheus.CounterValue, float64(n), quantile, covered)
+	}
+	count(c.Covered, "true")
+	count(c.Total-c.Covered, "false")
+	out <- gauge(m.scale, float64(scale)/compute.ScaleOne, quantile)
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

@@ -64,6 +64,8 @@ type meta struct {
 	OpSequence uint64          `cbor:"7,keyasint"` // Of the newest remembered op.
 
 	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // How far the mix is learned.
+
+	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of the estimates of starts.
 }
 
 // Records that only this package knows.

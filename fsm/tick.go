@@ -12,6 +12,7 @@ func (s *state) tick() Result {
 	s.expireTokens()
 	s.expireRefresh()
 	s.expireSigningKeys()
+	s.countLate()
 	return Result{Count: s.retire()}
 }
 

@@ -227,6 +227,23 @@ func (v *View) ConcurrentLimit(compute.OrgID) int {
 	return math.MaxInt
 }
 
+// Calibration returns how good the estimates of starts have been.
+func (v *View) Calibration() compute.Calibration { return v.meta.Calibration }
+
+// Ended yields the executions that have ended, the newest end first, also
+// deleted ones.
+func (v *View) Ended() iter.Seq[*compute.Execution] {
+	last := moment{at: math.MaxInt64}
+	return func(yield func(*compute.Execution) bool) {
+		for k := range v.finished.downFrom(last) {
+			e, _ := v.executions.get(k.execution())
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // Callbacks yields the outbox: who must hear of executions that ended.
 func (v *View) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.values() }
 

@@ -54,6 +54,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	})
 	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
 	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
+	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)

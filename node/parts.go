@@ -226,6 +226,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Logs:     outputs{n.output, n},
 		Blobs:    n.blobs,
 		Judge:    scheduler.Judge,
+		Explain:  new(explainer).explain,
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return openSigningKey(n.master, key)
 		},

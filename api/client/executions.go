@@ -60,6 +60,18 @@ func (c *Client) Execution(ctx context.Context, id compute.ExecutionID, wait tim
 	return out, err
 }
 
+// Explain returns why the execution waits, when it may start and why it is
+// where it is; with defrag also what could be moved to let it start now.
+func (c *Client) Explain(ctx context.Context, id compute.ExecutionID, defrag bool) (wire.Explanation, error) {
+	var out wire.Explanation
+	in := call{method: http.MethodGet, path: "/execution/" + id.String() + "/explain", out: &out}
+	if defrag {
+		in.query = url.Values{"defrag": {"true"}}
+	}
+	err := c.do(ctx, in)
+	return out, err
+}
+
 // Finished waits until the execution has ended and returns it.
 func (c *Client) Finished(ctx context.Context, id compute.ExecutionID) (wire.Execution, error) {
 	for {

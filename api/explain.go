@@ -1,0 +1,126 @@
+package api
+
+import (
+	"time"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// explain answers why an execution waits, when it may start, and why it is
+// where it is.
+func (s *Server) explain(r *request) (any, error) {
+	e, err := r.find()
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.cfg.Explain(r.ctx, r.view, e.ID, r.query.(*wire.ExplainQuery).Defrag)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Explanation{
+		ExecutionID: e.ID, Status: e.Status, Reason: orNull(e.Reason.String()), Index: known.Index,
+		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
+		Placement: placementOf(r.view, e),
+	}
+	if known.Position == 0 {
+		return out, nil
+	}
+	out.Position, out.Ahead = &known.Position, aheadOf(known.Ahead)
+	for _, refused := range known.Refused {
+		out.Refused[refused.Reason.String()] = refused.Nodes
+	}
+	if known.Limit > 0 && known.Limit < maxLimit {
+		out.Concurrency = &wire.Share{Used: known.Running, Limit: known.Limit}
+	}
+	out.Estimate = estimateOf(r.view.Now(), known)
+	out.Defragmentation = quoteOf(r.view, e.Org, known.Defragment)
+	return out, nil
+}
+
+// maxLimit is the smallest limit that is none.
+const maxLimit = 1 << 40
+
+// gpus returns thousandths of a GPU as GPUs.
+func gpus(milli int64) float64 { return float64(milli) / compute.WholeGPU }
+
+func aheadOf(a compute.Ahead) *wire.Ahead {
+	out := &wire.Ahead{
+		Executions: a.Executions, GPUs: gpus(a.MilliGPU),
+		OwnExecutions: a.Own.Executions, OwnGPUs: gpus(a.Own.MilliGPU),
+		Types: []wire.TypeAhead{}, Own: append([]compute.ExecutionID{}, a.IDs...),
+	}
+	for _, t := range a.Types {
+		out.Types = append(out.Types, wire.TypeAhead{
+			GPUType: orNull(t.GPUType), Executions: t.Executions, GPUs: gpus(t.MilliGPU),
+		})
+	}
+	return out
+}
+
+// estimateOf returns the estimate, scaled by what earlier ones have taught.
+func estimateOf(now compute.Instant, known compute.Explanation) *wire.Estimate {
+	if known.Estimate == nil {
+		return nil
+	}
+	scales := known.Calibration.Scales()
+	e := scales.Apply(*known.Estimate)
+	return &wire.Estimate{
+		P50Seconds: seconds(e.P50), P90Seconds: seconds(e.P90), P50At: now.Add(e.P50), P90At: now.Add(e.P90),
+		Samples: e.Samples,
+		Calibrated: wire.Calibration{
+			Estimates: known.Calibration.P90.Total,
+			P50:       coverage(known.Calibration.P50), P90: coverage(known.Calibration.P90),
+			P50Scale: float64(scales.P50) / compute.ScaleOne, P90Scale: float64(scales.P90) / compute.ScaleOne,
+		},
+	}
+}
+
+// coverage returns the part that was covered, nil of nothing.
+func coverage(c compute.Coverage) *float64 {
+	if c.Total == 0 {
+		return nil
+	}
+	part := float64(c.Covered) / float64(c.Total)
+	return &part
+}
+
+// placementOf returns why the newest attempt of e is where it is.
+func placementOf(view *fsm.View, e *compute.Execution) *wire.Placement {
+	attempts := view.Attempts(e.ID)
+	if len(attempts) == 0 {
+		return nil
+	}
+	a := attempts[len(attempts)-1]
+	choice := a.Placement.Choice
+	out := &wire.Placement{
+		Attempt: a.Epoch, Node: nodeName(view, a.Node), Index: a.PlaceIndex,
+		ViewIndex: a.Placement.ViewIndex, Score: choice.Score,
+	}
+	if !choice.RunnerUp.IsZero() {
+		name := nodeName(view, choice.RunnerUp)
+		out.RunnerUp, out.RunnerUpScore = &name, &choice.RunnerUpScore
+	}
+	return out
+}
+
+// quoteOf returns a quote as an organization may see it: of other
+// organizations' executions it says what they would lose, not which they are.
+func quoteOf(view *fsm.View, org compute.OrgID, q *compute.Quote) *wire.Quote {
+	if q == nil {
+		return nil
+	}
+	out := &wire.Quote{Node: nodeName(view, q.Node), Moves: []wire.Move{}, Price: q.Price, Exact: q.Exact}
+	for _, m := range q.Moves {
+		move := wire.Move{
+			From: nodeName(view, m.From), To: nodeName(view, m.To),
+			LostSeconds: seconds(m.Lost.Truncate(time.Millisecond)), Price: m.Price,
+		}
+		if m.Org == org {
+			move.ExecutionID = &m.Execution
+		}
+		out.Moves = append(out.Moves, move)
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// pack places what can be placed, as the leader does.
+func (w *world) pack() {
+	w.Helper()
+	v := w.machine.View()
+	if plan := scheduler.Pack(v); !plan.Empty() {
+		w.must(fsm.CommitPlan{Term: 1, ViewIndex: v.Index(), Plan: plan})
+	}
+}
+
+// TestExplainAnswers holds the exact bytes of what is said of an execution that
+// waits and of one that was placed.
+func TestExplainAnswers(t *testing.T) {
+	w := newWorld(t)
+	var ids []compute.ExecutionID
+	for range 5 {
+		ids = append(ids, w.start("l40s.2x"))
+	}
+	w.pack()
+	var placed, waits string
+	for _, id := range ids {
+		e, _ := w.machine.View().AnyExecution(id)
+		switch {
+		case e.Status != compute.StatusQueued:
+			placed = id.String()
+		default:
+			waits = id.String()
+		}
+	}
+	for name, path := range map[string]string{
+		"explain_waiting": "/execution/" + waits + "/explain?defrag=true",
+		"explain_placed":  "/execution/" + placed + "/explain",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := w.send("GET", path, w.adaKey, nil)
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			var indented bytes.Buffer
+			w.ok(json.Indent(&indented, a.body, "", "  "))
+			golden(t, filepath.Join("testdata", name+".golden.json"), append(settled(indented.Bytes()), '\n'))
+		})
+	}
+}
+
+// TestExplainNamesNoOtherOrganizationsExecutions holds that who waits sees how
+// much is ahead of it and what a move would cost, and nobody else's identifiers.
+func TestExplainNamesNoOtherOrganizationsExecutions(t *testing.T) {
+	w := newWorld(t)
+	var theirs []compute.ExecutionID
+	for range 6 {
+		theirs = append(theirs, w.start("l40s"))
+	}
+	w.pack()
+	var mine struct {
+		ID compute.ExecutionID `json:"execution_id"`
+	}
+	w.mustDo("POST", "/execution/streaming/start", w.bobKey, map[string]any{"code": "1", "execution_type": "l40s.2x"}, &mine)
+	w.pack()
+	a := w.send("GET", "/execution/"+mine.ID.String()+"/explain?defrag=true", w.bobKey, nil)
+	var got wire.Explanation
+	w.ok(json.Unmarshal(a.body, &got))
+	if got.Ahead == nil || got.Ahead.Executions != got.Ahead.OwnExecutions+len(theirs)-placedOf(w, theirs) {
+		t.Errorf("ahead is %+v", got.Ahead)
+	}
+	for _, id := range theirs {
+		if bytes.Contains(a.body, []byte(id.String())) {
+			t.Errorf("it names %s: %s", id, a.body)
+		}
+	}
+	w.want(404, "not_found", "GET", "/execution/"+mine.ID.String()+"/explain", w.adaKey, nil)
+	w.want(422, "", "GET", "/execution/"+mine.ID.String()+"/explain?defrag=maybe", w.bobKey, nil)
+}
+
+// placedOf returns how many of the executions hold a place.
+func placedOf(w *world, ids []compute.ExecutionID) (n int) {
+	for _, id := range ids {
+		if e, _ := w.machine.View().AnyExecution(id); e.Status != compute.StatusQueued {
+			n++
+		}
+	}
+	return n
+}

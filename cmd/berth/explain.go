@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// newExplain returns the command berth explain.
+func newExplain() *cobra.Command {
+	conn := &connection{}
+	var asJSON, defrag bool
+	cmd := &cobra.Command{
+		Use:   "explain ID",
+		Short: "Say why an execution waits, when it may start, or why it is where it is",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := compute.ParseExecutionID(args[0])
+			if err != nil {
+				return usageErrorf("%q is not the id of an execution", args[0])
+			}
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			known, err := c.Explain(cmd.Context(), id, defrag)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), known)
+			}
+			return printExplanation(cmd.OutOrStdout(), known, defrag)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&defrag, "defrag", false, "also look for the cheapest moves that would let it start now")
+	conn.register(cmd)
+	return cmd
+}
+
+// printExplanation writes the explanation as two columns.
+func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
+	t := newTable("execution", x.ExecutionID)
+	t.AppendRow(row("status", x.Status))
+	if x.Reason != nil {
+		t.AppendRow(row("reason", *x.Reason))
+	}
+	if x.Position != nil {
+		t.AppendRow(row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))
+		t.AppendRow(row("ahead", fmt.Sprintf("%d executions with %g GPUs, %d of them yours with %g",
+			x.Ahead.Executions, x.Ahead.GPUs, x.Ahead.OwnExecutions, x.Ahead.OwnGPUs)))
+		t.AppendRow(row("nodes", nodesOf(x)))
+		if x.Concurrency != nil {
+			t.AppendRow(row("running", fmt.Sprintf("%d of at most %d", x.Concurrency.Used, x.Concurrency.Limit)))
+		}
+		t.AppendRow(row("start", startOf(x.Estimate)))
+	}
+	if p := x.Placement; p != nil {
+		next := "no other node fitted"
+		if p.RunnerUp != nil {
+			next = fmt.Sprintf("next was %s with %d", *p.RunnerUp, *p.RunnerUpScore)
+		}
+		t.AppendRow(row("placed", fmt.Sprintf("on %s by entry %d, score %d; %s", p.Node, p.Index, p.Score, next)))
+	}
+	if defrag && x.Position != nil {
+		t.AppendRow(row("moves", movesOf(x.Defragmentation)))
+	}
+	return printTable(w, t)
+}
+
+// nodesOf says how the nodes stand to an execution.
+func nodesOf(x wire.Explanation) string {
+	parts := []string{fmt.Sprintf("%d known, %d with room", x.Nodes, x.NodesFit)}
+	for _, reason := range slices.Sorted(maps.Keys(x.Refused)) {
+		parts = append(parts, fmt.Sprintf("%d %s", x.Refused[reason], reason))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// startOf says when an execution may start.
+func startOf(e *wire.Estimate) string {
+	if e == nil {
+		return "cannot be estimated"
+	}
+	said := fmt.Sprintf("in %s (p50), %s (p90)", inSeconds(e.P50Seconds), inSeconds(e.P90Seconds))
+	if e.Samples == 0 {
+		said += "; nothing like it has ended yet, so only time limits are known"
+	}
+	if e.Calibrated.P90 != nil {
+		said += fmt.Sprintf("; of %d earlier estimates the p90 held for %.0f %%",
+			e.Calibrated.Estimates, 100**e.Calibrated.P90)
+	}
+	return said
+}
+
+// inSeconds returns seconds as people say them.
+func inSeconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// movesOf says what could be moved.
+func movesOf(q *wire.Quote) string {
+	if q == nil {
+		return "none would help"
+	}
+	said := make([]string, len(q.Moves))
+	for i, m := range q.Moves {
+		who := "another organization's execution"
+		if m.ExecutionID != nil {
+			who = m.ExecutionID.String()
+		}
+		said[i] = fmt.Sprintf("%s from %s to %s (loses %s, %s credits)", who, m.From, m.To, inSeconds(m.LostSeconds), m.Price)
+	}
+	return fmt.Sprintf("%s credits would let it start on %s: %s", q.Price, q.Node, strings.Join(said, "; "))
+}

@@ -1,0 +1,72 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// TestEstimatesAreComparedWithTheTruth holds what becomes of an estimate: it is
+// kept while its execution waits, counted when that starts, and forgotten when
+// that ends before.
+func TestEstimatesAreComparedWithTheTruth(t *testing.T) {
+	w := newWorld(t)
+	soon, late, stopped, other := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.executionID()
+	record := fsm.RecordEstimates{Term: 1, At: w.now}
+	for _, id := range []compute.ExecutionID{soon, late, stopped, other, late} {
+		record.Estimates = append(record.Estimates, compute.StartEstimate{Execution: id, P50: time.Second, P90: time.Minute})
+	}
+	if r := w.must(record); r.Count != 3 {
+		t.Fatalf("recorded %d, want 3", r.Count)
+	}
+	w.must(fsm.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopHard})
+	w.place("n3", soon)
+	w.now = w.now.Add(time.Hour)
+	w.place("n3", late)
+	got := w.view().Calibration()
+	if got.P50 != (compute.Coverage{Covered: 1, Total: 2}) || got.P90 != (compute.Coverage{Covered: 1, Total: 2}) {
+		t.Errorf("counted %+v", got)
+	}
+	for _, id := range []compute.ExecutionID{soon, late, stopped} {
+		if w.get(id).Estimate != nil {
+			t.Errorf("%s keeps its estimate", id)
+		}
+	}
+}
+
+// TestOverdueEstimatesCountOnce holds that an estimate which is late corrects
+// the scale before its execution starts, and not again when it does.
+func TestOverdueEstimatesCountOnce(t *testing.T) {
+	w := newWorld(t)
+	id := w.submit("t4")
+	w.must(fsm.RecordEstimates{Term: 1, At: w.now, Estimates: []compute.StartEstimate{
+		{Execution: id, P50: time.Second, P90: time.Second},
+	}})
+	first := w.view().Calibration()
+	w.now = w.now.Add(time.Minute)
+	w.must(fsm.Tick{Term: 1})
+	raised := w.view().Calibration()
+	if a, b := first.Scales(), raised.Scales(); b.P50 <= a.P50 || b.P90 <= a.P90 || raised.P90.Total != 0 {
+		t.Errorf("overdue: %+v became %+v", first, raised)
+	}
+	w.must(fsm.Tick{Term: 1})
+	w.place("n3", id)
+	if last := w.view().Calibration(); last.Scale != raised.Scale || last.P90.Total != 1 {
+		t.Errorf("started: %+v became %+v", raised, last)
+	}
+}
+
+// TestBadEstimatesAreLeftOut holds that nothing absurd gets into the state.
+func TestBadEstimatesAreLeftOut(t *testing.T) {
+	w := newWorld(t)
+	for _, e := range []compute.StartEstimate{
+		{P50: -1, P90: 1}, {P50: 2, P90: 1}, {P50: 1, P90: 1 << 62},
+	} {
+		e.Execution = w.submit("t4")
+		if r := w.must(fsm.RecordEstimates{Term: 1, Estimates: []compute.StartEstimate{e}}); r.Count != 0 {
+			t.Errorf("%+v was recorded", e)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package scheduler_test
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// stage is a view with live attempts, for the search for moves.
+type stage struct {
+	*fakeView
+
+	now  compute.Instant
+	work map[compute.NodeID][]compute.Work
+}
+
+func (s *stage) Now() compute.Instant                 { return s.now }
+func (s *stage) Work(n compute.NodeID) []compute.Work { return s.work[n] }
+func (s *stage) Ended() iter.Seq[*compute.Execution]  { return slices.Values([]*compute.Execution{}) }
+func (s *stage) target() *compute.Execution           { return s.queue[0] }
+func (s *stage) Queue() iter.Seq[*compute.Execution]  { return slices.Values(s.queue) }
+func (s *stage) Nodes() iter.Seq[*compute.Node]       { return slices.Values(s.nodes) }
+func (s *stage) node(id compute.NodeID) (n *compute.Node) {
+	return s.nodes[slices.IndexFunc(s.nodes, func(n *compute.Node) bool { return n.ID == id })]
+}
+func (s *stage) holds(n *compute.Node, g int, milli int) { n.GPUs[g].UsedMilli += milli }
+
+// put starts an execution on given GPUs of a node, lost milliseconds ago.
+func (s *stage) put(n int, r compute.Request, node *compute.Node, lost int64, devices ...int) {
+	e := execution(n, r)
+	e.Price, e.StartedAt = 1000, s.now-compute.Instant(lost)
+	a := &compute.Attempt{Execution: e.ID, Node: node.ID, PlacedAt: e.StartedAt}
+	for _, d := range devices {
+		a.GPUs = append(a.GPUs, compute.GPUShare{GPU: node.GPUs[d].ID, Milli: r.MilliGPU})
+		s.holds(node, d, r.MilliGPU)
+	}
+	node.UsedVCPUMilli += r.VCPUMilli
+	node.UsedMemoryMiB += r.MemoryMiB
+	s.work[node.ID] = append(s.work[node.ID], compute.Work{Attempt: a, Execution: e})
+}
+
+func newStage(nodes ...*compute.Node) *stage {
+	return &stage{
+		fakeView: &fakeView{index: 1, nodes: nodes, limits: map[compute.OrgID]int{}, running: map[compute.OrgID]int{}},
+		now:      1_000_000, work: map[compute.NodeID][]compute.Work{},
+	}
+}
+
+func TestDefragmentMovesTheCheapest(t *testing.T) {
+	a, b, c := gpuNode(1, "t4", 2), gpuNode(2, "t4", 2), gpuNode(3, "t4", 2)
+	s := newStage(a, b, c)
+	s.put(11, whole("t4", 1), a, 9000, 0)
+	s.put(12, whole("t4", 1), b, 4000, 1)
+	s.put(13, whole("t4", 2), c, 10, 0, 1)
+	s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
+	got := scheduler.Defragment(s, executionID(1))
+	if got == nil || !got.Exact || got.Node != b.ID || len(got.Moves) != 1 {
+		t.Fatalf("quote is %+v", got)
+	}
+	want := compute.Move{
+		Execution: executionID(12), Org: orgID(1), From: b.ID, To: a.ID, Lost: 4e9, Price: 4000,
+	}
+	if got.Moves[0] != want || got.Price != want.Price {
+		t.Errorf("got %+v, price %v; want %+v", got.Moves[0], got.Price, want)
+	}
+}
+
+func TestDefragmentMovesNothingInVain(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*stage)
+		want   string
+	}{
+		{"full", func(s *stage) { s.put(13, whole("t4", 1), s.nodes[1], 1, 0) }, "none"},
+		{"at its limit", func(s *stage) { s.limits[orgID(1)], s.running[orgID(1)] = 2, 2 }, "none"},
+		{"no node of the size", func(s *stage) { s.queue[0].Request = whole("t4", 4) }, "none"},
+		{"drained", func(s *stage) { s.nodes[1].Drained = true }, "none"},
+		{"room already", func(s *stage) { s.queue[0].Request = whole("t4", 1) }, "0 moves"},
+		{"not in the queue", func(s *stage) { s.queue = nil }, "none"},
+		{"one", func(*stage) {}, "1 moves"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(gpuNode(1, "t4", 2), gpuNode(2, "t4", 2))
+			s.put(11, whole("t4", 1), s.nodes[0], 5, 0)
+			s.put(12, whole("t4", 1), s.nodes[1], 5, 1)
+			s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
+			tt.change(s)
+			got := "none"
+			if q := scheduler.Defragment(s, executionID(1)); q != nil {
+				got = fmt.Sprintf("%d moves", len(q.Moves))
+			}
+			if got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestDefragmentAgainstBruteForce compares the search with trying everything:
+// all sets of attempts, and all places for them, on small clusters.
+func TestDefragmentAgainstBruteForce(t *testing.T) {
+	found, chains := 0, 0
+	for seed := range uint64(2000) {
+		s := randomStage(rand.New(rand.NewPCG(seed, 3)))
+		want, possible := bruteForce(s)
+		got := scheduler.Defragment(s, s.target().ID)
+		switch {
+		case (got != nil) != possible:
+			t.Fatalf("seed %d: quote %+v, possible %v", seed, got, possible)
+		case got == nil:
+			continue
+		case !got.Exact || got.Price != want.price || len(got.Moves) != want.moves:
+			t.Fatalf("seed %d: %d moves for %v (exact %v), the best is %d for %v",
+				seed, len(got.Moves), got.Price, got.Exact, want.moves, want.price)
+		}
+		found++
+		for _, m := range got.Moves {
+			if m.From != got.Node {
+				chains++ // It made room for one that had to move.
+				break
+			}
+		}
+	}
+	if found < 100 || chains < 10 {
+		t.Errorf("%d quotes, %d of them with chains: the test shows little", found, chains)
+	}
+}
+
+// randomStage returns a small cluster with attempts on it and one execution
+// that waits.
+func randomStage(rng *rand.Rand) *stage {
+	var nodes []*compute.Node
+	for i := range 2 + rng.IntN(2) {
+		n := gpuNode(i+1, "t4", 1+rng.IntN(3))
+		n.VCPUMilli -= int64(rng.IntN(2)) * 3000
+		nodes = append(nodes, n)
+	}
+	s := newStage(nodes...)
+	requests := []compute.Request{whole("t4", 1), share("t4", 500), share("t4", 300), whole("t4", 2), cpus(2), cpus(5)}
+	for i := range 2 + rng.IntN(5) {
+		r := requests[rng.IntN(len(requests))]
+		n := nodes[rng.IntN(len(nodes))]
+		if free := freeGPUs(n, &r); len(allOf(n, &r)) >= r.GPUs && len(free) >= r.GPUs && missing(n, &r) == [3]int64{} {
+			var devices []int
+			rng.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
+			for _, g := range free[:r.GPUs] {
+				devices = append(devices, g.Index)
+			}
+			s.put(10+i, r, n, int64(rng.IntN(50))*1000, devices...)
+		}
+	}
+	wanted := []compute.Request{whole("t4", 1), whole("t4", 2), whole("t4", 3), share("t4", 700), cpus(7)}
+	s.queue = []*compute.Execution{execution(1, wanted[rng.IntN(len(wanted))])}
+	return s
+}
+
+// solution is what a set of moves costs.
+type solution struct {
+	price compute.Credits
+	moves int
+}
+
+// bruteForce returns the cheapest set of attempts after whose removal the
+// execution that waits and all of them have places.
+func bruteForce(s *stage) (best solution, possible bool) {
+	var all []compute.Work
+	for _, n := range s.nodes {
+		all = append(all, s.work[n.ID]...)
+	}
+	for set := range 1 << len(all) {
+		now := solution{}
+		nodes := copies(s.nodes)
+		homeless := []compute.Request{s.target().Request}
+		for i, w := range all {
+			if set>>i&1 == 0 {
+				continue
+			}
+			now.moves++
+			now.price += w.Execution.Price.Charge(s.now.Sub(w.Execution.StartedAt))
+			homeless = append(homeless, w.Execution.Request)
+			n := nodes[slices.IndexFunc(nodes, func(n *compute.Node) bool { return n.ID == w.Attempt.Node })]
+			n.UsedVCPUMilli -= w.Execution.Request.VCPUMilli
+			n.UsedMemoryMiB -= w.Execution.Request.MemoryMiB
+			for _, g := range w.Attempt.GPUs {
+				n.GPUs[slices.IndexFunc(n.GPUs, func(x compute.GPU) bool { return x.ID == g.GPU })].UsedMilli -= g.Milli
+			}
+		}
+		better := !possible || cmp.Or(cmp.Compare(now.price, best.price), cmp.Compare(now.moves, best.moves)) < 0
+		if better && placeAll(nodes, homeless) {
+			best, possible = now, true
+		}
+	}
+	return best, possible
+}
+
+func copies(nodes []*compute.Node) []*compute.Node {
+	out := make([]*compute.Node, len(nodes))
+	for i, n := range nodes {
+		clone := *n
+		clone.GPUs = slices.Clone(n.GPUs)
+		out[i] = &clone
+	}
+	return out
+}
+
+// placeAll reports whether all requests have places at once.
+func placeAll(nodes []*compute.Node, requests []compute.Request) bool {
+	if len(requests) == 0 {
+		return true
+	}
+	r := requests[0]
+	for _, n := range nodes {
+		if n.VCPUMilli-n.UsedVCPUMilli < r.VCPUMilli || n.MemoryMiB-n.UsedMemoryMiB < r.MemoryMiB {
+			continue
+		}
+		for set := range 1 << len(n.GPUs) {
+			if bits(set) != r.GPUs || !each(n, set, func(g *compute.GPU) bool { return g.UsedMilli+r.MilliGPU <= compute.WholeGPU }) {
+				continue
+			}
+			hold := func(sign int) {
+				n.UsedVCPUMilli += int64(sign) * r.VCPUMilli
+				n.UsedMemoryMiB += int64(sign) * r.MemoryMiB
+				each(n, set, func(g *compute.GPU) bool { g.UsedMilli += sign * r.MilliGPU; return true })
+			}
+			hold(1)
+			if placeAll(nodes, requests[1:]) {
+				return true
+			}
+			hold(-1)
+		}
+	}
+	return false
+}
+
+func bits(set int) (n int) {
+	for ; set > 0; set &= set - 1 {
+		n++
+	}
+	return n
+}
+
+// each reports whether f holds for all GPUs in a set.
+func each(n *compute.Node, set int, f func(*compute.GPU) bool) bool {
+	for i := range n.GPUs {
+		if set>>i&1 == 1 && !f(&n.GPUs[i]) {
+			return false
+		}
+	}
+	return true
+}
