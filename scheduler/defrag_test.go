@@ -147,7 +147,7 @@ func randomStage(rng *rand.Rand) *stage {
 	for i := range 2 + rng.IntN(5) {
 		r := requests[rng.IntN(len(requests))]
 		n := nodes[rng.IntN(len(nodes))]
-		if free := freeGPUs(n, &r); len(allOf(n, &r)) >= r.GPUs && len(free) >= r.GPUs && missing(n, &r) == [3]int64{} {
+		if free := freeGPUs(n, &r); len(allOf(n, &r)) >= r.GPUs && len(free) >= r.GPUs && !slices.ContainsFunc(missing(n, &r), func(m int64) bool { return m > 0 }) {
 			var devices []int
 			rng.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
 			for _, g := range free[:r.GPUs] {
