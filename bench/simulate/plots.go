@@ -39,9 +39,13 @@ func (r *Report) WritePlots(dir string) ([]string, error) {
 		make func() (*plot.Plot, error)
 	}{
 		{"utilisation", func() (*plot.Plot, error) {
-			return r.overTime("Utilisation", "percent",
+			p, err := r.overTime("Utilisation", "percent",
 				line{"GPU", func(s *Sample) float64 { return s.Utilisation }},
 				line{"vCPU", func(s *Sample) float64 { return s.VCPU }})
+			if err == nil {
+				p.Y.Max = 100
+			}
+			return p, err
 		}},
 		{"fragmentation", func() (*plot.Plot, error) {
 			return r.overTime("GPUs that are free and of no use to the work that comes", "percent of all GPUs",
@@ -135,6 +139,7 @@ func (r *Report) waitsBySize() (*plot.Plot, error) {
 	}
 	if len(names) > 0 {
 		p.NominalX(names...)
+		p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
 	}
 	p.Y.Min, p.Y.Max = leastWait, math.Max(p.Y.Max, 10*leastWait)
 	p.Legend.Top, p.Legend.Left = true, true

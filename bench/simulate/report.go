@@ -9,8 +9,8 @@ import (
 	"berth/compute"
 )
 
-// Report is what a simulation showed. Means are of the window: from when a
-// tenth of the executions had arrived until the last one did.
+// Report is what a simulation showed. Means and waits are of the window: from
+// when a quarter of the executions had arrived until the last one did.
 type Report struct {
 	Nodes          int            `json:"nodes"`
 	GPUs           int            `json:"gpus"`

@@ -110,8 +110,8 @@ func TestSameSeed(t *testing.T) {
 	for _, o := range one.Fairness.Organizations {
 		executions += o.Executions
 	}
-	if executions != 300 || one.Waits[0].Count != 270 {
-		t.Errorf("%d executions of organizations, %d waits; want 300 and nine tenths", executions, one.Waits[0].Count)
+	if executions != 300 || one.Waits[0].Count != 225 {
+		t.Errorf("%d executions of organizations, %d waits; want 300 and three quarters", executions, one.Waits[0].Count)
 	}
 	last := one.Series[len(one.Series)-1]
 	if len(one.Series) < 100 || last.Utilisation <= 0 || last.Fragment < 0 || last.Fragment > 100 {
@@ -153,8 +153,8 @@ func TestTrace(t *testing.T) {
 			counts[w.Size] = w.Count
 		}
 	}
-	if counts["4"] != 9 || counts["cpu"] != 9 || counts["share"] != 9 || counts[""] != 27 {
-		t.Errorf("waits by size: %v, want nine of each but the first tenth", counts)
+	if counts["4"] != 7 || counts["cpu"] != 7 || counts["share"] != 8 || counts[""] != 22 {
+		t.Errorf("waits by size: %v, want those of all but the first ten", counts)
 	}
 	// 0.9 of six GPUs, four pods of which the three on GPUs are asked for 4
 	// GPUs for 600 s, 4 for 580 s and a quarter for 570 s: a lap of 40 s

@@ -16,7 +16,7 @@ const (
 
 	// warmUp is the part of the arrivals that fills the empty cluster. What
 	// comes after it until the last arrival is the window that means are of.
-	warmUp = 0.1
+	warmUp = 0.25
 
 	// classDraws is how many executions are drawn to see what work comes.
 	classDraws = 4096
