@@ -15,8 +15,12 @@ type Memory struct {
 	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, garbage and the simulation's own included.
 }
 
-// weighed is how many executions are queued to see what one takes.
-const weighed = 5_000
+// How many executions are queued to see what one takes: as many as are
+// simulated, within limits.
+const (
+	weighedLeast = 500
+	weighedMost  = 5_000
+)
 
 // weigh measures what a node and a queued execution take, on a cluster of its
 // own. The work comes from a copy of the source, which does not move on.
@@ -30,7 +34,7 @@ func weigh(c *Config, f *fleet, from *source) (Memory, error) {
 	packer := scheduler.NewPacker()
 	packer.Pack(w.machine.View())
 	nodes := heapInUse()
-	accepted, err := fill(w, copied)
+	accepted, err := fill(w, copied, min(max(c.Executions, weighedLeast), weighedMost))
 	if err != nil {
 		return Memory{}, err
 	}
@@ -44,10 +48,10 @@ func weigh(c *Config, f *fleet, from *source) (Memory, error) {
 	return out, nil
 }
 
-// fill queues executions and returns how many were accepted.
-func fill(w *world, from *source) (accepted int, err error) {
+// fill queues n executions and returns how many were accepted.
+func fill(w *world, from *source, n int) (accepted int, err error) {
 	var commands []fsm.Command
-	for range weighed {
+	for range n {
 		a := from.take()
 		commands = append(commands, w.submit(&a))
 	}
