@@ -23,6 +23,7 @@ type Config struct {
 	Organizations int           // Among whom the work is divided, unevenly, unless the trace says.
 	Seed          uint64        // Of all chance.
 	Round         time.Duration // Virtual time between two looks of the scheduler.
+	Estimates     time.Duration // Virtual time between two estimates of when the queue starts; 0 for none.
 
 	Now      func() time.Time // The machine's clock, for what the simulation takes.
 	Progress func(done, all int, what string)
@@ -41,6 +42,8 @@ func (c *Config) validate() error {
 		return errors.New("a load of 0 keeps the times of a trace, and the synthetic mix has none; as 0.95")
 	case c.Round < time.Millisecond || c.Round > time.Minute:
 		return fmt.Errorf("rounds of %v; 1ms to 1m", c.Round)
+	case c.Estimates < 0:
+		return fmt.Errorf("estimates every %v; as 10s, or 0 for none", c.Estimates)
 	case c.Nodes == "":
 		return errors.New("no nodes: a number of them, or a CSV file")
 	}

@@ -25,9 +25,11 @@ type Report struct {
 	QueueMost   int      `json:"longest_queue"`
 	Waits       []Wait   `json:"waits"`
 	Fairness    Fairness `json:"fairness"`
-	Memory      Memory   `json:"memory"`
-	Cost        Cost     `json:"cost"`
-	Series      []Sample `json:"series"`
+	// Estimates is nil when none were made.
+	Estimates *Estimates `json:"start_estimates,omitempty"`
+	Memory    Memory     `json:"memory"`
+	Cost      Cost       `json:"cost"`
+	Series    []Sample   `json:"series"`
 }
 
 // Fragment is how much of the GPUs was free and of no use to the work that
@@ -73,6 +75,21 @@ type Organization struct {
 	P90Wait    float64 `json:"p90_wait_seconds"`
 }
 
+// Estimates is how good the estimates of starts were: how many executions had
+// one before they started, and which part of them started by the time that was
+// told for one in two and for nine in ten.
+type Estimates struct {
+	Total      uint64  `json:"executions"`
+	CoveredP50 float64 `json:"p50_covered_pct"`
+	CoveredP90 float64 `json:"p90_covered_pct"`
+}
+
+// estimatesOf returns what the state has counted.
+func estimatesOf(c compute.Calibration) *Estimates {
+	pct := func(c compute.Coverage) float64 { return 100 * float64(c.Covered) / float64(max(c.Total, 1)) }
+	return &Estimates{Total: c.P90.Total, CoveredP50: pct(c.P50), CoveredP90: pct(c.P90)}
+}
+
 // Cost is what the simulation took of the machine.
 type Cost struct {
 	WallSeconds     float64 `json:"wall_seconds"`
@@ -80,6 +97,7 @@ type Cost struct {
 	EncodeSeconds   float64 `json:"encode_seconds"`
 	ApplySeconds    float64 `json:"apply_seconds"`
 	PackSeconds     float64 `json:"pack_seconds"`
+	EstimateSeconds float64 `json:"estimate_seconds"`
 	Commands        int     `json:"commands"`
 	Plans           int     `json:"plans"`
 	MicrosPerChange float64 `json:"apply_us_per_command"`
@@ -95,13 +113,17 @@ func (s *stats) report(sim *simulation) *Report {
 		QueueMost: s.queueMost, Waits: s.waitReport(), Fairness: s.fairness(), Series: s.series,
 		Cost: Cost{
 			EncodeSeconds: w.coding.Seconds(), ApplySeconds: w.apply.Seconds(), PackSeconds: sim.packing.Seconds(),
-			Commands: w.count, Plans: s.plans,
+			EstimateSeconds: sim.estimating.Seconds(),
+			Commands:        w.count, Plans: s.plans,
 			MicrosPerChange: 1e6 * w.apply.Seconds() / float64(max(w.count, 1)),
 			MicrosPerPlan:   1e6 * sim.packing.Seconds() / float64(max(s.plans, 1)),
 		},
 	}
 	if s.window > 0 {
 		out.Utilisation = s.percent(compute.WholeGPU * s.gpuTime / s.window.Seconds())
+	}
+	if sim.config.Estimates > 0 {
+		out.Estimates = estimatesOf(w.machine.View().Calibration())
 	}
 	warm := s.series[int(warmUp*float64(len(s.series))):]
 	for _, sample := range warm {

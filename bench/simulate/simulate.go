@@ -63,9 +63,11 @@ type simulation struct {
 	waiting   map[compute.ExecutionID]*job
 	running   running
 	ticked    compute.Instant
+	estimated compute.Instant
 
-	stats   stats
-	packing time.Duration // What planning took, of the machine's time.
+	stats      stats
+	packing    time.Duration // What planning took, of the machine's time.
+	estimating time.Duration // What estimating took.
 }
 
 // Run simulates what c says.
@@ -136,6 +138,9 @@ func (s *simulation) run(ctx context.Context) error {
 			return err
 		}
 		if err := s.plan(); err != nil {
+			return err
+		}
+		if err := s.estimate(); err != nil {
 			return err
 		}
 		s.stats.round(s)
@@ -256,6 +261,25 @@ func (s *simulation) plan() error {
 		}
 	}
 	return nil
+}
+
+// estimate records when what waits may start, as the leader does; the state
+// compares that with what comes.
+func (s *simulation) estimate() error {
+	every := s.config.Estimates
+	if every == 0 || len(s.waiting) == 0 || s.world.now.Sub(s.estimated) < every {
+		return nil
+	}
+	s.estimated = s.world.now
+	view := s.world.machine.View()
+	start := s.config.Now()
+	list := scheduler.Unestimated(view, scheduler.EstimateQueue)
+	s.estimating += s.config.Now().Sub(start)
+	if len(list) == 0 {
+		return nil
+	}
+	_, err := s.world.entry([]fsm.Command{fsm.RecordEstimates{Term: term, At: view.Now(), Estimates: list}})
+	return err
 }
 
 // start lets the nodes begin what they were given.

@@ -119,12 +119,29 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
+// TestEstimates holds that estimates of starts are recorded and compared with
+// what came, and change nothing of it.
+func TestEstimates(t *testing.T) {
+	c := config("5")
+	c.Load = 2
+	without := mustRun(t, c)
+	c.Estimates = 30 * time.Second
+	with := mustRun(t, c)
+	e := with.Estimates
+	if without.Estimates != nil || e == nil || e.Total < 50 || e.CoveredP50 > e.CoveredP90 || e.CoveredP90 < 50 {
+		t.Errorf("estimates %+v, without any %+v", e, without.Estimates)
+	}
+	if !reflect.DeepEqual(with.Waits, without.Waits) {
+		t.Error("estimates changed who waits for how long")
+	}
+}
+
 // TestMoreLoadWaitsLonger holds that load is what it says.
 func TestMoreLoadWaitsLonger(t *testing.T) {
 	var utilisation, wait []float64
 	for _, load := range []float64{0.3, 2} {
 		c := config("20")
-		c.Executions, c.Load = 2000, load
+		c.Executions, c.Load = 1000, load
 		r := mustRun(t, c)
 		utilisation, wait = append(utilisation, r.Utilisation), append(wait, r.Waits[0].Mean)
 	}
@@ -191,6 +208,7 @@ func TestRefusesConfigs(t *testing.T) {
 		{"no nodes", func(c *Config) { c.Nodes = "" }, "no nodes: a number of them, or a CSV file"},
 		{"load", func(c *Config) { c.Load = math.NaN() }, "a load of NaN"},
 		{"load of nothing", func(c *Config) { c.Load = 0 }, "the synthetic mix has none"},
+		{"estimates", func(c *Config) { c.Estimates = -1 }, "estimates every -1ns"},
 		{"round", func(c *Config) { c.Round = time.Hour }, "rounds of 1h0m0s; 1ms to 1m"},
 		{"no GPU", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "none of the nodes has a GPU"},
 		{"broken row", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,x,\n") }, "n.csv:2:7: column gpu"},

@@ -49,6 +49,8 @@ for are the --load; with --load 0 they are kept.`,
 	flags.IntVar(&f.config.Organizations, "organizations", 10, "among how many `organizations` the work is divided")
 	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of all chance")
 	flags.DurationVar(&f.config.Round, "round", time.Second, "virtual `time` between two looks of the scheduler")
+	flags.DurationVar(&f.config.Estimates, "estimates", 0,
+		"record estimates of starts every so much virtual `time`, as 10s, and show how good they were")
 	flags.StringVar(&f.plots, "plots", "", "`directory` for charts, as SVG and PNG")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON, with the cluster over time")
 	cmd.MarkFlagsMutuallyExclusive("trace", "mix")
@@ -117,6 +119,10 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 		r.Fairness.Service, r.Fairness.Slowdown)
 	if err := printTable(w, t); err != nil {
 		return err
+	}
+	if e := r.Estimates; e != nil {
+		fmt.Fprintf(w, "\nEstimates of starts: %d executions, %.1f %% started by their p50 and %.1f %% by their p90\n",
+			e.Total, e.CoveredP50, e.CoveredP90)
 	}
 	c := &r.Cost
 	_, err := fmt.Fprintf(w, `
