@@ -51,6 +51,7 @@ var rules = []rule{
 
 	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
 	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
+	{"bench/schedule", []string{"cluster", "compute", "fsm", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu"}, "it starts node processes and reads the same GPU lists as they do"},
 	{"examples", nil, "programs for executions, not for nodes"},

@@ -195,6 +195,16 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	}
 }
 
+// ApplyEntry commits data as an entry of its own, without the batches of
+// Propose and without a preamble, and waits until this node has applied it. It
+// is Raft as it is, for measuring what Raft alone can do; only the leader can.
+func (c *Cluster) ApplyEntry(data []byte) error {
+	if err := c.raft.Apply(data, enqueueTimeout).Error(); err != nil {
+		return fmt.Errorf("apply entry: %w", err)
+	}
+	return nil
+}
+
 // fateOf judges an error of raft.Apply. What is not certain is unknown: a
 // failed append may be on this disk or on a follower's all the same.
 func fateOf(err error) fate {

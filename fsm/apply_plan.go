@@ -10,6 +10,7 @@ import (
 // scheduler sees it again.
 func (s *state) commitPlan(c CommitPlan) Result {
 	var r Result
+	hosts := hosts{state: s, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
 		e, ok := s.executions.get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
@@ -19,11 +20,12 @@ func (s *state) commitPlan(c CommitPlan) Result {
 			s.wait(e, compute.ReasonOrgConcurrency)
 			continue
 		}
-		if n, ok := s.nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
-			s.place(e, n, a, c.ViewIndex)
+		if n, ok := hosts.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
+			s.place(e, hosts.change(n), a, c.ViewIndex)
 			r.Count++
 		}
 	}
+	hosts.put()
 	for _, w := range c.Plan.Waiting {
 		e, ok := s.executions.get(w.Execution)
 		if ok && e.Status == compute.StatusQueued && int(w.Reason) < reasons {
@@ -31,6 +33,41 @@ func (s *state) commitPlan(c CommitPlan) Result {
 		}
 	}
 	return r
+}
+
+// hosts is the nodes on which one plan places work. Many assignments are on one
+// node: its record is copied and stored once for all of them.
+type hosts struct {
+	state   *state
+	changed map[compute.NodeID]*compute.Node
+	order   []*compute.Node // As they were first changed.
+}
+
+// get returns a node as the plan has left it so far.
+func (h *hosts) get(id compute.NodeID) (*compute.Node, bool) {
+	if n, ok := h.changed[id]; ok {
+		return n, true
+	}
+	return h.state.nodes.get(id)
+}
+
+// change returns the record of a node that get returned, to write to.
+func (h *hosts) change(known *compute.Node) *compute.Node {
+	if n, ok := h.changed[known.ID]; ok {
+		return n
+	}
+	n := *known
+	n.GPUs = slices.Clone(n.GPUs)
+	h.changed[n.ID] = &n
+	h.order = append(h.order, &n)
+	return &n
+}
+
+// put stores what was changed. Nothing may be written after it.
+func (h *hosts) put() {
+	for _, n := range h.order {
+		h.state.nodes.put(n)
+	}
 }
 
 // wait records why e waits.
@@ -70,10 +107,10 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 	return true
 }
 
-// place makes an attempt of e on n, as the plan from the view at viewIndex says.
-func (s *state) place(known *compute.Execution, node *compute.Node, a compute.Assignment, viewIndex uint64) {
-	e, n := *known, *node
-	n.GPUs = slices.Clone(n.GPUs)
+// place makes an attempt of e on n, as the plan from the view at viewIndex says,
+// and writes to n, which the caller stores, what it holds.
+func (s *state) place(known *compute.Execution, n *compute.Node, a compute.Assignment, viewIndex uint64) {
+	e := *known
 	n.UsedVCPUMilli += e.Request.VCPUMilli
 	n.UsedMemoryMiB += e.Request.MemoryMiB
 	shares := slices.Clone(a.GPUs)
@@ -83,7 +120,6 @@ func (s *state) place(known *compute.Execution, node *compute.Node, a compute.As
 		g.UsedMilli += share.Milli
 		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
-	s.nodes.put(&n)
 	s.observeStart(&e)
 	e.Epoch++
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now

@@ -14,7 +14,7 @@ import (
 
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
-	return parent("bench", "Measure the scheduler", newBenchPacking(), newBenchSimulate())
+	return parent("bench", "Measure the scheduler", newBenchPacking(), newBenchSchedule(), newBenchSimulate())
 }
 
 // maxSeeds is how many seeds one command takes.

@@ -1,0 +1,221 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// peers is how many replicas the state has.
+const peers = 3
+
+// fleet is the three peers of a measurement.
+type fleet struct {
+	cfg   Config
+	load  *load
+	peers []*peer
+	meter *meter
+}
+
+// peer is one replica with its place in the cluster.
+type peer struct {
+	cluster *cluster.Cluster
+	machine *fsm.FSM
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+// openFleet makes a cluster of three voters, as berth node would.
+func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	f := &fleet{cfg: cfg, load: newLoad(cfg), meter: newMeter()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.close())
+		}
+	}()
+	first, err := f.open(ctx, cluster.Config{Bootstrap: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, cmd := range f.load.founding(first.cluster.ID()) {
+		if _, _, err := first.propose(ctx, cmd); err != nil {
+			return nil, err
+		}
+	}
+	token, err := first.cluster.NewJoinToken()
+	if err != nil {
+		return nil, err
+	}
+	known := f.load.token(token.ID, token.SecretHash(), peers)
+	if _, _, err := first.propose(ctx, known); err != nil {
+		return nil, err
+	}
+	for len(f.peers) < peers {
+		if _, err := f.open(ctx, cluster.Config{
+			JoinHosts: []string{first.cluster.RPCAddress()}, JoinToken: token.String(),
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return f, f.awaitVoters(ctx)
+}
+
+// open starts one more peer.
+func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
+	p := &peer{machine: fsm.New(), ended: make(chan error, 1)}
+	cfg.Name = fmt.Sprintf("peer%d", len(f.peers)+1)
+	cfg.DataDir = filepath.Join(f.cfg.Dir, cfg.Name)
+	cfg.Listen, cfg.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.API, cfg.Version = "http://127.0.0.1:1", "bench"
+	cfg.PromoteAfter = time.Millisecond
+	cfg.FSM, cfg.Preamble = p.machine, clock
+	cfg.Registry = registry{p}
+	cfg.Logger = f.cfg.Logger.With("node", cfg.Name)
+	cfg.Fatal = func(err error) { p.cancel() } // Run says why.
+	var runCtx context.Context
+	runCtx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	var err error
+	if p.cluster, err = cluster.Open(ctx, cfg); err != nil {
+		p.cancel()
+		return nil, err
+	}
+	f.peers = append(f.peers, p)
+	go func() { p.ended <- p.cluster.Run(runCtx) }()
+	return p, nil
+}
+
+// clock is the frame that the leader puts in front of each entry.
+func clock(term uint64) []byte {
+	return mustEncode(fsm.Clock{At: compute.InstantOf(time.Now()), Term: term})
+}
+
+// registry admits peers by the command that consumes their token.
+type registry struct{ peer *peer }
+
+// Admit records the peer that asks to join, or refuses it.
+func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
+	_, _, err := r.peer.propose(ctx, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
+	return err
+}
+
+// awaitVoters waits until all peers vote.
+func (f *fleet) awaitVoters(ctx context.Context) error {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		voters := 0
+		for _, s := range f.peers[0].cluster.Servers() {
+			if s.Voter {
+				voters++
+			}
+		}
+		if voters == peers {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d voters, have %d: %w", peers, voters, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// leader returns the peer that leads.
+func (f *fleet) leader() (*peer, error) {
+	i := slices.IndexFunc(f.peers, func(p *peer) bool { return p.cluster.IsLeader() })
+	if i < 0 {
+		return nil, errors.New("no peer leads")
+	}
+	return f.peers[i], nil
+}
+
+// schedule runs the loop of whichever peer leads until the function that it
+// returns is called.
+func (f *fleet) schedule(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var loops sync.WaitGroup
+	for _, p := range f.peers {
+		loop := scheduler.New(scheduler.Config{
+			Views: func() scheduler.View { return p.machine.View() },
+			Changed: func(ctx context.Context, after uint64) error {
+				_, err := p.machine.Wait(ctx, after+1)
+				return err
+			},
+			Committer:  committer{p, f.meter},
+			Logger:     f.cfg.Logger,
+			Registerer: prometheus.NewRegistry(),
+			Now:        time.Now,
+		})
+		// Its error is that of ctx.
+		loops.Go(func() { _ = p.cluster.WhileLeader(ctx, loop.Run) })
+	}
+	return func() {
+		cancel()
+		loops.Wait()
+	}
+}
+
+// close stops the peers.
+func (f *fleet) close() error {
+	var errs []error
+	for _, p := range slices.Backward(f.peers) {
+		p.cancel()
+		errs = append(errs, <-p.ended, p.cluster.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// propose returns what the state decided about cmd, and at which index.
+func (p *peer) propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+	frame, err := fsm.Encode(cmd)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	data, index, err := p.cluster.Propose(ctx, frame)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	result, err := fsm.DecodeResult(data)
+	if err != nil {
+		return fsm.Result{}, 0, err
+	}
+	if result.Refusal != nil {
+		return result, index, result.Refusal
+	}
+	return result, index, nil
+}
+
+// committer writes the loop's decisions to the state and measures that.
+type committer struct {
+	peer  *peer
+	meter *meter
+}
+
+// CommitPlan proposes a plan and returns the index of its entry.
+func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
+	start := time.Now()
+	result, index, err := c.peer.propose(ctx, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
+	if err != nil {
+		return 0, err
+	}
+	c.meter.committed(start, plan, result.Count)
+	return index, nil
+}
+
+// TakeSelection is never asked for: there is no GPU selection.
+func (c committer) TakeSelection(context.Context, uint64, compute.ExecutionID, []string, string) (uint64, error) {
+	return 0, errors.New("no GPU selection was submitted")
+}

@@ -1,0 +1,157 @@
+package schedule
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// What a simulated node has, and who submits.
+const (
+	gpusPerNode      = 8
+	vcpuMilliPerNode = 128_000
+	memoryPerNode    = 1 << 20 // MiB.
+	tokenUses        = 10_000
+	orgs             = 10
+)
+
+// codeBytes is the size of the code that each execution carries, compressed:
+// that of a short script.
+const codeBytes = 512
+
+// load makes the commands of a measurement, the same for the same seed.
+type load struct {
+	cfg    Config
+	last   uint64
+	actors []fsm.Actor
+	code   []byte
+}
+
+func newLoad(cfg Config) *load {
+	l := &load{cfg: cfg, code: make([]byte, codeBytes)}
+	for range orgs {
+		l.actors = append(l.actors, fsm.Actor{
+			User: compute.UserID{UUID: l.uuid()}, Org: compute.OrgID{UUID: l.uuid()},
+		})
+	}
+	return l
+}
+
+// uuid returns an identifier that rises with each call.
+func (l *load) uuid() (id compute.UUID) {
+	l.last++
+	id[0] = 1
+	binary.BigEndian.PutUint64(id[8:], l.last)
+	return id
+}
+
+// founding returns the commands that make a cluster of one peer, whose users
+// may queue any number of executions, at no price that refuses them.
+func (l *load) founding(first compute.NodeID) []fsm.Command {
+	cmds := []fsm.Command{
+		fsm.Bootstrap{
+			ClusterID: l.uuid(), RootToken: sha256.Sum256([]byte("bench")),
+			Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour, KeepFinished: time.Hour, MaxFinished: 1000},
+			Prices:   map[string]compute.Price{"cpu": 15, "t4": 100, "l40s": 400, "a100": 550, "h100": 900},
+			Signing:  compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
+		},
+		fsm.RegisterNode{Node: compute.Node{ID: first, Name: "peer1"}, First: true},
+	}
+	for i, a := range l.actors {
+		name := fmt.Sprintf("org-%d", i)
+		cmds = append(cmds, fsm.CreateUser{
+			Actor: fsm.Actor{Root: true}, User: compute.User{ID: a.User, Email: name + "@example.com"},
+			Org: compute.Org{ID: a.Org, Slug: name},
+		})
+	}
+	return cmds
+}
+
+// token returns the command that makes a join token.
+func (l *load) token(id string, hash compute.Hash, uses int) fsm.Command {
+	return fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+		ID: id, Hash: hash, Uses: uses, ExpiresAt: compute.InstantOf(time.Now().Add(time.Hour)),
+	}}
+}
+
+// nodes returns the commands that make the simulated nodes: join tokens,
+// registrations and inventories, each to be committed before the next.
+func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
+	types := []string{"h100", "a100", "l40s", "t4"}
+	vram := []int64{80, 80, 48, 16}
+	for n := range l.cfg.Nodes {
+		token := fmt.Sprintf("sim%07d", n/tokenUses)
+		hash := compute.Hash(sha256.Sum256([]byte(token)))
+		if n%tokenUses == 0 {
+			tokens = append(tokens, l.token(token, hash, tokenUses))
+		}
+		id, name := compute.NodeID{UUID: l.uuid()}, fmt.Sprintf("sim%d", n)
+		registrations = append(registrations, fsm.RegisterNode{TokenID: token, TokenHash: hash, Node: compute.Node{
+			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
+			Metrics: "http://" + name + ":6470/metrics", Version: "bench",
+		}})
+		kind := n % len(types)
+		inv := compute.Inventory{Node: id, Version: 1, VCPUMilli: vcpuMilliPerNode, MemoryMiB: memoryPerNode}
+		for i := range gpusPerNode {
+			inv.GPUs = append(inv.GPUs, compute.GPU{
+				ID: compute.GPUID(fmt.Sprintf("SIM-%s-%d", name, i)), Index: i, Type: types[kind],
+				Model: types[kind] + " (simulated)", VRAMMiB: vram[kind] << 10, Driver: "simulated",
+				Simulated: true, SpeedMilli: 1000, Island: 1,
+			})
+		}
+		inventories = append(inventories, fsm.SetInventory{Inventory: inv})
+	}
+	return tokens, registrations, inventories
+}
+
+// profiles are what is asked for, in hundredths of the executions: on average
+// 0.28 of a GPU.
+var profiles = []struct {
+	part int
+	size string
+}{{35, ""}, {40, ".250m"}, {17, ".500m"}, {7, ""}, {1, ".2x"}}
+
+// submits returns the commands that queue n executions, in an order of
+// profiles that seed decides.
+func (l *load) submits(n int, seed uint64) []fsm.Command {
+	rng := rand.New(rand.NewPCG(l.cfg.Seed, seed))
+	types := []string{"h100", "a100", "l40s", "t4"}
+	code := compute.BundleRef{Inline: l.code, Hash: sha256.Sum256(l.code)}
+	cmds := make([]fsm.Command, n)
+	for i := range cmds {
+		profile := "gpu." + types[rng.IntN(len(types))]
+		for at, pick := 0, rng.IntN(100); at < len(profiles); at++ {
+			if pick -= profiles[at].part; pick < 0 {
+				profile += profiles[at].size
+				if at == 0 {
+					profile = "cpu"
+				}
+				break
+			}
+		}
+		actor := l.actors[rng.IntN(len(l.actors))]
+		cmds[i] = fsm.Submit{
+			Op:    fsm.Op{ID: compute.OpID{UUID: l.uuid()}, Org: actor.Org},
+			Actor: actor,
+			Execution: compute.Execution{
+				ID: compute.ExecutionID{UUID: l.uuid()}, Profile: profile, Timeout: 10 * time.Minute,
+				DisconnectGrace: 10 * time.Minute, Bundle: code, FileName: "bench.py",
+			},
+		}
+	}
+	return cmds
+}
+
+// mustEncode encodes a command of this package's making, which always fits.
+func mustEncode(cmd fsm.Command) []byte {
+	frame, err := fsm.Encode(cmd)
+	if err != nil {
+		panic(err)
+	}
+	return frame
+}

@@ -1,0 +1,282 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+const (
+	inFlight    = 512              // Proposals at a time, while the queue is filled.
+	stallTime   = 3 * time.Second  // Without a placement, after which the rest has no room.
+	placedWait  = 10 * time.Second // For the last submits of the steady phase to be placed.
+	pollPeriod  = 10 * time.Millisecond
+	submitSlots = 1024 // Submits on their way in the steady phase.
+)
+
+// meter counts what plans commit.
+type meter struct {
+	mu        sync.Mutex
+	placed    int
+	plans     int
+	last      time.Time
+	busy      time.Duration // Spent in commits.
+	submitted map[compute.ExecutionID]time.Time
+	waits     []time.Duration
+}
+
+func newMeter() *meter { return &meter{submitted: make(map[compute.ExecutionID]time.Time)} }
+
+// submit notes when the submit of an execution begins.
+func (m *meter) submit(id compute.ExecutionID, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.submitted[id] = at
+}
+
+// committed notes a plan of which that many assignments were placed. Where the
+// state has left some out, which ones is not known: they are then noted again
+// with a later plan, as they are still queued.
+func (m *meter) committed(start time.Time, plan compute.Plan, placed int) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy += now.Sub(start)
+	m.placed += placed
+	if placed > 0 {
+		m.plans++
+		m.last = now
+	}
+	if placed != len(plan.Assignments) {
+		return
+	}
+	for _, a := range plan.Assignments {
+		if at, ok := m.submitted[a.Execution]; ok {
+			m.waits = append(m.waits, now.Sub(at))
+			delete(m.submitted, a.Execution)
+		}
+	}
+}
+
+// counts returns how many were placed with how many plans, when the last one
+// was, and how long commits took.
+func (m *meter) counts() (placed, plans int, last time.Time, busy time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.placed, m.plans, m.last, m.busy
+}
+
+// bare measures what Raft alone commits: one small frame an entry, with many
+// on their way.
+func bare(ctx context.Context, f *fleet, r *Report) error {
+	p, err := f.leader()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	frame := clock(p.cluster.Term())
+	if err := parallel(bareInFlight, bareEntries, func(int) error { return p.cluster.ApplyEntry(frame) }); err != nil {
+		return err
+	}
+	r.BareRaftPS = bareEntries / time.Since(start).Seconds()
+	return ctx.Err()
+}
+
+// fill registers the nodes and queues the executions, before any loop runs.
+func fill(ctx context.Context, f *fleet, r *Report) error {
+	p, err := f.leader()
+	if err != nil {
+		return err
+	}
+	tokens, registrations, inventories := f.load.nodes()
+	submits := f.load.submits(f.cfg.Queued, 1)
+	var start time.Time
+	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories, submits} {
+		start = time.Now()
+		err := parallel(inFlight, len(cmds), func(i int) error {
+			return p.register(ctx, cmds[i])
+		})
+		if err != nil {
+			return err
+		}
+	}
+	r.SubmitsPS = float64(len(submits)) / time.Since(start).Seconds()
+	return nil
+}
+
+// cpuTime returns the processor time that this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// register proposes a command; an inventory again when another leader has
+// taken over since its term was read.
+func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
+	for {
+		c, isInventory := cmd.(fsm.SetInventory)
+		if isInventory {
+			c.Term = p.cluster.Term()
+			cmd = c
+		}
+		_, _, err := p.propose(ctx, cmd)
+		if !isInventory || compute.CodeOf(err) != compute.CodeConflict || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// place starts the loop and waits until the queue is empty or stands still.
+func place(ctx context.Context, f *fleet, r *Report) error {
+	start, used := time.Now(), cpuTime()
+	stop := f.schedule(ctx)
+	defer stop()
+	ticker := time.NewTicker(pollPeriod)
+	defer ticker.Stop()
+	for {
+		placed, plans, last, busy := f.meter.counts()
+		r.Placed, r.Plans, r.Waiting = placed, plans, f.cfg.Queued-placed
+		if placed > 0 {
+			r.Seconds = last.Sub(start).Seconds()
+			r.PlacementsPS = float64(placed) / r.Seconds
+			r.CommitShare = busy.Seconds() / r.Seconds
+			r.CPUMicros = float64((cpuTime() - used).Microseconds()) / float64(placed)
+		}
+		if r.Waiting <= 0 || placed > 0 && time.Since(last) > stallTime {
+			return nil
+		}
+		if placed == 0 && time.Since(start) > setupTimeout {
+			return errors.New("nothing was placed")
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// steady submits at the configured rate while the loop runs.
+func steady(ctx context.Context, f *fleet, r *Report) error {
+	if f.cfg.Steady == 0 {
+		return nil
+	}
+	p, err := f.leader()
+	if err != nil {
+		return err
+	}
+	stop := f.schedule(ctx)
+	defer stop()
+	cmds := f.load.submits(int(float64(f.cfg.Rate)*f.cfg.Steady.Seconds()), 2)
+	took := make([]time.Duration, len(cmds))
+	start := time.Now()
+	err = parallel(submitSlots, len(cmds), func(i int) error {
+		due := start.Add(time.Duration(i) * time.Second / time.Duration(f.cfg.Rate))
+		if err := sleepUntil(ctx, due); err != nil {
+			return err
+		}
+		c := cmds[i].(fsm.Submit)
+		// A submit that could not begin in time has waited since it was due.
+		f.meter.submit(c.Execution.ID, due)
+		_, _, err := p.propose(ctx, c)
+		took[i] = time.Since(due)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	seconds := time.Since(start).Seconds()
+	waits, left, err := f.meter.awaitPlaced(ctx)
+	if err != nil {
+		return err
+	}
+	if len(waits) == 0 {
+		return errors.New("nothing was placed: there are too few nodes for this many executions")
+	}
+	slices.Sort(waits)
+	slices.Sort(took)
+	r.Latency = &Latency{
+		RatePS: float64(len(cmds)) / seconds, Samples: len(waits), Unplaced: left,
+		SubmitP50: milliseconds(quantile(took, 50)),
+		P50:       milliseconds(quantile(waits, 50)), P99: milliseconds(quantile(waits, 99)),
+		Max: milliseconds(waits[len(waits)-1]),
+	}
+	return nil
+}
+
+// awaitPlaced waits until all that was submitted is placed, or for as long as
+// that may take, and returns the waits and how many were not placed.
+func (m *meter) awaitPlaced(ctx context.Context) (waits []time.Duration, left int, err error) {
+	end := time.Now().Add(placedWait)
+	for {
+		m.mu.Lock()
+		left, waits = len(m.submitted), slices.Clone(m.waits)
+		m.mu.Unlock()
+		if left == 0 || time.Now().After(end) {
+			return waits, left, nil
+		}
+		if err := sleepUntil(ctx, time.Now().Add(pollPeriod)); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// quantile returns the q-th hundredth of sorted, which is not empty, by the
+// nearest rank.
+func quantile(sorted []time.Duration, q int) time.Duration {
+	return sorted[max((len(sorted)*q+99)/100, 1)-1]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// sleepUntil waits for the moment, or the end of ctx.
+func sleepUntil(ctx context.Context, at time.Time) error {
+	wait := time.Until(at)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// parallel calls do with 0 to n-1, in that order, some calls at a time, until
+// one fails.
+func parallel(workers, n int, do func(i int) error) error {
+	var next, failed atomic.Int64
+	var first error
+	var once sync.Once
+	var group sync.WaitGroup
+	for range min(workers, n) {
+		group.Go(func() {
+			for failed.Load() == 0 {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(i); err != nil {
+					once.Do(func() { first = fmt.Errorf("request %d of %d: %w", i+1, n, err) })
+					failed.Store(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return first
+}

@@ -1,0 +1,96 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// framesPerEntry is how many commands one entry of the memory's measurement
+// has.
+const framesPerEntry = 200
+
+// measureMemory fills a state machine of its own, with no Raft around it, and
+// returns by how much the heap has grown for each record.
+func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
+	l := newLoad(cfg)
+	m := &replica{machine: fsm.New()}
+	if err := m.apply(ctx, l.founding(compute.NodeID{UUID: l.uuid()})); err != nil {
+		return Memory{}, err
+	}
+	heap := []int64{heapBytes()}
+	tokens, registrations, inventories := l.nodes()
+	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories} {
+		if err := m.apply(ctx, cmds); err != nil {
+			return Memory{}, err
+		}
+	}
+	tokens, registrations, inventories = nil, nil, nil // Or they count as well.
+	heap = append(heap, heapBytes())
+	const batch = 10_000
+	for done := 0; done < cfg.Queued; done += batch {
+		if err := m.apply(ctx, l.submits(min(batch, cfg.Queued-done), uint64(done))); err != nil {
+			return Memory{}, err
+		}
+	}
+	heap = append(heap, heapBytes())
+	packer := scheduler.NewPacker()
+	packer.Pack(m.machine.View())
+	heap = append(heap, heapBytes())
+	runtime.KeepAlive(packer)
+	runtime.KeepAlive(m)
+	return Memory{
+		PerNode:          (heap[1] - heap[0]) / int64(cfg.Nodes),
+		PerQueued:        (heap[2] - heap[1]) / int64(cfg.Queued),
+		SchedulerPerNode: (heap[3] - heap[2]) / int64(cfg.Nodes),
+	}, nil
+}
+
+// heapBytes returns how much of the heap is in use, after what is garbage has
+// gone.
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC() // What finalizers and pools have let go.
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// replica is a state machine that is fed without Raft.
+type replica struct {
+	machine *fsm.FSM
+	index   uint64
+}
+
+// apply applies commands, many to an entry, all of which must be accepted.
+func (m *replica) apply(ctx context.Context, cmds []fsm.Command) error {
+	for len(cmds) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		frames := [][]byte{clock(1)}
+		for _, cmd := range cmds[:min(framesPerEntry, len(cmds))] {
+			if c, ok := cmd.(fsm.SetInventory); ok {
+				c.Term = 1
+				cmd = c
+			}
+			frames = append(frames, mustEncode(cmd))
+		}
+		cmds = cmds[len(frames)-1:]
+		m.index++
+		var refusals []error
+		for _, result := range m.machine.ApplyFrames(m.index, frames...) {
+			if result.Refusal != nil {
+				refusals = append(refusals, result.Refusal)
+			}
+		}
+		if err := errors.Join(refusals...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

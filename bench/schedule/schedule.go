@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+)
+
+// Limits of a measurement.
+const (
+	MaxNodes  = 19_000 // The state knows 20,000, the three peers among them.
+	MaxQueued = 1_000_000
+	maxRate   = 100_000
+
+	bareInFlight = 256
+	bareEntries  = 20_000
+	setupTimeout = 2 * time.Minute
+)
+
+// Defaults of a measurement.
+const (
+	DefaultNodes  = 5_000
+	DefaultQueued = 100_000
+	DefaultRate   = 1_000
+	DefaultSteady = 10 * time.Second
+)
+
+// Config says what is measured.
+type Config struct {
+	Nodes  int           // Simulated nodes, eight GPUs each.
+	Queued int           // Executions that wait when the loop starts.
+	Rate   int           // Submits per second, while latency is measured.
+	Steady time.Duration // How long latency is measured; 0 for not at all.
+	Seed   uint64        // Of the order of profiles.
+	Dir    string        // Holds the peers' data while it runs; "" for a temporary one.
+
+	Logger   *slog.Logger                     // Nil discards.
+	Progress func(done, all int, what string) // Nil for none.
+}
+
+// Validate reports everything that is wrong with c.
+func (c Config) Validate() error {
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Nodes >= 1 && c.Nodes <= MaxNodes, "nodes: %d is not 1 to %d", c.Nodes, MaxNodes)
+	check(c.Queued >= 1 && c.Queued <= MaxQueued, "queued: %d is not 1 to %d", c.Queued, MaxQueued)
+	check(c.Steady >= 0 && c.Steady <= time.Hour, "steady: %s is not 0s to 1h", c.Steady)
+	check(c.Steady == 0 || c.Rate >= 1 && c.Rate <= maxRate, "rate: %d is not 1 to %d", c.Rate, maxRate)
+	return errors.Join(faults...)
+}
+
+// Report is what was measured. Times are wall time.
+type Report struct {
+	Nodes     int     `json:"nodes"`
+	GPUs      int     `json:"gpus"`
+	Peers     int     `json:"peers"`
+	Cores     int     `json:"cores"`
+	Seed      uint64  `json:"seed"`
+	Queued    int     `json:"queued"`
+	SubmitsPS float64 `json:"submits_per_s"` // While the queue was filled, by Propose on the leader.
+
+	Placed       int     `json:"placed"`
+	Waiting      int     `json:"waiting"` // Of Queued, for which no room was left.
+	Seconds      float64 `json:"seconds"` // From the loop's start to the last plan's commit.
+	PlacementsPS float64 `json:"placements_per_s"`
+	Plans        int     `json:"plans"`
+	CommitShare  float64 `json:"commit_share"`         // Of Seconds, in which a plan was being committed.
+	CPUMicros    float64 `json:"cpu_us_per_placement"` // Of all peers together: what a busy machine does not change.
+	BareRaftPS   float64 `json:"bare_raft_per_s"`
+
+	Latency *Latency `json:"latency,omitempty"`
+	Memory  Memory   `json:"memory"`
+
+	Published []Published `json:"published"`
+}
+
+// Latency is the time from the start of a submit to the commit of the plan
+// that places it, at a steady rate.
+type Latency struct {
+	RatePS    float64 `json:"rate_per_s"` // Of submits that were answered.
+	Samples   int     `json:"samples"`
+	Unplaced  int     `json:"unplaced"`
+	SubmitP50 float64 `json:"submit_p50_ms"` // Of the submit alone.
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+}
+
+// Memory is what one record costs one replica's heap, in bytes.
+type Memory struct {
+	PerNode          int64 `json:"node_bytes"`
+	PerQueued        int64 `json:"queued_execution_bytes"`
+	SchedulerPerNode int64 `json:"scheduler_node_bytes"` // What the leader's packer remembers beside it.
+}
+
+// Published is the figure of another system.
+type Published struct {
+	System       string  `json:"system"`
+	PlacementsPS float64 `json:"placements_per_s"`
+}
+
+// published returns what others have reported of themselves.
+func published() []Published {
+	return []Published{{"CraneSched", 10_600}, {"Gödel", 5_000}, {"Nomad C2M", 1_500}}
+}
+
+// Run measures.
+func Run(ctx context.Context, cfg Config) (_ Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(int, int, string) {}
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "berth-bench-"); err != nil {
+			return Report{}, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
+	}
+	r := Report{
+		Nodes: cfg.Nodes, GPUs: cfg.Nodes * gpusPerNode, Peers: peers, Cores: runtime.GOMAXPROCS(0),
+		Seed: cfg.Seed, Queued: cfg.Queued, Published: published(),
+	}
+	const steps = 6
+	cfg.Progress(0, steps, "memory of records")
+	if r.Memory, err = measureMemory(ctx, cfg); err != nil {
+		return r, fmt.Errorf("measure memory: %w", err)
+	}
+	cfg.Progress(1, steps, "three peers")
+	f, err := openFleet(ctx, cfg)
+	if err != nil {
+		return r, fmt.Errorf("start peers: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	for i, step := range []struct {
+		what string
+		do   func(context.Context, *fleet, *Report) error
+	}{
+		{"bare raft", bare}, {"nodes and queue", fill}, {"placements", place}, {"latency", steady},
+	} {
+		cfg.Progress(i+2, steps, step.what)
+		if err := step.do(ctx, f, &r); err != nil {
+			return r, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return r, nil
+}

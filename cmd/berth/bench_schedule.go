@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/schedule"
+)
+
+// scheduleFlags are the flags of berth bench schedule.
+type scheduleFlags struct {
+	config     schedule.Config
+	verbose    bool
+	jsonOutput bool
+}
+
+// newBenchSchedule returns the command berth bench schedule.
+func newBenchSchedule() *cobra.Command {
+	f := &scheduleFlags{}
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "How many executions a cluster places durably in a second",
+		Long: `Schedule starts three peers with Raft over mutual TLS and an fsync for every entry,
+registers simulated nodes of eight GPUs, queues executions, and lets the leader's
+own loop place them. An execution counts once the entry with its plan is committed
+on a quorum and applied on the leader. Then it submits at a steady rate and measures
+how long each takes from its submit to the commit of its place. Beside it stand what
+bare Raft commits on the same peers in the same run, and what other systems report.
+
+The peers are in one process; the nodes that would execute are records, with no
+processes behind them, so nothing is executed and nothing ends.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.config.Nodes, "nodes", schedule.DefaultNodes, "simulated `nodes`")
+	flags.IntVar(&f.config.Queued, "queued", schedule.DefaultQueued, "`executions` that wait when the loop starts")
+	flags.IntVar(&f.config.Rate, "rate", schedule.DefaultRate, "`submits` per second while latency is measured")
+	flags.DurationVar(&f.config.Steady, "steady", schedule.DefaultSteady, "`time` for which latency is measured, 0s for not at all")
+	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of what is asked for")
+	flags.StringVar(&f.config.Dir, "dir", "", "empty `directory` for the peers' data (default: a temporary one)")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of the peers")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *scheduleFlags) run(cmd *cobra.Command) error {
+	if err := f.config.Validate(); err != nil {
+		return &exit{code: exitUsage, err: err}
+	}
+	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	if f.verbose {
+		f.config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	}
+	report, err := schedule.Run(cmd.Context(), f.config)
+	if err != nil {
+		return err
+	}
+	if f.jsonOutput {
+		return printJSON(cmd.OutOrStdout(), report)
+	}
+	return printSchedule(cmd.OutOrStdout(), &report)
+}
+
+// printSchedule writes the report as two tables.
+func printSchedule(w io.Writer, r *schedule.Report) error {
+	rates := newTable("durable placements", "per second", "ratio")
+	add := func(system string, rate float64) {
+		rates.AppendRow(row(system, fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.2f", r.PlacementsPS/rate)))
+	}
+	add("Berth", r.PlacementsPS)
+	for _, p := range r.Published {
+		add(p.System+" (published)", p.PlacementsPS)
+	}
+	add("bare Raft entries, this run", r.BareRaftPS)
+	if err := printTable(w, rates); err != nil {
+		return err
+	}
+	figures := newTable("figure", "value")
+	line := func(name, format string, args ...any) { figures.AppendRow(row(name, fmt.Sprintf(format, args...))) }
+	line("placed", "%d of %d in %.2f s, %d plans", r.Placed, r.Queued, r.Seconds, r.Plans)
+	line("processor time per placement", "%.0f us, all peers", r.CPUMicros)
+	line("time in commits", "%.0f %%", 100*r.CommitShare)
+	line("submits while filling", "%.0f/s", r.SubmitsPS)
+	if l := r.Latency; l != nil {
+		line("submit to placement", "p50 %.1f ms, p99 %.1f ms, most %.1f ms at %.0f/s", l.P50, l.P99, l.Max, l.RatePS)
+		line("submit alone", "p50 %.1f ms", l.SubmitP50)
+	}
+	line("memory of a node", "%d B, and %d B in the scheduler", r.Memory.PerNode, r.Memory.SchedulerPerNode)
+	line("memory of a queued execution", "%d B", r.Memory.PerQueued)
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	if err := printTable(w, figures); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d nodes with %d GPUs, %d peers in one process, %d cores.\n", r.Nodes, r.GPUs, r.Peers, r.Cores)
+	return err
+}
