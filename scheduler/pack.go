@@ -6,12 +6,27 @@ import (
 	"berth/compute"
 )
 
-// Limits of one plan: encoded it stays below 200 KiB, also when every
-// assignment is of 8 GPUs.
+// Limits of one plan: encoded it stays below 200 KiB. A plan costs its fsyncs
+// once, however much it places; so it places much.
 const (
-	MaxAssignments = 256
+	MaxAssignments = 1024
+	MaxShares      = 1536 // GPUs of all assignments.
 	MaxWaiting     = 2048
 )
+
+// Full reports whether a limit has cut plan short, so that the next view may
+// lead to more.
+func Full(plan compute.Plan) bool {
+	shares := 0
+	for _, a := range plan.Assignments {
+		shares += len(a.GPUs)
+	}
+	return len(plan.Assignments) >= MaxAssignments || len(plan.Waiting) >= MaxWaiting ||
+		shares+maxRequestGPUs > MaxShares
+}
+
+// maxRequestGPUs is the most GPUs that a hardware profile asks for.
+const maxRequestGPUs = 8
 
 // Pack returns what to place and whose reason to wait has changed. It is pure:
 // the plan depends on the view alone. Executions are placed in the order of
@@ -25,7 +40,7 @@ func (p *Packer) Pack(v View) compute.Plan {
 	p.sync(v)
 	s := pass{packer: p, view: v, quotas: map[compute.OrgID]*quota{}, claimed: map[int]bool{}}
 	for e := range v.Queue() {
-		if len(s.plan.Assignments) == MaxAssignments {
+		if len(s.plan.Assignments) == MaxAssignments || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
 			break
 		}
 		s.decide(e)
@@ -38,6 +53,7 @@ type pass struct {
 	packer  *Packer
 	view    View
 	plan    compute.Plan
+	shares  int // GPUs of all its assignments.
 	quotas  map[compute.OrgID]*quota
 	claimed map[int]bool // By GPU type: its first blocked execution has its claim.
 	devices []int        // Scratch.
@@ -74,6 +90,7 @@ func (s *pass) decide(e *compute.Execution) {
 		Choice: s.choice(row, node, score),
 	})
 	s.packer.give(node, &q, s.devices)
+	s.shares += len(s.devices)
 	quota.running++
 }
 

@@ -252,8 +252,32 @@ func TestPackGoesByPriorityThenAge(t *testing.T) {
 	}
 }
 
+// TestPlanHasSoManyGPUs holds that a plan of large requests ends before it is
+// too large to commit, says so, and that the next one continues.
+func TestPlanHasSoManyGPUs(t *testing.T) {
+	var nodes []*compute.Node
+	var es []*compute.Execution
+	const requests = scheduler.MaxShares/8 + 5
+	for i := range requests {
+		nodes = append(nodes, gpuNode(i+1, "t4", 8))
+		es = append(es, execution(i+1, whole("t4", 8)))
+	}
+	w := newWorld(t, nodes...)
+	w.submit(es...)
+	plan := scheduler.Pack(w.view())
+	if len(plan.Assignments) != scheduler.MaxShares/8 || !scheduler.Full(plan) {
+		t.Errorf("%d assignments of 8 GPUs, full is %v", len(plan.Assignments), scheduler.Full(plan))
+	}
+	if n := w.pack(); n != requests {
+		t.Errorf("%d placed in all, want %d", n, requests)
+	}
+	if scheduler.Full(compute.Plan{}) {
+		t.Error("an empty plan is full")
+	}
+}
+
 func TestPackIsBounded(t *testing.T) {
-	w := newWorld(t, cpuNode(1, 400, 4096), edited(gpuNode(2, "t4", 1), func(n *compute.Node) { n.Drained = true }))
+	w := newWorld(t, cpuNode(1, 2000, 8192), edited(gpuNode(2, "t4", 1), func(n *compute.Node) { n.Drained = true }))
 	var es []*compute.Execution
 	for i := range scheduler.MaxWaiting + 10 {
 		es = append(es, execution(i+1, whole("t4", 1)))

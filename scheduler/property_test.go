@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -201,13 +203,23 @@ func TestEverythingEnds(t *testing.T) {
 
 func TestPlanStaysSmallEncoded(t *testing.T) {
 	plan := compute.Plan{}
-	node := gpuNode(1, "t4", 8)
+	var id compute.NodeID
+	for i := range id.UUID {
+		id.UUID[i] = 0xff
+	}
 	for i := range scheduler.MaxAssignments {
-		a := compute.Assignment{Execution: executionID(i), Node: node.ID}
-		for _, g := range node.GPUs {
-			a.GPUs = append(a.GPUs, compute.GPUShare{GPU: g.ID, Milli: compute.WholeGPU})
+		a := compute.Assignment{Execution: executionID(i), Node: id, Choice: compute.Choice{
+			Score: math.MaxInt64, RunnerUp: id, RunnerUpScore: math.MaxInt64,
+		}}
+		for n := range scheduler.MaxShares / scheduler.MaxAssignments {
+			a.GPUs = append(a.GPUs, compute.GPUShare{
+				GPU: compute.GPUID(fmt.Sprintf("GPU-%08d-0000-0000-0000-%012d", i, n)), Milli: compute.WholeGPU,
+			})
 		}
 		plan.Assignments = append(plan.Assignments, a)
+	}
+	for i := range scheduler.MaxShares % scheduler.MaxAssignments {
+		plan.Assignments[i].GPUs = append(plan.Assignments[i].GPUs, plan.Assignments[i].GPUs[0])
 	}
 	for i := range scheduler.MaxWaiting {
 		plan.Waiting = append(plan.Waiting, compute.Waiting{Execution: executionID(i), Reason: compute.ReasonGPUsBusy})

@@ -256,7 +256,7 @@ func (s *simulation) plan() error {
 		if err := s.start(plan.Assignments); err != nil {
 			return err
 		}
-		if len(plan.Assignments) < scheduler.MaxAssignments && len(plan.Waiting) < scheduler.MaxWaiting {
+		if !scheduler.Full(plan) {
 			return nil
 		}
 	}
