@@ -89,7 +89,9 @@ type Execution struct {
 
 	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // In which its code ends after Timeout; fixed at submit.
 
-	Estimate *Estimated `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
+	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
+	Repeat    int           `cbor:"43,keyasint,omitempty"` // Of a sub-execution: which run of its GPU type, from 1.
+	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least that its code would have taken, had it not been stopped early.
 }
 
 // Usage is what an attempt used, as its node measured it.
@@ -100,6 +102,22 @@ type Usage struct {
 	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak.
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`
+	PowerMilliW    int64         `cbor:"7,keyasint,omitempty"`  // Mean of all its GPUs together; 0 for unknown.
+	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // Power by time; 0 for unknown.
+	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // What is said of GPUs is simulated.
+	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Of sub-executions; at most MaxUsageSamples.
+}
+
+// MaxUsageSamples is how many samples of its GPUs an execution keeps.
+const MaxUsageSamples = 16
+
+// UsageSample is one look at the GPUs of an attempt, all together. A value
+// that they do not report is negative.
+type UsageSample struct {
+	AtMs        int64 `cbor:"1,keyasint"` // Since the code started.
+	UtilPercent int   `cbor:"2,keyasint"` // Mean.
+	MemoryMiB   int64 `cbor:"3,keyasint"` // Sum.
+	PowerWatt   int   `cbor:"4,keyasint"` // Sum.
 }
 
 // Attempt is one try to execute an execution on one node. Its epoch is minted

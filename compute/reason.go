@@ -33,6 +33,12 @@ const (
 	ReasonNoCandidates   // No GPU type fits or is allowed.
 	ReasonCredits        // The credits set aside were used up.
 	ReasonSupervisorLost // What watched the code was killed.
+
+	// Of the runs of a GPU selection.
+	ReasonEarlierRun   // It waits for the run of its GPU type before it.
+	ReasonNoCapacity   // Its GPU type had no capacity in time.
+	ReasonStoppedEarly // It could not win any more.
+	ReasonDeadline     // The GPU selection's deadline has passed.
 )
 
 var reasonNames = names{
@@ -41,6 +47,7 @@ var reasonNames = names{
 	"exit_code", "signal", "timeout", "out_of_memory", "aborted", "stopped",
 	"node_lost", "start_failed", "inputs_lost", "parent_ended", "all_children_failed",
 	"no_candidates", "credits_exhausted", "supervisor_lost",
+	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 }
 
 // String returns the stable snake_case name, "" for none.

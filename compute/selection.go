@@ -27,34 +27,77 @@ func (o *Objective) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Limits of a GPU selection, settled with the interface.
+const (
+	MaxRepeats  = 5                  // Runs of one GPU type.
+	MaxDeadline = 7 * 24 * time.Hour // From the submit.
+)
+
 // Selection is what the parent of a GPU selection carries.
 type Selection struct {
 	Objective Objective     `cbor:"1,keyasint,omitempty"`
 	GPUTypes  []string      `cbor:"2,keyasint,omitempty"` // Asked for; empty for every type that fits.
 	Taken     bool          `cbor:"3,keyasint,omitempty"` // Its queue message was taken: the children exist.
-	Children  []ExecutionID `cbor:"4,keyasint,omitempty"` // In the order of their GPU types' names.
+	Children  []ExecutionID `cbor:"4,keyasint,omitempty"` // By their GPU types' names, then by repeat.
 	Live      int           `cbor:"5,keyasint,omitempty"` // Children that have not ended.
+	Repeats   int           `cbor:"6,keyasint,omitempty"` // Runs of each GPU type, one after the other; 0 is 1.
+	Deadline  time.Duration `cbor:"7,keyasint,omitempty"` // From the submit, by which the answer is wanted; 0 for none.
+	Complete  bool          `cbor:"8,keyasint,omitempty"` // Nothing is stopped early: every type runs to its end.
 }
 
-// Candidate is one GPU type's run of a GPU selection.
+// Runs returns how often each GPU type executes the code.
+func (s *Selection) Runs() int { return max(s.Repeats, 1) }
+
+// Candidate is one GPU type of a GPU selection with its runs, the first first.
 type Candidate struct {
+	Profile string
+	Runs    []CandidateRun
+}
+
+// CandidateRun is one run of the code on one GPU type.
+type CandidateRun struct {
 	Execution ExecutionID
-	Profile   string
 	Status    Status
 	Reason    Reason
-	Node      string // Name; "" before it was placed.
-	Duration  time.Duration
-	Credits   Credits
-	Ran       bool
-	ExitCode  int
-	Usage     Usage
+	Detail    string
+	Duration  time.Duration // Of the code, once it has ended.
+	Credits   Credits       // What it cost.
+	Price     Price
+	Predicted time.Duration // The least that a run that was stopped early would have taken.
+}
+
+// RunOf returns a sub-execution as it is judged.
+func RunOf(e *Execution) CandidateRun {
+	return CandidateRun{
+		Execution: e.ID, Status: e.Status, Reason: e.Reason, Detail: e.Detail,
+		Duration: e.Duration, Credits: e.Billed, Price: e.Price, Predicted: e.Predicted,
+	}
 }
 
 // Verdict is what a GPU selection found. Best is an index into the candidates
 // in the order they were given, -1 while there is nothing to recommend.
 type Verdict struct {
-	Best   int
-	Reason string    // One sentence for people.
-	Pareto []bool    // Per candidate: no other one is as good in time and credits and better in one.
-	Scores []float64 // Per candidate: the objective's value, lower is better; 0 when it did not complete.
+	Best       int
+	Reason     string   // One sentence for people.
+	Confidence *float64 // Of the recommendation, 0 to 1; nil while there is nothing to compare it with.
+	Rows       []Standing
+}
+
+// Standing is how one candidate stands.
+type Standing struct {
+	Status    Status // Completed when one of its runs is, once all have ended.
+	Reason    Reason
+	Completed int           // Runs that did.
+	Duration  time.Duration // Median of its completed runs; 0 without one.
+	Credits   Credits       // The same.
+	Pareto    bool          // No other one is as good in time and credits and better in one.
+	Score     float64       // The objective's value, lower is better; 0 when no run completed.
+}
+
+// CandidateStop is the word that one run of a GPU selection need not go on.
+type CandidateStop struct {
+	Execution ExecutionID   `cbor:"1,keyasint"`
+	Reason    Reason        `cbor:"2,keyasint"` // ReasonNoCapacity, ReasonStoppedEarly or ReasonDeadline.
+	Detail    string        `cbor:"3,keyasint,omitempty"`
+	Predicted time.Duration `cbor:"4,keyasint,omitempty"` // The least that it would have taken.
 }

@@ -66,14 +66,15 @@ func (s *state) ready(cmd Command) *compute.Error {
 // led is a command that only the leader makes, of its own accord.
 type led interface{ term() uint64 }
 
-func (c SetSettings) term() uint64   { return c.Term }
-func (c SetInventory) term() uint64  { return c.Term }
-func (c SetNodeState) term() uint64  { return c.Term }
-func (c TakeSelection) term() uint64 { return c.Term }
-func (c CommitPlan) term() uint64    { return c.Term }
-func (c LoseAttempts) term() uint64  { return c.Term }
-func (c AddSigningKey) term() uint64 { return c.Term }
-func (c Tick) term() uint64          { return c.Term }
+func (c SetSettings) term() uint64    { return c.Term }
+func (c SetInventory) term() uint64   { return c.Term }
+func (c SetNodeState) term() uint64   { return c.Term }
+func (c TakeSelection) term() uint64  { return c.Term }
+func (c CommitPlan) term() uint64     { return c.Term }
+func (c LoseAttempts) term() uint64   { return c.Term }
+func (c AddSigningKey) term() uint64  { return c.Term }
+func (c Tick) term() uint64           { return c.Term }
+func (c StopCandidates) term() uint64 { return c.Term }
 
 func (c RecordEstimates) term() uint64 { return c.Term }
 
@@ -131,6 +132,8 @@ func (s *state) applyWork(cmd Command) Result {
 		return s.submit(c)
 	case TakeSelection:
 		return s.takeSelection(c)
+	case StopCandidates:
+		return s.stopCandidates(c)
 	case CommitPlan:
 		return s.commitPlan(c)
 	case StartAttempt:

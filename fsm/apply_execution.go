@@ -221,9 +221,15 @@ func verdictOf(e *compute.Execution, o compute.Outcome) ending {
 	stopped := o.Status == compute.StatusAborted || o.Status == compute.StatusCancelled ||
 		o.Reason == compute.ReasonSignal
 	if e.Stop == compute.StopNone || !stopped {
+		if raced(e.Reason) { // It ended before it was stopped.
+			v.detail, e.Predicted = o.Detail, 0
+		}
 		return v
 	}
 	asked := stopEnding(e.Stop)
+	if raced(e.Reason) {
+		return ending{asked.status, e.Reason, e.Detail}
+	}
 	v.status, v.reason = asked.status, asked.reason
 	if e.Reason == compute.ReasonCredits || e.Reason == compute.ReasonParentEnded {
 		v.reason = e.Reason
@@ -338,7 +344,7 @@ func (s *state) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bo
 // stop stops an execution that is no parent. Why is kept until it has ended.
 func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Reason) {
 	e := *known
-	if e.Status == compute.StatusQueued {
+	if e.Status <= compute.StatusQueued {
 		v := stopEnding(how)
 		if why != compute.ReasonNone {
 			v.reason = why

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -27,6 +28,15 @@ func (s *state) prepareSelection(e *compute.Execution) *compute.Error {
 		}
 		types = append(types, p.Kind())
 	}
+	asked := e.Selection
+	switch {
+	case asked.Repeats < 0 || asked.Repeats > compute.MaxRepeats:
+		return compute.Errorf(compute.CodeInvalid,
+			"repeats is 1 to %d", compute.MaxRepeats).Named("repeats")
+	case asked.Deadline < 0 || asked.Deadline > compute.MaxDeadline:
+		return compute.Errorf(compute.CodeInvalid,
+			"deadline_seconds is 1 to %d", int(compute.MaxDeadline.Seconds())).Named("deadline_seconds")
+	}
 	slices.Sort(types)
 	types = slices.Compact(types)
 	if limit := s.meta.Settings.SelectionMax; limit > 0 && len(types) > limit {
@@ -34,7 +44,10 @@ func (s *state) prepareSelection(e *compute.Execution) *compute.Error {
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
 	}
 	e.Profile, e.Status, e.Reason = selectionProfile, compute.StatusPending, compute.ReasonSelecting
-	e.Selection = &compute.Selection{Objective: e.Selection.Objective, GPUTypes: types}
+	e.Selection = &compute.Selection{
+		Objective: asked.Objective, GPUTypes: types,
+		Repeats: asked.Repeats, Deadline: asked.Deadline, Complete: asked.Complete,
+	}
 	return nil
 }
 
@@ -77,7 +90,7 @@ func (s *state) takeSelection(c TakeSelection) Result {
 // checkChildren refuses children that no leader's loop would ask for.
 func (s *state) checkChildren(parent *compute.Execution, children []Child) *compute.Error {
 	limit := s.meta.Settings.SelectionMax
-	if limit > 0 && len(children) > limit {
+	if limit > 0 && len(children) > limit*parent.Selection.Runs() {
 		return compute.Errorf(compute.CodeInvalid,
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
 	}
@@ -92,18 +105,21 @@ func (s *state) checkChildren(parent *compute.Execution, children []Child) *comp
 	return nil
 }
 
-// childrenOf returns the children that can be created, by profile, and why
-// the others cannot: they are gone, or too dear. The ceilings of the children
-// together are within the parent's.
+// childrenOf returns the children that can be created, by profile and repeat,
+// and why the others cannot: they are gone, or too dear. The ceilings of the
+// children together are within the parent's. One that does not pay for the
+// worst case of every repeat pays for fewer repeats, rather than for shorter
+// ones.
 func (s *state) childrenOf(parent *compute.Execution, asked []Child,
 ) (children []*compute.Execution, left, tooDear []string) {
+	var once compute.Credits // The worst case of one run of each profile.
 	for _, c := range asked {
 		p, r, price, err := s.Resolve(c.Profile)
 		if err != nil {
 			left = append(left, c.Profile+": not available")
 			continue
 		}
-		children = append(children, &compute.Execution{
+		e := &compute.Execution{
 			ID: c.ID, Org: parent.Org, User: parent.User, Key: parent.Key, Parent: parent.ID,
 			Kind: compute.KindSubSelection, Status: compute.StatusQueued,
 			Reason: compute.ReasonScheduling, Profile: p.String(), Request: r, Price: price,
@@ -111,14 +127,49 @@ func (s *state) childrenOf(parent *compute.Execution, asked []Child,
 			JobType: parent.JobType, Timeout: parent.Timeout,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
-			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
-		})
+			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
+		}
+		if e.Repeat == 1 {
+			once += worst(e)
+		}
+		children = append(children, e)
+	}
+	left = slices.Compact(left)
+	if runs := paidRepeats(parent, once); runs < parent.Selection.Runs() {
+		children = slices.DeleteFunc(children, func(e *compute.Execution) bool { return e.Repeat > runs })
+		left = append(left, fmt.Sprintf("max_credits pays for %d of %d runs of each type",
+			runs, parent.Selection.Runs()))
 	}
 	children, tooDear = split(children, parent.MaxCredits)
-	slices.SortFunc(children, func(a, b *compute.Execution) int {
-		return cmp.Or(cmp.Compare(a.Profile, b.Profile), byExecution(a.ID, b.ID))
-	})
+	number(children)
 	return children, left, tooDear
+}
+
+// paidRepeats returns how many runs of each type a parent's ceiling pays for
+// in the worst case, at least one.
+func paidRepeats(parent *compute.Execution, once compute.Credits) int {
+	runs := parent.Selection.Runs()
+	if parent.MaxCredits == 0 || once == 0 {
+		return runs
+	}
+	return int(max(min(parent.MaxCredits/once, compute.Credits(runs)), 1))
+}
+
+// number sorts children by profile and gives the runs of each the numbers 1,
+// 2, 3, ...: one after the other, so that all but the first wait.
+func number(children []*compute.Execution) {
+	slices.SortFunc(children, byRun)
+	for i, e := range children {
+		e.Repeat = 1
+		if i > 0 && children[i-1].Profile == e.Profile {
+			e.Repeat = children[i-1].Repeat + 1
+			e.Status, e.Reason = compute.StatusPending, compute.ReasonEarlierRun
+		}
+	}
+}
+
+func byRun(a, b *compute.Execution) int {
+	return cmp.Or(cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.Repeat, b.Repeat), byExecution(a.ID, b.ID))
 }
 
 // split shares a ceiling of credits among executions: each gets its worst
@@ -132,7 +183,7 @@ func split(children []*compute.Execution, ceiling compute.Credits,
 		return children, nil
 	}
 	slices.SortFunc(children, func(a, b *compute.Execution) int {
-		return cmp.Or(cmp.Compare(worst(a), worst(b)), byExecution(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(worst(a), worst(b)), byRun(a, b))
 	})
 	for i, e := range children {
 		e.MaxCredits = min(worst(e), ceiling/compute.Credits(len(children)-i))
@@ -143,7 +194,7 @@ func split(children []*compute.Execution, ceiling compute.Credits,
 		ceiling -= e.MaxCredits
 		kept = append(kept, e)
 	}
-	return kept, tooDear
+	return kept, slices.Compact(tooDear)
 }
 
 // startSelection creates the children that the organization can pay for and
@@ -152,15 +203,29 @@ func (s *state) startSelection(parent *compute.Execution, children []*compute.Ex
 	selection := *parent.Selection
 	selection.Taken = true
 	s.releaseParent(parent)
+	poor := map[string]bool{} // Profiles whose runs so far are all that is paid for.
+	// The first runs of all profiles come before the second ones.
+	slices.SortFunc(children, func(a, b *compute.Execution) int {
+		return cmp.Or(cmp.Compare(a.Repeat, b.Repeat), byRun(a, b))
+	})
+	var kept []*compute.Execution
 	for _, e := range children {
 		amount := firstHold(e)
+		if poor[e.Profile] {
+			continue
+		}
 		if s.lacks(e.Org, amount) != nil {
-			detail = joinDetail(detail, e.Profile+": credits exhausted")
+			poor[e.Profile] = true
+			detail = joinDetail(detail, e.Profile+": credits exhausted"+afterRuns(e.Repeat-1))
 			continue
 		}
 		s.hold(e, amount, "sub-execution")
 		s.putExecution(e)
 		s.learn(e.Request)
+		kept = append(kept, e)
+	}
+	slices.SortFunc(kept, byRun)
+	for _, e := range kept {
 		selection.Children = append(selection.Children, e.ID)
 	}
 	selection.Live = len(selection.Children)
@@ -172,6 +237,17 @@ func (s *state) startSelection(parent *compute.Execution, children []*compute.Ex
 	parent.Status, parent.Reason, parent.Detail = compute.StatusRunning, compute.ReasonNone, clip(detail)
 	parent.PlacedAt = s.meta.Now
 	s.putExecution(parent)
+}
+
+// afterRuns says how many runs of a profile credits were there for.
+func afterRuns(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " after 1 run"
+	}
+	return fmt.Sprintf(" after %d runs", n)
 }
 
 // releaseParent gives back what was set aside for a parent: its children have
@@ -213,6 +289,7 @@ func (s *state) endChild(child *compute.Execution) {
 	parent.Ran = parent.Ran || child.Ran
 	if selection.Live > 0 {
 		s.putExecution(&parent)
+		s.nextRun(&parent, child)
 		return
 	}
 	if parent.EndedAt > parent.StartedAt && !parent.StartedAt.IsZero() {
@@ -221,28 +298,138 @@ func (s *state) endChild(child *compute.Execution) {
 	s.end(&parent, judge(&parent, s.Children(parent.ID)))
 }
 
-// judge returns how a parent ends by how its children ended.
+// nextRun decides on the run behind one that has ended: it has its turn when
+// that one completed or failed for our reasons. Code that failed would fail
+// again, and what was stopped stays stopped.
+func (s *state) nextRun(parent, ended *compute.Execution) {
+	known, ok := s.runOf(parent, ended.Profile, ended.Repeat+1)
+	if !ok || known.Status != compute.StatusPending {
+		return
+	}
+	e := *known
+	switch ended.Status {
+	case compute.StatusCompleted, compute.StatusSystemFailure:
+		e.Status, e.Reason = compute.StatusQueued, compute.ReasonScheduling
+		s.putExecution(&e)
+	case compute.StatusAborted, compute.StatusCancelled:
+		s.end(&e, ending{ended.Status, ended.Reason, ended.Detail})
+	default:
+		s.end(&e, ending{
+			compute.StatusCancelled, compute.ReasonStoppedEarly,
+			"not repeated: the run before it " + ended.Status.String() + " (" + ended.Reason.String() + ")",
+		})
+	}
+}
+
+// runOf returns one run of a profile among a parent's children.
+func (s *state) runOf(parent *compute.Execution, profile string, repeat int) (*compute.Execution, bool) {
+	for _, id := range parent.Selection.Children {
+		e, ok := s.executions.get(id)
+		if ok && e.Profile == profile && e.Repeat == repeat {
+			return e, true
+		}
+	}
+	return nil, false
+}
+
+// raced reports whether an execution ended, or is about to, because its GPU
+// selection no longer needed it.
+func raced(r compute.Reason) bool {
+	return r == compute.ReasonNoCapacity || r == compute.ReasonStoppedEarly || r == compute.ReasonDeadline
+}
+
+// stopCandidates ends runs of a GPU selection that need not go on.
+func (s *state) stopCandidates(c StopCandidates) Result {
+	parent, ok := s.executions.get(c.Parent)
+	switch {
+	case !ok || parent.Kind != compute.KindSelection:
+		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
+	case parent.Status.Terminal():
+		return refuse(compute.CodeConflict, "already_ended",
+			"the execution has already ended as %s", parent.Status)
+	}
+	var r Result
+	for _, stop := range c.Stops {
+		e, ok := s.executions.get(stop.Execution)
+		placed := ok && e.Status > compute.StatusQueued
+		if !ok || e.Parent != c.Parent || e.Status.Terminal() || e.Stop != compute.StopNone ||
+			!raced(stop.Reason) || placed && stop.Reason == compute.ReasonNoCapacity {
+			continue
+		}
+		s.stopCandidate(e, stop)
+		r.Count++
+	}
+	return r
+}
+
+// stopCandidate ends a run that was not placed, and stops another one.
+func (s *state) stopCandidate(known *compute.Execution, stop compute.CandidateStop) {
+	e := *known
+	e.Stop, e.Predicted = compute.StopGraceful, max(stop.Predicted, 0)
+	if e.Status <= compute.StatusQueued {
+		s.end(&e, ending{compute.StatusCancelled, stop.Reason, stop.Detail})
+		return
+	}
+	e.Reason, e.Detail = stop.Reason, clip(stop.Detail)
+	s.putExecution(&e)
+}
+
+// judge returns how a parent ends by how its children ended. Those that the
+// GPU selection itself gave up say nothing while there are others.
 func judge(parent *compute.Execution, children []*compute.Execution) ending {
 	var n [compute.Statuses]int
+	gaveUp, starved := 0, 0
 	for _, c := range children {
-		n[c.Status]++
+		switch {
+		case c.Status == compute.StatusCancelled && raced(c.Reason):
+			gaveUp++
+			if c.Reason == compute.ReasonNoCapacity {
+				starved++
+			}
+		default:
+			n[c.Status]++
+		}
 	}
-	stopped := n[compute.StatusAborted] + n[compute.StatusCancelled]
-	switch {
-	case parent.Stop != compute.StopNone && stopped > 0:
+	stopped, rest := n[compute.StatusAborted]+n[compute.StatusCancelled], len(children)-gaveUp
+	if parent.Stop != compute.StopNone && stopped > 0 {
 		v := stopEnding(parent.Stop)
 		v.detail = parent.Detail
 		return v
-	case n[compute.StatusCompleted] > 0:
+	}
+	if n[compute.StatusCompleted] > 0 {
 		return ending{compute.StatusCompleted, compute.ReasonNone, parent.Detail}
-	case n[compute.StatusSystemFailure] == len(children):
-		return ending{compute.StatusSystemFailure, compute.ReasonChildrenFailed, parent.Detail}
-	case n[compute.StatusAborted] == len(children):
+	}
+	detail := joinDetail(parent.Detail, whyNone(children))
+	switch {
+	case starved == len(children):
+		return ending{compute.StatusFailed, compute.ReasonNoCapacity, detail}
+	case rest == 0:
+		return ending{compute.StatusFailed, compute.ReasonChildrenFailed, detail}
+	case n[compute.StatusSystemFailure] == rest:
+		return ending{compute.StatusSystemFailure, compute.ReasonChildrenFailed, detail}
+	case n[compute.StatusAborted] == rest:
 		return ending{compute.StatusAborted, compute.ReasonAborted, parent.Detail}
-	case stopped == len(children):
+	case stopped == rest:
 		return ending{compute.StatusCancelled, compute.ReasonStopped, parent.Detail}
 	}
-	return ending{compute.StatusFailed, compute.ReasonChildrenFailed, parent.Detail}
+	return ending{compute.StatusFailed, compute.ReasonChildrenFailed, detail}
+}
+
+// whyNone says of each GPU type why it has no completed run: how its first run
+// ended.
+func whyNone(children []*compute.Execution) string {
+	detail := ""
+	for _, c := range children {
+		if c.Repeat > 1 {
+			continue
+		}
+		why := c.Profile + ": " + c.Reason.String()
+		if c.Detail != "" {
+			why += " (" + c.Detail + ")"
+		}
+		detail = joinDetail(detail, why)
+	}
+	return detail
 }
 
 // stopSelection stops a parent: at once while it is pending, else by stopping
@@ -255,8 +442,9 @@ func (s *state) stopSelection(known *compute.Execution, how compute.Stop) {
 		return
 	}
 	s.putExecution(&parent)
-	for _, c := range s.Children(parent.ID) {
-		if !c.Status.Terminal() {
+	for _, id := range parent.Selection.Children {
+		// The end of one run may have ended the next.
+		if c, ok := s.executions.get(id); ok && !c.Status.Terminal() {
 			s.stop(c, how, compute.ReasonParentEnded)
 		}
 	}

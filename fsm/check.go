@@ -40,6 +40,7 @@ func (v *View) checkDerived() error {
 		differ("live", &v.live.table, &fresh.live.table),
 		differ("queue", &v.queue.table, &fresh.queue.table),
 		differ("pending", &v.pending.table, &fresh.pending.table),
+		differ("races", &v.races.table, &fresh.races.table),
 		differ("growing", &v.growing.table, &fresh.growing.table),
 		differ("finished", &v.finished.table, &fresh.finished.table),
 		differ("work", &v.work.table, &fresh.work.table),
@@ -194,6 +195,13 @@ func (v *View) checkExecution(e *compute.Execution) error {
 
 func (v *View) checkParent(parent *compute.Execution) error {
 	live, billed, all := 0, compute.Credits(0), true
+	var ceiling compute.Credits
+	runs := map[string]int{} // Live runs of each profile that have had their turn.
+	for _, c := range v.Children(parent.ID) {
+		if !c.Status.Terminal() && c.Status != compute.StatusPending {
+			runs[c.Profile]++
+		}
+	}
 	for _, id := range parent.Selection.Children {
 		c, ok := v.executions.get(id)
 		if !ok {
@@ -201,9 +209,16 @@ func (v *View) checkParent(parent *compute.Execution) error {
 			continue
 		}
 		billed += c.Billed
+		ceiling += c.MaxCredits
 		if !c.Status.Terminal() {
 			live++
 		}
+		if c.Status == compute.StatusPending && runs[c.Profile] != 1 {
+			return fmt.Errorf("run %d of %s waits for %d others", c.Repeat, c.Profile, runs[c.Profile])
+		}
+	}
+	if parent.MaxCredits > 0 && ceiling > parent.MaxCredits {
+		return fmt.Errorf("its children may cost %s, it %s", ceiling, parent.MaxCredits)
 	}
 	switch {
 	case live != parent.Selection.Live:

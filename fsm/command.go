@@ -43,6 +43,7 @@ const (
 	KindAddSigningKey
 	KindTick
 	KindRecordEstimates
+	KindStopCandidates
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -242,6 +243,16 @@ type (
 	Child struct {
 		ID      compute.ExecutionID `cbor:"1,keyasint"`
 		Profile string              `cbor:"2,keyasint"`
+		Repeat  int                 `cbor:"3,keyasint,omitempty"` // Which run of the profile, from 1; 0 is 1.
+	}
+
+	// StopCandidates ends runs of a GPU selection that need not go on. Those
+	// that were not placed end at once, the others are stopped gracefully; one
+	// that has ended or is being stopped is left alone.
+	StopCandidates struct {
+		Term   uint64                  `cbor:"1,keyasint"`
+		Parent compute.ExecutionID     `cbor:"2,keyasint"`
+		Stops  []compute.CandidateStop `cbor:"3,keyasint"`
 	}
 
 	// CommitPlan carries the scheduler's plan. Each assignment is checked

@@ -84,8 +84,10 @@ func (h *historian) step() {
 		h.workOne(h.startOne)
 	case n < 76:
 		h.workOne(h.finishOne)
-	case n < 82:
+	case n < 80:
 		h.endSome()
+	case n < 82:
+		h.giveUpSome()
 	case n < 88:
 		h.nodeThing()
 	case n < 93:
@@ -113,6 +115,7 @@ func (h *historian) submitSome() {
 		if h.chance(2) {
 			e.Selection.GPUTypes = []string{"t4", "h100"}
 		}
+		e.Selection.Repeats = h.rng.IntN(4)
 	}
 	op := h.request()
 	op.Org = a.Org
@@ -124,9 +127,34 @@ func (h *historian) takeOne() fsm.Command {
 		if h.chance(2) {
 			continue
 		}
-		return h.take(e.ID, []string{"gpu.t4", "gpu.h100", "gpu.a100", "gpu.b200"}[:h.rng.IntN(5)]...)
+		take := h.take(e.ID, []string{"gpu.t4", "gpu.h100", "gpu.a100", "gpu.b200"}[:h.rng.IntN(5)]...)
+		for i := range take.Children {
+			for n := 2; n <= e.Selection.Runs(); n++ {
+				take.Children = append(take.Children, fsm.Child{
+					ID: h.executionID(), Profile: take.Children[i].Profile, Repeat: n,
+				})
+			}
+		}
+		return take
 	}
 	return h.take(h.executionID(), "gpu.t4")
+}
+
+// giveUpSome stops runs of GPU selections like a bad leader: any, for any
+// reason.
+func (h *historian) giveUpSome() {
+	for parent := range h.view().RunningSelections() {
+		c := fsm.StopCandidates{Term: h.term, Parent: parent.ID}
+		for _, child := range h.children(parent.ID) {
+			if h.chance(2) {
+				c.Stops = append(c.Stops, compute.CandidateStop{
+					Execution: child.ID, Detail: "given up", Predicted: time.Minute,
+					Reason: compute.ReasonEarlierRun + compute.Reason(h.rng.IntN(4)),
+				})
+			}
+		}
+		h.send(c)
+	}
 }
 
 // planSome plans like a bad scheduler: any node, GPUs with or without room.

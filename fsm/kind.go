@@ -95,6 +95,9 @@ func (Tick) Kind() Kind { return KindTick }
 // Kind returns KindRecordEstimates.
 func (RecordEstimates) Kind() Kind { return KindRecordEstimates }
 
+// Kind returns KindStopCandidates.
+func (StopCandidates) Kind() Kind { return KindStopCandidates }
+
 // decodePayload returns the command of a frame's payload.
 func decodePayload(kind Kind, payload []byte) (Command, error) {
 	switch kind {
@@ -160,6 +163,8 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[Tick](payload)
 	case KindRecordEstimates:
 		return decodeAs[RecordEstimates](payload)
+	case KindStopCandidates:
+		return decodeAs[StopCandidates](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

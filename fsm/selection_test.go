@@ -26,6 +26,13 @@ func (w *world) take(parent compute.ExecutionID, profiles ...string) fsm.TakeSel
 	return c
 }
 
+// nodeOf returns the node of newWorld that has the GPU type of e.
+func nodeOf(e *compute.Execution) string {
+	return map[string]string{
+		"gpu.h100": "n1", "gpu.l40s": "n1", "gpu.a100": "n2", "gpu.t4": "n3",
+	}[e.Profile]
+}
+
 // children returns the children of a parent.
 func (w *world) children(parent compute.ExecutionID) []*compute.Execution {
 	return w.view().Children(parent)
@@ -122,10 +129,10 @@ func TestParentEndsByItsChildren(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
 			parent := w.selection()
-			profiles := []string{"gpu.t4", "gpu.t4", "gpu.t4", "gpu.t4"}[:len(test.children)]
+			profiles := []string{"gpu.a100", "gpu.h100", "gpu.l40s", "gpu.t4"}[:len(test.children)]
 			w.must(w.take(parent, profiles...))
 			for i, c := range w.children(parent) {
-				w.place("n3", c.ID)
+				w.place(nodeOf(c), c.ID)
 				w.must(w.ended(c.ID, test.children[i], time.Second))
 			}
 			w.wantStatus(parent, test.want, test.reason)
@@ -257,7 +264,7 @@ func TestGraceOfChildrenIsWithinTheCeiling(t *testing.T) {
 	// For 70 s t4 costs 7,000; 11,500 are left for each of the others.
 	w.wantMoney(100*compute.Credit, 30_000)
 	for _, c := range w.children(parent) {
-		w.place(map[string]string{"gpu.t4": "n3", "gpu.a100": "n2", "gpu.h100": "n1"}[c.Profile], c.ID)
+		w.place(nodeOf(c), c.ID)
 		w.must(w.ended(c.ID, compute.StatusCompleted, c.Timeout+10*time.Second))
 		if got := w.get(c.ID); got.Billed != c.Price.Charge(c.Timeout+10*time.Second) {
 			t.Errorf("%s is billed %d for %s and the grace", c.Profile, got.Billed, c.Timeout)

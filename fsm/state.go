@@ -44,6 +44,7 @@ type View struct {
 	live     index[place, compute.Execution]
 	queue    index[turn, compute.Execution]
 	pending  index[turn, compute.Execution]   // Parents with a queue message.
+	races    index[turn, compute.Execution]   // Parents whose children run.
 	growing  index[moment, compute.Execution] // Placed, by when the hold has to grow.
 	finished index[moment, compute.Execution] // By the end; what goes first.
 	work     index[pair, compute.Attempt]     // Live attempts by node, execution.
@@ -180,7 +181,13 @@ func (v *View) makeIndexes() {
 	v.queue = newIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
 	v.pending = newIndex(byTurn, turnOf,
-		func(e *compute.Execution) bool { return e.Status == compute.StatusPending })
+		func(e *compute.Execution) bool {
+			return e.Kind == compute.KindSelection && e.Status == compute.StatusPending
+		})
+	v.races = newIndex(byTurn, turnOf,
+		func(e *compute.Execution) bool {
+			return e.Kind == compute.KindSelection && e.Status == compute.StatusRunning
+		})
 	v.growing = newIndex(byMoment,
 		func(e *compute.Execution) moment { return momentOf(growsAt(e), e.ID.UUID) }, grows)
 	v.finished = newIndex(byMoment,
@@ -215,7 +222,7 @@ func (v *View) shareables() []shareable {
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
-		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.growing,
+		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
 		&v.finished, &v.work, &v.opAges, &v.totals,
 	}
 }
@@ -251,6 +258,7 @@ func (s *state) follow(before, after *compute.Execution) {
 	s.live.update(before, after)
 	s.queue.update(before, after)
 	s.pending.update(before, after)
+	s.races.update(before, after)
 	s.growing.update(before, after)
 	s.finished.update(before, after)
 	if before != nil {

@@ -70,7 +70,7 @@ func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
 }
 
 // Children returns the sub-executions of a parent in the order of their GPU
-// types' names, those that are still known.
+// types' names, then by repeat, those that are still known.
 func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
 	p, ok := v.executions.get(parent)
 	if !ok || p.Selection == nil {
@@ -200,6 +200,10 @@ func (v *View) QueueLen() int { return v.queue.len() }
 
 // PendingSelections yields the parents whose queue message nobody has taken.
 func (v *View) PendingSelections() iter.Seq[*compute.Execution] { return v.turns(&v.pending) }
+
+// RunningSelections yields the parents of GPU selections whose sub-executions
+// have not all ended.
+func (v *View) RunningSelections() iter.Seq[*compute.Execution] { return v.turns(&v.races) }
 
 func (v *View) turns(x *index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
