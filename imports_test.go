@@ -39,7 +39,7 @@ var rules = []rule{
 	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/client", []string{"api/wire", "compute"}, "a client knows the wire and nothing of the server"},
 
-	{"node", []string{"api/...", "cluster/...", "compute", "fsm", "gpu", "scheduler", "web"}, "node puts a peer together from the parts below it"},
+	{"node", []string{"api/...", "cluster/...", "compute", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
 	{"node/executor", []string{"compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/logs", []string{"compute"}, "the children of node do not know each other"},
 	{"node/callback", []string{"compute"}, "the children of node do not know each other"},
@@ -109,6 +109,8 @@ var libraries = []library{
 	{"github.com/cenkalti/backoff", []string{"api/client", "cluster", "cmd", "node"}, "retries wait with a library"},
 	{"github.com/google/uuid", []string{"api", "cluster", "cmd", "node"}, "ids are made where requests and nodes begin; the state makes none"},
 	{"golang.org/x/sys", []string{"cluster", "cmd", "gpu", "node"}, "system calls belong to parts that touch the machine"},
+	{"gonum.org/v1/gonum", []string{"bench", "scheduler"}, "distributions are computed where choices are judged"},
+	{"gonum.org/v1/plot", []string{"bench", "scheduler/chart"}, "charts are drawn beside what they show"},
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/text", []string{"api"}, "text is normalised where it comes in"},
 	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},

@@ -118,7 +118,7 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 			return index
 		}
 		profiles, detail := Candidates(v, parent, l.allowed(parent.Org))
-		i, err := l.config.Committer.TakeSelection(ctx, term, parent.ID, profiles, detail)
+		i, err := l.config.Committer.TakeSelection(ctx, term, parent, profiles, detail)
 		if err != nil {
 			l.log.WarnContext(ctx, "selection not taken", "term", term, "execution", parent.ID.String(), "err", err)
 			if compute.CodeOf(err) == compute.CodeUnavailable {

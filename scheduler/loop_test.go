@@ -47,15 +47,15 @@ func (l *leader) CommitPlan(_ context.Context, _, _ uint64, plan compute.Plan) (
 	return l.commit(plan), nil
 }
 
-func (l *leader) TakeSelection(_ context.Context, _ uint64, parent compute.ExecutionID, profiles []string, _ string) (uint64, error) {
-	if err := l.refuse[parent]; err != nil {
+func (l *leader) TakeSelection(_ context.Context, _ uint64, parent *compute.Execution, profiles []string, _ string) (uint64, error) {
+	if err := l.refuse[parent.ID]; err != nil {
 		return 0, err
 	}
-	l.taken = append(l.taken, parent)
+	l.taken = append(l.taken, parent.ID)
 	l.profiles = append(l.profiles, profiles)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.parents = slices.DeleteFunc(slices.Clone(l.parents), func(e *compute.Execution) bool { return e.ID == parent })
+	l.parents = slices.DeleteFunc(slices.Clone(l.parents), func(e *compute.Execution) bool { return e.ID == parent.ID })
 	return l.bump(), nil
 }
 

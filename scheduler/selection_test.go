@@ -74,7 +74,12 @@ func TestCandidatesAreBounded(t *testing.T) {
 
 // done returns a run that completed in t for some micro-credits.
 func done(profile string, t time.Duration, credits compute.Credits) compute.Candidate {
-	return compute.Candidate{Profile: profile, Status: compute.StatusCompleted, Duration: t, Credits: credits}
+	return ran(profile, compute.CandidateRun{Status: compute.StatusCompleted, Duration: t, Credits: credits})
+}
+
+// ran returns a GPU type with its runs.
+func ran(profile string, runs ...compute.CandidateRun) compute.Candidate {
+	return compute.Candidate{Profile: profile, Runs: runs}
 }
 
 func TestJudge(t *testing.T) {
@@ -82,8 +87,8 @@ func TestJudge(t *testing.T) {
 	usual := []compute.Candidate{
 		done("gpu.a100", 11_000*ms, 6050), done("gpu.h100", 6100*ms, 5490), done("gpu.l40s", 14_000*ms, 5600), done("gpu.t4", 50_000*ms, 5000),
 	}
-	failed := compute.Candidate{Profile: "gpu.t4", Status: compute.StatusFailed, Reason: compute.ReasonOutOfMemory, Duration: ms}
-	running := compute.Candidate{Profile: "gpu.l4", Status: compute.StatusRunning}
+	failed := ran("gpu.t4", compute.CandidateRun{Status: compute.StatusFailed, Reason: compute.ReasonOutOfMemory, Duration: ms})
+	running := ran("gpu.l4", compute.CandidateRun{Status: compute.StatusRunning})
 	tests := []struct {
 		name      string
 		objective compute.Objective
@@ -161,8 +166,12 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := scheduler.Judge(tt.objective, tt.rows)
-			if got.Best != tt.best || got.Reason != tt.reason || !slices.Equal(got.Pareto, tt.pareto) {
-				t.Errorf("got %d %v %s\nwant %d %v %s", got.Best, got.Pareto, got.Reason, tt.best, tt.pareto, tt.reason)
+			var pareto []bool
+			for _, row := range got.Rows {
+				pareto = append(pareto, row.Pareto)
+			}
+			if got.Best != tt.best || got.Reason != tt.reason || !slices.Equal(pareto, tt.pareto) {
+				t.Errorf("got %d %v %s\nwant %d %v %s", got.Best, pareto, got.Reason, tt.best, tt.pareto, tt.reason)
 			}
 		})
 	}
@@ -170,7 +179,7 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeScores(t *testing.T) {
 	rows := []compute.Candidate{
-		done("a", 4*time.Second, 2_000_000), {Profile: "b", Status: compute.StatusFailed}, done("c", time.Second, 8_000_000),
+		done("a", 4*time.Second, 2_000_000), ran("b", compute.CandidateRun{Status: compute.StatusFailed}), done("c", time.Second, 8_000_000),
 	}
 	tests := []struct {
 		objective compute.Objective
@@ -181,7 +190,11 @@ func TestJudgeScores(t *testing.T) {
 		{compute.ObjectiveBalanced, []float64{2, 0, 2}},
 	}
 	for _, tt := range tests {
-		if got := scheduler.Judge(tt.objective, rows).Scores; !slices.Equal(got, tt.want) {
+		var got []float64
+		for _, row := range scheduler.Judge(tt.objective, rows).Rows {
+			got = append(got, row.Score)
+		}
+		if !slices.Equal(got, tt.want) {
 			t.Errorf("%v: scores %v, want %v", tt.objective, got, tt.want)
 		}
 	}
@@ -203,9 +216,9 @@ func TestJudgeDoesNotDependOnTheOrder(t *testing.T) {
 			if got := rows[v.Best].Profile; got != want {
 				t.Errorf("%v: %s recommended, want %s", objective, got, want)
 			}
-			for i, on := range v.Pareto {
-				if on == (rows[i].Profile == "e") {
-					t.Errorf("%s: on the front %v", rows[i].Profile, on)
+			for i, row := range v.Rows {
+				if row.Pareto == (rows[i].Profile == "e") {
+					t.Errorf("%s: on the front %v", rows[i].Profile, row.Pareto)
 				}
 			}
 		}

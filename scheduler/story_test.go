@@ -172,8 +172,8 @@ func (c *cluster) CommitPlan(_ context.Context, term, viewIndex uint64, plan com
 }
 
 // TakeSelection is refused as an error, as the adaptor in node does.
-func (c *cluster) TakeSelection(_ context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string) (uint64, error) {
-	cmd := fsm.TakeSelection{Term: term, Parent: parent, Detail: detail}
+func (c *cluster) TakeSelection(_ context.Context, term uint64, parent *compute.Execution, profiles []string, detail string) (uint64, error) {
+	cmd := fsm.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
 	for _, p := range profiles {
 		cmd.Children = append(cmd.Children, fsm.Child{ID: compute.ExecutionID{UUID: c.uuid()}, Profile: p})
 	}
@@ -295,14 +295,14 @@ func TestStoryOfASelection(t *testing.T) {
 
 		var rows []compute.Candidate
 		for _, e := range c.machine.View().Children(parent) {
-			rows = append(rows, compute.Candidate{Profile: e.Profile, Status: e.Status, Duration: e.Duration, Credits: e.Billed})
+			rows = append(rows, ran(e.Profile, compute.CandidateRun{Status: e.Status, Duration: e.Duration, Credits: e.Billed}))
 		}
 		fastest := rows[scheduler.Judge(compute.ObjectiveFastest, rows).Best].Profile
 		cheapest := rows[scheduler.Judge(compute.ObjectiveCheapest, rows).Best].Profile
 		if fastest != "gpu.h100" || cheapest != "gpu.t4" {
 			t.Errorf("fastest %s, cheapest %s, want gpu.h100 and gpu.t4", fastest, cheapest)
 		}
-		again, err := c.TakeSelection(t.Context(), 1, parent, []string{"gpu.t4"}, "")
+		again, err := c.TakeSelection(t.Context(), 1, c.get(parent), []string{"gpu.t4"}, "")
 		if compute.CodeOf(err) != compute.CodeConflict || !slices.Equal(c.get(parent).Selection.Children, []compute.ExecutionID{children[0].ID, children[1].ID, children[2].ID}) {
 			t.Errorf("the queue message was taken twice: %d, %v", again, err)
 		}

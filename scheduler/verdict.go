@@ -12,24 +12,31 @@ import (
 	"berth/compute"
 )
 
-// finished is one run that can be compared. Neither number is zero, so that
-// ratios exist.
+// finished is one candidate that can be compared. Neither number is zero, so
+// that ratios exist.
 type finished struct {
 	row     int
 	name    string // The profile without "gpu.".
+	runs    int    // That completed.
 	time    uint64 // Nanoseconds.
 	credits uint64 // Micro-credits.
 }
 
-// Judge compares the runs of a GPU selection: which are on the Pareto front of
-// time and credits, which is best for the objective, and why. Only completed
-// runs are compared. Integers decide; of two equal runs the cheaper is better,
-// then the faster, then the first by name.
-func Judge(objective compute.Objective, rows []compute.Candidate) compute.Verdict {
-	v := compute.Verdict{Best: -1, Pareto: make([]bool, len(rows)), Scores: make([]float64, len(rows))}
-	runs := completed(rows)
+// Judge compares the candidates of a GPU selection: which are on the Pareto
+// front of time and credits, which is best for the objective, why, and how
+// certain that is once all have ended. Only those that completed are compared,
+// by the medians of their runs. Integers decide; of two equal ones the cheaper
+// is better, then the faster, then the first by name.
+func Judge(objective compute.Objective, candidates []compute.Candidate) compute.Verdict {
+	v := compute.Verdict{Best: -1, Rows: make([]compute.Standing, len(candidates))}
+	live := false
+	for i := range candidates {
+		v.Rows[i] = standingOf(&candidates[i])
+		live = live || !v.Rows[i].Status.Terminal()
+	}
+	runs := completed(candidates, v.Rows)
 	if len(runs) == 0 {
-		v.Reason = "Nothing to recommend: no GPU type has completed" + others(rows, "; ") + "."
+		v.Reason = "Nothing to recommend: no GPU type has completed" + others(candidates, v.Rows, "; ") + "."
 		return v
 	}
 	ranks := ranking{
@@ -38,23 +45,25 @@ func Judge(objective compute.Objective, rows []compute.Candidate) compute.Verdic
 		best:     slices.MinFunc(runs, compareBy(objective)),
 	}
 	for _, r := range runs {
-		v.Scores[r.row] = ranks.score(objective, r)
-		v.Pareto[r.row] = !slices.ContainsFunc(runs, r.dominatedBy)
+		v.Rows[r.row].Score = ranks.score(objective, r)
+		v.Rows[r.row].Pareto = !slices.ContainsFunc(runs, r.dominatedBy)
 	}
 	v.Best = ranks.best.row
-	v.Reason = ranks.reason(rows, runs) + others(rows, "; not compared: ") + "."
+	v.Reason = ranks.reason(v.Rows, runs) + others(candidates, v.Rows, "; not compared: ") + "."
+	if !live {
+		v.Confidence = confidence(objective, candidates, v.Best)
+	}
 	return v
 }
 
-// completed returns the rows that can be compared.
-func completed(rows []compute.Candidate) []finished {
+// completed returns the candidates that can be compared.
+func completed(candidates []compute.Candidate, rows []compute.Standing) []finished {
 	var out []finished
-	for i := range rows {
-		if c := &rows[i]; c.Status == compute.StatusCompleted {
+	for i, s := range rows {
+		if s.Completed > 0 {
 			out = append(out, finished{
-				row: i, name: shortName(c.Profile),
-				time:    uint64(max(c.Duration, 1)),
-				credits: uint64(max(c.Credits, 1)),
+				row: i, name: shortName(candidates[i].Profile), runs: s.Completed,
+				time: uint64(max(s.Duration, 1)), credits: uint64(max(s.Credits, 1)),
 			})
 		}
 	}
@@ -109,10 +118,13 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 }
 
 // reason returns the sentence for the best run, without its full stop.
-func (k *ranking) reason(rows []compute.Candidate, runs []finished) string {
+func (k *ranking) reason(rows []compute.Standing, runs []finished) string {
 	b := k.best
 	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
 		seconds(rows[b.row].Duration), rows[b.row].Credits)
+	if b.runs > 1 {
+		said += fmt.Sprintf(" (medians of %d runs)", b.runs)
+	}
 	if len(runs) == 1 {
 		return said + ", the only GPU type that completed"
 	}
@@ -146,18 +158,22 @@ func (k *ranking) price(rest []finished) string {
 	}
 }
 
-// others names the runs that did not complete and how they stand, behind lead;
-// "" when all completed.
-func others(rows []compute.Candidate, lead string) string {
+// others names the candidates that did not complete and how they stand, behind
+// lead; "" when all completed.
+func others(candidates []compute.Candidate, rows []compute.Standing, lead string) string {
 	var parts []string
-	for i := range rows {
-		c := &rows[i]
+	for i, s := range rows {
+		name := shortName(candidates[i].Profile)
 		switch {
-		case c.Status == compute.StatusCompleted:
-		case c.Reason == compute.ReasonNone:
-			parts = append(parts, fmt.Sprintf("%s is %s", shortName(c.Profile), c.Status))
+		case s.Completed > 0:
+		case s.Status == compute.StatusCancelled && s.Reason == compute.ReasonStoppedEarly:
+			parts = append(parts, name+" was stopped early")
+		case s.Status == compute.StatusCancelled && s.Reason == compute.ReasonNoCapacity:
+			parts = append(parts, name+" had no capacity")
+		case s.Reason == compute.ReasonNone:
+			parts = append(parts, fmt.Sprintf("%s is %s", name, s.Status))
 		default:
-			parts = append(parts, fmt.Sprintf("%s is %s (%s)", shortName(c.Profile), c.Status, c.Reason))
+			parts = append(parts, fmt.Sprintf("%s is %s (%s)", name, s.Status, s.Reason))
 		}
 	}
 	if len(parts) == 0 {

@@ -48,9 +48,9 @@ type Committer interface {
 	// CommitPlan proposes a plan that was computed in term from the view at
 	// viewIndex, and returns the index of its entry.
 	CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (index uint64, err error)
-	// TakeSelection takes the queue message of a GPU selection: one
-	// sub-execution per profile, or the parent's end with the detail when
+	// TakeSelection takes the queue message of a GPU selection: the
+	// parent's number of runs per profile, or the parent's end with the detail when
 	// there is none. The state refuses a message that was taken.
-	TakeSelection(ctx context.Context, term uint64, parent compute.ExecutionID,
+	TakeSelection(ctx context.Context, term uint64, parent *compute.Execution,
 		profiles []string, detail string) (index uint64, err error)
 }

@@ -1,0 +1,222 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"berth/compute"
+)
+
+// Times and margins of a GPU selection.
+const (
+	// StartWithin is how long a GPU type may wait for capacity when no
+	// deadline was asked for.
+	StartWithin = time.Hour
+	// Patience is how long a GPU type that waits is waited for when all
+	// others have ended and there is something to recommend.
+	Patience = time.Minute
+
+	equalMargin   = 0.01 // A candidate that is worse by no more may run on: it is as good.
+	repeatsErrors = 3.0  // Standard errors by which a candidate is worse whose repeats are spared.
+)
+
+// Race is what is known of a GPU selection whose runs have not all ended.
+type Race struct {
+	Objective  compute.Objective
+	Repeats    int
+	Complete   bool          // Nothing is stopped early.
+	Deadline   time.Duration // From the submit; 0 for none.
+	Waited     time.Duration // Since the submit.
+	Candidates []compute.Candidate
+	Paces      map[compute.ExecutionID]Pace // Of runs that execute or have completed, as far as known.
+}
+
+// Stops returns the runs that need not go on, in the order of the candidates,
+// each once:
+//
+//   - what has not started by the deadline, or, without one, when all others
+//     have ended and a minute has passed;
+//   - what still executes after the deadline, once a candidate has completed;
+//   - unless the race is to be complete, what can no longer win: under fastest
+//     and cheapest a candidate that is certain to be slower, or dearer, than
+//     one that has completed; under balanced one that is both, so that it
+//     could not be on the Pareto front either.
+//
+// Only candidates that have completed stop others: one that still runs may yet
+// fail. The first run of a candidate is judged by its progress, and goes on to
+// its end when it prints none; its repeats are judged by what it took.
+func (r *Race) Stops() []compute.CandidateStop {
+	rows := make([]compute.Standing, len(r.Candidates))
+	answer, active := false, false
+	for i := range r.Candidates {
+		rows[i] = standingOf(&r.Candidates[i])
+		answer = answer || rows[i].Completed > 0
+		active = active || !rows[i].Status.Terminal() && started(&r.Candidates[i])
+	}
+	var stops []compute.CandidateStop
+	for i := range r.Candidates {
+		if rows[i].Status.Terminal() {
+			continue
+		}
+		stop, ok := r.late(&r.Candidates[i], answer, active)
+		if !ok && !r.Complete {
+			stop, ok = r.beaten(i, rows)
+		}
+		if ok {
+			stops = append(stops, stop)
+		}
+	}
+	return stops
+}
+
+// started reports whether any run of the candidate was ever placed.
+func started(c *compute.Candidate) bool {
+	for i := range c.Runs {
+		run := &c.Runs[i]
+		if run.Status == compute.StatusStarting || run.Status == compute.StatusRunning || run.Duration > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// current returns the run of the candidate that is not over and has its turn.
+func current(c *compute.Candidate) *compute.CandidateRun {
+	for i := range c.Runs {
+		if s := c.Runs[i].Status; !s.Terminal() && s != compute.StatusPending {
+			return &c.Runs[i]
+		}
+	}
+	return nil
+}
+
+// late returns the stop of a candidate that is out of time. Answer says
+// whether there is something to recommend, active whether any candidate that
+// has started goes on.
+func (r *Race) late(c *compute.Candidate, answer, active bool) (compute.CandidateStop, bool) {
+	run := current(c)
+	if run == nil {
+		return compute.CandidateStop{}, false
+	}
+	limit := r.Deadline
+	if limit == 0 {
+		limit = StartWithin
+		if answer && !active {
+			limit = Patience
+		}
+	}
+	if r.Waited < limit {
+		return compute.CandidateStop{}, false
+	}
+	stop := compute.CandidateStop{Execution: run.Execution, Reason: compute.ReasonDeadline}
+	switch {
+	case run.Status == compute.StatusQueued && !started(c):
+		stop.Reason = compute.ReasonNoCapacity
+		stop.Detail = fmt.Sprintf("no capacity within %s (%s)", limit, run.Reason)
+		return stop, true
+	case run.Status == compute.StatusQueued:
+		stop.Detail = fmt.Sprintf("not repeated within %s (%s)", limit, run.Reason)
+		return stop, true
+	case r.Deadline > 0 && answer:
+		stop.Detail = fmt.Sprintf("still running at the deadline of %s", limit)
+		if part := r.Paces[run.Execution].part(); part > 0 {
+			stop.Detail += fmt.Sprintf(", at %.0f %%", 100*part)
+		}
+		return stop, true
+	}
+	return compute.CandidateStop{}, false
+}
+
+// beaten returns the stop of candidate i when another one has certainly
+// beaten it.
+func (r *Race) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bool) {
+	c := &r.Candidates[i]
+	run := current(c)
+	if run == nil {
+		return compute.CandidateStop{}, false
+	}
+	for j := range r.Candidates {
+		if j == i || rows[j].Completed == 0 {
+			continue
+		}
+		if stop, ok := r.beatenBy(c, run, rows[i], &r.Candidates[j], rows[j]); ok {
+			return stop, true
+		}
+	}
+	return compute.CandidateStop{}, false
+}
+
+// beatenBy returns the stop of candidate c, whose turn run has, when the other
+// one has beaten it.
+func (r *Race) beatenBy(c *compute.Candidate, run *compute.CandidateRun, own compute.Standing,
+	other *compute.Candidate, its compute.Standing,
+) (compute.CandidateStop, bool) {
+	name := shortName(other.Profile)
+	if own.Completed > 0 {
+		if !r.worse(own.Duration, own.Credits, its, r.spread(own.Completed, its.Completed)) {
+			return compute.CandidateStop{}, false
+		}
+		return compute.CandidateStop{
+			Execution: run.Execution, Reason: compute.ReasonStoppedEarly,
+			Detail: fmt.Sprintf("not repeated: %s s and %s credits against %s s and %s credits of %s",
+				seconds(own.Duration), own.Credits, seconds(its.Duration), its.Credits, name),
+		}, true
+	}
+	pace, known := r.Paces[run.Execution]
+	if !known || run.Status != compute.StatusRunning {
+		return compute.CandidateStop{}, false
+	}
+	reference, whole := r.reference(other)
+	least, ok := pace.Least(reference, whole)
+	if !ok || !r.worse(least, run.Price.Charge(least), its, r.spread(1, its.Completed)) {
+		return compute.CandidateStop{}, false
+	}
+	return compute.CandidateStop{
+		Execution: run.Execution, Reason: compute.ReasonStoppedEarly, Predicted: least,
+		Detail: fmt.Sprintf("at %.0f %% after %s s: it would take at least %s s and %s credits, %s took %s s and %s",
+			100*pace.part(), seconds(pace.Elapsed), seconds(least), run.Price.Charge(least),
+			name, seconds(its.Duration), its.Credits),
+	}, true
+}
+
+// reference returns the pace of a candidate's first completed run, and how
+// long that took.
+func (r *Race) reference(c *compute.Candidate) (Pace, time.Duration) {
+	for i := range c.Runs {
+		if c.Runs[i].Status == compute.StatusCompleted {
+			return r.Paces[c.Runs[i].Execution], c.Runs[i].Duration
+		}
+	}
+	return Pace{}, 0
+}
+
+// spread returns by how much, relatively, candidates with so many runs must
+// differ before one is taken for worse. The one run of a candidate that is not
+// repeated is what counts; with repeats it only estimates that.
+func (r *Race) spread(a, b int) float64 {
+	if r.Repeats <= 1 {
+		return equalMargin
+	}
+	all := make([]measured, len(r.Candidates))
+	for i := range r.Candidates {
+		all[i] = measure(r.Objective, &r.Candidates[i])
+	}
+	deviation, _ := noise(all)
+	return equalMargin + repeatsErrors*deviation*math.Sqrt(1/float64(a)+1/float64(b))
+}
+
+// worse reports whether a time and a price are worse than another candidate's
+// by more than margin in all that the objective looks at.
+func (r *Race) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
+	slower := float64(d) > float64(its.Duration)*(1+margin)
+	dearer := float64(c) > float64(its.Credits)*(1+margin)
+	switch r.Objective {
+	case compute.ObjectiveFastest:
+		return slower
+	case compute.ObjectiveCheapest:
+		return dearer
+	case compute.ObjectiveBalanced:
+	}
+	return slower && dearer
+}
