@@ -158,8 +158,6 @@ func TestImpossibleStarts(t *testing.T) {
 		{"kernel state", "streaming", code + `"kernel_state":"x"}`, "not_available", "not available in this version"},
 		{"preemptible", "streaming", code + `"preemptible":true}`, "not_available", "not available in this version"},
 		{"retries", "streaming", code + `"max_retries":1}`, "not_available", "not available in this version"},
-		{"repeats", "gpu_selection", code + `"repeats":2}`, "not_available", "repeats > 1 is not available in this version."},
-		{"deadline", "gpu_selection", code + `"deadline_seconds":9}`, "not_available", "not available in this version"},
 		{"cells of a selection", "gpu_selection", code + `"nbcode":1}`, "not_available", "not available in this version"},
 		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},
 	} {
@@ -171,6 +169,10 @@ func TestImpossibleStarts(t *testing.T) {
 		})
 	}
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"repeats":6}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"repeats":0}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"deadline_seconds":0}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"deadline_seconds":604801}`)
+	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"early_stop":"no"}`)
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"objective":"best"}`)
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey,
 		code+`"gpu_types":[`+strings.TrimSuffix(strings.Repeat(`"t4",`, 17), ",")+`]}`)

@@ -84,6 +84,8 @@ type Config struct {
 	// Explain says why an execution waits and when it may start, and, when
 	// moves is set, what could be moved for it.
 	Explain func(ctx context.Context, view *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error)
+	// Chart draws what a GPU selection found, as SVG.
+	Chart func(compute.Objective, []compute.Candidate, compute.Verdict) ([]byte, error)
 	// Unseal returns the private half of a signing key.
 	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)
 	// NewJoinToken makes a join token: its text, and its record for the state.

@@ -208,24 +208,17 @@ func (s *Server) progressOf(ctx context.Context, e *compute.Execution) *float64 
 // lastProgress returns the newest line such as "BERTH_PROGRESS 37/100" as a
 // part of one.
 func lastProgress(output string) *float64 {
-	at := strings.LastIndex(output, progressMark)
+	at := strings.LastIndex(output, compute.ProgressMark)
 	if at < 0 {
 		return nil
 	}
-	line, _, _ := strings.Cut(output[at+len(progressMark):], "\n")
-	done, total, _ := strings.Cut(strings.TrimSpace(line), "/")
-	n, err := strconv.ParseFloat(done, 64)
-	m, err2 := strconv.ParseFloat(total, 64)
-	if err != nil || err2 != nil || !(n >= 0 && n <= m && m > 0 && m < maxSteps) {
+	line, _, _ := strings.Cut(output[at:], "\n")
+	part, ok := compute.ParseProgress(line)
+	if !ok {
 		return nil
 	}
-	part := n / m
 	return &part
 }
 
-// The lines by which code tells how far it is.
-const (
-	progressMark  = "BERTH_PROGRESS "
-	progressBytes = 16 << 10
-	maxSteps      = 1e15 // More than that is no count; infinity is not, either.
-)
+// progressBytes is how much of the end of the output is read for progress.
+const progressBytes = 16 << 10

@@ -3,16 +3,20 @@ package api
 import (
 	"context"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
-// progressBudget is how long a GPU selection's answer waits for the progress
-// of its live rows.
-const progressBudget = time.Second
+// Limits of what a GPU selection's answer reads of its sub-executions.
+const (
+	progressBudget = time.Second // For the output of all of them together.
+	rowTailBytes   = 2 << 10     // Of the end of one's output.
+)
 
 // startSelection accepts a GPU selection: the parent and its queue message are
 // one record, the sub-executions follow.
@@ -21,12 +25,6 @@ func (s *Server) startSelection(r *request) (any, error) {
 	if err := available(&in.PythonStart); err != nil {
 		return nil, err
 	}
-	switch {
-	case in.Repeats > 1:
-		return nil, errNotAvailable("repeats > 1")
-	case in.DeadlineSeconds != nil:
-		return nil, errNotAvailable("deadline_seconds")
-	}
 	// It executes on GPU types, not on this profile; but a profile that does
 	// not exist is a mistake of which the client should hear.
 	if in.NamesProfile() {
@@ -34,7 +32,12 @@ func (s *Server) startSelection(r *request) (any, error) {
 			return nil, err
 		}
 	}
-	selection := &compute.Selection{GPUTypes: in.GPUTypes}
+	selection := &compute.Selection{
+		GPUTypes: in.GPUTypes, Repeats: in.Repeats, Complete: !in.EarlyStop,
+	}
+	if in.DeadlineSeconds != nil {
+		selection.Deadline = time.Duration(*in.DeadlineSeconds) * time.Second
+	}
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err
 	}
@@ -57,28 +60,54 @@ func (s *Server) getSelection(r *request) (any, error) {
 		return nil, err
 	}
 	query := r.query.(*wire.SelectionQuery)
-	if query.Format != "json" {
-		return nil, errNotAvailable("format=" + query.Format)
-	}
 	if e, err = s.hold(r, e, query.Wait); err != nil {
 		return nil, err
 	}
-	return s.selection(r, e), nil
+	c := contestOf(r.view, e)
+	c.verdict = s.cfg.Judge(e.Selection.Objective, c.candidates)
+	switch query.Format {
+	case "svg":
+		image, err := s.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
+		return text{"image/svg+xml", image}, err
+	case "csv":
+		table, err := selectionCSV(s.selection(r, c))
+		return text{"text/csv; charset=utf-8", table}, err
+	}
+	return s.selection(r, c), nil
 }
 
-// selection returns the GPU selection e.
-func (s *Server) selection(r *request, e *compute.Execution) wire.Selection {
-	children := r.view.Children(e.ID)
-	candidates := make([]compute.Candidate, len(children))
-	for i, child := range children {
-		candidates[i] = candidateOf(summaryOf(r.view, child), child)
+// contest is a GPU selection with its sub-executions by GPU type.
+type contest struct {
+	parent     *compute.Execution
+	runs       [][]*compute.Execution // By GPU type, then by repeat.
+	candidates []compute.Candidate    // The same, as they are judged.
+	verdict    compute.Verdict
+}
+
+// contestOf returns the GPU selection of a parent.
+func contestOf(view *fsm.View, parent *compute.Execution) *contest {
+	c := &contest{parent: parent}
+	for _, e := range view.Children(parent.ID) {
+		n := len(c.candidates)
+		if n == 0 || c.candidates[n-1].Profile != e.Profile {
+			c.candidates, c.runs = append(c.candidates, compute.Candidate{Profile: e.Profile}), append(c.runs, nil)
+			n++
+		}
+		c.candidates[n-1].Runs = append(c.candidates[n-1].Runs, compute.RunOf(e))
+		c.runs[n-1] = append(c.runs[n-1], e)
 	}
-	verdict := s.cfg.Judge(e.Selection.Objective, candidates)
+	return c
+}
+
+// selection returns a GPU selection as clients read it.
+func (s *Server) selection(r *request, c *contest) wire.Selection {
+	e := c.parent
 	out := wire.Selection{
 		ExecutionID: e.ID, Status: e.Status, Parent: summaryOf(r.view, e),
 		Objective: e.Selection.Objective, GPUTypes: e.Selection.GPUTypes,
-		Pareto: []string{}, Rows: make([]wire.SelectionRow, len(children)),
-		Reason: orNull(verdict.Reason),
+		Repeats: e.Selection.Runs(), EarlyStop: !e.Selection.Complete,
+		Pareto: []string{}, Rows: make([]wire.SelectionRow, len(c.runs)),
+		Reason: orNull(c.verdict.Reason), Confidence: c.verdict.Confidence,
 	}
 	if out.GPUTypes == nil {
 		out.GPUTypes = []string{}
@@ -86,23 +115,35 @@ func (s *Server) selection(r *request, e *compute.Execution) wire.Selection {
 	if e.MaxCredits > 0 {
 		out.MaxCredits = &e.MaxCredits
 	}
-	progress := s.progress(r.ctx, children)
-	for i, child := range children {
-		row := rowOf(child, candidates[i])
-		row.Progress = progress[i]
-		if i < len(verdict.Pareto) && verdict.Pareto[i] {
-			row.Pareto = true
-			out.Pareto = append(out.Pareto, row.HardwareProfile)
+	if e.Selection.Deadline > 0 {
+		whole := int(e.Selection.Deadline / time.Second)
+		out.Deadline = &whole
+	}
+	for i, runs := range c.runs {
+		row := rowOf(r.view, runs)
+		if i < len(c.verdict.Rows) {
+			addStanding(&row, c.verdict.Rows[i])
 		}
-		if i < len(verdict.Scores) && child.Status == compute.StatusCompleted {
-			row.Score = finite(verdict.Scores[i])
+		if row.Pareto {
+			out.Pareto = append(out.Pareto, row.HardwareProfile)
 		}
 		out.Rows[i] = row
 	}
-	if verdict.Best >= 0 && verdict.Best < len(children) {
-		out.Recommendation = &children[verdict.Best].Profile
+	s.addOutputs(r.ctx, c.runs, out.Rows)
+	if best := c.verdict.Best; best >= 0 && best < len(out.Rows) {
+		out.Recommendation = &out.Rows[best].HardwareProfile
 	}
 	return out
+}
+
+// addStanding adds to a row how its GPU type stands.
+func addStanding(row *wire.SelectionRow, s compute.Standing) {
+	row.Status, row.StatusDetails, row.Pareto = s.Status, orNull(s.Reason.String()), s.Pareto
+	if s.Completed == 0 {
+		return
+	}
+	duration := seconds(s.Duration)
+	row.Duration, row.Credits, row.Score = &duration, &s.Credits, finite(s.Score)
 }
 
 // finite returns x, nil when it is not a number that JSON has.
@@ -113,49 +154,108 @@ func finite(x float64) *float64 {
 	return &x
 }
 
-// candidateOf returns what is judged of a sub-execution.
-func candidateOf(summary wire.ExecutionSummary, e *compute.Execution) compute.Candidate {
-	c := compute.Candidate{
-		Execution: e.ID, Profile: e.Profile, Status: e.Status, Reason: e.Reason,
-		Duration: e.Duration, Credits: e.Billed,
-		Ran: e.Ran, ExitCode: e.ExitCode, Usage: e.Usage,
-	}
-	if summary.Metadata.Node != nil {
-		c.Node = *summary.Metadata.Node
-	}
-	return c
-}
-
-// rowOf returns what one GPU type did.
-func rowOf(e *compute.Execution, c compute.Candidate) wire.SelectionRow {
+// rowOf returns what one GPU type did, by its first run where runs differ.
+func rowOf(view *fsm.View, runs []*compute.Execution) wire.SelectionRow {
+	first := runs[0]
+	one := runRow(view, first)
 	row := wire.SelectionRow{
-		ExecutionID: e.ID, HardwareProfile: e.Profile, GPUType: e.Request.GPUType,
-		Status: e.Status, StatusDetails: orNull(e.Reason.String()), Node: orNull(c.Node),
+		ExecutionID: first.ID, HardwareProfile: first.Profile, GPUType: first.Request.GPUType,
+		Status: first.Status, StatusDetails: one.StatusDetails, Detail: one.Detail, Node: one.Node,
+		Duration: one.Duration, Credits: one.Credits, ReturnCode: one.ReturnCode, EnergyJoule: one.EnergyJoule,
+		Samples: []wire.GPUSample{},
 	}
-	if !e.Status.Terminal() {
-		return row
+	for _, e := range runs {
+		row.CreditsSpent += e.Billed
+		row.Runs = append(row.Runs, runRow(view, e))
+		if e.Status == compute.StatusCancelled && e.Reason == compute.ReasonStoppedEarly {
+			row.StoppedEarly, row.Detail = true, orNull(e.Detail)
+		}
+		if e.Predicted > 0 && e.Status.Terminal() {
+			predicted := seconds(e.Predicted)
+			row.Predicted = &predicted
+		}
 	}
-	row.Credits = &e.Billed
-	if e.Ran {
-		duration := seconds(e.Duration)
-		row.Duration = &duration
-		row.ReturnCode = &e.ExitCode
-		row.GPUUtilPercent = &e.Usage.GPUUtilPercent
-		row.GPUMemoryMiB = &e.Usage.GPUMemoryMiB
-		row.PeakMemoryMiB = &e.Usage.PeakMemoryMiB
+	if first.Status.Terminal() && first.Ran {
+		addUsage(&row, first.Usage)
 	}
 	return row
 }
 
-// progress returns how far each child is, read from all of them at once.
-func (s *Server) progress(ctx context.Context, children []*compute.Execution) []*float64 {
+// runRow returns what one run did.
+func runRow(view *fsm.View, e *compute.Execution) wire.SelectionRun {
+	run := wire.SelectionRun{
+		ExecutionID: e.ID, Status: e.Status, StatusDetails: orNull(e.Reason.String()), Detail: orNull(e.Detail),
+		Node: summaryOf(view, e).Metadata.Node,
+	}
+	if !e.Status.Terminal() {
+		return run
+	}
+	run.Credits = &e.Billed
+	if e.Ran {
+		duration := seconds(e.Duration)
+		run.Duration, run.ReturnCode = &duration, &e.ExitCode
+		run.EnergyJoule = thousandths(e.Usage.EnergyMilliJ)
+	}
+	return run
+}
+
+// addUsage adds to a row what its first run used.
+func addUsage(row *wire.SelectionRow, u compute.Usage) {
+	row.GPUUtilPercent, row.GPUMemoryMiB, row.PeakMemoryMiB = &u.GPUUtilPercent, &u.GPUMemoryMiB, &u.PeakMemoryMiB
+	row.PowerWatt, row.Simulated = thousandths(u.PowerMilliW), u.Simulated
+	for _, sample := range u.Samples {
+		out := wire.GPUSample{At: float64(sample.AtMs) / 1000}
+		if sample.UtilPercent >= 0 {
+			out.UtilPercent = &sample.UtilPercent
+		}
+		if sample.MemoryMiB >= 0 {
+			out.MemoryMiB = &sample.MemoryMiB
+		}
+		if sample.PowerWatt >= 0 {
+			out.PowerWatt = &sample.PowerWatt
+		}
+		row.Samples = append(row.Samples, out)
+	}
+}
+
+// thousandths returns n thousandths, nil for 0, which is unknown.
+func thousandths(n int64) *float64 {
+	if n <= 0 {
+		return nil
+	}
+	whole := float64(n) / 1000
+	return &whole
+}
+
+// addOutputs adds to the rows what is in the output of their runs, all read at
+// once: how far a live one is, and how the output of one that has ended ends.
+func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, rows []wire.SelectionRow) {
 	ctx, cancel := context.WithTimeout(ctx, progressBudget)
 	defer cancel()
-	out := make([]*float64, len(children))
 	var wg sync.WaitGroup
-	for i, child := range children {
-		wg.Go(func() { out[i] = s.progressOf(ctx, child) })
+	for i := range rows {
+		wg.Go(func() {
+			for _, e := range runs[i] {
+				if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
+					rows[i].Progress = s.progressOf(ctx, e)
+				}
+			}
+		})
+		if first := runs[i][0]; first.Status.Terminal() && first.Ran {
+			wg.Go(func() { rows[i].OutputTail = s.rowTail(ctx, first) })
+		}
 	}
 	wg.Wait()
-	return out
+}
+
+// rowTail returns the end of what an execution printed, nil when nobody can
+// read it now.
+func (s *Server) rowTail(ctx context.Context, e *compute.Execution) *string {
+	output, err := s.cfg.Logs.Tail(ctx, e.ID, rowTailBytes)
+	if err != nil {
+		s.log.Debug("output not readable", "execution", e.ID, "err", err)
+		return nil
+	}
+	tail := strings.ToValidUTF8(string(output.Combined), "\uFFFD")
+	return &tail
 }

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"bytes"
+	"encoding/csv"
 	"strings"
 	"testing"
 	"time"
@@ -70,8 +72,15 @@ func TestSelection(t *testing.T) {
 	if *lost.ReturnCode != 3 || lost.Score != nil || lost.Pareto || *lost.Credits != 9_000 {
 		t.Errorf("losing row is %+v", lost)
 	}
-	w.want(400, "not_available", "GET", path+"?format=csv", w.adaKey, nil)
-	w.want(400, "not_available", "GET", path+"?format=svg", w.adaKey, nil)
+	if len(won.Runs) != 1 || won.Runs[0].ExecutionID != children[0] || won.CreditsSpent != 11_000 ||
+		*won.OutputTail != "BERTH_PROGRESS 1/4\nBERTH_PROGRESS 3/4\n" || *got.Confidence != 0.5 || got.Repeats != 1 || !got.EarlyStop {
+		t.Errorf("ended selection is %+v", got)
+	}
+	a := w.mustDo("GET", path+"?format=svg", w.adaKey, nil, nil)
+	if a.header.Get("Content-Type") != "image/svg+xml" || string(a.body) != "<svg>fastest of 2</svg>" {
+		t.Errorf("the chart is %d %v %s", a.status, a.header, a.body)
+	}
+	w.wantCSV(path+"?format=csv", 2)
 	w.want(422, "", "GET", path+"?format=png", w.adaKey, nil)
 
 	var history wire.ExecutionHistory
@@ -82,6 +91,83 @@ func TestSelection(t *testing.T) {
 	}
 	// A sub-execution is streamed and looked at like any other.
 	w.mustDo("GET", "/execution/streaming/"+children[0].String()+"/status", w.adaKey, nil, nil)
+}
+
+// wantCSV gets a table and wants so many lines behind its header, all of as
+// many fields.
+func (w *world) wantCSV(path string, lines int) {
+	w.Helper()
+	a := w.mustDo("GET", path, w.adaKey, nil, nil)
+	if got := a.header.Get("Content-Type"); got != "text/csv; charset=utf-8" {
+		w.Errorf("the table is %s", got)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
+	if err != nil || len(rows) != lines+1 {
+		w.Fatalf("%d rows, %v:\n%s", len(rows), err, a.body)
+	}
+	first := map[string]string{}
+	for i, name := range rows[0] {
+		first[name] = rows[1][i]
+	}
+	for name, want := range map[string]string{
+		"gpu_type": "a100", "status": "completed", "duration_s": "20", "credits": "0.011", "recommended": "true",
+		"stopped_early": "false", "predicted_s": "", "return_code": "0", "node": "n2",
+	} {
+		if first[name] != want {
+			w.Errorf("%s is %q, want %q", name, first[name], want)
+		}
+	}
+}
+
+func TestSelectionStartsWithItsOptions(t *testing.T) {
+	w := newWorld(t)
+	var started wire.SelectionStarted
+	w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey, map[string]any{
+		"code": "print(1)", "repeats": 3, "deadline_seconds": 90, "early_stop": false,
+	}, &started)
+	var got wire.Selection
+	w.mustDo("GET", "/execution/gpu_selection/"+started.ExecutionID.String(), w.adaKey, nil, &got)
+	if got.Repeats != 3 || *got.Deadline != 90 || got.EarlyStop || len(got.Rows) != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSelectionOfRepeats holds how runs of one GPU type become one row.
+func TestSelectionOfRepeats(t *testing.T) {
+	w := newWorld(t)
+	var started wire.SelectionStarted
+	w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey,
+		map[string]any{"code": "print(1)", "repeats": 2, "gpu_types": []string{"a100"}}, &started)
+	ids := []compute.ExecutionID{{UUID: uuid(511)}, {UUID: uuid(512)}}
+	w.must(fsm.TakeSelection{Term: 1, Parent: started.ExecutionID, Children: []fsm.Child{
+		{ID: ids[0], Profile: "gpu.a100", Repeat: 1}, {ID: ids[1], Profile: "gpu.a100", Repeat: 2},
+	}})
+	w.place(ids[0], 2)
+	w.begun(ids[0])
+	w.ended(ids[0], compute.StatusCompleted, compute.ReasonNone, 0, 20*time.Second)
+	w.place(ids[1], 2)
+	w.begun(ids[1])
+	w.must(fsm.StopCandidates{Term: 1, Parent: started.ExecutionID, Stops: []compute.CandidateStop{{
+		Execution: ids[1], Reason: compute.ReasonStoppedEarly, Detail: "=cannot win", Predicted: 90 * time.Second,
+	}}})
+	w.ended(ids[1], compute.StatusCancelled, compute.ReasonStopped, 143, 10*time.Second)
+	var got wire.Selection
+	w.mustDo("GET", "/execution/gpu_selection/"+started.ExecutionID.String(), w.adaKey, nil, &got)
+	if len(got.Rows) != 1 || len(got.Rows[0].Runs) != 2 {
+		t.Fatalf("got %+v", got)
+	}
+	row, second := got.Rows[0], got.Rows[0].Runs[1]
+	if !row.StoppedEarly || *row.Detail != "=cannot win" || *row.Predicted != 90 || row.CreditsSpent != 16_500 ||
+		*row.Duration != 20 || row.ExecutionID != ids[0] {
+		t.Errorf("row is %+v", row)
+	}
+	if second.Status != compute.StatusCancelled || *second.StatusDetails != "stopped_early" || *second.Duration != 10 {
+		t.Errorf("second run is %+v", second)
+	}
+	a := w.mustDo("GET", "/execution/gpu_selection/"+started.ExecutionID.String()+"?format=csv", w.adaKey, nil, nil)
+	if !strings.HasSuffix(string(a.body), ",'=cannot win\n") {
+		t.Errorf("a spreadsheet reads a formula:\n%s", a.body)
+	}
 }
 
 func TestAbortSelection(t *testing.T) {

@@ -83,7 +83,8 @@ func (c *Config) validate() error {
 	return errors.Join(
 		missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
 		missing(c.Logs == nil, "Logs"), missing(c.Blobs == nil, "Blobs"),
-		missing(c.Judge == nil, "Judge"), missing(c.Explain == nil, "Explain"), missing(c.Unseal == nil, "Unseal"),
+		missing(c.Judge == nil, "Judge"), missing(c.Explain == nil, "Explain"), missing(c.Chart == nil, "Chart"),
+		missing(c.Unseal == nil, "Unseal"),
 		missing(c.NewJoinToken == nil, "NewJoinToken"),
 		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
 		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),

@@ -126,6 +126,9 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			}
 			return out, nil
 		},
+		Chart: func(o compute.Objective, c []compute.Candidate, _ compute.Verdict) ([]byte, error) {
+			return fmt.Appendf(nil, "<svg>%s of %d</svg>", o, len(c)), nil
+		},
 		Unseal: func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
 		NewJoinToken: func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error) {
 			w.last++
@@ -557,13 +560,17 @@ func (w *world) streams() int {
 
 // judge recommends the first candidate that completed.
 func judge(_ compute.Objective, candidates []compute.Candidate) compute.Verdict {
-	v := compute.Verdict{Best: -1, Pareto: make([]bool, len(candidates)), Scores: make([]float64, len(candidates))}
+	v := compute.Verdict{Best: -1, Rows: make([]compute.Standing, len(candidates))}
 	for i, c := range candidates {
-		if c.Status == compute.StatusCompleted {
-			v.Pareto[i], v.Scores[i] = true, 1.5
-			if v.Best < 0 {
-				v.Best, v.Reason = i, c.Profile+" is the first that completed."
-			}
+		row, first := &v.Rows[i], c.Runs[0]
+		row.Status, row.Reason = first.Status, first.Reason
+		if first.Status != compute.StatusCompleted {
+			continue
+		}
+		row.Completed, row.Duration, row.Credits, row.Pareto, row.Score = 1, first.Duration, first.Credits, true, 1.5
+		if v.Best < 0 {
+			half := 0.5
+			v.Best, v.Reason, v.Confidence = i, c.Profile+" is the first that completed.", &half
 		}
 	}
 	return v

@@ -24,6 +24,7 @@ type call struct {
 	body   any           // Sent as JSON; nil for none.
 	wait   time.Duration // The node may hold the answer for so long.
 	out    any           // The answer's JSON is decoded into it; nil to ignore it.
+	raw    *[]byte       // The answer as it is, in place of out.
 
 	// noKey leaves out the Idempotency-Key: the call keeps a secret that a
 	// repeat under the same key would not show again.
@@ -95,6 +96,9 @@ func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, er
 		return false, fmt.Errorf("%s %s: answer over %d bytes", in.method, in.path, maxAnswerBytes)
 	case resp.StatusCode != http.StatusOK:
 		return temporary(resp.StatusCode) && !in.once, errorOf(resp.StatusCode, resp.Header, body)
+	case in.raw != nil:
+		*in.raw = body
+		return false, nil
 	case in.out == nil:
 		return false, nil
 	}

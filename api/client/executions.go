@@ -37,6 +37,12 @@ type StartSelection struct {
 	Start
 	GPUTypes  []string `json:"gpu_types,omitempty"` // Empty for every type that fits.
 	Objective string   `json:"objective,omitempty"` // "" for balanced.
+	Repeats   int      `json:"repeats,omitempty"`   // Runs of each GPU type; 0 for one.
+
+	// DeadlineSeconds is when the answer is wanted, from the submit; 0 for none.
+	DeadlineSeconds int `json:"deadline_seconds,omitempty"`
+	// EarlyStop says whether what can no longer win is stopped; nil for true.
+	EarlyStop *bool `json:"early_stop,omitempty"`
 }
 
 // Submit starts an execution.

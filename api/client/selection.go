@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -20,4 +21,15 @@ func (c *Client) Selection(ctx context.Context, id compute.ExecutionID) (wire.Se
 	var out wire.Selection
 	err := c.do(ctx, call{method: http.MethodGet, path: "/execution/gpu_selection/" + id.String(), out: &out})
 	return out, err
+}
+
+// SelectionAs returns the GPU selection in another format: csv, a table with a
+// line per GPU type, or svg, a chart.
+func (c *Client) SelectionAs(ctx context.Context, id compute.ExecutionID, format string) ([]byte, error) {
+	var raw []byte
+	err := c.do(ctx, call{
+		method: http.MethodGet, path: "/execution/gpu_selection/" + id.String(),
+		query: url.Values{"format": {format}}, raw: &raw,
+	})
+	return raw, err
 }

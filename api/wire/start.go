@@ -59,8 +59,9 @@ type SelectionStart struct {
 
 	GPUTypes        []string `json:"gpu_types" maxitems:"16" minlen:"1" maxlen:"64" doc:"GPU types to try, in any case; every type that there is when absent."`
 	Objective       string   `json:"objective" default:"\"balanced\"" enum:"balanced,fastest,cheapest" doc:"What the recommendation optimises."`
-	Repeats         int      `json:"repeats" default:"1" min:"1" max:"5" doc:"Not available in this version: only 1."`
-	DeadlineSeconds *int     `json:"deadline_seconds" min:"1" doc:"Not available in this version: only absent."`
+	Repeats         int      `json:"repeats" default:"1" min:"1" max:"5" doc:"Runs of each GPU type, one after the other. Those of a type that cannot win any more are spared."`
+	DeadlineSeconds *int     `json:"deadline_seconds" min:"1" max:"604800" doc:"Seconds from the submit by which the answer is wanted: what has not started by then is reported as no_capacity, and once a type has completed what still runs is stopped. Without it a type waits for capacity for an hour, or for a minute once all others have ended."`
+	EarlyStop       bool     `json:"early_stop" default:"true" doc:"Stop runs whose progress says that they cannot win any more; false lets every type run to its end."`
 }
 
 // Profile returns the hardware profile asked for.
