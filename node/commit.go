@@ -44,17 +44,21 @@ func (c committer) observe(plan compute.Plan) {
 // TakeSelection takes the queue message of a GPU selection; the state refuses
 // one that was taken.
 func (c committer) TakeSelection(
-	ctx context.Context, term uint64, parent compute.ExecutionID, profiles []string, detail string,
+	ctx context.Context, term uint64, parent *compute.Execution, profiles []string, detail string,
 ) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
-	cmd := fsm.TakeSelection{Term: term, Parent: parent, Detail: detail}
+	cmd := fsm.TakeSelection{Term: term, Parent: parent.ID, Detail: detail}
 	for _, profile := range profiles {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return 0, err
+		for i := range parent.Selection.Runs() {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return 0, err
+			}
+			cmd.Children = append(cmd.Children, fsm.Child{
+				ID: compute.ExecutionID{UUID: compute.UUID(id)}, Profile: profile, Repeat: i + 1,
+			})
 		}
-		cmd.Children = append(cmd.Children, fsm.Child{ID: compute.ExecutionID{UUID: compute.UUID(id)}, Profile: profile})
 	}
 	if len(profiles) == 0 {
 		cmd.Reason = compute.ReasonNoCandidates

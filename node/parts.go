@@ -21,6 +21,7 @@ import (
 	"berth/gpu"
 	"berth/node/executor"
 	"berth/scheduler"
+	"berth/scheduler/chart"
 )
 
 // maxTokenFile is the largest token file that is read.
@@ -227,6 +228,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Blobs:    n.blobs,
 		Judge:    scheduler.Judge,
 		Explain:  new(explainer).explain,
+		Chart:    chart.Selection,
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return openSigningKey(n.master, key)
 		},

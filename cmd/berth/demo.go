@@ -162,11 +162,12 @@ func (f *demoFlags) ask(cmd *cobra.Command, state dev.State) (wire.Selection, er
 	}
 	fmt.Fprintf(out, "Signed in as %s.\n", state.Email)
 	c = c.WithToken(session.AccessToken)
+	stop := false // Every type is to show what it takes.
 	started, err := c.SubmitSelection(cmd.Context(), client.StartSelection{
 		Start: client.Start{
 			Code: examples.Matmul, FileName: "matmul.py", Timeout: int(demoTimeout.Seconds()),
 		},
-		Objective: f.objective,
+		Objective: f.objective, EarlyStop: &stop,
 	})
 	if err != nil {
 		return wire.Selection{}, fmt.Errorf("submit: %w", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +26,10 @@ type recommendFlags struct {
 	code       codeFlags
 	objective  string
 	types      []string
+	repeats    int
+	deadline   time.Duration
+	complete   bool
+	format     string
 	jsonOutput bool
 }
 
@@ -33,10 +39,23 @@ func newRecommend() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recommend {FILE | - | -c CODE}",
 		Short: "Execute the same code on several GPU types and say which is best",
-		Long: `Recommend executes the code once on every GPU type (or on those asked for), shows
-how far each is, and prints what each took: seconds, credits, and whether no
-other type is both faster and cheaper. Code that prints lines such as
-BERTH_PROGRESS 37/100 has its progress shown.
+		Long: `Recommend executes the code on every GPU type (or on those asked for), shows how
+far each is, and prints what each took: seconds, credits, and whether no other
+type is both faster and cheaper.
+
+Code that prints lines such as BERTH_PROGRESS 37/100 has its progress shown, and
+a type whose progress says that it cannot win any more is stopped early, with the
+reason: with fastest one that is certain to be slower than one that has
+completed, with cheapest one that is certain to be dearer, with balanced one that
+is both. --no-early-stop lets every type run to its end.
+
+With --repeats each type executes the code several times, one after the other,
+and medians are compared. With --deadline what has no capacity by then is left
+out, and once a type has completed what still runs is stopped; without it a type
+waits for capacity for an hour, or a minute once all others have ended.
+
+--max-credits is a ceiling on the whole, all types and repeats together. The
+confidence is the probability that the recommended type is really the best.
 
 ` + exitHelp,
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -47,8 +66,51 @@ BERTH_PROGRESS 37/100 has its progress shown.
 	flags := cmd.Flags()
 	registerObjective(flags, &f.objective)
 	flags.StringSliceVar(&f.types, "gpu-types", nil, "GPU `types` to try, by comma (default: every type there is)")
-	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
+	flags.IntVar(&f.repeats, "repeats", 1, fmt.Sprintf("`runs` of each GPU type, 1 to %d", compute.MaxRepeats))
+	flags.DurationVar(&f.deadline, "deadline", 0, "when the answer is wanted, such as `90s` (default: when all have ended)")
+	flags.BoolVar(&f.complete, "no-early-stop", false, "let types that cannot win any more run to their end")
+	flags.StringVar(&f.format, "format", formatTable, "print a `table`, json, csv or svg (a chart)")
+	flags.BoolVar(&f.jsonOutput, "json", false, "the same as --format json")
+	cmd.MarkFlagsMutuallyExclusive("json", "format")
 	return cmd
+}
+
+// The formats of a result.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+)
+
+// check refuses flags that make no sense, before anything is executed.
+func (f *recommendFlags) check() error {
+	if f.jsonOutput {
+		f.format = formatJSON
+	}
+	switch {
+	case !slices.Contains([]string{formatTable, formatJSON, "csv", "svg"}, f.format):
+		return fmt.Errorf("--format is table, json, csv or svg, not %q", f.format)
+	case f.repeats < 1 || f.repeats > compute.MaxRepeats:
+		return fmt.Errorf("--repeats is 1 to %d, not %d", compute.MaxRepeats, f.repeats)
+	case f.deadline != 0 && (f.deadline < time.Second || f.deadline > compute.MaxDeadline):
+		return fmt.Errorf("--deadline is 1s to %s, not %s", compute.MaxDeadline, f.deadline)
+	}
+	return nil
+}
+
+// request returns what the flags ask for.
+func (f *recommendFlags) request(start client.Start) client.StartSelection {
+	out := client.StartSelection{
+		Start: start, GPUTypes: f.types, Objective: f.objective,
+		DeadlineSeconds: int(f.deadline.Round(time.Second) / time.Second),
+	}
+	if f.repeats > 1 {
+		out.Repeats = f.repeats
+	}
+	if f.complete {
+		stop := false
+		out.EarlyStop = &stop
+	}
+	return out
 }
 
 // registerObjective adds the flag that says what is best.
@@ -58,6 +120,9 @@ func registerObjective(flags *pflag.FlagSet, objective *string) {
 }
 
 func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	start, err := f.code.start(cmd, args)
 	if err != nil {
 		return err
@@ -66,9 +131,7 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	started, err := c.SubmitSelection(cmd.Context(), client.StartSelection{
-		Start: start, GPUTypes: f.types, Objective: f.objective,
-	})
+	started, err := c.SubmitSelection(cmd.Context(), f.request(start))
 	if err != nil {
 		return unexecuted(err)
 	}
@@ -77,15 +140,25 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return interrupted(cmd.Context(), started.ExecutionID, err)
 	}
-	if f.jsonOutput {
-		err = printJSON(cmd.OutOrStdout(), result)
-	} else {
-		err = printSelection(cmd.OutOrStdout(), result)
-	}
-	if err != nil {
+	if err := f.print(cmd, c, result); err != nil {
 		return err
 	}
 	return selectionOutcome(cmd.Context(), c, result)
+}
+
+// print writes the result in the format asked for.
+func (f *recommendFlags) print(cmd *cobra.Command, c *client.Client, result wire.Selection) error {
+	switch f.format {
+	case formatTable:
+		return printSelection(cmd.OutOrStdout(), result)
+	case formatJSON:
+		return printJSON(cmd.OutOrStdout(), result)
+	}
+	raw, err := c.SelectionAs(cmd.Context(), result.ExecutionID, f.format)
+	if err == nil {
+		_, err = cmd.OutOrStdout().Write(raw)
+	}
+	return err
 }
 
 // selectionOutcome returns a GPU selection that has ended as the end of a
@@ -103,8 +176,15 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 	if !ok || s.Status != compute.StatusFailed || len(s.Rows) == 0 {
 		return ended
 	}
-	code := s.Rows[0].ReturnCode
-	for _, row := range s.Rows {
+	// What the race gave up on says nothing about the code.
+	rows := slices.DeleteFunc(slices.Clone(s.Rows), func(r wire.SelectionRow) bool {
+		return r.Status == compute.StatusCancelled
+	})
+	if len(rows) == 0 {
+		return ended
+	}
+	code := rows[0].ReturnCode
+	for _, row := range rows {
 		if code == nil || row.ReturnCode == nil || *row.ReturnCode != *code || *code == 0 {
 			return ended
 		}

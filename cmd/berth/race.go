@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,14 +20,12 @@ const (
 	maxPartial = 256
 )
 
-// progressMark begins a line by which code says how far it is.
-const progressMark = "BERTH_PROGRESS "
-
 // lane is one GPU type in a GPU selection, as it is shown.
 type lane struct {
 	gpuType  string
 	node     string
 	status   compute.Status
+	details  string  // Why it stands so.
 	progress float64 // 0 to 1.
 }
 
@@ -68,8 +65,10 @@ func (r *race) run(ctx context.Context, view laneView) (wire.Selection, error) {
 			return s, err
 		}
 		for _, row := range s.Rows {
-			if r.enter(row.ExecutionID) {
-				followers.Go(func() { r.follow(ctx, row.ExecutionID) })
+			for _, one := range row.Runs {
+				if one.Status != compute.StatusPending && r.enter(one.ExecutionID) {
+					followers.Go(func() { r.follow(ctx, one.ExecutionID) })
+				}
 			}
 		}
 		view.update(r.lanes(s))
@@ -112,7 +111,7 @@ func (r *race) follow(ctx context.Context, id compute.ExecutionID) {
 			if !whole {
 				break
 			}
-			if p, ok := parseProgress(line); ok {
+			if p, ok := compute.ParseProgress(line); ok {
 				r.mu.Lock()
 				r.progress[id] = p
 				r.mu.Unlock()
@@ -123,34 +122,36 @@ func (r *race) follow(ctx context.Context, id compute.ExecutionID) {
 	}
 }
 
-// parseProgress reads a line such as BERTH_PROGRESS 37/100.
-func parseProgress(line string) (float64, bool) {
-	text, found := strings.CutPrefix(strings.TrimSpace(line), progressMark)
-	if !found {
-		return 0, false
-	}
-	done, all, found := strings.Cut(text, "/")
-	d, err1 := strconv.ParseFloat(strings.TrimSpace(done), 64)
-	a, err2 := strconv.ParseFloat(strings.TrimSpace(all), 64)
-	if !found || err1 != nil || err2 != nil || !(a > 0) || !(d >= 0) {
-		return 0, false
-	}
-	return min(d/a, 1), true
-}
-
 // lanes returns the rows of s as they are shown.
 func (r *race) lanes(s wire.Selection) []lane {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lanes := make([]lane, len(s.Rows))
 	for i, row := range s.Rows {
-		lanes[i] = lane{gpuType: row.GPUType, status: row.Status, progress: r.progress[row.ExecutionID]}
+		lanes[i] = lane{gpuType: row.GPUType, status: row.Status, progress: r.progressOf(row)}
 		if row.Node != nil {
 			lanes[i].node = *row.Node
 		}
-		if row.Status == compute.StatusCompleted {
-			lanes[i].progress = 1
+		if row.StatusDetails != nil {
+			lanes[i].details = *row.StatusDetails
 		}
 	}
 	return lanes
+}
+
+// progressOf returns how far a row is: the mean of its runs, of which those
+// that have ended are whole.
+func (r *race) progressOf(row wire.SelectionRow) float64 {
+	if row.Status == compute.StatusCompleted {
+		return 1
+	}
+	sum := 0.0
+	for _, one := range row.Runs {
+		if one.Status == compute.StatusCompleted {
+			sum++
+		} else {
+			sum += r.progress[one.ExecutionID]
+		}
+	}
+	return sum / float64(max(len(row.Runs), 1))
 }

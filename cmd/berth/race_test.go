@@ -16,32 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestParseProgress(t *testing.T) {
-	tests := []struct {
-		line string
-		want float64
-		ok   bool
-	}{
-		{"BERTH_PROGRESS 37/100", 0.37, true},
-		{"BERTH_PROGRESS 1/4\r", 0.25, true},
-		{"BERTH_PROGRESS 0/4", 0, true},
-		{"BERTH_PROGRESS 9/4", 1, true},
-		{"BERTH_PROGRESS 0.5/1", 0.5, true},
-		{"BERTH_PROGRESS 1", 0, false},
-		{"BERTH_PROGRESS 1/0", 0, false},
-		{"BERTH_PROGRESS -1/4", 0, false},
-		{"BERTH_PROGRESS NaN/4", 0, false},
-		{"BERTH_PROGRESS x/y", 0, false},
-		{"say BERTH_PROGRESS 1/4", 0, false},
-		{"", 0, false},
-	}
-	for _, tt := range tests {
-		if got, ok := parseProgress(tt.line); got != tt.want || ok != tt.ok {
-			t.Errorf("parseProgress(%q) = %v, %t, want %v, %t", tt.line, got, ok, tt.want, tt.ok)
-		}
-	}
-}
-
 // selection is a GPU selection that has ended.
 const selection = `{
   "execution_id": "` + someID + `", "status": "completed", "objective": "balanced",
@@ -49,9 +23,11 @@ const selection = `{
     {"execution_id": "0198c0de-0000-7000-8000-00000000000a", "gpu_type": "a100", "hardware_profile": "gpu.a100", "status": "completed", "node": "n2", "duration_s": 10.1234, "credits": 0.005568, "return_code": 0},
     {"execution_id": "0198c0de-0000-7000-8000-00000000000b", "gpu_type": "h100", "hardware_profile": "gpu.h100", "status": "completed", "node": "n1", "duration_s": 6.01, "credits": 0.005409, "return_code": 0, "pareto": true},
     {"execution_id": "0198c0de-0000-7000-8000-00000000000c", "gpu_type": "l40s", "hardware_profile": "gpu.l40s", "status": "failed", "status_details": "out_of_memory", "node": "n1", "duration_s": 1.5, "credits": 0.0006, "return_code": 137},
-    {"execution_id": "0198c0de-0000-7000-8000-00000000000d", "gpu_type": "t4", "hardware_profile": "gpu.t4", "status": "aborted", "status_details": "parent_ended"}
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000d", "gpu_type": "t4", "hardware_profile": "gpu.t4", "status": "aborted", "status_details": "parent_ended"},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000e", "gpu_type": "l4", "hardware_profile": "gpu.l4", "status": "cancelled", "status_details": "stopped_early", "stopped_early": true, "detail": "at 34 % after 8.2 s: it would take at least 21.0 s and 0.0042 credits, h100 took 6.0 s and 0.005409", "predicted_s": 21, "node": "n3", "duration_s": 8.2, "credits": 0.00164, "return_code": 143},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000f", "gpu_type": "b200", "hardware_profile": "gpu.b200", "status": "cancelled", "status_details": "no_capacity", "detail": "no capacity within 1m0s (gpus_busy)"}
   ],
-  "recommendation": "gpu.h100",
+  "recommendation": "gpu.h100", "confidence": 0.987,
   "reason": "It is the fastest and costs least."
 }`
 
@@ -61,7 +37,7 @@ func TestPrintSelection(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := s
-	none.Recommendation, none.Reason, none.Rows = nil, nil, nil
+	none.Recommendation, none.Reason, none.Rows, none.Confidence = nil, nil, nil, nil
 	for name, s := range map[string]wire.Selection{"selection": s, "selection_none": none} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -132,8 +108,21 @@ func TestRecommend(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.out, "Recommended (balanced): gpu.h100") || !strings.Contains(r.errors, "h100   completed on n1") {
 		t.Errorf("got %+v", r)
 	}
-	if sent["objective"] != "cheapest" || len(sent["gpu_types"].([]any)) != 2 {
+	if sent["objective"] != "cheapest" || len(sent["gpu_types"].([]any)) != 2 || sent["repeats"] != nil ||
+		sent["deadline_seconds"] != nil || sent["early_stop"] != nil {
 		t.Errorf("sent %v", sent)
+	}
+	r = execute(t, "", "gpu", "recommend", "-c", "1", "--repeats", "3", "--deadline", "90s", "--no-early-stop", "--format", "csv")
+	if r.code != 0 || !strings.Contains(r.out, `"objective": "balanced"`) {
+		t.Errorf("got %+v, want the answer as it is", r)
+	}
+	if sent["repeats"] != 3.0 || sent["deadline_seconds"] != 90.0 || sent["early_stop"] != false {
+		t.Errorf("sent %v", sent)
+	}
+	for _, flags := range [][]string{{"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
+		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code == 0 || r.errors == "" {
+			t.Errorf("%v: got %+v, want an error", flags, r)
+		}
 	}
 	body = failed
 	if r := execute(t, "", "gpu", "recommend", "-c", "1"); r.code != 3 {

@@ -48,7 +48,7 @@ func (l *lines) close() {}
 
 // describeLane returns the lane in one line, its progress in steps of percent.
 func describeLane(l lane, step int) string {
-	text := fmt.Sprintf("%-6s %s", l.gpuType, l.status)
+	text := fmt.Sprintf("%-6s %s", l.gpuType, standing(l.status, l.details))
 	if l.node != "" {
 		text += " on " + l.node
 	}
@@ -98,7 +98,7 @@ func (b *bars) update(lanes []lane) {
 			t.SetValue(barParts)
 			t.MarkAsDone()
 		case lane.status.Terminal():
-			t.MarkAsErrored()
+			t.MarkAsErrored() // Also one that was stopped early: it stays where it was.
 		default:
 			t.SetValue(min(int64(lane.progress*barParts), barAlmost))
 		}
@@ -137,8 +137,9 @@ func printSelection(w io.Writer, s wire.Selection) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, t.Render())
 	fmt.Fprintln(&b, "Pareto: no other type is both faster and cheaper.")
+	printWhys(&b, s.Rows)
 	if s.Recommendation != nil {
-		fmt.Fprintf(&b, "\nRecommended (%s): %s\n", s.Objective, *s.Recommendation)
+		fmt.Fprintf(&b, "\nRecommended (%s): %s%s\n", s.Objective, *s.Recommendation, certainty(s.Confidence))
 	} else {
 		fmt.Fprintf(&b, "\nNo recommendation (%s).\n", s.Objective)
 	}
@@ -149,16 +150,58 @@ func printSelection(w io.Writer, s wire.Selection) error {
 	return err
 }
 
+// certainty says how sure a recommendation is, "" when that is unknown.
+func certainty(confidence *float64) string {
+	if confidence == nil {
+		return ""
+	}
+	// A probability is never shown as certainty.
+	return fmt.Sprintf(", confidence %.0f %%", min(100**confidence, 99))
+}
+
+// printWhys writes why types have no result, a line each.
+func printWhys(w io.Writer, rows []wire.SelectionRow) {
+	for _, row := range rows {
+		if row.Detail != nil && (row.StoppedEarly || row.Status != compute.StatusCompleted) {
+			fmt.Fprintf(w, "%s: %s\n", row.GPUType, *row.Detail)
+		}
+	}
+}
+
+// standing returns a status as people read it: what the race itself ended is
+// no failure.
+func standing(status compute.Status, details string) string {
+	if status != compute.StatusCancelled {
+		return status.String()
+	}
+	switch details {
+	case compute.ReasonStoppedEarly.String():
+		return "STOPPED EARLY"
+	case compute.ReasonNoCapacity.String():
+		return "NO CAPACITY"
+	case compute.ReasonDeadline.String():
+		return "OUT OF TIME"
+	}
+	return status.String()
+}
+
 func selectionRow(row wire.SelectionRow) table.Row {
-	seconds, credits, status, mark := "-", "-", row.Status.String(), ""
+	details := ""
+	if row.StatusDetails != nil {
+		details = *row.StatusDetails
+	}
+	seconds, credits, status, mark := "-", "-", standing(row.Status, details), ""
 	if row.Credits != nil {
 		credits = fmt.Sprintf("%d.%06d", *row.Credits/compute.Credit, *row.Credits%compute.Credit)
 	}
 	if row.Duration != nil {
 		seconds = fmt.Sprintf("%.2f", *row.Duration)
 	}
-	if row.StatusDetails != nil && row.Status != compute.StatusCompleted {
-		status += " (" + *row.StatusDetails + ")"
+	if row.Predicted != nil && row.Status != compute.StatusCompleted {
+		seconds += fmt.Sprintf(" (of >= %.2f)", *row.Predicted)
+	}
+	if details != "" && status == row.Status.String() && row.Status != compute.StatusCompleted {
+		status += " (" + details + ")"
 	}
 	if row.Pareto {
 		mark = "*"
