@@ -110,7 +110,6 @@ var libraries = []library{
 	{"github.com/google/uuid", []string{"api", "cluster", "cmd", "node"}, "ids are made where requests and nodes begin; the state makes none"},
 	{"golang.org/x/sys", []string{"cluster", "cmd", "gpu", "node"}, "system calls belong to parts that touch the machine"},
 	{"gonum.org/v1/gonum", []string{"bench", "scheduler"}, "distributions are computed where choices are judged"},
-	{"gonum.org/v1/plot", []string{"bench", "scheduler/chart"}, "charts are drawn beside what they show"},
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/text", []string{"api"}, "text is normalised where it comes in"},
 	{"golang.org/x/sync", []string{"api", "bench", "cluster", "cmd", "node"}, "pure code starts no goroutine"},
