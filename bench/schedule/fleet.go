@@ -216,6 +216,6 @@ func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan 
 }
 
 // TakeSelection is never asked for: there is no GPU selection.
-func (c committer) TakeSelection(context.Context, uint64, compute.ExecutionID, []string, string) (uint64, error) {
+func (c committer) TakeSelection(context.Context, uint64, *compute.Execution, []string, string) (uint64, error) {
 	return 0, errors.New("no GPU selection was submitted")
 }
