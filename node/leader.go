@@ -37,6 +37,7 @@ type leader struct {
 	self     func() compute.Node
 	found    func() (fsm.Bootstrap, error) // Makes the first command of a new cluster.
 	now      func() time.Time
+	progress func(context.Context, compute.NodeID, []progressRun) ([]progressRun, error)
 	logger   *slog.Logger
 }
 
@@ -55,6 +56,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
 	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
 	duties.Go(func() { l.estimate(ctx, term) })
+	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)

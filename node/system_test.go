@@ -62,7 +62,7 @@ func TestSelectionFindsTheBest(t *testing.T) {
 
 	code := "n = 0\nfor i in range(4_000_000):\n    n += i * i\n    if i % 500_000 == 0: print(f'BERTH_PROGRESS {i}/4000000')\nprint(n)\n"
 	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
-		Start: client.Start{Code: code, Timeout: 120}, Objective: "fastest",
+		Start: client.Start{Code: code, Timeout: 120}, Objective: "fastest", EarlyStop: new(bool),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,11 +82,61 @@ func TestSelectionFindsTheBest(t *testing.T) {
 	if *h100.Duration >= *t4.Duration {
 		t.Errorf("h100 took %v s and t4 %v s: their speeds are 1.0 and 0.12", *h100.Duration, *t4.Duration)
 	}
-	if s.Reason == nil || *s.Reason == "" || s.Confidence != nil {
-		t.Errorf("got reason %v, confidence %v; want a sentence, and no confidence", s.Reason, s.Confidence)
+	if s.Reason == nil || *s.Reason == "" || s.Confidence == nil || *s.Confidence <= 0 || *s.Confidence > 1 {
+		t.Errorf("got reason %v, confidence %v; want a sentence and a probability", s.Reason, s.Confidence)
 	}
 	mustBalance(t, api)
 }
+
+// TestSelectionStopsEarly holds that a GPU type whose progress says that it
+// cannot win is stopped, and that one without capacity is given up at the
+// deadline: neither holds up the answer.
+func TestSelectionStopsEarly(t *testing.T) {
+	c := nodetest.New(t, 3)
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	busy, err := api.Submit(t.Context(), client.Start{Code: "import time\ntime.sleep(300)", ExecutionType: "a100.4x", Timeout: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := api.SubmitSelection(t.Context(), client.StartSelection{
+		Start: client.Start{Code: paced, Timeout: 200}, Objective: "fastest",
+		GPUTypes: []string{"h100", "a100", "t4"}, DeadlineSeconds: 40,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, api, started.ExecutionID)
+	s, err := api.Selection(t.Context(), started.ExecutionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h100, a100, t4 := row(s.Rows, "h100"), row(s.Rows, "a100"), row(s.Rows, "t4")
+	if s.Status != compute.StatusCompleted || s.Recommendation == nil || *s.Recommendation != "gpu.h100" || !h100.Pareto {
+		t.Errorf("got %+v", s)
+	}
+	if a100.Status != compute.StatusCancelled || *a100.StatusDetails != "no_capacity" || a100.CreditsSpent != 0 {
+		t.Errorf("the starved type is %+v", a100)
+	}
+	if !t4.StoppedEarly || t4.Predicted == nil || *t4.Predicted < 20 || *t4.Duration > 60 || t4.Detail == nil {
+		t.Errorf("the slow type is %+v", t4)
+	}
+	if err := api.Abort(t.Context(), busy.ExecutionID); err != nil {
+		t.Error(err)
+	}
+	mustFinish(t, api, busy.ExecutionID)
+	mustBalance(t, api)
+}
+
+// paced takes about five seconds on an h100 and about forty on a t4, however
+// busy the machine is, and says how far it is.
+const paced = `
+import os, time
+step = {"h100": 0.1, "a100": 0.2, "t4": 0.8}[os.environ["BERTH_GPU_TYPE"]]
+for i in range(50):
+    time.sleep(step)
+    print(f"BERTH_PROGRESS {i + 1}/50", flush=True)
+`
 
 // fastest returns the row with the shortest duration. Which one that is
 // depends on what else the machine does.

@@ -70,6 +70,18 @@ func (r *Race) Stops() []compute.CandidateStop {
 	return stops
 }
 
+// NeedsPaces reports whether Stops would say more if it knew the paces of the
+// runs: a candidate has completed, and another one executes its first run.
+func (r *Race) NeedsPaces() bool {
+	answer, running := false, false
+	for i := range r.Candidates {
+		s := standingOf(&r.Candidates[i])
+		answer = answer || s.Completed > 0
+		running = running || s.Completed == 0 && s.Status == compute.StatusRunning
+	}
+	return answer && running && !r.Complete
+}
+
 // started reports whether any run of the candidate was ever placed.
 func started(c *compute.Candidate) bool {
 	for i := range c.Runs {

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/logs"
+	"berth/scheduler"
+)
+
+// methodProgress is the call by which the leader asks a node how far runs of
+// GPU selections are.
+const methodProgress = "race.progress"
+
+// Limits of watching GPU selections.
+const (
+	racePeriod     = 500 * time.Millisecond
+	progressWait   = 2 * time.Second // For one node's answer.
+	progressPoints = 32              // Of one run.
+	progressRuns   = 512             // That one call asks for.
+	progressLines  = 10_000          // Read at once.
+)
+
+// progressRun asks for, and answers with, how far one run is.
+type progressRun struct {
+	Execution compute.ExecutionID     `cbor:"1,keyasint"`
+	Elapsed   time.Duration           `cbor:"2,keyasint,omitempty"`
+	Points    []compute.ProgressPoint `cbor:"3,keyasint,omitempty"`
+}
+
+// watchRaces stops the runs of GPU selections that need not go on. It keeps
+// nothing: what it decides on is in the state and in the nodes' output, so
+// that a leader that is lost costs a race only time.
+func (l *leader) watchRaces(ctx context.Context, term uint64) {
+	view := l.machine.View()
+	for parent := range view.RunningSelections() {
+		if parent.Stop != compute.StopNone || ctx.Err() != nil {
+			continue
+		}
+		race := raceOf(view, parent, l.now())
+		if race.NeedsPaces() {
+			race.Paces = l.paces(ctx, view, parent)
+		}
+		stops := race.Stops()
+		if len(stops) == 0 {
+			continue
+		}
+		cmd := fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: stops}
+		if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
+			l.logger.Warn("runs of a GPU selection not stopped", "execution", parent.ID, "err", err)
+		}
+	}
+}
+
+// raceOf returns what the state knows of a GPU selection.
+func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler.Race {
+	s := parent.Selection
+	race := &scheduler.Race{
+		Objective: s.Objective, Repeats: s.Runs(), Complete: s.Complete, Deadline: s.Deadline,
+		Waited: now.Sub(parent.CreatedAt.Time()),
+	}
+	for _, e := range view.Children(parent.ID) {
+		n := len(race.Candidates)
+		if n == 0 || race.Candidates[n-1].Profile != e.Profile {
+			race.Candidates = append(race.Candidates, compute.Candidate{Profile: e.Profile})
+			n++
+		}
+		run := compute.RunOf(e)
+		if e.Stop != compute.StopNone && !e.Status.Terminal() {
+			run.Status = compute.StatusCancelled // It is ending.
+		}
+		race.Candidates[n-1].Runs = append(race.Candidates[n-1].Runs, run)
+	}
+	return race
+}
+
+// paces asks the nodes how far the runs of a GPU selection are, those that
+// have completed too: their progress is the measure of the others'.
+func (l *leader) paces(ctx context.Context, view *fsm.View, parent *compute.Execution) map[compute.ExecutionID]scheduler.Pace {
+	byNode := map[compute.NodeID][]progressRun{}
+	for _, e := range view.Children(parent.ID) {
+		attempts := view.Attempts(e.ID)
+		if len(attempts) > 0 && (e.Status == compute.StatusRunning || e.Status == compute.StatusCompleted) {
+			node := attempts[len(attempts)-1].Node
+			byNode[node] = append(byNode[node], progressRun{Execution: e.ID})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, progressWait)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		paces = map[compute.ExecutionID]scheduler.Pace{}
+	)
+	for node, runs := range byNode {
+		wg.Go(func() {
+			// A node that does not answer has its runs go on.
+			answer, err := l.progress(ctx, node, runs)
+			if err != nil {
+				l.logger.Debug("progress unknown", "node", node, "err", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, run := range answer {
+				paces[run.Execution] = scheduler.Pace{Elapsed: run.Elapsed, Points: run.Points}
+			}
+		})
+	}
+	wg.Wait()
+	return paces
+}
+
+// askProgress asks one node how far runs are.
+func (n *Node) askProgress(ctx context.Context, node compute.NodeID, runs []progressRun) ([]progressRun, error) {
+	if node == n.cluster.ID() {
+		return n.progressHere(ctx, runs), nil
+	}
+	request, err := cbor.Marshal(runs[:min(len(runs), progressRuns)])
+	if err != nil {
+		return nil, err
+	}
+	data, err := n.cluster.Call(ctx, node, methodProgress, request)
+	if err != nil {
+		return nil, err
+	}
+	var answer []progressRun
+	return answer, cbor.Unmarshal(data, &answer)
+}
+
+// serveProgress answers another node's methodProgress.
+func (n *Node) serveProgress(ctx context.Context, _ rpc.Peer, request []byte) ([]byte, error) {
+	var runs []progressRun
+	if err := cbor.Unmarshal(request, &runs); err != nil || len(runs) > progressRuns {
+		return nil, compute.Errorf(compute.CodeInvalid, "Not a list of executions.")
+	}
+	return cbor.Marshal(n.progressHere(ctx, runs))
+}
+
+// progressHere reads the progress of runs from the output on this node.
+func (n *Node) progressHere(ctx context.Context, runs []progressRun) []progressRun {
+	view := n.machine.View()
+	var out []progressRun
+	for _, run := range runs {
+		e, ok := view.AnyExecution(run.Execution)
+		if !ok || e.StartedAt.IsZero() {
+			continue
+		}
+		run.Elapsed = n.opts.Now().Sub(e.StartedAt.Time())
+		if e.Status.Terminal() {
+			run.Elapsed = e.Duration
+		}
+		run.Points = n.progressPoints(ctx, e)
+		out = append(out, run)
+	}
+	return out
+}
+
+// progressPoints returns the progress that an execution has printed.
+func (n *Node) progressPoints(ctx context.Context, e *compute.Execution) []compute.ProgressPoint {
+	var points []compute.ProgressPoint
+	for after := uint64(0); ; {
+		lines, err := n.output.Read(ctx, e.ID, after, progressLines)
+		if err != nil || len(lines) == 0 {
+			return compute.ThinProgress(points, progressPoints)
+		}
+		for _, line := range lines {
+			if line.Stream != logs.Stdout || !strings.Contains(string(line.Text), compute.ProgressMark) {
+				continue
+			}
+			if part, ok := compute.ParseProgress(string(line.Text)); ok {
+				points = append(points, compute.ProgressPoint{Part: part, At: line.At.Sub(e.StartedAt)})
+			}
+		}
+		points = slices.Clip(points)
+		after = lines[len(lines)-1].Seq
+	}
+}

@@ -1,0 +1,116 @@
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/scheduler"
+)
+
+// run returns a run of the n-th type that stands so.
+func run(n int, status compute.Status, d time.Duration) compute.CandidateRun {
+	r := compute.CandidateRun{Status: status, Duration: d, Price: 100}
+	r.Execution.UUID[0] = byte(n)
+	r.Credits = r.Price.Charge(d)
+	if status == compute.StatusQueued {
+		r.Reason = compute.ReasonGPUsBusy
+	}
+	return r
+}
+
+// steady returns the pace of a run that takes so long in all.
+func steady(elapsed, whole time.Duration) scheduler.Pace {
+	p := scheduler.Pace{Elapsed: elapsed}
+	for i := 1; i <= 100; i++ {
+		if at := whole * time.Duration(i) / 100; at <= elapsed {
+			p.Points = append(p.Points, compute.ProgressPoint{Part: float64(i) / 100, At: at})
+		}
+	}
+	return p
+}
+
+func TestStops(t *testing.T) {
+	const (
+		done    = compute.StatusCompleted
+		running = compute.StatusRunning
+		queued  = compute.StatusQueued
+		failed  = compute.StatusFailed
+		s       = time.Second
+	)
+	type race = scheduler.Race
+	two := func(a, b compute.CandidateRun) []compute.Candidate {
+		return []compute.Candidate{ran("gpu.a", a), ran("gpu.b", b)}
+	}
+	tests := []struct {
+		name string
+		race race
+		pace scheduler.Pace
+		want string // Reason and the beginning of the detail.
+	}{
+		{"nothing has completed", race{Candidates: two(run(1, running, 0), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"beaten", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), "stopped_early at 10 % after 30.0 s: it would take at least"},
+		{"complete", race{Complete: true, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"about as good", race{Candidates: two(run(1, done, 30*s), run(2, running, 0))}, steady(20*s, 31*s), ""},
+		{"too early to say", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(29*s, 300*s), ""},
+		{"no progress printed", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 500 * s}, ""},
+		{"the other failed", race{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"waits a minute", race{Waited: 59 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"has waited", race{Waited: 60 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s (gpus_busy)"},
+		{"others go on", race{Waited: 60 * s, Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"the only hope", race{Waited: 60 * s, Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"an hour", race{Waited: time.Hour, Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s"},
+		{"before the deadline", race{Deadline: 90 * s, Waited: 89 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"starved at the deadline", race{Deadline: 90 * s, Waited: 90 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m30s"},
+		{"runs at the deadline", race{Deadline: 90 * s, Waited: 90 * s, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
+		{"no answer at the deadline", race{Deadline: 90 * s, Waited: 95 * s, Candidates: two(run(1, running, 0), run(2, running, 0))}, scheduler.Pace{}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.race.Objective = compute.ObjectiveFastest
+			tt.race.Paces = map[compute.ExecutionID]scheduler.Pace{run(2, 0, 0).Execution: tt.pace}
+			got := ""
+			for _, stop := range tt.race.Stops() {
+				if stop.Execution != run(2, 0, 0).Execution {
+					t.Errorf("%v is stopped", stop.Execution)
+				}
+				got += stop.Reason.String() + " " + stop.Detail
+			}
+			if !strings.HasPrefix(got, tt.want) || (tt.want == "") != (got == "") {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestConfidence(t *testing.T) {
+	const s = time.Second
+	near := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 101*s, 1)})
+	far := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 200*s, 1)})
+	alone := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1)})
+	live := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+		done("a", 100*s, 1), done("b", 200*s, 1), ran("c", run(3, compute.StatusRunning, 0)),
+	})
+	if *near.Confidence < 0.5 || *near.Confidence > 0.65 || *far.Confidence < 0.99 || *far.Confidence > 1 {
+		t.Errorf("confidence %v of a near race, %v of one that is not", *near.Confidence, *far.Confidence)
+	}
+	if alone.Confidence != nil || live.Confidence != nil {
+		t.Error("a confidence without a comparison")
+	}
+	repeats := func(times ...time.Duration) (c compute.Candidate) {
+		for _, d := range times {
+			c.Runs = append(c.Runs, run(1, compute.StatusCompleted, d))
+		}
+		return c
+	}
+	steady := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+		repeats(100*s, 101*s, 99*s, 100*s, 100*s), repeats(110*s, 111*s, 109*s, 110*s, 110*s),
+	})
+	noisy := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+		repeats(100*s, 160*s, 70*s, 130*s, 80*s), repeats(110*s, 150*s, 90*s, 140*s, 80*s),
+	})
+	if *steady.Confidence < 0.99 || *noisy.Confidence > 0.8 {
+		t.Errorf("confidence %v of steady repeats, %v of noisy ones", *steady.Confidence, *noisy.Confidence)
+	}
+}
