@@ -16,7 +16,7 @@ const (
 	MaxMixCount = 1 << 16
 
 	firstMix = 16      // Arrivals of which the first mix is made.
-	mixEvery = 1 << 13 // Arrivals from one mix to the next, after doubling up to here.
+	mixEvery = 1 << 15 // Arrivals from one mix to the next, after doubling up to here.
 )
 
 // Mix is the demand that a cluster has seen: which requests come, and how
@@ -57,8 +57,8 @@ type Learning struct {
 }
 
 // Learn counts the arrival of r in book, and reports whether a new mix is in
-// force: after 16 arrivals, 32, 64 and so on up to 8,192, and then with every
-// 8,192. When too many different requests came, all counts lose one instead
+// force: after 16 arrivals, 32, 64 and so on up to 32,768, and then with every
+// 32,768. When too many different requests came, all counts lose one instead
 // and those at nothing are forgotten (Misra and Gries 1982): what came often
 // stays, and no count is short by more than arrivals / MaxMixShapes.
 func (l *Learning) Learn(book Arrivals, r Request) bool {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"berth/compute"
@@ -62,6 +63,47 @@ func BenchmarkDecision(b *testing.B) {
 				decisions += len(p.Pack(v).Assignments)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(decisions), "ns/decision")
+		})
+	}
+}
+
+// BenchmarkArrival is one execution that comes and one that goes on a cluster
+// that is nine tenths full, with a mix that is learned from what comes.
+func BenchmarkArrival(b *testing.B) {
+	for _, nodes := range []int{1213, 12130, 100_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			w := newWorld(b)
+			gpus := 0
+			for i := range nodes {
+				n := gpuNode(i+1, []string{"a100", "t4", "h100"}[i%3], []int{8, 2, 8, 4}[i%4])
+				n.VCPUMilli += int64(i%5) * 8000
+				gpus += len(n.GPUs)
+				w.nodes = append(w.nodes, n)
+			}
+			board := scheduler.NewBoard(slices.Values(w.nodes))
+			requests := work(4096)
+			var learner compute.Learner
+			var placed []scheduler.Placed
+			arrive := func(i int) int {
+				r := &requests[i%len(requests)].Request
+				if learner.Learn(*r) {
+					board.SetMix(learner.Mix())
+				}
+				if p, ok := board.Place(r); ok {
+					placed = append(placed, p)
+				}
+				return r.GPUs * r.MilliGPU
+			}
+			n := 0
+			for demand := 0; demand < gpus*900; n++ {
+				demand += arrive(n)
+			}
+			for b.Loop() {
+				arrive(n)
+				board.Release(placed[0])
+				placed = placed[1:]
+				n++
+			}
 		})
 	}
 }

@@ -53,6 +53,11 @@ func where(v *fakeView, plan compute.Plan) []string {
 func TestPackPlaces(t *testing.T) {
 	mig := func(n *compute.Node) { n.GPUs[0].MIG = "enabled"; n.GPUs[1].MIG = "1g_5gb" }
 	failed := func(n *compute.Node) { n.GPUs[0].Health = compute.HealthFailed }
+	islands := func(n *compute.Node) {
+		for i := range n.GPUs {
+			n.GPUs[i].Island = 1 + i/2
+		}
+	}
 	tests := []struct {
 		name  string
 		nodes []*compute.Node
@@ -138,6 +143,49 @@ func TestPackPlaces(t *testing.T) {
 			[]*compute.Node{edited(gpuNode(1, "a100", 2), mig)},
 			[]compute.Request{whole("a100", 1), {GPUType: "a100", GPUs: 1, MilliGPU: 1000, MIG: "1g_5gb"}},
 			"[2@n1[1]]",
+		},
+		{
+			"any type will do",
+			[]*compute.Node{used(gpuNode(1, "t4", 1), 8, 64, 1000), gpuNode(2, "h100", 1)},
+			[]compute.Request{{GPUs: 1, MilliGPU: 1000, VCPUMilli: 1000, MemoryMiB: 1024}},
+			"[1@n2[0]]",
+		},
+		{
+			"one of two types will do",
+			[]*compute.Node{gpuNode(1, "t4", 1), gpuNode(2, "h100", 1), gpuNode(3, "a100", 1)},
+			[]compute.Request{
+				{GPUs: 1, MilliGPU: 1000, VCPUMilli: 1000, AnyOf: []string{"a100", "h100"}},
+				{GPUs: 1, MilliGPU: 1000, VCPUMilli: 1000, AnyOf: []string{"a100", "h100"}},
+				{GPUs: 1, MilliGPU: 1000, VCPUMilli: 1000, AnyOf: []string{"a100", "h100"}},
+			},
+			"[1@n2[0] 2@n3[0]]",
+		},
+		{
+			"several GPUs are of one type",
+			[]*compute.Node{edited(gpuNode(1, "t4", 3), func(n *compute.Node) { n.GPUs[0].Type = "h100" })},
+			[]compute.Request{{GPUs: 2, MilliGPU: 1000, VCPUMilli: 1000}, {GPUs: 2, MilliGPU: 1000, VCPUMilli: 1000}},
+			"[1@n1[1 2]]",
+		},
+		{
+			"several GPUs come from one island",
+			[]*compute.Node{edited(used(gpuNode(1, "t4", 4), 8, 64, 1000), islands)},
+			[]compute.Request{whole("t4", 2)},
+			"[1@n1[2 3]]",
+		},
+		{
+			"one GPU comes from the island that has the fewest free",
+			[]*compute.Node{edited(used(gpuNode(1, "t4", 4), 8, 64, 0, 0, 1000), islands)},
+			[]compute.Request{whole("t4", 1)},
+			"[1@n1[3]]",
+		},
+		{
+			"a node with an island that is large enough goes first",
+			[]*compute.Node{
+				edited(used(gpuNode(1, "t4", 4), 16, 128, 1000, 0, 1000), islands),
+				edited(gpuNode(2, "t4", 4), islands),
+			},
+			[]compute.Request{whole("t4", 2), whole("t4", 2), whole("t4", 2)},
+			"[1@n2[0 1] 2@n2[2 3] 3@n1[1 3]]",
 		},
 		{
 			"vCPU is the limit",

@@ -118,6 +118,12 @@ func (s *slot) fits(q *shape) bool {
 // freeDevices returns how many devices of one kind have the share free that q
 // asks for: of the first kind that has enough of them, or else the most.
 func (s *slot) freeDevices(q *shape) int {
+	if s.uniform != mixed && q.milli == compute.WholeGPU {
+		if q.kinds.has[s.uniform] {
+			return s.whole
+		}
+		return 0
+	}
 	_, n := s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
 	return n
 }
