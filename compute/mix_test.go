@@ -84,9 +84,17 @@ func TestMixIsBounded(t *testing.T) {
 
 func TestRequestKeyTellsRequestsApart(t *testing.T) {
 	requests := []compute.Request{
-		{}, {VCPUMilli: 1}, {MemoryMiB: 1}, {GPUs: 1}, {GPUs: 1, MilliGPU: 1}, {GPUType: "a", GPUs: 1},
-		{GPUType: "a", GPUs: 1, MIG: "1g_5gb"}, {GPUs: 1, AnyOf: []string{"a", "b"}}, {GPUs: 1, AnyOf: []string{"b"}},
-		{GPUs: 11, MilliGPU: 1}, {GPUs: 1, MilliGPU: 11},
+		{},
+		{VCPUMilli: 1},
+		{MemoryMiB: 1},
+		{GPUs: 1},
+		{GPUs: 1, MilliGPU: 1},
+		{GPUType: "a", GPUs: 1},
+		{GPUType: "a", GPUs: 1, MIG: "1g_5gb"},
+		{GPUs: 1, AnyOf: []string{"a", "b"}},
+		{GPUs: 1, AnyOf: []string{"b"}},
+		{GPUs: 11, MilliGPU: 1},
+		{GPUs: 1, MilliGPU: 11},
 	}
 	seen := map[string]int{}
 	for i := range requests {

@@ -23,18 +23,16 @@ func newNodeRecords() nodeRecords {
 	}
 }
 
-// put stores n and returns the record it replaces, nil for none.
-func (r *nodeRecords) put(n *compute.Node) *compute.Node {
+// put stores n.
+func (r *nodeRecords) put(n *compute.Node) {
 	old := r.records.put(n)
 	r.note(n.ID, old == nil)
-	return old
 }
 
-// drop removes the node id and returns it, nil for none.
-func (r *nodeRecords) drop(id compute.NodeID) *compute.Node {
-	old := r.records.drop(id)
-	r.note(id, old != nil)
-	return old
+// drop removes the node id.
+func (r *nodeRecords) drop(id compute.NodeID) {
+	r.records.drop(id)
+	r.note(id, true)
 }
 
 // note remembers a change. Views have the front of the same array, which is

@@ -31,7 +31,7 @@ func (s *slot) sharing(v *value, q *shape) (device int, loss int64) {
 	device, loss = -1, math.MaxInt64
 	for i := range s.devices {
 		d := &s.devices[i]
-		if d.free < q.milli || s.uniform == mixed && !(d.is(q) && d.usable()) {
+		if d.free < q.milli || s.uniform == mixed && (!d.is(q) || !d.usable()) {
 			continue
 		}
 		l := v.residues[d.free-q.milli] - v.residues[d.free]

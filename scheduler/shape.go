@@ -5,16 +5,13 @@ import "berth/compute"
 // shape is what an execution needs of a node. Executions of one shape are one
 // question, so its answer is remembered under it.
 type shape struct {
-	gpuType int // Number of kinds; noType for CPU-only work.
+	gpuType int // Number of kinds; 0 for CPU-only work.
 	gpus    int
 	milli   int // Of each GPU.
 	vcpu    int64
 	memory  int64 // MiB.
 	kinds   *kindSet
 }
-
-// noType is the GPU type of CPU-only work.
-const noType = 0
 
 // kind is what a device is to those who ask: a GPU type, or a MIG slice of it.
 type kind struct {

@@ -1,0 +1,149 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"berth/compute"
+)
+
+// familyCount is a family and how many nodes that take work are of it.
+type familyCount struct {
+	family
+	nodes int
+}
+
+// sameHardware reports whether two records of a node offer the same when idle.
+func sameHardware(a, b *compute.Node) bool {
+	if a.ID != b.ID || a.VCPUMilli != b.VCPUMilli || a.MemoryMiB != b.MemoryMiB ||
+		len(a.GPUs) != len(b.GPUs) || a.Schedulable() != b.Schedulable() {
+		return false
+	}
+	for i := range a.GPUs {
+		x, y := &a.GPUs[i], &b.GPUs[i]
+		if x.Type != y.Type || x.MIG != y.MIG || x.Health != y.Health || x.Island != y.Island {
+			return false
+		}
+	}
+	return true
+}
+
+// hardwareOf returns the number of what s has.
+func (b *board) hardwareOf(s *slot) int {
+	word := strconv.AppendInt(nil, s.node.VCPUMilli, 10)
+	word = strconv.AppendInt(append(word, ' '), s.node.MemoryMiB, 10)
+	word = strconv.AppendBool(append(word, ' '), s.open)
+	for i := range s.devices {
+		d := &s.devices[i]
+		word = fmt.Appendf(word, " %d,%d,%d,%t", d.kind, d.island, d.health, d.closed)
+	}
+	n, known := b.hardware[string(word)]
+	if !known {
+		n = len(b.hardware)
+		b.hardware[string(word)] = n
+		b.equal = append(b.equal, memo{})
+	}
+	return n
+}
+
+// count adds what s has to the capacity, or takes it out.
+func (b *board) count(s *slot, sign int) {
+	for len(b.gpu) < len(b.types.names) {
+		b.gpu = append(b.gpu, 0)
+	}
+	if !s.open {
+		return
+	}
+	f := family{
+		vcpu: coarse(s.node.VCPUMilli), memory: coarse(s.node.MemoryMiB),
+		counts: make([]int, len(b.types.names)),
+	}
+	devices := 0
+	for i := range s.devices {
+		if d := &s.devices[i]; d.usable() {
+			b.gpu[d.kind] += int64(sign * d.size)
+			f.counts[d.kind]++
+			devices++
+		}
+	}
+	if devices == 0 {
+		b.otherVCPU += int64(sign) * s.node.VCPUMilli
+		return
+	}
+	b.vcpu += int64(sign) * s.node.VCPUMilli
+	b.memory += int64(sign) * s.node.MemoryMiB
+	for kind, n := range f.counts {
+		if n > 0 {
+			name := b.types.names[kind]
+			f.devices += fmt.Sprintf("%d %s %s,", n, name.gpuType, name.slice)
+		}
+	}
+	key := fmt.Sprint(f.vcpu, f.memory, f.devices)
+	known := b.families[key]
+	if known == nil {
+		known = &familyCount{family: f}
+		b.families[key] = known
+	}
+	if known.nodes += sign; known.nodes == 0 {
+		delete(b.families, key)
+	}
+}
+
+// coarse returns n rounded up to six binary digits.
+func coarse(n int64) int64 {
+	shift := max(bits.Len64(uint64(n))-6, 0)
+	return (n + 1<<shift - 1) >> shift << shift
+}
+
+// freeIf returns the free thousandths of a GPU while s takes work.
+func (s *slot) freeIf() int64 {
+	if !s.open {
+		return 0
+	}
+	return s.gpuFree
+}
+
+// gauge brings the sums of free GPU to the new state of s.
+func (b *board) gauge(s *slot) {
+	s.usable = 0
+	if s.open {
+		s.usable = s.wholeUsable()
+	}
+	b.free, b.usable = b.free+s.freeIf(), b.usable+s.usable
+}
+
+// wholeUsable returns the thousandths of a GPU that could be given as whole
+// devices with their share of the node.
+func (s *slot) wholeUsable() int64 {
+	devices, whole, worth := int64(0), int64(0), int64(0)
+	for i := range s.devices {
+		if d := &s.devices[i]; d.usable() {
+			devices++
+			if d.free == compute.WholeGPU {
+				whole++
+				worth += int64(d.size)
+			}
+		}
+	}
+	fed := whole
+	if s.node.VCPUMilli > 0 {
+		fed = min(fed, max(s.vcpu, 0)*devices/s.node.VCPUMilli)
+	}
+	if s.node.MemoryMiB > 0 {
+		fed = min(fed, max(s.memory, 0)*devices/s.node.MemoryMiB)
+	}
+	if fed == whole {
+		return worth
+	}
+	return worth * fed / whole
+}
+
+// fragmentation returns which share of the free GPU on nodes that take work
+// cannot be given as whole GPUs, 0 when none is free.
+func (b *board) fragmentation() float64 {
+	if b.free == 0 {
+		return 0
+	}
+	return float64(b.free-b.usable) / float64(b.free)
+}
