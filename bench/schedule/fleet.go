@@ -40,7 +40,7 @@ type peer struct {
 func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	f := &fleet{cfg: cfg, load: newLoad(cfg), meter: newMeter()}
+	f := &fleet{cfg: cfg, load: newLoad(cfg), meter: newMeter(cfg.Now)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
@@ -81,7 +81,7 @@ func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	cfg.Listen, cfg.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.API, cfg.Version = "http://127.0.0.1:1", "bench"
 	cfg.PromoteAfter = time.Millisecond
-	cfg.FSM, cfg.Preamble = p.machine, clock
+	cfg.FSM, cfg.Preamble = p.machine, f.load.clock
 	cfg.Registry = registry{p}
 	cfg.Logger = f.cfg.Logger.With("node", cfg.Name)
 	cfg.Fatal = func(err error) { p.cancel() } // Run says why.
@@ -95,11 +95,6 @@ func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	f.peers = append(f.peers, p)
 	go func() { p.ended <- p.cluster.Run(runCtx) }()
 	return p, nil
-}
-
-// clock is the frame that the leader puts in front of each entry.
-func clock(term uint64) []byte {
-	return mustEncode(fsm.Clock{At: compute.InstantOf(time.Now()), Term: term})
 }
 
 // registry admits peers by the command that consumes their token.
@@ -157,7 +152,7 @@ func (f *fleet) schedule(ctx context.Context) (stop func()) {
 			Committer:  committer{p, f.meter},
 			Logger:     f.cfg.Logger,
 			Registerer: prometheus.NewRegistry(),
-			Now:        time.Now,
+			Now:        f.cfg.Now,
 		})
 		// Its error is that of ctx.
 		loops.Go(func() { _ = p.cluster.WhileLeader(ctx, loop.Run) })
@@ -206,7 +201,7 @@ type committer struct {
 
 // CommitPlan proposes a plan and returns the index of its entry.
 func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
-	start := time.Now()
+	start := c.meter.now()
 	result, index, err := c.peer.propose(ctx, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
 	if err != nil {
 		return 0, err

@@ -75,7 +75,7 @@ func (l *load) founding(first compute.NodeID) []fsm.Command {
 // token returns the command that makes a join token.
 func (l *load) token(id string, hash compute.Hash, uses int) fsm.Command {
 	return fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
-		ID: id, Hash: hash, Uses: uses, ExpiresAt: compute.InstantOf(time.Now().Add(time.Hour)),
+		ID: id, Hash: hash, Uses: uses, ExpiresAt: compute.InstantOf(l.cfg.Now().Add(time.Hour)),
 	}}
 }
 
@@ -109,12 +109,26 @@ func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
 	return tokens, registrations, inventories
 }
 
-// profiles are what is asked for, in hundredths of the executions: on average
-// 0.28 of a GPU.
-var profiles = []struct {
-	part int
-	size string
-}{{35, ""}, {40, ".250m"}, {17, ".500m"}, {7, ""}, {1, ".2x"}}
+// clock returns the frame that the leader puts in front of each entry.
+func (l *load) clock(term uint64) []byte {
+	return mustEncode(fsm.Clock{At: compute.InstantOf(l.cfg.Now()), Term: term})
+}
+
+// profile returns what one of a hundred kinds of executions asks for, on a GPU
+// of the type: on average 0.28 of one.
+func profile(kind int, gpuType string) string {
+	switch {
+	case kind < 35:
+		return "cpu"
+	case kind < 75:
+		return "gpu." + gpuType + ".250m"
+	case kind < 92:
+		return "gpu." + gpuType + ".500m"
+	case kind < 99:
+		return "gpu." + gpuType
+	}
+	return "gpu." + gpuType + ".2x"
+}
 
 // submits returns the commands that queue n executions, in an order of
 // profiles that seed decides.
@@ -124,23 +138,14 @@ func (l *load) submits(n int, seed uint64) []fsm.Command {
 	code := compute.BundleRef{Inline: l.code, Hash: sha256.Sum256(l.code)}
 	cmds := make([]fsm.Command, n)
 	for i := range cmds {
-		profile := "gpu." + types[rng.IntN(len(types))]
-		for at, pick := 0, rng.IntN(100); at < len(profiles); at++ {
-			if pick -= profiles[at].part; pick < 0 {
-				profile += profiles[at].size
-				if at == 0 {
-					profile = "cpu"
-				}
-				break
-			}
-		}
+		gpuType := types[rng.IntN(len(types))]
 		actor := l.actors[rng.IntN(len(l.actors))]
 		cmds[i] = fsm.Submit{
 			Op:    fsm.Op{ID: compute.OpID{UUID: l.uuid()}, Org: actor.Org},
 			Actor: actor,
 			Execution: compute.Execution{
-				ID: compute.ExecutionID{UUID: l.uuid()}, Profile: profile, Timeout: 10 * time.Minute,
-				DisconnectGrace: 10 * time.Minute, Bundle: code, FileName: "bench.py",
+				ID: compute.ExecutionID{UUID: l.uuid()}, Profile: profile(rng.IntN(100), gpuType),
+				Timeout: 10 * time.Minute, DisconnectGrace: 10 * time.Minute, Bundle: code, FileName: "bench.py",
 			},
 		}
 	}

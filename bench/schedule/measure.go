@@ -24,6 +24,8 @@ const (
 
 // meter counts what plans commit.
 type meter struct {
+	now func() time.Time
+
 	mu        sync.Mutex
 	placed    int
 	plans     int
@@ -33,7 +35,9 @@ type meter struct {
 	waits     []time.Duration
 }
 
-func newMeter() *meter { return &meter{submitted: make(map[compute.ExecutionID]time.Time)} }
+func newMeter(now func() time.Time) *meter {
+	return &meter{now: now, submitted: make(map[compute.ExecutionID]time.Time)}
+}
 
 // submit notes when the submit of an execution begins.
 func (m *meter) submit(id compute.ExecutionID, at time.Time) {
@@ -46,7 +50,7 @@ func (m *meter) submit(id compute.ExecutionID, at time.Time) {
 // state has left some out, which ones is not known: they are then noted again
 // with a later plan, as they are still queued.
 func (m *meter) committed(start time.Time, plan compute.Plan, placed int) {
-	now := time.Now()
+	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.busy += now.Sub(start)
@@ -81,12 +85,12 @@ func bare(ctx context.Context, f *fleet, r *Report) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	frame := clock(p.cluster.Term())
+	start := f.cfg.Now()
+	frame := f.load.clock(p.cluster.Term())
 	if err := parallel(bareInFlight, bareEntries, func(int) error { return p.cluster.ApplyEntry(frame) }); err != nil {
 		return err
 	}
-	r.BareRaftPS = bareEntries / time.Since(start).Seconds()
+	r.BareRaftPS = bareEntries / f.cfg.Now().Sub(start).Seconds()
 	return ctx.Err()
 }
 
@@ -100,7 +104,7 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 	submits := f.load.submits(f.cfg.Queued, 1)
 	var start time.Time
 	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories, submits} {
-		start = time.Now()
+		start = f.cfg.Now()
 		err := parallel(inFlight, len(cmds), func(i int) error {
 			return p.register(ctx, cmds[i])
 		})
@@ -108,7 +112,7 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 			return err
 		}
 	}
-	r.SubmitsPS = float64(len(submits)) / time.Since(start).Seconds()
+	r.SubmitsPS = float64(len(submits)) / f.cfg.Now().Sub(start).Seconds()
 	return nil
 }
 
@@ -139,7 +143,7 @@ func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 
 // place starts the loop and waits until the queue is empty or stands still.
 func place(ctx context.Context, f *fleet, r *Report) error {
-	start, used := time.Now(), cpuTime()
+	start, used := f.cfg.Now(), cpuTime()
 	stop := f.schedule(ctx)
 	defer stop()
 	ticker := time.NewTicker(pollPeriod)
@@ -153,10 +157,10 @@ func place(ctx context.Context, f *fleet, r *Report) error {
 			r.CommitShare = busy.Seconds() / r.Seconds
 			r.CPUMicros = float64((cpuTime() - used).Microseconds()) / float64(placed)
 		}
-		if r.Waiting <= 0 || placed > 0 && time.Since(last) > stallTime {
+		if r.Waiting <= 0 || placed > 0 && f.cfg.Now().Sub(last) > stallTime {
 			return nil
 		}
-		if placed == 0 && time.Since(start) > setupTimeout {
+		if placed == 0 && f.cfg.Now().Sub(start) > setupTimeout {
 			return errors.New("nothing was placed")
 		}
 		select {
@@ -180,7 +184,7 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 	defer stop()
 	cmds := f.load.submits(int(float64(f.cfg.Rate)*f.cfg.Steady.Seconds()), 2)
 	took := make([]time.Duration, len(cmds))
-	start := time.Now()
+	start := f.cfg.Now()
 	err = parallel(submitSlots, len(cmds), func(i int) error {
 		due := start.Add(time.Duration(i) * time.Second / time.Duration(f.cfg.Rate))
 		if err := sleepUntil(ctx, due); err != nil {
@@ -190,13 +194,13 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 		// A submit that could not begin in time has waited since it was due.
 		f.meter.submit(c.Execution.ID, due)
 		_, _, err := p.propose(ctx, c)
-		took[i] = time.Since(due)
+		took[i] = f.cfg.Now().Sub(due)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	seconds := time.Since(start).Seconds()
+	seconds := f.cfg.Now().Sub(start).Seconds()
 	waits, left, err := f.meter.awaitPlaced(ctx)
 	if err != nil {
 		return err
@@ -218,15 +222,15 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 // awaitPlaced waits until all that was submitted is placed, or for as long as
 // that may take, and returns the waits and how many were not placed.
 func (m *meter) awaitPlaced(ctx context.Context) (waits []time.Duration, left int, err error) {
-	end := time.Now().Add(placedWait)
+	end := m.now().Add(placedWait)
 	for {
 		m.mu.Lock()
 		left, waits = len(m.submitted), slices.Clone(m.waits)
 		m.mu.Unlock()
-		if left == 0 || time.Now().After(end) {
+		if left == 0 || m.now().After(end) {
 			return waits, left, nil
 		}
-		if err := sleepUntil(ctx, time.Now().Add(pollPeriod)); err != nil {
+		if err := sleepUntil(ctx, m.now().Add(pollPeriod)); err != nil {
 			return nil, 0, err
 		}
 	}

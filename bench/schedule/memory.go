@@ -18,18 +18,14 @@ const framesPerEntry = 200
 // returns by how much the heap has grown for each record.
 func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 	l := newLoad(cfg)
-	m := &replica{machine: fsm.New()}
+	m := &replica{machine: fsm.New(), clock: l.clock}
 	if err := m.apply(ctx, l.founding(compute.NodeID{UUID: l.uuid()})); err != nil {
 		return Memory{}, err
 	}
 	heap := []int64{heapBytes()}
-	tokens, registrations, inventories := l.nodes()
-	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories} {
-		if err := m.apply(ctx, cmds); err != nil {
-			return Memory{}, err
-		}
+	if err := m.addNodes(ctx, l); err != nil {
+		return Memory{}, err
 	}
-	tokens, registrations, inventories = nil, nil, nil // Or they count as well.
 	heap = append(heap, heapBytes())
 	const batch = 10_000
 	for done := 0; done < cfg.Queued; done += batch {
@@ -63,7 +59,19 @@ func heapBytes() int64 {
 // replica is a state machine that is fed without Raft.
 type replica struct {
 	machine *fsm.FSM
+	clock   func(term uint64) []byte
 	index   uint64
+}
+
+// addNodes makes the simulated nodes. Their commands are garbage after it.
+func (m *replica) addNodes(ctx context.Context, l *load) error {
+	tokens, registrations, inventories := l.nodes()
+	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories} {
+		if err := m.apply(ctx, cmds); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // apply applies commands, many to an entry, all of which must be accepted.
@@ -72,7 +80,7 @@ func (m *replica) apply(ctx context.Context, cmds []fsm.Command) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		frames := [][]byte{clock(1)}
+		frames := [][]byte{m.clock(1)}
 		for _, cmd := range cmds[:min(framesPerEntry, len(cmds))] {
 			if c, ok := cmd.(fsm.SetInventory); ok {
 				c.Term = 1

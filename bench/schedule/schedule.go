@@ -38,6 +38,7 @@ type Config struct {
 	Seed   uint64        // Of the order of profiles.
 	Dir    string        // Holds the peers' data while it runs; "" for a temporary one.
 
+	Now      func() time.Time                 // Nil for time.Now.
 	Logger   *slog.Logger                     // Nil discards.
 	Progress func(done, all int, what string) // Nil for none.
 }
@@ -119,6 +120,9 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = func(int, int, string) {}

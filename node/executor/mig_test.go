@@ -81,7 +81,8 @@ func TestMIGDevices(t *testing.T) {
 		want  []string
 	}{
 		{
-			"both", compute.GPU{Index: 1, Instance: 7},
+			"both",
+			compute.GPU{Index: 1, Instance: 7},
 			[]string{"/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67"},
 		},
 		{"no number", compute.GPU{Index: 1, Instance: 8, ComputeInstance: 1}, []string{"/dev/nvidia-caps/nvidia-cap76"}},
