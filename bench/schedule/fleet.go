@@ -26,6 +26,7 @@ type fleet struct {
 	load  *load
 	peers []*peer
 	meter *meter
+	stop  func() // Ends the loops; nil while there are none.
 }
 
 // peer is one replica with its place in the cluster.
@@ -137,9 +138,8 @@ func (f *fleet) leader() (*peer, error) {
 	return f.peers[i], nil
 }
 
-// schedule runs the loop of whichever peer leads until the function that it
-// returns is called.
-func (f *fleet) schedule(ctx context.Context) (stop func()) {
+// schedule runs the loop of whichever peer leads, until close.
+func (f *fleet) schedule(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
 	for _, p := range f.peers {
@@ -157,7 +157,7 @@ func (f *fleet) schedule(ctx context.Context) (stop func()) {
 		// Its error is that of ctx.
 		loops.Go(func() { _ = p.cluster.WhileLeader(ctx, loop.Run) })
 	}
-	return func() {
+	f.stop = func() {
 		cancel()
 		loops.Wait()
 	}
@@ -165,6 +165,9 @@ func (f *fleet) schedule(ctx context.Context) (stop func()) {
 
 // close stops the peers.
 func (f *fleet) close() error {
+	if f.stop != nil {
+		f.stop()
+	}
 	var errs []error
 	for _, p := range slices.Backward(f.peers) {
 		p.cancel()

@@ -29,6 +29,7 @@ type meter struct {
 	mu        sync.Mutex
 	placed    int
 	plans     int
+	first     time.Time // When the first plan was committed.
 	last      time.Time
 	busy      time.Duration // Spent in commits.
 	submitted map[compute.ExecutionID]time.Time
@@ -56,6 +57,9 @@ func (m *meter) committed(start time.Time, plan compute.Plan, placed int) {
 	m.busy += now.Sub(start)
 	m.placed += placed
 	if placed > 0 {
+		if m.plans == 0 {
+			m.first = now
+		}
 		m.plans++
 		m.last = now
 	}
@@ -76,6 +80,13 @@ func (m *meter) counts() (placed, plans int, last time.Time, busy time.Duration)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.placed, m.plans, m.last, m.busy
+}
+
+// firstAt returns when the first plan was committed.
+func (m *meter) firstAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first
 }
 
 // bare measures what Raft alone commits: one small frame an entry, with many
@@ -144,8 +155,7 @@ func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 // place starts the loop and waits until the queue is empty or stands still.
 func place(ctx context.Context, f *fleet, r *Report) error {
 	start, used := f.cfg.Now(), cpuTime()
-	stop := f.schedule(ctx)
-	defer stop()
+	f.schedule(ctx)
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
 	for {
@@ -154,6 +164,7 @@ func place(ctx context.Context, f *fleet, r *Report) error {
 		if placed > 0 {
 			r.Seconds = last.Sub(start).Seconds()
 			r.PlacementsPS = float64(placed) / r.Seconds
+			r.FirstPlanMS = milliseconds(f.meter.firstAt().Sub(start))
 			r.CommitShare = busy.Seconds() / r.Seconds
 			r.CPUMicros = float64((cpuTime() - used).Microseconds()) / float64(placed)
 		}
@@ -171,7 +182,8 @@ func place(ctx context.Context, f *fleet, r *Report) error {
 	}
 }
 
-// steady submits at the configured rate while the loop runs.
+// steady submits at the configured rate while the loop goes on that place has
+// started.
 func steady(ctx context.Context, f *fleet, r *Report) error {
 	if f.cfg.Steady == 0 {
 		return nil
@@ -180,8 +192,6 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 	if err != nil {
 		return err
 	}
-	stop := f.schedule(ctx)
-	defer stop()
 	cmds := f.load.submits(int(float64(f.cfg.Rate)*f.cfg.Steady.Seconds()), 2)
 	took := make([]time.Duration, len(cmds))
 	start := f.cfg.Now()

@@ -83,6 +83,7 @@ func printSchedule(w io.Writer, r *schedule.Report) error {
 	line := func(name, format string, args ...any) { figures.AppendRow(row(name, fmt.Sprintf(format, args...))) }
 	line("placed", "%d of %d in %.2f s, %d plans", r.Placed, r.Queued, r.Seconds, r.Plans)
 	line("processor time per placement", "%.0f us, all peers", r.CPUMicros)
+	line("a new leader's first plan", "%.0f ms", r.FirstPlanMS)
 	line("time in commits", "%.0f %%", 100*r.CommitShare)
 	line("submits while filling", "%.0f/s", r.SubmitsPS)
 	if l := r.Latency; l != nil {
