@@ -9,7 +9,7 @@ import (
 
 // Limits of a simulation.
 const (
-	MaxNodes         = 100_000
+	MaxNodes         = 20_000 // As many as the state machine takes.
 	MaxExecutions    = 100_000_000
 	MaxOrganizations = 1_000
 )

@@ -204,7 +204,7 @@ func TestRefusesConfigs(t *testing.T) {
 	}{
 		{"executions", func(c *Config) { c.Executions = 0 }, "0 executions; 1 to"},
 		{"organizations", func(c *Config) { c.Organizations = 1001 }, "1001 organizations; 1 to 1000"},
-		{"nodes", func(c *Config) { c.Nodes = "-5" }, "-5 nodes; 1 to 100000"},
+		{"nodes", func(c *Config) { c.Nodes = "-5" }, "-5 nodes; 1 to 20000"},
 		{"no nodes", func(c *Config) { c.Nodes = "" }, "no nodes: a number of them, or a CSV file"},
 		{"load", func(c *Config) { c.Load = math.NaN() }, "a load of NaN"},
 		{"load of nothing", func(c *Config) { c.Load = 0 }, "the synthetic mix has none"},
