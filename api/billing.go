@@ -146,11 +146,11 @@ func (s *Server) verifyLedger(r *request) (any, error) {
 // grant gives credits to an organization.
 func (s *Server) grant(r *request) (any, error) {
 	in := r.body.(*wire.Grant)
-	org, ok := r.view.OrgBySlug(in.Org)
-	if !ok {
-		return nil, compute.Errorf(compute.CodeInvalid, "There is no organization %q.", in.Org).Named("unknown_org")
+	org, err := r.findOrg(in.Org)
+	if err != nil {
+		return nil, err
 	}
-	_, err := s.propose(r, fsm.Grant{
+	_, err = s.propose(r, fsm.Grant{
 		Op: s.op(r), Actor: r.caller.actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
 	})
 	if err != nil {

@@ -74,6 +74,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		"workload_stopped": "Stopped", "history": "ExecutionHistory", "credits": "Credits",
 		"credits_details": "CreditsDetails", "ledger": "Ledger", "ledger_verify": "LedgerCheck",
 		"machine_types": "MachineTypes", "pricing": "Pricing", "quotas": "Quotas", "nodes": "Nodes", "peers": "Peers",
+		"org_quotas": "OrgQuotas",
 	} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".golden.json"))
 		if err != nil {

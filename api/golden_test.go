@@ -120,6 +120,10 @@ func TestAnswers(t *testing.T) {
 		{"node_drained", "POST", "/admin/nodes/" + nodeID(3).String() + "/drain", rootToken, nil},
 		{"node_undrained", "POST", "/admin/nodes/" + nodeID(3).String() + "/undrain", rootToken, nil},
 		{"peers", "GET", "/admin/raft/peers", rootToken, nil},
+		{"quota_set", "POST", "/admin/quotas", rootToken, map[string]any{
+			"org": "ada-lab", "tag": "demo", "max_concurrent": 2, "max_gpu_milli": 1500,
+		}},
+		{"org_quotas", "GET", "/admin/quotas?org=ada-lab", rootToken, nil},
 		{"execution_deleted", "DELETE", "/execution/" + ended.String(), w.adaKey, nil},
 	} {
 		t.Run(step.name, func(t *testing.T) {

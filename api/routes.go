@@ -280,6 +280,14 @@ func (s *Server) adminRoutes() []route {
 			summary: "Remove a node that executes nothing, for good.",
 			reply:   of[wire.Message](), handle: s.removeNode,
 		}, {
+			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
+			summary: "What an organization, its API keys and its tags are granted, and hold.",
+			query:   of[wire.QuotaQuery](), reply: of[wire.OrgQuotas](), handle: s.orgQuotas,
+		}, {
+			method: http.MethodPost, path: root + "/admin/quotas", need: needOperator,
+			summary: "Replace what an organization, one of its API keys or one of its tags is granted. All zero forgets it.",
+			body:    of[wire.NewQuota](), reply: of[wire.OrgQuotas](), handle: s.setQuota,
+		}, {
 			method: http.MethodGet, path: root + "/admin/raft/peers", need: needOperator,
 			summary: "The members of the Raft configuration.",
 			reply:   of[wire.Peers](), handle: s.listPeers,

@@ -45,7 +45,7 @@ func TestEnumerations(t *testing.T) {
 		"NodeState":  enum[compute.NodeState](int(compute.NodeDown) + 1),
 		"OrgRole":    enum[compute.OrgRole](int(compute.OrgOwner) + 1),
 		"Objective":  enum[compute.Objective](int(compute.ObjectiveCheapest) + 1),
-		"Reason":     enum[compute.Reason](int(compute.ReasonDeadline) + 1),
+		"Reason":     enum[compute.Reason](compute.Reasons),
 		"LedgerKind": enum[compute.LedgerKind](int(compute.LedgerCharge) + 1),
 	}
 	for name, e := range tests {

@@ -92,6 +92,8 @@ type Execution struct {
 	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
 	Repeat    int           `cbor:"43,keyasint,omitempty"` // Of a sub-execution: which run of its GPU type, from 1.
 	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least that its code would have taken, had it not been stopped early.
+
+	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be ended for work of a higher priority, and begins again.
 }
 
 // Usage is what an attempt used, as its node measured it.
@@ -123,18 +125,21 @@ type UsageSample struct {
 // Attempt is one try to execute an execution on one node. Its epoch is minted
 // by the state and rises with each attempt of the execution.
 type Attempt struct {
-	Execution  ExecutionID `cbor:"1,keyasint"`
-	Epoch      uint64      `cbor:"2,keyasint"`
-	Node       NodeID      `cbor:"3,keyasint"`
-	GPUs       []GPUShare  `cbor:"4,keyasint,omitempty"`
-	PlacedAt   Instant     `cbor:"5,keyasint"`
-	PlaceIndex uint64      `cbor:"6,keyasint"`
-	Started    bool        `cbor:"7,keyasint,omitempty"` // StartAttempt was committed.
-	Ended      bool        `cbor:"8,keyasint,omitempty"`
-	Status     Status      `cbor:"9,keyasint,omitempty"` // How it ended.
-	Reason     Reason      `cbor:"10,keyasint,omitempty"`
-	EndedAt    Instant     `cbor:"11,keyasint,omitempty"`
-	Placement  Placement   `cbor:"12,keyasint,omitzero"` // Why it is there.
+	Execution  ExecutionID   `cbor:"1,keyasint"`
+	Epoch      uint64        `cbor:"2,keyasint"`
+	Node       NodeID        `cbor:"3,keyasint"`
+	GPUs       []GPUShare    `cbor:"4,keyasint,omitempty"`
+	PlacedAt   Instant       `cbor:"5,keyasint"`
+	PlaceIndex uint64        `cbor:"6,keyasint"`
+	Started    bool          `cbor:"7,keyasint,omitempty"` // StartAttempt was committed.
+	Ended      bool          `cbor:"8,keyasint,omitempty"`
+	Status     Status        `cbor:"9,keyasint,omitempty"` // How it ended.
+	Reason     Reason        `cbor:"10,keyasint,omitempty"`
+	EndedAt    Instant       `cbor:"11,keyasint,omitempty"`
+	Placement  Placement     `cbor:"12,keyasint,omitzero"`  // Why it is there.
+	StartedAt  Instant       `cbor:"13,keyasint,omitempty"` // When StartAttempt was committed, by the state's clock.
+	PreemptAt  Instant       `cbor:"14,keyasint,omitempty"` // When it was asked to make room; zero while it may stay.
+	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // Then: how long before SIGTERM its code is told.
 }
 
 // GPUShare is the part of one GPU that an attempt holds. Memory and isolation

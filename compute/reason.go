@@ -39,6 +39,15 @@ const (
 	ReasonNoCapacity   // Its GPU type had no capacity in time.
 	ReasonStoppedEarly // It could not win any more.
 	ReasonDeadline     // The GPU selection's deadline has passed.
+
+	// Why it waits, again.
+	ReasonKeyConcurrency // Its API key runs as much as it may at once.
+	ReasonTagConcurrency // What carries one of its tags runs as much as it may at once.
+	ReasonQuotaGPUs      // The organization, key or tag holds as many GPUs as it may.
+
+	// ReasonPreempted is why an attempt ended that made room for work of a
+	// higher priority, and why its execution waits again.
+	ReasonPreempted
 )
 
 var reasonNames = names{
@@ -48,6 +57,16 @@ var reasonNames = names{
 	"node_lost", "start_failed", "inputs_lost", "parent_ended", "all_children_failed",
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
+	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted",
+}
+
+// Reasons is the number of reasons.
+const Reasons = int(ReasonPreempted) + 1
+
+// Waits reports whether an execution can wait for r.
+func (r Reason) Waits() bool {
+	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
+		ReasonKeyConcurrency <= r && r <= ReasonPreempted
 }
 
 // String returns the stable snake_case name, "" for none.

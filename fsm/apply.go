@@ -150,6 +150,8 @@ func (s *state) applyWork(cmd Command) Result {
 		return s.grant(c)
 	case SetPrices:
 		return s.setPrices(c)
+	case SetQuota:
+		return s.setQuota(c)
 	case AddSigningKey:
 		return s.addSigningKey(c)
 	case RecordEstimates:

@@ -272,6 +272,7 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 // endAttempt ends a live attempt and with it the execution e.
 func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
 	s.free(&a, e)
+	s.useMore(e.Org, -e.FairPrice())
 	a.Ended, a.EndedAt = true, s.meta.Now
 	a.Status, a.Reason = how.status, how.reason
 	s.putAttempt(&a)

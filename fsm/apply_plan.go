@@ -16,8 +16,8 @@ func (s *state) commitPlan(c CommitPlan) Result {
 		if !ok || e.Status != compute.StatusQueued {
 			continue // Stopped meanwhile, or placed already.
 		}
-		if s.RunningOf(e.Org) >= s.ConcurrentLimit(e.Org) {
-			s.wait(e, compute.ReasonOrgConcurrency)
+		if why := s.overQuota(e); why != compute.ReasonNone {
+			s.wait(e, why)
 			continue
 		}
 		if n, ok := hosts.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
@@ -28,7 +28,7 @@ func (s *state) commitPlan(c CommitPlan) Result {
 	hosts.put()
 	for _, w := range c.Plan.Waiting {
 		e, ok := s.executions.get(w.Execution)
-		if ok && e.Status == compute.StatusQueued && int(w.Reason) < reasons {
+		if ok && e.Status == compute.StatusQueued && w.Reason.Waits() {
 			s.wait(e, w.Reason)
 		}
 	}
@@ -124,6 +124,7 @@ func (s *state) place(known *compute.Execution, n *compute.Node, a compute.Assig
 	e.Epoch++
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.putExecution(&e)
+	s.useMore(e.Org, e.FairPrice())
 	s.putAttempt(&compute.Attempt{
 		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: shares,
 		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,

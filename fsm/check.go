@@ -14,7 +14,7 @@ func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecor
 // checkRecords checks what must hold between records.
 func (v *View) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas())
 }
 
 // checkDerived builds a state anew from the records alone and compares: the
@@ -46,6 +46,7 @@ func (v *View) checkDerived() error {
 		differ("work", &v.work.table, &fresh.work.table),
 		differ("ages of ops", &v.opAges, &fresh.opAges),
 		differ("totals", &v.totals, &fresh.totals),
+		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
 	)
@@ -73,6 +74,8 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.ops, s.putOp)
 	copyRecords(&v.admitted, func(a *admission) { s.admitted.put(a) })
 	copyRecords(&v.arrived, func(a *arrival) { s.arrived.put(a) })
+	copyRecords(&v.usage, func(u *usage) { s.usage.put(u) })
+	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.put(q) })
 	s.reshape()
 	s.remix()
 	return s
@@ -248,6 +251,33 @@ func (v *View) checkAttempts() error {
 			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
 		case a.Ended != a.Status.Terminal():
 			return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
+		}
+	}
+	return nil
+}
+
+// checkQuotas checks that quotas have their organization and key, and that
+// fair share knows what every organization holds.
+func (v *View) checkQuotas() error {
+	for q := range v.quotas.values() {
+		_, org := v.orgs.get(q.Org)
+		if _, key := v.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
+			return fmt.Errorf("a quota of organization %s and key %s: one does not exist", q.Org, q.Key)
+		}
+	}
+	rates := make(map[compute.OrgID]compute.Price)
+	for e := range v.executions.values() {
+		if holds(e) {
+			rates[e.Org] += e.FairPrice()
+		}
+	}
+	for o := range v.orgs.values() {
+		u, known := v.usage.get(o.ID)
+		if known && u.Rate != rates[o.ID] || !known && rates[o.ID] != 0 {
+			return fmt.Errorf("organization %s: its attempts are worth %d a second, fair share counts otherwise", o.ID, rates[o.ID])
+		}
+		if known && (u.At > v.meta.Now || u.Used > maxUsed) {
+			return fmt.Errorf("organization %s: fair share of %d at %s", o.ID, u.Used, u.At)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func TestCheckSees(t *testing.T) {
 		{"count", func(s *state) { s.counts.held++ }, "counts are"},
 		{"missing in an index", func(s *state) {
 			e, _ := s.executions.get(execution(13))
-			s.queue.remove(turnOf(e))
+			s.queue.remove(spotOf(e))
 		}, "queue: 0 rows"},
 		{"wrong row", func(s *state) { s.slugs.set("s", compute.OrgID{}) }, "slugs: at s"},
 		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},

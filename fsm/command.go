@@ -44,6 +44,7 @@ const (
 	KindTick
 	KindRecordEstimates
 	KindStopCandidates
+	KindSetQuota
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -107,6 +108,10 @@ type (
 		// StopGrace is how long code may take to end after SIGTERM, which is
 		// paid for like the rest of its time.
 		StopGrace time.Duration `cbor:"10,keyasint,omitempty"`
+
+		// ShareHalfLife is after how long fair share counts half of what an
+		// organization has used; 0 for a day.
+		ShareHalfLife time.Duration `cbor:"11,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of
@@ -336,6 +341,14 @@ type (
 		Term      uint64                  `cbor:"1,keyasint"`
 		At        compute.Instant         `cbor:"2,keyasint"` // Of the view that they were made from.
 		Estimates []compute.StartEstimate `cbor:"3,keyasint"`
+	}
+
+	// SetQuota replaces what an organization, one of its keys or one of its
+	// tags is granted.
+	SetQuota struct {
+		Op    Op            `cbor:"1,keyasint"`
+		Actor Actor         `cbor:"2,keyasint"` // Root or an operator.
+		Quota compute.Quota `cbor:"3,keyasint"`
 	}
 
 	// Tick lets time pass: expired records go, holds of long executions grow.

@@ -341,8 +341,8 @@ func TestQueueOrderAndLimits(t *testing.T) {
 		t.Fatal("more attempts than the organization may have")
 	}
 	w.wantStatus(first, compute.StatusQueued, compute.ReasonOrgConcurrency)
-	if w.view().RunningOf(w.org) != 1 || w.view().QueueLen() != 2 {
-		t.Errorf("%d running, %d queued", w.view().RunningOf(w.org), w.view().QueueLen())
+	if w.running() != 1 || w.view().QueueLen() != 2 {
+		t.Errorf("%d running, %d queued", w.running(), w.view().QueueLen())
 	}
 	w.submit("t4") // There is room in the queue again.
 }

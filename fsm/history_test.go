@@ -47,7 +47,14 @@ func pick[T any](h *historian, items ...T) T { return items[h.rng.IntN(len(items
 // chance reports true once in n times.
 func (h *historian) chance(n int) bool { return h.rng.IntN(n) == 0 }
 
-func (h *historian) actor() fsm.Actor { return pick(h, h.ada, h.ada, h.ada, h.other) }
+// actor returns who acts, now and then with a key.
+func (h *historian) actor() fsm.Actor {
+	a := pick(h, h.ada, h.ada, h.ada, h.other)
+	if keys := h.view().Keys(a.Org); len(keys) > 0 && h.chance(4) {
+		a.Key = keys[h.rng.IntN(len(keys))].ID
+	}
+	return a
+}
 
 func (h *historian) request() fsm.Op {
 	return h.op(h.org, fmt.Sprint("request ", h.rng.IntN(100)))
@@ -102,6 +109,7 @@ func (h *historian) submitSome() {
 	a := h.actor()
 	e := compute.Execution{
 		ID: h.executionID(), Priority: h.rng.IntN(3),
+		Tags: pick(h, nil, nil, []string{"red"}, []string{"red", "blue", "red"}),
 		Profile: pick(h, "cpu", "cpu.3x", "t4", "t4.250m", "t4.2x", "h100", "h100.2x", "a100.700m",
 			"l40s", "b200", "t4.8x", "a100.mig_3g_20gb", "t4.333m", "t4.1m", "?"),
 		Timeout:    pick(h, time.Second, time.Minute, 10*time.Minute, 3*time.Hour, 0),
@@ -268,7 +276,9 @@ func (h *historian) peopleThing() {
 	op.Org = a.Org
 	name := fmt.Sprint("name ", h.rng.IntN(30))
 	keys := h.view().Keys(a.Org)
-	switch h.rng.IntN(8) {
+	switch h.rng.IntN(10) {
+	case 8, 9:
+		h.quotaThing(a, op)
 	case 0:
 		h.send(fsm.Grant{Op: op, Actor: h.root, Org: a.Org, Amount: compute.Credits(h.rng.IntN(1e6))})
 	case 1:
@@ -299,6 +309,24 @@ func (h *historian) peopleThing() {
 			h.send(fsm.DeleteKey{Op: op, Actor: a, Key: keys[1].ID})
 		}
 	}
+}
+
+// quotaThing changes what an organization, a key or a tag is granted.
+func (h *historian) quotaThing(a fsm.Actor, op fsm.Op) {
+	q := compute.Quota{
+		Org: a.Org, Concurrent: h.rng.IntN(5) - h.rng.IntN(2), MilliGPU: int64(h.rng.IntN(4)) * 1500,
+	}
+	switch keys := h.view().Keys(a.Org); h.rng.IntN(3) {
+	case 0:
+		q.Weight = h.rng.IntN(300)
+	case 1:
+		q.Tag = pick(h, "red", "blue", "green")
+	case 2:
+		if len(keys) > 0 {
+			q.Key = keys[h.rng.IntN(len(keys))].ID
+		}
+	}
+	h.send(fsm.SetQuota{Op: op, Actor: pick(h, h.root, h.root, a), Quota: q})
 }
 
 // follower applies what a historian did as Raft would on another node: in

@@ -98,6 +98,9 @@ func (RecordEstimates) Kind() Kind { return KindRecordEstimates }
 // Kind returns KindStopCandidates.
 func (StopCandidates) Kind() Kind { return KindStopCandidates }
 
+// Kind returns KindSetQuota.
+func (SetQuota) Kind() Kind { return KindSetQuota }
+
 // decodePayload returns the command of a frame's payload.
 func decodePayload(kind Kind, payload []byte) (Command, error) {
 	switch kind {
@@ -165,6 +168,8 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[RecordEstimates](payload)
 	case KindStopCandidates:
 		return decodeAs[StopCandidates](payload)
+	case KindSetQuota:
+		return decodeAs[SetQuota](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

@@ -64,8 +64,12 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 				compute.Status(status).String(), compute.Kind(kind).String())
 		}
 	}
-	for reason := compute.ReasonScheduling; int(reason) < reasons; reason++ {
-		out <- gauge(m.pending, float64(c.waiting[reason]), reason.String())
+	for i, n := range c.waiting {
+		reason := compute.Reason(i)
+		if !reason.Waits() {
+			continue
+		}
+		out <- gauge(m.pending, float64(n), reason.String())
 	}
 	out <- gauge(m.held, float64(c.held))
 	known := view.Calibration()

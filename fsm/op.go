@@ -42,6 +42,7 @@ func (c StopExecution) request() Op   { return c.Op }
 func (c DeleteExecution) request() Op { return c.Op }
 func (c Grant) request() Op           { return c.Op }
 func (c SetPrices) request() Op       { return c.Op }
+func (c SetQuota) request() Op        { return c.Op }
 
 // recall returns the first answer to o, if o is remembered.
 func (s *state) recall(o Op) (Result, bool) {

@@ -27,7 +27,16 @@ type (
 		id    compute.ExecutionID
 	}
 
-	// turn is an execution's place in the queue.
+	// spot is an execution's place in the queue: in the line of its priority
+	// and organization, by age.
+	spot struct {
+		priority int
+		org      compute.OrgID
+		index    uint64
+		id       compute.ExecutionID
+	}
+
+	// turn is a parent's place among those whose queue message waits.
 	turn struct {
 		priority int
 		index    uint64
@@ -80,7 +89,13 @@ func byPlace(a, b place) int {
 	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
 }
 
-// byTurn is the order of the queue: higher priority, then age.
+// bySpot is the order of the queue: higher priority, then line by line.
+func bySpot(a, b spot) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), byOrg(a.org, b.org),
+		cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
+}
+
+// byTurn is the order of queue messages: higher priority, then age.
 func byTurn(a, b turn) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.index, b.index),
 		byExecution(a.id, b.id))

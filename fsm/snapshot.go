@@ -237,6 +237,8 @@ func (s *state) loaders() []func([]byte) error {
 		load(s.putOp),
 		load(func(a *admission) { s.admitted.put(a) }),
 		load(func(a *arrival) { s.arrived.put(a) }),
+		load(func(u *usage) { s.usage.put(u) }),
+		load(func(q *compute.Quota) { s.quotas.put(q) }),
 	}
 }
 

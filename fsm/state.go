@@ -32,6 +32,8 @@ type View struct {
 	ops        records[pair, op]               // By organization, identifier.
 	admitted   records[compute.NodeID, admission]
 	arrived    records[string, arrival] // By the request's key.
+	usage      records[compute.OrgID, usage]
+	quotas     records[scope, compute.Quota]
 
 	slugs    table[string, compute.OrgID]
 	emails   table[string, compute.UserID]
@@ -42,7 +44,7 @@ type View struct {
 	expiring index[moment, refreshToken]
 	history  index[place, compute.Execution]
 	live     index[place, compute.Execution]
-	queue    index[turn, compute.Execution]
+	queue    index[spot, compute.Execution]
 	pending  index[turn, compute.Execution]   // Parents with a queue message.
 	races    index[turn, compute.Execution]   // Parents whose children run.
 	growing  index[moment, compute.Execution] // Placed, by when the hold has to grow.
@@ -50,6 +52,7 @@ type View struct {
 	work     index[pair, compute.Attempt]     // Live attempts by node, execution.
 	opAges   table[uint64, pair]              // By sequence: the oldest first.
 	totals   table[compute.OrgID, totals]
+	loads    table[scope, compute.Load] // Of live attempts.
 	offered  offer
 	mix      *compute.Mix // In force; derived from arrived.
 }
@@ -100,13 +103,10 @@ type (
 // kinds is the number of kinds of executions.
 const kinds = int(compute.KindSubSelection) + 1
 
-// reasons is the number of reasons for which an execution can wait.
-const reasons = int(compute.ReasonNodeUnreached) + 1
-
 // counts is what metrics show, kept on write.
 type counts struct {
 	executions [compute.Statuses][kinds]int
-	waiting    [reasons]int
+	waiting    [compute.Reasons]int
 	held       compute.Credits
 }
 
@@ -115,7 +115,6 @@ type totals struct {
 	executions int
 	spent      compute.Credits
 	byStatus   [compute.Statuses]int
-	placed     int // Starting or running, parents not counted.
 }
 
 // state is the view that the apply goroutine works on.
@@ -156,10 +155,13 @@ func (v *View) makeRecords() {
 	v.ops = newRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} })
 	v.admitted = newRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
 	v.arrived = newRecords(strings.Compare, func(a *arrival) string { return a.Key })
+	v.usage = newRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
+	v.quotas = newRecords(byScope, scopeOf)
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
 	v.totals = newTable[compute.OrgID, totals](byOrg)
+	v.loads = newTable[scope, compute.Load](byScope)
 }
 
 func (v *View) makeIndexes() {
@@ -178,7 +180,7 @@ func (v *View) makeIndexes() {
 	v.history = newIndex(byPlace, placeOf, always[compute.Execution])
 	v.live = newIndex(byPlace, placeOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
-	v.queue = newIndex(byTurn, turnOf,
+	v.queue = newIndex(bySpot, spotOf,
 		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
 	v.pending = newIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool {
@@ -203,6 +205,8 @@ func always[V any](*V) bool { return true }
 
 func placeOf(e *compute.Execution) place { return place{e.Org, e.SubmitIndex, e.ID} }
 
+func spotOf(e *compute.Execution) spot { return spot{e.Priority, e.Org, e.SubmitIndex, e.ID} }
+
 func turnOf(e *compute.Execution) turn { return turn{e.Priority, e.SubmitIndex, e.ID} }
 
 // stored lists what snapshots carry, in the order in which they carry it:
@@ -211,7 +215,7 @@ func (v *View) stored() []stored {
 	return []stored{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 	}
 }
 
@@ -220,10 +224,10 @@ func (v *View) shareables() []shareable {
 	return []shareable{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
-		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived,
+		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
-		&v.finished, &v.work, &v.opAges, &v.totals,
+		&v.finished, &v.work, &v.opAges, &v.totals, &v.loads,
 	}
 }
 
@@ -279,9 +283,9 @@ func (s *state) count(e *compute.Execution, n int) {
 	t.byStatus[e.Status] += n
 	if e.Kind != compute.KindSelection {
 		t.spent += compute.Credits(n) * e.Billed
-		if e.Status == compute.StatusStarting || e.Status == compute.StatusRunning {
-			t.placed += n
-		}
+	}
+	if holds(e) {
+		s.load(e, n)
 	}
 	if t == (totals{}) {
 		s.totals.remove(e.Org)
@@ -292,7 +296,7 @@ func (s *state) count(e *compute.Execution, n int) {
 
 // waits reports whether e waits for a reason that metrics count.
 func waits(e *compute.Execution) bool {
-	return e.Status <= compute.StatusQueued && int(e.Reason) < reasons
+	return e.Status <= compute.StatusQueued && e.Reason.Waits()
 }
 
 func (s *state) putAttempt(a *compute.Attempt) { s.work.update(s.attempts.put(a), a) }
@@ -332,6 +336,7 @@ func (s *state) putKey(k *compute.Key) {
 
 func (s *state) dropKey(id compute.KeyID) {
 	old := s.keys.drop(id)
+	s.quotas.drop(scope{org: old.Org, key: id})
 	s.lookups.remove(old.Lookup)
 	s.orgKeys.update(old, nil)
 }

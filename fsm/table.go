@@ -183,6 +183,15 @@ func (x *index[K, V]) keys(k K) iter.Seq[K] {
 	}
 }
 
+// next returns the first key from k on.
+func (x *index[K, V]) next(k K) (first K, ok bool) {
+	x.tree.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
+		first, ok = r.key, true
+		return false
+	})
+	return first, ok
+}
+
 // take returns the first n keys, so that the caller may change the index while
 // it goes through them.
 func (x *index[K, V]) take(n int) []K {

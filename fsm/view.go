@@ -191,9 +191,52 @@ func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, bySt
 	return t.executions, t.spent, t.byStatus
 }
 
-// Queue yields the queued executions in the scheduler's order: by priority,
-// highest first, then by age.
-func (v *View) Queue() iter.Seq[*compute.Execution] { return v.turns(&v.queue) }
+// Queue yields the queued executions line by line: by priority, highest first,
+// then by organization, then by age. The scheduler's order is its own.
+func (v *View) Queue() iter.Seq[*compute.Execution] {
+	return func(yield func(*compute.Execution) bool) {
+		for k := range v.queue.all() {
+			e, _ := v.executions.get(k.id)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Lines returns the highest priority under below that work waits at, and the
+// organizations whose it is, by identifier; none when there is no such work.
+func (v *View) Lines(below int) (priority int, orgs []compute.OrgID) {
+	at := spot{priority: below - 1}
+	for {
+		k, ok := v.queue.next(at)
+		if !ok || len(orgs) > 0 && k.priority != priority {
+			return priority, orgs
+		}
+		priority, orgs = k.priority, append(orgs, k.org)
+		at = spot{k.priority, k.org, math.MaxUint64, compute.ExecutionID{}}
+	}
+}
+
+// Line returns at most limit executions of an organization that wait at a
+// priority, the oldest first, those behind after when that is one.
+func (v *View) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
+	at := spot{priority: priority, org: org}
+	if after != nil {
+		at = spotOf(after)
+	}
+	out := make([]*compute.Execution, 0, limit)
+	for k := range v.queue.keys(at) {
+		if len(out) == limit || k.priority != priority || k.org != org {
+			break
+		}
+		if after == nil || k.id != after.ID {
+			e, _ := v.executions.get(k.id)
+			out = append(out, e)
+		}
+	}
+	return out
+}
 
 // QueueLen returns how many executions are queued.
 func (v *View) QueueLen() int { return v.queue.len() }
@@ -214,21 +257,6 @@ func (v *View) turns(x *index[turn, compute.Execution]) iter.Seq[*compute.Execut
 			}
 		}
 	}
-}
-
-// RunningOf returns how many attempts of an organization are live.
-func (v *View) RunningOf(org compute.OrgID) int {
-	t, _ := v.totals.get(org)
-	return t.placed
-}
-
-// ConcurrentLimit returns how many attempts of an organization may be live;
-// the largest integer when there is no limit.
-func (v *View) ConcurrentLimit(compute.OrgID) int {
-	if n := v.meta.Settings.Concurrent; n > 0 {
-		return n
-	}
-	return math.MaxInt
 }
 
 // Calibration returns how good the estimates of starts have been.

@@ -339,6 +339,9 @@ func (w *world) complete(id compute.ExecutionID, node string, d time.Duration) {
 	w.must(w.ended(id, compute.StatusCompleted, d))
 }
 
+// running returns how many attempts of the organization are live.
+func (w *world) running() int { return w.view().Load(compute.Quota{Org: w.org}).Attempts }
+
 // account returns where the organization stands.
 func (w *world) account() *compute.Account { return w.view().Account(w.org) }
 

@@ -24,7 +24,7 @@ const (
 // nothing in Berth moves what runs by itself.
 func Defragment(v LiveView, id compute.ExecutionID) *compute.Quote {
 	var target *compute.Execution
-	for e := range v.Queue() {
+	for e := range Order(v) {
 		if e.ID == id {
 			target = e
 			break
@@ -33,7 +33,7 @@ func Defragment(v LiveView, id compute.ExecutionID) *compute.Quote {
 	if target == nil {
 		return nil
 	}
-	if limit := v.ConcurrentLimit(target.Org); limit > 0 && v.RunningOf(target.Org) >= limit {
+	if own := v.Quotas(target.Org)[0]; own.Refuses(v.Load(own), target) != compute.ReasonNone {
 		return nil // Room is not what it waits for.
 	}
 	s := newMoves(v)

@@ -64,7 +64,7 @@ func Estimate(v View, id compute.ExecutionID, all []compute.StartEstimate) *comp
 		return &all[i]
 	}
 	position := 0
-	for e := range v.Queue() {
+	for e := range Order(v) {
 		if position++; e.ID == id {
 			break
 		}
@@ -183,7 +183,7 @@ const MaxRecorded = 64
 func Unestimated(v LiveView, estimate func(LiveView) []compute.StartEstimate) []compute.StartEstimate {
 	missing := map[compute.ExecutionID]bool{}
 	position := 0
-	for e := range v.Queue() {
+	for e := range Order(v) {
 		if position++; position > MaxEstimated || len(missing) == MaxRecorded {
 			break
 		}

@@ -15,7 +15,7 @@ func Explain(v View, id compute.ExecutionID) compute.Explanation {
 	out := compute.Explanation{Index: v.Index()}
 	var ahead []*compute.Execution
 	var found *compute.Execution
-	for e := range v.Queue() {
+	for e := range Order(v) {
 		out.Queued++
 		switch {
 		case found != nil:
@@ -29,7 +29,7 @@ func Explain(v View, id compute.ExecutionID) compute.Explanation {
 		return out
 	}
 	out.Reason = found.Reason
-	out.Running, out.Limit = v.RunningOf(found.Org), v.ConcurrentLimit(found.Org)
+	out.Running, out.Limit = v.Load(compute.Quota{Org: found.Org}).Attempts, v.Quotas(found.Org)[0].Concurrent
 	out.Ahead = aheadOf(found, ahead)
 	askNodes(v, found, &out)
 	return out

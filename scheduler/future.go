@@ -21,7 +21,7 @@ type future struct {
 	queue  []waiter
 	live   []tenant
 	orgs   map[compute.OrgID]int // Numbers of the organizations.
-	quotas []quota               // By organization.
+	quotas []concurrency         // By organization.
 
 	// Of one round:
 	round   uint64
@@ -68,6 +68,9 @@ type tenant struct {
 	taken   int64 // Milliseconds that it has taken.
 }
 
+// concurrency is how many attempts an organization has, and may have.
+type concurrency struct{ running, limit int }
+
 // claim is the room that the first blocked execution of a type waits for.
 type claim struct{ waiter, node int } // Both -1 for none.
 
@@ -90,7 +93,7 @@ func newFuture(v LiveView) *future {
 		}
 		f.rooms = append(f.rooms, r)
 	}
-	for e := range v.Queue() {
+	for e := range Order(v) {
 		if len(f.queue) == MaxEstimated {
 			break
 		}
@@ -113,7 +116,7 @@ func (f *future) org(v View, id compute.OrgID) int {
 	if !known {
 		n = len(f.quotas)
 		f.orgs[id] = n
-		q := quota{running: v.RunningOf(id), limit: v.ConcurrentLimit(id)}
+		q := concurrency{running: v.Load(compute.Quota{Org: id}).Attempts, limit: v.Quotas(id)[0].Concurrent}
 		if q.limit == 0 {
 			q.limit = math.MaxInt
 		}

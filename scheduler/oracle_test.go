@@ -12,36 +12,35 @@ import (
 // be: every node is looked at for every execution, and nothing is remembered.
 type oracle struct {
 	nodes   []*compute.Node // Copies; Used counts assignments and claims.
-	running map[compute.OrgID]int
 	claimed map[string]bool
+	mix     *compute.Mix
+	order   *turnOracle
+	quotas  *quotaOracle
 	out     []compute.Assignment
 }
 
 // pack returns the assignments that v must lead to.
 func (o *oracle) pack(v *fakeView, limit int) []compute.Assignment {
-	o.running, o.claimed = map[compute.OrgID]int{}, map[string]bool{}
+	o.claimed, o.order, o.quotas = map[string]bool{}, newTurnOracle(v), newQuotaOracle(v)
+	o.mix = v.mix
 	for _, n := range v.nodes {
 		clone := *n
 		clone.GPUs = slices.Clone(n.GPUs)
 		o.nodes = append(o.nodes, &clone)
 	}
-	for _, e := range v.queue {
-		if len(o.out) == limit {
-			break
-		}
-		o.place(v, e)
+	for e := o.order.next(); e != nil && len(o.out) < limit; e = o.order.next() {
+		o.place(e)
 	}
 	return o.out
 }
 
-func (o *oracle) place(v *fakeView, e *compute.Execution) {
+func (o *oracle) place(e *compute.Execution) {
 	r := &e.Request
 	possible := slices.ContainsFunc(o.nodes, func(n *compute.Node) bool { return empty(n, r) })
-	limit := v.limits[e.Org]
-	if !possible || limit > 0 && v.running[e.Org]+o.running[e.Org] >= limit {
+	if !possible || !o.quotas.admits(e) {
 		return
 	}
-	scores, devices := scheduler.Appraise(o.nodes, v.mix, r)
+	scores, devices := scheduler.Appraise(o.nodes, o.mix, r)
 	best, second := -1, -1
 	for i, n := range o.nodes {
 		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && slices.Equal(missing(n, r)[1:], []int64{0, 0})
@@ -71,7 +70,8 @@ func (o *oracle) place(v *fakeView, e *compute.Execution) {
 	o.out = append(o.out, compute.Assignment{
 		Execution: e.ID, Node: o.nodes[best].ID, GPUs: hold(o.nodes[best], r, gpus), Choice: choice,
 	})
-	o.running[e.Org]++
+	o.quotas.place(e)
+	o.order.given(e)
 }
 
 // promise takes the place of a blocked execution.

@@ -1,10 +1,6 @@
 package scheduler
 
-import (
-	"math"
-
-	"berth/compute"
-)
+import "berth/compute"
 
 // Limits of one plan: encoded it stays below 200 KiB. A plan costs its fsyncs
 // once, however much it places; so it places much.
@@ -38,12 +34,16 @@ func Pack(v View) compute.Plan { return NewPacker().Pack(v) }
 // Pack returns what the function Pack returns for the same view.
 func (p *Packer) Pack(v View) compute.Plan {
 	p.sync(v)
-	s := pass{packer: p, view: v, quotas: map[compute.OrgID]*quota{}, claimed: map[int]bool{}}
-	for e := range v.Queue() {
-		if len(s.plan.Assignments) == MaxAssignments || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
+	s := pass{packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{}}
+	queue := newTurns(v)
+	for len(s.plan.Assignments) < MaxAssignments {
+		e := queue.next()
+		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
 			break
 		}
-		s.decide(e)
+		if s.decide(e) {
+			queue.given(e)
+		}
 	}
 	return s.plan
 }
@@ -54,34 +54,28 @@ type pass struct {
 	view    View
 	plan    compute.Plan
 	shares  int // GPUs of all its assignments.
-	quotas  map[compute.OrgID]*quota
+	granted map[compute.OrgID][]*quota
 	claimed map[int]bool // By GPU type: its first blocked execution has its claim.
 	devices []int        // Scratch.
 }
 
-// quota is how much of its concurrency an organization uses.
-type quota struct {
-	running, limit int
-}
-
-// decide places one execution or says why it waits.
-func (s *pass) decide(e *compute.Execution) {
+// decide places one execution, and reports that, or says why it waits.
+func (s *pass) decide(e *compute.Execution) (placed bool) {
 	q := s.packer.types.shape(&e.Request)
 	row := s.packer.row(q)
 	node, score := row.best()
 	if score >= nodeDown {
 		s.wait(e, reasonOf(score))
-		return
+		return false
 	}
-	quota := s.quota(e.Org)
-	if quota.running >= quota.limit {
-		s.wait(e, compute.ReasonOrgConcurrency)
-		return
+	if why := s.overQuota(e); why != compute.ReasonNone {
+		s.wait(e, why)
+		return false
 	}
 	if score > worstFit {
 		s.wait(e, reasonOf(score))
 		s.claim(&q)
-		return
+		return false
 	}
 	slot := &s.packer.slots[node]
 	s.devices = slot.pick(s.packer.value, &q, s.devices[:0])
@@ -91,7 +85,8 @@ func (s *pass) decide(e *compute.Execution) {
 	})
 	s.packer.give(node, &q, s.devices)
 	s.shares += len(s.devices)
-	quota.running++
+	s.count(e)
+	return true
 }
 
 // choice returns why the winner was chosen.
@@ -108,18 +103,4 @@ func (s *pass) wait(e *compute.Execution, reason compute.Reason) {
 	if e.Reason != reason && len(s.plan.Waiting) < MaxWaiting {
 		s.plan.Waiting = append(s.plan.Waiting, compute.Waiting{Execution: e.ID, Reason: reason})
 	}
-}
-
-// quota returns how much of its concurrency an organization uses, counting
-// what this pass has placed.
-func (s *pass) quota(org compute.OrgID) *quota {
-	q := s.quotas[org]
-	if q == nil {
-		q = &quota{running: s.view.RunningOf(org), limit: s.view.ConcurrentLimit(org)}
-		if q.limit == 0 {
-			q.limit = math.MaxInt
-		}
-		s.quotas[org] = q
-	}
-	return q
 }

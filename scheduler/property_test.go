@@ -36,6 +36,14 @@ func newHistory(tb testing.TB, seed uint64) *history {
 		if n := h.rng.IntN(20); n > 0 {
 			h.limits[orgID(org)] = n
 		}
+		h.shares[orgID(org)] = compute.Share{
+			Used: uint64(h.rng.IntN(3)) * 1e9, Weight: []int{50, 100, 300}[h.rng.IntN(3)],
+		}
+		if h.rng.IntN(3) == 0 {
+			h.quotas = append(h.quotas,
+				compute.Quota{Org: orgID(org), Tag: "red", Concurrent: 1 + h.rng.IntN(5), MilliGPU: int64(h.rng.IntN(4)) * 1500},
+				compute.Quota{Org: orgID(org), Key: keyID(1), Concurrent: h.rng.IntN(5), MilliGPU: int64(h.rng.IntN(5)) * 2000})
+		}
 	}
 	return h
 }
@@ -102,6 +110,11 @@ func (h *history) step() {
 		for range 1 + h.rng.IntN(6) {
 			e := execution(h.next, h.request())
 			e.Org, e.Priority = orgID(h.rng.IntN(3)), h.rng.IntN(3)
+			e.Price = compute.Price(h.rng.IntN(4) * 300)
+			e.Tags = [][]string{nil, {"red"}, {"blue", "red"}}[h.rng.IntN(3)]
+			if h.rng.IntN(2) == 0 {
+				e.Key = keyID(1)
+			}
 			h.submit(e)
 			h.next++
 		}
@@ -194,7 +207,7 @@ func TestEverythingEnds(t *testing.T) {
 			}
 		}
 		for _, e := range h.view().queue {
-			if e.Reason != compute.ReasonNeverFits && e.Reason != compute.ReasonNodesDown {
+			if e.Reason != compute.ReasonNeverFits && e.Reason != compute.ReasonNodesDown && e.Reason != compute.ReasonQuotaGPUs {
 				t.Errorf("seed %d: execution %d of %+v waits for ever: %v", seed, e.SubmitIndex, e.Request, e.Reason)
 			}
 		}

@@ -27,14 +27,20 @@ type View interface {
 	// Mix returns the demand that has been seen, nil for none. A mix with
 	// another content is another pointer and has a higher version.
 	Mix() *compute.Mix
-	// Queue yields the executions that wait for a place, the highest priority
-	// first, the oldest first within a priority.
-	Queue() iter.Seq[*compute.Execution]
-	// RunningOf returns the number of live attempts of an organization.
-	RunningOf(org compute.OrgID) int
-	// ConcurrentLimit returns how many attempts an organization may have at
-	// once, 0 for any number.
-	ConcurrentLimit(org compute.OrgID) int
+	// Lines returns the highest priority under below that work waits at, and
+	// the organizations whose it is, by id; none when there is no such work.
+	Lines(below int) (priority int, orgs []compute.OrgID)
+	// Line returns at most limit executions of an organization that wait at a
+	// priority, the oldest first, those behind after when that is one. The
+	// order of the whole queue is Order's.
+	Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution
+	// Share returns what fair share knows of an organization.
+	Share(org compute.OrgID) compute.Share
+	// Quotas returns what an organization is granted: its own quota first,
+	// complete, then those of its keys and tags.
+	Quotas(org compute.OrgID) []compute.Quota
+	// Load returns what the live attempts hold that count in a quota.
+	Load(q compute.Quota) compute.Load
 	// PendingSelections yields the parents of GPU selections whose queue
 	// message was not taken, the oldest first.
 	PendingSelections() iter.Seq[*compute.Execution]

@@ -32,6 +32,9 @@ type world struct {
 	parents []*compute.Execution
 	learner compute.Learner
 	past    map[uint64][]*compute.Node // The nodes of each view, by its index.
+
+	shares map[compute.OrgID]compute.Share // Used and Weight; Rate is of what lives.
+	quotas []compute.Quota
 }
 
 func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
@@ -42,6 +45,7 @@ func newWorld(tb testing.TB, nodes ...*compute.Node) *world {
 		known:  map[compute.ExecutionID]*compute.Execution{},
 		limits: map[compute.OrgID]int{},
 		past:   map[uint64][]*compute.Node{},
+		shares: map[compute.OrgID]compute.Share{},
 	}
 	for _, n := range nodes {
 		w.setNode(n)
@@ -59,6 +63,7 @@ func id(n int) (u compute.UUID) {
 func executionID(n int) compute.ExecutionID { return compute.ExecutionID{UUID: id(n)} }
 func nodeID(n int) compute.NodeID           { return compute.NodeID{UUID: id(n)} }
 func orgID(n int) compute.OrgID             { return compute.OrgID{UUID: id(n)} }
+func keyID(n int) compute.KeyID             { return compute.KeyID{UUID: id(n)} }
 
 // gpuNode returns an idle node with count GPUs of a type, 8 vCPU and 64 GiB
 // for each, the n-th in the order of nodes.
@@ -156,7 +161,8 @@ func (w *world) submit(es ...*compute.Execution) {
 		w.learner.Learn(e.Request)
 	}
 	slices.SortStableFunc(w.queue, func(a, b *compute.Execution) int {
-		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubmitIndex, b.SubmitIndex))
+		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), bytes.Compare(a.Org.UUID[:], b.Org.UUID[:]),
+			cmp.Compare(a.SubmitIndex, b.SubmitIndex))
 	})
 	w.bump()
 }
@@ -262,12 +268,13 @@ func (w *world) view() *fakeView {
 	defer w.mu.Unlock()
 	v := &fakeView{
 		index: w.index, nodes: w.nodes, queue: w.queue, parents: w.parents,
-		limits: maps.Clone(w.limits), running: map[compute.OrgID]int{},
-		mix: w.learner.Mix(), world: w,
+		limits: maps.Clone(w.limits),
+		mix:    w.learner.Mix(), world: w,
+		shares: maps.Clone(w.shares), quotas: slices.Clone(w.quotas),
 	}
 	w.past[w.index] = w.nodes
 	for e := range w.live {
-		v.running[w.known[e].Org]++
+		v.live = append(v.live, w.known[e])
 	}
 	return v
 }
@@ -321,9 +328,11 @@ type fakeView struct {
 	queue   []*compute.Execution
 	parents []*compute.Execution
 	limits  map[compute.OrgID]int
-	running map[compute.OrgID]int
 	mix     *compute.Mix
-	world   *world // Knows the nodes of earlier views.
+	world   *world               // Knows the nodes of earlier views.
+	live    []*compute.Execution // In no order.
+	shares  map[compute.OrgID]compute.Share
+	quotas  []compute.Quota
 }
 
 var _ scheduler.View = (*fakeView)(nil)
@@ -359,13 +368,65 @@ func (v *fakeView) NodesChanged(since compute.Revision) ([]compute.NodeID, compu
 	return changed, now, true
 }
 
-func (v *fakeView) Mix() *compute.Mix                     { return v.mix }
-func (v *fakeView) Index() uint64                         { return v.index }
-func (v *fakeView) Now() compute.Instant                  { return 1 }
-func (v *fakeView) Nodes() iter.Seq[*compute.Node]        { return slices.Values(v.nodes) }
-func (v *fakeView) Queue() iter.Seq[*compute.Execution]   { return slices.Values(v.queue) }
-func (v *fakeView) RunningOf(org compute.OrgID) int       { return v.running[org] }
-func (v *fakeView) ConcurrentLimit(org compute.OrgID) int { return v.limits[org] }
+func (v *fakeView) Mix() *compute.Mix              { return v.mix }
+func (v *fakeView) Index() uint64                  { return v.index }
+func (v *fakeView) Now() compute.Instant           { return 1 }
+func (v *fakeView) Nodes() iter.Seq[*compute.Node] { return slices.Values(v.nodes) }
+
+func (v *fakeView) Lines(below int) (priority int, orgs []compute.OrgID) {
+	for _, e := range v.queue {
+		if e.Priority >= below || len(orgs) > 0 && e.Priority != priority {
+			continue
+		}
+		if priority = e.Priority; !slices.Contains(orgs, e.Org) {
+			orgs = append(orgs, e.Org)
+		}
+	}
+	return priority, orgs
+}
+
+func (v *fakeView) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
+	var out []*compute.Execution
+	for _, e := range v.queue {
+		behind := after == nil || e.SubmitIndex > after.SubmitIndex
+		if e.Priority == priority && e.Org == org && behind && len(out) < limit {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (v *fakeView) Share(org compute.OrgID) compute.Share {
+	s := v.shares[org]
+	s.Weight = cmp.Or(s.Weight, compute.DefaultWeight)
+	for _, e := range v.live {
+		if e.Org == org {
+			s.Rate += e.FairPrice()
+		}
+	}
+	return s
+}
+
+func (v *fakeView) Quotas(org compute.OrgID) []compute.Quota {
+	out := []compute.Quota{{Org: org, Concurrent: v.limits[org], Weight: compute.DefaultWeight}}
+	for _, q := range v.quotas {
+		if q.Org == org {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func (v *fakeView) Load(q compute.Quota) (l compute.Load) {
+	for _, e := range v.live {
+		if q.Concerns(e) {
+			l.Attempts++
+			l.MilliGPU += e.Request.HeldMilliGPU()
+		}
+	}
+	return l
+}
+
 func (v *fakeView) PendingSelections() iter.Seq[*compute.Execution] {
 	return slices.Values(v.parents)
 }

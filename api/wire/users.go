@@ -15,21 +15,6 @@ type UserStatus struct {
 	Status        string          `json:"status" doc:"Always authenticated."`
 }
 
-// Quotas answers /user/quotas.
-type Quotas struct {
-	Quotas            []Quota `json:"quotas"`
-	MaxConcurrentRuns int     `json:"max_concurrent_runs"`
-	MaxGPUs           int     `json:"max_gpus" doc:"GPUs that the cluster has."`
-}
-
-// Quota is what the organization may do with one hardware profile.
-type Quota struct {
-	HardwareProfile string `json:"hardware_profile"`
-	Allowed         bool   `json:"allowed"`
-	MaxConcurrent   int    `json:"max_concurrent"`
-	InUse           int    `json:"in_use"`
-}
-
 // AvailableHardware answers /user/quotas/available-hardware.
 type AvailableHardware struct {
 	Profiles []string `json:"available_hardware_profiles"`

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// quotas answers what the organization may use, and uses.
+func (s *Server) quotas(r *request) (any, error) {
+	org := r.caller.actor.Org
+	used := make(map[string]int)
+	for e := range r.view.Live(org) {
+		if e.Epoch > 0 {
+			used[e.Profile]++
+		}
+	}
+	own := r.view.Quotas(org)[0]
+	out := wire.Quotas{
+		Quotas: []wire.Quota{}, MaxConcurrentRuns: own.Concurrent, MaxGPUs: gpusFor(r.view, own),
+		Limits: limitsOf(r.view, org), FairShare: fairShareOf(r.view, org),
+	}
+	for _, profile := range r.view.Profiles() {
+		out.Quotas = append(out.Quotas, wire.Quota{
+			HardwareProfile: profile, Allowed: true, MaxConcurrent: own.Concurrent, InUse: used[profile],
+		})
+	}
+	return out, nil
+}
+
+// gpusFor returns how many of the cluster's GPUs a quota lets an organization
+// hold.
+func gpusFor(view *fsm.View, own compute.Quota) int {
+	gpus := 0
+	for n := range view.Nodes() {
+		gpus += len(n.GPUs)
+	}
+	if own.MilliGPU > 0 {
+		gpus = min(gpus, int(own.MilliGPU/compute.WholeGPU))
+	}
+	return gpus
+}
+
+// limitsOf returns what an organization, its keys and its tags are granted.
+func limitsOf(view *fsm.View, org compute.OrgID) []wire.Limit {
+	out := []wire.Limit{}
+	for _, q := range view.Quotas(org) {
+		load := view.Load(q)
+		l := wire.Limit{
+			Scope: "organization", MaxConcurrent: q.Concurrent, InUse: load.Attempts,
+			MaxGPUMilli: q.MilliGPU, GPUMilliInUse: load.MilliGPU,
+		}
+		switch {
+		case !q.Key.IsZero():
+			l.Scope, l.KeyID = "key", &q.Key
+		case q.Tag != "":
+			l.Scope, l.Tag = "tag", &q.Tag
+		default:
+			l.Weight = &q.Weight
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// fairShareOf returns where an organization stands in fair share.
+func fairShareOf(view *fsm.View, org compute.OrgID) wire.FairShare {
+	const perMicroCredit = 1000 // Price × milliseconds.
+	share := view.Share(org)
+	return wire.FairShare{
+		Weight: share.Weight, Used: compute.Credits(share.Used / perMicroCredit), HeldPerHour: share.Rate.PerHour(),
+	}
+}
+
+// findOrg returns the organization with a slug that an operator names.
+func (r *request) findOrg(slug string) (*compute.Org, error) {
+	org, ok := r.view.OrgBySlug(slug)
+	if !ok {
+		return nil, compute.Errorf(compute.CodeInvalid, "There is no organization %q.", slug).Named("unknown_org")
+	}
+	return org, nil
+}
+
+// orgQuotas answers what an organization is granted.
+func (s *Server) orgQuotas(r *request) (any, error) {
+	org, err := r.findOrg(r.query.(*wire.QuotaQuery).Org)
+	if err != nil {
+		return nil, err
+	}
+	return wire.OrgQuotas{
+		Org: org.Slug, Limits: limitsOf(r.view, org.ID), FairShare: fairShareOf(r.view, org.ID),
+	}, nil
+}
+
+// setQuota replaces what an organization, a key or a tag is granted.
+func (s *Server) setQuota(r *request) (any, error) {
+	in := r.body.(*wire.NewQuota)
+	org, err := r.findOrg(in.Org)
+	if err != nil {
+		return nil, err
+	}
+	q := compute.Quota{
+		Org: org.ID, Tag: in.Tag, Concurrent: in.MaxConcurrent, MilliGPU: int64(in.MaxGPUMilli), Weight: in.Weight,
+	}
+	if in.KeyID != "" {
+		if q.Key, err = compute.ParseKeyID(in.KeyID); err != nil {
+			return nil, errNotFound()
+		}
+	}
+	if _, err := s.proposeAndSee(r, fsm.SetQuota{Op: s.op(r), Actor: r.caller.actor, Quota: q}); err != nil {
+		return nil, err
+	}
+	return wire.OrgQuotas{
+		Org: org.Slug, Limits: limitsOf(r.view, org.ID), FairShare: fairShareOf(r.view, org.ID),
+	}, nil
+}

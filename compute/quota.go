@@ -1,0 +1,74 @@
+package compute
+
+import "slices"
+
+// Limits of quotas.
+const (
+	DefaultWeight = 100    // Of an organization that has none of its own.
+	MaxWeight     = 10_000 // A hundred times the default.
+)
+
+// Quota is what the operator grants an organization, one of its API keys or
+// what carries one of its tags.
+type Quota struct {
+	Org        OrgID   `cbor:"1,keyasint"`
+	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless it is of an API key.
+	Tag        string  `cbor:"3,keyasint,omitempty"` // "" unless it is of a tag.
+	Concurrent int     `cbor:"4,keyasint,omitempty"` // Live attempts at once; 0 for no limit of its own.
+	MilliGPU   int64   `cbor:"5,keyasint,omitempty"` // Thousandths of GPUs held at once; 0 for any number.
+	Weight     int     `cbor:"6,keyasint,omitempty"` // Of fair share, organizations only; 0 for DefaultWeight.
+	ChangedAt  Instant `cbor:"7,keyasint,omitempty"`
+}
+
+// Load is what the live attempts of an organization, a key or a tag hold.
+type Load struct {
+	Attempts int
+	MilliGPU int64
+}
+
+// Share is what fair share knows of an organization at one instant.
+type Share struct {
+	Used   uint64 // What its attempts held, in price × milliseconds, decayed: 1,000,000,000 are a credit.
+	Rate   Price  // What its live attempts hold, per second.
+	Weight int    // 1 to MaxWeight.
+}
+
+// FairPrice returns what fair share counts for a second of e: its price, and
+// something also where the operator gives GPUs away.
+func (e *Execution) FairPrice() Price { return max(e.Price, 1) }
+
+// HeldMilliGPU returns the thousandths of GPUs that e holds while it has a
+// place.
+func (r *Request) HeldMilliGPU() int64 { return int64(r.GPUs) * int64(r.MilliGPU) }
+
+// Refuses returns why e may not get a place beside what counts in q already,
+// ReasonNone when it may.
+func (q *Quota) Refuses(l Load, e *Execution) Reason {
+	held := e.Request.HeldMilliGPU()
+	switch {
+	case q.Concurrent > 0 && l.Attempts >= q.Concurrent:
+		return q.concurrency()
+	case q.MilliGPU > 0 && held > 0 && l.MilliGPU+held > q.MilliGPU:
+		return ReasonQuotaGPUs
+	}
+	return ReasonNone
+}
+
+// concurrency returns the reason for which the limit of attempts refuses.
+func (q *Quota) concurrency() Reason {
+	switch {
+	case !q.Key.IsZero():
+		return ReasonKeyConcurrency
+	case q.Tag != "":
+		return ReasonTagConcurrency
+	}
+	return ReasonOrgConcurrency
+}
+
+// Concerns reports whether e counts in q.
+func (q *Quota) Concerns(e *Execution) bool {
+	if q.Org != e.Org || !q.Key.IsZero() && q.Key != e.Key {
+		return false
+	}
+	return q.Tag == "" || slices.Contains(e.Tags, q.Tag)
+}

@@ -1,0 +1,91 @@
+package scheduler_test
+
+import (
+	"math/big"
+	"slices"
+
+	"berth/compute"
+)
+
+// turnOracle is the order of the queue written down a second time: each turn
+// looks at everything that waits.
+type turnOracle struct {
+	left []*compute.Execution
+	used map[compute.OrgID]*big.Rat // For its weight.
+	per  map[compute.OrgID]int64
+}
+
+func newTurnOracle(v *fakeView) *turnOracle {
+	o := &turnOracle{left: slices.Clone(v.queue), used: map[compute.OrgID]*big.Rat{}, per: map[compute.OrgID]int64{}}
+	for _, e := range v.queue {
+		s := v.Share(e.Org)
+		o.per[e.Org] = int64(s.Weight)
+		o.used[e.Org] = big.NewRat(int64(s.Used)+int64(s.Rate)*3_600_000, int64(s.Weight))
+	}
+	return o
+}
+
+// next takes the execution whose turn it is, nil when none is left.
+func (o *turnOracle) next() *compute.Execution {
+	if len(o.left) == 0 {
+		return nil
+	}
+	e := slices.MinFunc(o.left, func(a, b *compute.Execution) int {
+		if a.Priority != b.Priority {
+			return b.Priority - a.Priority
+		}
+		if c := o.used[a.Org].Cmp(o.used[b.Org]); c != 0 {
+			return c
+		}
+		return int(a.SubmitIndex) - int(b.SubmitIndex)
+	})
+	o.left = slices.DeleteFunc(slices.Clone(o.left), func(f *compute.Execution) bool { return f == e })
+	return e
+}
+
+func (o *turnOracle) given(e *compute.Execution) {
+	more := big.NewRat(int64(e.FairPrice())*3_600_000, o.per[e.Org])
+	o.used[e.Org] = new(big.Rat).Add(o.used[e.Org], more)
+}
+
+// quotaOracle is the rules of quotas written down a second time: what counts
+// is counted anew for each question.
+type quotaOracle struct {
+	view     *fakeView
+	placed   []*compute.Execution
+	promised map[compute.Quota]int64
+}
+
+func newQuotaOracle(v *fakeView) *quotaOracle {
+	return &quotaOracle{view: v, placed: slices.Clone(v.live), promised: map[compute.Quota]int64{}}
+}
+
+func (o *quotaOracle) place(e *compute.Execution) { o.placed = append(o.placed, e) }
+
+// admits reports whether e may get a place; the first that waits for GPUs of a
+// quota has them promised.
+func (o *quotaOracle) admits(e *compute.Execution) bool {
+	for _, q := range o.view.Quotas(e.Org) {
+		attempts, milli := 0, o.promised[q]
+		for _, f := range o.placed {
+			if q.Concerns(f) {
+				attempts++
+				milli += int64(f.Request.GPUs * f.Request.MilliGPU)
+			}
+		}
+		asked := int64(e.Request.GPUs * e.Request.MilliGPU)
+		if !q.Concerns(e) {
+			continue
+		}
+		if q.Concurrent > 0 && attempts >= q.Concurrent {
+			return false
+		}
+		if q.MilliGPU > 0 && asked > 0 && milli+asked > q.MilliGPU {
+			if asked <= q.MilliGPU {
+				o.promised[q] += asked
+			}
+			return false
+		}
+	}
+	return true
+}
