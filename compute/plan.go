@@ -4,10 +4,11 @@ package compute
 type Plan struct {
 	Assignments []Assignment `cbor:"1,keyasint,omitempty"` // In the order of the queue.
 	Waiting     []Waiting    `cbor:"2,keyasint,omitempty"` // Only executions whose reason changed.
+	Preemptions []Preemption `cbor:"3,keyasint,omitempty"`
 }
 
 // Empty reports whether the plan changes nothing.
-func (p Plan) Empty() bool { return len(p.Assignments) == 0 && len(p.Waiting) == 0 }
+func (p Plan) Empty() bool { return len(p.Assignments)+len(p.Waiting)+len(p.Preemptions) == 0 }
 
 // Assignment puts one execution on one node. GPUs of a CPU-only execution is
 // empty.
@@ -42,4 +43,12 @@ const MaxPlacement = 64
 type Waiting struct {
 	Execution ExecutionID `cbor:"1,keyasint"`
 	Reason    Reason      `cbor:"2,keyasint"`
+}
+
+// Preemption asks one attempt to make room for an execution of a higher
+// priority.
+type Preemption struct {
+	Execution ExecutionID `cbor:"1,keyasint"`
+	Epoch     uint64      `cbor:"2,keyasint"`
+	For       ExecutionID `cbor:"3,keyasint"`
 }

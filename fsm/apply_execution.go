@@ -104,7 +104,7 @@ func (s *state) accepted(c Submit) compute.Execution {
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
-		StopGrace: s.meta.Settings.StopGrace,
+		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *state) startAttempt(c StartAttempt) Result {
 	if a.Started {
 		return Result{Repeat: true, Execution: e.ID, Status: e.Status}
 	}
-	a.Started = true
+	a.Started, a.StartedAt = true, s.meta.Now
 	s.putAttempt(&a)
 	e.Status = compute.StatusRunning
 	e.ExecletAt, e.StartedAt = c.Start.ExecletAt, c.Start.StartedAt
@@ -184,6 +184,10 @@ func (s *state) finishAttempt(c FinishAttempt) Result {
 	a, e, refusal := s.liveAttempt(c.Node, o.Execution, o.Epoch)
 	if refusal != nil {
 		return Result{Refusal: refusal}
+	}
+	if yielded(&a, &e, o.Status, o.Reason) {
+		s.requeue(a, &e)
+		return Result{Execution: e.ID, Status: e.Status}
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
 	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
@@ -219,7 +223,7 @@ func verdictOf(e *compute.Execution, o compute.Outcome) ending {
 		v.detail = joinDetail(o.Detail, e.Detail)
 	}
 	stopped := o.Status == compute.StatusAborted || o.Status == compute.StatusCancelled ||
-		o.Reason == compute.ReasonSignal
+		o.Reason == compute.ReasonSignal || o.Reason == compute.ReasonPreempted
 	if e.Stop == compute.StopNone || !stopped {
 		if raced(e.Reason) { // It ended before it was stopped.
 			v.detail, e.Predicted = o.Detail, 0
@@ -260,20 +264,22 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 		if refusal != nil {
 			continue // It ended meanwhile.
 		}
+		r.Count++
+		if yielded(&a, &e, compute.StatusSystemFailure, compute.ReasonNodeLost) {
+			s.requeue(a, &e)
+			continue
+		}
 		s.endAttempt(a, &e, ending{
 			compute.StatusSystemFailure, compute.ReasonNodeLost,
 			"its node was gone for longer than the execution may be disconnected",
 		})
-		r.Count++
 	}
 	return r
 }
 
 // endAttempt ends a live attempt and with it the execution e.
 func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
-	s.free(&a, e)
-	s.useMore(e.Org, -e.FairPrice())
-	a.Ended, a.EndedAt = true, s.meta.Now
+	s.leave(&a, e)
 	a.Status, a.Reason = how.status, how.reason
 	s.putAttempt(&a)
 	s.end(e, how)

@@ -26,6 +26,9 @@ func (s *state) commitPlan(c CommitPlan) Result {
 		}
 	}
 	hosts.put()
+	for _, p := range c.Plan.Preemptions {
+		s.preempt(p)
+	}
 	for _, w := range c.Plan.Waiting {
 		e, ok := s.executions.get(w.Execution)
 		if ok && e.Status == compute.StatusQueued && w.Reason.Waits() {

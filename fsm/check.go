@@ -44,6 +44,7 @@ func (v *View) checkDerived() error {
 		differ("growing", &v.growing.table, &fresh.growing.table),
 		differ("finished", &v.finished.table, &fresh.finished.table),
 		differ("work", &v.work.table, &fresh.work.table),
+		differ("victims", &v.victims.table, &fresh.victims.table),
 		differ("ages of ops", &v.opAges, &fresh.opAges),
 		differ("totals", &v.totals, &fresh.totals),
 		differ("loads", &v.loads, &fresh.loads),
@@ -186,6 +187,8 @@ func (v *View) checkExecution(e *compute.Execution) error {
 		return errors.New("over its ceiling of credits")
 	case placed != live:
 		return errors.New("placed without a live attempt, or the other way round")
+	case e.Status == compute.StatusQueued && (e.Billed != 0 || !e.PlacedAt.IsZero() || !e.StartedAt.IsZero()):
+		return errors.New("waits for a place, but was billed or has times of an attempt")
 	case e.Status == compute.StatusSystemFailure && !parent && e.Billed != 0:
 		return errors.New("a system failure was charged")
 	case len(e.Detail) > maxDetail:
@@ -249,6 +252,8 @@ func (v *View) checkAttempts() error {
 			return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
 		case !a.Ended && a.Epoch != e.Epoch:
 			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
+		case !a.PreemptAt.IsZero() && (!e.Preemptible || a.PreemptAt > v.meta.Now):
+			return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
 		case a.Ended != a.Status.Terminal():
 			return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
 		}

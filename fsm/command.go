@@ -112,6 +112,12 @@ type (
 		// ShareHalfLife is after how long fair share counts half of what an
 		// organization has used; 0 for a day.
 		ShareHalfLife time.Duration `cbor:"11,keyasint,omitempty"`
+
+		// PreemptMinRun is for how long a preemptible attempt may run before
+		// it can be asked to make room, PreemptNotice how long before SIGTERM
+		// its code is told.
+		PreemptMinRun time.Duration `cbor:"12,keyasint,omitempty"`
+		PreemptNotice time.Duration `cbor:"13,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of

@@ -33,6 +33,7 @@ func newHistorian(t testing.TB, seed uint64) *historian {
 	s.Concurrent, s.Queued, s.Keys = 6, 12, 4
 	s.KeepFinished, s.MaxFinished = 6*time.Hour, 60
 	s.Meter = seed%5 == 4
+	s.PreemptMinRun, s.PreemptNotice = time.Duration(seed%2)*5*time.Minute, 30*time.Second
 	h.bootstrap(s)
 	h.addNode("n1", "h100", "h100", "l40s")
 	h.addNode("n2", "t4", "t4", "t4", "a100", "a100.mig_3g_20gb")
@@ -109,7 +110,7 @@ func (h *historian) submitSome() {
 	a := h.actor()
 	e := compute.Execution{
 		ID: h.executionID(), Priority: h.rng.IntN(3),
-		Tags: pick(h, nil, nil, []string{"red"}, []string{"red", "blue", "red"}),
+		Preemptible: h.chance(2), Tags: pick(h, nil, nil, []string{"red"}, []string{"red", "blue", "red"}),
 		Profile: pick(h, "cpu", "cpu.3x", "t4", "t4.250m", "t4.2x", "h100", "h100.2x", "a100.700m",
 			"l40s", "b200", "t4.8x", "a100.mig_3g_20gb", "t4.333m", "t4.1m", "?"),
 		Timeout:    pick(h, time.Second, time.Minute, 10*time.Minute, 3*time.Hour, 0),
@@ -185,7 +186,22 @@ func (h *historian) planSome() {
 			plan.Plan.Assignments = append(plan.Plan.Assignments, h.assign(e.ID, n.Name))
 		}
 	}
+	plan.Plan.Preemptions = h.preemptions()
 	h.send(plan)
+}
+
+// preemptions asks attempts to make room, most of which may be asked.
+func (h *historian) preemptions() (out []compute.Preemption) {
+	for e := range h.view().Queue() {
+		for w := range h.view().Victims(e.Priority + h.rng.IntN(2)) {
+			if h.chance(4) {
+				out = append(out, compute.Preemption{
+					Execution: w.Execution.ID, Epoch: w.Attempt.Epoch - uint64(h.rng.IntN(10)/9), For: e.ID,
+				})
+			}
+		}
+	}
+	return out
 }
 
 // workOne does something to a random live attempt.
@@ -211,6 +227,9 @@ func (h *historian) finishOne(w compute.Work) {
 	status := compute.StatusCompleted + compute.Status(h.rng.IntN(6)) // One too many.
 	c := h.ended(w.Execution.ID, status, time.Duration(h.rng.IntN(7_200_000))*time.Millisecond)
 	c.Outcome.Reason = compute.Reason(h.rng.IntN(20))
+	if !w.Attempt.PreemptAt.IsZero() && h.chance(2) {
+		c.Outcome.Status, c.Outcome.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
+	}
 	c.Outcome.Ran = !h.chance(6)
 	if h.chance(10) {
 		c.Node.UUID = h.uuid()

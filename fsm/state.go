@@ -50,6 +50,7 @@ type View struct {
 	growing  index[moment, compute.Execution] // Placed, by when the hold has to grow.
 	finished index[moment, compute.Execution] // By the end; what goes first.
 	work     index[pair, compute.Attempt]     // Live attempts by node, execution.
+	victims  index[turn, compute.Execution]   // Preemptible ones that have a place.
 	opAges   table[uint64, pair]              // By sequence: the oldest first.
 	totals   table[compute.OrgID, totals]
 	loads    table[scope, compute.Load] // Of live attempts.
@@ -198,6 +199,8 @@ func (v *View) makeIndexes() {
 	v.work = newIndex(byPair,
 		func(a *compute.Attempt) pair { return pair{a.Node.UUID, a.Execution.UUID} },
 		func(a *compute.Attempt) bool { return !a.Ended })
+	v.victims = newIndex(byTurn, turnOf,
+		func(e *compute.Execution) bool { return e.Preemptible && holds(e) })
 	v.opAges = newTable[uint64, pair](cmp.Compare[uint64])
 }
 
@@ -227,7 +230,7 @@ func (v *View) shareables() []shareable {
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
-		&v.finished, &v.work, &v.opAges, &v.totals, &v.loads,
+		&v.finished, &v.work, &v.victims, &v.opAges, &v.totals, &v.loads,
 	}
 }
 
@@ -264,6 +267,7 @@ func (s *state) follow(before, after *compute.Execution) {
 	s.pending.update(before, after)
 	s.races.update(before, after)
 	s.growing.update(before, after)
+	s.victims.update(before, after)
 	s.finished.update(before, after)
 	if before != nil {
 		s.count(before, -1)

@@ -3,22 +3,17 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+
+	"berth/compute"
 )
 
-// claim promises the node where q, which is blocked, is nearest to fitting:
-// for the rest of the pass its share counts as given away there, free or not.
-// Later executions may pass the blocked one with what is left beside it, so
-// they never delay it. Only the first blocked execution of each GPU type, and
-// the first CPU-only one, has a claim; DESIGN.md has the proof that it starts.
-func (s *pass) claim(q *shape) {
-	if s.claimed[q.gpuType] {
-		return
-	}
-	s.claimed[q.gpuType] = true
+// nearest returns a reservation for q where it is nearest to fitting. It is
+// for what waits for attempts of which nobody knows when they end.
+func (s *pass) nearest(q *shape) reservation {
 	best, least := -1, gap{}
 	for i := range s.packer.slots {
 		slot := &s.packer.slots[i]
-		if score := slot.refusal(q); score != gpusBusy && score != resourcesBusy {
+		if why := slot.refusal(q); why != gpusBusy && why != resourcesBusy {
 			continue
 		}
 		s.devices = slot.nearest(q, s.devices[:0])
@@ -26,8 +21,7 @@ func (s *pass) claim(q *shape) {
 			best, least = i, g
 		}
 	}
-	s.devices = s.packer.slots[best].nearest(q, s.devices[:0])
-	s.packer.give(best, q, s.devices)
+	return reservation{node: best, at: compute.Never, devices: s.packer.slots[best].nearest(q, nil)}
 }
 
 // gap is what must become free on a node before a shape fits.

@@ -47,7 +47,7 @@ func (s *stage) put(n int, r compute.Request, node *compute.Node, lost int64, de
 
 func newStage(nodes ...*compute.Node) *stage {
 	return &stage{
-		fakeView: &fakeView{index: 1, nodes: nodes, limits: map[compute.OrgID]int{}, running: map[compute.OrgID]int{}},
+		fakeView: &fakeView{index: 1, nodes: nodes, limits: map[compute.OrgID]int{}},
 		now:      1_000_000, work: map[compute.NodeID][]compute.Work{},
 	}
 }
@@ -78,7 +78,10 @@ func TestDefragmentMovesNothingInVain(t *testing.T) {
 		want   string
 	}{
 		{"full", func(s *stage) { s.put(13, whole("t4", 1), s.nodes[1], 1, 0) }, "none"},
-		{"at its limit", func(s *stage) { s.limits[orgID(1)], s.running[orgID(1)] = 2, 2 }, "none"},
+		{"at its limit", func(s *stage) {
+			s.limits[orgID(1)] = 1
+			s.live = []*compute.Execution{execution(8, cpus(1))}
+		}, "none"},
 		{"no node of the size", func(s *stage) { s.queue[0].Request = whole("t4", 4) }, "none"},
 		{"drained", func(s *stage) { s.nodes[1].Drained = true }, "none"},
 		{"room already", func(s *stage) { s.queue[0].Request = whole("t4", 1) }, "0 moves"},

@@ -175,7 +175,7 @@ func (l *Loop) changed(ctx context.Context, after uint64) error {
 
 // samePlan reports whether two plans want the same.
 func samePlan(a, b compute.Plan) bool {
-	return slices.Equal(a.Waiting, b.Waiting) &&
+	return slices.Equal(a.Waiting, b.Waiting) && slices.Equal(a.Preemptions, b.Preemptions) &&
 		slices.EqualFunc(a.Assignments, b.Assignments, func(x, y compute.Assignment) bool {
 			return x.Execution == y.Execution && x.Node == y.Node && slices.Equal(x.GPUs, y.GPUs)
 		})

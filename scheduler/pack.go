@@ -1,6 +1,10 @@
 package scheduler
 
-import "berth/compute"
+import (
+	"slices"
+
+	"berth/compute"
+)
 
 // Limits of one plan: encoded it stays below 200 KiB. A plan costs its fsyncs
 // once, however much it places; so it places much.
@@ -34,7 +38,9 @@ func Pack(v View) compute.Plan { return NewPacker().Pack(v) }
 // Pack returns what the function Pack returns for the same view.
 func (p *Packer) Pack(v View) compute.Plan {
 	p.sync(v)
-	s := pass{packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{}}
+	s := pass{packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
+		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}}
 	queue := newTurns(v)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := queue.next()
@@ -57,6 +63,15 @@ type pass struct {
 	granted map[compute.OrgID][]*quota
 	claimed map[int]bool // By GPU type: its first blocked execution has its claim.
 	devices []int        // Scratch.
+	trial   slot         // Scratch.
+
+	reserved  []reservation
+	placed    map[int][]release         // What this pass placed, by slot.
+	unfit     map[shape]compute.Instant // What fits in no reserved room, with the end that was tried.
+	evicted   map[compute.ExecutionID]bool
+	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
+	searched  int                    // Executions beside the heads for which room was sought.
+	positions map[compute.NodeID]int // Of nodes among the slots; made when needed.
 }
 
 // decide places one execution, and reports that, or says why it waits.
@@ -73,20 +88,28 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		return false
 	}
 	if score > worstFit {
+		if s.fill(e, &q) {
+			return true
+		}
 		s.wait(e, reasonOf(score))
-		s.claim(&q)
+		s.block(e, &q)
 		return false
 	}
-	slot := &s.packer.slots[node]
-	s.devices = slot.pick(s.packer.value, &q, s.devices[:0])
-	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
-		Execution: e.ID, Node: slot.node.ID, GPUs: slot.shares(&q, s.devices),
-		Choice: s.choice(row, node, score),
-	})
-	s.packer.give(node, &q, s.devices)
-	s.shares += len(s.devices)
-	s.count(e)
+	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])
+	s.place(e, &q, node, s.devices, s.choice(row, node, score))
 	return true
+}
+
+// place gives e its place.
+func (s *pass) place(e *compute.Execution, q *shape, node int, devices []int, why compute.Choice) {
+	slot := &s.packer.slots[node]
+	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
+		Execution: e.ID, Node: slot.node.ID, GPUs: slot.shares(q, devices), Choice: why,
+	})
+	s.packer.give(node, q, devices)
+	s.shares += len(devices)
+	s.placed[node] = append(s.placed[node], release{e.EndsBy(s.view.Now()), *q, slices.Clone(devices)})
+	s.count(e)
 }
 
 // choice returns why the winner was chosen.

@@ -13,6 +13,8 @@ type Packer struct {
 	board
 	revision compute.Revision // Of the nodes' records that the slots are of.
 	given    []int32          // Nodes that the last pass gave something of.
+
+	releases []releases // By slot; see pass.releasesOf.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"iter"
+	"time"
 
 	"berth/compute"
 )
@@ -41,6 +42,16 @@ type View interface {
 	Quotas(org compute.OrgID) []compute.Quota
 	// Load returns what the live attempts hold that count in a quota.
 	Load(q compute.Quota) compute.Load
+	// Work returns the live attempts of a node. Between two views in which the
+	// node has the same record they are the same.
+	Work(node compute.NodeID) []compute.Work
+	// Victims yields the live attempts of preemptible executions of a priority
+	// under below, in an order that depends on the view alone.
+	Victims(below int) iter.Seq[compute.Work]
+	// MinRun returns for how long an attempt may run before it is preempted.
+	MinRun() time.Duration
+	// PreemptNotice returns how long before SIGTERM the preempted are told.
+	PreemptNotice() time.Duration
 	// PendingSelections yields the parents of GPU selections whose queue
 	// message was not taken, the oldest first.
 	PendingSelections() iter.Seq[*compute.Execution]

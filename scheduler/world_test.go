@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"berth/compute"
 	"berth/scheduler"
@@ -427,6 +428,11 @@ func (v *fakeView) Load(q compute.Quota) (l compute.Load) {
 	return l
 }
 
+// Nobody knows when the attempts of this world end: it has no time limits.
+func (v *fakeView) Work(compute.NodeID) []compute.Work { return nil }
+func (v *fakeView) Victims(int) iter.Seq[compute.Work] { return func(func(compute.Work) bool) {} }
+func (v *fakeView) MinRun() time.Duration              { return 0 }
+func (v *fakeView) PreemptNotice() time.Duration       { return 0 }
 func (v *fakeView) PendingSelections() iter.Seq[*compute.Execution] {
 	return slices.Values(v.parents)
 }

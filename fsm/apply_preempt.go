@@ -1,0 +1,89 @@
+package fsm
+
+import (
+	"iter"
+	"time"
+
+	"berth/compute"
+)
+
+// preempt asks an attempt to make room, if it still may be asked and the work
+// of a higher priority still waits. It reports whether it did.
+func (s *state) preempt(p compute.Preemption) bool {
+	e, live := s.executions.get(p.Execution)
+	a, known := s.attempts.get(line{p.Execution.UUID, p.Epoch})
+	urgent, waits := s.executions.get(p.For)
+	if !live || !known || !waits || urgent.Status != compute.StatusQueued {
+		return false
+	}
+	w := compute.Work{Attempt: a, Execution: e}
+	if !w.Yields(urgent.Priority, s.meta.Now, s.MinRun()) {
+		return false
+	}
+	asked, told := *a, *e
+	asked.PreemptAt, asked.Notice = s.meta.Now, s.PreemptNotice()
+	told.Reason = compute.ReasonPreempted
+	s.putAttempt(&asked)
+	s.putExecution(&told)
+	if n, ok := s.nodes.get(a.Node); ok {
+		// Another record: whoever remembers when the node's attempts end has
+		// to look again.
+		touched := *n
+		s.nodes.put(&touched)
+	}
+	return true
+}
+
+// yielded reports whether an attempt ended because it was asked to make room:
+// by the word of its node, or through a failure of ours on the way.
+func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, reason compute.Reason) bool {
+	return !a.PreemptAt.IsZero() && e.Stop == compute.StopNone &&
+		(reason == compute.ReasonPreempted || status == compute.StatusSystemFailure)
+}
+
+// requeue ends an attempt that has made room and puts its execution back to
+// where it was in the queue. The attempt is free: what was set aside is given
+// back, with the reason, and set aside anew.
+func (s *state) requeue(a compute.Attempt, e *compute.Execution) {
+	s.leave(&a, e)
+	a.Status, a.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
+	s.putAttempt(&a)
+	e.Status, e.Reason = compute.StatusQueued, compute.ReasonPreempted
+	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
+	e.Estimate = nil // It was of the first start.
+	s.post(compute.LedgerEntry{
+		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
+		Execution: e.ID, Epoch: e.Epoch, Note: "free: the attempt was preempted",
+	})
+	e.Held = 0
+	s.hold(e, firstHold(e), "queued again") // No more than was released.
+	s.putExecution(e)
+}
+
+// leave gives back all that a live attempt holds, and ends it.
+func (s *state) leave(a *compute.Attempt, e *compute.Execution) {
+	s.free(a, e)
+	s.useMore(e.Org, -e.FairPrice())
+	a.Ended, a.EndedAt = true, s.meta.Now
+}
+
+// Victims yields the live attempts of preemptible executions of a priority
+// under below, in a fixed order.
+func (v *View) Victims(below int) iter.Seq[compute.Work] {
+	return func(yield func(compute.Work) bool) {
+		for k := range v.victims.keys(turn{priority: below - 1}) {
+			e, _ := v.executions.get(k.id)
+			a, _ := v.attempts.get(line{k.id.UUID, e.Epoch})
+			if !yield(compute.Work{Attempt: a, Execution: e}) {
+				return
+			}
+		}
+	}
+}
+
+// MinRun returns for how long an attempt may run before it can be preempted.
+func (v *View) MinRun() time.Duration { return v.meta.Settings.PreemptMinRun }
+
+// PreemptNotice returns how long before SIGTERM code is told that it has to
+// make room.
+func (v *View) PreemptNotice() time.Duration { return v.meta.Settings.PreemptNotice }

@@ -1,0 +1,187 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// preemptible makes an execution one that makes room, of priority 10.
+func preemptible(e *compute.Execution) { e.Preemptible, e.Priority = true, 10 }
+
+func urgent(e *compute.Execution) { e.Priority = 60 }
+
+// preempt asks an execution's newest attempt to make room for another one, and
+// reports whether it was asked.
+func (w *world) preempt(victim, head compute.ExecutionID) bool {
+	w.Helper()
+	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
+		{Execution: victim, Epoch: w.attempt(victim).Epoch, For: head},
+	}}})
+	return !w.attempt(victim).PreemptAt.IsZero()
+}
+
+// yielded is the word of a node that an attempt made room after d.
+func (w *world) yielded(id compute.ExecutionID, d time.Duration) fsm.FinishAttempt {
+	w.Helper()
+	c := w.ended(id, compute.StatusSystemFailure, d)
+	c.Outcome.Reason = compute.ReasonPreempted
+	return c
+}
+
+// newPreemptWorld returns a world with a preemptible execution that has run for
+// ten minutes, of which five are protected, and one that waits for its place.
+func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim, head compute.ExecutionID) {
+	w = newWorld(t)
+	s := settings()
+	s.PreemptMinRun, s.PreemptNotice, s.StopGrace = 5*time.Minute, 30*time.Second, 10*time.Second
+	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	victim = w.submit("h100.2x", append([]func(*compute.Execution){preemptible, func(e *compute.Execution) {
+		e.Timeout = 2 * time.Hour
+	}}, change...)...)
+	w.place("n1", victim)
+	w.must(w.started(victim))
+	w.now = w.now.Add(5 * time.Minute)
+	w.do()
+	w.now = w.now.Add(5 * time.Minute)
+	head = w.submit("h100", urgent)
+	return w, victim, head
+}
+
+// TestPreemptedIsQueuedAgainAndChargedOnce is a preemption from its command to
+// the end of the execution.
+func TestPreemptedIsQueuedAgainAndChargedOnce(t *testing.T) {
+	w, victim, head := newPreemptWorld(t)
+	before, submitted := w.account().Held, w.get(victim).SubmitIndex
+	if !w.preempt(victim, head) {
+		t.Fatal("not preempted")
+	}
+	if a := w.attempt(victim); a.PreemptAt != w.now || a.Notice != 30*time.Second {
+		t.Errorf("asked at %s with %s notice", a.PreemptAt, a.Notice)
+	}
+	w.wantStatus(victim, compute.StatusRunning, compute.ReasonPreempted)
+	w.must(w.yielded(victim, 10*time.Minute))
+	w.wantStatus(victim, compute.StatusQueued, compute.ReasonPreempted)
+	e, a := w.get(victim), w.attempt(victim)
+	if e.SubmitIndex != submitted || !e.StartedAt.IsZero() || !e.PlacedAt.IsZero() || e.Ran {
+		t.Errorf("queued again as %+v", e)
+	}
+	if a.Status != compute.StatusSystemFailure || a.Reason != compute.ReasonPreempted || !a.Ended {
+		t.Errorf("the attempt ended as %s for %s", a.Status, a.Reason)
+	}
+	w.wantMoney(100*compute.Credit, before)
+	w.place("n1", head)
+	w.must(w.ended(head, compute.StatusCompleted, time.Second))
+	w.complete(victim, "n1", 3*time.Second)
+	if e := w.get(victim); e.Epoch != 2 || e.Billed != micro(2*900*3) {
+		t.Errorf("after attempt %d it was billed %s, want the last one's 3 s", e.Epoch, e.Billed)
+	}
+	free := false
+	for l := range w.view().Ledger(w.org, 0) {
+		free = free || l.Execution == victim && l.Epoch == 1 && l.Note == "free: the attempt was preempted"
+	}
+	if !free {
+		t.Error("the ledger does not say that the first attempt was free")
+	}
+}
+
+func TestWhoMayNotBePreempted(t *testing.T) {
+	tests := []struct {
+		name    string
+		change  func(*compute.Execution)
+		prepare func(w *world, victim, head compute.ExecutionID)
+	}{
+		{"not preemptible", func(e *compute.Execution) { e.Preemptible = false }, nil},
+		{"of the same priority", func(e *compute.Execution) { e.Priority = 60 }, nil},
+		{"the work is gone", nil, func(w *world, _, head compute.ExecutionID) {
+			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
+		}},
+		{"stopped by its user", nil, func(w *world, victim, _ compute.ExecutionID) {
+			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: victim, Stop: compute.StopGraceful})
+		}},
+		{"within its minimum run time", nil, func(w *world, victim, head compute.ExecutionID) {
+			w.preempt(victim, head)
+			w.must(w.yielded(victim, time.Second))
+			w.place("n1", victim)
+			w.now = w.now.Add(5 * time.Minute)
+			w.must(w.started(victim))
+			w.now = w.now.Add(5*time.Minute - time.Millisecond)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, victim, head := newPreemptWorld(t, or(tt.change))
+			if tt.prepare != nil {
+				tt.prepare(w, victim, head)
+			}
+			if w.preempt(victim, head) {
+				t.Error("preempted")
+			}
+		})
+	}
+}
+
+// TestHowThePreemptedEnd: whoever is asked to make room is queued again unless
+// its code ended by itself or its user stopped it.
+func TestHowThePreemptedEnd(t *testing.T) {
+	tests := []struct {
+		name   string
+		end    func(w *world, id compute.ExecutionID)
+		status compute.Status
+		reason compute.Reason
+	}{
+		{"it finished first", func(w *world, id compute.ExecutionID) {
+			w.must(w.ended(id, compute.StatusCompleted, time.Second))
+		}, compute.StatusCompleted, compute.ReasonNone},
+		{"it failed first", func(w *world, id compute.ExecutionID) {
+			c := w.ended(id, compute.StatusFailed, time.Second)
+			c.Outcome.Reason = compute.ReasonExitCode
+			w.must(c)
+		}, compute.StatusFailed, compute.ReasonExitCode},
+		{"its user aborts it meanwhile", func(w *world, id compute.ExecutionID) {
+			w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
+			w.must(w.yielded(id, time.Second))
+		}, compute.StatusAborted, compute.ReasonAborted},
+		{"its supervisor was killed", func(w *world, id compute.ExecutionID) {
+			c := w.ended(id, compute.StatusSystemFailure, time.Second)
+			c.Outcome.Reason = compute.ReasonSupervisorLost
+			w.must(c)
+		}, compute.StatusQueued, compute.ReasonPreempted},
+		{"its node is lost", func(w *world, id compute.ExecutionID) {
+			a := w.attempt(id)
+			w.must(fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
+		}, compute.StatusQueued, compute.ReasonPreempted},
+		{"a new leader takes over", func(w *world, id compute.ExecutionID) {
+			w.term++ // The word of the node is fenced by the epoch alone.
+			w.must(w.yielded(id, time.Second))
+		}, compute.StatusQueued, compute.ReasonPreempted},
+		{"the word of its end comes twice", func(w *world, id compute.ExecutionID) {
+			c := w.yielded(id, time.Second)
+			w.must(c)
+			w.refused(c, compute.CodeConflict, "stale_attempt")
+		}, compute.StatusQueued, compute.ReasonPreempted},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, victim, head := newPreemptWorld(t)
+			if !w.preempt(victim, head) {
+				t.Fatal("not preempted")
+			}
+			tt.end(w, victim)
+			w.wantStatus(victim, tt.status, tt.reason)
+		})
+	}
+}
+
+// TestPreemptionNeedsAWord: a node that makes the reason up ends the execution,
+// and pays for it.
+func TestPreemptionNeedsAWord(t *testing.T) {
+	w, victim, _ := newPreemptWorld(t)
+	w.must(w.yielded(victim, time.Second))
+	w.wantStatus(victim, compute.StatusSystemFailure, compute.ReasonPreempted)
+	if e := w.get(victim); e.Billed != 0 {
+		t.Errorf("billed %s", e.Billed)
+	}
+}

@@ -1,0 +1,211 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"berth/compute"
+)
+
+const (
+	// overdue is how long after its latest end an attempt still counts as about
+	// to end: its node's word may be on the way.
+	overdue = time.Minute
+
+	// commitMargin is what may pass between a view and the place that was
+	// decided on it.
+	commitMargin = 5 * time.Second
+)
+
+// maxSearched is for how many executions beside the heads a pass seeks room.
+const maxSearched = 64
+
+// reservation is room on a node that is promised to an execution which waits:
+// its share counts as given away there for the rest of the pass.
+type reservation struct {
+	node    int
+	at      compute.Instant // When its room is free at the latest; never when that is not known.
+	shape   shape
+	devices []int
+}
+
+// release is what an attempt gives back at its latest end.
+type release struct {
+	at      compute.Instant
+	shape   shape // Of which vCPU, memory and share count.
+	devices []int
+}
+
+// releases are those of one node, the first to end first, as long as its
+// record is the same.
+type releases struct {
+	node *compute.Node
+	list []release
+}
+
+// releasesOf returns what the attempts of a slot's node give back. What has
+// overstayed is left out: nobody knows when it ends.
+func (s *pass) releasesOf(node int) []release {
+	p := s.packer
+	for len(p.releases) <= node {
+		p.releases = append(p.releases, releases{})
+	}
+	r, n := &p.releases[node], p.slots[node].node
+	if r.node != n {
+		r.node, r.list = n, r.list[:0]
+		for _, w := range s.view.Work(n.ID) {
+			r.list = append(r.list, releaseOf(&w, n))
+		}
+		slices.SortStableFunc(r.list, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	}
+	late := 0
+	for late < len(r.list) && r.list[late].at.Add(overdue) < s.view.Now() {
+		late++
+	}
+	return r.list[late:]
+}
+
+// releaseOf returns what an attempt on n gives back.
+func releaseOf(w *compute.Work, n *compute.Node) release {
+	out := release{at: w.LatestEnd(), shape: shape{vcpu: w.Execution.Request.VCPUMilli, memory: w.Execution.Request.MemoryMiB}}
+	for _, share := range w.Attempt.GPUs {
+		out.shape.milli = share.Milli
+		out.devices = append(out.devices, slices.IndexFunc(n.GPUs, func(g compute.GPU) bool { return g.ID == share.GPU }))
+	}
+	out.devices = slices.DeleteFunc(out.devices, func(d int) bool { return d < 0 })
+	return out
+}
+
+// startOn returns when q fits on a node if everything there runs to its latest
+// end and nothing comes after, and with which devices; never when that is not
+// before limit.
+func (s *pass) startOn(node int, q *shape, limit compute.Instant) (compute.Instant, []int) {
+	then := s.copyOf(node)
+	list := s.releasesOf(node)
+	if placed := s.placed[node]; len(placed) > 0 {
+		list = slices.Concat(list, placed)
+		slices.SortStableFunc(list, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	}
+	for i := range list {
+		r := &list[i]
+		at := max(r.at, s.view.Now())
+		if at >= limit {
+			break
+		}
+		then.put(&r.shape, r.devices)
+		if (i+1 == len(list) || list[i+1].at > at) && then.fits(q) {
+			return at, then.free(q)
+		}
+	}
+	return compute.Never, nil
+}
+
+// copyOf returns a copy of a slot to try things on, good until the next call.
+func (s *pass) copyOf(node int) *slot {
+	devices := append(s.trial.devices[:0], s.packer.slots[node].devices...)
+	s.trial = s.packer.slots[node]
+	s.trial.devices = devices
+	return &s.trial
+}
+
+// free returns the first devices of the kind that q gets on s which have its
+// share free. It must fit.
+func (s *slot) free(q *shape) []int {
+	if q.gpus == 0 {
+		return nil
+	}
+	kind, _ := s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
+	out := make([]int, 0, q.gpus)
+	for i := range s.devices {
+		d := &s.devices[i]
+		if len(out) < q.gpus && d.kind == kind && d.free >= q.milli && d.usable() {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// soonest returns the reservation with which q, which is blocked, starts first:
+// on the node that has room for it at the earliest, the first by id when equal.
+func (s *pass) soonest(q *shape) reservation {
+	best := reservation{node: -1, at: compute.Never}
+	for i := range s.packer.slots {
+		if why := s.packer.slots[i].refusal(q); why != gpusBusy && why != resourcesBusy {
+			continue
+		}
+		if at, devices := s.startOn(i, q, best.at); at < best.at {
+			best = reservation{node: i, at: at, devices: devices}
+		}
+	}
+	return best
+}
+
+// block does what can be done for e, which fits nowhere now. The first of each
+// GPU type, and the first CPU-only one, is promised a place; so are some more
+// that outrank what may be preempted, and for each of them others make room if
+// it does not start as soon without.
+func (s *pass) block(e *compute.Execution, q *shape) {
+	head, urgent := !s.claimed[q.gpuType], s.mayPreempt(e)
+	s.claimed[q.gpuType] = true
+	if !head {
+		if !urgent || s.searched == maxSearched {
+			return
+		}
+		s.searched++
+	}
+	best := s.soonest(q)
+	soon := best.at <= s.vacating(e.StopGrace)
+	if urgent && !soon && s.preempt(e, q) {
+		return
+	}
+	if head || soon {
+		s.reserve(q, best)
+	}
+}
+
+// reserve promises q a place where it starts first, or, when nobody knows when
+// that is, where least is missing.
+func (s *pass) reserve(q *shape, best reservation) {
+	if best.node < 0 {
+		best = s.nearest(q)
+	}
+	best.shape = *q
+	s.packer.give(best.node, q, best.devices)
+	s.reserved = append(s.reserved, best)
+}
+
+// fill places e in room that is reserved for others, if it ends before they
+// can start: they find at their time what they would have found without it.
+func (s *pass) fill(e *compute.Execution, q *shape) bool {
+	end := e.EndsBy(s.view.Now().Add(commitMargin))
+	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || end == compute.Never || ok && end >= tried {
+		return false // Room only gets less in a pass.
+	}
+	for i := range s.reserved {
+		if s.reserved[i].at < end || s.reserved[i].at == compute.Never {
+			continue
+		}
+		if s.fillOn(s.reserved[i].node, e, q, end) {
+			return true
+		}
+	}
+	s.unfit[*q] = end
+	return false
+}
+
+// fillOn places e on a node as if those reservations there did not exist that
+// begin no sooner than it ends.
+func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Instant) bool {
+	then := s.copyOf(node)
+	for i := range s.reserved {
+		if r := &s.reserved[i]; r.node == node && r.at >= end && r.at != compute.Never {
+			then.put(&r.shape, r.devices)
+		}
+	}
+	if !then.fits(q) {
+		return false
+	}
+	s.place(e, q, node, then.free(q), compute.Choice{})
+	return true
+}
