@@ -118,11 +118,14 @@ type BillingConfig struct {
 
 // LimitsConfig is what one organization or request may do.
 type LimitsConfig struct {
-	TimeoutMax   time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
-	Concurrent   int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
-	Queued       int           `koanf:"queued" usage:"Executions of one organization that wait."`
-	Keys         int           `koanf:"keys" usage:"API keys of one organization."`
-	StaleAuthMax time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
+	TimeoutMax    time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
+	Concurrent    int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
+	Queued        int           `koanf:"queued" usage:"Executions of one organization that wait."`
+	Keys          int           `koanf:"keys" usage:"API keys of one organization."`
+	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"After how long half of what an organization used counts in fair share."`
+	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long a preemptible execution runs before it may be preempted."`
+	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"How long before SIGTERM a preemptible execution is told."`
+	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
 // LogConfig is how the node logs.
@@ -152,7 +155,8 @@ func DefaultConfig() Config {
 		Billing: BillingConfig{Mode: "enforce", SignupGrant: 100},
 		Limits: LimitsConfig{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
-			StaleAuthMax: 10 * time.Minute,
+			StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
+			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
 	}
@@ -264,5 +268,8 @@ func (v *validator) limits(c LimitsConfig) {
 	v.check("limits.concurrent", c.Concurrent >= 1, "must be at least 1")
 	v.check("limits.queued", c.Queued >= 1, "must be at least 1")
 	v.check("limits.keys", c.Keys >= 1, "must be at least 1")
+	v.check("limits.share_half_life", c.ShareHalfLife >= time.Minute, "must be at least 1m")
+	v.check("limits.preempt_min_run", c.PreemptMinRun >= 0, "must not be negative")
+	v.check("limits.preempt_notice", c.PreemptNotice >= 0 && c.PreemptNotice <= time.Hour, "must be 0 to 1h")
 	v.check("limits.stale_auth_max", c.StaleAuthMax >= 0, "must not be negative")
 }

@@ -53,6 +53,10 @@ func settingsOf(cfg Config) fsm.Settings {
 		KeepFinished: keepFinished,
 		MaxFinished:  maxFinished,
 		SelectionMax: selectionMax,
+
+		ShareHalfLife: cfg.Limits.ShareHalfLife,
+		PreemptMinRun: cfg.Limits.PreemptMinRun,
+		PreemptNotice: cfg.Limits.PreemptNotice,
 	}
 }
 

@@ -28,8 +28,10 @@ type attempt struct {
 
 	mu sync.Mutex
 
-	stop compute.Stop
-	conn *supervise.Conn // nil while there is no supervisor.
+	stop    compute.Stop
+	yielded bool            // It was asked to make room,
+	notice  time.Duration   // with this long until SIGTERM.
+	conn    *supervise.Conn // nil while there is no supervisor.
 }
 
 // stopAs asks for the end of the attempt. A hard stop replaces a graceful one,
@@ -46,6 +48,26 @@ func (a *attempt) stopAs(stop compute.Stop) {
 	}
 }
 
+// yield asks the attempt to make room for work of a higher priority: its code
+// is told, and after the notice it is stopped.
+func (a *attempt) yield(notice time.Duration) {
+	a.mu.Lock()
+	changed := !a.yielded
+	a.yielded, a.notice = true, notice
+	conn := a.conn
+	a.mu.Unlock()
+	if changed && conn != nil {
+		_ = conn.Yield(notice) // As above.
+	}
+}
+
+// makesRoom reports whether the attempt was asked to make room.
+func (a *attempt) makesRoom() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.yielded
+}
+
 func (a *attempt) contact(age time.Duration) {
 	a.mu.Lock()
 	conn := a.conn
@@ -60,8 +82,11 @@ func (a *attempt) contact(age time.Duration) {
 func (a *attempt) join(conn *supervise.Conn) {
 	a.mu.Lock()
 	a.conn = conn
-	stop := a.stop
+	stop, yielded, notice := a.stop, a.yielded, a.notice
 	a.mu.Unlock()
+	if yielded {
+		_ = conn.Yield(notice) // As above.
+	}
 	if stop != compute.StopNone {
 		_ = conn.Stop(stop) // As above.
 	}
@@ -121,6 +146,9 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if a.stopped() != compute.StopNone {
 		return nil, errStopped
 	}
+	if a.makesRoom() {
+		return nil, errYielded
+	}
 	bundle, err := e.bundle(ctx, w.Execution.Bundle)
 	if err != nil {
 		return nil, err
@@ -155,6 +183,11 @@ func (e *Executor) lay(k key, w compute.Work, bundle *compute.Bundle, room *room
 	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
 		return err
 	}
+	if w.Execution.Preemptible {
+		if err := makeNoticeDir(filepath.Join(dir, supervise.NoticeDir)); err != nil {
+			return err
+		}
+	}
 	return e.spec(w, bundle, room, dir).Write(dir)
 }
 
@@ -182,6 +215,7 @@ func (e *Executor) bundle(ctx context.Context, ref compute.BundleRef) (*compute.
 
 var (
 	errStopped = errors.New("stopped before it was started")
+	errYielded = errors.New("preempted before it was started")
 	errInputs  = errors.New("the code could not be read")
 )
 
@@ -197,6 +231,8 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Status, outcome.Reason = compute.StatusAborted, compute.ReasonAborted
 	case errors.Is(err, errStopped):
 		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
+	case errors.Is(err, errYielded):
+		outcome.Reason = compute.ReasonPreempted
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
 	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:
@@ -229,7 +265,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 
 // clean removes what only a live attempt needs.
 func (e *Executor) clean(dir string) {
-	for _, name := range []string{supervise.WorkDir, supervise.SpecFile, supervise.ControlFile} {
+	for _, name := range []string{supervise.WorkDir, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			e.log.Warn("clean attempt directory", "err", err)
 		}

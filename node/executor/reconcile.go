@@ -54,6 +54,9 @@ func (e *Executor) match(ctx context.Context, work []compute.Work, index uint64)
 		wanted[k] = true
 		if a := e.attempt(k); a != nil {
 			a.stopAs(w.Execution.Stop)
+			if !w.Attempt.PreemptAt.IsZero() {
+				a.yield(w.Attempt.Notice)
+			}
 			continue
 		}
 		if e.isNew(k) {
@@ -97,6 +100,9 @@ func (e *Executor) forget(a *attempt) {
 func (e *Executor) begin(ctx context.Context, w compute.Work) {
 	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
 	a.stopAs(w.Execution.Stop)
+	if !w.Attempt.PreemptAt.IsZero() {
+		a.yield(w.Attempt.Notice)
+	}
 	if !e.add(a) {
 		return
 	}

@@ -76,6 +76,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, d
 		},
 	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
+	showNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 	return spec
 }
 

@@ -82,6 +82,12 @@ func (c *Conn) Stop(stop compute.Stop) error {
 	return writeLine(c.file, "stop "+word)
 }
 
+// Yield tells the supervisor to have the code make room: to tell it so, and to
+// stop it after the notice.
+func (c *Conn) Yield(notice time.Duration) error {
+	return writeLine(c.file, fmt.Sprintf("yield %d", notice.Milliseconds()))
+}
+
 // Next waits for the supervisor's next event. An error means that the
 // supervisor is gone.
 func (c *Conn) Next() (Event, error) {
@@ -113,6 +119,8 @@ func writeLine(file *os.File, line string) error {
 type command struct {
 	stop    compute.Stop
 	contact time.Duration // Age; with StopNone.
+	yield   bool          // Make room,
+	notice  time.Duration // after this long.
 }
 
 // listen makes the socket that a later node process finds. The current
@@ -163,6 +171,10 @@ func readCommands(file *os.File, commands chan<- command) {
 			commands <- command{stop: compute.StopHard}
 		case word == "stop":
 			commands <- command{stop: compute.StopGraceful}
+		case word == "yield":
+			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
+				commands <- command{yield: true, notice: time.Duration(ms) * time.Millisecond}
+			}
 		case word == "contact":
 			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
 				commands <- command{contact: time.Duration(ms) * time.Millisecond}

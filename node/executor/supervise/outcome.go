@@ -20,6 +20,7 @@ const (
 	causeStopped
 	causeAborted
 	causeNodeLost
+	causePreempted
 )
 
 const (
@@ -98,6 +99,8 @@ func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string
 	case causeNodeLost:
 		detail := fmt.Sprintf("the node did not reach the cluster for %s", seconds(s.spec.DisconnectGrace))
 		return compute.StatusSystemFailure, compute.ReasonNodeLost, detail
+	case causePreempted:
+		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
 	case causeNone:
 	}
 	if end.err != nil {

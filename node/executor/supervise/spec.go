@@ -24,6 +24,8 @@ const (
 	WorkDir     = "work"
 	ControlFile = "control" // The socket.
 	ErrorFile   = "errors"  // What a supervisor that dies says last.
+	NoticeDir   = "notice"  // Shown to preemptible code;
+	NoticeFile  = "preempt" // in it, once the code has to make room.
 )
 
 // Descriptors that a supervisor finds open.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -41,7 +42,9 @@ type supervisor struct {
 	limit   *timer // The execution's time limit.
 	grace   *timer // The end of a graceful stop.
 	contact *timer // The end of the disconnect grace.
+	notice  *timer // The end of a notice.
 
+	yielded bool // The code was told to make room.
 	cause   cause
 	reach   time.Duration // Boottime at which contact ends.
 	started time.Duration // Boottime; 0 before the code started.
@@ -106,7 +109,7 @@ func (s *supervisor) open() error {
 	if err := writePID(); err != nil {
 		return err
 	}
-	for _, t := range []**timer{&s.limit, &s.grace, &s.contact} {
+	for _, t := range []**timer{&s.limit, &s.grace, &s.contact, &s.notice} {
 		var err error
 		if *t, err = newTimer(); err != nil {
 			return err
@@ -125,7 +128,7 @@ func (s *supervisor) open() error {
 }
 
 func (s *supervisor) close() {
-	for _, t := range []*timer{s.limit, s.grace, s.contact} {
+	for _, t := range []*timer{s.limit, s.grace, s.contact, s.notice} {
 		if t != nil {
 			t.close()
 		}
@@ -293,6 +296,8 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 		case <-s.contact.C:
 			s.note(fmt.Sprintf("the cluster was not reached for %s", seconds(s.spec.DisconnectGrace)))
 			s.kill(causeNodeLost)
+		case <-s.notice.C:
+			s.stop(causePreempted)
 		case <-s.grace.C:
 			s.kill(s.cause)
 		}
@@ -300,6 +305,10 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 }
 
 func (s *supervisor) obey(c command) {
+	if c.yield {
+		s.yield(c.notice)
+		return
+	}
 	var err error
 	switch c.stop {
 	case compute.StopHard:
@@ -342,10 +351,47 @@ func (s *supervisor) stop(why cause) {
 	}
 }
 
+// yield tells the code that it has to make room, once, and stops it after the
+// notice. What ends by itself until then has ended by itself.
+func (s *supervisor) yield(notice time.Duration) {
+	if s.yielded || s.cause != causeNone {
+		return
+	}
+	s.yielded = true
+	s.note(fmt.Sprintf("preempted: SIGTERM in %s, SIGKILL %s later", seconds(notice), seconds(s.spec.StopGrace)))
+	err := leaveNotice(notice, s.spec.StopGrace)
+	if e := s.notice.set(boottime() + notice); e != nil {
+		err = errors.Join(err, e)
+		s.stop(causePreempted)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// leaveNotice makes the file that tells the code. The current directory is the
+// attempt's; code that may not be preempted has no such directory.
+func leaveNotice(notice, grace time.Duration) error {
+	name := filepath.Join(NoticeDir, NoticeFile)
+	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
+		strings.TrimSuffix(seconds(notice), " s"), strings.TrimSuffix(seconds(grace), " s"))
+	err := os.WriteFile(name+".new", []byte(text), 0o644)
+	if err == nil {
+		err = os.Chmod(name+".new", 0o644) // Whatever the umask is.
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name) // The code sees it whole.
+	}
+	if err != nil {
+		return fmt.Errorf("leave notice: %w", err)
+	}
+	return nil
+}
+
 // kill ends everything in the sandbox. A hard stop replaces a graceful one;
 // otherwise the first cause stands.
 func (s *supervisor) kill(why cause) {
-	if s.cause == causeNone || s.cause == causeStopped && why == causeAborted {
+	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
 		s.cause = why
 	}
 	if err := s.group.Kill(killTimeout); err != nil {
