@@ -156,7 +156,7 @@ func TestImpossibleStarts(t *testing.T) {
 		{"cells", "streaming", code + `"nbcode":1}`, "not_available", "nbcode > 0 is not available in this version."},
 		{"requirements", "streaming", code + `"requirements_content":"numpy"}`, "not_available", "not available in this version"},
 		{"kernel state", "streaming", code + `"kernel_state":"x"}`, "not_available", "not available in this version"},
-		{"preemptible", "streaming", code + `"preemptible":true}`, "not_available", "not available in this version"},
+		{"preemptible", "gpu_selection", code + `"preemptible":true}`, "not_available", "not available in this version"},
 		{"retries", "streaming", code + `"max_retries":1}`, "not_available", "not available in this version"},
 		{"cells of a selection", "gpu_selection", code + `"nbcode":1}`, "not_available", "not available in this version"},
 		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},

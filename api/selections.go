@@ -25,6 +25,9 @@ func (s *Server) startSelection(r *request) (any, error) {
 	if err := available(&in.PythonStart); err != nil {
 		return nil, err
 	}
+	if in.Preemptible { // Its time is what is measured.
+		return nil, errNotAvailable("preemptible true of a GPU selection")
+	}
 	// It executes on GPU types, not on this profile; but a profile that does
 	// not exist is a mistake of which the client should hear.
 	if in.NamesProfile() {

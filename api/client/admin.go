@@ -30,6 +30,14 @@ func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	return out.Nodes, err
 }
 
+// SetQuota replaces what an organization, one of its keys or one of its tags is
+// granted, and returns all that the organization is.
+func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuotas, error) {
+	var out wire.OrgQuotas
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/quotas", body: quota, out: &out})
+	return out, err
+}
+
 // Peers returns the members of the Raft configuration, and which one leads.
 func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	var out wire.Peers

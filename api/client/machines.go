@@ -14,6 +14,13 @@ func (c *Client) MachineTypes(ctx context.Context) ([]wire.MachineType, error) {
 	return out.MachineTypes, err
 }
 
+// Quotas returns what the caller's organization may use, and uses.
+func (c *Client) Quotas(ctx context.Context) (wire.Quotas, error) {
+	var out wire.Quotas
+	err := c.do(ctx, call{method: http.MethodGet, path: "/user/quotas", out: &out})
+	return out, err
+}
+
 // UserStatus returns who the token belongs to.
 func (c *Client) UserStatus(ctx context.Context) (wire.UserStatus, error) {
 	var out wire.UserStatus

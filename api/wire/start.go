@@ -34,7 +34,7 @@ type Start struct {
 	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Not available in this version: only 0."`
 	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
 	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
-	Preemptible     bool              `json:"preemptible" default:"false" doc:"Not available in this version: only false."`
+	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be ended for work of a higher priority: it is told, gets SIGTERM, is queued again and begins anew; the attempt is free. Not of GPU selections."`
 	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"What the code may reach: the outside, or nothing."`
 	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution goes on when its node is cut off."`
 }
