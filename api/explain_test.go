@@ -68,7 +68,9 @@ func TestExplainNamesNoOtherOrganizationsExecutions(t *testing.T) {
 	var mine struct {
 		ID compute.ExecutionID `json:"execution_id"`
 	}
-	w.mustDo("POST", "/execution/streaming/start", w.bobKey, map[string]any{"code": "1", "execution_type": "l40s.2x"}, &mine)
+	w.mustDo("POST", "/execution/streaming/start", w.bobKey, map[string]any{
+		"code": "1", "execution_type": "l40s.2x", "priority": 10, // Else fair share puts it first.
+	}, &mine)
 	w.pack()
 	a := w.send("GET", "/execution/"+mine.ID.String()+"/explain?defrag=true", w.bobKey, nil)
 	var got wire.Explanation
