@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -195,7 +196,7 @@ func TestOutboxSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, waiting := box.waiting(nil, 10)
-	if waiting != 1 || len(list) != 1 || list[0] != o {
+	if waiting != 1 || len(list) != 1 || !reflect.DeepEqual(list[0], o) {
 		t.Fatalf("the outbox has %+v, want %+v alone", list, o)
 	}
 	if err := box.remove(key{o.Execution, o.Epoch}); err != nil {
