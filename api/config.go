@@ -86,6 +86,13 @@ type Config struct {
 	Explain func(ctx context.Context, view *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error)
 	// Chart draws what a GPU selection found, as SVG.
 	Chart func(compute.Objective, []compute.Candidate, compute.Verdict) ([]byte, error)
+	// Replay computes the plans of an entry again, with so many of the best
+	// nodes for each execution. Nil where it is not available.
+	Replay func(ctx context.Context, index uint64, best int) ([]compute.Replay, error)
+	// WhatIf says what the scheduler would do on other nodes, with the state
+	// after an index or, for 0, with view. It returns the state too. Nil where
+	// it is not available.
+	WhatIf func(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf) (compute.Forecast, *fsm.View, error)
 	// Unseal returns the private half of a signing key.
 	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)
 	// NewJoinToken makes a join token: its text, and its record for the state.

@@ -291,6 +291,14 @@ func (s *Server) adminRoutes() []route {
 			method: http.MethodGet, path: root + "/admin/raft/peers", need: needOperator,
 			summary: "The members of the Raft configuration.",
 			reply:   of[wire.Peers](), handle: s.listPeers,
+		}, {
+			method: http.MethodGet, path: root + "/admin/replay", need: needOperator,
+			summary: "Compute the scheduler's plan in a Raft entry again, from the state that it was computed from.",
+			query:   of[wire.ReplayQuery](), reply: of[wire.Replay](), handle: s.replay,
+		}, {
+			method: http.MethodPost, path: root + "/admin/whatif", need: needOperator,
+			summary: "What the scheduler would do with the queue if nodes were added, left out or drained. It changes nothing.",
+			body:    of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: s.whatIf,
 		},
 	}
 }

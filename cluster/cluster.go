@@ -46,6 +46,7 @@ type Cluster struct {
 	store     *disk.Log
 	watchdog  *disk.Watchdog
 	logs      *disk.Cache
+	snapshots raft.SnapshotStore
 	leaders   *leaderWatch
 	terms     *terms
 	proposals *proposals

@@ -71,6 +71,7 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}
+	c.snapshots = snapshots
 	if err := disk.CheckGap(c.store, snapshots); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -133,3 +134,22 @@ func decodeAs[T Command](payload []byte) (Command, error) {
 	}
 	return cmd, nil
 }
+
+// PlansOf returns the plans in the data of one entry, in order.
+func PlansOf(entry []byte) ([]CommitPlan, error) {
+	var plans []CommitPlan
+	for len(entry) > 0 {
+		cmd, rest, err := Decode(entry)
+		if err != nil {
+			return nil, err
+		}
+		if plan, ok := cmd.(CommitPlan); ok {
+			plans = append(plans, plan)
+		}
+		entry = rest
+	}
+	return plans, nil
+}
+
+// HashPlan returns the SHA-256 of a plan's encoding.
+func HashPlan(plan compute.Plan) compute.Hash { return sha256.Sum256(mustEncode(&plan)) }

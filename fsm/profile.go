@@ -31,9 +31,9 @@ type shape struct {
 // offer is what all known nodes offer, down and drained ones included. It is
 // derived from their inventories and replaced when one changes.
 type offer struct {
-	types  map[string]shape // By kind of device. Never written once it is here.
-	vcpu   int64            // Of the largest node, as host of CPU-only work.
-	memory int64
+	types map[string]shape // By kind of device. Never written once it is here.
+	nodes int              // That have reported what they have.
+	cpus  int64            // vCPUs of the largest CPU-only profile that one node could host.
 }
 
 // reshape brings what the nodes offer to their inventories.
@@ -57,7 +57,10 @@ func (s *state) widen(n *compute.Node) {
 // add counts in n. GPUs that are gone and only held count no more, and what is
 // in MIG mode counts by its slices. The order of nodes does not matter.
 func (o *offer) add(n *compute.Node) {
-	o.vcpu, o.memory = max(o.vcpu, n.VCPUMilli), max(o.memory, n.MemoryMiB)
+	if n.VCPUMilli > 0 {
+		o.nodes++
+		o.cpus = max(o.cpus, min(n.VCPUMilli/cpuMilli, n.MemoryMiB/cpuMemory))
+	}
 	whole := int64(0)
 	for i := range n.GPUs {
 		if n.GPUs[i].Parent == "" {
@@ -85,7 +88,7 @@ func (o *offer) add(n *compute.Node) {
 
 // differ returns an error when two offers are not the same.
 func (o offer) differ(want offer) error {
-	if o.vcpu != want.vcpu || o.memory != want.memory || !maps.Equal(o.types, want.types) {
+	if o.nodes != want.nodes || o.cpus != want.cpus || !maps.Equal(o.types, want.types) {
 		return fmt.Errorf("nodes offer %+v, their inventories say %+v", o, want)
 	}
 	return nil
@@ -163,10 +166,10 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 	case !known && v.sliced(p.GPUType):
 		return faulty("unknown_profile", "all GPUs of type %q are in MIG mode: ask for a slice", p.GPUType)
 	case !known:
-		return faulty("unknown_profile", "no node has GPUs of type %q", p.GPUType)
+		return faulty("unknown_profile", "no node has GPUs of type %q%s", p.GPUType, v.meant(p.GPUType))
 	case s.most < p.Count:
-		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d",
-			p, p.GPUType, s.most)
+		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d; %s would fit",
+			p, p.GPUType, s.most, v.nearest(p, s.most))
 	}
 	each, priced := v.prices.get(p.GPUType)
 	if !priced {
@@ -178,6 +181,49 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 		VCPUMilli: s.vcpu * parts / whole,
 		MemoryMiB: s.memory * parts / whole,
 	}, proRata(each.Price, parts, whole), nil
+}
+
+// maxNearest is how many other types a refusal names.
+const maxNearest = 3
+
+// nearest names what would fit in place of p: the largest profile of its type,
+// and as many GPUs of other types.
+func (v *View) nearest(p compute.Profile, most int) string {
+	count := 1
+	for 2*count <= most {
+		count *= 2
+	}
+	names := []string{compute.Profile{GPUType: p.GPUType, Count: count, MilliGPU: compute.WholeGPU}.String()}
+	for _, kind := range v.GPUTypes() {
+		other := compute.Profile{GPUType: kind, Count: p.Count, MilliGPU: compute.WholeGPU}
+		if len(names) <= maxNearest && v.offered.types[kind].most >= p.Count {
+			names = append(names, other.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// meant asks whether a type that differs in one letter was meant; "" when there
+// is none.
+func (v *View) meant(gpuType string) string {
+	for _, kind := range v.GPUTypes() {
+		if nearlySame(kind, gpuType) {
+			return fmt.Sprintf("; was %q meant?", kind)
+		}
+	}
+	return ""
+}
+
+// nearlySame reports whether one letter more, less or other makes a into b.
+func nearlySame(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	same := 0
+	for same < len(a) && a[same] == b[same] {
+		same++
+	}
+	return len(b)-len(a) <= 1 && (a[same:] == b[same+len(b)-len(a):] || len(a) == len(b) && same < len(a) && a[same+1:] == b[same+1:])
 }
 
 // partsOf returns what p asks for in parts of one GPU, and how many of these a
@@ -200,10 +246,9 @@ func (v *View) sliced(gpuType string) bool {
 func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
 	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
-	largest := v.offered
-	if largest.vcpu > 0 && p.Count > 1 && (r.VCPUMilli > largest.vcpu || r.MemoryMiB > largest.memory) {
-		return faulty("never_fits", "%s fits on no node: the largest have %d vCPUs and %d MiB",
-			p, largest.vcpu/cpuMilli, largest.memory)
+	if most := v.offered.cpus; v.offered.nodes > 0 && n > max(most, 1) {
+		return faulty("never_fits", "%s fits on no node: %s is the largest that would",
+			p, compute.Profile{Count: int(max(most, 1))})
 	}
 	each, priced := v.prices.get(cpuName)
 	if !priced {

@@ -221,6 +221,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := api.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
+	history := &past{cluster: n.cluster}
 	n.api, err = api.New(api.Config{
 		Proposer: n.proposer(),
 		Reader:   reader{n.machine, n.cluster},
@@ -229,6 +230,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Judge:    scheduler.Judge,
 		Explain:  new(explainer).explain,
 		Chart:    chart.Selection,
+		Replay:   history.replay,
+		WhatIf:   history.whatIf,
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return openSigningKey(n.master, key)
 		},

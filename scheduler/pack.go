@@ -36,11 +36,17 @@ const maxRequestGPUs = 8
 func Pack(v View) compute.Plan { return NewPacker().Pack(v) }
 
 // Pack returns what the function Pack returns for the same view.
-func (p *Packer) Pack(v View) compute.Plan {
+func (p *Packer) Pack(v View) compute.Plan { return p.packTraced(v, nil) }
+
+// packTraced is Pack, telling trace of each decision.
+func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *shape)) compute.Plan {
 	p.sync(v)
 	s := pass{packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
 		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
 		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}}
+	if trace != nil {
+		s.trace = func(e *compute.Execution, q *shape) { trace(p, e, q) }
+	}
 	queue := newTurns(v)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := queue.next()
@@ -72,12 +78,18 @@ type pass struct {
 	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
 	searched  int                    // Executions beside the heads for which room was sought.
 	positions map[compute.NodeID]int // Of nodes among the slots; made when needed.
+
+	// trace, if there is one, is told of each decision before anything is given.
+	trace func(e *compute.Execution, q *shape)
 }
 
 // decide places one execution, and reports that, or says why it waits.
 func (s *pass) decide(e *compute.Execution) (placed bool) {
 	q := s.packer.types.shape(&e.Request)
 	row := s.packer.row(q)
+	if s.trace != nil {
+		s.trace(e, &q)
+	}
 	node, score := row.best()
 	if score >= nodeDown {
 		s.wait(e, reasonOf(score))

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"berth/api/wire"
 )
@@ -43,6 +45,24 @@ func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	var out wire.Peers
 	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/raft/peers", out: &out})
 	return out.Peers, err
+}
+
+// Replay returns the plans in the entry with a Raft index, computed again, with
+// so many of the best nodes for each execution.
+func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay, error) {
+	var out wire.Replay
+	err := c.do(ctx, call{
+		method: http.MethodGet, path: "/admin/replay", out: &out,
+		query: url.Values{"index": {strconv.FormatUint(index, 10)}, "top": {strconv.Itoa(top)}},
+	})
+	return out, err
+}
+
+// WhatIf returns what the scheduler would do with the queue on other nodes.
+func (c *Client) WhatIf(ctx context.Context, question wire.WhatIf) (wire.WhatIfAnswer, error) {
+	var out wire.WhatIfAnswer
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/whatif", body: question, out: &out})
+	return out, err
 }
 
 // Ready returns why no node is ready to serve, nil when one is.

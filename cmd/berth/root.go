@@ -35,7 +35,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		newNode(), newConfig(), newAdmin(), newDev(), newDemo(), newBench(), newVersion(),
+		newNode(), newConfig(), newAdmin(), newReplay(), newWhatIf(), newDev(), newDemo(), newBench(), newVersion(),
 	} {
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)

@@ -1,0 +1,214 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Limits of what-if questions.
+const (
+	maxListed  = 1000 // Executions in the answer.
+	maxAdded   = 1000 // Nodes to add.
+	maxDevices = 64   // GPUs of one of them.
+)
+
+// What an added node has beside each GPU of a type that no node reports, and
+// beside each vCPU of one without GPUs.
+const (
+	addedVCPU      = 8000
+	addedMemory    = 64 << 10
+	addedCPUMemory = 4 << 10
+)
+
+// errNoHistory is the answer of a server that does not know the log.
+func errNoHistory() error {
+	return compute.Errorf(compute.CodeUnavailable, "This node does not know the log.")
+}
+
+// replay answers the plans of one entry, computed again.
+func (s *Server) replay(r *request) (any, error) {
+	if s.cfg.Replay == nil {
+		return nil, errNoHistory()
+	}
+	q := r.query.(*wire.ReplayQuery)
+	again, err := s.cfg.Replay(r.ctx, q.Index, q.Top)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Replay{Index: q.Index, Plans: []wire.ReplayedPlan{}}
+	for _, plan := range again {
+		p := wire.ReplayedPlan{
+			ViewIndex: plan.ViewIndex, Term: plan.Term, Same: plan.Recorded == plan.Computed,
+			Recorded: plan.Recorded, Computed: plan.Computed, Waiting: plan.Waiting,
+			Decisions: make([]wire.Decision, len(plan.Decisions)),
+		}
+		for i := range plan.Decisions {
+			p.Decisions[i] = decisionOf(r.view, &plan.Decisions[i])
+		}
+		out.Plans = append(out.Plans, p)
+	}
+	return out, nil
+}
+
+func decisionOf(view *fsm.View, d *compute.Decision) wire.Decision {
+	out := wire.Decision{
+		ExecutionID: d.Execution, GPUs: gpuIDs(d.GPUs), Reason: orNull(d.Reason.String()),
+		Best: []wire.NodeScore{}, Refused: wire.Counts{}, Applied: d.Applied, Skipped: orNull(d.Skipped),
+	}
+	if !d.Node.IsZero() {
+		out.Node, out.Score = orNull(nodeName(view, d.Node)), &d.Choice.Score
+	}
+	if !d.Choice.RunnerUp.IsZero() {
+		out.RunnerUp, out.RunnerUpScore = orNull(nodeName(view, d.Choice.RunnerUp)), &d.Choice.RunnerUpScore
+	}
+	for _, n := range d.Best {
+		out.Best = append(out.Best, wire.NodeScore{Node: nodeName(view, n.Node), Score: n.Score})
+	}
+	for _, refused := range d.Refused {
+		out.Refused[refused.Reason.String()] = refused.Nodes
+	}
+	return out
+}
+
+func gpuIDs(shares []compute.GPUShare) []compute.GPUID {
+	out := []compute.GPUID{}
+	for _, share := range shares {
+		out = append(out, share.GPU)
+	}
+	return out
+}
+
+// whatIf answers what the scheduler would do on other nodes. It changes
+// nothing.
+func (s *Server) whatIf(r *request) (any, error) {
+	if s.cfg.WhatIf == nil {
+		return nil, errNoHistory()
+	}
+	in := r.body.(*wire.WhatIf)
+	var only compute.ExecutionID
+	faults := new(wire.Faults)
+	if in.Execution != "" {
+		id, err := compute.ParseExecutionID(in.Execution)
+		if err != nil {
+			faults.Value("not the id of an execution", "body", "execution")
+		}
+		only = id
+	}
+	var change compute.WhatIf
+	for _, text := range in.Add {
+		nodes, err := addedNodes(r.view, text, len(change.Add))
+		if err != nil {
+			faults.Value(err.Error(), "body", "add")
+			continue
+		}
+		change.Add = append(change.Add, nodes...)
+	}
+	change.Remove = namedNodes(r.view, in.Remove, "remove", faults)
+	change.Drain = namedNodes(r.view, in.Drain, "drain", faults)
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	found, view, err := s.cfg.WhatIf(r.ctx, r.view, in.Index, change)
+	if err != nil {
+		return nil, err
+	}
+	return whatIfAnswer(view, found, change, only), nil
+}
+
+func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf, only compute.ExecutionID) wire.WhatIfAnswer {
+	out := wire.WhatIfAnswer{
+		Index: found.Index, Nodes: found.Nodes, Lost: found.Lost, StartsNow: found.Now,
+		Starts: len(found.Starts), Waits: len(found.Waiting),
+		Started: []wire.WhatIfStart{}, Waiting: []wire.WhatIfWait{},
+	}
+	asked := func(id compute.ExecutionID) bool { return only.IsZero() || id == only }
+	for _, a := range found.Starts {
+		if !asked(a.Execution) || len(out.Started) == maxListed {
+			continue
+		}
+		name := nodeName(view, a.Node)
+		if i := slices.IndexFunc(change.Add, func(n compute.Node) bool { return n.ID == a.Node }); i >= 0 {
+			name = change.Add[i].Name
+		}
+		out.Started = append(out.Started, wire.WhatIfStart{ExecutionID: a.Execution, Node: name, GPUs: gpuIDs(a.GPUs)})
+	}
+	for _, w := range found.Waiting {
+		if asked(w.Execution) && len(out.Waiting) < maxListed {
+			out.Waiting = append(out.Waiting, wire.WhatIfWait{ExecutionID: w.Execution, Reason: w.Reason.String()})
+		}
+	}
+	return out
+}
+
+// namedNodes returns the nodes with names or identifiers.
+func namedNodes(view *fsm.View, names []string, field string, faults *wire.Faults) []compute.NodeID {
+	var out []compute.NodeID
+	for _, name := range names {
+		known := false
+		for n := range view.Nodes() {
+			if n.Name == name || n.ID.String() == strings.ToLower(name) {
+				out, known = append(out, n.ID), true
+			}
+		}
+		if !known {
+			faults.Value(fmt.Sprintf("no node is called %q", name), "body", field)
+		}
+	}
+	return out
+}
+
+// addedNodes returns the nodes that text such as "h100:8,l40s:4 x2" describes.
+// Beside a GPU they have what the nodes with its type have.
+func addedNodes(view *fsm.View, text string, before int) ([]compute.Node, error) {
+	what, times, many := strings.Cut(strings.TrimSpace(text), " ")
+	count := 1
+	if many {
+		n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(times), "x"))
+		if err != nil || n < 1 || before+n > maxAdded {
+			return nil, fmt.Errorf("%q: behind the GPUs comes how many such nodes, as in x2; at most %d in all", text, maxAdded)
+		}
+		count = n
+	}
+	node := compute.Node{State: compute.NodeUp}
+	for part := range strings.SplitSeq(what, ",") {
+		name, number, _ := strings.Cut(part, ":")
+		n, err := strconv.Atoi(number)
+		profile, bad := compute.ParseProfile(name)
+		if err != nil || bad != nil || n < 1 || n > maxDevices || profile.Count != 1 {
+			return nil, fmt.Errorf("%q is not a type and a number of 1 to %d, as in h100:8", part, maxDevices)
+		}
+		if !profile.IsGPU() {
+			node.VCPUMilli += int64(n) * 1000
+			node.MemoryMiB += int64(n) * addedCPUMemory
+			continue
+		}
+		vcpu, memory := int64(addedVCPU), int64(addedMemory)
+		if _, r, _, err := view.Resolve(profile.String()); err == nil {
+			vcpu, memory = r.VCPUMilli, r.MemoryMiB
+		}
+		node.VCPUMilli += int64(n) * vcpu
+		node.MemoryMiB += int64(n) * memory
+		for range n {
+			node.GPUs = append(node.GPUs, compute.GPU{Type: profile.GPUType, MIG: profile.MIG, Index: len(node.GPUs)})
+		}
+	}
+	out := make([]compute.Node, count)
+	for i := range out {
+		out[i] = node
+		number := before + i + 1
+		// Behind all real nodes, whose identifiers are random.
+		out[i].ID = compute.NodeID{UUID: compute.UUID{0xff, 0xff, 14: byte(number >> 8), 15: byte(number)}}
+		out[i].Name = fmt.Sprintf("added-%d", number)
+		out[i].GPUs = slices.Clone(node.GPUs)
+		for g := range out[i].GPUs {
+			out[i].GPUs[g].ID = compute.GPUID(fmt.Sprintf("%s-%d", out[i].Name, g))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+)
+
+// newReplay returns the command berth replay.
+func newReplay() *cobra.Command {
+	conn := &connection{operator: true}
+	var index uint64
+	var top int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Compute a decision of the scheduler again and say why it was so",
+		Long: `Replay computes the plan in one entry of the Raft log again, from the snapshot and
+the log of the node that answers, and compares it byte for byte with what was
+decided then. berth explain names the entry that placed an execution.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			again, err := c.Replay(cmd.Context(), index, top)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), again)
+			}
+			return printReplay(cmd.OutOrStdout(), again)
+		},
+	}
+	conn.register(cmd)
+	cmd.Flags().Uint64Var(&index, "index", 0, "Raft `index` of the entry")
+	cmd.Flags().IntVar(&top, "top", 3, "how many of the best nodes to show for each execution")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return needFlags(cmd, "index")
+}
+
+// printReplay writes a table for each plan.
+func printReplay(w io.Writer, again wire.Replay) error {
+	for _, plan := range again.Plans {
+		same := "the same, byte for byte"
+		if !plan.Same {
+			same = fmt.Sprintf("NOT the same: %v instead of %v", plan.Computed, plan.Recorded)
+		}
+		_, err := fmt.Fprintf(w, "Entry %d of term %d, decided on the state at %d; computed again it is %s.\n",
+			again.Index, plan.Term, plan.ViewIndex, same)
+		if err != nil {
+			return err
+		}
+		t := newTable("execution", "node", "score", "runner-up", "best", "refused", "applied")
+		for _, d := range plan.Decisions {
+			t.AppendRow(row(d.ExecutionID, orReason(d), orNone(d.Score), runnerUpOf(d),
+				bestOf(d.Best), countsOf(d.Refused), appliedOf(d)))
+		}
+		if err := printTable(w, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orReason returns the node, or why there is none.
+func orReason(d wire.Decision) string {
+	if d.Node != nil {
+		return *d.Node
+	}
+	return "(" + orNone(d.Reason) + ")"
+}
+
+func runnerUpOf(d wire.Decision) string {
+	if d.RunnerUp == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s %d", *d.RunnerUp, *d.RunnerUpScore)
+}
+
+func bestOf(best []wire.NodeScore) string {
+	parts := make([]string, len(best))
+	for i, n := range best {
+		parts[i] = fmt.Sprintf("%s %d", n.Node, n.Score)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// countsOf returns numbers by name, "-" for none.
+func countsOf(counts wire.Counts) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func appliedOf(d wire.Decision) string {
+	switch {
+	case d.Node == nil:
+		return "-"
+	case d.Applied:
+		return "yes"
+	}
+	return "no: " + orNone(d.Skipped)
+}
