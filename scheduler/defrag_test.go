@@ -20,15 +20,12 @@ type stage struct {
 	work map[compute.NodeID][]compute.Work
 }
 
-func (s *stage) Now() compute.Instant                 { return s.now }
-func (s *stage) Work(n compute.NodeID) []compute.Work { return s.work[n] }
-func (s *stage) Ended() iter.Seq[*compute.Execution]  { return slices.Values([]*compute.Execution{}) }
-func (s *stage) target() *compute.Execution           { return s.queue[0] }
-func (s *stage) Queue() iter.Seq[*compute.Execution]  { return slices.Values(s.queue) }
-func (s *stage) Nodes() iter.Seq[*compute.Node]       { return slices.Values(s.nodes) }
-func (s *stage) node(id compute.NodeID) (n *compute.Node) {
-	return s.nodes[slices.IndexFunc(s.nodes, func(n *compute.Node) bool { return n.ID == id })]
-}
+func (s *stage) Now() compute.Instant                    { return s.now }
+func (s *stage) Work(n compute.NodeID) []compute.Work    { return s.work[n] }
+func (s *stage) Ended() iter.Seq[*compute.Execution]     { return slices.Values([]*compute.Execution{}) }
+func (s *stage) target() *compute.Execution              { return s.queue[0] }
+func (s *stage) Queue() iter.Seq[*compute.Execution]     { return slices.Values(s.queue) }
+func (s *stage) Nodes() iter.Seq[*compute.Node]          { return slices.Values(s.nodes) }
 func (s *stage) holds(n *compute.Node, g int, milli int) { n.GPUs[g].UsedMilli += milli }
 
 // put starts an execution on given GPUs of a node, lost milliseconds ago.

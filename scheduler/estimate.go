@@ -194,5 +194,7 @@ func Unestimated(v LiveView, estimate func(LiveView) []compute.StartEstimate) []
 	if len(missing) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(estimate(v)), func(e compute.StartEstimate) bool { return !missing[e.Execution] })
+	return slices.DeleteFunc(slices.Clone(estimate(v)), func(e compute.StartEstimate) bool {
+		return !missing[e.Execution]
+	})
 }
