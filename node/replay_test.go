@@ -124,4 +124,3 @@ func wantCode(t *testing.T, err error, code string) {
 		t.Errorf("got %v, want %s", err, code)
 	}
 }
-
