@@ -152,16 +152,16 @@ func (r *Race) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bo
 		if j == i || rows[j].Completed == 0 {
 			continue
 		}
-		if stop, ok := r.beatenBy(c, run, rows[i], &r.Candidates[j], rows[j]); ok {
+		if stop, ok := r.beatenBy(run, rows[i], &r.Candidates[j], rows[j]); ok {
 			return stop, true
 		}
 	}
 	return compute.CandidateStop{}, false
 }
 
-// beatenBy returns the stop of candidate c, whose turn run has, when the other
-// one has beaten it.
-func (r *Race) beatenBy(c *compute.Candidate, run *compute.CandidateRun, own compute.Standing,
+// beatenBy returns the stop of the candidate whose turn run has, and which
+// stands as own, when the other one has beaten it.
+func (r *Race) beatenBy(run *compute.CandidateRun, own compute.Standing,
 	other *compute.Candidate, its compute.Standing,
 ) (compute.CandidateStop, bool) {
 	name := shortName(other.Profile)

@@ -20,7 +20,7 @@ type gpuKind struct {
 	price compute.Price // Micro-credits per second.
 }
 
-var gpuKinds = []gpuKind{ //nolint:gochecknoglobals // A table of the tests.
+var gpuKinds = []gpuKind{
 	{"gpu.a10", 0.25, 250},
 	{"gpu.a100", 0.60, 550},
 	{"gpu.b200", 1.60, 1700},
