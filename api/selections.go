@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,7 +166,8 @@ func rowOf(view *fsm.View, runs []*compute.Execution) wire.SelectionRow {
 		ExecutionID: first.ID, HardwareProfile: first.Profile, GPUType: first.Request.GPUType,
 		Status: first.Status, StatusDetails: one.StatusDetails, Detail: one.Detail, Node: one.Node,
 		Duration: one.Duration, Credits: one.Credits, ReturnCode: one.ReturnCode, EnergyJoule: one.EnergyJoule,
-		Samples: []wire.GPUSample{},
+		Samples:   []wire.GPUSample{},
+		Simulated: slices.ContainsFunc(runs, func(e *compute.Execution) bool { return simulated(view, e) }),
 	}
 	for _, e := range runs {
 		row.CreditsSpent += e.Billed
@@ -182,6 +184,23 @@ func rowOf(view *fsm.View, runs []*compute.Execution) wire.SelectionRow {
 		addUsage(&row, first.Usage)
 	}
 	return row
+}
+
+// simulated reports whether an execution has, or had, a simulated GPU: as its
+// node measured it or, before that, by the record of the GPU.
+func simulated(view *fsm.View, e *compute.Execution) bool {
+	if e.Usage.Simulated {
+		return true
+	}
+	attempts := view.Attempts(e.ID)
+	if len(attempts) == 0 {
+		return false
+	}
+	newest := attempts[len(attempts)-1]
+	node, ok := view.Node(newest.Node)
+	return ok && slices.ContainsFunc(node.GPUs, func(g compute.GPU) bool {
+		return g.Simulated && slices.ContainsFunc(newest.GPUs, func(s compute.GPUShare) bool { return s.GPU == g.ID })
+	})
 }
 
 // runRow returns what one run did.
@@ -205,7 +224,7 @@ func runRow(view *fsm.View, e *compute.Execution) wire.SelectionRun {
 // addUsage adds to a row what its first run used.
 func addUsage(row *wire.SelectionRow, u compute.Usage) {
 	row.GPUUtilPercent, row.GPUMemoryMiB, row.PeakMemoryMiB = &u.GPUUtilPercent, &u.GPUMemoryMiB, &u.PeakMemoryMiB
-	row.PowerWatt, row.Simulated = thousandths(u.PowerMilliW), u.Simulated
+	row.PowerWatt = thousandths(u.PowerMilliW)
 	for _, sample := range u.Samples {
 		out := wire.GPUSample{At: float64(sample.AtMs) / 1000}
 		if sample.UtilPercent >= 0 {

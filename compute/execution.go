@@ -105,7 +105,7 @@ type Usage struct {
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`
 	PowerMilliW    int64         `cbor:"7,keyasint,omitempty"`  // Mean of all its GPUs together; 0 for unknown.
-	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // Power by time; 0 for unknown.
+	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // By their counters, else power by time; 0 for unknown.
 	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // What is said of GPUs is simulated.
 	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Of sub-executions; at most MaxUsageSamples.
 }

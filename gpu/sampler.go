@@ -33,10 +33,13 @@ type Sampler struct {
 	asker  asker[map[compute.GPUID]Reading]
 	hangs  bool
 	silent map[compute.GPUID]bool // Devices that the last round could not read.
+	wake   chan struct{}          // Asks for a round before the next tick.
 
-	mu    sync.Mutex
-	last  map[compute.GPUID]Reading
-	rings map[compute.GPUID]*ring
+	mu      sync.Mutex
+	last    map[compute.GPUID]Reading
+	rings   map[compute.GPUID]*ring
+	tallies map[*Tally]bool // Of the attempts that are watched.
+	round   chan struct{}   // Closed at the end of the next round.
 }
 
 // ring is the newest samples of one device.
@@ -55,22 +58,29 @@ func NewSampler(cfg SamplerConfig) *Sampler {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Sampler{
-		cfg:   cfg,
-		log:   cfg.Logger.With("part", "gpu"),
-		rings: make(map[compute.GPUID]*ring),
+		cfg:     cfg,
+		log:     cfg.Logger.With("part", "gpu"),
+		wake:    make(chan struct{}, 1),
+		rings:   make(map[compute.GPUID]*ring),
+		tallies: make(map[*Tally]bool),
+		round:   make(chan struct{}),
 	}
 }
 
-// Run reads every device at once and then at each interval, until ctx ends.
+// Run reads every device at once, then at each interval and when an attempt
+// wants it, until ctx ends.
 func (s *Sampler) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.cfg.Interval)
 	defer ticker.Stop()
-	for {
-		s.sample(ctx)
+	for regular := true; ; {
+		s.sample(ctx, regular)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+			regular = true
+		case <-s.wake:
+			regular = false
 		}
 	}
 }
@@ -97,7 +107,7 @@ func (s *Sampler) Since(id compute.GPUID, from compute.Instant) []compute.GPUSam
 }
 
 // sample takes one round of readings.
-func (s *Sampler) sample(ctx context.Context) {
+func (s *Sampler) sample(ctx context.Context, regular bool) {
 	devices := s.cfg.Devices()
 	readings, err := s.asker.ask(ctx, func() map[compute.GPUID]Reading { return s.readAll(devices) })
 	if ctx.Err() != nil {
@@ -111,7 +121,7 @@ func (s *Sampler) sample(ctx context.Context) {
 			s.log.Info("gpu readings go on")
 		}
 	}
-	s.keep(readings)
+	s.keep(readings, regular)
 }
 
 // readAll reads each device. One that does not answer has no reading.
@@ -133,12 +143,21 @@ func (s *Sampler) readAll(devices []compute.GPU) map[compute.GPUID]Reading {
 	return readings
 }
 
-// keep makes the readings the last ones, and forgets the samples of devices
-// that have had none for as long as samples are kept.
-func (s *Sampler) keep(readings map[compute.GPUID]Reading) {
+// keep makes the readings the last ones and tallies them. Those of a regular
+// round become samples, and devices that have had none for as long as samples
+// are kept are forgotten.
+func (s *Sampler) keep(readings map[compute.GPUID]Reading, regular bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = readings
+	for t := range s.tallies {
+		t.Add(readings)
+	}
+	close(s.round)
+	s.round = make(chan struct{})
+	if !regular {
+		return
+	}
 	for id, r := range readings {
 		if s.rings[id] == nil {
 			s.rings[id] = new(ring)

@@ -281,13 +281,23 @@ func (s *simulation) loadOf(device compute.GPU, all []compute.GPU) float64 {
 	return min(load, 1)
 }
 
+// SimulatedWatt returns the power that a simulated device takes at a load of 0
+// to 1; negative for a slice, which has no power of its own.
+func SimulatedWatt(device compute.GPU, load float64) float64 {
+	k, known := kindOf(device.Type)
+	if !known || device.Slice() != "" {
+		return -1
+	}
+	return k.powerWatt * (idlePowerPart + (1-idlePowerPart)*load)
+}
+
 // read returns a reading of the device, one of all, as busy as its load says.
 // A slice has no power, temperature or clock of its own.
 func (s *simulation) read(device compute.GPU, all []compute.GPU) Reading {
 	now := s.now()
 	load := s.loadOf(device, all)
 	k, _ := kindOf(device.Type)
-	watt := k.powerWatt * (idlePowerPart + (1-idlePowerPart)*load)
+	watt := SimulatedWatt(device, load)
 	used := int64(load * float64(device.VRAMMiB))
 
 	r := unread(device.ID, compute.InstantOf(now))

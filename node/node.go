@@ -53,6 +53,7 @@ type Node struct {
 	devices  *gpu.Watcher
 	sampler  *gpu.Sampler
 	loads    *gpuLoads
+	usages   *gpuUsages
 	blobs    *storage.Blobs
 	logs     *logs.Store
 	output   *logs.Follower

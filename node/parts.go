@@ -44,6 +44,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.devices.Look(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }
 	n.sampler = gpu.NewSampler(gpu.SamplerConfig{Source: source, Devices: inventory, Logger: n.logger})
+	n.usages = &gpuUsages{sampler: n.sampler, live: map[attemptKey]watched{}}
 	n.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -170,7 +171,7 @@ func (n *Node) openExecutor(ctx context.Context) (err error) {
 		DataDir: n.cfg.DataDir, Node: n.cluster.ID(),
 		Python: n.cfg.Python.Interpreter, SiteDirs: n.cfg.Python.SiteDirs, Mounts: mounts,
 		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
-		DenyCIDRs: own, Contact: n.cluster.ContactAt,
+		DenyCIDRs: own, Contact: n.cluster.ContactAt, Meter: n.usages,
 		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
 	}, &attemptSource{machine: n.machine, cluster: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
 	if err != nil {

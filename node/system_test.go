@@ -82,6 +82,12 @@ func TestSelectionFindsTheBest(t *testing.T) {
 	if *h100.Duration >= *t4.Duration {
 		t.Errorf("h100 took %v s and t4 %v s: their speeds are 1.0 and 0.12", *h100.Duration, *t4.Duration)
 	}
+	for _, r := range s.Rows {
+		if !r.Simulated || len(r.Samples) == 0 || r.PowerWatt == nil || *r.PowerWatt <= 0 ||
+			r.EnergyJoule == nil || *r.EnergyJoule <= 0 || r.GPUUtilPercent == nil || *r.GPUUtilPercent == 0 {
+			t.Errorf("%s was not measured: %+v", r.HardwareProfile, r)
+		}
+	}
 	if s.Reason == nil || *s.Reason == "" || s.Confidence == nil || *s.Confidence <= 0 || *s.Confidence > 1 {
 		t.Errorf("got reason %v, confidence %v; want a sentence and a probability", s.Reason, s.Confidence)
 	}

@@ -47,7 +47,7 @@ type SelectionRow struct {
 	GPUMemoryMiB    *int64              `json:"gpu_memory_mib" doc:"Peak."`
 	PeakMemoryMiB   *int64              `json:"peak_memory_mib" doc:"Of the node's memory."`
 	PowerWatt       *float64            `json:"power_watt" doc:"Mean; null where the device reports none."`
-	EnergyJoule     *float64            `json:"energy_joule" doc:"Power by time; null where the device reports none or was not watched all the time."`
+	EnergyJoule     *float64            `json:"energy_joule" doc:"By the device's counter, else power by time; null where the device reports neither or was not watched all the time."`
 	Simulated       bool                `json:"simulated" doc:"The device, and with it power, energy and GPU memory, is simulated."`
 	Samples         []GPUSample         `json:"samples" doc:"Of its first run's GPU, at most 16, evenly in time."`
 	Score           *float64            `json:"score" doc:"The objective's value, lower is better; null unless completed."`

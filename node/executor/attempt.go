@@ -32,6 +32,9 @@ type attempt struct {
 	yielded bool            // It was asked to make room,
 	notice  time.Duration   // with this long until SIGTERM.
 	conn    *supervise.Conn // nil while there is no supervisor.
+	work    *compute.Work   // nil until the state had it, after a restart of the node.
+	started compute.Instant // Of the code; 0 before it.
+	watched bool            // By the meter.
 }
 
 // stopAs asks for the end of the attempt. A hard stop replaces a graceful one,
@@ -105,6 +108,23 @@ func (a *attempt) stopped() compute.Stop {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.stop
+}
+
+// watch notes what is known of the attempt by now, its work or when its code
+// started, and has its GPUs measured once both are.
+func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
+	a.mu.Lock()
+	if w != nil {
+		a.work = w
+	}
+	a.started = max(a.started, started)
+	begin := e.cfg.Meter != nil && !a.watched && a.work != nil && !a.started.IsZero()
+	a.watched = a.watched || begin
+	work, from := a.work, a.started
+	a.mu.Unlock()
+	if begin {
+		e.cfg.Meter.Watch(*work, from)
+	}
 }
 
 func (e *Executor) attemptsDir() string { return filepath.Join(e.cfg.DataDir, attemptsDirName) }
@@ -249,6 +269,10 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 // needs. Secrets of its environment are in the spec.
 func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 	outcome.Detail = outcome.Detail[:min(len(outcome.Detail), maxDetail)]
+	if e.cfg.Meter != nil && outcome.Ran {
+		e.watch(a, nil, outcome.StartedAt) // It may have ended before we heard that it started.
+		e.cfg.Meter.Measure(&outcome)
+	}
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)

@@ -44,6 +44,18 @@ type Bundles interface {
 	Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error)
 }
 
+// Meter measures what attempts do with their GPUs. Its methods are safe for
+// concurrent use and return within a second or two.
+type Meter interface {
+	// Watch says that the code of an attempt started at from. It is called at
+	// most once for an attempt in the life of a process, so again after a
+	// restart of the node.
+	Watch(w compute.Work, from compute.Instant)
+	// Measure adds to the outcome's usage what was measured, and ends the
+	// watch. It is called for attempts that were not watched, too.
+	Measure(outcome *compute.Outcome)
+}
+
 // Mount is a directory of the machine that the operator shows to executions.
 type Mount struct {
 	Name     string // Where executions see it: /mnt/<name>.
@@ -67,6 +79,7 @@ type Config struct {
 	StopGrace     time.Duration    // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
 	HostCPUs      int              // 0 for what the machine has.
 	HostMemoryMiB int64            // 0 for what the machine has.
+	Meter         Meter            // Of GPUs; nil for none.
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer // nil for none.
 	Now           func() time.Time      // nil for time.Now.

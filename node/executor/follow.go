@@ -94,6 +94,7 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 		if err != nil || event.Ended {
 			return
 		}
+		e.watch(a, nil, event.StartedAt)
 		e.metrics.start.Observe(e.cfg.Now().Sub(a.seen).Seconds())
 		start := compute.AttemptStart{
 			Execution: a.key.execution, Epoch: a.key.epoch,

@@ -57,6 +57,7 @@ func (e *Executor) match(ctx context.Context, work []compute.Work, index uint64)
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.yield(w.Attempt.Notice)
 			}
+			e.watch(a, &w, 0)
 			continue
 		}
 		if e.isNew(k) {
@@ -103,6 +104,7 @@ func (e *Executor) begin(ctx context.Context, w compute.Work) {
 	if !w.Attempt.PreemptAt.IsZero() {
 		a.yield(w.Attempt.Notice)
 	}
+	e.watch(a, &w, 0)
 	if !e.add(a) {
 		return
 	}

@@ -179,7 +179,10 @@ func TestOutboxSurvives(t *testing.T) {
 		Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3, Status: compute.StatusFailed,
 		Reason: compute.ReasonTimeout, Detail: "time limit\nreached", Ran: true, ExitCode: 143,
 		ExecletAt: 1, StartedAt: 2, EndedAt: 3, Duration: 4,
-		Usage: compute.Usage{CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10},
+		Usage: compute.Usage{
+			CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10,
+			PowerMilliW: 11, EnergyMilliJ: 12, Simulated: true, Samples: []compute.UsageSample{{AtMs: 13, UtilPercent: 14, MemoryMiB: 15, PowerWatt: 16}},
+		},
 	}
 	second := o
 	second.Status = compute.StatusCompleted

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"berth/compute"
@@ -15,8 +16,13 @@ var outcome = compute.Outcome{
 	Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3, Status: compute.StatusFailed,
 	Reason: compute.ReasonTimeout, Detail: "time limit \"of\" 1 s\nreached", Ran: true, ExitCode: 143,
 	ExecletAt: 1, StartedAt: 2, EndedAt: 3, Duration: 4,
-	Usage: compute.Usage{CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10},
+	Usage: compute.Usage{
+		CPUTime: 5, PeakMemoryMiB: 6, GPUUtilPercent: 7, GPUMemoryMiB: 8, OutputBytes: 9, OutputLines: 10,
+		PowerMilliW: 11, EnergyMilliJ: 12, Simulated: true, Samples: []compute.UsageSample{{AtMs: 13, UtilPercent: 14, MemoryMiB: 15, PowerWatt: 16}},
+	},
 }
+
+func same(a, b compute.Outcome) bool { return reflect.DeepEqual(a, b) }
 
 func create(t *testing.T) string {
 	t.Helper()
@@ -50,13 +56,13 @@ func TestJournal(t *testing.T) {
 		t.Errorf("a held journal is opened: %v", err)
 	}
 	s, err := journal.Read(name)
-	if err != nil || !s.Starting || s.ExecletAt != 1 || s.StartedAt != 2 || s.Outcome == nil || *s.Outcome != outcome {
+	if err != nil || !s.Starting || s.ExecletAt != 1 || s.StartedAt != 2 || s.Outcome == nil || !same(*s.Outcome, outcome) {
 		t.Errorf("read %+v, %v", s, err)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := open(t, name).State(); got.Outcome == nil || *got.Outcome != outcome {
+	if got := open(t, name).State(); got.Outcome == nil || !same(*got.Outcome, outcome) {
 		t.Errorf("opened %+v", got)
 	}
 }
@@ -79,13 +85,13 @@ func TestTornJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := open(t, torn)
-		if s := j.State(); s.Outcome != nil && *s.Outcome != outcome || s.StartedAt != 0 && s.StartedAt != 2 {
+		if s := j.State(); s.Outcome != nil && !same(*s.Outcome, outcome) || s.StartedAt != 0 && s.StartedAt != 2 {
 			t.Fatalf("cut at %d it says %+v", n, s)
 		}
 		if err := j.Ended(outcome); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := journal.Read(torn); err != nil || s.Outcome == nil || *s.Outcome != outcome {
+		if s, err := journal.Read(torn); err != nil || s.Outcome == nil || !same(*s.Outcome, outcome) {
 			t.Fatalf("appended to after a cut at %d it says %+v, %v", n, s, err)
 		}
 		j.Close()
@@ -100,7 +106,7 @@ func TestFirstOutcomeStands(t *testing.T) {
 	if err := errors.Join(j.Ended(outcome), j.Ended(second)); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := journal.Read(name); err != nil || *s.Outcome != outcome {
+	if s, err := journal.Read(name); err != nil || !same(*s.Outcome, outcome) {
 		t.Errorf("read %+v, %v", s.Outcome, err)
 	}
 }
@@ -110,7 +116,7 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := journal.Decode(data); err != nil || got != outcome {
+	if got, err := journal.Decode(data); err != nil || !same(got, outcome) {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "{", "null", `{"event":"starting","at_ms":1}`} {

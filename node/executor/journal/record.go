@@ -42,6 +42,12 @@ type usage struct {
 	GPUMemoryMiB   int64 `json:"gpu_memory_mib,omitempty"`
 	OutputBytes    int64 `json:"output_bytes"`
 	OutputLines    int64 `json:"output_lines"`
+
+	// Of the outbox only: the node measures GPUs, not the supervisor.
+	PowerMilliW  int64                 `json:"power_mw,omitempty"`
+	EnergyMilliJ int64                 `json:"energy_mj,omitempty"`
+	Simulated    bool                  `json:"simulated,omitempty"`
+	Samples      []compute.UsageSample `json:"samples,omitempty"`
 }
 
 func recordOf(o compute.Outcome) record {
@@ -55,6 +61,8 @@ func recordOf(o compute.Outcome) record {
 			CPUNs: int64(o.Usage.CPUTime), PeakMemoryMiB: o.Usage.PeakMemoryMiB,
 			GPUUtilPercent: o.Usage.GPUUtilPercent, GPUMemoryMiB: o.Usage.GPUMemoryMiB,
 			OutputBytes: o.Usage.OutputBytes, OutputLines: o.Usage.OutputLines,
+			PowerMilliW: o.Usage.PowerMilliW, EnergyMilliJ: o.Usage.EnergyMilliJ,
+			Simulated: o.Usage.Simulated, Samples: o.Usage.Samples,
 		},
 	}
 }
@@ -71,6 +79,8 @@ func (r record) outcome() *compute.Outcome {
 			CPUTime: time.Duration(u.CPUNs), PeakMemoryMiB: u.PeakMemoryMiB,
 			GPUUtilPercent: u.GPUUtilPercent, GPUMemoryMiB: u.GPUMemoryMiB,
 			OutputBytes: u.OutputBytes, OutputLines: u.OutputLines,
+			PowerMilliW: u.PowerMilliW, EnergyMilliJ: u.EnergyMilliJ,
+			Simulated: u.Simulated, Samples: u.Samples,
 		}
 	}
 	return o

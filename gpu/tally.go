@@ -1,0 +1,177 @@
+package gpu
+
+import (
+	"math"
+	"time"
+
+	"berth/compute"
+)
+
+// tallyGap is how long GPUs may go without a reading and still count as
+// watched: three rounds at the default interval.
+const tallyGap = 10 * time.Second
+
+// Tally adds up what the GPUs of one attempt do, reading by reading: the mean
+// of their utilization and power, the most memory, the energy, and a series of
+// samples that thins out as it grows. A reading stands for the time since the
+// one before it, so that rounds need not be even.
+//
+// Power and energy of a GPU of which the attempt holds a part count by that
+// part. Utilization and memory are the device's: no driver tells whose they
+// are. A Tally is for one caller at a time.
+type Tally struct {
+	shares []compute.GPUShare
+	from   compute.Instant
+
+	first, last total
+	looks       int
+	edge, gap   bool // Not watched from the start, or for a while since.
+
+	util, watt mean
+	peakMiB    int64
+	points     []compute.UsageSample
+	stride     int // Every so many looks one is a sample.
+}
+
+// total is one reading of all GPUs together. What one of them does not report
+// is negative.
+type total struct {
+	at         compute.Instant
+	util, watt float64
+	usedMiB    int64
+	milliJoule int64 // A counter.
+}
+
+// NewTally returns a tally of the GPUs that the shares name, for an attempt
+// whose code started at from.
+func NewTally(shares []compute.GPUShare, from compute.Instant) *Tally {
+	return &Tally{shares: shares, from: from, stride: 1}
+}
+
+// Add counts one round of readings. A round without one of the GPUs, or not
+// newer than the last one, is none.
+func (t *Tally) Add(round map[compute.GPUID]Reading) {
+	l, ok := totalOf(t.shares, round)
+	if !ok || t.looks > 0 && l.at <= t.last.at {
+		return
+	}
+	since := t.last.at
+	if t.looks == 0 {
+		t.first, since = l, t.from
+	}
+	step := max(l.at.Sub(since), 0)
+	if step > tallyGap {
+		t.edge, t.gap = t.edge || t.looks == 0, true
+	}
+	t.util.add(l.util, step)
+	t.watt.add(l.watt, step)
+	t.peakMiB = max(t.peakMiB, l.usedMiB)
+	t.keep(l)
+	t.last = l
+	t.looks++
+}
+
+// totalOf returns the readings of all shares as one.
+func totalOf(shares []compute.GPUShare, round map[compute.GPUID]Reading) (total, bool) {
+	var l total
+	for _, share := range shares {
+		r, ok := round[share.GPU]
+		if !ok {
+			return total{}, false
+		}
+		part := float64(share.Milli) / compute.WholeGPU
+		l.at = max(l.at, r.At)
+		l.util = plus(l.util, r.UtilPercent, 1/float64(len(shares)))
+		l.watt = plus(l.watt, r.PowerWatt, part)
+		l.usedMiB = int64(plus(float64(l.usedMiB), float64(r.UsedMiB), 1))
+		l.milliJoule = int64(plus(float64(l.milliJoule), float64(r.EnergyMilliJ), part))
+	}
+	return l, len(shares) > 0
+}
+
+// plus returns sum + part * value, -1 when either is unknown.
+func plus(sum, value, part float64) float64 {
+	if sum < 0 || value < 0 {
+		return -1
+	}
+	return sum + part*value
+}
+
+// keep makes the look a sample. When there are as many as may be kept, every
+// second one goes, and from then on half as many looks become one.
+func (t *Tally) keep(l total) {
+	if t.looks%t.stride != 0 {
+		return
+	}
+	if len(t.points) == compute.MaxUsageSamples {
+		for i := range compute.MaxUsageSamples / 2 {
+			t.points[i] = t.points[2*i]
+		}
+		t.points = t.points[:compute.MaxUsageSamples/2]
+		t.stride *= 2
+	}
+	t.points = append(t.points, compute.UsageSample{
+		AtMs: max(l.at.Sub(t.from), 0).Milliseconds(), UtilPercent: int(math.Round(l.util)),
+		MemoryMiB: l.usedMiB, PowerWatt: int(math.Round(l.watt)),
+	})
+}
+
+// Usage returns what the GPUs did until the code ended, no more than its GPU
+// part. The energy is the counters' difference where the devices count, and
+// what the readings do not cover at both ends goes at the mean power; without
+// counters all of it does. It is 0, for unknown, when the GPUs report no power
+// or were not watched all the time.
+func (t *Tally) Usage(end compute.Instant) compute.Usage {
+	var u compute.Usage
+	if t.looks == 0 {
+		return u
+	}
+	u.GPUUtilPercent = int(math.Round(max(t.util.value(), 0)))
+	u.GPUMemoryMiB = t.peakMiB
+	u.Samples = append(u.Samples, t.points...)
+	took, late := end.Sub(t.from), end.Sub(t.last.at)
+	for i := range u.Samples { // The last look may come after the end.
+		u.Samples[i].AtMs = min(u.Samples[i].AtMs, max(took, 0).Milliseconds())
+	}
+	watt := t.watt.value()
+	if watt < 0 {
+		return u
+	}
+	u.PowerMilliW = int64(math.Round(watt * 1000))
+	counted := t.last.milliJoule - t.first.milliJoule
+	switch {
+	case t.edge || late > tallyGap:
+	case t.first.milliJoule >= 0 && t.last.milliJoule >= 0 && counted >= 0:
+		open := max(t.first.at.Sub(t.from), 0) + max(late, 0)
+		u.EnergyMilliJ = counted + int64(math.Round(watt*1000*open.Seconds()))
+	case !t.gap:
+		u.EnergyMilliJ = int64(math.Round(watt * 1000 * took.Seconds()))
+	}
+	return u
+}
+
+// mean is a mean over time. It is negative once a value was.
+type mean struct {
+	sum    float64 // Of values times seconds.
+	took   time.Duration
+	newest float64
+	broken bool
+}
+
+func (m *mean) add(value float64, d time.Duration) {
+	m.broken = m.broken || value < 0
+	m.sum += value * d.Seconds()
+	m.took += d
+	m.newest = value
+}
+
+// value returns the mean; of values that took no time, the newest.
+func (m *mean) value() float64 {
+	switch {
+	case m.broken:
+		return -1
+	case m.took == 0:
+		return m.newest
+	}
+	return m.sum / m.took.Seconds()
+}
