@@ -177,8 +177,9 @@ func (s *Server) executionRoutes() []route {
 			reply:   of[wire.TimingAnswer](), handle: s.getTiming,
 		}, {
 			method: http.MethodGet, path: one + "/explain", tag: "Execution Management", need: needCaller,
-			summary: "Why an execution waits: nodes by typed reason, what is ahead of it, when it may start; and why it is where it is.",
-			query:   of[wire.ExplainQuery](), reply: of[wire.Explanation](), handle: s.explain,
+			summary: "Why an execution waits: nodes by typed reason, what is ahead of it, when it may start;" +
+				" and why it is where it is.",
+			query: of[wire.ExplainQuery](), reply: of[wire.Explanation](), handle: s.explain,
 		},
 	}
 }

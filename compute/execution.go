@@ -91,7 +91,7 @@ type Execution struct {
 
 	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
 	Repeat    int           `cbor:"43,keyasint,omitempty"` // Of a sub-execution: which run of its GPU type, from 1.
-	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least that its code would have taken, had it not been stopped early.
+	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least its code would have taken, but for an early stop.
 
 	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be ended for work of a higher priority, and begins again.
 }

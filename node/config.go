@@ -72,6 +72,8 @@ type RaftConfig struct {
 }
 
 // GPUConfig is where the node's GPUs come from.
+//
+//nolint:lll // A field and its rules are one line.
 type GPUConfig struct {
 	Source    string   `koanf:"source" usage:"Where GPUs come from: auto, nvml, file, simulated or none."`
 	File      string   `koanf:"file" usage:"List of devices, for source file; read again when it changes."`

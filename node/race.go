@@ -84,7 +84,9 @@ func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler
 
 // paces asks the nodes how far the runs of a GPU selection are, those that
 // have completed too: their progress is the measure of the others'.
-func (l *leader) paces(ctx context.Context, view *fsm.View, parent *compute.Execution) map[compute.ExecutionID]scheduler.Pace {
+func (l *leader) paces(
+	ctx context.Context, view *fsm.View, parent *compute.Execution,
+) map[compute.ExecutionID]scheduler.Pace {
 	byNode := map[compute.NodeID][]progressRun{}
 	for _, e := range view.Children(parent.ID) {
 		attempts := view.Attempts(e.ID)

@@ -175,9 +175,18 @@ func addDots(p *plot.Plot, dots []dot) error {
 		of    func(dot) bool
 		style draw.GlyphStyle
 	}{
-		{"completed", func(d dot) bool { return !d.least }, draw.GlyphStyle{Color: blue(), Radius: vg.Points(5), Shape: draw.CircleGlyph{}}},
-		{"stopped early (at least)", func(d dot) bool { return d.least }, draw.GlyphStyle{Color: grey(), Radius: vg.Points(5), Shape: draw.RingGlyph{}}},
-		{"recommended", func(d dot) bool { return d.best }, draw.GlyphStyle{Color: red(), Radius: vg.Points(9), Shape: draw.RingGlyph{}}},
+		{
+			"completed", func(d dot) bool { return !d.least },
+			draw.GlyphStyle{Color: blue(), Radius: vg.Points(5), Shape: draw.CircleGlyph{}},
+		},
+		{
+			"stopped early (at least)", func(d dot) bool { return d.least },
+			draw.GlyphStyle{Color: grey(), Radius: vg.Points(5), Shape: draw.RingGlyph{}},
+		},
+		{
+			"recommended", func(d dot) bool { return d.best },
+			draw.GlyphStyle{Color: red(), Radius: vg.Points(9), Shape: draw.RingGlyph{}},
+		},
 	}
 	for _, kind := range kinds {
 		var points plotter.XYs
@@ -236,7 +245,8 @@ func accessible(svg []byte, title, description string) []byte {
 	var out bytes.Buffer
 	out.Write(svg[:end])
 	out.WriteString(` role="img" aria-labelledby="title desc">` + "\n")
-	fmt.Fprintf(&out, "<title id=%q>%s</title>\n<desc id=%q>%s</desc>\n", "title", escape(title), "desc", escape(description))
+	fmt.Fprintf(&out, "<title id=%q>%s</title>\n<desc id=%q>%s</desc>\n",
+		"title", escape(title), "desc", escape(description))
 	out.Write(svg[end+1:])
 	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:sans-serif"))
 }
