@@ -92,7 +92,8 @@ type Config struct {
 	// WhatIf says what the scheduler would do on other nodes, with the state
 	// after an index or, for 0, with view. It returns the state too. Nil where
 	// it is not available.
-	WhatIf func(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf) (compute.Forecast, *fsm.View, error)
+	WhatIf func(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf,
+	) (compute.Forecast, *fsm.View, error)
 	// Unseal returns the private half of a signing key.
 	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)
 	// NewJoinToken makes a join token: its text, and its record for the state.

@@ -121,7 +121,8 @@ func (s *Server) whatIf(r *request) (any, error) {
 	return whatIfAnswer(view, found, change, only), nil
 }
 
-func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf, only compute.ExecutionID) wire.WhatIfAnswer {
+func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf, only compute.ExecutionID,
+) wire.WhatIfAnswer {
 	out := wire.WhatIfAnswer{
 		Index: found.Index, Nodes: found.Nodes, Lost: found.Lost, StartsNow: found.Now,
 		Starts: len(found.Starts), Waits: len(found.Waiting),

@@ -279,7 +279,8 @@ func (v *View) checkQuotas() error {
 	for o := range v.orgs.values() {
 		u, known := v.usage.get(o.ID)
 		if known && u.Rate != rates[o.ID] || !known && rates[o.ID] != 0 {
-			return fmt.Errorf("organization %s: its attempts are worth %d a second, fair share counts otherwise", o.ID, rates[o.ID])
+			return fmt.Errorf("organization %s: its attempts are worth %d a second, fair share counts otherwise",
+				o.ID, rates[o.ID])
 		}
 		if known && (u.At > v.meta.Now || u.Used > maxUsed) {
 			return fmt.Errorf("organization %s: fair share of %d at %s", o.ID, u.Used, u.At)

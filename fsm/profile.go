@@ -223,7 +223,8 @@ func nearlySame(a, b string) bool {
 	for same < len(a) && a[same] == b[same] {
 		same++
 	}
-	return len(b)-len(a) <= 1 && (a[same:] == b[same+len(b)-len(a):] || len(a) == len(b) && same < len(a) && a[same+1:] == b[same+1:])
+	return len(b)-len(a) <= 1 && (a[same:] == b[same+len(b)-len(a):] ||
+		len(a) == len(b) && same < len(a) && a[same+1:] == b[same+1:])
 }
 
 // partsOf returns what p asks for in parts of one GPU, and how many of these a

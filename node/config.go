@@ -124,8 +124,8 @@ type LimitsConfig struct {
 	Concurrent    int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
 	Queued        int           `koanf:"queued" usage:"Executions of one organization that wait."`
 	Keys          int           `koanf:"keys" usage:"API keys of one organization."`
-	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"After how long half of what an organization used counts in fair share."`
-	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long a preemptible execution runs before it may be preempted."`
+	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
+	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
 	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"How long before SIGTERM a preemptible execution is told."`
 	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }

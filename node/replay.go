@@ -96,7 +96,8 @@ func became(before, after *fsm.View, id compute.ExecutionID) (applied bool, why 
 
 // whatIf answers what the scheduler would do on other nodes: with the state
 // after entry index, with view when index is 0.
-func (p *past) whatIf(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf) (compute.Forecast, *fsm.View, error) {
+func (p *past) whatIf(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf,
+) (compute.Forecast, *fsm.View, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if index > 0 {

@@ -36,8 +36,10 @@ func TestOrder(t *testing.T) {
 		{"nothing waits", nil, nil, nil},
 		{"age", nil, []*compute.Execution{of(1, 1, 0, 9), of(1, 2, 0, 9), of(1, 3, 0, 9)}, []int{1, 2, 3}},
 		{
-			"priority before share", map[int]compute.Share{1: {Used: 1e12}},
-			[]*compute.Execution{of(2, 1, 50, 9), of(1, 2, 60, 9), of(2, 3, 0, 9)}, []int{2, 1, 3},
+			"priority before share",
+			map[int]compute.Share{1: {Used: 1e12}},
+			[]*compute.Execution{of(2, 1, 50, 9), of(1, 2, 60, 9), of(2, 3, 0, 9)},
+			[]int{2, 1, 3},
 		},
 		{
 			"organizations take turns", nil,
@@ -50,21 +52,26 @@ func TestOrder(t *testing.T) {
 			[]int{1, 3, 4, 5, 2, 6},
 		},
 		{
-			"who has used less is first", map[int]compute.Share{1: {Used: 18 * hour}, 2: {Used: 1}},
-			[]*compute.Execution{of(1, 1, 0, 9), of(2, 2, 0, 9), of(2, 3, 0, 9), of(2, 4, 0, 9)}, []int{2, 3, 1, 4},
+			"who has used less is first",
+			map[int]compute.Share{1: {Used: 18 * hour}, 2: {Used: 1}},
+			[]*compute.Execution{of(1, 1, 0, 9), of(2, 2, 0, 9), of(2, 3, 0, 9), of(2, 4, 0, 9)},
+			[]int{2, 3, 1, 4},
 		},
 		{
-			"for its weight", map[int]compute.Share{1: {Weight: 200}},
+			"for its weight",
+			map[int]compute.Share{1: {Weight: 200}},
 			[]*compute.Execution{of(1, 1, 0, 9), of(1, 2, 0, 9), of(1, 3, 0, 9), of(1, 4, 0, 9), of(2, 5, 0, 9), of(2, 6, 0, 9)},
 			[]int{1, 5, 2, 3, 6, 4},
 		},
 		{
 			"what is free of charge counts all the same", nil,
-			[]*compute.Execution{of(1, 1, 0, 0), of(1, 2, 0, 0), of(2, 3, 0, 0)}, []int{1, 3, 2},
+			[]*compute.Execution{of(1, 1, 0, 0), of(1, 2, 0, 0), of(2, 3, 0, 0)},
+			[]int{1, 3, 2},
 		},
 		{
 			"what a turn of a higher priority gave counts below", nil,
-			[]*compute.Execution{of(1, 1, 9, 9), of(1, 2, 0, 9), of(2, 3, 0, 9)}, []int{1, 3, 2},
+			[]*compute.Execution{of(1, 1, 9, 9), of(1, 2, 0, 9), of(2, 3, 0, 9)},
+			[]int{1, 3, 2},
 		},
 	}
 	for _, tt := range tests {

@@ -41,9 +41,11 @@ func (p *Packer) Pack(v View) compute.Plan { return p.packTraced(v, nil) }
 // packTraced is Pack, telling trace of each decision.
 func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *shape)) compute.Plan {
 	p.sync(v)
-	s := pass{packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
+	s := pass{
+		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
 		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
-		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}}
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{},
+	}
 	if trace != nil {
 		s.trace = func(e *compute.Execution, q *shape) { trace(p, e, q) }
 	}

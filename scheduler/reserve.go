@@ -68,7 +68,8 @@ func (s *pass) releasesOf(node int) []release {
 
 // releaseOf returns what an attempt on n gives back.
 func releaseOf(w *compute.Work, n *compute.Node) release {
-	out := release{at: w.LatestEnd(), shape: shape{vcpu: w.Execution.Request.VCPUMilli, memory: w.Execution.Request.MemoryMiB}}
+	r := w.Execution.Request
+	out := release{at: w.LatestEnd(), shape: shape{vcpu: r.VCPUMilli, memory: r.MemoryMiB}}
 	for _, share := range w.Attempt.GPUs {
 		out.shape.milli = share.Milli
 		out.devices = append(out.devices, slices.IndexFunc(n.GPUs, func(g compute.GPU) bool { return g.ID == share.GPU }))

@@ -242,9 +242,9 @@ func prioritized(priority int) func(*compute.Execution) {
 // TestPreemption is one preemption from the plan to the place.
 func TestPreemption(t *testing.T) {
 	s := newSimulation(t, []string{"t4", "t4"})
-	old, young := s.submit("t4", preemptible), compute.ExecutionID{}
+	old := s.submit("t4", preemptible)
 	s.run(2 * time.Minute)
-	young = s.submit("t4", preemptible)
+	young := s.submit("t4", preemptible)
 	s.run(30 * time.Second)
 	urgent := s.submit("t4", prioritized(60))
 	s.pack()

@@ -29,7 +29,7 @@ type Start struct {
 	MaxCredits      *compute.Credits  `json:"max_credits,omitempty"`
 	DisconnectGrace *int              `json:"disconnect_grace,omitempty"` // Seconds.
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
-	Preemptible     bool              `json:"preemptible,omitempty"` // It may be ended for work of a higher priority, and begins anew.
+	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; begins anew.
 }
 
 // StartSelection is a request to execute the same code on several GPU types

@@ -6,7 +6,7 @@ import "berth/compute"
 type Quotas struct {
 	Quotas            []Quota   `json:"quotas"`
 	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"0 for any number."`
-	MaxGPUs           int       `json:"max_gpus" doc:"GPUs that the cluster has, or fewer if the organization may hold no more."`
+	MaxGPUs           int       `json:"max_gpus" doc:"The cluster's GPUs, or fewer if it may hold no more."`
 	Limits            []Limit   `json:"limits" doc:"What the organization, its keys and its tags are granted, and hold."`
 	FairShare         FairShare `json:"fair_share"`
 }
@@ -28,7 +28,7 @@ type Limit struct {
 	Tag           *string        `json:"tag"`
 	MaxConcurrent int            `json:"max_concurrent" doc:"Executions at once; 0 for any number."`
 	InUse         int            `json:"in_use"`
-	MaxGPUMilli   int64          `json:"max_gpu_milli" doc:"Thousandths of GPUs at once; 0 for any number."`
+	MaxGPUMilli   int64          `json:"max_gpu_milli" doc:"Thousandths of GPUs at once; 0: any."`
 	GPUMilliInUse int64          `json:"gpu_milli_in_use"`
 	Weight        *int           `json:"weight" doc:"Of fair share, organizations only."`
 }
@@ -37,8 +37,8 @@ type Limit struct {
 // priority, who has used the least for its weight comes first.
 type FairShare struct {
 	Weight      int             `json:"weight" doc:"100 unless the operator set another."`
-	Used        compute.Credits `json:"used_credits" doc:"The price of what its executions held, billed or not, decayed with the half-life."`
-	HeldPerHour compute.Credits `json:"held_credits_per_hour" doc:"The price of what they hold now, which counts for an hour."`
+	Used        compute.Credits `json:"used_credits" doc:"Price of what its executions held, decayed."`
+	HeldPerHour compute.Credits `json:"held_credits_per_hour" doc:"Price of what they hold now, an hour of it."`
 }
 
 // NewQuota is the body of POST /admin/quotas.
@@ -46,9 +46,9 @@ type NewQuota struct {
 	Org           string `json:"org" required:"true" minlen:"1" maxlen:"64" doc:"Slug of the organization."`
 	KeyID         string `json:"key_id" maxlen:"36" doc:"Of one of its API keys: the quota is of what that key starts."`
 	Tag           string `json:"tag" maxlen:"64" doc:"One of its tags: the quota is of what carries it."`
-	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"Executions at once; 0 for the cluster's limit (organization) or none."`
+	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"Executions at once; 0: the default."`
 	MaxGPUMilli   int    `json:"max_gpu_milli" default:"0" min:"0" max:"1000000000" doc:"Thousandths of GPUs at once; 0 for any number."`
-	Weight        int    `json:"weight" default:"0" min:"0" max:"10000" doc:"Of fair share, organizations only; 0 for 100."`
+	Weight        int    `json:"weight" default:"0" min:"0" max:"10000" doc:"Of fair share; 0: 100."`
 }
 
 // Check holds the rules that tags cannot say.

@@ -4,7 +4,7 @@ import "berth/compute"
 
 // ReplayQuery are the parameters of GET /admin/replay.
 type ReplayQuery struct {
-	Index uint64 `json:"index" required:"true" min:"1" doc:"Raft index of the entry that holds the plan; explain names it."`
+	Index uint64 `json:"index" required:"true" min:"1" doc:"Raft index of the plan's entry; explain names it."`
 	Top   int    `json:"top" default:"3" min:"1" max:"100" doc:"How many of the best nodes are shown for each execution."`
 }
 
@@ -49,7 +49,7 @@ type NodeScore struct {
 // WhatIf is the body of POST /admin/whatif.
 type WhatIf struct {
 	Index     uint64   `json:"index" default:"0" doc:"The state after this Raft index; 0 for that of now."`
-	Add       []string `json:"add" doc:"Nodes to add, such as \"h100:8 x2\" or \"h100:4,l40s:4\"; cpu:16 is a node of 16 vCPUs without GPUs."`
+	Add       []string `json:"add" doc:"Nodes, such as \"h100:8 x2\" or \"h100:4,l40s:4\"; cpu:16 is 16 vCPUs."`
 	Remove    []string `json:"remove" doc:"Names or identifiers of nodes to leave out, with what executes there."`
 	Drain     []string `json:"drain" doc:"Names or identifiers of nodes that take no new work."`
 	Execution string   `json:"execution" doc:"Only this execution is answered; the whole queue is still decided."`

@@ -73,7 +73,7 @@ type Report struct {
 	Seconds      float64 `json:"seconds"` // From the loop's start to the last plan's commit.
 	PlacementsPS float64 `json:"placements_per_s"`
 	Plans        int     `json:"plans"`
-	FirstPlanMS  float64 `json:"first_plan_ms"`        // From the loop's start, when it remembers nothing, to its first commit.
+	FirstPlanMS  float64 `json:"first_plan_ms"`        // From the loop's start to its first commit.
 	CommitShare  float64 `json:"commit_share"`         // Of Seconds, in which a plan was being committed.
 	CPUMicros    float64 `json:"cpu_us_per_placement"` // Of all peers together: what a busy machine does not change.
 	BareRaftPS   float64 `json:"bare_raft_per_s"`

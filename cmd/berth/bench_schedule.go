@@ -39,7 +39,8 @@ processes behind them, so nothing is executed and nothing ends.`,
 	flags.IntVar(&f.config.Nodes, "nodes", schedule.DefaultNodes, "simulated `nodes`")
 	flags.IntVar(&f.config.Queued, "queued", schedule.DefaultQueued, "`executions` that wait when the loop starts")
 	flags.IntVar(&f.config.Rate, "rate", schedule.DefaultRate, "`submits` per second while latency is measured")
-	flags.DurationVar(&f.config.Steady, "steady", schedule.DefaultSteady, "`time` for which latency is measured, 0s for not at all")
+	flags.DurationVar(&f.config.Steady, "steady", schedule.DefaultSteady,
+		"`time` for which latency is measured, 0s for not at all")
 	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of what is asked for")
 	flags.StringVar(&f.config.Dir, "dir", "", "empty `directory` for the peers' data (default: a temporary one)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of the peers")
@@ -98,6 +99,7 @@ func printSchedule(w io.Writer, r *schedule.Report) error {
 	if err := printTable(w, figures); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d nodes with %d GPUs, %d peers in one process, %d cores.\n", r.Nodes, r.GPUs, r.Peers, r.Cores)
+	_, err := fmt.Fprintf(w, "\n%d nodes with %d GPUs, %d peers in one process, %d cores.\n",
+		r.Nodes, r.GPUs, r.Peers, r.Cores)
 	return err
 }

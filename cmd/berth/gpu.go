@@ -67,7 +67,7 @@ confidence is the probability that the recommended type is really the best.
 	registerObjective(flags, &f.objective)
 	flags.StringSliceVar(&f.types, "gpu-types", nil, "GPU `types` to try, by comma (default: every type there is)")
 	flags.IntVar(&f.repeats, "repeats", 1, fmt.Sprintf("`runs` of each GPU type, 1 to %d", compute.MaxRepeats))
-	flags.DurationVar(&f.deadline, "deadline", 0, "when the answer is wanted, such as `90s` (default: when all have ended)")
+	flags.DurationVar(&f.deadline, "deadline", 0, "when the answer is wanted, as in `90s` (default: when all have ended)")
 	flags.BoolVar(&f.complete, "no-early-stop", false, "let types that cannot win any more run to their end")
 	flags.StringVar(&f.format, "format", formatTable, "print a `table`, json, csv or svg (a chart)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "the same as --format json")

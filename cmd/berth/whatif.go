@@ -55,7 +55,8 @@ changes nothing.
 
 // printWhatIf writes what would start and what would wait.
 func printWhatIf(w io.Writer, a wire.WhatIfAnswer) error {
-	_, err := fmt.Fprintf(w, "At index %d with %d nodes: %d would start (%d without the change), %d would wait, %d live attempts lost.\n",
+	_, err := fmt.Fprintf(w, "At index %d with %d nodes: %d would start (%d without the change), %d would wait, "+
+		"%d live attempts lost.\n",
 		a.Index, a.Nodes, a.Starts, a.StartsNow, a.Waits, a.Lost)
 	if err != nil || len(a.Started)+len(a.Waiting) == 0 {
 		return err

@@ -40,15 +40,18 @@ func TestPreemption(t *testing.T) {
 		},
 		{
 			"code that knows nothing", "import time\nprint('here', flush=True)\n" + forever, 0,
-			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 143}, []string{"preempted: SIGTERM in 0 s"},
+			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 143},
+			[]string{"preempted: SIGTERM in 0 s"},
 		},
 		{
 			"code that does not listen", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here')\n" + forever, 0,
-			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 137}, nil,
+			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 137},
+			nil,
 		},
 		{
 			"code that ends within the notice", aware, time.Hour,
-			ending{compute.StatusCompleted, compute.ReasonNone, "", 0}, []string{"notice"},
+			ending{compute.StatusCompleted, compute.ReasonNone, "", 0},
+			[]string{"notice"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
