@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -124,6 +125,9 @@ func printPacking(w io.Writer, reports []packing.Report) error {
 	r := &reports[0]
 	_, err := fmt.Fprintf(w, "\n%d nodes, %d GPUs, %d pods in the trace, means of %d seeds, all in percent of the GPUs.\n",
 		r.Nodes, r.GPUs, r.Pods, len(r.Seeds))
+	if name, best := bestPublished(r); err == nil && name != "" {
+		_, err = fmt.Fprintf(w, "The best figure published for this trace at 100 %% is %s's %s.\n", name, percent(best))
+	}
 	if err == nil && r.Unplaceable > 0 {
 		_, err = fmt.Fprintf(w, "No node could host %d of the pods, even when empty: they are refused by every policy.\n",
 			r.Unplaceable)
@@ -138,6 +142,20 @@ func orPercent(value *float64) string {
 		return "-"
 	}
 	return percent(*value)
+}
+
+// bestPublished returns the policy with the highest published figure for the
+// report's trace, "" when nothing was published.
+func bestPublished(r *packing.Report) (name string, best float64) {
+	if r.Published == nil {
+		return "", 0
+	}
+	for _, policy := range slices.Sorted(maps.Keys(r.Published.Alloc100)) {
+		if value := r.Published.Alloc100[policy]; value > best {
+			name, best = policy, value
+		}
+	}
+	return name, best
 }
 
 // publishedOf returns the published figure of the report's policy.

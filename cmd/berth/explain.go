@@ -49,7 +49,8 @@ func newExplain() *cobra.Command {
 
 // printExplanation writes the explanation as two columns.
 func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
-	t := newTable("execution", x.ExecutionID)
+	t := newTable()
+	t.AppendRow(row("execution", x.ExecutionID))
 	t.AppendRow(row("status", x.Status))
 	if x.Reason != nil {
 		t.AppendRow(row("reason", *x.Reason))

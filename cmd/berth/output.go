@@ -21,11 +21,14 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// newTable returns a table without lines, which tools can cut too.
+// newTable returns a table without lines, which tools can cut too; it needs no
+// header.
 func newTable(header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
-	t.AppendHeader(header)
+	if len(header) > 0 {
+		t.AppendHeader(header)
+	}
 	return t
 }
 
