@@ -45,10 +45,10 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	if room.network != nil {
 		files = append(files, room.network)
 	}
-	// It waits more than it works: one thread of Go code at a time starts it
+	// It waits more than it works: one thread of Go code and one arena start it
 	// sooner and takes no core from the attempt.
 	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: []string{"GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		conn.Close()

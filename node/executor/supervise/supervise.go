@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"runtime"
 	"strconv"
 	"strings"
@@ -372,7 +372,7 @@ func (s *supervisor) yield(notice time.Duration) {
 // leaveNotice makes the file that tells the code. The current directory is the
 // attempt's; code that may not be preempted has no such directory.
 func leaveNotice(notice, grace time.Duration) error {
-	name := filepath.Join(NoticeDir, NoticeFile)
+	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
 		strings.TrimSuffix(seconds(notice), " s"), strings.TrimSuffix(seconds(grace), " s"))
 	err := os.WriteFile(name+".new", []byte(text), 0o644)
