@@ -46,8 +46,8 @@ type NewQuota struct {
 	Org           string `json:"org" required:"true" minlen:"1" maxlen:"64" doc:"Slug of the organization."`
 	KeyID         string `json:"key_id" maxlen:"36" doc:"Of one of its API keys: the quota is of what that key starts."`
 	Tag           string `json:"tag" maxlen:"64" doc:"One of its tags: the quota is of what carries it."`
-	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"Executions at once; 0: the default."`
-	MaxGPUMilli   int    `json:"max_gpu_milli" default:"0" min:"0" max:"1000000000" doc:"Thousandths of GPUs at once; 0 for any number."`
+	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"At once; 0: the default."`
+	MaxGPUMilli   int    `json:"max_gpu_milli" default:"0" min:"0" max:"1000000000" doc:"Thousandths of GPUs; 0: any."`
 	Weight        int    `json:"weight" default:"0" min:"0" max:"10000" doc:"Of fair share; 0: 100."`
 }
 
