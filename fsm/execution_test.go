@@ -609,13 +609,7 @@ func TestSubmitFillsWhatIsTheStates(t *testing.T) {
 }
 
 func TestOneEntryDecidesInOrder(t *testing.T) {
-	w := newEmptyWorld(t)
-	s := settings()
-	s.SignupGrant = 13_000 // Two minutes of a t4, and a little.
-	w.bootstrap(s)
-	w.addNode("n3", "t4", "t4", "t4")
-	w.ada = w.addUser("ada")
-	w.org = w.ada.Org
+	w := newPoorWorld(t, 13_000, "n3", "t4", "t4", "t4") // Two minutes of a t4, and a little.
 	first, second, third := w.python("t4"), w.python("t4"), w.python("t4")
 	repeat := first
 	repeat.Execution.ID = w.executionID()

@@ -48,13 +48,7 @@ func TestHoldFollowsAJumpOfTheClock(t *testing.T) {
 }
 
 func TestExhaustedCreditsStopGracefully(t *testing.T) {
-	w := newEmptyWorld(t)
-	s := settings()
-	s.SignupGrant = 400_000 // An hour and six minutes of a t4.
-	w.bootstrap(s)
-	w.addNode("n3", "t4", "t4")
-	w.ada = w.addUser("ada")
-	w.org = w.ada.Org
+	w := newPoorWorld(t, 400_000, "n3", "t4", "t4") // An hour and six minutes of a t4.
 	id := w.submit("t4", hours(2))
 	w.place("n3", id)
 	w.must(w.started(id))

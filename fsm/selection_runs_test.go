@@ -113,13 +113,7 @@ func TestRepeatsWithinTheCeiling(t *testing.T) {
 }
 
 func TestRepeatsWithoutCredits(t *testing.T) {
-	w := newEmptyWorld(t)
-	s := settings()
-	s.SignupGrant = 80_000
-	w.bootstrap(s)
-	w.addNode("n1", "t4", "h100")
-	w.ada = w.addUser("ada")
-	w.org = w.ada.Org
+	w := newPoorWorld(t, 80_000, "n1", "t4", "h100")
 	parent := w.repeated(5, []string{"gpu.t4", "gpu.h100"})
 	// 54,000 for one run of h100 leave 26,000: four runs of t4.
 	c := w.children(parent)

@@ -276,13 +276,7 @@ func TestGraceOfChildrenIsWithinTheCeiling(t *testing.T) {
 }
 
 func TestSelectionWithoutCredits(t *testing.T) {
-	w := newEmptyWorld(t)
-	s := settings()
-	s.SignupGrant = 40_000
-	w.bootstrap(s)
-	w.addNode("n1", "t4", "h100")
-	w.ada = w.addUser("ada")
-	w.org = w.ada.Org
+	w := newPoorWorld(t, 40_000, "n1", "t4", "h100")
 	parent := w.selection()
 	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
 	if c := w.children(parent); len(c) != 1 || c[0].Profile != "gpu.t4" {

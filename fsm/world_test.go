@@ -73,6 +73,19 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+// newPoorWorld returns a world with one node of the given GPU types and one
+// user, whose organization has no more than the grant.
+func newPoorWorld(t testing.TB, grant compute.Credits, node string, gpus ...string) *world {
+	w := newEmptyWorld(t)
+	s := settings()
+	s.SignupGrant = grant
+	w.bootstrap(s)
+	w.addNode(node, gpus...)
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	return w
+}
+
 func (w *world) bootstrap(s fsm.Settings) {
 	w.Helper()
 	w.must(fsm.Bootstrap{

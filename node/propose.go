@@ -15,22 +15,7 @@ type proposer struct{ node *Node }
 // Propose returns what the state decided about cmd and the Raft index at which
 // it did. A refusal comes back as the error, with its code.
 func (p proposer) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-	frame, err := fsm.Encode(cmd)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	data, index, err := p.node.cluster.Propose(ctx, frame)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	result, err := fsm.DecodeResult(data)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	if result.Refusal != nil {
-		return result, index, result.Refusal
-	}
-	return result, index, nil
+	return fsm.Propose(ctx, p.node.cluster, cmd)
 }
 
 // do proposes cmd and returns only the index and the error.

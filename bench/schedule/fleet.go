@@ -52,7 +52,7 @@ func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 		return nil, err
 	}
 	for _, cmd := range f.load.founding(first.cluster.ID()) {
-		if _, _, err := first.propose(ctx, cmd); err != nil {
+		if _, _, err := fsm.Propose(ctx, first.cluster, cmd); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,7 @@ func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 		return nil, err
 	}
 	known := f.load.token(token.ID, token.SecretHash(), peers)
-	if _, _, err := first.propose(ctx, known); err != nil {
+	if _, _, err := fsm.Propose(ctx, first.cluster, known); err != nil {
 		return nil, err
 	}
 	for len(f.peers) < peers {
@@ -103,7 +103,7 @@ type registry struct{ peer *peer }
 
 // Admit records the peer that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
-	_, _, err := r.peer.propose(ctx, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
+	_, _, err := fsm.Propose(ctx, r.peer.cluster, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
 	return err
 }
 
@@ -176,26 +176,6 @@ func (f *fleet) close() error {
 	return errors.Join(errs...)
 }
 
-// propose returns what the state decided about cmd, and at which index.
-func (p *peer) propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
-	frame, err := fsm.Encode(cmd)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	data, index, err := p.cluster.Propose(ctx, frame)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	result, err := fsm.DecodeResult(data)
-	if err != nil {
-		return fsm.Result{}, 0, err
-	}
-	if result.Refusal != nil {
-		return result, index, result.Refusal
-	}
-	return result, index, nil
-}
-
 // committer writes the loop's decisions to the state and measures that.
 type committer struct {
 	peer  *peer
@@ -205,7 +185,7 @@ type committer struct {
 // CommitPlan proposes a plan and returns the index of its entry.
 func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan compute.Plan) (uint64, error) {
 	start := c.meter.now()
-	result, index, err := c.peer.propose(ctx, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
+	result, index, err := fsm.Propose(ctx, c.peer.cluster, fsm.CommitPlan{Term: term, ViewIndex: viewIndex, Plan: plan})
 	if err != nil {
 		return 0, err
 	}

@@ -145,7 +145,7 @@ func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 			c.Term = p.cluster.Term()
 			cmd = c
 		}
-		_, _, err := p.propose(ctx, cmd)
+		_, _, err := fsm.Propose(ctx, p.cluster, cmd)
 		if !isInventory || compute.CodeOf(err) != compute.CodeConflict || ctx.Err() != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 		c := cmds[i].(fsm.Submit)
 		// A submit that could not begin in time has waited since it was due.
 		f.meter.submit(c.Execution.ID, due)
-		_, _, err := p.propose(ctx, c)
+		_, _, err := fsm.Propose(ctx, p.cluster, c)
 		took[i] = f.cfg.Now().Sub(due)
 		return err
 	})
