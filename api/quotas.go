@@ -48,7 +48,7 @@ func limitsOf(view *fsm.View, org compute.OrgID) []wire.Limit {
 		load := view.Load(q)
 		l := wire.Limit{
 			Scope: "organization", MaxConcurrent: q.Concurrent, InUse: load.Attempts,
-			MaxGPUMilli: q.MilliGPU, GPUMilliInUse: load.MilliGPU,
+			MaxGPUMilli: q.MilliGPU, GPUMilliInUse: load.MilliGPU, Inherited: []string{},
 		}
 		switch {
 		case !q.Key.IsZero():
@@ -56,11 +56,24 @@ func limitsOf(view *fsm.View, org compute.OrgID) []wire.Limit {
 		case q.Tag != "":
 			l.Scope, l.Tag = "tag", &q.Tag
 		default:
-			l.Weight = &q.Weight
+			l.Weight, l.Inherited = &q.Weight, inherited(view.OwnQuota(org))
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+// inherited returns which fields of an organization's row the cluster's
+// configuration says.
+func inherited(own compute.Quota) []string {
+	names := []string{}
+	if own.Concurrent == 0 {
+		names = append(names, "max_concurrent")
+	}
+	if own.Weight == 0 {
+		names = append(names, "weight")
+	}
+	return names
 }
 
 // fairShareOf returns where an organization stands in fair share.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,18 +141,41 @@ func (s *Server) baseURL(host string, tls bool) string {
 	return "http://" + host
 }
 
+// singular are the headers of which a request may have one: whoever reads the
+// first of two, as a proxy may, would take another caller, another organization
+// or another request for it than who reads the last.
+func singular() []string {
+	return []string{
+		"Authorization", "X-Org-Slug", "Idempotency-Key", "Host", "Content-Type", "Content-Length", "Content-Encoding",
+		"Last-Event-Id",
+	}
+}
+
 // checkHeader refuses what fasthttp still accepts and proxies read in other
-// ways: headers that continue on the next line, and two lengths for one body.
+// ways: headers that continue on the next line, two lengths for one body, and
+// two headers where one decides.
 func checkHeader(header *fasthttp.RequestHeader) error {
 	raw := header.RawHeaders()
 	if bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")) {
 		return compute.Errorf(compute.CodeInvalid, "A header continues on the next line.")
 	}
 	var length, chunked bool
+	single := singular()
+	seen := make([]bool, len(single))
 	for line := range bytes.Lines(raw) {
 		name, _, _ := bytes.Cut(line, []byte(":"))
+		name = bytes.TrimSpace(name)
 		length = length || bytes.EqualFold(name, []byte("Content-Length"))
 		chunked = chunked || bytes.EqualFold(name, []byte("Transfer-Encoding"))
+		i := slices.IndexFunc(single, func(s string) bool { return bytes.EqualFold(name, []byte(s)) })
+		if i < 0 {
+			continue
+		}
+		if seen[i] {
+			return compute.Errorf(compute.CodeInvalid, "The header %s is there twice: send one.", single[i]).
+				Named("duplicate_header")
+		}
+		seen[i] = true
 	}
 	if length && chunked {
 		return compute.Errorf(compute.CodeInvalid, "Content-Length and Transfer-Encoding exclude each other.")

@@ -142,6 +142,15 @@ func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 	return append([]compute.Quota{v.complete(own)}, parts...)
 }
 
+// OwnQuota returns what the operator granted an organization itself, without
+// the cluster's limits: zero where those hold.
+func (v *View) OwnQuota(org compute.OrgID) compute.Quota {
+	if q, ok := v.quotas.get(scope{org: org}); ok {
+		return *q
+	}
+	return compute.Quota{Org: org}
+}
+
 // complete fills in what the cluster's configuration says for all
 // organizations.
 func (v *View) complete(own compute.Quota) compute.Quota {

@@ -40,6 +40,16 @@ func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuo
 	return out, err
 }
 
+// OrgQuotas returns what the organization with a slug, its keys and its tags
+// are granted, and hold.
+func (c *Client) OrgQuotas(ctx context.Context, slug string) (wire.OrgQuotas, error) {
+	var out wire.OrgQuotas
+	err := c.do(ctx, call{
+		method: http.MethodGet, path: "/admin/quotas", query: url.Values{"org": {slug}}, out: &out,
+	})
+	return out, err
+}
+
 // Peers returns the members of the Raft configuration, and which one leads.
 func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	var out wire.Peers

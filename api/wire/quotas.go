@@ -31,6 +31,7 @@ type Limit struct {
 	MaxGPUMilli   int64          `json:"max_gpu_milli" doc:"Thousandths of GPUs at once; 0: any."`
 	GPUMilliInUse int64          `json:"gpu_milli_in_use"`
 	Weight        *int           `json:"weight" doc:"Of fair share, organizations only."`
+	Inherited     []string       `json:"inherited" doc:"Which of these the cluster's configuration says."`
 }
 
 // FairShare is where the organization stands among the others. Within a

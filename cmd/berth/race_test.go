@@ -44,17 +44,23 @@ func TestPrintSelection(t *testing.T) {
 			if err := printSelection(&got, s); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil || !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant (%v)\n%s", got.Bytes(), err, want)
-			}
+			checkGolden(t, name, got.String())
 		})
+	}
+}
+
+// checkGolden compares got with the file testdata/NAME.txt.
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("got\n%s\nwant (%v)\n%s", got, err, want)
 	}
 }
 

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// newQuota returns the command berth admin quota.
+func newQuota(conn *connection) *cobra.Command {
+	cmd := parent("quota", "What organizations, API keys and tags may hold at once",
+		newQuotaList(conn), newQuotaSet(conn), newQuotaRemove(conn))
+	cmd.Long = `A quota limits how many executions an organization, one of its API keys, or what
+carries one of its tags has in execution at once, and how many GPUs those hold.
+What is over it waits, for the reason org_concurrency, key_concurrency,
+tag_concurrency or quota_gpus. An organization also has a weight of fair share:
+one of 200 gets twice as much as one of 100.`
+	return cmd
+}
+
+// quotaFlags name what a quota is of.
+type quotaFlags struct {
+	org, key, tag string
+	asJSON        bool
+}
+
+func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
+	flags := cmd.Flags()
+	flags.StringVar(&f.org, "org", "", "`slug` of the organization")
+	flags.StringVar(&f.key, "key", "", "`id` of one of its API keys, whose quota it is")
+	flags.StringVar(&f.tag, "tag", "", "one of its `tags`, whose quota it is")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	return needFlags(cmd, "org")
+}
+
+// check refuses flags that name nothing, or two things.
+func (f *quotaFlags) check() error {
+	if f.key != "" && f.tag != "" {
+		return usageErrorf("--key and --tag exclude each other: a quota is of one of them")
+	}
+	if f.key != "" {
+		if _, err := compute.ParseKeyID(f.key); err != nil {
+			return usageErrorf("--key: %q is not the id of an API key; berth admin quota list shows those with a quota", f.key)
+		}
+	}
+	return nil
+}
+
+// find returns the row of what the flags name.
+func (f *quotaFlags) find(known wire.OrgQuotas) (wire.Limit, bool) {
+	i := slices.IndexFunc(known.Limits, func(l wire.Limit) bool {
+		switch {
+		case f.key != "":
+			return l.KeyID != nil && strings.EqualFold(l.KeyID.String(), f.key)
+		case f.tag != "":
+			return l.Tag != nil && *l.Tag == f.tag
+		}
+		return l.KeyID == nil && l.Tag == nil
+	})
+	if i < 0 {
+		return wire.Limit{}, false
+	}
+	return known.Limits[i], true
+}
+
+// name returns what the flags name, for people.
+func (f *quotaFlags) name() string {
+	switch {
+	case f.key != "":
+		return "the API key " + f.key
+	case f.tag != "":
+		return fmt.Sprintf("the tag %q", f.tag)
+	}
+	return "the organization " + f.org
+}
+
+func (f *quotaFlags) print(cmd *cobra.Command, known wire.OrgQuotas) error {
+	if f.asJSON {
+		return printJSON(cmd.OutOrStdout(), known)
+	}
+	return printQuotas(cmd.OutOrStdout(), known)
+}
+
+// newQuotaList returns the command berth admin quota list.
+func newQuotaList(conn *connection) *cobra.Command {
+	var org string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show what an organization, its keys and its tags are granted, and hold",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			known, err := c.OrgQuotas(cmd.Context(), org)
+			if err != nil {
+				return err
+			}
+			return (&quotaFlags{asJSON: asJSON}).print(cmd, known)
+		},
+	}
+	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return needFlags(cmd, "org")
+}
+
+// newQuotaSet returns the command berth admin quota set.
+func newQuotaSet(conn *connection) *cobra.Command {
+	f := &quotaFlags{}
+	var concurrent, weight int
+	var gpus string
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Grant an organization, an API key or a tag something else",
+		Long: `Set changes what its flags name; the rest of the quota stays as it is. It takes
+effect with the next decision; what is in execution goes on.
+
+  berth admin quota set --org lab --max-gpus 8 --weight 200
+  berth admin quota set --org lab --tag sweep --max-concurrent 4`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags := cmd.Flags()
+			named := func(name string) bool { return flags.Changed(name) }
+			if !named("max-concurrent") && !named("max-gpus") && !named("weight") {
+				return usageErrorf("nothing to set: name --max-concurrent, --max-gpus or --weight")
+			}
+			milli, err := parseMilliGPU(gpus)
+			if err != nil {
+				return err
+			}
+			if named("weight") && (f.key != "" || f.tag != "") {
+				return usageErrorf("--weight is an organization's: leave --key and --tag out")
+			}
+			return f.change(cmd, conn, func(q *wire.NewQuota, _ bool) error {
+				if named("max-concurrent") {
+					q.MaxConcurrent = concurrent
+				}
+				if named("max-gpus") {
+					q.MaxGPUMilli = milli
+				}
+				if named("weight") {
+					q.Weight = weight
+				}
+				return nil
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&concurrent, "max-concurrent", 0,
+		"`executions` at once; 0 for any number, of an organization: for the cluster's limit")
+	flags.StringVar(&gpus, "max-gpus", "0", "`GPUs` held at once, such as 8 or 2.5; 0 for any number")
+	flags.IntVar(&weight, "weight", 0, "`weight` of fair share, 1 to 10000; 0 for the usual 100")
+	return f.register(cmd)
+}
+
+// newQuotaRemove returns the command berth admin quota remove.
+func newQuotaRemove(conn *connection) *cobra.Command {
+	f := &quotaFlags{}
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "Forget a quota: the cluster's limits hold again",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.change(cmd, conn, func(q *wire.NewQuota, exists bool) error {
+				if !exists {
+					return fmt.Errorf("%s has no quota of its own; berth admin quota list --org %s shows what there is",
+						f.name(), f.org)
+				}
+				q.MaxConcurrent, q.MaxGPUMilli, q.Weight = 0, 0, 0
+				return nil
+			})
+		},
+	}
+	return f.register(cmd)
+}
+
+// change reads the quota that the flags name, has edit change it, which hears
+// whether there is one, and prints all that the organization is granted then.
+func (f *quotaFlags) change(cmd *cobra.Command, conn *connection, edit func(*wire.NewQuota, bool) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	c, err := conn.client(cmd)
+	if err != nil {
+		return err
+	}
+	known, err := f.apply(cmd, c, edit)
+	if err != nil {
+		return err
+	}
+	return f.print(cmd, known)
+}
+
+func (f *quotaFlags) apply(cmd *cobra.Command, c *client.Client, edit func(*wire.NewQuota, bool) error,
+) (wire.OrgQuotas, error) {
+	known, err := c.OrgQuotas(cmd.Context(), f.org)
+	if err != nil {
+		return known, err
+	}
+	limit, _ := f.find(known)
+	quota := ownQuota(limit)
+	exists := quota != wire.NewQuota{}
+	quota.Org, quota.KeyID, quota.Tag = f.org, f.key, f.tag
+	if err := edit(&quota, exists); err != nil {
+		return known, err
+	}
+	return c.SetQuota(cmd.Context(), quota)
+}
+
+// ownQuota returns what a row is granted beside the cluster's configuration.
+func ownQuota(l wire.Limit) wire.NewQuota {
+	q := wire.NewQuota{MaxConcurrent: l.MaxConcurrent, MaxGPUMilli: int(l.MaxGPUMilli)}
+	if l.Weight != nil {
+		q.Weight = *l.Weight
+	}
+	if slices.Contains(l.Inherited, "max_concurrent") {
+		q.MaxConcurrent = 0
+	}
+	if slices.Contains(l.Inherited, "weight") {
+		q.Weight = 0
+	}
+	return q
+}
+
+// parseMilliGPU returns a number of GPUs in thousandths.
+func parseMilliGPU(text string) (int, error) {
+	gpus, err := strconv.ParseFloat(text, 64)
+	milli := gpus * compute.WholeGPU
+	if err != nil || !(milli >= 0 && milli <= 1e9) || milli != float64(int(milli)) {
+		return 0, usageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, at most thousandths of one", text)
+	}
+	return int(milli), nil
+}
+
+// printQuotas writes a row for each quota.
+func printQuotas(w io.Writer, known wire.OrgQuotas) error {
+	t := newTable("of", "executing", "at most", "gpus held", "at most", "weight")
+	for _, l := range known.Limits {
+		of := known.Org
+		switch {
+		case l.KeyID != nil:
+			of = "key " + l.KeyID.String()
+		case l.Tag != nil:
+			of = "tag " + *l.Tag
+		}
+		weight := orNone(l.Weight)
+		if slices.Contains(l.Inherited, "weight") {
+			weight += " (default)"
+		}
+		t.AppendRow(row(of, l.InUse, atMost(float64(l.MaxConcurrent), slices.Contains(l.Inherited, "max_concurrent")),
+			decimal(float64(l.GPUMilliInUse)/compute.WholeGPU), atMost(float64(l.MaxGPUMilli)/compute.WholeGPU, false), weight))
+	}
+	return printTable(w, t)
+}
+
+// atMost returns a limit for people.
+func atMost(limit float64, inherited bool) string {
+	switch {
+	case limit == 0:
+		return "any"
+	case inherited:
+		return decimal(limit) + " (default)"
+	}
+	return decimal(limit)
+}
+
+// decimal returns a number without an exponent.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// grantedQuotas is an organization with a weight of its own, the cluster's
+// limit of executions, and quotas of a key and of a tag.
+const grantedQuotas = `{"org": "lab", "limits": [
+  {"scope": "organization", "key_id": null, "tag": null, "max_concurrent": 100, "in_use": 3, "max_gpu_milli": 8000, "gpu_milli_in_use": 2500, "weight": 200, "inherited": ["max_concurrent"]},
+  {"scope": "key", "key_id": "0198c0de-0000-7000-8000-00000000000a", "tag": null, "max_concurrent": 4, "in_use": 1, "max_gpu_milli": 0, "gpu_milli_in_use": 500, "weight": null, "inherited": []},
+  {"scope": "tag", "key_id": null, "tag": "sweep", "max_concurrent": 0, "in_use": 2, "max_gpu_milli": 1500, "gpu_milli_in_use": 1000, "weight": null, "inherited": []}
+], "fair_share": {"weight": 200, "used_credits": 1, "held_credits_per_hour": 2}}`
+
+func TestQuotaList(t *testing.T) {
+	var asked string
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/quotas": func(w http.ResponseWriter, r *http.Request) {
+			asked = r.URL.Query().Get("org")
+			answer(grantedQuotas)(w, r)
+		},
+	})
+	r := execute(t, "", "admin", "quota", "list", "--org", "lab")
+	checkGolden(t, "quotas", r.out)
+	if r.code != 0 || asked != "lab" {
+		t.Errorf("got %+v of %q", r, asked)
+	}
+	r = execute(t, "", "admin", "quota", "list", "--org", "lab", "--json")
+	var known map[string]any
+	if err := json.Unmarshal([]byte(r.out), &known); err != nil || len(known["limits"].([]any)) != 3 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// What a command does not name stays as it is, and what the cluster's
+// configuration says is not written down as the organization's own.
+func TestQuotaSet(t *testing.T) {
+	const key = "0198C0DE-0000-7000-8000-00000000000A"
+	tests := []struct {
+		args string
+		want map[string]any // What is sent, but for what is 0 or empty.
+	}{
+		{"set --org lab --weight 300", map[string]any{"org": "lab", "weight": 300.0, "max_gpu_milli": 8000.0}},
+		{"set --org lab --max-gpus 0", map[string]any{"org": "lab", "weight": 200.0}},
+		{
+			"set --org lab --max-concurrent 7 --max-gpus 2.5",
+			map[string]any{"org": "lab", "weight": 200.0, "max_concurrent": 7.0, "max_gpu_milli": 2500.0},
+		},
+		{
+			"set --org lab --tag sweep --max-concurrent 2",
+			map[string]any{"org": "lab", "tag": "sweep", "max_concurrent": 2.0, "max_gpu_milli": 1500.0},
+		},
+		{"set --org lab --tag new --max-concurrent 2", map[string]any{"org": "lab", "tag": "new", "max_concurrent": 2.0}},
+		{
+			"set --org lab --key " + key + " --max-gpus 1",
+			map[string]any{"org": "lab", "key_id": key, "max_concurrent": 4.0, "max_gpu_milli": 1000.0},
+		},
+		{"remove --org lab", map[string]any{"org": "lab"}},
+		{"remove --org lab --tag sweep", map[string]any{"org": "lab", "tag": "sweep"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			var sent map[string]any
+			mustCluster(t, map[string]http.HandlerFunc{
+				"GET " + apiRoot + "/admin/quotas":  answer(grantedQuotas),
+				"POST " + apiRoot + "/admin/quotas": keep(t, &sent, grantedQuotas),
+			})
+			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
+			maps.DeleteFunc(sent, func(_ string, v any) bool { return v == 0.0 || v == "" })
+			if r.code != 0 || !maps.Equal(sent, tt.want) || !strings.Contains(r.out, "sweep") {
+				t.Errorf("sent %v, want %v; got %+v", sent, tt.want, r)
+			}
+		})
+	}
+}
+
+func TestQuotaRefused(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{"GET " + apiRoot + "/admin/quotas": answer(grantedQuotas)})
+	tests := []struct {
+		args string
+		code int
+		want string
+	}{
+		{"list", exitUsage, "--org is needed"},
+		{"set --org lab", exitUsage, "nothing to set"},
+		{"set --org lab --max-gpus -1", exitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 0.0001", exitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus NaN", exitUsage, "not a number of GPUs"},
+		{"set --org lab --key x --max-gpus 1", exitUsage, "not the id of an API key"},
+		{"set --org lab --key a --tag b --max-gpus 1", exitUsage, "exclude each other"},
+		{"set --org lab --tag b --weight 2", exitUsage, "is an organization's"},
+		{"remove --org lab --tag none", exitFailed, `the tag "none" has no quota of its own`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
+			if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
+				t.Errorf("got %+v, want exit code %d and %q", r, tt.code, tt.want)
+			}
+		})
+	}
+}
