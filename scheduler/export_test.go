@@ -28,3 +28,10 @@ func Appraise(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scor
 	}
 	return scores, devices
 }
+
+// PreemptTries returns how many sets of attempts a pass over v tries.
+func PreemptTries(v View) int {
+	s := NewPacker().newPass(v)
+	s.walk()
+	return s.tries
+}

@@ -40,26 +40,36 @@ func (p *Packer) Pack(v View) compute.Plan { return p.packTraced(v, nil) }
 
 // packTraced is Pack, telling trace of each decision.
 func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *shape)) compute.Plan {
-	p.sync(v)
-	s := pass{
-		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
-		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
-		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{},
-	}
+	s := p.newPass(v)
 	if trace != nil {
 		s.trace = func(e *compute.Execution, q *shape) { trace(p, e, q) }
 	}
-	queue := newTurns(v)
+	s.walk()
+	return s.plan
+}
+
+// newPass returns a pass over v that has decided nothing yet.
+func (p *Packer) newPass(v View) *pass {
+	p.sync(v)
+	return &pass{
+		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
+		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[shape]bool{},
+	}
+}
+
+// walk goes through the queue, as far as one plan goes.
+func (s *pass) walk() {
+	queue := newTurns(s.view)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := queue.next()
 		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
-			break
+			return
 		}
 		if s.decide(e) {
 			queue.given(e)
 		}
 	}
-	return s.plan
 }
 
 // pass is one way through the queue.
@@ -80,6 +90,12 @@ type pass struct {
 	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
 	searched  int                    // Executions beside the heads for which room was sought.
 	positions map[compute.NodeID]int // Of nodes among the slots; made when needed.
+
+	victimsRead bool // Whether the next two are.
+	yielding    []yielding
+	leaving     []leaving
+	futile      map[shape]bool // For which nobody can make room.
+	tries       int            // Sets of attempts that were tried.
 
 	// trace, if there is one, is told of each decision before anything is given.
 	trace func(e *compute.Execution, q *shape)

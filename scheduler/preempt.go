@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -13,9 +14,13 @@ import (
 const (
 	MaxPreemptions = 64 // Of one plan.
 
-	// exactVictims is among how many attempts of one node the cheapest set is
-	// searched; beyond, the dearest are let off one by one.
-	exactVictims = 10
+	// Sets of attempts that are tried: on one node for one execution, and in
+	// a pass. Ten attempts have 1,024 sets. Beyond, the cheapest set known is
+	// taken: that of letting off the dearest while it still fits.
+	maxTries     = 1 << 11
+	maxPassTries = 1 << 17
+
+	maxLost = 1 << 50 // Sums of what is lost do not overflow.
 )
 
 // victim is an attempt that may be asked to make room.
@@ -25,40 +30,74 @@ type victim struct {
 	cost uint64 // Price × milliseconds of work that is lost.
 }
 
-// eviction is a set of attempts on one node, and what it costs.
-type eviction struct {
+// yielding is a node with the attempts there that may make room for work of
+// the highest priority that asked in this pass, the cheapest first.
+type yielding struct {
 	node    int
 	victims []victim
-	cost    uint64
 }
 
-// less reports whether x is cheaper than y, or as cheap with fewer attempts.
-func (x *eviction) less(y *eviction) bool {
-	return y.node < 0 || cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.victims), len(y.victims))) < 0
+// leaving is a node with attempts that were asked to make room by an earlier
+// plan, and until when the last of them has gone.
+type leaving struct {
+	node  int
+	until compute.Instant
 }
 
-// victims returns, by node, the attempts that may make room for work of a
-// priority, and the nodes that have any, in the order of the slots.
-func (s *pass) victims(priority int) (map[int][]victim, []int) {
+// readVictims reads, once in a pass, who may make room, the nodes with the
+// cheapest attempt first, and who was asked already. The queue is walked from
+// the highest priority down: what is not under the priority of the first who
+// asks is not under any later one.
+func (s *pass) readVictims(priority int) {
+	if s.victimsRead {
+		return
+	}
+	s.victimsRead = true
 	now, minRun := s.view.Now(), s.view.MinRun()
-	byNode, nodes := map[int][]victim{}, []int(nil)
+	at, asked := map[int]int{}, map[int]compute.Instant{}
 	for w := range s.view.Victims(priority) {
-		if s.evicted[w.Execution.ID] || !w.Yields(priority, now, minRun) {
-			continue
-		}
 		node, known := s.nodeAt(w.Attempt.Node)
-		if !known {
+		switch {
+		case !known:
+			continue
+		case !w.Attempt.PreemptAt.IsZero():
+			asked[node] = max(asked[node], w.LatestEnd())
+			continue
+		case !w.Yields(priority, now, minRun):
 			continue
 		}
-		if byNode[node] == nil {
-			nodes = append(nodes, node)
+		i, listed := at[node]
+		if !listed {
+			i = len(s.yielding)
+			at[node] = i
+			s.yielding = append(s.yielding, yielding{node: node})
 		}
-		byNode[node] = append(byNode[node], victim{
+		s.yielding[i].victims = append(s.yielding[i].victims, victim{
 			work: w, back: releaseOf(&w, s.packer.slots[node].node), cost: lost(&w, now),
 		})
 	}
-	slices.Sort(nodes)
-	return byNode, nodes
+	for i := range s.yielding {
+		slices.SortStableFunc(s.yielding[i].victims, func(a, b victim) int { return cmp.Compare(a.cost, b.cost) })
+	}
+	slices.SortFunc(s.yielding, func(a, b yielding) int {
+		return cmp.Or(cmp.Compare(a.victims[0].cost, b.victims[0].cost), cmp.Compare(a.node, b.node))
+	})
+	for _, node := range slices.Sorted(maps.Keys(asked)) {
+		s.leaving = append(s.leaving, leaving{node, asked[node]})
+	}
+}
+
+// awaits reports whether q fits on some node as soon as those have gone there
+// that were asked to: nobody else has to be asked, however long their grace.
+func (s *pass) awaits(e *compute.Execution, q *shape) bool {
+	s.readVictims(e.Priority)
+	return slices.ContainsFunc(s.leaving, func(l leaving) bool {
+		if why := s.packer.slots[l.node].refusal(q); why != gpusBusy && why != resourcesBusy {
+			return false
+		}
+		at, _ := s.startOn(l.node, q, l.until+1)
+		return at <= l.until
+	})
 }
 
 // nodeAt returns the position of a node among the slots.
@@ -77,9 +116,9 @@ func (s *pass) nodeAt(id compute.NodeID) (int, bool) {
 func lost(w *compute.Work, now compute.Instant) uint64 {
 	hi, lo := bits.Mul64(uint64(w.Execution.FairPrice()), uint64(w.Attempt.Ran(now).Milliseconds()))
 	if hi > 0 {
-		return 1 << 62
+		return maxLost
 	}
-	return min(lo, 1<<62)
+	return min(lo, maxLost)
 }
 
 // vacating returns until when room is made that is asked for now.
@@ -106,19 +145,25 @@ func (s *pass) mayPreempt(e *compute.Execution) bool {
 // strictly lower priority makes room: whoever is put back to the queue can
 // never push out who took its place.
 func (s *pass) preempt(e *compute.Execution, q *shape) bool {
-	best := eviction{node: -1}
-	byNode, nodes := s.victims(e.Priority)
-	for _, node := range nodes {
-		if x := s.cheapest(node, q, byNode[node]); len(x.victims) > 0 && x.less(&best) {
-			best = x
-		}
-	}
-	if best.node < 0 || len(s.plan.Preemptions)+len(best.victims) > MaxPreemptions {
+	left := MaxPreemptions - len(s.plan.Preemptions)
+	if left == 0 || s.futile[*q] {
 		return false
 	}
-	then, grace := s.copyOf(best.node), time.Duration(0)
-	for i := range best.victims {
-		v := &best.victims[i]
+	s.readVictims(e.Priority)
+	h := hunt{pass: s, q: q, priority: e.Priority, left: left, best: eviction{node: -1}}
+	for i := range s.yielding {
+		y := &s.yielding[i]
+		if h.best.node >= 0 && y.victims[0].cost > h.best.cost {
+			break
+		}
+		h.on(y)
+	}
+	if h.best.node < 0 {
+		s.futile[*q] = true // Room and victims only get fewer in a pass.
+		return false
+	}
+	then, grace := s.copyOf(h.best.node), time.Duration(0)
+	for _, v := range h.best.victims {
 		then.put(&v.back.shape, v.back.devices)
 		grace = max(grace, v.work.Execution.StopGrace)
 		s.evicted[v.work.Execution.ID] = true
@@ -126,59 +171,6 @@ func (s *pass) preempt(e *compute.Execution, q *shape) bool {
 			Execution: v.work.Execution.ID, Epoch: v.work.Attempt.Epoch, For: e.ID,
 		})
 	}
-	s.reserve(q, reservation{node: best.node, at: s.vacating(grace), devices: then.free(q)})
+	s.reserve(q, reservation{node: h.best.node, at: s.vacating(grace), devices: then.free(q)})
 	return true
-}
-
-// cheapest returns the cheapest of the attempts on a node without which q fits
-// there: exactly among few, by letting off the dearest among many. It is empty
-// when all of them are not enough.
-func (s *pass) cheapest(node int, q *shape, all []victim) eviction {
-	out := eviction{node: node}
-	why := s.packer.slots[node].refusal(q)
-	if why != gpusBusy && why != resourcesBusy || !s.fitsWithout(node, q, all) {
-		return out
-	}
-	slices.SortStableFunc(all, func(a, b victim) int { return cmp.Compare(b.cost, a.cost) })
-	kept := slices.Clone(all)
-	for i := 0; i < len(kept); { // The dearest first.
-		if fewer := slices.Delete(slices.Clone(kept), i, i+1); s.fitsWithout(node, q, fewer) {
-			kept = fewer
-		} else {
-			i++
-		}
-	}
-	out.victims, out.cost = kept, costOf(kept)
-	if len(all) > exactVictims {
-		return out
-	}
-	for set := uint(1); set < 1<<len(all); set++ {
-		var some []victim
-		for i := range all {
-			if set&(1<<i) != 0 {
-				some = append(some, all[i])
-			}
-		}
-		x := eviction{node, some, costOf(some)}
-		if x.less(&out) && s.fitsWithout(node, q, some) {
-			out = x
-		}
-	}
-	return out
-}
-
-func costOf(some []victim) (cost uint64) {
-	for i := range some {
-		cost += some[i].cost
-	}
-	return cost
-}
-
-// fitsWithout reports whether q fits on a node once some attempts have left.
-func (s *pass) fitsWithout(node int, q *shape, some []victim) bool {
-	then := s.copyOf(node)
-	for i := range some {
-		then.put(&some[i].back.shape, some[i].back.devices)
-	}
-	return then.fits(q)
 }

@@ -156,7 +156,7 @@ func (s *pass) block(e *compute.Execution, q *shape) {
 		s.searched++
 	}
 	best := s.soonest(q)
-	soon := best.at <= s.vacating(e.StopGrace)
+	soon := best.at <= s.vacating(e.StopGrace) || urgent && s.awaits(e, q)
 	if urgent && !soon && s.preempt(e, q) {
 		return
 	}
