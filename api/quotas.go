@@ -29,16 +29,24 @@ func (s *Server) quotas(r *request) (any, error) {
 }
 
 // gpusFor returns how many of the cluster's GPUs a quota lets an organization
-// hold.
+// hold, rounded up: where only a share is free to it, it may use one. What
+// counts is what takes work: a GPU in MIG mode as its slices.
 func gpusFor(view *fsm.View, own compute.Quota) int {
-	gpus := 0
+	milli := int64(0)
 	for n := range view.Nodes() {
-		gpus += len(n.GPUs)
+		if !n.Schedulable() {
+			continue
+		}
+		for i := range n.GPUs {
+			if g := &n.GPUs[i]; g.Health == compute.HealthOK && !g.Sliced() {
+				milli += int64(compute.SliceMilli(g.Type, g.Slice()))
+			}
+		}
 	}
 	if own.MilliGPU > 0 {
-		gpus = min(gpus, int(own.MilliGPU/compute.WholeGPU))
+		milli = min(milli, own.MilliGPU)
 	}
-	return gpus
+	return int((milli + compute.WholeGPU - 1) / compute.WholeGPU)
 }
 
 // limitsOf returns what an organization, its keys and its tags are granted.

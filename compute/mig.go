@@ -81,3 +81,17 @@ func MIGParts(gpuType string) int {
 	}
 	return 7
 }
+
+// SliceMilli returns what a slice of a device of the type is in thousandths of
+// a GPU: its part of the compute, rounded down. It is a whole one for "", and
+// for a name that says nothing.
+func SliceMilli(gpuType, slice string) int {
+	if slice == "" {
+		return WholeGPU
+	}
+	s, err := ParseMIG(slice)
+	if err != nil {
+		return WholeGPU
+	}
+	return min(s.Compute*WholeGPU/MIGParts(gpuType), WholeGPU)
+}

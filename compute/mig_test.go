@@ -124,3 +124,25 @@ func TestSharesNeverExceedMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestHeldMilliGPU(t *testing.T) {
+	tests := []struct {
+		name string
+		r    compute.Request
+		want int64
+	}{
+		{"CPU-only", compute.Request{VCPUMilli: 1000}, 0},
+		{"two GPUs", compute.Request{GPUType: "a100", GPUs: 2, MilliGPU: 1000}, 2000},
+		{"a share", compute.Request{GPUType: "t4", GPUs: 1, MilliGPU: 250}, 250},
+		{"a slice", compute.Request{GPUType: "a100", MIG: "1g_5gb", GPUs: 1, MilliGPU: 1000}, 142},
+		{"three sevenths", compute.Request{GPUType: "h100", MIG: "3g_40gb", GPUs: 1, MilliGPU: 1000}, 428},
+		{"a quarter", compute.Request{GPUType: "a30", MIG: "1g_6gb", GPUs: 1, MilliGPU: 1000}, 250},
+		{"all of it", compute.Request{GPUType: "a100", MIG: "7g_40gb", GPUs: 1, MilliGPU: 1000}, 1000},
+		{"any type", compute.Request{AnyOf: []string{"a100", "h100"}, GPUs: 4, MilliGPU: 1000}, 4000},
+	}
+	for _, tt := range tests {
+		if got := tt.r.HeldMilliGPU(); got != tt.want {
+			t.Errorf("%s holds %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}

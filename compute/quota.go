@@ -37,9 +37,12 @@ type Share struct {
 // something also where the operator gives GPUs away.
 func (e *Execution) FairPrice() Price { return max(e.Price, 1) }
 
-// HeldMilliGPU returns the thousandths of GPUs that e holds while it has a
-// place.
-func (r *Request) HeldMilliGPU() int64 { return int64(r.GPUs) * int64(r.MilliGPU) }
+// HeldMilliGPU returns the thousandths of GPUs that r holds while it has a
+// place; a MIG slice counts as its part of the device. Quotas, loads and what
+// is said of a queue count so.
+func (r *Request) HeldMilliGPU() int64 {
+	return int64(r.GPUs) * int64(r.MilliGPU) * int64(SliceMilli(r.GPUType, r.MIG)) / WholeGPU
+}
 
 // Refuses returns why e may not get a place beside what counts in q already,
 // ReasonNone when it may.

@@ -137,6 +137,22 @@ func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
 	return v.newest(&v.live, org)
 }
 
+// Held yields the live attempts of an organization, the newest execution
+// first.
+func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
+	return func(yield func(compute.Work) bool) {
+		for e := range v.Live(org) {
+			if !holds(e) {
+				continue
+			}
+			a, _ := v.attempts.get(line{e.ID.UUID, e.Epoch})
+			if !yield(compute.Work{Attempt: a, Execution: e}) {
+				return
+			}
+		}
+	}
+}
+
 // newest yields the executions of org in an index, newest first.
 func (v *View) newest(x *index[place, compute.Execution], org compute.OrgID) iter.Seq[*compute.Execution] {
 	last := place{org: org, index: math.MaxUint64}

@@ -63,7 +63,7 @@ func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
 	for i := range m.Shares {
 		s := share{shape: t.shape(&m.Shares[i].Request), count: float64(m.Shares[i].Count)}
 		if s.gpus > 0 {
-			size := sizeOf(kind{strings.Split(m.Shares[i].Request.Types(), "|")[0], m.Shares[i].Request.MIG})
+			size := compute.SliceMilli(strings.Split(m.Shares[i].Request.Types(), "|")[0], m.Shares[i].Request.MIG)
 			s.gpu = float64(int64(s.gpus)*int64(s.milli)*int64(size)) / compute.WholeGPU
 			d.gpu += float64(s.gpu * s.count)
 			d.vcpu += float64(float64(s.vcpu) * s.count)

@@ -66,7 +66,7 @@ func refused(counts map[compute.Reason]int) []compute.Refused {
 func aheadOf(e *compute.Execution, ahead []*compute.Execution) (out compute.Ahead) {
 	types := map[string]*compute.Demand{}
 	for _, a := range ahead {
-		milli := int64(a.Request.GPUs) * int64(a.Request.MilliGPU)
+		milli := a.Request.HeldMilliGPU()
 		if types[a.Request.GPUType] == nil {
 			types[a.Request.GPUType] = &compute.Demand{}
 		}

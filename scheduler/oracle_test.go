@@ -56,7 +56,7 @@ func (o *oracle) place(e *compute.Execution) {
 		}
 	}
 	if best < 0 {
-		o.promise(r)
+		o.promise(e)
 		return
 	}
 	choice := compute.Choice{Score: scores[best]}
@@ -75,7 +75,8 @@ func (o *oracle) place(e *compute.Execution) {
 }
 
 // promise takes the place of a blocked execution.
-func (o *oracle) promise(r *compute.Request) {
+func (o *oracle) promise(e *compute.Execution) {
+	r := &e.Request
 	if o.claimed[r.Types()+"/"+r.MIG] {
 		return
 	}
@@ -91,6 +92,7 @@ func (o *oracle) promise(r *compute.Request) {
 		}
 	}
 	hold(best, r, mostFree(best, r))
+	o.quotas.promise(e)
 }
 
 // serves reports whether a healthy GPU is of the kind asked for.

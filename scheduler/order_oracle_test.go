@@ -62,30 +62,44 @@ func newQuotaOracle(v *fakeView) *quotaOracle {
 
 func (o *quotaOracle) place(e *compute.Execution) { o.placed = append(o.placed, e) }
 
-// admits reports whether e may get a place; the first that waits for GPUs of a
-// quota has them promised.
+// admits reports whether e may get a place. In these worlds nobody knows when
+// anything ends: nothing passes one that waits for GPUs.
 func (o *quotaOracle) admits(e *compute.Execution) bool {
-	for _, q := range o.view.Quotas(e.Org) {
+	short := false
+	for _, q := range o.of(e) {
 		attempts, milli := 0, o.promised[q]
 		for _, f := range o.placed {
 			if q.Concerns(f) {
 				attempts++
-				milli += int64(f.Request.GPUs * f.Request.MilliGPU)
+				milli += gpusOf(f)
 			}
-		}
-		asked := int64(e.Request.GPUs * e.Request.MilliGPU)
-		if !q.Concerns(e) {
-			continue
 		}
 		if q.Concurrent > 0 && attempts >= q.Concurrent {
 			return false
 		}
-		if q.MilliGPU > 0 && asked > 0 && milli+asked > q.MilliGPU {
-			if asked <= q.MilliGPU {
-				o.promised[q] += asked
-			}
-			return false
+		short = short || q.MilliGPU > 0 && gpusOf(e) > 0 && milli+gpusOf(e) > q.MilliGPU
+	}
+	if short {
+		o.promise(e)
+	}
+	return !short
+}
+
+// promise keeps GPUs for e in all its quotas, unless they are kept for another.
+func (o *quotaOracle) promise(e *compute.Execution) {
+	limited := slices.DeleteFunc(o.of(e), func(q compute.Quota) bool { return q.MilliGPU == 0 })
+	for _, q := range limited {
+		if o.promised[q] > 0 || gpusOf(e) > q.MilliGPU {
+			return
 		}
 	}
-	return true
+	for _, q := range limited {
+		o.promised[q] = gpusOf(e)
+	}
 }
+
+func (o *quotaOracle) of(e *compute.Execution) []compute.Quota {
+	return slices.DeleteFunc(o.view.Quotas(e.Org), func(q compute.Quota) bool { return !q.Concerns(e) })
+}
+
+func gpusOf(e *compute.Execution) int64 { return e.Request.HeldMilliGPU() }

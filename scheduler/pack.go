@@ -52,7 +52,7 @@ func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, 
 func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
-		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, claimed: map[int]bool{},
+		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{}, claimed: map[int]bool{},
 		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
 		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[shape]bool{},
 	}
@@ -79,9 +79,10 @@ type pass struct {
 	plan    compute.Plan
 	shares  int // GPUs of all its assignments.
 	granted map[compute.OrgID][]*quota
-	claimed map[int]bool // By GPU type: its first blocked execution has its claim.
-	devices []int        // Scratch.
-	trial   slot         // Scratch.
+	started map[compute.OrgID][]holding // What this pass placed.
+	claimed map[int]bool                // By GPU type: its first blocked execution has its claim.
+	devices []int                       // Scratch.
+	trial   slot                        // Scratch.
 
 	reserved  []reservation
 	placed    map[int][]release         // What this pass placed, by slot.
@@ -122,7 +123,10 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 			return true
 		}
 		s.wait(e, reasonOf(score))
-		s.block(e, &q)
+		before := len(s.reserved)
+		if s.block(e, &q); len(s.reserved) > before {
+			s.promise(e, s.reserved[before].at)
+		}
 		return false
 	}
 	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])

@@ -53,7 +53,7 @@ func (t *types) of(g *compute.GPU) int {
 	n = len(t.names)
 	t.kinds[k] = n
 	t.names = append(t.names, k)
-	t.sizes = append(t.sizes, sizeOf(k))
+	t.sizes = append(t.sizes, compute.SliceMilli(k.gpuType, k.slice))
 	for _, s := range t.inSets {
 		s.has = append(s.has, k.in(&s.ask))
 	}
@@ -64,19 +64,6 @@ func (t *types) of(g *compute.GPU) int {
 func (k kind) in(r *compute.Request) bool {
 	g := compute.GPU{Type: k.gpuType, MIG: k.slice}
 	return r.IsGPU() && g.Is(*r)
-}
-
-// sizeOf returns what a device of kind k is worth in thousandths of a GPU: a
-// slice its part of the compute of its device.
-func sizeOf(k kind) int {
-	if k.slice == "" {
-		return compute.WholeGPU
-	}
-	slice, err := compute.ParseMIG(k.slice)
-	if err != nil {
-		return compute.WholeGPU
-	}
-	return min(slice.Compute*compute.WholeGPU/compute.MIGParts(k.gpuType), compute.WholeGPU)
 }
 
 // set returns the set of the kinds that r accepts.

@@ -45,6 +45,9 @@ type View interface {
 	// Work returns the live attempts of a node. Between two views in which the
 	// node has the same record they are the same.
 	Work(node compute.NodeID) []compute.Work
+	// Held yields the live attempts of an organization, in an order that depends
+	// on the view alone.
+	Held(org compute.OrgID) iter.Seq[compute.Work]
 	// Victims yields the live attempts of preemptible executions of a priority
 	// under below, in an order that depends on the view alone.
 	Victims(below int) iter.Seq[compute.Work]

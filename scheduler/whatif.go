@@ -134,6 +134,22 @@ func (o *overlay) Load(q compute.Quota) compute.Load {
 	return load
 }
 
+// Held yields what has started too.
+func (o *overlay) Held(org compute.OrgID) iter.Seq[compute.Work] {
+	return func(yield func(compute.Work) bool) {
+		for w := range o.View.Held(org) {
+			if !yield(w) {
+				return
+			}
+		}
+		for _, w := range o.started {
+			if w.Execution.Org == org && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
 // Work returns what has started too.
 func (o *overlay) Work(node compute.NodeID) []compute.Work {
 	out := slices.Clone(o.View.Work(node))

@@ -1,0 +1,35 @@
+package api_test
+
+import (
+	"testing"
+
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// TestMaxGPUs holds how many GPUs an organization is told that it may hold:
+// those that take work, slices as what they are of a device, and one where it
+// may have a share.
+func TestMaxGPUs(t *testing.T) {
+	w := newWorld(t)
+	holds := func(want int) {
+		t.Helper()
+		var got wire.Quotas
+		if w.mustDo("GET", "/user/quotas", w.adaKey, nil, &got); got.MaxGPUs != want {
+			t.Errorf("max_gpus is %d, want %d", got.MaxGPUs, want)
+		}
+	}
+	holds(14)
+	sliced := compute.Inventory{Node: nodeID(2), Version: 2, VCPUMilli: 32_000, MemoryMiB: 256 << 10}
+	sliced.GPUs = append(sliced.GPUs, compute.GPU{ID: "G", Type: "a100", MIG: compute.MIGEnabled})
+	for _, id := range []compute.GPUID{"M0", "M1", "M2", "M3", "M4", "M5", "M6"} {
+		sliced.GPUs = append(sliced.GPUs, compute.GPU{ID: id, Type: "a100", MIG: "1g_10gb", Parent: "G"})
+	}
+	w.must(fsm.SetInventory{Term: 1, Inventory: sliced})
+	holds(11)
+	w.must(fsm.SetNodeState{Term: 1, Node: nodeID(3), State: compute.NodeDown})
+	holds(7)
+	w.must(fsm.SetQuota{Actor: fsm.Actor{Root: true}, Quota: compute.Quota{Org: w.org("ada-lab"), MilliGPU: 500}})
+	holds(1)
+}

@@ -1,0 +1,94 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// quota sets what the organization of a simulation may hold.
+func (s *simulation) quota(milliGPU int64) {
+	s.must(fsm.SetQuota{
+		Op:    fsm.Op{ID: compute.OpID{UUID: s.uuid()}},
+		Actor: fsm.Actor{Root: true}, Quota: compute.Quota{Org: s.actor.Org, MilliGPU: milliGPU},
+	})
+}
+
+// waits checks which of some executions wait, and for what.
+func (s *simulation) waits(want map[compute.ExecutionID]compute.Reason) {
+	s.tb.Helper()
+	for id, reason := range want {
+		e := s.get(id)
+		if got := e.Reason; got != reason || (e.Epoch == 0) != (reason != compute.ReasonNone) {
+			s.tb.Errorf("%s with a limit of %s: reason %q, want %q", e.Profile, e.Timeout, got, reason)
+		}
+	}
+}
+
+// TestQuotaIsNotIdleForWhatEndsBefore holds that GPUs of a quota that are kept
+// for one who waits serve those behind it who have ended when it can have them,
+// and nobody else.
+func TestQuotaIsNotIdleForWhatEndsBefore(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4", "t4", "t4", "t4"})
+	s.quota(3000)
+	running := s.submit("t4", limited(300*time.Second))
+	s.submit("t4", limited(500*time.Second))
+	s.pack()
+	head := s.submit("t4.2x", limited(60*time.Second))
+	long := s.submit("t4", limited(301*time.Second))
+	short := s.submit("t4", limited(60*time.Second))
+	s.pack()
+	s.waits(map[compute.ExecutionID]compute.Reason{
+		head: compute.ReasonQuotaGPUs, long: compute.ReasonQuotaGPUs, short: compute.ReasonNone,
+	})
+	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
+	if at := s.startOf(head); at.Sub(limit) > time.Second {
+		t.Errorf("the head starts %s after the quota had room for it", at.Sub(limit))
+	}
+}
+
+// TestWhoHasRoomPromisedKeepsItsQuota holds that work behind one that waits for
+// a place does not take the quota that it needs there: it would find the place
+// free and the quota full, and then the other way round, for ever.
+func TestWhoHasRoomPromisedKeepsItsQuota(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4"})
+	greedy := s.actor
+	running := s.submit("t4.4x", limited(300*time.Second))
+	s.pack()
+	s.actor = s.user("bob")
+	s.quota(4000)
+	head := s.submit("t4.4x", limited(60*time.Second))
+	long := s.submit("t4", limited(2*time.Hour))
+	s.pack()
+	s.waits(map[compute.ExecutionID]compute.Reason{head: compute.ReasonGPUsBusy, long: compute.ReasonQuotaGPUs})
+	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
+	if at := s.startOf(head); at.Sub(limit) > time.Second {
+		t.Errorf("the head starts %s after the node had room for it", at.Sub(limit))
+	}
+	s.actor = greedy
+}
+
+// TestQuotaPromisesNothingToWhatAnotherRefuses: who waits for a place among the
+// attempts of its key holds nobody up, and says so.
+func TestQuotaPromisesNothingToWhatAnotherRefuses(t *testing.T) {
+	w := newWorld(t, gpuNode(1, "t4", 8))
+	w.quotas = []compute.Quota{
+		{Org: orgID(1), Tag: "red", MilliGPU: 2000},
+		{Org: orgID(1), Key: keyID(1), Concurrent: 1},
+	}
+	of := func(n, gpus int, key compute.KeyID) *compute.Execution {
+		e := execution(n, whole("t4", gpus))
+		e.Tags, e.Key = []string{"red"}, key
+		return e
+	}
+	w.submit(of(1, 1, keyID(1)))
+	w.pack()
+	w.submit(of(2, 2, keyID(1)), of(3, 1, keyID(2)))
+	w.pack()
+	got := w.reasons()
+	if got[2] != compute.ReasonKeyConcurrency || len(got) != 1 {
+		t.Errorf("waiting: %v, want the second alone, for its key", got)
+	}
+}
