@@ -90,7 +90,7 @@ func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
 	out := wire.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, State: n.State, Drained: n.Drained,
 		API: n.API, RPC: n.RPC, Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version,
-		JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
+		Format: n.KnownFormat(), JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
 		LiveWork: len(view.Work(n.ID)), GPUs: make([]wire.GPU, len(n.GPUs)),

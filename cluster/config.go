@@ -44,6 +44,7 @@ type Config struct {
 	API          string // Full URL of the API, published to the others.
 	Metrics      string // Full URL of /metrics, published to the others.
 	Version      string // Of the binary.
+	Format       uint64 // Newest format of the state that the binary knows.
 
 	// A node that is new either makes the cluster or joins one. On a node
 	// that is a member already these are ignored.

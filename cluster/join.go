@@ -115,6 +115,7 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 	introduced := compute.Node{
 		ID: req.Node.ID, Name: req.Node.Name, Role: req.Node.Role, API: req.Node.API, RPC: req.Node.RPC,
 		Gossip: req.Node.Gossip, Metrics: req.Node.Metrics, Version: req.Node.Version,
+		Format: req.Node.Format,
 	}
 	identity := pki.Identity{Cluster: c.clusterID, Role: req.Node.Role, Node: req.Node.ID}
 	cert, err := c.ca.IssueForRequest(c.cfg.Rand, identity, req.CSR, c.cfg.Now())
@@ -171,6 +172,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	req := joinRequest{TokenID: token.ID, Secret: token.Secret, CSR: csr, Node: compute.Node{
 		ID: c.id, Name: c.cfg.Name, Role: c.cfg.Role, API: c.cfg.API, RPC: c.advertise,
 		Gossip: c.gossip.advertise, Metrics: c.cfg.Metrics, Version: c.cfg.Version,
+		Format: c.cfg.Format,
 	}}
 	wait := joinPauseMin
 	for {

@@ -70,7 +70,12 @@ type Node struct {
 
 	UsedVCPUMilli int64 `cbor:"17,keyasint,omitempty"` // Given to attempts.
 	UsedMemoryMiB int64 `cbor:"18,keyasint,omitempty"`
+
+	Format uint64 `cbor:"19,keyasint,omitempty"` // Newest format of the state that it can apply; 0 for the first.
 }
+
+// KnownFormat returns the newest format of the state that n can apply.
+func (n *Node) KnownFormat() uint64 { return max(n.Format, 1) }
 
 // Schedulable reports whether new work may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }

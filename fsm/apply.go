@@ -75,6 +75,7 @@ func (c LoseAttempts) term() uint64   { return c.Term }
 func (c AddSigningKey) term() uint64  { return c.Term }
 func (c Tick) term() uint64           { return c.Term }
 func (c StopCandidates) term() uint64 { return c.Term }
+func (c SetFormat) term() uint64      { return c.Term }
 
 func (c RecordEstimates) term() uint64 { return c.Term }
 
@@ -88,6 +89,8 @@ func (s *state) apply(cmd Command) Result {
 	case SetSettings:
 		s.meta.Settings = c.Settings
 		return Result{}
+	case SetFormat:
+		return s.setFormat(c)
 	case Tick:
 		return s.tick()
 	case RegisterNode:

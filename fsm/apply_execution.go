@@ -281,6 +281,7 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
 	s.leave(&a, e)
 	a.Status, a.Reason = how.status, how.reason
+	s.tallyEnd(&a, e, a.Status, a.Reason)
 	s.putAttempt(&a)
 	s.end(e, how)
 }

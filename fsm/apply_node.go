@@ -31,6 +31,9 @@ func (s *state) registerNode(c RegisterNode) Result {
 		return refuse(compute.CodeForbidden, "node_removed",
 			"this node was removed from the cluster and needs a new identity")
 	}
+	if refusal := s.tooOld(c.Node); refusal != nil {
+		return Result{Refusal: refusal}
+	}
 	if known, ok := s.nodes.get(id); ok {
 		if refusal := s.readmit(known, c); refusal != nil {
 			return Result{Refusal: refusal}
@@ -73,7 +76,7 @@ func (s *state) readmit(known *compute.Node, c RegisterNode) *compute.Error {
 func identityOf(n compute.Node) compute.Node {
 	return compute.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, API: n.API, RPC: n.RPC,
-		Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version,
+		Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version, Format: n.Format,
 	}
 }
 
@@ -84,7 +87,7 @@ func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
 	}
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
-	n.Metrics, n.Version = said.Metrics, said.Version
+	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format
 	n.InventoryVersion = 0 // It may have started again, and counts anew.
 	s.nodes.put(&n)
 	return Result{ID: n.ID.UUID, Repeat: true}

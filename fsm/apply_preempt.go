@@ -47,6 +47,7 @@ func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, re
 func (s *state) requeue(a compute.Attempt, e *compute.Execution) {
 	s.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
+	s.tallyEnd(&a, e, a.Status, a.Reason)
 	s.putAttempt(&a)
 	e.Status, e.Reason = compute.StatusQueued, compute.ReasonPreempted
 	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0

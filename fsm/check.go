@@ -14,7 +14,7 @@ func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecor
 // checkRecords checks what must hold between records.
 func (v *View) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat())
 }
 
 // checkDerived builds a state anew from the records alone and compares: the
@@ -77,6 +77,7 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.arrived, func(a *arrival) { s.arrived.put(a) })
 	copyRecords(&v.usage, func(u *usage) { s.usage.put(u) })
 	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.put(q) })
+	copyRecords(&v.tallies, func(t *tally) { s.tallies.put(t) })
 	s.reshape()
 	s.remix()
 	return s

@@ -60,6 +60,9 @@ func everyCommand() []fsm.Command {
 		fsm.RecordEstimates{Term: 1, At: 5, Estimates: []compute.StartEstimate{
 			{Execution: id, P50: time.Second, P90: time.Minute},
 		}},
+		fsm.StopCandidates{Term: 1, Parent: id, Stops: []compute.CandidateStop{{Execution: id, Detail: "slow"}}},
+		fsm.SetQuota{Op: op, Actor: a, Quota: compute.Quota{Tag: "x", Concurrent: 3}},
+		fsm.SetFormat{Term: 1, Format: fsm.Format},
 	}
 }
 

@@ -45,6 +45,7 @@ const (
 	KindRecordEstimates
 	KindStopCandidates
 	KindSetQuota
+	KindSetFormat
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -355,6 +356,13 @@ type (
 		Op    Op            `cbor:"1,keyasint"`
 		Actor Actor         `cbor:"2,keyasint"` // Root or an operator.
 		Quota compute.Quota `cbor:"3,keyasint"`
+	}
+
+	// SetFormat raises the format of the state: what it adds may be proposed
+	// from then on. Every registered server must know it.
+	SetFormat struct {
+		Term   uint64 `cbor:"1,keyasint"`
+		Format uint64 `cbor:"2,keyasint"`
 	}
 
 	// Tick lets time pass: expired records go, holds of long executions grow.

@@ -133,9 +133,30 @@ func TestMetrics(t *testing.T) {
 		Waiting: []compute.Waiting{{Execution: busy, Reason: compute.ReasonGPUsBusy}},
 	}})
 	count, err := testutil.GatherAndCount(reg)
-	if want := compute.Statuses*5 + 13 + 1 + 6; err != nil || count != want {
+	if want := compute.Statuses*5 + 13 + 1 + 6 + 1; err != nil || count != want {
 		t.Errorf("%d series, want %d: %v", count, want, err)
 	}
+	got := series(t, reg)
+	for name, want := range map[string]float64{
+		"berth_executions python completed": 1,
+		"berth_executions python queued":    2,
+		"berth_executions python failed":    0,
+		"berth_queue_pending gpus_busy":     1,
+		"berth_queue_pending scheduling":    1,
+		"berth_queue_pending nodes_down":    0,
+		"berth_ledger_held_microcredits":    60*900 + 60*15,
+		"berth_state_format":                1,
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			t.Errorf("%s is %v, want %v", name, value, want)
+		}
+	}
+}
+
+// series returns the values of all series of reg, by name and the values of
+// their labels in the order of the labels.
+func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
+	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -147,22 +168,10 @@ func TestMetrics(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				name += " " + l.GetValue()
 			}
-			got[name] = m.GetGauge().GetValue()
+			got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
-	for name, want := range map[string]float64{
-		"berth_executions python completed": 1,
-		"berth_executions python queued":    2,
-		"berth_executions python failed":    0,
-		"berth_queue_pending gpus_busy":     1,
-		"berth_queue_pending scheduling":    1,
-		"berth_queue_pending nodes_down":    0,
-		"berth_ledger_held_microcredits":    60*900 + 60*15,
-	} {
-		if value, ok := got[name]; !ok || value != want {
-			t.Errorf("%s is %v, want %v", name, value, want)
-		}
-	}
+	return got
 }
 
 // TestUnderRaft drives the machine through a real raft of one voter: the

@@ -260,7 +260,7 @@ func (h *historian) endSome() {
 func (h *historian) nodeThing() {
 	nodes := slices.Collect(h.view().Nodes())
 	n := nodes[h.rng.IntN(len(nodes))]
-	switch h.rng.IntN(7) {
+	switch h.rng.IntN(8) {
 	case 0:
 		h.send(fsm.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
 	case 1, 2:
@@ -286,6 +286,12 @@ func (h *historian) nodeThing() {
 		}
 		h.send(fsm.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
 		h.term += uint64(h.rng.IntN(2))
+	case 7: // Its program is replaced, by an older one too; perhaps all are new now.
+		renewed := *n
+		renewed.Format = uint64(h.rng.IntN(fsm.Format + 1))
+		h.send(fsm.RegisterNode{Node: renewed})
+		h.format = fsm.Format
+		h.send(fsm.SetFormat{Term: h.term, Format: uint64(h.rng.IntN(fsm.Format + 2))})
 	}
 }
 

@@ -101,6 +101,9 @@ func (StopCandidates) Kind() Kind { return KindStopCandidates }
 // Kind returns KindSetQuota.
 func (SetQuota) Kind() Kind { return KindSetQuota }
 
+// Kind returns KindSetFormat.
+func (SetFormat) Kind() Kind { return KindSetFormat }
+
 // decodePayload returns the command of a frame's payload.
 func decodePayload(kind Kind, payload []byte) (Command, error) {
 	switch kind {
@@ -170,6 +173,8 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[StopCandidates](payload)
 	case KindSetQuota:
 		return decodeAs[SetQuota](payload)
+	case KindSetFormat:
+		return decodeAs[SetFormat](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

@@ -18,6 +18,10 @@ type metrics struct {
 	held       *prometheus.Desc
 	estimates  *prometheus.Desc
 	scale      *prometheus.Desc
+	format     *prometheus.Desc
+	preempted  *prometheus.Desc
+	unbilled   *prometheus.Desc
+	worth      *prometheus.Desc
 }
 
 // Register adds the state's metrics to reg: executions by status and kind, the
@@ -37,6 +41,16 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 		scale: prometheus.NewDesc("berth_queue_estimate_scale_ratio",
 			"What estimates of starts are multiplied by, so that the quantile covers what it promises.",
 			[]string{"quantile"}, nil),
+		format: prometheus.NewDesc("berth_state_format",
+			"Format of the state: what every server of the cluster can apply.", nil, nil),
+		preempted: prometheus.NewDesc("berth_preemptions_total",
+			"Attempts that were asked to make room for a higher priority, by what came of it: made_room or ended_first.",
+			[]string{"gpu_type", "outcome"}, nil),
+		unbilled: prometheus.NewDesc("berth_unbilled_attempts_total",
+			"Attempts that were placed and cost nothing, by the reason: failures of the system, and preemption.",
+			[]string{"gpu_type", "reason"}, nil),
+		worth: prometheus.NewDesc("berth_unbilled_microcredits_total",
+			"What the time of those attempts would have cost.", []string{"gpu_type", "reason"}, nil),
 	}
 	if err := reg.Register(m); err != nil {
 		return fmt.Errorf("register state metrics: %w", err)
@@ -51,6 +65,10 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.held
 	out <- m.estimates
 	out <- m.scale
+	out <- m.format
+	out <- m.preempted
+	out <- m.unbilled
+	out <- m.worth
 }
 
 // Collect sends the values of the newest view. Every reason is there also at
@@ -72,16 +90,36 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		out <- gauge(m.pending, float64(n), reason.String())
 	}
 	out <- gauge(m.held, float64(c.held))
+	out <- gauge(m.format, float64(view.Format()))
+	m.collectTallies(out, view)
 	known := view.Calibration()
 	scales := known.Scales()
 	m.collectCoverage(out, "0.5", known.P50, scales.P50)
 	m.collectCoverage(out, "0.9", known.P90, scales.P90)
 }
 
+// collectTallies sends what was counted of the past. Series appear with the
+// first event: there are as many as GPU types times reasons that occurred.
+func (m *metrics) collectTallies(out chan<- prometheus.Metric, view *View) {
+	for _, made := range []bool{true, false} {
+		outcome := "made_room"
+		if !made {
+			outcome = "ended_first"
+		}
+		for t := range view.Preempted(made) {
+			out <- counter(m.preempted, float64(t.Count), t.GPUType, outcome)
+		}
+	}
+	for t := range view.Unbilled() {
+		out <- counter(m.unbilled, float64(t.Count), t.GPUType, t.Reason.String())
+		out <- counter(m.worth, float64(t.Worth), t.GPUType, t.Reason.String())
+	}
+}
+
 // collectCoverage sends how good one quantile of the estimates has been.
 func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage, scale int64) {
 	count := func(n uint64, covered string) {
-		out <- prometheus.MustNewConstMetric(m.estimates, prometheus.CounterValue, float64(n), quantile, covered)
+		out <- counter(m.estimates, float64(n), quantile, covered)
 	}
 	count(c.Covered, "true")
 	count(c.Total-c.Covered, "false")
@@ -90,4 +128,8 @@ func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string,
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func counter(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
 }

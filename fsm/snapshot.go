@@ -107,6 +107,9 @@ func readSnapshot(r io.Reader) (*state, error) {
 	if err := codec.dec.Unmarshal(data, &s.meta); err != nil {
 		return nil, fmt.Errorf("decode meta: %w", err)
 	}
+	if s.meta.Format > Format {
+		return nil, errFormat(s.meta.Format)
+	}
 	total := uint64(0)
 	for i, load := range s.loaders() {
 		n, err := in.table(byte(i), load)
@@ -239,6 +242,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(a *arrival) { s.arrived.put(a) }),
 		load(func(u *usage) { s.usage.put(u) }),
 		load(func(q *compute.Quota) { s.quotas.put(q) }),
+		load(func(t *tally) { s.tallies.put(t) }),
 	}
 }
 

@@ -34,6 +34,7 @@ type View struct {
 	arrived    records[string, arrival] // By the request's key.
 	usage      records[compute.OrgID, usage]
 	quotas     records[scope, compute.Quota]
+	tallies    records[tallyKey, tally]
 
 	slugs    table[string, compute.OrgID]
 	emails   table[string, compute.UserID]
@@ -71,6 +72,8 @@ type meta struct {
 	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // How far the mix is learned.
 
 	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of the estimates of starts.
+
+	Format uint64 `cbor:"10,keyasint,omitempty"` // Up to which commands are allowed; 0 for the first.
 }
 
 // Records that only this package knows.
@@ -158,6 +161,7 @@ func (v *View) makeRecords() {
 	v.arrived = newRecords(strings.Compare, func(a *arrival) string { return a.Key })
 	v.usage = newRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
 	v.quotas = newRecords(byScope, scopeOf)
+	v.tallies = newRecords(byTally, keyOfTally)
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
@@ -219,6 +223,7 @@ func (v *View) stored() []stored {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
+		&v.tallies,
 	}
 }
 
@@ -228,6 +233,7 @@ func (v *View) shareables() []shareable {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
+		&v.tallies,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
 		&v.finished, &v.work, &v.victims, &v.opAges, &v.totals, &v.loads,

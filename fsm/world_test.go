@@ -26,6 +26,8 @@ type world struct {
 	term  uint64
 	last  uint64 // The identifier made last.
 
+	format uint64 // Of the nodes that are added.
+
 	entries [][]byte // All that was applied; the first has index 1.
 
 	root  fsm.Actor
@@ -185,7 +187,7 @@ func (w *world) pass(d time.Duration) {
 func (w *world) addNode(name string, types ...string) compute.NodeID {
 	w.Helper()
 	id := compute.NodeID{UUID: w.uuid()}
-	c := fsm.RegisterNode{Node: compute.Node{ID: id, Name: name}, First: true}
+	c := fsm.RegisterNode{Node: compute.Node{ID: id, Name: name, Format: w.format}, First: true}
 	if w.anyNode() {
 		c.First, c.TokenID, c.TokenHash = false, name, hash(name)
 		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{

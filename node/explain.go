@@ -60,6 +60,9 @@ func (l *leader) recordEstimates(ctx context.Context, term uint64) time.Duration
 	took := l.now().Sub(start)
 	if len(list) > 0 {
 		cmd := fsm.RecordEstimates{Term: term, At: view.Now(), Estimates: list}
+		if view.Allows(cmd) != nil {
+			return estimatePeriod
+		}
 		if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
 			l.logger.Warn("estimates not recorded", "err", err)
 		}

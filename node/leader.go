@@ -55,6 +55,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	})
 	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
 	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
+	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.raiseFormat(ctx, term) }) })
 	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
@@ -101,11 +102,32 @@ func (l *leader) establish(ctx context.Context, term uint64) error {
 		}
 		l.logger.Info("cluster made")
 	}
+	l.raiseFormat(ctx, term)
 	if l.machine.View().Settings() != l.settings {
 		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: l.settings})
 		return err
 	}
 	return nil
+}
+
+// raiseFormat allows what a newer version of the program brought, once every
+// server knows it.
+func (l *leader) raiseFormat(ctx context.Context, term uint64) {
+	view := l.machine.View()
+	common := min(view.CommonFormat(), fsm.Format)
+	if common <= view.Format() {
+		return
+	}
+	index, err := l.do(ctx, fsm.SetFormat{Term: term, Format: common})
+	if err == nil {
+		_, err = l.machine.Wait(ctx, index)
+	}
+	switch {
+	case err == nil:
+		l.logger.Info("every server knows a newer format of the state", "status", common)
+	case ctx.Err() == nil:
+		l.logger.Warn("format of the state not raised", "err", err)
+	}
 }
 
 // do proposes one command within the leader's own time limit.

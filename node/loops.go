@@ -71,7 +71,8 @@ func (n *Node) announce(ctx context.Context) error {
 // sameIdentity reports whether a record says what the node says of itself.
 func sameIdentity(a, b *compute.Node) bool {
 	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
-		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version
+		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version &&
+		a.Format == b.Format
 }
 
 // importMaster keeps the master key that the cluster hands to a new server.

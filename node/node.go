@@ -31,6 +31,7 @@ const masterKeyFile = "keys/master.key"
 // Options is what surrounds a node beside its configuration.
 type Options struct {
 	Version string // Of the binary, as `berth version` prints it.
+	Format  uint64 // Newest format of the state that the binary says to know; 0 is fsm.Format.
 	Build   string
 	Logger  *slog.Logger
 	Now     func() time.Time // nil for time.Now.
@@ -112,6 +113,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Format == 0 {
+		o.Format = fsm.Format
 	}
 	if o.Fatal == nil {
 		logger := o.Logger

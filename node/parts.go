@@ -85,6 +85,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		API:          n.urls.api,
 		Metrics:      n.urls.metrics,
 		Version:      n.opts.Version,
+		Format:       n.opts.Format,
 		Bootstrap:    len(n.cfg.Join.Hosts) == 0,
 		JoinHosts:    n.cfg.Join.Hosts,
 		JoinToken:    token,
@@ -151,7 +152,7 @@ func (n *Node) self() compute.Node {
 	return compute.Node{
 		ID: n.cluster.ID(), Name: n.cfg.Name, Role: compute.RoleServer, API: n.urls.api,
 		RPC: n.cluster.RPCAddress(), Gossip: n.cluster.GossipAddress(), Metrics: n.urls.metrics,
-		Version: n.opts.Version,
+		Version: n.opts.Version, Format: n.opts.Format,
 	}
 }
 

@@ -54,6 +54,9 @@ func (l *leader) watchRaces(ctx context.Context, term uint64) {
 			continue
 		}
 		cmd := fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: stops}
+		if view.Allows(cmd) != nil {
+			continue // Until all servers are upgraded, the runs go on to their end.
+		}
 		if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
 			l.logger.Warn("runs of a GPU selection not stopped", "execution", parent.ID, "err", err)
 		}

@@ -41,6 +41,9 @@ type Cluster struct {
 // Node is one node of a Cluster.
 type Node struct {
 	Config node.Config
+	// Format is the newest format of the state that the node says to know; 0
+	// is what this program knows.
+	Format uint64
 
 	tb     testing.TB
 	output *output
@@ -63,6 +66,18 @@ type NodeConfig = node.Config
 // NewWith is New with configurations that change makes other than usual.
 func NewWith(tb testing.TB, n int, change func(i int, cfg *NodeConfig)) *Cluster {
 	tb.Helper()
+	return newCluster(tb, n, 0, change)
+}
+
+// NewOld is New with nodes whose program is so old that it knows the state up
+// to format only.
+func NewOld(tb testing.TB, n int, format uint64) *Cluster {
+	tb.Helper()
+	return newCluster(tb, n, format, func(int, *NodeConfig) {})
+}
+
+func newCluster(tb testing.TB, n int, format uint64, change func(i int, cfg *NodeConfig)) *Cluster {
+	tb.Helper()
 	c := &Cluster{tb: tb, output: newOutput(tb)}
 	for i := range n {
 		cfg := Config(tb, i)
@@ -70,7 +85,7 @@ func NewWith(tb testing.TB, n int, change func(i int, cfg *NodeConfig)) *Cluster
 		if i > 0 {
 			c.mustPrepareJoin(&cfg)
 		}
-		c.Nodes = append(c.Nodes, mustRun(tb, cfg, c.output))
+		c.Nodes = append(c.Nodes, mustRun(tb, cfg, format, c.output))
 		if i == 0 {
 			Eventually(tb, readyWait, "the cluster to be made", func() bool { return c.Nodes[0].peer.View().Bootstrapped() })
 			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
@@ -107,9 +122,9 @@ func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
 }
 
 // mustRun opens and runs a node.
-func mustRun(tb testing.TB, cfg node.Config, out *output) *Node {
+func mustRun(tb testing.TB, cfg node.Config, format uint64, out *output) *Node {
 	tb.Helper()
-	n := &Node{Config: cfg, tb: tb, output: out}
+	n := &Node{Config: cfg, Format: format, tb: tb, output: out}
 	n.Start()
 	tb.Cleanup(n.Stop)
 	return n
@@ -121,7 +136,7 @@ func (n *Node) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	peer, err := node.Open(ctx, n.Config, node.Options{
-		Version: "test", PromoteAfter: promoteAfter,
+		Version: "test", Format: n.Format, PromoteAfter: promoteAfter,
 		Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
 		Fatal:  func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 	})

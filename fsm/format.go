@@ -1,0 +1,122 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// Formats of the state: which commands, fields and tables there are. A replica
+// that meets one it does not know stops, so what a format adds is proposed
+// only once every server can apply it; see docs/adr/0002-state-format.md.
+const (
+	formatFirst    = 1
+	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
+
+	// Format is the newest format, which this program can apply.
+	Format = formatFairness
+)
+
+// maxNamed is how many nodes a refusal names.
+const maxNamed = 3
+
+// needs returns the format that a replica has to know to apply cmd. A kind
+// that is new goes here with the format that adds it, and so does a command
+// that uses a field that is new.
+func needs(cmd Command) uint64 {
+	switch cmd.Kind() {
+	case KindRecordEstimates, KindStopCandidates, KindSetQuota:
+		return formatFairness
+	default:
+		return formatFirst
+	}
+}
+
+// Format returns the format up to which commands may be proposed. It never
+// falls, so that a view that is behind allows too little, never too much.
+func (v *View) Format() uint64 { return max(v.meta.Format, formatFirst) }
+
+// CommonFormat returns the newest format that every registered server knows,
+// down or not: one that comes back applies what it has missed.
+func (v *View) CommonFormat() uint64 {
+	common := uint64(0)
+	for n := range v.Nodes() {
+		if n.Role != compute.RoleServer {
+			continue // It holds no replica.
+		}
+		if known := n.KnownFormat(); common == 0 || known < common {
+			common = known
+		}
+	}
+	return max(common, formatFirst)
+}
+
+// Allows returns why cmd may not be proposed: a server that is registered could
+// not apply it, and would stop. The refusal is a conflict, "upgrade_required".
+func (v *View) Allows(cmd Command) error {
+	want := needs(cmd)
+	if want <= v.Format() {
+		return nil
+	}
+	var old []string
+	for n := range v.Nodes() {
+		if n.Role == compute.RoleServer && n.KnownFormat() < want {
+			old = append(old, fmt.Sprintf("%s (%s)", n.Name, n.Version))
+		}
+	}
+	if len(old) == 0 {
+		return compute.Errorf(compute.CodeConflict,
+			"The cluster is being upgraded: try again in a moment.").Named("upgrade_required")
+	}
+	slices.Sort(old)
+	more := ""
+	if len(old) > maxNamed {
+		more = fmt.Sprintf(" and %d more", len(old)-maxNamed)
+		old = old[:maxNamed]
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"Not while servers execute an older version of Berth: upgrade, or remove, %s%s",
+		strings.Join(old, ", "), more).Named("upgrade_required")
+}
+
+// setFormat raises the format of the state, which every server must know. A
+// replica that does not know it stops here, with a clear word: its program was
+// replaced by an older one.
+func (s *state) setFormat(c SetFormat) Result {
+	switch common := s.CommonFormat(); {
+	case c.Format <= s.Format():
+		return Result{Repeat: true}
+	case c.Format > common:
+		return refuse(compute.CodeConflict, "upgrade_required",
+			"a server knows format %d of the state only, not %d", common, c.Format)
+	case c.Format > Format:
+		panic(errFormat(c.Format).Error())
+	}
+	s.meta.Format = c.Format
+	return Result{}
+}
+
+// checkFormat checks that every server knows the format of the state.
+func (v *View) checkFormat() error {
+	if v.CommonFormat() < v.Format() && v.nodes.len() > 0 {
+		return fmt.Errorf("the state has format %d, a server knows %d", v.Format(), v.CommonFormat())
+	}
+	return nil
+}
+
+// errFormat is what a program says that is older than the state.
+func errFormat(format uint64) error {
+	return fmt.Errorf("the state has format %d, this version of Berth knows %d: install a newer one", format, Format)
+}
+
+// tooOld refuses a server that could not apply what the state allows.
+func (s *state) tooOld(n compute.Node) *compute.Error {
+	if n.Role != compute.RoleServer || n.KnownFormat() >= s.Format() {
+		return nil
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"the state has format %d, the node's version %q knows %d: install a newer one",
+		s.Format(), n.Version, n.KnownFormat()).Named("node_too_old")
+}

@@ -1,0 +1,47 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/fsm"
+	"berth/node/nodetest"
+)
+
+// TestRollingUpgrade replaces the program of each node in turn by a newer one.
+// What the newer one brings is refused, with the node that holds it up, until
+// the last is there; then it works on every node.
+func TestRollingUpgrade(t *testing.T) {
+	c := nodetest.NewOld(t, 3, 1)
+	grant := wire.NewQuota{Org: "acme", MaxConcurrent: 7}
+	c.MustAccount("acme")
+	refused := func(holds string) {
+		t.Helper()
+		_, err := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL()).SetQuota(t.Context(), grant)
+		if client.CodeOf(err) != "upgrade_required" || !strings.Contains(err.Error(), holds) {
+			t.Fatalf("a quota: %v, want upgrade_required that names %q", err, holds)
+		}
+	}
+	refused("n1 (test), n2 (test), n3 (test)")
+	for i, n := range c.Nodes {
+		n.Stop()
+		n.Format = fsm.Format
+		n.Start()
+		nodetest.Eventually(t, time.Minute, "the node's record to say so", func() bool {
+			record, ok := c.Nodes[0].Peer().View().Node(n.ID())
+			return ok && record.Format == fsm.Format
+		})
+		if i == 1 {
+			refused("remove, n3 (test)")
+		}
+	}
+	for _, n := range c.Nodes {
+		nodetest.Eventually(t, time.Minute, "the newer format", func() bool { return n.Peer().View().Format() == fsm.Format })
+		if _, err := nodetest.MustClient(t, c.RootToken, n.URL()).SetQuota(t.Context(), grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
