@@ -64,6 +64,7 @@ type CandidateRun struct {
 	Credits   Credits       // What it cost.
 	Price     Price
 	Predicted time.Duration // The least that a run that was stopped early would have taken.
+	Finished  Instant       // Its terminal entry was committed; zero before.
 }
 
 // RunOf returns a sub-execution as it is judged.
@@ -71,6 +72,7 @@ func RunOf(e *Execution) CandidateRun {
 	return CandidateRun{
 		Execution: e.ID, Status: e.Status, Reason: e.Reason, Detail: e.Detail,
 		Duration: e.Duration, Credits: e.Billed, Price: e.Price, Predicted: e.Predicted,
+		Finished: e.FinishedAt,
 	}
 }
 

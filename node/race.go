@@ -68,7 +68,7 @@ func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler
 	s := parent.Selection
 	race := &scheduler.Race{
 		Objective: s.Objective, Repeats: s.Runs(), Complete: s.Complete, Deadline: s.Deadline,
-		Waited: now.Sub(parent.CreatedAt.Time()),
+		Created: parent.CreatedAt, Now: compute.InstantOf(now),
 	}
 	for _, e := range view.Children(parent.ID) {
 		n := len(race.Candidates)

@@ -10,11 +10,11 @@ import (
 
 // Times and margins of a GPU selection.
 const (
-	// StartWithin is how long a GPU type may wait for capacity when no
-	// deadline was asked for.
+	// StartWithin is how long a run may wait for capacity when no deadline was
+	// asked for, from the submit or the end of the run before it.
 	StartWithin = time.Hour
-	// Patience is how long a GPU type that waits is waited for when all
-	// others have ended and there is something to recommend.
+	// Patience is how long a GPU type that waits is waited for once all others
+	// have ended and there is something to recommend.
 	Patience = time.Minute
 
 	equalMargin   = 0.01 // A candidate that is worse by no more may run on: it is as good.
@@ -25,9 +25,10 @@ const (
 type Race struct {
 	Objective  compute.Objective
 	Repeats    int
-	Complete   bool          // Nothing is stopped early.
-	Deadline   time.Duration // From the submit; 0 for none.
-	Waited     time.Duration // Since the submit.
+	Complete   bool            // Nothing is stopped early.
+	Deadline   time.Duration   // From the submit; 0 for none.
+	Created    compute.Instant // Of the submit.
+	Now        compute.Instant
 	Candidates []compute.Candidate
 	Paces      map[compute.ExecutionID]Pace // Of runs that execute or have completed, as far as known.
 }
@@ -35,8 +36,8 @@ type Race struct {
 // Stops returns the runs that need not go on, in the order of the candidates,
 // each once:
 //
-//   - what has not started by the deadline, or, without one, when all others
-//     have ended and a minute has passed;
+//   - what has not started by the deadline, or, without one, within an hour,
+//     or a minute after all others have ended;
 //   - what still executes after the deadline, once a candidate has completed;
 //   - unless the race is to be complete, what can no longer win: under fastest
 //     and cheapest a candidate that is certain to be slower, or dearer, than
@@ -111,33 +112,52 @@ func (r *Race) late(c *compute.Candidate, answer, active bool) (compute.Candidat
 	if run == nil {
 		return compute.CandidateStop{}, false
 	}
-	limit := r.Deadline
-	if limit == 0 {
-		limit = StartWithin
-		if answer && !active {
-			limit = Patience
-		}
-	}
-	if r.Waited < limit {
+	within, out := r.outOfTime(c, answer && !active)
+	if !out {
 		return compute.CandidateStop{}, false
 	}
 	stop := compute.CandidateStop{Execution: run.Execution, Reason: compute.ReasonDeadline}
 	switch {
 	case run.Status == compute.StatusQueued && !started(c):
 		stop.Reason = compute.ReasonNoCapacity
-		stop.Detail = fmt.Sprintf("no capacity within %s (%s)", limit, run.Reason)
+		stop.Detail = fmt.Sprintf("no capacity within %s (%s)", within, run.Reason)
 		return stop, true
 	case run.Status == compute.StatusQueued:
-		stop.Detail = fmt.Sprintf("not repeated within %s (%s)", limit, run.Reason)
+		stop.Detail = fmt.Sprintf("not repeated within %s (%s)", within, run.Reason)
 		return stop, true
 	case r.Deadline > 0 && answer:
-		stop.Detail = fmt.Sprintf("still running at the deadline of %s", limit)
+		stop.Detail = fmt.Sprintf("still running at the deadline of %s", r.Deadline)
 		if part := r.Paces[run.Execution].part(); part > 0 {
 			stop.Detail += fmt.Sprintf(", at %.0f %%", 100*part)
 		}
 		return stop, true
 	}
 	return compute.CandidateStop{}, false
+}
+
+// outOfTime reports whether a candidate's run had to have started by now, and
+// within what. Last says that all others have ended and there is an answer.
+func (r *Race) outOfTime(c *compute.Candidate, last bool) (within string, out bool) {
+	if r.Deadline > 0 {
+		return r.Deadline.String(), r.Now.Sub(r.Created) >= r.Deadline
+	}
+	since := max(r.Created, lastEnd(c))
+	if r.Now.Sub(since) >= StartWithin {
+		return StartWithin.String(), true
+	}
+	for i := range r.Candidates {
+		since = max(since, lastEnd(&r.Candidates[i]))
+	}
+	return Patience.String() + " of the others' end", last && r.Now.Sub(since) >= Patience
+}
+
+// lastEnd returns when the last of a candidate's runs that are over ended.
+func lastEnd(c *compute.Candidate) compute.Instant {
+	var end compute.Instant
+	for i := range c.Runs {
+		end = max(end, c.Runs[i].Finished)
+	}
+	return end
 }
 
 // beaten returns the stop of candidate i when another one has certainly

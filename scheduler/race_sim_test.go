@@ -205,7 +205,7 @@ func (r *simRace) candidates() []compute.Candidate {
 
 func (r *simRace) state(now time.Duration) *scheduler.Race {
 	race := &scheduler.Race{
-		Objective: r.objective, Repeats: r.repeats, Waited: now,
+		Objective: r.objective, Repeats: r.repeats, Created: submitted, Now: at(now),
 		Candidates: r.candidates(), Paces: map[compute.ExecutionID]scheduler.Pace{},
 	}
 	for _, runs := range r.runs {

@@ -9,11 +9,20 @@ import (
 	"berth/scheduler"
 )
 
+// submitted is when the races of the tests begin.
+const submitted = compute.Instant(1_000_000)
+
+// at returns the instant so long after the submit.
+func at(d time.Duration) compute.Instant { return submitted.Add(d) }
+
 // run returns a run of the n-th type that stands so.
 func run(n int, status compute.Status, d time.Duration) compute.CandidateRun {
 	r := compute.CandidateRun{Status: status, Duration: d, Price: 100}
 	r.Execution.UUID[0] = byte(n)
 	r.Credits = r.Price.Charge(d)
+	if status.Terminal() {
+		r.Finished = at(d)
+	}
 	if status == compute.StatusQueued {
 		r.Reason = compute.ReasonGPUsBusy
 	}
@@ -43,6 +52,8 @@ func TestStops(t *testing.T) {
 	two := func(a, b compute.CandidateRun) []compute.Candidate {
 		return []compute.Candidate{ran("gpu.a", a), ran("gpu.b", b)}
 	}
+	repeated := two(run(1, running, 0), run(2, queued, 0))
+	repeated[1].Runs = []compute.CandidateRun{run(3, done, 30*s), run(2, queued, 0)}
 	tests := []struct {
 		name string
 		race race
@@ -56,18 +67,21 @@ func TestStops(t *testing.T) {
 		{"too early to say", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(29*s, 300*s), ""},
 		{"no progress printed", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 500 * s}, ""},
 		{"the other failed", race{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
-		{"waits a minute", race{Waited: 59 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"has waited", race{Waited: 60 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s (gpus_busy)"},
-		{"others go on", race{Waited: 60 * s, Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"the only hope", race{Waited: 60 * s, Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"an hour", race{Waited: time.Hour, Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s"},
-		{"before the deadline", race{Deadline: 90 * s, Waited: 89 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"starved at the deadline", race{Deadline: 90 * s, Waited: 90 * s, Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m30s"},
-		{"runs at the deadline", race{Deadline: 90 * s, Waited: 90 * s, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
-		{"no answer at the deadline", race{Deadline: 90 * s, Waited: 95 * s, Candidates: two(run(1, running, 0), run(2, running, 0))}, scheduler.Pace{}, ""},
+		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
+		{"others go on", race{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"the only hope", race{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"an hour", race{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},
+		{"a repeat has an hour of its own", race{Repeats: 2, Now: at(time.Hour + 29*s), Candidates: repeated}, scheduler.Pace{}, ""},
+		{"a repeat after its hour", race{Repeats: 2, Now: at(time.Hour + 30*s), Candidates: repeated}, scheduler.Pace{}, "deadline_passed not repeated within 1h0m0s (gpus_busy)"},
+		{"before the deadline", race{Deadline: 90 * s, Now: at(89 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
+		{"starved at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m30s"},
+		{"runs at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
+		{"no answer at the deadline", race{Deadline: 90 * s, Now: at(95 * s), Candidates: two(run(1, running, 0), run(2, running, 0))}, scheduler.Pace{}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.race.Created = submitted
 			tt.race.Objective = compute.ObjectiveFastest
 			tt.race.Paces = map[compute.ExecutionID]scheduler.Pace{run(2, 0, 0).Execution: tt.pace}
 			got := ""
