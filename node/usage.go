@@ -44,8 +44,8 @@ func (u *gpuUsages) Watch(w compute.Work, from compute.Instant) {
 	u.live[attemptKey{w.Attempt.Execution, w.Attempt.Epoch}] = watched{w, tally}
 }
 
-// Measure adds to an outcome what the GPUs of its attempt did. Only
-// sub-executions keep the series of samples.
+// Measure ends the watch of an attempt and, if its code ran, adds to the
+// outcome what its GPUs did. Only sub-executions keep the series of samples.
 func (u *gpuUsages) Measure(o *compute.Outcome) {
 	key := attemptKey{o.Execution, o.Epoch}
 	u.mu.Lock()
@@ -56,10 +56,13 @@ func (u *gpuUsages) Measure(o *compute.Outcome) {
 		return
 	}
 	simulated := anySimulated(w.work.GPUs)
-	if !simulated {
+	if o.Ran && !simulated {
 		u.sampler.Look(context.Background())
 	}
 	seen := u.sampler.Unwatch(w.tally, o.EndedAt)
+	if !o.Ran {
+		return // Its supervisor was lost: nobody knows until when it ran.
+	}
 	if simulated {
 		seen = simulatedUsage(w.work, o, seen)
 	}

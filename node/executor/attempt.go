@@ -269,8 +269,10 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 // needs. Secrets of its environment are in the spec.
 func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 	outcome.Detail = outcome.Detail[:min(len(outcome.Detail), maxDetail)]
-	if e.cfg.Meter != nil && outcome.Ran {
-		e.watch(a, nil, outcome.StartedAt) // It may have ended before we heard that it started.
+	if e.cfg.Meter != nil {
+		if outcome.Ran {
+			e.watch(a, nil, outcome.StartedAt) // It may have ended before we heard that it started.
+		}
 		e.cfg.Meter.Measure(&outcome)
 	}
 	dir := e.dir(a.key)

@@ -51,8 +51,9 @@ type Meter interface {
 	// most once for an attempt in the life of a process, so again after a
 	// restart of the node.
 	Watch(w compute.Work, from compute.Instant)
-	// Measure adds to the outcome's usage what was measured, and ends the
-	// watch. It is called for attempts that were not watched, too.
+	// Measure ends the watch, and adds to the outcome's usage what was
+	// measured if the code ran. It is called once for each attempt, watched or
+	// not.
 	Measure(outcome *compute.Outcome)
 }
 

@@ -242,16 +242,21 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestSupervisorKilledUnderALivingNode is the same without a restart.
+// TestSupervisorKilledUnderALivingNode is the same without a restart. The watch
+// of its GPUs ends too.
 func TestSupervisorKilledUnderALivingNode(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nil)
+	m := &meter{}
+	n := newNode(t, func(c *executor.Config) { c.Meter = m })
 	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
 	await(t, "the start", func() bool { return n.started(id) })
 	if err := syscall.Kill(n.supervisor(id), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "", 0}.check(t, n.end(id))
+	if starts, ends := m.count(id); starts != 1 || ends != 1 {
+		t.Errorf("watched %d times and ended %d times, want 1 and 1", starts, ends)
+	}
 }
 
 // TestNodeKilledAnywhere kills the node at random points of an attempt's life:
