@@ -140,11 +140,14 @@ func (d *document) routes() {
 		if r.Body != nil {
 			fmt.Fprintf(d, "- Body: %s\n", d.name(r.Body))
 		}
+		var answers []string
 		if r.Reply != nil {
-			fmt.Fprintf(d, "- Answers: %s\n", d.name(r.Reply))
-		} else {
-			fmt.Fprintf(d, "- Answers: `%s`\n", r.Accepts)
+			answers = append(answers, d.name(r.Reply))
 		}
+		for _, media := range r.Accepts {
+			answers = append(answers, "`"+media+"`")
+		}
+		fmt.Fprintf(d, "- Answers: %s\n", strings.Join(answers, ", or "))
 	}
 }
 

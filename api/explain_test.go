@@ -56,8 +56,40 @@ func TestExplainAnswers(t *testing.T) {
 	}
 }
 
+// TestQuoteNamesOwnExecutionsOnly holds that a quote names what would be moved
+// to its owner, and to others only what the move costs.
+func TestQuoteNamesOwnExecutionsOnly(t *testing.T) {
+	w := newWorld(t)
+	w.addNode(4, "l40s", "l40s")
+	moved := w.start("l40s")
+	w.place(moved, 1)
+	for _, asks := range []struct {
+		name, key string
+		named     bool
+	}{{"the owner", w.adaKey, true}, {"another", w.bobKey, false}} {
+		t.Run(asks.name, func(t *testing.T) {
+			var waits wire.Started
+			w.mustDo("POST", "/execution/streaming/start", asks.key, map[string]any{
+				"code": "1", "execution_type": "l40s.4x", "timeout": 60,
+			}, &waits)
+			w.pack()
+			a := w.send("GET", "/execution/"+waits.ExecutionID.String()+"/explain?defrag=true", asks.key, nil)
+			var got wire.Explanation
+			w.ok(json.Unmarshal(a.body, &got))
+			if got.Defragmentation == nil || len(got.Defragmentation.Moves) != 1 {
+				t.Fatalf("no quote of one move: %s", a.body)
+			}
+			move := got.Defragmentation.Moves[0]
+			if move.From != "n1" || move.To != "n4" || (move.ExecutionID != nil) != asks.named ||
+				bytes.Contains(a.body, []byte(moved.String())) != asks.named {
+				t.Errorf("the move is %+v: %s", move, a.body)
+			}
+		})
+	}
+}
+
 // TestExplainNamesNoOtherOrganizationsExecutions holds that who waits sees how
-// much is ahead of it and what a move would cost, and nobody else's identifiers.
+// much is ahead of it, and nobody else's identifiers.
 func TestExplainNamesNoOtherOrganizationsExecutions(t *testing.T) {
 	w := newWorld(t)
 	var theirs []compute.ExecutionID

@@ -6,7 +6,7 @@ import "reflect"
 type RouteDoc struct {
 	Method, Path, Tag, Summary, Needs string
 	Query, Body, Reply                reflect.Type
-	Accepts                           string
+	Accepts                           []string
 }
 
 // Routes returns all routes for the documentation.

@@ -143,11 +143,15 @@ func parameters(rt *route, schemas wire.Schemas) []object {
 // responses returns the answers of a route.
 func responses(rt *route, schemas wire.Schemas) object {
 	success := object{"description": "Success."}
-	switch {
-	case rt.reply != nil:
-		success["content"] = object{"application/json": object{"schema": schemas.Of(bodyType(rt.reply))}}
-	case rt.accepts != "":
-		success["content"] = object{rt.accepts: object{"schema": wire.Schema{"type": "string"}}}
+	content := object{}
+	for _, media := range rt.accepts {
+		content[media] = object{"schema": wire.Schema{"type": "string"}}
+	}
+	if rt.reply != nil {
+		content["application/json"] = object{"schema": schemas.Of(bodyType(rt.reply))}
+	}
+	if len(content) > 0 {
+		success["content"] = content
 	}
 	failure := func(what string, body any) object {
 		return object{

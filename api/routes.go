@@ -42,7 +42,7 @@ type route struct {
 	query   func() any // New value to read the query into; nil for none.
 	body    func() any // New value to read the body into; nil for none.
 	reply   func() any // What is answered; nil for what is not JSON.
-	accepts string     // Media type of answers that are not JSON.
+	accepts []string   // Media types of answers that are not JSON.
 
 	handle func(*request) (any, error)
 	params []string // Names in the path.
@@ -135,11 +135,11 @@ func (s *Server) startRoutes() []route {
 		}, {
 			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
 			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
-			accepts: "text/event-stream", handle: s.streamOutput,
+			accepts: []string{"text/event-stream"}, handle: s.streamOutput,
 		}, {
 			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
 			summary: "The same as GET.",
-			accepts: "text/event-stream", handle: s.streamOutput,
+			accepts: []string{"text/event-stream"}, handle: s.streamOutput,
 		}, {
 			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
@@ -148,6 +148,7 @@ func (s *Server) startRoutes() []route {
 			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,
 			summary: "What a GPU selection found so far: a row per GPU type, the Pareto front, a recommendation.",
 			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: s.getSelection,
+			accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
 		}, {
 			method: http.MethodGet, path: selecting + "/{id}/status", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Where a GPU selection stands.",
@@ -323,14 +324,14 @@ func (s *Server) nodeRoutes() []route {
 			summary: "How the node is, always 200.", reply: of[wire.Health](), handle: s.health,
 		}, {
 			method: http.MethodGet, path: "/metrics", need: needScraper,
-			summary: "Metrics for Prometheus.", accepts: "text/plain", handle: s.scrape,
+			summary: "Metrics for Prometheus.", accepts: []string{"text/plain"}, handle: s.scrape,
 		}, {
 			method: http.MethodGet, path: "/metrics/targets", need: needScraper,
 			summary: "Every node, for Prometheus' HTTP service discovery.",
 			reply:   of[[]wire.Target](), handle: s.targets,
 		}, {
 			method: http.MethodGet, path: "/openapi.json",
-			summary: "This API as OpenAPI 3.1.", accepts: "application/json", handle: s.document,
+			summary: "This API as OpenAPI 3.1.", accepts: []string{"application/json"}, handle: s.document,
 		},
 	}
 }

@@ -94,6 +94,9 @@ func TestResolveMIG(t *testing.T) {
 	if types := w.view().GPUTypes(); !slices.Contains(types, "a100.mig_1g_5gb") || slices.Contains(types, "a30") {
 		t.Errorf("kinds are %v", types)
 	}
+	if _, _, _, err := w.view().Resolve("gpu.t4.8x"); err == nil || strings.Contains(err.Error(), "mig_") {
+		t.Errorf("slices come one at a time: %v", err)
+	}
 	profiles := w.view().Profiles()
 	if !slices.Contains(profiles, "gpu.a100.mig_1g_5gb") || slices.Contains(profiles, "gpu.a100.mig_1g_5gb.2x") {
 		t.Errorf("profiles are %v", profiles)

@@ -195,10 +195,16 @@ func (v *View) nearest(p compute.Profile, most int) string {
 	}
 	names := []string{compute.Profile{GPUType: p.GPUType, Count: count, MilliGPU: compute.WholeGPU}.String()}
 	for _, kind := range v.GPUTypes() {
-		other := compute.Profile{GPUType: kind, Count: p.Count, MilliGPU: compute.WholeGPU}
-		if len(names) <= maxNearest && v.offered.types[kind].most >= p.Count {
-			names = append(names, other.String())
+		other, err := compute.ParseProfile(kind)
+		if err != nil || len(names) > maxNearest || v.offered.types[kind].most < p.Count {
+			continue
 		}
+		if other.MIG == "" {
+			other.Count = p.Count
+		} else if p.Count > 1 {
+			continue // Slices come one at a time.
+		}
+		names = append(names, other.String())
 	}
 	return strings.Join(names, ", ")
 }

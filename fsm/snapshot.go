@@ -25,7 +25,7 @@ import (
 // big-endian.
 const (
 	snapshotMagic  = "BERTHFSM"
-	snapshotFormat = 1
+	snapshotFormat = 2
 	snapshotEnd    = 0xff
 	maxRecord      = 1 << 20 // Bytes of one record: four commands.
 )
@@ -158,7 +158,8 @@ func (in *snapshotReader) header() error {
 		return errors.New("this is no snapshot of a berth state")
 	}
 	if format := binary.BigEndian.Uint16(data[len(snapshotMagic):]); format != snapshotFormat {
-		return fmt.Errorf("snapshot has format %d, this version reads %d", format, snapshotFormat)
+		return fmt.Errorf("snapshot has format %d and this version reads %d: it was written by another version of the program",
+			format, snapshotFormat)
 	}
 	return nil
 }

@@ -110,12 +110,14 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 
 func TestForeignSnapshotIsRefused(t *testing.T) {
 	w := full(t)
-	newer := w.snapshot()
-	binary.BigEndian.PutUint16(newer[8:], 2)
+	older, newer := w.snapshot(), w.snapshot()
+	binary.BigEndian.PutUint16(older[8:], 1)
+	binary.BigEndian.PutUint16(newer[8:], 3)
 	tests := []struct{ name, want, data string }{
 		{"empty", "ends early", ""},
 		{"something else", "no snapshot", strings.Repeat("x", 100)},
-		{"a newer format", "format 2", string(newer)},
+		{"an older format", "format 1 and this version reads 2", string(older)},
+		{"a newer format", "format 3 and this version reads 2", string(newer)},
 	}
 	for _, test := range tests {
 		_, err := restore([]byte(test.data))

@@ -189,8 +189,22 @@ func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan 
 	if err != nil {
 		return 0, err
 	}
-	c.meter.committed(start, plan, result.Count)
+	c.meter.committed(start, c.placed(plan, result.Count))
 	return index, nil
+}
+
+// placed returns the executions of a plan that the state has placed, of which
+// it says how many there are.
+func (c committer) placed(plan compute.Plan, count int) []compute.ExecutionID {
+	view := c.peer.machine.View()
+	ids := make([]compute.ExecutionID, 0, count)
+	for _, a := range plan.Assignments {
+		e, ok := view.AnyExecution(a.Execution)
+		if count == len(plan.Assignments) || ok && e.Status != compute.StatusQueued {
+			ids = append(ids, a.Execution)
+		}
+	}
+	return ids
 }
 
 // TakeSelection is never asked for: there is no GPU selection.

@@ -47,29 +47,25 @@ func (m *meter) submit(id compute.ExecutionID, at time.Time) {
 	m.submitted[id] = at
 }
 
-// committed notes a plan of which that many assignments were placed. Where the
-// state has left some out, which ones is not known: they are then noted again
-// with a later plan, as they are still queued.
-func (m *meter) committed(start time.Time, plan compute.Plan, placed int) {
+// committed notes a plan that was proposed at start and which of its
+// assignments the state has placed.
+func (m *meter) committed(start time.Time, placed []compute.ExecutionID) {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.busy += now.Sub(start)
-	m.placed += placed
-	if placed > 0 {
+	m.placed += len(placed)
+	if len(placed) > 0 {
 		if m.plans == 0 {
 			m.first = now
 		}
 		m.plans++
 		m.last = now
 	}
-	if placed != len(plan.Assignments) {
-		return
-	}
-	for _, a := range plan.Assignments {
-		if at, ok := m.submitted[a.Execution]; ok {
+	for _, id := range placed {
+		if at, ok := m.submitted[id]; ok {
 			m.waits = append(m.waits, now.Sub(at))
-			delete(m.submitted, a.Execution)
+			delete(m.submitted, id)
 		}
 	}
 }

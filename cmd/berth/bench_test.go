@@ -143,7 +143,7 @@ func TestBenchSimulateRefuses(t *testing.T) {
 		want string
 	}{
 		{"mix", []string{"--mix", "luck"}, exitUsage, `no mix "luck"; there is default`},
-		{"both", []string{"--mix", "default", "--trace", "x"}, exitFailed, "[mix trace]"},
+		{"both", []string{"--mix", "default", "--trace", "x"}, exitUsage, "[mix trace]"},
 		{"no such trace", []string{"--trace", "none.csv"}, exitUsage, "none.csv: no such file"},
 		{"no such nodes", []string{"--nodes", "none.csv"}, exitUsage, "none.csv: no such file"},
 		{"executions", []string{"--executions", "0"}, exitFailed, "0 executions"},

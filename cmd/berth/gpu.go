@@ -88,11 +88,11 @@ func (f *recommendFlags) check() error {
 	}
 	switch {
 	case !slices.Contains([]string{formatTable, formatJSON, "csv", "svg"}, f.format):
-		return fmt.Errorf("--format is table, json, csv or svg, not %q", f.format)
+		return usageErrorf("--format is table, json, csv or svg, not %q", f.format)
 	case f.repeats < 1 || f.repeats > compute.MaxRepeats:
-		return fmt.Errorf("--repeats is 1 to %d, not %d", compute.MaxRepeats, f.repeats)
+		return usageErrorf("--repeats is 1 to %d, not %d", compute.MaxRepeats, f.repeats)
 	case f.deadline != 0 && (f.deadline < time.Second || f.deadline > compute.MaxDeadline):
-		return fmt.Errorf("--deadline is 1s to %s, not %s", compute.MaxDeadline, f.deadline)
+		return usageErrorf("--deadline is 1s to %s, not %s", compute.MaxDeadline, f.deadline)
 	}
 	return nil
 }

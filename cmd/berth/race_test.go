@@ -126,8 +126,8 @@ func TestRecommend(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 	for _, flags := range [][]string{{"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
-		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code == 0 || r.errors == "" {
-			t.Errorf("%v: got %+v, want an error", flags, r)
+		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code != exitUsage || r.errors == "" {
+			t.Errorf("%v: got %+v, want a wrong command line", flags, r)
 		}
 	}
 	body = failed
