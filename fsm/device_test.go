@@ -94,7 +94,8 @@ func TestResolveMIG(t *testing.T) {
 	if types := w.view().GPUTypes(); !slices.Contains(types, "a100.mig_1g_5gb") || slices.Contains(types, "a30") {
 		t.Errorf("kinds are %v", types)
 	}
-	if _, _, _, err := w.view().Resolve("gpu.t4.8x"); err == nil || strings.Contains(err.Error(), "mig_") {
+	_, _, _, err := w.view().Resolve("gpu.h100.4x")
+	if err == nil || !strings.Contains(err.Error(), "gpu.l40s.4x") || strings.Contains(err.Error(), "b.4x") {
 		t.Errorf("slices come one at a time: %v", err)
 	}
 	profiles := w.view().Profiles()
