@@ -25,14 +25,15 @@ type board struct {
 	mix   *compute.Mix
 	value *value
 
-	hardware  map[string]int
-	families  map[string]*familyCount
-	gpu       []int64 // Capacity by kind, of nodes that take work.
-	vcpu      int64   // Of those with GPUs.
-	memory    int64
-	otherVCPU int64
-	valued    string // What capacity and mix the value is made of.
-	revalue   bool   // They may have changed.
+	hardware    map[string]int
+	families    map[string]*familyCount
+	gpu         []int64 // Capacity by kind, of nodes that take work.
+	vcpu        int64   // Of those with GPUs.
+	memory      int64
+	otherVCPU   int64
+	otherMemory int64
+	valued      string // What capacity and mix the value is made of.
+	revalue     bool   // They may have changed.
 
 	openings []opening // By group.
 	open     []int64   // Openings by node and group.
@@ -113,8 +114,11 @@ func (b *board) refresh() {
 	for len(b.gpu) < len(b.types.names) {
 		b.gpu = append(b.gpu, 0)
 	}
-	c := &capacity{vcpu: coarse(b.vcpu), memory: coarse(b.memory), otherVCPU: coarse(b.otherVCPU)}
-	word := fmt.Sprint(c.vcpu, c.memory, c.otherVCPU)
+	c := &capacity{
+		vcpu: coarse(b.vcpu), memory: coarse(b.memory),
+		otherVCPU: coarse(b.otherVCPU), otherMemory: coarse(b.otherMemory),
+	}
+	word := fmt.Sprint(c.vcpu, c.memory, c.otherVCPU, c.otherMemory)
 	for kind, n := range b.gpu {
 		c.gpu = append(c.gpu, coarse(n))
 		word += fmt.Sprint(" ", kind, " ", coarse(n))

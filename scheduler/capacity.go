@@ -69,6 +69,7 @@ func (b *board) count(s *slot, sign int) {
 	}
 	if devices == 0 {
 		b.otherVCPU += int64(sign) * s.node.VCPUMilli
+		b.otherMemory += int64(sign) * s.node.MemoryMiB
 		return
 	}
 	b.vcpu += int64(sign) * s.node.VCPUMilli

@@ -11,11 +11,10 @@ import (
 // capacity is what the nodes that take work have. It is coarse, so that one
 // node more or less of many changes nothing.
 type capacity struct {
-	gpu       []int64 // Thousandths of a GPU by kind.
-	vcpu      int64   // Of nodes with GPUs.
-	memory    int64
-	otherVCPU int64 // Of nodes without.
-	hardware  []family
+	gpu                    []int64 // Thousandths of a GPU by kind.
+	vcpu, memory           int64   // Of nodes with GPUs.
+	otherVCPU, otherMemory int64   // Of nodes without.
+	hardware               []family
 }
 
 // family is nodes of about the same size.
@@ -38,13 +37,14 @@ func (c *capacity) total() int64 {
 // of sums, products and quotients of integers, rounded one at a time, so that
 // every machine makes the same.
 type demand struct {
-	types    *types
-	capacity *capacity
-	shares   []share
-	gpu      float64 // Thousandths of a GPU that one pass through the mix asks for.
-	vcpu     float64 // Of work with GPUs.
-	memory   float64
-	cpuOnly  float64 // vCPU of work without.
+	types         *types
+	capacity      *capacity
+	shares        []share
+	gpu           float64 // Thousandths of a GPU that one pass through the mix asks for.
+	vcpu          float64 // Of work with GPUs.
+	memory        float64
+	cpuOnly       float64 // vCPU of work without.
+	cpuOnlyMemory float64
 }
 
 // share is one request of a mix and how often it came.
@@ -70,6 +70,7 @@ func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
 			d.memory += float64(float64(s.memory) * s.count)
 		} else {
 			d.cpuOnly += float64(float64(s.vcpu) * s.count)
+			d.cpuOnlyMemory += float64(float64(s.memory) * s.count)
 		}
 		d.shares = append(d.shares, s)
 	}
@@ -84,9 +85,10 @@ func (d *demand) value() *value {
 		return v
 	}
 	d.residues(v)
-	v.perVCPU, v.perMemory = slope(d.gpu, d.vcpu), slope(d.gpu, d.memory)
+	v.vcpu = d.frontier(func(s *share) float64 { return float64(s.vcpu) })
+	v.memory = d.frontier(func(s *share) float64 { return float64(s.memory) })
 	d.pressure(v)
-	d.leftover(v)
+	d.exposure(v)
 	v.groups = d.groups()
 	return v
 }
@@ -102,7 +104,8 @@ func (d *demand) presume(v *value) {
 	if gpu == 0 {
 		return
 	}
-	v.perVCPU, v.perMemory = slope(gpu, float64(c.vcpu)), slope(gpu, float64(c.memory))
+	v.vcpu = frontier{{slope: slope(gpu, float64(c.vcpu))}}
+	v.memory = frontier{{slope: slope(gpu, float64(c.memory))}}
 	const sizes = 3 // 2, 4 and 8 GPUs.
 	for n := range sizes {
 		k := int64(2) << n
@@ -220,9 +223,10 @@ func (d *demand) masks() []mask {
 	return out
 }
 
-// leftover sets what free vCPU is worth to CPU-only work: little, unless the
-// nodes with GPUs are short of vCPU at full load.
-func (d *demand) leftover(v *value) {
+// exposure sets how much of the GPU is at risk beside room for CPU-only work:
+// none unless vCPU or memory runs short at full load, when all that such work
+// takes there is taken from work with GPUs.
+func (d *demand) exposure(v *value) {
 	var classes []share
 	total := 0.0
 	for i := range d.shares {
@@ -231,32 +235,35 @@ func (d *demand) leftover(v *value) {
 			total += s.count
 		}
 	}
-	if total == 0 || v.perVCPU == 0 || d.capacity.vcpu == 0 {
+	risk := float64(d.shortage()-riskFrom) / (riskTo - riskFrom)
+	risk = min(risk, 1) * riskMost
+	if total == 0 || risk <= 0 {
 		return
 	}
 	slices.SortStableFunc(classes, func(a, b share) int { return cmp.Compare(b.count, a.count) })
-	others := max(float64(d.cpuOnly*d.scale())-float64(d.capacity.otherVCPU), 0)
-	rho := (float64(d.vcpu*d.scale()) + others) / float64(d.capacity.vcpu)
-	weight := cpuWeight
-	for n := cpuExponent; n > 0; n-- {
-		weight = min(weight*rho, 16)
-	}
-	if weight*one < 1 {
-		return
-	}
 	most, covered := 0, 0.0
 	for covered <= 0.95*total && most < len(classes) && most < maxGroups {
 		covered += classes[most].count
 		most++
 	}
 	for _, c := range classes[:most] {
-		class := cpuClass{vcpu: c.vcpu, memory: c.memory, weight: int64(weight * (c.count / covered) * one)}
-		if c.memory > 0 && c.vcpu > 0 {
-			ratio := float64(c.vcpu) / float64(c.memory)
-			class.perMemory = int64(min(float64(v.perVCPU)*ratio, maxSlope))
-		}
-		v.cpuOnly = append(v.cpuOnly, class)
+		v.cpuOnly = append(v.cpuOnly, cpuClass{c.vcpu, c.memory, int64(risk * (c.count / covered) * one)})
 	}
+}
+
+// shortage returns which part of the vCPU or the memory of nodes with GPUs,
+// whichever is more, is asked for at full load. What nodes without GPUs can
+// take of the CPU-only work is not counted.
+func (d *demand) shortage() float64 {
+	part := func(gpu, cpuOnly float64, others, all int64) float64 {
+		if all == 0 {
+			return 0
+		}
+		left := max(float64(cpuOnly*d.scale())-float64(others), 0)
+		return (float64(gpu*d.scale()) + left) / float64(all)
+	}
+	c := d.capacity
+	return max(part(d.vcpu, d.cpuOnly, c.otherVCPU, c.vcpu), part(d.memory, d.cpuOnlyMemory, c.otherMemory, c.memory))
 }
 
 // groups returns the groups of multi-GPU work, those that ask for most first.

@@ -6,10 +6,14 @@ import "berth/compute"
 // of it is tuned to a workload; DESIGN.md says what each is for, and what
 // changes when it is halved or doubled.
 const (
-	step        = 40  // Costs within a step are equal.
-	typeWeight  = 3   // Of the pressure on a type, cubed.
-	cpuWeight   = 0.3 // Of free vCPU when CPU-only work fills what is left of it.
-	cpuExponent = 16  // How late that is felt.
+	step       = 40 // Costs within a step are equal.
+	typeWeight = 3  // Of the pressure on a type, cubed.
+
+	// What of the GPU is at risk beside room for CPU-only work: nothing as
+	// long as nine tenths of the vCPU and of the memory are asked for at most,
+	// half of it when a tenth more is asked for than there is.
+	riskFrom, riskTo = 0.9, 1.1
+	riskMost         = 0.5
 )
 
 // Values are integers with this many binary places, so that every node
@@ -33,9 +37,7 @@ type value struct {
 	// free, in as far as the demand asks for more at once. By thousandths.
 	residues [compute.WholeGPU + 1]int64
 
-	// How many thousandths of a GPU a thousandth of a vCPU and a MiB feed in
-	// the mean of the demand; 0 when the demand asks for none.
-	perVCPU, perMemory int64
+	vcpu, memory frontier // What of the GPU beside it is fed.
 
 	cpuOnly []cpuClass
 	scarce  []int64 // What a thousandth of a GPU costs, by kind.
@@ -45,8 +47,7 @@ type value struct {
 // cpuClass is CPU-only work of one size.
 type cpuClass struct {
 	vcpu, memory int64
-	perMemory    int64 // As value's, for what the memory lets vCPU be worth.
-	weight       int64
+	risk         int64 // Part of the GPU beside room for it that it takes the vCPU from.
 }
 
 // fed returns how much GPU an amount feeds.
@@ -54,32 +55,22 @@ func fed(amount, slope int64) int64 {
 	return min(min(max(amount, 0), maxFree)*slope>>(slopePlaces-places), maxWorth)
 }
 
-// rest returns the value of free vCPU and memory beside gpu free thousandths:
-// what of the GPU they strand, against what they are good for without it.
+// rest returns the value of gpu free thousandths by the vCPU and memory that
+// are free beside them, and nothing else of the devices: what is stranded is
+// lost, and so is a part of the others where CPU-only work would fit, which
+// strands them when it comes.
 func (v *value) rest(gpu, vcpu, memory int64) int64 {
-	worth := int64(0)
-	if gpu > 0 {
-		full := gpu << places
-		least := full
-		if v.perVCPU > 0 {
-			least = min(least, fed(vcpu, v.perVCPU))
-		}
-		if v.perMemory > 0 {
-			least = min(least, fed(memory, v.perMemory))
-		}
-		worth = least - full
+	if gpu <= 0 {
+		return 0
 	}
+	served := min(v.vcpu.feeds(gpu, vcpu), v.memory.feeds(gpu, memory))
+	risk := int64(0)
 	for i := range v.cpuOnly {
-		c := &v.cpuOnly[i]
-		if vcpu >= c.vcpu && memory >= c.memory {
-			useful := fed(vcpu, v.perVCPU)
-			if c.perMemory > 0 {
-				useful = min(useful, fed(memory, c.perMemory))
-			}
-			worth += useful * c.weight >> places
+		if c := &v.cpuOnly[i]; vcpu >= c.vcpu && memory >= c.memory {
+			risk += c.risk
 		}
 	}
-	return worth
+	return served - gpu<<places - served*risk>>places
 }
 
 // change is what placing a shape takes from a slot.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -51,9 +52,9 @@ func drawNode(rng *rand.Rand, n int) *compute.Node {
 
 // formula is the value of free room as DESIGN.md writes it, in real numbers.
 type formula struct {
-	mix               *compute.Mix
-	gpu, vcpu, memory float64 // Asked by work with GPUs.
-	cpuOnly           float64
+	mix  *compute.Mix
+	gpu  float64 // Asked by work with GPUs.
+	risk float64 // Of the GPU beside room for CPU-only work.
 }
 
 // residue is r times the part of the devices asked for that need more.
@@ -72,12 +73,42 @@ func (f *formula) residue(r int) float64 {
 	return float64(r) * more / all
 }
 
-// rest is what free vCPU and memory beside gpu are worth.
-func (f *formula) rest(gpu, vcpu, memory, rho float64) float64 {
-	worth := 0.0
-	if gpu > 0 {
-		worth = -max(0, gpu-vcpu/(f.vcpu/f.gpu), gpu-memory/(f.memory/f.gpu))
+// feeds is how much of gpu an amount feeds, when the demand takes its turn from
+// the most frugal eighth on and need says what each asks for.
+func (f *formula) feeds(gpu, amount float64, need func(*compute.Request) int64) float64 {
+	shares := slices.DeleteFunc(slices.Clone(f.mix.Shares), func(s compute.MixShare) bool { return s.Request.GPUs == 0 })
+	ratio := func(s *compute.MixShare) float64 {
+		return float64(need(&s.Request)) / float64(s.Request.GPUs*s.Request.MilliGPU)
 	}
+	slices.SortStableFunc(shares, func(a, b compute.MixShare) int { return cmp.Compare(ratio(&a), ratio(&b)) })
+	left, fed := amount, 0.0
+	partGPU, part := 0.0, 0.0
+	for i := range shares {
+		s := &shares[i]
+		// Of each GPU that is free the demand is a part.
+		partGPU += gpu * float64(s.Count) * float64(s.Request.GPUs*s.Request.MilliGPU) / f.gpu
+		part += gpu * float64(s.Count) * float64(need(&s.Request)) / f.gpu
+		if partGPU < gpu/segments*(1-1e-12) && i < len(shares)-1 {
+			continue
+		}
+		if part > left {
+			return fed + partGPU*left/part
+		}
+		left, fed = left-part, fed+partGPU
+		partGPU, part = 0, 0
+	}
+	return fed
+}
+
+// rest is what free vCPU and memory beside gpu are worth.
+func (f *formula) rest(gpu, vcpu, memory float64) float64 {
+	if gpu == 0 {
+		return 0
+	}
+	served := min(
+		f.feeds(gpu, vcpu, func(r *compute.Request) int64 { return r.VCPUMilli }),
+		f.feeds(gpu, memory, func(r *compute.Request) int64 { return r.MemoryMiB }),
+	)
 	var classes []compute.MixShare
 	total := 0.0
 	for _, s := range f.mix.Shares {
@@ -92,18 +123,13 @@ func (f *formula) rest(gpu, vcpu, memory, rho float64) float64 {
 		covered += float64(classes[most].Count)
 		most++
 	}
-	weight := min(0.3*math.Pow(rho, 16), 16) / (f.vcpu / f.gpu)
+	fits := 0.0
 	for _, s := range classes[:most] {
-		c, m := float64(s.Request.VCPUMilli), float64(s.Request.MemoryMiB)
-		if vcpu >= c && memory >= m {
-			use := vcpu
-			if m > 0 && c > 0 {
-				use = min(use, memory*c/m)
-			}
-			worth += weight * float64(s.Count) / covered * use
+		if vcpu >= float64(s.Request.VCPUMilli) && memory >= float64(s.Request.MemoryMiB) {
+			fits += float64(s.Count) / covered
 		}
 	}
-	return worth
+	return served*(1-f.risk*fits) - gpu
 }
 
 // TestValueIsTheFormula holds that the integers are what the design says, to a
@@ -122,37 +148,41 @@ func TestValueIsTheFormula(t *testing.T) {
 		b.setNodes(slices.Values(nodes))
 		b.refresh()
 		f := formula{mix: mix}
+		var asked, only, all, others [2]float64 // vCPU, memory.
 		for _, s := range mix.Shares {
 			n, r := float64(s.Count), s.Request
-			if r.GPUs == 0 {
-				f.cpuOnly += n * float64(r.VCPUMilli)
-				continue
-			}
 			f.gpu += n * float64(r.GPUs*r.MilliGPU)
-			f.vcpu += n * float64(r.VCPUMilli)
-			f.memory += n * float64(r.MemoryMiB)
+			for i, amount := range []int64{r.VCPUMilli, r.MemoryMiB} {
+				if r.GPUs == 0 {
+					only[i] += n * float64(amount)
+				} else {
+					asked[i] += n * float64(amount)
+				}
+			}
 		}
 		for r := range 1001 {
 			if got, want := float64(b.value.residues[r])/one, f.residue(r); math.Abs(got-want) > 0.001 {
 				t.Fatalf("round %d: a residue of %d is worth %f, want %f", round, r, got, want)
 			}
 		}
-		gpus, vcpu, others := int64(0), int64(0), int64(0)
 		for _, n := range nodes {
-			gpus += int64(1000 * len(n.GPUs))
-			if len(n.GPUs) > 0 {
-				vcpu += n.VCPUMilli
-			} else {
-				others += n.VCPUMilli
+			of := &all
+			if len(n.GPUs) == 0 {
+				of = &others
 			}
+			of[0], of[1] = of[0]+float64(n.VCPUMilli), of[1]+float64(n.MemoryMiB)
 		}
 		scale := float64(coarseSum(b.gpu)) / f.gpu
-		rho := (f.vcpu*scale + max(0, f.cpuOnly*scale-float64(coarse(others)))) / float64(coarse(vcpu))
+		for i := range all {
+			some := func(n float64) float64 { return float64(coarse(int64(n))) }
+			rho := (asked[i]*scale + max(0, only[i]*scale-some(others[i]))) / some(all[i])
+			f.risk = max(f.risk, min((rho-0.9)/0.2, 1)*0.5)
+		}
 		for i := range b.slots {
 			s := &b.slots[i]
-			want := f.rest(float64(s.gpuFree), float64(s.vcpu), float64(s.memory), rho)
+			want := f.rest(float64(s.gpuFree), float64(s.vcpu), float64(s.memory))
 			if got := float64(s.rest) / one; math.Abs(got-want) > 0.5+math.Abs(want)/1000 {
-				t.Fatalf("round %d: the rest of %+v is worth %f, want %f (rho %f)", round, s, got, want, rho)
+				t.Fatalf("round %d: the rest of %+v is worth %f, want %f (risk %f)", round, s, got, want, f.risk)
 			}
 		}
 	}
