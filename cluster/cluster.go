@@ -249,10 +249,7 @@ func (c *Cluster) Close() error {
 
 // fatal reports, once, that the process must end.
 func (c *Cluster) fatal(err error) {
-	c.fatalOnce.Do(func() {
-		c.logger.Error("process must end", "err", err)
-		c.cfg.Fatal(err)
-	})
+	c.fatalOnce.Do(func() { c.cfg.Fatal(err) }) // It logs: a log may be on the disk that hangs.
 }
 
 // watchDisk looks after writes that hang.

@@ -59,22 +59,25 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	if err := disk.RemoveUnfinishedSnapshots(dir); err != nil {
 		return err
 	}
-	var err error
-	if c.store, err = disk.Open(dir, c.fatal); err != nil {
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
+	if err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	covered, err := disk.Covered(snapshots)
+	if err != nil {
+		return err
+	}
+	if c.store, err = disk.Open(dir, covered, c.fatal); err != nil {
+		return err
+	}
+	if err := disk.CheckGap(c.store, covered); err != nil {
 		return err
 	}
 	c.watchdog = &disk.Watchdog{
 		LogStore: c.cfg.wrapStore(c.store), Stable: c.store, Now: time.Now, Observed: c.metrics.fsync,
 	}
 	c.logs = &disk.Cache{LogStore: c.watchdog}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
-	if err != nil {
-		return fmt.Errorf("open snapshots: %w", err)
-	}
 	c.snapshots = snapshots
-	if err := disk.CheckGap(c.store, snapshots); err != nil {
-		return err
-	}
 	c.layer = &raftLayer{
 		accepted:  make(chan net.Conn, raftBacklog),
 		closed:    make(chan struct{}),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"berth/cluster/disk"
@@ -74,6 +75,10 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	if slow.fsm.served != 1 {
 		t.Errorf("the node was restored %d times", slow.fsm.served)
 	}
+	eventually(t, "clear the log that the snapshot replaced", func() bool {
+		first := slow.FirstIndex()
+		return first == 0 || first > 40
+	})
 	for i, p := range f.peers {
 		if p == slow {
 			slow = f.mustRestart(i)
@@ -81,6 +86,15 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	}
 	if got := slow.mustRead(t, "k"); got != 49 || slow.fsm.served != 1 {
 		t.Errorf("restarted, the node reads %d after %d restores", got, slow.fsm.served)
+	}
+	// What is appended behind the snapshot leaves no gap that a start refuses.
+	for round := range int64(2) {
+		f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("behind", round), Key: "k", Value: 50 + round})
+		slow.mustRead(t, "k")
+		slow = f.mustRestart(slices.Index(f.peers, slow))
+		if got := slow.mustRead(t, "k"); got != 50+round {
+			t.Errorf("restarted %d times more, the node reads %d", round+1, got)
+		}
 	}
 }
 

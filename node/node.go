@@ -120,11 +120,29 @@ func (o Options) withDefaults() Options {
 	if o.Fatal == nil {
 		logger := o.Logger
 		o.Fatal = func(err error) {
-			logger.Error("ending the process", "err", err)
-			os.Exit(1) //nolint:forbidigo // A process whose disk hangs can do nothing else.
+			endProcess(logger, err, os.Exit) //nolint:forbidigo // A process whose disk hangs can do nothing else.
 		}
 	}
 	return o
+}
+
+// lastWord is how long the log may take to tell why the process ends: it may be
+// on the disk that hangs.
+const lastWord = 100 * time.Millisecond
+
+// endProcess ends the process with exit code 1, whether or not the log takes
+// its last word.
+func endProcess(logger *slog.Logger, err error, exit func(int)) {
+	told := make(chan struct{})
+	go func() {
+		logger.Error("ending the process", "err", err)
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(lastWord):
+	}
+	exit(1)
 }
 
 // Run serves until ctx ends. The first part that fails ends the others.

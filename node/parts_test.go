@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -66,5 +68,25 @@ func TestMetricsWantTheToken(t *testing.T) {
 				t.Errorf("got %d, want %d", w.Code, test.want)
 			}
 		})
+	}
+}
+
+// hungLog is a log on a disk that hangs.
+type hungLog struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (h hungLog) Handle(context.Context, slog.Record) error { <-h.release; return nil }
+
+// TestProcessEndsThoughItsLogHangs holds that a process whose log is on the disk
+// that hangs ends nevertheless.
+func TestProcessEndsThoughItsLogHangs(t *testing.T) {
+	h := hungLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
+	defer close(h.release)
+	code := 0
+	endProcess(slog.New(h), errors.New("a write has hung"), func(c int) { code = c })
+	if code != 1 {
+		t.Errorf("the process ended with %d, want 1", code)
 	}
 }

@@ -37,6 +37,11 @@ func (c *Cache) GetLog(index uint64, l *raft.Log) error {
 	return c.LogStore.GetLog(index, l)
 }
 
+// IsMonotonic tells raft that this store bears no gaps. Raft then clears the
+// log when a snapshot from elsewhere takes its place, which may end far beyond
+// it. Implements raft.MonotonicLogStore.
+func (c *Cache) IsMonotonic() bool { return true }
+
 // StoreLog appends one entry.
 func (c *Cache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 

@@ -54,8 +54,11 @@ type Log struct {
 	seq   uint64     // Of the newest value.
 }
 
-// Open opens or makes the store in dir and reads all of it once.
-func Open(dir string, fatal func(error)) (s *Log, err error) {
+// Open opens or makes the store in dir and reads all of it once. Covered is the
+// entry at which the newest readable snapshot ends, 0 without one. Entries that
+// it covers and that nothing follows without a gap are removed: a crash between
+// a snapshot from the leader and the clearing of the log leaves them.
+func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := createBolt(path); err != nil {
 		return nil, fmt.Errorf("make raft log: %w", err)
@@ -65,18 +68,19 @@ func Open(dir string, fatal func(error)) (s *Log, err error) {
 		return nil, err
 	}
 	s = &Log{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
+	var superseded uint64
 	err = guard("open", func() error {
 		if err := checkBolt(path); err != nil {
 			return err
 		}
-		if err := checkKeys(path); err != nil {
+		if superseded, err = checkKeys(path, covered); err != nil {
 			return err
 		}
 		s.bolt, err = openBolt(path)
 		return err
 	})
 	if err == nil {
-		err = s.scrub()
+		err = s.scrub(superseded)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -119,18 +123,23 @@ func openBolt(path string) (*raftboltdb.BoltStore, error) {
 
 // checkKeys refuses a stable store with keys that raft does not write: a bit
 // that flipped in a key would otherwise make its value vanish without a word.
-func checkKeys(path string) error {
+// It returns up to which entry the log is superseded by a snapshot that ends at
+// covered: a log with a gap that this does not explain is refused too.
+func checkKeys(path string, covered uint64) (superseded uint64, err error) {
 	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error {
-		bucket := tx.Bucket([]byte("conf"))
-		if bucket == nil || tx.Bucket([]byte("logs")) == nil {
+	err = db.View(func(tx *bbolt.Tx) error {
+		conf, logs := tx.Bucket([]byte("conf")), tx.Bucket([]byte("logs"))
+		if conf == nil || logs == nil {
 			return fmt.Errorf("%w: a bucket is missing", ErrCorrupt)
 		}
-		return bucket.ForEach(func(key, _ []byte) error {
+		if superseded, err = supersededBy(logs, covered); err != nil {
+			return err
+		}
+		return conf.ForEach(func(key, _ []byte) error {
 			switch string(key) {
 			case keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand:
 				return nil
@@ -138,16 +147,52 @@ func checkKeys(path string) error {
 			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
 		})
 	})
+	return superseded, err
 }
 
-// scrub reads every entry and value.
-func (s *Log) scrub() error {
+// supersededBy returns the newest entry that is followed by a gap, or by
+// nothing, below what a snapshot that ends at covered explains; 0 for none.
+func supersededBy(logs *bbolt.Bucket, covered uint64) (superseded uint64, err error) {
+	last := uint64(0)
+	err = logs.ForEach(func(key, _ []byte) error {
+		if len(key) != 8 {
+			return fmt.Errorf("%w: key %x is no entry", ErrCorrupt, key)
+		}
+		index := binary.BigEndian.Uint64(key)
+		if last > 0 && index != last+1 {
+			if index > covered+1 {
+				return fmt.Errorf("%w: no entries between %d and %d", ErrCorrupt, last, index)
+			}
+			superseded = last
+		}
+		last = index
+		return nil
+	})
+	if last < covered {
+		superseded = last
+	}
+	return superseded, err
+}
+
+// scrub reads every entry and value, and removes the entries up to superseded.
+func (s *Log) scrub(superseded uint64) error {
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if err := s.tail.check(last); err != nil {
+		return err
+	}
+	if superseded > 0 {
+		if err := s.DeleteRange(0, superseded); err != nil {
+			return err
+		}
+	}
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
 	}
-	last, err := s.LastIndex()
-	if err != nil {
+	if last, err = s.LastIndex(); err != nil {
 		return err
 	}
 	var entry raft.Log
@@ -159,7 +204,7 @@ func (s *Log) scrub() error {
 	if err := s.scrubValues(entry.Term); err != nil {
 		return err
 	}
-	if err := s.tail.check(last, s.seq); err != nil {
+	if err := s.tail.checkSeq(s.seq); err != nil {
 		return err
 	}
 	return s.tail.set(last, s.seq)

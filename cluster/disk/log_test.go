@@ -20,7 +20,7 @@ import (
 // mustStore opens the store in dir.
 func mustStore(t testing.TB, dir string) *disk.Log {
 	t.Helper()
-	s, err := disk.Open(dir, func(err error) { t.Errorf("fatal: %v", err) })
+	s, err := disk.Open(dir, 0, func(err error) { t.Errorf("fatal: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestFlippedBitsAreNeverReturned(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "tail"), tail, 0o600); err != nil {
 			return nil, nil, err
 		}
-		s, err := disk.Open(dir, func(error) {})
+		s, err := disk.Open(dir, 0, func(error) {})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -271,12 +271,64 @@ func TestStoreNoticesALostTail(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.lose(t, dir)
-			s, err := disk.Open(dir, func(error) {})
+			s, err := disk.Open(dir, 0, func(error) {})
 			if err == nil {
 				s.Close()
 			}
 			if errors.Is(err, disk.ErrCorrupt) != test.corrupt {
 				t.Errorf("open gives %v", err)
+			}
+		})
+	}
+}
+
+// TestSnapshotSupersedesTheLog holds that what a snapshot covers is removed
+// when nothing, or a gap, follows it, and that any other gap is refused.
+func TestSnapshotSupersedesTheLog(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		covered     uint64
+		gap         [2]uint64 // Entries that are not there.
+		first, last uint64    // Of what is left; 0 for a refusal.
+	}{
+		{"within the log", 90, [2]uint64{}, 1, 100},
+		{"at its end", 100, [2]uint64{}, 1, 100},
+		{"beyond its end", 101, [2]uint64{}, 0, 0},
+		{"far beyond", 1 << 40, [2]uint64{}, 0, 0},
+		{"a gap that it fills", 90, [2]uint64{50, 80}, 81, 100},
+		{"a gap at its end", 90, [2]uint64{50, 90}, 91, 100},
+		{"a gap beyond it", 90, [2]uint64{50, 91}, 1, 0},
+		{"no snapshot", 0, [2]uint64{50, 50}, 1, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := mustStore(t, dir)
+			mustStoreEntries(t, s, storedEntries(1, 100))
+			if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if test.gap[0] > 0 {
+				b, err := raftboltdb.NewBoltStore(filepath.Join(dir, "raft.db"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(b.DeleteRange(test.gap[0], test.gap[1]), b.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // The second time it is in order.
+				s, err := disk.Open(dir, test.covered, func(err error) { t.Errorf("fatal: %v", err) })
+				if refused := test.first > test.last; refused || err != nil {
+					if errors.Is(err, disk.ErrCorrupt) != refused {
+						t.Fatalf("open gives %v", err)
+					}
+					return
+				}
+				first, err1 := s.FirstIndex()
+				last, err2 := s.LastIndex()
+				if err := errors.Join(err1, err2, s.Close()); err != nil || first != test.first || last != test.last {
+					t.Fatalf("entries %d to %d, %v; want %d to %d", first, last, err, test.first, test.last)
+				}
 			}
 		})
 	}
@@ -331,7 +383,10 @@ func TestGapBetweenSnapshotAndLog(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := disk.CheckGap(logs, listedSnapshots{raft.NewInmemSnapshotStore(), test.snapshots})
+			covered, err := disk.Covered(listedSnapshots{raft.NewInmemSnapshotStore(), test.snapshots})
+			if err == nil {
+				err = disk.CheckGap(logs, covered)
+			}
 			if errors.Is(err, disk.ErrCorrupt) != test.corrupt {
 				t.Errorf("got %v", err)
 			}

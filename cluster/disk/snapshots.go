@@ -34,31 +34,36 @@ func RemoveUnfinishedSnapshots(dir string) error {
 	return file.SyncDir(dir)
 }
 
-// CheckGap refuses a replica whose newest readable snapshot ends before its
-// log begins. Raft would panic on it, or replay from the wrong entry.
-func CheckGap(logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	first, err := logs.FirstIndex()
-	if err != nil {
-		return err
-	}
+// Covered returns the entry at which the newest readable snapshot ends, 0 when
+// there is no snapshot.
+func Covered(snapshots raft.SnapshotStore) (uint64, error) {
 	list, err := snapshots.List()
 	if err != nil {
-		return fmt.Errorf("list snapshots: %w", err)
+		return 0, fmt.Errorf("list snapshots: %w", err)
 	}
-	var covered uint64
 	for _, meta := range list {
 		_, r, err := snapshots.Open(meta.ID) // Checks its CRC.
 		if err != nil {
 			continue
 		}
 		if err := r.Close(); err != nil {
-			return fmt.Errorf("close snapshot: %w", err)
+			return 0, fmt.Errorf("close snapshot: %w", err)
 		}
-		covered = meta.Index
-		break
+		return meta.Index, nil
 	}
-	if covered == 0 && len(list) > 0 {
-		return fmt.Errorf("%w: none of %d snapshots can be read", ErrCorrupt, len(list))
+	if len(list) > 0 {
+		return 0, fmt.Errorf("%w: none of %d snapshots can be read", ErrCorrupt, len(list))
+	}
+	return 0, nil
+}
+
+// CheckGap refuses a replica whose newest readable snapshot, which ends at
+// covered, ends before its log begins. Raft would panic on it, or replay from
+// the wrong entry.
+func CheckGap(logs raft.LogStore, covered uint64) error {
+	first, err := logs.FirstIndex()
+	if err != nil {
+		return err
 	}
 	if first > covered+1 {
 		return fmt.Errorf("%w: the newest readable snapshot ends at entry %d, the log begins at %d",

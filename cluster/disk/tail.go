@@ -37,23 +37,36 @@ func openTailMark(path string) (*tailMark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open tail mark: %w", err)
 	}
-	return &tailMark{file: f}, nil
+	t := &tailMark{file: f}
+	t.read()
+	return t, nil
 }
 
-// check reports an error when raft.db, which ends at entry last and value
-// seq, once went further. A mark that is absent or torn says nothing.
-func (t *tailMark) check(last, seq uint64) error {
+// read takes over what the file says. A mark that is absent or torn says
+// nothing.
+func (t *tailMark) read() {
 	var b [markSize]byte
 	if n, _ := t.file.ReadAt(b[:], 0); n < len(b) {
-		return nil
+		return
 	}
 	if crc32.ChecksumIEEE(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
-		return nil
+		return
 	}
-	if mark := binary.BigEndian.Uint64(b[:]); mark > last {
-		return fmt.Errorf("%w: it ends at entry %d, but entry %d was written", ErrCorrupt, last, mark)
+	t.last, t.seq = binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
+}
+
+// check reports an error when raft.db, which ends at entry last, once went
+// further.
+func (t *tailMark) check(last uint64) error {
+	if t.last > last {
+		return fmt.Errorf("%w: it ends at entry %d, but entry %d was written", ErrCorrupt, last, t.last)
 	}
-	if mark := binary.BigEndian.Uint64(b[8:]); mark > seq {
+	return nil
+}
+
+// checkSeq is check for values.
+func (t *tailMark) checkSeq(seq uint64) error {
+	if t.seq > seq {
 		return fmt.Errorf("%w: a term or a vote that was written is gone", ErrCorrupt)
 	}
 	return nil
