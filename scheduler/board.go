@@ -219,16 +219,16 @@ func (b *board) holds(i int) bool {
 	return len(b.openings) > 0 && b.holding[i/64]&(1<<(i%64)) != 0
 }
 
-// taken returns what the openings cost that q takes from node i.
-func (b *board) taken(i int, q *shape, c change) int64 {
-	s, groups := &b.slots[i], b.value.groups
+// taken returns what the openings cost that q takes from s, which has those of
+// open.
+func (b *board) taken(s *slot, open []int64, q *shape, c change) int64 {
 	cost := int64(0)
-	for j, before := range b.open[i*len(groups):][:len(groups)] {
-		price := b.openings[j].price
+	for j := range b.openings {
+		before, price := open[j], b.openings[j].price
 		if before == 0 || price == 0 {
 			continue
 		}
-		after := groups[j].on(s, s.whole-c.whole, s.vcpu-q.vcpu, s.memory-q.memory)
+		after := b.value.groups[j].on(s, s.whole-c.whole, s.vcpu-q.vcpu, s.memory-q.memory)
 		cost += price * (before - after) >> places
 	}
 	return cost

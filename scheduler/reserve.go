@@ -207,6 +207,7 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Inst
 	if !then.fits(q) {
 		return false
 	}
-	s.place(e, q, node, then.free(q), compute.Choice{})
+	score := s.packer.scoreOf(then, q)
+	s.place(e, q, node, then.pick(s.packer.value, q, nil), compute.Choice{Score: score})
 	return true
 }

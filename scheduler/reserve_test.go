@@ -193,6 +193,23 @@ func headStart(t *testing.T, seed uint64, crowded bool, least int64) start {
 	return out
 }
 
+// TestWhatGoesAheadHasAScore holds that an execution in room that is promised
+// to another records why it is there, as every other does.
+func TestWhatGoesAheadHasAScore(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4"})
+	s.submit("t4", limited(time.Hour))
+	s.pack()
+	head := s.submit("t4.2x", limited(time.Hour))
+	small := s.submit("t4.500m", limited(time.Minute))
+	s.pack()
+	if s.get(head).Epoch > 0 || s.get(small).Epoch == 0 {
+		t.Fatal("the share did not go ahead of the head")
+	}
+	if c := s.machine.View().Attempts(small)[0].Placement.Choice; c.Score <= 0 || !c.RunnerUp.IsZero() {
+		t.Errorf("it records %+v; a cut GPU costs something, and no other node had room", c)
+	}
+}
+
 // TestNobodyStarvesUnderFairShare: an organization that has used much more than
 // the other, which never runs out of work, still gets its turn.
 func TestNobodyStarvesUnderFairShare(t *testing.T) {

@@ -82,8 +82,24 @@ func (b *board) score(i int, q *shape) int64 {
 	c := b.value.change(s, q)
 	cost := b.value.cost(s, q, c)
 	if b.holds(i) {
-		cost += b.taken(i, q, c)
+		cost += b.taken(s, b.open[i*len(b.openings):], q, c)
 	}
+	return s.steps(q, c, cost)
+}
+
+// scoreOf is score for a slot that is not as the board has it. It must fit.
+func (b *board) scoreOf(s *slot, q *shape) int64 {
+	s.rest = b.value.rest(s.gpuFree, s.vcpu, s.memory)
+	var open [maxGroups]int64
+	for j := range b.value.groups {
+		open[j] = b.value.groups[j].on(s, s.whole, s.vcpu, s.memory)
+	}
+	c := b.value.change(s, q)
+	return s.steps(q, c, b.value.cost(s, q, c)+b.taken(s, open[:], q, c))
+}
+
+// steps returns the score of a cost that c has for q on s.
+func (s *slot) steps(q *shape, c change, cost int64) int64 {
 	score := ceilDiv(cost-slack, step*one)
 	score = max(min(score, splitWeight/4), -splitWeight/4) * 2
 	if q.gpus == 0 && len(s.devices) > 0 {

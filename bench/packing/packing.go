@@ -35,7 +35,8 @@ func Policies() []string {
 type Config struct {
 	NodesFile, PodsFile string
 	Policy              string
-	Oracle              bool // Berth knows the trace's mix from the first pod on.
+	Vary                string // How the pods are changed first, as one of Variants says; "" for not.
+	Oracle              bool   // Berth knows the trace's mix from the first pod on.
 	Seeds               []uint64
 	Churn               []float64 // Offered loads, as shares of the cluster's GPUs; none for no churn.
 	Arrivals            int       // Of each run of churn.
@@ -68,6 +69,7 @@ func (c *Config) validate() error {
 // Report is what one policy made of one trace.
 type Report struct {
 	Policy      string     `json:"policy"`
+	Vary        string     `json:"vary,omitempty"`
 	Oracle      bool       `json:"oracle,omitempty"`
 	Nodes       int        `json:"nodes"`
 	GPUs        int64      `json:"gpus"`
@@ -115,15 +117,21 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if pods, err = vary(nodes, pods, c.Vary); err != nil {
+		return Report{}, fmt.Errorf("vary: %w", err)
+	}
 	w, err := newWorkload(nodes, pods)
 	if err != nil {
 		return Report{}, fmt.Errorf("%s, %s: %w", c.NodesFile, c.PodsFile, err)
 	}
 	m := &measurement{config: &c, workload: w, classes: target(w)}
 	out := Report{
-		Policy: c.Policy, Oracle: c.Oracle && c.Policy == Berth,
+		Policy: c.Policy, Vary: c.Vary, Oracle: c.Oracle && c.Policy == Berth,
 		Nodes: len(nodes), GPUs: w.capacity / trace.WholeGPU, Pods: len(pods),
-		Unplaceable: w.unplaceable, Published: published(c.PodsFile, nodes),
+		Unplaceable: w.unplaceable,
+	}
+	if c.Vary == "" {
+		out.Published = published(c.PodsFile, nodes)
 	}
 	if err := m.run(ctx, &out); err != nil {
 		return Report{}, err

@@ -3,6 +3,7 @@ package packing
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"berth/bench/fragment"
@@ -207,5 +208,58 @@ func forget(p chooser) {
 		clear(p.rows)
 	case *drawn:
 		clear(p.rows)
+	}
+}
+
+// TestVary holds that each change changes what it says and nothing else.
+func TestVary(t *testing.T) {
+	nodes := []trace.Node{
+		{CPUMilli: 8000, MemoryMiB: 8192, GPUs: 2, Model: "T4"}, {CPUMilli: 8000, MemoryMiB: 8192, GPUs: 8, Model: "G2"},
+	}
+	pods := []trace.Pod{
+		{Name: "c", CPUMilli: 1000, MemoryMiB: 10},
+		{Name: "s", CPUMilli: 100, MemoryMiB: 10, GPUs: 1, GPUMilli: 500},
+		{Name: "w", CPUMilli: 100, MemoryMiB: 10, GPUs: 1, GPUMilli: 1000},
+		{Name: "c", CPUMilli: 1000, MemoryMiB: 10},
+		{Name: "m", CPUMilli: 100, MemoryMiB: 10, GPUs: 4, GPUMilli: 1000},
+	}
+	tests := []struct{ spec, names string }{
+		{"", "cswcm"},
+		{"cpu-only=0", "swm"},
+		{"cpu-only=1.5", "cswccm"},
+		{"shares=3", "csssWcm"},
+		{"whole=0", "csc"},
+		{"multi-gpu=2,shares=0", "cwcmm"},
+		{"whole=0.5", "cscm"},
+	}
+	for _, tt := range tests {
+		got, err := vary(nodes, pods, tt.spec)
+		names := ""
+		for i := range got {
+			names += got[i].Name
+		}
+		if err != nil || names != strings.ToLower(tt.names) {
+			t.Errorf("%q makes %s of cswcm, want %s (%v)", tt.spec, names, tt.names, err)
+		}
+	}
+	got, err := vary(nodes, pods, "vcpu=2,memory=1.5,types=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0].CPUMilli != 1000 || got[1].CPUMilli != 200 || got[0].MemoryMiB != 15 || pods[1].CPUMilli != 100 {
+		t.Errorf("pods %+v", got)
+	}
+	if len(got[0].Models) != 0 || len(got[1].Models) != 1 || !reflect.DeepEqual(got[4].Models, []string{"G2"}) {
+		t.Errorf("models %v, %v, %v; want none, one, and the one with four GPUs", got[0].Models, got[1].Models, got[4].Models)
+	}
+	for _, spec := range []string{"cpu-only", "cpu-only=x", "cpu-only=-1", "cpus=2", "types=2", "memory=1e9"} {
+		if _, err := vary(nodes, pods, spec); err == nil {
+			t.Errorf("%q is accepted", spec)
+		}
+	}
+	for _, spec := range Variants() {
+		if _, err := vary(nodes, pods, spec); err != nil {
+			t.Errorf("%q: %v", spec, err)
+		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"berth/bench/trace"
 )
 
+// ErrNoDemand is the error of a trace without pods that ask for GPUs.
+var ErrNoDemand = errors.New("none of the pods asks for a GPU; this benchmark is about GPUs")
+
 // maxModels is how many GPU models a cluster may have: one bit each.
 const maxModels = 64
 
@@ -53,7 +56,7 @@ func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
 	}
 	w.kinds = len(kinds)
 	if w.demand == 0 {
-		return nil, errors.New("none of the pods asks for a GPU; this benchmark is about GPUs")
+		return nil, ErrNoDemand
 	}
 	w.countUnplaceable()
 	return w, nil

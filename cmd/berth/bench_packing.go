@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +23,7 @@ const allPolicies = "all"
 type packingFlags struct {
 	config     packing.Config
 	seeds      string
+	variants   bool
 	jsonOutput bool
 }
 
@@ -39,6 +42,11 @@ The files are CSV as those of the openb trace:
   nodes   sn,cpu_milli,memory_mib,gpu,model
   pods    name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one
 
+--vary changes the pods first, to see where a policy loses: work of one sort so many
+times as often (cpu-only, shares, whole, multi-gpu), so many times the vCPU of work with
+GPUs or the memory of all (vcpu, memory), a part of the pods that name a model (types).
+--variants does so in many ways and compares Berth with best-fit and FGD on each.
+
 Berth's policy knows of the pods only those that have arrived, as a cluster does.
 
 Several seeds are measured at once, one on each core. For times of decisions as a
@@ -51,6 +59,8 @@ quiet machine has them, add --parallel 1.`,
 	flags.StringVar(&f.config.PodsFile, "pods", "", "CSV `file` of the pods")
 	flags.StringVar(&f.config.Policy, "policy", packing.Berth,
 		"`policy`: "+strings.Join(packing.Policies(), ", ")+", or all to compare them")
+	flags.StringVar(&f.config.Vary, "vary", "", "change the pods first: `changes`, as cpu-only=3,types=0.33")
+	flags.BoolVar(&f.variants, "variants", false, "compare best-fit, fgd and berth on many changes of the trace")
 	flags.BoolVar(&f.config.Oracle, "oracle", false,
 		"tell Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
 	flags.StringVar(&f.seeds, "seeds", "42-51", "`seeds` of the orders of nodes and pods")
@@ -70,6 +80,12 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	f.config.Seeds = seeds
 	f.config.Now = time.Now
 	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	if f.variants {
+		if f.config.Vary != "" {
+			return usageErrorf("--vary or --variants, not both")
+		}
+		return f.compare(cmd)
+	}
 	policies := []string{f.config.Policy}
 	if f.config.Policy == allPolicies {
 		policies = packing.Policies()
@@ -77,14 +93,9 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 		return usageErrorf("--policy: no policy %q; there are %s, and all",
 			f.config.Policy, strings.Join(packing.Policies(), ", "))
 	}
-	var reports []packing.Report
-	for _, policy := range policies {
-		f.config.Policy = policy
-		report, err := packing.Run(cmd.Context(), f.config)
-		if err != nil {
-			return benchError(err)
-		}
-		reports = append(reports, report)
+	reports, err := f.reports(cmd, policies)
+	if err != nil {
+		return err
 	}
 	switch {
 	case f.jsonOutput && len(reports) == 1:
@@ -94,6 +105,63 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	}
 	return printPacking(cmd.OutOrStdout(), reports)
 }
+
+// reports measures policies.
+func (f *packingFlags) reports(cmd *cobra.Command, policies []string) ([]packing.Report, error) {
+	var out []packing.Report
+	for _, f.config.Policy = range policies {
+		report, err := packing.Run(cmd.Context(), f.config)
+		if err != nil {
+			return nil, benchError(err)
+		}
+		out = append(out, report)
+	}
+	return out, nil
+}
+
+// variant is what policies made of one change of the trace.
+type variant struct {
+	Vary     string           `json:"vary"`
+	Policies []packing.Report `json:"policies"`
+}
+
+// compare measures best-fit, FGD and Berth on changes of the trace.
+func (f *packingFlags) compare(cmd *cobra.Command) error {
+	var all []variant
+	for _, vary := range packing.Variants() {
+		f.config.Vary = vary
+		reports, err := f.reports(cmd, []string{packing.BestFit, packing.FGD, packing.Berth})
+		if errors.Is(err, packing.ErrNoDemand) {
+			continue // The trace has no other work than what this change leaves out.
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, variant{vary, reports})
+	}
+	if f.jsonOutput {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"variants": all})
+	}
+	t := newTable("change", "best-fit", "fgd", "berth", "berth less fgd", "worst seed", "best seed")
+	for _, v := range all {
+		fgd, berth := &v.Policies[1], &v.Policies[2]
+		var less []float64
+		for i := range berth.Seeds {
+			less = append(less, berth.Seeds[i].Alloc100-fgd.Seeds[i].Alloc100)
+		}
+		t.AppendRow(row(cmp.Or(v.Vary, "none"), percent(v.Policies[0].Mean.Alloc100), percent(fgd.Mean.Alloc100),
+			percent(berth.Mean.Alloc100), signed(berth.Mean.Alloc100-fgd.Mean.Alloc100),
+			signed(slices.Min(less)), signed(slices.Max(less))))
+	}
+	if err := printTable(cmd.OutOrStdout(), t); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(),
+		"\nGPU allocation at 100 %% arrived, means of %d seeds, in percent of the GPUs.\n", len(f.config.Seeds))
+	return err
+}
+
+func signed(value float64) string { return fmt.Sprintf("%+.2f", value) }
 
 // printPacking writes the reports of policies on the same trace as a table.
 func printPacking(w io.Writer, reports []packing.Report) error {

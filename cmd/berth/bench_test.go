@@ -78,6 +78,12 @@ func TestBenchPacking(t *testing.T) {
 			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
 		}
 	}
+	r = execute(t, "", append(args, "--variants")...)
+	for _, want := range []string{"BERTH LESS FGD", "\nnone ", "\nmemory=1.5,cpu-only=2 ", "means of 2 seeds"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		}
+	}
 }
 
 func TestBenchPackingRefuses(t *testing.T) {
@@ -97,6 +103,8 @@ func TestBenchPackingRefuses(t *testing.T) {
 		{"policy", []string{"--nodes", nodes, "--pods", pods, "--policy", "luck"}, exitUsage, `no policy "luck"; there are`},
 		{"seeds", []string{"--nodes", nodes, "--pods", pods, "--seeds", "51-42"}, exitUsage, "ends before it begins"},
 		{"row", []string{"--nodes", broken, "--pods", pods}, exitFailed, "broken.csv:2:13: column gpu: \"two\" is not a whole"},
+		{"change", []string{"--nodes", nodes, "--pods", pods, "--vary", "cpus=3"}, exitFailed, "nothing is called \"cpus\"; there are cpu-only,"},
+		{"both", []string{"--nodes", nodes, "--pods", pods, "--vary", "vcpu=3", "--variants"}, exitUsage, "not both"},
 		{"load", []string{"--nodes", nodes, "--pods", pods, "--churn", "-3"}, exitFailed, "an offered load of -3"},
 	}
 	for _, tt := range tests {
