@@ -52,7 +52,8 @@ func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, 
 func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
-		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{}, claimed: map[int]bool{},
+		packer: p, view: v,
+		granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{}, claimed: map[int]bool{},
 		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
 		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[shape]bool{},
 	}

@@ -430,6 +430,7 @@ func (v *fakeView) Load(q compute.Quota) (l compute.Load) {
 
 // Nobody knows when the attempts of this world end: it has no time limits.
 func (v *fakeView) Work(compute.NodeID) []compute.Work { return nil }
+
 func (v *fakeView) Held(compute.OrgID) iter.Seq[compute.Work] {
 	return func(func(compute.Work) bool) {}
 }

@@ -271,3 +271,33 @@ func TestPublished(t *testing.T) {
 		}
 	}
 }
+
+// TestShortOfVCPU holds that Berth gives away more of the GPUs than FGD where
+// more vCPU, or more memory, is asked for than there is.
+func TestShortOfVCPU(t *testing.T) {
+	nodes, pods := nodesHeader, podsHeader
+	for i := range 40 {
+		nodes += fmt.Sprintf("n%d,96000,393216,8,G2\n", i)
+	}
+	for i := range 40 {
+		pods += fmt.Sprintf("frugal%d,3000,20000,1,1000,\nusual%d,11000,40000,1,1000,\nmuch%d,19000,60000,1,1000,\n", i, i, i)
+		pods += fmt.Sprintf("small%d,8000,30000,0,0,\nlarge%d,32000,49152,0,0,\n", i, i)
+	}
+	for _, change := range []string{"", "cpu-only=2", "cpu-only=0,memory=2"} {
+		alloc := map[string]float64{}
+		for _, policy := range []string{FGD, Berth} {
+			got, err := Run(t.Context(), Config{
+				NodesFile: mustFile(t, "nodes.csv", nodes), PodsFile: mustFile(t, "pods.csv", pods), Vary: change,
+				Policy: policy, Seeds: []uint64{1, 2, 3, 4, 5}, Parallel: 1, Now: clock(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alloc[policy] = got.Mean.Alloc100
+		}
+		t.Logf("%q: Berth %.2f, FGD %.2f", change, alloc[Berth], alloc[FGD])
+		if alloc[Berth] < alloc[FGD]+1 {
+			t.Errorf("%q: Berth gives away %.2f %%, FGD %.2f %%", change, alloc[Berth], alloc[FGD])
+		}
+	}
+}
