@@ -143,6 +143,12 @@ func (e *Executor) isNew(k key) bool {
 // start prepares the attempt, gives it a supervisor and stays with it, as
 // follow does.
 func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
+	if !w.Attempt.StartedAt.IsZero() {
+		// The state knows that the code started, and this node does not.
+		outcome := e.lost(a.key, journal.State{StartedAt: w.Attempt.StartedAt}, "its record on the node is gone")
+		e.conclude(a, outcome)
+		return true
+	}
 	select {
 	case e.starting <- struct{}{}:
 	case <-ctx.Done():
@@ -280,7 +286,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	if err := e.outbox.put(outcome); err != nil {
-		// The journal still has it: the next start of the node finds it there.
+		// It is reported all the same, and the journal has it should this process end before.
 		e.log.Error("keep outcome", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	e.clean(dir)

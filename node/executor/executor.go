@@ -173,7 +173,7 @@ func (e *Executor) open() (err error) {
 	if err := os.MkdirAll(e.attemptsDir(), 0o700); err != nil {
 		return err
 	}
-	if e.outbox, err = openOutbox(filepath.Join(e.cfg.DataDir, outboxDir)); err != nil {
+	if e.outbox, err = openOutbox(filepath.Join(e.cfg.DataDir, outboxDir), e.log); err != nil {
 		return err
 	}
 	e.rooms = openRooms(e.cfg, e.log)

@@ -157,6 +157,9 @@ func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
 		return state.Outcome
 	}
 	words := e.lastWords(a.key)
+	if state.Damaged {
+		words = "its journal is not what was written"
+	}
 	if state.Starting {
 		outcome := e.lost(a.key, state, words)
 		return &outcome
@@ -166,13 +169,13 @@ func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
 }
 
 // lost returns the outcome of an attempt whose code may have been started and
-// whose supervisor is dead: only its end is certain.
+// whose supervisor is dead, or unknown: only its end is certain.
 func (e *Executor) lost(k key, state journal.State, words string) compute.Outcome {
 	now := compute.InstantOf(e.cfg.Now())
 	outcome := compute.Outcome{
 		Execution: k.execution, Epoch: k.epoch,
 		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
-		Detail:    strings.TrimSuffix("the process that watched the code was killed: "+words, ": "),
+		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+words, ": "),
 		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
 	}
 	return outcome

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 const (
 	outboxDir  = "outbox"
 	newSuffix  = ".new" // Of a file that is being written.
+	badSuffix  = ".bad" // Of a file that is not what was written.
 	maxSending = 32     // Outcomes on the way at once.
 )
 
@@ -33,7 +35,7 @@ type outbox struct {
 }
 
 // openOutbox returns the outbox in dir with what an earlier process left.
-func openOutbox(dir string) (*outbox, error) {
+func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open outbox: %w", err)
 	}
@@ -44,6 +46,9 @@ func openOutbox(dir string) (*outbox, error) {
 	o := &outbox{dir: dir, wakeup: make(chan struct{}, 1), pending: make(map[key]compute.Outcome)}
 	for _, entry := range entries {
 		name := filepath.Join(dir, entry.Name())
+		if strings.HasSuffix(name, badSuffix) {
+			continue // For people to look at.
+		}
 		if strings.HasSuffix(name, newSuffix) {
 			os.Remove(name) // Never whole: its attempt's journal is.
 			continue
@@ -54,7 +59,12 @@ func openOutbox(dir string) (*outbox, error) {
 		}
 		outcome, err := journal.Decode(data)
 		if err != nil {
-			return nil, fmt.Errorf("open outbox: %s: %w", entry.Name(), err)
+			// The attempt's journal has the outcome, and it is put here again.
+			logger.Error("outcome set aside", "file", entry.Name(), "err", err)
+			if err := os.Rename(name, name+badSuffix); err != nil {
+				return nil, fmt.Errorf("open outbox: %w", err)
+			}
+			continue
 		}
 		o.pending[key{outcome.Execution, outcome.Epoch}] = outcome
 	}
@@ -63,7 +73,8 @@ func openOutbox(dir string) (*outbox, error) {
 }
 
 // put makes the outcome durable and has it sent. A second outcome of one
-// attempt is dropped: the first is how it ended.
+// attempt is dropped: the first is how it ended. One that cannot be made durable
+// is sent too: the attempt's journal has it for the next process.
 func (o *outbox) put(outcome compute.Outcome) error {
 	k := key{outcome.Execution, outcome.Epoch}
 	o.mu.Lock()
@@ -76,14 +87,14 @@ func (o *outbox) put(outcome compute.Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(o.path(k), data); err != nil {
-		return fmt.Errorf("put into outbox: %w", err)
+	if err = writeDurably(o.path(k), data); err != nil {
+		err = fmt.Errorf("put into outbox: %w", err)
 	}
 	o.mu.Lock()
 	o.pending[k] = outcome
 	o.mu.Unlock()
 	o.wake()
-	return nil
+	return err
 }
 
 // remove forgets an outcome that the state has, or will never take.
@@ -91,7 +102,7 @@ func (o *outbox) remove(k key) error {
 	o.mu.Lock()
 	delete(o.pending, k)
 	o.mu.Unlock()
-	if err := os.Remove(o.path(k)); err != nil {
+	if err := os.Remove(o.path(k)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove from outbox: %w", err)
 	}
 	return nil

@@ -242,6 +242,20 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 	}
 }
 
+// TestLostRecordIsNotStartedAgain holds that code which the state knows to have
+// started is not started by a node that has no record of it.
+func TestLostRecordIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	w := n.newWork(compute.Bundle{Code: "print('again')"})
+	w.Attempt.StartedAt = 1
+	id := n.place(w)
+	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "record", 0}.check(t, n.end(id))
+	if got := n.output(id); got != "" {
+		t.Errorf("it printed %q", got)
+	}
+}
+
 // TestSupervisorKilledUnderALivingNode is the same without a restart. The watch
 // of its GPUs ends too.
 func TestSupervisorKilledUnderALivingNode(t *testing.T) {

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
 )
 
@@ -171,7 +173,8 @@ func TestFinal(t *testing.T) {
 
 func TestOutboxSurvives(t *testing.T) {
 	dir := t.TempDir()
-	box, err := openOutbox(dir)
+	logger := slog.New(slog.DiscardHandler)
+	box, err := openOutbox(dir, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +198,16 @@ func TestOutboxSurvives(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"+newSuffix), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if box, err = openOutbox(dir); err != nil {
+	// And one that is not what was written: its attempt's journal has it.
+	bad, err := journal.Encode(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad[len(bad)/2] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, "y"), bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if box, err = openOutbox(dir, logger); err != nil {
 		t.Fatal(err)
 	}
 	list, waiting := box.waiting(nil, 10)
@@ -205,8 +217,31 @@ func TestOutboxSurvives(t *testing.T) {
 	if err := box.remove(key{o.Execution, o.Epoch}); err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("%d files are left, %v", len(entries), err)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "y"+badSuffix {
+		t.Errorf("left are %v, %v; want what was set aside", entries, err)
+	}
+}
+
+// TestOutcomeWithoutRoomIsSent holds that an outcome that the disk does not take
+// is on its way nevertheless.
+func TestOutcomeWithoutRoomIsSent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "outbox")
+	box, err := openOutbox(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := compute.Outcome{Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := box.put(o); err == nil {
+		t.Error("it says that it is kept")
+	}
+	if list, _ := box.waiting(nil, 10); len(list) != 1 {
+		t.Errorf("%d outcomes wait to be sent, want 1", len(list))
+	}
+	if err := box.remove(key{o.Execution, o.Epoch}); err != nil {
+		t.Errorf("taken, it is not forgotten: %v", err)
 	}
 }
 

@@ -4,8 +4,9 @@
 //
 // It is not the output (package logs) nor the queue of outcomes to report (the
 // outbox of package executor). Only `starting` and `ended` are made durable
-// before the next step: they are what a restart decides on. A torn last line
-// is one that was never written.
+// before the next step: they are what a restart decides on. Each line carries
+// its CRC32C. A line that is not whole says nothing but that something was
+// written: the code may have been started.
 //
 // It imports the standard library and compute only: supervisors load it before
 // the rest of the binary initialises.

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ const maxBytes = 1 << 20
 // State is what a journal says: how far the attempt came.
 type State struct {
 	Starting  bool            // The code may have been started.
+	Damaged   bool            // A line is not what was written; Starting is then set.
 	ExecletAt compute.Instant // When the supervisor took the attempt on.
 	StartedAt compute.Instant // When the code started; zero when it did not.
 	Outcome   *compute.Outcome
@@ -120,13 +120,13 @@ func (j *Journal) Ended(outcome compute.Outcome) error {
 func (j *Journal) Close() error { return j.file.Close() }
 
 func (j *Journal) append(r record, durable bool) error {
-	line, err := json.Marshal(r)
+	line, err := r.line()
 	if err != nil {
 		return fmt.Errorf("append to journal: %w", err)
 	}
 	// The line begins with the end of a torn one, if there is one: an empty
 	// line says nothing.
-	if _, err := j.file.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
+	if _, err := j.file.Write(append([]byte{'\n'}, line...)); err != nil {
 		return fmt.Errorf("append to journal: %w", err)
 	}
 	if !durable {
@@ -138,7 +138,7 @@ func (j *Journal) append(r record, durable bool) error {
 	return nil
 }
 
-// read folds the whole lines of r. Lines that are no records are torn ones.
+// read folds the lines of r.
 func read(r io.Reader) (State, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes))
 	if err != nil {
@@ -146,8 +146,12 @@ func read(r io.Reader) (State, error) {
 	}
 	var s State
 	for line := range bytes.Lines(data) {
-		var r record
-		if !bytes.HasSuffix(line, []byte{'\n'}) || json.Unmarshal(line, &r) != nil {
+		if len(line) == 1 && line[0] == '\n' {
+			continue
+		}
+		r, err := parse(line)
+		if err != nil {
+			s.Damaged, s.Starting = true, true
 			continue
 		}
 		switch r.Event {

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -68,7 +69,8 @@ func TestJournal(t *testing.T) {
 }
 
 // TestTornJournal cuts a journal at every byte: it never says more than was
-// whole, and the next line that is appended counts.
+// whole, that the code was not started only when nothing was written, and the
+// next line that is appended counts.
 func TestTornJournal(t *testing.T) {
 	name := create(t)
 	j := open(t, name)
@@ -85,7 +87,8 @@ func TestTornJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := open(t, torn)
-		if s := j.State(); s.Outcome != nil && !same(*s.Outcome, outcome) || s.StartedAt != 0 && s.StartedAt != 2 {
+		if s := j.State(); s.Outcome != nil && !same(*s.Outcome, outcome) || s.StartedAt != 0 && s.StartedAt != 2 ||
+			s.Starting != (n > 1) {
 			t.Fatalf("cut at %d it says %+v", n, s)
 		}
 		if err := j.Ended(outcome); err != nil {
@@ -95,6 +98,36 @@ func TestTornJournal(t *testing.T) {
 			t.Fatalf("appended to after a cut at %d it says %+v, %v", n, s, err)
 		}
 		j.Close()
+	}
+}
+
+// TestFlippedBits flips every bit of a journal: it never says that the code was
+// not started, nor anything that was not written.
+func TestFlippedBits(t *testing.T) {
+	name := create(t)
+	j := open(t, name)
+	if err := errors.Join(j.Starting(1), j.Started(2), j.Ended(outcome)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := create(t)
+	for i := range 8 * len(whole) {
+		data := bytes.Clone(whole)
+		data[i/8] ^= 1 << (i % 8)
+		if err := os.WriteFile(flipped, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := journal.Read(flipped)
+		if err != nil || !s.Starting || s.Outcome != nil && !same(*s.Outcome, outcome) ||
+			s.ExecletAt != 0 && s.ExecletAt != 1 || s.StartedAt != 0 && s.StartedAt != 2 {
+			t.Fatalf("with bit %d flipped it says %+v, %v", i, s, err)
+		}
+		if !s.Damaged && (s.Outcome == nil || s.ExecletAt != 1 || s.StartedAt != 2) {
+			t.Fatalf("with bit %d flipped something is missing, without a word: %+v", i, s)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"berth/compute"
@@ -86,19 +89,51 @@ func (r record) outcome() *compute.Outcome {
 	return o
 }
 
-// Encode returns o as one JSON line, for the outbox.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumLen is the length of a line's checksum in hexadecimal digits.
+const sumLen = 2 * crc32.Size
+
+// errDamaged is returned for a line that is not what was written.
+var errDamaged = errors.New("not what was written")
+
+// line returns r as it is stored: the CRC32C of the JSON in hexadecimal digits,
+// a space, the JSON, and the end of the line.
+func (r record) line() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data), nil
+}
+
+// parse returns the record of a stored line.
+func parse(line []byte) (r record, err error) {
+	data, whole := bytes.CutSuffix(line, []byte{'\n'})
+	if !whole || len(data) <= sumLen || data[sumLen] != ' ' {
+		return record{}, errDamaged
+	}
+	sum := fmt.Appendf(nil, "%08x", crc32.Checksum(data[sumLen+1:], castagnoli))
+	if !bytes.Equal(sum, data[:sumLen]) {
+		return record{}, errDamaged
+	}
+	err = json.Unmarshal(data[sumLen+1:], &r)
+	return r, err
+}
+
+// Encode returns o as one line, for the outbox.
 func Encode(o compute.Outcome) ([]byte, error) {
-	line, err := json.Marshal(recordOf(o))
+	line, err := recordOf(o).line()
 	if err != nil {
 		return nil, fmt.Errorf("encode outcome: %w", err)
 	}
-	return append(line, '\n'), nil
+	return line, nil
 }
 
 // Decode returns the outcome that Encode wrote.
 func Decode(data []byte) (compute.Outcome, error) {
-	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
+	r, err := parse(data)
+	if err != nil {
 		return compute.Outcome{}, fmt.Errorf("decode outcome: %w", err)
 	}
 	if r.Event != eventEnded {
