@@ -29,10 +29,11 @@ type rule struct {
 // rules is the picture of DESIGN.md as a table: imports go down only.
 var rules = []rule{
 	{"compute", nil, "the vocabulary stands below everything and imports nothing of ours"},
+	{"boottime", nil, "one clock for leases, read by nodes and by supervisors, which load little"},
 	{"fsm", []string{"compute"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
 	{"scheduler", []string{"compute"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
 	{"gpu", []string{"compute"}, "devices are reported in compute types; node hands them on"},
-	{"cluster", []string{"compute"}, "it moves bytes and knows no command; node encodes and decodes them"},
+	{"cluster", []string{"boottime", "compute"}, "it moves bytes and knows no command; node encodes and decodes them"},
 
 	{"api", []string{"compute", "fsm"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
@@ -40,7 +41,7 @@ var rules = []rule{
 	{"api/client", []string{"api/wire", "compute"}, "a client knows the wire and nothing of the server"},
 
 	{"node", []string{"api/...", "cluster/...", "compute", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
-	{"node/executor", []string{"compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
+	{"node/executor", []string{"boottime", "compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/logs", []string{"compute"}, "the children of node do not know each other"},
 	{"node/callback", []string{"compute"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute"}, "the children of node do not know each other"},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/boottime"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -31,8 +32,8 @@ type heartbeats struct {
 	c *Cluster
 
 	mu        sync.Mutex
-	contactAt time.Time // When the last good one was sent.
-	since     time.Time // Since when this node leads.
+	contactAt time.Duration // Boottime, when the last good one was sent.
+	since     time.Time     // Since when this node leads.
 	heard     map[compute.NodeID]heardFrom
 }
 
@@ -64,9 +65,9 @@ func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	return at, true
 }
 
-// ContactAt returns when this node sent the last heartbeat that the leader
-// answered; zero when none was.
-func (c *Cluster) ContactAt() time.Time {
+// ContactAt returns the boottime at which this node sent the last heartbeat that
+// the leader answered; 0 when none was.
+func (c *Cluster) ContactAt() time.Duration {
 	c.heartbeats.mu.Lock()
 	defer c.heartbeats.mu.Unlock()
 	return c.heartbeats.contactAt
@@ -121,7 +122,7 @@ func (h *heartbeats) send(ctx context.Context) error {
 			return err
 		}
 	}
-	sentAt := h.c.cfg.Now()
+	sentAt := boottime.Now()
 	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise})
 	if _, err := h.c.Call(ctx, leader, methodHeartbeat, beat); err != nil {
 		return err

@@ -71,12 +71,12 @@ func (a *attempt) makesRoom() bool {
 	return a.yielded
 }
 
-func (a *attempt) contact(age time.Duration) {
+func (a *attempt) contact(at time.Duration) {
 	a.mu.Lock()
 	conn := a.conn
 	a.mu.Unlock()
 	if conn != nil {
-		_ = conn.Contact(age) // As above.
+		_ = conn.Contact(at) // As above.
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/policy"
@@ -69,18 +70,18 @@ type Mount struct {
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID
-	Program       string           // The berth that supervises; "" for this process's own.
-	Python        string           // The interpreter; "" for the machine's python3.
-	SiteDirs      []string         // Added to the module path of executions, read-only.
-	Mounts        []Mount          // Shown to executions.
-	Network       compute.Network  // NetworkNone: no execution on this node gets a network.
-	ScratchMiB    int64            // Of /work, /tmp and /dev/shm together; 0 for half the memory limit.
-	DenyCIDRs     []netip.Prefix   // The cluster's own addresses; see Deny.
-	Contact       func() time.Time // Last confirmed contact with the leader; zero before the first, nil for always.
-	StopGrace     time.Duration    // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
-	HostCPUs      int              // 0 for what the machine has.
-	HostMemoryMiB int64            // 0 for what the machine has.
-	Meter         Meter            // Of GPUs; nil for none.
+	Program       string               // The berth that supervises; "" for this process's own.
+	Python        string               // The interpreter; "" for the machine's python3.
+	SiteDirs      []string             // Added to the module path of executions, read-only.
+	Mounts        []Mount              // Shown to executions.
+	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
+	ScratchMiB    int64                // Of /work, /tmp and /dev/shm together; 0 for half the memory limit.
+	DenyCIDRs     []netip.Prefix       // The cluster's own addresses; see Deny.
+	Contact       func() time.Duration // Boottime of the last confirmed contact with the leader; 0 before the first, nil for always.
+	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
+	HostCPUs      int                  // 0 for what the machine has.
+	HostMemoryMiB int64                // 0 for what the machine has.
+	Meter         Meter                // Of GPUs; nil for none.
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer // nil for none.
 	Now           func() time.Time      // nil for time.Now.
@@ -202,7 +203,7 @@ func (c *Config) setDefaults() error {
 		c.Now = time.Now
 	}
 	if c.Contact == nil {
-		c.Contact = c.Now
+		c.Contact = boottime.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -259,23 +260,22 @@ func (e *Executor) passContact(ctx context.Context) {
 		case <-tick.C:
 		}
 		last := e.cfg.Contact()
-		if last.IsZero() {
+		if last == 0 {
 			continue
 		}
 		for _, a := range e.snapshot() {
-			a.contact(max(e.cfg.Now().Sub(last), 0))
+			a.contact(last)
 		}
 	}
 }
 
-// contactAge returns how long ago the leader was reached. Before the first
-// time it is now: an attempt that is to start was placed by a leader.
-func (e *Executor) contactAge() time.Duration {
-	last := e.cfg.Contact()
-	if last.IsZero() {
-		return 0
+// contactAt returns the boottime at which the leader was last reached. Before the
+// first time it is now: an attempt that is to start was placed by a leader.
+func (e *Executor) contactAt() time.Duration {
+	if last := e.cfg.Contact(); last != 0 {
+		return last
 	}
-	return max(e.cfg.Now().Sub(last), 0)
+	return boottime.Now()
 }
 
 // Deny replaces the addresses of the cluster that no execution may reach, for

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor"
 	"berth/node/executor/cgroup"
@@ -406,8 +407,8 @@ func TestRefusedOutcomeIsFinal(t *testing.T) {
 // it was given no grace.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
-	last := time.Now()
-	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Time { return last } })
+	last, since := time.Now(), boottime.Now()
+	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Duration { return since } })
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
 	w.Execution.DisconnectGrace = 0
 	o := n.end(n.place(w))
@@ -422,7 +423,7 @@ func TestDisconnected(t *testing.T) {
 func TestConnected(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) {
-		c.Contact = func() time.Time { return time.Now().Add(-healthyAge) }
+		c.Contact = func() time.Duration { return boottime.Now() - healthyAge }
 	})
 	w := n.newWork(compute.Bundle{Code: fmt.Sprintf("import time\ntime.sleep(%v)",
 		(executor.MinDisconnectGrace + 2*healthyAge).Seconds())})
@@ -445,13 +446,13 @@ func TestRestartedNodeWithoutContact(t *testing.T) {
 	life := liveOnce(t, n, w, "")
 	life.hear("started")
 	life.kill()
-	n.cfg.Contact = func() time.Time { return time.Time{} }
+	n.cfg.Contact = func() time.Duration { return 0 }
 	n.place(w)
 	stop := n.run()
 	deadline := time.NewTimer(3 * time.Second) // More than a contact is passed on in.
 	<-deadline.C
 	stop()
-	n.cfg.Contact = func() time.Time { return time.Now().Add(-time.Hour) }
+	n.cfg.Contact = func() time.Duration { return 1 }
 	n.run()
 	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(w.Execution.ID))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
@@ -266,7 +267,7 @@ func TestEnvironmentIsOurs(t *testing.T) {
 // TestDisconnectGraceHasAFloor holds that no grace is shorter than a healthy
 // node's contact may be old, and that none is no grace without end.
 func TestDisconnectGraceHasAFloor(t *testing.T) {
-	e := &Executor{cfg: Config{Contact: time.Now, Now: time.Now}, python: &python{}}
+	e := &Executor{cfg: Config{Contact: boottime.Now, Now: time.Now}, python: &python{}}
 	for grace, want := range map[time.Duration]time.Duration{
 		0:                                MinDisconnectGrace,
 		time.Second:                      MinDisconnectGrace,

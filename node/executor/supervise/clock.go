@@ -6,23 +6,16 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"berth/boottime"
 )
 
 // What package syscall does not have of timerfd.
 const (
-	clockBoottime   = 7
 	timerfdNonblock = 0x800
 	timerfdCloexec  = 0x80000
 	timerAbsolute   = 1
 )
-
-// boottime returns the time since the machine booted, sleep included.
-func boottime() time.Duration {
-	var ts syscall.Timespec
-	// It cannot fail: the clock exists since Linux 2.6.39.
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano())
-}
 
 // timer fires once at a point of boottime. C receives one value per expiry.
 type timer struct {
@@ -31,7 +24,7 @@ type timer struct {
 }
 
 func newTimer() (*timer, error) {
-	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, clockBoottime, timerfdNonblock|timerfdCloexec, 0)
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, boottime.Clock, timerfdNonblock|timerfdCloexec, 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("create timer: %w", errno)
 	}

@@ -68,9 +68,9 @@ func newConn(fd int) *Conn {
 	return &Conn{file: file, lines: bufio.NewReader(file)}
 }
 
-// Contact tells the supervisor how long ago the leader was reached.
-func (c *Conn) Contact(age time.Duration) error {
-	return writeLine(c.file, fmt.Sprintf("contact %d", age.Milliseconds()))
+// Contact tells the supervisor at which boottime the leader was last reached.
+func (c *Conn) Contact(at time.Duration) error {
+	return writeLine(c.file, fmt.Sprintf("contact %d", at.Nanoseconds()))
 }
 
 // Stop tells the supervisor how to end the code.
@@ -118,7 +118,7 @@ func writeLine(file *os.File, line string) error {
 // command is what a node asks of its supervisor.
 type command struct {
 	stop    compute.Stop
-	contact time.Duration // Age; with StopNone.
+	contact time.Duration // Boottime; with StopNone.
 	yield   bool          // Make room,
 	notice  time.Duration // after this long.
 }
@@ -176,8 +176,8 @@ func readCommands(file *os.File, commands chan<- command) {
 				commands <- command{yield: true, notice: time.Duration(ms) * time.Millisecond}
 			}
 		case word == "contact":
-			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
-				commands <- command{contact: time.Duration(ms) * time.Millisecond}
+			if ns, err := strconv.ParseInt(rest, 10, 64); err == nil && ns >= 0 {
+				commands <- command{contact: time.Duration(ns)}
 			}
 		}
 	}

@@ -52,7 +52,7 @@ type Spec struct {
 	Timeout         time.Duration `json:"timeout_ns"`
 	StopGrace       time.Duration `json:"stop_grace_ns"`
 	DisconnectGrace time.Duration `json:"disconnect_grace_ns"` // 0 for none.
-	ContactAge      time.Duration `json:"contact_age_ns"`      // When the spec was written.
+	ContactAt       time.Duration `json:"contact_at_ns"`       // Boottime, when the spec was written.
 
 	JoinNetwork bool         `json:"join_network"`
 	Notes       []string     `json:"notes"` // Said in the output before the code starts.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
@@ -124,7 +125,7 @@ func (s *supervisor) open() error {
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
-	return s.touch(s.spec.ContactAge)
+	return s.touch(s.spec.ContactAt)
 }
 
 func (s *supervisor) close() {
@@ -179,7 +180,7 @@ func (s *supervisor) supervise() compute.Outcome {
 		ends <- ending{status: exit.Status, lost: err != nil}
 	}()
 	end := s.loop(ends)
-	s.ended = boottime()
+	s.ended = boottime.Now()
 	// With the first process everything in the sandbox ends.
 	s.box.Close()
 	return s.finish(end, pumps)
@@ -270,7 +271,7 @@ func (s *supervisor) launch() error {
 	if err := s.group.LimitCPU(s.spec.CPUMilli); err != nil {
 		return err
 	}
-	at, now := boottime(), s.instant()
+	at, now := boottime.Now(), s.instant()
 	if err := s.box.Execute(); err != nil {
 		return err
 	}
@@ -323,12 +324,15 @@ func (s *supervisor) obey(c command) {
 	}
 }
 
-// touch puts off the end of the disconnect grace: the leader was reached age
-// ago. A node process that just started may know of an earlier contact than
-// the one before it did, so the end never comes nearer.
-func (s *supervisor) touch(age time.Duration) error {
-	reach := boottime() - age + s.spec.DisconnectGrace
-	if s.spec.DisconnectGrace <= 0 || reach <= s.reach {
+// touch puts off the end of the disconnect grace: the leader was last reached at
+// that boottime. A node process that just started may know of an earlier
+// contact than the one before it did, so the end never comes nearer; and once it
+// has come, no word that was late puts it off: the cluster may count on it.
+func (s *supervisor) touch(at time.Duration) error {
+	now := boottime.Now()
+	reach := min(at, now) + s.spec.DisconnectGrace
+	expired := s.reach > 0 && s.reach <= now
+	if s.spec.DisconnectGrace <= 0 || expired || reach <= s.reach {
 		return nil
 	}
 	s.reach = reach
@@ -342,7 +346,7 @@ func (s *supervisor) stop(why cause) {
 	}
 	s.cause = why
 	err := s.group.Signal(syscall.SIGTERM, s.box.PID)
-	if e := s.grace.set(boottime() + s.spec.StopGrace); err == nil {
+	if e := s.grace.set(boottime.Now() + s.spec.StopGrace); err == nil {
 		err = e
 	}
 	if err != nil {
@@ -360,7 +364,7 @@ func (s *supervisor) yield(notice time.Duration) {
 	s.yielded = true
 	s.note(fmt.Sprintf("preempted: SIGTERM in %s, SIGKILL %s later", seconds(notice), seconds(s.spec.StopGrace)))
 	err := leaveNotice(notice, s.spec.StopGrace)
-	if e := s.notice.set(boottime() + notice); e != nil {
+	if e := s.notice.set(boottime.Now() + notice); e != nil {
 		err = errors.Join(err, e)
 		s.stop(causePreempted)
 	}
