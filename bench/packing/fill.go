@@ -31,6 +31,7 @@ type run struct {
 	board    *board
 	now      func() time.Time
 	took     []time.Duration // Of each decision.
+	arrivals []int           // Shapes, for a fill.
 }
 
 // arrive hands one pod to the policy and enters what it does. An error means
@@ -77,11 +78,10 @@ type Decision struct {
 func (r *run) fill(ctx context.Context, seed uint64, classes []fragment.Class) (Seed, error) {
 	out := Seed{Seed: seed}
 	capacity := float64(r.board.capacity)
-	arrivals := r.workload.inflate(source(seed, forPods), Inflation)
-	r.took = make([]time.Duration, 0, len(arrivals))
+	r.took = make([]time.Duration, 0, len(r.arrivals))
 	var arrived, given, lost int64
 	full := false
-	for i, shape := range arrivals {
+	for i, shape := range r.arrivals {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return out, ctx.Err()
 		}

@@ -36,6 +36,7 @@ type Config struct {
 	NodesFile, PodsFile string
 	Policy              string
 	Vary                string // How the pods are changed first, as one of Variants says; "" for not.
+	PublishedDraws      bool   // The order of nodes and pods is that of the published runs, seed by seed.
 	Oracle              bool   // Berth knows the trace's mix from the first pod on.
 	Seeds               []uint64
 	Churn               []float64 // Offered loads, as shares of the cluster's GPUs; none for no churn.
@@ -216,10 +217,16 @@ func (m *measurement) report(all int, err error, format string, args ...any) {
 // prepare returns a policy on an empty cluster whose nodes stand in the seed's
 // order.
 func (m *measurement) prepare(seed uint64) *run {
-	order := m.workload.order(source(seed, forNodes))
+	w := m.workload
+	var order, arrivals []int
+	if m.config.PublishedDraws {
+		order, arrivals = w.drawn(seed, Inflation)
+	} else {
+		order, arrivals = w.order(source(seed, forNodes)), w.inflate(source(seed, forPods), Inflation)
+	}
 	return &run{
-		workload: m.workload, board: newBoard(m.workload, order), now: m.config.Now,
-		policy: m.policy(seed, order),
+		workload: w, board: newBoard(w, order), now: m.config.Now,
+		policy: m.policy(seed, order), arrivals: arrivals,
 	}
 }
 

@@ -187,7 +187,7 @@ func (*careless) release(int, place) {}
 
 func TestTheAccountRefuses(t *testing.T) {
 	w := mustWorkload(t, "a,8000,8192,2,T4\n", "p,1000,1024,1,600,\n")
-	r := &run{workload: w, policy: &careless{w.shapes}, board: newBoard(w, w.order(nil)), now: clock()}
+	r := &run{workload: w, policy: &careless{w.shapes}, board: newBoard(w, w.order(nil)), now: clock(), arrivals: []int{0, 0}}
 	_, err := r.fill(t.Context(), 1, target(w))
 	if err == nil || !strings.Contains(err.Error(), "GPU 0 of node 0 does not have 600 thousandths free") {
 		t.Errorf("a GPU given away twice: %v", err)

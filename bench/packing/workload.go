@@ -30,12 +30,18 @@ type workload struct {
 	demand int64 // Of all pods, thousandths of GPU.
 	kinds  int   // How many kinds of GPU pods there are.
 
+	nodesByName, podsByName []int // Positions.
+
 	unplaceable int // Pods that no node could host, even when empty.
 }
 
 // newWorkload returns the trace made of nodes and pods.
 func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
-	w := &workload{nodes: nodes, models: map[string]int{}}
+	w := &workload{
+		nodes: nodes, models: map[string]int{},
+		nodesByName: sorted(nodes, func(n *trace.Node) string { return n.Name }),
+		podsByName:  sorted(pods, func(p *trace.Pod) string { return p.Name }),
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		w.capacity += int64(n.GPUs) * trace.WholeGPU
