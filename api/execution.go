@@ -129,9 +129,11 @@ func (s *Server) execution(r *request, e *compute.Execution) wire.Execution {
 		DisconnectGrace: int(e.DisconnectGrace / time.Second),
 		Usage: wire.Usage{
 			CPUSeconds: seconds(e.Usage.CPUTime), PeakMemoryMiB: e.Usage.PeakMemoryMiB,
-			GPUUtilPercent: e.Usage.GPUUtilPercent, GPUMemoryMiB: e.Usage.GPUMemoryMiB,
 			OutputBytes: e.Usage.OutputBytes, OutputLines: e.Usage.OutputLines,
 		},
+	}
+	if e.Request.GPUs > 0 {
+		out.Usage.GPUUtilPercent, out.Usage.GPUMemoryMiB = gpuUsage(&e.Usage)
 	}
 	if e.Ran && e.Status.Terminal() {
 		out.ReturnCode = &e.ExitCode

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"strconv"
+	"strings"
 
 	"berth/api/wire"
 )
@@ -65,7 +66,7 @@ func stringer[T interface{ String() string }](v T) string { return v.String() }
 
 // safe returns text that a spreadsheet does not take for a formula.
 func safe(s string) string {
-	if s != "" && (s[0] == '=' || s[0] == '+' || s[0] == '-' || s[0] == '@') {
+	if s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 {
 		return "'" + s
 	}
 	return s

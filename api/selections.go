@@ -223,7 +223,8 @@ func runRow(view *fsm.View, e *compute.Execution) wire.SelectionRun {
 
 // addUsage adds to a row what its first run used.
 func addUsage(row *wire.SelectionRow, u compute.Usage) {
-	row.GPUUtilPercent, row.GPUMemoryMiB, row.PeakMemoryMiB = &u.GPUUtilPercent, &u.GPUMemoryMiB, &u.PeakMemoryMiB
+	row.GPUUtilPercent, row.GPUMemoryMiB = gpuUsage(&u)
+	row.PeakMemoryMiB = &u.PeakMemoryMiB
 	row.PowerWatt = thousandths(u.PowerMilliW)
 	for _, sample := range u.Samples {
 		out := wire.GPUSample{At: float64(sample.AtMs) / 1000}
@@ -238,6 +239,21 @@ func addUsage(row *wire.SelectionRow, u compute.Usage) {
 		}
 		row.Samples = append(row.Samples, out)
 	}
+}
+
+// gpuUsage returns the utilization and the memory of an execution's GPUs, nil
+// where nobody has measured them.
+func gpuUsage(u *compute.Usage) (utilPercent *int, memoryMiB *int64) {
+	if !u.Measured() {
+		return nil, nil
+	}
+	if u.GPUUtilPercent >= 0 {
+		utilPercent = &u.GPUUtilPercent
+	}
+	if u.GPUMemoryMiB >= 0 {
+		memoryMiB = &u.GPUMemoryMiB
+	}
+	return utilPercent, memoryMiB
 }
 
 // thousandths returns n thousandths, nil for 0, which is unknown.
@@ -260,6 +276,7 @@ func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, ro
 			for _, e := range runs[i] {
 				if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
 					rows[i].Progress = s.progressOf(ctx, e)
+					addExpected(&rows[i], e, s.now())
 				}
 			}
 		})
@@ -268,6 +285,21 @@ func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, ro
 		}
 	}
 	wg.Wait()
+}
+
+// addExpected adds to a row what the run that executes is going to take, if it
+// goes on as fast as it was up to its newest progress.
+func addExpected(row *wire.SelectionRow, e *compute.Execution, now time.Time) {
+	row.Expected, row.ExpectedCredits = nil, nil
+	elapsed := now.Sub(e.StartedAt.Time())
+	if e.Status != compute.StatusRunning || row.Progress == nil || *row.Progress <= 0 || elapsed <= 0 {
+		return
+	}
+	// Slower than the time limit allows, it ends there.
+	took := min(elapsed.Seconds() / *row.Progress, max(e.Timeout, elapsed).Seconds())
+	expected := time.Duration(took * float64(time.Second)).Round(time.Millisecond)
+	whole, credits := seconds(expected), e.Price.Charge(expected)
+	row.Expected, row.ExpectedCredits = &whole, &credits
 }
 
 // rowTail returns the end of what an execution printed, nil when nobody can

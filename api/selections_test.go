@@ -44,6 +44,7 @@ func TestSelection(t *testing.T) {
 	w.logs.write(children[0],
 		api.Line{Seq: 1, Stream: "stdout", Text: []byte("BERTH_PROGRESS 1/4")},
 		api.Line{Seq: 2, Stream: "stdout", Text: []byte("BERTH_PROGRESS 3/4")})
+	w.pass(15 * time.Second)
 	got := get()
 	if got.Status != compute.StatusRunning || len(got.Rows) != 2 || got.Recommendation != nil || got.Confidence != nil ||
 		got.Objective != compute.ObjectiveFastest || *got.MaxCredits != 2*compute.Credit {
@@ -52,6 +53,12 @@ func TestSelection(t *testing.T) {
 	live, waiting := got.Rows[0], got.Rows[1]
 	if live.GPUType != "a100" || *live.Node != "n2" || *live.Progress != 0.75 || live.Credits != nil || live.Duration != nil {
 		t.Errorf("live row is %+v", live)
+	}
+	if live.Expected == nil || *live.Expected != 20 || *live.ExpectedCredits != 11_000 {
+		t.Errorf("the live row expects %v s and %v", live.Expected, live.ExpectedCredits)
+	}
+	if waiting.Expected != nil || waiting.ExpectedCredits != nil {
+		t.Errorf("the waiting row expects %v s", *waiting.Expected)
 	}
 	if waiting.GPUType != "h100" || waiting.Node != nil || waiting.Progress != nil || waiting.Status != compute.StatusQueued {
 		t.Errorf("waiting row is %+v", waiting)
@@ -71,6 +78,9 @@ func TestSelection(t *testing.T) {
 	}
 	if *lost.ReturnCode != 3 || lost.Score != nil || lost.Pareto || *lost.Credits != 9_000 {
 		t.Errorf("losing row is %+v", lost)
+	}
+	if won.Expected != nil || lost.Expected != nil {
+		t.Error("what has ended is expected to end")
 	}
 	if len(won.Runs) != 1 || won.Runs[0].ExecutionID != children[0] || won.CreditsSpent != 11_000 ||
 		*won.OutputTail != "BERTH_PROGRESS 1/4\nBERTH_PROGRESS 3/4\n" || *got.Confidence != 0.5 || got.Repeats != 1 || !got.EarlyStop {
@@ -167,6 +177,37 @@ func TestSelectionOfRepeats(t *testing.T) {
 	a := w.mustDo("GET", "/execution/gpu_selection/"+started.ExecutionID.String()+"?format=csv", w.adaKey, nil, nil)
 	if !strings.HasSuffix(string(a.body), ",'=cannot win\n") {
 		t.Errorf("a spreadsheet reads a formula:\n%s", a.body)
+	}
+}
+
+// What nobody has measured of GPUs is null, not nothing; what a slice does not
+// report is, too.
+func TestUnmeasuredGPUs(t *testing.T) {
+	w := newWorld(t)
+	parent, children := w.selected()
+	finish := func(id compute.ExecutionID, node int, u compute.Usage) {
+		w.place(id, node)
+		w.begun(id)
+		a := w.attempt(id)
+		w.must(fsm.FinishAttempt{Node: a.Node, Outcome: compute.Outcome{
+			Execution: id, Epoch: a.Epoch, Status: compute.StatusCompleted, Ran: true, Duration: time.Second, Usage: u,
+		}})
+	}
+	finish(children[0], 2, compute.Usage{PeakMemoryMiB: 7})
+	finish(children[1], 1, compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: 900})
+	var got wire.Selection
+	w.mustDo("GET", "/execution/gpu_selection/"+parent.String(), w.adaKey, nil, &got)
+	if r := got.Rows[0]; r.GPUUtilPercent != nil || r.GPUMemoryMiB != nil || r.PowerWatt != nil || *r.PeakMemoryMiB != 7 {
+		t.Errorf("an unmeasured row is %+v", r)
+	}
+	if r := got.Rows[1]; r.GPUUtilPercent != nil || *r.GPUMemoryMiB != 900 {
+		t.Errorf("the row of a slice is %+v", r)
+	}
+	for i, want := range []string{`"gpu_memory_mib":null`, `"gpu_memory_mib":900`} {
+		a := w.mustDo("GET", "/execution/"+children[i].String(), w.adaKey, nil, nil)
+		if !strings.Contains(string(a.body), `"gpu_utilization_percent":null,`+want) {
+			t.Errorf("the execution is %s", a.body)
+		}
 	}
 }
 

@@ -100,14 +100,25 @@ type Execution struct {
 type Usage struct {
 	CPUTime        time.Duration `cbor:"1,keyasint,omitempty"`
 	PeakMemoryMiB  int64         `cbor:"2,keyasint,omitempty"`
-	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean of the samples; simulated: of the CPU quota.
-	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak.
+	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean of the samples; simulated: of the CPU quota; negative for unknown.
+	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak; negative for unknown.
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`
 	PowerMilliW    int64         `cbor:"7,keyasint,omitempty"`  // Mean of all its GPUs together; 0 for unknown.
 	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // By their counters, else power by time; 0 for unknown.
 	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // What is said of GPUs is simulated.
 	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Of sub-executions; at most MaxUsageSamples.
+}
+
+// GPUUnknown is a utilization or an amount of memory of GPUs that nobody has
+// measured.
+const GPUUnknown = -1
+
+// Measured reports whether anything is known of what the GPUs did. Nothing is
+// of an attempt that ended while its node's process was away: no value is set
+// then. A GPU that was measured and idle still takes power.
+func (u *Usage) Measured() bool {
+	return u.Simulated || u.GPUUtilPercent > 0 || u.GPUMemoryMiB > 0 || u.PowerMilliW > 0 || len(u.Samples) > 0
 }
 
 // MaxUsageSamples is how many samples of its GPUs an execution keeps.

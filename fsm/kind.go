@@ -105,6 +105,8 @@ func (SetQuota) Kind() Kind { return KindSetQuota }
 func (SetFormat) Kind() Kind { return KindSetFormat }
 
 // decodePayload returns the command of a frame's payload.
+//
+//nolint:funlen // A case for each kind.
 func decodePayload(kind Kind, payload []byte) (Command, error) {
 	switch kind {
 	case KindClock:

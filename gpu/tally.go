@@ -45,7 +45,7 @@ type total struct {
 // NewTally returns a tally of the GPUs that the shares name, for an attempt
 // whose code started at from.
 func NewTally(shares []compute.GPUShare, from compute.Instant) *Tally {
-	return &Tally{shares: shares, from: from, stride: 1}
+	return &Tally{shares: shares, from: from, stride: 1, peakMiB: compute.GPUUnknown}
 }
 
 // Add counts one round of readings. A round without one of the GPUs, or not
@@ -117,16 +117,19 @@ func (t *Tally) keep(l total) {
 }
 
 // Usage returns what the GPUs did until the code ended, no more than its GPU
-// part. The energy is the counters' difference where the devices count, and
+// part. Utilization and memory are negative where a GPU did not report them,
+// as a MIG slice its utilization. The energy is the counters' difference where the devices count, and
 // what the readings do not cover at both ends goes at the mean power; without
 // counters all of it does. It is 0, for unknown, when the GPUs report no power
 // or were not watched all the time.
 func (t *Tally) Usage(end compute.Instant) compute.Usage {
-	var u compute.Usage
+	u := compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: compute.GPUUnknown}
 	if t.looks == 0 {
 		return u
 	}
-	u.GPUUtilPercent = int(math.Round(max(t.util.value(), 0)))
+	if util := t.util.value(); util >= 0 {
+		u.GPUUtilPercent = int(math.Round(util))
+	}
 	u.GPUMemoryMiB = t.peakMiB
 	u.Samples = append(u.Samples, t.points...)
 	took, late := end.Sub(t.from), end.Sub(t.last.at)

@@ -41,7 +41,22 @@ func TestTally(t *testing.T) {
 		end    int
 		want   compute.Usage // Without its samples.
 	}{
-		{"never looked at", one, nil, 10, compute.Usage{}},
+		{
+			"never looked at", one, nil, 10,
+			compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: compute.GPUUnknown},
+		},
+		{
+			"a slice, of which only the memory is told", one,
+			[]seen{{0, -1, -1, 700, -1}, {3, -1, -1, 900, -1}},
+			3,
+			compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: 900},
+		},
+		{
+			"no memory told", one,
+			[]seen{{0, 30, -1, -1, -1}, {3, 30, -1, -1, -1}},
+			3,
+			compute.Usage{GPUUtilPercent: 30, GPUMemoryMiB: compute.GPUUnknown},
+		},
 		{
 			"a counter, the rest at the mean power", one,
 			[]seen{{1, 0, 100, 5, 1000}, {4, 100, 300, 9, 1900}, {7, 100, 300, 7, 2800}},

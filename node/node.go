@@ -58,6 +58,7 @@ type Node struct {
 	blobs    *storage.Blobs
 	logs     *logs.Store
 	output   *logs.Follower
+	progress *progressReader
 	executor *executor.Executor
 	schedule *scheduler.Loop
 	api      *api.Server

@@ -60,11 +60,12 @@ func (p outputPeers) Stream(ctx context.Context, node compute.NodeID, req []byte
 func (n *Node) openOutput(context.Context) error {
 	n.logs = logs.Open(n.cfg.DataDir)
 	n.cluster.Handle(methodDeleteLogs, n.deleteOutput)
-	n.cluster.Handle(methodProgress, n.serveProgress)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
 		State: outputState{n.machine}, Peers: outputPeers{n.cluster},
 	})
+	n.progress = newProgressReader(n.output.Read, n.opts.Now)
+	n.cluster.Handle(methodProgress, n.serveProgress)
 	n.cluster.HandleStream(methodLogs, func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
 		if err := stream.Accept(nil); err != nil {
 			return err

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
-	"berth/node/logs"
 	"berth/scheduler"
 )
 
@@ -26,7 +23,6 @@ const (
 	progressWait   = 2 * time.Second // For one node's answer.
 	progressPoints = 32              // Of one run.
 	progressRuns   = 512             // That one call asks for.
-	progressLines  = 10_000          // Read at once.
 )
 
 // progressRun asks for, and answers with, how far one run is.
@@ -126,7 +122,7 @@ func (l *leader) paces(
 // askProgress asks one node how far runs are.
 func (n *Node) askProgress(ctx context.Context, node compute.NodeID, runs []progressRun) ([]progressRun, error) {
 	if node == n.cluster.ID() {
-		return n.progressHere(ctx, runs), nil
+		return n.progress.of(ctx, n.machine.View(), runs), nil
 	}
 	request, err := cbor.Marshal(runs[:min(len(runs), progressRuns)])
 	if err != nil {
@@ -146,45 +142,5 @@ func (n *Node) serveProgress(ctx context.Context, _ rpc.Peer, request []byte) ([
 	if err := cbor.Unmarshal(request, &runs); err != nil || len(runs) > progressRuns {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not a list of executions.")
 	}
-	return cbor.Marshal(n.progressHere(ctx, runs))
-}
-
-// progressHere reads the progress of runs from the output on this node.
-func (n *Node) progressHere(ctx context.Context, runs []progressRun) []progressRun {
-	view := n.machine.View()
-	var out []progressRun
-	for _, run := range runs {
-		e, ok := view.AnyExecution(run.Execution)
-		if !ok || e.StartedAt.IsZero() {
-			continue
-		}
-		run.Elapsed = n.opts.Now().Sub(e.StartedAt.Time())
-		if e.Status.Terminal() {
-			run.Elapsed = e.Duration
-		}
-		run.Points = n.progressPoints(ctx, e)
-		out = append(out, run)
-	}
-	return out
-}
-
-// progressPoints returns the progress that an execution has printed.
-func (n *Node) progressPoints(ctx context.Context, e *compute.Execution) []compute.ProgressPoint {
-	var points []compute.ProgressPoint
-	for after := uint64(0); ; {
-		lines, err := n.output.Read(ctx, e.ID, after, progressLines)
-		if err != nil || len(lines) == 0 {
-			return compute.ThinProgress(points, progressPoints)
-		}
-		for _, line := range lines {
-			if line.Stream != logs.Stdout || !strings.Contains(string(line.Text), compute.ProgressMark) {
-				continue
-			}
-			if part, ok := compute.ParseProgress(string(line.Text)); ok {
-				points = append(points, compute.ProgressPoint{Part: part, At: line.At.Sub(e.StartedAt)})
-			}
-		}
-		points = slices.Clip(points)
-		after = lines[len(lines)-1].Seq
-	}
+	return cbor.Marshal(n.progress.of(ctx, n.machine.View(), runs))
 }

@@ -114,8 +114,8 @@ type Attempt struct {
 type Usage struct {
 	CPUSeconds     float64 `json:"cpu_s"`
 	PeakMemoryMiB  int64   `json:"peak_memory_mib"`
-	GPUUtilPercent int     `json:"gpu_utilization_percent" doc:"Mean."`
-	GPUMemoryMiB   int64   `json:"gpu_memory_mib" doc:"Peak."`
+	GPUUtilPercent *int    `json:"gpu_utilization_percent" doc:"Mean; null without GPUs, and where nobody measured it: drivers do not tell it of a MIG slice."`
+	GPUMemoryMiB   *int64  `json:"gpu_memory_mib" doc:"Peak; null without GPUs, and where nobody measured it."`
 	OutputBytes    int64   `json:"output_bytes"`
 	OutputLines    int64   `json:"output_lines"`
 }

@@ -53,7 +53,11 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	t.AppendRow(row("execution", x.ExecutionID))
 	t.AppendRow(row("status", x.Status))
 	if x.Reason != nil {
-		t.AppendRow(row("reason", *x.Reason))
+		said := *x.Reason
+		if text := reasonText(said); text != "" {
+			said += ": " + text
+		}
+		t.AppendRow(row("reason", said))
 	}
 	if x.Position != nil {
 		t.AppendRow(row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))

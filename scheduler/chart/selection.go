@@ -25,6 +25,9 @@ const (
 	height   = 420
 	logRatio = 20
 	sans     = "Sans" // By whose measures text is placed.
+
+	margin     = 12 // Around everything.
+	legendRoom = 34 // Below the axis.
 )
 
 // dot is one GPU type in the chart.
@@ -48,7 +51,13 @@ func Selection(objective compute.Objective, candidates []compute.Candidate, v co
 		return nil, fmt.Errorf("draw chart: %w", err)
 	}
 	canvas := vgsvg.New(width, height)
-	p.Draw(draw.New(canvas))
+	area := draw.New(canvas)
+	area.SetColor(color.White)
+	area.Fill(area.Rectangle.Path())
+	p.Draw(draw.Crop(area, margin, -margin, legendRoom, -margin))
+	if len(dots) > 0 {
+		drawLegend(draw.Crop(area, margin, -margin, margin, 0), dots)
+	}
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, fmt.Errorf("write chart: %w", err)
@@ -102,29 +111,30 @@ func describe(dots []dot, v compute.Verdict) string {
 func plotOf(objective compute.Objective, dots []dot) (*plot.Plot, error) {
 	p := plot.New()
 	for _, f := range []*font.Font{
-		&p.Title.TextStyle.Font, &p.Legend.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
 		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font,
 	} {
 		f.Variant = sans
 	}
 	p.Title.Text = "Seconds and credits per GPU type (" + objective.String() + ")"
-	p.Title.Padding = vg.Points(8)
+	p.Title.Padding = vg.Points(10)
+	p.BackgroundColor = color.Transparent // The whole chart has one.
 	p.X.Label.Text, p.Y.Label.Text = "seconds", "credits"
-	p.X.Padding, p.Y.Padding = vg.Points(6), vg.Points(6)
-	p.Add(plotter.NewGrid())
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.X.Label.Padding, p.Y.Label.Padding = vg.Points(4), vg.Points(6)
+	p.Add(grid())
 	if len(dots) == 0 {
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
+		p.HideAxes()
 		p.Title.Text += ": nothing has completed"
 		return p, nil
 	}
 	bounds(&p.X, dots, func(d dot) float64 { return d.seconds })
 	bounds(&p.Y, dots, func(d dot) float64 { return d.credits })
-	for _, add := range []func(*plot.Plot, []dot) error{addFront, addDots, addNames} {
-		if err := add(p, dots); err != nil {
-			return nil, err
-		}
+	if err := addFront(p, dots); err != nil {
+		return nil, err
 	}
-	p.Legend.Top = true
+	p.Add(marks(dots))
 	return p, nil
 }
 
@@ -139,8 +149,20 @@ func bounds(axis *plot.Axis, dots []dot, value func(dot) float64) {
 		axis.Scale, axis.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		return
 	}
-	room := max(high-low, high/2, 1e-9) * 0.2
+	room := max(high-low, high/2) * 0.2
 	axis.Min, axis.Max = max(low-room, 0), high+room
+	if high <= 0 { // All of it is free.
+		axis.Max = 1
+	}
+	axis.Tick.Marker = evenTicks{}
+}
+
+// grid returns the lines behind the marks, light enough not to compete.
+func grid() *plotter.Grid {
+	g := plotter.NewGrid()
+	light := color.Gray{Y: 0xdd}
+	g.Vertical.Color, g.Horizontal.Color = light, light
+	return g
 }
 
 // addFront draws the Pareto front.
@@ -161,70 +183,8 @@ func addFront(p *plot.Plot, dots []dot) error {
 	if err != nil {
 		return err
 	}
-	front.Color, front.Width = blue(), vg.Points(1.5)
-	front.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+	front.LineStyle = frontStyle()
 	p.Add(front)
-	p.Legend.Add("Pareto front", front)
-	return nil
-}
-
-// addDots draws the GPU types, by how they stand.
-func addDots(p *plot.Plot, dots []dot) error {
-	kinds := []struct {
-		name  string
-		of    func(dot) bool
-		style draw.GlyphStyle
-	}{
-		{
-			"completed", func(d dot) bool { return !d.least },
-			draw.GlyphStyle{Color: blue(), Radius: vg.Points(5), Shape: draw.CircleGlyph{}},
-		},
-		{
-			"stopped early (at least)", func(d dot) bool { return d.least },
-			draw.GlyphStyle{Color: grey(), Radius: vg.Points(5), Shape: draw.RingGlyph{}},
-		},
-		{
-			"recommended", func(d dot) bool { return d.best },
-			draw.GlyphStyle{Color: red(), Radius: vg.Points(9), Shape: draw.RingGlyph{}},
-		},
-	}
-	for _, kind := range kinds {
-		var points plotter.XYs
-		for _, d := range dots {
-			if kind.of(d) {
-				points = append(points, plotter.XY{X: d.seconds, Y: d.credits})
-			}
-		}
-		if len(points) == 0 {
-			continue
-		}
-		scatter, err := plotter.NewScatter(points)
-		if err != nil {
-			return err
-		}
-		scatter.GlyphStyle = kind.style
-		p.Add(scatter)
-		p.Legend.Add(kind.name, scatter)
-	}
-	return nil
-}
-
-// addNames writes the GPU types beside their dots.
-func addNames(p *plot.Plot, dots []dot) error {
-	var labels plotter.XYLabels
-	for _, d := range dots {
-		labels.XYs = append(labels.XYs, plotter.XY{X: d.seconds, Y: d.credits})
-		labels.Labels = append(labels.Labels, d.name)
-	}
-	names, err := plotter.NewLabels(labels)
-	if err != nil {
-		return err
-	}
-	for i := range names.TextStyle {
-		names.TextStyle[i].Font.Variant = sans
-	}
-	names.Offset = vg.Point{X: vg.Points(9), Y: vg.Points(6)}
-	p.Add(names)
 	return nil
 }
 

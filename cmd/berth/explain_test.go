@@ -1,0 +1,68 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"berth/compute"
+)
+
+// The text of berth explain is there for every reason for which an execution
+// waits or has ended.
+func TestEveryReasonIsExplained(t *testing.T) {
+	texts := reasonTexts()
+	for r := compute.ReasonNone + 1; int(r) < compute.Reasons; r++ {
+		name := r.String()
+		text := texts[name]
+		delete(texts, name)
+		if text == "" {
+			t.Errorf("%s is not explained", name)
+			continue
+		}
+		mustCluster(t, map[string]http.HandlerFunc{
+			"GET " + apiRoot + "/execution/" + someID + "/explain": answer(
+				`{"execution_id":"` + someID + `","status":"queued","reason":"` + name + `"}`),
+		})
+		got := execute(t, "", "explain", someID)
+		if got.code != 0 || !strings.Contains(got.out, "reason      "+name+": "+text+" ") {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	for name := range texts {
+		t.Errorf("%s is explained, and no reason", name)
+	}
+}
+
+// queuedExplanation is of an execution that waits, with all there is to say.
+const queuedExplanation = `{
+  "execution_id": "` + someID + `", "status": "queued", "reason": "gpus_busy", "index": 7,
+  "position": 2, "queued": 5, "nodes": 4, "nodes_fit": 0, "refused": {"gpus_busy": 3, "nodes_down": 1},
+  "ahead": {"executions": 1, "gpus": 2.5, "own_executions": 1, "own_gpus": 2.5, "types": [], "own": []},
+  "concurrency": {"used": 3, "limit": 4},
+  "estimate": {"p50_s": 61.4, "p90_s": 125, "samples": 12,
+    "p50_at": "2026-01-02T03:04:05Z", "p90_at": "2026-01-02T03:05:05Z",
+    "calibration": {"estimates": 40, "p50_coverage": 0.5, "p90_coverage": 0.925, "p50_scale": 1, "p90_scale": 1.1}},
+  "defragmentation": {"node": "n1", "price": 0.25, "exact": true, "moves": [
+    {"execution_id": null, "from": "n1", "to": "n2", "lost_s": 90, "price": 0.25}]}
+}`
+
+const placedExplanation = `{
+  "execution_id": "` + someID + `", "status": "running", "reason": null, "index": 9, "nodes": 4, "nodes_fit": 0, "refused": {},
+  "placement": {"attempt": 1, "node": "n1", "index": 8, "view_index": 7, "score": 3, "runner_up": "n2", "runner_up_score": 5}
+}`
+
+func TestExplainIsPrinted(t *testing.T) {
+	for name, body := range map[string]string{"explain_queued": queuedExplanation, "explain_placed": placedExplanation} {
+		t.Run(name, func(t *testing.T) {
+			mustCluster(t, map[string]http.HandlerFunc{
+				"GET " + apiRoot + "/execution/" + someID + "/explain": answer(body),
+			})
+			r := execute(t, "", "explain", someID, "--defrag")
+			if r.code != 0 {
+				t.Fatalf("got %+v", r)
+			}
+			checkGolden(t, name, r.out)
+		})
+	}
+}

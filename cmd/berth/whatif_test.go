@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// whatIfAnswer is what would start on two more nodes, and what would not.
+const whatIfAnswer = `{
+  "index": 4711, "nodes": 6, "lost_attempts": 1, "starts": 2, "starts_unchanged": 1, "waits": 1,
+  "started": [
+    {"execution_id": "` + someID + `", "node": "added-1", "gpus": ["added-1-0", "added-1-1"]},
+    {"execution_id": "0198c0de-0000-7000-8000-00000000000a", "node": "n2", "gpus": []}
+  ],
+  "waiting": [{"execution_id": "0198c0de-0000-7000-8000-00000000000b", "reason": "gpus_busy"}]
+}`
+
+func TestWhatIf(t *testing.T) {
+	var sent map[string]any
+	mustCluster(t, map[string]http.HandlerFunc{"POST " + apiRoot + "/admin/whatif": keep(t, &sent, whatIfAnswer)})
+	r := execute(t, "", "whatif", "--add", "h100:8 x2", "--add", "cpu:16", "--remove", "n4", "--drain", "n3",
+		"--index", "4711", "--execution", someID)
+	if r.code != 0 {
+		t.Fatalf("got %+v", r)
+	}
+	checkGolden(t, "whatif", r.out)
+	want := map[string]any{
+		"index": 4711.0, "add": []any{"h100:8 x2", "cpu:16"}, "remove": []any{"n4"}, "drain": []any{"n3"}, "execution": someID,
+	}
+	if !reflect.DeepEqual(sent, want) {
+		t.Errorf("sent %v, want %v", sent, want)
+	}
+	var got map[string]any
+	r = execute(t, "", "whatif", "--now", "--json")
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || got["starts"] != 2.0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if r := execute(t, "", "whatif", "--now", "--index", "1"); r.code != exitUsage || !strings.Contains(r.errors, "exclude") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// A refusal says what is wrong with the question.
+func TestWhatIfRefused(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"POST " + apiRoot + "/admin/whatif": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			answer(`{"detail":[{"loc":["body","drain"],"msg":"no node is called \"n9\"","type":"value_error"}]}`)(w, nil)
+		},
+	})
+	if r := execute(t, "", "whatif", "--drain", "n9"); r.code == 0 || !strings.Contains(r.errors, `no node is called "n9"`) {
+		t.Errorf("got %+v", r)
+	}
+}
