@@ -54,7 +54,7 @@ var rules = []rule{
 	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
 	{"bench/schedule", []string{"cluster", "compute", "fsm", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
-	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu"}, "it starts node processes and reads the same GPU lists as they do"},
+	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
 	{"examples", nil, "programs for executions, not for nodes"},
 	{"deploy", nil, "files for machines, not for nodes"},
 }

@@ -19,7 +19,7 @@ import (
 // nodes of one machine leave each other's alone.
 func (e *Executor) groupName(k key) string { return e.groupPrefix() + k.String() }
 
-func (e *Executor) groupPrefix() string { return e.cfg.Node.String() + "." }
+func (e *Executor) groupPrefix() string { return groupPrefix(e.cfg.Node) }
 
 // stored returns the attempts that have a directory.
 func (e *Executor) stored() ([]key, error) {

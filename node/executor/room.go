@@ -50,7 +50,7 @@ func openRooms(cfg Config, log *slog.Logger) *rooms {
 		return r
 	}
 	var err error
-	if r.table, err = egress.Open(cfg.Node.String()[:tableNameLen], cfg.DenyCIDRs); err != nil {
+	if r.table, err = egress.Open(tableName(cfg.Node), cfg.DenyCIDRs); err != nil {
 		r.table, r.why = nil, "this node cannot give executions a network"
 		log.Error("executions get no network on this node: nftables and veth are needed", "err", err)
 	}

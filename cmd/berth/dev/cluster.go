@@ -90,7 +90,7 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 	stop()
 	c.nodes.Wait()
 	_, swept := endAll(context.WithoutCancel(ctx), c.cfg.Dir, "supervise")
-	err = errors.Join(err, swept, removeState(c.cfg.Dir))
+	err = errors.Join(err, swept, reap(c.cfg.Dir), removeState(c.cfg.Dir))
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}

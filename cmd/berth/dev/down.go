@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"berth/compute"
+	"berth/node/executor"
 )
 
 // Down ends the cluster of dir and waits until nothing of it is left: the
@@ -32,7 +35,33 @@ func Down(ctx context.Context, dir string) (bool, error) {
 		}
 		running = running || some
 	}
-	return running, removeState(dir)
+	return running, errors.Join(reap(dir), removeState(dir))
+}
+
+// reap removes what nodes that were killed have left in the kernel. Their
+// processes and supervisors have ended.
+func reap(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil // Then they made nothing there.
+	}
+	records, err := filepath.Glob(filepath.Join(dir, "*", dataDir, recordFile))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range records {
+		var record struct {
+			NodeID compute.NodeID `json:"node_id"`
+		}
+		if err := readJSON(path, &record); err != nil || record.NodeID.IsZero() {
+			continue // A node that never came to life.
+		}
+		errs = append(errs, executor.Reap(record.NodeID))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what nodes left: %w", err)
+	}
+	return nil
 }
 
 // endHolder ends the process that runs the cluster of dir.

@@ -96,6 +96,26 @@ func (t *Table) Close() error {
 	return nil
 }
 
+// Remove removes the rules that a process with the name left, if any. Where
+// tables cannot be listed, none was made.
+func Remove(name string) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil //nolint:nilerr // No nftables here.
+	}
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return nil //nolint:nilerr // No nftables here.
+	}
+	t := Table{name: name}
+	for _, table := range tables {
+		if table.Name == t.table().Name {
+			return t.Close()
+		}
+	}
+	return nil
+}
+
 // Resolv returns the text of resolv.conf for attempts.
 func (t *Table) Resolv() string { return t.resolv.text }
 
