@@ -1,10 +1,13 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -31,15 +34,32 @@ func errNoHistory() error {
 	return compute.Errorf(compute.CodeUnavailable, "This node does not know the log.")
 }
 
+// historyTimeout is how long an answer may take for which the log is applied
+// again: some millions of entries.
+const historyTimeout = 2 * time.Minute
+
+// tooLong says what to do when that was not enough.
+func tooLong(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return compute.Errorf(compute.CodeInvalid,
+		"The log between the snapshot and that index cannot be applied again within %s on this node. "+
+			"Ask another node, whose snapshots differ, or for an index nearer to a snapshot.", historyTimeout).
+		Named("replay_too_long")
+}
+
 // replay answers the plans of one entry, computed again.
 func (s *Server) replay(r *request) (any, error) {
 	if s.cfg.Replay == nil {
 		return nil, errNoHistory()
 	}
 	q := r.query.(*wire.ReplayQuery)
-	again, err := s.cfg.Replay(r.ctx, q.Index, q.Top)
+	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
+	defer cancel()
+	again, err := s.cfg.Replay(ctx, q.Index, q.Top)
 	if err != nil {
-		return nil, err
+		return nil, tooLong(err)
 	}
 	out := wire.Replay{Index: q.Index, Plans: []wire.ReplayedPlan{}}
 	for _, plan := range again {
@@ -114,9 +134,11 @@ func (s *Server) whatIf(r *request) (any, error) {
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
-	found, view, err := s.cfg.WhatIf(r.ctx, r.view, in.Index, change)
+	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
+	defer cancel()
+	found, view, err := s.cfg.WhatIf(ctx, r.view, in.Index, change)
 	if err != nil {
-		return nil, err
+		return nil, tooLong(err)
 	}
 	return whatIfAnswer(view, found, change, only), nil
 }

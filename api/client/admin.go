@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"berth/api/wire"
 )
@@ -57,12 +58,15 @@ func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	return out.Peers, err
 }
 
+// historyWait is how long a node may take to apply its log again.
+const historyWait = 2 * time.Minute
+
 // Replay returns the plans in the entry with a Raft index, computed again, with
 // so many of the best nodes for each execution.
 func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay, error) {
 	var out wire.Replay
 	err := c.do(ctx, call{
-		method: http.MethodGet, path: "/admin/replay", out: &out,
+		method: http.MethodGet, path: "/admin/replay", out: &out, wait: historyWait,
 		query: url.Values{"index": {strconv.FormatUint(index, 10)}, "top": {strconv.Itoa(top)}},
 	})
 	return out, err
@@ -71,7 +75,7 @@ func (c *Client) Replay(ctx context.Context, index uint64, top int) (wire.Replay
 // WhatIf returns what the scheduler would do with the queue on other nodes.
 func (c *Client) WhatIf(ctx context.Context, question wire.WhatIf) (wire.WhatIfAnswer, error) {
 	var out wire.WhatIfAnswer
-	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/whatif", body: question, out: &out})
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/whatif", body: question, out: &out, wait: historyWait})
 	return out, err
 }
 
