@@ -117,12 +117,13 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.cfg = api.Config{
 		Proposer: w, Reader: w, Logs: w.logs, Blobs: w.blobs,
 		Judge: judge,
-		Explain: func(_ context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
-			out := scheduler.Explain(v, id)
+		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
+			survey := scheduler.NewSurvey(v)
+			out, e := survey.Explain(id), survey.Waiting(id)
 			out.Estimate = scheduler.Estimate(v, id, scheduler.EstimateQueue(v))
 			out.Calibration = v.Calibration()
-			if moves {
-				out.Defragment = scheduler.Defragment(v, id)
+			if moves && e != nil {
+				out.Defragment = scheduler.Defragment(ctx, v, e)
 			}
 			return out, nil
 		},

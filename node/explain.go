@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"berth/compute"
@@ -17,29 +16,39 @@ const (
 	estimateAge    = time.Second     // So old an answer may be, of the state's time.
 )
 
-// explainer answers why executions wait. One question is computed at a time,
-// and the estimates of one view serve all who ask within a second: asking
-// costs the node no more than that.
+// explainer answers why executions wait. One question is computed at a time, of
+// organizations in turn; what all questions about one view have in common is
+// computed once, and its estimates serve all who ask within a second.
 type explainer struct {
-	turn sync.Mutex
+	turns *turns
+
+	survey *scheduler.Survey // The turn's, as what follows; nil before the first.
+	view   *fsm.View         // Of the survey.
 
 	at        compute.Instant
 	estimates []compute.StartEstimate
 }
 
 // explain says why an execution waits, when it may start and, when moves is
-// set, what could be moved for it.
+// set, what could be moved for it. The error is that of ctx.
 func (x *explainer) explain(
 	ctx context.Context, view *fsm.View, id compute.ExecutionID, moves bool,
 ) (compute.Explanation, error) {
-	out := scheduler.Explain(view, id)
-	if out.Position == 0 {
-		return out, nil
+	var org compute.OrgID
+	if e, known := view.AnyExecution(id); known {
+		org = e.Org
 	}
-	x.turn.Lock()
-	defer x.turn.Unlock()
-	if err := ctx.Err(); err != nil {
-		return out, err // It waited for its turn until its time was up.
+	done, err := x.turns.take(ctx, org)
+	if err != nil {
+		return compute.Explanation{}, err
+	}
+	defer done()
+	if x.view != view {
+		x.view, x.survey = view, scheduler.NewSurvey(view)
+	}
+	out, e := x.survey.Explain(id), x.survey.Waiting(id)
+	if e == nil {
+		return out, nil
 	}
 	if age := view.Now().Sub(x.at); x.at.IsZero() || age < 0 || age > estimateAge {
 		x.at, x.estimates = view.Now(), scheduler.EstimateQueue(view)
@@ -47,9 +56,9 @@ func (x *explainer) explain(
 	out.Estimate = scheduler.Estimate(view, id, x.estimates)
 	out.Calibration = view.Calibration()
 	if moves {
-		out.Defragment = scheduler.Defragment(view, id)
+		out.Defragment = scheduler.Defragment(ctx, view, e)
 	}
-	return out, nil
+	return out, ctx.Err()
 }
 
 // recordEstimates puts estimates of what waits into the state, which compares

@@ -230,7 +230,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Logs:     outputs{n.output, n},
 		Blobs:    n.blobs,
 		Judge:    scheduler.Judge,
-		Explain:  new(explainer).explain,
+		Explain:  (&explainer{turns: newTurns()}).explain,
 		Chart:    chart.Selection,
 		Replay:   history.replay,
 		WhatIf:   history.whatIf,

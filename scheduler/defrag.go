@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -12,32 +13,27 @@ import (
 // Limits of the search for moves.
 const (
 	maxMoves = 8       // Attempts that one quote moves at most.
-	maxLooks = 300_000 // Questions whether something fits: about 100 ms.
+	maxLooks = 300_000 // Steps: nodes, devices and sets of attempts that are looked at.
+
+	looksPerCheck = 1 << 10 // Between two looks at the context.
 )
 
-// Defragment returns the cheapest moves after which one execution of the queue
-// could start now, nil when there are none. What moves starts again on another
-// node, or on other GPUs of its own, and loses the time since it started, at
-// its price; what has to make room for it moves too. The search is branch and
-// bound over who goes where; within its limits nothing cheaper exists, and of
-// equal prices none has fewer moves. The quote is an answer, not a plan:
+// Defragment returns the cheapest moves after which e, which waits in v, could
+// start now; nil when there are none, or when room is not what it waits for.
+// What moves starts again on another node, or on other GPUs of its own, and
+// loses the time since it started, at its price; what has to make room for it
+// moves too. The search is branch and bound over who goes where; within its
+// limits nothing cheaper exists, and of equal prices none has fewer moves. When
+// ctx ends it returns what it has found. The quote is an answer, not a plan:
 // nothing in Berth moves what runs by itself.
-func Defragment(v LiveView, id compute.ExecutionID) *compute.Quote {
-	var target *compute.Execution
-	for e := range Order(v) {
-		if e.ID == id {
-			target = e
-			break
+func Defragment(ctx context.Context, v LiveView, e *compute.Execution) *compute.Quote {
+	for _, q := range v.Quotas(e.Org) {
+		if q.Concerns(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
+			return nil
 		}
 	}
-	if target == nil {
-		return nil
-	}
-	if own := v.Quotas(target.Org)[0]; own.Refuses(v.Load(own), target) != compute.ReasonNone {
-		return nil // Room is not what it waits for.
-	}
-	s := newMoves(v)
-	s.search([]int{s.add(target)})
+	s := newMoves(ctx, v)
+	s.search([]int{s.add(e)})
 	if s.best != nil {
 		s.best.Exact = !s.cut
 	}
@@ -46,15 +42,17 @@ func Defragment(v LiveView, id compute.ExecutionID) *compute.Quote {
 
 // moves is the search for the cheapest moves.
 type moves struct {
+	stopped func() bool // The context has ended.
 	types   *types
 	nodes   []compute.NodeID
 	rooms   []room
-	items   []movable // The last one is the execution that waits.
-	on      [][]int   // By node: the items that are there and were not moved.
+	items   []movable       // The last one is the execution that waits.
+	on      [][]int         // By node: the items that are there and were not moved.
+	hosts   map[shape][]int // The nodes that could host a shape if they were empty.
 	price   compute.Credits
 	moved   []int // In the order in which they had to go.
 	looks   int
-	cut     bool // A limit was met.
+	cut     bool // A limit was met, or the context ended.
 	bestOf  cost
 	best    *compute.Quote
 	current []int // By item: the node where it goes; -1 while it stays.
@@ -82,9 +80,12 @@ func (c cost) less(d cost) bool {
 }
 
 // newMoves reads the nodes that take work and what is there.
-func newMoves(v LiveView) *moves {
+func newMoves(ctx context.Context, v LiveView) *moves {
 	f := &future{types: newTypes()}
-	s := &moves{types: f.types, bestOf: cost{price: math.MaxInt64}}
+	s := &moves{
+		stopped: func() bool { return ctx.Err() != nil },
+		types:   f.types, hosts: map[shape][]int{}, bestOf: cost{price: math.MaxInt64},
+	}
 	for n := range v.Nodes() {
 		if !n.Schedulable() {
 			continue
@@ -124,6 +125,14 @@ func (s *moves) add(e *compute.Execution) int {
 	return len(s.items) - 1
 }
 
+// look counts steps of the search and reports whether it may go on.
+func (s *moves) look(steps int) bool {
+	before := s.looks / looksPerCheck
+	s.looks += steps
+	s.cut = s.cut || s.looks > maxLooks || s.looks/looksPerCheck != before && s.stopped()
+	return !s.cut
+}
+
 // search finds places for what is homeless, the largest first.
 func (s *moves) search(homeless []int) {
 	switch now := (cost{s.price, len(s.moved)}); {
@@ -131,9 +140,6 @@ func (s *moves) search(homeless []int) {
 		return
 	case len(homeless) == 0:
 		s.bestOf, s.best = now, s.quote()
-		return
-	case s.looks > maxLooks:
-		s.cut = true
 		return
 	}
 	at := 0
@@ -145,6 +151,9 @@ func (s *moves) search(homeless []int) {
 	item := homeless[at]
 	rest := slices.Delete(slices.Clone(homeless), at, at+1)
 	for _, n := range s.order(item) {
+		if s.cut || !(cost{s.price, len(s.moved)}).less(s.bestOf) {
+			return
+		}
 		s.onNode(item, n, rest)
 	}
 }
@@ -156,16 +165,37 @@ func (s *moves) weight(item int) int64 {
 }
 
 // order returns the nodes that could host an item, those first where least is
-// missing.
+// missing; none when the search is over.
 func (s *moves) order(item int) []int {
-	var out []int
-	gaps := make([]int64, len(s.rooms))
-	for n := range s.rooms {
-		if gaps[n] = s.rooms[n].missing(&s.items[item].shape); gaps[n] != math.MaxInt64 {
-			out = append(out, n)
+	q := &s.items[item].shape
+	hosts, known := s.hosts[*q]
+	if !known {
+		if !s.look(len(s.rooms)) {
+			return nil
 		}
+		for n := range s.rooms {
+			if s.rooms[n].missing(q) != math.MaxInt64 {
+				hosts = append(hosts, n)
+			}
+		}
+		s.hosts[*q] = hosts
 	}
-	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(gaps[a], gaps[b]) })
+	if !s.look(len(hosts)) {
+		return nil
+	}
+	type candidate struct {
+		node int
+		gap  int64
+	}
+	all := make([]candidate, len(hosts))
+	for i, n := range hosts {
+		all[i] = candidate{n, s.rooms[n].missing(q)}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.gap, b.gap) })
+	out := make([]int, len(all))
+	for i := range all {
+		out[i] = all[i].node
+	}
 	return out
 }
 
@@ -179,12 +209,15 @@ func (s *moves) onNode(item, n int, homeless []int) {
 	}
 	var choose func(from int, chosen []int)
 	choose = func(from int, chosen []int) {
+		if !s.look(1) {
+			return
+		}
 		if len(chosen) == q.gpus {
 			s.onDevices(item, n, slices.Clone(chosen), homeless)
 			return
 		}
 		skipped := map[int]bool{} // Kinds of which an idle device was left out.
-		for i := from; i < len(r.kinds); i++ {
+		for i := from; i <= len(r.kinds)-q.gpus+len(chosen); i++ {
 			k := r.kinds[i]
 			if !r.is(i, q) || len(chosen) > 0 && k != r.kinds[chosen[0]] || skipped[k] && s.idle(n, i) {
 				continue
@@ -207,14 +240,13 @@ func (s *moves) onDevices(item, n int, devices, homeless []int) {
 	stayers := slices.Clone(s.on[n])
 	var evict func(from int, gone []int)
 	evict = func(from int, gone []int) {
-		if s.looks++; s.looks > maxLooks {
-			s.cut = true
+		if !s.look(1) {
 			return
 		}
 		if !(cost{s.price, len(s.moved)}).less(s.bestOf) {
 			return
 		}
-		if s.hosts(n, item, devices) {
+		if s.takes(n, item, devices) {
 			if s.allNeeded(n, item, devices, gone) {
 				s.settle(item, n, devices, append(slices.Clone(homeless), gone...))
 			}
@@ -233,8 +265,8 @@ func (s *moves) onDevices(item, n int, devices, homeless []int) {
 	evict(0, nil)
 }
 
-// hosts reports whether an item fits on the devices as they are.
-func (s *moves) hosts(n, item int, devices []int) bool {
+// takes reports whether an item fits on the devices as they are.
+func (s *moves) takes(n, item int, devices []int) bool {
 	r, q := &s.rooms[n], &s.items[item].shape
 	if r.vcpu < q.vcpu || r.memory < q.memory {
 		return false
@@ -247,7 +279,7 @@ func (s *moves) allNeeded(n, item int, devices, gone []int) bool {
 	return !slices.ContainsFunc(gone, func(x int) bool {
 		m := &s.items[x]
 		s.rooms[n].give(&m.shape, m.devices, 1)
-		needless := s.hosts(n, item, devices)
+		needless := s.takes(n, item, devices)
 		s.rooms[n].give(&m.shape, m.devices, -1)
 		return needless
 	})

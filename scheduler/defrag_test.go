@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -56,7 +57,7 @@ func TestDefragmentMovesTheCheapest(t *testing.T) {
 	s.put(12, whole("t4", 1), b, 4000, 1)
 	s.put(13, whole("t4", 2), c, 10, 0, 1)
 	s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
-	got := scheduler.Defragment(s, executionID(1))
+	got := scheduler.Defragment(t.Context(), s, s.target())
 	if got == nil || !got.Exact || got.Node != b.ID || len(got.Moves) != 1 {
 		t.Fatalf("quote is %+v", got)
 	}
@@ -82,7 +83,19 @@ func TestDefragmentMovesNothingInVain(t *testing.T) {
 		{"no node of the size", func(s *stage) { s.queue[0].Request = whole("t4", 4) }, "none"},
 		{"drained", func(s *stage) { s.nodes[1].Drained = true }, "none"},
 		{"room already", func(s *stage) { s.queue[0].Request = whole("t4", 1) }, "0 moves"},
-		{"not in the queue", func(s *stage) { s.queue = nil }, "none"},
+		{"a tag at its limit of attempts", func(s *stage) {
+			s.quotas = []compute.Quota{{Org: orgID(1), Tag: "red", Concurrent: 1}}
+			s.live = []*compute.Execution{execution(8, cpus(1))}
+			s.live[0].Tags, s.queue[0].Tags = []string{"red"}, []string{"red"}
+		}, "none"},
+		{"a key at its limit of GPUs", func(s *stage) {
+			s.quotas = []compute.Quota{{Org: orgID(1), Key: keyID(1), MilliGPU: 1000}}
+			s.queue[0].Key = keyID(1)
+		}, "none"},
+		{"a limit of another key", func(s *stage) {
+			s.quotas = []compute.Quota{{Org: orgID(1), Key: keyID(2), MilliGPU: 1000}}
+			s.queue[0].Key = keyID(1)
+		}, "1 moves"},
 		{"one", func(*stage) {}, "1 moves"},
 	}
 	for _, tt := range tests {
@@ -93,7 +106,7 @@ func TestDefragmentMovesNothingInVain(t *testing.T) {
 			s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
 			tt.change(s)
 			got := "none"
-			if q := scheduler.Defragment(s, executionID(1)); q != nil {
+			if q := scheduler.Defragment(t.Context(), s, s.target()); q != nil {
 				got = fmt.Sprintf("%d moves", len(q.Moves))
 			}
 			if got != tt.want {
@@ -110,7 +123,7 @@ func TestDefragmentAgainstBruteForce(t *testing.T) {
 	for seed := range uint64(2000) {
 		s := randomStage(rand.New(rand.NewPCG(seed, 3)))
 		want, possible := bruteForce(s)
-		got := scheduler.Defragment(s, s.target().ID)
+		got := scheduler.Defragment(t.Context(), s, s.target())
 		switch {
 		case (got != nil) != possible:
 			t.Fatalf("seed %d: quote %+v, possible %v", seed, got, possible)
@@ -254,4 +267,34 @@ func each(n *compute.Node, set int, f func(*compute.GPU) bool) bool {
 		}
 	}
 	return true
+}
+
+// TestDefragmentIsBounded holds that the search ends where there are more sets
+// of devices than anybody could look at, and says that it did; and that it ends
+// with its context.
+func TestDefragmentIsBounded(t *testing.T) {
+	big := func() *stage {
+		s := newStage()
+		for n := range 4 {
+			s.nodes = append(s.nodes, gpuNode(n+1, "t4", 64))
+			for g := range 64 {
+				s.put(1000+n*100+g, share("t4", 600), s.nodes[n], int64(1+g), g)
+				s.put(5000+n*100+g, share("t4", 300), s.nodes[n], int64(1+g), g)
+			}
+		}
+		s.queue = []*compute.Execution{execution(1, whole("t4", 8))}
+		return s
+	}
+	looks, quote := scheduler.DefragmentLooks(t.Context(), big())
+	if looks < 1000 || looks > scheduler.MaxLooks+1000 {
+		t.Errorf("%d looks, the limit is %d", looks, scheduler.MaxLooks)
+	}
+	if quote != nil && quote.Exact {
+		t.Error("what was cut short is called exact")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if looks, _ := scheduler.DefragmentLooks(ended, big()); looks > 5000 {
+		t.Errorf("%d looks for one who has gone", looks)
+	}
 }

@@ -7,46 +7,66 @@ import (
 	"berth/compute"
 )
 
-// Explain returns why the execution waits in v: how every node stands to it,
-// and what goes first. It counts what is free in v, before any execution of the
-// queue is placed. When it may start and what could be moved for it are for
-// Estimate and Defragment.
-func Explain(v View, id compute.ExecutionID) compute.Explanation {
-	out := compute.Explanation{Index: v.Index()}
-	var ahead []*compute.Execution
-	var found *compute.Execution
+// Survey is what all explanations from one view have in common: the queue in
+// its order and the nodes as places. It must not be used by two goroutines at
+// once.
+type Survey struct {
+	view  View
+	queue []*compute.Execution
+	at    map[compute.ExecutionID]int // Places in the queue.
+	types *types
+	slots []slot
+}
+
+// NewSurvey reads the queue and the nodes of v.
+func NewSurvey(v View) *Survey {
+	s := &Survey{view: v, at: map[compute.ExecutionID]int{}, types: newTypes()}
 	for e := range Order(v) {
-		out.Queued++
-		switch {
-		case found != nil:
-		case e.ID == id:
-			found, out.Position = e, out.Queued
-		default:
-			ahead = append(ahead, e)
-		}
+		s.at[e.ID] = len(s.queue)
+		s.queue = append(s.queue, e)
 	}
-	if found == nil {
+	for n := range v.Nodes() {
+		s.slots = append(s.slots, slot{})
+		s.slots[len(s.slots)-1].load(n, s.types)
+	}
+	return s
+}
+
+// Waiting returns an execution of the queue, nil when it is not in it.
+func (s *Survey) Waiting(id compute.ExecutionID) *compute.Execution {
+	i, waits := s.at[id]
+	if !waits {
+		return nil
+	}
+	return s.queue[i]
+}
+
+// Explain returns why the execution waits: how every node stands to it, and
+// what goes first. It counts what is free in the view, before any execution of
+// the queue is placed. When it may start and what could be moved for it are for
+// Estimate and Defragment.
+func (s *Survey) Explain(id compute.ExecutionID) compute.Explanation {
+	out := compute.Explanation{Index: s.view.Index(), Queued: len(s.queue)}
+	e := s.Waiting(id)
+	if e == nil {
 		return out
 	}
-	out.Reason = found.Reason
-	out.Running, out.Limit = v.Load(compute.Quota{Org: found.Org}).Attempts, v.Quotas(found.Org)[0].Concurrent
-	out.Ahead = aheadOf(found, ahead)
-	askNodes(v, found, &out)
+	out.Position, out.Reason = s.at[id]+1, e.Reason
+	own := s.view.Quotas(e.Org)[0]
+	out.Running, out.Limit = s.view.Load(own).Attempts, own.Concurrent
+	out.Ahead = aheadOf(e, s.queue[:s.at[id]])
+	s.askNodes(e, &out)
 	return out
 }
 
 // askNodes counts the nodes by how they stand to e.
-func askNodes(v View, e *compute.Execution, out *compute.Explanation) {
-	t := newTypes()
-	q := t.shape(&e.Request)
+func (s *Survey) askNodes(e *compute.Execution, out *compute.Explanation) {
+	q := s.types.shape(&e.Request)
 	counts := map[compute.Reason]int{}
-	var s slot
-	for n := range v.Nodes() {
-		s.load(n, t)
-		counts[s.standing(&q)]++
-		out.Nodes++
+	for i := range s.slots {
+		counts[s.slots[i].standing(&q)]++
 	}
-	out.Fits = counts[compute.ReasonNone]
+	out.Nodes, out.Fits = len(s.slots), counts[compute.ReasonNone]
 	out.Refused = refused(counts)
 }
 

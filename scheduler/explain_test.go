@@ -19,7 +19,7 @@ func TestExplainCountsNodesByReason(t *testing.T) {
 	)
 	w.limits[orgID(1)] = 7
 	w.submit(execution(1, cpus(1)), execution(2, whole("t4", 2)), execution(3, whole("t4", 1)))
-	got := scheduler.Explain(w.view(), executionID(2))
+	got := scheduler.NewSurvey(w.view()).Explain(executionID(2))
 	want := compute.Explanation{
 		Index:  w.view().Index(),
 		Reason: compute.ReasonScheduling, Position: 2, Queued: 3, Nodes: 6, Fits: 1,
@@ -39,7 +39,7 @@ func TestExplainCountsNodesByReason(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	got = scheduler.Explain(w.view(), executionID(9))
+	got = scheduler.NewSurvey(w.view()).Explain(executionID(9))
 	if !reflect.DeepEqual(got, compute.Explanation{Index: w.view().Index(), Queued: 3}) {
 		t.Errorf("an execution that does not wait is explained as %+v", got)
 	}
@@ -52,7 +52,7 @@ func TestExplainSaysWhoIsAhead(t *testing.T) {
 	first := execution(4, share("l40s", 500))
 	first.Priority = 9
 	w.submit(other, execution(2, share("t4", 250)), execution(3, whole("t4", 1)), first)
-	got := scheduler.Explain(w.view(), executionID(3)).Ahead
+	got := scheduler.NewSurvey(w.view()).Explain(executionID(3)).Ahead
 	want := compute.Ahead{
 		Demand: compute.Demand{Executions: 3, MilliGPU: 2750},
 		Own:    compute.Demand{Executions: 2, MilliGPU: 750},

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"slices"
 
 	"berth/compute"
@@ -34,4 +35,21 @@ func PreemptTries(v View) int {
 	s := NewPacker().newPass(v)
 	s.walk()
 	return s.tries
+}
+
+// MaxLooks is the limit of a search for moves.
+const MaxLooks = maxLooks
+
+// DefragmentLooks returns how many looks the search for moves takes for the
+// head of the queue, and its quote.
+func DefragmentLooks(ctx context.Context, v LiveView) (int, *compute.Quote) {
+	s := newMoves(ctx, v)
+	for e := range Order(v) {
+		s.search([]int{s.add(e)})
+		break
+	}
+	if s.best != nil {
+		s.best.Exact = !s.cut
+	}
+	return s.looks, s.best
 }

@@ -256,7 +256,7 @@ func TestPackSaysWhyItWaits(t *testing.T) {
 			if plan := scheduler.Pack(w.view()); !plan.Empty() {
 				t.Errorf("a reason that is known is said again: %+v", plan)
 			}
-			explained := scheduler.Explain(w.view(), executionID(1))
+			explained := scheduler.NewSurvey(w.view()).Explain(executionID(1))
 			if explained.Position != 1 || explained.Fits != 0 || explained.Reason != tt.want {
 				t.Errorf("explained as %+v", explained)
 			}

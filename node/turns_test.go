@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"berth/compute"
+)
+
+// TestTurnsGoFromOrganizationToOrganization has one organization ask a lot
+// before another asks once: that one is answered next.
+func TestTurnsGoFromOrganizationToOrganization(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		var answered []string
+		greedy, modest := compute.OrgID{UUID: compute.UUID{1}}, compute.OrgID{UUID: compute.UUID{2}}
+		first, err := turns.take(t.Context(), greedy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(org compute.OrgID, name string) {
+			go func() {
+				done, err := turns.take(t.Context(), org)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				answered = append(answered, name)
+				done()
+			}()
+			synctest.Wait()
+		}
+		for i := range 5 {
+			ask(greedy, fmt.Sprint("greedy", i))
+		}
+		ask(modest, "modest")
+		first()
+		synctest.Wait()
+		if len(answered) != 6 || answered[0] != "modest" {
+			t.Errorf("answered %v", answered)
+		}
+		if len(turns.lanes) != 0 {
+			t.Errorf("%d organizations are remembered", len(turns.lanes))
+		}
+	})
+}
+
+// TestTurnsEndWithTheirContext holds that whoever gives up does not wait, in
+// its lane or in line, and leaves nothing behind.
+func TestTurnsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns()
+		busy, err := turns.take(t.Context(), compute.OrgID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var failed []error
+		for _, org := range []compute.OrgID{{}, {UUID: compute.UUID{1}}, {UUID: compute.UUID{1}}} {
+			go func() {
+				_, err := turns.take(ctx, org)
+				failed = append(failed, err)
+			}()
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+		if len(failed) != 3 || slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, context.Canceled) }) {
+			t.Errorf("who gave up got %v", failed)
+		}
+		busy()
+		again, err := turns.take(t.Context(), compute.OrgID{UUID: compute.UUID{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again(); len(turns.lanes) != 0 {
+			t.Errorf("%d organizations are remembered", len(turns.lanes))
+		}
+	})
+}
