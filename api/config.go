@@ -90,9 +90,9 @@ type Config struct {
 	// nodes for each execution. Nil where it is not available.
 	Replay func(ctx context.Context, index uint64, best int) ([]compute.Replay, error)
 	// WhatIf says what the scheduler would do on other nodes, with the state
-	// after an index or, for 0, with view. It returns the state too. Nil where
-	// it is not available.
-	WhatIf func(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf,
+	// after an index or, for 0, with view. The question is made from that state,
+	// which is returned too. Nil where it is not available.
+	WhatIf func(ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 	) (compute.Forecast, *fsm.View, error)
 	// Unseal returns the private half of a signing key.
 	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)

@@ -111,36 +111,43 @@ func (s *Server) whatIf(r *request) (any, error) {
 		return nil, errNoHistory()
 	}
 	in := r.body.(*wire.WhatIf)
-	var only compute.ExecutionID
-	faults := new(wire.Faults)
-	if in.Execution != "" {
-		id, err := compute.ParseExecutionID(in.Execution)
-		if err != nil {
-			faults.Value("not the id of an execution", "body", "execution")
-		}
-		only = id
-	}
 	var change compute.WhatIf
-	for _, text := range in.Add {
-		nodes, err := addedNodes(r.view, text, len(change.Add))
-		if err != nil {
-			faults.Value(err.Error(), "body", "add")
-			continue
-		}
-		change.Add = append(change.Add, nodes...)
-	}
-	change.Remove = namedNodes(r.view, in.Remove, "remove", faults)
-	change.Drain = namedNodes(r.view, in.Drain, "drain", faults)
-	if err := faults.Err(); err != nil {
-		return nil, err
-	}
+	var only compute.ExecutionID
 	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
 	defer cancel()
-	found, view, err := s.cfg.WhatIf(ctx, r.view, in.Index, change)
+	found, view, err := s.cfg.WhatIf(ctx, r.view, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
+		change, only, err = questionOf(view, in)
+		return change, err
+	})
 	if err != nil {
 		return nil, tooLong(err)
 	}
 	return whatIfAnswer(view, found, change, only), nil
+}
+
+// questionOf returns what is to be changed of the nodes of view, and the only
+// execution that is asked for, zero for all.
+func questionOf(view *fsm.View, in *wire.WhatIf) (change compute.WhatIf, only compute.ExecutionID, err error) {
+	faults := new(wire.Faults)
+	if in.Execution != "" {
+		if only, err = compute.ParseExecutionID(in.Execution); err != nil {
+			faults.Value("not the id of an execution", "body", "execution")
+		}
+	}
+	for _, text := range in.Add {
+		nodes, err := addedNodes(view, text, len(change.Add))
+		if err != nil {
+			faults.Value(err.Error(), "body", "add")
+			if len(change.Add) == maxAdded {
+				break // Each further one would say the same.
+			}
+			continue
+		}
+		change.Add = append(change.Add, nodes...)
+	}
+	change.Remove = namedNodes(view, in.Remove, "remove", faults)
+	change.Drain = namedNodes(view, in.Drain, "drain", faults)
+	return change, only, faults.Err()
 }
 
 func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf, only compute.ExecutionID,
@@ -171,17 +178,24 @@ func whatIfAnswer(view *fsm.View, found compute.Forecast, change compute.WhatIf,
 
 // namedNodes returns the nodes with names or identifiers.
 func namedNodes(view *fsm.View, names []string, field string, faults *wire.Faults) []compute.NodeID {
+	if len(names) == 0 {
+		return nil
+	}
+	known := make(map[string][]compute.NodeID)
+	for n := range view.Nodes() {
+		known[n.Name] = append(known[n.Name], n.ID)
+		known[n.ID.String()] = append(known[n.ID.String()], n.ID)
+	}
 	var out []compute.NodeID
 	for _, name := range names {
-		known := false
-		for n := range view.Nodes() {
-			if n.Name == name || n.ID.String() == strings.ToLower(name) {
-				out, known = append(out, n.ID), true
-			}
+		found := known[name]
+		if len(found) == 0 {
+			found = known[strings.ToLower(name)]
 		}
-		if !known {
+		if len(found) == 0 {
 			faults.Value(fmt.Sprintf("no node is called %q", name), "body", field)
 		}
+		out = append(out, found...)
 	}
 	return out
 }
@@ -193,10 +207,13 @@ func addedNodes(view *fsm.View, text string, before int) ([]compute.Node, error)
 	count := 1
 	if many {
 		n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(times), "x"))
-		if err != nil || n < 1 || before+n > maxAdded {
-			return nil, fmt.Errorf("%q: behind the GPUs comes how many such nodes, as in x2; at most %d in all", text, maxAdded)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q: behind the GPUs comes how many such nodes, as in x2", text)
 		}
 		count = n
+	}
+	if count > maxAdded-before {
+		return nil, fmt.Errorf("%q: at most %d nodes can be added in all", text, maxAdded)
 	}
 	node := compute.Node{State: compute.NodeUp}
 	for part := range strings.SplitSeq(what, ",") {

@@ -24,7 +24,8 @@ func TestReplayTakesItsTime(t *testing.T) {
 	}
 	w := newWorld(t, func(c *api.Config) {
 		c.Replay = func(ctx context.Context, _ uint64, _ int) ([]compute.Replay, error) { return nil, ask(ctx) }
-		c.WhatIf = func(ctx context.Context, _ *fsm.View, _ uint64, _ compute.WhatIf) (compute.Forecast, *fsm.View, error) {
+		c.WhatIf = func(ctx context.Context, _ *fsm.View, _ uint64, _ func(*fsm.View) (compute.WhatIf, error),
+		) (compute.Forecast, *fsm.View, error) {
 			return compute.Forecast{}, nil, ask(ctx)
 		}
 	})

@@ -223,7 +223,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := api.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
-	history := &past{cluster: n.cluster}
+	history := &past{cluster: n.cluster, turns: newTurns()}
 	n.api, err = api.New(api.Config{
 		Proposer: n.proposer(),
 		Reader:   reader{n.machine, n.cluster},

@@ -2,7 +2,7 @@ package node
 
 import (
 	"context"
-	"sync"
+	"slices"
 
 	"berth/cluster"
 	"berth/compute"
@@ -14,8 +14,7 @@ import (
 // state beside its own; so one question is answered at a time.
 type past struct {
 	cluster *cluster.Cluster
-
-	turn sync.Mutex
+	turns   *turns
 }
 
 // replay computes the plans of entry index again, each from the state that it
@@ -34,8 +33,11 @@ func (p *past) replay(ctx context.Context, index uint64, best int) ([]compute.Re
 			"Entry %d holds no plan of the scheduler; berth explain names the entry that placed an execution.", index).
 			Named("no_plan")
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	done, err := p.turns.take(ctx, compute.OrgID{})
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var out []compute.Replay
 	for _, plan := range plans {
 		again, err := p.again(ctx, index, plan, best)
@@ -53,7 +55,10 @@ func (p *past) again(ctx context.Context, index uint64, plan fsm.CommitPlan, bes
 	if err := p.cluster.Rebuild(ctx, machine, plan.ViewIndex); err != nil {
 		return compute.Replay{}, err
 	}
-	computed, decisions := scheduler.Trace(machine.View(), best)
+	computed, decisions, err := scheduler.Trace(ctx, machine.View(), best)
+	if err != nil {
+		return compute.Replay{}, err
+	}
 	out := compute.Replay{
 		Index: index, ViewIndex: plan.ViewIndex, Term: plan.Term, Waiting: len(plan.Plan.Waiting),
 		Recorded: fsm.HashPlan(plan.Plan), Computed: fsm.HashPlan(computed), Decisions: decisions,
@@ -67,39 +72,74 @@ func (p *past) again(ctx context.Context, index uint64, plan fsm.CommitPlan, bes
 	}
 	for i := range out.Decisions {
 		if d := &out.Decisions[i]; !d.Node.IsZero() {
-			d.Applied, d.Skipped = became(before, machine.View(), d.Execution)
+			d.Applied, d.Skipped = became(before, machine.View(), d)
 		}
 	}
 	return out, nil
 }
 
-// became says whether the newest entry of after placed an execution, and
-// otherwise why not.
-func became(before, after *fsm.View, id compute.ExecutionID) (applied bool, why string) {
-	for _, a := range after.Attempts(id) {
+// became says whether the newest entry of after did what d decided, and
+// otherwise why not. The state asks for quotas first, and notes which refused.
+func became(before, after *fsm.View, d *compute.Decision) (applied bool, why string) {
+	for _, a := range after.Attempts(d.Execution) {
 		if a.PlaceIndex == after.Index() {
 			return true, ""
 		}
 	}
-	was, ok := before.AnyExecution(id)
-	is, still := after.AnyExecution(id)
+	was, ok := before.AnyExecution(d.Execution)
+	is, still := after.AnyExecution(d.Execution)
 	switch {
 	case !ok || !still:
 		return false, "the execution was gone"
 	case was.Status != compute.StatusQueued:
 		return false, "the execution was " + was.Status.String() + " by then"
-	case is.Reason == compute.ReasonOrgConcurrency:
-		return false, "its organization was at its limit"
+	}
+	if why := overQuota(is.Reason); why != "" && (was.Reason != is.Reason || refused(after, is)) {
+		return false, why
+	}
+	n, known := after.Node(d.Node)
+	switch {
+	case !known:
+		return false, "the node was gone"
+	case n.State != compute.NodeUp:
+		return false, "the node was " + n.State.String() + " by then"
+	case n.Drained:
+		return false, "the node was drained by then"
 	}
 	return false, "the node no longer had the room"
 }
 
+// overQuota says what it means that the state refuses a place for a reason, ""
+// for one that is no quota's.
+func overQuota(reason compute.Reason) string {
+	of := map[compute.Reason]string{
+		compute.ReasonOrgConcurrency: "its organization was at its limit of attempts",
+		compute.ReasonKeyConcurrency: "its API key was at its limit of attempts",
+		compute.ReasonTagConcurrency: "one of its tags was at its limit of attempts",
+		compute.ReasonQuotaGPUs:      "a quota of GPUs had no room for it",
+	}
+	return of[reason]
+}
+
+// refused reports whether a quota refuses e for the reason that it waits for:
+// one that it had before says nothing of the newest entry.
+func refused(view *fsm.View, e *compute.Execution) bool {
+	return slices.ContainsFunc(view.Quotas(e.Org), func(q compute.Quota) bool {
+		return q.Concerns(e) && q.Refuses(view.Load(q), e) == e.Reason
+	})
+}
+
 // whatIf answers what the scheduler would do on other nodes: with the state
-// after entry index, with view when index is 0.
-func (p *past) whatIf(ctx context.Context, view *fsm.View, index uint64, change compute.WhatIf,
+// after entry index, with view when index is 0. The question is put to the
+// state that it is about.
+func (p *past) whatIf(
+	ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 ) (compute.Forecast, *fsm.View, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	done, err := p.turns.take(ctx, compute.OrgID{})
+	if err != nil {
+		return compute.Forecast{}, nil, err
+	}
+	defer done()
 	if index > 0 {
 		if _, err := p.cluster.Entry(index); err != nil {
 			return compute.Forecast{}, nil, err
@@ -110,5 +150,10 @@ func (p *past) whatIf(ctx context.Context, view *fsm.View, index uint64, change 
 		}
 		view = machine.View()
 	}
-	return scheduler.WhatIf(view, change), view, nil
+	change, err := question(view)
+	if err != nil {
+		return compute.Forecast{}, nil, err
+	}
+	found, err := scheduler.WhatIf(ctx, view, change)
+	return found, view, err
 }

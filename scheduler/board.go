@@ -239,7 +239,7 @@ func (b *board) row(q shape) *row {
 	b.refresh()
 	r := b.rows[q]
 	if r == nil {
-		if len(b.rows) >= maxShapes || b.entries >= maxEntries {
+		if len(b.rows) >= maxShapes || b.entries+len(b.slots) > maxEntries {
 			clear(b.rows)
 			b.entries = 0
 		}

@@ -155,3 +155,24 @@ func TestMemoryBoundWorkKeepsGPUsFed(t *testing.T) {
 		}
 	}
 }
+
+// TestEntriesAreCountedWhenNodesCome holds that the limit of what a board
+// remembers counts what its rows have, not what they had when they were made.
+func TestEntriesAreCountedWhenNodesCome(t *testing.T) {
+	w := newWorld(t, gpuNode(1, "t4", 1))
+	w.submit(work(50)...)
+	p := scheduler.NewPacker()
+	for _, nodes := range []int{1, 200, 7} {
+		for n := 1; n <= 200; n++ {
+			if n <= nodes {
+				w.setNode(gpuNode(n, "t4", 1))
+			} else {
+				w.removeNode(gpuNode(n, "t4", 1))
+			}
+		}
+		p.Pack(w.view())
+		if counted, actual := scheduler.Entries(p); counted != actual || actual < 10*nodes {
+			t.Errorf("%d nodes: %d entries are counted, there are %d", nodes, counted, actual)
+		}
+	}
+}

@@ -53,3 +53,12 @@ func DefragmentLooks(ctx context.Context, v LiveView) (int, *compute.Quote) {
 	}
 	return s.looks, s.best
 }
+
+// Entries returns how many entries a packer's rows are counted for, and how many
+// they have once all are up to date.
+func Entries(p *Packer) (counted, actual int) {
+	for q := range p.rows {
+		actual += len(p.row(q).levels[0])
+	}
+	return p.entries, actual
+}

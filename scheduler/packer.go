@@ -14,7 +14,8 @@ type Packer struct {
 	revision compute.Revision // Of the nodes' records that the slots are of.
 	given    []int32          // Nodes that the last pass gave something of.
 
-	releases []releases // By slot; see pass.releasesOf.
+	releases []releases          // By slot; see pass.releasesOf.
+	fitting  []compute.NodeScore // Scratch of a trace.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.
@@ -81,6 +82,10 @@ func (b *board) setNodes(nodes iter.Seq[*compute.Node]) {
 // resize voids what is kept by node: their number has changed.
 func (b *board) resize() {
 	b.valued, b.revalue = "", true
+	if b.entries = len(b.rows) * len(b.slots); b.entries > maxEntries {
+		clear(b.rows)
+		b.entries = 0
+	}
 	b.forget()
 }
 

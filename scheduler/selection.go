@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -36,19 +37,21 @@ func Candidates(v View, parent *compute.Execution, allowed func(profile string) 
 			profiles = append(profiles, p.String())
 		}
 	}
-	profiles = distinct(profiles)
-	if len(profiles) > MaxCandidates {
-		profiles = profiles[:MaxCandidates]
+	if len(asked) == 0 {
+		return nil, "No node reports a GPU."
 	}
-	return profiles, leftOut(len(asked) == 0, unknown, forbidden)
+	profiles = distinct(profiles)
+	tried := min(len(profiles), MaxCandidates)
+	return profiles[:tried], leftOut(profiles[tried:], unknown, forbidden)
 }
 
-// leftOut says which GPU types are no candidates.
-func leftOut(none bool, unknown, forbidden []string) string {
-	if none {
-		return "No node reports a GPU."
-	}
+// leftOut says which GPU types are no candidates: those beyond the limit, those
+// that no node reports, those that are not allowed.
+func leftOut(beyond, unknown, forbidden []string) string {
 	var parts []string
+	if len(beyond) > 0 {
+		parts = append(parts, fmt.Sprintf("At most %d are tried, not %s.", MaxCandidates, strings.Join(beyond, ", ")))
+	}
 	if len(unknown) > 0 {
 		parts = append(parts, "No node reports "+strings.Join(distinct(unknown), ", ")+".")
 	}

@@ -72,6 +72,18 @@ func TestCandidatesAreBounded(t *testing.T) {
 	}
 }
 
+// TestCandidatesBeyondTheLimitAreNamed holds that what is not tried is said.
+func TestCandidatesBeyondTheLimitAreNamed(t *testing.T) {
+	w := newWorld(t)
+	for i := range scheduler.MaxCandidates + 2 {
+		w.setNode(gpuNode(i+1, "type_"+string(rune('a'+i)), 1))
+	}
+	got, detail := scheduler.Candidates(w.view(), parent(1), func(string) bool { return true })
+	if want := "At most 16 are tried, not gpu.type_q, gpu.type_r."; len(got) != scheduler.MaxCandidates || detail != want {
+		t.Errorf("%d candidates, detail %q, want %q", len(got), detail, want)
+	}
+}
+
 // done returns a run that completed in t for some micro-credits.
 func done(profile string, t time.Duration, credits compute.Credits) compute.Candidate {
 	return ran(profile, compute.CandidateRun{Status: compute.StatusCompleted, Duration: t, Credits: credits})

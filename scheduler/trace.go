@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"berth/compute"
@@ -9,48 +10,42 @@ import (
 
 // Trace returns the plan that Pack returns for v, and how it decided about each
 // execution that the plan names: the best nodes, at most so many, and the others
-// by reason, with what earlier decisions had given away.
-func Trace(v View, best int) (compute.Plan, []compute.Decision) {
-	var decisions []compute.Decision
-	plan := NewPacker().packTraced(v, func(p *Packer, e *compute.Execution, q *shape) {
-		decisions = append(decisions, p.decision(e, q, best))
-	})
-	at := make(map[compute.ExecutionID]int, len(decisions))
-	for i := range decisions {
-		at[decisions[i].Execution] = i
-	}
-	named := make([]compute.Decision, 0, len(plan.Assignments))
+// by reason, with what earlier decisions had given away. The error is that of
+// ctx.
+func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decision, error) {
+	plan := Pack(v)
+	named := make([]compute.Decision, 0, len(plan.Assignments)+len(plan.Waiting))
+	at := make(map[compute.ExecutionID]int, cap(named))
 	for _, a := range plan.Assignments {
-		d := decisions[at[a.Execution]]
-		d.Node, d.GPUs, d.Choice = a.Node, a.GPUs, a.Choice
-		named = append(named, d)
+		at[a.Execution] = len(named)
+		named = append(named, compute.Decision{Execution: a.Execution, Node: a.Node, GPUs: a.GPUs, Choice: a.Choice})
 	}
 	for _, w := range plan.Waiting {
-		if i, ok := at[w.Execution]; ok {
-			d := decisions[i]
-			d.Reason = w.Reason
-			named = append(named, d)
-		}
+		at[w.Execution] = len(named)
+		named = append(named, compute.Decision{Execution: w.Execution, Reason: w.Reason})
 	}
-	return plan, named
+	// Every node is scored for those alone: there may be far more in the queue.
+	NewPacker().packTraced(v, func(p *Packer, e *compute.Execution, q *shape) {
+		if i, asked := at[e.ID]; asked && ctx.Err() == nil {
+			p.stand(&named[i], q, best)
+		}
+	})
+	return plan, named, ctx.Err()
 }
 
-// decision returns how all nodes stand to q now.
-func (p *Packer) decision(e *compute.Execution, q *shape, best int) compute.Decision {
-	d := compute.Decision{Execution: e.ID}
-	counts := map[compute.Reason]int{}
+// stand says in d how all nodes stand to q now.
+func (p *Packer) stand(d *compute.Decision, q *shape, best int) {
+	counts, fitting := map[compute.Reason]int{}, p.fitting[:0]
 	for i := range p.slots {
 		score := p.score(i, q)
 		if reason := reasonOf(score); reason != compute.ReasonNone {
 			counts[reason]++
 			continue
 		}
-		d.Best = append(d.Best, compute.NodeScore{Node: p.slots[i].node.ID, Score: score})
+		fitting = append(fitting, compute.NodeScore{Node: p.slots[i].node.ID, Score: score})
 	}
-	slices.SortStableFunc(d.Best, func(a, b compute.NodeScore) int { return cmp.Compare(a.Score, b.Score) })
-	if len(d.Best) > best {
-		d.Best = slices.Clone(d.Best[:best])
-	}
+	p.fitting = fitting
+	slices.SortStableFunc(fitting, func(a, b compute.NodeScore) int { return cmp.Compare(a.Score, b.Score) })
+	d.Best = slices.Clone(fitting[:min(best, len(fitting))])
 	d.Refused = refused(counts)
-	return d
 }

@@ -2,7 +2,10 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"iter"
+	"maps"
 	"slices"
 
 	"berth/compute"
@@ -13,43 +16,85 @@ import (
 const maxRounds = 64
 
 // WhatIf returns what Pack would do with the queue of v on other nodes: plan
-// after plan, until nothing more starts. No time passes meanwhile.
-func WhatIf(v LiveView, change compute.WhatIf) compute.Forecast {
+// after plan, until nothing more starts. No time passes meanwhile. The error is
+// that of ctx, which is looked at before each plan.
+func WhatIf(ctx context.Context, v LiveView, change compute.WhatIf) (compute.Forecast, error) {
 	out := compute.Forecast{Index: v.Index()}
-	for _, id := range change.Remove {
+	removed := setOf(change.Remove)
+	for id := range removed {
 		out.Lost += len(v.Work(id))
 	}
-	as := newOverlay(v, compute.WhatIf{})
-	before := as.settle()
-	out.Now = len(before)
-	to := newOverlay(v, change)
-	out.Nodes = len(to.nodes)
-	out.Starts = to.settle()
+	queue := slices.Collect(Order(v))
+	before, err := newOverlay(v, queue, compute.WhatIf{}).settle(ctx)
+	if err != nil {
+		return out, err
+	}
+	to := newOverlay(v, queue, change)
+	out.Now, out.Nodes = len(before), len(to.nodes)
+	if out.Starts, err = to.settle(ctx); err != nil {
+		return out, err
+	}
 	for _, e := range to.queue {
 		out.Waiting = append(out.Waiting, compute.Waiting{Execution: e.ID, Reason: e.Reason})
 	}
-	return out
+	return out, nil
+}
+
+func setOf(nodes []compute.NodeID) map[compute.NodeID]bool {
+	set := make(map[compute.NodeID]bool, len(nodes))
+	for _, id := range nodes {
+		set[id] = true
+	}
+	return set
 }
 
 // overlay is a view with other nodes, on which plans are carried out.
 type overlay struct {
 	View
 
-	nodes   []*compute.Node      // By id.
-	queue   []*compute.Execution // In the order of the view.
-	started []compute.Work       // Beside those of the view.
+	nodes      []*compute.Node      // By id.
+	queue      []*compute.Execution // What has not started, in the order of the view.
+	lines      map[lineKey][]*compute.Execution
+	places     map[compute.ExecutionID]int // In its line.
+	orgs       map[int][]compute.OrgID     // By priority: whose lines there are, by id.
+	priorities []int                       // The highest first.
+
+	// What has started, beside what lives in the view.
+	byNode map[compute.NodeID][]compute.Work
+	byOrg  map[compute.OrgID][]compute.Work
+	rates  map[compute.OrgID]compute.Price
+	loads  map[loadKey]compute.Load
 }
 
-func newOverlay(v View, change compute.WhatIf) *overlay {
-	o := &overlay{View: v, queue: slices.Collect(Order(v))}
+// lineKey is a line of the queue.
+type lineKey struct {
+	priority int
+	org      compute.OrgID
+}
+
+// loadKey is what attempts are counted by for quotas: an organization, one of
+// its keys or one of its tags.
+type loadKey struct {
+	org compute.OrgID
+	key compute.KeyID
+	tag string
+}
+
+func newOverlay(v View, queue []*compute.Execution, change compute.WhatIf) *overlay {
+	o := &overlay{
+		View: v, queue: slices.Clone(queue),
+		byNode: map[compute.NodeID][]compute.Work{}, byOrg: map[compute.OrgID][]compute.Work{},
+		rates: map[compute.OrgID]compute.Price{}, loads: map[loadKey]compute.Load{},
+	}
+	removed, drained := setOf(change.Remove), setOf(change.Drain)
 	for n := range v.Nodes() {
-		if slices.Contains(change.Remove, n.ID) {
+		if removed[n.ID] {
 			continue
 		}
-		if slices.Contains(change.Drain, n.ID) {
-			drained := *n
-			drained.Drained = true
-			n = &drained
+		if drained[n.ID] {
+			closed := *n
+			closed.Drained = true
+			n = &closed
 		}
 		o.nodes = append(o.nodes, n)
 	}
@@ -57,7 +102,26 @@ func newOverlay(v View, change compute.WhatIf) *overlay {
 		o.nodes = append(o.nodes, &change.Add[i])
 	}
 	slices.SortFunc(o.nodes, func(a, b *compute.Node) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	o.arrange()
 	return o
+}
+
+// arrange sorts the queue into its lines.
+func (o *overlay) arrange() {
+	o.lines, o.places = map[lineKey][]*compute.Execution{}, map[compute.ExecutionID]int{}
+	o.orgs = map[int][]compute.OrgID{}
+	for _, e := range o.queue { // Within a line by age.
+		key := lineKey{e.Priority, e.Org}
+		if len(o.lines[key]) == 0 {
+			o.orgs[e.Priority] = append(o.orgs[e.Priority], e.Org)
+		}
+		o.places[e.ID] = len(o.lines[key])
+		o.lines[key] = append(o.lines[key], e)
+	}
+	o.priorities = slices.SortedFunc(maps.Keys(o.orgs), func(a, b int) int { return cmp.Compare(b, a) })
+	for _, orgs := range o.orgs {
+		slices.SortFunc(orgs, func(a, b compute.OrgID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
+	}
 }
 
 // Nodes yields the nodes of the question.
@@ -65,15 +129,17 @@ func (o *overlay) Nodes() iter.Seq[*compute.Node] { return slices.Values(o.nodes
 
 // Node returns one of them.
 func (o *overlay) Node(id compute.NodeID) (*compute.Node, bool) {
-	i := o.at(id)
-	if i < 0 {
+	i, known := o.at(id)
+	if !known {
 		return nil, false
 	}
 	return o.nodes[i], true
 }
 
-func (o *overlay) at(id compute.NodeID) int {
-	return slices.IndexFunc(o.nodes, func(n *compute.Node) bool { return n.ID == id })
+func (o *overlay) at(id compute.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(o.nodes, id, func(n *compute.Node, id compute.NodeID) int {
+		return bytes.Compare(n.ID.UUID[:], id.UUID[:])
+	})
 }
 
 // NodesChanged knows nothing: all are looked at.
@@ -83,55 +149,34 @@ func (o *overlay) NodesChanged(compute.Revision) ([]compute.NodeID, compute.Revi
 
 // Lines returns the lines of what has not started.
 func (o *overlay) Lines(below int) (priority int, orgs []compute.OrgID) {
-	for _, e := range o.queue { // By priority, the highest first.
-		if e.Priority >= below || len(orgs) > 0 && e.Priority != priority {
-			continue
-		}
-		if priority = e.Priority; !slices.Contains(orgs, e.Org) {
-			orgs = append(orgs, e.Org)
+	for _, p := range o.priorities {
+		if p < below {
+			return p, o.orgs[p]
 		}
 	}
-	slices.SortFunc(orgs, func(a, b compute.OrgID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
-	return priority, orgs
+	return 0, nil
 }
 
 // Line returns part of a line of what has not started.
 func (o *overlay) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
-	var out []*compute.Execution
-	found := after == nil
-	for _, e := range o.queue { // Within a line by age.
-		switch {
-		case e.Priority != priority || e.Org != org:
-		case !found:
-			found = e.ID == after.ID
-		case len(out) < limit:
-			out = append(out, e)
-		}
+	line := o.lines[lineKey{priority, org}]
+	if after != nil {
+		line = line[o.places[after.ID]+1:]
 	}
-	return out
+	return line[:min(limit, len(line))]
 }
 
 // Share counts what has started too.
 func (o *overlay) Share(org compute.OrgID) compute.Share {
 	share := o.View.Share(org)
-	for _, w := range o.started {
-		if w.Execution.Org == org {
-			share.Rate += w.Execution.FairPrice()
-		}
-	}
+	share.Rate += o.rates[org]
 	return share
 }
 
 // Load counts what has started too.
 func (o *overlay) Load(q compute.Quota) compute.Load {
-	load := o.View.Load(q)
-	for _, w := range o.started {
-		if q.Concerns(w.Execution) {
-			load.Attempts++
-			load.MilliGPU += w.Execution.Request.HeldMilliGPU()
-		}
-	}
-	return load
+	load, more := o.View.Load(q), o.loads[loadKey{q.Org, q.Key, q.Tag}]
+	return compute.Load{Attempts: load.Attempts + more.Attempts, MilliGPU: load.MilliGPU + more.MilliGPU}
 }
 
 // Held yields what has started too.
@@ -142,8 +187,8 @@ func (o *overlay) Held(org compute.OrgID) iter.Seq[compute.Work] {
 				return
 			}
 		}
-		for _, w := range o.started {
-			if w.Execution.Org == org && !yield(w) {
+		for _, w := range o.byOrg[org] {
+			if !yield(w) {
 				return
 			}
 		}
@@ -152,56 +197,72 @@ func (o *overlay) Held(org compute.OrgID) iter.Seq[compute.Work] {
 
 // Work returns what has started too.
 func (o *overlay) Work(node compute.NodeID) []compute.Work {
-	out := slices.Clone(o.View.Work(node))
-	for _, w := range o.started {
-		if w.Attempt.Node == node {
-			out = append(out, w)
-		}
-	}
-	return out
+	return slices.Concat(o.View.Work(node), o.byNode[node])
 }
 
-// settle carries out plans until nothing more starts and returns what did.
-func (o *overlay) settle() (starts []compute.Assignment) {
+// settle carries out plans until nothing more starts and returns what did. The
+// error is that of ctx.
+func (o *overlay) settle(ctx context.Context) (starts []compute.Assignment, err error) {
 	p := NewPacker()
 	for range maxRounds {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		plan := p.Pack(o)
-		o.wait(plan.Waiting)
-		if len(plan.Assignments) == 0 {
+		o.apply(plan)
+		starts = append(starts, plan.Assignments...)
+		if len(plan.Assignments) == 0 && len(plan.Waiting) < MaxWaiting {
 			break
 		}
-		for _, a := range plan.Assignments {
-			o.start(a)
-		}
-		starts = append(starts, plan.Assignments...)
 	}
-	return starts
+	return starts, nil
 }
 
-// wait notes why executions wait.
-func (o *overlay) wait(waiting []compute.Waiting) {
-	reasons := make(map[compute.ExecutionID]compute.Reason, len(waiting))
-	for _, w := range waiting {
+// apply takes off the queue what a plan starts, and notes why the rest waits.
+func (o *overlay) apply(plan compute.Plan) {
+	places := make(map[compute.ExecutionID]compute.Assignment, len(plan.Assignments))
+	for _, a := range plan.Assignments {
+		places[a.Execution] = a
+	}
+	reasons := make(map[compute.ExecutionID]compute.Reason, len(plan.Waiting))
+	for _, w := range plan.Waiting {
 		reasons[w.Execution] = w.Reason
 	}
-	for i, e := range o.queue {
-		if reason, ok := reasons[e.ID]; ok {
+	left := o.queue[:0]
+	for _, e := range o.queue {
+		if a, starts := places[e.ID]; starts {
+			o.start(e, a)
+			continue
+		}
+		if reason, news := reasons[e.ID]; news {
 			changed := *e
 			changed.Reason = reason
-			o.queue[i] = &changed
+			e = &changed
 		}
+		left = append(left, e)
 	}
+	o.queue = left
+	o.arrange()
 }
 
-// start takes an execution off the queue and gives it what it got.
-func (o *overlay) start(a compute.Assignment) {
-	i := slices.IndexFunc(o.queue, func(e *compute.Execution) bool { return e.ID == a.Execution })
-	e := o.queue[i]
-	o.queue = slices.Delete(o.queue, i, i+1)
-	o.started = append(o.started, compute.Work{Execution: e, Attempt: &compute.Attempt{
+// start gives an execution its place.
+func (o *overlay) start(e *compute.Execution, a compute.Assignment) {
+	w := compute.Work{Execution: e, Attempt: &compute.Attempt{
 		Execution: e.ID, Node: a.Node, GPUs: a.GPUs, PlacedAt: o.Now(),
-	}})
-	at := o.at(a.Node)
+	}}
+	o.byNode[a.Node] = append(o.byNode[a.Node], w)
+	o.byOrg[e.Org] = append(o.byOrg[e.Org], w)
+	o.rates[e.Org] += e.FairPrice()
+	o.count(loadKey{org: e.Org}, e)
+	if !e.Key.IsZero() {
+		o.count(loadKey{org: e.Org, key: e.Key}, e)
+	}
+	for i, tag := range e.Tags {
+		if !slices.Contains(e.Tags[:i], tag) {
+			o.count(loadKey{org: e.Org, tag: tag}, e)
+		}
+	}
+	at, _ := o.at(a.Node)
 	n := *o.nodes[at]
 	n.GPUs = slices.Clone(n.GPUs)
 	n.UsedVCPUMilli += e.Request.VCPUMilli
@@ -210,4 +271,11 @@ func (o *overlay) start(a compute.Assignment) {
 		n.GPUs[slices.IndexFunc(n.GPUs, func(g compute.GPU) bool { return g.ID == share.GPU })].UsedMilli += share.Milli
 	}
 	o.nodes[at] = &n
+}
+
+func (o *overlay) count(at loadKey, e *compute.Execution) {
+	load := o.loads[at]
+	load.Attempts++
+	load.MilliGPU += e.Request.HeldMilliGPU()
+	o.loads[at] = load
 }
