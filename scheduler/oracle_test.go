@@ -13,6 +13,7 @@ import (
 type oracle struct {
 	nodes   []*compute.Node // Copies; Used counts assignments and claims.
 	claimed map[string]bool
+	spared  []*sparedOracle
 	mix     *compute.Mix
 	order   *turnOracle
 	quotas  *quotaOracle
@@ -28,20 +29,109 @@ func (o *oracle) pack(v *fakeView, limit int) []compute.Assignment {
 		clone.GPUs = slices.Clone(n.GPUs)
 		o.nodes = append(o.nodes, &clone)
 	}
+	o.foresee(v)
 	for e := o.order.next(); e != nil && len(o.out) < limit; e = o.order.next() {
 		o.place(e)
+		o.spare(true)
 	}
 	return o.out
 }
 
+// sparedOracle is room that others than one execution take last.
+type sparedOracle struct {
+	of   *compute.Execution
+	node *compute.Node
+	gpus []*compute.GPU
+	held bool
+}
+
+// foresee spares room for several GPUs that has just become free for those who
+// wait for it. Nobody knows here when anything else becomes free.
+func (o *oracle) foresee(v *fakeView) {
+	heads, milli := map[string]int{}, map[string]int{}
+	order := newTurnOracle(v)
+	for e := order.next(); e != nil; e = order.next() {
+		r := &e.Request
+		if r.GPUs < 2 || e.Reason != compute.ReasonGPUsBusy && e.Reason != compute.ReasonResourcesBusy {
+			continue
+		}
+		kind, all := r.Types()+"/"+r.MIG, 0
+		for _, n := range o.nodes {
+			for i := range n.GPUs {
+				if n.State == compute.NodeUp && !n.Drained && serves(&n.GPUs[i], r) {
+					all += compute.WholeGPU
+				}
+			}
+		}
+		asked := milli[kind] + r.GPUs*r.MilliGPU
+		if heads[kind] > 0 && (heads[kind] == 32 || asked*8 > all) {
+			continue
+		}
+		if best, _, _, devices := o.best(r); best != nil {
+			heads[kind]++
+			milli[kind] = asked
+			o.spared = append(o.spared, &sparedOracle{of: e, node: best, gpus: devices})
+			o.spare(true)
+		}
+	}
+}
+
+// spare makes room that is spared count as given away, or not.
+func (o *oracle) spare(held bool) {
+	for _, s := range o.spared {
+		s.hold(held)
+	}
+}
+
+func (s *sparedOracle) hold(held bool) {
+	if s.held == held {
+		return
+	}
+	s.held = held
+	r, sign := s.of.Request, 1
+	if !held {
+		sign = -1
+	}
+	r.VCPUMilli, r.MemoryMiB, r.MilliGPU = int64(sign)*r.VCPUMilli, int64(sign)*r.MemoryMiB, sign*r.MilliGPU
+	hold(s.node, &r, s.gpus)
+}
+
 func (o *oracle) place(e *compute.Execution) {
 	r := &e.Request
+	o.spared = slices.DeleteFunc(o.spared, func(s *sparedOracle) bool {
+		if s.of == e {
+			s.hold(false)
+		}
+		return s.of == e
+	})
 	possible := slices.ContainsFunc(o.nodes, func(n *compute.Node) bool { return empty(n, r) })
 	if !possible || !o.quotas.admits(e) {
 		return
 	}
+	best, second, choice, gpus := o.best(r)
+	if best == nil {
+		o.spare(false)
+		best, second, choice, gpus = o.best(r)
+	}
+	if best == nil {
+		o.promise(e)
+		return
+	}
+	if second != nil {
+		choice.RunnerUp = second.ID
+	}
+	o.out = append(o.out, compute.Assignment{
+		Execution: e.ID, Node: best.ID, GPUs: hold(best, r, gpus), Choice: choice,
+	})
+	o.quotas.place(e)
+	o.order.given(e)
+}
+
+// best returns the best node for r and the next best, nil for none, with their
+// scores, and the GPUs on the best.
+func (o *oracle) best(r *compute.Request) (best, second *compute.Node, choice compute.Choice, gpus []*compute.GPU) {
 	scores, devices := scheduler.Appraise(o.nodes, o.mix, r)
-	best, second := -1, -1
+	first := -1
 	for i, n := range o.nodes {
 		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && slices.Equal(missing(n, r)[1:], []int64{0, 0})
 		if fits != (scores[i] < scheduler.NoFit) {
@@ -49,29 +139,22 @@ func (o *oracle) place(e *compute.Execution) {
 		}
 		switch {
 		case !fits:
-		case best < 0 || scores[i] < scores[best]:
-			best, second = i, best
-		case second < 0 || scores[i] < scores[second]:
-			second = i
+		case best == nil || scores[i] < choice.Score:
+			if second = best; best != nil {
+				choice.RunnerUpScore = choice.Score
+			}
+			first, best, choice.Score = i, n, scores[i]
+		case second == nil || scores[i] < choice.RunnerUpScore:
+			second, choice.RunnerUpScore = n, scores[i]
 		}
 	}
-	if best < 0 {
-		o.promise(e)
-		return
+	if best == nil {
+		return nil, nil, choice, nil
 	}
-	choice := compute.Choice{Score: scores[best]}
-	if second >= 0 {
-		choice.RunnerUp, choice.RunnerUpScore = o.nodes[second].ID, scores[second]
+	for _, d := range devices[first] {
+		gpus = append(gpus, &best.GPUs[d])
 	}
-	var gpus []*compute.GPU
-	for _, d := range devices[best] {
-		gpus = append(gpus, &o.nodes[best].GPUs[d])
-	}
-	o.out = append(o.out, compute.Assignment{
-		Execution: e.ID, Node: o.nodes[best].ID, GPUs: hold(o.nodes[best], r, gpus), Choice: choice,
-	})
-	o.quotas.place(e)
-	o.order.given(e)
+	return best, second, choice, gpus
 }
 
 // promise takes the place of a blocked execution.

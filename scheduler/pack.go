@@ -52,8 +52,8 @@ func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, 
 func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
-		packer: p, view: v,
-		granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{}, claimed: map[int]bool{},
+		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{},
+		promises: map[int]promised{}, useless: map[shape]bool{},
 		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
 		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[shape]bool{},
 	}
@@ -61,6 +61,7 @@ func (p *Packer) newPass(v View) *pass {
 
 // walk goes through the queue, as far as one plan goes.
 func (s *pass) walk() {
+	s.foresee()
 	queue := newTurns(s.view)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := queue.next()
@@ -81,11 +82,16 @@ type pass struct {
 	shares  int // GPUs of all its assignments.
 	granted map[compute.OrgID][]*quota
 	started map[compute.OrgID][]holding // What this pass placed.
-	claimed map[int]bool                // By GPU type: its first blocked execution has its claim.
 	devices []int                       // Scratch.
 	trial   slot                        // Scratch.
 
 	reserved  []reservation
+	promises  map[int]promised          // By GPU type.
+	spared    []spared                  // In the order of the queue.
+	own       *spared                   // What was spared for the execution whose turn it is.
+	useless   map[shape]bool            // What would not fit if all that is spared were free.
+	lifted    bool                      // What is spared counts as free.
+	lifts     int                       // How often that was done.
 	placed    map[int][]release         // What this pass placed, by slot.
 	unfit     map[shape]compute.Instant // What fits in no reserved room, with the end that was tried.
 	evicted   map[compute.ExecutionID]bool
@@ -106,11 +112,18 @@ type pass struct {
 // decide places one execution, and reports that, or says why it waits.
 func (s *pass) decide(e *compute.Execution) (placed bool) {
 	q := s.packer.types.shape(&e.Request)
+	s.redeem(e)
 	row := s.packer.row(q)
+	node, score := row.best()
+	defer s.impose()
+	if (score == gpusBusy || score == resourcesBusy) && s.yields(&q) {
+		s.lift()
+		row = s.packer.row(q)
+		node, score = row.best()
+	}
 	if s.trace != nil {
 		s.trace(e, &q)
 	}
-	node, score := row.best()
 	if score >= nodeDown {
 		s.wait(e, reasonOf(score))
 		return false

@@ -15,6 +15,7 @@ type Packer struct {
 	given    []int32          // Nodes that the last pass gave something of.
 
 	releases []releases          // By slot; see pass.releasesOf.
+	agendas  map[shape]*agenda   // Of shapes that had room reserved.
 	fitting  []compute.NodeScore // Scratch of a trace.
 }
 

@@ -95,8 +95,7 @@ func (s *pass) awaits(e *compute.Execution, q *shape) bool {
 		if why := s.packer.slots[l.node].refusal(q); why != gpusBusy && why != resourcesBusy {
 			return false
 		}
-		at, _ := s.startOn(l.node, q, l.until+1)
-		return at <= l.until
+		return s.startOn(l.node, q) <= l.until
 	})
 }
 

@@ -18,8 +18,15 @@ const (
 	commitMargin = 5 * time.Second
 )
 
-// maxSearched is for how many executions beside the heads a pass seeks room.
-const maxSearched = 64
+// Limits of the reservations of one pass.
+const (
+	maxSearched = 64 // Executions beside the heads for which others may make room.
+	maxReserved = 32 // Executions of one GPU type that are promised room.
+
+	// reservedPart is which part of a type's GPUs may be promised to more than
+	// the first.
+	reservedPart = 8
+)
 
 // reservation is room on a node that is promised to an execution which waits:
 // its share counts as given away there for the rest of the pass.
@@ -79,9 +86,9 @@ func releaseOf(w *compute.Work, n *compute.Node) release {
 }
 
 // startOn returns when q fits on a node if everything there runs to its latest
-// end and nothing comes after, and with which devices; never when that is not
-// before limit.
-func (s *pass) startOn(node int, q *shape, limit compute.Instant) (compute.Instant, []int) {
+// end and nothing comes after; never when nobody knows. The trial slot then is
+// what the node has free at that instant.
+func (s *pass) startOn(node int, q *shape) compute.Instant {
 	then := s.copyOf(node)
 	list := s.releasesOf(node)
 	if placed := s.placed[node]; len(placed) > 0 {
@@ -90,16 +97,21 @@ func (s *pass) startOn(node int, q *shape, limit compute.Instant) (compute.Insta
 	}
 	for i := range list {
 		r := &list[i]
-		at := max(r.at, s.view.Now())
-		if at >= limit {
+		if r.at == compute.Never {
 			break
 		}
-		then.put(&r.shape, r.devices)
-		if (i+1 == len(list) || list[i+1].at > at) && then.fits(q) {
-			return at, then.free(q)
+		then.vcpu, then.memory = then.vcpu+r.shape.vcpu, then.memory+r.shape.memory
+		for _, d := range r.devices {
+			then.devices[d].free += r.shape.milli
+		}
+		if i+1 < len(list) && list[i+1].at == r.at || then.vcpu < q.vcpu || then.memory < q.memory {
+			continue
+		}
+		if then.count(); then.fits(q) {
+			return r.at
 		}
 	}
-	return compute.Never, nil
+	return compute.Never
 }
 
 // copyOf returns a copy of a slot to try things on, good until the next call.
@@ -130,39 +142,83 @@ func (s *slot) free(q *shape) []int {
 // soonest returns the reservation with which q, which is blocked, starts first:
 // on the node that has room for it at the earliest, the first by id when equal.
 func (s *pass) soonest(q *shape) reservation {
-	best := reservation{node: -1, at: compute.Never}
-	for i := range s.packer.slots {
-		if why := s.packer.slots[i].refusal(q); why != gpusBusy && why != resourcesBusy {
-			continue
+	a := s.agenda(q)
+	for {
+		node, at := a.first()
+		if at == compute.Never {
+			return reservation{node: -1, at: compute.Never}
 		}
-		if at, devices := s.startOn(i, q, best.at); at < best.at {
-			best = reservation{node: i, at: at, devices: devices}
+		now := s.opens(node, q)
+		if now == at {
+			return reservation{node: node, at: max(at, s.view.Now()), devices: s.trial.free(q)}
 		}
+		a.set(node, now) // Something there has overstayed.
 	}
-	return best
 }
 
 // block does what can be done for e, which fits nowhere now. The first of each
-// GPU type, and the first CPU-only one, is promised a place; so are some more
-// that outrank what may be preempted, and for each of them others make room if
-// it does not start as soon without.
+// GPU type, the first CPU-only one and some more that ask for several GPUs are
+// promised a place; so are some that outrank what may be preempted, and for
+// each of them others make room if it does not start as soon without.
 func (s *pass) block(e *compute.Execution, q *shape) {
-	head, urgent := !s.claimed[q.gpuType], s.mayPreempt(e)
-	s.claimed[q.gpuType] = true
-	if !head {
+	head, more := s.entitled(q)
+	urgent := s.mayPreempt(e)
+	if !head && !more {
 		if !urgent || s.searched == maxSearched {
 			return
 		}
 		s.searched++
 	}
-	best := s.soonest(q)
+	best, kept := s.kept(q)
+	if !kept || urgent {
+		s.lift()
+		best = s.soonest(q)
+	}
 	soon := best.at <= s.vacating(e.StopGrace) || urgent && s.awaits(e, q)
 	if urgent && !soon && s.preempt(e, q) {
+		s.pledge(q)
 		return
 	}
-	if head || soon {
+	if head || soon || more && best.node >= 0 {
+		s.pledge(q)
 		s.reserve(q, best)
 	}
+}
+
+// promised is what a pass has reserved for those who ask for one GPU type.
+type promised struct {
+	heads int
+	milli int64 // Thousandths of GPU.
+}
+
+// entitled reports whether q, which is blocked, is the first of its type, and
+// whether it is one of those that are promised a place beside the first: they
+// ask for several GPUs, which hardly ever become free together, and all that
+// is promised stays a small part of what there is.
+func (s *pass) entitled(q *shape) (head, more bool) {
+	p := s.promises[q.gpuType]
+	if p.heads == 0 {
+		return true, false
+	}
+	asked := p.milli + int64(q.gpus*q.milli)
+	return false, q.gpus > 1 && p.heads < maxReserved && asked*reservedPart <= s.packer.capacityOf(q.kinds)
+}
+
+// pledge counts one more that is promised room.
+func (s *pass) pledge(q *shape) {
+	p := s.promises[q.gpuType]
+	s.promises[q.gpuType] = promised{p.heads + 1, p.milli + int64(q.gpus*q.milli)}
+}
+
+// capacityOf returns the thousandths of GPU of some kinds on nodes that take
+// work.
+func (b *board) capacityOf(k *kindSet) (milli int64) {
+	for kind, n := range b.gpu {
+		if k.has[kind] {
+			milli += n
+		}
+	}
+	return milli
 }
 
 // reserve promises q a place where it starts first, or, when nobody knows when
