@@ -34,7 +34,7 @@ func (s *Server) explain(r *request) (any, error) {
 	if known.Limit > 0 && known.Limit < maxLimit {
 		out.Concurrency = &wire.Share{Used: known.Running, Limit: known.Limit}
 	}
-	out.Estimate = estimateOf(r.view.Now(), known)
+	out.Estimate = estimateOf(r.view.Now(), e, known)
 	out.Defragmentation = quoteOf(r.view, e.Org, known.Defragment)
 	return out, nil
 }
@@ -59,12 +59,13 @@ func aheadOf(a compute.Ahead) *wire.Ahead {
 	return out
 }
 
-// estimateOf returns the estimate, scaled by what earlier ones have taught.
-func estimateOf(now compute.Instant, known compute.Explanation) *wire.Estimate {
+// estimateOf returns the estimate, scaled by what earlier ones of as many GPUs
+// have taught.
+func estimateOf(now compute.Instant, of *compute.Execution, known compute.Explanation) *wire.Estimate {
 	if known.Estimate == nil {
 		return nil
 	}
-	scales := known.Calibration.Scales()
+	scales := known.Calibration.Sizes[of.Request.SizeClass()].Scales()
 	e := scales.Apply(*known.Estimate)
 	return &wire.Estimate{
 		P50Seconds: seconds(e.P50), P90Seconds: seconds(e.P90), P50At: now.Add(e.P50), P90At: now.Add(e.P90),

@@ -13,7 +13,6 @@ const maxEstimate = 366 * 24 * time.Hour
 // recordEstimates keeps estimates of executions that wait and have none yet.
 func (s *state) recordEstimates(c RecordEstimates) Result {
 	var r Result
-	by := s.meta.Calibration.Scales()
 	for _, estimate := range c.Estimates {
 		known, ok := s.executions.get(estimate.Execution)
 		if !ok || known.Status != compute.StatusQueued || known.Estimate != nil ||
@@ -21,6 +20,7 @@ func (s *state) recordEstimates(c RecordEstimates) Result {
 			continue
 		}
 		e := *known
+		by := s.meta.Calibration.Sizes[e.Request.SizeClass()].Scales()
 		e.Estimate = &compute.Estimated{At: c.At, P50: estimate.P50, P90: estimate.P90, By: by}
 		s.putExecution(&e)
 		r.Count++
@@ -39,7 +39,7 @@ func (s *state) countLate() {
 		if known.Estimate == nil {
 			continue
 		}
-		if counted, news := s.meta.Calibration.Overdue(*known.Estimate, s.meta.Now); news {
+		if counted, news := s.meta.Calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.meta.Now); news {
 			e := *known
 			e.Estimate = &counted
 			s.putExecution(&e)
@@ -50,7 +50,7 @@ func (s *state) countLate() {
 // observeStart compares the estimate of e, which starts now, with the truth.
 func (s *state) observeStart(e *compute.Execution) {
 	if e.Estimate != nil {
-		s.meta.Calibration.Observe(*e.Estimate, s.meta.Now)
+		s.meta.Calibration.Observe(*e.Estimate, e.Request.SizeClass(), s.meta.Now)
 		e.Estimate = nil
 	}
 }

@@ -48,12 +48,12 @@ func TestOverdueEstimatesCountOnce(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.must(fsm.Tick{Term: 1})
 	raised := w.view().Calibration()
-	if a, b := first.Scales(), raised.Scales(); b.P50 <= a.P50 || b.P90 <= a.P90 || raised.P90.Total != 0 {
+	if a, b := first.Sizes[0].Scales(), raised.Sizes[0].Scales(); b.P50 <= a.P50 || b.P90 <= a.P90 || raised.P90.Total != 0 {
 		t.Errorf("overdue: %+v became %+v", first, raised)
 	}
 	w.must(fsm.Tick{Term: 1})
 	w.place("n3", id)
-	if last := w.view().Calibration(); last.Scale != raised.Scale || last.P90.Total != 1 {
+	if last := w.view().Calibration(); last.Sizes[0].Scale != raised.Sizes[0].Scale || last.P90.Total != 1 {
 		t.Errorf("started: %+v became %+v", raised, last)
 	}
 }

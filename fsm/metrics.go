@@ -39,8 +39,8 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			"Executions that started by the time that a quantile of their estimate said (covered), or later.",
 			[]string{"quantile", "covered"}, nil),
 		scale: prometheus.NewDesc("berth_queue_estimate_scale_ratio",
-			"What estimates of starts are multiplied by, so that the quantile covers what it promises.",
-			[]string{"quantile"}, nil),
+			"What estimates of starts are multiplied by, so that the quantile covers what it promises, by the GPUs asked for.",
+			[]string{"quantile", "gpus"}, nil),
 		format: prometheus.NewDesc("berth_state_format",
 			"Format of the state: what every server of the cluster can apply.", nil, nil),
 		preempted: prometheus.NewDesc("berth_preemptions_total",
@@ -93,9 +93,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	out <- gauge(m.format, float64(view.Format()))
 	m.collectTallies(out, view)
 	known := view.Calibration()
-	scales := known.Scales()
-	m.collectCoverage(out, "0.5", known.P50, scales.P50)
-	m.collectCoverage(out, "0.9", known.P90, scales.P90)
+	m.collectCoverage(out, "0.5", known.P50)
+	m.collectCoverage(out, "0.9", known.P90)
+	for class := range known.Sizes {
+		scales := known.Sizes[class].Scales()
+		out <- gauge(m.scale, float64(scales.P50)/compute.ScaleOne, "0.5", compute.SizeClassName(class))
+		out <- gauge(m.scale, float64(scales.P90)/compute.ScaleOne, "0.9", compute.SizeClassName(class))
+	}
 }
 
 // collectTallies sends what was counted of the past. Series appear with the
@@ -117,13 +121,12 @@ func (m *metrics) collectTallies(out chan<- prometheus.Metric, view *View) {
 }
 
 // collectCoverage sends how good one quantile of the estimates has been.
-func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage, scale int64) {
+func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage) {
 	count := func(n uint64, covered string) {
 		out <- counter(m.estimates, float64(n), quantile, covered)
 	}
 	count(c.Covered, "true")
 	count(c.Total-c.Covered, "false")
-	out <- gauge(m.scale, float64(scale)/compute.ScaleOne, quantile)
 }
 
 func gauge(d *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

@@ -103,13 +103,13 @@ func TestCalibrationIsExported(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.place("n3", late)
 	known := w.view().Calibration()
-	scales := known.Scales()
+	scales := known.Sizes[0].Scales()
 	w.wantSeries(map[string]float64{
-		"berth_queue_estimates_total true 0.5":  0,
-		"berth_queue_estimates_total false 0.5": 2,
-		"berth_queue_estimates_total true 0.9":  1,
-		"berth_queue_estimates_total false 0.9": 1,
-		"berth_queue_estimate_scale_ratio 0.5":  float64(scales.P50) / compute.ScaleOne,
-		"berth_queue_estimate_scale_ratio 0.9":  float64(scales.P90) / compute.ScaleOne,
+		"berth_queue_estimates_total true 0.5":     0,
+		"berth_queue_estimates_total false 0.5":    2,
+		"berth_queue_estimates_total true 0.9":     1,
+		"berth_queue_estimates_total false 0.9":    1,
+		"berth_queue_estimate_scale_ratio 0-1 0.5": float64(scales.P50) / compute.ScaleOne,
+		"berth_queue_estimate_scale_ratio 0-1 0.9": float64(scales.P90) / compute.ScaleOne,
 	})
 }

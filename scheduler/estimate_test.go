@@ -123,13 +123,13 @@ func TestEstimatesCoverWhatTheyPromise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays traces")
 	}
-	for _, load := range []float64{0.8, 1} {
-		got := replay(t, trace(42, 1500, load))
+	for i, load := range []float64{0.8, 1, 1.15, 0.8, 1, 1.15} {
+		seed := uint64(2001 + i) // None that anything was chosen by.
+		got := replay(t, trace(seed, 1500, load))
 		p90 := float64(got.P90.Covered) / float64(got.P90.Total)
 		p50 := float64(got.P50.Covered) / float64(got.P50.Total)
-		t.Logf("load %.2f: %d estimates, p90 covers %.1f %% (scale %.2f), p50 %.1f %% (scale %.2f)", load,
-			got.P90.Total, 100*p90, float64(got.Scales().P90)/compute.ScaleOne,
-			100*p50, float64(got.Scales().P50)/compute.ScaleOne)
+		t.Logf("seed %d, load %.2f: %d estimates, p90 covers %.1f %%, p50 %.1f %%; scales %v", seed, load,
+			got.P90.Total, 100*p90, 100*p50, got.Sizes)
 		if got.P90.Total < 500 || p90 < 0.85 || p90 > 0.95 {
 			t.Errorf("load %.2f: p90 covers %.1f %% of %d waits, want 85 to 95 %%", load, 100*p90, got.P90.Total)
 		}

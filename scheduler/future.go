@@ -3,6 +3,7 @@ package scheduler
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"berth/compute"
 )
@@ -20,16 +21,16 @@ type future struct {
 	rooms  []room
 	queue  []waiter
 	live   []tenant
-	orgs   map[compute.OrgID]int // Numbers of the organizations.
-	quotas []concurrency         // By organization.
+	quotas []allowance
+	scopes map[compute.OrgID][]int // Which of the quotas are of an organization.
 
 	// Of one round:
 	round   uint64
 	now     []room
-	behind  []*room // What claims leave of a node for those behind; nil for all of it.
-	failed  []bool  // By shape: nothing behind in this walk fits either.
-	running []int   // By organization.
-	claims  []claim // By GPU type.
+	behind  []*room        // What claims leave of a node for those behind; nil for all of it.
+	failed  []bool         // By shape: nothing behind in this walk fits either.
+	used    []compute.Load // By quota.
+	claims  [][]claim      // By GPU type.
 	ends    endings
 	starts  []int64
 	waiting []int    // Places in the queue, in order.
@@ -53,30 +54,36 @@ type waiter struct {
 
 	id     compute.ExecutionID
 	number int  // Of its shape.
-	over   bool // Its organization was at its limit when it was last looked at.
+	over   bool // A quota of it was used up when it was last looked at.
 }
 
 // tenant is what holds room.
 type tenant struct {
 	node    int
 	seed    uint64
-	org     int
+	quotas  []int // That it counts in.
+	held    int64 // Thousandths of GPU, as quotas count.
 	shape   shape
 	devices []int
 	times   *runTimes
 	limit   int64 // Milliseconds that it may take.
 	taken   int64 // Milliseconds that it has taken.
+	by      int64 // Milliseconds until it has made room at the latest, if it was asked to; never if not.
 }
 
-// concurrency is how many attempts an organization has, and may have.
-type concurrency struct{ running, limit int }
+// allowance is a quota and what counts in it at the beginning.
+type allowance struct {
+	compute.Quota
 
-// claim is the room that the first blocked execution of a type waits for.
-type claim struct{ waiter, node int } // Both -1 for none.
+	load compute.Load
+}
+
+// claim is the room that a blocked execution waits for.
+type claim struct{ waiter, node int }
 
 // newFuture reads v.
 func newFuture(v LiveView) *future {
-	f := &future{types: newTypes(), shapes: map[shape]int{}, orgs: map[compute.OrgID]int{}}
+	f := &future{types: newTypes(), shapes: map[shape]int{}, scopes: map[compute.OrgID][]int{}}
 	past := learn(v)
 	for n := range v.Nodes() {
 		r, devices := f.room(n)
@@ -84,8 +91,13 @@ func newFuture(v LiveView) *future {
 			continue // What ends there makes no room.
 		}
 		for _, w := range v.Work(n.ID) {
+			by := int64(never)
+			if !w.Attempt.PreemptAt.IsZero() {
+				by = w.LatestEnd().Sub(v.Now()).Milliseconds()
+			}
 			f.live = append(f.live, tenant{
-				node: len(f.rooms), seed: seedOf(w.Execution.ID), org: f.org(v, w.Execution.Org),
+				node: len(f.rooms), seed: seedOf(w.Execution.ID), by: by,
+				quotas: f.quotasOf(v, w.Execution), held: w.Execution.Request.HeldMilliGPU(),
 				shape: f.types.shape(&w.Execution.Request), devices: devicesOf(devices, w.Attempt.GPUs),
 				times: past.of(w.Execution), limit: w.Execution.Timeout.Milliseconds(),
 				taken: v.Now().Sub(w.Attempt.PlacedAt).Milliseconds(),
@@ -98,8 +110,8 @@ func newFuture(v LiveView) *future {
 			break
 		}
 		w := waiter{id: e.ID, tenant: tenant{
-			seed: seedOf(e.ID), org: f.org(v, e.Org), shape: f.types.shape(&e.Request),
-			times: past.of(e), limit: e.Timeout.Milliseconds(),
+			seed: seedOf(e.ID), quotas: f.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
+			shape: f.types.shape(&e.Request), times: past.of(e), limit: e.Timeout.Milliseconds(), by: never,
 		}}
 		if _, known := f.shapes[w.shape]; !known {
 			f.shapes[w.shape] = len(f.shapes)
@@ -110,19 +122,22 @@ func newFuture(v LiveView) *future {
 	return f
 }
 
-// org returns the number of an organization.
-func (f *future) org(v View, id compute.OrgID) int {
-	n, known := f.orgs[id]
+// quotasOf returns the quotas that e counts in.
+func (f *future) quotasOf(v View, e *compute.Execution) (own []int) {
+	all, known := f.scopes[e.Org]
 	if !known {
-		n = len(f.quotas)
-		f.orgs[id] = n
-		q := concurrency{running: v.Load(compute.Quota{Org: id}).Attempts, limit: v.Quotas(id)[0].Concurrent}
-		if q.limit == 0 {
-			q.limit = math.MaxInt
+		for _, q := range v.Quotas(e.Org) {
+			all = append(all, len(f.quotas))
+			f.quotas = append(f.quotas, allowance{q, v.Load(q)})
 		}
-		f.quotas = append(f.quotas, q)
+		f.scopes[e.Org] = all
 	}
-	return n
+	for _, i := range all {
+		if f.quotas[i].Concerns(e) {
+			own = append(own, i)
+		}
+	}
+	return own
 }
 
 // room returns what n has left, and its devices by identifier.
@@ -169,7 +184,7 @@ func (f *future) simulate(round uint64) []int64 {
 			t = &f.live[e.who]
 		}
 		f.now[t.node].give(&t.shape, t.devices, -1)
-		f.running[t.org]--
+		f.count(t, -1)
 		f.walk(e.at, t.node, t.node+1)
 	}
 	return f.starts
@@ -184,18 +199,15 @@ func (f *future) begin(round uint64) {
 	}
 	f.behind = make([]*room, len(f.rooms))
 	f.failed = make([]bool, len(f.shapes))
-	f.running = make([]int, len(f.quotas))
-	for i, q := range f.quotas {
-		f.running[i] = q.running
+	f.used = make([]compute.Load, len(f.quotas))
+	for i := range f.quotas {
+		f.used[i] = f.quotas[i].load
 	}
-	f.claims = make([]claim, len(f.types.inSets)+1)
-	for i := range f.claims {
-		f.claims[i] = claim{-1, -1}
-	}
+	f.claims = make([][]claim, len(f.types.inSets)+1)
 	f.ends = f.ends[:0]
 	for i := range f.live {
 		t := &f.live[i]
-		f.ends.push(end{t.times.draw(mix(t.seed^f.round), t.limit, t.taken), i})
+		f.ends.push(end{min(t.times.draw(mix(t.seed^f.round), t.limit, t.taken), max(t.by, 1)), i})
 	}
 	f.starts, f.waiting = make([]int64, len(f.queue)), make([]int, len(f.queue))
 	f.placed = make([]tenant, len(f.queue))
@@ -227,7 +239,7 @@ func (f *future) start(i int, at int64, first, last int) bool {
 	} else if f.failed[w.number] {
 		return false
 	}
-	if w.over = f.running[w.org] >= f.quotas[w.org].limit; w.over {
+	if w.over = f.over(w); w.over {
 		return false
 	}
 	for n := first; n < last; n++ {
@@ -244,44 +256,75 @@ func (f *future) start(i int, at int64, first, last int) bool {
 		if f.behind[n] != nil {
 			r.give(&t.shape, t.devices, 1)
 		}
-		f.running[t.org]++
+		f.count(&t, 1)
 		f.starts[i], f.placed[i] = at, t
 		f.ends.push(end{at + t.times.draw(mix(t.seed^f.round), t.limit, 0), -i - 1})
-		if c := &f.claims[t.shape.gpuType]; c.waiter == i {
-			*c = claim{-1, -1}
-		}
+		f.claims[t.shape.gpuType] = slices.DeleteFunc(f.claims[t.shape.gpuType], func(c claim) bool { return c.waiter == i })
 		return true
 	}
 	f.failed[w.number] = true
 	return false
 }
 
+// over reports whether a quota of w is used up.
+func (f *future) over(w *waiter) bool {
+	for _, i := range w.quotas {
+		q, used := &f.quotas[i], &f.used[i]
+		if q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
+			return true
+		}
+	}
+	return false
+}
+
+// count counts t in its quotas, or takes it out.
+func (f *future) count(t *tenant, sign int) {
+	for _, i := range t.quotas {
+		f.used[i].Attempts += sign
+		f.used[i].MilliGPU += int64(sign) * t.held
+	}
+}
+
+// maxClaims is how many waiters of one type claim room in a future: as some
+// more than the first have room reserved, if they ask for several GPUs.
+const maxClaims = 4
+
 // hold keeps the room that a waiter claims from those behind it. The first
-// that is blocked of its type claims the node where least is missing.
+// that are blocked of their type claim the nodes where least is missing.
 func (f *future) hold(i int) {
 	w := &f.queue[i]
 	if w.over {
 		return
 	}
-	c := &f.claims[w.shape.gpuType]
-	if c.waiter < 0 {
-		*c = claim{i, f.nearest(&w.shape)}
+	all := f.claims[w.shape.gpuType]
+	at := slices.IndexFunc(all, func(c claim) bool { return c.waiter == i })
+	if at < 0 {
+		if len(all) > 0 && (w.shape.gpus < 2 || len(all) == maxClaims) {
+			return
+		}
+		node := f.nearest(&w.shape)
+		if node < 0 {
+			return
+		}
+		at, all = len(all), append(all, claim{i, node})
+		f.claims[w.shape.gpuType] = all
 	}
-	if c.waiter != i || c.node < 0 {
-		return
-	}
-	r := f.behind[c.node]
+	r := f.behind[all[at].node]
 	if r == nil {
-		r = &f.now[c.node]
+		r = &f.now[all[at].node]
 	}
-	f.behind[c.node] = r.without(&w.shape)
+	f.behind[all[at].node] = r.without(&w.shape)
 }
 
 // nearest returns the node where least is missing for q, -1 for none.
 func (f *future) nearest(q *shape) int {
 	best, least := -1, int64(math.MaxInt64)
 	for n := range f.now {
-		if m := f.now[n].missing(q); m < least {
+		r := f.behind[n] // What others claim is missing too.
+		if r == nil {
+			r = &f.now[n]
+		}
+		if m := r.missing(q); m < least {
 			best, least = n, m
 		}
 	}
