@@ -20,11 +20,12 @@ type Report struct {
 	Refused        map[string]int `json:"refused,omitempty"` // At submit, by the reason.
 	VirtualSeconds float64        `json:"virtual_seconds"`
 
-	Utilisation float64  `json:"gpu_utilisation_pct"`
-	Fragment    Fragment `json:"fragment_pct"`
-	QueueMost   int      `json:"longest_queue"`
-	Waits       []Wait   `json:"waits"`
-	Fairness    Fairness `json:"fairness"`
+	Utilisation   float64       `json:"gpu_utilisation_pct"`
+	Fragment      Fragment      `json:"fragment_pct"`
+	QueueMost     int           `json:"longest_queue"`
+	Waits         []Wait        `json:"waits"`
+	Fairness      Fairness      `json:"fairness"`
+	Interruptions Interruptions `json:"interruptions"`
 	// Estimates is nil when none were made.
 	Estimates *Estimates `json:"start_estimates,omitempty"`
 	Memory    Memory     `json:"memory"`
@@ -111,6 +112,7 @@ func (s *stats) report(sim *simulation) *Report {
 		Nodes: len(sim.fleet.nodes), GPUs: sim.fleet.gpus, Executions: s.executions, Completed: s.completed,
 		NeverPlaced: len(sim.waiting), Refused: s.refused, VirtualSeconds: w.now.Sub(began).Seconds(),
 		QueueMost: s.queueMost, Waits: s.waitReport(), Fairness: s.fairness(), Series: s.series,
+		Interruptions: s.interruptions,
 		Cost: Cost{
 			EncodeSeconds: w.coding.Seconds(), ApplySeconds: w.apply.Seconds(), PackSeconds: sim.packing.Seconds(),
 			EstimateSeconds: sim.estimating.Seconds(),

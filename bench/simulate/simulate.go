@@ -30,6 +30,9 @@ type job struct {
 	started   compute.Instant
 	ends      compute.Instant
 	counted   bool // It arrived in the window.
+	again     bool // It had a place before.
+	yields    bool // It ends because it makes room.
+	place     int  // Among those that run.
 }
 
 // running is a heap of the jobs that run, the first to end first.
@@ -42,8 +45,14 @@ func (r running) Less(i, j int) bool {
 	}
 	return string(r[i].id.UUID[:]) < string(r[j].id.UUID[:])
 }
-func (r running) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r *running) Push(x any)   { *r = append(*r, x.(*job)) }
+func (r running) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].place, r[j].place = i, j
+}
+func (r *running) Push(x any) {
+	x.(*job).place = len(*r)
+	*r = append(*r, x.(*job))
+}
 func (r *running) Pop() any {
 	last := (*r)[len(*r)-1]
 	*r = (*r)[:len(*r)-1]
@@ -62,6 +71,8 @@ type simulation struct {
 	submitted int
 	waiting   map[compute.ExecutionID]*job
 	running   running
+	live      map[compute.ExecutionID]*job // Those that run.
+	trouble   *trouble
 	ticked    compute.Instant
 	estimated compute.Instant
 
@@ -94,7 +105,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	s := &simulation{
 		config: &c, fleet: f, world: w, packer: scheduler.NewPacker(), source: source,
-		waiting: map[compute.ExecutionID]*job{},
+		waiting: map[compute.ExecutionID]*job{}, live: map[compute.ExecutionID]*job{},
+		trouble: newTrouble(&c, len(f.nodes)),
 	}
 	if err := s.stats.begin(s); err != nil {
 		return nil, err
@@ -137,6 +149,9 @@ func (s *simulation) run(ctx context.Context) error {
 		if err := s.happen(); err != nil {
 			return err
 		}
+		if err := s.strike(); err != nil {
+			return err
+		}
 		if err := s.plan(); err != nil {
 			return err
 		}
@@ -153,14 +168,17 @@ func (s *simulation) run(ctx context.Context) error {
 
 // next returns the end of the round in which something happens next.
 func (s *simulation) next() (at compute.Instant, more bool) {
-	switch {
-	case s.coming != nil && len(s.running) > 0:
-		at = min(began.Add(s.coming.after), s.running[0].ends)
-	case s.coming != nil:
+	at = compute.Never
+	if s.coming != nil {
 		at = began.Add(s.coming.after)
-	case len(s.running) > 0:
-		at = s.running[0].ends
-	default:
+	}
+	if len(s.running) > 0 {
+		at = min(at, s.running[0].ends)
+	}
+	if at < compute.Never || len(s.waiting) > 0 && len(s.trouble.away) > 0 {
+		at = min(at, s.trouble.next())
+	}
+	if at == compute.Never {
 		return 0, false
 	}
 	round := compute.Instant(s.config.Round.Milliseconds())
@@ -197,11 +215,18 @@ func (s *simulation) happen() error {
 	var commands []fsm.Command
 	for len(s.running) > 0 && s.running[0].ends <= s.world.now {
 		j := heap.Pop(&s.running).(*job)
-		commands = append(commands, fsm.FinishAttempt{Node: j.node, Outcome: compute.Outcome{
-			Execution: j.id, Epoch: j.epoch, Status: compute.StatusCompleted, Ran: true, Duration: j.lasts,
+		o := compute.Outcome{
+			Execution: j.id, Epoch: j.epoch, Status: compute.StatusCompleted, Ran: true, Duration: j.ends.Sub(j.started),
 			ExecletAt: j.started, StartedAt: j.started, EndedAt: j.ends,
-		}})
-		s.stats.finished(j)
+		}
+		if j.yields {
+			o.Status, o.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
+			s.interrupted(j, true)
+		} else {
+			delete(s.live, j.id)
+			s.stats.finished(j)
+		}
+		commands = append(commands, fsm.FinishAttempt{Node: j.node, Outcome: o})
 	}
 	ended := len(commands)
 	var jobs []*job
@@ -256,6 +281,7 @@ func (s *simulation) plan() error {
 		if err := s.start(plan.Assignments); err != nil {
 			return err
 		}
+		s.ask(plan.Preemptions)
 		if !scheduler.Full(plan) {
 			return nil
 		}
@@ -299,7 +325,9 @@ func (s *simulation) start(assignments []compute.Assignment) error {
 		j.node, j.epoch = assignments[i].Node, e.Epoch
 		j.started, j.ends = s.world.now, s.world.now.Add(j.lasts)
 		heap.Push(&s.running, j)
+		s.live[j.id] = j
 		s.stats.placed(j)
+		j.again = true
 		commands = append(commands, fsm.StartAttempt{Node: j.node, Start: compute.AttemptStart{
 			Execution: j.id, Epoch: j.epoch, ExecletAt: j.started, StartedAt: j.started,
 		}})

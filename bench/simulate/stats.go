@@ -72,6 +72,8 @@ type stats struct {
 	waits   map[class][]float64
 	orgs    []organization
 
+	interruptions Interruptions
+
 	classes  map[string][]fragment.Class // By GPU type.
 	series   []Sample
 	devices  []int // Scratch.
@@ -150,7 +152,7 @@ func (s *stats) placed(j *job) {
 	s.inUse += j.gpuMilli()
 	org := &s.orgs[j.org]
 	org.inUse += j.gpuMilli()
-	if !j.counted {
+	if !j.counted || j.again {
 		return
 	}
 	wait := j.started.Sub(j.submitted)
@@ -163,6 +165,11 @@ func (s *stats) placed(j *job) {
 // finished counts an execution that has ended.
 func (s *stats) finished(j *job) {
 	s.completed++
+	s.left(j)
+}
+
+// left counts an execution whose place is free again.
+func (s *stats) left(j *job) {
 	s.inUse -= j.gpuMilli()
 	s.orgs[j.org].inUse -= j.gpuMilli()
 }
@@ -190,9 +197,10 @@ func (s *stats) round(sim *simulation) {
 	if len(s.series) < samples && s.arrivals*samples >= (len(s.series)+1)*s.executions {
 		s.series = append(s.series, s.sample(sim))
 	}
-	if done := s.completed * reports / s.executions; done > s.told && sim.config.Progress != nil {
+	ended := s.completed + s.interruptions.Lost
+	if done := ended * reports / s.executions; done > s.told && sim.config.Progress != nil {
 		s.told = done
-		sim.config.Progress(s.completed, s.executions, fmt.Sprintf(
+		sim.config.Progress(ended, s.executions, fmt.Sprintf(
 			"executions ended; %s have passed, %d wait, %.1f %% of the GPUs are in use",
 			sim.world.now.Sub(began).Truncate(time.Second), len(sim.waiting), s.percent(float64(s.inUse))))
 	}

@@ -20,6 +20,8 @@ type arrival struct {
 	priority int
 	lasts    time.Duration
 	timeout  time.Duration // What its user asked for.
+
+	preemptible bool
 }
 
 // gpuMilli returns the thousandths of GPU that a asks for.
@@ -55,12 +57,14 @@ type source struct {
 
 	mean time.Duration // Between two arrivals by chance; 0 for the trace's times.
 	pace float64       // What the trace's times are multiplied with.
-	at   time.Duration
+
+	preemptible float64 // Which part of priority 0 is.
+	at          time.Duration
 }
 
 // newSource returns the work that c asks for.
 func newSource(c *Config, f *fleet) (*source, error) {
-	s := &source{fleet: f, seed: c.Seed, random: rand.New(rand.NewPCG(c.Seed, 1)), pace: 1}
+	s := &source{fleet: f, seed: c.Seed, random: rand.New(rand.NewPCG(c.Seed, 1)), pace: 1, preemptible: c.Preemptible}
 	sum := 0.0
 	for i := range c.Organizations {
 		sum += 1 / float64(i+1) // By Zipf: the first has the most.
@@ -160,6 +164,9 @@ func (s *source) take() arrival {
 	// Users ask for more time than they need, in whole minutes.
 	asked := time.Duration(float64(a.lasts) * (1 + 4*s.random.Float64()))
 	a.timeout = min(asked.Truncate(time.Minute)+time.Minute, timeoutMax)
+	if a.priority == 0 && s.preemptible > 0 {
+		a.preemptible = s.random.Float64() < s.preemptible
+	}
 	return a
 }
 

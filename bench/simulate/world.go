@@ -26,6 +26,7 @@ type world struct {
 	last    uint64 // The identifier made last.
 	now     compute.Instant
 	orgs    []fsm.Actor
+	nodes   []compute.NodeID
 
 	clock  func() time.Time
 	coding time.Duration // What encoding took, of the machine's time.
@@ -47,6 +48,7 @@ func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, erro
 		Settings: fsm.Settings{
 			Meter: true, Concurrent: math.MaxInt32, Queued: math.MaxInt32, Keys: 1, TimeoutMax: timeoutMax,
 			KeepFinished: time.Hour, MaxFinished: 10_000, SelectionMax: 16,
+			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
 	}}
 	for i := range organizations {
@@ -79,6 +81,7 @@ const tokenUses = 1000
 // join returns the commands with which the i-th node comes.
 func (w *world) join(m *machine, i int) []fsm.Command {
 	node := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: m.name}
+	w.nodes = append(w.nodes, node.ID)
 	token := i / tokenUses
 	var out []fsm.Command
 	if i%tokenUses == 0 {
@@ -161,7 +164,7 @@ func (w *world) submit(a *arrival) fsm.Submit {
 		Op: w.op(actor.Org), Actor: actor,
 		Execution: compute.Execution{
 			ID: compute.ExecutionID{UUID: w.uuid()}, Profile: a.profile.String(),
-			Timeout: a.timeout, Priority: a.priority,
+			Timeout: a.timeout, Priority: a.priority, Preemptible: a.preemptible,
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"berth/bench/simulate"
 )
@@ -36,7 +37,11 @@ memory nodes and queued executions take.
 The work is a synthetic mix, or the pods of a CSV file as for berth bench packing.
 A trace may have creation_time, scheduled_time, deletion_time, org and priority;
 what it lacks is drawn by chance. Its times are stretched so that the GPUs asked
-for are the --load; with --load 0 they are kept.`,
+for are the --load; with --load 0 they are kept.
+
+With --preemptible part of the work of priority 0 makes room for higher ones, with
+--failures and --drains nodes go away for a while (exponential times, by the seed):
+what executes on a node that fails ends with it.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -51,8 +56,19 @@ for are the --load; with --load 0 they are kept.`,
 	flags.DurationVar(&f.config.Round, "round", time.Second, "virtual `time` between two looks of the scheduler")
 	flags.DurationVar(&f.config.Estimates, "estimates", 0,
 		"record estimates of starts every so much virtual `time`, as 10s, and show how good they were")
+	flags.Float64Var(&f.config.Preemptible, "preemptible", 0,
+		"which `share` of the work of priority 0 makes room for higher ones")
+	flags.DurationVar(&f.config.Failures, "failures", 0, "mean `time` between two failures of a node, as 720h; 0 for none")
+	flags.DurationVar(&f.config.Drains, "drains", 0, "mean `time` between two drains of a node; 0 for none")
+	flags.DurationVar(&f.config.Repair, "repair", time.Hour, "for how long a node is away in the mean, as `time`")
 	flags.StringVar(&f.plots, "plots", "", "`directory` for charts, as SVG and PNG")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON, with the cluster over time")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "pods" { // As berth bench packing calls it.
+			name = "trace"
+		}
+		return pflag.NormalizedName(name)
+	})
 	cmd.MarkFlagsMutuallyExclusive("trace", "mix")
 	return cmd
 }
@@ -119,6 +135,11 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 		r.Fairness.Service, r.Fairness.Slowdown)
 	if err := printTable(w, t); err != nil {
 		return err
+	}
+	if i := r.Interruptions; i != (simulate.Interruptions{}) {
+		fmt.Fprintf(w, "\nInterruptions: %d attempts made room (%.0f GPU hours of work); %d nodes failed, with them %d executions"+
+			" (%.0f GPU hours); %d nodes were drained\n",
+			i.Preempted, i.PreemptedS/3600, i.Failures, i.Lost, i.LostS/3600, i.Drains)
 	}
 	if e := r.Estimates; e != nil {
 		fmt.Fprintf(w, "\nEstimates of starts: %d executions, %.1f %% started by their p50 and %.1f %% by their p90\n",

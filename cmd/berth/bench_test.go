@@ -132,7 +132,7 @@ func TestBenchSimulate(t *testing.T) {
 		t.Errorf("%d charts, %v, %s", len(files), err, r.errors)
 	}
 	nodes, pods := mustTrace(t)
-	r = execute(t, "", "bench", "simulate", "--nodes", nodes, "--trace", pods, "--executions", "30")
+	r = execute(t, "", "bench", "simulate", "--nodes", nodes, "--pods", pods, "--executions", "30")
 	for _, want := range []string{
 		"30 executions on 3 nodes with 4 GPUs", "20 completed, 10 refused as never_fits",
 		"PRIORITY", "Jain's index", "bytes a queued execution",

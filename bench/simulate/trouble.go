@@ -1,0 +1,184 @@
+package simulate
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Interruptions is what ended or moved executions before their time.
+type Interruptions struct {
+	Preempted  int     `json:"preempted"`             // Attempts that made room; their executions were placed again.
+	PreemptedS float64 `json:"preempted_gpu_seconds"` // What those had worked, and lost.
+	Failures   int     `json:"node_failures"`         // Nodes that went down.
+	Drains     int     `json:"node_drains"`           // Nodes that took nothing new for a while.
+	Lost       int     `json:"executions_lost"`       // They ended with their node.
+	LostS      float64 `json:"lost_gpu_seconds"`      // What those had worked.
+}
+
+// outage is a node that is away until an instant.
+type outage struct {
+	node    int
+	until   compute.Instant
+	drained bool // It is not down, but takes nothing new.
+}
+
+// trouble is what happens to nodes: each fails, and is drained, as if it had no
+// memory (exponential times, as in most studies of large clusters).
+type trouble struct {
+	config *Config
+	random *rand.Rand
+	fails  compute.Instant // When the next node does; never for none.
+	drains compute.Instant
+	away   []outage // The first to come back first.
+}
+
+func newTrouble(c *Config, nodes int) *trouble {
+	t := &trouble{config: c, random: rand.New(rand.NewPCG(c.Seed, 5)), fails: compute.Never, drains: compute.Never}
+	if c.Failures > 0 {
+		t.fails = began.Add(t.draw(c.Failures / time.Duration(nodes)))
+	}
+	if c.Drains > 0 {
+		t.drains = began.Add(t.draw(c.Drains / time.Duration(nodes)))
+	}
+	return t
+}
+
+// draw returns an exponential time.
+func (t *trouble) draw(mean time.Duration) time.Duration {
+	return time.Duration(t.random.ExpFloat64() * float64(mean)).Truncate(time.Millisecond)
+}
+
+// next returns when something happens next, never for nothing.
+func (t *trouble) next() compute.Instant {
+	at := min(t.fails, t.drains)
+	if len(t.away) > 0 {
+		at = min(at, t.away[0].until)
+	}
+	return at
+}
+
+// strike lets nodes fail, be drained and come back, as it is time.
+func (s *simulation) strike() error {
+	t, now := s.trouble, s.world.now
+	nodes := len(s.fleet.nodes)
+	for len(t.away) > 0 && t.away[0].until <= now {
+		if err := s.turn(t.away[0], false); err != nil {
+			return err
+		}
+		t.away = t.away[1:]
+	}
+	for ; t.fails <= now; t.fails = t.fails.Add(t.draw(t.config.Failures/time.Duration(nodes)) + time.Millisecond) {
+		if err := s.leave(false); err != nil {
+			return err
+		}
+	}
+	for ; t.drains <= now; t.drains = t.drains.Add(t.draw(t.config.Drains/time.Duration(nodes)) + time.Millisecond) {
+		if err := s.leave(true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave takes a node away, by chance; one that is away already is left alone.
+func (s *simulation) leave(drained bool) error {
+	t := s.trouble
+	o := outage{node: t.random.IntN(len(s.fleet.nodes)), drained: drained}
+	o.until = s.world.now.Add(t.draw(t.config.Repair) + time.Second)
+	if slices.ContainsFunc(t.away, func(a outage) bool { return a.node == o.node }) {
+		return nil
+	}
+	t.away = append(t.away, o)
+	slices.SortFunc(t.away, func(a, b outage) int {
+		return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.node, b.node))
+	})
+	return s.turn(o, true)
+}
+
+// turn makes a node go away or come back. What executes on one that fails is
+// lost with it.
+func (s *simulation) turn(o outage, away bool) error {
+	id := s.world.nodes[o.node]
+	counts := &s.stats.interruptions
+	if o.drained {
+		if away {
+			counts.Drains++
+		}
+		return s.world.must(fsm.DrainNode{Actor: fsm.Actor{Root: true}, Node: id, Drained: away})
+	}
+	state := compute.NodeUp
+	if away {
+		state = compute.NodeDown
+		counts.Failures++
+	}
+	if err := s.world.must(fsm.SetNodeState{Term: term, Node: id, State: state}); err != nil || !away {
+		return err
+	}
+	var lost []fsm.AttemptRef
+	for _, w := range s.world.machine.View().Work(id) {
+		lost = append(lost, fsm.AttemptRef{Execution: w.Execution.ID, Epoch: w.Attempt.Epoch})
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	if err := s.world.must(fsm.LoseAttempts{Term: term, Node: id, Attempts: lost}); err != nil {
+		return err
+	}
+	for _, ref := range lost {
+		j := s.live[ref.Execution]
+		heap.Remove(&s.running, j.place)
+		e, _ := s.world.machine.View().AnyExecution(j.id)
+		s.interrupted(j, e.Status == compute.StatusQueued)
+	}
+	return nil
+}
+
+// interrupted counts an attempt that ended before its time; again when its
+// execution is back in the queue.
+func (s *simulation) interrupted(j *job, again bool) {
+	delete(s.live, j.id)
+	s.stats.left(j)
+	counts, worked := &s.stats.interruptions, gpuSeconds(j.gpuMilli(), s.world.now.Sub(j.started))
+	if !again {
+		counts.Lost++
+		counts.LostS += worked
+		return
+	}
+	counts.Preempted++
+	counts.PreemptedS += worked
+	j.yields = false
+	s.waiting[j.id] = j
+}
+
+// ask lets those that a plan asked to make room end when their notice is over,
+// unless they end by themselves before.
+func (s *simulation) ask(all []compute.Preemption) {
+	view := s.world.machine.View()
+	for _, p := range all {
+		j, attempts := s.live[p.Execution], view.Attempts(p.Execution)
+		if j == nil || len(attempts) == 0 {
+			continue
+		}
+		a := attempts[len(attempts)-1]
+		if until := a.PreemptAt.Add(a.Notice); !a.PreemptAt.IsZero() && until < j.ends {
+			j.ends, j.yields = until, true
+			heap.Fix(&s.running, j.place)
+		}
+	}
+}
+
+// must commits a command that is not refused.
+func (w *world) must(c fsm.Command) error {
+	results, err := w.entry([]fsm.Command{c})
+	if err == nil && results[0].Refusal != nil {
+		err = fmt.Errorf("%T was refused: %w", c, results[0].Refusal)
+	}
+	return err
+}
