@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -82,7 +83,7 @@ func (r *Report) WritePlots(dir string) ([]string, error) {
 func (r *Report) overTime(title, unit string, lines ...line) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "hours", unit
-	p.Y.Min = 0
+	p.Y.Min, p.X.Tick.Marker = 0, plot.TickerFunc(hourTicks)
 	p.Add(plotter.NewGrid())
 	for i, l := range lines {
 		points := make(plotter.XYs, len(r.Series))
@@ -99,14 +100,59 @@ func (r *Report) overTime(title, unit string, lines ...line) (*plot.Plot, error)
 			p.Legend.Add(l.name, drawn)
 		}
 	}
+	pad(p)
 	return p, nil
+}
+
+// pad leaves some room around the text and the lines.
+func pad(p *plot.Plot) {
+	p.Title.Padding, p.X.Label.Padding, p.Y.Label.Padding = vg.Points(6), vg.Points(3), vg.Points(3)
+	p.Legend.Padding = vg.Points(3)
+	p.Title.Text = "\n" + p.Title.Text // Not at the very edge.
+}
+
+// mostTicks is how many labels an axis of time has at most.
+const mostTicks = 9
+
+// hourTicks returns marks at round hours: tenths to days, as many as are
+// easily read.
+func hourTicks(from, to float64) []plot.Tick {
+	step := 0.1
+	for _, next := range []float64{0.25, 0.5, 1, 2, 4, 6, 12, 24, 48, 96, 168} {
+		if (to-from)/step <= mostTicks {
+			break
+		}
+		step = next
+	}
+	for (to-from)/step > mostTicks {
+		step *= 2
+	}
+	var ticks []plot.Tick
+	for at := math.Ceil(from/step) * step; at <= to; at += step {
+		ticks = append(ticks, plot.Tick{Value: at, Label: strconv.FormatFloat(math.Round(at*100)/100, 'f', -1, 64)})
+	}
+	return ticks
+}
+
+// waitTicks returns marks at the times that people think in.
+func waitTicks(from, to float64) []plot.Tick {
+	var ticks []plot.Tick
+	for _, t := range []plot.Tick{
+		{Value: 0.1, Label: "0.1 s"}, {Value: 1, Label: "1 s"}, {Value: 10, Label: "10 s"}, {Value: 60, Label: "1 min"},
+		{Value: 600, Label: "10 min"}, {Value: 3600, Label: "1 h"}, {Value: 36_000, Label: "10 h"}, {Value: 360_000, Label: "100 h"},
+	} {
+		if t.Value >= from && t.Value <= to {
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
 }
 
 // waitsBySize returns a chart of the waits of each size class.
 func (r *Report) waitsBySize() (*plot.Plot, error) {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = "Wait by size", "", "seconds"
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = "Wait by size", "", "wait"
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(waitTicks)
 	p.Add(plotter.NewGrid())
 	quantiles := []struct {
 		name  string
@@ -141,7 +187,8 @@ func (r *Report) waitsBySize() (*plot.Plot, error) {
 		p.NominalX(names...)
 		p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
 	}
-	p.Y.Min, p.Y.Max = leastWait, math.Max(p.Y.Max, 10*leastWait)
+	p.Y.Min, p.Y.Max = leastWait, math.Max(2*p.Y.Max, 10*leastWait)
+	pad(p)
 	p.Legend.Top, p.Legend.Left = true, true
 	return p, nil
 }

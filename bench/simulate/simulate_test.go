@@ -298,6 +298,29 @@ func TestWritePlots(t *testing.T) {
 	}
 }
 
+// TestTicks holds that axes of time have few marks, at round values.
+func TestTicks(t *testing.T) {
+	tests := []struct {
+		to   float64
+		want string
+	}{
+		{0, "0"}, {0.7, "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7"}, {13.7, "0 2 4 6 8 10 12"}, {100, "0 12 24 36 48 60 72 84 96"},
+		{5000, "0 672 1344 2016 2688 3360 4032 4704"},
+	}
+	for _, tt := range tests {
+		var got []string
+		for _, tick := range hourTicks(0, tt.to) {
+			got = append(got, tick.Label)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%v hours: %v, want %s", tt.to, got, tt.want)
+		}
+	}
+	if got := waitTicks(0.1, 700); len(got) != 5 || got[4].Label != "10 min" {
+		t.Errorf("waits up to 700 s: %v", got)
+	}
+}
+
 func parseXML(data []byte) error {
 	for d := xml.NewDecoder(bytes.NewReader(data)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
