@@ -115,11 +115,11 @@ type Coverage struct {
 }
 
 // Scales returns what estimates are multiplied by now.
-func (c *Correction) Scales() Scales {
-	if c.Scale == (Scales{}) {
+func (k *Correction) Scales() Scales {
+	if k.Scale == (Scales{}) {
 		return Scales{P50: ScaleOne, P90: firstP90}
 	}
-	return c.Scale
+	return k.Scale
 }
 
 // Apply returns e scaled. P90 is never before P50.
