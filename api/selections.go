@@ -74,10 +74,12 @@ func (s *Server) getSelection(r *request) (any, error) {
 		image, err := s.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
 		return text{"image/svg+xml", image}, err
 	case "csv":
-		table, err := selectionCSV(s.selection(r, c))
+		table, err := selectionCSV(selectionOf(r.view, c))
 		return text{"text/csv; charset=utf-8", table}, err
 	}
-	return s.selection(r, c), nil
+	out := selectionOf(r.view, c)
+	s.addOutputs(r.ctx, c.runs, out.Rows)
+	return out, nil
 }
 
 // contest is a GPU selection with its sub-executions by GPU type.
@@ -90,24 +92,19 @@ type contest struct {
 
 // contestOf returns the GPU selection of a parent.
 func contestOf(view *fsm.View, parent *compute.Execution) *contest {
-	c := &contest{parent: parent}
-	for _, e := range view.Children(parent.ID) {
-		n := len(c.candidates)
-		if n == 0 || c.candidates[n-1].Profile != e.Profile {
-			c.candidates, c.runs = append(c.candidates, compute.Candidate{Profile: e.Profile}), append(c.runs, nil)
-			n++
-		}
-		c.candidates[n-1].Runs = append(c.candidates[n-1].Runs, compute.RunOf(e))
-		c.runs[n-1] = append(c.runs[n-1], e)
+	c := &contest{parent: parent, runs: compute.ByProfile(view.Children(parent.ID))}
+	for _, runs := range c.runs {
+		c.candidates = append(c.candidates, compute.CandidateOf(runs))
 	}
 	return c
 }
 
-// selection returns a GPU selection as clients read it.
-func (s *Server) selection(r *request, c *contest) wire.Selection {
+// selectionOf returns a GPU selection as clients read it, without what is in the
+// output of its runs.
+func selectionOf(view *fsm.View, c *contest) wire.Selection {
 	e := c.parent
 	out := wire.Selection{
-		ExecutionID: e.ID, Status: e.Status, Parent: summaryOf(r.view, e),
+		ExecutionID: e.ID, Status: e.Status, Parent: summaryOf(view, e),
 		Objective: e.Selection.Objective, GPUTypes: e.Selection.GPUTypes,
 		Repeats: e.Selection.Runs(), EarlyStop: !e.Selection.Complete,
 		Pareto: []string{}, Rows: make([]wire.SelectionRow, len(c.runs)),
@@ -124,7 +121,7 @@ func (s *Server) selection(r *request, c *contest) wire.Selection {
 		out.Deadline = &whole
 	}
 	for i, runs := range c.runs {
-		row := rowOf(r.view, runs)
+		row := rowOf(view, runs)
 		if i < len(c.verdict.Rows) {
 			addStanding(&row, c.verdict.Rows[i])
 		}
@@ -133,7 +130,6 @@ func (s *Server) selection(r *request, c *contest) wire.Selection {
 		}
 		out.Rows[i] = row
 	}
-	s.addOutputs(r.ctx, c.runs, out.Rows)
 	if best := c.verdict.Best; best >= 0 && best < len(out.Rows) {
 		out.Recommendation = &out.Rows[best].HardwareProfile
 	}
@@ -273,11 +269,9 @@ func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, ro
 	var wg sync.WaitGroup
 	for i := range rows {
 		wg.Go(func() {
-			for _, e := range runs[i] {
-				if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
-					rows[i].Progress = s.progressOf(ctx, e)
-					addExpected(&rows[i], e, s.now())
-				}
+			if e := telling(runs[i]); e != nil {
+				rows[i].Progress = s.progressOf(ctx, e)
+				addExpected(&rows[i], e, s.now())
 			}
 		})
 		if first := runs[i][0]; first.Status.Terminal() && first.Ran {
@@ -285,6 +279,17 @@ func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, ro
 		}
 	}
 	wg.Wait()
+}
+
+// telling returns the run of a GPU type whose progress is the type's: the last
+// one that has its turn or has completed; nil for none.
+func telling(runs []*compute.Execution) *compute.Execution {
+	for _, e := range slices.Backward(runs) {
+		if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
+			return e
+		}
+	}
+	return nil
 }
 
 // addExpected adds to a row what the run that executes is going to take, if it

@@ -67,13 +67,31 @@ type CandidateRun struct {
 	Finished  Instant       // Its terminal entry was committed; zero before.
 }
 
-// RunOf returns a sub-execution as it is judged.
-func RunOf(e *Execution) CandidateRun {
-	return CandidateRun{
-		Execution: e.ID, Status: e.Status, Reason: e.Reason, Detail: e.Detail,
-		Duration: e.Duration, Credits: e.Billed, Price: e.Price, Predicted: e.Predicted,
-		Finished: e.FinishedAt,
+// ByProfile groups the sub-executions of a GPU selection, which come by GPU type
+// and then by repeat, by GPU type.
+func ByProfile(children []*Execution) (groups [][]*Execution) {
+	for _, e := range children {
+		n := len(groups)
+		if n == 0 || groups[n-1][0].Profile != e.Profile {
+			groups = append(groups, nil)
+			n++
+		}
+		groups[n-1] = append(groups[n-1], e)
 	}
+	return groups
+}
+
+// CandidateOf returns the runs of one GPU type as they are judged.
+func CandidateOf(runs []*Execution) Candidate {
+	c := Candidate{Profile: runs[0].Profile}
+	for _, e := range runs {
+		c.Runs = append(c.Runs, CandidateRun{
+			Execution: e.ID, Status: e.Status, Reason: e.Reason, Detail: e.Detail,
+			Duration: e.Duration, Credits: e.Billed, Price: e.Price, Predicted: e.Predicted,
+			Finished: e.FinishedAt,
+		})
+	}
+	return c
 }
 
 // Verdict is what a GPU selection found. Best is an index into the candidates

@@ -1,7 +1,10 @@
 package node
 
 import (
+	"context"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth/compute"
@@ -54,4 +57,36 @@ func TestRootTokenIsMadeOnce(t *testing.T) {
 	if err != nil || other == first {
 		t.Errorf("two clusters have the token %q (%v)", other, err)
 	}
+}
+
+// TestPaces holds that nodes are asked for no more runs at once than a call may
+// ask for, and that all that do not answer cost one wait together.
+func TestPaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		id := func(n byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{n}} }
+		const runs = 2*progressRuns + 1
+		questions := map[compute.NodeID][]progressRun{id(1): nil, id(2): {{}}, id(3): {{}}}
+		for i := range runs {
+			execution := compute.ExecutionID{UUID: compute.UUID{1, byte(i >> 8), byte(i)}}
+			questions[id(1)] = append(questions[id(1)], progressRun{Execution: execution})
+		}
+		l := &leader{logger: slog.New(slog.DiscardHandler)}
+		l.progress = func(ctx context.Context, node compute.NodeID, asked []progressRun) ([]progressRun, error) {
+			if len(asked) > progressRuns {
+				t.Errorf("asked for %d runs at once", len(asked))
+			}
+			if node != id(1) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return asked, nil
+		}
+		start := time.Now()
+		if got := l.paces(t.Context(), questions); len(got) != runs {
+			t.Errorf("%d runs are known, want %d", len(got), runs)
+		}
+		if waited := time.Since(start); waited != progressWait {
+			t.Errorf("two silent nodes cost %v, want %v", waited, progressWait)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,28 +35,39 @@ type progressRun struct {
 
 // watchRaces stops the runs of GPU selections that need not go on. It keeps
 // nothing: what it decides on is in the state and in the nodes' output, so
-// that a leader that is lost costs a race only time.
+// that a leader that is lost costs a race only time. The nodes are asked once
+// for all races, so that one which does not answer delays each by no more than
+// its own wait.
 func (l *leader) watchRaces(ctx context.Context, term uint64) {
 	view := l.machine.View()
+	races := map[compute.ExecutionID]*scheduler.Race{}
+	questions := map[compute.NodeID][]progressRun{}
 	for parent := range view.RunningSelections() {
-		if parent.Stop != compute.StopNone || ctx.Err() != nil {
+		if parent.Stop != compute.StopNone {
 			continue
 		}
 		race := raceOf(view, parent, l.now())
+		races[parent.ID] = race
 		if race.NeedsPaces() {
-			race.Paces = l.paces(ctx, view, parent)
+			addQuestions(questions, view, parent)
 		}
-		stops := race.Stops()
-		if len(stops) == 0 {
-			continue
+	}
+	paces := l.paces(ctx, questions)
+	for parent := range view.RunningSelections() {
+		if race := races[parent.ID]; race != nil && ctx.Err() == nil {
+			race.Paces = paces
+			l.stopRuns(ctx, view, fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: race.Stops()})
 		}
-		cmd := fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: stops}
-		if view.Allows(cmd) != nil {
-			continue // Until all servers are upgraded, the runs go on to their end.
-		}
-		if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
-			l.logger.Warn("runs of a GPU selection not stopped", "execution", parent.ID, "err", err)
-		}
+	}
+}
+
+// stopRuns proposes the stops of one race, if there are any.
+func (l *leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandidates) {
+	if len(cmd.Stops) == 0 || view.Allows(cmd) != nil { // Until all servers are upgraded, the runs go on to their end.
+		return
+	}
+	if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
+		l.logger.Warn("runs of a GPU selection not stopped", "execution", cmd.Parent, "err", err)
 	}
 }
 
@@ -66,34 +78,39 @@ func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler
 		Objective: s.Objective, Repeats: s.Runs(), Complete: s.Complete, Deadline: s.Deadline,
 		Created: parent.CreatedAt, Now: compute.InstantOf(now),
 	}
-	for _, e := range view.Children(parent.ID) {
-		n := len(race.Candidates)
-		if n == 0 || race.Candidates[n-1].Profile != e.Profile {
-			race.Candidates = append(race.Candidates, compute.Candidate{Profile: e.Profile})
-			n++
+	for _, runs := range compute.ByProfile(view.Children(parent.ID)) {
+		c := compute.CandidateOf(runs)
+		for i, e := range runs {
+			if e.Stop != compute.StopNone && !e.Status.Terminal() {
+				c.Runs[i].Status = compute.StatusCancelled // It is ending.
+			}
 		}
-		run := compute.RunOf(e)
-		if e.Stop != compute.StopNone && !e.Status.Terminal() {
-			run.Status = compute.StatusCancelled // It is ending.
-		}
-		race.Candidates[n-1].Runs = append(race.Candidates[n-1].Runs, run)
+		race.Candidates = append(race.Candidates, c)
 	}
 	return race
 }
 
-// paces asks the nodes how far the runs of a GPU selection are, those that
-// have completed too: their progress is the measure of the others'.
-func (l *leader) paces(
-	ctx context.Context, view *fsm.View, parent *compute.Execution,
-) map[compute.ExecutionID]scheduler.Pace {
-	byNode := map[compute.NodeID][]progressRun{}
+// addQuestions adds, by node, the runs of a GPU selection of which it has to be
+// known how far they are, those that have completed too: their progress is the
+// measure of the others'. Nodes that are down are not asked.
+func addQuestions(questions map[compute.NodeID][]progressRun, view *fsm.View, parent *compute.Execution) {
 	for _, e := range view.Children(parent.ID) {
 		attempts := view.Attempts(e.ID)
-		if len(attempts) > 0 && (e.Status == compute.StatusRunning || e.Status == compute.StatusCompleted) {
-			node := attempts[len(attempts)-1].Node
-			byNode[node] = append(byNode[node], progressRun{Execution: e.ID})
+		if len(attempts) == 0 || e.Status != compute.StatusRunning && e.Status != compute.StatusCompleted {
+			continue
+		}
+		at := attempts[len(attempts)-1].Node
+		if node, ok := view.Node(at); ok && node.State == compute.NodeUp {
+			questions[at] = append(questions[at], progressRun{Execution: e.ID})
 		}
 	}
+}
+
+// paces asks each node how far runs are, as many at a time as a call may ask
+// for.
+func (l *leader) paces(
+	ctx context.Context, questions map[compute.NodeID][]progressRun,
+) map[compute.ExecutionID]scheduler.Pace {
 	ctx, cancel := context.WithTimeout(ctx, progressWait)
 	defer cancel()
 	var (
@@ -101,19 +118,21 @@ func (l *leader) paces(
 		mu    sync.Mutex
 		paces = map[compute.ExecutionID]scheduler.Pace{}
 	)
-	for node, runs := range byNode {
-		wg.Go(func() {
-			// A node that does not answer has its runs go on.
-			answer, err := l.progress(ctx, node, runs)
-			if err != nil {
-				l.logger.Debug("progress unknown", "node", node, "err", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, run := range answer {
-				paces[run.Execution] = scheduler.Pace{Elapsed: run.Elapsed, Points: run.Points}
-			}
-		})
+	for node, all := range questions {
+		for runs := range slices.Chunk(all, progressRuns) {
+			wg.Go(func() {
+				// A node that does not answer has its runs go on.
+				answer, err := l.progress(ctx, node, runs)
+				if err != nil {
+					l.logger.Debug("progress unknown", "node", node, "err", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, run := range answer {
+					paces[run.Execution] = scheduler.Pace{Elapsed: run.Elapsed, Points: run.Points}
+				}
+			})
+		}
 	}
 	wg.Wait()
 	return paces
@@ -124,7 +143,7 @@ func (n *Node) askProgress(ctx context.Context, node compute.NodeID, runs []prog
 	if node == n.cluster.ID() {
 		return n.progress.of(ctx, n.machine.View(), runs), nil
 	}
-	request, err := cbor.Marshal(runs[:min(len(runs), progressRuns)])
+	request, err := cbor.Marshal(runs)
 	if err != nil {
 		return nil, err
 	}
