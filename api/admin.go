@@ -144,16 +144,26 @@ func (s *Server) drain(r *request, drained bool) (any, error) {
 	return nodeOf(r.view, n), nil
 }
 
-// removeNode makes a node leave for good.
+// removeNode makes a node leave for good, unless the state could not change
+// without it.
 func (s *Server) removeNode(r *request) (any, error) {
+	done := wire.Message{Message: "The node is removed."}
+	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {
+		return done, nil // By a request whose answer may have been lost.
+	}
 	n, err := r.findNode()
 	if err != nil {
 		return nil, err
 	}
+	if s.cfg.CheckRemoval != nil {
+		if err := s.cfg.CheckRemoval(r.ctx, n.ID); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := s.propose(r, fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: n.ID}); err != nil {
 		return nil, err
 	}
-	return wire.Message{Message: "The node is removed."}, nil
+	return done, nil
 }
 
 // listPeers answers the Raft configuration.

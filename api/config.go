@@ -100,6 +100,9 @@ type Config struct {
 	NewJoinToken func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error)
 	// Peers returns the Raft configuration.
 	Peers func(ctx context.Context) ([]wire.Peer, error)
+	// CheckRemoval refuses the removal of a node that would cost the cluster
+	// its quorum. Nil allows every removal.
+	CheckRemoval func(ctx context.Context, id compute.NodeID) error
 	// Ready says what the node still lacks to serve. Nil for nothing.
 	Ready func() error
 

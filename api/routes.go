@@ -279,7 +279,7 @@ func (s *Server) adminRoutes() []route {
 			reply:   of[wire.Node](), handle: s.undrainNode,
 		}, {
 			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
-			summary: "Remove a node that executes nothing, for good.",
+			summary: "Remove a node that executes nothing, for good. Refused while too few voters would answer without it.",
 			reply:   of[wire.Message](), handle: s.removeNode,
 		}, {
 			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,

@@ -35,6 +35,8 @@ type Cluster struct {
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
 
+	transferred atomic.Bool // Leadership was tried to be given away.
+
 	listener  net.Listener
 	advertise string // host:port of the cluster port, as others reach it.
 	server    *rpc.Server
@@ -165,6 +167,12 @@ func serverMethods() []string {
 	return []string{methodPropose, methodReadIndex, methodStatus}
 }
 
+// voterMethods are those that a server that was removed may call as long as
+// it votes.
+func voterMethods() []string {
+	return []string{methodStatus, methodHeartbeat}
+}
+
 // Run takes part until ctx ends or the node is removed. At its end it hands
 // leadership over, once, so that the others need no election.
 func (c *Cluster) Run(ctx context.Context) error {
@@ -194,24 +202,32 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// handOver gives leadership away if this node has it. It is tried once in the
-// life of the process: a second try at a stuck follower could leave raft
-// refusing every entry (hashicorp/raft issue 696).
+// handOver gives leadership away if this node has it.
 func (c *Cluster) handOver() {
 	if !c.IsLeader() || len(c.servers()) < 2 {
 		return
 	}
+	if err := c.transferOnce(func() raft.Future { return c.raft.LeadershipTransfer() }); err != nil {
+		c.logger.Warn("leadership not handed over", "err", err)
+	}
+}
+
+// transferOnce has begin start a transfer of leadership and waits for its end.
+// It is tried once in the life of the process: a second try at a stuck
+// follower could leave raft refusing every entry (hashicorp/raft issue 696).
+func (c *Cluster) transferOnce(begin func() raft.Future) error {
+	if c.transferred.Swap(true) {
+		return errors.New("leadership was tried to be handed over before")
+	}
 	done := make(chan error, 1)
-	go func() { done <- c.raft.LeadershipTransfer().Error() }()
+	go func() { done <- begin().Error() }()
 	timer := time.NewTimer(transferTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		if err != nil {
-			c.logger.Warn("leadership not handed over", "err", err)
-		}
+		return err
 	case <-timer.C:
-		c.logger.Warn("leadership not handed over in time")
+		return fmt.Errorf("no answer within %s", transferTimeout)
 	}
 }
 

@@ -55,6 +55,9 @@ type Config struct {
 	Voters       int           // How many servers vote; 0 for 3, and 5 from seven servers on.
 	Profile      string        // ProfileLAN or ProfileDefault; "" for ProfileLAN.
 	PromoteAfter time.Duration // How long a server must have kept up before it votes; 0 for 10 s.
+	// ReplaceAfter is how long a voter must have been silent before a server
+	// that keeps up votes in its place; 0 for 10 min.
+	ReplaceAfter time.Duration
 
 	// FSM is the state machine. Apply answers an entry with a [][]byte: one
 	// result for each frame of the entry, in order. An entry may hold no
@@ -124,6 +127,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PromoteAfter == 0 {
 		c.PromoteAfter = 10 * time.Second
+	}
+	if c.ReplaceAfter == 0 {
+		c.ReplaceAfter = 10 * time.Minute
 	}
 	if c.Directory == nil {
 		c.Directory = everyone{}

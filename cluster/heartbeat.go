@@ -87,7 +87,7 @@ func (h *heartbeats) run(ctx context.Context) error {
 		changed := h.c.leaders.next()
 		wait := heartbeatEvery - heartbeatEvery/10 + rand.N(heartbeatEvery/5)
 		if err := h.send(ctx); err != nil {
-			if isRemoved(err) {
+			if IsRemoved(err) {
 				return err
 			}
 			h.c.logger.Debug("heartbeat not answered", "err", err)
@@ -105,8 +105,9 @@ func (h *heartbeats) run(ctx context.Context) error {
 	}
 }
 
-// isRemoved reports whether another node said that this one was removed.
-func isRemoved(err error) bool {
+// IsRemoved reports whether err says that this node was removed from the
+// cluster.
+func IsRemoved(err error) bool {
 	e, ok := errors.AsType[*compute.Error](err)
 	return ok && e.Detail == errRemoved().Detail
 }
@@ -145,7 +146,7 @@ func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
 		if err == nil && !st.Leader.IsZero() {
 			return st.Leader, nil
 		}
-		if isRemoved(err) {
+		if IsRemoved(err) {
 			return compute.NodeID{}, err
 		}
 		errs = append(errs, err)

@@ -132,7 +132,7 @@ func (c *Cluster) allow(peer rpc.Peer, method string) error {
 		if method != methodJoin {
 			return compute.Errorf(compute.CodeUnauthenticated, "Without a certificate only %s may be called.", methodJoin)
 		}
-	case c.removed(peer.ID):
+	case c.removed(peer.ID) && (!slices.Contains(voterMethods(), method) || !c.votes(peer.ID)):
 		return errRemoved()
 	case peer.Role != compute.RoleServer && slices.Contains(serverMethods(), method):
 		return compute.Errorf(compute.CodeForbidden, "Only servers may call %s.", method)

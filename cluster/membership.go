@@ -16,10 +16,8 @@ const (
 	tendTick       = 500 * time.Millisecond
 	tendTimeout    = 5 * time.Second // Of one change of the configuration.
 	statusTimeout  = time.Second
-	caughtUp       = 250 // Entries that a server may trail when it becomes a voter.
-	votersSmall    = 3
-	votersLarge    = 5
-	largeFrom      = 7 // Servers from which on votersLarge vote.
+	maxLook        = 2 * time.Second // More between two looks says nothing about others: this process stood still.
+	caughtUp       = 250             // Entries that a server may trail and still keep up.
 	peersSaveEvery = 10 * time.Second
 )
 
@@ -27,11 +25,12 @@ const (
 // leads. It is level-triggered: each look begins from what is there.
 func (c *Cluster) tendMembers(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
-		steady := make(map[compute.NodeID]time.Time) // Since when each server keeps up.
+		seen := newCensus()
+		defer c.metrics.showVoters(0, 0, 0)
 		ticker := time.NewTicker(tendTick)
 		defer ticker.Stop()
 		for {
-			if err := c.tend(ctx, steady); err != nil && ctx.Err() == nil {
+			if err := c.tend(ctx, seen); err != nil && ctx.Err() == nil {
 				c.logger.Warn("membership not changed", "err", err)
 			}
 			select {
@@ -48,23 +47,66 @@ func (c *Cluster) tendMembers(ctx context.Context) error {
 }
 
 // tend makes the first change that is due.
-func (c *Cluster) tend(ctx context.Context, steady map[compute.NodeID]time.Time) error {
+func (c *Cluster) tend(ctx context.Context, seen *census) error {
 	future := c.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	servers := future.Configuration().Servers
-	for _, s := range servers {
-		if c.removed(nodeOf(s.ID)) {
-			c.logger.Info("server leaves the configuration", "node", s.ID)
-			return c.raft.RemoveServer(s.ID, future.Index(), tendTimeout).Error()
-		}
-	}
 	if done, err := c.admitHeard(servers, future.Index()); done {
 		return err
 	}
-	c.measure(ctx, servers, steady)
-	return c.promote(servers, future.Index(), steady)
+	c.measure(ctx, servers, seen)
+	if ctx.Err() != nil {
+		return ctx.Err() // Nobody answers to a term that is over.
+	}
+	roll := c.roll(servers, seen)
+	step, obstacles := roll.next()
+	voters, answering := roll.count()
+	c.metrics.showVoters(voters, answering, len(obstacles))
+	c.tellObstacles(seen, obstacles)
+	if step.action == actionNone {
+		return nil
+	}
+	c.logger.Info("membership changes", "node", step.server, "status", string(step.action), "code", step.reason)
+	if err := c.take(step, servers, future.Index()); err != nil {
+		return fmt.Errorf("%s server %s: %w", step.action, step.server, err)
+	}
+	if step.action == actionDemote {
+		seen.demoted[step.server] = true
+	}
+	return nil
+}
+
+// take does one change of the configuration with the index prev.
+func (c *Cluster) take(step change, servers []raft.Server, prev uint64) error {
+	id := serverID(step.server)
+	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
+	switch step.action {
+	case actionRemove:
+		return c.raft.RemoveServer(id, prev, tendTimeout).Error()
+	case actionDemote:
+		return c.raft.DemoteVoter(id, prev, tendTimeout).Error()
+	case actionPromote:
+		return c.raft.AddVoter(id, servers[at].Address, prev, tendTimeout).Error()
+	case actionTransfer:
+		return c.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
+	case actionNone:
+	}
+	return nil
+}
+
+// tellObstacles logs who has to stay a voter, once for each reason.
+func (c *Cluster) tellObstacles(seen *census, obstacles []obstacle) {
+	told := make(map[compute.NodeID]string, len(obstacles))
+	for _, o := range obstacles {
+		told[o.server] = o.reason
+		if seen.told[o.server] != o.reason {
+			c.logger.Warn("server stays a voter", "node", o.server, "code", o.reason,
+				"err", fmt.Sprintf("without it %d of %d voters would answer", o.answering, o.voters))
+		}
+	}
+	seen.told = told
 }
 
 // admitHeard adds a server that sends heartbeats but is not in the
@@ -82,11 +124,85 @@ func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 	return false, nil
 }
 
-// measure asks each other server how far it is, and notes since when it keeps
-// up.
-func (c *Cluster) measure(ctx context.Context, servers []raft.Server, steady map[compute.NodeID]time.Time) {
+// census is what a leader has seen of the servers in its term.
+type census struct {
+	at      time.Time // Of the last look.
+	steady  map[compute.NodeID]time.Duration
+	silent  map[compute.NodeID]time.Duration
+	demoted map[compute.NodeID]bool   // For their silence, as long as it lasts.
+	told    map[compute.NodeID]string // Why each stays a voter, as logged.
+}
+
+func newCensus() *census {
+	return &census{
+		steady:  make(map[compute.NodeID]time.Duration),
+		silent:  make(map[compute.NodeID]time.Duration),
+		demoted: make(map[compute.NodeID]bool),
+		told:    make(map[compute.NodeID]string),
+	}
+}
+
+// note adds what one look found: whether the server answered, and whether it
+// keeps up. A look counts for at least a moment.
+func (s *census) note(id compute.NodeID, took time.Duration, answered, keepsUp bool) {
+	took = max(took, 1)
+	if answered {
+		delete(s.silent, id)
+		delete(s.demoted, id)
+	} else {
+		s.silent[id] += took
+	}
+	if keepsUp {
+		s.steady[id] += took
+	} else {
+		delete(s.steady, id)
+	}
+}
+
+// roll returns the configuration with what was seen of its servers.
+func (c *Cluster) roll(servers []raft.Server, seen *census) *roll {
+	r := &roll{
+		self: c.id, voters: c.cfg.Voters,
+		promoteAfter: c.cfg.PromoteAfter, replaceAfter: c.cfg.ReplaceAfter,
+		transferred: c.transferred.Load(),
+	}
+	for _, s := range servers {
+		id := nodeOf(s.ID)
+		r.members = append(r.members, member{
+			id: id, voter: s.Suffrage == raft.Voter, removed: c.removed(id),
+			demoted: seen.demoted[id], steady: seen.steady[id], silent: seen.silent[id],
+		})
+	}
+	return r
+}
+
+// measure asks each other server how far it is.
+func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *census) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+	replies := c.askStatus(ctx, servers)
+	now := time.Now() //nolint:forbidigo // A stopwatch.
+	took := min(now.Sub(seen.at), maxLook)
+	if seen.at.IsZero() {
+		took = 0
+	}
+	seen.at = now
+	for id, r := range replies {
+		if r.err == nil {
+			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
+		}
+		seen.note(id, took, r.err == nil, r.err == nil && r.lag <= caughtUp)
+	}
+}
+
+// statusReply is how a server answered.
+type statusReply struct {
+	lag int64 // Entries that it trails this node.
+	err error
+}
+
+// askStatus asks all servers but this one at once.
+func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
 	type reply struct {
 		id   compute.NodeID
 		last uint64
@@ -105,55 +221,14 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, steady map
 			replies <- reply{id, st.Last, err}
 		})
 	}
+	out := make(map[compute.NodeID]statusReply, asked)
 	for range asked {
 		r := <-replies
-		// The leader's log is read after the other's, so the lag is never
-		// too small.
-		lag := int64(c.raft.LastIndex()) - int64(r.last)
-		if r.err == nil {
-			c.metrics.lag.WithLabelValues(r.id.String()).Set(float64(max(lag, 0)))
-		}
-		if r.err != nil || lag > caughtUp {
-			delete(steady, r.id)
-		} else if _, ok := steady[r.id]; !ok {
-			steady[r.id] = time.Now() //nolint:forbidigo // A stopwatch.
-		}
+		// This node's log is read after the other's, so the lag is never too
+		// small.
+		out[r.id] = statusReply{max(int64(c.raft.LastIndex())-int64(r.last), 0), r.err}
 	}
-}
-
-// promote makes one server a voter when there are too few of them and it has
-// kept up for long enough. A server votes only then: a voter that is still
-// catching up can cost the cluster its quorum.
-func (c *Cluster) promote(servers []raft.Server, prev uint64, steady map[compute.NodeID]time.Time) error {
-	voters := 0
-	for _, s := range servers {
-		if s.Suffrage == raft.Voter {
-			voters++
-		}
-	}
-	if voters >= c.wantVoters(len(servers)) {
-		return nil
-	}
-	for _, s := range servers {
-		since, ok := steady[nodeOf(s.ID)]
-		if s.Suffrage == raft.Voter || !ok || time.Since(since) < c.cfg.PromoteAfter {
-			continue
-		}
-		c.logger.Info("server becomes a voter", "node", s.ID)
-		return c.raft.AddVoter(s.ID, s.Address, prev, tendTimeout).Error()
-	}
-	return nil
-}
-
-// wantVoters returns how many of the servers should vote.
-func (c *Cluster) wantVoters(servers int) int {
-	switch {
-	case c.cfg.Voters > 0:
-		return c.cfg.Voters
-	case servers >= largeFrom:
-		return votersLarge
-	}
-	return votersSmall
+	return out
 }
 
 // addServer lets a server that was just admitted into the configuration, as a

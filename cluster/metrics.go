@@ -16,6 +16,9 @@ type metrics struct {
 	batch      prometheus.Histogram
 	appends    prometheus.Histogram
 	lag        *prometheus.GaugeVec
+	voters     prometheus.Gauge
+	answering  prometheus.Gauge
+	held       prometheus.Gauge
 	terms      prometheus.Counter
 	refused    prometheus.Counter
 	calls      *prometheus.CounterVec
@@ -44,6 +47,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_follower_lag_entries",
 			Help: "Entries that a server trails the leader, as the leader measured.",
 		}, []string{"node"}),
+		voters: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_voters",
+			Help: "Servers that vote, on the leader; 0 elsewhere.",
+		}),
+		answering: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_voters_answering",
+			Help: "Voters that answer the leader, itself included; 0 elsewhere.",
+		}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_voters_held",
+			Help: "Voters that were removed or are silent and must stay for the quorum, on the leader.",
+		}),
 		terms: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_raft_terms_led_total",
 			Help: "Terms in which this node led.",
@@ -57,8 +72,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Calls of other nodes that this node answered.",
 		}, []string{"method", "code"}),
 	}
-	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.terms, m.refused, m.calls)
+	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls)
 	return m
+}
+
+// showVoters sets what the leader has seen of the voters.
+func (m *metrics) showVoters(voters, answering, held int) {
+	m.voters.Set(float64(voters))
+	m.answering.Set(float64(answering))
+	m.held.Set(float64(held))
 }
 
 // watch adds what is read from raft at scrape time.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -152,7 +153,7 @@ func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	switch {
 	case id.Cluster != c.clusterID:
 		return peer, fmt.Errorf("the certificate is of cluster %s, this is %s", id.Cluster, c.clusterID)
-	case c.removed(id.Node):
+	case c.removed(id.Node) && !c.votes(id.Node):
 		return peer, errRemoved()
 	case state.NegotiatedProtocol == protoRPC:
 		return peer, nil
@@ -177,6 +178,15 @@ func (c *Cluster) mayReplicate(id compute.NodeID) bool {
 		}
 	}
 	return false
+}
+
+// votes reports whether a node is a voter of the newest configuration that
+// this node has. One that was removed goes on being one until the leader could
+// take its vote without the loss of the quorum, and is not cut off before.
+func (c *Cluster) votes(id compute.NodeID) bool {
+	return slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
+		return s.ID == serverID(id) && s.Suffrage == raft.Voter
+	})
 }
 
 func (c *Cluster) removed(id compute.NodeID) bool {

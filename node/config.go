@@ -24,7 +24,7 @@ type Config struct {
 	Role      string `koanf:"role" usage:"What this node holds: server (a replica of the state)."`
 	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
 	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
-	Voters    int    `koanf:"voters" usage:"Servers that vote on the state: 1, 3 or 5."`
+	Voters    int    `koanf:"voters" usage:"Servers that vote: 1, 3, 5, or 0 for 3, and 5 from seven servers on."`
 
 	API     APIConfig     `koanf:"api"`
 	RPC     AddrConfig    `koanf:"rpc"`
@@ -68,7 +68,8 @@ type JoinConfig struct {
 
 // RaftConfig tunes consensus.
 type RaftConfig struct {
-	Profile string `koanf:"profile" usage:"Timing: default, or lan for fast fail-over on a quiet network."`
+	Profile      string        `koanf:"profile" usage:"Timing: default, or lan for fast fail-over on a quiet network."`
+	ReplaceAfter time.Duration `koanf:"replace_after" usage:"After what silence of a voter another votes in its place."`
 }
 
 // GPUConfig is where the node's GPUs come from.
@@ -146,11 +147,10 @@ func DefaultConfig() Config {
 		Name:    name,
 		Role:    compute.RoleServer.String(),
 		DataDir: "/var/lib/berth",
-		Voters:  3,
 		API:     APIConfig{Addr: "127.0.0.1:6470"},
 		RPC:     AddrConfig{Addr: "0.0.0.0:6471"},
 		Gossip:  AddrConfig{Addr: "0.0.0.0:6472"},
-		Raft:    RaftConfig{Profile: "default"},
+		Raft:    RaftConfig{Profile: "default", ReplaceAfter: 10 * time.Minute},
 		GPUs:    GPUConfig{Source: "auto"},
 		Exec:    ExecConfig{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
 		Storage: StorageConfig{Replicas: 2},
@@ -189,7 +189,8 @@ func (c *Config) Validate() error {
 	v.check("name", nodeName.MatchString(c.Name), "must be 1 to 63 letters, digits, dots or hyphens")
 	v.oneOf("role", c.Role, compute.RoleServer.String())
 	v.check("data_dir", filepath.IsAbs(c.DataDir), "must be an absolute path")
-	v.check("voters", c.Voters == 1 || c.Voters == 3 || c.Voters == 5, "must be 1, 3 or 5")
+	v.check("voters", c.Voters == 0 || c.Voters == 1 || c.Voters == 3 || c.Voters == 5,
+		"must be 1, 3, 5, or 0 for 3, and 5 from seven servers on")
 	v.address("api.addr", c.API.Addr)
 	v.address("rpc.addr", c.RPC.Addr)
 	v.address("gossip.addr", c.Gossip.Addr)
@@ -206,6 +207,7 @@ func (c *Config) Validate() error {
 		v.address("join.hosts", host)
 	}
 	v.oneOf("raft.profile", c.Raft.Profile, "default", "lan")
+	v.check("raft.replace_after", c.Raft.ReplaceAfter >= 10*time.Second, "must be at least 10s")
 	v.gpus(c.GPUs)
 	v.oneOf("executor.network", c.Exec.Network, "egress", "none")
 	v.check("executor.scratch_mib", c.Exec.ScratchMiB >= 16, "must be at least 16")

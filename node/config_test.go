@@ -46,7 +46,7 @@ func TestCheckConfigNamesEveryFault(t *testing.T) {
 		},
 		{
 			"broken rules", "voters: 2\nraft:\n  profile: fast\napi:\n  addr: nowhere\n",
-			[]string{"line 1: voters: must be 1, 3 or 5", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`},
+			[]string{"line 1: voters: must be 1, 3, 5, or 0 for 3, and 5 from seven servers on", `line 3: raft.profile: "fast" is not one of default, lan`, `line 5: api.addr: "nowhere" is not host:port`},
 		},
 		{"gpus", "gpus:\n  source: simulated\n  simulated: [h100:2, nonsense:x]\n", []string{"line 3: gpus.simulated:"}},
 		{"mounts", "executor:\n  mounts:\n    - {name: Data, path: rel}\n", []string{`line 2: executor.mounts: mount "Data" needs`}},

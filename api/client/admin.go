@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/api/wire"
+	"berth/compute"
 )
 
 // CreateJoinToken makes a token with which machines may join; its text is in
@@ -32,6 +33,26 @@ func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
 	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/nodes", out: &out})
 	return out.Nodes, err
 }
+
+// DrainNode has a node get no new work, or, with drained false, get some
+// again. What it executes goes on.
+func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool) (wire.Node, error) {
+	verb := "drain"
+	if !drained {
+		verb = "undrain"
+	}
+	var out wire.Node
+	err := c.do(ctx, call{method: http.MethodPost, path: nodePath(id) + "/" + verb, out: &out})
+	return out, err
+}
+
+// RemoveNode removes a node that executes nothing, for good. It is refused
+// while too few voters would answer without it.
+func (c *Client) RemoveNode(ctx context.Context, id compute.NodeID) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: nodePath(id)})
+}
+
+func nodePath(id compute.NodeID) string { return "/admin/nodes/" + id.String() }
 
 // SetQuota replaces what an organization, one of its keys or one of its tags is
 // granted, and returns all that the organization is.

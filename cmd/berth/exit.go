@@ -17,6 +17,7 @@ import (
 const (
 	exitFailed      = 1   // The execution, or a command without one, failed.
 	exitUsage       = 2   // The command line is wrong.
+	exitRemoved     = 3   // berth node: the cluster removed this node.
 	exitSystem      = 125 // Berth refused it, could not execute it, lost it or cannot be reached.
 	exitNeverRan    = 126 // It was ended on request before it ran.
 	exitInterrupted = 130 // Ctrl-C: the execution goes on.

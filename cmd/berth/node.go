@@ -37,7 +37,8 @@ func newNode() *cobra.Command {
 		Short: "Start one node of a cluster and keep it running",
 		Long: `Node is one machine's part of a cluster. It keeps its state in data_dir and ends
 when it is asked to (SIGTERM or Ctrl-C); what executes on it goes on and is found
-again at the next start.
+again at the next start. Once the cluster has removed it, it ends with exit code 3,
+now and at each start.
 
 Without join.hosts the first start makes a new cluster and leaves its root token
 in DATA_DIR/root_token. To add a machine to it, make a token there
@@ -76,10 +77,15 @@ func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) er
 	defer announcer.Wait()
 	defer stop()
 	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
-	return node.Run(ctx, cfg, node.Options{
+	err := node.Run(ctx, cfg, node.Options{
 		Version: version, Build: build, Logger: node.NewLogger(cfg.Log, cmd.ErrOrStderr()),
 		PromoteAfter: promoteAfter,
 	})
+	if node.Removed(err) {
+		return &exit{code: exitRemoved, err: fmt.Errorf("this node was removed from its cluster, for good: "+
+			"to have the machine join again, move %s away and start it with a new join token", cfg.DataDir)}
+	}
+	return err
 }
 
 // announceRootToken says where the cluster's root token is when this node makes

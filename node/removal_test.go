@@ -1,0 +1,50 @@
+package node_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/node/nodetest"
+)
+
+// TestRemovalAsksTheVoters holds that the API removes a node only while the
+// others go on without it.
+func TestRemovalAsksTheVoters(t *testing.T) {
+	c := nodetest.New(t, 3)
+	root := nodetest.MustClient(t, c.RootToken, c.Leader().URL())
+	mustVoters(t, root, 3)
+	dead := c.Follower()
+	dead.Stop()
+	for _, n := range c.Nodes {
+		if n == dead {
+			continue
+		}
+		err := root.RemoveNode(t.Context(), n.ID())
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Status != http.StatusConflict || e.Code != "quorum_lost" ||
+			!strings.Contains(e.Error(), "bring "+dead.Config.Name+" back") ||
+			!strings.Contains(e.Error(), "1 of 2 voters") {
+			t.Errorf("%s: %v", n.Config.Name, err)
+		}
+	}
+	if err := root.RemoveNode(t.Context(), dead.ID()); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, time.Minute, "the configuration without it", func() bool {
+		peers, err := root.Peers(t.Context())
+		return err == nil && len(peers) == 2
+	})
+}
+
+func TestLastServerStays(t *testing.T) {
+	c := nodetest.New(t, 1)
+	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL())
+	err := root.RemoveNode(t.Context(), c.Nodes[0].ID())
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != http.StatusConflict || e.Code != "last_server" {
+		t.Errorf("got %v", err)
+	}
+}
