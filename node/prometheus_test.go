@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,9 @@ func mustStartPrometheus(t *testing.T, binary, node string) string {
 		"--web.listen-address="+address, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// The kernel kills it when the thread that started it ends, so the test
+	// keeps that thread for itself.
+	runtime.LockOSThread()
 	if err := cmd.Start(); err != nil {
 		cancel()
 		t.Fatal(err)

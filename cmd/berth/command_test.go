@@ -355,7 +355,7 @@ func TestNodeFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := loadConfig(file, cmd.Flags())
-	if err != nil || cfg.Name != "file" || cfg.API.Addr != "127.0.0.1:2" || cfg.RPC.Addr != "127.0.0.1:3" || cfg.Voters != 3 {
+	if err != nil || cfg.Name != "file" || cfg.API.Addr != "127.0.0.1:2" || cfg.RPC.Addr != "127.0.0.1:3" || cfg.Storage.Replicas != 2 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
 }
