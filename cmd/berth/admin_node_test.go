@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	firstNode  = "0198c0de-0000-7000-8000-000000000001"
+	secondNode = "0198c0de-0000-7000-8000-000000000002"
+	twoNodes   = `{"nodes": [
+  {"id": "` + firstNode + `", "name": "gpu-1", "role": "server", "state": "up", "version": "0.1.0", "api": "http://10.0.0.1:6470"},
+  {"id": "` + secondNode + `", "name": "gpu-2", "role": "server", "state": "down", "version": "0.1.0", "api": "http://10.0.0.2:6470"}
+], "count": 2}`
+	threePeers = `{"peers": [
+  {"id": "` + firstNode + `", "address": "10.0.0.1:6471", "voter": true, "leader": true},
+  {"id": "` + secondNode + `", "address": "10.0.0.2:6471", "voter": false, "leader": false},
+  {"id": "0198c0de-0000-7000-8000-000000000003", "address": "10.0.0.3:6471", "voter": true, "leader": false}
+], "count": 3}`
+)
+
+func TestAdminNode(t *testing.T) {
+	var asked []string
+	note := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.Path, apiRoot+"/admin/nodes/"))
+			answer(body)(w, r)
+		}
+	}
+	drained := `{"id": "` + firstNode + `", "name": "gpu-1", "drained": true, "live_attempts": 2, "role": "server", "state": "up"}`
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/nodes":               answer(twoNodes),
+		"GET " + apiRoot + "/admin/raft/peers":          answer(threePeers),
+		"POST " + apiRoot + "/admin/nodes/{id}/drain":   note(drained),
+		"POST " + apiRoot + "/admin/nodes/{id}/undrain": note(strings.Replace(drained, "true", "false", 1)),
+		"DELETE " + apiRoot + "/admin/nodes/{id}":       note(`{"message": "The node is removed."}`),
+	})
+	for _, test := range []struct{ args, asked, said string }{
+		{"drain gpu-1", "POST " + firstNode + "/drain", "gpu-1 gets no new work and still executes 2"},
+		{"undrain " + firstNode, "POST " + firstNode + "/undrain", "gpu-1 gets new work again"},
+		{"remove gpu-2", "DELETE " + secondNode, "gpu-2 is removed"},
+		{"remove gpu-2 --json", "DELETE " + secondNode, `"removed": "` + secondNode + `"`},
+		{"drain gpu-1 --json", "POST " + firstNode + "/drain", `"live_attempts": 2`},
+	} {
+		asked = nil
+		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(test.args)...)...)
+		if r.code != 0 || strings.Join(asked, ",") != test.asked || !strings.Contains(r.out+r.errors, test.said) {
+			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
+		}
+	}
+	asked = nil
+	for args, want := range map[string]string{
+		"drain gpu-9": "there is no node gpu-9, only gpu-1, gpu-2",
+		"remove":      "accepts 1 arg(s)",
+	} {
+		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(args)...)...)
+		if r.code == 0 || !strings.Contains(r.errors, want) || len(asked) > 0 {
+			t.Errorf("%s: asked %q, got %+v", args, asked, r)
+		}
+	}
+	checkGolden(t, "nodes", execute(t, "", "admin", "node", "list").out)
+	checkGolden(t, "peers", execute(t, "", "admin", "raft", "peers").out)
+	var peers []any
+	r := execute(t, "", "admin", "raft", "peers", "--json")
+	if err := json.Unmarshal([]byte(r.out), &peers); err != nil || len(peers) != 3 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestAdminNodeThatTwoAreNamed(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/nodes": answer(strings.Replace(twoNodes, "gpu-2", "gpu-1", 1)),
+	})
+	if r := execute(t, "", "admin", "node", "drain", "gpu-1"); r.code == 0 || !strings.Contains(r.errors, "identifier") {
+		t.Errorf("got %+v", r)
+	}
+}
