@@ -33,7 +33,8 @@ next berth dev goes on with it.
 DIR/cluster.json says how to reach the cluster, and as whom; it is there only
 while the cluster is. Client commands in this directory find it by themselves.
 Each node has its configuration in DIR/NODE/berth.yaml and its log in
-DIR/NODE/node.log.`,
+DIR/NODE/node.log. A node that berth admin node remove took out stays out; delete
+DIR/NODE/data and start again to have a new one join in its place.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/wire"
+	"berth/cmd/berth/dev"
 	"berth/compute"
 )
 
@@ -15,12 +16,12 @@ import (
 // execution's own code; these are what remains. 128+n says that signal n ended
 // the execution: 137 for one that was killed, as when its memory ran out.
 const (
-	exitFailed      = 1   // The execution, or a command without one, failed.
-	exitUsage       = 2   // The command line is wrong.
-	exitRemoved     = 3   // berth node: the cluster removed this node.
-	exitSystem      = 125 // Berth refused it, could not execute it, lost it or cannot be reached.
-	exitNeverRan    = 126 // It was ended on request before it ran.
-	exitInterrupted = 130 // Ctrl-C: the execution goes on.
+	exitFailed      = 1               // The execution, or a command without one, failed.
+	exitUsage       = 2               // The command line is wrong.
+	exitRemoved     = dev.ExitRemoved // berth node: the cluster removed this node.
+	exitSystem      = 125             // Berth refused it, could not execute it, lost it or cannot be reached.
+	exitNeverRan    = 126             // It was ended on request before it ran.
+	exitInterrupted = 130             // Ctrl-C: the execution goes on.
 )
 
 // exitHelp is the table above for people.

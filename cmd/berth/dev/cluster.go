@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -33,8 +34,9 @@ type Cluster struct {
 	written State // What cluster.json says; of the supervising goroutine.
 
 	mu   sync.Mutex
-	pids map[string]int // By node name; 0 while there is none.
-	ends map[string]int // How often the node's process has ended.
+	pids map[string]int  // By node name; 0 while there is none.
+	ends map[string]int  // How often the node's process has ended.
+	gone map[string]bool // Said that the cluster has removed it.
 }
 
 // Open takes the directory of a cluster for this process. Nothing runs yet.
@@ -63,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return &Cluster{
 		cfg: cfg, plan: plan, lock: held,
 		ready: make(chan struct{}), woken: make(chan struct{}, 1),
-		pids: map[string]int{}, ends: map[string]int{},
+		pids: map[string]int{}, ends: map[string]int{}, gone: map[string]bool{},
 	}, nil
 }
 
@@ -137,7 +139,7 @@ func (c *Cluster) supervise(ctx context.Context) error {
 // loops of its own.
 func (c *Cluster) client(token string) (*client.Client, error) {
 	var addrs []string
-	for _, n := range c.plan.Nodes {
+	for _, n := range c.plan.members() {
 		addrs = append(addrs, "http://"+n.API)
 	}
 	return client.New(client.Config{Addrs: addrs, Token: token, RetryFor: -1})
@@ -170,6 +172,36 @@ func (c *Cluster) noteEnd(node string) {
 	c.mu.Lock()
 	c.ends[node]++
 	c.mu.Unlock()
+}
+
+// noteRemoved notes that the node's process ended because the cluster has
+// removed the node.
+func (c *Cluster) noteRemoved(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone[node] = true
+}
+
+// dropRemoved writes down which nodes the cluster has removed: they are not
+// started again. It is the supervising goroutine's, as the plan is.
+func (c *Cluster) dropRemoved() error {
+	c.mu.Lock()
+	gone := maps.Clone(c.gone)
+	c.mu.Unlock()
+	changed := false
+	for i := range c.plan.Nodes {
+		n := &c.plan.Nodes[i]
+		if n.Removed || !gone[n.Name] {
+			continue
+		}
+		n.Removed, changed = true, true
+		c.cfg.Logger.Warn("node was removed from the cluster; delete its data and start again for a new one",
+			"node", n.Name, "err", c.plan.path(n.Name, dataDir))
+	}
+	if !changed {
+		return nil
+	}
+	return c.plan.save()
 }
 
 // givenUp returns a node whose process ends as soon as it has started.

@@ -174,6 +174,48 @@ func TestNoRestart(t *testing.T) {
 	})
 }
 
+// A node that the cluster has removed is left out, also the first one, and is
+// made anew once its data is gone.
+func TestRemovedNode(t *testing.T) {
+	dir := t.TempDir()
+	cfg := dev.Config{Dir: dir, Nodes: 3, GPUs: "n1=t4", Restart: true}
+	stop := mustStart(t, cfg)
+	first := mustState(t, dir).Nodes[0]
+	data := filepath.Join(dir, "n1", "data")
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "leader"), []byte("n2"), 0o600),
+		os.WriteFile(filepath.Join(data, "removed"), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "cluster.json names the others", func() bool {
+		nodes := mustState(t, dir).Nodes
+		return len(nodes) == 2 && nodes[0].ID != first.ID && runs(nodes[0].PID)
+	})
+	for range 2 { // The second one starts without it.
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		stop = mustStart(t, cfg)
+		if nodes := mustState(t, dir).Nodes; len(nodes) != 2 {
+			t.Fatalf("the cluster starts with %d nodes", len(nodes))
+		}
+	}
+	if err := errors.Join(stop(), os.RemoveAll(data)); err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, cfg)
+	if nodes := mustState(t, dir).Nodes; len(nodes) != 3 || nodes[0].ID != first.ID {
+		t.Fatalf("without its data the node is not made anew: %+v", nodes)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "n1", "berth.yaml"))
+	if err != nil || !strings.Contains(string(config), "token_file") {
+		t.Errorf("the new node would make a cluster of its own (%v):\n%s", err, config)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4"})

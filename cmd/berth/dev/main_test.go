@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +53,9 @@ func fakeNode(config string) int {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(config), "broken")); err == nil {
 		fmt.Fprintln(os.Stderr, "this node is broken")
 		return 1
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(config), "data", "removed")); err == nil {
+		return dev.ExitRemoved
 	}
 	var addr, data string
 	for line := range strings.SplitSeq(string(text), "\n") {
@@ -128,10 +132,11 @@ func fakeAPI(dir string) http.Handler {
 	return mux
 }
 
-type fakePlan struct {
-	Nodes []struct {
-		Name, API, GPUs string
-	}
+type fakePlan struct{ Nodes []fakePlanned }
+
+type fakePlanned struct {
+	Name, API, GPUs string
+	Removed         bool
 }
 
 func readPlan(dir string) fakePlan {
@@ -143,6 +148,7 @@ func readPlan(dir string) fakePlan {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
+	p.Nodes = slices.DeleteFunc(p.Nodes, func(n fakePlanned) bool { return n.Removed })
 	return p
 }
 

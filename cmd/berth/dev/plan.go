@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/compute"
@@ -50,6 +51,10 @@ type plannedNode struct {
 	RPC    string `json:"rpc"`
 	Gossip string `json:"gossip"`
 	GPUs   string `json:"gpus,omitempty"` // As in "h100:2,l40s:4".
+
+	// Removed is set once the cluster has removed the node. It is made anew
+	// when its data is gone at a start.
+	Removed bool `json:"removed,omitempty"`
 }
 
 // gpuCount returns how many GPUs the node is to report.
@@ -86,7 +91,34 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 			p.Nodes[i].GPUs = gpus[p.Nodes[i].Name]
 		}
 	}
+	for i := range p.Nodes {
+		p.Nodes[i].Removed = p.Nodes[i].Removed && p.hasData(p.Nodes[i])
+	}
 	return p, p.save()
+}
+
+// members returns the nodes that the cluster has not removed.
+func (p *plan) members() []plannedNode {
+	return slices.DeleteFunc(slices.Clone(p.Nodes), func(n plannedNode) bool { return n.Removed })
+}
+
+// hasData reports whether the node was started before.
+func (p *plan) hasData(n plannedNode) bool {
+	_, err := os.Stat(p.path(n.Name, dataDir))
+	return err == nil
+}
+
+// host returns the node that others join: the first one, which makes the
+// cluster, and later the first that is a member.
+func (p *plan) host() plannedNode {
+	if p.Joined {
+		for _, n := range p.Nodes {
+			if !n.Removed && p.hasData(n) {
+				return n
+			}
+		}
+	}
+	return p.Nodes[0]
 }
 
 // create makes the plan of a new cluster.
@@ -130,27 +162,28 @@ func (p *plan) readFounding() error {
 	return p.save()
 }
 
-// writeConfigs writes the berth.yaml of every node: the first one makes the
-// cluster, the others join it.
+// writeConfigs writes the berth.yaml of every node: the host makes the cluster,
+// unless there is one, and the others join it.
 func (p *plan) writeConfigs() error {
-	for i, n := range p.Nodes {
+	host := p.host()
+	for _, n := range p.Nodes {
 		if err := os.MkdirAll(p.path(n.Name), 0o700); err != nil {
 			return err
 		}
-		if err := writeFile(p.path(n.Name, configFile), p.config(i, n)); err != nil {
+		if err := writeFile(p.path(n.Name, configFile), p.config(host, n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *plan) config(i int, n plannedNode) []byte {
+func (p *plan) config(host, n plannedNode) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by berth dev at each start.\n")
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\n", n.Name, p.path(n.Name, dataDir))
 	fmt.Fprintf(&b, "api:\n  addr: %s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
-	if i > 0 {
-		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", p.Nodes[0].RPC, p.path(tokenFile))
+	if n.Name != host.Name {
+		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", host.RPC, p.path(tokenFile))
 	}
 	if n.GPUs == "" {
 		fmt.Fprintf(&b, "gpus:\n  source: none\n")

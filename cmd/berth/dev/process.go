@@ -15,6 +15,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
+// ExitRemoved is the exit code of a node that the cluster has removed.
+const ExitRemoved = 3
+
 // The limits of one node process.
 const (
 	firstRestart = 500 * time.Millisecond
@@ -26,7 +29,7 @@ const (
 )
 
 // keep runs the node's process until ctx ends, again when it ends and Restart
-// is set. It returns when no process is left.
+// is set, unless the cluster has removed the node. It returns when no process is left.
 func (c *Cluster) keep(ctx context.Context, n plannedNode) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstRestart, maxRestart
@@ -38,6 +41,10 @@ func (c *Cluster) keep(ctx context.Context, n plannedNode) {
 			return
 		}
 		lived := c.cfg.Now().Sub(began)
+		if e, ok := errors.AsType[*exec.ExitError](err); ok && e.ExitCode() == ExitRemoved {
+			c.noteRemoved(n.Name)
+			return
+		}
 		c.cfg.Logger.Warn("node ended", "node", n.Name, "took", lived, "err", err)
 		c.noteEnd(n.Name)
 		if !c.cfg.Restart {

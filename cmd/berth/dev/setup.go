@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 	"time"
@@ -52,31 +51,34 @@ func (c *Cluster) comeUp(ctx context.Context) error {
 	return nil
 }
 
-// startNodes starts every node. At the first start the first node makes the
-// cluster and the token with which the others join.
+// startNodes starts every node that was not removed. At the first start the
+// first node makes the cluster and the token with which the others join; a node
+// without data joins later in the same way.
 func (c *Cluster) startNodes(ctx context.Context) error {
+	host := c.plan.host()
 	var later []plannedNode
-	for i, n := range c.plan.Nodes {
-		if i > 0 && !c.plan.Joined && !c.hasData(n) {
+	for _, n := range c.plan.members() {
+		if n.Name != host.Name && !c.plan.hasData(n) {
 			later = append(later, n)
 			continue
 		}
 		c.launch(ctx, n)
 	}
-	if c.plan.Joined {
+	if c.plan.Joined && len(later) == 0 {
 		return nil
 	}
-	first, err := client.New(client.Config{Addrs: []string{"http://" + c.plan.Nodes[0].API}, RetryFor: -1})
+	first, err := client.New(client.Config{Addrs: []string{"http://" + host.API}, RetryFor: -1})
 	if err != nil {
 		return err
 	}
-	name := c.plan.Nodes[0].Name
-	err = c.await(ctx, func(ctx context.Context) (string, error) { return name, first.Ready(ctx) })
+	err = c.await(ctx, func(ctx context.Context) (string, error) { return host.Name, first.Ready(ctx) })
 	if err != nil {
 		return err
 	}
-	if err := c.plan.readFounding(); err != nil {
-		return err
+	if !c.plan.Joined {
+		if err := c.plan.readFounding(); err != nil {
+			return err
+		}
 	}
 	if err := c.makeToken(ctx, first.WithToken(c.plan.RootToken)); err != nil {
 		return err
@@ -85,12 +87,6 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		c.launch(ctx, n)
 	}
 	return nil
-}
-
-// hasData reports whether the node was started before.
-func (c *Cluster) hasData(n plannedNode) bool {
-	_, err := os.Stat(c.plan.path(n.Name, dataDir))
-	return err == nil
 }
 
 // makeToken writes the join token that the berth.yaml of every node but the
@@ -132,7 +128,14 @@ func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 
 // unreadyNode returns a node that is not ready, and why.
 func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string, error) {
-	for _, n := range c.plan.Nodes {
+	if err := c.dropRemoved(); err != nil {
+		return c.plan.Nodes[0].Name, err
+	}
+	members := c.plan.members()
+	if len(members) == 0 {
+		return c.plan.Nodes[0].Name, errors.New("every node was removed")
+	}
+	for _, n := range members {
 		one, err := client.New(client.Config{Addrs: []string{"http://" + n.API}, RetryFor: -1})
 		if err == nil {
 			err = one.Ready(ctx)
@@ -143,18 +146,18 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 	}
 	cluster, err := look(ctx, admin)
 	if err != nil {
-		return c.plan.Nodes[0].Name, err
+		return members[0].Name, err
 	}
-	for _, n := range c.plan.Nodes {
+	for _, n := range members {
 		if missing := cluster.missing(n); missing != "" {
 			return n.Name, errors.New(missing)
 		}
 	}
 	if cluster.leader.IsZero() {
-		return c.plan.Nodes[0].Name, errors.New("no node leads")
+		return members[0].Name, errors.New("no node leads")
 	}
-	if want := min(voters, len(c.plan.Nodes)); cluster.voters < want {
-		return c.plan.Nodes[0].Name, fmt.Errorf("%d nodes vote, not yet %d", cluster.voters, want)
+	if want := min(voters, len(members)); cluster.voters < want {
+		return members[0].Name, fmt.Errorf("%d nodes vote, not yet %d", cluster.voters, want)
 	}
 	return "", nil
 }
@@ -190,7 +193,11 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 // survey writes cluster.json anew if the cluster differs from what it says.
 // While the cluster does not answer only the processes are told anew.
 func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
-	for _, n := range c.plan.Nodes {
+	if err := c.dropRemoved(); err != nil {
+		c.cfg.Logger.Error("dev.json not written", "err", err)
+	}
+	members := c.plan.members()
+	for _, n := range members {
 		if err := trimLog(c.plan.path(n.Name, logFile)); err != nil {
 			c.cfg.Logger.Warn("log not trimmed", "node", n.Name, "err", err)
 		}
@@ -203,9 +210,12 @@ func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
 			state = fresh
 		}
 	}
+	if len(state.Nodes) != len(members) {
+		return // A node was removed since: the next look tells of the others.
+	}
 	state.Nodes = slices.Clone(state.Nodes)
 	for i := range state.Nodes {
-		state.Nodes[i].PID = c.pid(c.plan.Nodes[i].Name)
+		state.Nodes[i].PID = c.pid(members[i].Name)
 	}
 	if reflect.DeepEqual(state, c.written) || len(state.Nodes) == 0 {
 		return

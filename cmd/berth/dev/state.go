@@ -127,7 +127,7 @@ func (s seen) state(p *plan) (out State, ok bool) {
 		Email: p.Email, Password: p.Password, OrgSlug: p.OrgSlug, APIKey: p.APIKey,
 	}
 	ok = !s.leader.IsZero()
-	for _, planned := range p.Nodes {
+	for _, planned := range p.members() {
 		n, found := s.nodes[planned.Name]
 		ok = ok && found
 		out.Nodes = append(out.Nodes, nodeOf(n))
