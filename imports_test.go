@@ -53,6 +53,7 @@ var rules = []rule{
 	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
 	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
 	{"bench/schedule", []string{"cluster", "compute", "fsm", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
+	{"bench/dst", []string{"compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journal of attempts on simulated disks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
 	{"examples", nil, "programs for executions, not for nodes"},

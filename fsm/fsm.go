@@ -118,9 +118,19 @@ func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
 	for _, frame := range frames {
 		entry = append(entry, frame...)
 	}
-	results := f.state.applyEntry(index, entry)
+	return f.ApplyEntries(index, entry)[0]
+}
+
+// ApplyEntries applies entries, the first of which has index first, as one batch
+// that publishes one view, and returns what became of each frame of each. It
+// drives the state as Raft does, without Raft.
+func (f *FSM) ApplyEntries(first uint64, entries ...[]byte) [][]Result {
+	out := make([][]Result, len(entries))
+	for i, entry := range entries {
+		out[i] = f.state.applyEntry(first+uint64(i), entry)
+	}
 	f.publish()
-	return results
+	return out
 }
 
 // Snapshot returns the newest view for Raft to store. It copies nothing.

@@ -14,7 +14,8 @@ import (
 
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
-	return parent("bench", "Measure the scheduler", newBenchPacking(), newBenchSchedule(), newBenchSimulate())
+	return parent("bench", "Measure the scheduler, and look for mistakes under faults",
+		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchDST())
 }
 
 // maxSeeds is how many seeds one command takes.

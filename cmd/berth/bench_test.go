@@ -163,3 +163,34 @@ func TestBenchSimulateRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestBenchDST(t *testing.T) {
+	r := execute(t, "", "bench", "dst", "--seed", "7", "--duration", "20m", "--json")
+	var got struct {
+		Histories int            `json:"histories"`
+		Violation string         `json:"violation"`
+		Sums      map[string]any `json:"sums"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 || got.Histories != 1 || got.Violation != "" {
+		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	}
+	r = execute(t, "", "bench", "dst", "--seed", "7", "--duration", "20m")
+	if !strings.Contains(r.out, "1 histories with 0.3 hours of faults") || !strings.Contains(r.errors, "seed 7") {
+		t.Errorf("%s%s", r.out, r.errors)
+	}
+	tests := []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--bug", "beetle"}, exitUsage, `no bug "beetle"; there are none, forgotten-op`},
+		{[]string{"--nodes", "2"}, exitFailed, "2 nodes: a simulation has 3 to 64"},
+		{[]string{"--seed", "1", "--bug", "hasty-loss"}, exitFailed, "berth bench dst --seed 1 --duration 1h0m0s --nodes 5 --bug hasty-loss"},
+	}
+	for _, tt := range tests {
+		r := execute(t, "", append([]string{"bench", "dst"}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
+			t.Errorf("%v: exit code %d, %s; want %d, %q", tt.args, r.code, r.errors, tt.code, tt.want)
+		}
+	}
+}

@@ -101,13 +101,13 @@ func (j *Journal) State() State { return j.state }
 // Starting says, durably, that the code is about to be started.
 func (j *Journal) Starting(at compute.Instant) error {
 	j.state.Starting, j.state.ExecletAt = true, at
-	return j.append(record{Event: eventStarting, AtMs: int64(at)}, true)
+	return j.append(starting(at), true)
 }
 
 // Started says that the code started.
 func (j *Journal) Started(at compute.Instant) error {
 	j.state.StartedAt = at
-	return j.append(record{Event: eventStarted, AtMs: int64(at)}, false)
+	return j.append(started(at), false)
 }
 
 // Ended says, durably, how the attempt ended.
@@ -120,13 +120,11 @@ func (j *Journal) Ended(outcome compute.Outcome) error {
 func (j *Journal) Close() error { return j.file.Close() }
 
 func (j *Journal) append(r record, durable bool) error {
-	line, err := r.line()
+	data, err := r.appended()
 	if err != nil {
 		return fmt.Errorf("append to journal: %w", err)
 	}
-	// The line begins with the end of a torn one, if there is one: an empty
-	// line says nothing.
-	if _, err := j.file.Write(append([]byte{'\n'}, line...)); err != nil {
+	if _, err := j.file.Write(data); err != nil {
 		return fmt.Errorf("append to journal: %w", err)
 	}
 	if !durable {
@@ -144,6 +142,11 @@ func read(r io.Reader) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("read journal: %w", err)
 	}
+	return Parse(data), nil
+}
+
+// Parse returns what data, the bytes of a journal, says.
+func Parse(data []byte) State {
 	var s State
 	for line := range bytes.Lines(data) {
 		if len(line) == 1 && line[0] == '\n' {
@@ -165,5 +168,5 @@ func read(r io.Reader) (State, error) {
 			}
 		}
 	}
-	return s, nil
+	return s
 }

@@ -131,6 +131,34 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
+// TestLines compares what is written to a file with the lines for whoever keeps
+// a journal elsewhere.
+func TestLines(t *testing.T) {
+	name := create(t)
+	j := open(t, name)
+	if err := errors.Join(j.Starting(1), j.Started(2), j.Ended(outcome)); err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	for _, line := range []func() ([]byte, error){
+		func() ([]byte, error) { return journal.StartingLine(1) },
+		func() ([]byte, error) { return journal.StartedLine(2) },
+		func() ([]byte, error) { return journal.EndedLine(outcome) },
+	} {
+		text, err := line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(data, text...)
+	}
+	if whole, err := os.ReadFile(name); err != nil || !bytes.Equal(whole, data) {
+		t.Errorf("the file has\n%s and the lines are\n%s: %v", whole, data, err)
+	}
+	if got := journal.Parse(data); !reflect.DeepEqual(got, j.State()) {
+		t.Errorf("the lines say %+v, the journal %+v", got, j.State())
+	}
+}
+
 func TestFirstOutcomeStands(t *testing.T) {
 	name := create(t)
 	j := open(t, name)

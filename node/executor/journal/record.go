@@ -53,6 +53,10 @@ type usage struct {
 	Samples      []compute.UsageSample `json:"samples,omitempty"`
 }
 
+func starting(at compute.Instant) record { return record{Event: eventStarting, AtMs: int64(at)} }
+
+func started(at compute.Instant) record { return record{Event: eventStarted, AtMs: int64(at)} }
+
 func recordOf(o compute.Outcome) record {
 	return record{
 		Event: eventEnded, AtMs: int64(o.EndedAt),
@@ -107,6 +111,16 @@ func (r record) line() ([]byte, error) {
 	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data), nil
 }
 
+// appended returns what is written to a journal for r. It begins with the end
+// of a torn line, if there is one: an empty line says nothing.
+func (r record) appended() ([]byte, error) {
+	line, err := r.line()
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte{'\n'}, line...), nil
+}
+
 // parse returns the record of a stored line.
 func parse(line []byte) (r record, err error) {
 	data, whole := bytes.CutSuffix(line, []byte{'\n'})
@@ -120,6 +134,16 @@ func parse(line []byte) (r record, err error) {
 	err = json.Unmarshal(data[sumLen+1:], &r)
 	return r, err
 }
+
+// StartingLine returns what Starting writes, for whoever keeps a journal
+// elsewhere than in a file.
+func StartingLine(at compute.Instant) ([]byte, error) { return starting(at).appended() }
+
+// StartedLine returns what Started writes.
+func StartedLine(at compute.Instant) ([]byte, error) { return started(at).appended() }
+
+// EndedLine returns what Ended writes.
+func EndedLine(o compute.Outcome) ([]byte, error) { return recordOf(o).appended() }
 
 // Encode returns o as one line, for the outbox.
 func Encode(o compute.Outcome) ([]byte, error) {

@@ -1,0 +1,372 @@
+package dst
+
+import (
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/executor/journal"
+)
+
+// Times of a node's process.
+const (
+	heartbeatPeriod = 3 * time.Second
+	pollPeriod      = time.Second // Of nodes without a replica.
+	reportedDelay   = 5 * time.Second
+	fetchTime       = 100 * time.Millisecond // Of the code, at most; mostly.
+)
+
+// agent is what a node's process knows: package node/executor in small.
+type agent struct {
+	*machine
+
+	contactAt time.Duration // When the last heartbeat that was answered was sent.
+	fresh     uint64        // Index that the first view must include; 0 while it is not known.
+	known     bool          // Whether fresh is.
+	seen      uint64        // Index of the view that was matched last.
+	waking    bool
+	live      map[key]*attempt
+	order     []key // Of live.
+	sending   map[key]bool
+}
+
+// attempt is one that lives on this node.
+type attempt struct {
+	key        key
+	placeIndex uint64
+	stop       compute.Stop
+	yields     bool
+	notice     time.Duration
+	seen       compute.Instant
+}
+
+// startAgent starts the node's part of the process: first it finds what an
+// earlier one left.
+func (m *machine) startAgent() {
+	m.agent = agent{machine: m, live: map[key]*attempt{}, sending: map[key]bool{}}
+	a := &m.agent
+	for _, k := range m.disk.waiting {
+		if outcome, err := journal.Decode(m.disk.outbox[k]); err == nil {
+			a.report(k, outcome)
+		} else {
+			m.w.violate("an outcome of the outbox is damaged: %v", err)
+		}
+	}
+	order := m.disk.order
+	m.disk.order = nil
+	for _, k := range order {
+		d := m.disk.attempts[k]
+		if d == nil {
+			continue
+		}
+		m.disk.order = append(m.disk.order, k)
+		if !d.reported {
+			a.adopt(k, d)
+		}
+	}
+	a.beat()
+	a.catchUp()
+	if m.server == nil {
+		a.poll()
+	}
+}
+
+// adopt goes on with an attempt of an earlier process: with its supervisor
+// while that lives, else with what its journal says.
+func (a *agent) adopt(k key, d *directory) {
+	if s := a.supervisors[k]; s != nil {
+		a.add(&attempt{key: k, placeIndex: s.placeIndex})
+		return
+	}
+	state := d.read()
+	if a.w.config.Bug == BugIgnoredStarting && state.Outcome == nil {
+		state.Starting = false
+	}
+	switch {
+	case state.Outcome != nil:
+		a.conclude(*state.Outcome)
+	case state.Starting:
+		a.conclude(a.supervisorLost(k, state))
+	case a.disk.outbox[k] == nil:
+		a.disk.remove(k)
+	}
+}
+
+func (a *agent) add(at *attempt) {
+	a.live[at.key] = at
+	a.order = append(a.order, at.key)
+}
+
+// beat sends heartbeats to the leader.
+func (a *agent) beat() {
+	w, sent := a.w, a.w.now
+	leader := w.leader
+	if a.server != nil && a.server.term != 0 {
+		leader = a.server
+	}
+	if leader != nil {
+		alive := a.alive()
+		w.send(a.id, leader.id, func() {
+			if leader.term == 0 || !leader.ready {
+				return
+			}
+			leader.heard[a.id] = w.now
+			w.send(leader.id, a.id, func() {
+				if alive() {
+					a.contact(sent)
+				}
+			})
+		})
+	}
+	w.after(w.between(heartbeatPeriod*9/10, heartbeatPeriod*11/10), a.guard(a.beat))
+}
+
+// contact passes on when the leader was reached.
+func (a *agent) contact(at time.Duration) {
+	a.contactAt = max(a.contactAt, at)
+	for _, k := range a.order {
+		if s := a.supervisors[k]; s != nil && a.live[k] != nil {
+			s.contactAt = max(s.contactAt, a.contactAt)
+		}
+	}
+}
+
+// catchUp asks the leader how far the log is: an older view would say that
+// attempts live which have ended.
+func (a *agent) catchUp() {
+	if a.known {
+		return
+	}
+	w, alive := a.w, a.alive()
+	if leader := w.leader; leader != nil {
+		w.send(a.id, leader.id, func() {
+			if leader != w.leader || !leader.ready || !leader.majority() {
+				return
+			}
+			index := uint64(len(w.log))
+			w.send(leader.id, a.id, func() {
+				if alive() && !a.known {
+					a.known, a.fresh = true, index
+					a.machine.wakeAgent()
+				}
+			})
+		})
+	}
+	w.after(time.Second, a.guard(a.catchUp))
+}
+
+// wakeAgent has the newest view of the node's own replica be matched soon.
+func (m *machine) wakeAgent() {
+	a := &m.agent
+	if a.waking || !m.up || m.server == nil {
+		return
+	}
+	a.waking = true
+	m.w.after(m.w.between(100*time.Microsecond, 5*time.Millisecond), m.guard(func() {
+		a.waking = false
+		view := m.server.state.View()
+		a.match(view.Work(m.node), view.Index())
+	}))
+}
+
+// poll asks a server for the node's work.
+func (a *agent) poll() {
+	w, alive := a.w, a.alive()
+	s := w.servers[(a.id+int(w.now/time.Minute))%len(w.servers)]
+	after := a.seen
+	w.send(a.id, s.id, func() {
+		view := s.state.View()
+		if view.Index() <= after {
+			return
+		}
+		work, index := view.Work(a.node), view.Index()
+		w.send(s.id, a.id, func() {
+			if alive() {
+				a.match(work, index)
+			}
+		})
+	})
+	w.after(w.between(pollPeriod/2, pollPeriod), a.guard(a.poll))
+}
+
+// match starts what is new, stops what is to stop, and ends what the state no
+// longer knows as alive.
+func (a *agent) match(work []compute.Work, index uint64) {
+	if !a.known || index < a.fresh || index <= a.seen {
+		return
+	}
+	a.seen = index
+	wanted := make(map[key]bool, len(work))
+	for _, w := range work {
+		k := key{w.Attempt.Execution, w.Attempt.Epoch}
+		wanted[k] = true
+		if at := a.live[k]; at != nil {
+			a.ask(at, &w)
+		} else if a.disk.attempts[k] == nil {
+			a.begin(&w)
+		}
+	}
+	living := a.order[:0]
+	for _, k := range a.order {
+		at := a.live[k]
+		if at == nil {
+			continue
+		}
+		living = append(living, k)
+		if !wanted[k] && index >= at.placeIndex {
+			at.stop = compute.StopHard
+			a.pass(at)
+		}
+	}
+	a.order = living
+}
+
+// ask notes what the state wants of an attempt that lives.
+func (a *agent) ask(at *attempt, w *compute.Work) {
+	at.stop = max(at.stop, w.Execution.Stop)
+	if !w.Attempt.PreemptAt.IsZero() {
+		at.yields, at.notice = true, w.Attempt.Notice
+	}
+	a.pass(at)
+}
+
+// pass tells the supervisor what was asked for.
+func (a *agent) pass(at *attempt) {
+	s := a.supervisors[at.key]
+	if s == nil {
+		return
+	}
+	s.contactAt = max(s.contactAt, a.contactAt)
+	if at.yields {
+		s.yield(at.notice)
+	}
+	if at.stop != compute.StopNone {
+		s.stop(at.stop)
+	}
+}
+
+// begin prepares a new attempt and spawns its supervisor.
+func (a *agent) begin(w *compute.Work) {
+	k := key{w.Attempt.Execution, w.Attempt.Epoch}
+	at := &attempt{key: k, placeIndex: w.Attempt.PlaceIndex, seen: a.clock()}
+	a.add(at)
+	a.ask(at, w)
+	if !w.Attempt.StartedAt.IsZero() {
+		// The state knows that the code started, and this node does not.
+		a.conclude(a.supervisorLost(k, journal.State{StartedAt: w.Attempt.StartedAt}))
+		return
+	}
+	wait := a.w.between(time.Millisecond, fetchTime)
+	if a.w.happens(0.02) {
+		wait = a.w.between(time.Second, 30*time.Second)
+	}
+	said := *w.Execution
+	shares := w.Attempt.GPUs
+	a.w.after(wait, a.guard(func() {
+		switch {
+		case at.stop == compute.StopHard:
+			a.conclude(a.neverStarted(at, compute.StatusAborted, compute.ReasonAborted))
+		case at.stop != compute.StopNone:
+			a.conclude(a.neverStarted(at, compute.StatusCancelled, compute.ReasonStopped))
+		case at.yields:
+			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonPreempted))
+		case a.w.happens(0.005):
+			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonStartFailed))
+		default:
+			a.directory(k)
+			a.spawn(at, &said, shares)
+		}
+	}))
+}
+
+// directory returns that of an attempt, a new one when there is none.
+func (a *agent) directory(k key) *directory {
+	d := a.disk.attempts[k]
+	if d == nil {
+		d = &directory{}
+		a.disk.attempts[k] = d
+		a.disk.order = append(a.disk.order, k)
+	}
+	return d
+}
+
+// neverStarted returns the outcome of an attempt whose code never started.
+func (a *agent) neverStarted(at *attempt, status compute.Status, reason compute.Reason) compute.Outcome {
+	return compute.Outcome{
+		Execution: at.key.execution, Epoch: at.key.epoch, Status: status, Reason: reason,
+		ExecletAt: at.seen, EndedAt: a.clock(),
+	}
+}
+
+// supervisorLost returns the outcome of an attempt whose code may have been
+// started and whose supervisor is dead.
+func (a *agent) supervisorLost(k key, state journal.State) compute.Outcome {
+	return compute.Outcome{
+		Execution: k.execution, Epoch: k.epoch,
+		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
+		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: a.clock(),
+	}
+}
+
+// gone follows up on a supervisor that hung up.
+func (a *agent) gone(k key) {
+	if a.live[k] == nil {
+		return
+	}
+	state := a.directory(k).read()
+	switch {
+	case state.Outcome != nil:
+		a.conclude(*state.Outcome)
+	case state.Starting:
+		a.conclude(a.supervisorLost(k, state))
+	default:
+		a.conclude(a.neverStarted(a.live[k], compute.StatusSystemFailure, compute.ReasonStartFailed))
+	}
+}
+
+// conclude puts an outcome into the outbox and has it sent.
+func (a *agent) conclude(outcome compute.Outcome) {
+	k := key{outcome.Execution, outcome.Epoch}
+	a.directory(k)
+	if a.disk.outbox[k] != nil {
+		delete(a.live, k)
+		return // The first is how it ended.
+	}
+	a.w.after(a.w.fsync(), a.guard(func() {
+		delete(a.live, k)
+		if a.disk.outbox[k] != nil {
+			return
+		}
+		data, err := journal.Encode(outcome)
+		if err != nil {
+			a.w.violate("an outcome cannot be encoded: %v", err)
+		}
+		a.disk.outbox[k] = data
+		a.disk.waiting = append(a.disk.waiting, k)
+		a.report(k, outcome)
+	}))
+}
+
+// report sends an outcome until it is taken or refused for good.
+func (a *agent) report(k key, outcome compute.Outcome) {
+	if a.sending[k] {
+		return
+	}
+	a.sending[k] = true
+	limit := time.Duration(0)
+	if a.w.config.Bug == BugForgottenOutcome {
+		limit = proposeWait
+	}
+	a.w.propose(a.id, a.alive(), limit, fsm.FinishAttempt{Node: a.node, Outcome: outcome}, func(ok bool, r fsm.Result) {
+		delete(a.sending, k)
+		if ok && !final(r) {
+			a.w.after(retryMax, a.guard(func() { a.report(k, outcome) }))
+			return
+		}
+		if d := a.disk.attempts[k]; d != nil {
+			d.reported = true
+			a.w.after(reportedDelay, func() { d.kept = d.reported })
+		}
+		a.disk.drop(k)
+	})
+}

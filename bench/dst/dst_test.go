@@ -1,0 +1,162 @@
+package dst_test
+
+import (
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/bench/dst"
+	"berth/node/executor"
+)
+
+var (
+	seedFlag = flag.Uint64("dst.seed", 0, "simulate this seed alone, as a violation names it")
+	timeFlag = flag.Duration("dst.time", 5*time.Second, "simulate fresh seeds for so much time of the processor")
+)
+
+// config is what a violation is replayed with.
+func config(seed uint64) dst.Config {
+	return dst.Config{Seed: seed, Duration: time.Hour, Nodes: 5}
+}
+
+// processor returns how much of it this process has used.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// simulate runs one seed, in which every invariant has to hold.
+func simulate(t *testing.T, seed uint64) dst.Report {
+	t.Helper()
+	r, err := dst.Run(t.Context(), config(seed))
+	if err != nil {
+		t.Fatalf("%v\nreplay it with: go test ./bench/dst -run TestInvariantsHold -dst.seed %d", err, seed)
+	}
+	return r
+}
+
+// TestInvariantsHold simulates seeds that are always the same and fresh ones.
+func TestInvariantsHold(t *testing.T) {
+	if *seedFlag != 0 {
+		t.Logf("%+v", simulate(t, *seedFlag))
+		return
+	}
+	for seed := range uint64(3) {
+		r := simulate(t, seed+1)
+		for what, n := range map[string]int{
+			"executions": r.Executions, "lost attempts": r.Lost, "requeued attempts": r.Requeued,
+			"crashes": r.Crashes, "partitions": r.Partitions, "elections": r.Elections,
+			"restored snapshots": r.Restores, "stale words": r.StaleWords, "repeated requests": r.Repeats,
+			"lost messages": r.Dropped, "messages twice": r.Duplicated, "compared hashes": r.Compared,
+		} {
+			if n == 0 {
+				t.Errorf("seed %d has seen no %s: it proves little", seed+1, what)
+			}
+		}
+	}
+	began, hours := processor(t), 0.0
+	for processor(t)-began < *timeFlag {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		hours += simulate(t, seed).VirtualSeconds / 3600
+	}
+	t.Logf("%.0f cluster-hours per hour of the processor", hours/(processor(t)-began).Hours())
+}
+
+func TestSeedReplays(t *testing.T) {
+	first, second := simulate(t, 4), simulate(t, 4)
+	if first != second {
+		t.Errorf("the same seed gave\n%+v and\n%+v", first, second)
+	}
+	if other := simulate(t, 5); other.State == first.State {
+		t.Error("another seed gave the same state")
+	}
+}
+
+// TestBugsAreFound plants each bug: an invariant finds it within a minute of
+// the processor, with the seeds from 1 on, and the same seed shows it again.
+func TestBugsAreFound(t *testing.T) {
+	const limit = time.Minute
+	for _, bug := range dst.Bugs() {
+		t.Run(bug.String(), func(t *testing.T) {
+			began := processor(t)
+			for seed := uint64(1); processor(t)-began < limit; seed++ {
+				c := config(seed)
+				c.Bug = bug
+				_, err := dst.Run(t.Context(), c)
+				found, ok := errors.AsType[*dst.Violation](err)
+				if !ok && err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					continue
+				}
+				t.Logf("found after %v: %v", processor(t)-began, found)
+				_, err = dst.Run(t.Context(), c)
+				if again, ok := errors.AsType[*dst.Violation](err); !ok || *again != *found {
+					t.Errorf("the seed shows\n%v and then\n%v", found, err)
+				}
+				return
+			}
+			t.Errorf("not found within %v", limit)
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good := config(1)
+	for name, change := range map[string]func(*dst.Config){
+		"few nodes":   func(c *dst.Config) { c.Nodes = 2 },
+		"many nodes":  func(c *dst.Config) { c.Nodes = 1000 },
+		"no duration": func(c *dst.Config) { c.Duration = 0 },
+		"long":        func(c *dst.Config) { c.Duration = 10_000 * time.Hour },
+		"unknown bug": func(c *dst.Config) { c.Bug = 200 },
+	} {
+		c := good
+		change(&c)
+		if _, err := dst.Run(t.Context(), c); err == nil {
+			t.Errorf("%s: it is simulated", name)
+		}
+	}
+	for _, bug := range dst.Bugs() {
+		if got, err := dst.ParseBug(bug.String()); err != nil || got != bug {
+			t.Errorf("%v is parsed as %v, %v", bug, got, err)
+		}
+	}
+	if _, err := dst.ParseBug("beetle"); err == nil {
+		t.Error("a beetle is a bug")
+	}
+}
+
+func TestOrder(t *testing.T) {
+	waits := make([]time.Duration, 500)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range waits {
+		waits[i] = time.Duration(random.IntN(40)) * time.Second
+	}
+	order := dst.Order(waits)
+	sorted := slices.IsSortedFunc(order, func(a, b int) int {
+		if waits[a] != waits[b] {
+			return int(waits[a] - waits[b])
+		}
+		return a - b
+	})
+	if len(order) != len(waits) || !sorted {
+		t.Errorf("%d events happened, in the order of their times: %v", len(order), sorted)
+	}
+}
+
+// TestSameGrace holds the model to the product's floor of the grace.
+func TestSameGrace(t *testing.T) {
+	if dst.MinDisconnectGrace != executor.MinDisconnectGrace {
+		t.Errorf("the model's grace is %v, the node's %v", dst.MinDisconnectGrace, executor.MinDisconnectGrace)
+	}
+}

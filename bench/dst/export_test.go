@@ -1,0 +1,18 @@
+package dst
+
+import "time"
+
+// MinDisconnectGrace is what the model takes for the floor of the grace.
+const MinDisconnectGrace = minDisconnectGrace
+
+// Order returns the numbers of waits in the order in which the loop lets them
+// pass.
+func Order(waits []time.Duration) (order []int) {
+	l := newLoop(1)
+	for i, d := range waits {
+		l.after(d, func() { order = append(order, i) })
+	}
+	for l.step(time.Hour) {
+	}
+	return order
+}

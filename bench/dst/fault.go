@@ -1,0 +1,124 @@
+package dst
+
+import (
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// How often what goes wrong, in the mean over the whole cluster.
+const (
+	processEvery    = 4 * time.Minute
+	machineEvery    = 5 * time.Minute
+	supervisorEvery = 5 * time.Minute
+	isolateEvery    = 4 * time.Minute
+	cutEvery        = 4 * time.Minute
+	changeEvery     = 4 * time.Minute
+	drainEvery      = 10 * time.Minute
+)
+
+// faults has everything go wrong that can, again and again.
+func (w *world) faults() {
+	w.strike(processEvery, func(m *machine) {
+		if m.up {
+			m.crash()
+			w.returns(m, w.between(100*time.Millisecond, time.Minute))
+		}
+	})
+	w.strike(machineEvery, func(m *machine) {
+		if m.up {
+			m.powerOff()
+			w.returns(m, w.between(5*time.Second, 3*time.Minute))
+		}
+	})
+	w.strike(supervisorEvery, func(m *machine) { m.killOne() })
+	w.strike(isolateEvery, func(m *machine) {
+		w.report.Partitions++
+		w.net.isolated[m.id] = w.now + w.exponential(40*time.Second)
+	})
+	w.strike(cutEvery, func(m *machine) {
+		w.report.Partitions++
+		other := w.random.IntN(len(w.machines))
+		w.net.cut[m.id][other] = w.now + w.exponential(time.Minute)
+	})
+	w.strike(changeEvery, func(m *machine) {
+		if s := m.server; s != nil && s != w.leader && s.majority() && s.stored == uint64(len(w.log)) {
+			w.lead(s)
+		}
+	})
+	w.strike(drainEvery, func(m *machine) {
+		w.drain(m, true)
+		w.after(w.exponential(2*time.Minute), func() { w.drain(m, false) })
+	})
+}
+
+// strike has a fault happen to machines by chance.
+func (w *world) strike(every time.Duration, fault func(*machine)) {
+	w.after(w.exponential(every), func() {
+		if w.net.calm {
+			return
+		}
+		fault(w.machines[w.random.IntN(len(w.machines))])
+		w.strike(every, fault)
+	})
+}
+
+// disturb ends a machine or its process at a moment at which that is delicate,
+// now and then: chance alone would seldom meet it.
+func (w *world) disturb(m *machine) {
+	if w.net.calm || !w.happens(0.01) {
+		return
+	}
+	boot := m.boot
+	w.after(w.between(0, 20*time.Millisecond), func() {
+		switch {
+		case m.boot != boot || w.net.calm:
+		case w.happens(0.5):
+			m.powerOff()
+			w.returns(m, w.between(time.Second, 20*time.Second))
+		case m.up:
+			m.crash()
+			w.returns(m, w.between(time.Millisecond, 5*time.Second))
+		}
+	})
+}
+
+// returns starts a machine's process again.
+func (w *world) returns(m *machine, after time.Duration) {
+	w.after(after, func() {
+		if !m.up {
+			m.start()
+		}
+	})
+}
+
+// killOne kills a supervisor, and with it the code.
+func (m *machine) killOne() {
+	for _, k := range m.disk.order {
+		if s := m.supervisors[k]; s != nil && m.w.happens(0.5) {
+			m.w.report.Crashes++
+			s.die()
+			s.hangUp()
+			return
+		}
+	}
+}
+
+// drain stops or resumes the placing of work on a node.
+func (w *world) drain(m *machine, drained bool) {
+	cmd := fsm.DrainNode{
+		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true}, Node: m.node, Drained: drained,
+	}
+	w.propose(outside, always, 0, cmd, func(bool, fsm.Result) {})
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.net.calm = true
+	for _, m := range w.machines {
+		if !m.up {
+			m.start()
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package dst
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// How often everything is looked at.
+const (
+	sweepSpan = 256  // Entries between two looks at all executions.
+	checkSpan = 2048 // Entries between two checks of the whole state.
+)
+
+// oracle sees all machines at once and says what must never be.
+type oracle struct {
+	w    *world
+	seen uint64 // Entries that were looked at.
+
+	hashes []compute.Hash // Of the state behind each entry, from base on.
+
+	starts   map[key]int // Of code, over all machines.
+	running  map[key]*supervisor
+	alone    map[compute.ExecutionID]key // The one epoch whose code runs.
+	held     map[compute.GPUID]int       // Thousandths that code holds, on the machine.
+	outcomes map[key]compute.Outcome     // As supervisors wrote them.
+	ends     map[key]int                 // Words that the state took.
+
+	executions map[compute.ExecutionID]*known
+	money      money
+	requests   map[compute.ExecutionID]*request // Under which name each was sent.
+}
+
+// known is what the oracle remembers of an execution.
+type known struct {
+	request  *request
+	terminal *compute.Execution // As it was when it ended.
+	settled  bool
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{
+		w: w, starts: map[key]int{}, running: map[key]*supervisor{}, alone: map[compute.ExecutionID]key{},
+		held: map[compute.GPUID]int{}, outcomes: map[key]compute.Outcome{}, ends: map[key]int{},
+		executions: map[compute.ExecutionID]*known{}, requests: map[compute.ExecutionID]*request{},
+		money: newMoney(),
+	}
+}
+
+// started notes that code starts: once per epoch, one epoch of an execution,
+// and never on a GPU of which others hold too much.
+func (o *oracle) started(s *supervisor) {
+	k := s.key
+	o.starts[k]++
+	o.w.report.Starts++
+	if n := o.starts[k]; n > 1 {
+		o.w.violate("the code of %v is started %d times", k, n)
+	}
+	if other, ok := o.alone[k.execution]; ok {
+		o.w.violate("the code of %v starts while that of epoch %d runs", k, other.epoch)
+	}
+	if a := attemptOf(o.w.newest(), k); a != nil && a.Ended {
+		o.w.report.LateStarts++
+		s.late = true
+	}
+	o.alone[k.execution], o.running[k] = k, s
+	for _, share := range s.shares {
+		if o.held[share.GPU] += share.Milli; o.held[share.GPU] > compute.WholeGPU {
+			o.w.violate("%v starts on GPU %s of which code holds %d thousandths then", k, share.GPU, o.held[share.GPU])
+		}
+	}
+}
+
+// ended notes that no code of an attempt is left.
+func (o *oracle) ended(s *supervisor) {
+	delete(o.alone, s.key.execution)
+	delete(o.running, s.key)
+	for _, share := range s.shares {
+		o.held[share.GPU] -= share.Milli
+	}
+}
+
+// outcome notes how code ended.
+func (o *oracle) outcome(k key, outcome compute.Outcome) { o.outcomes[k] = outcome }
+
+// look judges an entry when the first replica has applied it.
+func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Result) {
+	o.seen = index
+	o.w.report.Entries++
+	for i, p := range e.proposals {
+		o.judge(view, e, p, results[i+1])
+	}
+	if view.Index() != index {
+		return // A batch: the newest view is another entry's.
+	}
+	o.money.read(o.w, view)
+	if index%sweepSpan == 0 {
+		o.sweep(view)
+	}
+	if index%checkSpan == 0 {
+		o.check(view)
+	}
+}
+
+// judge judges one command and what became of it.
+func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
+	w := o.w
+	if r.Repeat {
+		w.report.Repeats++
+	}
+	if term := termOf(p.cmd); term != 0 && term < e.term {
+		if r.Refusal == nil || r.Refusal.Detail != "stale_term" {
+			w.violate("%T of term %d is taken in term %d", p.cmd, term, e.term)
+		}
+		w.report.StaleTerms++
+		return
+	}
+	switch c := p.cmd.(type) {
+	case fsm.Submit:
+		o.submitted(c, r)
+	case fsm.CommitPlan:
+		for _, a := range c.Plan.Assignments {
+			o.touch(view, a.Execution)
+		}
+	case fsm.StartAttempt:
+		o.touch(view, c.Start.Execution)
+	case fsm.FinishAttempt:
+		o.finished(view, c, r)
+	case fsm.LoseAttempts:
+		w.report.Lost += r.Count
+		for _, ref := range c.Attempts {
+			o.touch(view, ref.Execution)
+		}
+	case fsm.StopExecution:
+		o.touch(view, c.Execution)
+	}
+}
+
+// submitted notes an execution that the state took: one per request.
+func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
+	q := o.requests[c.Execution.ID]
+	if r.Refusal != nil || q == nil {
+		return
+	}
+	if !r.Repeat {
+		if !q.execution.IsZero() && q.execution != c.Execution.ID {
+			o.w.violate("request %d is executed twice: as %v and as %v", q.number, q.execution, c.Execution.ID)
+		}
+		q.execution = c.Execution.ID
+		o.executions[c.Execution.ID] = &known{request: q}
+	}
+	if r.Execution != q.execution {
+		o.w.violate("request %d is answered with %v and is %v", q.number, r.Execution, q.execution)
+	}
+}
+
+// finished judges the word of a node.
+func (o *oracle) finished(view *fsm.View, c fsm.FinishAttempt, r fsm.Result) {
+	k := key{c.Outcome.Execution, c.Outcome.Epoch}
+	o.touch(view, k.execution)
+	if r.Refusal != nil {
+		o.w.report.StaleWords++
+		return
+	}
+	if o.ends[k]++; o.ends[k] > 1 {
+		o.w.violate("the end of %v is taken %d times", k, o.ends[k])
+	}
+	if r.Status == compute.StatusQueued {
+		o.w.report.Requeued++
+	}
+	if truth, ok := o.outcomes[k]; c.Outcome.Ran && (!ok || truth.Duration != c.Outcome.Duration) {
+		o.w.violate("%v ended after %v, and the word taken says %v", k, truth.Duration, c.Outcome.Duration)
+	}
+}
+
+// touch looks at an execution that a command was about.
+func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
+	known := o.executions[id]
+	if known == nil {
+		return
+	}
+	e, ok := view.AnyExecution(id)
+	if !ok {
+		if known.terminal == nil {
+			o.w.violate("execution %v vanished before it ended", id)
+		}
+		return
+	}
+	for _, a := range view.Attempts(id) {
+		k := key{id, a.Epoch}
+		if s := o.running[k]; a.Ended && s != nil && !s.late {
+			o.w.violate("the state has given the GPUs of %v away, and its code runs", k)
+		}
+	}
+	switch before := known.terminal; {
+	case before == nil && e.Status.Terminal():
+		known.terminal = e
+		o.w.report.Executions++
+	case before != nil && (e.Status != before.Status || e.Reason != before.Reason || e.Billed != before.Billed ||
+		e.Duration != before.Duration || e.Epoch != before.Epoch || e.FinishedAt != before.FinishedAt):
+		o.w.violate("execution %v ended as %v (%v) and is now %v (%v)", id, before.Status, before.Billed, e.Status, e.Billed)
+	}
+}
+
+// sweep looks at all executions.
+func (o *oracle) sweep(view *fsm.View) {
+	for _, id := range slices.SortedFunc(maps.Keys(o.executions), func(a, b compute.ExecutionID) int {
+		return slices.Compare(a.UUID[:], b.UUID[:])
+	}) {
+		o.touch(view, id)
+		if known := o.executions[id]; known.terminal != nil && !known.settled {
+			known.settled = true
+			o.money.settle(o.w, known.terminal)
+		}
+		if known := o.executions[id]; known.terminal != nil && view.Now().Sub(known.terminal.FinishedAt) > 2*keepFinished {
+			o.forget(id, known)
+		}
+	}
+	for _, q := range o.w.acknowledged {
+		if o.executions[q.execution] == nil && !q.forgotten {
+			o.w.violate("request %d was acknowledged as %v, which does not exist", q.number, q.answered)
+		}
+	}
+}
+
+// forget drops what is known of an execution that ended long ago.
+func (o *oracle) forget(id compute.ExecutionID, known *known) {
+	known.request.forgotten = true
+	delete(o.executions, id)
+	for epoch := range known.terminal.Epoch + 1 {
+		delete(o.outcomes, key{id, epoch})
+		delete(o.ends, key{id, epoch})
+	}
+}
+
+// check checks every invariant of the state itself.
+func (o *oracle) check(view *fsm.View) {
+	o.w.report.Checks++
+	if err := view.Check(); err != nil {
+		o.w.violate("the state at %d breaks an invariant: %v", view.Index(), err)
+	}
+}
+
+// compare compares the states of replicas behind the same entry.
+func (o *oracle) compare(s *server) {
+	view := s.state.View()
+	index, hash := view.Index(), view.Hash()
+	for uint64(len(o.hashes)) <= index {
+		o.hashes = append(o.hashes, compute.Hash{})
+	}
+	switch {
+	case o.hashes[index] == compute.Hash{}:
+		o.hashes[index] = hash
+	case o.hashes[index] != hash:
+		o.w.violate("replica %d differs from another behind entry %d", s.id, index)
+	default:
+		o.w.report.Compared++
+	}
+}
+
+// attemptOf returns an attempt in a view, nil when it is not known.
+func attemptOf(view *fsm.View, k key) *compute.Attempt {
+	for _, a := range view.Attempts(k.execution) {
+		if a.Epoch == k.epoch {
+			return a
+		}
+	}
+	return nil
+}
+
+// String returns the attempt as nodes name it.
+func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch) }
+
+// violate ends the simulation: an invariant does not hold.
+func (w *world) violate(format string, args ...any) {
+	if w.violation == nil {
+		w.violation = &Violation{Seed: w.config.Seed, At: w.now, What: fmt.Sprintf(format, args...)}
+	}
+}
+
+// quiet is what must hold when all faults are over and time has passed: all
+// that was acknowledged has ended.
+func (o *oracle) quiet() {
+	view := o.w.newest()
+	o.sweep(view)
+	o.check(view)
+	for _, q := range o.w.acknowledged {
+		known := o.executions[q.execution]
+		if known == nil || known.terminal != nil || q.forgotten {
+			continue
+		}
+		if e, ok := view.AnyExecution(q.execution); ok {
+			o.w.violate("execution %v is still %v (%v) %v after the last fault", e.ID, e.Status, e.Reason, healTime)
+		}
+	}
+	for k := range o.running {
+		o.w.violate("the code of %v still runs %v after the last fault", k, healTime)
+	}
+}
+
+// healTime is how long a simulation goes on without faults.
+const healTime = 40 * time.Minute

@@ -1,0 +1,148 @@
+package dst
+
+import (
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Times of proposals.
+const (
+	callTimeout = 10 * time.Second // Of one try.
+	retryMin    = 100 * time.Millisecond
+	retryMax    = 15 * time.Second
+)
+
+// proposal is a command on its way. Tries of one are told apart by nothing: the
+// state recognises a repeat.
+type proposal struct {
+	w      *world
+	from   int
+	cmd    fsm.Command
+	frame  []byte
+	until  time.Duration // When to give up; 0 for never.
+	wait   time.Duration // Before the next try.
+	repeat func() bool   // Called before another try, which it may forbid.
+	done   func(ok bool, r fsm.Result)
+	alive  func() bool // Whether the process that proposed it still lives.
+	over   bool
+}
+
+// propose has cmd committed through whichever server answers, trying again
+// until an answer comes.
+func (w *world) propose(from int, alive func() bool, limit time.Duration,
+	cmd fsm.Command, done func(ok bool, r fsm.Result),
+) *proposal {
+	p := &proposal{w: w, from: from, cmd: cmd, frame: w.encode(cmd), wait: retryMin, done: done, alive: alive}
+	if limit > 0 {
+		p.until = w.now + limit
+	}
+	p.try()
+	return p
+}
+
+// try sends the proposal once, and again when no answer came.
+func (p *proposal) try() {
+	w := p.w
+	switch {
+	case p.over || !p.alive():
+		return
+	case p.until > 0 && w.now >= p.until:
+		p.over = true
+		p.done(false, fsm.Result{})
+		return
+	}
+	sent := *p // What is on its way does not change when the next try says it otherwise.
+	sent.alive = p.alive
+	p.route(&sent)
+	wait := p.wait
+	p.wait = min(2*p.wait, retryMax)
+	if w.leader != nil && !w.net.calm {
+		wait = max(wait, w.between(time.Second, callTimeout))
+	}
+	w.after(wait, func() {
+		if !p.over && (p.repeat == nil || p.repeat()) {
+			p.try()
+		}
+	})
+}
+
+// route sends a try to a server, which forwards it to the one that leads.
+func (p *proposal) route(sent *proposal) {
+	w := p.w
+	sent.done = func(_ bool, r fsm.Result) {
+		if !p.over && p.alive() {
+			p.over = true
+			p.done(true, r)
+		}
+	}
+	s := w.servers[w.random.IntN(len(w.servers))]
+	if p.from != outside && w.machines[p.from].server != nil {
+		s = w.machines[p.from].server
+	}
+	w.send(p.from, s.id, func() {
+		if s.term != 0 {
+			s.submit(sent)
+			return
+		}
+		if leader := w.leader; leader != nil {
+			w.send(s.id, leader.id, func() {
+				if leader.term != 0 {
+					leader.submit(sent)
+				}
+			})
+		}
+	})
+}
+
+// settle takes an answer.
+func (p *proposal) settle(_ uint64, r fsm.Result) { p.done(true, r) }
+
+// encode returns a command's frame.
+func (w *world) encode(cmd fsm.Command) []byte {
+	frame, err := fsm.Encode(cmd)
+	if err != nil {
+		w.violate("%T cannot be encoded: %v", cmd, err)
+	}
+	return frame
+}
+
+// termOf returns the term of a command that only a leader makes, 0 of others.
+func termOf(cmd fsm.Command) uint64 {
+	switch c := cmd.(type) {
+	case fsm.CommitPlan:
+		return c.Term
+	case fsm.LoseAttempts:
+		return c.Term
+	case fsm.SetNodeState:
+		return c.Term
+	case fsm.Tick:
+		return c.Term
+	}
+	return 0
+}
+
+// restamped returns a leader's command as if another term had made it.
+func restamped(cmd fsm.Command, term uint64) fsm.Command {
+	switch c := cmd.(type) {
+	case fsm.CommitPlan:
+		c.Term = term
+		return c
+	case fsm.LoseAttempts:
+		c.Term = term
+		return c
+	case fsm.SetNodeState:
+		c.Term = term
+		return c
+	case fsm.Tick:
+		c.Term = term
+		return c
+	}
+	return cmd
+}
+
+// final reports whether a repeat would be refused too.
+func final(r fsm.Result) bool {
+	return r.Refusal == nil || r.Refusal.Code == compute.CodeConflict || r.Refusal.Code == compute.CodeNotFound
+}

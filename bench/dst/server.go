@@ -1,0 +1,353 @@
+package dst
+
+import (
+	"bytes"
+	"io"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+)
+
+// Times of the replicated log.
+const (
+	leaderLook   = 250 * time.Millisecond
+	leaderLease  = time.Second // How long a leader without a majority goes on.
+	commitRetry  = 50 * time.Millisecond
+	maxBatch     = 64   // Entries that a replica applies at once.
+	snapshotSpan = 400  // Entries between two snapshots, at most.
+	entryFrames  = 256  // Commands in one entry, at most.
+	catchUpPace  = 1000 // Entries behind which a replica is sent a snapshot.
+)
+
+// entry is one of the log, with what it was made of.
+type entry struct {
+	data       []byte
+	proposals  []*proposal
+	term       uint64 // Of the leader that made it.
+	replicated bool   // A follower has it too.
+}
+
+// server is a replica: the state machine and its durable log.
+type server struct {
+	*machine
+
+	state    *fsm.FSM
+	applied  uint64
+	stored   uint64 // Durable entries, all committed.
+	applying bool
+	snapshot []byte // Durable.
+	included uint64 // Entries in the snapshot.
+	nextSnap uint64
+
+	leadership
+}
+
+// leadership is what a server has while it believes that it leads.
+type leadership struct {
+	term     uint64 // 0 for none.
+	ready    bool   // An entry of this term was applied.
+	lost     time.Duration
+	since    time.Duration
+	queue    []*proposal
+	flushing bool
+	tail     []*entry // Appended, not committed.
+	heard    []time.Duration
+	packer   *scheduler.Packer
+	packed   uint64 // Index of the view that was packed last.
+	planning bool
+	waking   bool
+}
+
+// load makes the state that a process which starts finds on its disk.
+func (s *server) load() {
+	s.state, s.applied, s.applying, s.leadership = fsm.New(), 0, false, leadership{}
+	if s.snapshot != nil {
+		s.w.report.Restores++
+		if err := s.state.Restore(io.NopCloser(bytes.NewReader(s.snapshot))); err != nil {
+			s.w.violate("a replica cannot read its own snapshot: %v", err)
+			return
+		}
+		s.applied = s.included
+		if s.w.config.Bug == BugSkippedEntry && s.applied < s.stored {
+			s.applied++
+		}
+	}
+	s.later()
+}
+
+// later has what is stored be applied soon.
+func (s *server) later() {
+	if s.applying || s.applied >= s.stored {
+		return
+	}
+	s.applying = true
+	wait := s.w.between(200*time.Microsecond, 20*time.Millisecond)
+	if s.w.happens(0.02) {
+		wait = s.w.between(20*time.Millisecond, 2*time.Second)
+	}
+	s.w.after(wait, s.guard(func() {
+		s.applying = false
+		s.advance(min(s.stored, s.applied+1+uint64(s.w.random.IntN(maxBatch))))
+		s.later()
+	}))
+}
+
+// advance applies entries of the log as one batch.
+func (s *server) advance(to uint64) {
+	if to <= s.applied {
+		return
+	}
+	batch := make([][]byte, 0, to-s.applied)
+	for _, e := range s.w.log[s.applied:to] {
+		batch = append(batch, e.data)
+	}
+	first := s.applied + 1
+	s.applied = to
+	s.tell(first, s.state.ApplyEntries(first, batch...))
+}
+
+// tell says what the state decided to all who look.
+func (s *server) tell(first uint64, results [][]fsm.Result) {
+	w := s.w
+	for i, r := range results {
+		index := first + uint64(i)
+		if index > w.oracle.seen {
+			w.oracle.look(index, s.state.View(), w.log[index-1], r)
+		}
+	}
+	w.oracle.compare(s)
+	if s.applied >= s.nextSnap {
+		s.keep()
+	}
+	s.wakeAgent()
+	if s.term != 0 {
+		s.wake()
+	}
+}
+
+// keep stores a snapshot.
+func (s *server) keep() {
+	var buffer bytes.Buffer
+	if err := s.state.View().WriteSnapshot(&buffer); err != nil {
+		s.w.violate("a snapshot cannot be written: %v", err)
+	}
+	s.snapshot, s.included = buffer.Bytes(), s.applied
+	s.nextSnap = s.applied + 1 + uint64(s.w.random.IntN(snapshotSpan))
+}
+
+// majority reports whether a server and another one hear each other.
+func (s *server) majority() bool {
+	if !s.up {
+		return false
+	}
+	for _, other := range s.w.servers {
+		if other != s && other.up && s.w.connected(s.id, other.id) {
+			return true
+		}
+	}
+	return false
+}
+
+// watchLeaders has leaders without a majority resign, and a new one elected.
+func (w *world) watchLeaders() {
+	w.after(leaderLook, w.watchLeaders)
+	for _, s := range w.servers {
+		if s.term == 0 || s == w.leader && s.majority() {
+			s.lost = 0
+			continue
+		}
+		if s.lost == 0 {
+			s.lost = w.now
+		}
+		if w.now-s.lost >= leaderLease {
+			s.resign()
+		}
+	}
+	for _, s := range w.servers {
+		if w.leader != nil && s.up && w.leader.up && w.connected(s.id, w.leader.id) {
+			w.store(s)
+		}
+	}
+	if w.leader != nil && w.leader.term == w.term && w.leader.majority() {
+		w.vacant = 0
+		return
+	}
+	if w.vacant == 0 {
+		w.vacant = w.now + w.between(200*time.Millisecond, 2*time.Second)
+	}
+	if w.now >= w.vacant {
+		w.elect()
+	}
+}
+
+// store brings the log of a replica that the leader reaches up to date.
+func (w *world) store(s *server) {
+	end := uint64(len(w.log))
+	if s.stored == end {
+		return
+	}
+	if from := w.leader; s.stored+catchUpPace < end && from.snapshot != nil && from.included > s.applied {
+		s.snapshot, s.included, s.stored = from.snapshot, from.included, end
+		s.load()
+		return
+	}
+	s.stored = end
+	s.later()
+}
+
+// resign ends the term of a server. What it has not committed is lost for it.
+func (s *server) resign() {
+	s.w.report.Dropped += len(s.tail) + len(s.queue)
+	s.leadership = leadership{}
+}
+
+// elect makes one of the servers that have all that is committed the leader.
+func (w *world) elect() {
+	var able []*server
+	for _, s := range w.servers {
+		if s.stored == uint64(len(w.log)) && s.majority() {
+			able = append(able, s)
+		}
+	}
+	if len(able) == 0 {
+		return
+	}
+	w.lead(able[w.random.IntN(len(able))])
+}
+
+// lead begins the term of s. What the leader before it has put into another
+// log survives, or does not.
+func (w *world) lead(s *server) {
+	w.vacant = 0
+	w.report.Elections++
+	w.term += 1 + uint64(w.random.IntN(2))
+	if old := w.leader; old != nil && old != s && len(old.tail) > 0 {
+		survive := w.random.IntN(len(old.tail) + 1)
+		for i, e := range old.tail {
+			if i >= survive || !e.replicated {
+				break
+			}
+			w.log = append(w.log, e)
+		}
+		old.tail = nil
+	}
+	if s.term != 0 {
+		s.resign()
+	}
+	s.stored = uint64(len(w.log))
+	w.leader = s
+	s.leadership = leadership{
+		term: w.term, since: w.now, heard: make([]time.Duration, len(w.machines)), packer: scheduler.NewPacker(),
+	}
+	s.advance(s.stored)
+	s.append(nil) // Its first entry says that all before it is applied.
+}
+
+// submit puts a command into the leader's next entry.
+func (s *server) submit(p *proposal) {
+	s.queue = append(s.queue, p)
+	if s.flushing {
+		return
+	}
+	s.flushing = true
+	term := s.term
+	s.w.after(s.w.between(100*time.Microsecond, 5*time.Millisecond), s.guard(func() {
+		if s.term != term {
+			return
+		}
+		s.flushing = false
+		for len(s.queue) > 0 {
+			n := min(len(s.queue), entryFrames)
+			batch := s.queue[:n:n]
+			s.queue = s.queue[n:]
+			s.append(batch)
+		}
+	}))
+}
+
+// append makes an entry, the leader's clock and term in front.
+func (s *server) append(batch []*proposal) {
+	w := s.w
+	e := &entry{term: s.term, proposals: batch, replicated: s.majority() && w.happens(0.7)}
+	e.data = w.encode(fsm.Clock{At: s.clock(), Term: s.term})
+	for _, p := range batch {
+		s.misread(p)
+		e.data = append(e.data, p.frame...)
+	}
+	s.tail = append(s.tail, e)
+	if w.config.Bug == BugEarlyAnswer {
+		for _, p := range batch {
+			if submit, ok := p.cmd.(fsm.Submit); ok {
+				s.answer(p, 0, fsm.Result{Execution: submit.Execution.ID})
+			}
+		}
+	}
+	term := s.term
+	w.after(w.fsync()+w.delay(s.id, s.id), s.guard(func() { s.commit(term) }))
+}
+
+// misread does to a command what the planted bug does.
+func (s *server) misread(p *proposal) {
+	switch s.w.config.Bug {
+	case BugStaleTerm:
+		p.frame = s.w.encode(restamped(p.cmd, s.term))
+	case BugStaleEpoch:
+		c, ok := p.cmd.(fsm.FinishAttempt)
+		if !ok {
+			return
+		}
+		if e, known := s.state.View().AnyExecution(c.Outcome.Execution); known {
+			c.Outcome.Epoch = e.Epoch
+			if all := s.state.View().Attempts(e.ID); len(all) > 0 {
+				c.Node = all[len(all)-1].Node
+			}
+			p.cmd, p.frame = c, s.w.encode(c)
+		}
+	default: // The others are elsewhere.
+	}
+}
+
+// commit commits what a leader with a majority has appended.
+func (s *server) commit(term uint64) {
+	w := s.w
+	switch {
+	case s.term != term || len(s.tail) == 0:
+		return
+	case w.leader != s || !s.majority():
+		w.after(commitRetry, s.guard(func() { s.commit(term) }))
+		return
+	}
+	e := s.tail[0]
+	s.tail = s.tail[1:]
+	w.log = append(w.log, e)
+	index := uint64(len(w.log))
+	s.stored = index
+	for _, other := range w.servers {
+		if other != s && other.up && w.connected(s.id, other.id) {
+			w.store(other)
+		}
+	}
+	first := s.applied + 1
+	s.applied = index
+	results := s.state.ApplyEntries(first, e.data)
+	s.tell(first, results)
+	for i, p := range e.proposals {
+		s.answer(p, index, results[0][i+1])
+	}
+	if !s.ready {
+		s.ready = true
+		s.lead()
+	}
+}
+
+// answer tells whoever proposed what became of it.
+func (s *server) answer(p *proposal, index uint64, r fsm.Result) {
+	s.w.send(s.id, p.from, func() { p.settle(index, r) })
+}
+
+// clock returns the time of a machine, which differs from others' by a little.
+func (m *machine) clock() compute.Instant {
+	return began.Add(m.w.now + m.skew)
+}

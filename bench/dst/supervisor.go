@@ -1,0 +1,218 @@
+package dst
+
+import (
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/executor/journal"
+)
+
+// stopGrace is how long code may take to end after SIGTERM.
+const stopGrace = 10 * time.Second
+
+// supervisor watches over the code of one attempt. It outlives the node's
+// process, not the machine.
+type supervisor struct {
+	m          *machine
+	key        key
+	placeIndex uint64
+	shares     []compute.GPUShare
+	length     time.Duration // That the code takes when nothing stops it.
+	exit       int
+	timeout    time.Duration
+	grace      time.Duration // For which it may be disconnected.
+	contactAt  time.Duration
+
+	late     bool // The state had ended the attempt when the code started, and the node did not know.
+	dead     bool
+	ending   bool
+	execlet  compute.Instant
+	began    compute.Instant
+	startAt  time.Duration // 0 before the code started.
+	status   compute.Status
+	reason   compute.Reason
+	told     bool // To make room.
+	stopping compute.Stop
+}
+
+// spawn starts the supervisor of an attempt whose directory is laid out.
+func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUShare) {
+	w := a.w
+	s := &supervisor{
+		m: a.machine, key: at.key, placeIndex: at.placeIndex, shares: shares, timeout: e.Timeout,
+		grace: graceOf(e), contactAt: a.contactAt,
+		length: time.Second + w.exponential(2*time.Minute),
+	}
+	if w.happens(0.1) {
+		s.exit = 1
+	}
+	if s.contactAt == 0 {
+		s.contactAt = w.now // An attempt that is to start was placed by a leader.
+	}
+	a.supervisors[at.key] = s
+	d := a.directory(at.key)
+	w.after(w.between(time.Millisecond, 5*time.Millisecond), s.guard(func() {
+		if d.read().Starting {
+			s.die()
+			s.hangUp()
+			return
+		}
+		s.execlet = s.m.clock()
+		line, err := journal.StartingLine(s.execlet)
+		d.write(w, line, err)
+		if w.config.Bug == BugUnsyncedStarting {
+			s.begin(d)
+		}
+		w.disturb(s.m)
+		w.after(w.fsync(), s.guard(func() {
+			d.synced, d.durable = len(d.journal), true
+			s.begin(d)
+		}))
+	}))
+	s.watch()
+}
+
+// guard returns fn for as long as the supervisor lives.
+func (s *supervisor) guard(fn func()) func() {
+	return func() {
+		if !s.dead {
+			fn()
+		}
+	}
+}
+
+// begin gives the word: the code starts, unless it is to end already.
+func (s *supervisor) begin(d *directory) {
+	w := s.m.w
+	if s.startAt != 0 {
+		return
+	}
+	if s.ending {
+		s.finish()
+		return
+	}
+	s.startAt, s.began = w.now, s.m.clock()
+	w.oracle.started(s)
+	line, err := journal.StartedLine(s.began)
+	d.write(w, line, err)
+	if s.m.up && s.m.agent.live[s.key] != nil {
+		w.propose(s.m.id, s.m.alive(), time.Minute, fsm.StartAttempt{Node: s.m.node, Start: compute.AttemptStart{
+			Execution: s.key.execution, Epoch: s.key.epoch, ExecletAt: s.execlet, StartedAt: s.began,
+		}}, func(bool, fsm.Result) {})
+	}
+	w.disturb(s.m)
+	w.after(s.length, s.guard(func() { s.finish() }))
+	w.after(s.timeout, s.guard(func() { s.end(compute.StatusFailed, compute.ReasonTimeout, stopGrace) }))
+}
+
+// watch ends the code once the leader was not reached for the grace. The clock
+// is the machine's boottime, which nothing lengthens.
+func (s *supervisor) watch() {
+	w := s.m.w
+	if w.config.Bug == BugNoDisconnectKill {
+		return
+	}
+	left := s.contactAt + s.grace - w.now
+	if left <= 0 {
+		s.end(compute.StatusSystemFailure, compute.ReasonNodeLost, 0)
+		return
+	}
+	w.after(left, s.guard(s.watch))
+}
+
+// yield tells the code to make room, and stops it after the notice.
+func (s *supervisor) yield(notice time.Duration) {
+	if s.told {
+		return
+	}
+	s.told = true
+	s.m.w.after(notice, s.guard(func() {
+		s.end(compute.StatusSystemFailure, compute.ReasonPreempted, stopGrace)
+	}))
+}
+
+// stop stops the code; a hard stop replaces a graceful one.
+func (s *supervisor) stop(how compute.Stop) {
+	if how <= s.stopping {
+		return
+	}
+	s.stopping = how
+	if how == compute.StopHard {
+		if s.reason == compute.ReasonStopped {
+			s.status, s.reason = compute.StatusAborted, compute.ReasonAborted
+		}
+		s.end(compute.StatusAborted, compute.ReasonAborted, 0)
+		return
+	}
+	s.end(compute.StatusCancelled, compute.ReasonStopped, stopGrace)
+}
+
+// end ends the code within a time; the first cause stands.
+func (s *supervisor) end(status compute.Status, reason compute.Reason, within time.Duration) {
+	if !s.ending {
+		s.ending, s.status, s.reason = true, status, reason
+	}
+	w := s.m.w
+	if s.startAt != 0 {
+		w.after(w.between(0, within)+w.between(0, 50*time.Millisecond), s.guard(func() { s.finish() }))
+	}
+}
+
+// finish writes down how the attempt ended, and ends the supervisor.
+func (s *supervisor) finish() {
+	w := s.m.w
+	outcome := compute.Outcome{
+		Execution: s.key.execution, Epoch: s.key.epoch, Status: compute.StatusCompleted,
+		ExecletAt: s.execlet, EndedAt: s.m.clock(),
+	}
+	if s.startAt != 0 {
+		outcome.Ran, outcome.StartedAt = true, s.began
+		outcome.Duration = w.now - s.startAt
+		outcome.EndedAt = s.began.Add(outcome.Duration)
+	}
+	switch {
+	case s.ending:
+		outcome.Status, outcome.Reason, outcome.ExitCode = s.status, s.reason, 143
+	case s.exit != 0:
+		outcome.Status, outcome.Reason, outcome.ExitCode = compute.StatusFailed, compute.ReasonExitCode, s.exit
+	}
+	s.gone()
+	boot, d := s.m.boot, s.m.disk.attempts[s.key]
+	w.oracle.outcome(s.key, outcome)
+	w.disturb(s.m)
+	line, err := journal.EndedLine(outcome)
+	d.write(w, line, err)
+	w.after(w.fsync(), func() {
+		if s.m.boot != boot || s.m.supervisors[s.key] != s {
+			return
+		}
+		d.synced = len(d.journal)
+		delete(s.m.supervisors, s.key)
+		s.hangUp()
+	})
+}
+
+// gone notes that no code is left. What is left to write is the journal.
+func (s *supervisor) gone() {
+	s.dead = true
+	if s.startAt != 0 {
+		s.m.w.oracle.ended(s)
+	}
+}
+
+// die ends the supervisor and the code with it, without a word.
+func (s *supervisor) die() {
+	if !s.dead {
+		s.gone()
+	}
+	delete(s.m.supervisors, s.key)
+}
+
+// hangUp tells the node's process, if there is one, that the supervisor is
+// gone.
+func (s *supervisor) hangUp() {
+	if s.m.up {
+		s.m.agent.gone(s.key)
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/dst"
+)
+
+// dstFlags are the flags of berth bench dst.
+type dstFlags struct {
+	config     dst.Config
+	bug        string
+	processor  time.Duration // Of the processor.
+	jsonOutput bool
+}
+
+// dstTotals are the sums over all histories.
+type dstTotals struct {
+	First            uint64     `json:"first_seed"`
+	Histories        int        `json:"histories"`
+	Violation        string     `json:"violation,omitempty"`
+	FaultHours       float64    `json:"fault_hours"` // Of virtual time, without the time to heal.
+	ProcessorSeconds float64    `json:"processor_s"`
+	HoursPerHour     float64    `json:"cluster_hours_per_processor_hour"`
+	Sums             dst.Report `json:"sums"` // The seed and the state are those of the last.
+}
+
+// newBenchDST returns the command berth bench dst.
+func newBenchDST() *cobra.Command {
+	f := &dstFlags{}
+	cmd := &cobra.Command{
+		Use:   "dst",
+		Short: "Seeded faults against state machine, scheduler and attempts, in one process",
+		Long: `Dst (deterministic simulation testing) lets whole clusters live in one process under
+a virtual clock: the real state machine on three replicas, the real scheduler, the
+real journals of attempts, and a model of network, replicated log, machines, disks
+and clients. Messages are lost, late, repeated and reordered, nodes cut off,
+processes, machines and supervisors end, leaders change. After every entry it looks
+whether what must hold does: code starts once per attempt, no GPU is held twice,
+what has ended stays as it ended, the ledger is exact, what was acknowledged is
+there, replicas are equal.
+
+A history is one seed. Without --seed the first is drawn by chance; further ones
+follow, until --time of the processor is used up. A violation ends the command with
+exit code 1 and names its seed, which shows it again.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.config.Seed, "seed", 0, "the only `seed`, or with --time the first one; 0 draws one")
+	flags.DurationVar(&f.config.Duration, "duration", time.Hour, "virtual `time` with faults of each history")
+	flags.IntVar(&f.config.Nodes, "nodes", 5, "`nodes` of the cluster; the first three hold replicas")
+	flags.DurationVar(&f.processor, "time", 0, "go on with further seeds for so much `time` of the processor")
+	flags.StringVar(&f.bug, "bug", dst.BugNone.String(), "plant a `bug`, to see that it is found")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *dstFlags) run(cmd *cobra.Command) error {
+	bug, err := dst.ParseBug(f.bug)
+	if err != nil {
+		return usageErrorf("--bug: %v", err)
+	}
+	f.config.Bug = bug
+	if f.config.Seed == 0 {
+		f.config.Seed = rand.Uint64() //nolint:gosec // Any seed will do; it is printed.
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "berth: seed %d\n", f.config.Seed)
+	totals, err := f.simulate(cmd.Context())
+	found, violated := errors.AsType[*dst.Violation](err)
+	if err != nil && !violated {
+		return err
+	}
+	if violated {
+		totals.Violation = found.Error()
+	}
+	if f.jsonOutput {
+		err = printJSON(cmd.OutOrStdout(), totals)
+	} else {
+		err = totals.print(cmd.OutOrStdout())
+	}
+	if violated {
+		return fmt.Errorf("%w\nIt is shown again by: berth bench dst --seed %d --duration %v --nodes %d --bug %v",
+			found, found.Seed, f.config.Duration, f.config.Nodes, bug)
+	}
+	return err
+}
+
+// simulate simulates one history after the other.
+func (f *dstFlags) simulate(ctx context.Context) (*dstTotals, error) {
+	began, err := processorTime()
+	if err != nil {
+		return nil, err
+	}
+	totals, c := &dstTotals{First: f.config.Seed}, f.config
+	for {
+		report, failed := dst.Run(ctx, c)
+		now, err := processorTime()
+		totals.add(report, c.Duration, now-began)
+		if err := errors.Join(failed, err); err != nil || now-began >= f.processor {
+			return totals, err
+		}
+		c.Seed++
+	}
+}
+
+// add adds a history.
+func (t *dstTotals) add(r dst.Report, faults, used time.Duration) {
+	t.Histories++
+	t.FaultHours += min(faults.Hours(), r.VirtualSeconds/time.Hour.Seconds())
+	t.ProcessorSeconds = used.Seconds()
+	t.HoursPerHour = t.FaultHours / used.Hours()
+	t.Sums.Add(r)
+}
+
+// print writes the totals for people.
+func (t *dstTotals) print(out io.Writer) error {
+	s := &t.Sums
+	fmt.Fprintf(out, "%d histories with %.1f hours of faults in %.1f s of the processor: %.0f cluster-hours an hour\n\n",
+		t.Histories, t.FaultHours, t.ProcessorSeconds, t.HoursPerHour)
+	lines := newTable("what happened", "times", "what was looked at", "times")
+	lines.AppendRow(row("crashes", s.Crashes, "entries of the log", s.Entries))
+	lines.AppendRow(row("partitions", s.Partitions, "acknowledged submits", s.Submits))
+	lines.AppendRow(row("elections", s.Elections, "starts of code", s.Starts))
+	lines.AppendRow(row("messages lost", s.Dropped, "executions that ended", s.Executions))
+	lines.AppendRow(row("messages twice", s.Duplicated, "hashes of replicas compared", s.Compared))
+	lines.AppendRow(row("attempts given up", s.Lost, "checks of the whole state", s.Checks))
+	return printTable(out, lines)
+}
+
+// processorTime returns how much of the processor this process has used.
+func processorTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("read the time of the processor: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
