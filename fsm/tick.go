@@ -2,8 +2,9 @@ package fsm
 
 import "berth/compute"
 
-// finishedSweep is how many terminal executions one Tick forgets at most.
-const finishedSweep = 1_000
+// RetirePerTick is how many terminal executions one Tick looks at, to forget
+// them. When it forgot that many there may be more.
+const RetirePerTick = 1_000
 
 // tick lets time pass. Each part does a bounded amount of work.
 func (s *state) tick() Result {
@@ -22,7 +23,7 @@ func (s *state) tick() Result {
 func (s *state) retire() int {
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
 	n := 0
-	for _, m := range s.finished.take(finishedSweep) {
+	for _, m := range s.finished.take(RetirePerTick) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
 		tooMany := most > 0 && s.finished.len() > most
 		if !tooOld && !tooMany {

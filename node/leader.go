@@ -206,7 +206,13 @@ func (l *leader) loseAttempts(ctx context.Context, term uint64, node compute.Nod
 
 // tick lets time pass in the state and replaces an old signing key.
 func (l *leader) tick(ctx context.Context, term uint64) {
-	if _, err := l.do(ctx, fsm.Tick{Term: term}); err != nil && ctx.Err() == nil {
+	err := untilSwept(func() (int, error) {
+		ctx, cancel := context.WithTimeout(ctx, proposeWait)
+		defer cancel()
+		result, _, err := l.propose.Propose(ctx, fsm.Tick{Term: term})
+		return result.Count, err
+	})
+	if err != nil && ctx.Err() == nil {
 		l.logger.Warn("tick not recorded", "err", err)
 	}
 	keys := l.machine.View().SigningKeys()
@@ -219,5 +225,15 @@ func (l *leader) tick(ctx context.Context, term uint64) {
 	}
 	if err != nil && ctx.Err() == nil {
 		l.logger.Warn("signing key not replaced", "err", err)
+	}
+}
+
+// untilSwept calls tick, which returns how many executions it forgot, until
+// there are no more to forget: however fast they end, the state keeps up.
+func untilSwept(tick func() (int, error)) error {
+	for {
+		if n, err := tick(); err != nil || n < fsm.RetirePerTick {
+			return err
+		}
 	}
 }

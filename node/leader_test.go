@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"berth/compute"
+	"berth/fsm"
 )
 
 func TestOverdueIsGraceAndMargin(t *testing.T) {
@@ -89,4 +91,17 @@ func TestPaces(t *testing.T) {
 			t.Errorf("two silent nodes cost %v, want %v", waited, progressWait)
 		}
 	})
+}
+
+func TestTicksUntilSwept(t *testing.T) {
+	forgotten := []int{fsm.RetirePerTick, fsm.RetirePerTick, 7}
+	calls := 0
+	err := untilSwept(func() (int, error) { calls++; return forgotten[calls-1], nil })
+	if err != nil || calls != len(forgotten) {
+		t.Errorf("%d ticks, %v; want %d", calls, err, len(forgotten))
+	}
+	lost := errors.New("no leader")
+	if err := untilSwept(func() (int, error) { return 0, lost }); !errors.Is(err, lost) {
+		t.Errorf("got %v, want %v", err, lost)
+	}
 }
