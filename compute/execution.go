@@ -100,7 +100,7 @@ type Execution struct {
 type Usage struct {
 	CPUTime        time.Duration `cbor:"1,keyasint,omitempty"`
 	PeakMemoryMiB  int64         `cbor:"2,keyasint,omitempty"`
-	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean of the samples; simulated: of the CPU quota; negative for unknown.
+	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean, or of the CPU quota; negative for unknown.
 	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak; negative for unknown.
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`

@@ -158,7 +158,7 @@ func (in *snapshotReader) header() error {
 		return errors.New("this is no snapshot of a berth state")
 	}
 	if format := binary.BigEndian.Uint16(data[len(snapshotMagic):]); format != snapshotFormat {
-		return fmt.Errorf("snapshot has format %d and this version reads %d: it was written by another version of the program",
+		return fmt.Errorf("snapshot has format %d and this version reads %d: another version of the program wrote it",
 			format, snapshotFormat)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -82,7 +81,7 @@ func (h hungLog) Handle(context.Context, slog.Record) error { <-h.release; retur
 // TestProcessEndsThoughItsLogHangs holds that a process whose log is on the disk
 // that hangs ends nevertheless.
 func TestProcessEndsThoughItsLogHangs(t *testing.T) {
-	h := hungLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
+	h := hungLog{slog.DiscardHandler, make(chan struct{})}
 	defer close(h.release)
 	code := 0
 	endProcess(slog.New(h), errors.New("a write has hung"), func(c int) { code = c })

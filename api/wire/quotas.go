@@ -6,7 +6,7 @@ import "berth/compute"
 type Quotas struct {
 	Quotas            []Quota   `json:"quotas"`
 	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"0 for any number."`
-	MaxGPUs           int       `json:"max_gpus" doc:"The GPUs of the cluster that take work, or fewer if it may hold no more; rounded up."`
+	MaxGPUs           int       `json:"max_gpus" doc:"GPUs that take work, fewer if it may hold no more; rounded up."`
 	Limits            []Limit   `json:"limits" doc:"What the organization, its keys and its tags are granted, and hold."`
 	FairShare         FairShare `json:"fair_share"`
 }

@@ -103,7 +103,8 @@ type registry struct{ peer *peer }
 
 // Admit records the peer that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
-	_, _, err := fsm.Propose(ctx, r.peer.cluster, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
+	cmd := fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash}
+	_, _, err := fsm.Propose(ctx, r.peer.cluster, cmd)
 	return err
 }
 

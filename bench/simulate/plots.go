@@ -138,8 +138,13 @@ func hourTicks(from, to float64) []plot.Tick {
 func waitTicks(from, to float64) []plot.Tick {
 	var ticks []plot.Tick
 	for _, t := range []plot.Tick{
-		{Value: 0.1, Label: "0.1 s"}, {Value: 1, Label: "1 s"}, {Value: 10, Label: "10 s"}, {Value: 60, Label: "1 min"},
-		{Value: 600, Label: "10 min"}, {Value: 3600, Label: "1 h"}, {Value: 36_000, Label: "10 h"},
+		{Value: 0.1, Label: "0.1 s"},
+		{Value: 1, Label: "1 s"},
+		{Value: 10, Label: "10 s"},
+		{Value: 60, Label: "1 min"},
+		{Value: 600, Label: "10 min"},
+		{Value: 3600, Label: "1 h"},
+		{Value: 36_000, Label: "10 h"},
 		{Value: 360_000, Label: "100 h"},
 	} {
 		if t.Value >= from && t.Value <= to {

@@ -45,14 +45,17 @@ func (r running) Less(i, j int) bool {
 	}
 	return string(r[i].id.UUID[:]) < string(r[j].id.UUID[:])
 }
+
 func (r running) Swap(i, j int) {
 	r[i], r[j] = r[j], r[i]
 	r[i].place, r[j].place = i, j
 }
+
 func (r *running) Push(x any) {
 	x.(*job).place = len(*r)
 	*r = append(*r, x.(*job))
 }
+
 func (r *running) Pop() any {
 	last := (*r)[len(*r)-1]
 	*r = (*r)[:len(*r)-1]

@@ -214,7 +214,7 @@ func TestRefusesConfigs(t *testing.T) {
 		{"repair", func(c *Config) { c.Drains = time.Hour }, "nodes are away for 0s; 1s to"},
 		{"broken pod", func(c *Config) { c.Trace = mustFile(t, "p.csv", podsHeader+"p,1,1,1,1000,,1,0,,\n") }, "p.csv:2:"},
 		{"short row", func(c *Config) { c.Trace = mustFile(t, "p.csv", podsHeader+"p,1,1,1,1000\n") }, "p.csv:2:1: wrong number of fields"},
-		{"same node", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,1,T4\na,1,1,1,T4\n") }, "n.csv:3:1: column sn"},
+		{"same node", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+strings.Repeat("a,1,1,1,T4\n", 2)) }, "n.csv:3:1: column sn"},
 		{"no column", func(c *Config) { c.Nodes = mustFile(t, "n.csv", "sn,gpu\na,1\n") }, "n.csv:1: no column cpu_milli"},
 		{"round", func(c *Config) { c.Round = time.Hour }, "rounds of 1h0m0s; 1ms to 1m"},
 		{"no GPU", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "none of the nodes has a GPU"},
@@ -304,7 +304,10 @@ func TestTicks(t *testing.T) {
 		to   float64
 		want string
 	}{
-		{0, "0"}, {0.7, "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7"}, {13.7, "0 2 4 6 8 10 12"}, {100, "0 12 24 36 48 60 72 84 96"},
+		{0, "0"},
+		{0.7, "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7"},
+		{13.7, "0 2 4 6 8 10 12"},
+		{100, "0 12 24 36 48 60 72 84 96"},
 		{5000, "0 672 1344 2016 2688 3360 4032 4704"},
 	}
 	for _, tt := range tests {

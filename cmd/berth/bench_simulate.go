@@ -137,8 +137,8 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 		return err
 	}
 	if i := r.Interruptions; i != (simulate.Interruptions{}) {
-		fmt.Fprintf(w, "\nInterruptions: %d attempts made room (%.0f GPU hours of work); %d nodes failed, with them %d executions"+
-			" (%.0f GPU hours); %d nodes were drained\n",
+		fmt.Fprintf(w, "\nInterruptions: %d attempts made room (%.0f GPU hours of work); %d nodes failed, "+
+			"with them %d executions (%.0f GPU hours); %d nodes were drained\n",
 			i.Preempted, i.PreemptedS/3600, i.Failures, i.Lost, i.LostS/3600, i.Drains)
 	}
 	if e := r.Estimates; e != nil {

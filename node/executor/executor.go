@@ -77,7 +77,7 @@ type Config struct {
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
 	ScratchMiB    int64                // Of /work, /tmp and /dev/shm together; 0 for half the memory limit.
 	DenyCIDRs     []netip.Prefix       // The cluster's own addresses; see Deny.
-	Contact       func() time.Duration // Boottime of the last confirmed contact with the leader; 0 before the first, nil for always.
+	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
 	HostCPUs      int                  // 0 for what the machine has.
 	HostMemoryMiB int64                // 0 for what the machine has.

@@ -93,8 +93,6 @@ func (r record) outcome() *compute.Outcome {
 	return o
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sumLen is the length of a line's checksum in hexadecimal digits.
 const sumLen = 2 * crc32.Size
 
@@ -108,7 +106,12 @@ func (r record) line() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(data, castagnoli), data), nil
+	return fmt.Appendf(nil, "%s %s\n", sumOf(data), data), nil
+}
+
+// sumOf returns the checksum of a line's JSON as it is written.
+func sumOf(data []byte) []byte {
+	return fmt.Appendf(nil, "%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // appended returns what is written to a journal for r. It begins with the end
@@ -127,8 +130,7 @@ func parse(line []byte) (r record, err error) {
 	if !whole || len(data) <= sumLen || data[sumLen] != ' ' {
 		return record{}, errDamaged
 	}
-	sum := fmt.Appendf(nil, "%08x", crc32.Checksum(data[sumLen+1:], castagnoli))
-	if !bytes.Equal(sum, data[:sumLen]) {
+	if !bytes.Equal(sumOf(data[sumLen+1:]), data[:sumLen]) {
 		return record{}, errDamaged
 	}
 	err = json.Unmarshal(data[sumLen+1:], &r)
