@@ -40,7 +40,7 @@ var rules = []rule{
 	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/client", []string{"api/wire", "compute"}, "a client knows the wire and nothing of the server"},
 
-	{"node", []string{"api/...", "cluster/...", "compute", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
+	{"node", []string{"api/...", "boottime", "cluster/...", "compute", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
 	{"node/executor", []string{"boottime", "compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/logs", []string{"compute"}, "the children of node do not know each other"},
 	{"node/callback", []string{"compute"}, "the children of node do not know each other"},

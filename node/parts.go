@@ -175,7 +175,7 @@ func (n *Node) openExecutor(ctx context.Context) (err error) {
 		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
 		DenyCIDRs: own, Contact: n.cluster.ContactAt, Meter: n.usages,
 		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
-	}, &attemptSource{machine: n.machine, cluster: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
+	}, &attemptSource{machine: n.machine, peer: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}

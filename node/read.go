@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/boottime"
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
@@ -45,41 +46,63 @@ func (r reader) Status() (index uint64, knownLeader bool, lastContact time.Durat
 // attemptSource tells the executor of this node's attempts.
 type attemptSource struct {
 	machine *fsm.FSM
-	cluster *cluster.Cluster
+	peer    peer
 
 	mu    sync.Mutex
-	fresh bool // A read index was waited for once.
+	fresh bool          // A read index was waited for,
+	seen  time.Duration // and since then there was contact up to this boottime.
+}
+
+// peer is what an attemptSource asks of the cluster.
+type peer interface {
+	ID() compute.NodeID
+	ReadIndex(ctx context.Context) (uint64, error)
+	ContactAt() time.Duration
 }
 
 // Work returns the live attempts of this node once the state changed after
-// index after. The first answer waits until this replica has caught up: one
-// that restarts must not start what was ended while it was away.
+// index after. A replica that restarted, or that was cut off for so long that
+// the cluster may have given its attempts up, catches up first: it must not
+// start what was ended meanwhile.
 func (s *attemptSource) Work(ctx context.Context, after uint64) ([]compute.Work, uint64, error) {
-	if err := s.catchUp(ctx); err != nil {
-		return nil, 0, err
-	}
 	view, err := s.machine.Wait(ctx, after+1)
+	if err == nil && s.behind() {
+		view, err = s.catchUp(ctx)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
-	return view.Work(s.cluster.ID()), view.Index(), nil
+	return view.Work(s.peer.ID()), view.Index(), nil
 }
 
-func (s *attemptSource) catchUp(ctx context.Context) error {
+// behind reports whether the replica may have missed what became of its
+// attempts: there was no contact with the leader for a while.
+func (s *attemptSource) behind() bool {
+	contact := s.peer.ContactAt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fresh {
-		return nil
+	if !s.fresh || contact-s.seen > nodeTTL || boottime.Now()-contact > nodeTTL {
+		s.fresh = false
+		return true
 	}
-	index, err := s.cluster.ReadIndex(ctx)
+	s.seen = contact
+	return false
+}
+
+func (s *attemptSource) catchUp(ctx context.Context) (*fsm.View, error) {
+	contact := s.peer.ContactAt()
+	index, err := s.peer.ReadIndex(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := s.machine.Wait(ctx, index); err != nil {
-		return err
+	view, err := s.machine.Wait(ctx, index)
+	if err != nil {
+		return nil, err
 	}
-	s.fresh = true
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fresh, s.seen = true, contact
+	return view, nil
 }
 
 // reporter takes this node's word on its attempts to the state.
