@@ -23,6 +23,7 @@ type agent struct {
 	contactAt time.Duration // When the last heartbeat that was answered was sent.
 	fresh     uint64        // Index that the first view must include; 0 while it is not known.
 	known     bool          // Whether fresh is.
+	reached   time.Duration // Up to when there was contact since then.
 	seen      uint64        // Index of the view that was matched last.
 	waking    bool
 	live      map[key]*attempt
@@ -146,7 +147,7 @@ func (a *agent) catchUp() {
 			index := uint64(len(w.log))
 			w.send(leader.id, a.id, func() {
 				if alive() && !a.known {
-					a.known, a.fresh = true, index
+					a.known, a.fresh, a.reached = true, index, a.contactAt
 					a.machine.wakeAgent()
 				}
 			})
@@ -192,6 +193,10 @@ func (a *agent) poll() {
 // match starts what is new, stops what is to stop, and ends what the state no
 // longer knows as alive.
 func (a *agent) match(work []compute.Work, index uint64) {
+	if a.known && a.behind() {
+		a.known = false
+		a.catchUp()
+	}
 	if !a.known || index < a.fresh || index <= a.seen {
 		return
 	}
@@ -219,6 +224,16 @@ func (a *agent) match(work []compute.Work, index uint64) {
 		}
 	}
 	a.order = living
+}
+
+// behind reports whether the node was cut off for so long that the cluster may
+// have given its attempts up; see node's attemptSource.
+func (a *agent) behind() bool {
+	if a.contactAt-a.reached > nodeTTL || a.w.now-a.contactAt > nodeTTL {
+		return true
+	}
+	a.reached = a.contactAt
+	return false
 }
 
 // ask notes what the state wants of an attempt that lives.

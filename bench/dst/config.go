@@ -96,13 +96,12 @@ type Report struct {
 	VirtualSeconds float64 `json:"virtual_s"`
 	Entries        uint64  `json:"entries"`
 	Terms          uint64  `json:"terms"`
-	Submits        int     `json:"submits"`     // Acknowledged.
-	Executions     int     `json:"executions"`  // That ended.
-	Starts         int     `json:"starts"`      // Of code.
-	LateStarts     int     `json:"late_starts"` // Of code whose attempt the state had ended.
-	Lost           int     `json:"lost"`        // Attempts that the leader gave up.
-	Requeued       int     `json:"requeued"`    // Attempts that made room.
-	Crashes        int     `json:"crashes"`     // Of processes, machines and supervisors.
+	Submits        int     `json:"submits"`    // Acknowledged.
+	Executions     int     `json:"executions"` // That ended.
+	Starts         int     `json:"starts"`     // Of code.
+	Lost           int     `json:"lost"`       // Attempts that the leader gave up.
+	Requeued       int     `json:"requeued"`   // Attempts that made room.
+	Crashes        int     `json:"crashes"`    // Of processes, machines and supervisors.
 	Partitions     int     `json:"partitions"`
 	Elections      int     `json:"elections"`
 	Restores       int     `json:"restores"`    // Of replicas from snapshots.
@@ -125,7 +124,7 @@ func (r *Report) Add(other Report) {
 	r.Terms += other.Terms
 	sums := func(r *Report) []*int {
 		return []*int{
-			&r.Submits, &r.Executions, &r.Starts, &r.LateStarts, &r.Lost, &r.Requeued,
+			&r.Submits, &r.Executions, &r.Starts, &r.Lost, &r.Requeued,
 			&r.Crashes, &r.Partitions, &r.Elections, &r.Restores, &r.Dropped, &r.Duplicated,
 			&r.StaleTerms, &r.StaleWords, &r.Repeats, &r.Checks, &r.Compared,
 		}

@@ -49,8 +49,10 @@ func TestInvariantsHold(t *testing.T) {
 		t.Logf("%+v", simulate(t, *seedFlag))
 		return
 	}
-	for seed := range uint64(3) {
-		r := simulate(t, seed+1)
+	// Of the first three nothing is known. In the others a node that had been cut
+	// off started what was given up, until it learned to catch up first.
+	for _, seed := range []uint64{1, 2, 3, 3007016502111993604, 17944527130143515605} {
+		r := simulate(t, seed)
 		for what, n := range map[string]int{
 			"executions": r.Executions, "lost attempts": r.Lost, "requeued attempts": r.Requeued,
 			"crashes": r.Crashes, "partitions": r.Partitions, "elections": r.Elections,
@@ -58,7 +60,7 @@ func TestInvariantsHold(t *testing.T) {
 			"lost messages": r.Dropped, "messages twice": r.Duplicated, "compared hashes": r.Compared,
 		} {
 			if n == 0 {
-				t.Errorf("seed %d has seen no %s: it proves little", seed+1, what)
+				t.Errorf("seed %d has seen no %s: it proves little", seed, what)
 			}
 		}
 	}

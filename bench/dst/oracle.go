@@ -64,8 +64,7 @@ func (o *oracle) started(s *supervisor) {
 		o.w.violate("the code of %v starts while that of epoch %d runs", k, other.epoch)
 	}
 	if a := attemptOf(o.w.newest(), k); a != nil && a.Ended {
-		o.w.report.LateStarts++
-		s.late = true
+		o.w.violate("the code of %v starts though the state has ended the attempt", k)
 	}
 	o.alone[k.execution], o.running[k] = k, s
 	for _, share := range s.shares {
@@ -192,7 +191,7 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	}
 	for _, a := range view.Attempts(id) {
 		k := key{id, a.Epoch}
-		if s := o.running[k]; a.Ended && s != nil && !s.late {
+		if s := o.running[k]; a.Ended && s != nil {
 			o.w.violate("the state has given the GPUs of %v away, and its code runs", k)
 		}
 	}

@@ -24,7 +24,6 @@ type supervisor struct {
 	grace      time.Duration // For which it may be disconnected.
 	contactAt  time.Duration
 
-	late     bool // The state had ended the attempt when the code started, and the node did not know.
 	dead     bool
 	ending   bool
 	execlet  compute.Instant
