@@ -60,7 +60,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 		outcome, err := journal.Decode(data)
 		if err != nil {
 			// The attempt's journal has the outcome, and it is put here again.
-			logger.Error("outcome set aside", "path", name, "err", err)
+			logger.Error("outcome set aside", "err", fmt.Errorf("%s: %w", name, err))
 			if err := os.Rename(name, name+badSuffix); err != nil {
 				return nil, fmt.Errorf("open outbox: %w", err)
 			}
