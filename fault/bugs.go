@@ -1,0 +1,101 @@
+package fault
+
+// Bug is a mistake that can be planted into a binary with failpoints, to see
+// that a test finds it. It is the name in BERTH_PLANT.
+type Bug string
+
+// The bugs. Plants says more of each.
+const (
+	VerifyLeader    Bug = "verify-leader"
+	UnsyncedLog     Bug = "unsynced-log"
+	NoBallast       Bug = "no-ballast"
+	UncheckedSums   Bug = "unchecked-sums"
+	PipelinedLog    Bug = "pipelined-log"
+	DirectVoter     Bug = "direct-voter"
+	ReceiptLease    Bug = "receipt-lease"
+	ForgottenOps    Bug = "forgotten-ops"
+	StaleEpoch      Bug = "stale-epoch"
+	MapOrder        Bug = "map-order"
+	DoubleCharge    Bug = "double-charge"
+	StaleAuth       Bug = "stale-auth"
+	IgnoredStarting Bug = "ignored-starting"
+)
+
+// Plant describes a bug.
+type Plant struct {
+	Bug      Bug
+	Breaks   string // What no longer holds.
+	Test     string // Package and test that fails with it and passes without; "" where it takes a cluster.
+	CaughtBy string // The workload whose checks fail, and the fault that it takes.
+}
+
+// Plants returns all bugs.
+func Plants() []Plant {
+	return []Plant{
+		{
+			Bug: VerifyLeader, Test: "./cluster TestReadsAreNotStale",
+			Breaks:   "a leader that was replaced while it stood still answers reads from before",
+			CaughtBy: "register: the leader is stopped and goes on",
+		},
+		{
+			Bug: UnsyncedLog, Test: "",
+			Breaks:   "what was acknowledged is not on any disk",
+			CaughtBy: "account or register: power cut of all nodes",
+		},
+		{
+			Bug: NoBallast, Test: "./cluster TestFullFileSystem",
+			Breaks:   "a node whose disk is full has no room to make room",
+			CaughtBy: "any: full disks; growth is not accepted again once there is room",
+		},
+		{
+			Bug: UncheckedSums, Test: "./cluster/disk TestFlippedBitsAreNeverReturned",
+			Breaks:   "a flipped bit in the log is applied as another command",
+			CaughtBy: "any: flipped bits in raft.db",
+		},
+		{
+			Bug: PipelinedLog, Test: "",
+			Breaks:   "an append that a follower refuses can stop its replication for good",
+			CaughtBy: "register: errors of a follower's disk; it never catches up",
+		},
+		{
+			Bug: DirectVoter, Test: "./cluster TestATokenAdmitsOneNodeOnce",
+			Breaks:   "a server that joins counts in the quorum before it has anything",
+			CaughtBy: "register: a server that joins dies before its Raft starts",
+		},
+		{
+			Bug: ReceiptLease, Test: "./cluster TestContactCountsFromTheSend",
+			Breaks:   "a node counts its lease from the answer, and believes in it longer than the leader",
+			CaughtBy: "run life: nodes that stand still with answers on their way",
+		},
+		{
+			Bug: ForgottenOps, Test: "./fsm TestRepeatGetsTheFirstAnswer",
+			Breaks:   "a request that is repeated takes effect twice",
+			CaughtBy: "account or run life: any fault that loses answers",
+		},
+		{
+			Bug: StaleEpoch, Test: "./fsm TestStaleWordsAreHarmless",
+			Breaks:   "the word about an older attempt ends the newest one",
+			CaughtBy: "run life with retries: a node is cut off for longer than a lease",
+		},
+		{
+			Bug: MapOrder, Test: "./fsm TestReplicasAgree",
+			Breaks:   "replicas decide the commands of one entry in different orders",
+			CaughtBy: "account: none needed; the states of the replicas differ",
+		},
+		{
+			Bug: DoubleCharge, Test: "./fsm TestExecutionCompletesAndIsCharged",
+			Breaks:   "an execution is charged twice",
+			CaughtBy: "run life: none needed; the ledger does not add up",
+		},
+		{
+			Bug: StaleAuth, Test: "./api TestStaleReads",
+			Breaks:   "a node that is behind takes a key that was revoked",
+			CaughtBy: "keys: a follower is cut off or stopped",
+		},
+		{
+			Bug: IgnoredStarting, Test: "./node/executor TestNodeAndSupervisorKilled",
+			Breaks:   "a node that starts again takes begun code for code that never ran, and starts it once more",
+			CaughtBy: "run life: node and supervisor are killed",
+		},
+	}
+}
