@@ -15,10 +15,10 @@ LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check race lint fmt clean
+.PHONY: help build demo test check race lint fmt faults faults-long faults-binary clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/berth
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
@@ -47,6 +47,21 @@ lint: $(LINT) ## Check format, vet and lint
 
 fmt: $(LINT) ## Format the code
 	$(LINT) fmt
+
+# A program with failpoints and planted bugs, for test clusters only.
+faults-binary:
+	@scripts/setup.sh test
+	$(GO) build -trimpath -tags faults -ldflags '$(LDFLAGS)' -o bin/berth-faults ./cmd/berth
+
+faults: faults-binary ## Break a cluster for 6 minutes and check it, then see that planted bugs are found; SEED=n repeats a run
+	@scripts/as-root.sh bin/berth-faults bench faults --points --duration 6m $(if $(SEED),--seed $(SEED))
+	@scripts/as-root.sh bin/berth-faults bench faults --controls $(if $(SEED),--seed $(SEED))
+	$(GO) test ./fault -run TestPlantedBugsAreFound -args -all
+
+faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl
+	@mkdir -p docs/reliability
+	@scripts/as-root.sh bin/berth-faults bench faults --points --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl
+	@bin/berth-faults bench faults --report docs/reliability/faults.jsonl
 
 clean: ## Remove what was built
 	rm -rf bin

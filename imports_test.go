@@ -30,31 +30,34 @@ type rule struct {
 var rules = []rule{
 	{"compute", nil, "the vocabulary stands below everything and imports nothing of ours"},
 	{"boottime", nil, "one clock for leases, read by nodes and by supervisors, which load little"},
-	{"fsm", []string{"compute"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
-	{"scheduler", []string{"compute"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
+	{"fault", nil, "failpoints stand everywhere and are nothing without their build tag"},
+	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
+	{"fsm", []string{"attempt", "compute", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
+	{"scheduler", []string{"compute", "fault"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
 	{"gpu", []string{"compute"}, "devices are reported in compute types; node hands them on"},
-	{"cluster", []string{"boottime", "compute"}, "it moves bytes and knows no command; node encodes and decodes them"},
+	{"cluster", []string{"boottime", "compute", "fault"}, "it moves bytes and knows no command; node encodes and decodes them"},
 
-	{"api", []string{"compute", "fsm"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
+	{"api", []string{"compute", "fault", "fsm"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/client", []string{"api/wire", "compute"}, "a client knows the wire and nothing of the server"},
 
-	{"node", []string{"api/...", "boottime", "cluster/...", "compute", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
-	{"node/executor", []string{"boottime", "compute", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
+	{"node", []string{"api/...", "attempt", "boottime", "cluster/...", "compute", "fault", "fsm", "gpu", "scheduler/...", "web"}, "node puts a peer together from the parts below it"},
+	{"node/executor", []string{"attempt", "boottime", "compute", "fault", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/logs", []string{"compute"}, "the children of node do not know each other"},
 	{"node/callback", []string{"compute"}, "the children of node do not know each other"},
-	{"node/storage", []string{"compute"}, "the children of node do not know each other"},
+	{"node/storage", []string{"compute", "fault"}, "the children of node do not know each other"},
 	{"node/secrets", []string{"compute"}, "the children of node do not know each other"},
 	{"node/billing", []string{"compute"}, "the children of node do not know each other"},
 	{"node/inference", []string{"compute"}, "the children of node do not know each other"},
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "node"}, "tests see a node from outside, as its users do"},
 
 	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
-	{"bench", []string{"api/client", "api/wire", "compute", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
+	{"bench", []string{"api/client", "api/wire", "compute", "fault", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
+	{"bench/faults", []string{"api/client", "api/wire", "attempt", "compute", "fault", "node/executor"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
 	{"bench/schedule", []string{"cluster", "compute", "fsm", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
-	{"bench/dst", []string{"compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journal of attempts on simulated disks"},
-	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
+	{"bench/dst", []string{"attempt", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
+	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "fault", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
 	{"examples", nil, "programs for executions, not for nodes"},
 	{"deploy", nil, "files for machines, not for nodes"},
@@ -110,7 +113,8 @@ var libraries = []library{
 	{"github.com/prometheus", []string{"api", "bench", "cluster", "fsm", "gpu", "node", "scheduler"}, "every part has a metrics.go; the vocabulary and commands measure nothing"},
 	{"github.com/cenkalti/backoff", []string{"api/client", "cluster", "cmd", "node"}, "retries wait with a library"},
 	{"github.com/google/uuid", []string{"api", "cluster", "cmd", "node"}, "ids are made where requests and nodes begin; the state makes none"},
-	{"golang.org/x/sys", []string{"cluster", "cmd", "gpu", "node"}, "system calls belong to parts that touch the machine"},
+	{"golang.org/x/sys", []string{"bench", "cluster", "cmd", "gpu", "node"}, "system calls belong to parts that touch the machine"},
+	{"github.com/anishathalye/porcupine", []string{"bench/faults"}, "histories of clients are checked where faults are made"},
 	{"gonum.org/v1/gonum", []string{"bench", "scheduler"}, "distributions are computed where choices are judged"},
 	{"golang.org/x/time", []string{"api", "cluster", "node"}, "rates are limited where requests come in"},
 	{"golang.org/x/text", []string{"api"}, "text is normalised where it comes in"},
@@ -125,7 +129,7 @@ var libraries = []library{
 // light are the packages that the supervisor of every attempt initialises: a
 // library there costs each start milliseconds.
 var light = []string{
-	"compute", "node/logs", "node/executor/cgroup", "node/executor/early",
+	"compute", "fault", "node/logs", "node/executor/cgroup", "node/executor/early",
 	"node/executor/journal", "node/executor/sandbox", "node/executor/supervise",
 }
 

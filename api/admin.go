@@ -14,7 +14,7 @@ func (s *Server) createJoinToken(r *request) (any, error) {
 	in := r.body.(*wire.NewJoinToken)
 	role := compute.RoleServer
 	if in.Role == compute.RoleWorker.String() {
-		return nil, errNotAvailable("role worker")
+		role = compute.RoleWorker
 	}
 	text, record, err := s.cfg.NewJoinToken(role, time.Duration(in.TTL)*time.Second, in.Uses)
 	if err != nil {
@@ -93,8 +93,13 @@ func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
 		Format: n.KnownFormat(), JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
-		LiveWork: len(view.Work(n.ID)), GPUs: make([]wire.GPU, len(n.GPUs)),
+		LiveWork: len(view.Work(n.ID)), DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
 		InventoryAt: n.InventoryVersion,
+	}
+	for _, w := range view.Work(n.ID) {
+		if w.Leaves() {
+			out.Leaving++
+		}
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = wire.GPU{
@@ -109,9 +114,12 @@ func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
 	return out
 }
 
-func (s *Server) drainNode(r *request) (any, error) { return s.drain(r, true) }
+func (s *Server) drainNode(r *request) (any, error) {
+	seconds := r.body.(*wire.NewDrain).Deadline
+	return s.drain(r, true, time.Duration(seconds)*time.Second)
+}
 
-func (s *Server) undrainNode(r *request) (any, error) { return s.drain(r, false) }
+func (s *Server) undrainNode(r *request) (any, error) { return s.drain(r, false, 0) }
 
 // findNode returns the node that the path names.
 func (r *request) findNode() (*compute.Node, error) {
@@ -126,14 +134,15 @@ func (r *request) findNode() (*compute.Node, error) {
 	return n, nil
 }
 
-// drain stops or resumes the placing of new work on a node.
-func (s *Server) drain(r *request, drained bool) (any, error) {
+// drain stops or resumes the placing of new work on a node. What executes on a
+// drained one is ended within a time, or never for 0.
+func (s *Server) drain(r *request, drained bool, within time.Duration) (any, error) {
 	n, err := r.findNode()
 	if err != nil {
 		return nil, err
 	}
 	_, err = s.proposeAndSee(r, fsm.DrainNode{
-		Op: s.op(r), Actor: r.caller.actor, Node: n.ID, Drained: drained,
+		Op: s.op(r), Actor: r.caller.actor, Node: n.ID, Drained: drained, Within: within,
 	})
 	if err != nil {
 		return nil, err

@@ -157,7 +157,6 @@ func TestImpossibleStarts(t *testing.T) {
 		{"requirements", "streaming", code + `"requirements_content":"numpy"}`, "not_available", "not available in this version"},
 		{"kernel state", "streaming", code + `"kernel_state":"x"}`, "not_available", "not available in this version"},
 		{"preemptible", "gpu_selection", code + `"preemptible":true}`, "not_available", "not available in this version"},
-		{"retries", "streaming", code + `"max_retries":1}`, "not_available", "not available in this version"},
 		{"cells of a selection", "gpu_selection", code + `"nbcode":1}`, "not_available", "not available in this version"},
 		{"unknown GPU type", "gpu_selection", code + `"gpu_types":["z9"]}`, "unknown_profile", "z9"},
 	} {
@@ -168,6 +167,8 @@ func TestImpossibleStarts(t *testing.T) {
 			}
 		})
 	}
+	w.want(422, "", "POST", "/execution/streaming/start", w.adaKey, code+`"max_retries":11}`)
+	w.want(422, "", "POST", "/execution/streaming/start", w.adaKey, code+`"max_retries":-1}`)
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"repeats":6}`)
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"repeats":0}`)
 	w.want(422, "", "POST", "/execution/gpu_selection/start", w.adaKey, code+`"deadline_seconds":0}`)
@@ -239,7 +240,6 @@ func TestBadBodies(t *testing.T) {
 		}
 	}
 	w.want(400, "unknown_org", "POST", "/billing/grant", rootToken, `{"org":"nobody","credits":1}`)
-	w.want(400, "not_available", "POST", "/admin/join-tokens", rootToken, `{"role":"worker"}`)
 	w.want(409, "email_taken", "POST", "/admin/users", rootToken,
 		`{"email":"Ada@example.com","password":"0123456789","org_slug":"ada-two"}`)
 	w.want(415, "unsupported_media", "POST", "/auth/login", "", `{}`, "Content-Type", "text/plain")

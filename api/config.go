@@ -74,6 +74,10 @@ type Blobs interface {
 
 // Config is what a Server needs.
 type Config struct {
+	// Relay has requests answered elsewhere, on a node without a replica. What
+	// is for reading and changing the state is not needed there.
+	Relay Relay
+
 	Proposer Proposer
 	Reader   Reader
 	Logs     Logs
@@ -103,6 +107,9 @@ type Config struct {
 	// CheckRemoval refuses the removal of a node that would cost the cluster
 	// its quorum. Nil allows every removal.
 	CheckRemoval func(ctx context.Context, id compute.NodeID) error
+	// Transfer has another server lead, the one named or the best, and returns
+	// which. Nil where it is not available.
+	Transfer func(ctx context.Context, to compute.NodeID) (compute.NodeID, error)
 	// Ready says what the node still lacks to serve. Nil for nothing.
 	Ready func() error
 

@@ -167,6 +167,18 @@ func TestPanicIsContained(t *testing.T) {
 	if string(a.body) != `{"detail":"Internal error.","code":"internal"}` {
 		t.Errorf("body is %s", a.body)
 	}
+	// Nor does one that another node has handed on end this one, and the next that
+	// would be asked.
+	conn, other := net.Pipe()
+	defer conn.Close()
+	defer other.Close()
+	var head api.RelayedHead
+	err := w.server.Relayed(t.Context(), api.Relayed{
+		Method: "GET", Path: "/api/v2/external/execution/gpu_selection/{id}", Params: map[string]string{"id": started.ID}, Bearer: w.adaKey,
+	}, conn, func(h api.RelayedHead) (io.Writer, error) { head = h; return io.Discard, nil })
+	if err != nil || head.Status != 500 {
+		t.Errorf("handed on, it is answered %d, %v", head.Status, err)
+	}
 	w.mustDo("GET", "/health/ping", "", nil, nil)
 	w.stop()
 	if !strings.Contains(log.String(), "the judge is ill") {

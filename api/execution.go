@@ -108,9 +108,12 @@ func parseWait(text string) (time.Duration, error) {
 // count, hence the weak form.
 func etagOf(view *fsm.View, e *compute.Execution) string {
 	h := fnv.New64a()
-	parts := []any{e.ID, e.Status, e.Reason, e.Detail, e.Epoch, e.Stop, e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt}
+	parts := []any{
+		e.ID, e.Status, e.Reason, e.Detail, e.Epoch, e.Stop, e.Retries,
+		e.ExecletAt, e.StartedAt, e.EndedAt, e.FinishedAt,
+	}
 	for _, child := range view.Children(e.ID) {
-		parts = append(parts, child.Status, child.Reason, child.Epoch, child.StartedAt)
+		parts = append(parts, child.Status, child.Reason, child.Epoch, child.Retries, child.StartedAt)
 	}
 	for _, part := range parts {
 		fmt.Fprintf(h, "%v\x00", part)

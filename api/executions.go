@@ -41,7 +41,6 @@ func available(in *wire.PythonStart) error {
 		{"nbcode > 0", in.NBCode > 0},
 		{"requirements_content", in.Requirements != ""},
 		{"kernel_state", in.KernelState != ""},
-		{"max_retries > 0", in.MaxRetries > 0},
 	} {
 		if f.asked {
 			return errNotAvailable(f.name)
@@ -67,6 +66,7 @@ func (s *Server) newExecution(r *request, in *wire.PythonStart) compute.Executio
 		CallbackURLs:    in.CallbackURLs,
 		MaxCredits:      in.MaxCredits,
 		Preemptible:     in.Preemptible,
+		MaxRetries:      in.MaxRetries,
 	}
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone

@@ -8,15 +8,17 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 )
 
 func TestStart(t *testing.T) {
 	w := newWorld(t)
+	w.upgrade()
 	var started wire.Started
 	w.mustDo("POST", "/execution/streaming/start", w.adaKey, map[string]any{
 		"code": "print(1)", "machine_type": "A100", "timeout": 61, "file_name": "x.py",
 		"import_files": `{"pkg/a.py":"A = 1","b.py":""}`, "env": map[string]string{"X": "1"},
-		"tags": []string{"t"}, "priority": 70, "network": "none", "disconnect_grace": 5,
+		"tags": []string{"t"}, "priority": 70, "network": "none", "disconnect_grace": 5, "max_retries": 3,
 		"max_credits": 0.5, "prior_imports": []string{"import os"}, "unknown_field": 1,
 		"user_callback_urls": []string{"https://example.com/x?y=${{ secrets.A }}"},
 	}, &started)
@@ -26,7 +28,7 @@ func TestStart(t *testing.T) {
 	}
 	if started.Status != compute.StatusQueued || e.Profile != "gpu.a100" || e.Timeout != 61*time.Second ||
 		e.Priority != 70 || e.Network != compute.NetworkNone || e.DisconnectGrace != 5*time.Second ||
-		e.MaxCredits != compute.Credit/2 || e.FileName != "x.py" || len(e.CallbackURLs) != 1 {
+		e.MaxRetries != 3 || e.MaxCredits != compute.Credit/2 || e.FileName != "x.py" || len(e.CallbackURLs) != 1 {
 		t.Errorf("record is %+v", e)
 	}
 	bundle, err := compute.DecodeBundle(e.Bundle.Inline)
@@ -191,4 +193,46 @@ func TestOutputAbsent(t *testing.T) {
 	if len(got.Warnings) != 1 || got.Status != compute.StatusCompleted {
 		t.Errorf("without its output: %+v", got)
 	}
+}
+
+// TestRetriesAreShown loses the node of an execution that may begin anew: every
+// view of it says so, and its tag changes.
+func TestRetriesAreShown(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	var started wire.Started
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey, map[string]any{
+		"code": "print(1)", "execution_type": "t4", "max_retries": 2,
+	}, &started)
+	id := started.ExecutionID
+	w.place(id, 3)
+	path := "/execution/" + id.String()
+	before := w.mustDo("GET", path, w.adaKey, nil, nil).header.Get("ETag")
+	a := w.attempt(id)
+	w.must(fsm.LoseAttempts{Term: 1, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
+	var e wire.Execution
+	if after := w.mustDo("GET", path, w.adaKey, nil, &e).header.Get("ETag"); after == before {
+		t.Error("the tag is the same")
+	}
+	if e.Status != compute.StatusQueued || e.Retries != 1 || e.MaxRetries != 2 ||
+		e.PendingReason == nil || *e.PendingReason != "retry" || *e.Attempts[0].Reason != "node_lost" {
+		t.Errorf("got %+v", e)
+	}
+	var list []wire.ExecutionSummary
+	w.mustDo("GET", "/workloads/list", w.adaKey, nil, &list)
+	if len(list) != 1 || list[0].Retries != 1 || list[0].MaxRetries != 2 {
+		t.Errorf("listed as %+v", list)
+	}
+}
+
+// upgrade has every node know the newest format of the state, and the state
+// use it.
+func (w *world) upgrade() {
+	w.Helper()
+	for n := range w.machine.View().Nodes() {
+		known := *n
+		known.Format = fsm.Format
+		w.must(fsm.RegisterNode{Node: known})
+	}
+	w.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
 }

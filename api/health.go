@@ -25,17 +25,28 @@ func (s *Server) health(*request) (any, error) {
 	return h, nil
 }
 
+// standing returns how near the node is to the state.
+func (s *Server) standing() Standing {
+	if s.cfg.Relay != nil {
+		return s.cfg.Relay.Status()
+	}
+	index, known, lastContact := s.cfg.Reader.Status()
+	return Standing{Index: index, KnownLeader: known, LastContact: lastContact.Milliseconds()}
+}
+
 // condition returns how the node is.
 func (s *Server) condition() wire.Health {
-	index, known, lastContact := s.cfg.Reader.Status()
+	now := s.standing()
 	h := wire.Health{
-		Status: "ok", KnownLeader: known, LastContactMS: lastContact.Milliseconds(),
-		Index: index, Version: s.cfg.Version,
+		Status: "ok", KnownLeader: now.KnownLeader, LastContactMS: now.LastContact,
+		Index: now.Index, Version: s.cfg.Version,
 	}
 	switch {
-	case !known:
+	case s.draining.Load():
+		h.Status = "the node is stopping"
+	case !now.KnownLeader:
 		h.Status = "no leader is known"
-	case lastContact > staleMax:
+	case now.LastContact > staleMax.Milliseconds():
 		h.Status = "the leader was not heard for too long"
 	case s.cfg.Ready != nil:
 		if err := s.cfg.Ready(); err != nil {

@@ -3,8 +3,10 @@ package api_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"berth/api"
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -32,4 +34,40 @@ func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	}
 	w.mustDo("DELETE", path, rootToken, nil, nil) // The first answer may have been lost.
 	w.want(404, "", "DELETE", "/admin/nodes/"+nodeID(99).String(), rootToken, nil)
+}
+
+func TestDrainWithADeadline(t *testing.T) {
+	w := newWorld(t)
+	path := "/admin/nodes/" + nodeID(1).String()
+	var n wire.Node
+	w.mustDo("POST", path+"/drain", rootToken, nil, &n)
+	if !n.Drained || n.DrainBy != nil {
+		t.Errorf("drained as %+v", n)
+	}
+	w.mustDo("POST", path+"/drain", rootToken, map[string]any{"deadline": 600}, &n)
+	if want := compute.InstantOf(w.clock().Add(10 * time.Minute)); n.DrainBy == nil || *n.DrainBy != want {
+		t.Errorf("drained by %v, want %s", n.DrainBy, want)
+	}
+	w.mustDo("POST", path+"/undrain", rootToken, nil, &n)
+	if n.Drained || n.DrainBy != nil {
+		t.Errorf("undrained as %+v", n)
+	}
+	w.want(422, "", "POST", path+"/drain", rootToken, map[string]any{"deadline": -1})
+	w.want(422, "", "POST", path+"/drain", rootToken, map[string]any{"deadline": 2592001})
+}
+
+func TestTransfer(t *testing.T) {
+	w := newWorld(t)
+	const path = "/admin/raft/transfer"
+	var got wire.Transfer
+	for _, body := range []any{nil, "{}", `{"to": null}`} {
+		w.mustDo("POST", path, rootToken, body, &got)
+		if got.Leader != (compute.NodeID{UUID: uuid(8)}) {
+			t.Errorf("%v: %+v leads", body, got)
+		}
+	}
+	w.want(409, "not_a_voter", "POST", path, rootToken, map[string]any{"to": uuid(9).String()})
+	w.want(404, "", "POST", path, rootToken, map[string]any{"to": "gpu-1"})
+	w.want(422, "", "POST", path, rootToken, map[string]any{"to": 1})
+	w.want(403, "", "POST", path, w.bobKey, nil)
 }

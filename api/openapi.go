@@ -83,7 +83,7 @@ func operation(rt *route, schemas wire.Schemas) object {
 	}
 	if rt.body != nil {
 		out["requestBody"] = object{
-			"required": true,
+			"required": !rt.bare,
 			"content":  object{"application/json": object{"schema": schemas.Of(bodyType(rt.body))}},
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fault"
 	"berth/fsm"
 )
 
@@ -20,6 +21,9 @@ const maxIdempotencyKey = 255
 // is no other request to tell it from.
 func (s *Server) op(r *request) fsm.Op {
 	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org}
+	if !r.seed.IsZero() {
+		op.ID.UUID = r.seed // The node that handed it on may have asked another server before.
+	}
 	if r.idempotency != "" {
 		op.Request = r.digest(hmac.New(sha256.New, s.requestKey))
 		scope := op.Org.String()
@@ -31,6 +35,7 @@ func (s *Server) op(r *request) fsm.Op {
 		op.ID.UUID[6] = op.ID.UUID[6]&0x0f | 0x80
 		op.ID.UUID[8] = op.ID.UUID[8]&0x3f | 0x80
 	}
+	r.op = op
 	return op
 }
 
@@ -69,9 +74,19 @@ func (r *request) checkIdempotency() error {
 	return f
 }
 
-// propose has the state decide about cmd.
+// propose has the state decide about cmd, once at a time for a request with an
+// Idempotency-Key.
 func (s *Server) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
+	if r.idempotency != "" {
+		end, err := s.inflight.begin(r.op)
+		if err != nil {
+			return fsm.Result{}, err
+		}
+		defer end()
+	}
+	fault.Point("api.propose.before")
 	result, index, err := s.cfg.Proposer.Propose(r.ctx, cmd)
+	fault.Point("api.propose.after")
 	if err != nil {
 		return fsm.Result{}, err
 	}

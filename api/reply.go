@@ -38,6 +38,8 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 	case events:
 		s.stream(ctx, a)
+	case download:
+		s.download(ctx, a)
 	default:
 		body, err := encode(answer)
 		if err != nil {
@@ -64,7 +66,7 @@ func encode(v any) ([]byte, error) {
 
 // stream has write send the body.
 func (s *Server) stream(ctx *fasthttp.RequestCtx, write events) {
-	ctx.SetContentType("text/event-stream")
+	ctx.SetContentType(eventStream)
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
 	conn := ctx.Conn()
 	// From here on the writer moves the deadline, with every event.
@@ -113,12 +115,12 @@ func (s *Server) logFailure(r *request, status int, err error) {
 
 // writeHeaders sets the headers that every answer has.
 func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *request) {
-	index, known, lastContact := s.cfg.Reader.Status()
+	now := s.standing()
 	h := &ctx.Response.Header
 	h.Set("X-Request-Id", r.id)
-	h.Set("X-Berth-Index", strconv.FormatUint(max(index, r.index), 10))
-	h.Set("X-Berth-Known-Leader", strconv.FormatBool(known))
-	h.Set("X-Berth-Last-Contact", strconv.FormatInt(lastContact.Milliseconds(), 10))
+	h.Set("X-Berth-Index", strconv.FormatUint(max(now.Index, r.index), 10))
+	h.Set("X-Berth-Known-Leader", strconv.FormatBool(now.KnownLeader))
+	h.Set("X-Berth-Last-Contact", strconv.FormatInt(now.LastContact, 10))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if r.etag != "" {

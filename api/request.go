@@ -44,9 +44,11 @@ type request struct {
 	ifNoneMatch string
 	accept      string
 
+	seed   compute.UUID // Names the request where another node handed it on; zero elsewhere.
 	view   *fsm.View
 	caller caller
 
+	op    fsm.Op            // What it proposes.
 	index uint64            // Of what the request wrote.
 	etag  string            // Of the answer.
 	extra map[string]string // More headers of the answer.

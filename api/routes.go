@@ -38,6 +38,8 @@ type route struct {
 	need    need
 	role    compute.OrgRole // The least role in the organization, with needOrg.
 	once    bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
+	bare    bool            // The body may be left out, as if it were {}.
+	local   bool            // Each node answers for itself, one without a replica too.
 
 	query   func() any // New value to read the query into; nil for none.
 	body    func() any // New value to read the body into; nil for none.
@@ -135,11 +137,11 @@ func (s *Server) startRoutes() []route {
 		}, {
 			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
 			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
-			accepts: []string{"text/event-stream"}, handle: s.streamOutput,
+			accepts: []string{eventStream}, handle: s.streamOutput,
 		}, {
 			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
 			summary: "The same as GET.",
-			accepts: []string{"text/event-stream"}, handle: s.streamOutput,
+			accepts: []string{eventStream}, handle: s.streamOutput,
 		}, {
 			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
@@ -270,9 +272,9 @@ func (s *Server) adminRoutes() []route {
 			summary: "The nodes of the cluster with their GPUs.",
 			reply:   of[wire.Nodes](), handle: s.listNodes,
 		}, {
-			method: http.MethodPost, path: root + "/admin/nodes/{id}/drain", need: needOperator,
-			summary: "Place no new work on a node. What it executes goes on.",
-			reply:   of[wire.Node](), handle: s.drainNode,
+			method: http.MethodPost, path: root + "/admin/nodes/{id}/drain", need: needOperator, bare: true,
+			summary: "Place no new work on a node. What it executes goes on, or is moved or ended by a deadline.",
+			body:    of[wire.NewDrain](), reply: of[wire.Node](), handle: s.drainNode,
 		}, {
 			method: http.MethodPost, path: root + "/admin/nodes/{id}/undrain", need: needOperator,
 			summary: "Place new work on a node again.",
@@ -294,6 +296,18 @@ func (s *Server) adminRoutes() []route {
 			summary: "The members of the Raft configuration.",
 			reply:   of[wire.Peers](), handle: s.listPeers,
 		}, {
+			method: http.MethodGet, path: root + "/admin/raft/snapshot", need: needOperator,
+			summary: "A backup of the state: all that was acknowledged before the request. berth admin snapshot reads it.",
+			accepts: []string{octetStream}, handle: s.saveSnapshot,
+		}, {
+			method: http.MethodPost, path: root + "/admin/raft/transfer", need: needOperator, bare: true,
+			summary: "Have another server lead. The process that leads does it once in its life.",
+			body:    of[wire.NewTransfer](), reply: of[wire.Transfer](), handle: s.transfer,
+		}, {
+			method: http.MethodGet, path: root + "/admin/state", need: needOperator,
+			summary: "What this node's own replica of the state is: its index, its hash and sums of it.",
+			query:   of[wire.StateQuery](), reply: of[wire.State](), handle: s.replicaState,
+		}, {
 			method: http.MethodGet, path: root + "/admin/replay", need: needOperator,
 			summary: "Compute the scheduler's plan in a Raft entry again, from the state that it was computed from.",
 			query:   of[wire.ReplayQuery](), reply: of[wire.Replay](), handle: s.replay,
@@ -308,29 +322,29 @@ func (s *Server) adminRoutes() []route {
 func (s *Server) nodeRoutes() []route {
 	return []route{
 		{
-			method: http.MethodGet, path: root + "/health/ping",
+			method: http.MethodGet, path: root + "/health/ping", local: true,
 			summary: "Whether the node answers.", reply: of[wire.Ping](), handle: s.ping,
 		}, {
-			method: http.MethodGet, path: root + "/health/version",
+			method: http.MethodGet, path: root + "/health/version", local: true,
 			summary: "What the node executes.", reply: of[wire.Version](), handle: s.version,
 		}, {
-			method: http.MethodGet, path: "/livez",
+			method: http.MethodGet, path: "/livez", local: true,
 			summary: "Whether the process lives.", reply: of[wire.Ping](), handle: s.ping,
 		}, {
-			method: http.MethodGet, path: "/readyz",
+			method: http.MethodGet, path: "/readyz", local: true,
 			summary: "Whether the node can serve: 503 when not.", reply: of[wire.Health](), handle: s.ready,
 		}, {
-			method: http.MethodGet, path: "/healthz",
+			method: http.MethodGet, path: "/healthz", local: true,
 			summary: "How the node is, always 200.", reply: of[wire.Health](), handle: s.health,
 		}, {
-			method: http.MethodGet, path: "/metrics", need: needScraper,
+			method: http.MethodGet, path: "/metrics", need: needScraper, local: true,
 			summary: "Metrics for Prometheus.", accepts: []string{"text/plain"}, handle: s.scrape,
 		}, {
 			method: http.MethodGet, path: "/metrics/targets", need: needScraper,
 			summary: "Every node, for Prometheus' HTTP service discovery.",
 			reply:   of[[]wire.Target](), handle: s.targets,
 		}, {
-			method: http.MethodGet, path: "/openapi.json",
+			method: http.MethodGet, path: "/openapi.json", local: true,
 			summary: "This API as OpenAPI 3.1.", accepts: []string{"application/json"}, handle: s.document,
 		},
 	}

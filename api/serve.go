@@ -14,6 +14,7 @@ import (
 
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fault"
 	"berth/fsm"
 )
 
@@ -34,11 +35,7 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method."))
 	}
-	r.PanicHandler = func(ctx *fasthttp.RequestCtx, cause any) {
-		s.log.Error("handler panicked", "err", fmt.Sprintf("%v\n%s", cause, debug.Stack()))
-		ctx.Response.Reset()
-		s.refuse(ctx, compute.Errorf(compute.CodeInternal, "panic: %v", cause))
-	}
+	r.PanicHandler = func(ctx *fasthttp.RequestCtx, cause any) { s.refuse(ctx, s.panicked(ctx, cause)) }
 	for i := range s.routes {
 		rt := &s.routes[i]
 		serve := func(ctx *fasthttp.RequestCtx) { s.serve(life, ctx, rt) }
@@ -47,7 +44,18 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		trimSlash(ctx)
 		r.Handler(ctx)
+		if s.draining.Load() {
+			ctx.SetConnectionClose()
+		}
 	}
+}
+
+// panicked logs that a handler panicked, and why. It takes back what was
+// answered so far.
+func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) error {
+	s.log.Error("handler panicked", "err", fmt.Sprintf("%v\n%s", cause, debug.Stack()))
+	ctx.Response.Reset()
+	return compute.Errorf(compute.CodeInternal, "panic: %v", cause)
 }
 
 // trimSlash makes a path with a slash behind it the same as without: the
@@ -77,6 +85,16 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 		s.fail(ctx, r, err)
 		return
 	}
+	if s.cfg.Relay != nil && !rt.local {
+		r.life = life
+		s.relay(ctx, r)
+		return
+	}
+	s.respond(life, ctx, r)
+}
+
+// respond answers a request that is whole.
+func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 	r.life = life
 	r.renew()
 	defer r.release()
@@ -85,18 +103,21 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 		s.fail(ctx, r, err)
 		return
 	}
+	fault.Point("api.reply.before")
 	s.reply(ctx, r, answer)
 }
 
 // answer returns what to answer: the caller is known and allowed, the request
 // is well formed, then the route's handler has the word.
 func (s *Server) answer(r *request) (any, error) {
+	fault.Point("api.admit.before")
 	if err := s.admit(r); err != nil {
 		return nil, err
 	}
 	if err := r.decode(); err != nil {
 		return nil, err
 	}
+	fault.Point("api.handle.before")
 	return r.route.handle(r)
 }
 
@@ -108,11 +129,14 @@ func (r *request) decode() error {
 		wire.DecodeQuery(r.args, r.query, faults)
 	}
 	if r.route.body != nil {
-		if err := r.checkMedia(); err != nil {
+		r.body = r.route.body()
+		raw := r.raw
+		if len(raw) == 0 && r.route.bare {
+			raw = []byte("{}")
+		} else if err := r.checkMedia(); err != nil {
 			return err
 		}
-		r.body = r.route.body()
-		wire.Decode(r.raw, r.body, faults)
+		wire.Decode(raw, r.body, faults)
 	}
 	if b, ok := r.body.(interface {
 		CheckTimeout(limit time.Duration, f *wire.Faults)
@@ -136,6 +160,9 @@ func (r *request) checkMedia() error {
 
 // readView sets the view that the request reads.
 func (s *Server) readView(r *request) error {
+	if fault.Planted(fault.StaleAuth) {
+		return s.staleView(r)
+	}
 	switch mode := r.args["consistency"]; {
 	case mode == "stale" && r.route.method == fasthttp.MethodGet:
 		return s.staleView(r)

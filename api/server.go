@@ -41,7 +41,10 @@ type Server struct {
 	requestKey  []byte // Of the hashes by which requests are told apart.
 	pace        *pace
 	touched     *touched
-	streams     atomic.Int64 // Streams and held answers now.
+	inflight    *inflight
+	draining    atomic.Bool
+	streams     atomic.Int64 // Streams, held answers and relayed requests now.
+	life        atomic.Pointer[lifetime]
 	openapi     []byte
 }
 
@@ -56,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 		log:     cfg.Logger.With("part", "api"),
 		metrics: newMetrics(cfg.Registerer),
 		pace:    newPace(cfg.Limits, cfg.Now),
-		touched: newTouched(),
+		touched: newTouched(), inflight: newInflight(),
 	}
 	s.requestKey = requestKey(cfg.RefreshKey)
 	s.routes = s.table()
@@ -80,14 +83,19 @@ func (c *Config) validate() error {
 		}
 		return errors.New(name + " is missing")
 	}
+	parts := errors.Join(
+		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
+	)
+	if c.Relay != nil {
+		return parts
+	}
 	return errors.Join(
-		missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
+		parts, missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
 		missing(c.Logs == nil, "Logs"), missing(c.Blobs == nil, "Blobs"),
 		missing(c.Judge == nil, "Judge"), missing(c.Explain == nil, "Explain"), missing(c.Chart == nil, "Chart"),
 		missing(c.Unseal == nil, "Unseal"),
 		missing(c.NewJoinToken == nil, "NewJoinToken"),
 		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
-		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
 	)
 }
 
@@ -113,6 +121,10 @@ func (c *Config) setDefaults() {
 
 func (s *Server) now() time.Time { return s.cfg.Now() }
 
+// Drain tells clients to go elsewhere while the server still answers: /readyz
+// is 503 from now on, and every answer closes its connection.
+func (s *Server) Drain() { s.draining.Store(true) }
+
 // Serve answers requests from l until ctx ends. Streams end then, other
 // requests in flight get a few seconds. It returns when all of that is over,
 // with l closed.
@@ -122,7 +134,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	hard, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	server := s.newServer(lifetime{soft: ctx, hard: hard})
+	life := lifetime{soft: ctx, hard: hard}
+	s.life.Store(&life)
+	defer s.life.Store(nil)
+	server := s.newServer(life) //nolint:contextcheck // Requests live as life says.
 	ended := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { ended <- server.Serve(l) })

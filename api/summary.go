@@ -23,6 +23,7 @@ func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 		FileName:   orNull(e.FileName), JobType: orNull(e.JobType),
 		Metadata: metadataOf(view, e),
 		UserID:   &e.User, OrgID: &e.Org,
+		Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if !e.Parent.IsZero() {
 		s.ParentExecutionID = &e.Parent

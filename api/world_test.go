@@ -55,6 +55,7 @@ type world struct {
 	client  *http.Client
 	dial    func() (net.Conn, error)
 	stop    func() // Stops the server.
+	server  *api.Server
 
 	adaKey, bobKey string // Of the owners of ada-lab and bob-lab.
 	adaKeyID       string
@@ -141,6 +142,12 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		Peers: func(context.Context) ([]wire.Peer, error) {
 			return []wire.Peer{{ID: compute.NodeID{UUID: uuid(7)}, Address: "127.0.0.1:6471", Voter: true, Leader: true}}, nil
 		},
+		Transfer: func(_ context.Context, to compute.NodeID) (compute.NodeID, error) {
+			if to.IsZero() {
+				return compute.NodeID{UUID: uuid(8)}, nil
+			}
+			return compute.NodeID{}, compute.Errorf(compute.CodeConflict, "The server does not vote.").Named("not_a_voter")
+		},
 		StreamKey: []byte("stream key"), RefreshKey: []byte("refresh key"),
 		PasswordCost: auth.PasswordCost{MemoryKiB: 19 << 10, Passes: 2, Threads: 1},
 		PublicURL:    "http://berth.test", Version: "0.1.0-test", Build: "test",
@@ -163,6 +170,7 @@ func (w *world) serve() {
 	w.Helper()
 	server, err := api.New(w.cfg)
 	w.ok(err)
+	w.server = server
 	l := fasthttputil.NewInmemoryListener()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

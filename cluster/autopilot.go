@@ -41,8 +41,8 @@ type obstacle struct {
 	reason string // What is in the way, for people.
 
 	// Of what its leaving would leave.
-	voters, answering int
-	silent            []compute.NodeID // Voters that do not answer.
+	voters, current int              // Voters, and those of them that keep up.
+	silent          []compute.NodeID // Voters that do not answer.
 }
 
 // The reasons of changes and obstacles.
@@ -53,7 +53,7 @@ const (
 	becauseSilent   = "it has been silent for too long and another one votes in its place"
 	becauseSurplus  = "more servers vote than are wanted"
 
-	wouldCostQuorum  = "too few of the voters that it leaves answer"
+	wouldCostQuorum  = "too few of the voters that it leaves answer and keep up"
 	wouldLeaveNobody = "nobody else can vote"
 	tooManyDemoted   = "voters that were replaced before are still silent: bring them back or remove them"
 	nobodyToLead     = "no other voter can lead"
@@ -73,6 +73,10 @@ type member struct {
 
 // answers reports whether the server answered when it was last asked.
 func (m *member) answers() bool { return m.silent == 0 }
+
+// keepsUp reports whether the server could confirm an entry soon: the leader
+// can, and another one that answered and was not behind.
+func (r *roll) keepsUp(m *member) bool { return m.id == r.self || m.steady > 0 }
 
 // roll is the configuration as the leader sees it, and what it is to become.
 // It decides alone from what it holds: no clock, no chance.
@@ -105,20 +109,21 @@ func (r *roll) wanted() int {
 
 // next returns the change that is due, actionNone for none, and which servers
 // must go on voting although they should not. No change ever leaves fewer
-// answering voters than a quorum of the configuration that it makes: what was
-// removed stays until that holds, and a voter that is silent is replaced
-// before it loses its vote.
+// voters that keep up than a quorum of the configuration that it makes: one
+// that answers while it replays its log confirms nothing. What was removed stays
+// until that holds, and a voter that is silent is replaced before it loses its
+// vote.
 func (r *roll) next() (change, []obstacle) {
 	for i := range r.members {
 		if m := &r.members[i]; m.removed && !m.voter {
 			return change{actionRemove, m.id, becauseRemoved}, nil
 		}
 	}
-	voters, answering := r.count()
+	voters, current := r.count()
 	wanted := r.wanted()
 	leaving, obstacles := r.leaving(voters)
 	standby := r.standby()
-	if standby != nil && voters <= wanted && voters-len(leaving) < wanted && answering+1 >= quorum(voters+1) {
+	if standby != nil && voters <= wanted && voters-len(leaving) < wanted && current+1 >= quorum(voters+1) {
 		reason := becauseReplaces
 		if len(leaving) == 0 {
 			reason = becauseTooFew
@@ -135,8 +140,11 @@ func (r *roll) next() (change, []obstacle) {
 		}
 		obstacles = append(obstacles, *inTheWay)
 	}
-	if len(leaving) == 0 && voters > wanted && answering == voters {
-		return change{actionDemote, r.surplus().id, becauseSurplus}, obstacles
+	if len(leaving) == 0 && voters > wanted && r.answering() == voters {
+		m := r.surplus()
+		if left := r.obstacle(m, wouldCostQuorum); left.current >= quorum(left.voters) {
+			return change{actionDemote, m.id, becauseSurplus}, obstacles
+		}
 	}
 	return change{}, obstacles
 }
@@ -186,7 +194,7 @@ func (r *roll) leave(m *member) (change, *obstacle) {
 	switch heir := r.heir(); {
 	case inTheWay.voters == 0:
 		inTheWay.reason = wouldLeaveNobody
-	case inTheWay.answering < quorum(inTheWay.voters):
+	case inTheWay.current < quorum(inTheWay.voters):
 	case m.id == r.self && heir == nil:
 		inTheWay.reason = nobodyToLead
 	case m.id == r.self && !r.transferred:
@@ -207,9 +215,9 @@ func (r *roll) obstacle(m *member, reason string) obstacle {
 		switch {
 		case !other.voter || other.id == m.id:
 			continue
-		case other.answers():
-			o.answering++
-		default:
+		case r.keepsUp(other):
+			o.current++
+		case !other.answers():
 			o.silent = append(o.silent, other.id)
 		}
 		o.voters++
@@ -217,17 +225,17 @@ func (r *roll) obstacle(m *member, reason string) obstacle {
 	return o
 }
 
-// count returns how many servers vote, and how many of them answer.
-func (r *roll) count() (voters, answering int) {
+// count returns how many servers vote, and how many of them keep up.
+func (r *roll) count() (voters, current int) {
 	for i := range r.members {
 		if m := &r.members[i]; m.voter {
 			voters++
-			if m.answers() {
-				answering++
+			if r.keepsUp(m) {
+				current++
 			}
 		}
 	}
-	return voters, answering
+	return voters, current
 }
 
 // standby returns the server that should vote next: the one that has kept up
@@ -254,17 +262,42 @@ func (r *roll) steadiest(fits func(*member) bool) *member {
 	return best
 }
 
-// surplus returns the voter that is needed least: any but the leader, so the
-// one with the highest id, which every leader chooses alike.
+// answering returns how many of the voters answer, however far behind.
+func (r *roll) answering() (n int) {
+	for i := range r.members {
+		if m := &r.members[i]; m.voter && m.answers() {
+			n++
+		}
+	}
+	return n
+}
+
+// surplus returns the voter that is needed least: any but the leader, one that
+// does not keep up first, and of those alike the one with the highest id, which
+// every leader chooses alike.
 func (r *roll) surplus() *member {
 	var last *member
 	for i := range r.members {
 		m := &r.members[i]
-		if m.voter && m.id != r.self && (last == nil || bytes.Compare(m.id.UUID[:], last.id.UUID[:]) > 0) {
+		if !m.voter || m.id == r.self {
+			continue
+		}
+		if last == nil || cmp.Or(order(r.keepsUp(last), r.keepsUp(m)), bytes.Compare(m.id.UUID[:], last.id.UUID[:])) > 0 {
 			last = m
 		}
 	}
 	return last
+}
+
+// order is that of two booleans: false before true.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // at returns where the server is in members, -1 for nowhere.
@@ -285,6 +318,8 @@ func (r *roll) with(step change) *roll {
 	case actionDemote:
 		m.voter, m.demoted = false, !m.answers()
 	case actionTransfer:
+		old := &after.members[after.at(r.self)]
+		old.steady = max(old.steady, 1) // Who led is not behind.
 		after.self = step.server
 	case actionNone:
 	}

@@ -16,8 +16,8 @@ const (
 )
 
 // parseRoll reads servers such as "A* v, B v dead, C v removed, D steady":
-// the star leads; v votes; steady, dead and down (silent for a short time) are
-// states, a voter without one is steady.
+// the star leads; v votes; steady, dead, down (silent for a short time) and behind
+// (it answers) are states, a voter without one is steady.
 func parseRoll(t *testing.T, voters int, text string) *roll {
 	t.Helper()
 	r := &roll{voters: voters, promoteAfter: testPromote, replaceAfter: testReplace}
@@ -37,6 +37,8 @@ func parseRoll(t *testing.T, voters int, text string) *roll {
 				m.silent, m.steady = testReplace, 0
 			case "down":
 				m.silent, m.steady = time.Second, 0
+			case "behind":
+				m.steady = 0
 			case "removed":
 				m.removed = true
 			case "demoted":
@@ -96,6 +98,11 @@ func TestAutopilot(t *testing.T) {
 		{"one that came back too late is surplus", 3, "A* v, B v, C v, D v", "demote D", ""},
 		{"the leader keeps its vote", 3, "A v, B v, C v, D* v", "demote C", ""},
 		{"nothing is surplus while one is silent", 3, "A* v, B v, C v down, D v", "", ""},
+		{"one that is behind is surplus first", 3, "A* v, B v behind, C v, D v", "demote B", ""},
+		{"those that keep up stay", 3, "A* v, B v behind, C v behind, D v, E v", "demote C", ""},
+		{"also when that leaves too many voters for now", 3, "A* v, B v behind, C v behind, D v behind, E v", "", ""},
+		{"a removed voter stays while others catch up", 0, "A* v, B v removed, C v behind", "", "B"},
+		{"a dead one is replaced, and demoted once that holds", 3, "A* v, B v behind, C v dead, D v behind", "", "C"},
 		{"one voter is enough where one is wanted", 1, "A* v, B v, C v", "demote C", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -163,7 +170,7 @@ func TestAutopilotNeverCostsTheQuorum(t *testing.T) {
 					members: slices.Clone(members), self: m.id, voters: voters,
 					promoteAfter: testPromote, replaceAfter: testReplace,
 				}
-				if all, answering := r.count(); answering >= quorum(all) {
+				if all, current := r.count(); current >= quorum(all) {
 					rolls++
 					followAutopilot(t, r)
 				}
@@ -197,8 +204,8 @@ func followAutopilot(t *testing.T, r *roll) {
 		}
 		checkStep(t, r, step)
 		r = r.with(step)
-		if voters, answering := r.count(); answering < quorum(voters) {
-			t.Fatalf("%+v\nleaves %d of %d voters of\n%+v", step, answering, voters, began)
+		if voters, current := r.count(); current < quorum(voters) {
+			t.Fatalf("%+v\nleaves %d of %d voters of\n%+v", step, current, voters, began)
 		}
 	}
 	t.Fatalf("no end of changes of\n%+v", began)
@@ -207,7 +214,7 @@ func followAutopilot(t *testing.T, r *roll) {
 func checkStep(t *testing.T, r *roll, step change) {
 	t.Helper()
 	m := r.members[r.at(step.server)]
-	voters, answering := r.count()
+	voters, _ := r.count()
 	demoted := 0
 	for _, other := range r.members {
 		if other.demoted {
@@ -223,7 +230,7 @@ func checkStep(t *testing.T, r *roll, step change) {
 	case actionTransfer:
 		ok = m.voter && m.steady > 0 && !m.removed && m.id != r.self && r.members[r.at(r.self)].removed
 	case actionDemote:
-		surplus := answering == voters
+		surplus := r.answering() == voters
 		replaced := m.silent >= testReplace && demoted < (voters-1)/2
 		ok = m.voter && m.id != r.self && voters > r.wanted() && (surplus || replaced)
 	case actionNone:

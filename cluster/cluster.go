@@ -19,9 +19,6 @@ import (
 	"berth/compute"
 )
 
-// transferTimeout bounds the one attempt to hand leadership over at a stop.
-const transferTimeout = 3 * time.Second
-
 // Cluster is an open peer. Its methods may be called from any goroutine.
 type Cluster struct {
 	cfg       Config
@@ -36,10 +33,12 @@ type Cluster struct {
 	fatalOnce sync.Once
 
 	transferred atomic.Bool // Leadership was tried to be given away.
+	refusals    refusals
 
 	listener  net.Listener
 	advertise string // host:port of the cluster port, as others reach it.
 	server    *rpc.Server
+	callers   map[string]Callers // Who may call each method; written before Run.
 	links     links
 	layer     *raftLayer
 
@@ -48,7 +47,8 @@ type Cluster struct {
 	store     *disk.Log
 	watchdog  *disk.Watchdog
 	logs      *disk.Cache
-	snapshots raft.SnapshotStore
+	snapshots *disk.Snapshots
+	room      *room
 	leaders   *leaderWatch
 	terms     *terms
 	proposals *proposals
@@ -57,7 +57,9 @@ type Cluster struct {
 	heartbeats *heartbeats
 	gossip     *gossip
 	joins      *joinLimit
+	upstream   *upstream // Of a worker.
 
+	epochs    epochs
 	closed    chan struct{}
 	closeOnce sync.Once
 	work      group // What outlives one call: connections, batches, rounds.
@@ -88,8 +90,11 @@ func newCluster(cfg Config) *Cluster {
 		codec:   rpc.NewCodec(),
 		metrics: newMetrics(cfg.Registerer),
 		closed:  make(chan struct{}),
+		epochs:  epochs{outlive: make(chan uint64, 1)},
 		joins:   newJoinLimit(),
+		callers: make(map[string]Callers),
 	}
+	c.upstream = newUpstream(c)
 	c.links.open = c.openLink
 	c.server = &rpc.Server{Codec: c.codec, Logger: c.logger, Allow: c.allow, Done: c.metrics.call}
 	c.leaders = newLeaderWatch()
@@ -98,11 +103,13 @@ func newCluster(cfg Config) *Cluster {
 	c.reads = &rounds{spawn: c.work.Go, do: c.readRound}
 	c.heartbeats = newHeartbeats(c)
 	c.gossip = newGossip(c)
+	c.room = newRoom(c)
 	c.handleOwn()
 	return c
 }
 
 // open acquires files and sockets in the order in which they need each other.
+// A worker has no replica to open.
 func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.files, err = openFiles(c.cfg.DataDir); err != nil {
 		return err
@@ -113,12 +120,20 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.gossip.listen(); err != nil {
 		return err
 	}
+	if err := c.files.checkFinished(); err != nil {
+		return err
+	}
 	fresh, err := c.takeIdentity(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.openRaft(fresh); err != nil {
-		return err
+	if !c.isWorker() {
+		if fresh, err = c.leaveOldLife(ctx, fresh); err != nil {
+			return err
+		}
+		if err := c.openRaft(fresh); err != nil {
+			return err
+		}
 	}
 	if err := c.settle(); err != nil {
 		return err
@@ -141,32 +156,6 @@ func (c *Cluster) listen(ctx context.Context) error {
 	return nil
 }
 
-// handleOwn registers the methods that nodes call of each other by
-// themselves.
-func (c *Cluster) handleOwn() {
-	c.server.Handle(methodJoin, c.handleJoin)
-	c.server.Handle(methodPropose, c.handlePropose)
-	c.server.Handle(methodReadIndex, c.handleReadIndex)
-	c.server.Handle(methodStatus, c.handleStatus)
-	c.server.Handle(methodHeartbeat, c.heartbeats.handle)
-	c.server.Handle(methodInventory, c.gossip.handleInventory)
-}
-
-// The methods that this package serves.
-const (
-	methodJoin      = "cluster.join"
-	methodPropose   = "cluster.propose"
-	methodReadIndex = "cluster.read_index"
-	methodStatus    = "cluster.status"
-	methodHeartbeat = "cluster.heartbeat"
-	methodInventory = "cluster.inventory"
-)
-
-// serverMethods are those that only a server may call.
-func serverMethods() []string {
-	return []string{methodPropose, methodReadIndex, methodStatus}
-}
-
 // voterMethods are those that a server that was removed may call as long as
 // it votes.
 func voterMethods() []string {
@@ -174,15 +163,13 @@ func voterMethods() []string {
 }
 
 // Run takes part until ctx ends or the node is removed. At its end it hands
-// leadership over, once, so that the others need no election.
+// leadership over, unless that was done or tried before, so that the others
+// need no election.
 func (c *Cluster) Run(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context) error{
-		c.serve, c.watchDisk, c.leaders.run, c.lead, c.heartbeats.run,
-		c.gossip.run, c.gossip.rejoin, c.renew, c.tendMembers, c.rememberPeers,
-	} {
+	for _, loop := range c.loops() {
 		loops.Go(func() {
 			if err := loop(inner); err != nil {
 				stop(err)
@@ -191,7 +178,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-		c.handOver()
+		c.HandOver()
 	case <-inner.Done():
 	}
 	stop(nil)
@@ -202,33 +189,16 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// handOver gives leadership away if this node has it.
-func (c *Cluster) handOver() {
-	if !c.IsLeader() || len(c.servers()) < 2 {
-		return
+// loops returns what goes on while the node takes part.
+func (c *Cluster) loops() []func(context.Context) error {
+	all := []func(context.Context) error{
+		c.serve, c.heartbeats.run, c.gossip.run, c.gossip.rejoin, c.renew,
 	}
-	if err := c.transferOnce(func() raft.Future { return c.raft.LeadershipTransfer() }); err != nil {
-		c.logger.Warn("leadership not handed over", "err", err)
+	if c.isWorker() {
+		return append(all, c.upstream.run)
 	}
-}
-
-// transferOnce has begin start a transfer of leadership and waits for its end.
-// It is tried once in the life of the process: a second try at a stuck
-// follower could leave raft refusing every entry (hashicorp/raft issue 696).
-func (c *Cluster) transferOnce(begin func() raft.Future) error {
-	if c.transferred.Swap(true) {
-		return errors.New("leadership was tried to be handed over before")
-	}
-	done := make(chan error, 1)
-	go func() { done <- begin().Error() }()
-	timer := time.NewTimer(transferTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return fmt.Errorf("no answer within %s", transferTimeout)
-	}
+	return append(all, c.watchDisk, c.room.run, c.leaders.run, c.lead, c.tendMembers, c.rememberPeers,
+		c.watchTransfer, c.watchLife)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.
@@ -241,6 +211,10 @@ func (c *Cluster) Close() error {
 			c.listener.Close() // Run has closed it already, as a rule.
 		}
 		errs = append(errs, c.gossip.close())
+		if c.store != nil && c.store.Starved() {
+			errs = append(errs, errStarved)
+			return // Raft waits for room on the disk: only the end of the process ends that.
+		}
 		if c.raft != nil {
 			errs = append(errs, c.raft.Shutdown().Error())
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"berth/cluster/disk"
 	"berth/compute"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	DataDir string         // Holds everything of the node; made with mode 0700.
 	NodeID  compute.NodeID // Zero to keep the one on disk, or to make one.
 	Name    string         // For people; unique by convention.
-	Role    compute.Role   // What the node joins as. Only servers can be opened.
+	Role    compute.Role   // What the node joins as: a worker has no replica and speaks no raft.
 
 	Listen       string // host:port for raft/1 and rpc/1.
 	GossipListen string // host:port, TCP and UDP.
@@ -59,7 +60,14 @@ type Config struct {
 	// that keeps up votes in its place; 0 for 10 min.
 	ReplaceAfter time.Duration
 
-	// FSM is the state machine. Apply answers an entry with a [][]byte: one
+	// Ballast is how many bytes are held back for when the disk is full; 0 for
+	// a twentieth of the file system, at most 256 MiB, and none below 0.
+	Ballast int64
+	// Relieves reports whether a command may be committed although the disk is
+	// full, because it makes room or ends something; nil for all of them.
+	Relieves func(frame []byte) bool
+
+	// FSM is the state machine, nil on a worker. Apply answers an entry with a [][]byte: one
 	// result for each frame of the entry, in order. An entry may hold no
 	// frame at all.
 	FSM raft.FSM
@@ -67,7 +75,7 @@ type Config struct {
 	// by the leader of the term; its result is dropped.
 	Preamble func(term uint64) []byte
 
-	Registry  Registry  // Decides who joins.
+	Registry  Registry  // Decides who joins; nil on a worker.
 	Directory Directory // Tells who was removed; nil for nobody.
 
 	// ServerSecrets returns what a server that joins is handed beside the
@@ -88,6 +96,7 @@ type Config struct {
 	Fatal func(error)
 
 	wrapStore func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
+	freeSpace func(dir string) (free, total int64, err error)
 }
 
 // Registry admits new nodes. It is asked on the leader only.
@@ -152,6 +161,12 @@ func (c Config) withDefaults() Config {
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
+	if c.Relieves == nil {
+		c.Relieves = func([]byte) bool { return true }
+	}
+	if c.freeSpace == nil {
+		c.freeSpace = disk.Free
+	}
 	if c.wrapStore == nil {
 		c.wrapStore = func(s raft.LogStore) raft.LogStore { return s }
 	}
@@ -170,10 +185,12 @@ func (c Config) validate() error {
 		}
 	}
 	fault(c.DataDir == "", "The data directory is not set.")
-	fault(c.FSM == nil, "The state machine is not set.")
-	fault(c.Registry == nil, "The registry is not set.")
+	worker := c.Role == compute.RoleWorker
+	fault(c.FSM == nil && !worker, "The state machine is not set.")
+	fault(c.Registry == nil && !worker, "The registry is not set.")
 	fault(c.Fatal == nil, "Fatal is not set.")
-	fault(c.Role != compute.RoleServer, "A node of role %s holds no replica and is no peer.", c.Role)
+	fault(c.Role != compute.RoleServer && !worker, "There is no such role of a node.")
+	fault(c.Bootstrap && worker, "A worker cannot make a cluster: have a server make it, and the worker join.")
 	fault(c.Profile != ProfileLAN && c.Profile != ProfileDefault, "Unknown raft profile %q: use %q or %q.",
 		c.Profile, ProfileLAN, ProfileDefault)
 	fault(c.Voters < 0, "The number of voters is negative.")

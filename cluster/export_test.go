@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/pki"
+	"berth/cluster/rpc"
 	"berth/compute"
 )
 
@@ -21,6 +22,17 @@ func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
 // WrapStore puts a wrapper between the watchdog and the store.
 func (c *Config) WrapStore(wrap func(raft.LogStore) raft.LogStore) { c.wrapStore = wrap }
 
+// FreeSpace replaces what tells how much room there is on the disk.
+func (c *Config) FreeSpace(free func() int64) {
+	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }
+}
+
+// LookForRoom looks at the disk, as is done every second.
+func (c *Cluster) LookForRoom() bool { return c.room.look() }
+
+// BallastHeld reports whether the ballast is there.
+func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
+
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
 	rc := c.raft.ReloadableConfig()
@@ -29,6 +41,13 @@ func (c *Cluster) Compact() error {
 		return err
 	}
 	return c.raft.Snapshot().Error()
+}
+
+// HearFrom has a heartbeat of a node come, and returns what it is answered.
+func (c *Cluster) HearFrom(ctx context.Context, node compute.NodeID) error {
+	beat := c.codec.Marshal(heartbeat{})
+	_, err := c.heartbeats.handle(ctx, rpc.Peer{ID: node, Role: compute.RoleServer}, beat)
+	return err
 }
 
 // Transport returns the raft transport.
@@ -44,7 +63,7 @@ func (c *Cluster) FirstIndex() uint64 {
 }
 
 // RenewIfDue does what the renewal loop does on its tick.
-func (c *Cluster) RenewIfDue() { c.renewIfDue() }
+func (c *Cluster) RenewIfDue(ctx context.Context) { c.renewIfDue(ctx) }
 
 // Serial returns the serial number of the certificate that is presented.
 func (c *Cluster) Serial() string { return c.pair.Load().Leaf.SerialNumber.String() }
@@ -68,6 +87,11 @@ func (c *Cluster) Present(ca *pki.CA, role compute.Role) error {
 // DialRaft opens a connection to another node as raft does.
 func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
 	return c.layer.Dial(raft.ServerAddress(serverID(id)), 5*time.Second)
+}
+
+// DialAs opens a connection to another node that is to speak proto.
+func (c *Cluster) DialAs(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
+	return c.dial(ctx, id, proto)
 }
 
 // DialTLS is dialTLS.

@@ -49,6 +49,11 @@ type nodeRecord struct {
 	ClusterID compute.UUID   `json:"cluster_id"`
 	Standing  string         `json:"standing"`
 	Peers     []peerRecord   `json:"peers,omitempty"`
+
+	// Epoch is in which life of the cluster the node is: servers of different
+	// ones do not speak to each other.
+	Epoch   uint64 `json:"epoch,omitempty"`
+	Pending string `json:"pending,omitempty"` // What was begun on the stopped node and not finished.
 }
 
 // files is the data directory, held exclusively.

@@ -249,6 +249,9 @@ func (g *gossip) join() {
 		}
 	}
 	for id, m := range g.members {
+		if m.Role == compute.RoleWorker && m.Alive || g.c.isWorker() {
+			continue // Workers are many, and look for servers themselves.
+		}
 		address := namedAddress(id, m.Gossip)
 		if id != g.c.id && !slices.Contains(addresses, address) {
 			addresses = append(addresses, address)

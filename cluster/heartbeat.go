@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"berth/boottime"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of heartbeats.
@@ -73,6 +75,16 @@ func (c *Cluster) ContactAt() time.Duration {
 	return c.heartbeats.contactAt
 }
 
+// age returns how long ago the last heartbeat was sent that the leader
+// answered, a very long time when none was.
+func (h *heartbeats) age() time.Duration {
+	at := h.c.ContactAt()
+	if at == 0 {
+		return time.Duration(1<<63 - 1)
+	}
+	return boottime.Now() - at
+}
+
 // grace begins a term.
 func (h *heartbeats) grace() {
 	h.mu.Lock()
@@ -126,23 +138,38 @@ func (h *heartbeats) send(ctx context.Context) error {
 	sentAt := boottime.Now()
 	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise})
 	if _, err := h.c.Call(ctx, leader, methodHeartbeat, beat); err != nil {
+		h.c.upstream.lead(compute.NodeID{})
 		return err
 	}
+	h.c.upstream.lead(leader)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if fault.Planted(fault.ReceiptLease) {
+		sentAt = boottime.Now()
+	}
 	h.contactAt = sentAt
 	return nil
 }
 
 // ask finds the leader when raft does not tell: after a move to another
-// address the leader cannot reach this node before it was told.
+// address the leader cannot reach this node before it was told, and a server
+// that came in empty is in no configuration that it knows itself.
 func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
 	var errs []error
+	var servers []compute.NodeID
 	for _, s := range h.c.Servers() {
-		if s.ID == h.c.id {
+		servers = append(servers, s.ID)
+	}
+	for _, p := range h.c.files.get().Peers {
+		if !slices.Contains(servers, p.ID) {
+			servers = append(servers, p.ID)
+		}
+	}
+	for _, id := range servers {
+		if id == h.c.id {
 			continue
 		}
-		st, err := h.c.status(ctx, s.ID)
+		st, err := h.c.status(ctx, id)
 		if err == nil && !st.Leader.IsZero() {
 			return st.Leader, nil
 		}
@@ -154,10 +181,12 @@ func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
 	return compute.NodeID{}, errors.Join(append(errs, errNoLeader())...)
 }
 
-// handle notes a node's heartbeat.
-func (h *heartbeats) handle(_ context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
-	if h.c.terms.ready() == 0 {
-		return nil, errNoLeader()
+// handle notes a node's heartbeat. It is answered once a majority has confirmed
+// this leader after it came: an answer lengthens leases, and a leader that stood
+// still, or was cut off, may not know yet that a newer one counts them.
+func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	if err := h.confirmed(ctx); err != nil {
+		return nil, err
 	}
 	var beat heartbeat
 	if err := h.c.codec.Unmarshal(data, &beat); err != nil || len(beat.RPC) > maxAddressLength {
@@ -170,6 +199,21 @@ func (h *heartbeats) handle(_ context.Context, peer rpc.Peer, data []byte) ([]by
 	}
 	h.heard[peer.ID] = heardFrom{at: h.c.cfg.Now(), rpc: beat.RPC, role: peer.Role}
 	return nil, nil
+}
+
+// confirmed returns nil when this node leads, and a majority said so after the
+// call: those that come meanwhile share a question.
+func (h *heartbeats) confirmed(ctx context.Context) error {
+	term := h.c.terms.ready()
+	if term == 0 {
+		return errNoLeader()
+	}
+	_, err := h.c.ReadIndex(ctx)
+	// A node that follows by now asked the leader.
+	if err != nil || h.c.terms.ready() != term || h.c.raft.CurrentTerm() != term {
+		return errNoLeader()
+	}
+	return nil
 }
 
 // rpcAddress returns where a node said that it is, "" when it did not.

@@ -9,6 +9,7 @@ import (
 
 	"berth/cluster/pki"
 	"berth/compute"
+	"berth/fault"
 )
 
 // freshness says what a start finds.
@@ -31,6 +32,8 @@ func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
 		return 0, compute.Errorf(compute.CodeConflict, "The data directory belongs to node %s.", record.NodeID)
 	}
 	switch {
+	case record.Standing == standingMember && c.isWorker():
+		return freshNone, c.loadWorker(ctx, record)
 	case record.Standing == standingMember:
 		return freshNone, c.loadIdentity(record)
 	case c.cfg.Bootstrap:
@@ -51,6 +54,9 @@ func (c *Cluster) loadIdentity(record nodeRecord) error {
 		return err
 	}
 	c.ca, c.id, c.clusterID = ca, record.NodeID, record.ClusterID
+	if ca.Key == nil {
+		return errOtherRole(compute.RoleWorker)
+	}
 	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
 	if err == nil {
 		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
@@ -93,6 +99,7 @@ func (c *Cluster) settle() error {
 	if record.Standing == standingMember {
 		return nil
 	}
+	fault.Point("cluster.join.settle")
 	record.NodeID, record.ClusterID, record.Standing = c.id, c.clusterID, standingMember
 	return c.files.put(record)
 }
@@ -124,19 +131,23 @@ func (c *Cluster) usePair(pair *tls.Certificate) error {
 // renew replaces the certificate when half of its life is over.
 func (c *Cluster) renew(ctx context.Context) error {
 	for {
-		c.renewIfDue()
+		c.renewIfDue(ctx)
 		if pause(ctx, renewCheck) != nil {
 			return nil //nolint:nilerr // The end of ctx.
 		}
 	}
 }
 
-func (c *Cluster) renewIfDue() {
+func (c *Cluster) renewIfDue(ctx context.Context) {
 	leaf := c.pair.Load().Leaf
 	if c.cfg.Now().Before(halfLife(leaf.NotBefore, leaf.NotAfter)) {
 		return
 	}
-	if err := c.issueOwn(); err != nil {
+	issue := c.issueOwn
+	if c.isWorker() {
+		issue = func() error { return c.askForOwn(ctx) }
+	}
+	if err := issue(); err != nil {
 		c.logger.Error("certificate not renewed", "err", err)
 		return
 	}

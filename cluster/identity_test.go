@@ -22,13 +22,13 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	other := f.follower(leader)
 	before := other.Serial()
 	time.move(35 * hour)
-	other.RenewIfDue()
+	other.RenewIfDue(t.Context())
 	if other.Serial() != before {
 		t.Error("renewed before half of its life was over")
 	}
 	time.move(2 * hour)
 	for _, p := range f.peers {
-		p.RenewIfDue()
+		p.RenewIfDue(t.Context())
 	}
 	if other.Serial() == before {
 		t.Fatal("not renewed when half of its life was over")
@@ -61,7 +61,7 @@ func TestExpiredCertificateIsRefusedAndReplacedAtStart(t *testing.T) {
 	leader := f.leader()
 	other := f.follower(leader)
 	time.move(80 * hour)
-	leader.RenewIfDue()
+	leader.RenewIfDue(t.Context())
 	if conn, err := other.DialRaft(leader.ID()); err == nil {
 		conn.Close()
 		t.Error("a certificate that has expired was accepted")

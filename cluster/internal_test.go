@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"berth/compute"
 )
 
 func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
@@ -170,6 +172,59 @@ func TestKeyringIsChecked(t *testing.T) {
 	} {
 		if keys, err := parseKeyring([]byte(text)); err == nil {
 			t.Errorf("%s: %d keys", text, len(keys))
+		}
+	}
+}
+
+func TestLookAtTheDisk(t *testing.T) {
+	const size = 256 << 20
+	for _, test := range []struct {
+		name            string
+		look            look
+		short, restores bool
+	}{
+		{"much room", look{free: 10 * size, size: size, held: true}, false, false},
+		{"just enough", look{free: size, size: size, held: true}, false, false},
+		{"less than the ballast", look{free: size - 1, size: size, held: true}, true, false},
+		{"room inside of the log", look{free: 1, slack: size, size: size, held: true}, false, false},
+		{"was full, hardly more", look{free: size, size: size, held: true, full: true}, true, false},
+		{"was full, has room", look{free: size + size/4, size: size, held: true, full: true}, false, false},
+		{"given up, room for it alone", look{free: size + size/4, size: size, full: true}, true, true},
+		{"given up, no room", look{free: size, size: size, full: true}, true, false},
+		{"given up, much room", look{free: 3 * size, size: size, full: true}, false, true},
+		{"none wanted", look{free: 0}, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if short, restores := test.look.short(), test.look.restores(); short != test.short || restores != test.restores {
+				t.Errorf("short %v, restores %v", short, restores)
+			}
+		})
+	}
+}
+
+// TestMayVote holds that a node is told that it was removed, upon which it ends
+// for good, by nobody who only has it from a configuration that may never be
+// committed.
+func TestMayVote(t *testing.T) {
+	const index = 7
+	a, b := letter('A'), letter('B')
+	newest := raft.Configuration{Servers: []raft.Server{
+		{ID: serverID(a), Suffrage: raft.Voter}, {ID: serverID(b), Suffrage: raft.Nonvoter},
+	}}
+	for _, test := range []struct {
+		name      string
+		id        compute.NodeID
+		committed uint64
+		want      bool
+	}{
+		{"a voter", a, index, true},
+		{"a standby", b, index, false},
+		{"one that is not there", letter('C'), index + 1, false},
+		{"one that may have been there", letter('C'), index - 1, true},
+		{"one that may have voted", b, index - 1, true},
+	} {
+		if got := mayVote(test.id, newest, index, test.committed); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
 }

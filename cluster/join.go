@@ -15,6 +15,7 @@ import (
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of joining.
@@ -40,10 +41,12 @@ type joinAnswer struct {
 	CA      []byte       `cbor:"2,keyasint"` // PEM.
 	Cert    []byte       `cbor:"3,keyasint"` // DER.
 	Peers   []joinPeer   `cbor:"4,keyasint"`
+	Keyring []byte       `cbor:"6,keyasint,omitempty"` // JSON.
+
+	Epoch uint64 `cbor:"8,keyasint,omitempty"` // Which life of the cluster.
 
 	// For servers only.
 	CAKey   []byte `cbor:"5,keyasint,omitempty"` // PEM.
-	Keyring []byte `cbor:"6,keyasint,omitempty"` // JSON.
 	Secrets []byte `cbor:"7,keyasint,omitempty"`
 }
 
@@ -80,7 +83,7 @@ func (c *Cluster) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([
 	if err := c.codec.Unmarshal(data, &req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The request to join cannot be read: %w", err)
 	}
-	if err := checkIntroduction(&req.Node); err != nil {
+	if err := CheckNode(&req.Node); err != nil {
 		return nil, err
 	}
 	answer, err := c.admit(ctx, req)
@@ -92,8 +95,8 @@ func (c *Cluster) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([
 	return c.codec.Marshal(answer), nil
 }
 
-// checkIntroduction refuses what would not fit elsewhere.
-func checkIntroduction(n *compute.Node) error {
+// CheckNode refuses what a node says of itself that would not fit elsewhere.
+func CheckNode(n *compute.Node) error {
 	switch {
 	case n.ID.IsZero():
 		return compute.Errorf(compute.CodeInvalid, "The node that joins has no id.")
@@ -122,6 +125,7 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 	if err != nil {
 		return nil, err
 	}
+	fault.Point("cluster.join.admit")
 	err = c.cfg.Registry.Admit(ctx, Admission{
 		TokenID:    req.TokenID,
 		SecretHash: sha256.Sum256([]byte(req.Secret)),
@@ -131,18 +135,20 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 		return nil, err
 	}
 	caPEM, keyPEM := c.ca.PEM()
-	answer := &joinAnswer{Cluster: c.clusterID, CA: caPEM, Cert: cert.Raw, Peers: c.joinPeers()}
+	answer := &joinAnswer{Cluster: c.clusterID, CA: caPEM, Cert: cert.Raw, Peers: c.joinPeers(), Epoch: c.Epoch()}
+	if answer.Keyring, err = c.gossip.exportKeyring(); err != nil {
+		return nil, err
+	}
 	if req.Node.Role != compute.RoleServer {
 		return answer, nil
 	}
+	fault.Point("cluster.join.add")
 	if err := c.addServer(req.Node.ID, req.Node.RPC); err != nil {
 		e := compute.Errorf(compute.CodeUnavailable, "The node could not enter the raft configuration: %w", err)
 		return nil, e.Retry(time.Second)
 	}
+	fault.Point("cluster.join.added")
 	answer.CAKey, answer.Secrets = keyPEM, c.cfg.ServerSecrets()
-	if answer.Keyring, err = c.gossip.exportKeyring(); err != nil {
-		return nil, err
-	}
 	return answer, nil
 }
 
@@ -203,7 +209,11 @@ func (c *Cluster) prepareJoin() (err error) {
 			return err
 		}
 	}
-	return c.files.put(nodeRecord{NodeID: c.id, Standing: standingJoining})
+	if err := c.files.put(nodeRecord{NodeID: c.id, Standing: standingJoining}); err != nil {
+		return err
+	}
+	fault.Point("cluster.join.prepared")
+	return nil
 }
 
 // final reports whether a failed try to join would fail again.
@@ -280,6 +290,7 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	if got != want || !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
 		return fmt.Errorf("join cluster: the certificate is for %s, not for %s", got.URI(), want.URI())
 	}
+	fault.Point("cluster.join.answered")
 	c.ca, c.clusterID = ca, answer.Cluster
 	if err := c.cfg.Accept(answer.Cluster, bytes.Clone(answer.Secrets)); err != nil {
 		return fmt.Errorf("take over secrets: %w", err)
@@ -293,8 +304,9 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	if err := c.gossip.importKeyring(answer.Keyring); err != nil {
 		return err
 	}
+	fault.Point("cluster.join.save")
 	record := c.files.get()
-	record.Peers = nil
+	record.Peers, record.Epoch = nil, answer.Epoch
 	for _, p := range answer.Peers {
 		if p.ID != c.id {
 			record.Peers = append(record.Peers, peerRecord(p))

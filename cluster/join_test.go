@@ -97,7 +97,10 @@ func TestOpenIsRefusedWithAReason(t *testing.T) {
 			c.JoinToken, c.JoinHosts = "bjt_short", []string{"127.0.0.1:1"}
 		}, "malformed"},
 		{"directory in use", func(c *cluster.Config) { c.DataDir, c.Bootstrap = used.DataDir, true }, "Another process"},
-		{"worker", func(c *cluster.Config) { c.Role = compute.RoleWorker }, "worker"},
+		{"worker that makes a cluster", func(c *cluster.Config) {
+			c.Role, c.Bootstrap = compute.RoleWorker, true
+		}, "A worker cannot make a cluster"},
+		{"no such role", func(c *cluster.Config) { c.Role = 7 }, "no such role"},
 		{"long name", func(c *cluster.Config) { c.Name = strings.Repeat("n", 65) }, "name"},
 		{"unknown profile", func(c *cluster.Config) { c.Profile = "wan" }, "profile"},
 	} {
@@ -129,6 +132,8 @@ func TestATokenAdmitsOneNodeOnce(t *testing.T) {
 	if err := f.refusal(cfg); !errors.Is(err, failed) {
 		t.Fatalf("open gives %v", err)
 	}
+	// It has no vote before it keeps up: the cluster goes on without it.
+	f.peers[0].mustPropose(t, toyCommand{Op: "without n2", Key: "k", Value: 1})
 	f.edit(&cfg)
 	p := f.mustStart(cfg)
 	f.peers = append(f.peers, p)

@@ -62,7 +62,7 @@ func (g *gossip) importKeyring(text []byte) error {
 	return g.saveKeyring(keys)
 }
 
-// exportKeyring returns the keyring for a server that joins.
+// exportKeyring returns the keyring for a node that joins.
 func (g *gossip) exportKeyring() ([]byte, error) {
 	text, err := json.Marshal(keyringJSON{g.keys.GetKeys()})
 	if err != nil {

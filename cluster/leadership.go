@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 const (
@@ -74,6 +75,9 @@ func (w *leaderWatch) next() <-chan struct{} {
 
 // Leader returns the leader as this node knows it, false when it knows none.
 func (c *Cluster) Leader() (compute.NodeID, bool) {
+	if c.isWorker() {
+		return c.upstream.leading()
+	}
 	if c.raft == nil {
 		return compute.NodeID{}, false
 	}
@@ -84,7 +88,7 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 
 // IsLeader reports whether this node believes itself the leader. Others may
 // know better; see ReadIndex.
-func (c *Cluster) IsLeader() bool { return c.raft.State() == raft.Leader }
+func (c *Cluster) IsLeader() bool { return c.raft != nil && c.raft.State() == raft.Leader }
 
 // Term returns the newest term that this node knows of.
 func (c *Cluster) Term() uint64 { return c.raft.CurrentTerm() }
@@ -184,6 +188,7 @@ func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
 		if err != nil {
 			return // The term is over before it began.
 		}
+		fault.Point("cluster.term.opened")
 		c.heartbeats.grace()
 		c.metrics.terms.Inc()
 		c.logger.Info("leading", "term", number)
@@ -207,7 +212,9 @@ func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
 func (c *Cluster) openTerm(ctx context.Context) (uint64, error) {
 	for {
 		number := c.raft.CurrentTerm()
+		fault.Point("cluster.term.open")
 		err := c.raft.Apply(c.preamble(number), openingTimeout).Error()
+		c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
 		if err == nil && c.raft.CurrentTerm() == number && c.IsLeader() {
 			return number, nil
 		}

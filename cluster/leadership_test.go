@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"berth/boottime"
+	"berth/cluster"
 )
 
 // termLog records calls of WhileLeader.
@@ -122,6 +124,40 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	if other.Term() != term+1 {
 		t.Errorf("term %d became %d", term, other.Term())
 	}
+}
+
+// TestContactCountsFromTheSend has answers take their time on the way: what a
+// node learns from one is true of when it asked, not of when it heard.
+func TestContactCountsFromTheSend(t *testing.T) {
+	const late = 100 * time.Millisecond
+	f := mustFleet(t, 2, func(c *cluster.Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return lateConn{conn, late}, err
+		}
+	})
+	other := f.follower(f.leader())
+	for range 2 {
+		seen := other.ContactAt()
+		eventually(t, "the next contact", func() bool { return other.ContactAt() != seen })
+		if age := boottime.Now() - other.ContactAt(); age < late {
+			t.Errorf("a contact is %v old, its answer alone took %v", age, late)
+		}
+	}
+}
+
+// lateConn delivers what it reads late.
+type lateConn struct {
+	net.Conn
+
+	late time.Duration
+}
+
+func (c lateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	<-time.After(c.late)
+	return n, err
 }
 
 func TestHeartbeats(t *testing.T) {

@@ -90,16 +90,6 @@ func (c *Cluster) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client,
 	return client, nil
 }
 
-// Handle makes h answer calls of method. Register before Run; a method has
-// one handler.
-func (c *Cluster) Handle(method string, h rpc.Handler) { c.server.Handle(method, h) }
-
-// HandleStream makes h answer calls of the stream method. Register before
-// Run; a method has one handler.
-func (c *Cluster) HandleStream(method string, h rpc.StreamHandler) {
-	c.server.HandleStream(method, h)
-}
-
 // Call calls a method of a node, which may be this one. An error of the
 // method is a *compute.Error; one that wraps rpc.ErrNotSent says that the
 // call did not reach the node.
@@ -122,22 +112,6 @@ func (c *Cluster) Open(
 		return nil, nil, err
 	}
 	return client.Open(ctx, method, request)
-}
-
-// allow is asked before each call: a connection may be older than its node's
-// removal.
-func (c *Cluster) allow(peer rpc.Peer, method string) error {
-	switch {
-	case peer.Anonymous():
-		if method != methodJoin {
-			return compute.Errorf(compute.CodeUnauthenticated, "Without a certificate only %s may be called.", methodJoin)
-		}
-	case c.removed(peer.ID) && (!slices.Contains(voterMethods(), method) || !c.votes(peer.ID)):
-		return errRemoved()
-	case peer.Role != compute.RoleServer && slices.Contains(serverMethods(), method):
-		return compute.Errorf(compute.CodeForbidden, "Only servers may call %s.", method)
-	}
-	return nil
 }
 
 // addressesOf returns where a node may be, the freshest word first. A wrong

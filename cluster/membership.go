@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of membership.
@@ -62,8 +63,8 @@ func (c *Cluster) tend(ctx context.Context, seen *census) error {
 	}
 	roll := c.roll(servers, seen)
 	step, obstacles := roll.next()
-	voters, answering := roll.count()
-	c.metrics.showVoters(voters, answering, len(obstacles))
+	voters, _ := roll.count()
+	c.metrics.showVoters(voters, roll.answering(), len(obstacles))
 	c.tellObstacles(seen, obstacles)
 	if step.action == actionNone {
 		return nil
@@ -72,6 +73,7 @@ func (c *Cluster) tend(ctx context.Context, seen *census) error {
 	if err := c.take(step, servers, future.Index()); err != nil {
 		return fmt.Errorf("%s server %s: %w", step.action, step.server, err)
 	}
+	fault.Point("cluster.member.changed")
 	if step.action == actionDemote {
 		seen.demoted[step.server] = true
 	}
@@ -84,10 +86,13 @@ func (c *Cluster) take(step change, servers []raft.Server, prev uint64) error {
 	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
 	switch step.action {
 	case actionRemove:
+		fault.Point("cluster.member.remove")
 		return c.raft.RemoveServer(id, prev, tendTimeout).Error()
 	case actionDemote:
+		fault.Point("cluster.member.demote")
 		return c.raft.DemoteVoter(id, prev, tendTimeout).Error()
 	case actionPromote:
+		fault.Point("cluster.member.promote")
 		return c.raft.AddVoter(id, servers[at].Address, prev, tendTimeout).Error()
 	case actionTransfer:
 		return c.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
@@ -103,7 +108,7 @@ func (c *Cluster) tellObstacles(seen *census, obstacles []obstacle) {
 		told[o.server] = o.reason
 		if seen.told[o.server] != o.reason {
 			c.logger.Warn("server stays a voter", "node", o.server, "code", o.reason,
-				"err", fmt.Sprintf("without it %d of %d voters would answer", o.answering, o.voters))
+				"err", fmt.Sprintf("without it %d of %d voters would keep up", o.current, o.voters))
 		}
 	}
 	seen.told = told
@@ -188,6 +193,7 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *cens
 	}
 	seen.at = now
 	for id, r := range replies {
+		c.room.note(id, r.err == nil && r.full)
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
 		}
@@ -197,16 +203,17 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *cens
 
 // statusReply is how a server answered.
 type statusReply struct {
-	lag int64 // Entries that it trails this node.
-	err error
+	lag  int64 // Entries that it trails this node.
+	full bool  // Its disk is short of room.
+	err  error
 }
 
 // askStatus asks all servers but this one at once.
 func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
 	type reply struct {
-		id   compute.NodeID
-		last uint64
-		err  error
+		id  compute.NodeID
+		st  status
+		err error
 	}
 	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
 	asked := 0
@@ -218,7 +225,7 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 		asked++
 		c.work.Go(func() {
 			st, err := c.status(ctx, id)
-			replies <- reply{id, st.Last, err}
+			replies <- reply{id, st, err}
 		})
 	}
 	out := make(map[compute.NodeID]statusReply, asked)
@@ -226,7 +233,7 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 		r := <-replies
 		// This node's log is read after the other's, so the lag is never too
 		// small.
-		out[r.id] = statusReply{max(int64(c.raft.LastIndex())-int64(r.last), 0), r.err}
+		out[r.id] = statusReply{max(int64(c.raft.LastIndex())-int64(r.st.Last), 0), r.st.Full, r.err}
 	}
 	return out
 }
@@ -239,6 +246,9 @@ func (c *Cluster) addServer(id compute.NodeID, address string) error {
 			return nil
 		}
 	}
+	if fault.Planted(fault.DirectVoter) {
+		return c.raft.AddVoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout).Error()
+	}
 	return c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout).Error()
 }
 
@@ -250,8 +260,11 @@ type Server struct {
 }
 
 // Servers returns the servers of the newest configuration that this node has,
-// committed or not.
+// committed or not; on a worker those that a server has told it of.
 func (c *Cluster) Servers() []Server {
+	if c.isWorker() {
+		return c.upstream.servers()
+	}
 	configured := c.servers()
 	servers := make([]Server, 0, len(configured))
 	for _, s := range configured {

@@ -19,6 +19,9 @@ type metrics struct {
 	voters     prometheus.Gauge
 	answering  prometheus.Gauge
 	held       prometheus.Gauge
+	free       prometheus.Gauge
+	ballast    prometheus.Gauge
+	full       prometheus.Gauge
 	terms      prometheus.Counter
 	refused    prometheus.Counter
 	calls      *prometheus.CounterVec
@@ -59,6 +62,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_voters_held",
 			Help: "Voters that were removed or are silent and must stay for the quorum, on the leader.",
 		}),
+		free: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_disk_free_bytes",
+			Help: "Room on the file system of the data directory, as this process may use it.",
+		}),
+		ballast: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_disk_ballast_bytes",
+			Help: "Room that is held back for when the disk is full; 0 while it is given up.",
+		}),
+		full: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_disk_full",
+			Help: "1 while the disk is too full for what makes the state grow.",
+		}),
 		terms: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_raft_terms_led_total",
 			Help: "Terms in which this node led.",
@@ -72,7 +87,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Calls of other nodes that this node answered.",
 		}, []string{"method", "code"}),
 	}
-	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls)
+	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
+		m.free, m.ballast, m.full)
 	return m
 }
 
@@ -81,6 +97,19 @@ func (m *metrics) showVoters(voters, answering, held int) {
 	m.voters.Set(float64(voters))
 	m.answering.Set(float64(answering))
 	m.held.Set(float64(held))
+}
+
+// showRoom sets what a look at the disk found.
+func (m *metrics) showRoom(free int64, held bool, ballast int64, full bool) {
+	m.free.Set(float64(free))
+	m.ballast.Set(0)
+	if held {
+		m.ballast.Set(float64(ballast))
+	}
+	m.full.Set(0)
+	if full {
+		m.full.Set(1)
+	}
 }
 
 // watch adds what is read from raft at scrape time.

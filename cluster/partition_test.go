@@ -86,6 +86,24 @@ func TestPartitionedLeaderNeitherWritesNorReads(t *testing.T) {
 	}
 }
 
+// TestPartitionedLeaderLengthensNoLease holds that a heartbeat which still gets
+// through to a leader without a majority is not answered, from the first moment
+// on: the answer would lengthen leases that another leader may count.
+func TestPartitionedLeaderLengthensNoLease(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	old := f.leader()
+	node := f.follower(old).ID()
+	eventually(t, "a heartbeat is answered", func() bool { return old.HearFrom(t.Context(), node) == nil })
+	f.wire.isolate(old.cfg.Name, true)
+	if err := old.HearFrom(t.Context(), node); err == nil {
+		t.Error("the old leader answers a heartbeat")
+	}
+	f.wire.isolate(old.cfg.Name, false)
+	eventually(t, "a heartbeat is answered again", func() bool {
+		return f.leader().HearFrom(t.Context(), node) == nil
+	})
+}
+
 func TestSilentClientsDisturbNobody(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	for range 100 {

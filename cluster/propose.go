@@ -11,6 +11,7 @@ import (
 
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of proposals.
@@ -104,6 +105,8 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 			return o.Result, o.Index, nil
 		case o.Err != nil && (!open || o.Fate == fateCommitted):
 			return nil, 0, o.Err
+		case o.Err != nil && o.Err.Code == compute.CodeNoSpace:
+			return nil, 0, proposeError(o.Err, open) // An earlier try may have been committed.
 		}
 		open = open || o.Fate == fateUnknown
 		if !open && time.Since(start) > holdLimit {
@@ -167,17 +170,24 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 		finish(batch, outcome{})
 		return
 	}
+	if batch = c.room.admit(batch); len(batch) == 0 {
+		return
+	}
 	head := c.preamble(c.raft.CurrentTerm())
 	data := append(make([]byte, 0, len(head)+sizeOf(batch)), head...)
 	for _, p := range batch {
 		data = append(data, p.frame...)
 	}
 	start := time.Now() //nolint:forbidigo // A stopwatch.
+	fault.Point("cluster.propose.before_apply")
 	future := c.raft.Apply(data, enqueueTimeout)
-	if err := future.Error(); err != nil {
+	err := future.Error()
+	c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
+	if err != nil {
 		finish(batch, outcome{Fate: fateOf(err)})
 		return
 	}
+	fault.Point("cluster.propose.after_apply")
 	c.metrics.commit.Observe(time.Since(start).Seconds())
 	c.metrics.batch.Observe(float64(len(batch)))
 	results, ok := future.Response().([][]byte)
@@ -244,6 +254,7 @@ func (c *Cluster) forwardBatch(batch []*proposal) {
 	ctx, cancel := c.whileLeads(leader, forwardTimeout)
 	defer cancel()
 	var answer proposeAnswer
+	fault.Point("cluster.propose.forward")
 	data, err := c.Call(ctx, leader, methodPropose, c.codec.Marshal(req))
 	if err == nil {
 		err = c.codec.Unmarshal(data, &answer)
@@ -262,6 +273,7 @@ func (c *Cluster) forwardBatch(batch []*proposal) {
 		finish(batch, o)
 		return
 	}
+	fault.Point("cluster.propose.forwarded")
 	for i, p := range batch {
 		p.done <- answer.Outcomes[i]
 	}
@@ -318,6 +330,7 @@ func (c *Cluster) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([
 			}
 		}
 	}
+	fault.Point("cluster.propose.answer")
 	return c.codec.Marshal(answer), nil
 }
 

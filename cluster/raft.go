@@ -11,6 +11,7 @@ import (
 
 	"berth/cluster/disk"
 	"berth/compute"
+	"berth/fault"
 )
 
 // Settings of Raft; reliability.md section 2 has the measurements.
@@ -37,6 +38,9 @@ func (c *Cluster) raftConfig() *raft.Config {
 	cfg.TrailingLogs = trailingLogs
 	cfg.SnapshotThreshold = snapshotThreshold
 	cfg.SnapshotInterval = snapshotInterval
+	if every := fault.SnapshotEvery(); every > 0 {
+		cfg.SnapshotThreshold, cfg.TrailingLogs, cfg.SnapshotInterval = every, every, time.Second
+	}
 	cfg.BatchApplyCh = false // True would break the timeout of Apply.
 	cfg.NotifyCh = nil       // Raft blocks on it; LeaderCh is used.
 	cfg.NoLegacyTelemetry = true
@@ -56,28 +60,9 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	} else if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
 		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
 	}
-	if err := disk.RemoveUnfinishedSnapshots(dir); err != nil {
+	if err := c.openStores(dir); err != nil {
 		return err
 	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, raftLogger(c.logger))
-	if err != nil {
-		return fmt.Errorf("open snapshots: %w", err)
-	}
-	covered, err := disk.Covered(snapshots)
-	if err != nil {
-		return err
-	}
-	if c.store, err = disk.Open(dir, covered, c.fatal); err != nil {
-		return err
-	}
-	if err := disk.CheckGap(c.store, covered); err != nil {
-		return err
-	}
-	c.watchdog = &disk.Watchdog{
-		LogStore: c.cfg.wrapStore(c.store), Stable: c.store, Now: time.Now, Observed: c.metrics.fsync,
-	}
-	c.logs = &disk.Cache{LogStore: c.watchdog}
-	c.snapshots = snapshots
 	c.layer = &raftLayer{
 		accepted:  make(chan net.Conn, raftBacklog),
 		closed:    make(chan struct{}),
@@ -87,26 +72,61 @@ func (c *Cluster) openRaft(fresh freshness) error {
 	c.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:                c.layer,
 		MaxPool:               raftPool,
-		MaxRPCsInFlight:       1, // Pipelining can stop replication for good.
+		MaxRPCsInFlight:       rpcsInFlight(),
 		Timeout:               raftTimeout,
 		ServerAddressProvider: c.layer,
 		Logger:                raftLogger(c.logger),
 	})
 	if fresh == freshCluster {
 		self := raft.Server{Suffrage: raft.Voter, ID: serverID(c.id), Address: raft.ServerAddress(c.advertise)}
-		err := raft.BootstrapCluster(c.raftConfig(), c.logs, c.watchdog, snapshots, c.transport,
+		err := raft.BootstrapCluster(c.raftConfig(), c.logs, c.watchdog, c.snapshots, c.transport,
 			raft.Configuration{Servers: []raft.Server{self}})
 		if err != nil {
 			return fmt.Errorf("bootstrap raft: %w", err)
 		}
 	}
-	c.raft, err = raft.NewRaft(c.raftConfig(), c.cfg.FSM, c.logs, c.watchdog, snapshots, c.transport)
+	var err error
+	c.raft, err = raft.NewRaft(c.raftConfig(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
 	return nil
+}
+
+// rpcsInFlight returns how many appends one follower may be sent ahead: one,
+// because pipelining can stop replication for good.
+func rpcsInFlight() int {
+	if fault.Planted(fault.PipelinedLog) {
+		return raft.DefaultMaxRPCsInFlight
+	}
+	return 1
+}
+
+// openStores opens what raft keeps on disk, and refuses what is damaged.
+func (c *Cluster) openStores(dir string) (err error) {
+	c.watchdog = &disk.Watchdog{Now: time.Now, Observed: c.metrics.fsync}
+	if c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatal, raftLogger(c.logger)); err != nil {
+		return err
+	}
+	covered, claimed, err := c.snapshots.Covered()
+	if err != nil {
+		return err
+	}
+	if c.store, err = disk.Open(dir, covered, c.fatal); err != nil {
+		return err
+	}
+	if err := disk.CheckGap(c.store, covered, claimed); err != nil {
+		return err
+	}
+	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store
+	c.watchdog.Starved, c.watchdog.Probe = c.store.Starved, c.store.Probe
+	if prober, ok := c.watchdog.LogStore.(interface{ Probe() error }); ok {
+		c.watchdog.Probe = prober.Probe
+	}
+	c.logs = &disk.Cache{LogStore: c.watchdog}
+	return c.room.open()
 }
 
 // servers returns the latest raft configuration, none before Raft runs.
@@ -129,8 +149,12 @@ func (c *Cluster) LastIndex() uint64 { return c.raft.LastIndex() }
 func (c *Cluster) CommitIndex() uint64 { return c.raft.CommitIndex() }
 
 // LastContact returns how long ago this node heard from the leader: zero on
-// the leader, and a very long time when it never did.
+// the leader, and a very long time when it never did. On a worker it is how
+// long ago it sent the last heartbeat that was answered.
 func (c *Cluster) LastContact() time.Duration {
+	if c.isWorker() {
+		return c.heartbeats.age()
+	}
 	if c.raft.State() == raft.Leader {
 		return 0
 	}

@@ -185,6 +185,9 @@ type status struct {
 	Term   uint64         `cbor:"1,keyasint"`
 	Last   uint64         `cbor:"2,keyasint"`
 	Leader compute.NodeID `cbor:"3,keyasint,omitempty"`
+
+	Full      bool   `cbor:"4,keyasint,omitempty"` // Its disk is short of room.
+	PendingMS uint64 `cbor:"5,keyasint,omitempty"` // For how long its disk has not answered.
 }
 
 // handleStatus answers from memory, also when the disk hangs.
@@ -194,6 +197,9 @@ func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error
 		Term:   c.raft.CurrentTerm(),
 		Last:   c.raft.LastIndex(),
 		Leader: leader,
+
+		Full:      c.room.isFull(),
+		PendingMS: uint64(c.watchdog.Pending().Milliseconds()),
 	}), nil
 }
 

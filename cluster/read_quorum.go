@@ -1,5 +1,3 @@
-//go:build !verifyleader
-
 package cluster
 
 import (
@@ -9,12 +7,16 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // confirmLeader asks the voters, in messages sent after the call, for their
 // terms and returns nil when a majority, this node included, is in the term.
 // One that is behind does not count; one that is ahead ends it.
 func (c *Cluster) confirmLeader(ctx context.Context, term uint64) error {
+	if fault.Planted(fault.VerifyLeader) { // It counts acknowledgements that were sent before the question.
+		return c.raft.VerifyLeader().Error()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var others []compute.NodeID

@@ -65,7 +65,7 @@ func (r *roll) foresee(id compute.NodeID) *Removal {
 				return nil
 			}
 			o := obstacles[at]
-			return &Removal{Voters: o.voters, Answering: o.answering, Silent: o.silent}
+			return &Removal{Voters: o.voters, Answering: o.current, Silent: o.silent}
 		}
 		r = r.with(step)
 		if r.at(id) < 0 {

@@ -40,13 +40,15 @@ const (
 const (
 	welcome = 0
 	refused = 1 // Followed by the reason: two bytes of length, then text.
+
+	otherEpoch = 2 // Followed by the epoch that this side lives in: eight bytes.
 )
 
 // serve accepts connections until ctx ends, then waits for those it has.
 func (c *Cluster) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close() })
 	defer stop()
-	config := pki.ServerConfig(c.ca, c.pair.Load, c.cfg.Now, protoRaft, protoRPC)
+	config := pki.ServerConfig(c.ca, c.pair.Load, c.cfg.Now, c.protocols()...)
 	slots := make(chan struct{}, maxUnauthenticated)
 	for {
 		conn, err := c.listener.Accept()
@@ -68,6 +70,14 @@ func (c *Cluster) serve(ctx context.Context) error {
 			conn.Close()
 		}
 	}
+}
+
+// protocols returns what the cluster port speaks: on a worker no raft.
+func (c *Cluster) protocols() []string {
+	if c.isWorker() {
+		return []string{protoRPC}
+	}
+	return []string{protoRaft, protoRPC}
 }
 
 // welcomeConn authenticates a connection and hands it to its protocol. It
@@ -123,7 +133,12 @@ func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) 
 	if err := conn.SetWriteDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, rpc.Peer{}, err
 	}
-	peer, err := c.judge(conn.ConnectionState())
+	state := conn.ConnectionState()
+	peer, err := c.judge(state)
+	if err == nil && c.otherLife(peer, state) {
+		_, writeErr := conn.Write(binary.BigEndian.AppendUint64([]byte{otherEpoch}, c.Epoch()))
+		return nil, peer, errors.Join(elsewhereError(epochOf(state)), writeErr, conn.CloseWrite())
+	}
 	if err != nil {
 		reason := err.Error()[:min(len(err.Error()), maxReason)]
 		message := binary.BigEndian.AppendUint16([]byte{refused}, uint16(len(reason)))
@@ -180,11 +195,26 @@ func (c *Cluster) mayReplicate(id compute.NodeID) bool {
 	return false
 }
 
-// votes reports whether a node is a voter of the newest configuration that
-// this node has. One that was removed goes on being one until the leader could
-// take its vote without the loss of the quorum, and is not cut off before.
+// votes reports whether a node is a voter, or may still be one: of the newest
+// configuration that this node has, or of the one before, as long as the newest
+// is not known to be committed. One that was removed goes on being a voter until
+// the leader could take its vote without the loss of the quorum, and is not cut
+// off before; a leader that is none any more may have written that it did.
 func (c *Cluster) votes(id compute.NodeID) bool {
-	return slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
+	if c.raft == nil {
+		return false
+	}
+	future := c.raft.GetConfiguration()
+	if future.Error() != nil {
+		return false
+	}
+	return mayVote(id, future.Configuration(), future.Index(), c.raft.CommitIndex())
+}
+
+// mayVote returns what votes does for a configuration with its index, and the
+// newest index that is committed.
+func mayVote(id compute.NodeID, newest raft.Configuration, index, committed uint64) bool {
+	return index > committed || slices.ContainsFunc(newest.Servers, func(s raft.Server) bool {
 		return s.ID == serverID(id) && s.Suffrage == raft.Voter
 	})
 }
@@ -215,11 +245,15 @@ func (c *Cluster) dial(ctx context.Context, id compute.NodeID, proto string) (ne
 		}
 		return nil
 	})
+	config.ServerName = epochName(c.Epoch())
 	var errs []error
 	for _, address := range addresses {
 		conn, err := dialTLS(ctx, c.cfg.Dial, address, config)
 		if err == nil {
 			return conn, nil
+		}
+		if e, ok := errors.AsType[elsewhereError](err); ok {
+			c.hearOf(id, uint64(e))
 		}
 		errs = append(errs, err)
 	}
@@ -270,6 +304,13 @@ func awaitWelcome(r io.Reader) error {
 	}
 	if head[0] == welcome {
 		return nil
+	}
+	if head[0] == otherEpoch {
+		var epoch [8]byte
+		if _, err := io.ReadFull(r, epoch[:]); err != nil {
+			return fmt.Errorf("await welcome: %w", err)
+		}
+		return elsewhereError(binary.BigEndian.Uint64(epoch[:]))
 	}
 	if _, err := io.ReadFull(r, head[1:]); err != nil {
 		return fmt.Errorf("await welcome: %w", err)

@@ -46,7 +46,7 @@ func TestEnumerations(t *testing.T) {
 		"OrgRole":    enum[compute.OrgRole](int(compute.OrgOwner) + 1),
 		"Objective":  enum[compute.Objective](int(compute.ObjectiveCheapest) + 1),
 		"Reason":     enum[compute.Reason](compute.Reasons),
-		"LedgerKind": enum[compute.LedgerKind](int(compute.LedgerCharge) + 1),
+		"LedgerKind": enum[compute.LedgerKind](int(compute.LedgerFork) + 1),
 	}
 	for name, e := range tests {
 		t.Run(name, func(t *testing.T) {

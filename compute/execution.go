@@ -1,6 +1,9 @@
 package compute
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Network is what an execution may reach.
 type Network uint8
@@ -94,7 +97,15 @@ type Execution struct {
 	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least its code would have taken, but for an early stop.
 
 	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be ended for work of a higher priority, and begins again.
+
+	MaxRetries int      `cbor:"46,keyasint,omitempty"` // How often it may start again after a failure of ours.
+	Retries    int      `cbor:"47,keyasint,omitempty"` // How often it did.
+	Avoid      []NodeID `cbor:"49,keyasint,omitempty"` // Where its code could not be started, in this order.
 }
+
+// Avoids reports whether e had better not be placed on a node: its code could
+// not be started there.
+func (e *Execution) Avoids(node NodeID) bool { return slices.Contains(e.Avoid, node) }
 
 // Usage is what an attempt used, as its node measured it.
 type Usage struct {

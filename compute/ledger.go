@@ -9,9 +9,10 @@ const (
 	LedgerHold                      // Set aside: held rises.
 	LedgerRelease                   // A hold is given back: held falls.
 	LedgerCharge                    // Balance falls; always with the release of its hold.
+	LedgerFork                      // Nothing moves: another life of the cluster goes on from here.
 )
 
-var ledgerKindNames = names{"grant", "hold", "release", "charge"}
+var ledgerKindNames = names{"grant", "hold", "release", "charge", "fork"}
 
 // String returns the kind as clients read it.
 func (k LedgerKind) String() string { return ledgerKindNames.text(uint8(k)) }

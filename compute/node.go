@@ -72,6 +72,8 @@ type Node struct {
 	UsedMemoryMiB int64 `cbor:"18,keyasint,omitempty"`
 
 	Format uint64 `cbor:"19,keyasint,omitempty"` // Newest format of the state that it can apply; 0 for the first.
+
+	DrainBy Instant `cbor:"20,keyasint,omitempty"` // When what still executes on it is ended; zero for never.
 }
 
 // KnownFormat returns the newest format of the state that n can apply.
@@ -79,6 +81,12 @@ func (n *Node) KnownFormat() uint64 { return max(n.Format, 1) }
 
 // Schedulable reports whether new work may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }
+
+// Brake is what operators say of nodes that vanish at once.
+type Brake struct {
+	SharePercent int     `cbor:"1,keyasint,omitempty"` // More than so many of a hundred are too many; 0 for a third.
+	ReleasedAt   Instant `cbor:"2,keyasint,omitempty"` // What vanished until then is gone.
+}
 
 // Revision names a moment in the life of the nodes' records. Two that are equal
 // are of the same records.

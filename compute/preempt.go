@@ -28,6 +28,9 @@ func (w *Work) Yields(priority int, now Instant, minRun time.Duration) bool {
 		!a.Ended && a.PreemptAt.IsZero() && a.Ran(now) >= minRun
 }
 
+// Leaves reports whether w has been asked to end, or to make room.
+func (w *Work) Leaves() bool { return w.Execution.Stop != StopNone || !w.Attempt.PreemptAt.IsZero() }
+
 // LatestEnd returns when w has ended at the latest, reckoned from its placing
 // by the state's clock. It is passed only by an attempt whose start took longer
 // than its allowance, or whose node does not answer.

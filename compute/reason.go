@@ -48,6 +48,14 @@ const (
 	// ReasonPreempted is why an attempt ended that made room for work of a
 	// higher priority, and why its execution waits again.
 	ReasonPreempted
+
+	// ReasonDrained is why an attempt ended whose node was drained, and why its
+	// execution waits again or, after the drain's deadline, has ended.
+	ReasonDrained
+
+	// ReasonRetry is why an execution waits again whose attempt ended through a
+	// failure of ours.
+	ReasonRetry
 )
 
 var reasonNames = names{
@@ -57,16 +65,17 @@ var reasonNames = names{
 	"node_lost", "start_failed", "inputs_lost", "parent_ended", "all_children_failed",
 	"no_candidates", "credits_exhausted", "supervisor_lost",
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
-	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted",
+	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
+	"retry",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonPreempted) + 1
+const Reasons = int(ReasonRetry) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {
 	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
-		ReasonKeyConcurrency <= r && r <= ReasonPreempted
+		ReasonKeyConcurrency <= r && r <= ReasonRetry
 }
 
 // String returns the stable snake_case name, "" for none.

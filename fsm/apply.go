@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // maxClockJump is how far one entry may raise the state's clock, so that a
@@ -15,6 +16,9 @@ const maxClockJump = 5 * time.Minute
 // stops the process: a replica that skipped it would differ from then on.
 func (s *state) applyEntry(index uint64, entry []byte) []Result {
 	s.meta.Index = index
+	if fault.Planted(fault.MapOrder) {
+		return s.applyInMapOrder(entry)
+	}
 	var results []Result
 	for len(entry) > 0 {
 		cmd, rest, err := Decode(entry)
@@ -23,6 +27,30 @@ func (s *state) applyEntry(index uint64, entry []byte) []Result {
 		}
 		results = append(results, s.decide(cmd))
 		entry = rest
+	}
+	return results
+}
+
+// applyInMapOrder applies the frames of an entry in the order of a map, which
+// is another one on each replica, while MapOrder is planted.
+func (s *state) applyInMapOrder(entry []byte) []Result {
+	var results []Result
+	commands := make(map[int]Command)
+	for len(entry) > 0 {
+		cmd, rest, err := Decode(entry)
+		if err != nil {
+			panic(err)
+		}
+		if len(results) == 0 {
+			results = append(results, s.decide(cmd)) // The preamble, as a rule.
+		} else {
+			commands[len(results)] = cmd
+			results = append(results, Result{})
+		}
+		entry = rest
+	}
+	for i, cmd := range commands { // Any order: that is the bug.
+		results[i] = s.decide(cmd)
 	}
 	return results
 }
@@ -76,6 +104,7 @@ func (c AddSigningKey) term() uint64  { return c.Term }
 func (c Tick) term() uint64           { return c.Term }
 func (c StopCandidates) term() uint64 { return c.Term }
 func (c SetFormat) term() uint64      { return c.Term }
+func (c RaiseEpoch) term() uint64     { return c.Term }
 
 func (c RecordEstimates) term() uint64 { return c.Term }
 
@@ -91,6 +120,8 @@ func (s *state) apply(cmd Command) Result {
 		return Result{}
 	case SetFormat:
 		return s.setFormat(c)
+	case RaiseEpoch:
+		return s.raiseEpoch(c)
 	case Tick:
 		return s.tick()
 	case RegisterNode:
@@ -103,6 +134,8 @@ func (s *state) apply(cmd Command) Result {
 		return s.drainNode(c)
 	case RemoveNode:
 		return s.removeNode(c)
+	case SetBrake:
+		return s.setBrake(c)
 	case CreateJoinToken:
 		return s.createJoinToken(c)
 	case CreateUser:

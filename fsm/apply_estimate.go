@@ -28,23 +28,50 @@ func (s *state) recordEstimates(c RecordEstimates) Result {
 	return r
 }
 
-// lateSweep is how many executions of the queue one Tick compares with their
+// lateSweep is how many executions that wait one Tick compares with their
 // estimates.
 const lateSweep = 1_000
 
-// countLate corrects the estimates by those that are overdue.
+// countLate corrects the estimates by those that are overdue: of the
+// executions that wait, those whose estimates end first.
 func (s *state) countLate() {
-	for _, k := range s.queue.take(lateSweep) {
-		known, _ := s.executions.get(k.id)
-		if known.Estimate == nil {
-			continue
+	if s.Format() < formatTrust {
+		// As every replica of that format does: the front of the queue alone.
+		for _, k := range s.queue.take(lateSweep) {
+			s.countIfLate(k.id)
 		}
-		if counted, news := s.meta.Calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.meta.Now); news {
-			e := *known
-			e.Estimate = &counted
-			s.putExecution(&e)
-		}
+		return
 	}
+	for _, m := range s.estimated.take(lateSweep) {
+		s.countIfLate(m.execution())
+	}
+}
+
+func (s *state) countIfLate(id compute.ExecutionID) {
+	known, _ := s.executions.get(id)
+	if known.Estimate == nil {
+		return
+	}
+	if counted, news := s.meta.Calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.meta.Now); news {
+		e := *known
+		e.Estimate = &counted
+		s.putExecution(&e)
+	}
+}
+
+// mayBeLate reports whether e waits with an estimate that may yet be overdue.
+func mayBeLate(e *compute.Execution) bool {
+	return e.Status == compute.StatusQueued && e.Estimate != nil && (!e.Estimate.Late50 || !e.Estimate.Late90)
+}
+
+// lateFrom returns when e is overdue next, but for what estimates are scaled by:
+// nearly the order in which estimates end.
+func lateFrom(e *compute.Execution) moment {
+	wait := e.Estimate.P50
+	if e.Estimate.Late50 {
+		wait = e.Estimate.P90
+	}
+	return momentOf(e.Estimate.At.Add(wait), e.ID.UUID)
 }
 
 // observeStart compares the estimate of e, which starts now, with the truth.

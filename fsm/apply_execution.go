@@ -6,7 +6,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"berth/attempt"
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of executions.
@@ -14,6 +16,7 @@ const (
 	maxDetail    = 512 // Bytes.
 	maxPriority  = 100
 	maxCallbacks = 10
+	maxRetries   = 10
 	leastTime    = time.Second // What a ceiling of credits must buy at least.
 )
 
@@ -79,6 +82,8 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("negative", "disconnect_grace and max_credits cannot be negative")
 	case e.Priority < 0 || e.Priority > maxPriority:
 		return invalid("priority", "priority is 0 to %d", maxPriority)
+	case e.MaxRetries < 0 || e.MaxRetries > maxRetries:
+		return invalid("max_retries", "max_retries is 0 to %d", maxRetries)
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
 	}
@@ -97,6 +102,9 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 // said, and nothing that is the state's to say.
 func (s *state) accepted(c Submit) compute.Execution {
 	said := c.Execution
+	if s.Format() < formatTrust {
+		said.MaxRetries = 0
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
@@ -105,6 +113,7 @@ func (s *state) accepted(c Submit) compute.Execution {
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
 		StopGrace: s.meta.Settings.StopGrace, Preemptible: said.Preemptible && said.Kind != compute.KindSelection,
+		MaxRetries: said.MaxRetries,
 	}
 }
 
@@ -166,6 +175,9 @@ func (s *state) startAttempt(c StartAttempt) Result {
 // they change nothing, and whoever sent them may forget them.
 func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch uint64,
 ) (compute.Attempt, compute.Execution, *compute.Error) {
+	if fault.Planted(fault.StaleEpoch) {
+		node, epoch = s.newestAttempt(id)
+	}
 	a, ok := s.attempts.get(line{id.UUID, epoch})
 	if !ok || a.Ended || a.Node != node {
 		return compute.Attempt{}, compute.Execution{}, compute.Errorf(compute.CodeConflict,
@@ -173,6 +185,20 @@ func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch u
 	}
 	e, _ := s.executions.get(id)
 	return *a, *e, nil
+}
+
+// newestAttempt names the newest attempt of an execution: what a word about any
+// of them is taken for while StaleEpoch is planted.
+func (s *state) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
+	e, ok := s.executions.get(id)
+	if !ok {
+		return compute.NodeID{}, 0
+	}
+	a, ok := s.attempts.get(line{id.UUID, e.Epoch})
+	if !ok {
+		return compute.NodeID{}, 0
+	}
+	return a.Node, a.Epoch
 }
 
 // finishAttempt ends an execution as its node says.
@@ -185,8 +211,7 @@ func (s *state) finishAttempt(c FinishAttempt) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if yielded(&a, &e, o.Status, o.Reason) {
-		s.requeue(a, &e)
+	if s.goesOn(a, &e, attempt.EndingOf(&o)) {
 		return Result{Execution: e.ID, Status: e.Status}
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
@@ -234,6 +259,9 @@ func verdictOf(e *compute.Execution, o compute.Outcome) ending {
 	if raced(e.Reason) {
 		return ending{asked.status, e.Reason, e.Detail}
 	}
+	if e.Reason == compute.ReasonDrained {
+		return afterDrain()
+	}
 	v.status, v.reason = asked.status, asked.reason
 	if e.Reason == compute.ReasonCredits || e.Reason == compute.ReasonParentEnded {
 		v.reason = e.Reason
@@ -256,7 +284,8 @@ func stopEnding(stop compute.Stop) ending {
 	return ending{compute.StatusCancelled, compute.ReasonStopped, ""}
 }
 
-// loseAttempts ends what a node that stayed away too long was executing.
+// loseAttempts ends what a node that stayed away too long was executing, or has
+// it wait for another attempt.
 func (s *state) loseAttempts(c LoseAttempts) Result {
 	var r Result
 	for _, ref := range c.Attempts {
@@ -265,16 +294,17 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 			continue // It ended meanwhile.
 		}
 		r.Count++
-		if yielded(&a, &e, compute.StatusSystemFailure, compute.ReasonNodeLost) {
-			s.requeue(a, &e)
-			continue
-		}
-		s.endAttempt(a, &e, ending{
-			compute.StatusSystemFailure, compute.ReasonNodeLost,
-			"its node was gone for longer than the execution may be disconnected",
-		})
+		s.loseAttempt(a, &e, "its node was gone for longer than the execution may be disconnected")
 	}
 	return r
+}
+
+// loseAttempt ends a live attempt whose node is given up, and the execution e
+// with it, with why for its owner, unless e may wait for another attempt.
+func (s *state) loseAttempt(a compute.Attempt, e *compute.Execution, why string) {
+	if !s.goesOn(a, e, attempt.GivenUp()) {
+		s.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
+	}
 }
 
 // endAttempt ends a live attempt and with it the execution e.
@@ -361,10 +391,10 @@ func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Rea
 		s.end(&e, v)
 		return
 	}
-	e.Stop = max(e.Stop, how)
-	if why != compute.ReasonNone {
-		e.Reason = why
+	if why != compute.ReasonNone || e.Stop == compute.StopNone && e.Reason == compute.ReasonDrained {
+		e.Reason = why // Who stops what a drain only wanted to move ends it by that.
 	}
+	e.Stop = max(e.Stop, how)
 	s.putExecution(&e)
 }
 

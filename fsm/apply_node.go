@@ -101,7 +101,7 @@ func (s *state) spendToken(c RegisterNode) *compute.Error {
 	known, _ := s.joins.get(c.TokenID)
 	if known.Uses < 1 {
 		return compute.Errorf(compute.CodeForbidden,
-			"the join token has been used up").Named("token_spent")
+			"the join token has been used up: make another with berth admin token create").Named("token_spent")
 	}
 	t := *known
 	t.Uses--
@@ -119,9 +119,11 @@ func (s *state) checkToken(c RegisterNode) *compute.Error {
 	known, ok := s.joins.get(c.TokenID)
 	switch {
 	case !ok || known.Hash != c.TokenHash:
-		return forbid("token_unknown", "the join token is not known to this cluster")
+		return forbid("token_unknown",
+			"the join token is not known to this cluster: make one there with berth admin token create")
 	case known.ExpiresAt <= s.meta.Now:
-		return forbid("token_expired", "the join token expired at %s", known.ExpiresAt)
+		return forbid("token_expired",
+			"the join token expired at %s: make another with berth admin token create", known.ExpiresAt)
 	case known.Role != c.Node.Role:
 		return forbid("token_role", "the join token is for the role %s, not %s",
 			known.Role, c.Node.Role)
@@ -273,20 +275,6 @@ func (s *state) setNodeState(c SetNodeState) Result {
 		}
 	}
 	return Result{}
-}
-
-func (s *state) drainNode(c DrainNode) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	known, ok := s.nodes.get(c.Node)
-	if !ok {
-		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
-	}
-	n := *known
-	n.Drained = c.Drained
-	s.nodes.put(&n)
-	return Result{ID: n.ID.UUID}
 }
 
 func (s *state) removeNode(c RemoveNode) Result {

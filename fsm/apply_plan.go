@@ -124,7 +124,7 @@ func (s *state) place(known *compute.Execution, n *compute.Node, a compute.Assig
 		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
 	s.observeStart(&e)
-	e.Epoch++
+	e.Epoch = max(e.Epoch, s.meta.Epoch<<epochShift) + 1
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.putExecution(&e)
 	s.useMore(e.Org, e.FairPrice())

@@ -41,24 +41,12 @@ func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, re
 		(reason == compute.ReasonPreempted || status == compute.StatusSystemFailure)
 }
 
-// requeue ends an attempt that has made room and puts its execution back to
-// where it was in the queue. The attempt is free: what was set aside is given
-// back, with the reason, and set aside anew.
-func (s *state) requeue(a compute.Attempt, e *compute.Execution) {
-	s.leave(&a, e)
-	a.Status, a.Reason = compute.StatusSystemFailure, compute.ReasonPreempted
-	s.tallyEnd(&a, e, a.Status, a.Reason)
-	s.putAttempt(&a)
-	e.Status, e.Reason = compute.StatusQueued, compute.ReasonPreempted
-	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
-	e.Estimate = nil // It was of the first start.
-	s.post(compute.LedgerEntry{
-		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
-		Execution: e.ID, Epoch: e.Epoch, Note: "free: the attempt was preempted",
-	})
-	e.Held = 0
-	s.hold(e, firstHold(e), "queued again") // No more than was released.
-	s.putExecution(e)
+// afterPreemption is how e goes on, which made room.
+func afterPreemption(e *compute.Execution) again {
+	if e.Reason == compute.ReasonDrained {
+		return again{ended: e.Reason, waits: e.Reason, note: "its node was drained"}
+	}
+	return again{ended: compute.ReasonPreempted, waits: compute.ReasonPreempted, note: "the attempt was preempted"}
 }
 
 // leave gives back all that a live attempt holds, and ends it.

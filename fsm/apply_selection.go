@@ -128,6 +128,7 @@ func (s *state) childrenOf(parent *compute.Execution, asked []Child,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
+			MaxRetries: s.retriesOfRuns(parent),
 		}
 		if e.Repeat == 1 {
 			once += worst(e)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"berth/attempt"
 	"berth/compute"
 )
 
@@ -43,9 +44,11 @@ func (v *View) checkDerived() error {
 		differ("races", &v.races.table, &fresh.races.table),
 		differ("growing", &v.growing.table, &fresh.growing.table),
 		differ("finished", &v.finished.table, &fresh.finished.table),
+		differ("estimated", &v.estimated.table, &fresh.estimated.table),
 		differ("work", &v.work.table, &fresh.work.table),
 		differ("victims", &v.victims.table, &fresh.victims.table),
 		differ("ages of ops", &v.opAges, &fresh.opAges),
+		differ("ages of refusals", &v.refusals, &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
@@ -192,6 +195,8 @@ func (v *View) checkExecution(e *compute.Execution) error {
 		return errors.New("waits for a place, but was billed or has times of an attempt")
 	case e.Status == compute.StatusSystemFailure && !parent && e.Billed != 0:
 		return errors.New("a system failure was charged")
+	case e.Retries < 0 || e.Retries > e.MaxRetries || len(e.Avoid) > attempt.MaxUnstarted:
+		return errors.New("started again more often than it may be")
 	case len(e.Detail) > maxDetail:
 		return errors.New("detail is too long")
 	case parent:
@@ -253,6 +258,8 @@ func (v *View) checkAttempts() error {
 			return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
 		case !a.Ended && a.Epoch != e.Epoch:
 			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
+		case !a.Ended && a.Epoch <= v.meta.Epoch<<epochShift:
+			return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
 		case !a.PreemptAt.IsZero() && (!e.Preemptible || a.PreemptAt > v.meta.Now):
 			return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
 		case a.Ended != a.Status.Terminal():

@@ -226,7 +226,7 @@ func TestOldestOpsMakeRoom(t *testing.T) {
 	for i := range 3 {
 		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})
 	}
-	s.forgetOldest()
+	s.forgetOldest(&s.opAges)
 	if _, known := s.recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
 		t.Error("the oldest is still known")
 	}

@@ -63,14 +63,19 @@ func everyCommand() []fsm.Command {
 		fsm.StopCandidates{Term: 1, Parent: id, Stops: []compute.CandidateStop{{Execution: id, Detail: "slow"}}},
 		fsm.SetQuota{Op: op, Actor: a, Quota: compute.Quota{Tag: "x", Concurrent: 3}},
 		fsm.SetFormat{Term: 1, Format: fsm.Format},
+		fsm.SetBrake{Op: op, Actor: a, Share: new(50), Release: true},
+		fsm.RaiseEpoch{Term: 1, Epoch: 2, Cause: fsm.CauseRecovered, At: 5},
 	}
 }
 
 func TestEveryCommandTravels(t *testing.T) {
+	last := fsm.Kind(0)
 	for i, cmd := range everyCommand() {
-		if int(cmd.Kind()) != i+1 {
-			t.Errorf("%T has kind %d, want %d: kinds are on disk", cmd, cmd.Kind(), i+1)
+		if want := i + 1; int(cmd.Kind()) != want && want <= int(fsm.KindSetFormat) || cmd.Kind() <= last {
+			t.Errorf("%T has kind %d, want %d or, from %d on, more: kinds are on disk",
+				cmd, cmd.Kind(), want, fsm.KindSetFormat)
 		}
+		last = cmd.Kind()
 		frame, err := fsm.Encode(cmd)
 		if err != nil {
 			t.Fatalf("encode %T: %v", cmd, err)

@@ -46,6 +46,9 @@ const (
 	KindStopCandidates
 	KindSetQuota
 	KindSetFormat
+
+	KindSetBrake   Kind = 35
+	KindRaiseEpoch Kind = 36
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -150,6 +153,7 @@ type (
 		Actor   Actor          `cbor:"2,keyasint"`
 		Node    compute.NodeID `cbor:"3,keyasint"`
 		Drained bool           `cbor:"4,keyasint,omitempty"`
+		Within  time.Duration  `cbor:"5,keyasint,omitempty"` // After that what still executes is ended; 0 for never.
 	}
 
 	// RemoveNode makes a node that holds no attempt leave for good.
@@ -363,6 +367,30 @@ type (
 	SetFormat struct {
 		Term   uint64 `cbor:"1,keyasint"`
 		Format uint64 `cbor:"2,keyasint"`
+	}
+
+	// RaiseEpoch begins another life of the cluster, after its state was
+	// restored from a backup or went on without a quorum of the old voters.
+	// What of the life before could still act is dead from this entry on: its
+	// attempts end, unbilled, its join tokens, logins and keys of access tokens
+	// are gone, and attempts get higher epochs than any of before could have.
+	// The ledger of every organization says so. An epoch that was reached
+	// before changes nothing.
+	RaiseEpoch struct {
+		Term  uint64          `cbor:"1,keyasint"`
+		Epoch uint64          `cbor:"2,keyasint"`
+		Cause EpochCause      `cbor:"3,keyasint"`
+		At    compute.Instant `cbor:"4,keyasint,omitempty"` // Raises the state's clock, however far; zero for no change.
+	}
+
+	// SetBrake says what nodes that vanish at once mean: how many of a hundred
+	// are too many to be given up, and whether those that have vanished by now
+	// are gone indeed.
+	SetBrake struct {
+		Op      Op    `cbor:"1,keyasint"`
+		Actor   Actor `cbor:"2,keyasint"`           // Root or an operator.
+		Share   *int  `cbor:"3,keyasint,omitempty"` // In percent, 0 for a third; nil leaves it.
+		Release bool  `cbor:"4,keyasint,omitempty"`
 	}
 
 	// Tick lets time pass: expired records go, holds of long executions grow.

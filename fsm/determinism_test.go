@@ -113,6 +113,11 @@ func TestNothingDependsOnTheReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	protocol, err := filepath.Glob("../attempt/*.go")
+	if err != nil || len(protocol) == 0 {
+		t.Fatalf("the protocol of attempts was not found: %v", err)
+	}
+	names = append(names, protocol...)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {

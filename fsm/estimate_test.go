@@ -58,6 +58,30 @@ func TestOverdueEstimatesCountOnce(t *testing.T) {
 	}
 }
 
+// TestOverdueEstimatesOfAllCount holds that a long queue of one organization
+// keeps no other's overdue estimates from counting, nor those that are not
+// overdue yet any that are.
+func TestOverdueEstimatesOfAllCount(t *testing.T) {
+	w := newestWorld(t)
+	record := func(id compute.ExecutionID, wait time.Duration) {
+		w.must(fsm.RecordEstimates{Term: w.term, At: w.now, Estimates: []compute.StartEstimate{
+			{Execution: id, P50: wait, P90: wait},
+		}})
+	}
+	for range 1_000 { // As many as one Tick looks at.
+		record(w.submit("t4"), 24*time.Hour)
+	}
+	w.ada = w.addUser("grace")
+	w.org = w.ada.Org
+	id := w.submit("t4")
+	record(id, time.Second)
+	w.now = w.now.Add(time.Minute)
+	w.must(fsm.Tick{Term: w.term})
+	if e := w.get(id).Estimate; e == nil || !e.Late50 || !e.Late90 {
+		t.Errorf("the estimate is %+v, and it is overdue", e)
+	}
+}
+
 // TestBadEstimatesAreLeftOut holds that nothing absurd gets into the state.
 func TestBadEstimatesAreLeftOut(t *testing.T) {
 	w := newWorld(t)

@@ -14,9 +14,10 @@ import (
 const (
 	formatFirst    = 1
 	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
+	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state.
 
 	// Format is the newest format, which this program can apply.
-	Format = formatFairness
+	Format = formatTrust
 )
 
 // maxNamed is how many nodes a refusal names.
@@ -26,12 +27,21 @@ const maxNamed = 3
 // that is new goes here with the format that adds it, and so does a command
 // that uses a field that is new.
 func needs(cmd Command) uint64 {
-	switch cmd.Kind() {
-	case KindRecordEstimates, KindStopCandidates, KindSetQuota:
+	switch c := cmd.(type) {
+	case SetBrake, RaiseEpoch:
+		return formatTrust
+	case DrainNode:
+		if c.Within != 0 {
+			return formatTrust
+		}
+	case Submit:
+		if c.Execution.MaxRetries > 0 {
+			return formatTrust
+		}
+	case RecordEstimates, StopCandidates, SetQuota:
 		return formatFairness
-	default:
-		return formatFirst
 	}
+	return formatFirst
 }
 
 // Format returns the format up to which commands may be proposed. It never

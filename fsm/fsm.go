@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/tidwall/btree"
+
+	"berth/fault"
 )
 
 // FSM applies committed entries to the state and publishes a View after each
@@ -89,6 +91,7 @@ func (f *FSM) publish() {
 // ApplyBatch applies committed entries and publishes one view. The response
 // to a command entry is [][]byte: one encoded Result per frame.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
+	fault.Point("fsm.apply.before")
 	out := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
@@ -97,6 +100,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 			f.state.meta.Index = l.Index
 		}
 	}
+	fault.Point("fsm.apply.after")
 	f.publish()
 	return out
 }
@@ -140,6 +144,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) { return &snapshot{f.View()},
 // that is damaged, of another version or breaks an invariant leaves the state
 // as it was.
 func (f *FSM) Restore(r io.ReadCloser) error {
+	fault.Point("fsm.restore.begin")
 	s, err := readSnapshot(r)
 	if closeErr := r.Close(); err == nil {
 		err = closeErr
@@ -147,6 +152,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
+	fault.Point("fsm.restore.read")
 	f.state = s
 	f.publish()
 	return nil

@@ -110,7 +110,7 @@ func (h *historian) submitSome() {
 	a := h.actor()
 	e := compute.Execution{
 		ID: h.executionID(), Priority: h.rng.IntN(3),
-		Preemptible: h.chance(2), Tags: pick(h, nil, nil, []string{"red"}, []string{"red", "blue", "red"}),
+		Preemptible: h.chance(2), MaxRetries: pick(h, 0, 0, 1, 3), Tags: pick(h, nil, nil, []string{"red"}, []string{"red", "blue", "red"}),
 		Profile: pick(h, "cpu", "cpu.3x", "t4", "t4.250m", "t4.2x", "h100", "h100.2x", "a100.700m",
 			"l40s", "b200", "t4.8x", "a100.mig_3g_20gb", "t4.333m", "t4.1m", "?"),
 		Timeout:    pick(h, time.Second, time.Minute, 10*time.Minute, 3*time.Hour, 0),
@@ -260,7 +260,7 @@ func (h *historian) endSome() {
 func (h *historian) nodeThing() {
 	nodes := slices.Collect(h.view().Nodes())
 	n := nodes[h.rng.IntN(len(nodes))]
-	switch h.rng.IntN(8) {
+	switch h.rng.IntN(10) {
 	case 0:
 		h.send(fsm.SetNodeState{Term: h.term, Node: n.ID, State: pick(h, compute.NodeDown, compute.NodeUp)})
 	case 1, 2:
@@ -286,6 +286,17 @@ func (h *historian) nodeThing() {
 		}
 		h.send(fsm.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
 		h.term += uint64(h.rng.IntN(2))
+	case 8: // Another life, seldom.
+		if h.chance(4) {
+			h.format = fsm.Format
+			h.send(fsm.RaiseEpoch{
+				Term: h.term, Epoch: h.view().ClusterEpoch() + uint64(h.rng.IntN(3)),
+				Cause: fsm.EpochCause(h.rng.IntN(3)), At: h.now.Add(time.Duration(h.rng.IntN(3)) * time.Hour),
+			})
+			h.now = max(h.now, h.view().Now())
+		}
+	case 9:
+		h.send(fsm.SetBrake{Op: h.request(), Actor: pick(h, h.root, h.actor()), Share: new(h.rng.IntN(110)), Release: h.chance(2)})
 	case 7: // Its program is replaced, by an older one too; perhaps all are new now.
 		renewed := *n
 		renewed.Format = uint64(h.rng.IntN(fsm.Format + 1))
@@ -482,7 +493,7 @@ func checkSolvent(t *testing.T, v *fsm.View) {
 					t.Errorf("execution %s was charged twice", e.Execution)
 				}
 				charges[e.Execution] = e.Amount
-			case compute.LedgerHold, compute.LedgerRelease: // They move nothing out of the account.
+			case compute.LedgerHold, compute.LedgerRelease, compute.LedgerFork: // They move nothing out of the account.
 			}
 		}
 		for e := range v.History(o.ID, fsm.HistoryFilter{}) {

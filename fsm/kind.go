@@ -104,6 +104,12 @@ func (SetQuota) Kind() Kind { return KindSetQuota }
 // Kind returns KindSetFormat.
 func (SetFormat) Kind() Kind { return KindSetFormat }
 
+// Kind returns KindRaiseEpoch.
+func (RaiseEpoch) Kind() Kind { return KindRaiseEpoch }
+
+// Kind returns KindSetBrake.
+func (SetBrake) Kind() Kind { return KindSetBrake }
+
 // decodePayload returns the command of a frame's payload.
 //
 //nolint:funlen // A case for each kind.
@@ -177,6 +183,10 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[SetQuota](payload)
 	case KindSetFormat:
 		return decodeAs[SetFormat](payload)
+	case KindRaiseEpoch:
+		return decodeAs[RaiseEpoch](payload)
+	case KindSetBrake:
+		return decodeAs[SetBrake](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

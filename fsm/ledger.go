@@ -29,6 +29,7 @@ func (s *state) post(e compute.LedgerEntry) {
 			a.Month, a.InMonth = month, 0
 		}
 		a.InMonth += e.Amount
+	case compute.LedgerFork: // It moves nothing.
 	}
 	a.Seq++
 	e.Seq, e.Index, e.At = a.Seq, s.meta.Index, s.meta.Now
@@ -68,6 +69,7 @@ func (v *View) VerifyLedger(org compute.OrgID) error {
 		case compute.LedgerCharge:
 			want.Balance -= e.Amount
 			want.Charged += e.Amount
+		case compute.LedgerFork: // It moves nothing.
 		}
 		switch {
 		case e.Seq != want.Seq:

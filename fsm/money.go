@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // How credits are set aside for an execution.
@@ -89,10 +90,14 @@ func (s *state) settle(e *compute.Execution) {
 	}
 	if charged := min(owed, released); charged > 0 {
 		e.Billed = charged
-		s.post(compute.LedgerEntry{
+		charge := compute.LedgerEntry{
 			Org: e.Org, Kind: compute.LedgerCharge, Amount: charged,
 			Execution: e.ID, Epoch: e.Epoch, Note: note,
-		})
+		}
+		s.post(charge)
+		if fault.Planted(fault.DoubleCharge) {
+			s.post(charge)
+		}
 	}
 }
 

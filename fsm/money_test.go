@@ -345,3 +345,27 @@ func TestClockNeverGoesBackNorJumps(t *testing.T) {
 		t.Errorf("the clock jumped to %s, want %s", w.view().Now(), want)
 	}
 }
+
+// TestRetentionPassesChildren holds that finished children of a selection that
+// runs, which stay, hold up nothing that finished after them.
+func TestRetentionPassesChildren(t *testing.T) {
+	w := newestWorld(t)
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
+	child := w.children(parent)[0].ID
+	w.complete(child, nodeOf(w.get(child)), time.Second)
+	const others = fsm.RetirePerTick + 5
+	for range others {
+		w.complete(w.submit("t4"), "n3", time.Millisecond)
+	}
+	s := w.view().Settings()
+	s.MaxFinished, s.KeepFinished = 1, 0
+	w.must(fsm.SetSettings{Term: w.term, Settings: s})
+	if r := w.must(fsm.Tick{Term: w.term}); r.Count != fsm.RetirePerTick {
+		t.Errorf("the first tick forgot %d, want %d: nobody asks for a second one", r.Count, fsm.RetirePerTick)
+	}
+	if r := w.must(fsm.Tick{Term: w.term}); r.Count != others-fsm.RetirePerTick {
+		t.Errorf("the second tick forgot %d, want %d", r.Count, others-fsm.RetirePerTick)
+	}
+	w.get(child)
+}

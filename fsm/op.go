@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // Limits of the memory of requests.
@@ -11,6 +12,11 @@ const (
 	opAge   = 24 * time.Hour // Of the state's clock.
 	maxOps  = 1_000_000
 	opSweep = 10_000 // Forgotten by one Tick at most.
+
+	// refusalAge is for how long a refusal is remembered: longer than a copy of
+	// the request that was sent before can be on its way.
+	refusalAge  = time.Minute
+	maxRefusals = 20_000
 )
 
 // op is a request that changed something, with its first answer.
@@ -43,11 +49,12 @@ func (c DeleteExecution) request() Op { return c.Op }
 func (c Grant) request() Op           { return c.Op }
 func (c SetPrices) request() Op       { return c.Op }
 func (c SetQuota) request() Op        { return c.Op }
+func (c SetBrake) request() Op        { return c.Op }
 
 // recall returns the first answer to o, if o is remembered.
 func (s *state) recall(o Op) (Result, bool) {
 	known, ok := s.ops.get(pair{o.Org.UUID, o.ID.UUID})
-	if !ok {
+	if !ok || known.refused() && known.At.Add(refusalAge) <= s.meta.Now {
 		return Result{}, false
 	}
 	if known.Request != o.Request {
@@ -59,23 +66,34 @@ func (s *state) recall(o Op) (Result, bool) {
 	return r, true
 }
 
-// remember keeps the answer to o. Refusals are not kept: they changed nothing,
-// and what forbade the request, such as missing credits, may pass within the
-// hours for which an answer is kept.
+// remember keeps the answer to o. A refusal is kept for a short time only: what
+// forbade the request, such as missing credits, may pass. But a copy of it that
+// was sent before may still be on its way, from a node that gave up waiting for
+// it: without the memory it would be applied after its client was told that it
+// was refused.
 func (s *state) remember(o Op, r Result) {
-	if o.ID.IsZero() || r.Refusal != nil {
+	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {
 		return
 	}
-	for s.ops.len() >= maxOps {
-		s.forgetOldest()
+	if r.Refusal != nil && (s.Format() < formatTrust || r.Refusal.Code == compute.CodeUnavailable) {
+		return
+	}
+	for s.opAges.len() >= maxOps {
+		s.forgetOldest(&s.opAges)
+	}
+	for s.refusals.len() >= maxRefusals {
+		s.forgetOldest(&s.refusals)
 	}
 	s.meta.OpSequence++
 	s.putOp(&op{o.Org, o.ID, o.Request, r, s.meta.Now, s.meta.OpSequence})
 }
 
-// forgetOldest drops the op that was remembered first.
-func (s *state) forgetOldest() {
-	_, k, ok := s.opAges.first()
+// refused reports whether the op changed nothing.
+func (o *op) refused() bool { return o.Result.Refusal != nil }
+
+// forgetOldest drops the op that was remembered first of those in ages.
+func (s *state) forgetOldest(ages *table[uint64, pair]) {
+	_, k, ok := ages.first()
 	if ok {
 		s.dropOp(k)
 	}
@@ -83,9 +101,15 @@ func (s *state) forgetOldest() {
 
 // expireOps forgets ops past their age.
 func (s *state) expireOps() {
-	limit := s.meta.Now.Add(-opAge)
+	s.expire(&s.opAges, opAge)
+	s.expire(&s.refusals, refusalAge)
+}
+
+// expire forgets the ops in ages that are older than age.
+func (s *state) expire(ages *table[uint64, pair], age time.Duration) {
+	limit := s.meta.Now.Add(-age)
 	for range opSweep {
-		_, k, ok := s.opAges.first()
+		_, k, ok := ages.first()
 		if !ok {
 			return
 		}

@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,48 @@ func TestRepeatGetsTheFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreNotRemembered(t *testing.T) {
+// A copy of a request that was refused may come later than the refusal: it is
+// refused as well, whatever has changed, for as long as a copy can be on its
+// way. After that the same request is decided anew.
+func TestRefusalsAreRememberedForAMinute(t *testing.T) {
+	w := newWorld(t)
+	w.format = 3
+	for name := range strings.FieldsSeq("n1 n2 n3") {
+		n := *w.node(name)
+		n.Format = 3
+		w.must(fsm.RegisterNode{Node: n})
+	}
+	w.must(fsm.SetFormat{Term: w.term, Format: 3})
+	c := w.python("a100.4x")
+	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.
+	for range 12 {
+		w.submit("a100.4x", func(e *compute.Execution) { e.Timeout = time.Hour })
+	}
+	exhausted := func() {
+		t.Helper()
+		if r := w.do(c); r.Refusal == nil || r.Refusal.Detail != "credits_exhausted" {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	exhausted()
+	w.must(fsm.Grant{Actor: w.root, Org: w.org, Amount: 1000 * compute.Credit})
+	w.pass(59 * time.Second)
+	exhausted()
+	other := c
+	other.Op.Request = hash("another")
+	w.refused(other, compute.CodeConflict, "idempotency_key_reused")
+	w.pass(time.Second)
+	if r := w.must(c); r.Repeat {
+		t.Error("the refusal was remembered for too long")
+	}
+	if r := w.must(c); !r.Repeat {
+		t.Error("the answer was not remembered after a refusal")
+	}
+}
+
+// Servers of an older version do not remember refusals, so that none may while
+// there can be one.
+func TestRefusalsAreNotRememberedInAnOldFormat(t *testing.T) {
 	w := newWorld(t)
 	c := w.python("a100.4x")
 	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.

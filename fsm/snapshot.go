@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // A snapshot is
@@ -35,10 +36,21 @@ type snapshot struct{ view *View }
 
 // Persist writes the view. Apply goes on meanwhile: a view never changes.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
-	if err := s.view.WriteSnapshot(sink); err != nil {
+	err := fault.Error("fsm.snapshot.begin")
+	if err == nil {
+		err = s.view.WriteSnapshot(sink)
+	}
+	if err == nil {
+		err = fault.Error("fsm.snapshot.written")
+	}
+	if err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	fault.Point("fsm.snapshot.closed")
+	return nil
 }
 
 // Release does nothing: a view is garbage like any other.

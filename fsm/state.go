@@ -36,27 +36,29 @@ type View struct {
 	quotas     records[scope, compute.Quota]
 	tallies    records[tallyKey, tally]
 
-	slugs    table[string, compute.OrgID]
-	emails   table[string, compute.UserID]
-	lookups  table[string, compute.KeyID]
-	joined   index[pair, compute.Membership] // By user, organization.
-	orgKeys  index[pair, compute.Key]        // By organization, key.
-	families index[family, refreshToken]
-	expiring index[moment, refreshToken]
-	history  index[place, compute.Execution]
-	live     index[place, compute.Execution]
-	queue    index[spot, compute.Execution]
-	pending  index[turn, compute.Execution]   // Parents with a queue message.
-	races    index[turn, compute.Execution]   // Parents whose children run.
-	growing  index[moment, compute.Execution] // Placed, by when the hold has to grow.
-	finished index[moment, compute.Execution] // By the end; what goes first.
-	work     index[pair, compute.Attempt]     // Live attempts by node, execution.
-	victims  index[turn, compute.Execution]   // Preemptible ones that have a place.
-	opAges   table[uint64, pair]              // By sequence: the oldest first.
-	totals   table[compute.OrgID, totals]
-	loads    table[scope, compute.Load] // Of live attempts.
-	offered  offer
-	mix      *compute.Mix // In force; derived from arrived.
+	slugs     table[string, compute.OrgID]
+	emails    table[string, compute.UserID]
+	lookups   table[string, compute.KeyID]
+	joined    index[pair, compute.Membership] // By user, organization.
+	orgKeys   index[pair, compute.Key]        // By organization, key.
+	families  index[family, refreshToken]
+	expiring  index[moment, refreshToken]
+	history   index[place, compute.Execution]
+	live      index[place, compute.Execution]
+	queue     index[spot, compute.Execution]
+	pending   index[turn, compute.Execution]   // Parents with a queue message.
+	races     index[turn, compute.Execution]   // Parents whose children run.
+	growing   index[moment, compute.Execution] // Placed, by when the hold has to grow.
+	finished  index[moment, compute.Execution] // By the end; what goes first.
+	estimated index[moment, compute.Execution] // Those that wait, by when their estimates end.
+	work      index[pair, compute.Attempt]     // Live attempts by node, execution.
+	victims   index[turn, compute.Execution]   // Preemptible ones that have a place.
+	opAges    table[uint64, pair]              // Ops that changed something, by sequence: the oldest first.
+	refusals  table[uint64, pair]              // The others.
+	totals    table[compute.OrgID, totals]
+	loads     table[scope, compute.Load] // Of live attempts.
+	offered   offer
+	mix       *compute.Mix // In force; derived from arrived.
 }
 
 // meta is what there is one of.
@@ -74,6 +76,9 @@ type meta struct {
 	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of the estimates of starts.
 
 	Format uint64 `cbor:"10,keyasint,omitempty"` // Up to which commands are allowed; 0 for the first.
+
+	Epoch uint64        `cbor:"11,keyasint,omitempty"` // Which life of the cluster this is; 0 is the first.
+	Brake compute.Brake `cbor:"12,keyasint,omitzero"`
 }
 
 // Records that only this package knows.
@@ -200,12 +205,14 @@ func (v *View) makeIndexes() {
 	v.finished = newIndex(byMoment,
 		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
+	v.estimated = newIndex(byMoment, lateFrom, mayBeLate)
 	v.work = newIndex(byPair,
 		func(a *compute.Attempt) pair { return pair{a.Node.UUID, a.Execution.UUID} },
 		func(a *compute.Attempt) bool { return !a.Ended })
 	v.victims = newIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool { return e.Preemptible && holds(e) })
 	v.opAges = newTable[uint64, pair](cmp.Compare[uint64])
+	v.refusals = newTable[uint64, pair](cmp.Compare[uint64])
 }
 
 func always[V any](*V) bool { return true }
@@ -236,7 +243,7 @@ func (v *View) shareables() []shareable {
 		&v.tallies,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
-		&v.finished, &v.work, &v.victims, &v.opAges, &v.totals, &v.loads,
+		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 	}
 }
 
@@ -275,6 +282,7 @@ func (s *state) follow(before, after *compute.Execution) {
 	s.growing.update(before, after)
 	s.victims.update(before, after)
 	s.finished.update(before, after)
+	s.estimated.update(before, after)
 	if before != nil {
 		s.count(before, -1)
 	}
@@ -366,13 +374,21 @@ func (s *state) dropRefresh(h compute.Hash) {
 
 func (s *state) putOp(o *op) {
 	if old := s.ops.put(o); old != nil {
-		s.opAges.remove(old.Seq)
+		s.agesOf(old).remove(old.Seq)
 	}
-	s.opAges.set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
+	s.agesOf(o).set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
 }
 
 func (s *state) dropOp(k pair) {
 	if old := s.ops.drop(k); old != nil {
-		s.opAges.remove(old.Seq)
+		s.agesOf(old).remove(old.Seq)
 	}
+}
+
+// agesOf returns the table that says when o is forgotten.
+func (s *state) agesOf(o *op) *table[uint64, pair] {
+	if o.refused() {
+		return &s.refusals
+	}
+	return &s.opAges
 }

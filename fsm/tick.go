@@ -2,9 +2,15 @@ package fsm
 
 import "berth/compute"
 
-// RetirePerTick is how many terminal executions one Tick looks at, to forget
-// them. When it forgot that many there may be more.
-const RetirePerTick = 1_000
+const (
+	// RetirePerTick is how many terminal executions one Tick forgets at most.
+	// When it forgot that many there may be more.
+	RetirePerTick = 1_000
+
+	// retireSweep is how many it looks at to find them: children of parents
+	// that live are in front of others that may go.
+	retireSweep = 16 * RetirePerTick
+)
 
 // tick lets time pass. Each part does a bounded amount of work.
 func (s *state) tick() Result {
@@ -14,6 +20,7 @@ func (s *state) tick() Result {
 	s.expireRefresh()
 	s.expireSigningKeys()
 	s.countLate()
+	s.endDrains()
 	return Result{Count: s.retire()}
 }
 
@@ -22,21 +29,29 @@ func (s *state) tick() Result {
 // as its parent lives, which counts on it.
 func (s *state) retire() int {
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
-	n := 0
-	for _, m := range s.finished.take(RetirePerTick) {
+	looks, left := retireSweep, s.finished.len()
+	if s.Format() < formatTrust {
+		looks = RetirePerTick // As every replica of that format does.
+	}
+	var due []*compute.Execution
+	for m := range s.finished.keys(moment{}) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
-		tooMany := most > 0 && s.finished.len() > most
-		if !tooOld && !tooMany {
+		tooMany := most > 0 && left > most
+		if looks == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
 			break
 		}
+		looks--
 		e, _ := s.executions.get(m.execution())
 		if parent, ok := s.executions.get(e.Parent); ok && !parent.Status.Terminal() {
 			continue
 		}
-		s.forget(e)
-		n++
+		due = append(due, e)
+		left--
 	}
-	return n
+	for _, e := range due {
+		s.forget(e)
+	}
+	return len(due)
 }
 
 // forget removes an execution with its attempts and callbacks.

@@ -26,6 +26,10 @@ func (v *View) ClusterID() compute.UUID { return v.meta.Cluster }
 // RootToken returns the SHA-256 of the root token.
 func (v *View) RootToken() compute.Hash { return v.meta.RootToken }
 
+// ClusterEpoch returns which life of the cluster this is: 0 for the first, and
+// one more after each restore or recovery.
+func (v *View) ClusterEpoch() uint64 { return v.meta.Epoch }
+
 // Settings returns what the operator configured.
 func (v *View) Settings() Settings { return v.meta.Settings }
 

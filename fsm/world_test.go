@@ -65,6 +65,22 @@ func newEmptyWorld(t testing.TB) *world {
 // n2 a100:4; n3 t4:4) and two users with an organization each.
 func newWorld(t testing.TB) *world {
 	w := newEmptyWorld(t)
+	w.fill()
+	return w
+}
+
+// newestWorld returns the same with the newest format of the state.
+func newestWorld(t testing.TB) *world {
+	w := newEmptyWorld(t)
+	w.format = fsm.Format
+	w.fill()
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	return w
+}
+
+// fill makes the cluster and the users of newWorld.
+func (w *world) fill() {
+	w.Helper()
 	w.bootstrap(settings())
 	w.addNode("n1", "h100", "h100", "l40s", "l40s", "l40s", "l40s")
 	w.addNode("n2", "a100", "a100", "a100", "a100")
@@ -72,7 +88,6 @@ func newWorld(t testing.TB) *world {
 	w.ada = w.addUser("ada")
 	w.other = w.addUser("bob")
 	w.org = w.ada.Org
-	return w
 }
 
 // newPoorWorld returns a world with one node of the given GPU types and one

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
@@ -40,7 +41,9 @@ func (n *Node) openBlobs(context.Context) error {
 		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Nodes: n.blobNodes,
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
-	n.cluster.HandleStream(methodBlobs, func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+	n.cluster.HandleStream(methodBlobs, cluster.Servers, func(
+		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
+	) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}
@@ -49,10 +52,13 @@ func (n *Node) openBlobs(context.Context) error {
 	return nil
 }
 
-// blobNodes returns the nodes that keep blobs.
+// blobNodes returns the nodes that keep blobs: the servers.
 func (n *Node) blobNodes() []storage.Node {
 	var nodes []storage.Node
 	for node := range n.machine.View().Nodes() {
+		if node.Role != compute.RoleServer {
+			continue
+		}
 		nodes = append(nodes, storage.Node{ID: node.ID, Up: node.State == compute.NodeUp})
 	}
 	return nodes

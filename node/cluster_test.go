@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"berth/api/client"
+	"berth/attempt"
 	"berth/compute"
-	"berth/node/executor"
 	"berth/node/nodetest"
 )
 
@@ -81,7 +81,7 @@ func TestLostNode(t *testing.T) {
 		}
 	}
 	api := nodetest.MustClient(t, account.Key, others...)
-	grace := int(executor.MinDisconnectGrace.Seconds())
+	grace := int(attempt.Lease.Seconds())
 	started, err := api.Submit(t.Context(), client.Start{
 		Code: "import time\ntime.sleep(300)\n", Timeout: 400, DisconnectGrace: &grace,
 		ExecutionType: map[string]string{"n2": "a100", "n3": "t4"}[victim.Config.Name],

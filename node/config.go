@@ -21,7 +21,7 @@ import (
 // file is --api.addr and BERTH_API_ADDR.
 type Config struct {
 	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
-	Role      string `koanf:"role" usage:"What this node holds: server (a replica of the state)."`
+	Role      string `koanf:"role" usage:"What this node is: server (it holds the state) or worker (it executes only)."`
 	DataDir   string `koanf:"data_dir" usage:"Directory for everything this node keeps."`
 	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
 	Voters    int    `koanf:"voters" usage:"Servers that vote: 1, 3, 5, or 0 for 3, and 5 from seven servers on."`
@@ -46,6 +46,8 @@ type APIConfig struct {
 	Addr      string    `koanf:"addr" usage:"host:port of the REST API; port 0 takes a free one."`
 	PublicURL string    `koanf:"public_url" usage:"URL under which clients reach this API; default: from the listener."`
 	TLS       TLSConfig `koanf:"tls"`
+
+	Drain time.Duration `koanf:"drain" usage:"How long a node that stops still answers while /readyz sends clients away."`
 }
 
 // TLSConfig names the certificate of the REST API.
@@ -147,7 +149,7 @@ func DefaultConfig() Config {
 		Name:    name,
 		Role:    compute.RoleServer.String(),
 		DataDir: "/var/lib/berth",
-		API:     APIConfig{Addr: "127.0.0.1:6470"},
+		API:     APIConfig{Addr: "127.0.0.1:6470", Drain: 5 * time.Second},
 		RPC:     AddrConfig{Addr: "0.0.0.0:6471"},
 		Gossip:  AddrConfig{Addr: "0.0.0.0:6472"},
 		Raft:    RaftConfig{Profile: "default", ReplaceAfter: 10 * time.Minute},
@@ -187,7 +189,9 @@ func (f *Fault) Error() string {
 func (c *Config) Validate() error {
 	v := validator{}
 	v.check("name", nodeName.MatchString(c.Name), "must be 1 to 63 letters, digits, dots or hyphens")
-	v.oneOf("role", c.Role, compute.RoleServer.String())
+	v.oneOf("role", c.Role, compute.RoleServer.String(), compute.RoleWorker.String())
+	v.check("join.hosts", c.Role != compute.RoleWorker.String() || len(c.Join.Hosts) > 0,
+		"is needed with role worker: a worker makes no cluster")
 	v.check("data_dir", filepath.IsAbs(c.DataDir), "must be an absolute path")
 	v.check("voters", c.Voters == 0 || c.Voters == 1 || c.Voters == 3 || c.Voters == 5,
 		"must be 1, 3, 5, or 0 for 3, and 5 from seven servers on")
@@ -202,6 +206,7 @@ func (c *Config) Validate() error {
 		v.check("api.public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
 			"must be an http or https URL")
 	}
+	v.check("api.drain", c.API.Drain >= 0 && c.API.Drain <= maxDrain, "must be 0 to "+maxDrain.String())
 	v.check("api.tls.key", (c.API.TLS.Cert == "") == (c.API.TLS.Key == ""), "goes together with api.tls.cert")
 	for _, host := range c.Join.Hosts {
 		v.address("join.hosts", host)

@@ -22,7 +22,11 @@ type resolver interface {
 // nodes and the addresses of their names change.
 func (n *Node) fence(ctx context.Context) error {
 	every(ctx, fencePeriod, n.cluster.Changed, func() {
-		addrs, unresolved := nodeAddrs(ctx, net.DefaultResolver, slices.Collect(n.machine.View().Nodes()))
+		nodes := n.neighbours
+		if !n.isWorker() {
+			nodes = func() []*compute.Node { return slices.Collect(n.machine.View().Nodes()) }
+		}
+		addrs, unresolved := nodeAddrs(ctx, net.DefaultResolver, nodes())
 		for _, host := range unresolved {
 			n.logger.Error("executions may reach a node whose name does not resolve", "url_host", host)
 		}

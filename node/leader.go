@@ -3,21 +3,20 @@ package node
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"berth/cluster"
 	"berth/compute"
+	"berth/fault"
 	"berth/fsm"
-	"berth/node/executor"
 	"berth/node/secrets"
 	"berth/scheduler"
 )
 
 // Times of the leader's duties.
 const (
-	nodeTTL       = 15 * time.Second    // A node that was not heard for so long is down.
-	lossMargin    = 10 * time.Second    // Between a supervisor's kill and the leader's word that the attempt is lost.
 	watchPeriod   = time.Second         // How often nodes are looked at.
 	tickPeriod    = 30 * time.Second    // How often time passes for expiries and holds.
 	signingKeyAge = 30 * 24 * time.Hour // A signing key is replaced at this age.
@@ -54,8 +53,11 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 		}
 	})
 	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
-	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.watchNodes(ctx, term) }) })
+	watch := l.newWatch()
+	duties.Go(func() { every(ctx, watchPeriod, nil, watch.look) })
+	duties.Go(func() { every(ctx, watchPeriod, nil, func() { watch.act(ctx, term) }) })
 	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.raiseFormat(ctx, term) }) })
+	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.endDrains(ctx, term) }) })
 	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
@@ -85,28 +87,49 @@ func (l *leader) established(ctx context.Context, term uint64) bool {
 // establish makes the state of a new cluster, and puts into it what the
 // configuration of this leader says.
 func (l *leader) establish(ctx context.Context, term uint64) error {
-	if !l.machine.View().Bootstrapped() {
+	if err := l.foundCluster(ctx); err != nil {
+		return err
+	}
+	l.raiseFormat(ctx, term)
+	if err := l.raiseEpoch(ctx, term); err != nil {
+		return err
+	}
+	if l.machine.View().Settings() != l.settings {
+		fault.Point("leader.settings.before")
+		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: l.settings})
+		fault.Point("leader.settings.after")
+		return err
+	}
+	return nil
+}
+
+// foundCluster makes the state of a new cluster and puts this node into it. A
+// founder may have ended between the two: each is looked for.
+func (l *leader) foundCluster(ctx context.Context) error {
+	view := l.machine.View()
+	if !view.Bootstrapped() {
 		cmd, err := l.found()
 		if err != nil {
 			return err
 		}
+		fault.Point("leader.found.bootstrap")
 		if _, err := l.do(ctx, cmd); err != nil {
 			return err
 		}
-		index, err := l.do(ctx, fsm.RegisterNode{Node: l.self(), First: true})
-		if err != nil {
-			return err
-		}
-		if _, err := l.machine.Wait(ctx, index); err != nil {
-			return err
-		}
-		l.logger.Info("cluster made")
+		fault.Point("leader.found.register")
 	}
-	l.raiseFormat(ctx, term)
-	if l.machine.View().Settings() != l.settings {
-		_, err := l.do(ctx, fsm.SetSettings{Term: term, Settings: l.settings})
+	for range view.Nodes() {
+		return nil
+	}
+	index, err := l.do(ctx, fsm.RegisterNode{Node: l.self(), First: true})
+	if err != nil {
 		return err
 	}
+	if _, err := l.machine.Wait(ctx, index); err != nil {
+		return err
+	}
+	fault.Point("leader.found.registered")
+	l.logger.Info("cluster made")
 	return nil
 }
 
@@ -115,11 +138,13 @@ func (l *leader) establish(ctx context.Context, term uint64) error {
 func (l *leader) raiseFormat(ctx context.Context, term uint64) {
 	view := l.machine.View()
 	common := min(view.CommonFormat(), fsm.Format)
-	if common <= view.Format() {
+	if common <= view.Format() || unknownServer(view, l.cluster.Servers()) {
 		return
 	}
+	fault.Point("leader.format.before")
 	index, err := l.do(ctx, fsm.SetFormat{Term: term, Format: common})
 	if err == nil {
+		fault.Point("leader.format.after")
 		_, err = l.machine.Wait(ctx, index)
 	}
 	switch {
@@ -128,6 +153,35 @@ func (l *leader) raiseFormat(ctx context.Context, term uint64) {
 	case ctx.Err() == nil:
 		l.logger.Warn("format of the state not raised", "err", err)
 	}
+}
+
+// unknownServer reports whether a server has a replica and no record: one that
+// was removed stays in the configuration, and may vote, until the others are a
+// quorum. Nobody knows which formats it knows, and it would stop at a newer one.
+func unknownServer(view *fsm.View, servers []cluster.Server) bool {
+	return slices.ContainsFunc(servers, func(s cluster.Server) bool {
+		_, known := view.Node(s.ID)
+		return !known
+	})
+}
+
+// raiseEpoch begins the life of the cluster that this server was recovered into,
+// before anything else of the term.
+func (l *leader) raiseEpoch(ctx context.Context, term uint64) error {
+	epoch := l.cluster.Epoch()
+	if epoch <= l.machine.View().ClusterEpoch() {
+		return nil
+	}
+	index, err := l.do(ctx, fsm.RaiseEpoch{Term: term, Epoch: epoch, Cause: fsm.CauseRecovered})
+	if err == nil {
+		_, err = l.machine.Wait(ctx, index)
+	}
+	if err != nil {
+		return err
+	}
+	l.logger.Warn("the cluster was recovered without a quorum: what of before was live is ended, credentials are void",
+		"term", term, "index", index, "status", epoch)
+	return nil
 }
 
 // do proposes one command within the leader's own time limit.
@@ -148,7 +202,9 @@ func (l *leader) commitInventories(ctx context.Context, term uint64) {
 		}
 		inventory, err := l.cluster.PullInventory(ctx, member.ID)
 		if err == nil {
+			fault.Point("leader.inventory.before")
 			_, err = l.do(ctx, fsm.SetInventory{Term: term, Inventory: inventory})
+			fault.Point("leader.inventory.after")
 		}
 		if err != nil && ctx.Err() == nil {
 			l.logger.Warn("inventory not recorded", "node", member.ID, "err", err)
@@ -156,56 +212,9 @@ func (l *leader) commitInventories(ctx context.Context, term uint64) {
 	}
 }
 
-// watchNodes records which nodes are heard, and ends the attempts of those
-// that were silent for longer than their executions' grace.
-func (l *leader) watchNodes(ctx context.Context, term uint64) {
-	view := l.machine.View()
-	for node := range view.Nodes() {
-		heard, ok := l.cluster.Heard(node.ID)
-		if !ok {
-			continue
-		}
-		silent := l.now().Sub(heard)
-		state := compute.NodeUp
-		if silent > nodeTTL {
-			state = compute.NodeDown
-		}
-		if state != node.State {
-			l.logger.Warn("node changed", "node", node.ID, "status", state, "took", silent)
-			if _, err := l.do(ctx, fsm.SetNodeState{Term: term, Node: node.ID, State: state}); err != nil && ctx.Err() == nil {
-				l.logger.Warn("node state not recorded", "node", node.ID, "err", err)
-			}
-		}
-		if state == compute.NodeDown {
-			l.loseAttempts(ctx, term, node.ID, overdue(view.Work(node.ID), silent))
-		}
-	}
-}
-
-// overdue returns the attempts whose supervisors have killed them for certain,
-// when their node was silent for so long.
-func overdue(work []compute.Work, silent time.Duration) []fsm.AttemptRef {
-	var lost []fsm.AttemptRef
-	for _, w := range work {
-		grace := max(w.Execution.DisconnectGrace, executor.MinDisconnectGrace)
-		if silent > grace+lossMargin {
-			lost = append(lost, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
-		}
-	}
-	return lost
-}
-
-func (l *leader) loseAttempts(ctx context.Context, term uint64, node compute.NodeID, lost []fsm.AttemptRef) {
-	if len(lost) == 0 {
-		return
-	}
-	if _, err := l.do(ctx, fsm.LoseAttempts{Term: term, Node: node, Attempts: lost}); err != nil && ctx.Err() == nil {
-		l.logger.Warn("lost attempts not recorded", "node", node, "err", err)
-	}
-}
-
 // tick lets time pass in the state and replaces an old signing key.
 func (l *leader) tick(ctx context.Context, term uint64) {
+	fault.Point("leader.tick.before")
 	err := untilSwept(func() (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, proposeWait)
 		defer cancel()
@@ -215,6 +224,7 @@ func (l *leader) tick(ctx context.Context, term uint64) {
 	if err != nil && ctx.Err() == nil {
 		l.logger.Warn("tick not recorded", "err", err)
 	}
+	fault.Point("leader.tick.after")
 	keys := l.machine.View().SigningKeys()
 	if len(keys) > 0 && l.now().Sub(keys[0].CreatedAt.Time()) < signingKeyAge {
 		return

@@ -8,42 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
 )
-
-func TestOverdueIsGraceAndMargin(t *testing.T) {
-	work := func(grace time.Duration) compute.Work {
-		return compute.Work{
-			Attempt:   &compute.Attempt{Epoch: uint64(grace / time.Second)},
-			Execution: &compute.Execution{DisconnectGrace: grace},
-		}
-	}
-	all := []compute.Work{work(time.Second), work(10 * time.Minute)} // A second counts as the least grace.
-	tests := []struct {
-		name   string
-		silent time.Duration
-		want   []uint64 // Epochs, which are the graces in seconds.
-	}{
-		{"within the margin of the shortest", 25 * time.Second, nil},
-		{"past the shortest", 26 * time.Second, []uint64{1}},
-		{"at the longest grace", 10 * time.Minute, []uint64{1}},
-		{"past all", 11 * time.Minute, []uint64{1, 600}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got := overdue(all, test.silent)
-			if len(got) != len(test.want) {
-				t.Fatalf("got %v, want epochs %v", got, test.want)
-			}
-			for i, ref := range got {
-				if ref.Epoch != test.want[i] {
-					t.Errorf("got epoch %d, want %d", ref.Epoch, test.want[i])
-				}
-			}
-		})
-	}
-}
 
 func TestRootTokenIsMadeOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -103,5 +71,24 @@ func TestTicksUntilSwept(t *testing.T) {
 	lost := errors.New("no leader")
 	if err := untilSwept(func() (int, error) { return 0, lost }); !errors.Is(err, lost) {
 		t.Errorf("got %v, want %v", err, lost)
+	}
+}
+
+// TestUnknownServer holds that the format of the state waits for a server that
+// was removed and still has a replica: nobody knows what that can apply.
+func TestUnknownServer(t *testing.T) {
+	l := newLedger(t)
+	known, removed := cluster.Server{ID: l.node, Voter: true}, cluster.Server{ID: compute.NodeID{UUID: compute.UUID{77}}}
+	for _, test := range []struct {
+		name    string
+		servers []cluster.Server
+		want    bool
+	}{
+		{"all are registered", []cluster.Server{known}, false},
+		{"one was removed and is still there", []cluster.Server{known, removed}, true},
+	} {
+		if got := unknownServer(l.machine.View(), test.servers); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +39,12 @@ type Options struct {
 	// PromoteAfter is how long a new server must have kept up before it votes;
 	// zero for the cluster's default.
 	PromoteAfter time.Duration
-	Fatal        func(error) // Ends the process when its disk hangs or lies; nil for os.Exit(1).
+	// Ballast is how many bytes are held back for when the disk is full; 0 for
+	// the cluster's default, none below 0.
+	Ballast int64
+	Fatal   func(error) // Ends the process when its disk hangs or lies; nil for os.Exit(1).
+	// StopLimit is how long a stop may take before Fatal; zero for 20 seconds.
+	StopLimit time.Duration
 }
 
 // Node is one peer with all its parts open.
@@ -48,8 +54,9 @@ type Node struct {
 	logger *slog.Logger
 
 	registry *prometheus.Registry
-	machine  *fsm.FSM
+	machine  *fsm.FSM // The replica; on a worker it stays empty.
 	cluster  *cluster.Cluster
+	own      *assignments // Of a worker.
 	master   *secrets.Master
 	devices  *gpu.Watcher
 	sampler  *gpu.Sampler
@@ -67,7 +74,8 @@ type Node struct {
 	metrics  net.Listener // Of /metrics, when it has an address of its own.
 	urls     urls
 
-	closers []func() error
+	closers   []func() error
+	stopTimer atomic.Pointer[time.Timer] // Ends a stop that hangs.
 }
 
 // urls are what this node tells others of where it is.
@@ -96,16 +104,22 @@ func Open(ctx context.Context, cfg Config, opts Options) (_ *Node, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	for _, open := range []func(context.Context) error{
-		n.openListeners, n.openDevices, n.openCluster, n.openSecrets,
-		n.openOutput, n.openBlobs, n.openExecutor, n.openScheduler, n.openAPI,
-	} {
+	for _, open := range n.openers() {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
 	}
 	n.logger.Info("node open", "node", n.cluster.ID())
 	return n, nil
+}
+
+// openers returns what opens the parts of a node of this role, in order.
+func (n *Node) openers() []func(context.Context) error {
+	base := []func(context.Context) error{n.openListeners, n.openDevices, n.openCluster}
+	if n.isWorker() {
+		return append(base, n.openWorkerOutput, n.openWorkerExecutor, n.openWorkerAPI)
+	}
+	return append(base, n.openSecrets, n.openOutput, n.openBlobs, n.openExecutor, n.openScheduler, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {
@@ -117,6 +131,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Format == 0 {
 		o.Format = fsm.Format
+	}
+	if o.StopLimit == 0 {
+		o.StopLimit = stopLimit
 	}
 	if o.Fatal == nil {
 		logger := o.Logger
@@ -146,9 +163,11 @@ func endProcess(logger *slog.Logger, err error, exit func(int)) {
 	exit(1)
 }
 
-// Run serves until ctx ends. The first part that fails ends the others.
+// Run serves until ctx ends, and then stops gracefully. The first part that
+// fails ends the others at once.
 func (n *Node) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var parts sync.WaitGroup
 	start := func(part string, run func(context.Context) error) {
@@ -171,15 +190,21 @@ func (n *Node) Run(ctx context.Context) error {
 	start("devices", n.devices.Run)
 	start("sampler", n.sampler.Run)
 	start("inventory", n.publishInventory)
-	start("announcement", n.announce)
 	start("executor", n.executor.Run)
 	start("fence", n.fence)
-	start("blobs", n.sweepBlobs)
-	start("leader", n.leadWhileLeader)
+	if n.isWorker() {
+		start("announcement", n.announceWorker)
+	} else {
+		start("announcement", n.announce)
+		start("blobs", n.sweepBlobs)
+		start("leader", n.leadWhileLeader)
+	}
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
 	if n.metrics != nil {
 		start("metrics", n.serveMetrics)
 	}
+	n.stopGracefully(asked, ctx)
+	cancel(nil)
 	parts.Wait()
 	endCluster()
 	base.Wait()
@@ -191,6 +216,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 // Close undoes Open, the last part first.
 func (n *Node) Close() error {
+	defer n.stopped()
 	var errs []error
 	for len(n.closers) > 0 {
 		last := len(n.closers) - 1

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 
@@ -48,25 +49,44 @@ func errorText(e *compute.Execution) string {
 }
 
 // outputPeers opens the output of other nodes.
-type outputPeers struct{ cluster *cluster.Cluster }
+type outputPeers struct {
+	cluster *cluster.Cluster
+	machine *fsm.FSM
+}
 
-// Stream has another node serve a request for output.
+// Stream has another node serve a request for output. A worker, which sees no
+// more of the state than its own work, is told which state the request comes
+// from.
 func (p outputPeers) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
+	view := p.machine.View()
+	if known, ok := view.Node(node); ok && known.Role == compute.RoleWorker {
+		req = append(binary.BigEndian.AppendUint64(nil, view.Index()), req...)
+	}
 	_, stream, err := p.cluster.Open(ctx, node, methodLogs, req)
 	return stream, err
+}
+
+// splitAsked returns the index and the request of what Stream sends a worker.
+func splitAsked(req []byte) (index uint64, rest []byte, err error) {
+	if len(req) < 8 {
+		return 0, nil, compute.Errorf(compute.CodeInvalid, "Not a request for output.")
+	}
+	return binary.BigEndian.Uint64(req), req[8:], nil
 }
 
 // openOutput reads what executions print, here and on other nodes.
 func (n *Node) openOutput(context.Context) error {
 	n.logs = logs.Open(n.cfg.DataDir)
-	n.cluster.Handle(methodDeleteLogs, n.deleteOutput)
+	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
-		State: outputState{n.machine}, Peers: outputPeers{n.cluster},
+		State: outputState{n.machine}, Peers: outputPeers{n.cluster, n.machine},
 	})
 	n.progress = newProgressReader(n.output.Read, n.opts.Now)
-	n.cluster.Handle(methodProgress, n.serveProgress)
-	n.cluster.HandleStream(methodLogs, func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
+	n.cluster.Handle(methodProgress, cluster.Servers, n.serveProgress)
+	n.cluster.HandleStream(methodLogs, cluster.Servers, func(
+		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
+	) error {
 		if err := stream.Accept(nil); err != nil {
 			return err
 		}

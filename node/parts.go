@@ -16,6 +16,7 @@ import (
 	"berth/api"
 	"berth/api/wire"
 	"berth/cluster"
+	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
@@ -29,9 +30,7 @@ const maxTokenFile = 4 << 10
 
 // openDevices finds the GPUs. What they are is known before the node joins.
 func (n *Node) openDevices(ctx context.Context) error {
-	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuLook]cpuMark{}, work: func() []compute.Work {
-		return n.machine.View().Work(n.cluster.ID())
-	}}
+	n.loads = &gpuLoads{now: n.opts.Now, last: map[gpuLook]cpuMark{}, work: n.work}
 	source, err := gpu.Open(gpu.Config{
 		Source: n.cfg.GPUs.Source, File: n.cfg.GPUs.File, Simulated: n.cfg.GPUs.Simulated,
 		NodeName: n.cfg.Name, Load: n.loads.of, Now: n.opts.Now, Logger: n.logger,
@@ -46,17 +45,33 @@ func (n *Node) openDevices(ctx context.Context) error {
 	n.sampler = gpu.NewSampler(gpu.SamplerConfig{Source: source, Devices: inventory, Logger: n.logger})
 	n.usages = &gpuUsages{sampler: n.sampler, live: map[attemptKey]watched{}}
 	n.registry.MustRegister(
+		brakeGauge(n.machine),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gpu.NewCollector(gpu.CollectorConfig{
 			Hostname: n.cfg.Name, Devices: inventory, Last: n.sampler.Last, Allocated: n.allocated,
 		}),
 	)
+	if n.isWorker() {
+		return nil
+	}
 	return n.machine.Register(n.registry)
+}
+
+// work returns the live attempts of this node, as far as it knows.
+func (n *Node) work() []compute.Work {
+	if n.isWorker() {
+		work, _ := n.own.current()
+		return work
+	}
+	return n.machine.View().Work(n.cluster.ID())
 }
 
 // allocated returns how many thousandths of a device attempts hold.
 func (n *Node) allocated(id compute.GPUID) int {
+	if n.isWorker() {
+		return n.own.held(id)
+	}
 	record, ok := n.machine.View().Node(n.cluster.ID())
 	if !ok {
 		return 0
@@ -75,10 +90,10 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.cluster, err = cluster.Open(ctx, cluster.Config{
+	cfg := cluster.Config{
 		DataDir:      n.cfg.DataDir,
 		Name:         n.cfg.Name,
-		Role:         compute.RoleServer,
+		Role:         n.role(),
 		Listen:       n.cfg.RPC.Addr,
 		GossipListen: n.cfg.Gossip.Addr,
 		Advertise:    n.cfg.Advertise,
@@ -93,8 +108,10 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		Profile:      n.cfg.Raft.Profile,
 		PromoteAfter: n.opts.PromoteAfter,
 		ReplaceAfter: n.cfg.Raft.ReplaceAfter,
+		Ballast:      n.opts.Ballast,
 		FSM:          n.machine,
 		Preamble:     n.clock,
+		Relieves:     fsm.Relieves,
 		Registry:     registry{n.proposer()},
 		Directory:    directory{n.machine},
 		ServerSecrets: func() []byte {
@@ -105,11 +122,18 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		Registerer: n.registry,
 		Now:        n.opts.Now,
 		Fatal:      n.opts.Fatal,
-	})
-	if err != nil {
+	}
+	if n.isWorker() {
+		cfg.FSM, cfg.Preamble, cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil, nil, nil
+		cfg.Bootstrap = false
+	}
+	if n.cluster, err = cluster.Open(ctx, cfg); err != nil {
 		return fmt.Errorf("open cluster: %w", err)
 	}
 	n.onClose(n.cluster.Close)
+	if n.isWorker() {
+		n.own = newAssignments(n.cluster)
+	}
 	return nil
 }
 
@@ -151,14 +175,22 @@ func (n *Node) proposer() proposer { return proposer{n} }
 // self is this node as it describes itself.
 func (n *Node) self() compute.Node {
 	return compute.Node{
-		ID: n.cluster.ID(), Name: n.cfg.Name, Role: compute.RoleServer, API: n.urls.api,
+		ID: n.cluster.ID(), Name: n.cfg.Name, Role: n.role(), API: n.urls.api,
 		RPC: n.cluster.RPCAddress(), Gossip: n.cluster.GossipAddress(), Metrics: n.urls.metrics,
 		Version: n.opts.Version, Format: n.opts.Format,
 	}
 }
 
 // openExecutor takes over the attempts of this node that still live.
-func (n *Node) openExecutor(ctx context.Context) (err error) {
+func (n *Node) openExecutor(ctx context.Context) error {
+	n.serveWorkers()
+	return n.openExecutorWith(ctx, &attemptSource{machine: n.machine, peer: n.cluster},
+		reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
+}
+
+func (n *Node) openExecutorWith(
+	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
+) (err error) {
 	self := n.self()
 	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with fence.
 	network := compute.NetworkEgress
@@ -175,7 +207,7 @@ func (n *Node) openExecutor(ctx context.Context) (err error) {
 		Network: network, ScratchMiB: n.cfg.Exec.ScratchMiB, StopGrace: n.cfg.Exec.Grace,
 		DenyCIDRs: own, Contact: n.cluster.ContactAt, Meter: n.usages,
 		Logger: n.logger, Registerer: n.registry, Now: n.opts.Now,
-	}, &attemptSource{machine: n.machine, peer: n.cluster}, reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
+	}, source, report, inputs)
 	if err != nil {
 		return fmt.Errorf("open executor: %w", err)
 	}
@@ -241,6 +273,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		NewJoinToken: n.newJoinToken,
 		Peers:        n.peers,
 		CheckRemoval: n.checkRemoval,
+		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
 		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
 		RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
@@ -256,6 +289,38 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Gatherer:     gatherer,
 	})
 	if err != nil {
+		return fmt.Errorf("open api: %w", err)
+	}
+	return n.openRelay()
+}
+
+// openWorkerAPI makes the server of the REST API of a worker, which hands on
+// what it is asked.
+func (n *Node) openWorkerAPI(context.Context) error {
+	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	if err != nil {
+		return err
+	}
+	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
+	if err != nil {
+		return err
+	}
+	cfg := api.Config{
+		Relay:        &relay{cluster: n.cluster, own: n.own, codec: rpc.NewCodec()},
+		Ready:        n.workerReady,
+		PublicURL:    n.cfg.API.PublicURL,
+		TLS:          tlsConfig,
+		MetricsToken: metricsToken,
+		Version:      n.opts.Version,
+		Build:        n.opts.Build,
+		Now:          n.opts.Now,
+		Logger:       n.logger,
+		Registerer:   n.registry,
+	}
+	if n.metrics == nil {
+		cfg.Gatherer = n.registry
+	}
+	if n.api, err = api.New(cfg); err != nil {
 		return fmt.Errorf("open api: %w", err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/fsm"
 	"berth/node/logs"
 )
 
@@ -51,10 +50,12 @@ func newProgressReader(
 }
 
 // of returns how far runs are, those that have started.
-func (p *progressReader) of(ctx context.Context, view *fsm.View, runs []progressRun) []progressRun {
+func (p *progressReader) of(
+	ctx context.Context, lookup func(compute.ExecutionID) (*compute.Execution, bool), runs []progressRun,
+) []progressRun {
 	var out []progressRun
 	for _, run := range runs {
-		e, ok := view.AnyExecution(run.Execution)
+		e, ok := lookup(run.Execution)
 		if !ok || e.StartedAt.IsZero() {
 			continue
 		}
@@ -62,7 +63,7 @@ func (p *progressReader) of(ctx context.Context, view *fsm.View, runs []progress
 		if e.Status.Terminal() {
 			run.Elapsed = e.Duration
 		}
-		run.Points = p.points(ctx, e)
+		run.Points, run.Known = p.points(ctx, e), nil
 		out = append(out, run)
 	}
 	return out

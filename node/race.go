@@ -10,6 +10,7 @@ import (
 
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/fault"
 	"berth/fsm"
 	"berth/scheduler"
 )
@@ -31,6 +32,17 @@ type progressRun struct {
 	Execution compute.ExecutionID     `cbor:"1,keyasint"`
 	Elapsed   time.Duration           `cbor:"2,keyasint,omitempty"`
 	Points    []compute.ProgressPoint `cbor:"3,keyasint,omitempty"`
+
+	// What the leader knows of the run, for a node that has no replica.
+	Known *knownRun `cbor:"4,keyasint,omitempty"`
+}
+
+// knownRun is what measuring the progress of a run needs of its record.
+type knownRun struct {
+	Epoch     uint64          `cbor:"1,keyasint"`
+	Status    compute.Status  `cbor:"2,keyasint"`
+	StartedAt compute.Instant `cbor:"3,keyasint"`
+	Duration  time.Duration   `cbor:"4,keyasint,omitempty"`
 }
 
 // watchRaces stops the runs of GPU selections that need not go on. It keeps
@@ -66,9 +78,11 @@ func (l *leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandi
 	if len(cmd.Stops) == 0 || view.Allows(cmd) != nil { // Until all servers are upgraded, the runs go on to their end.
 		return
 	}
+	fault.Point("leader.races.before")
 	if _, err := l.do(ctx, cmd); err != nil && ctx.Err() == nil {
 		l.logger.Warn("runs of a GPU selection not stopped", "execution", cmd.Parent, "err", err)
 	}
+	fault.Point("leader.races.after")
 }
 
 // raceOf returns what the state knows of a GPU selection.
@@ -101,7 +115,9 @@ func addQuestions(questions map[compute.NodeID][]progressRun, view *fsm.View, pa
 		}
 		at := attempts[len(attempts)-1].Node
 		if node, ok := view.Node(at); ok && node.State == compute.NodeUp {
-			questions[at] = append(questions[at], progressRun{Execution: e.ID})
+			questions[at] = append(questions[at], progressRun{Execution: e.ID, Known: &knownRun{
+				Epoch: e.Epoch, Status: e.Status, StartedAt: e.StartedAt, Duration: e.Duration,
+			}})
 		}
 	}
 }
@@ -141,7 +157,7 @@ func (l *leader) paces(
 // askProgress asks one node how far runs are.
 func (n *Node) askProgress(ctx context.Context, node compute.NodeID, runs []progressRun) ([]progressRun, error) {
 	if node == n.cluster.ID() {
-		return n.progress.of(ctx, n.machine.View(), runs), nil
+		return n.progress.of(ctx, n.machine.View().AnyExecution, runs), nil
 	}
 	request, err := cbor.Marshal(runs)
 	if err != nil {
@@ -161,5 +177,25 @@ func (n *Node) serveProgress(ctx context.Context, _ rpc.Peer, request []byte) ([
 	if err := cbor.Unmarshal(request, &runs); err != nil || len(runs) > progressRuns {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not a list of executions.")
 	}
-	return cbor.Marshal(n.progress.of(ctx, n.machine.View(), runs))
+	lookup := n.machine.View().AnyExecution
+	if n.isWorker() {
+		lookup = knownRuns(runs)
+	}
+	return cbor.Marshal(n.progress.of(ctx, lookup, runs))
+}
+
+// knownRuns looks runs up in what the leader has said of them.
+func knownRuns(runs []progressRun) func(compute.ExecutionID) (*compute.Execution, bool) {
+	known := make(map[compute.ExecutionID]*compute.Execution, len(runs))
+	for _, run := range runs {
+		if k := run.Known; k != nil {
+			known[run.Execution] = &compute.Execution{
+				ID: run.Execution, Epoch: k.Epoch, Status: k.Status, StartedAt: k.StartedAt, Duration: k.Duration,
+			}
+		}
+	}
+	return func(id compute.ExecutionID) (*compute.Execution, bool) {
+		e, ok := known[id]
+		return e, ok
+	}
 }

@@ -2,10 +2,10 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"berth/boottime"
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
@@ -48,9 +48,8 @@ type attemptSource struct {
 	machine *fsm.FSM
 	peer    peer
 
-	mu    sync.Mutex
-	fresh bool          // A read index was waited for,
-	seen  time.Duration // and since then there was contact up to this boottime.
+	mu     sync.Mutex
+	recent recency
 }
 
 // peer is what an attemptSource asks of the cluster.
@@ -58,6 +57,7 @@ type peer interface {
 	ID() compute.NodeID
 	ReadIndex(ctx context.Context) (uint64, error)
 	ContactAt() time.Duration
+	Epoch() uint64
 }
 
 // Work returns the live attempts of this node once the state changed after
@@ -81,12 +81,7 @@ func (s *attemptSource) behind() bool {
 	contact := s.peer.ContactAt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fresh || contact-s.seen > nodeTTL || boottime.Now()-contact > nodeTTL {
-		s.fresh = false
-		return true
-	}
-	s.seen = contact
-	return false
+	return s.recent.behind(contact)
 }
 
 func (s *attemptSource) catchUp(ctx context.Context) (*fsm.View, error) {
@@ -99,9 +94,12 @@ func (s *attemptSource) catchUp(ctx context.Context) (*fsm.View, error) {
 	if err != nil {
 		return nil, err
 	}
+	if epoch := s.peer.Epoch(); view.ClusterEpoch() < epoch {
+		return nil, fmt.Errorf("the state is of epoch %d of the cluster, this node in %d", view.ClusterEpoch(), epoch)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fresh, s.seen = true, contact
+	s.recent.caughtUp(contact)
 	return view, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/attempt"
 	"berth/boottime"
 	"berth/compute"
 	"berth/fsm"
@@ -25,6 +26,8 @@ func (p *quietPeer) ReadIndex(context.Context) (uint64, error) {
 	p.reads++
 	return 0, p.lost
 }
+
+func (p *quietPeer) Epoch() uint64 { return 0 }
 
 func (p *quietPeer) ContactAt() time.Duration { return boottime.Now() - p.ago }
 
@@ -47,17 +50,17 @@ func TestAttemptsAreReadFresh(t *testing.T) {
 	}{
 		{name: "at the start", reads: 1},
 		{name: "in contact", reads: 1},
-		{name: "a heartbeat was late", ago: nodeTTL - time.Second, reads: 1},
-		{name: "cut off", ago: nodeTTL + time.Second, reads: 2},
-		{name: "still cut off, nobody answers", ago: 2 * nodeTTL, lost: errors.New("no leader"), reads: 3},
+		{name: "a heartbeat was late", ago: attempt.NodeTTL - time.Second, reads: 1},
+		{name: "cut off", ago: attempt.NodeTTL + time.Second, reads: 2},
+		{name: "still cut off, nobody answers", ago: 2 * attempt.NodeTTL, lost: errors.New("no leader"), reads: 3},
 		{name: "in contact again", reads: 4},
 		{name: "and on", reads: 4},
-		{name: "was cut off in between", gap: nodeTTL + time.Second, reads: 5},
+		{name: "was cut off in between", gap: attempt.NodeTTL + time.Second, reads: 5},
 		{name: "once", reads: 5},
 	}
 	for _, step := range steps {
 		p.ago, p.lost = step.ago, step.lost
-		s.seen -= step.gap
+		s.recent.seen -= step.gap
 		if err := work(); !errors.Is(err, step.lost) || p.reads != step.reads {
 			t.Fatalf("%s: %d reads, %v; want %d, %v", step.name, p.reads, err, step.reads, step.lost)
 		}

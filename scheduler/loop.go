@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // DefaultTick is how long the loop sleeps when no change wakes it.
@@ -89,11 +90,13 @@ func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, aga
 		l.last = compute.Plan{} // The next look tries it again.
 		return taken, false
 	}
+	fault.Point("scheduler.commit.before")
 	placed, err := l.config.Committer.CommitPlan(ctx, term, v.Index(), plan)
 	if err != nil {
 		l.log.WarnContext(ctx, "plan not committed", "term", term, "index", v.Index(), "err", err)
 		return taken, false
 	}
+	fault.Point("scheduler.commit.after")
 	l.last = plan
 	return max(taken, placed), true
 }
@@ -118,6 +121,7 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 			return index
 		}
 		profiles, detail := Candidates(v, parent, l.allowed(parent.Org))
+		fault.Point("scheduler.take.before")
 		i, err := l.config.Committer.TakeSelection(ctx, term, parent, profiles, detail)
 		if err != nil {
 			l.log.WarnContext(ctx, "selection not taken", "term", term, "execution", parent.ID.String(), "err", err)
@@ -126,6 +130,7 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 			}
 			continue
 		}
+		fault.Point("scheduler.take.after")
 		l.log.InfoContext(ctx, "selection taken", "term", term, "execution", parent.ID.String())
 		index = max(index, i)
 	}

@@ -124,7 +124,10 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 	if s.trace != nil {
 		s.trace(e, &q)
 	}
-	if score >= nodeDown {
+	if len(e.Avoid) > 0 {
+		node, score = s.elsewhere(e, row, node, score)
+	}
+	if score >= nodeDown || node < 0 {
 		s.wait(e, reasonOf(score))
 		return false
 	}

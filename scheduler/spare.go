@@ -89,8 +89,10 @@ func (s *pass) redeem(e *compute.Execution) {
 }
 
 // kept returns what was foreseen for q, whose turn it is and which is blocked,
-// if that still holds: nothing is sooner, since the room of others was only
-// taken away later.
+// if that still holds. As long as those before it came as foreseen nothing is
+// sooner, since the room of others was only taken away later. What came out of
+// turn, a fairer share within the pass, may have taken other room than was
+// foreseen: then what is kept is a room that q gets in time, not the soonest.
 func (s *pass) kept(q *shape) (reservation, bool) {
 	if s.own == nil || s.opens(s.own.node, q) != s.own.at {
 		return reservation{}, false

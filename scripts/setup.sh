@@ -13,6 +13,8 @@ tests=(
 	"${demo[@]}"
 	ip:iproute2
 	nft:nftables
+	strace:strace
+	mkfs.ext4:e2fsprogs
 	busybox:busybox-static
 	shellcheck:shellcheck
 	promtool:prometheus

@@ -46,6 +46,18 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 	return out, err
 }
 
+// DrainNodeWithin has a node get no new work, moves what may begin anew
+// elsewhere at once, and ends, after a time in whole seconds, what still
+// executes.
+func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within time.Duration) (wire.Node, error) {
+	var out wire.Node
+	err := c.do(ctx, call{
+		method: http.MethodPost, path: nodePath(id) + "/drain", out: &out,
+		body: wire.NewDrain{Deadline: int(within.Seconds())},
+	})
+	return out, err
+}
+
 // RemoveNode removes a node that executes nothing, for good. It is refused
 // while too few voters would answer without it.
 func (c *Client) RemoveNode(ctx context.Context, id compute.NodeID) error {
@@ -77,6 +89,31 @@ func (c *Client) Peers(ctx context.Context) ([]wire.Peer, error) {
 	var out wire.Peers
 	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/raft/peers", out: &out})
 	return out.Peers, err
+}
+
+// TransferLeadership has another server lead, the one that has kept up best for
+// a zero id, and returns which. It is not repeated: each process hands
+// leadership over once.
+func (c *Client) TransferLeadership(ctx context.Context, to compute.NodeID) (wire.Transfer, error) {
+	var in wire.NewTransfer
+	if !to.IsZero() {
+		in.To = to.String()
+	}
+	var out wire.Transfer
+	err := c.do(ctx, call{method: http.MethodPost, path: "/admin/raft/transfer", once: true, body: in, out: &out})
+	return out, err
+}
+
+// State returns what the replica of the node that answers is; with check, after
+// it has held every invariant against it.
+func (c *Client) State(ctx context.Context, check bool) (wire.State, error) {
+	query := url.Values{}
+	if check {
+		query.Set("check", "true")
+	}
+	var out wire.State
+	err := c.do(ctx, call{method: http.MethodGet, path: "/admin/state", query: query, out: &out, wait: historyWait})
+	return out, err
 }
 
 // historyWait is how long a node may take to apply its log again.

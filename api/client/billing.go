@@ -46,6 +46,15 @@ func (c *Client) Credits(ctx context.Context) (wire.Credits, error) {
 	return out, err
 }
 
+// Ledger returns a page of the organization's ledger: so many lines behind a
+// number, oldest first.
+func (c *Client) Ledger(ctx context.Context, cursor uint64, limit int) (wire.Ledger, error) {
+	query := url.Values{"cursor": {strconv.FormatUint(cursor, 10)}, "limit": {strconv.Itoa(limit)}}
+	var out wire.Ledger
+	err := c.do(ctx, call{method: http.MethodGet, path: "/billing/ledger", query: query, out: &out})
+	return out, err
+}
+
 // Grant gives credits to an organization. It takes the root token.
 func (c *Client) Grant(ctx context.Context, org string, credits compute.Credits, reason string) error {
 	return c.do(ctx, call{method: http.MethodPost, path: "/billing/grant", body: wire.Grant{

@@ -95,7 +95,8 @@ func (c *Client) try(ctx context.Context, addr string, in *call) (retry bool, er
 	case len(body) > maxAnswerBytes:
 		return false, fmt.Errorf("%s %s: answer over %d bytes", in.method, in.path, maxAnswerBytes)
 	case resp.StatusCode != http.StatusOK:
-		return temporary(resp.StatusCode) && !in.once, errorOf(resp.StatusCode, resp.Header, body)
+		refusal := errorOf(resp.StatusCode, resp.Header, body)
+		return refusal.temporary() && !in.once, refusal
 	case in.raw != nil:
 		*in.raw = body
 		return false, nil

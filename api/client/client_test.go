@@ -140,6 +140,7 @@ func TestCallMovesOn(t *testing.T) {
 		"gateway":       answer(502, "<html>"),
 		"rate limit":    answer(429, `{"detail":"slow down","code":"rate_limited"}`),
 		"gateway is it": answer(504, ""),
+		"in flight":     answer(409, `{"detail":"still in flight","code":"idempotency_in_flight"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad, badSeen := mustServe(t, first)

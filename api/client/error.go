@@ -82,6 +82,14 @@ func retryAfter(header http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// codeInFlight is what a node answers to the repeat of a request that it is
+// still busy with.
+const codeInFlight = "idempotency_in_flight"
+
+// temporary reports whether another node, or the same one later, may serve
+// what was refused.
+func (e *Error) temporary() bool { return temporary(e.Status) || e.Code == codeInFlight }
+
 // temporary reports whether another node, or the same one later, may serve
 // what was answered with status.
 func temporary(status int) bool {

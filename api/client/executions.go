@@ -30,6 +30,7 @@ type Start struct {
 	DisconnectGrace *int              `json:"disconnect_grace,omitempty"` // Seconds.
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
 	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; begins anew.
+	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
 }
 
 // StartSelection is a request to execute the same code on several GPU types

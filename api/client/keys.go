@@ -27,6 +27,15 @@ func (c *Client) CreateKey(ctx context.Context, slug, name string) (wire.MintedK
 	return out, err
 }
 
+// ToggleKey makes an active key inactive or the other way round, and returns
+// what it is now.
+func (c *Client) ToggleKey(ctx context.Context, slug string, id compute.KeyID) (wire.Key, error) {
+	var out wire.Key
+	path := keysPath(slug) + "/" + id.String() + "/toggle"
+	err := c.do(ctx, call{method: http.MethodPatch, path: path, out: &out})
+	return out, err
+}
+
 // DeleteKey revokes an API key.
 func (c *Client) DeleteKey(ctx context.Context, slug string, id compute.KeyID) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: keysPath(slug) + "/" + id.String()})

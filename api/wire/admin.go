@@ -10,7 +10,7 @@ import (
 
 // NewJoinToken is the body of POST /admin/join-tokens.
 type NewJoinToken struct {
-	Role string `json:"role" default:"\"server\"" enum:"server,worker" doc:"Only server: worker is not in this version."`
+	Role string `json:"role" default:"\"server\"" enum:"server,worker" doc:"A server holds the state; a worker executes only."`
 	TTL  int    `json:"ttl" default:"3600" min:"1" max:"3600" doc:"Seconds until the token dies."`
 	Uses int    `json:"uses" default:"1" min:"1" max:"1000" doc:"How many nodes may join with it."`
 }
@@ -72,6 +72,8 @@ type Node struct {
 	MemoryMiB   int64             `json:"memory_mib"`
 	UsedMemory  int64             `json:"used_memory_mib"`
 	LiveWork    int               `json:"live_attempts"`
+	Leaving     int               `json:"leaving_attempts" doc:"Of those, the ones that were asked to end or to make room."`
+	DrainBy     *compute.Instant  `json:"drain_by" doc:"When what still executes on it is ended; null where there is no such deadline."`
 	GPUs        []GPU             `json:"gpus"`
 	InventoryAt uint64            `json:"inventory_version"`
 }
@@ -93,6 +95,11 @@ type GPU struct {
 	UsedMilli int            `json:"used_milli"`
 }
 
+// NewDrain is the body of POST /admin/nodes/{id}/drain. It may be left out.
+type NewDrain struct {
+	Deadline int `json:"deadline" default:"0" min:"0" max:"2592000" doc:"Seconds after which what still executes on the node is ended, as a system failure that is not billed; what is preemptible is moved at once. 0 leaves everything to its end."`
+}
+
 // Nodes answers /admin/nodes.
 type Nodes struct {
 	Nodes []Node `json:"nodes"`
@@ -111,4 +118,15 @@ type Peer struct {
 type Peers struct {
 	Peers []Peer `json:"peers"`
 	Count int    `json:"count"`
+}
+
+// NewTransfer is the body of POST /admin/raft/transfer. It may be left out.
+type NewTransfer struct {
+	To string `json:"to" maxlen:"64" doc:"Identifier of the server that is to lead; the one that has kept up best when absent."`
+}
+
+// Transfer answers POST /admin/raft/transfer.
+type Transfer struct {
+	Leader compute.NodeID `json:"leader"`
+	Name   string         `json:"name"`
 }

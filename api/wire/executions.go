@@ -49,6 +49,8 @@ type ExecutionSummary struct {
 	ProviderBilled    *compute.Credits     `json:"provider_billed"`
 	UserID            *compute.UserID      `json:"user_id"`
 	OrgID             *compute.OrgID       `json:"org_id"`
+	Retries           int                  `json:"retries" doc:"How often it began anew after a failure of the system."`
+	MaxRetries        int                  `json:"max_retries" doc:"How often it may."`
 }
 
 // Metadata is where an execution was and what it is marked with.

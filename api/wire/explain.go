@@ -13,6 +13,8 @@ type Explanation struct {
 	ExecutionID compute.ExecutionID `json:"execution_id"`
 	Status      compute.Status      `json:"status"`
 	Reason      *string             `json:"reason" doc:"Typed reason why it waits, or why it ended so."`
+	Retries     int                 `json:"retries" doc:"How often it began anew after a failure of the system."`
+	MaxRetries  int                 `json:"max_retries" doc:"How often it may."`
 	Index       uint64              `json:"index" doc:"Raft index of the state that this is about."`
 
 	Position    *int   `json:"position" doc:"Place in the queue, from 1; null when it waits for no place."`

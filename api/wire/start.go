@@ -31,7 +31,7 @@ type Start struct {
 	CallbackURLs    []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs that hear of the end."`
 	MaxCredits      compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
 	Priority        int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
-	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Not available in this version: only 0."`
+	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"How often it begins anew, elsewhere, after a failure of the system, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
 	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
 	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
 	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be ended for work of a higher priority: it is told, gets SIGTERM, is queued again and begins anew; the attempt is free. Not of GPU selections."`

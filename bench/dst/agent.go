@@ -3,6 +3,8 @@ package dst
 import (
 	"time"
 
+	protocol "berth/attempt"
+	"berth/boottime"
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/executor/journal"
@@ -14,6 +16,7 @@ const (
 	pollPeriod      = time.Second // Of nodes without a replica.
 	reportedDelay   = 5 * time.Second
 	fetchTime       = 100 * time.Millisecond // Of the code, at most; mostly.
+	slowFetch       = time.Minute            // Else.
 )
 
 // agent is what a node's process knows: package node/executor in small.
@@ -39,6 +42,7 @@ type attempt struct {
 	yields     bool
 	notice     time.Duration
 	seen       compute.Instant
+	lease      boottime.Lease // Its supervisor's too, once there is one.
 }
 
 // startAgent starts the node's part of the process: first it finds what an
@@ -108,7 +112,7 @@ func (a *agent) beat() {
 	if leader != nil {
 		alive := a.alive()
 		w.send(a.id, leader.id, func() {
-			if leader.term == 0 || !leader.ready {
+			if leader.term == 0 || !leader.ready || !leader.majority() {
 				return
 			}
 			leader.heard[a.id] = w.now
@@ -126,8 +130,13 @@ func (a *agent) beat() {
 func (a *agent) contact(at time.Duration) {
 	a.contactAt = max(a.contactAt, at)
 	for _, k := range a.order {
-		if s := a.supervisors[k]; s != nil && a.live[k] != nil {
-			s.contactAt = max(s.contactAt, a.contactAt)
+		at := a.live[k]
+		if at == nil {
+			continue
+		}
+		at.lease.Renew(a.contactAt, a.w.now)
+		if s := a.supervisors[k]; s != nil {
+			s.lease.Renew(a.contactAt, a.w.now)
 		}
 	}
 }
@@ -229,7 +238,7 @@ func (a *agent) match(work []compute.Work, index uint64) {
 // behind reports whether the node was cut off for so long that the cluster may
 // have given its attempts up; see node's attemptSource.
 func (a *agent) behind() bool {
-	if a.contactAt-a.reached > nodeTTL || a.w.now-a.contactAt > nodeTTL {
+	if a.contactAt-a.reached > protocol.NodeTTL || a.w.now-a.contactAt > protocol.NodeTTL {
 		return true
 	}
 	a.reached = a.contactAt
@@ -251,7 +260,7 @@ func (a *agent) pass(at *attempt) {
 	if s == nil {
 		return
 	}
-	s.contactAt = max(s.contactAt, a.contactAt)
+	s.lease.Renew(a.contactAt, a.w.now)
 	if at.yields {
 		s.yield(at.notice)
 	}
@@ -263,7 +272,17 @@ func (a *agent) pass(at *attempt) {
 // begin prepares a new attempt and spawns its supervisor.
 func (a *agent) begin(w *compute.Work) {
 	k := key{w.Attempt.Execution, w.Attempt.Epoch}
-	at := &attempt{key: k, placeIndex: w.Attempt.PlaceIndex, seen: a.clock()}
+	at := &attempt{
+		key: k, placeIndex: w.Attempt.PlaceIndex, seen: a.clock(), lease: boottime.Lease{Grace: leaseOf(a.w, w.Execution)},
+	}
+	if a.w.config.Bug == BugNoDisconnectKill {
+		at.lease.Grace = 0
+	}
+	reached := a.contactAt
+	if reached == 0 {
+		reached = a.w.now // An attempt that is to start was placed by a leader.
+	}
+	at.lease.Renew(reached, a.w.now)
 	a.add(at)
 	a.ask(at, w)
 	if !w.Attempt.StartedAt.IsZero() {
@@ -271,27 +290,44 @@ func (a *agent) begin(w *compute.Work) {
 		a.conclude(a.supervisorLost(k, journal.State{StartedAt: w.Attempt.StartedAt}))
 		return
 	}
+	if a.refused(at) {
+		return
+	}
 	wait := a.w.between(time.Millisecond, fetchTime)
 	if a.w.happens(0.02) {
-		wait = a.w.between(time.Second, 30*time.Second)
+		wait = a.w.between(time.Second, slowFetch)
 	}
 	said := *w.Execution
 	shares := w.Attempt.GPUs
 	a.w.after(wait, a.guard(func() {
 		switch {
-		case at.stop == compute.StopHard:
-			a.conclude(a.neverStarted(at, compute.StatusAborted, compute.ReasonAborted))
-		case at.stop != compute.StopNone:
-			a.conclude(a.neverStarted(at, compute.StatusCancelled, compute.ReasonStopped))
-		case at.yields:
-			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonPreempted))
-		case a.w.happens(0.005):
+		case a.w.config.Bug != BugUncheckedStart && a.refused(at):
+		case a.w.happens(0.03):
 			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonStartFailed))
 		default:
 			a.directory(k)
 			a.spawn(at, &said, shares)
+			a.pass(at)
 		}
 	}))
+}
+
+// refused ends an attempt that must not be started any more, and reports
+// whether it did.
+func (a *agent) refused(at *attempt) bool {
+	switch {
+	case at.stop == compute.StopHard:
+		a.conclude(a.neverStarted(at, compute.StatusAborted, compute.ReasonAborted))
+	case at.stop != compute.StopNone:
+		a.conclude(a.neverStarted(at, compute.StatusCancelled, compute.ReasonStopped))
+	case at.yields:
+		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonPreempted))
+	case at.lease.Over(a.w.now):
+		a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonNodeLost))
+	default:
+		return false
+	}
+	return true
 }
 
 // directory returns that of an attempt, a new one when there is none.

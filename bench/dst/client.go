@@ -48,6 +48,9 @@ func (w *world) submit() {
 		Profile: profiles[w.random.IntN(len(profiles))], Timeout: w.between(30*time.Second, maxTimeout),
 		Priority: w.random.IntN(3), Preemptible: w.happens(0.5),
 	}
+	if w.happens(0.4) {
+		q.said.MaxRetries = 1 + w.random.IntN(3)
+	}
 	if w.happens(0.3) {
 		q.said.DisconnectGrace = w.between(0, 5*time.Minute)
 	}

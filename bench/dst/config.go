@@ -57,6 +57,9 @@ const (
 	BugNoDisconnectKill     // A supervisor never gives its code up.
 	BugForgottenOutcome     // A node forgets an outcome that was not taken at once.
 	BugHastyLoss            // The leader gives attempts up before their supervisors do.
+	BugUncheckedStart       // Code is started whatever came while it was prepared.
+	BugLongLease            // What may start elsewhere goes on for as long as what may not.
+	BugNoBrake              // The leader gives up nodes that vanished at once.
 )
 
 // bugNames are the bugs as commands spell them.
@@ -66,6 +69,8 @@ var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugDoublePost: "double-post", BugIgnoredStarting: "ignored-starting",
 	BugUnsyncedStarting: "unsynced-starting", BugNoDisconnectKill: "no-disconnect-kill",
 	BugForgottenOutcome: "forgotten-outcome", BugHastyLoss: "hasty-loss",
+	BugUncheckedStart: "unchecked-start",
+	BugLongLease:      "long-lease", BugNoBrake: "no-brake",
 }
 
 // Bugs returns all bugs, BugNone not among them.
@@ -100,7 +105,10 @@ type Report struct {
 	Executions     int     `json:"executions"` // That ended.
 	Starts         int     `json:"starts"`     // Of code.
 	Lost           int     `json:"lost"`       // Attempts that the leader gave up.
-	Requeued       int     `json:"requeued"`   // Attempts that made room.
+	Requeued       int     `json:"requeued"`   // Attempts after whose end, by their node's word, another one followed.
+	Retried        int     `json:"retried"`    // Attempts of executions that ended, after a failure of the system.
+	Unstarted      int     `json:"unstarted"`  // Attempts of executions that ended, whose code never started.
+	Braked         int     `json:"braked"`     // Times that too many nodes vanished at once.
 	Crashes        int     `json:"crashes"`    // Of processes, machines and supervisors.
 	Partitions     int     `json:"partitions"`
 	Elections      int     `json:"elections"`
@@ -124,7 +132,7 @@ func (r *Report) Add(other Report) {
 	r.Terms += other.Terms
 	sums := func(r *Report) []*int {
 		return []*int{
-			&r.Submits, &r.Executions, &r.Starts, &r.Lost, &r.Requeued,
+			&r.Submits, &r.Executions, &r.Starts, &r.Lost, &r.Requeued, &r.Retried, &r.Unstarted, &r.Braked,
 			&r.Crashes, &r.Partitions, &r.Elections, &r.Restores, &r.Dropped, &r.Duplicated,
 			&r.StaleTerms, &r.StaleWords, &r.Repeats, &r.Checks, &r.Compared,
 		}

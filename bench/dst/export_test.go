@@ -2,9 +2,6 @@ package dst
 
 import "time"
 
-// MinDisconnectGrace is what the model takes for the floor of the grace.
-const MinDisconnectGrace = minDisconnectGrace
-
 // Order returns the numbers of waits in the order in which the loop lets them
 // pass.
 func Order(waits []time.Duration) (order []int) {

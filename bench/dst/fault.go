@@ -16,6 +16,7 @@ const (
 	cutEvery        = 4 * time.Minute
 	changeEvery     = 4 * time.Minute
 	drainEvery      = 10 * time.Minute
+	crowdEvery      = 15 * time.Minute
 )
 
 // faults has everything go wrong that can, again and again.
@@ -37,6 +38,7 @@ func (w *world) faults() {
 		w.report.Partitions++
 		w.net.isolated[m.id] = w.now + w.exponential(40*time.Second)
 	})
+	w.strike(crowdEvery, func(*machine) { w.crowd() })
 	w.strike(cutEvery, func(m *machine) {
 		w.report.Partitions++
 		other := w.random.IntN(len(w.machines))
@@ -51,6 +53,15 @@ func (w *world) faults() {
 		w.drain(m, true)
 		w.after(w.exponential(2*time.Minute), func() { w.drain(m, false) })
 	})
+}
+
+// crowd isolates two machines of five at once, as a switch does.
+func (w *world) crowd() {
+	w.report.Partitions++
+	until := w.now + w.between(20*time.Second, 3*time.Minute)
+	for _, i := range w.random.Perm(len(w.machines))[:len(w.machines)*2/5] {
+		w.net.isolated[i] = until
+	}
 }
 
 // strike has a fault happen to machines by chance.

@@ -4,18 +4,16 @@ import (
 	"slices"
 	"time"
 
+	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fsm"
 )
 
 // Times of the leader's duties, as package node has them.
 const (
-	nodeTTL            = 15 * time.Second
-	lossMargin         = 10 * time.Second
-	watchPeriod        = time.Second
-	tickPeriod         = 30 * time.Second
-	proposeWait        = 10 * time.Second
-	minDisconnectGrace = 15 * time.Second
+	watchPeriod = time.Second
+	tickPeriod  = 30 * time.Second
+	proposeWait = 10 * time.Second
 )
 
 // lead does the duties of a leader until its term ends.
@@ -49,27 +47,24 @@ func (s *server) do(cmd fsm.Command, done func()) {
 	})
 }
 
-// silent returns for how long a node was not heard. A new leader gives every
-// node its full time.
-func (s *server) silent(node int) time.Duration { return s.w.now - max(s.heard[node], s.since) }
-
-// watch records which nodes are heard, and ends the attempts of those that were
-// silent for longer than their executions' grace.
+// watch records which nodes are heard, and gives up the attempts that have ended
+// for certain on those that are not, unless too many vanished at once. A new
+// leader gives every node its full time.
 func (s *server) watch() {
 	view := s.state.View()
+	braked := len(view.Vanished()) > 0 && s.w.config.Bug != BugNoBrake
+	s.counter.Look(s.w.now)
 	for _, m := range s.w.machines {
 		known, ok := view.Node(m.node)
 		if !ok {
 			continue
 		}
-		silent, state := s.silent(m.id), compute.NodeUp
-		if silent > nodeTTL {
-			state = compute.NodeDown
-		}
+		silent := s.counter.Silent(m.node, max(s.heard[m.id], s.since))
+		state := protocol.StateOf(silent)
 		if state != known.State {
 			s.do(fsm.SetNodeState{Term: s.term, Node: m.node, State: state}, nil)
 		}
-		if state == compute.NodeDown {
+		if state == compute.NodeDown && !braked {
 			if lost := s.overdue(view.Work(m.node), silent); len(lost) > 0 {
 				s.do(fsm.LoseAttempts{Term: s.term, Node: m.node, Attempts: lost}, nil)
 			}
@@ -77,21 +72,17 @@ func (s *server) watch() {
 	}
 }
 
-// overdue returns the attempts whose supervisors have killed them for certain.
-func (s *server) overdue(work []compute.Work, silent time.Duration) (lost []fsm.AttemptRef) {
-	for _, w := range work {
-		limit := graceOf(w.Execution) + lossMargin
-		if s.w.config.Bug == BugHastyLoss {
-			limit = nodeTTL
-		}
-		if silent > limit {
-			lost = append(lost, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
-		}
+// overdue returns the attempts whose supervisors have ended them for certain.
+func (s *server) overdue(work []compute.Work, silent time.Duration) (refs []fsm.AttemptRef) {
+	lost := protocol.Lost(work, silent)
+	if s.w.config.Bug == BugHastyLoss {
+		lost = work
 	}
-	return lost
+	for _, w := range lost {
+		refs = append(refs, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
+	}
+	return refs
 }
-
-func graceOf(e *compute.Execution) time.Duration { return max(e.DisconnectGrace, minDisconnectGrace) }
 
 // wake has the newest view packed soon.
 func (s *server) wake() {

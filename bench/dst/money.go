@@ -62,6 +62,7 @@ func (m *money) post(w *world, line *compute.LedgerEntry) {
 		a.charged += line.Amount
 		a.charges++
 	case compute.LedgerGrant: // Above.
+	case compute.LedgerFork: // Of an organization, not of an execution.
 	}
 }
 

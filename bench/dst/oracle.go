@@ -33,6 +33,9 @@ type oracle struct {
 	executions map[compute.ExecutionID]*known
 	money      money
 	requests   map[compute.ExecutionID]*request // Under which name each was sent.
+
+	braked   bool // Too many nodes have vanished at once,
+	brakedAt time.Duration
 }
 
 // known is what the oracle remembers of an execution.
@@ -66,6 +69,9 @@ func (o *oracle) started(s *supervisor) {
 	if a := attemptOf(o.w.newest(), k); a != nil && a.Ended {
 		o.w.violate("the code of %v starts though the state has ended the attempt", k)
 	}
+	if s.told || s.stopping != compute.StopNone {
+		o.w.violate("the code of %v starts though its supervisor was told to end it", k)
+	}
 	o.alone[k.execution], o.running[k] = k, s
 	for _, share := range s.shares {
 		if o.held[share.GPU] += share.Milli; o.held[share.GPU] > compute.WholeGPU {
@@ -97,6 +103,7 @@ func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Resu
 		return // A batch: the newest view is another entry's.
 	}
 	o.money.read(o.w, view)
+	o.watchBrake(view)
 	if index%sweepSpan == 0 {
 		o.sweep(view)
 	}
@@ -131,12 +138,28 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 		o.finished(view, c, r)
 	case fsm.LoseAttempts:
 		w.report.Lost += r.Count
+		if r.Count > 0 && o.braked && p.made > o.brakedAt+brakeSlack {
+			w.violate("%d attempts are given up %v after too many nodes vanished at once", r.Count, p.made-o.brakedAt)
+		}
 		for _, ref := range c.Attempts {
 			o.touch(view, ref.Execution)
 		}
 	case fsm.StopExecution:
 		o.touch(view, c.Execution)
 	}
+}
+
+// brakeSlack is how old the view may be that a leader decides from.
+const brakeSlack = 5 * time.Second
+
+// watchBrake notes whether too many nodes have vanished at once.
+func (o *oracle) watchBrake(view *fsm.View) {
+	braked := len(view.Vanished()) > 0
+	if braked && !o.braked {
+		o.brakedAt = o.w.now
+		o.w.report.Braked++
+	}
+	o.braked = braked
 }
 
 // submitted notes an execution that the state took: one per request.
@@ -199,6 +222,13 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	case before == nil && e.Status.Terminal():
 		known.terminal = e
 		o.w.report.Executions++
+		o.w.report.Retried += e.Retries
+		o.w.report.Unstarted += len(e.Avoid)
+		failed := e.Status == compute.StatusSystemFailure && e.Stop == compute.StopNone
+		if failed && e.Retries < known.request.said.MaxRetries {
+			o.w.violate("execution %v ended as %v (%v) after %d of %d retries",
+				id, e.Status, e.Reason, e.Retries, known.request.said.MaxRetries)
+		}
 	case before != nil && (e.Status != before.Status || e.Reason != before.Reason || e.Billed != before.Billed ||
 		e.Duration != before.Duration || e.Epoch != before.Epoch || e.FinishedAt != before.FinishedAt):
 		o.w.violate("execution %v ended as %v (%v) and is now %v (%v)", id, before.Status, before.Billed, e.Status, e.Billed)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
@@ -54,6 +55,7 @@ type leadership struct {
 	flushing bool
 	tail     []*entry // Appended, not committed.
 	heard    []time.Duration
+	counter  *protocol.Watch
 	packer   *scheduler.Packer
 	packed   uint64 // Index of the view that was packed last.
 	planning bool
@@ -239,7 +241,8 @@ func (w *world) lead(s *server) {
 	s.stored = uint64(len(w.log))
 	w.leader = s
 	s.leadership = leadership{
-		term: w.term, since: w.now, heard: make([]time.Duration, len(w.machines)), packer: scheduler.NewPacker(),
+		term: w.term, since: w.now, heard: make([]time.Duration, len(w.machines)),
+		counter: protocol.NewWatch(), packer: scheduler.NewPacker(),
 	}
 	s.advance(s.stored)
 	s.append(nil) // Its first entry says that all before it is applied.

@@ -3,6 +3,8 @@ package dst
 import (
 	"time"
 
+	protocol "berth/attempt"
+	"berth/boottime"
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/executor/journal"
@@ -21,8 +23,7 @@ type supervisor struct {
 	length     time.Duration // That the code takes when nothing stops it.
 	exit       int
 	timeout    time.Duration
-	grace      time.Duration // For which it may be disconnected.
-	contactAt  time.Duration
+	lease      boottime.Lease
 
 	dead     bool
 	ending   bool
@@ -40,14 +41,10 @@ func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUSha
 	w := a.w
 	s := &supervisor{
 		m: a.machine, key: at.key, placeIndex: at.placeIndex, shares: shares, timeout: e.Timeout,
-		grace: graceOf(e), contactAt: a.contactAt,
-		length: time.Second + w.exponential(2*time.Minute),
+		lease: at.lease, length: time.Second + w.exponential(2*time.Minute),
 	}
 	if w.happens(0.1) {
 		s.exit = 1
-	}
-	if s.contactAt == 0 {
-		s.contactAt = w.now // An attempt that is to start was placed by a leader.
 	}
 	a.supervisors[at.key] = s
 	d := a.directory(at.key)
@@ -72,6 +69,14 @@ func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUSha
 	s.watch()
 }
 
+// leaseOf returns for how long an attempt goes on without contact.
+func leaseOf(w *world, e *compute.Execution) time.Duration {
+	if w.config.Bug == BugLongLease {
+		return max(e.DisconnectGrace, protocol.Lease)
+	}
+	return protocol.LeaseOf(e)
+}
+
 // guard returns fn for as long as the supervisor lives.
 func (s *supervisor) guard(fn func()) func() {
 	return func() {
@@ -81,13 +86,18 @@ func (s *supervisor) guard(fn func()) func() {
 	}
 }
 
-// begin gives the word: the code starts, unless it is to end already.
+// begin gives the word: the code starts, unless it is to end already or the
+// cluster may have given the attempt up.
 func (s *supervisor) begin(d *directory) {
 	w := s.m.w
 	if s.startAt != 0 {
 		return
 	}
-	if s.ending {
+	checked := w.config.Bug != BugUncheckedStart
+	if checked && s.lease.Over(w.now) {
+		s.end(compute.StatusSystemFailure, compute.ReasonNodeLost, 0)
+	}
+	if checked && s.ending {
 		s.finish()
 		return
 	}
@@ -103,29 +113,34 @@ func (s *supervisor) begin(d *directory) {
 	w.disturb(s.m)
 	w.after(s.length, s.guard(func() { s.finish() }))
 	w.after(s.timeout, s.guard(func() { s.end(compute.StatusFailed, compute.ReasonTimeout, stopGrace) }))
+	if s.ending {
+		w.after(w.between(0, 50*time.Millisecond), s.guard(func() { s.finish() }))
+	}
 }
 
 // watch ends the code once the leader was not reached for the grace. The clock
 // is the machine's boottime, which nothing lengthens.
 func (s *supervisor) watch() {
 	w := s.m.w
-	if w.config.Bug == BugNoDisconnectKill {
-		return
-	}
-	left := s.contactAt + s.grace - w.now
-	if left <= 0 {
+	switch {
+	case s.lease.Over(w.now):
 		s.end(compute.StatusSystemFailure, compute.ReasonNodeLost, 0)
-		return
+	case s.lease.Until() > 0:
+		w.after(s.lease.Until()-w.now, s.guard(s.watch))
 	}
-	w.after(left, s.guard(s.watch))
 }
 
-// yield tells the code to make room, and stops it after the notice.
+// yield tells the code to make room, and stops it after the notice. Code that
+// has not started does not.
 func (s *supervisor) yield(notice time.Duration) {
 	if s.told {
 		return
 	}
 	s.told = true
+	if s.startAt == 0 {
+		s.end(compute.StatusSystemFailure, compute.ReasonPreempted, 0)
+		return
+	}
 	s.m.w.after(notice, s.guard(func() {
 		s.end(compute.StatusSystemFailure, compute.ReasonPreempted, stopGrace)
 	}))

@@ -2,10 +2,12 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
 )
 
 func TestWatchdog(t *testing.T) {
@@ -26,7 +28,7 @@ func TestWatchdog(t *testing.T) {
 			start := time.Now()
 			w := &Watchdog{Now: func() time.Time { return start }}
 			err := w.Look(start.Add(-WatchTick), limit)
-			w.begin()
+			w.begin(accessWrite)
 			err = errors.Join(err, w.Look(start, limit))
 			for _, at := range test.looks {
 				err = errors.Join(err, w.Look(start.Add(at), limit))
@@ -58,11 +60,77 @@ func TestWatchdogForgetsWhatEnded(t *testing.T) {
 	start := time.Now()
 	w := &Watchdog{Now: func() time.Time { return start }}
 	for i := range 100 { // Ten seconds of writes that all end.
-		w.begin()
+		end := w.begin(accessWrite)
 		if err := w.Look(start.Add(time.Duration(i)*WatchTick), time.Second); err != nil {
 			t.Fatal(err)
 		}
-		w.end()
+		end()
+	}
+}
+
+func TestWatchdogTellsAccessesApart(t *testing.T) {
+	start := time.Now()
+	at := 0
+	look := func(w *Watchdog, ticks int) (err error) {
+		for range ticks {
+			at++
+			err = errors.Join(err, w.Look(start.Add(time.Duration(at)*WatchTick), AppendLimitLeader))
+		}
+		return err
+	}
+	for _, test := range []struct {
+		name    string
+		kind    access
+		beside  func(w *Watchdog) // On each tick.
+		seconds int
+		hangs   bool
+	}{
+		{"a write while reads go on", accessWrite, func(w *Watchdog) { w.begin(accessRead)() }, 3, true},
+		{"a write while others end", accessWrite, func(w *Watchdog) { w.begin(accessWrite)() }, 60, false},
+		{"a small write", accessProbe, func(*Watchdog) {}, 3, true},
+		{"a read within its limit", accessRead, func(*Watchdog) {}, 29, false},
+		{"a read over its limit", accessRead, func(*Watchdog) {}, 31, true},
+		{"a removal within its limit", accessDelete, func(*Watchdog) {}, 59, false},
+		{"a snapshot over its limit", accessSnapshot, func(*Watchdog) {}, 61, true},
+		{"a write that waits for room", accessWrite, func(w *Watchdog) { w.Starved = func() bool { return true } }, 60, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := &Watchdog{}
+			w.begin(test.kind)
+			var err error
+			for range test.seconds * int(time.Second/WatchTick) {
+				test.beside(w)
+				err = errors.Join(err, look(w, 1))
+			}
+			if (err != nil) != test.hangs {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestWriteThatFindsNoRoom(t *testing.T) {
+	var r roomFinder
+	relieved, writes := 0, 0
+	relieve := func() bool { relieved++; return relieved == 1 }
+	r.relieve.Store(&relieve)
+	write := func(failures int) func() error {
+		writes = 0
+		return func() error {
+			if writes++; writes <= failures {
+				return fmt.Errorf("write: %w", unix.ENOSPC)
+			}
+			return nil
+		}
+	}
+	if err := r.once(write(1)); err != nil || relieved != 1 || writes != 2 {
+		t.Errorf("with a ballast: %v after %d writes", err, writes)
+	}
+	if err := r.once(write(1)); !NoSpace(err) || relieved != 2 || writes != 1 {
+		t.Errorf("without: %v after %d writes", err, writes)
+	}
+	if err := r.wait(write(3)); err != nil || writes != 4 || r.starved.Load() {
+		t.Errorf("a term: %v after %d writes", err, writes)
 	}
 }
 

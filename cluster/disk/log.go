@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
+	"berth/fault"
 )
 
 // ErrCorrupt is returned when what the disk holds is not what was written.
@@ -31,6 +32,7 @@ const (
 	boltLockTimeout = 5 * time.Second
 	boltMmapSize    = 256 << 20
 	sumSize         = crc32.Size
+	deletePiece     = 4096 // Entries that one transaction removes.
 	seqSize         = 8
 )
 
@@ -50,6 +52,9 @@ type Log struct {
 	tail  *tailMark
 	fatal func(error) // Told of each corrupt read once raft runs.
 
+	room  *roomFinder
+	probe string // Path of what Probe writes.
+
 	setMu sync.Mutex // Held while a value is written; no other lock is taken.
 	seq   uint64     // Of the newest value.
 }
@@ -67,7 +72,10 @@ func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Log{sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {}}
+	s = &Log{
+		sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {},
+		room: new(roomFinder), probe: filepath.Join(dir, probeFile),
+	}
 	var superseded uint64
 	err = guard("open", func() error {
 		if err := checkBolt(path); err != nil {
@@ -113,7 +121,8 @@ func createBolt(path string) error {
 }
 
 func openBolt(path string) (*raftboltdb.BoltStore, error) {
-	return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
+	noSync := fault.Planted(fault.UnsyncedLog)
+	return raftboltdb.New(raftboltdb.Options{Path: path, NoSync: noSync, BoltOptions: &bbolt.Options{
 		Timeout:         boltLockTimeout, // Without it Open waits for ever for another process.
 		NoFreelistSync:  true,
 		FreelistType:    bbolt.FreelistMapType, // The default makes appends slower by the burst.
@@ -227,6 +236,9 @@ func (s *Log) scrubValues(lastTerm uint64) error {
 
 // sum returns the checksum of what counts of an entry.
 func (s *Log) sum(l *raft.Log) [sumSize]byte {
+	if fault.Planted(fault.UncheckedSums) {
+		return [sumSize]byte{}
+	}
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[0:], l.Index)
 	binary.BigEndian.PutUint64(head[8:], l.Term)
@@ -272,13 +284,29 @@ func (s *Log) StoreLogs(logs []*raft.Log) error {
 		}
 		l.Extensions = sum[:]
 	}
-	err := guard("append", func() error { return s.bolt.StoreLogs(logs) })
+	err := s.room.once(func() error {
+		if err := fault.Error("disk.append.before"); err != nil {
+			return err
+		}
+		return guard("append", func() error { return s.bolt.StoreLogs(logs) })
+	})
 	if err != nil {
 		err = fmt.Errorf("append to raft log: %w", err)
 		s.failed(err)
 		return err
 	}
-	return s.tail.setLast(logs[len(logs)-1].Index)
+	fault.Point("disk.append.after")
+	return s.marked(s.tail.setLast(logs[len(logs)-1].Index))
+}
+
+// marked judges an error of moving the tail mark forward. What it is about is
+// durable already, and a mark that lags only checks less.
+func (s *Log) marked(err error) error {
+	if NoSpace(err) {
+		return nil
+	}
+	s.failed(err)
+	return err
 }
 
 // StoreLog appends one entry.
@@ -313,10 +341,41 @@ func (s *Log) DeleteRange(low, high uint64) error {
 			left = 0
 		}
 		if err := s.tail.lower(left); err != nil {
+			s.failed(err)
 			return err
 		}
 	}
-	return guard("delete", func() error { return s.bolt.DeleteRange(low, high) })
+	fault.Point("disk.delete.before")
+	if err := s.deleteInPieces(max(low, first), min(high, last), low <= first); err != nil {
+		s.failed(err)
+		return err
+	}
+	fault.Point("disk.delete.after")
+	return nil
+}
+
+// deleteInPieces removes the entries from low to high in transactions that are
+// short, since appends wait for them: from the oldest on, or, when older ones
+// stay, from the newest back. A crash in between leaves no gap.
+func (s *Log) deleteInPieces(low, high uint64, oldest bool) error {
+	for low <= high {
+		from, to := low, min(high, low+deletePiece-1)
+		if !oldest && high-low >= deletePiece {
+			from, to = high-deletePiece+1, high
+		}
+		err := s.room.once(func() error {
+			return guard("delete", func() error { return s.bolt.DeleteRange(from, to) })
+		})
+		if err != nil {
+			return fmt.Errorf("remove entries from raft log: %w", err)
+		}
+		if oldest {
+			low = to + 1
+		} else {
+			high = from - 1
+		}
+	}
+	return nil
 }
 
 // Set stores a value with a running number and a checksum.
@@ -325,13 +384,23 @@ func (s *Log) Set(key, value []byte) error {
 	defer s.setMu.Unlock()
 	data := binary.BigEndian.AppendUint64(bytes.Clone(value), s.seq+1)
 	data = binary.BigEndian.AppendUint32(data, s.valueSum(key, data))
-	err := guard("set", func() error { return s.bolt.Set(key, data) })
+	set := func() error {
+		if err := fault.Error("disk.set.before"); err != nil {
+			return err
+		}
+		return guard("set", func() error { return s.bolt.Set(key, data) })
+	}
+	err := s.room.once(set)
+	if NoSpace(err) && string(key) == keyCurrentTerm {
+		err = s.room.wait(set) // Raft ends the process without a new term.
+	}
 	s.failed(err)
 	if err != nil {
 		return err
 	}
+	fault.Point("disk.set.after")
 	s.seq++
-	return s.tail.setSeq(s.seq)
+	return s.marked(s.tail.setSeq(s.seq))
 }
 
 // failed ends the process when a write failed in a way that a repeat cannot
@@ -395,6 +464,13 @@ func (s *Log) Close() error {
 		err = s.bolt.Close()
 	}
 	return errors.Join(err, s.tail.close())
+}
+
+// Slack returns how many bytes of the file hold nothing: entries go there
+// before the file grows. It never shrinks.
+func (s *Log) Slack() int64 {
+	stats := s.bolt.Stats()
+	return int64(stats.FreePageN+stats.PendingPageN) * int64(os.Getpagesize())
 }
 
 // guard runs fn and turns what bolt does on a damaged page, a panic or a

@@ -1,21 +1,251 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
 )
 
+// Where the library keeps snapshots, and what is beside each.
+const (
+	snapshotsDir    = "snapshots"
+	snapshotMeta    = "meta.json"
+	snapshotContent = "state.bin"
+	snapshotSeal    = "seal" // CRC32C of the meta data, which the library does not check.
+
+	snapshotUnfinished = ".tmp" // How the directory of one ends that is not finished.
+)
+
+// Snapshots is the library's store of snapshots in files, under watch. It also
+// checks the meta data of each, which say up to which entry it goes and who
+// voted then; what does not match is never listed.
+type Snapshots struct {
+	store *raft.FileSnapshotStore
+	dir   string
+	watch *Watchdog
+	fatal func(error)
+	room  roomFinder
+}
+
+// OpenSnapshots opens or makes the store in dir, which keeps the newest ones.
+func OpenSnapshots(dir string, keep int, watch *Watchdog, fatal func(error), logger hclog.Logger) (*Snapshots, error) {
+	if err := RemoveUnfinishedSnapshots(dir); err != nil {
+		return nil, err
+	}
+	store, err := raft.NewFileSnapshotStoreWithLogger(dir, keep, logger)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	return &Snapshots{store: store, dir: filepath.Join(dir, snapshotsDir), watch: watch, fatal: fatal}, nil
+}
+
+// Relieve has the store call relieve when a snapshot finds no room.
+func (s *Snapshots) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
+
+// Create begins a snapshot. Implements raft.SnapshotStore.
+func (s *Snapshots) Create(
+	version raft.SnapshotVersion, index, term uint64,
+	servers raft.Configuration, serversIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	defer s.watch.begin(accessSnapshot)()
+	var sink raft.SnapshotSink
+	err := s.room.once(func() (err error) {
+		sink, err = s.store.Create(version, index, term, servers, serversIndex, trans)
+		return err
+	})
+	if err != nil {
+		return nil, s.failed("begin", err)
+	}
+	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+}
+
+// List returns the snapshots whose meta data are whole, the newest first.
+// Implements raft.SnapshotStore.
+func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
+	all, err := s.store.List()
+	if err != nil {
+		return nil, s.failed("list", err)
+	}
+	var whole []*raft.SnapshotMeta
+	for _, meta := range all {
+		if s.checkMeta(meta) == nil {
+			whole = append(whole, meta)
+		}
+	}
+	return whole, nil
+}
+
+// Open opens a snapshot after it has read all of it once. Implements
+// raft.SnapshotStore.
+func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	defer s.watch.begin(accessSnapshot)()
+	meta, content, err := s.store.Open(id)
+	if err != nil {
+		return nil, nil, s.failed("open", err)
+	}
+	if err := s.checkMeta(meta); err != nil {
+		return nil, nil, errors.Join(err, content.Close())
+	}
+	return meta, content, nil
+}
+
+// failed wraps an error, and ends the process after one that no repeat mends.
+func (s *Snapshots) failed(what string, err error) error {
+	err = fmt.Errorf("%s snapshot: %w", what, err)
+	if errors.Is(err, unix.EIO) {
+		s.fatal(err)
+	}
+	return err
+}
+
+// checkMeta compares the meta data with the seal and with the snapshot's name.
+// A snapshot without a seal was finished right before a crash.
+func (s *Snapshots) checkMeta(meta *raft.SnapshotMeta) error {
+	if !strings.HasPrefix(meta.ID, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) {
+		return fmt.Errorf("%w: snapshot %s says that it ends at entry %d of term %d",
+			ErrCorrupt, meta.ID, meta.Index, meta.Term)
+	}
+	seal, err := os.ReadFile(filepath.Join(s.dir, meta.ID, snapshotSeal))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var sum []byte
+	if err == nil {
+		sum, err = s.sealOf(meta.ID)
+	}
+	if err != nil {
+		return s.failed("check", err)
+	}
+	if string(seal) != string(sum) {
+		return fmt.Errorf("%w: the meta data of snapshot %s have a wrong checksum", ErrCorrupt, meta.ID)
+	}
+	return nil
+}
+
+// sealOf returns the checksum of a snapshot's meta data as it is now.
+func (s *Snapshots) sealOf(id string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, id, snapshotMeta))
+	if err != nil {
+		return nil, err
+	}
+	return binary.BigEndian.AppendUint32(nil, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), nil
+}
+
+// seal keeps the checksum of a finished snapshot's meta data.
+func (s *Snapshots) seal(id string) error {
+	sum, err := s.sealOf(id)
+	if err == nil {
+		err = file.Write(filepath.Join(s.dir, id, snapshotSeal), sum)
+	}
+	return err
+}
+
+// KeepNewest removes all snapshots but the newest that can be read, to make
+// room. It is no error if there is none.
+func (s *Snapshots) KeepNewest() error {
+	all, err := s.List()
+	if err != nil {
+		return err
+	}
+	for i, meta := range all {
+		_, content, err := s.Open(meta.ID)
+		if err != nil {
+			continue
+		}
+		if err := content.Close(); err != nil {
+			return fmt.Errorf("close snapshot: %w", err)
+		}
+		for _, old := range all[i+1:] {
+			if err := os.RemoveAll(filepath.Join(s.dir, old.ID)); err != nil {
+				return fmt.Errorf("remove snapshot: %w", err)
+			}
+		}
+		return file.SyncDir(s.dir)
+	}
+	return nil
+}
+
+// snapshotSink is a snapshot that is being written, under watch.
+type snapshotSink struct {
+	raft.SnapshotSink
+
+	store *Snapshots
+	done  bool
+}
+
+func (k *snapshotSink) Write(data []byte) (int, error) {
+	defer k.store.watch.begin(accessSnapshot)()
+	n, err := k.SnapshotSink.Write(data)
+	if err != nil {
+		k.store.makeRoom(err)
+		return n, k.store.failed("write", err)
+	}
+	return n, nil
+}
+
+// Close finishes the snapshot. Raft may call it again.
+func (k *snapshotSink) Close() error {
+	if k.done {
+		return nil
+	}
+	k.done = true
+	defer k.store.watch.begin(accessSnapshot)()
+	if err := k.SnapshotSink.Close(); err != nil {
+		k.store.makeRoom(err)
+		return errors.Join(k.store.failed("finish", err), k.clear())
+	}
+	if err := k.store.seal(k.ID()); err != nil && !NoSpace(err) {
+		return k.store.failed("seal", err)
+	}
+	return nil
+}
+
+// Cancel gives the snapshot up. Raft may call it after Close.
+func (k *snapshotSink) Cancel() error {
+	if k.done {
+		return nil
+	}
+	k.done = true
+	if err := k.SnapshotSink.Cancel(); err != nil {
+		return errors.Join(k.store.failed("cancel", err), k.clear())
+	}
+	return nil
+}
+
+// clear gives back what a snapshot that failed takes. The library leaves it
+// there, with its file open: what it holds goes first.
+func (k *snapshotSink) clear() error {
+	dir := filepath.Join(k.store.dir, k.ID()+snapshotUnfinished)
+	err := os.Truncate(filepath.Join(dir, snapshotContent), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// makeRoom has room made for the next snapshot, since this one found none: what
+// was written of it cannot be taken up again.
+func (s *Snapshots) makeRoom(err error) {
+	if relieve := s.room.relieve.Load(); NoSpace(err) && relieve != nil {
+		(*relieve)()
+	}
+}
+
 // RemoveUnfinishedSnapshots deletes what crashes in the middle of a snapshot
 // left; the library never does.
 func RemoveUnfinishedSnapshots(dir string) error {
-	dir = filepath.Join(dir, "snapshots")
+	dir = filepath.Join(dir, snapshotsDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -24,7 +254,7 @@ func RemoveUnfinishedSnapshots(dir string) error {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".tmp") {
+		if !strings.HasSuffix(e.Name(), snapshotUnfinished) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -35,39 +265,55 @@ func RemoveUnfinishedSnapshots(dir string) error {
 }
 
 // Covered returns the entry at which the newest readable snapshot ends, 0 when
-// there is no snapshot.
-func Covered(snapshots raft.SnapshotStore) (uint64, error) {
-	list, err := snapshots.List()
+// there is none, and the one at which the newest of all ends.
+func (s *Snapshots) Covered() (covered, claimed uint64, err error) {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return 0, fmt.Errorf("list snapshots: %w", err)
+		return 0, 0, s.failed("list", err)
+	}
+	for _, e := range entries {
+		var term, index uint64
+		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-", &term, &index); n == 2 && e.IsDir() {
+			claimed = max(claimed, index)
+		}
+	}
+	list, err := s.List()
+	if err != nil {
+		return 0, 0, err
 	}
 	for _, meta := range list {
-		_, r, err := snapshots.Open(meta.ID) // Checks its CRC.
+		_, r, err := s.Open(meta.ID) // Checks its CRC.
 		if err != nil {
 			continue
 		}
 		if err := r.Close(); err != nil {
-			return 0, fmt.Errorf("close snapshot: %w", err)
+			return 0, 0, fmt.Errorf("close snapshot: %w", err)
 		}
-		return meta.Index, nil
+		return meta.Index, claimed, nil
 	}
-	if len(list) > 0 {
-		return 0, fmt.Errorf("%w: none of %d snapshots can be read", ErrCorrupt, len(list))
-	}
-	return 0, nil
+	return 0, claimed, nil
 }
 
 // CheckGap refuses a replica whose newest readable snapshot, which ends at
-// covered, ends before its log begins. Raft would panic on it, or replay from
-// the wrong entry.
-func CheckGap(logs raft.LogStore, covered uint64) error {
+// covered, ends before its log begins: raft would panic on it, or replay from
+// the wrong entry. It also refuses one whose newest snapshot, readable or not,
+// ends at claimed, which neither the log nor a snapshot reaches any more.
+func CheckGap(logs raft.LogStore, covered, claimed uint64) error {
 	first, err := logs.FirstIndex()
 	if err != nil {
 		return err
 	}
-	if first > covered+1 {
+	last, err := logs.LastIndex()
+	if err != nil {
+		return err
+	}
+	switch {
+	case first > covered+1:
 		return fmt.Errorf("%w: the newest readable snapshot ends at entry %d, the log begins at %d",
 			ErrCorrupt, covered, first)
+	case max(last, covered) < claimed:
+		return fmt.Errorf("%w: the snapshot that ends at entry %d cannot be read, the log ends at %d",
+			ErrCorrupt, claimed, last)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"os"
 	"sync"
+
+	"berth/fault"
 )
 
 // tailFile holds the tail mark, beside raft.db.
@@ -114,7 +116,11 @@ func (t *tailMark) write() error {
 	binary.BigEndian.PutUint64(b[:], t.last)
 	binary.BigEndian.PutUint64(b[8:], t.seq)
 	binary.BigEndian.PutUint32(b[16:], crc32.ChecksumIEEE(b[:16]))
-	if _, err := t.file.WriteAt(b[:], 0); err != nil {
+	err := fault.Error("disk.tail.write")
+	if err == nil {
+		_, err = t.file.WriteAt(b[:], 0)
+	}
+	if err != nil {
 		return fmt.Errorf("write tail mark: %w", err)
 	}
 	return nil

@@ -8,34 +8,77 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How long an append may take. A leader whose disk hangs keeps its leadership
-// for ever, because its heartbeats go on; so it must end. A follower hurts
-// nobody and gets more time.
+// How long a write to the log may take. A leader whose disk hangs keeps its
+// leadership for ever, because its heartbeats go on; so it must end. A
+// follower hurts nobody and gets more time, and so does what moves many bytes.
 const (
 	AppendLimitLeader   = 2 * time.Second
 	AppendLimitFollower = 30 * time.Second
+	bulkLimit           = time.Minute
 	WatchTick           = 100 * time.Millisecond // How often to call Watchdog.Look.
 )
 
-// Watchdog passes writes to the store through and notices when one hangs.
+// access is a kind of access to the disk.
+type access uint8
+
+const (
+	accessWrite    access = iota // Of the log or of a value, durably.
+	accessRead                   // Of an entry.
+	accessDelete                 // Of many entries.
+	accessSnapshot               // A piece of a snapshot, or its sync.
+	accessProbe                  // A small write, to see whether the disk hangs.
+)
+
+// String names the access for an error.
+func (a access) String() string {
+	return [...]string{
+		"a write to the raft log", "a read of the raft log", "a removal of raft entries",
+		"an access to a snapshot", "a small write",
+	}[a]
+}
+
+// limit returns how long the access may take when a write may take limit.
+func (a access) limit(limit time.Duration) time.Duration {
+	switch a {
+	case accessWrite, accessProbe:
+		return limit
+	case accessRead:
+		return max(limit, AppendLimitFollower)
+	case accessDelete, accessSnapshot:
+	}
+	return max(limit, bulkLimit)
+}
+
+// Watchdog passes accesses to the store through and notices when one hangs.
 type Watchdog struct {
 	raft.LogStore
 	Stable   raft.StableStore
 	Now      func() time.Time
 	Observed func(time.Duration) // Told how long each append took.
+	// Starved reports that the store waits for room on the disk, which is no
+	// hanging; nil for never.
+	Starved func() bool
+	// Probe writes a few bytes durably where the log is; nil for nothing.
+	Probe func() error
 
 	mu      sync.Mutex
-	seq     uint64 // Of the newest write.
-	pending int    // Writes that have not returned.
-	sawSeq  uint64
+	seq     uint64 // Of the newest access.
+	pending map[uint64]*pendingAccess
 	sawAt   time.Time
-	hung    time.Duration // How long the write sawSeq has been pending.
+	probing bool
+}
+
+// pendingAccess is an access that has not returned.
+type pendingAccess struct {
+	kind access
+	seen bool          // By Look: from then on time counts.
+	hung time.Duration // For how long, as Look has seen it.
 }
 
 // StoreLogs appends entries under watch.
 func (w *Watchdog) StoreLogs(logs []*raft.Log) error {
-	start := w.begin()
-	defer w.end()
+	start := w.Now()
+	defer w.begin(accessWrite)()
 	err := w.LogStore.StoreLogs(logs)
 	w.Observed(w.Now().Sub(start))
 	return err
@@ -44,10 +87,21 @@ func (w *Watchdog) StoreLogs(logs []*raft.Log) error {
 // StoreLog appends one entry under watch.
 func (w *Watchdog) StoreLog(l *raft.Log) error { return w.StoreLogs([]*raft.Log{l}) }
 
+// GetLog reads one entry under watch.
+func (w *Watchdog) GetLog(index uint64, l *raft.Log) error {
+	defer w.begin(accessRead)()
+	return w.LogStore.GetLog(index, l)
+}
+
+// DeleteRange removes entries under watch.
+func (w *Watchdog) DeleteRange(low, high uint64) error {
+	defer w.begin(accessDelete)()
+	return w.LogStore.DeleteRange(low, high)
+}
+
 // Set stores a value under watch.
 func (w *Watchdog) Set(key, value []byte) error {
-	w.begin()
-	defer w.end()
+	defer w.begin(accessWrite)()
 	return w.Stable.Set(key, value)
 }
 
@@ -56,47 +110,106 @@ func (w *Watchdog) Get(key []byte) ([]byte, error) { return w.Stable.Get(key) }
 
 // SetUint64 stores a number under watch.
 func (w *Watchdog) SetUint64(key []byte, v uint64) error {
-	w.begin()
-	defer w.end()
+	defer w.begin(accessWrite)()
 	return w.Stable.SetUint64(key, v)
 }
 
 // GetUint64 reads a number.
 func (w *Watchdog) GetUint64(key []byte) (uint64, error) { return w.Stable.GetUint64(key) }
 
-func (w *Watchdog) begin() time.Time {
+// TryProbe writes a few bytes durably and returns the error of that. While an
+// earlier one hangs it does not begin another, and reports false.
+func (w *Watchdog) TryProbe() (bool, error) {
+	w.mu.Lock()
+	if w.probing {
+		w.mu.Unlock()
+		return false, nil
+	}
+	w.probing = true
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.probing = false
+	}()
+	if w.Probe == nil {
+		return true, nil
+	}
+	defer w.begin(accessProbe)()
+	return true, w.Probe()
+}
+
+// begin notes an access and returns what notes its end.
+func (w *Watchdog) begin(kind access) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.pending == nil {
+		w.pending = make(map[uint64]*pendingAccess)
+	}
 	w.seq++
-	w.pending++
-	return w.Now()
+	id := w.seq
+	w.pending[id] = &pendingAccess{kind: kind}
+	return func() { w.end(id) }
 }
 
-func (w *Watchdog) end() {
+// end forgets an access. A write that ends shows that the disk moves, so what
+// is pending beside it starts anew; a read may have come from memory and shows
+// nothing.
+func (w *Watchdog) end(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending--
-	w.seq++ // What is pending beside it starts anew.
+	moves := w.pending[id].kind != accessRead
+	delete(w.pending, id)
+	if moves {
+		w.startAnew()
+	}
 }
 
-// Look is called on every tick and returns an error when a write has hung for
-// longer than limit. Time in which the ticks themselves stood still (the
-// process was stopped, the machine asleep) counts as one tick.
+// startAnew lets the time of what is pending begin now. The caller holds mu.
+func (w *Watchdog) startAnew() {
+	for _, p := range w.pending {
+		p.seen, p.hung = false, 0
+	}
+}
+
+// Look is called on every tick and returns an error when an access has hung
+// for longer than it may, where limit is for a write. Time in which the ticks
+// themselves stood still (the process was stopped, the machine asleep) counts
+// as one tick.
 func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
+	starved := w.Starved != nil && w.Starved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gap := now.Sub(w.sawAt)
 	w.sawAt = now
-	if w.pending == 0 || w.seq != w.sawSeq {
-		w.sawSeq, w.hung = w.seq, 0
-		return nil
-	}
 	if gap > 3*WatchTick {
 		gap = WatchTick
 	}
-	w.hung += gap
-	if w.hung <= limit {
+	if starved {
+		w.startAnew()
 		return nil
 	}
-	return fmt.Errorf("a write to the raft log has not returned for %s", w.hung.Round(time.Millisecond))
+	var err error
+	for _, p := range w.pending {
+		if p.seen {
+			p.hung += gap
+		}
+		p.seen = true
+		if p.hung > p.kind.limit(limit) {
+			err = fmt.Errorf("%s has not returned for %s", p.kind, p.hung.Round(time.Millisecond))
+		}
+	}
+	return err
+}
+
+// Pending returns for how long the oldest access has not returned, as Look has
+// seen it.
+func (w *Watchdog) Pending() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var longest time.Duration
+	for _, p := range w.pending {
+		longest = max(longest, p.hung)
+	}
+	return longest
 }

@@ -12,7 +12,8 @@ import (
 
 // ErrPin is returned when a join token names another authority than the one
 // that the server there belongs to.
-var ErrPin = errors.New("the certificate authority there is not the one that the join token names")
+var ErrPin = errors.New("the certificate authority there is not the one that the join token names: " +
+	"make a token in the cluster that is to be joined, with berth admin token create")
 
 // ServerConfig returns the TLS side of a node that listens for protos. Every
 // handshake asks pair for the certificate of that moment, so a renewal needs

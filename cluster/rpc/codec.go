@@ -12,7 +12,7 @@ import (
 
 // Limits of messages.
 const (
-	MaxRequest  = 8 << 20
+	MaxRequest  = 9 << 20 // The largest body of the API, and what is around it.
 	MaxResponse = 32 << 20
 )
 

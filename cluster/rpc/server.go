@@ -14,6 +14,10 @@ import (
 	"berth/compute"
 )
 
+// NoMethod is the detail of the error for a method that the other side does
+// not have: it may be of another version, or of another role.
+const NoMethod = "no_method"
+
 // Limits of the serving end.
 const (
 	maxStreams = 1024 // Calls that one connection may have open.
@@ -158,7 +162,7 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 	s.mu.RLock()
 	unary, streaming := s.unary[req.Method], s.streams[req.Method]
 	s.mu.RUnlock()
-	err := error(compute.Errorf(compute.CodeNotFound, "This node has no method %q.", req.Method))
+	err := error(compute.Errorf(compute.CodeNotFound, "This node has no method %q.", req.Method).Named(NoMethod))
 	if unary != nil || streaming != nil {
 		err = s.Allow(peer, req.Method)
 	}

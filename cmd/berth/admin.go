@@ -23,7 +23,7 @@ func newAdmin() *cobra.Command {
 	cmd := parent("admin", "What an operator does to a cluster",
 		parent("token", "Tokens with which machines join", newTokenCreate(conn)),
 		parent("user", "Users", newUserCreate(conn)),
-		newNodes(conn), newAdminNode(conn), newRaft(conn), newGrant(conn), newQuota(conn))
+		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`
 	conn.register(cmd)
@@ -54,7 +54,7 @@ func newTokenCreate(conn *connection) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&token.Role, "role", compute.RoleServer.String(),
-		"what the machine may be: `server`; worker is not in this version")
+		"what the machine may be: server, which holds the state, or worker, which executes only")
 	flags.DurationVar(&ttl, "ttl", time.Hour, "how long it is good for, at most 1h")
 	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
 	flags.StringVar(&out, "out", "", "`file` to write it to, for its owner only; - for standard output")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,7 +31,7 @@ func TestAdminNode(t *testing.T) {
 			answer(body)(w, r)
 		}
 	}
-	drained := `{"id": "` + firstNode + `", "name": "gpu-1", "drained": true, "live_attempts": 2, "role": "server", "state": "up"}`
+	drained := `{"id": "` + firstNode + `", "name": "gpu-1", "drained": true, "live_attempts": 2, "drain_by": "2026-07-01T12:00:00Z", "role": "server", "state": "up"}`
 	mustCluster(t, map[string]http.HandlerFunc{
 		"GET " + apiRoot + "/admin/nodes":               answer(twoNodes),
 		"GET " + apiRoot + "/admin/raft/peers":          answer(threePeers),
@@ -39,6 +41,7 @@ func TestAdminNode(t *testing.T) {
 	})
 	for _, test := range []struct{ args, asked, said string }{
 		{"drain gpu-1", "POST " + firstNode + "/drain", "gpu-1 gets no new work and still executes 2"},
+		{"drain gpu-1 --deadline 10m", "POST " + firstNode + "/drain", "what is left ends at 2026-07-01T12:00:00"},
 		{"undrain " + firstNode, "POST " + firstNode + "/undrain", "gpu-1 gets new work again"},
 		{"remove gpu-2", "DELETE " + secondNode, "gpu-2 is removed"},
 		{"remove gpu-2 --json", "DELETE " + secondNode, `"removed": "` + secondNode + `"`},
@@ -54,6 +57,8 @@ func TestAdminNode(t *testing.T) {
 	for args, want := range map[string]string{
 		"drain gpu-9": "there is no node gpu-9, only gpu-1, gpu-2",
 		"remove":      "accepts 1 arg(s)",
+
+		"drain gpu-1 --deadline 0s": "must be at least 1s",
 	} {
 		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(args)...)...)
 		if r.code == 0 || !strings.Contains(r.errors, want) || len(asked) > 0 {
@@ -75,5 +80,72 @@ func TestAdminNodeThatTwoAreNamed(t *testing.T) {
 	})
 	if r := execute(t, "", "admin", "node", "drain", "gpu-1"); r.code == 0 || !strings.Contains(r.errors, "identifier") {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestAdminRaftTransfer(t *testing.T) {
+	var asked string
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/nodes": answer(twoNodes),
+		"POST " + apiRoot + "/admin/raft/transfer": func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if asked = string(body); err != nil {
+				t.Error(err)
+			}
+			answer(`{"leader": "`+secondNode+`", "name": "gpu-2"}`)(w, r)
+		},
+	})
+	for _, test := range []struct{ args, asked, said string }{
+		{"", `{"to":""}`, "gpu-2 leads"},
+		{"gpu-2", `{"to":"` + secondNode + `"}`, "gpu-2 leads"},
+		{"gpu-2 --json", `{"to":"` + secondNode + `"}`, `"leader": "` + secondNode + `"`},
+	} {
+		r := execute(t, "", append([]string{"admin", "raft", "transfer"}, strings.Fields(test.args)...)...)
+		if r.code != 0 || asked != test.asked || !strings.Contains(r.out+r.errors, test.said) {
+			t.Errorf("%s: asked %s, got %+v", test.args, asked, r)
+		}
+	}
+	if r := execute(t, "", "admin", "raft", "transfer", "gpu-9"); r.code == 0 || !strings.Contains(r.errors, "no node gpu-9") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestAdminNodeDrainWaits shows what a node still executes until it is nothing.
+func TestAdminNodeDrainWaits(t *testing.T) {
+	node := func(live, leaving int, drained bool) string {
+		return fmt.Sprintf(`{"id": "%s", "name": "gpu-1", "drained": %t, "live_attempts": %d, "leaving_attempts": %d,
+			"drain_by": "2026-07-01T12:00:00Z", "role": "server", "state": "up"}`, firstNode, drained, live, leaving)
+	}
+	for name, test := range map[string]struct {
+		last string
+		code int
+		said []string
+	}{
+		"to the end": {node(0, 0, true), 0, []string{"still executes 3, of which 1 leave; what is left ends", "it can be removed"}},
+		"undrained":  {node(1, 0, false), 1, []string{"somebody has undrained gpu-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			looks := 0
+			mustCluster(t, map[string]http.HandlerFunc{
+				"GET " + apiRoot + "/admin/nodes": func(w http.ResponseWriter, r *http.Request) {
+					looks++
+					now := node(3, 1, true)
+					if looks > 2 {
+						now = test.last
+					}
+					answer(`{"nodes": [`+now+`], "count": 1}`)(w, r)
+				},
+				"POST " + apiRoot + "/admin/nodes/{id}/drain": answer(node(3, 1, true)),
+			})
+			r := execute(t, "", "admin", "node", "drain", "gpu-1", "--deadline", "10m", "--wait")
+			if r.code != test.code {
+				t.Errorf("got %+v", r)
+			}
+			for _, text := range test.said {
+				if strings.Count(r.errors, text) != 1 {
+					t.Errorf("%q is not said once: %s", text, r.errors)
+				}
+			}
+		})
 	}
 }

@@ -232,15 +232,20 @@ func ownQuota(l wire.Limit) wire.NewQuota {
 	return q
 }
 
-// parseMilliGPU returns a number of GPUs in thousandths.
+// parseMilliGPU returns a number of GPUs, in decimal digits, in thousandths.
 func parseMilliGPU(text string) (int, error) {
-	gpus, err := strconv.ParseFloat(text, 64)
-	milli := gpus * compute.WholeGPU
-	if err != nil || !(milli >= 0 && milli <= 1e9) || milli != float64(int(milli)) {
+	whole, part, _ := strings.Cut(text, ".")
+	empty := whole+part == ""
+	part = strings.TrimRight(part, "0")
+	milli, err := strconv.ParseUint(whole+part+strings.Repeat("0", max(milliDigits-len(part), 0)), 10, 32)
+	if err != nil || empty || len(part) > milliDigits || milli > 1e9 {
 		return 0, usageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, at most thousandths of one", text)
 	}
 	return int(milli), nil
 }
+
+// milliDigits is how many digits thousandths have behind the point.
+const milliDigits = 3
 
 // printQuotas writes a row for each quota.
 func printQuotas(w io.Writer, known wire.OrgQuotas) error {

@@ -45,6 +45,8 @@ func TestQuotaSet(t *testing.T) {
 		want map[string]any // What is sent, but for what is 0 or empty.
 	}{
 		{"set --org lab --weight 300", map[string]any{"org": "lab", "weight": 300.0, "max_gpu_milli": 8000.0}},
+		{"set --org lab --max-gpus 16.1", map[string]any{"org": "lab", "weight": 200.0, "max_gpu_milli": 16100.0}},
+		{"set --org lab --max-gpus 0.0070", map[string]any{"org": "lab", "weight": 200.0, "max_gpu_milli": 7.0}},
 		{"set --org lab --max-gpus 0", map[string]any{"org": "lab", "weight": 200.0}},
 		{
 			"set --org lab --max-concurrent 7 --max-gpus 2.5",
@@ -89,6 +91,9 @@ func TestQuotaRefused(t *testing.T) {
 		{"set --org lab", exitUsage, "nothing to set"},
 		{"set --org lab --max-gpus -1", exitUsage, "not a number of GPUs"},
 		{"set --org lab --max-gpus 0.0001", exitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus .", exitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 1.-5", exitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 1000000.001", exitUsage, "not a number of GPUs"},
 		{"set --org lab --max-gpus NaN", exitUsage, "not a number of GPUs"},
 		{"set --org lab --key x --max-gpus 1", exitUsage, "not the id of an API key"},
 		{"set --org lab --key a --tag b --max-gpus 1", exitUsage, "exclude each other"},

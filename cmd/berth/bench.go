@@ -15,7 +15,8 @@ import (
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
 	return parent("bench", "Measure the scheduler, and look for mistakes under faults",
-		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchDST())
+		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchDST(),
+		newBenchFailpoints(), newBenchFaults())
 }
 
 // maxSeeds is how many seeds one command takes.

@@ -43,10 +43,12 @@ func newBenchDST() *cobra.Command {
 a virtual clock: the real state machine on three replicas, the real scheduler, the
 real journals of attempts, and a model of network, replicated log, machines, disks
 and clients. Messages are lost, late, repeated and reordered, nodes cut off,
-processes, machines and supervisors end, leaders change. After every entry it looks
-whether what must hold does: code starts once per attempt, no GPU is held twice,
-what has ended stays as it ended, the ledger is exact, what was acknowledged is
-there, replicas are equal.
+processes, machines and supervisors end, leaders change. What must hold is looked at:
+at each start and after each entry of the log what it is about (code starts once per
+attempt, no GPU is held twice, what has ended stays as it ended, credits add up); after
+every 256 entries all executions, what was acknowledged and the settled ledger; after
+every 2,048 and at the end every invariant of the state; replicas are compared after
+each batch of entries that one applies.
 
 A history is one seed. Without --seed the first is drawn by chance; further ones
 follow, until --time of the processor is used up. A violation ends the command with

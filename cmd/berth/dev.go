@@ -41,6 +41,8 @@ DIR/NODE/data and start again to have a new one join in its place.`,
 	cmd.PersistentFlags().StringVar(&f.cfg.Dir, "dir", filepath.Join(".berth", "dev"), "`directory` of the cluster")
 	flags := cmd.Flags()
 	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "how many nodes (default: as before, or 3)")
+	flags.IntVar(&f.cfg.Workers, "workers", 0,
+		"how many of the nodes, the last ones, execute only (default: as before, or 0)")
 	flags.StringVar(&f.cfg.GPUs, "gpus", "",
 		"simulated `GPUs`, NODE=TYPE:COUNT,...;...; a type may be cut, as in a100.mig_1g_10gb:7 "+
 			"(default: as before, or "+dev.DefaultGPUs+")")

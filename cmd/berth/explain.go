@@ -59,6 +59,9 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 		}
 		t.AppendRow(row("reason", said))
 	}
+	if x.MaxRetries > 0 {
+		t.AppendRow(row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
+	}
 	if x.Position != nil {
 		t.AppendRow(row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))
 		t.AppendRow(row("ahead", fmt.Sprintf("%d executions with %g GPUs, %d of them yours with %g",

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"berth/fault"
 	_ "berth/node/executor/early" // Takes supervisors out of here before main.
 )
 
@@ -16,7 +17,10 @@ func main() {
 	// The second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 	root := newRoot()
-	err := root.ExecuteContext(ctx)
+	err := fault.Setup()
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = &exit{code: exitInterrupted, err: errors.New("interrupted")}
 	}

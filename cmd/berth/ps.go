@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 			node = orNone(e.Metadata.Node)
 		}
 		t.AppendRow(row(
-			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, orNone(e.StatusDetails),
+			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, whyOf(e),
 			ago(now, e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
 		))
 	}
@@ -67,4 +68,13 @@ func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSu
 	}
 	history, err := c.History(cmd.Context(), client.HistoryQuery{Limit: f.limit})
 	return history.Executions, err
+}
+
+// whyOf says why an execution waits or ended so, and how often it began anew.
+func whyOf(e wire.ExecutionSummary) string {
+	why := orNone(e.StatusDetails)
+	if e.Retries > 0 {
+		why += fmt.Sprintf(" (retry %d of %d)", e.Retries, e.MaxRetries)
+	}
+	return why
 }

@@ -20,7 +20,10 @@ func reasonTexts() map[string]string {
 		"selecting":        "a GPU selection waits for its sub-executions",
 		"node_unreachable": "its node does not answer; it may still be executing there",
 		"earlier_run":      "it waits for the run of its GPU type before it",
-		"preempted":        "it made room for work of a higher priority and is queued at its old place; that attempt is free",
+		"retry": "its attempt ended through a failure of the system and is free; " +
+			"it is queued again at its old place",
+		"preempted": "it made room for work of a higher priority and is queued at its old place; that attempt is free",
+		"drained":   "its node was drained; what may begin anew is queued at its old place, and that attempt is free",
 
 		// Why it ended.
 		"exit_code":           "the code exited with another code than 0",

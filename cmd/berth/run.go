@@ -125,6 +125,7 @@ type codeFlags struct {
 	tags       []string
 	priority   int
 	maxCredits string
+	maxRetries int
 	network    string
 }
 
@@ -138,6 +139,8 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.tags, "tag", nil, "a free `word` kept with the record; repeat")
 	flags.IntVar(&f.priority, "priority", 50, "0 to 100, higher first")
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
+	flags.IntVar(&f.maxRetries, "max-retries", 0,
+		"how often it begins anew after a failure of the system, 0 to 10; code that fails is never retried")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
@@ -167,7 +170,7 @@ func (l *limit) Set(text string) error {
 
 // start returns the request that the flags and the argument describe.
 func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, error) {
-	start := client.Start{Tags: f.tags, Network: f.network}
+	start := client.Start{Tags: f.tags, Network: f.network, MaxRetries: f.maxRetries}
 	var err error
 	if start.Code, start.FileName, err = f.source(cmd, args); err != nil {
 		return start, err

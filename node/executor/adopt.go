@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
@@ -56,40 +57,46 @@ func (e *Executor) adoptAll(ctx context.Context) error {
 		if _, err := os.Lstat(filepath.Join(e.dir(k), reportedFile)); err == nil {
 			continue
 		}
-		if err := e.adopt(ctx, k); err != nil {
-			return err
-		}
+		e.adopt(ctx, k)
 	}
 	return nil
 }
 
 // adopt goes on with an attempt of an earlier process: with its supervisor
-// while that lives, else with what its journal says.
-func (e *Executor) adopt(ctx context.Context, k key) error {
+// while that lives, else with what its journal says. One whose files cannot be
+// read or removed ends, and with it no other.
+func (e *Executor) adopt(ctx context.Context, k key) {
 	a := &attempt{key: k, seen: e.cfg.Now()}
+	fault.Point("executor.adopt.begin")
 	held, err := journal.Open(filepath.Join(e.dir(k), supervise.JournalFile))
 	switch {
 	case errors.Is(err, journal.ErrHeld):
+		e.log.Info("attempt adopted", "execution", k.execution, "attempt", k.epoch)
 		e.reunite(ctx, a)
-		return nil
+		return
 	case errors.Is(err, os.ErrNotExist):
 		// It ended before it had a journal, and the outbox has how, or it
 		// never got so far.
-		return e.discard(k)
+		e.discard(a)
+		return
 	case err != nil:
-		return fmt.Errorf("adopt attempt %s: %w", k, err)
+		// Its supervisor may live. If not, following it finds that out.
+		e.log.Error("open journal", "execution", k.execution, "attempt", k.epoch, "err", err)
+		e.reunite(ctx, a)
+		return
 	}
 	defer held.Close()
 	state := held.State()
-	if !state.Starting && state.Outcome == nil {
+	if (!state.Starting || fault.Planted(fault.IgnoredStarting)) && state.Outcome == nil {
 		// The code was never started, and while we hold the journal no
 		// supervisor can: the attempt begins anew when the state still
 		// wants it.
-		return e.discard(k)
+		e.discard(a)
+		return
 	}
 	outcome := e.bury(a, state)
+	fault.Point("executor.adopt.buried")
 	e.conclude(a, *outcome)
-	return nil
 }
 
 // reunite follows a supervisor that lived on without a node.
@@ -98,9 +105,9 @@ func (e *Executor) reunite(ctx context.Context, a *attempt) {
 	if err == nil {
 		a.placeIndex = spec.PlaceIndex
 	}
+	fault.Point("executor.adopt.reunite")
 	e.add(a)
 	e.metrics.adopted.Inc()
-	e.log.Info("attempt adopted", "execution", a.key.execution, "attempt", a.key.epoch)
 	e.group.Go(func() {
 		if e.follow(ctx, a, nil) {
 			e.forget(a)
@@ -109,16 +116,18 @@ func (e *Executor) reunite(ctx context.Context, a *attempt) {
 }
 
 // discard removes the directory of an attempt that has no outcome of its own.
-func (e *Executor) discard(k key) error {
-	if e.outbox.has(k) {
-		return nil
+// One that stays would keep the attempt from beginning anew, so it ends instead.
+func (e *Executor) discard(a *attempt) {
+	if e.outbox.has(a.key) {
+		return
 	}
-	if err := os.RemoveAll(e.dir(k)); err != nil {
-		return fmt.Errorf("discard attempt: %w", err)
+	fault.Point("executor.adopt.discard")
+	if err := os.RemoveAll(e.dir(a.key)); err != nil {
+		e.conclude(a, e.failedStart(a, fmt.Errorf("discard attempt: %w", err)))
+		return
 	}
-	_ = os.Remove(filepath.Dir(e.dir(k))) // Fails while it has other epochs.
+	_ = os.Remove(filepath.Dir(e.dir(a.key))) // Fails while it has other epochs.
 	e.metrics.reaped.WithLabelValues("directory").Inc()
-	return nil
 }
 
 // abandonedAge is how old the empty cgroup of another node must be to count as

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
@@ -35,6 +37,8 @@ type attempt struct {
 	work    *compute.Work   // nil until the state had it, after a restart of the node.
 	started compute.Instant // Of the code; 0 before it.
 	watched bool            // By the meter.
+	reached time.Duration   // Boottime of the contact that renewed the lease last.
+	lease   boottime.Lease  // Within which the code may start; then its supervisor has it.
 }
 
 // stopAs asks for the end of the attempt. A hard stop replaces a graceful one,
@@ -64,20 +68,41 @@ func (a *attempt) yield(notice time.Duration) {
 	}
 }
 
-// makesRoom reports whether the attempt was asked to make room.
-func (a *attempt) makesRoom() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.yielded
-}
-
+// contact says at which boottime the leader was last reached.
 func (a *attempt) contact(at time.Duration) {
 	a.mu.Lock()
+	if a.lease.Renew(at, boottime.Now()) {
+		a.reached = at
+	}
 	conn := a.conn
 	a.mu.Unlock()
 	if conn != nil {
 		_ = conn.Contact(at) // As above.
 	}
+}
+
+// mayStart returns why the code must not start any more: what was asked for
+// since, or that the leader was not reached for so long, at any time since the
+// attempt was taken on, that it may be placed elsewhere by now.
+func (a *attempt) mayStart() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.stop != compute.StopNone:
+		return errStopped
+	case a.yielded:
+		return errYielded
+	case a.lease.Over(boottime.Now()):
+		return errCutOff
+	}
+	return nil
+}
+
+// reachedAt returns the boottime of the contact that the lease counts from.
+func (a *attempt) reachedAt() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reached
 }
 
 // join connects the attempt with its supervisor, which hears what was asked
@@ -167,14 +192,13 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 }
 
 // prepare makes the attempt's directory and spawns its supervisor. An attempt
-// that is to stop already is not started.
+// that is to stop already is not started: neither when it comes nor when its
+// inputs, which may take a minute, are there. Its supervisor looks again.
 func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*supervise.Conn, error) {
-	if a.stopped() != compute.StopNone {
-		return nil, errStopped
+	if err := a.mayStart(); err != nil {
+		return nil, err
 	}
-	if a.makesRoom() {
-		return nil, errYielded
-	}
+	fault.Point("executor.prepare.begin")
 	bundle, err := e.bundle(ctx, w.Execution.Bundle)
 	if err != nil {
 		return nil, err
@@ -187,25 +211,27 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 		return nil, err
 	}
 	defer room.close() // The supervisor has its own descriptors.
-	if err := e.lay(a.key, w, bundle, room); err != nil {
+	if err := e.lay(a, w, bundle, room); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
+		return nil, err
 	}
+	fault.Point("executor.spawn.before")
 	return e.spawn(e.dir(a.key), room)
 }
 
 // lay makes the directory of the attempt, with all that its supervisor reads.
 // The journal comes first: from then on the attempt is known.
-func (e *Executor) lay(k key, w compute.Work, bundle *compute.Bundle, room *room) error {
-	dir := e.dir(k)
+func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room *room) error {
+	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("lay out attempt: %w", err)
 	}
 	if err := journal.Create(filepath.Join(dir, supervise.JournalFile)); err != nil {
 		return fmt.Errorf("lay out attempt: %w", err)
 	}
+	fault.Point("executor.prepare.journal")
 	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
 		return err
 	}
@@ -214,7 +240,9 @@ func (e *Executor) lay(k key, w compute.Work, bundle *compute.Bundle, room *room
 			return err
 		}
 	}
-	return e.spec(w, bundle, room, dir).Write(dir)
+	spec := e.spec(w, bundle, room, dir)
+	spec.DisconnectGrace, spec.ContactAt = a.lease.Grace, a.reachedAt()
+	return spec.Write(dir)
 }
 
 // bundle returns what the execution executes, wherever it is.
@@ -242,6 +270,7 @@ func (e *Executor) bundle(ctx context.Context, ref compute.BundleRef) (*compute.
 var (
 	errStopped = errors.New("stopped before it was started")
 	errYielded = errors.New("preempted before it was started")
+	errCutOff  = errors.New("the node did not reach the cluster before it was started")
 	errInputs  = errors.New("the code could not be read")
 )
 
@@ -259,6 +288,8 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
 	case errors.Is(err, errYielded):
 		outcome.Reason = compute.ReasonPreempted
+	case errors.Is(err, errCutOff):
+		outcome.Reason = compute.ReasonNodeLost
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
 	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:
@@ -281,6 +312,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 		}
 		e.cfg.Meter.Measure(&outcome)
 	}
+	fault.Point("executor.conclude.begin")
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
@@ -290,6 +322,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 		e.log.Error("keep outcome", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	e.clean(dir)
+	fault.Point("executor.conclude.clean")
 	e.metrics.ended.WithLabelValues(outcome.Status.String(), outcome.Reason.String()).Inc()
 	e.log.Info("attempt ended", "execution", a.key.execution, "attempt", a.key.epoch,
 		"status", outcome.Status.String(), "took", outcome.Duration)

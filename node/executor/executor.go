@@ -90,12 +90,6 @@ type Config struct {
 // DefaultStopGrace is the time between SIGTERM and SIGKILL.
 const DefaultStopGrace = 10 * time.Second
 
-// MinDisconnectGrace is the shortest time without contact after which an
-// attempt is ended, whatever its execution asks for: on a healthy node contact
-// is up to five seconds old when a supervisor hears of it, and twice that when
-// one word was lost.
-const MinDisconnectGrace = 15 * time.Second
-
 const (
 	ownProgram    = "/proc/self/exe" // Also when its file was replaced meanwhile.
 	contactEvery  = 2 * time.Second  // How often supervisors hear of the leader.

@@ -315,6 +315,53 @@ func TestInputsLost(t *testing.T) {
 	ending{compute.StatusSystemFailure, compute.ReasonInputsLost, "", 0}.check(t, o)
 }
 
+// TestEndsWhileInputsAreFetched ends attempts whose code is still on its way to
+// the node: it is not started any more.
+func TestEndsWhileInputsAreFetched(t *testing.T) {
+	t.Parallel()
+	for i, test := range []struct {
+		name   string
+		change func(*compute.Work)
+		want   ending
+	}{
+		{
+			"graceful stop", func(w *compute.Work) { w.Execution.Stop = compute.StopGraceful },
+			ending{compute.StatusCancelled, compute.ReasonStopped, "before it was started", 0},
+		},
+		{
+			"hard stop", func(w *compute.Work) { w.Execution.Stop = compute.StopHard },
+			ending{compute.StatusAborted, compute.ReasonAborted, "before it was started", 0},
+		},
+		{
+			"preemption", func(w *compute.Work) { w.Attempt.PreemptAt, w.Attempt.Notice = 1, time.Hour },
+			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "before it was started", 0},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, nil)
+			n.fetching = make(chan bool)
+			w := n.newWork(compute.Bundle{})
+			w.Execution.Bundle = compute.BundleRef{Hash: compute.Hash{byte(i + 1)}, Size: 10}
+			n.bundles[w.Execution.Bundle.Hash] = &compute.Bundle{Code: "print('started')"}
+			id := n.place(w)
+			<-n.fetching
+			marker := n.newWork(compute.Bundle{Code: "print('seen')"})
+			n.update(func() {
+				test.change(&w)
+				n.work[id], n.work[marker.Execution.ID] = w, marker
+			})
+			n.end(marker.Execution.ID) // So the node has seen the change too.
+			<-n.fetching
+			o := n.end(id)
+			test.want.check(t, o)
+			if o.Ran || n.started(id) {
+				t.Error("the code was started")
+			}
+		})
+	}
+}
+
 // TestNoNetworkToGive starts code that asks for a network without one, and
 // says so.
 func TestNoNetworkToGive(t *testing.T) {

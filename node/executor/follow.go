@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/journal"
 	"berth/node/executor/supervise"
 )
@@ -48,12 +49,14 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	// It waits more than it works: one thread of Go code and one arena start it
 	// sooner and takes no core from the attempt.
 	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
+		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("spawn supervisor: %w", err)
 	}
+	fault.Point("executor.spawn.after")
 	go func() {
 		// Only to reap it: how the attempt ended is in the journal.
 		_, _ = process.Wait()
@@ -94,6 +97,7 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 		if err != nil || event.Ended {
 			return
 		}
+		fault.Point("executor.started")
 		e.watch(a, nil, event.StartedAt)
 		e.metrics.start.Observe(e.cfg.Now().Sub(a.seen).Seconds())
 		start := compute.AttemptStart{
@@ -105,7 +109,9 @@ func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn)
 }
 
 func (e *Executor) reportStart(ctx context.Context, start compute.AttemptStart) {
+	fault.Point("executor.start.report")
 	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.StartAttempt(ctx, start) })
+	fault.Point("executor.start.reported")
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("start refused", "execution", start.Execution, "attempt", start.Epoch, "err", err)
 	}
@@ -130,10 +136,7 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 			defer held.Close()
 			return nil, e.bury(a, held.State())
 		}
-		if !errors.Is(err, journal.ErrHeld) {
-			outcome := e.failedStart(a, err)
-			return nil, &outcome
-		}
+		// Held, or not to be opened: then nobody knows who lives.
 		if conn, err := supervise.Dial(dir); err == nil {
 			return conn, nil
 		}
@@ -142,17 +145,27 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 			return nil, nil
 		case <-tick.C:
 		case <-patience.C:
-			outcome := e.lost(a.key, state, "the supervisor does not answer")
+			e.kill(a)
+			words := "the supervisor does not answer"
+			if !errors.Is(err, journal.ErrHeld) {
+				words = err.Error()
+			}
+			outcome := e.lost(a.key, state, words)
 			return nil, &outcome
 		}
 	}
 }
 
-// bury ends what a dead supervisor left, and says how the attempt ended.
-func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
+// kill ends whatever is left of the attempt's code.
+func (e *Executor) kill(a *attempt) {
 	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
 		e.log.Error("remove cgroup", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
+}
+
+// bury ends what a dead supervisor left, and says how the attempt ended.
+func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
+	e.kill(a)
 	if state.Outcome != nil {
 		return state.Outcome
 	}

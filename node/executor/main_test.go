@@ -36,6 +36,7 @@ type state struct {
 	outcomes []compute.Outcome
 	finish   func(compute.Outcome) error // What FinishAttempt answers; nil takes all.
 	bundles  map[compute.Hash]*compute.Bundle
+	fetching chan bool // Takes a word when a bundle is asked for and one before it is given; nil for none.
 }
 
 func newState() *state {
@@ -82,7 +83,17 @@ func (s *state) FinishAttempt(_ context.Context, outcome compute.Outcome) error 
 	return nil
 }
 
-func (s *state) Bundle(_ context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
+func (s *state) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
+	for _, given := range []bool{false, true} {
+		if s.fetching == nil {
+			break
+		}
+		select {
+		case s.fetching <- given:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b, ok := s.bundles[ref.Hash]; ok {

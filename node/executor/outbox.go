@@ -14,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/journal"
 )
 
@@ -87,9 +88,13 @@ func (o *outbox) put(outcome compute.Outcome) error {
 	if err != nil {
 		return err
 	}
-	if err = writeDurably(o.path(k), data); err != nil {
+	if err = fault.Error("executor.outbox.put"); err == nil {
+		err = writeDurably(o.path(k), data)
+	}
+	if err != nil {
 		err = fmt.Errorf("put into outbox: %w", err)
 	}
+	fault.Point("executor.outbox.stored")
 	o.mu.Lock()
 	o.pending[k] = outcome
 	o.mu.Unlock()
@@ -184,7 +189,9 @@ func (e *Executor) send(ctx context.Context) {
 }
 
 func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) {
+	fault.Point("executor.outbox.send")
 	err := e.repeat(ctx, func(ctx context.Context) error { return e.reporter.FinishAttempt(ctx, outcome) })
+	fault.Point("executor.outbox.sent")
 	if ctx.Err() != nil {
 		return
 	}
@@ -194,9 +201,11 @@ func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) 
 	if err := e.markReported(k); err != nil {
 		e.log.Error("mark attempt reported", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
+	fault.Point("executor.outbox.reported")
 	if err := e.outbox.remove(k); err != nil {
 		e.log.Error("forget outcome", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
+	fault.Point("executor.outbox.removed")
 }
 
 // repeat calls fn until it succeeds, is refused for good, or ctx ends.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	protocol "berth/attempt"
 	"berth/compute"
 )
 
@@ -100,6 +101,8 @@ func (e *Executor) forget(a *attempt) {
 // begin lives a new attempt in a goroutine of its own.
 func (e *Executor) begin(ctx context.Context, w compute.Work) {
 	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
+	a.lease.Grace = protocol.LeaseOf(w.Execution)
+	a.contact(e.contactAt())
 	a.stopAs(w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {
 		a.yield(w.Attempt.Notice)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
+	"berth/attempt"
 	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor"
@@ -274,6 +275,57 @@ func TestSupervisorKilledUnderALivingNode(t *testing.T) {
 	}
 }
 
+// TestUnreadableJournal holds that a journal which cannot be read never looks
+// like an attempt that was not started, and takes no node down: neither when it
+// opens and does not read nor when it does not open.
+func TestUnreadableJournal(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(string) error{
+		"read": func(name string) error { return os.Symlink("/proc/self/mem", name) },
+		"open": func(name string) error { return os.Mkdir(name, 0o700) },
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t, nil)
+				id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+				await(t, "the start", func() bool { return n.started(id) })
+				pid := n.supervisor(id)
+				if restart {
+					n.stop()
+				}
+				file := filepath.Join(n.cfg.DataDir, "attempts", id.String(), "1", supervise.JournalFile)
+				for _, err := range []error{os.Remove(file), spoil(file), syscall.Kill(pid, syscall.SIGKILL)} {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if restart {
+					await(t, "the end of the supervisor", func() bool { return gone(pid) })
+					n.run()
+				}
+				ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "record lost", 0}.check(t, n.end(id))
+			})
+		}
+	}
+}
+
+// TestSupervisorDoesNotAnswer holds that nothing runs on which is said to be lost.
+func TestSupervisorDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+	await(t, "the start", func() bool { return n.started(id) })
+	pid := n.supervisor(id)
+	n.stop()
+	if err := os.Remove(filepath.Join(n.cfg.DataDir, "attempts", id.String(), "1", supervise.ControlFile)); err != nil {
+		t.Fatal(err)
+	}
+	n.run()
+	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "does not answer", 0}.check(t, n.end(id))
+	await(t, "the end of what was not heard", func() bool { return gone(pid) })
+}
+
 // TestNodeKilledAnywhere kills the node at random points of an attempt's life:
 // the code is started at most once, and there is one outcome.
 func TestNodeKilledAnywhere(t *testing.T) {
@@ -413,7 +465,7 @@ func TestDisconnected(t *testing.T) {
 	w.Execution.DisconnectGrace = 0
 	o := n.end(n.place(w))
 	ending{compute.StatusSystemFailure, compute.ReasonNodeLost, "15 s", 137}.check(t, o)
-	if silent := o.EndedAt.Time().Sub(last); silent < executor.MinDisconnectGrace {
+	if silent := o.EndedAt.Time().Sub(last); silent < attempt.Lease {
 		t.Errorf("ended %v after the last contact", silent)
 	}
 }
@@ -426,7 +478,7 @@ func TestConnected(t *testing.T) {
 		c.Contact = func() time.Duration { return boottime.Now() - healthyAge }
 	})
 	w := n.newWork(compute.Bundle{Code: fmt.Sprintf("import time\ntime.sleep(%v)",
-		(executor.MinDisconnectGrace + 2*healthyAge).Seconds())})
+		(attempt.Lease + 2*healthyAge).Seconds())})
 	w.Execution.DisconnectGrace = time.Second
 	if o := n.end(n.place(w)); o.Status != compute.StatusCompleted {
 		t.Errorf("ended as %s/%s %q", o.Status, o.Reason, o.Detail)
@@ -463,7 +515,7 @@ func TestNodeGoneForTheGrace(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
-	w.Execution.DisconnectGrace = executor.MinDisconnectGrace + time.Second
+	w.Execution.DisconnectGrace = attempt.Lease + time.Second
 	life := liveOnce(t, n, w, "")
 	life.hear("started")
 	pid := n.supervisor(w.Execution.ID)

@@ -64,7 +64,6 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, d
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: e.cfg.StopGrace,
-		DisconnectGrace: max(execution.DisconnectGrace, MinDisconnectGrace), ContactAt: e.contactAt(),
 		JoinNetwork: room.network != nil, Notes: room.notes,
 		Sandbox: sandbox.Spec{
 			UIDBase: room.slot.uid(), Hostname: hostname, OwnNetwork: room.network == nil,

@@ -264,19 +264,39 @@ func TestEnvironmentIsOurs(t *testing.T) {
 	}
 }
 
-// TestDisconnectGraceHasAFloor holds that no grace is shorter than a healthy
-// node's contact may be old, and that none is no grace without end.
-func TestDisconnectGraceHasAFloor(t *testing.T) {
-	e := &Executor{cfg: Config{Contact: boottime.Now, Now: time.Now}, python: &python{}}
-	for grace, want := range map[time.Duration]time.Duration{
-		0:                                MinDisconnectGrace,
-		time.Second:                      MinDisconnectGrace,
-		MinDisconnectGrace:               MinDisconnectGrace,
-		MinDisconnectGrace + time.Second: MinDisconnectGrace + time.Second,
+// TestMayStart holds that an attempt which was cut off at any time while it was
+// prepared does not start: the cluster may have placed it elsewhere.
+func TestMayStart(t *testing.T) {
+	now := boottime.Now()
+	for _, test := range []struct {
+		name     string
+		contacts []time.Duration // Before now.
+		end      func(*attempt)
+		want     error
+	}{
+		{"in contact", []time.Duration{50 * time.Second}, nil, nil},
+		{"in contact again and again", []time.Duration{50 * time.Second, time.Second}, nil, nil},
+		{"cut off", []time.Duration{70 * time.Second}, nil, errCutOff},
+		{"was cut off, and reached again", []time.Duration{70 * time.Second, 0}, nil, errCutOff},
+		{"stopped", []time.Duration{0}, func(a *attempt) { a.stopAs(compute.StopGraceful) }, errStopped},
+		{"preempted", []time.Duration{0}, func(a *attempt) { a.yield(time.Hour) }, errYielded},
 	} {
-		work := compute.Work{Attempt: &compute.Attempt{}, Execution: &compute.Execution{DisconnectGrace: grace}}
-		if got := e.spec(work, new(compute.Bundle), &room{slot: new(slot)}, "").DisconnectGrace; got != want {
-			t.Errorf("a grace of %v is one of %v, want %v", grace, got, want)
+		a := &attempt{lease: boottime.Lease{Grace: time.Minute}}
+		for _, ago := range test.contacts {
+			a.contact(now - ago)
 		}
+		if test.end != nil {
+			test.end(a)
+		}
+		if err := a.mayStart(); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+		if first := now - test.contacts[0]; errors.Is(test.want, errCutOff) && a.reachedAt() != first {
+			t.Errorf("%s: contact that came too late counts", test.name)
+		}
+	}
+	a := &attempt{key: key{epoch: 1}}
+	if o := (&Executor{cfg: Config{Now: time.Now}}).failedStart(a, errCutOff); o.Reason != compute.ReasonNodeLost || o.Ran {
+		t.Errorf("an attempt that was cut off before its start ends for %s, ran %v", o.Reason, o.Ran)
 	}
 }

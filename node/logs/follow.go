@@ -156,8 +156,8 @@ func (f *Follower) ended(a attempt) bool {
 		return true
 	}
 	for _, known := range attempts {
-		if known.Epoch == a.epoch {
-			return known.Ended
+		if known.Epoch >= a.epoch {
+			return known.Ended || known.Epoch > a.epoch // The next one begins when it has ended.
 		}
 	}
 	return false // A replica that lags does not know it yet.

@@ -205,14 +205,15 @@ func TestRemoteStreamBreaks(t *testing.T) {
 func TestAttemptsAreOneStream(t *testing.T) {
 	c, dirs := newCluster(t, 3)
 	first := c.place(t, dirs, 1, 1)
-	mustWrite(t, first, Stdout, "first\nhalf") // Its supervisor dies here.
-	first.ring.lock.Close()
+	mustWrite(t, first, Stdout, "first\nhalf")
+	first.flushPartial()    // As its timer does, or has done.
+	first.ring.lock.Close() // Its supervisor dies here.
 	c.set(func() { c.attempts[0].Ended = true })
 	second := c.place(t, dirs, 2, 2)
 	mustWrite(t, second, Stdout, "second\nthird\n")
 	mustEnd(t, second, Final{Status: "completed"})
 	c.finish(&Final{Status: "completed"})
-	want := []uint64{1, Number(2, 1), Number(2, 2)}
+	want := []uint64{1, 2, Number(2, 1), Number(2, 2)}
 	for n := byte(1); n <= 3; n++ {
 		for i := range want {
 			after := uint64(0)

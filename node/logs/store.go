@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	slash "path" // Not path/filepath: see doc.go.
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,6 +156,22 @@ func (s *Store) chunks(execution compute.ExecutionID) ([]string, error) {
 		}
 	}
 	return chunks, nil
+}
+
+// Epochs returns the attempts of an execution that are on this node, in order.
+func (s *Store) Epochs(execution compute.ExecutionID) []uint64 {
+	entries, err := os.ReadDir(slash.Join(s.dir, execution.String()))
+	if err != nil {
+		return nil
+	}
+	var epochs []uint64
+	for _, entry := range entries {
+		if epoch, err := strconv.ParseUint(entry.Name(), 10, 64); err == nil {
+			epochs = append(epochs, epoch)
+		}
+	}
+	slices.Sort(epochs)
+	return epochs
 }
 
 // idleSince reports whether the execution has output here, none of which was

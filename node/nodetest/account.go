@@ -7,6 +7,7 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/compute"
 )
 
 // Account is a user with an organization and an API key.
@@ -27,7 +28,12 @@ func MustClient(tb testing.TB, token string, addrs ...string) *client.Client {
 // MustJoinToken has a cluster make a join token for a server.
 func MustJoinToken(tb testing.TB, url, rootToken string) string {
 	tb.Helper()
-	want := wire.NewJoinToken{Role: "server", TTL: 600, Uses: 1}
+	return mustToken(tb, url, rootToken, compute.RoleServer.String())
+}
+
+func mustToken(tb testing.TB, url, rootToken, role string) string {
+	tb.Helper()
+	want := wire.NewJoinToken{Role: role, TTL: 600, Uses: 1}
 	token, err := MustClient(tb, rootToken, url).CreateJoinToken(tb.Context(), want)
 	if err != nil {
 		tb.Fatalf("create join token: %v", err)

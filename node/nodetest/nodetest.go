@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"berth/compute"
 	"berth/node"
@@ -18,6 +21,7 @@ import (
 // soon as what they wait for is there.
 const (
 	promoteAfter = 200 * time.Millisecond
+	smallDisk    = 1 << 30 // Bytes of a file system that a test made for itself.
 	readyWait    = 90 * time.Second
 	pollPeriod   = 20 * time.Millisecond
 )
@@ -103,6 +107,7 @@ func Config(tb testing.TB, i int) node.Config {
 	cfg.Name = "n" + string(rune('1'+i))
 	cfg.DataDir = filepath.Join(tb.TempDir(), cfg.Name)
 	cfg.API.Addr, cfg.RPC.Addr, cfg.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	cfg.API.Drain = 0 // Nothing balances load here.
 	cfg.GPUs.Source, cfg.GPUs.Simulated = "simulated", GPUs(i)
 	cfg.Exec.Grace = 2 * time.Second
 	return cfg
@@ -111,12 +116,12 @@ func Config(tb testing.TB, i int) node.Config {
 // mustPrepareJoin points cfg at the running nodes, with a token of its own.
 func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
 	c.tb.Helper()
-	token := MustJoinToken(c.tb, c.Nodes[0].URL(), c.RootToken)
+	token := mustToken(c.tb, c.Nodes[0].URL(), c.RootToken, cfg.Role)
 	cfg.Join.TokenFile = filepath.Join(c.tb.TempDir(), "token")
 	if err := os.WriteFile(cfg.Join.TokenFile, []byte(token), 0o600); err != nil {
 		c.tb.Fatal(err)
 	}
-	for _, n := range c.Nodes {
+	for _, n := range c.Servers() {
 		cfg.Join.Hosts = append(cfg.Join.Hosts, n.peer.RPCAddress())
 	}
 }
@@ -136,9 +141,10 @@ func (n *Node) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	peer, err := node.Open(ctx, n.Config, node.Options{
-		Version: "test", Format: n.Format, PromoteAfter: promoteAfter,
-		Logger: node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
-		Fatal:  func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
+		Version: "test", Format: n.Format, PromoteAfter: promoteAfter, Ballast: ballastIn(n.Config.DataDir),
+		Logger:    node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
+		Fatal:     func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
+		StopLimit: stopWait,
 	})
 	if err != nil {
 		cancel()
@@ -149,6 +155,17 @@ func (n *Node) Start() {
 	n.Config.API.Addr = strings.TrimPrefix(peer.URL(), "http://")
 	n.Config.RPC.Addr, n.Config.Gossip.Addr = peer.RPCAddress(), peer.GossipAddress()
 	n.done.Go(func() { n.err = errors.Join(peer.Run(ctx), peer.Close()) })
+}
+
+// ballastIn returns how much a node holds back of the disk that dir will be on:
+// its default on a small one, which a test fills, and nothing on the machine's,
+// of which many nodes would hold much.
+func ballastIn(dir string) int64 {
+	var st unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(dir), &st); err != nil || int64(st.Blocks)*st.Bsize > smallDisk {
+		return -1
+	}
+	return 0
 }
 
 // Stop ends the node gracefully and checks its state.
@@ -183,7 +200,7 @@ func (c *Cluster) MustAccount(name string) Account {
 func (c *Cluster) WaitReady() {
 	c.tb.Helper()
 	Eventually(c.tb, readyWait, "every node to know every node", func() bool {
-		for _, n := range c.Nodes {
+		for _, n := range c.Servers() {
 			known := 0
 			for record := range n.peer.View().Nodes() {
 				if record.InventoryVersion > 0 && record.State == compute.NodeUp {
@@ -197,6 +214,14 @@ func (c *Cluster) WaitReady() {
 		return true
 	})
 }
+
+// Servers returns the nodes that hold the state.
+func (c *Cluster) Servers() []*Node {
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n *Node) bool { return n.Config.Role == Worker })
+}
+
+// Worker is the role of a node that holds no state, for Config.
+const Worker = "worker"
 
 // Leader returns the node that leads.
 func (c *Cluster) Leader() *Node {
@@ -218,7 +243,7 @@ func (c *Cluster) Leader() *Node {
 func (c *Cluster) Follower() *Node {
 	c.tb.Helper()
 	leader := c.Leader()
-	for _, n := range c.Nodes {
+	for _, n := range c.Servers() {
 		if n != leader {
 			return n
 		}

@@ -54,7 +54,9 @@ func runProcess(path string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	n, err := node.Open(ctx, cfg, node.Options{
-		Version: "test", PromoteAfter: promoteAfter, Logger: node.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
+		Version: "test", PromoteAfter: promoteAfter, Ballast: ballastIn(cfg.DataDir),
+		StopLimit: stopWait,
+		Logger:    node.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
 	})
 	if err != nil {
 		return err
@@ -98,30 +100,52 @@ type Processes struct {
 // Start runs n nodes as processes and returns once all are members.
 func Start(tb testing.TB, n int) *Processes {
 	tb.Helper()
+	return StartWith(tb, n, func(*NodeConfig) {})
+}
+
+// StartWith is Start with configurations that change makes other than usual.
+func StartWith(tb testing.TB, n int, change func(*NodeConfig)) *Processes {
+	tb.Helper()
 	c := &Processes{tb: tb, output: newOutput(tb)}
 	for i := range n {
 		cfg := Config(tb, i)
-		if i > 0 {
-			token := MustJoinToken(tb, c.Nodes[0].URL, c.RootToken)
-			cfg.Join.TokenFile = filepath.Join(tb.TempDir(), "token")
-			if err := os.WriteFile(cfg.Join.TokenFile, []byte(token), 0o600); err != nil {
-				tb.Fatal(err)
-			}
-			cfg.Join.Hosts = []string{c.Nodes[0].rpc}
-		}
-		p := &Process{Config: cfg, tb: tb, output: c.output, path: filepath.Join(tb.TempDir(), cfg.Name+".json")}
-		p.Start()
-		tb.Cleanup(p.Stop)
-		c.Nodes = append(c.Nodes, p)
-		Eventually(tb, readyWait, cfg.Name+" to be ready", func() bool {
-			return MustClient(tb, "", p.URL).Ready(tb.Context()) == nil
-		})
+		change(&cfg)
+		c.add(cfg)
 		if i == 0 {
-			c.RootToken = mustReadFile(tb, filepath.Join(cfg.DataDir, "root_token"), readyWait)
+			c.RootToken = mustReadFile(tb, filepath.Join(c.Nodes[0].Config.DataDir, "root_token"), readyWait)
 			c.output.hide(c.RootToken)
 		}
 	}
 	return c
+}
+
+// AddWorker starts a worker with simulated GPUs and returns once it is ready.
+func (c *Processes) AddWorker(gpus ...string) *Process {
+	c.tb.Helper()
+	cfg := Config(c.tb, len(c.Nodes))
+	cfg.Role, cfg.GPUs.Simulated = Worker, gpus
+	return c.add(cfg)
+}
+
+// add starts a node, which joins the others if there are any.
+func (c *Processes) add(cfg node.Config) *Process {
+	c.tb.Helper()
+	if len(c.Nodes) > 0 {
+		token := mustToken(c.tb, c.Nodes[0].URL, c.RootToken, cfg.Role)
+		cfg.Join.TokenFile = filepath.Join(c.tb.TempDir(), "token")
+		if err := os.WriteFile(cfg.Join.TokenFile, []byte(token), 0o600); err != nil {
+			c.tb.Fatal(err)
+		}
+		cfg.Join.Hosts = []string{c.Nodes[0].rpc}
+	}
+	p := &Process{Config: cfg, tb: c.tb, output: c.output, path: filepath.Join(c.tb.TempDir(), cfg.Name+".json")}
+	p.Start()
+	c.tb.Cleanup(p.Stop)
+	c.Nodes = append(c.Nodes, p)
+	Eventually(c.tb, readyWait, cfg.Name+" to be ready", func() bool {
+		return MustClient(c.tb, "", p.URL).Ready(c.tb.Context()) == nil
+	})
+	return p
 }
 
 // MustAccount makes an account through the first node.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 const (
@@ -75,6 +76,7 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 		return nil, b.putOn(ctx, node, hash, data)
 	}
 	taken, failed := race(ctx, up, wanted, putHedge, put)
+	fault.Point("storage.put.taken")
 	switch {
 	case len(taken) == wanted && wanted > 0:
 		return hash, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // MaxBlob is the largest blob in bytes.
@@ -94,6 +95,9 @@ func (s *Store) write(hash compute.Hash, data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err == nil {
+		err = fault.Error("storage.write.sync")
+	}
+	if err == nil {
 		err = f.Sync()
 	}
 	now := s.now()
@@ -105,6 +109,7 @@ func (s *Store) write(hash compute.Hash, data []byte) error {
 		_ = os.Remove(f.Name()) // Else the next Open does.
 		return err
 	}
+	fault.Point("storage.placed")
 	return s.syncDirOf(hash)
 }
 
@@ -122,6 +127,9 @@ func (s *Store) place(tmp string, hash compute.Hash) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := fault.Error("storage.place"); err != nil {
+		return err
+	}
 	return os.Rename(tmp, s.path(hash))
 }
 

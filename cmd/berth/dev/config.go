@@ -25,8 +25,13 @@ const defaultNodes = 3
 
 // Config is what a cluster on this machine is to be.
 type Config struct {
-	Dir    string // Everything the cluster keeps.
-	Nodes  int    // 0 for as many as the directory has, or 3.
+	Dir   string // Everything the cluster keeps.
+	Nodes int    // 0 for as many as the directory has, or 3.
+
+	// Workers is how many of Nodes, the last ones, hold no state: they execute
+	// only. A cluster keeps those that it was made with.
+	Workers int
+
 	GPUs   string // As in DefaultGPUs; "" for what the directory has, or that.
 	Binary string // The berth program.
 
@@ -42,6 +47,10 @@ func (c *Config) validate() error {
 	var faults []error
 	if c.Nodes < 0 || c.Nodes > maxNodes {
 		faults = append(faults, fmt.Errorf("--nodes: %d is not 1 to %d", c.Nodes, maxNodes))
+	}
+	if nodes := cmp.Or(c.Nodes, defaultNodes); c.Workers < 0 || c.Workers >= nodes {
+		faults = append(faults, fmt.Errorf("--workers: %d is not 0 to %d: one of %d nodes has to hold the state",
+			c.Workers, nodes-1, nodes))
 	}
 	if c.GPUs != "" && len(faults) == 0 {
 		if _, err := ParseGPUs(c.GPUs, cmp.Or(c.Nodes, maxNodes)); err != nil {

@@ -20,6 +20,7 @@ import (
 const (
 	planFile   = "dev.json"
 	tokenFile  = "join_token"
+	workerFile = "join_token_worker"
 	configFile = "berth.yaml"
 	logFile    = "node.log"
 	dataDir    = "data"
@@ -51,6 +52,7 @@ type plannedNode struct {
 	RPC    string `json:"rpc"`
 	Gossip string `json:"gossip"`
 	GPUs   string `json:"gpus,omitempty"` // As in "h100:2,l40s:4".
+	Worker bool   `json:"worker,omitempty"`
 
 	// Removed is set once the cluster has removed the node. It is made anew
 	// when its data is gone at a start.
@@ -73,7 +75,7 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 	err := readJSON(p.path(planFile), p)
 	made := errors.Is(err, fs.ErrNotExist)
 	if made {
-		err = p.create(ctx, cmp.Or(cfg.Nodes, defaultNodes))
+		err = p.create(ctx, cmp.Or(cfg.Nodes, defaultNodes), cfg.Workers)
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +83,10 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 	if cfg.Nodes != 0 && cfg.Nodes != len(p.Nodes) {
 		return nil, fmt.Errorf("%s holds a cluster of %d nodes: use --nodes %d or another --dir",
 			cfg.Dir, len(p.Nodes), len(p.Nodes))
+	}
+	if workers := p.workers(); cfg.Workers != 0 && cfg.Workers != workers {
+		return nil, fmt.Errorf("%s holds a cluster with %d workers: use --workers %d or another --dir",
+			cfg.Dir, workers, workers)
 	}
 	if made || cfg.GPUs != "" {
 		gpus, err := ParseGPUs(cfg.GPUs, len(p.Nodes))
@@ -95,6 +101,25 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 		p.Nodes[i].Removed = p.Nodes[i].Removed && p.hasData(p.Nodes[i])
 	}
 	return p, p.save()
+}
+
+// workers returns how many of the nodes hold no state.
+func (p *plan) workers() int {
+	count := 0
+	for _, n := range p.Nodes {
+		if n.Worker {
+			count++
+		}
+	}
+	return count
+}
+
+// tokenOf returns the file with the token that the node joins with.
+func (p *plan) tokenOf(n plannedNode) string {
+	if n.Worker {
+		return p.path(workerFile)
+	}
+	return p.path(tokenFile)
 }
 
 // members returns the nodes that the cluster has not removed.
@@ -113,7 +138,7 @@ func (p *plan) hasData(n plannedNode) bool {
 func (p *plan) host() plannedNode {
 	if p.Joined {
 		for _, n := range p.Nodes {
-			if !n.Removed && p.hasData(n) {
+			if !n.Removed && !n.Worker && p.hasData(n) {
 				return n
 			}
 		}
@@ -122,7 +147,7 @@ func (p *plan) host() plannedNode {
 }
 
 // create makes the plan of a new cluster.
-func (p *plan) create(ctx context.Context, nodes int) error {
+func (p *plan) create(ctx context.Context, nodes, workers int) error {
 	ports, err := freePorts(ctx, 3*nodes)
 	if err != nil {
 		return err
@@ -131,6 +156,7 @@ func (p *plan) create(ctx context.Context, nodes int) error {
 		p.Nodes = append(p.Nodes, plannedNode{
 			Name: nodeName(i),
 			API:  ports[3*i], RPC: ports[3*i+1], Gossip: ports[3*i+2],
+			Worker: i >= nodes-workers,
 		})
 	}
 	p.Email, p.OrgSlug, p.Password = "dev@berth.example", "dev", rand.Text()
@@ -181,9 +207,12 @@ func (p *plan) config(host, n plannedNode) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by berth dev at each start.\n")
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\n", n.Name, p.path(n.Name, dataDir))
-	fmt.Fprintf(&b, "api:\n  addr: %s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
+	fmt.Fprintf(&b, "api:\n  addr: %s\n  drain: 0s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\n", n.API, n.RPC, n.Gossip)
+	if n.Worker {
+		fmt.Fprintf(&b, "role: %s\n", compute.RoleWorker)
+	}
 	if n.Name != host.Name {
-		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", host.RPC, p.path(tokenFile))
+		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n", host.RPC, p.tokenOf(n))
 	}
 	if n.GPUs == "" {
 		fmt.Fprintf(&b, "gpus:\n  source: none\n")

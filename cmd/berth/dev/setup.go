@@ -80,7 +80,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.makeToken(ctx, first.WithToken(c.plan.RootToken)); err != nil {
+	if err := c.makeTokens(ctx, first.WithToken(c.plan.RootToken)); err != nil {
 		return err
 	}
 	for _, n := range later {
@@ -89,19 +89,32 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// makeToken writes the join token that the berth.yaml of every node but the
-// first names.
-func (c *Cluster) makeToken(ctx context.Context, admin *client.Client) error {
-	if len(c.plan.Nodes) == 1 {
-		return nil
+// makeTokens writes the join tokens that the berth.yaml of every node but the
+// first names, one for each role.
+func (c *Cluster) makeTokens(ctx context.Context, admin *client.Client) error {
+	workers := c.plan.workers()
+	for _, t := range []struct {
+		role compute.Role
+		uses int
+		file string
+	}{
+		{compute.RoleServer, len(c.plan.Nodes) - workers - 1, tokenFile},
+		{compute.RoleWorker, workers, workerFile},
+	} {
+		if t.uses == 0 {
+			continue
+		}
+		token, err := admin.CreateJoinToken(ctx, wire.NewJoinToken{
+			Role: t.role.String(), TTL: int(tokenTTL.Seconds()), Uses: t.uses,
+		})
+		if err != nil {
+			return fmt.Errorf("make join token: %w", err)
+		}
+		if err := writeFile(c.plan.path(t.file), []byte(token.Token+"\n")); err != nil {
+			return err
+		}
 	}
-	token, err := admin.CreateJoinToken(ctx, wire.NewJoinToken{
-		Role: compute.RoleServer.String(), TTL: int(tokenTTL.Seconds()), Uses: len(c.plan.Nodes) - 1,
-	})
-	if err != nil {
-		return fmt.Errorf("make join token: %w", err)
-	}
-	return writeFile(c.plan.path(tokenFile), []byte(token.Token+"\n"))
+	return nil
 }
 
 // makeUser makes the user and the API key that cluster.json names. It goes on
@@ -156,7 +169,8 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 	if cluster.leader.IsZero() {
 		return members[0].Name, errors.New("no node leads")
 	}
-	if want := min(voters, len(members)); cluster.voters < want {
+	servers := slices.DeleteFunc(slices.Clone(members), func(n plannedNode) bool { return n.Worker })
+	if want := min(voters, len(servers)); cluster.voters < want {
 		return members[0].Name, fmt.Errorf("%d nodes vote, not yet %d", cluster.voters, want)
 	}
 	return "", nil

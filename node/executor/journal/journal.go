@@ -21,7 +21,7 @@ const maxBytes = 1 << 20
 // State is what a journal says: how far the attempt came.
 type State struct {
 	Starting  bool            // The code may have been started.
-	Damaged   bool            // A line is not what was written; Starting is then set.
+	Damaged   bool            // A line is not what was written, or not readable; Starting is then set.
 	ExecletAt compute.Instant // When the supervisor took the attempt on.
 	StartedAt compute.Instant // When the code started; zero when it did not.
 	Outcome   *compute.Outcome
@@ -73,7 +73,9 @@ func Read(path string) (State, error) {
 }
 
 // Open takes the journal at path and returns it with what it says. The lock
-// goes with the process: ErrHeld means that another one lives.
+// goes with the process: ErrHeld means that another one lives. A journal that is
+// taken and cannot be read, for a bad sector, is a damaged one; one that cannot
+// be opened is an error, and may be held.
 func Open(path string) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -89,8 +91,7 @@ func Open(path string) (*Journal, error) {
 	}
 	j := &Journal{file: file}
 	if j.state, err = read(file); err != nil {
-		file.Close()
-		return nil, err
+		j.state = State{Starting: true, Damaged: true}
 	}
 	return j, nil
 }

@@ -186,3 +186,17 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadable holds that a journal which cannot be read does not look like
+// one of an attempt that never started. The first page of a process's memory is
+// a file that opens and does not read.
+func TestUnreadable(t *testing.T) {
+	j, err := journal.Open("/proc/self/mem")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer j.Close()
+	if state := j.State(); !state.Starting || !state.Damaged {
+		t.Errorf("it says %+v", state)
+	}
+}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -172,6 +173,10 @@ func (s *Sandbox) Await() error {
 	return err
 }
 
+// ErrSilent means that the sandbox ended, or took too long, without a word.
+// After Execute it may have started the program all the same.
+var ErrSilent = errors.New("sandbox ended")
+
 // Execute lets the first process start the program and returns when it did.
 func (s *Sandbox) Execute() error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
@@ -215,11 +220,11 @@ func (s *Sandbox) Close() {
 }
 
 // expect reads one line of the report, which begins with word, and returns the
-// rest of it.
+// rest of it. The error is ErrSilent when there was none.
 func (s *Sandbox) expect(word string) (string, error) {
 	line, err := s.lines.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("sandbox ended before %q: %w", word, err)
+		return "", fmt.Errorf("%w before %q: %w", ErrSilent, word, err)
 	}
 	got, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	if got != word {

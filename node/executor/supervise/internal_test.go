@@ -5,38 +5,77 @@ import (
 	"time"
 
 	"berth/boottime"
+	"berth/compute"
 )
 
 // TestLateContact holds that a word of contact which lay in the socket while the
-// supervisor stood still does not lengthen the grace: what counts is when the
-// leader was reached, not when the word is read, and after the end nothing does.
+// supervisor stood still does not lengthen the grace, and that one that was in
+// time moves the timer.
 func TestLateContact(t *testing.T) {
 	timer, err := newTimer()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer timer.close()
-	const grace = time.Minute
-	s := &supervisor{spec: &Spec{DisconnectGrace: grace}, contact: timer}
+	s := &supervisor{lease: boottime.Lease{Grace: time.Minute}, contact: timer}
 	now := boottime.Now()
-	touch := func(at time.Duration) time.Duration {
-		t.Helper()
-		if err := s.touch(at); err != nil {
+	for _, test := range []struct{ at, want time.Duration }{
+		{now - 10*time.Second, now + 50*time.Second},
+		{now - 20*time.Second, now + 50*time.Second},
+		{now - 61*time.Second, now + 50*time.Second},
+	} {
+		if err := s.touch(test.at); err != nil || s.lease.Until() != test.want {
+			t.Errorf("contact %v ago: until %v from now, %v", now-test.at, s.lease.Until()-now, err)
+		}
+	}
+	s.lease = boottime.Lease{Grace: time.Nanosecond}
+	if err := s.touch(now); err != nil {
+		t.Fatal(err)
+	}
+	<-timer.C
+	if err := s.touch(boottime.Now()); err != nil || s.lease.Until() != now+1 {
+		t.Errorf("a word after the end put it off to %v from now, %v", s.lease.Until()-now, err)
+	}
+}
+
+// TestMayStart holds that code does not start which was to end before it did,
+// whichever of the reasons came while its sandbox was built.
+func TestMayStart(t *testing.T) {
+	timer, err := newTimer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timer.close()
+	stop := func(how compute.Stop) command { return command{stop: how} }
+	now := boottime.Now()
+	for _, test := range []struct {
+		name     string
+		reached  time.Duration // Before now, by the spec.
+		commands []command
+		want     cause
+	}{
+		{"nothing came", 0, nil, causeNone},
+		{"contact came", 59 * time.Second, []command{{contact: now}}, causeNone},
+		{"a graceful stop", 0, []command{stop(compute.StopGraceful)}, causeStopped},
+		{"a hard stop", 0, []command{{contact: now}, stop(compute.StopHard)}, causeAborted},
+		{"both", 0, []command{stop(compute.StopGraceful), stop(compute.StopHard)}, causeAborted},
+		{"it makes room", 0, []command{{yield: true, notice: time.Hour}}, causePreempted},
+		{"it makes room and is stopped hard", 0, []command{{yield: true}, stop(compute.StopHard)}, causeAborted},
+		{"cut off", 2 * time.Minute, nil, causeNodeLost},
+		{"was cut off, and reached again", 2 * time.Minute, []command{{contact: now}}, causeNodeLost},
+		{"cut off and stopped", 2 * time.Minute, []command{stop(compute.StopGraceful)}, causeStopped},
+	} {
+		s := &supervisor{
+			lease: boottime.Lease{Grace: time.Minute}, contact: timer, commands: make(chan command, maxCommands),
+		}
+		if err := s.touch(now - test.reached); err != nil {
 			t.Fatal(err)
 		}
-		return s.reach
-	}
-	if got := touch(now - 10*time.Second); got != now+50*time.Second {
-		t.Errorf("contact 10 s ago reaches %v from now, want 50 s", got-now)
-	}
-	if got := touch(now - 20*time.Second); got != now+50*time.Second {
-		t.Errorf("an older contact moves the end to %v from now", got-now)
-	}
-	if got := touch(now + time.Hour); got > boottime.Now()+grace {
-		t.Errorf("contact in the future reaches %v from now", got-now)
-	}
-	s.reach = now - time.Nanosecond // The end has come, and the timer was not heard yet.
-	if got := touch(boottime.Now()); got != now-time.Nanosecond {
-		t.Errorf("a word after the end put it off by %v", got-now)
+		for _, c := range test.commands {
+			s.commands <- c
+		}
+		if err := s.mayStart(); (err == nil) != (test.want == causeNone) || s.cause != test.want {
+			t.Errorf("%s: %v for cause %d, want %d", test.name, err, s.cause, test.want)
+		}
 	}
 }

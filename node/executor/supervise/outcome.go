@@ -103,6 +103,9 @@ func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string
 		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
 	case causeNone:
 	}
+	if end.err != nil && s.unsure {
+		return compute.StatusSystemFailure, compute.ReasonSupervisorLost, end.err.Error()
+	}
 	if end.err != nil {
 		return compute.StatusSystemFailure, compute.ReasonStartFailed, end.err.Error()
 	}

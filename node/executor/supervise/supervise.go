@@ -14,6 +14,7 @@ import (
 
 	"berth/boottime"
 	"berth/compute"
+	"berth/fault"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
@@ -47,7 +48,8 @@ type supervisor struct {
 
 	yielded bool // The code was told to make room.
 	cause   cause
-	reach   time.Duration // Boottime at which contact ends.
+	lease   boottime.Lease
+	unsure  bool          // Nobody can say whether the code started.
 	started time.Duration // Boottime; 0 before the code started.
 	ended   time.Duration
 	cpuBase time.Duration // Used before the code started.
@@ -91,14 +93,16 @@ func run(dir string) error {
 		return errors.New("supervise: the attempt was started before")
 	}
 	s := &supervisor{
-		spec: spec, journal: j, now: time.Now,
+		spec: spec, journal: j, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
 		commands: make(chan command, maxCommands), conns: make(map[*os.File]bool),
 	}
 	defer s.close()
 	outcome := s.supervise()
+	fault.Point("supervisor.ended.before")
 	if err := j.Ended(outcome); err != nil {
 		return err
 	}
+	fault.Point("supervisor.ended.after")
 	s.say("ended")
 	return nil
 }
@@ -219,9 +223,13 @@ func (s *supervisor) start() (*pumps, error) {
 // save makes durable that the code is about to start: the journal, and that
 // there is one.
 func (s *supervisor) save() error {
+	if err := fault.Error("supervisor.starting.before"); err != nil {
+		return err
+	}
 	if err := s.journal.Starting(s.instant()); err != nil {
 		return err
 	}
+	fault.Point("supervisor.starting.after")
 	for _, dir := range []string{".", "..", "../.."} {
 		if err := journal.SyncDir(dir); err != nil {
 			return err
@@ -271,14 +279,21 @@ func (s *supervisor) launch() error {
 	if err := s.group.LimitCPU(s.spec.CPUMilli); err != nil {
 		return err
 	}
-	at, now := boottime.Now(), s.instant()
-	if err := s.box.Execute(); err != nil {
+	if err := s.mayStart(); err != nil {
 		return err
 	}
+	at, now := boottime.Now(), s.instant()
+	fault.Point("supervisor.execute.before")
+	if err := s.box.Execute(); err != nil {
+		s.unsure = errors.Is(err, sandbox.ErrSilent)
+		return err
+	}
+	fault.Point("supervisor.execute.after")
 	s.started = at
 	if err := s.journal.Started(now); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
+	fault.Point("supervisor.started")
 	s.say(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
 	return s.limit.set(at + s.spec.Timeout)
 }
@@ -324,19 +339,14 @@ func (s *supervisor) obey(c command) {
 	}
 }
 
-// touch puts off the end of the disconnect grace: the leader was last reached at
-// that boottime. A node process that just started may know of an earlier
-// contact than the one before it did, so the end never comes nearer; and once it
-// has come, no word that was late puts it off: the cluster may count on it.
+// touch renews the lease: the leader was last reached at that boottime. A node
+// process that just started may know of an earlier contact than the one before
+// it did.
 func (s *supervisor) touch(at time.Duration) error {
-	now := boottime.Now()
-	reach := min(at, now) + s.spec.DisconnectGrace
-	expired := s.reach > 0 && s.reach <= now
-	if s.spec.DisconnectGrace <= 0 || expired || reach <= s.reach {
+	if !s.lease.Renew(at, boottime.Now()) {
 		return nil
 	}
-	s.reach = reach
-	return s.contact.set(reach)
+	return s.contact.set(s.lease.Until())
 }
 
 // stop asks the code to end and gives it the grace. The first cause stands.
@@ -392,13 +402,18 @@ func leaveNotice(notice, grace time.Duration) error {
 	return nil
 }
 
-// kill ends everything in the sandbox. A hard stop replaces a graceful one;
-// otherwise the first cause stands.
+// kill ends everything in the sandbox.
 func (s *supervisor) kill(why cause) {
-	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
-		s.cause = why
-	}
+	s.blame(why)
 	if err := s.group.Kill(killTimeout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// blame notes why the attempt ends. A hard stop replaces a graceful one;
+// otherwise the first cause stands.
+func (s *supervisor) blame(why cause) {
+	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
+		s.cause = why
 	}
 }

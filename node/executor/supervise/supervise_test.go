@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor/cgroup"
 	_ "berth/node/executor/early"
@@ -71,6 +72,14 @@ type attempt struct {
 // begin supervises this binary as the program that does the work.
 func begin(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 	t.Helper()
+	a := prepare(t, work, change)
+	a.spawn(nil)
+	return a
+}
+
+// prepare lays out an attempt that spawn supervises.
+func prepare(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("sandboxes are started by root")
 	}
@@ -87,17 +96,22 @@ func begin(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 			t.Fatal(err)
 		}
 	}
-	a.spawn()
 	return a
 }
 
-func (a *attempt) spawn() {
+// spawn starts a supervisor, which finds what ask wrote before.
+func (a *attempt) spawn(ask func(*supervise.Conn) error) {
 	a.Helper()
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
 		a.Fatal(err)
 	}
 	defer theirs.Close()
+	if ask != nil {
+		if err := ask(conn); err != nil {
+			a.Fatal(err)
+		}
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		a.Fatal(err)
@@ -253,8 +267,49 @@ func TestStop(t *testing.T) {
 }
 
 func TestDisconnectGrace(t *testing.T) {
-	a := begin(t, "sleep", func(s *supervise.Spec) { s.DisconnectGrace = time.Second })
-	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 1 s", 137)
+	a := begin(t, "sleep", func(s *supervise.Spec) {
+		s.DisconnectGrace, s.ContactAt = 3*time.Second, boottime.Now()
+	})
+	if event, err := a.conn.Next(); err != nil || event.StartedAt == 0 {
+		t.Fatalf("event %+v, %v, want the start", event, err)
+	}
+	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 3 s", 137)
+}
+
+// TestNoStart has attempts end before their code starts: it never does.
+func TestNoStart(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		reach  time.Duration // The grace; contact was at the boot of the machine.
+		ask    func(*supervise.Conn) error
+		status compute.Status
+		reason compute.Reason
+	}{
+		{"cut off", time.Nanosecond, nil, compute.StatusSystemFailure, compute.ReasonNodeLost},
+		{
+			"stopped", 0, func(c *supervise.Conn) error { return c.Stop(compute.StopGraceful) },
+			compute.StatusCancelled, compute.ReasonStopped,
+		},
+		{
+			"aborted", 0, func(c *supervise.Conn) error { return c.Stop(compute.StopHard) },
+			compute.StatusAborted, compute.ReasonAborted,
+		},
+		{
+			"preempted", 0, func(c *supervise.Conn) error { return c.Yield(time.Hour) },
+			compute.StatusSystemFailure, compute.ReasonPreempted,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := prepare(t, "exit 3", func(s *supervise.Spec) { s.DisconnectGrace = test.reach })
+			a.spawn(test.ask)
+			if o := a.check(test.status, test.reason, "", 0); o.Ran || !o.StartedAt.IsZero() {
+				t.Errorf("the code was started: %+v", o)
+			}
+			if strings.Contains(a.output(), "leaving") {
+				t.Error("the code has written")
+			}
+		})
+	}
 }
 
 // TestLaterNode connects as a restarted node does, and hears of the past.
@@ -285,7 +340,7 @@ func TestStartsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := a.conn
-	a.spawn() // While the first lives.
+	a.spawn(nil) // While the first lives.
 	if event, err := a.conn.Next(); err == nil {
 		t.Errorf("a second supervisor says %+v", event)
 	}
@@ -294,7 +349,7 @@ func TestStartsOnce(t *testing.T) {
 	}
 	a.conn = running
 	a.check(compute.StatusAborted, compute.ReasonAborted, "", 137)
-	a.spawn() // After it ended.
+	a.spawn(nil) // After it ended.
 	if event, err := a.conn.Next(); err == nil {
 		t.Errorf("a third supervisor says %+v", event)
 	}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// snapshotIdle is how long a node may take between two pieces of a backup.
+const snapshotIdle = time.Minute
+
+// errIdle ends a download that carries nothing any more.
+var errIdle = errors.New("the node went silent")
+
+// SaveSnapshot writes a backup of the state to w: everything that was
+// acknowledged before the call, by whichever node serves it. Another node is
+// tried until the first byte has come. An answer that was cut is no error here:
+// the backup's own end shows it.
+func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	tries := c.newTries()
+	for {
+		began, retry, err := c.download(ctx, tries.addr(), w)
+		if err == nil {
+			return nil
+		}
+		if began || !retry || ctx.Err() != nil || !tries.next(ctx, err) {
+			return fmt.Errorf("save snapshot: %w", err)
+		}
+	}
+}
+
+// download copies the answer of one node to w. It reports whether any of it
+// came, and whether another try may help.
+func (c *Client) download(ctx context.Context, addr string, w io.Writer) (began, retry bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	alarm := time.AfterFunc(snapshotIdle, func() { cancel(errIdle) })
+	defer alarm.Stop()
+	req, err := c.request(ctx, addr, &call{method: http.MethodGet, path: "/admin/raft/snapshot"})
+	if err != nil {
+		return false, false, err
+	}
+	resp, err := c.cfg.HTTP.Do(req)
+	if err != nil {
+		return false, true, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+		if err != nil {
+			return false, true, err
+		}
+		return false, temporary(resp.StatusCode), errorOf(resp.StatusCode, resp.Header, body)
+	}
+	n, err := io.Copy(w, &watched{resp.Body, func() { alarm.Reset(snapshotIdle) }})
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return n > 0, true, err
+}
+
+// watched calls alive for each piece that was read.
+type watched struct {
+	r     io.Reader
+	alive func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	w.alive()
+	return n, err
+}

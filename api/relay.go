@@ -1,0 +1,188 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+)
+
+// Limits of requests that are handed on.
+const (
+	// MaxRelays is how many at once: they share their connection to a server
+	// with what keeps the node's attempts alive, which must not wait for them.
+	MaxRelays = 512
+	// relayTimeout bounds the wait for an answer, beside what the client itself
+	// asks to wait: time for one server to be found dead and another to answer.
+	relayTimeout = 30 * time.Second
+	maxRelayed   = 64 << 20 // Bytes of an answer that is no stream.
+	relayBuffer  = 32 << 10
+)
+
+// relay has a server answer the request, and passes the answer on.
+func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
+	if s.streams.Add(1) > MaxRelays {
+		s.streams.Add(-1)
+		s.fail(ctx, r, compute.Errorf(compute.CodeUnavailable,
+			"This node hands on too many requests.").Named("too_many_streams").Retry(time.Second))
+		return
+	}
+	within, cancel := context.WithCancel(r.life.hard)
+	end := func() {
+		cancel()
+		s.streams.Add(-1)
+	}
+	patience := time.AfterFunc(relayTimeout+waitOf(r), cancel)
+	answer, err := s.cfg.Relay.Relay(within, r.relayed(s.newUUID()))
+	if err == nil && answer.Stream && patience.Stop() {
+		stopped := context.AfterFunc(r.life.soft, cancel)
+		s.relayStream(ctx, r, answer, func() {
+			stopped()
+			end()
+		})
+		return
+	}
+	defer end()
+	defer patience.Stop()
+	var body []byte
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(answer.Body, maxRelayed+1))
+		err = errors.Join(err, answer.Body.Close())
+	}
+	if err == nil && len(body) > maxRelayed {
+		err = errors.New("the answer of a server is too large")
+	}
+	if err != nil {
+		s.fail(ctx, r, err)
+		return
+	}
+	answer.write(ctx)
+	ctx.SetBody(body)
+	s.metrics.observe(r, r.route.method, answer.Status, s.now().Sub(r.begun))
+}
+
+// waitOf returns how long the client asks its answer to be held.
+func waitOf(r *request) time.Duration {
+	wait, err := parseWait(r.args["wait"])
+	if err != nil {
+		return 0
+	}
+	return min(wait, maxWait)
+}
+
+// write sets status and headers of the answer.
+func (a *RelayedAnswer) write(ctx *fasthttp.RequestCtx) {
+	ctx.SetStatusCode(a.Status)
+	for _, h := range a.Header {
+		ctx.Response.Header.Set(h[0], h[1])
+	}
+}
+
+// relayStream passes a stream on as it comes.
+func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *request, answer *RelayedAnswer, end func()) {
+	answer.write(ctx)
+	conn := ctx.Conn()
+	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		s.log.Debug("connection error", "err", err)
+	}
+	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+		defer end()
+		defer answer.Body.Close()
+		buf := make([]byte, relayBuffer)
+		for {
+			n, err := answer.Body.Read(buf)
+			if n > 0 {
+				if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
+					return
+				}
+				if _, e := w.Write(buf[:n]); e != nil || w.Flush() != nil {
+					return // The client is gone.
+				}
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					conn.Close() // A client must not take a cut answer for a whole one.
+				}
+				return
+			}
+		}
+	})
+	s.metrics.observe(r, r.route.method, answer.Status, s.now().Sub(r.begun))
+}
+
+// Relayed answers a request that another node has parsed. begin is given the
+// head of the answer and returns where the body goes; each write to it is
+// passed on at once. conn is what is below that, whose deadline for writing is
+// moved. Requests are answered while Serve lasts.
+func (s *Server) Relayed(
+	ctx context.Context, in Relayed, conn net.Conn, begin func(RelayedHead) (io.Writer, error),
+) error {
+	life := s.life.Load()
+	if life == nil || life.soft.Err() != nil {
+		return compute.Errorf(compute.CodeUnavailable, "This node is not serving.").Retry(time.Second)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life.hard, cancel)() //nolint:contextcheck // Either of the two ends it.
+	soft, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(life.soft, stop)() //nolint:contextcheck // As there.
+
+	var fast fasthttp.RequestCtx
+	fast.Init2(conn, parserLog{s.log}, false)
+	fast.Request.Header.SetMethod(in.Method)
+	s.respondTo(in, lifetime{soft: soft, hard: ctx}, &fast)
+	return passOn(&fast.Response, begin)
+}
+
+// respondTo answers in. A handler that panics is an answer too: without one the
+// next server would be asked, and panic as well.
+func (s *Server) respondTo(in Relayed, life lifetime, fast *fasthttp.RequestCtx) {
+	r, err := s.requestOf(in)
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.fail(fast, r, s.panicked(fast, cause))
+		}
+	}()
+	if err != nil {
+		s.fail(fast, r, err)
+		return
+	}
+	s.respond(life, fast, r)
+}
+
+// ownHeaders are those that each connection has of its own.
+func ownHeaders() []string {
+	return []string{
+		fasthttp.HeaderContentLength, fasthttp.HeaderTransferEncoding, fasthttp.HeaderConnection, fasthttp.HeaderDate,
+	}
+}
+
+// passOn writes a response where begin says.
+func passOn(response *fasthttp.Response, begin func(RelayedHead) (io.Writer, error)) error {
+	head := RelayedHead{Status: response.StatusCode(), Stream: response.IsBodyStream()}
+	for name, value := range response.Header.All() {
+		if !slices.Contains(ownHeaders(), string(name)) {
+			head.Header = append(head.Header, [2]string{string(name), string(value)})
+		}
+	}
+	w, err := begin(head)
+	switch {
+	case err != nil:
+	case head.Stream:
+		_, err = io.Copy(w, response.BodyStream())
+	default:
+		_, err = w.Write(response.Body())
+	}
+	if head.Stream {
+		err = errors.Join(err, response.CloseBodyStream())
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"berth/compute"
+)
+
+// Relayed is a request as a node without a replica has parsed it and hands it
+// to a server: nothing of it is parsed a second time.
+type Relayed struct {
+	Method string            `cbor:"1,keyasint"`
+	Path   string            `cbor:"2,keyasint"` // Of the route, with its parameters' names.
+	Params map[string]string `cbor:"3,keyasint,omitempty"`
+	Args   map[string]string `cbor:"4,keyasint,omitempty"` // Of the query.
+	Body   []byte            `cbor:"5,keyasint,omitempty"`
+
+	ID   string       `cbor:"6,keyasint"`  // X-Request-Id.
+	Op   compute.UUID `cbor:"7,keyasint"`  // Names the request over all tries of the node that hands it on.
+	IP   string       `cbor:"8,keyasint"`  // Of the client.
+	Base string       `cbor:"9,keyasint"`  // Of URLs in the answer.
+	Type string       `cbor:"10,keyasint"` // Content-Type.
+
+	Encoding    string `cbor:"11,keyasint,omitempty"`
+	Bearer      string `cbor:"12,keyasint,omitempty"`
+	OrgSlug     string `cbor:"13,keyasint,omitempty"`
+	Idempotency string `cbor:"14,keyasint,omitempty"`
+	LastEventID string `cbor:"15,keyasint,omitempty"`
+	IfNoneMatch string `cbor:"16,keyasint,omitempty"`
+	Accept      string `cbor:"17,keyasint,omitempty"`
+}
+
+// RelayedHead begins the answer to a Relayed.
+type RelayedHead struct {
+	Status int         `cbor:"1,keyasint"`
+	Header [][2]string `cbor:"2,keyasint,omitempty"` // Name and value.
+	Stream bool        `cbor:"3,keyasint,omitempty"` // The body comes while things happen.
+}
+
+// RelayedAnswer is the answer to a Relayed. The reader closes Body.
+type RelayedAnswer struct {
+	RelayedHead
+
+	Body io.ReadCloser
+}
+
+// Events reports whether the answer is a stream of events, which can be taken
+// up behind one that came.
+func (a *RelayedAnswer) Events() bool {
+	return a.Stream && slices.ContainsFunc(a.Header, func(h [2]string) bool {
+		return strings.EqualFold(h[0], "Content-Type") && strings.HasPrefix(h[1], eventStream)
+	})
+}
+
+// Relay is how a node that holds no replica has its requests answered.
+type Relay interface {
+	// Relay has a server answer in: another one when it dies before it has. A
+	// stream goes on at another server behind the last event that came. The body
+	// ends with ctx.
+	Relay(ctx context.Context, in Relayed) (*RelayedAnswer, error)
+	// Status returns what the X-Berth-* headers say of this node itself.
+	Status() Standing
+}
+
+// Standing is how near a node is to the state.
+type Standing struct {
+	Index       uint64 // Of the newest state that it knows of.
+	KnownLeader bool
+	LastContact int64 // With the leader, milliseconds ago.
+}
+
+// relayed returns the request as it travels.
+func (r *request) relayed(op compute.UUID) Relayed {
+	return Relayed{
+		Method: r.route.method, Path: r.route.path, Params: r.params, Args: r.args, Body: r.raw,
+		ID: r.id, Op: op, IP: r.ip, Base: r.base, Type: r.mediaType, Encoding: r.encoding,
+		Bearer: r.bearer, OrgSlug: r.orgSlug, Idempotency: r.idempotency,
+		LastEventID: r.lastEventID, IfNoneMatch: r.ifNoneMatch, Accept: r.accept,
+	}
+}
+
+// requestOf returns the request that came as in to another node.
+func (s *Server) requestOf(in Relayed) (*request, error) {
+	r := &request{
+		begun: s.now(), id: s.requestID(in.ID), params: in.Params, args: in.Args, raw: in.Body,
+		seed: in.Op, ip: in.IP, base: in.Base, mediaType: in.Type, encoding: in.Encoding,
+		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
+		lastEventID: in.LastEventID, ifNoneMatch: in.IfNoneMatch, accept: in.Accept,
+	}
+	if r.params == nil {
+		r.params = map[string]string{}
+	}
+	if r.args == nil {
+		r.args = map[string]string{}
+	}
+	for i := range s.routes {
+		if rt := &s.routes[i]; rt.method == in.Method && rt.path == in.Path && !rt.local {
+			r.route = rt
+			return r, nil
+		}
+	}
+	return r, errNotFound()
+}

@@ -1,0 +1,31 @@
+//nolint:lll // A field and its rules are one line.
+package wire
+
+import "berth/compute"
+
+// StateQuery are the parameters of GET /admin/state.
+type StateQuery struct {
+	Check bool `json:"check" default:"false" doc:"Also hold every invariant against the whole state, which takes a while where it is large."`
+}
+
+// State answers GET /admin/state: the replica of the node that was asked.
+type State struct {
+	Index  uint64          `json:"index" doc:"Raft index of the last entry that it has applied."`
+	Term   uint64          `json:"term" doc:"Of the leader that the state knows."`
+	Now    compute.Instant `json:"now" doc:"The state's clock."`
+	Format uint64          `json:"format" doc:"Of the state: which commands there may be."`
+	Hash   string          `json:"hash" doc:"Of the whole state, in hex. Replicas with the same index have the same."`
+
+	Executions    int `json:"executions"`
+	LiveAttempts  int `json:"live_attempts"`
+	LedgerEntries int `json:"ledger_entries"`
+	Callbacks     int `json:"callbacks" doc:"Rows of the outbox."`
+
+	Granted compute.Credits `json:"granted_credits" doc:"Ever, to all organizations."`
+	Charged compute.Credits `json:"charged_credits" doc:"Ever, to all organizations."`
+	Balance compute.Credits `json:"balance_credits" doc:"What was granted and not charged."`
+	Held    compute.Credits `json:"held_credits" doc:"Set aside for executions that have not ended."`
+
+	Checked bool   `json:"checked" doc:"Whether the invariants were held against it."`
+	Detail  string `json:"detail" doc:"What does not hold; empty where everything does."`
+}

@@ -1,0 +1,65 @@
+package attempt
+
+import (
+	"time"
+
+	"berth/compute"
+)
+
+const (
+	// Lease is for how long an attempt that may start elsewhere goes on
+	// without contact with the leader, and the least for any other: on a
+	// healthy node contact is up to five seconds old when a supervisor hears of
+	// it, and twice that when one word was lost.
+	Lease = 15 * time.Second
+
+	// Margin is how much longer than the supervisor the leader waits: for
+	// clocks that drift, and for a machine that stood still and thaws.
+	Margin = 10 * time.Second
+
+	// NodeTTL is how long a node that is not heard counts as up.
+	NodeTTL = Lease
+
+	// SelectionRetries is how often each run of a GPU selection starts again
+	// after a failure of ours, unless more was asked for: the race is ours to
+	// finish, and its runs are made to be repeated.
+	SelectionRetries = 2
+)
+
+// Moves reports whether a live attempt of e may be replaced by one on another
+// node when its own is lost.
+func Moves(e *compute.Execution) bool { return e.Retries < e.MaxRetries }
+
+// LeaseOf returns for how long a live attempt of e goes on without contact with
+// the leader: its supervisor ends it then. It is the same for the whole life of
+// the attempt.
+func LeaseOf(e *compute.Execution) time.Duration {
+	if Moves(e) {
+		return Lease
+	}
+	return max(e.DisconnectGrace, Lease)
+}
+
+// LostAfter returns for how long a node must have been silent before the leader
+// gives up a live attempt of e there.
+func LostAfter(e *compute.Execution) time.Duration { return LeaseOf(e) + Margin }
+
+// Lost returns which of a node's live attempts have ended for certain, when the
+// leader has not heard the node for so long.
+func Lost(work []compute.Work, silent time.Duration) []compute.Work {
+	var lost []compute.Work
+	for _, w := range work {
+		if silent > LostAfter(w.Execution) {
+			lost = append(lost, w)
+		}
+	}
+	return lost
+}
+
+// StateOf returns the state of a node that was not heard for so long.
+func StateOf(silent time.Duration) compute.NodeState {
+	if silent > NodeTTL {
+		return compute.NodeDown
+	}
+	return compute.NodeUp
+}

@@ -1,0 +1,67 @@
+package attempt
+
+import "berth/compute"
+
+// MaxUnstarted is how many nodes may fail to start the code of one execution
+// before that counts as a failure of the execution.
+const MaxUnstarted = 3
+
+// Next is what becomes of an execution whose attempt has ended.
+type Next uint8
+
+// What becomes of it.
+const (
+	Ends      Next = iota // It ends as its attempt did.
+	Retried               // It starts again; that is one of its retries.
+	Elsewhere             // It starts again, on another node if there is one: its code never started.
+)
+
+// Ending is how an attempt ended, by the word of its node or of the leader.
+type Ending struct {
+	Status  compute.Status
+	Reason  compute.Reason
+	ByNode  bool // The node said so; else the leader gave the attempt up.
+	Started bool // Its code may have run.
+}
+
+// EndingOf returns what a node's outcome says.
+func EndingOf(o *compute.Outcome) Ending {
+	return Ending{Status: o.Status, Reason: o.Reason, ByNode: true, Started: o.Ran || !o.StartedAt.IsZero()}
+}
+
+// GivenUp is how an attempt ends whose node is lost: its code may have run.
+func GivenUp() Ending {
+	return Ending{Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, Started: true}
+}
+
+// Decide returns what becomes of e after its attempt a ended so. Only failures
+// of ours start anything again, and nothing that someone asked to stop: code
+// that failed would fail again. Code that may have run starts again only where
+// retries are left; code that provably never ran does so without one, because
+// nothing was executed twice then, up to MaxUnstarted times.
+func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
+	switch {
+	case end.Status != compute.StatusSystemFailure || e.Stop != compute.StopNone:
+		return Ends
+	case end.neverStarted(a) && len(e.Avoid) < MaxUnstarted:
+		return Elsewhere
+	case Moves(e):
+		return Retried
+	}
+	return Ends
+}
+
+// neverStarted reports whether the code of a provably never ran: its node says
+// so, and names a cause of before the start. What watched the code being lost
+// is none, because the code may have been started unseen.
+func (end Ending) neverStarted(a *compute.Attempt) bool {
+	if !end.ByNode || end.Started || a.Started {
+		return false
+	}
+	switch end.Reason {
+	case compute.ReasonStartFailed, compute.ReasonInputsLost, compute.ReasonNodeLost:
+		return true
+	default:
+		return false
+	}
+}

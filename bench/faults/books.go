@@ -1,0 +1,302 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/attempt"
+	"berth/bench/faults/check"
+	"berth/compute"
+)
+
+// page is how much of a list is asked for at once.
+const page = 1000
+
+// books is what the cluster says at the end about one organization.
+type books struct {
+	executions map[string]wire.ExecutionSummary // By id.
+	byTag      map[string]string                // From a tag to the id of an execution that has it.
+	lines      []check.Line
+}
+
+// close ends what an organization still has and reads everything of it.
+func (s *session) closeBooks(ctx context.Context, o organization) (*books, error) {
+	c := s.admin.WithToken(o.key)
+	all, err := endAll(ctx, c, o.slug)
+	if err != nil {
+		return nil, err
+	}
+	b := &books{executions: map[string]wire.ExecutionSummary{}, byTag: map[string]string{}}
+	for _, e := range all {
+		b.executions[e.ExecutionID.String()] = e
+		if e.Metadata != nil {
+			for _, tag := range e.Metadata.Tags {
+				b.byTag[tag] = e.ExecutionID.String()
+			}
+		}
+	}
+	return b, b.readLedger(ctx, c)
+}
+
+// endAll stops what an organization has live, and returns all its executions
+// once they have ended.
+func endAll(ctx context.Context, c *client.Client, org string) ([]wire.ExecutionSummary, error) {
+	for {
+		all, err := history(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("history of %s: %w", org, err)
+		}
+		live := 0
+		for _, e := range all {
+			if e.Status.Terminal() {
+				continue
+			}
+			live++
+			err := c.Stop(ctx, e.ExecutionID)
+			if err != nil && client.CodeOf(err) != "already_ended" {
+				return nil, fmt.Errorf("stop execution %s: %w", e.ExecutionID, err)
+			}
+		}
+		if live == 0 {
+			return all, nil
+		}
+		if !sleep(ctx, 500*time.Millisecond) {
+			return nil, fmt.Errorf("%d executions of %s do not end: %w", live, org, ctx.Err())
+		}
+	}
+}
+
+// history returns all executions of the caller's organization.
+func history(ctx context.Context, c *client.Client) ([]wire.ExecutionSummary, error) {
+	var all []wire.ExecutionSummary
+	for {
+		h, err := c.History(ctx, client.HistoryQuery{Limit: page, Offset: len(all)})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h.Executions...)
+		if len(h.Executions) < page {
+			return all, nil
+		}
+	}
+}
+
+func (b *books) readLedger(ctx context.Context, c *client.Client) error {
+	cursor := uint64(0)
+	for {
+		l, err := c.Ledger(ctx, cursor, page)
+		if err != nil {
+			return fmt.Errorf("read ledger: %w", err)
+		}
+		for _, e := range l.Entries {
+			line := check.Line{Seq: e.Seq, Kind: e.Kind, Amount: e.Amount, Balance: e.Balance, Held: e.Held}
+			if e.ExecutionID != nil {
+				line.Execution = e.ExecutionID.String()
+			}
+			if e.Note != nil {
+				line.Note = *e.Note
+			}
+			b.lines = append(b.lines, line)
+		}
+		if l.NextCursor == nil {
+			return nil
+		}
+		cursor = *l.NextCursor
+	}
+}
+
+// ended returns how everything ended that is charged by itself: a GPU selection
+// is charged by its sub-executions.
+func (b *books) ended() map[string]check.Ended {
+	out := map[string]check.Ended{}
+	for id, e := range b.executions {
+		if e.ExecutionType == compute.KindSelection {
+			continue
+		}
+		one := check.Ended{Status: e.Status}
+		if e.Billed != nil {
+			one.Billed = *e.Billed
+		}
+		out[id] = one
+	}
+	return out
+}
+
+// line returns the place in the ledger of an operation on an account, 0 where
+// it has none: a grant has its operation as the note, a hold and what gives it
+// back are of the execution with its tag.
+func (b *books) line(in any) uint64 {
+	find := func(kind compute.LedgerKind, execution, note string) uint64 {
+		for _, l := range b.lines {
+			if l.Kind == kind && l.Execution == execution && (execution != "" || l.Note == note) {
+				return l.Seq
+			}
+		}
+		return 0
+	}
+	switch in := in.(type) {
+	case check.Grant:
+		return find(compute.LedgerGrant, "", in.Op)
+	case check.Hold:
+		if id := b.byTag[in.Op]; id != "" {
+			return find(compute.LedgerHold, id, "")
+		}
+	case check.Settle:
+		if id := b.byTag[in.Op]; id != "" {
+			return find(compute.LedgerRelease, id, "")
+		}
+	}
+	return 0
+}
+
+// closer is the client that stops what is left when the books are closed.
+const closer = -1
+
+// released returns the operations of which the hold was given back.
+func (b *books) released() []string {
+	var ops []string
+	for op := range b.byTag {
+		if op != parkedTag && op != markedTag && b.line(check.Settle{Op: op}) != 0 {
+			ops = append(ops, op)
+		}
+	}
+	return slices.Sorted(slices.Values(ops))
+}
+
+// checkBooks closes the books of every organization and returns what is wrong
+// in them.
+func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Violation, error) {
+	var wrong []check.Violation
+	for _, o := range s.orgs {
+		closing := s.now()
+		b, err := s.closeBooks(ctx, o)
+		if err != nil {
+			return wrong, err
+		}
+		s.books[o.slug] = b
+		report.Executions += len(b.executions)
+		wrong = append(wrong, check.Ledger(o.slug, b.lines, b.ended())...)
+		account := check.Object{Kind: check.KindAccount, Name: o.slug}
+		for _, op := range b.released() {
+			s.history.SettleAt(account, closer, op, closing)
+		}
+		s.history.Resolve(account, b.line)
+	}
+	return wrong, nil
+}
+
+// checkStates compares the replicas: equal hashes at equal indexes, whole by
+// their own check, money neither made nor lost.
+func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Violation, error) {
+	var wrong []check.Violation
+	seen := map[uint64]string{}
+	for _, n := range s.world.Nodes {
+		c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
+		if err != nil {
+			return nil, err
+		}
+		state, err := c.State(ctx, true)
+		if err != nil {
+			return nil, fmt.Errorf("state of %s: %w", n.Name, err)
+		}
+		if state.Detail != "" {
+			wrong = append(wrong, check.Violation{What: "invariant", Object: "node " + n.Name, Detail: state.Detail})
+		}
+		if state.Balance != state.Granted-state.Charged || state.Held != 0 {
+			wrong = append(wrong, check.Violation{What: "money", Object: "node " + n.Name, Detail: fmt.Sprintf(
+				"granted %v, charged %v, balance %v, held %v", state.Granted, state.Charged, state.Balance, state.Held)})
+		}
+		s.callbacks = state.Callbacks
+	}
+	compared, err := s.compareHashes(ctx, seen, &wrong)
+	report.States = compared
+	return wrong, err
+}
+
+// compareHashes reads every replica's hash again and again until each index
+// of some was seen of another: an idle cluster moves on by a tick now and then.
+func (s *session) compareHashes(ctx context.Context, seen map[uint64]string, wrong *[]check.Violation) (int, error) {
+	compared := 0
+	for range 100 {
+		for _, n := range s.world.Nodes {
+			c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
+			if err != nil {
+				return compared, err
+			}
+			state, err := c.State(ctx, false)
+			if err != nil {
+				return compared, fmt.Errorf("state of %s: %w", n.Name, err)
+			}
+			known, again := seen[state.Index]
+			if !again {
+				seen[state.Index] = state.Hash
+				continue
+			}
+			compared++
+			if known != state.Hash {
+				*wrong = append(*wrong, check.Violation{
+					What: "replicas differ", Object: "node " + n.Name,
+					Detail: fmt.Sprintf("at index %d its state is %s, another's %s", state.Index, state.Hash, known),
+				})
+				return compared, nil
+			}
+		}
+		if compared >= 4*len(s.world.Nodes) {
+			return compared, nil
+		}
+	}
+	if compared == 0 {
+		return 0, errors.New("no two replicas were seen at the same index")
+	}
+	return compared, nil
+}
+
+// checkMarks compares what the code of executions left with what the cluster
+// says of them.
+func (s *session) checkMarks(report *Report) ([]check.Violation, error) {
+	marks, err := check.ReadMarks(os.DirFS(s.world.Marks()))
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]wire.ExecutionSummary{}
+	for _, b := range s.books {
+		for id, e := range b.executions {
+			known[id] = e
+		}
+	}
+	// A lost attempt of a sub-execution is followed by another one.
+	wrong := check.Marks(marks, func(id string) int {
+		if known[id].ExecutionType == compute.KindSubSelection {
+			return 1 + attempt.SelectionRetries
+		}
+		return 1
+	})
+	completed := map[string]bool{}
+	for _, m := range marks {
+		report.Starts += m.Starts
+		completed[m.Execution] = completed[m.Execution] || m.Ended
+		if _, there := known[m.Execution]; !there {
+			wrong = append(wrong, check.Violation{
+				What: "unknown execution", Object: "execution " + m.Execution,
+				Detail: "its code was started, and the cluster does not know it",
+			})
+		}
+	}
+	for id, e := range known {
+		marked := e.Metadata != nil && strings.Contains(strings.Join(e.Metadata.Tags, " "), markedTag)
+		if marked && e.Status == compute.StatusCompleted && !completed[id] {
+			wrong = append(wrong, check.Violation{
+				What: "completed", Object: "execution " + id,
+				Detail: "it is said to have completed, and its code did not come to its end",
+			})
+		}
+	}
+	return wrong, nil
+}

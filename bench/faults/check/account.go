@@ -1,0 +1,147 @@
+package check
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"berth/compute"
+)
+
+// Grant gives credits to an account. Op names the operation: a repeat of it is
+// the same one. Seq is the place of its line in the account's ledger, 0 where
+// that is not known. Its output is true.
+type Grant struct {
+	Op     string
+	Amount compute.Credits
+	Seq    uint64
+}
+
+// Hold sets credits aside. Its output is Held or Refused.
+type Hold struct {
+	Op     string
+	Amount compute.Credits
+	Seq    uint64
+}
+
+// Settle gives back what the operation Op set aside and charges for it. Its
+// output is true. Settling again, or what was never held, changes nothing
+// where nothing is charged.
+type Settle struct {
+	Op     string
+	Charge compute.Credits
+	Seq    uint64
+}
+
+// Balance asks for what an account has and what of it is set aside: its output
+// is a Money.
+type Balance struct{}
+
+// Money is where an account stands.
+type Money struct{ Balance, Held compute.Credits }
+
+// Verdict is the answer to a Hold.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Refused Verdict = iota // Too little was available.
+	Held
+)
+
+// account is the state of the model. It is never changed, only copied.
+type account struct {
+	money   Money
+	seq     uint64   // Of the last line of the ledger, where that is known.
+	held    []Hold   // By op.
+	granted []string // Ops of grants, sorted.
+	settled []string // Ops that held something and do no more, sorted.
+}
+
+func accountModel() porcupine.Model {
+	seed := maphash.MakeSeed()
+	return porcupine.Model{
+		Init: func() any { return &account{} },
+		Step: func(state, in, out any) (bool, any) {
+			a := state.(*account)
+			switch in := in.(type) {
+			case Grant:
+				return a.follows(in.Seq), a.grant(in)
+			case Hold:
+				return a.hold(in, out)
+			case Settle:
+				return a.settle(in)
+			}
+			return out == nil || out == a.money, a
+		},
+		Equal: func(a, b any) bool { return a.(*account).equal(b.(*account)) },
+		Hash: func(state any) uint64 {
+			return maphash.Comparable(seed, state.(*account).money)
+		},
+	}
+}
+
+func (a *account) equal(b *account) bool {
+	return a.money == b.money && a.seq == b.seq && slices.Equal(a.held, b.held) &&
+		slices.Equal(a.granted, b.granted) && slices.Equal(a.settled, b.settled)
+}
+
+// follows reports whether the line with a place may be the next one.
+func (a *account) follows(seq uint64) bool { return seq == 0 || seq == a.seq+1 }
+
+func (a *account) grant(in Grant) *account {
+	at, done := slices.BinarySearch(a.granted, in.Op)
+	if done {
+		return a
+	}
+	next := *a
+	next.seq = in.Seq
+	next.money.Balance += in.Amount
+	next.granted = slices.Insert(slices.Clone(a.granted), at, in.Op)
+	return &next
+}
+
+// find returns where the hold of an operation is, or would be.
+func (a *account) find(op string) (int, bool) {
+	return slices.BinarySearchFunc(a.held, op, func(h Hold, op string) int { return cmp.Compare(h.Op, op) })
+}
+
+func (a *account) hold(in Hold, out any) (bool, any) {
+	at, held := a.find(in.Op)
+	_, settled := slices.BinarySearch(a.settled, in.Op)
+	if held || settled {
+		return out == nil || out == Held, a
+	}
+	if a.money.Balance-a.money.Held < in.Amount {
+		return out == nil || out == Refused, a
+	}
+	if out == Refused || !a.follows(in.Seq) {
+		return false, a
+	}
+	next := *a
+	next.seq = in.Seq
+	next.money.Held += in.Amount
+	next.held = slices.Insert(slices.Clone(a.held), at, in)
+	return true, &next
+}
+
+func (a *account) settle(in Settle) (bool, any) {
+	at, held := a.find(in.Op)
+	if !held {
+		return in.Charge == 0 && in.Seq == 0, a
+	}
+	hold := a.held[at]
+	if in.Charge > hold.Amount || !a.follows(in.Seq) {
+		return false, a
+	}
+	next := *a
+	next.seq = in.Seq
+	next.money.Held -= hold.Amount
+	next.money.Balance -= in.Charge
+	next.held = slices.Delete(slices.Clone(a.held), at, at+1)
+	into, _ := slices.BinarySearch(a.settled, in.Op)
+	next.settled = slices.Insert(slices.Clone(a.settled), into, in.Op)
+	return true, &next
+}

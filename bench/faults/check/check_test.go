@@ -1,0 +1,329 @@
+package check_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"berth/bench/faults/check"
+	"berth/compute"
+)
+
+// step is one event of a history: try n is called, or returns.
+type step struct {
+	try int
+	in  any // Of a call.
+	out any // Of a return; nil with in nil drops the try.
+}
+
+// limit is far more than any check here takes.
+const limit = time.Minute
+
+// played returns what is wrong with the steps, each an instant after the one
+// before.
+func played(o check.Object, steps []step) []check.Violation {
+	at := int64(0)
+	h := check.NewHistory(func() int64 { at++; return at })
+	tries := map[int]*check.Try{}
+	for _, s := range steps {
+		switch {
+		case s.in != nil:
+			tries[s.try] = h.Call(o, s.try, s.in)
+		case s.out == nil:
+			tries[s.try].Drop()
+		default:
+			tries[s.try].Return(s.out)
+		}
+	}
+	_, wrong := h.Check(limit)
+	return wrong
+}
+
+func call(try int, in any) step     { return step{try: try, in: in} }
+func returned(try int, o any) step  { return step{try: try, out: o} }
+func dropped(try int) step          { return step{try: try} }
+func whole(try int, in, o any) step { return step{try: try, in: in, out: o} }
+
+// spread makes a call and a return of each whole step.
+func spread(steps ...step) []step {
+	var out []step
+	for _, s := range steps {
+		if s.in != nil && s.out != nil {
+			out = append(out, call(s.try, s.in), returned(s.try, s.out))
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestHistories(t *testing.T) {
+	a, b := compute.ExecutionID{UUID: compute.UUID{1}}, compute.ExecutionID{UUID: compute.UUID{2}}
+	tests := []struct {
+		name  string
+		kind  check.Kind
+		steps []step
+		ok    bool
+	}{
+		{"a read after a write", check.KindRegister, spread(whole(1, check.Write{Value: 1}, true), whole(2, check.Read{}, 1)), true},
+		{"an old value", check.KindRegister, spread(
+			whole(1, check.Write{Value: 1}, true), whole(2, check.Write{Value: 2}, true), whole(3, check.Read{}, 1)), false},
+		{"an acknowledged write is lost", check.KindRegister, spread(
+			whole(1, check.Write{Value: 1}, true), whole(2, check.Read{}, 0)), false},
+		{"a write without an answer is seen", check.KindRegister, spread(call(1, check.Write{Value: 1}), whole(2, check.Read{}, 1)), true},
+		{"and not seen", check.KindRegister, spread(call(1, check.Write{Value: 1}), whole(2, check.Read{}, 0)), true},
+		{"and seen no more", check.KindRegister, spread(
+			call(1, check.Write{Value: 1}), whole(2, check.Read{}, 1), whole(3, check.Read{}, 0)), false},
+		{"a refused write is seen", check.KindRegister, spread(
+			call(1, check.Write{Value: 1}), dropped(1), whole(2, check.Read{}, 1)), false},
+		{"during a write both are right, forward only", check.KindRegister, append(spread(call(1, check.Write{Value: 1}),
+			whole(2, check.Read{}, 0), whole(3, check.Read{}, 1)), returned(1, true)), true},
+		{"during a write both are right, not backward", check.KindRegister, append(spread(call(1, check.Write{Value: 1}),
+			whole(2, check.Read{}, 1), whole(3, check.Read{}, 0)), returned(1, true)), false},
+
+		{"credits add up", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 7}, check.Held),
+			whole(2, check.Balance{}, check.Money{Balance: 10, Held: 7}), whole(1, check.Hold{Op: "i", Amount: 4}, check.Refused),
+			whole(1, check.Settle{Op: "h", Charge: 5}, true), whole(2, check.Balance{}, check.Money{Balance: 5})), true},
+		{"more is held than there is", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 11}, check.Held)), false},
+		{"refused though there was enough", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 10}, check.Refused)), false},
+		{"a repeated hold holds once", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), call(1, check.Hold{Op: "h", Amount: 5}),
+			whole(1, check.Hold{Op: "h", Amount: 5}, check.Held), whole(2, check.Balance{}, check.Money{Balance: 10, Held: 5})), true},
+		{"a repeated hold held twice", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), call(1, check.Hold{Op: "h", Amount: 5}),
+			whole(1, check.Hold{Op: "h", Amount: 5}, check.Held), whole(2, check.Balance{}, check.Money{Balance: 10, Held: 10})), false},
+		{"a refused hold held after all", check.KindAccount, spread(
+			call(1, check.Hold{Op: "h", Amount: 5}), whole(1, check.Hold{Op: "h", Amount: 5}, check.Refused),
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(2, check.Balance{}, check.Money{Balance: 10, Held: 5})), true},
+		{"charged twice", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
+			whole(1, check.Settle{Op: "h", Charge: 3}, true), whole(2, check.Balance{}, check.Money{Balance: 4})), false},
+		{"charged more than was held", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
+			whole(1, check.Settle{Op: "h", Charge: 6}, true)), false},
+
+		{"a deleted key is dead", check.KindKey, spread(
+			whole(1, check.Use{}, true), whole(1, check.Delete{}, true), whole(2, check.Use{}, false)), true},
+		{"a deleted key lives", check.KindKey, spread(whole(1, check.Delete{}, true), whole(2, check.Use{}, true)), false},
+		{"a toggled key", check.KindKey, spread(
+			whole(1, check.Toggle{Op: "a"}, false), whole(2, check.Use{}, false),
+			whole(1, check.Toggle{Op: "b"}, true), whole(2, check.Use{}, true)), true},
+		{"a repeat toggled twice", check.KindKey, spread(
+			call(1, check.Toggle{Op: "a"}), whole(1, check.Toggle{Op: "a"}, false), whole(2, check.Use{}, true)), false},
+
+		{"a life", check.KindExecution, spread(
+			call(1, check.Submit{}), whole(1, check.Submit{}, a), whole(2, check.Status{ID: a}, compute.StatusRunning),
+			whole(2, check.Status{ID: a}, compute.StatusCompleted), whole(2, check.Status{ID: a}, compute.StatusCompleted)), true},
+		{"one key, two executions", check.KindExecution, spread(
+			whole(1, check.Submit{}, a), whole(1, check.Submit{}, b)), false},
+		{"what was submitted is gone", check.KindExecution, spread(
+			whole(1, check.Submit{}, a), whole(2, check.Status{ID: a}, check.Missing{})), false},
+		{"an end is not the end", check.KindExecution, spread(
+			whole(1, check.Submit{}, a), whole(2, check.Status{ID: a}, compute.StatusFailed),
+			whole(2, check.Status{ID: a}, compute.StatusRunning)), false},
+	}
+	for _, tt := range tests {
+		wrong := played(check.Object{Kind: tt.kind, Name: "x"}, tt.steps)
+		if (len(wrong) == 0) != tt.ok {
+			t.Errorf("%s: %v, want right: %v", tt.name, wrong, tt.ok)
+		}
+	}
+}
+
+// TestWhatIsWrongIsNamed holds that a violation says which answer cannot be.
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	wrong := played(check.Object{Kind: check.KindRegister, Name: "r"}, spread(
+		whole(1, check.Write{Value: 1}, true), whole(1, check.Write{Value: 2}, true),
+		whole(2, check.Read{}, 1), whole(2, check.Read{}, 2)))
+	if len(wrong) != 1 || !strings.Contains(wrong[0].Detail, "{} answered 1, called at 5ns, answered at 6ns") {
+		t.Errorf("got %v", wrong)
+	}
+}
+
+// TestTooLongToCheck holds that what cannot be checked is not taken as right.
+func TestTooLongToCheck(t *testing.T) {
+	at := int64(0)
+	h := check.NewHistory(func() int64 { at++; return at })
+	for i := range check.MaxTries + 1 {
+		h.Call(check.Object{}, i%4, check.Read{}).Return(0)
+	}
+	if _, wrong := h.Check(limit); len(wrong) != 1 {
+		t.Errorf("%d tries: %v", check.MaxTries+1, wrong)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	a, b := "11111111-1111-4111-8111-111111111111", "22222222-1111-4111-8111-111111111111"
+	tests := []struct {
+		name  string
+		files map[string]string
+		want  string // Of the only violation; "" for none.
+	}{
+		{"one after the other", map[string]string{
+			a + ".1": "start G1,G2 100\nbeat 200\nend 250\n", b + ".1": "start G1 300\nbea",
+		}, ""},
+		{"twice", map[string]string{a + ".1": "start - 100\nstart - 150\n"}, "double start"},
+		{"a GPU in two hands", map[string]string{
+			a + ".1": "start G1,G2 100\nbeat 200\n", b + ".1": "start G2 150\nend 160\n",
+		}, "overlap of GPU G2"},
+		{"two attempts", map[string]string{
+			a + ".1": "start G1 100\nbeat 200\n", a + ".2": "start G2 300\nend 400\n",
+		}, "too many attempts"},
+		{"nothing was started", map[string]string{a + ".1": ""}, ""},
+	}
+	for _, tt := range tests {
+		dir := fstest.MapFS{}
+		for name, text := range tt.files {
+			dir[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		marks, err := check.ReadMarks(dir)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		got := ""
+		for _, v := range check.Marks(marks, nil) {
+			got += v.String()
+		}
+		if (tt.want == "") != (got == "") || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestLedger(t *testing.T) {
+	grant := check.Line{Seq: 1, Kind: compute.LedgerGrant, Amount: 10, Balance: 10}
+	hold := check.Line{Seq: 2, Kind: compute.LedgerHold, Amount: 4, Execution: "e", Balance: 10, Held: 4}
+	release := check.Line{Seq: 3, Kind: compute.LedgerRelease, Amount: 4, Execution: "e", Balance: 10}
+	charge := check.Line{Seq: 4, Kind: compute.LedgerCharge, Amount: 3, Execution: "e", Balance: 7}
+	again := check.Line{Seq: 5, Kind: compute.LedgerCharge, Amount: 3, Execution: "e", Balance: 4}
+	ended := map[string]check.Ended{"e": {Status: compute.StatusCompleted, Billed: 3}}
+	tests := []struct {
+		name  string
+		lines []check.Line
+		ended map[string]check.Ended
+		want  int
+	}{
+		{"whole", []check.Line{grant, hold, release, charge}, ended, 0},
+		{"not charged", []check.Line{grant, hold, release}, ended, 1},
+		{"charged twice", []check.Line{grant, hold, release, charge, again}, ended, 1},
+		{"still held", []check.Line{grant, hold}, map[string]check.Ended{"e": {Status: compute.StatusQueued}}, 2},
+		{"a line is missing", []check.Line{grant, release, charge}, ended, 2},
+		{"nobody's", []check.Line{grant, hold, release, charge}, nil, 1},
+	}
+	for _, tt := range tests {
+		if got := check.Ledger("org", tt.lines, tt.ended); len(got) != tt.want {
+			t.Errorf("%s: %v, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestResolve holds that a try without an answer that took effect must be seen,
+// and one that took none must not.
+func TestResolve(t *testing.T) {
+	for _, took := range []bool{true, false} {
+		at := int64(0)
+		h := check.NewHistory(func() int64 { at++; return at })
+		o := check.Object{Kind: check.KindAccount, Name: "a"}
+		h.Call(o, 1, check.Grant{Op: "g", Amount: 5})
+		h.Call(o, 2, check.Balance{}).Return(check.Money{Balance: 5})
+		h.Resolve(o, func(any) uint64 {
+			if took {
+				return 1
+			}
+			return 0
+		})
+		if _, wrong := h.Check(limit); (len(wrong) == 0) != took {
+			t.Errorf("took effect: %v: %v", took, wrong)
+		}
+	}
+}
+
+// TestResolveFindsWhatIsNotInTheLedger holds that what was acknowledged has a
+// line, and lines the order of what happened.
+func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
+	tests := []struct {
+		name  string
+		lines map[string]uint64
+		ok    bool
+	}{
+		{"in order", map[string]uint64{"g": 1, "h": 2}, true},
+		{"lost", map[string]uint64{"g": 1}, false},
+		{"in another order", map[string]uint64{"g": 2, "h": 1}, false},
+		{"a line of nobody between", map[string]uint64{"g": 1, "h": 3}, false},
+	}
+	for _, tt := range tests {
+		at := int64(0)
+		h := check.NewHistory(func() int64 { at++; return at })
+		o := check.Object{Kind: check.KindAccount, Name: "a"}
+		h.Call(o, 1, check.Grant{Op: "g", Amount: 5}).Return(true)
+		h.Call(o, 1, check.Grant{Op: "h", Amount: 6}).Return(true)
+		h.Resolve(o, func(in any) uint64 { return tt.lines[in.(check.Grant).Op] })
+		if _, wrong := h.Check(limit); (len(wrong) == 0) != tt.ok {
+			t.Errorf("%s: %v", tt.name, wrong)
+		}
+	}
+}
+
+// TestBooksAreClosed: an answer that never came to a client may be that of who
+// closed the books, with others before it.
+func TestBooksAreClosed(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		at := int64(0)
+		h := check.NewHistory(func() int64 { at++; return at })
+		o := check.Object{Kind: check.KindAccount, Name: "a"}
+		lines := map[any]uint64{
+			check.Grant{Op: "g", Amount: 9}: 1, check.Hold{Op: "x", Amount: 1}: 2, check.Hold{Op: "y", Amount: 1}: 3,
+			check.Settle{Op: "y"}: 4, check.Settle{Op: "x"}: 5,
+		}
+		h.Call(o, 1, check.Grant{Op: "g", Amount: 9}).Return(true)
+		h.Call(o, 1, check.Hold{Op: "x", Amount: 1}).Return(check.Held)
+		h.Call(o, 1, check.Hold{Op: "y", Amount: 1}).Return(check.Held)
+		h.Call(o, 1, check.Settle{Op: "x"}) // Never answered.
+		if told {
+			h.SettleAt(o, -1, "x", at)
+			h.SettleAt(o, -1, "y", at)
+			h.SettleAt(check.Object{Kind: check.KindAccount, Name: "b"}, -1, "z", at)
+		}
+		h.Resolve(o, func(in any) uint64 { return lines[in] })
+		if objects, wrong := h.Check(limit); (len(wrong) == 0) != told || objects != 1 {
+			t.Errorf("told: %v: %d objects, %v", told, objects, wrong)
+		}
+	}
+}
+
+// TestLongHistory checks an account with as many tries as an object gets, some
+// of which were never answered, within the time that a check has.
+func TestLongHistory(t *testing.T) {
+	at := int64(0)
+	h := check.NewHistory(func() int64 { at++; return at })
+	o := check.Object{Kind: check.KindAccount, Name: "a"}
+	money, lines := check.Money{}, map[string]uint64{}
+	for i := range 1_500 {
+		grant := check.Grant{Op: fmt.Sprint(i), Amount: compute.Credits(1 + i*7919%9973)}
+		switch {
+		case i%60 == 0: // Nobody answered, and it has no effect.
+			h.Call(o, i%6, grant)
+		case i%60 == 30: // Nobody answered, and it has.
+			h.Call(o, i%6, grant)
+			money.Balance += grant.Amount
+			lines[grant.Op] = uint64(len(lines)) + 1
+		case i%3 == 0:
+			try := h.Call(o, i%6, grant)
+			h.Call(o, (i+1)%6, check.Balance{}).Return(money)
+			money.Balance += grant.Amount
+			lines[grant.Op] = uint64(len(lines)) + 1
+			try.Return(true)
+		default:
+			h.Call(o, i%6, check.Balance{}).Return(money)
+		}
+	}
+	h.Resolve(o, func(in any) uint64 { return lines[in.(check.Grant).Op] })
+	if _, wrong := h.Check(limit); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}

@@ -1,0 +1,77 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config says what is run.
+type Config struct {
+	Seed      uint64
+	Duration  time.Duration // Of faults and load; setting up and checking come on top.
+	Nodes     int           // 3 to 9.
+	Nemeses   []string      // Which things are broken; none for all that Nemeses names.
+	Workloads []string      // Which clients there are; none for all that Workloads names.
+	Count     int           // End after so many faults; 0 for when the time is over.
+	Binary    string        // The berth program of the nodes.
+	Dir       string        // Everything the run keeps: the nodes' logs, data and marks.
+	Plant     string        // A planted bug; it needs Points.
+	Points    bool          // The program was built with failpoints (the tag faults).
+	Slow      int           // Timeouts are so many times as long; 0 is 1.
+
+	Logger   *slog.Logger
+	Progress io.Writer // A line per fault; nil for none.
+}
+
+// Validate reports everything that is wrong with c.
+func (c Config) Validate() error {
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Duration > 0 && c.Duration <= 240*time.Hour, "duration: %v is not up to 240h", c.Duration)
+	check(c.Nodes >= 3 && c.Nodes <= 9, "nodes: %d is not 3 to 9", c.Nodes)
+	check(c.Count >= 0, "count: %d is negative", c.Count)
+	check(c.Binary != "" && c.Dir != "", "binary and directory are needed")
+	for _, name := range c.Nemeses {
+		check(slices.Contains(Nemeses(), name), "nothing is broken by %q; there are %s",
+			name, strings.Join(Nemeses(), ", "))
+	}
+	for _, name := range c.Nemeses {
+		check(c.Points || !slices.Contains(needPoints(), name),
+			"%q needs a program with failpoints: build it with -tags faults and say --points", name)
+	}
+	check(c.Points || c.Plant == "", "a planted bug needs a program with failpoints: build it with -tags faults"+
+		" and say --points")
+	for _, name := range c.Workloads {
+		check(slices.Contains(Workloads(), name), "no workload %q; there are %s", name, strings.Join(Workloads(), ", "))
+	}
+	return errors.Join(faults...)
+}
+
+// withDefaults fills what was left out.
+func (c Config) withDefaults() Config {
+	if len(c.Nemeses) == 0 {
+		c.Nemeses = slices.DeleteFunc(Nemeses(), func(name string) bool {
+			return !c.Points && slices.Contains(needPoints(), name)
+		})
+	}
+	if len(c.Workloads) == 0 {
+		c.Workloads = Workloads()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Progress == nil {
+		c.Progress = io.Discard
+	}
+	c.Slow = max(c.Slow, 1)
+	return c
+}

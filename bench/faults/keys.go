@@ -1,0 +1,238 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/bench/faults/check"
+	"berth/compute"
+)
+
+// keyring is the workload of API keys: made, used everywhere, switched off and
+// on, deleted. A key that was deleted is accepted nowhere from then on.
+type keyring struct {
+	session *session
+	org     organization
+	token   string // Access token of the user who owns the organization.
+
+	mu   sync.Mutex
+	keys []*oneKey
+}
+
+// oneKey is one key. Who holds busy is the only one to change it.
+type oneKey struct {
+	id     compute.KeyID
+	secret string
+	object check.Object
+	busy   bool
+}
+
+const keysAtOnce = 6
+
+func (w *keyring) name() string { return "keys" }
+
+func (w *keyring) clients() int { return 4 }
+
+func (w *keyring) prepare(ctx context.Context) (err error) {
+	if w.org, err = w.session.newOrganization(ctx, "keyring"); err != nil {
+		return err
+	}
+	return w.signIn(ctx)
+}
+
+// signIn gets a token with which keys are managed.
+func (w *keyring) signIn(ctx context.Context) error {
+	login, err := w.session.admin.WithToken("").Login(ctx, w.org.email, w.org.password)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.token = login.AccessToken
+	return nil
+}
+
+func (w *keyring) access() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.token
+}
+
+func (w *keyring) run(ctx context.Context, c *caller) {
+	for c.pause(ctx, 80*time.Millisecond) {
+		n := c.rng.IntN(20)
+		one := w.pick(c, n >= 16)
+		switch {
+		case one == nil:
+			w.create(ctx, c)
+		case n < 16:
+			w.use(ctx, c, one)
+		case n < 19:
+			w.toggle(ctx, c, one)
+		default:
+			w.remove(ctx, c, one)
+		}
+	}
+}
+
+// pick returns a key, nil when there are too few or somebody else changes it.
+func (w *keyring) pick(c *caller, change bool) *oneKey {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.keys) < keysAtOnce {
+		return nil
+	}
+	one := w.keys[c.rng.IntN(len(w.keys))]
+	if change {
+		if one.busy {
+			return nil
+		}
+		one.busy = true
+	}
+	return one
+}
+
+func (w *keyring) release(one *oneKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one.busy = false
+}
+
+// create makes a key. One whose answer is lost is nobody's.
+func (w *keyring) create(ctx context.Context, c *caller) {
+	c.next()
+	node := c.any(w.access())
+	var minted wire.MintedKey
+	out, err := c.try(ctx, w.name(), func(ctx context.Context) (err error) {
+		minted, err = node.CreateKey(ctx, w.org.slug, "key")
+		return err
+	})
+	switch out {
+	case done:
+	case refused:
+		w.refused(ctx, "create", err)
+		return
+	case unknown, unsent:
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys = append(w.keys, &oneKey{
+		id: minted.ID, secret: minted.PlaintextKey, object: check.Object{Kind: check.KindKey, Name: minted.ID.String()},
+	})
+}
+
+// refused signs in again where the token has expired.
+func (w *keyring) refused(ctx context.Context, what string, err error) {
+	if answer, ok := errors.AsType[*client.Error](err); ok && answer.Status == http.StatusUnauthorized {
+		if w.signIn(ctx) == nil {
+			return
+		}
+	}
+	w.session.odd(w.name(), what, err)
+}
+
+func (w *keyring) use(ctx context.Context, c *caller, one *oneKey) {
+	node := c.any(one.secret)
+	t := w.session.history.Call(one.object, c.id, check.Use{})
+	err := c.read(ctx, w.name(), func(ctx context.Context) error {
+		_, err := node.UserStatus(ctx)
+		return err
+	})
+	switch answer, _ := errors.AsType[*client.Error](err); {
+	case err == nil:
+		t.Return(true)
+	case answer != nil && answer.Status == http.StatusUnauthorized:
+		t.Return(false)
+	default:
+		t.Drop()
+	}
+	if w.session.history.Len(one.object) >= triesPerObject {
+		w.drop(one)
+	}
+}
+
+func (w *keyring) drop(one *oneKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := slices.Index(w.keys, one); at >= 0 {
+		w.keys = slices.Delete(w.keys, at, at+1)
+	}
+}
+
+// toggle switches a key, repeating the same operation until it is known how it
+// went: a toggle in doubt would make every later answer right.
+func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
+	op := c.next()
+	t := w.session.history.Call(one.object, c.id, check.Toggle{Op: op})
+	doubt := false
+	for ctx.Err() == nil {
+		node := c.any(w.access())
+		var key wire.Key
+		out, err := c.try(ctx, w.name(), func(ctx context.Context) (err error) {
+			key, err = node.ToggleKey(ctx, w.org.slug, one.id)
+			return err
+		})
+		switch {
+		case out == done && !doubt:
+			t.Return(key.IsActive)
+			w.release(one)
+			return
+		case out == done: // What a repeat answers is the key of now.
+			t.Return(nil)
+			w.release(one)
+			return
+		case out == refused && !doubt:
+			t.Drop()
+			w.refused(ctx, "toggle", err)
+			w.release(one)
+			return
+		}
+		doubt = doubt || out == unknown
+		c.pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// remove deletes a key; it stays in use to see that it is dead.
+func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
+	c.next()
+	t := w.session.history.Call(one.object, c.id, check.Delete{})
+	doubt := false
+	for ctx.Err() == nil {
+		node := c.any(w.access())
+		out, err := c.try(ctx, w.name(), func(ctx context.Context) error { return node.DeleteKey(ctx, w.org.slug, one.id) })
+		answer, _ := errors.AsType[*client.Error](err)
+		switch {
+		case out == done, doubt && answer != nil && answer.Status == http.StatusNotFound:
+			t.Return(true)
+			w.bury(ctx, c, one)
+			return
+		case out == refused && !doubt:
+			t.Drop()
+			w.refused(ctx, "delete", err)
+			w.release(one)
+			return
+		}
+		doubt = doubt || out == unknown
+		c.pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// bury uses a deleted key a few times more, at every node.
+func (w *keyring) bury(ctx context.Context, c *caller, one *oneKey) {
+	for range 6 {
+		w.use(ctx, c, one)
+		if !c.pause(ctx, 50*time.Millisecond) {
+			return
+		}
+	}
+	w.drop(one)
+}
+
+func (w *keyring) finish(context.Context) []check.Violation { return nil }

@@ -1,0 +1,165 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"berth/bench/faults/world"
+)
+
+// A breaking breaks something and returns what mends it.
+type breaking = func(context.Context, *breaker) (mending, error)
+
+type mending = func(context.Context) error
+
+// nemesis breaks something, holds it and mends it.
+type nemesis struct {
+	name string
+	// hold is how long it is broken: from the first to the second.
+	hold  [2]time.Duration
+	broke breaking
+}
+
+// breaker is what a nemesis may use.
+type breaker struct {
+	world  *world.World
+	rng    *rand.Rand
+	leader *world.Node // Never nil: where nobody leads, the first node.
+	note   string      // What exactly was done.
+}
+
+// follower returns a node that does not lead, as chance has it.
+func (b *breaker) follower() *world.Node {
+	others := b.others()
+	return others[b.rng.IntN(len(others))]
+}
+
+// others returns the nodes that do not lead.
+func (b *breaker) others() []*world.Node {
+	return slices.DeleteFunc(slices.Clone(b.world.Nodes), func(n *world.Node) bool { return n == b.leader })
+}
+
+// any returns a node as chance has it.
+func (b *breaker) any() *world.Node { return b.world.Nodes[b.rng.IntN(len(b.world.Nodes))] }
+
+// restart returns what starts a node again.
+func restart(nodes ...*world.Node) mending {
+	return func(ctx context.Context) error {
+		for _, n := range nodes {
+			if err := n.Start(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// nemeses returns all of them.
+func nemeses() []nemesis {
+	return slices.Concat(processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses())
+}
+
+// needPoints returns the names of those that need a program with failpoints.
+func needPoints() []string {
+	var names []string
+	for _, n := range pointNemeses() {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// Nemeses returns the names of everything that can be broken, sorted.
+func Nemeses() []string {
+	var names []string
+	for _, n := range nemeses() {
+		names = append(names, n.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// processNemeses end and stop processes.
+func processNemeses() []nemesis {
+	kill := func(pick func(*breaker) []*world.Node) breaking {
+		return func(ctx context.Context, b *breaker) (mending, error) {
+			nodes := pick(b)
+			for _, n := range nodes {
+				if err := n.Kill(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return restart(nodes...), nil
+		}
+	}
+	pause := func(pick func(*breaker) *world.Node) breaking {
+		return func(_ context.Context, b *breaker) (mending, error) {
+			n := pick(b)
+			return func(context.Context) error { return n.Thaw() }, n.Freeze()
+		}
+	}
+	leader := func(b *breaker) *world.Node { return b.leader }
+	return []nemesis{
+		{"leader-kill", seconds(1, 6), kill(func(b *breaker) []*world.Node { return []*world.Node{b.leader} })},
+		{"follower-kill", seconds(1, 6), kill(func(b *breaker) []*world.Node { return []*world.Node{b.follower()} })},
+		{"all-kill", seconds(0, 1), kill(func(b *breaker) []*world.Node { return b.world.Nodes })},
+		{"leader-pause", seconds(0, 8), pause(leader)},
+		{"follower-pause", seconds(0, 8), pause((*breaker).follower)},
+		{"machine-crash", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			return restart(n), n.Crash(ctx)
+		}},
+	}
+}
+
+func seconds(from, to int) [2]time.Duration {
+	return [2]time.Duration{time.Duration(from) * time.Second, time.Duration(to) * time.Second}
+}
+
+// networkNemeses cut nodes off from one another. Clients still reach them all.
+func networkNemeses() []nemesis {
+	heal := func(b *breaker) mending { return b.world.Heal }
+	return []nemesis{
+		{"partition-leader", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+			return heal(b), b.cut(ctx, []*world.Node{b.leader}, b.others(), true, b.rng.IntN(2) == 0)
+		}},
+		{"partition-follower", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+			n := b.follower()
+			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
+			return heal(b), b.cut(ctx, []*world.Node{n}, rest, true, b.rng.IntN(2) == 0)
+		}},
+		{"partition-one-way", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+			from, to := []*world.Node{b.leader}, b.others()
+			if b.rng.IntN(2) == 0 {
+				from, to = to, from
+			}
+			return heal(b), b.cut(ctx, from, to, false, false)
+		}},
+		// Every node still speaks with one that speaks with all.
+		{"partition-bridge", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+			bridge := b.any()
+			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == bridge })
+			half := len(rest) / 2
+			return heal(b), b.cut(ctx, rest[:half], rest[half:], true, false)
+		}},
+	}
+}
+
+// cut lets nothing of from reach to, and with both, nothing the other way.
+func (b *breaker) cut(ctx context.Context, from, to []*world.Node, both, reset bool) error {
+	for _, f := range from {
+		for _, t := range to {
+			if err := b.world.Block(ctx, f, t, reset); err != nil {
+				return err
+			}
+			if !both {
+				continue
+			}
+			if err := b.world.Block(ctx, t, f, reset); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

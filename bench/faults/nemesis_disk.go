@@ -1,0 +1,85 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth/bench/faults/world"
+)
+
+// How long a node may take to say that its files are damaged.
+const (
+	damageLimit = 15 * time.Second
+	endPoll     = 50 * time.Millisecond
+)
+
+// diskNemeses break disks.
+func diskNemeses() []nemesis {
+	return []nemesis{
+		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (mending, error) {
+			return restart(b.world.Nodes...), b.world.PowerCut(ctx)
+		}},
+		{"slow-disk", seconds(3, 8), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.trace(ctx, b.any(), "fdatasync,fsync:delay_exit=200000")
+		}},
+		{"failing-disk", seconds(2, 5), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.trace(ctx, b.any(), "fdatasync,fsync:error=EIO")
+		}},
+		{"hanging-disk", seconds(3, 6), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.trace(ctx, b.any(), "fdatasync,fsync:delay_exit=30000000")
+		}},
+		{"full-disk", seconds(3, 8), func(_ context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			mend := func(ctx context.Context) error { return errors.Join(n.Empty(), restart(n)(ctx)) }
+			return mend, n.Fill(64 << 10)
+		}},
+		{"damaged-file", seconds(0, 1), damageFile},
+	}
+}
+
+// trace interferes with system calls of a node, which may end by that.
+func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mending, error) {
+	stop, err := n.Trace(ctx, inject)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		// A process whose thread is held in the kernel by the tracer goes on, or
+		// ends, once the tracer has let go.
+		if ended, _ := n.Ended(); !ended && !n.Running() {
+			return errors.Join(stop(), n.Kill(ctx), n.Start(ctx))
+		}
+		return errors.Join(stop(), restart(n)(ctx))
+	}, nil
+}
+
+// damageFile flips a bit in or cuts a file of a node that was killed, and
+// starts it: the node must say so, or mend itself from the others. What it
+// takes without a word shows when states are compared.
+func damageFile(ctx context.Context, b *breaker) (mending, error) {
+	n := b.follower()
+	if err := n.Kill(ctx); err != nil {
+		return nil, err
+	}
+	what, restore, err := n.Damage(b.rng)
+	if err != nil {
+		return nil, err
+	}
+	b.note = what
+	return func(ctx context.Context) error {
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+		waiting, cancel := context.WithTimeout(ctx, damageLimit)
+		defer cancel()
+		for sleep(waiting, endPoll) {
+			if ended, how := n.Ended(); ended {
+				b.note = fmt.Sprintf("%s: it said so and ended (%v)", what, how)
+				return errors.Join(restore(), n.Start(ctx))
+			}
+		}
+		return ctx.Err()
+	}, nil
+}

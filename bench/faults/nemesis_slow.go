@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/bench/faults/world"
+	"berth/fault"
+)
+
+// flapPeriod is how long a flapping node is there, and how long away.
+const flapPeriod = 2 * time.Second
+
+// oomBytes is less memory than a node gets by with.
+const oomBytes = 16 << 20
+
+// slowNemeses make networks bad without cutting them, and take memory away.
+func slowNemeses() []nemesis {
+	heal := func(b *breaker) mending { return b.world.Heal }
+	return []nemesis{
+		{"packet-loss", seconds(4, 10), func(ctx context.Context, b *breaker) (mending, error) {
+			share := 50 + b.rng.IntN(250)
+			for _, n := range b.world.Nodes {
+				if err := b.world.Lose(ctx, n, share); err != nil {
+					return nil, err
+				}
+			}
+			return heal(b), nil
+		}},
+		{"slow-link", seconds(4, 10), func(ctx context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			return func(ctx context.Context) error { return b.world.Slow(ctx, n, 0) }, b.world.Slow(ctx, n, 128+b.rng.IntN(2000))
+		}},
+		{"flap", seconds(8, 16), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.flap(ctx, b.follower())
+		}},
+		{"out-of-memory", seconds(1, 4), func(_ context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			mend := func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) }
+			return mend, n.LimitMemory(oomBytes)
+		}},
+	}
+}
+
+// flap cuts a node off and lets it come back every two seconds until mended.
+func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
+	rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for away := true; err == nil && ctx.Err() == nil; away = !away {
+			if away {
+				err = b.cut(ctx, []*world.Node{n}, rest, true, false)
+			} else {
+				err = b.world.Heal(ctx)
+			}
+			sleep(ctx, flapPeriod)
+		}
+		if ctx.Err() != nil {
+			err = nil // What was going on may have been cut short.
+		}
+		ended <- err
+	}()
+	return func(ctx context.Context) error {
+		stop()
+		return errors.Join(<-ended, b.world.Heal(ctx))
+	}, nil
+}
+
+// pointNemeses need a program that was built with failpoints.
+func pointNemeses() []nemesis {
+	return []nemesis{
+		{"clock", seconds(4, 10), func(_ context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			shift := time.Duration(b.rng.Int64N(int64(2*time.Hour))) - time.Hour
+			b.note = fmt.Sprintf("%s by %v", n.Name, shift.Round(time.Second))
+			return func(context.Context) error { return n.Arm("") }, n.Arm(fmt.Sprintf("clock=%v", shift))
+		}},
+		{"failpoint", seconds(1, 5), func(_ context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			all := fault.Points()
+			point := all[b.rng.IntN(len(all))].Name
+			b.note = fmt.Sprintf("%s at %s", n.Name, point)
+			mend := func(ctx context.Context) error { return errors.Join(n.Arm(""), restart(n)(ctx)) }
+			return mend, n.Arm(point + "=exit")
+		}},
+	}
+}

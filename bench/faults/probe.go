@@ -1,0 +1,72 @@
+package faults
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+)
+
+// The probe finds the moment from which writes are accepted again: one is asked
+// for every 25 ms at one node after the other, whether earlier ones are
+// answered or not.
+const (
+	probeOrg   = "probe"
+	probeEvery = 25 * time.Millisecond
+	probeLimit = 2 * time.Second // For one answer.
+	probeMost  = 64              // Without an answer at once.
+)
+
+// probe writes until the watch has seen an accepted write or ctx ends.
+func (s *session) probe(ctx context.Context, first *watch) error {
+	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: probeLimit}).DialContext, DisableKeepAlives: true}
+	var nodes []*client.Client
+	for _, n := range s.world.Nodes {
+		c, err := client.New(client.Config{
+			Addrs: []string{n.URL()}, Token: s.world.RootToken, RetryFor: -1, HTTP: &http.Client{Transport: transport},
+		})
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, c)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer cancel()
+	places := make(chan struct{}, probeMost)
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-first.seen:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			continue
+		}
+		asked.Go(func() {
+			s.probeOnce(ctx, nodes[i%len(nodes)], i)
+			<-places
+		})
+	}
+}
+
+// probeOnce asks for one write and notes whether it was accepted.
+func (s *session) probeOnce(ctx context.Context, node *client.Client, value int) {
+	one, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	called := s.now()
+	if _, err := node.SetQuota(one, wire.NewQuota{Org: probeOrg, Tag: probeOrg, MaxGPUMilli: value + 1}); err == nil {
+		s.tally.accepted(called, s.now())
+	}
+}

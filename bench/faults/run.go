@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"berth/bench/faults/check"
+	"berth/bench/faults/world"
+)
+
+// Limits of a run.
+const (
+	checkLimit  = 60 * time.Second // For each object.
+	mendLimit   = 120 * time.Second
+	finishLimit = 5 * time.Minute
+	firstGap    = 1 * time.Second // Between faults: from the first to the second.
+	lastGap     = 4 * time.Second
+)
+
+// Run runs one seed and returns what it found. Violations are in the report,
+// not in the error: an error means that the run itself could not be done.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	cfg = cfg.withDefaults()
+	w, err := world.Open(ctx, world.Config{
+		Dir: filepath.Join(cfg.Dir, fmt.Sprintf("seed-%d", cfg.Seed)), Binary: cfg.Binary, Nodes: cfg.Nodes,
+		Plant: cfg.Plant, Points: cfg.Points,
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("make world: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
+	s := &session{
+		cfg: cfg, world: w, tally: newTally(), oddity: map[string]int{}, books: map[string]*books{},
+		begun: time.Now(), //nolint:forbidigo // Real processes have real time.
+	}
+	s.history = check.NewHistory(s.now)
+	defer s.close()
+	if s.admin, err = patient(w, w.RootToken); err != nil {
+		return Report{}, err
+	}
+	if err := s.createOrg(ctx, probeOrg); err != nil {
+		return Report{}, err
+	}
+	return s.run(ctx)
+}
+
+// run prepares, breaks, mends and checks.
+func (s *session) run(ctx context.Context) (Report, error) {
+	var all []workload
+	for _, name := range s.cfg.Workloads {
+		one := makers()[name](s)
+		if err := one.prepare(ctx); err != nil {
+			return Report{}, fmt.Errorf("prepare workload %s: %w", name, err)
+		}
+		all = append(all, one)
+	}
+	report := Report{
+		Began: s.begun.UTC(), Seed: s.cfg.Seed, Nodes: s.cfg.Nodes, Plant: s.cfg.Plant,
+		Violations: []check.Violation{},
+	}
+	begun := s.now()
+	stop, err := s.load(ctx, all)
+	if err != nil {
+		return report, err
+	}
+	report.Faults, err = s.breakThings(ctx)
+	stop()
+	report.Seconds = time.Duration(s.now() - begun).Seconds()
+	if never, ok := errors.AsType[stuck](err); ok {
+		report.Cells = s.tally.cells()
+		report.Violations = append(report.Violations, check.Violation{
+			What: "recovery", Object: "cluster", Detail: never.Error(),
+		})
+		return report, nil
+	}
+	if err != nil {
+		return report, err
+	}
+	err = s.finish(ctx, all, &report)
+	return report, err
+}
+
+// load starts the clients. The function returned ends them.
+func (s *session) load(ctx context.Context, all []workload) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	id := 0
+	for _, w := range all {
+		for range w.clients() {
+			c, err := s.newCaller(id)
+			if err != nil {
+				cancel()
+				return nil, err
+			}
+			id++
+			clients.Go(func() { w.run(ctx, c) })
+		}
+	}
+	return func() { cancel(); clients.Wait() }, nil
+}
+
+// breakThings breaks one thing after the other until the time is over.
+func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
+	var chosen []nemesis
+	for _, n := range nemeses() {
+		for _, name := range s.cfg.Nemeses {
+			if n.name == name {
+				chosen = append(chosen, n)
+			}
+		}
+	}
+	rng := s.random("schedule", 0)
+	var faults []Fault
+	until := s.now() + int64(s.cfg.Duration)
+	for s.now() < until && (s.cfg.Count == 0 || len(faults) < s.cfg.Count) {
+		n, gap := chosen[rng.IntN(len(chosen))], between(rng, firstGap, lastGap)
+		hold := between(rng, n.hold[0], n.hold[1])
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0)) //nolint:gosec // A seed must repeat it.
+		if !sleep(ctx, gap) {
+			return faults, ctx.Err()
+		}
+		f, err := s.breakOne(ctx, n, own, hold)
+		if _, ok := errors.AsType[stuck](err); ok {
+			return append(faults, f), err
+		}
+		if err != nil {
+			return faults, fmt.Errorf("nemesis %s: %w", n.name, err)
+		}
+		faults = append(faults, f)
+		fmt.Fprintf(s.cfg.Progress, "berth: %6.1f s: %-18s %s held %.1f s, first write after %.2f s, whole after %.1f s %s\n",
+			f.At, f.Nemesis, f.Node, f.Held, f.Write, f.Whole, f.Note)
+	}
+	return faults, nil
+}
+
+// between returns a duration between two, as chance has it.
+func between(rng *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(rng.Int64N(int64(to-from)+1))
+}
+
+// breakOne breaks one thing, holds it, mends it and waits until the cluster is
+// whole and takes writes.
+func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold time.Duration) (Fault, error) {
+	b := &breaker{world: s.world, rng: rng, leader: s.world.Leader(ctx)}
+	if b.leader == nil {
+		b.leader = s.world.Nodes[0]
+	}
+	f := Fault{Nemesis: n.name, At: time.Duration(s.now()).Seconds(), Node: b.leader.Name}
+	begun := s.now()
+	ended := s.tally.begin(n.name)
+	defer ended()
+	first := s.tally.watch(s.now())
+	mend, err := n.broke(ctx, b)
+	if err != nil {
+		return f, err
+	}
+	probing, probed := context.WithCancel(ctx)
+	var prober sync.WaitGroup
+	defer prober.Wait()
+	defer probed()
+	prober.Go(func() {
+		if err := s.probe(probing, first); err != nil {
+			s.cfg.Logger.Warn("no probe", "err", err)
+		}
+	})
+	if !sleep(ctx, hold) {
+		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
+	}
+	if err := mend(ctx); err != nil {
+		return f, err
+	}
+	mended := s.now()
+	f.Held, f.Note = time.Duration(mended-begun).Seconds(), b.note
+	waiting, cancel := context.WithTimeout(ctx, mendLimit*time.Duration(s.cfg.Slow))
+	defer cancel()
+	if err := s.world.WaitWhole(waiting); err != nil {
+		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
+	}
+	f.Whole = time.Duration(s.now() - mended).Seconds()
+	select {
+	case <-first.seen:
+	case <-waiting.Done():
+		return f, stuck{fmt.Errorf("wait for a write to be accepted: %w", waiting.Err())}
+	}
+	took, _ := first.took()
+	f.Write = took.Seconds()
+	return f, nil
+}
+
+// stuck is a cluster that does not recover from what was mended.
+type stuck struct{ error }
+
+// finish checks everything, with the clients gone.
+func (s *session) finish(ctx context.Context, all []workload, report *Report) error {
+	ctx, cancel := context.WithTimeout(ctx, finishLimit*time.Duration(s.cfg.Slow))
+	defer cancel()
+	if err := s.world.WaitWhole(ctx); err != nil {
+		return err
+	}
+	for _, look := range []func() ([]check.Violation, error){
+		func() ([]check.Violation, error) { return s.checkBooks(ctx, report) },
+		func() ([]check.Violation, error) { return s.checkStates(ctx, report) },
+		func() ([]check.Violation, error) { return s.checkMarks(report) },
+	} {
+		wrong, err := look()
+		report.Violations = append(report.Violations, wrong...)
+		if err != nil {
+			return err
+		}
+	}
+	for _, w := range all {
+		report.Violations = append(report.Violations, w.finish(ctx)...)
+	}
+	objects, wrong := s.history.Check(checkLimit)
+	if err := s.dump(wrong); err != nil {
+		return err
+	}
+	report.Objects = objects
+	report.Violations = append(report.Violations, wrong...)
+	report.Violations = append(report.Violations, s.wrong...)
+	report.Cells, report.Oddities = s.tally.cells(), s.oddity
+	return nil
+}
+
+// dump writes the histories of objects that are wrong beside the nodes' data.
+func (s *session) dump(wrong []check.Violation) error {
+	for _, v := range wrong {
+		text := v.String() + "\n\n" + s.history.Text(v.Object)
+		path := filepath.Join(s.cfg.Dir, "history of "+v.Object)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"berth/bench/faults/world"
+)
+
+// arm has a trial's action happen on a node.
+func (s *sweep) arm(n *world.Node, t Trial) error { return s.write(n, t.Point+"="+t.Action) }
+
+// disarm takes the rules from all nodes.
+func (s *sweep) disarm() error {
+	var errs []error
+	for _, n := range s.world.Nodes {
+		errs = append(errs, s.write(n, ""))
+	}
+	return errors.Join(errs...)
+}
+
+// write replaces a node's rules, whole.
+func (s *sweep) write(n *world.Node, rules string) error {
+	fresh := s.rules(n) + ".new"
+	if err := os.WriteFile(fresh, []byte(rules), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, s.rules(n))
+}
+
+// reached returns the name of the node at which the trial's action happened
+// since mark was taken, "" for none.
+func (s *sweep) reached(t Trial, mark map[string]int) (string, error) {
+	for _, n := range s.world.Nodes {
+		text, err := os.ReadFile(s.hits(n))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		for line := range strings.Lines(string(text[min(mark[n.Name], len(text)):])) {
+			if strings.HasSuffix(line, " "+t.Point+" "+t.Action+"\n") {
+				return n.Name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// mark notes how much the nodes' logs of failpoints have by now.
+func (s *sweep) mark() map[string]int {
+	mark := make(map[string]int)
+	for _, n := range s.world.Nodes {
+		if info, err := os.Stat(s.hits(n)); err == nil {
+			mark[n.Name] = int(info.Size())
+		}
+	}
+	return mark
+}
+
+// await waits until the trial's point is reached, for at most limit, and
+// returns where, "" when it was not.
+func (s *sweep) await(ctx context.Context, t Trial, mark map[string]int, limit time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		at, err := s.reached(t, mark)
+		if at != "" || err != nil {
+			return at, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return "", nil
+		}
+	}
+}

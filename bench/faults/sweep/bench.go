@@ -1,0 +1,175 @@
+package sweep
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/bench/faults/check"
+	"berth/bench/faults/world"
+	"berth/compute"
+)
+
+// Limits of the work.
+const (
+	answerLimit  = 2 * time.Minute // For a submit to be acknowledged, with a node down meanwhile.
+	quickSeconds = 0.1             // That code works as a rule.
+	longSeconds  = 4.0             // That it works where it has to outlive its node.
+	lostSeconds  = 25.0            // That it works where its node is gone.
+	largeBytes   = 20 << 10        // Of code that travels as a blob.
+	granted      = 1000 * compute.Credit
+	benchSlug    = "sweep"
+)
+
+// load is what a wave asks for.
+type load uint8
+
+const (
+	loadQuick     load = iota // On every node, with and without a GPU, small and large.
+	loadLong                  // Code that outlives its node's process, and may be cut off for the shortest time.
+	loadLost                  // The same, for as long as it takes to be given up.
+	loadSelection             // GPU selections, one of which does not end in time.
+)
+
+// submit is one request and what came of it.
+type submit struct {
+	node  int // That it was sent to.
+	key   constant
+	start client.Start
+	types []string // Of a GPU selection; none for one execution.
+
+	id  compute.ExecutionID
+	err error
+}
+
+// constant is a source of randomness that always gives the same, so that a
+// client repeats its Idempotency-Key.
+type constant [32]byte
+
+func (c *constant) Read(p []byte) (int, error) { return copy(p, c[:]), nil }
+
+// bench submits executions.
+type bench struct {
+	world *world.World
+	http  *http.Client
+	token string // Of the organization that submits.
+	admin *client.Client
+
+	waves sync.WaitGroup
+
+	mu      sync.Mutex
+	submits []*submit // Of this trial.
+}
+
+// open makes the organization that submits.
+func (b *bench) open(ctx context.Context, w *world.World) (err error) {
+	b.world = w
+	b.http = &http.Client{Transport: &http.Transport{
+		DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 8,
+	}}
+	if b.admin, err = b.client(w.RootToken, nil, b.urls()...); err != nil {
+		return err
+	}
+	user := wire.NewUser{
+		Email: benchSlug + "@example.com", Password: "correct horse battery", OrgSlug: benchSlug, OrgName: benchSlug,
+	}
+	if _, err := b.admin.CreateUser(ctx, user); err != nil {
+		return fmt.Errorf("create user: %w", err)
+	}
+	session, err := b.admin.WithToken("").Login(ctx, user.Email, user.Password)
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	key, err := b.admin.WithToken(session.AccessToken).CreateKey(ctx, benchSlug, benchSlug)
+	if err != nil {
+		return fmt.Errorf("create key: %w", err)
+	}
+	b.token = key.PlaintextKey
+	return b.admin.Grant(ctx, benchSlug, granted, "sweep")
+}
+
+func (b *bench) urls() []string {
+	var urls []string
+	for _, n := range b.world.Nodes {
+		urls = append(urls, n.URL())
+	}
+	return urls
+}
+
+// client returns a patient client; with a key, all it changes carries that.
+func (b *bench) client(token string, key *constant, urls ...string) (*client.Client, error) {
+	cfg := client.Config{Addrs: urls, Token: token, RetryFor: answerLimit, HTTP: b.http}
+	if key != nil {
+		cfg.Rand = key
+	}
+	return client.New(cfg)
+}
+
+// begin forgets the submits of the trial before.
+func (b *bench) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.submits = nil
+}
+
+// wave submits once to every node, in the background.
+func (b *bench) wave(ctx context.Context, what load) {
+	for node := range b.world.Nodes {
+		for _, one := range submitsOf(what, node) {
+			_, _ = rand.Read(one.key[:]) // It never fails.
+			b.mu.Lock()
+			b.submits = append(b.submits, one)
+			b.mu.Unlock()
+			b.waves.Go(func() { one.id, one.err = b.send(ctx, one, one.node) })
+		}
+	}
+}
+
+// submitsOf returns what a wave asks one node for.
+func submitsOf(what load, node int) []*submit {
+	code := func(seconds float64) string { return fmt.Sprintf(check.Code, seconds, 0) }
+	start := client.Start{Code: code(quickSeconds), Timeout: 600, Network: compute.NetworkNone.String()}
+	switch what {
+	case loadLong, loadLost:
+		seconds := longSeconds
+		if what == loadLost {
+			seconds = lostSeconds
+		}
+		start.Code, start.DisconnectGrace = code(seconds), new(15)
+		return []*submit{{node: node, start: start}, {node: node, start: start}, {node: node, start: start}}
+	case loadSelection:
+		slow := start
+		slow.Code = code(longSeconds)
+		return []*submit{{node: node, start: slow, types: []string{"h100", "l40s"}}}
+	case loadQuick:
+	}
+	large, gpu := start, start
+	noise := make([]byte, largeBytes)
+	_, _ = rand.Read(noise) // It never fails; what repeats itself would travel as little.
+	large.Code += "# " + hex.EncodeToString(noise) + "\n"
+	gpu.ExecutionType = "h100"
+	return []*submit{{node: node, start: start}, {node: node, start: large}, {node: node, start: gpu}}
+}
+
+// send sends a submit to one of the nodes until it is answered.
+func (b *bench) send(ctx context.Context, one *submit, node int) (compute.ExecutionID, error) {
+	c, err := b.client(b.token, &one.key, b.world.Nodes[node].URL())
+	if err != nil {
+		return compute.ExecutionID{}, err
+	}
+	if len(one.types) == 0 {
+		started, err := c.Submit(ctx, one.start)
+		return started.ExecutionID, err
+	}
+	started, err := c.SubmitSelection(ctx, client.StartSelection{
+		Start: one.start, GPUTypes: one.types, DeadlineSeconds: 2,
+	})
+	return started.ExecutionID, err
+}

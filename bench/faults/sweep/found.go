@@ -1,0 +1,112 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fault"
+)
+
+// lonely is a node that founds a cluster of its own on this machine.
+type lonely struct {
+	dir    string
+	binary string
+	addr   string // Of its API.
+}
+
+// founding has a node end while it founds a cluster, and start again: it has to
+// found it all the same, once.
+func founding(ctx context.Context, s *sweep, t Trial) (at string, err error) {
+	l := &lonely{dir: filepath.Join(s.cfg.Dir, "found-"+t.Point), binary: s.cfg.Binary}
+	if err := l.prepare(ctx); err != nil {
+		return "", err
+	}
+	first := l.command(ctx, "BERTH_FAULTS="+t.Point+"="+t.Action)
+	err = first.Run()
+	if first.ProcessState == nil || first.ProcessState.ExitCode() != fault.ExitCode {
+		return "", fmt.Errorf("found cluster: it did not end at the point: %w", errors.Join(ctx.Err(), err))
+	}
+	again := l.command(ctx)
+	if err := again.Start(); err != nil {
+		return "", err
+	}
+	err = l.use(ctx)
+	err = errors.Join(err, again.Process.Signal(syscall.SIGTERM), again.Wait())
+	return "n0", err
+}
+
+// prepare makes the node's directory, with a port that is free.
+func (l *lonely) prepare(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	l.addr = listener.Addr().String()
+	if err := errors.Join(listener.Close(), os.MkdirAll(l.dir, 0o700)); err != nil {
+		return err
+	}
+	config := fmt.Sprintf("name: n0\ndata_dir: %q\napi:\n  addr: %s\n"+
+		"rpc:\n  addr: 127.0.0.1:0\ngossip:\n  addr: 127.0.0.1:0\n"+
+		"executor:\n  network: none\nbilling:\n  signup_grant: 1\ngpus:\n  source: none\n",
+		filepath.Join(l.dir, "data"), l.addr)
+	return os.WriteFile(filepath.Join(l.dir, "berth.yaml"), []byte(config), 0o600)
+}
+
+// command returns the node's process, which ends with ctx.
+func (l *lonely) command(ctx context.Context, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, l.binary, "node", "--config", filepath.Join(l.dir, "berth.yaml"))
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.OpenFile(filepath.Join(l.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		cmd.Stdout, cmd.Stderr = log, log // Closed with this process: it is for people.
+	}
+	return cmd
+}
+
+// use has the cluster do what a cluster is for.
+func (l *lonely) use(ctx context.Context) error {
+	var token []byte
+	for len(token) == 0 && ctx.Err() == nil {
+		token, _ = os.ReadFile(filepath.Join(l.dir, "data", "root_token"))
+		<-time.After(pollEvery)
+	}
+	admin, err := client.New(client.Config{
+		Addrs: []string{"http://" + l.addr}, Token: strings.TrimSpace(string(token)), RetryFor: time.Minute,
+	})
+	if err != nil {
+		return err
+	}
+	user := wire.NewUser{Email: "a@example.com", Password: "correct horse battery", OrgSlug: benchSlug, OrgName: benchSlug}
+	if _, err := admin.CreateUser(ctx, user); err != nil {
+		return fmt.Errorf("create user: %w", err)
+	}
+	session, err := admin.WithToken("").Login(ctx, user.Email, user.Password)
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	key, err := admin.WithToken(session.AccessToken).CreateKey(ctx, benchSlug, benchSlug)
+	if err != nil {
+		return fmt.Errorf("create key: %w", err)
+	}
+	caller := admin.WithToken(key.PlaintextKey)
+	started, err := caller.Submit(ctx, client.Start{Code: "pass", Timeout: 60, Network: compute.NetworkNone.String()})
+	if err != nil {
+		return fmt.Errorf("submit: %w", err)
+	}
+	e, err := caller.Finished(ctx, started.ExecutionID)
+	if err == nil && e.Status != compute.StatusCompleted {
+		err = fmt.Errorf("the execution ended as %s", e.Status)
+	}
+	return err
+}

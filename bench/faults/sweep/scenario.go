@@ -1,0 +1,396 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/api/wire"
+	"berth/bench/faults/world"
+	"berth/compute"
+)
+
+// scenario is how a point is reached.
+type scenario struct {
+	quick bool // A busy cluster reaches it by itself, within seconds.
+	// reach arms the trial, brings about what reaches its point, and returns the
+	// name of the node where that happened, "" when ctx was over before.
+	reach func(ctx context.Context, s *sweep, t Trial) (string, error)
+}
+
+// scenarios are those of points by the beginning of their names. The longest
+// one counts.
+func scenarios() map[string]scenario {
+	return map[string]scenario{
+		"":                        {true, work(turns, loadQuick)},
+		"executor.":               {true, work(everywhere, loadQuick)},
+		"supervisor.":             {true, work(everywhere, loadQuick)},
+		"cluster.propose.":        {true, work(leads, loadQuick)},
+		"cluster.propose.forward": {true, work(follows, loadQuick)},
+		"scheduler.":              {true, work(leads, loadQuick)},
+		"scheduler.take.":         {true, work(leads, loadSelection)},
+		"leader.races.":           {false, work(leads, loadSelection)},
+		"leader.tick.":            {false, work(leads, loadQuick)},
+		"fsm.snapshot.":           {false, work(everywhere, loadQuick)},
+		"disk.delete.":            {false, work(everywhere, loadQuick)},
+		"disk.ballast.":           {false, rejoining(false)},
+		"disk.set.":               {true, election},
+		"cluster.term.":           {true, election},
+		"leader.settings.":        {true, election},
+		"leader.inventory.":       {true, returning},
+		"leader.node_state.":      {false, silence},
+		"leader.lose.":            {false, silence},
+		"fsm.restore.":            {false, restarting(false)},
+		"executor.adopt.":         {true, restarting(false)},
+		"executor.adopt.buried":   {true, restarting(true)},
+		"executor.adopt.discard":  {false, unspawned},
+		"cluster.join.":           {false, rejoining(false)},
+		"cluster.join.ad":         {false, rejoining(true)}, // The three of the leader.
+		"cluster.member.":         {false, rejoining(true)},
+		"cluster.member.demote":   {false, fewerVoters},
+		"leader.found.":           {false, founding},
+		"leader.format.":          {false, founding},
+	}
+}
+
+func scenarioOf(point string) scenario {
+	all := scenarios()
+	best := ""
+	for prefix := range all {
+		if strings.HasPrefix(point, prefix) && len(prefix) > len(best) {
+			best = prefix
+		}
+	}
+	return all[best]
+}
+
+// target picks the nodes to arm.
+type target func(ctx context.Context, s *sweep) []*world.Node
+
+func everywhere(_ context.Context, s *sweep) []*world.Node { return s.world.Nodes }
+
+// turns picks one node after the other.
+func turns(_ context.Context, s *sweep) []*world.Node {
+	s.turn++
+	return s.world.Nodes[s.turn%len(s.world.Nodes):][:1]
+}
+
+func leads(ctx context.Context, s *sweep) []*world.Node {
+	if leader := s.world.Leader(ctx); leader != nil {
+		return []*world.Node{leader}
+	}
+	return nil
+}
+
+func follows(ctx context.Context, s *sweep) []*world.Node {
+	leader := s.world.Leader(ctx)
+	others := slices.DeleteFunc(slices.Clone(s.world.Nodes), func(n *world.Node) bool { return n == leader })
+	s.turn++
+	return others[s.turn%len(others):][:1]
+}
+
+// work arms the targets and submits until one reaches the point.
+func work(pick target, what load) func(context.Context, *sweep, Trial) (string, error) {
+	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
+		mark := s.mark()
+		for ctx.Err() == nil {
+			if err := s.disarm(); err != nil {
+				return "", err
+			}
+			for _, n := range pick(ctx, s) {
+				if err := s.arm(n, t); err != nil {
+					return "", err
+				}
+			}
+			s.bench.wave(context.WithoutCancel(ctx), what)
+			if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+				return at, err
+			}
+		}
+		return "", nil
+	}
+}
+
+// election arms all but the leader, and kills that.
+func election(ctx context.Context, s *sweep, t Trial) (string, error) {
+	mark := s.mark()
+	for ctx.Err() == nil {
+		leader := s.world.Leader(ctx)
+		if leader == nil {
+			continue
+		}
+		for _, n := range s.world.Nodes {
+			if n != leader {
+				if err := s.arm(n, t); err != nil {
+					return "", err
+				}
+			}
+		}
+		s.bench.wave(context.WithoutCancel(ctx), loadQuick)
+		if err := leader.Kill(ctx); err != nil {
+			return "", err
+		}
+		if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+			return at, err
+		}
+		if err := s.heal(ctx); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// returning arms the leader and has another node start again.
+func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
+	mark := s.mark()
+	for ctx.Err() == nil {
+		n := follows(ctx, s)[0]
+		for _, leader := range leads(ctx, s) {
+			if err := s.arm(leader, t); err != nil {
+				return "", err
+			}
+		}
+		if err := errors.Join(n.Kill(ctx), n.Start(ctx)); err != nil {
+			return "", err
+		}
+		s.bench.wave(context.WithoutCancel(ctx), loadQuick)
+		if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+			return at, err
+		}
+	}
+	return "", nil
+}
+
+// silence arms all nodes but one, which is gone with what it executes for as
+// long as it takes.
+func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
+	mark := s.mark()
+	gone := follows(ctx, s)[0]
+	if strings.HasPrefix(t.Point, "leader.lose.") {
+		s.bench.wave(context.WithoutCancel(ctx), loadLost)
+		s.bench.waves.Wait()
+		for n := s.busiest(); ctx.Err() == nil; n = s.busiest() { // They are started.
+			if n != nil {
+				gone = n
+				break
+			}
+			<-time.After(pollEvery)
+		}
+	}
+	for _, n := range s.world.Nodes {
+		if n != gone {
+			if err := s.arm(n, t); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := gone.Crash(ctx); err != nil {
+		return "", err
+	}
+	return s.await(ctx, t, mark, reachLimit)
+}
+
+// busiest returns the node that has executed most so far in this trial: the one
+// with the most attempts on its disk.
+func (s *sweep) busiest() *world.Node {
+	var best *world.Node
+	most := 0
+	for _, n := range s.world.Nodes {
+		specs, err := filepath.Glob(filepath.Join(n.Data(), "attempts", "*", "*", "spec"+"*"))
+		if err == nil && len(specs) > most {
+			best, most = n, len(specs)
+		}
+	}
+	return best
+}
+
+// restarting kills a node while it executes, with all that it executes if
+// crash is set, and starts it armed.
+func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error) {
+	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
+		mark := s.mark()
+		for ctx.Err() == nil {
+			s.bench.wave(context.WithoutCancel(ctx), loadLong)
+			s.bench.waves.Wait()
+			n := s.busiest()
+			if n == nil {
+				n = turns(ctx, s)[0]
+			}
+			end := n.Kill
+			if crash {
+				end = n.Crash
+			}
+			if err := errors.Join(end(ctx), s.arm(n, t), n.Start(ctx)); err != nil {
+				return "", err
+			}
+			if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+				return at, err
+			}
+		}
+		return "", nil
+	}
+}
+
+// unspawned has a node end between the journal of an attempt and its
+// supervisor, and starts it armed.
+func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
+	mark := s.mark()
+	first := Trial{"executor.spawn.before", "exit@1"}
+	at, err := work(everywhere, loadQuick)(ctx, s, first)
+	if at == "" || err != nil {
+		return "", err
+	}
+	if err := s.disarm(); err != nil {
+		return "", err
+	}
+	for _, n := range s.world.Nodes {
+		if n.Name != at {
+			continue
+		}
+		if err := errors.Join(n.Kill(ctx), s.arm(n, t), n.Start(ctx)); err != nil {
+			return "", err
+		}
+	}
+	return s.await(ctx, t, mark, turnLimit)
+}
+
+// rejoining removes a node from the cluster and has it join again as a new one,
+// with the leader armed from the beginning, or the node when it joins.
+func rejoining( //nolint:gocognit // One step after the other.
+	leaderArmed bool,
+) func(context.Context, *sweep, Trial) (string, error) {
+	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
+		leader := s.world.Leader(ctx)
+		if leader == nil {
+			return "", errors.New("nobody leads")
+		}
+		n := s.world.Nodes[1] // The first one founded the cluster, and asks nobody to join.
+		if n == leader {
+			n = s.world.Nodes[2]
+		}
+		mark := s.mark()
+		if leaderArmed {
+			if err := s.arm(leader, t); err != nil {
+				return "", err
+			}
+		}
+		if err := s.expel(ctx, n); err != nil {
+			return "", err
+		}
+		if !leaderArmed {
+			if err := s.arm(n, t); err != nil {
+				return "", err
+			}
+		}
+		if err := n.Start(ctx); err != nil {
+			return "", err
+		}
+		at, err := s.await(ctx, t, mark, reachLimit)
+		if err == nil {
+			err = s.heal(ctx)
+		}
+		if err != nil {
+			return at, err
+		}
+		return at, s.learnID(ctx, n)
+	}
+}
+
+// expel removes a node, and all that it has on its disk. Whoever ends meanwhile
+// is started again.
+func (s *sweep) expel(ctx context.Context, n *world.Node) error {
+	removed := make(chan error, 1)
+	go func() { removed <- s.bench.admin.RemoveNode(ctx, n.ID) }()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for pending := true; pending; {
+		select {
+		case err := <-removed:
+			if err != nil {
+				return err
+			}
+			pending = false
+		case <-ticker.C:
+			if err := s.startOthers(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	for gone, _ := n.Ended(); !gone && ctx.Err() == nil; gone, _ = n.Ended() {
+		<-ticker.C
+		if err := s.startOthers(ctx, n); err != nil {
+			return err
+		}
+	}
+	if err := n.Crash(ctx); err != nil {
+		return err
+	}
+	token, err := s.bench.admin.CreateJoinToken(ctx, wire.NewJoinToken{
+		Role: compute.RoleServer.String(), TTL: 3600, Uses: 9,
+	})
+	if err != nil {
+		return err
+	}
+	errs := []error{os.WriteFile(filepath.Join(s.cfg.Dir, "token"), []byte(token.Token), 0o600)}
+	entries, err := os.ReadDir(n.Data())
+	for _, entry := range entries {
+		if entry.Name() != "lost+found" {
+			errs = append(errs, os.RemoveAll(filepath.Join(n.Data(), entry.Name())))
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// startOthers starts what has ended, but for one node, without its rule.
+func (s *sweep) startOthers(ctx context.Context, but *world.Node) error {
+	for _, n := range s.world.Nodes {
+		if ended, _ := n.Ended(); n == but || !ended {
+			continue
+		}
+		if err := errors.Join(s.write(n, ""), n.Start(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learnID learns the id of a node that is a new one.
+func (s *sweep) learnID(ctx context.Context, n *world.Node) error {
+	all, err := s.bench.admin.Nodes(ctx)
+	for _, known := range all {
+		if known.Name == n.Name {
+			n.ID = known.ID
+		}
+	}
+	return err
+}
+
+// fewerVoters has the leader take the votes of the others, and give them back.
+func fewerVoters(ctx context.Context, s *sweep, t Trial) (string, error) {
+	mark := s.mark()
+	again := func(change func(*world.Node)) error {
+		var errs []error
+		for _, n := range s.world.Nodes {
+			change(n)
+			errs = append(errs, n.Kill(ctx), n.Start(ctx))
+		}
+		return errors.Join(errs...)
+	}
+	err := again(func(n *world.Node) {
+		n.Env = append(n.Env, "BERTH_VOTERS=1")
+		err := s.arm(n, t)
+		_ = err // It shows in the point that is not reached.
+	})
+	if err != nil {
+		return "", err
+	}
+	at, err := s.await(ctx, t, mark, reachLimit)
+	if err == nil {
+		err = s.disarm()
+	}
+	return at, errors.Join(err, again(func(n *world.Node) { n.Env = n.Env[:len(n.Env)-1] }))
+}

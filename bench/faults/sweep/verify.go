@@ -1,0 +1,224 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/api/wire"
+	"berth/bench/faults/check"
+	"berth/bench/faults/world"
+	"berth/compute"
+)
+
+// Limits of the checks.
+const (
+	endLimit   = 2 * time.Minute // For every execution of a trial to end.
+	agreeLimit = 30 * time.Second
+	pageLines  = 1000 // Of a ledger.
+)
+
+// paths are what replicas are compared by: the end of the ledger's chain of
+// hashes stands for everything about money that there ever was.
+var paths = []string{"/billing/ledger/verify", "/billing/history?limit=1000"} //nolint:gochecknoglobals // A constant.
+
+// verify checks what the submits of the trial came to, and returns how many
+// there were and how many were interrupted.
+func (s *sweep) verify(ctx context.Context, t Trial) (submits, interrupted int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	s.bench.waves.Wait()
+	s.bench.mu.Lock()
+	all := s.bench.submits
+	s.bench.mu.Unlock()
+	var ends sync.WaitGroup
+	statuses := make([]compute.Status, len(all))
+	errs := make([]error, len(all))
+	for i, one := range all {
+		ends.Go(func() { statuses[i], errs[i] = s.see(ctx, one) })
+	}
+	ends.Wait()
+	for i, one := range all {
+		switch {
+		case errs[i] != nil:
+			s.wrong("lost", t, "%v", errs[i])
+		case statuses[i] == compute.StatusSystemFailure:
+			interrupted++
+		case statuses[i] != compute.StatusCompleted && len(one.types) == 0:
+			s.wrong("end", t, "execution %s ended as %s", one.id, statuses[i])
+		}
+	}
+	s.report.Submits += len(all)
+	if err := s.marks(t, all, statuses); err != nil {
+		return 0, 0, err
+	}
+	return len(all), interrupted, s.agree(ctx, t)
+}
+
+// see repeats a submit at another node and waits for the end of its execution.
+func (s *sweep) see(ctx context.Context, one *submit) (compute.Status, error) {
+	if one.err != nil {
+		return 0, fmt.Errorf("a submit was not acknowledged: %w", one.err)
+	}
+	again, err := s.bench.send(ctx, one, (one.node+1)%len(s.world.Nodes))
+	if err != nil {
+		return 0, fmt.Errorf("execution %s: its submit repeated: %w", one.id, err)
+	}
+	if again != one.id {
+		return 0, fmt.Errorf("execution %s: its submit repeated gives %s", one.id, again)
+	}
+	c, err := s.bench.client(s.bench.token, nil, s.bench.urls()...)
+	if err != nil {
+		return 0, err
+	}
+	e, err := c.Finished(ctx, one.id)
+	if err != nil {
+		return 0, fmt.Errorf("execution %s: %s: %w", one.id, e.Status, err)
+	}
+	return e.Status, nil
+}
+
+// marks checks what code has left: no attempt was started twice, and what has
+// completed was executed.
+func (s *sweep) marks(t Trial, all []*submit, statuses []compute.Status) error {
+	marks, err := check.ReadMarks(os.DirFS(s.world.Marks()))
+	if err != nil {
+		return err
+	}
+	s.report.Starts = len(marks)
+	for _, v := range check.Marks(marks, nil) {
+		if !slices.Contains(s.report.Violations, v) {
+			s.report.Violations = append(s.report.Violations, v)
+		}
+	}
+	for i, one := range all {
+		executed := slices.ContainsFunc(marks, func(m check.Mark) bool { return m.Execution == one.id.String() && m.Ended })
+		if len(one.types) == 0 && statuses[i] == compute.StatusCompleted && !executed {
+			s.wrong("end", t, "execution %s has completed, and its code did not come to its end", one.id)
+		}
+	}
+	return nil
+}
+
+// agree checks that all replicas answer the same, each from its own state.
+func (s *sweep) agree(ctx context.Context, t Trial) error {
+	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
+	defer cancel()
+	for _, path := range paths {
+		var differ string
+		for {
+			first, err := s.local(ctx, s.world.Nodes[0], path)
+			differ = ""
+			for _, n := range s.world.Nodes[1:] {
+				other, e := s.local(ctx, n, path)
+				if err = errors.Join(err, e); e == nil && other != first {
+					differ = n.Name
+				}
+			}
+			if err == nil && differ == "" {
+				break
+			}
+			if ctx.Err() != nil {
+				s.wrong("replicas", t, "%s differs at %s: %v", path, differ, err)
+				return nil
+			}
+			<-time.After(pollEvery)
+		}
+	}
+	return nil
+}
+
+// local returns what one node answers from its own state.
+func (s *sweep) local(ctx context.Context, n *world.Node, path string) (string, error) {
+	separator := "?"
+	if slices.Contains([]byte(path), '?') {
+		separator = "&"
+	}
+	return s.get(ctx, n, path+separator+"consistency=stale")
+}
+
+// get returns the answer of a node to a request of the organization.
+func (s *sweep) get(ctx context.Context, n *world.Node, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/api/v2/external"+path, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.bench.token)
+	answer, err := s.bench.http.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	return string(body), err
+}
+
+// finish checks the ledger, line by line, against all that was executed.
+func (s *sweep) finish(ctx context.Context) error {
+	n := s.world.Nodes[0]
+	var lines []check.Line
+	for cursor := uint64(0); ; {
+		text, err := s.get(ctx, n, fmt.Sprintf("/billing/ledger?limit=%d&cursor=%d", pageLines, cursor))
+		if err != nil {
+			return err
+		}
+		var page wire.Ledger
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			line := check.Line{Seq: e.Seq, Kind: e.Kind, Amount: e.Amount, Balance: e.Balance, Held: e.Held}
+			if e.ExecutionID != nil {
+				line.Execution = e.ExecutionID.String()
+			}
+			lines = append(lines, line)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = *page.NextCursor
+	}
+	ended, err := s.ended(ctx, n)
+	if err != nil {
+		return err
+	}
+	s.report.Violations = append(s.report.Violations, check.Ledger(benchSlug, lines, ended)...)
+	return nil
+}
+
+// ended returns how every execution has ended. What a parent says is the sum of
+// its children, which are charged themselves.
+func (s *sweep) ended(ctx context.Context, n *world.Node) (map[string]check.Ended, error) {
+	ended := map[string]check.Ended{}
+	for offset := 0; ; {
+		text, err := s.get(ctx, n, fmt.Sprintf("/billing/history?limit=1000&offset=%d", offset))
+		if err != nil {
+			return nil, err
+		}
+		var page wire.ExecutionHistory
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			return nil, err
+		}
+		for _, e := range page.Executions {
+			one := check.Ended{Status: e.Status}
+			if e.Billed != nil && e.ExecutionType != compute.KindSelection {
+				one.Billed = *e.Billed
+			}
+			ended[e.ExecutionID.String()] = one
+		}
+		offset += len(page.Executions)
+		if len(page.Executions) == 0 || offset >= page.TotalExecutions {
+			return ended, nil
+		}
+	}
+}

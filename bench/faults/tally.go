@@ -1,0 +1,105 @@
+package faults
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// tally counts what clients do, by what was broken at the time.
+type tally struct {
+	mu sync.Mutex
+
+	nemesis string // What is broken now; "none" for nothing.
+	counts  map[cell]*Counts
+	first   *watch // Waits for the next accepted write; nil for nobody.
+}
+
+// cell is a nemesis and a workload.
+type cell struct{ nemesis, workload string }
+
+// Counts are the tries of one workload under one nemesis.
+type Counts struct {
+	Done    int `json:"done"`    // Answered, with the effect.
+	Refused int `json:"refused"` // Answered that it has none.
+	Unknown int `json:"unknown"` // Changes without an answer.
+	Unsent  int `json:"unsent"`  // Nobody received it, or a read without an answer.
+}
+
+func (c *Counts) all() int { return c.Done + c.Refused + c.Unknown + c.Unsent }
+
+// watch waits for the first write that was asked for after an instant and
+// accepted.
+type watch struct {
+	from, at int64
+	seen     chan struct{}
+}
+
+const noNemesis = "none"
+
+func newTally() *tally { return &tally{nemesis: noNemesis, counts: map[cell]*Counts{}} }
+
+// begin notes that something is broken from now on; the function returned, that
+// it is mended.
+func (t *tally) begin(nemesis string) func() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.nemesis = nemesis
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.nemesis = noNemesis
+	}
+}
+
+func (t *tally) count(workload string, o outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := cell{t.nemesis, workload}
+	c := t.counts[at]
+	if c == nil {
+		c = &Counts{}
+		t.counts[at] = c
+	}
+	*[outcomes]*int{&c.Done, &c.Refused, &c.Unknown, &c.Unsent}[o]++
+}
+
+// accepted notes a write that was called and acknowledged at two instants.
+func (t *tally) accepted(called, answered int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first != nil && called >= t.first.from {
+		t.first.at = answered
+		close(t.first.seen)
+		t.first = nil
+	}
+}
+
+// watch returns a watch for writes from now on, in place of any other one.
+func (t *tally) watch(now int64) *watch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first = &watch{from: now, seen: make(chan struct{})}
+	return t.first
+}
+
+// took returns how long it was until the first accepted write, once there was
+// one.
+func (w *watch) took() (time.Duration, bool) {
+	select {
+	case <-w.seen:
+		return time.Duration(w.at - w.from), true
+	default:
+		return 0, false
+	}
+}
+
+// quantile returns the value below which the fraction q of the durations are:
+// the nearest rank. It is 0 for none.
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}

@@ -1,0 +1,112 @@
+package world
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// imageBytes is the size of a node's disk. It takes only what is written.
+const imageBytes = 384 << 20
+
+// From the kernel's include/uapi/linux/ext4.h: the file system takes no change
+// any more and writes none, not even what its own log holds.
+const (
+	ioctlExt4Shutdown   = 0x8004587d
+	ext4GoingNoLogFlush = 2
+)
+
+// makeDisk makes the node's file system and mounts it as its data directory.
+func (n *Node) makeDisk(ctx context.Context) error {
+	if err := os.MkdirAll(n.data(), 0o700); err != nil {
+		return err
+	}
+	image, err := os.OpenFile(n.image(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(image.Truncate(imageBytes), image.Close()); err != nil {
+		return err
+	}
+	if err := command(ctx, "", "mkfs.ext4", "-q", "-F", "-m", "0", n.image()); err != nil {
+		return err
+	}
+	return n.mount(ctx)
+}
+
+func (n *Node) image() string { return filepath.Join(n.dir, "disk.img") }
+
+// mount attaches the node's disk, and has the kernel go through the log of its
+// file system as after a power cut.
+func (n *Node) mount(ctx context.Context) error {
+	return command(ctx, "", "mount", "-o", "loop", n.image(), n.data())
+}
+
+// unmount detaches the node's disk. No process may have a file open there. It
+// returns once the kernel has let go of the file system: before that, mounting
+// would show the old one again.
+func (n *Node) unmount(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	var err error
+	waited := poll(ctx, "the disk to be free", func() bool {
+		err = command(ctx, "", "umount", n.data())
+		return err == nil
+	})
+	if waited != nil {
+		return errors.Join(waited, err)
+	}
+	return poll(ctx, "the file system of "+n.Name+" to be let go", func() bool { return !attached(n.image()) })
+}
+
+// attached reports whether a loop device has the image.
+func attached(image string) bool {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return false
+	}
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(data)) == image {
+			return true
+		}
+	}
+	return false
+}
+
+// cutDisk has the node's disk lose everything that was not synced.
+func (n *Node) cutDisk() error {
+	dir, err := os.Open(n.data())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), ioctlExt4Shutdown, ext4GoingNoLogFlush); err != nil {
+		return fmt.Errorf("shut down file system %s: %w", n.data(), err)
+	}
+	return nil
+}
+
+// unmountAll detaches every disk below dir.
+func unmountAll(ctx context.Context, dir string) error {
+	f, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var errs []error
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 1 && strings.HasPrefix(fields[1], dir+string(filepath.Separator)) {
+			err := command(ctx, "", "umount", "-l", fields[1])
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, lines.Err())...)
+}

@@ -1,0 +1,96 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// firstHost is the host number of the first node; the bridge is 1.
+const firstHost = 11
+
+// makeNetwork makes the bridge and a namespace with a cable to it per node.
+func (w *World) makeNetwork(ctx context.Context) error {
+	bridge := w.slot.name()
+	var b strings.Builder
+	fmt.Fprintf(&b, "link add %s type bridge\naddr add %s/24 dev %s\nlink set %s up\n",
+		bridge, w.slot.address(1), bridge, bridge)
+	for _, n := range w.Nodes {
+		if err := command(ctx, "", "ip", "netns", "add", n.netns); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "link add %s type veth peer name eth0 netns %s\nlink set %s master %s up\n",
+			n.netns, n.netns, n.netns, bridge)
+	}
+	if err := command(ctx, b.String(), "ip", "-batch", "-"); err != nil {
+		return err
+	}
+	for _, n := range w.Nodes {
+		inside := fmt.Sprintf("addr add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", n.IP)
+		if err := command(ctx, inside, "ip", "-n", n.netns, "-batch", "-"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filter is what does not come in at a node.
+type filter struct {
+	silent map[string]bool // Addresses from which nothing comes.
+	reset  bool            // What is refused is answered with a TCP reset.
+	loss   int             // Of a thousand packets from other nodes.
+}
+
+// Block lets nothing of from reach to, from now on. With reset, connections
+// are refused in place of being left in doubt.
+func (w *World) Block(ctx context.Context, from, to *Node, reset bool) error {
+	to.filter.silent[from.IP], to.filter.reset = true, reset
+	return w.applyFilter(ctx, to)
+}
+
+// Lose drops so many of a thousand packets that reach the node from others.
+func (w *World) Lose(ctx context.Context, n *Node, thousandths int) error {
+	n.filter.loss = thousandths
+	return w.applyFilter(ctx, n)
+}
+
+// Slow makes the node's way out as narrow as so many kilobits a second; 0 makes
+// it free again.
+func (w *World) Slow(ctx context.Context, n *Node, kilobits int) error {
+	if kilobits == 0 {
+		return command(ctx, "", "tc", "-n", n.netns, "qdisc", "del", "dev", "eth0", "root")
+	}
+	return command(ctx, "", "tc", "-n", n.netns, "qdisc", "replace", "dev", "eth0", "root", "tbf",
+		"rate", fmt.Sprintf("%dkbit", kilobits), "burst", "32kbit", "latency", "400ms")
+}
+
+// Heal removes every rule from the network between the nodes.
+func (w *World) Heal(ctx context.Context) error {
+	for _, n := range w.Nodes {
+		n.filter = filter{silent: map[string]bool{}}
+		if err := w.applyFilter(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyFilter puts a node's filter into the kernel in place of what was there.
+func (w *World) applyFilter(ctx context.Context, n *Node) error {
+	var rules strings.Builder
+	for _, other := range w.Nodes {
+		if !n.filter.silent[other.IP] {
+			continue
+		}
+		if n.filter.reset {
+			fmt.Fprintf(&rules, "ip saddr %s meta l4proto tcp reject with tcp reset\n", other.IP)
+		}
+		fmt.Fprintf(&rules, "ip saddr %s drop\n", other.IP)
+	}
+	if n.filter.loss > 0 {
+		fmt.Fprintf(&rules, "ip saddr != %s numgen random mod 1000 < %d drop\n", w.slot.address(1), n.filter.loss)
+	}
+	script := fmt.Sprintf("table inet faults\ndelete table inet faults\n"+
+		"table inet faults { chain input { type filter hook input priority -300; policy accept;\n%s}\n}\n", rules.String())
+	return command(ctx, script, "nsenter", "--net=/run/netns/"+n.netns, "--", toolPath("nft"), "-f", "-")
+}

@@ -1,0 +1,171 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"berth/compute"
+)
+
+// Ports of every node, each on an address of its own.
+const (
+	apiPort    = 6470
+	rpcPort    = 6471
+	gossipPort = 6472
+)
+
+// Node is one berth node with a machine of its own. Its methods may be called
+// by one goroutine at a time, but for URL and Running.
+type Node struct {
+	Name string
+	IP   string
+	GPUs []string // As gpus.simulated.
+
+	Env []string // More variables of its process, from its next start on.
+
+	// ID is known once the node was ready.
+	ID compute.NodeID
+
+	world  *World
+	dir    string
+	netns  string
+	joins  bool
+	filter filter
+
+	mu      sync.Mutex
+	process *process
+	stopped bool // By SIGSTOP.
+}
+
+// URL returns the base URL of the node's API.
+func (n *Node) URL() string { return fmt.Sprintf("http://%s:%d", n.IP, apiPort) }
+
+// Log returns the path of what the node's processes said.
+func (n *Node) Log() string { return filepath.Join(n.dir, "node.log") }
+
+// Data returns the path of the node's data directory.
+func (n *Node) Data() string { return n.data() }
+
+func (n *Node) data() string { return filepath.Join(n.dir, "data") }
+
+// Running reports whether the node has a process that is not stopped.
+func (n *Node) Running() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process != nil && !n.stopped && !isClosed(n.process.ended)
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Start starts the node's process unless it has one that lives. The process
+// goes on when ctx ends: Kill ends it.
+func (n *Node) Start(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process != nil && !isClosed(n.process.ended) {
+		return nil
+	}
+	env := n.Env
+	if n.world.cfg.Points {
+		env = append(slices.Clone(env), "BERTH_FAULTS_FILE="+n.faultsFile(), "BERTH_PLANT="+n.world.cfg.Plant)
+	}
+	p, err := start(ctx, n.netns, n.Log(), env,
+		n.world.cfg.Binary, "node", "--config", filepath.Join(n.dir, "berth.yaml"), "--promote-after", "1s")
+	if err != nil {
+		return err
+	}
+	n.process, n.stopped = p, false
+	return nil
+}
+
+// Kill ends the node's process at once. What it executes goes on.
+func (n *Node) Kill(ctx context.Context) error {
+	p := n.current()
+	if p == nil {
+		return nil
+	}
+	return p.kill(ctx)
+}
+
+// Stop asks the node's process to end and waits until it has.
+func (n *Node) Stop(ctx context.Context) error {
+	p := n.current()
+	if p == nil {
+		return nil
+	}
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+func (n *Node) current() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
+}
+
+// Ended reports whether the node's process has ended, and how.
+func (n *Node) Ended() (bool, error) {
+	p := n.current()
+	if p == nil || !isClosed(p.ended) {
+		return p == nil, nil
+	}
+	return true, p.err
+}
+
+// Freeze stops the node's process where it stands; Thaw lets it go on.
+func (n *Node) Freeze() error { return n.halt(syscall.SIGSTOP, true) }
+
+// Thaw lets the node's process go on.
+func (n *Node) Thaw() error { return n.halt(syscall.SIGCONT, false) }
+
+func (n *Node) halt(sig syscall.Signal, stopped bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return nil
+	}
+	n.stopped = stopped
+	return n.process.signal(sig)
+}
+
+// Crash ends the node's process with everything that it executes, as when its
+// machine ends.
+func (n *Node) Crash(ctx context.Context) error {
+	if err := n.Kill(ctx); err != nil {
+		return err
+	}
+	return errors.Join(endProcesses(ctx, n.dir), reapNodes(n.dir))
+}
+
+// writeConfig writes the node's configuration file.
+func (n *Node) writeConfig() error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\nraft:\n  profile: lan\n", n.Name, n.data())
+	fmt.Fprintf(&b, "api:\n  addr: %s:%d\nrpc:\n  addr: %s:%d\ngossip:\n  addr: %s:%d\n",
+		n.IP, apiPort, n.IP, rpcPort, n.IP, gossipPort)
+	if n.joins {
+		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n",
+			n.world.Nodes[0].IP+":"+strconv.Itoa(rpcPort), n.world.tokenFile())
+	}
+	fmt.Fprintf(&b, "executor:\n  network: none\n  grace: 2s\n  mounts:\n    - {name: marks, path: %q}\n", n.world.Marks())
+	fmt.Fprintf(&b, "billing:\n  signup_grant: 0\nlimits:\n  queued: 100000\n  keys: 10000\n  concurrent: 1000\n")
+	fmt.Fprintf(&b, "gpus:\n  source: simulated\n  simulated: [%s]\n", strings.Join(n.GPUs, ", "))
+	return os.WriteFile(filepath.Join(n.dir, "berth.yaml"), []byte(b.String()), 0o600)
+}

@@ -1,0 +1,298 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// Limits of a world.
+const (
+	maxNodes   = 9
+	readyLimit = 120 * time.Second
+)
+
+// Config is what a world is made of.
+type Config struct {
+	Dir    string // Everything the world keeps; made, and empty at first.
+	Binary string // The berth program of the nodes.
+	Nodes  int    // 3 to 9.
+	Points bool   // The program has failpoints, which Arm arms.
+	Plant  string // A bug that is planted into all nodes; "" for none.
+}
+
+// World is a running cluster.
+type World struct {
+	Nodes     []*Node
+	RootToken string
+
+	cfg  Config
+	slot slot
+}
+
+// gpus returns the simulated GPUs of the i-th node: few types, so that work
+// finds its way to every node.
+func gpus(i int) []string {
+	return [][]string{{"h100:2", "l40s:1"}, {"h100:2", "t4:1"}, {"h100:2"}}[i%3]
+}
+
+// Open makes the networks and disks, starts the nodes and returns once all of
+// them vote and have told their GPUs. Close undoes it.
+func Open(ctx context.Context, cfg Config) (_ *World, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("it takes root to make networks and disks: run it as root")
+	}
+	if missing := Missing(); len(missing) > 0 {
+		return nil, fmt.Errorf("not installed: %s; scripts/setup.sh test installs what is missing",
+			strings.Join(missing, ", "))
+	}
+	if cfg.Nodes < 3 || cfg.Nodes > maxNodes {
+		return nil, fmt.Errorf("%d nodes: a world has 3 to %d", cfg.Nodes, maxNodes)
+	}
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, err
+	}
+	w := &World{cfg: cfg}
+	if err := os.MkdirAll(w.Marks(), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(w.Marks(), 0o777); err != nil { // Executions have users of their own.
+		return nil, err
+	}
+	if w.slot, err = takeSlot(ctx, cfg.Dir); err != nil {
+		return nil, fmt.Errorf("take slot: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	return w, w.comeUp(ctx)
+}
+
+// Close ends everything and removes what the world made in the kernel. The
+// directory stays.
+func (w *World) Close(ctx context.Context) error {
+	for _, n := range w.Nodes {
+		if err := n.Thaw(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.slot.sweep(ctx, w.cfg.Dir), w.slot.release())
+}
+
+// Marks returns the directory that every execution sees as /mnt/marks.
+func (w *World) Marks() string { return filepath.Join(w.cfg.Dir, "marks") }
+
+func (w *World) tokenFile() string { return filepath.Join(w.cfg.Dir, "token") }
+
+// comeUp builds the world and brings the cluster up.
+func (w *World) comeUp(ctx context.Context) error {
+	for i := range w.cfg.Nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		w.Nodes = append(w.Nodes, &Node{
+			Name: name, IP: w.slot.address(firstHost + i), GPUs: gpus(i), joins: i > 0,
+			world: w, dir: filepath.Join(w.cfg.Dir, name), netns: w.slot.name() + "-" + name,
+			filter: filter{silent: map[string]bool{}},
+		})
+	}
+	if err := w.makeNetwork(ctx); err != nil {
+		return fmt.Errorf("make network: %w", err)
+	}
+	for _, n := range w.Nodes {
+		if err := n.makeDisk(ctx); err != nil {
+			return fmt.Errorf("make disk: %w", err)
+		}
+		if err := n.writeConfig(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := w.found(ctx); err != nil {
+		return fmt.Errorf("found cluster: %w", err)
+	}
+	for _, n := range w.Nodes[1:] {
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.WaitWhole(ctx); err != nil {
+		return err
+	}
+	return w.keepIDs(ctx)
+}
+
+// found starts the first node and makes a token with which the others join.
+func (w *World) found(ctx context.Context) error {
+	first := w.Nodes[0]
+	if err := first.Start(ctx); err != nil {
+		return err
+	}
+	err := poll(ctx, "the root token", func() bool {
+		data, err := os.ReadFile(filepath.Join(first.data(), "root_token"))
+		w.RootToken = strings.TrimSpace(string(data))
+		return err == nil && w.RootToken != ""
+	})
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{Addrs: []string{first.URL()}, Token: w.RootToken})
+	if err != nil {
+		return err
+	}
+	if err := poll(ctx, "the first node", func() bool { return c.Ready(ctx) == nil }); err != nil {
+		return err
+	}
+	token, err := c.CreateJoinToken(ctx, wire.NewJoinToken{Role: compute.RoleServer.String(), TTL: 3600, Uses: maxNodes})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(w.tokenFile(), []byte(token.Token), 0o600)
+}
+
+// admin returns a client for one node that tries once.
+func (w *World) admin(n *Node) (*client.Client, error) {
+	return client.New(client.Config{Addrs: []string{n.URL()}, Token: w.RootToken, RetryFor: -1})
+}
+
+// WaitWhole waits until every node answers for itself that all nodes are up
+// with their GPUs and that three of them vote.
+func (w *World) WaitWhole(ctx context.Context) error {
+	for _, n := range w.Nodes {
+		c, err := w.admin(n)
+		if err != nil {
+			return err
+		}
+		why := error(nil)
+		waited := poll(ctx, "node "+n.Name, func() bool {
+			if ended, how := n.Ended(); ended {
+				why = fmt.Errorf("its process has ended: %w", errors.Join(how, errors.New("see "+n.Log())))
+				return true
+			}
+			why = w.whole(ctx, c)
+			return why == nil
+		})
+		if err := errors.Join(waited, why); err != nil {
+			return fmt.Errorf("node %s does not come up: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// whole returns what is missing of the cluster as one node tells it.
+func (w *World) whole(ctx context.Context, c *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	peers, err := c.Peers(ctx)
+	if err != nil {
+		return err
+	}
+	up, voters := 0, 0
+	for _, n := range nodes {
+		if n.State == compute.NodeUp && len(n.GPUs) > 0 {
+			up++
+		}
+	}
+	for _, p := range peers {
+		if p.Voter {
+			voters++
+		}
+	}
+	if up != len(w.Nodes) || voters < 3 {
+		return fmt.Errorf("%d of %d nodes are up, %d vote", up, len(w.Nodes), voters)
+	}
+	return nil
+}
+
+// keepIDs learns which node is which, and keeps their records where they are
+// found when their disks are not.
+func (w *World) keepIDs(ctx context.Context) error {
+	c, err := w.admin(w.Nodes[0])
+	if err != nil {
+		return err
+	}
+	all, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range w.Nodes {
+		for _, known := range all {
+			if known.Name == n.Name {
+				n.ID = known.ID
+			}
+		}
+		data, err := os.ReadFile(filepath.Join(n.data(), "node.json"))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(n.dir, "node.json"), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leader returns the node that others say leads, nil for none.
+func (w *World) Leader(ctx context.Context) *Node {
+	for _, n := range w.Nodes {
+		if !n.Running() {
+			continue
+		}
+		c, err := w.admin(n)
+		if err != nil {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, time.Second)
+		peers, err := c.Peers(asked)
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, p := range peers {
+			for _, other := range w.Nodes {
+				if p.Leader && p.ID == other.ID {
+					return other
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// PowerCut ends all nodes at once as when the power fails: everything that was
+// not synced is lost. It leaves them off, with their disks attached again.
+func (w *World) PowerCut(ctx context.Context) error {
+	for _, n := range w.Nodes {
+		if err := n.cutDisk(); err != nil {
+			return err
+		}
+	}
+	// A sandbox holds the file systems of all nodes: nothing may be left.
+	for _, n := range w.Nodes {
+		if err := n.Crash(ctx); err != nil {
+			return err
+		}
+	}
+	for _, n := range w.Nodes {
+		if err := n.unmount(ctx); err != nil {
+			return err
+		}
+		if err := n.mount(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/disk"
+	"berth/compute"
+)
+
+// How room on the disk is kept.
+const (
+	roomTick      = time.Second
+	compactEvery  = time.Minute // While the disk is full.
+	trailingShort = 1024        // Entries kept behind a snapshot while it is.
+	fullRetry     = 10 * time.Second
+)
+
+// errStarved is why a node cannot be closed in order.
+var errStarved = errors.New("the disk is full: raft waits for room to store its term")
+
+// look is what one look at the disk found. It decides alone from what it holds.
+type look struct {
+	free  int64 // Bytes of the file system.
+	slack int64 // Bytes inside of the log's file that entries take before it grows.
+	size  int64 // Of the ballast.
+	held  bool  // The ballast is there.
+	full  bool  // As of the look before.
+}
+
+// short reports whether the disk is too full for what makes the state grow:
+// when it leaves less than the ballast, beside the ballast. What was full needs
+// a quarter more to be so no longer.
+func (l look) short() bool {
+	need := l.size
+	if !l.held {
+		need += l.size
+	}
+	if l.full {
+		need += l.size / 4
+	}
+	return l.free+l.slack < need
+}
+
+// restores reports whether there is room to make the ballast again.
+func (l look) restores() bool { return !l.held && l.size > 0 && l.free >= l.size+l.size/4 }
+
+// room looks after the room on the disk of the data directory. While it is
+// short of that a leader refuses what makes the state grow, so that there is
+// some left for what makes it smaller; the ballast is given up when a write of
+// raft's finds none at all.
+type room struct {
+	c       *Cluster
+	ballast *disk.Ballast
+	wake    chan struct{} // Signals that the ballast was given up; of size one.
+
+	mu        sync.Mutex
+	full      bool
+	free      int64
+	others    map[compute.NodeID]bool // Servers whose disks are full, as they told this leader.
+	compacted time.Time               // When the log was last compacted for room.
+}
+
+func newRoom(c *Cluster) *room {
+	return &room{c: c, wake: make(chan struct{}, 1), others: make(map[compute.NodeID]bool)}
+}
+
+// open finds the ballast and has the stores ask for its room.
+func (r *room) open() (err error) {
+	if r.ballast, err = disk.OpenBallast(r.c.files.dir, r.c.cfg.Ballast); err != nil {
+		return err
+	}
+	r.c.store.Relieve(r.relieve)
+	r.c.snapshots.Relieve(r.relieve)
+	r.look()
+	return nil
+}
+
+// relieve gives the ballast up. Any write of raft's may call it.
+func (r *room) relieve() bool {
+	dropped := r.ballast.Drop()
+	if dropped {
+		r.c.logger.Error("the disk is full: its ballast was given up", "err", r.words())
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default: // A signal is waiting already.
+	}
+	return dropped
+}
+
+// run looks at the disk until ctx ends.
+func (r *room) run(ctx context.Context) error {
+	if r.ballast.Size() == 0 {
+		return nil
+	}
+	ticker := time.NewTicker(roomTick)
+	defer ticker.Stop()
+	for {
+		if r.look() {
+			r.makeRoom()
+			r.giveLeadership(ctx)
+		}
+		select {
+		case <-ticker.C:
+		case <-r.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look looks once, makes the ballast where there is room, and reports whether
+// the disk is full.
+func (r *room) look() bool {
+	size := r.ballast.Size()
+	if size == 0 {
+		return false
+	}
+	free, _, err := r.c.cfg.freeSpace(r.c.files.dir)
+	if err != nil {
+		r.c.logger.Warn("room on the disk not known", "err", err)
+		return r.isFull()
+	}
+	now := look{free: free, slack: r.c.store.Slack(), size: size, held: r.ballast.Held(), full: r.isFull()}
+	if now.restores() {
+		if err := r.ballast.Make(); err != nil {
+			r.c.logger.Warn("ballast not made", "err", err)
+		} else {
+			now.held, now.free = true, now.free-size
+		}
+	}
+	full := now.short()
+	r.mu.Lock()
+	r.full, r.free = full, now.free
+	r.mu.Unlock()
+	r.c.metrics.showRoom(now.free, now.held, size, full)
+	switch {
+	case full && !now.full:
+		r.c.logger.Error("the disk is full", "err", r.words())
+	case now.full && !full:
+		r.c.logger.Info("the disk has room again")
+	}
+	return full
+}
+
+// isFull reports whether this node's disk is short of room.
+func (r *room) isFull() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full
+}
+
+// note keeps what another server told this leader of its disk.
+func (r *room) note(id compute.NodeID, full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if full {
+		r.others[id] = true
+	} else {
+		delete(r.others, id)
+	}
+}
+
+// words say how full the disk is and what to do about it.
+func (r *room) words() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	need := r.ballast.Size()
+	if !r.ballast.Held() {
+		need *= 2
+	}
+	return fmt.Errorf("%d MiB are free on the file system of %s, %d MiB are needed: make room there",
+		r.free>>20, r.c.files.dir, need>>20+1)
+}
+
+// makeRoom has the log compacted and old snapshots removed, at most once a
+// minute: entries that a snapshot covers are kept for followers that are
+// behind, which can be given the snapshot instead.
+func (r *room) makeRoom() {
+	now := time.Now() //nolint:forbidigo // A stopwatch.
+	r.mu.Lock()
+	due := r.compacted.IsZero() || now.Sub(r.compacted) > compactEvery
+	if due {
+		r.compacted = now
+	}
+	r.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := r.compact(); err != nil {
+		r.c.logger.Warn("log not compacted", "err", err)
+	}
+}
+
+// compact makes a snapshot, unless it would let few entries go, and keeps only
+// the newest.
+func (r *room) compact() error {
+	first, err := r.c.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if last := r.c.raft.LastIndex(); first > 0 && last-first > 2*trailingShort {
+		usual := r.c.raft.ReloadableConfig()
+		short := usual
+		short.TrailingLogs = trailingShort
+		if err := r.c.raft.ReloadConfig(short); err != nil {
+			return fmt.Errorf("keep fewer entries: %w", err)
+		}
+		err = r.c.raft.Snapshot().Error()
+		if reloadErr := r.c.raft.ReloadConfig(usual); reloadErr != nil {
+			return fmt.Errorf("keep more entries: %w", reloadErr)
+		}
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return fmt.Errorf("snapshot: %w", err)
+		}
+	}
+	return r.c.snapshots.KeepNewest()
+}
+
+// giveLeadership hands leadership to a voter whose disk has room, once.
+func (r *room) giveLeadership(ctx context.Context) {
+	if !r.c.IsLeader() || r.c.transferred.Load() {
+		return
+	}
+	for _, s := range r.c.servers() {
+		id := nodeOf(s.ID)
+		r.mu.Lock()
+		full := r.others[id]
+		r.mu.Unlock()
+		if id == r.c.id || s.Suffrage != raft.Voter || full {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, statusTimeout)
+		st, err := r.c.status(asking, id)
+		cancel()
+		if err != nil || st.Full || st.Last+caughtUp < r.c.raft.LastIndex() {
+			continue
+		}
+		r.c.logger.Info("leadership goes to a node whose disk has room", "node", id)
+		err = r.c.transferOnce(func() raft.Future { return r.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
+		if err != nil {
+			r.c.logger.Warn("leadership not handed over", "err", err)
+		}
+		return
+	}
+}
+
+// admit returns the proposals of a batch that may be committed now. The others
+// are refused: there is no room for what makes the state grow.
+func (r *room) admit(batch []*proposal) []*proposal {
+	refusal := r.refusal()
+	if refusal == nil {
+		return batch
+	}
+	return slices.DeleteFunc(batch, func(p *proposal) bool {
+		if r.c.cfg.Relieves(p.frame) {
+			return false
+		}
+		p.done <- outcome{Err: refusal}
+		return true
+	})
+}
+
+// refusal returns why this leader commits nothing that makes the state grow:
+// its own disk is full, or too few voters have room; nil when it does.
+func (r *room) refusal() *compute.Error {
+	r.mu.Lock()
+	full, others := r.full, len(r.others)
+	r.mu.Unlock()
+	if !full && others == 0 {
+		return nil
+	}
+	if full {
+		e := compute.Errorf(compute.CodeNoSpace, "The disk of node %s is full: %w. "+
+			"What is stored can be read, stopped and deleted.", r.c.cfg.Name, r.words())
+		return e.Named("no_space").Retry(fullRetry)
+	}
+	voters, roomy := 0, 0
+	r.mu.Lock()
+	for _, s := range r.c.servers() {
+		if s.Suffrage == raft.Voter {
+			voters++
+			if !r.others[nodeOf(s.ID)] {
+				roomy++
+			}
+		}
+	}
+	r.mu.Unlock()
+	if roomy >= quorum(voters) {
+		return nil
+	}
+	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: make room there. "+
+		"What is stored can be read, stopped and deleted.", voters-roomy, voters)
+	return e.Named("no_space").Retry(fullRetry)
+}

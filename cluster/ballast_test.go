@@ -1,0 +1,178 @@
+package cluster_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"berth/cluster"
+	"berth/compute"
+)
+
+const testBallast = 1 << 20
+
+// mustRoomyFleet starts n peers. What makes room has an op that begins with
+// "free". It returns how much room each has, by name.
+func mustRoomyFleet(t *testing.T, n int) (*fleet, map[string]*atomic.Int64) {
+	t.Helper()
+	rooms := map[string]*atomic.Int64{}
+	f := mustFleet(t, n, func(c *cluster.Config) {
+		room := new(atomic.Int64)
+		room.Store(1 << 30)
+		rooms[c.Name] = room
+		c.Ballast = testBallast
+		c.FreeSpace(room.Load)
+		c.Relieves = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
+	})
+	return f, rooms
+}
+
+func TestFullDisksRefuseGrowth(t *testing.T) {
+	f, rooms := mustRoomyFleet(t, 3)
+	leader := f.leader()
+	other := f.follower(leader)
+	other.mustPropose(t, toyCommand{Op: "before", Key: "k", Value: 1})
+	for _, room := range rooms {
+		room.Store(testBallast / 2)
+	}
+	eventually(t, "growth is refused", func() bool {
+		_, _, err := other.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2}))
+		return compute.CodeOf(err) == compute.CodeNoSpace
+	})
+	if got := other.mustRead(t, "k"); got != 1 && got != 2 {
+		t.Errorf("it reads %d", got)
+	}
+	f.leader().mustPropose(t, toyCommand{Op: "free", Key: "k", Value: 3})
+	if got := other.mustRead(t, "k"); got != 3 {
+		t.Errorf("after what makes room it reads %d", got)
+	}
+	for _, room := range rooms {
+		room.Store(1 << 30)
+	}
+	eventually(t, "growth is accepted", func() bool {
+		_, _, err := other.Propose(t.Context(), opFrame(toyCommand{Op: "grown", Key: "k", Value: 4}))
+		return err == nil
+	})
+}
+
+func TestLeaderWithAFullDiskHandsOver(t *testing.T) {
+	f, rooms := mustRoomyFleet(t, 3)
+	leader := f.leader()
+	rooms[leader.cfg.Name].Store(0)
+	eventually(t, "another one leads", func() bool { return f.leader() != leader })
+	if _, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2})); err != nil {
+		t.Errorf("with a full disk on one of three: %v", err)
+	}
+	if got := leader.mustRead(t, "k"); got != 2 {
+		t.Errorf("it reads %d", got)
+	}
+}
+
+func TestQuorumOfFullDisksRefusesGrowth(t *testing.T) {
+	f, rooms := mustRoomyFleet(t, 3)
+	leader := f.leader()
+	for name, room := range rooms {
+		if name != leader.cfg.Name {
+			room.Store(0)
+		}
+	}
+	eventually(t, "growth is refused", func() bool {
+		_, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2}))
+		return compute.CodeOf(err) == compute.CodeNoSpace
+	})
+}
+
+// mustTmpfs mounts a small file system, or skips the test.
+func mustTmpfs(t *testing.T, bytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("berth-disk-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		t.Skipf("mount a file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// mustFill takes all room of a file system and returns what gives it back.
+func mustFill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for chunk := make([]byte, 64<<10); len(chunk) > 0; {
+		if _, err := f.Write(chunk); err != nil {
+			chunk = chunk[:len(chunk)/2]
+		}
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullFileSystem fills a real one to the last byte and gives room back.
+func TestFullFileSystem(t *testing.T) {
+	dirs := map[string]string{}
+	f := newFleet(t, func(c *cluster.Config) {
+		dirs[c.Name] = mustTmpfs(t, 96<<20)
+		c.DataDir, c.Ballast = filepath.Join(dirs[c.Name], "data"), 0
+		c.Relieves = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
+	})
+	for range 3 {
+		f.mustAdd()
+	}
+	f.awaitVoters(3)
+	leader := f.leader()
+	for _, p := range f.peers {
+		eventually(t, "a ballast", func() bool { p.LookForRoom(); return p.BallastHeld() })
+	}
+	pad := make([]byte, 64<<10)
+	leader.mustPropose(t, toyCommand{Op: "before", Key: "k", Value: 1, Pad: pad})
+	var give []func()
+	for _, dir := range dirs {
+		give = append(give, mustFill(t, dir))
+	}
+	eventually(t, "growth is refused", func() bool {
+		_, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2, Pad: pad}))
+		return compute.CodeOf(err) == compute.CodeNoSpace
+	})
+	// What makes room takes some, for which the ballast is given up.
+	for i := range int64(24) {
+		f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("free", i), Key: "freed", Value: i, Pad: pad})
+	}
+	for _, p := range f.peers {
+		if got := p.mustRead(t, "freed"); got != 23 {
+			t.Errorf("%s reads %d", p.cfg.Name, got)
+		}
+		if p.BallastHeld() {
+			t.Errorf("%s holds its ballast on a disk without a free byte", p.cfg.Name)
+		}
+	}
+	for _, free := range give {
+		free()
+	}
+	eventually(t, "growth is accepted", func() bool {
+		_, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grown", Key: "k", Value: 4}))
+		return err == nil
+	})
+	for _, p := range f.peers {
+		eventually(t, "the ballast is made again", p.BallastHeld)
+	}
+	p := f.mustRestart(1)
+	if freed, k := p.mustRead(t, "freed"), p.mustRead(t, "k"); freed != 23 || k != 4 {
+		t.Errorf("after a restart it reads %d and %d", freed, k)
+	}
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// Callers is a set of those who may call a method of a node. Whom a method
+// does not name is refused.
+type Callers uint8
+
+// Who calls. A server is trusted with the whole state; a worker with what its
+// own attempts need, which each method that it may call checks for itself; a
+// node without a certificate with nothing but to ask for one.
+const (
+	Servers Callers = 1 << iota
+	Workers
+	Strangers
+)
+
+// callersOf returns the set that a peer is in.
+func callersOf(peer rpc.Peer) Callers {
+	switch {
+	case peer.Anonymous():
+		return Strangers
+	case peer.Role == compute.RoleServer:
+		return Servers
+	case peer.Role == compute.RoleWorker:
+		return Workers
+	}
+	return 0
+}
+
+// The methods that this package serves.
+const (
+	methodJoin      = "cluster.join"
+	methodPropose   = "cluster.propose"
+	methodReadIndex = "cluster.read_index"
+	methodStatus    = "cluster.status"
+	methodHeartbeat = "cluster.heartbeat"
+	methodInventory = "cluster.inventory"
+	methodRenew     = "cluster.renew"
+	methodServers   = "cluster.servers"
+	methodTransfer  = "cluster.transfer"
+)
+
+// handleOwn registers the methods that nodes call of each other by
+// themselves. A worker answers for its inventory alone.
+func (c *Cluster) handleOwn() {
+	c.Handle(methodInventory, Servers, c.gossip.handleInventory)
+	if c.isWorker() {
+		return
+	}
+	c.Handle(methodJoin, Servers|Strangers, c.handleJoin)
+	c.Handle(methodPropose, Servers, c.handlePropose)
+	c.Handle(methodReadIndex, Servers, c.handleReadIndex)
+	c.Handle(methodStatus, Servers|Workers, c.handleStatus) // A worker looks for the leader.
+	c.Handle(methodTransfer, Servers, c.handleTransfer)
+	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
+	c.Handle(methodRenew, Workers, c.handleRenew)
+	c.Handle(methodServers, Workers, c.handleServers)
+}
+
+// Handle makes h answer calls of method by those whom may names. Register
+// before Run; a method has one handler.
+func (c *Cluster) Handle(method string, may Callers, h rpc.Handler) {
+	c.callers[method] = may
+	c.server.Handle(method, h)
+}
+
+// HandleStream makes h answer calls of the stream method by those whom may
+// names. Register before Run; a method has one handler.
+func (c *Cluster) HandleStream(method string, may Callers, h rpc.StreamHandler) {
+	c.callers[method] = may
+	c.server.HandleStream(method, h)
+}
+
+// Methods returns who may call each method that this node serves.
+func (c *Cluster) Methods() map[string]Callers { return maps.Clone(c.callers) }
+
+// allow is asked before each call: a connection may be older than its node's
+// removal.
+func (c *Cluster) allow(peer rpc.Peer, method string) error {
+	may := c.callers[method]&callersOf(peer) != 0
+	switch {
+	case peer.Anonymous() && !may:
+		return compute.Errorf(compute.CodeUnauthenticated, "Without a certificate only %s may be called.", methodJoin)
+	case !peer.Anonymous() && c.removed(peer.ID) && (!slices.Contains(voterMethods(), method) || !c.votes(peer.ID)):
+		return errRemoved()
+	case !may:
+		return compute.Errorf(compute.CodeForbidden, "A node of role %s may not call %s.", peer.Role, method)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"berth/cluster/file"
+	"berth/fault"
+)
+
+// The size of a ballast when none is given: a share of the file system, up to
+// a maximum.
+const (
+	ballastMax   = 256 << 20
+	ballastShare = 20 // One part in so many.
+	ballastFile  = "ballast"
+)
+
+// NoSpace reports whether err says that a disk, or a quota on it, is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// Free returns how many bytes of the file system that dir is on are free for
+// this process, and how many it has in all.
+func Free(dir string) (free, total int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, fmt.Errorf("look for room in %s: %w", dir, err)
+	}
+	size := st.Frsize
+	if size == 0 {
+		size = st.Bsize
+	}
+	return int64(st.Bavail) * size, int64(st.Blocks) * size, nil
+}
+
+// Ballast is a file that holds room on a disk which fills up, so that it can be
+// given to what makes room: without any there is no snapshot, and without a
+// snapshot no entry can be removed. Its methods may be called from any
+// goroutine.
+type Ballast struct {
+	path string
+	size int64
+
+	mu   sync.Mutex
+	held bool
+}
+
+// OpenBallast finds the ballast in dir. With a size of 0 it is a twentieth of
+// the file system, at most 256 MiB; with a negative one there is none.
+func OpenBallast(dir string, size int64) (*Ballast, error) {
+	if size == 0 {
+		_, total, err := Free(dir)
+		if err != nil {
+			return nil, err
+		}
+		size = min(total/ballastShare, ballastMax)
+	}
+	if fault.Planted(fault.NoBallast) {
+		size = 0
+	}
+	b := &Ballast{path: filepath.Join(dir, ballastFile), size: max(size, 0)}
+	var st unix.Stat_t
+	err := unix.Stat(b.path, &st)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return b, nil
+	case err != nil:
+		return nil, fmt.Errorf("open ballast: %w", err)
+	case b.size > 0 && st.Size == b.size && st.Blocks*512 >= b.size:
+		b.held = true
+		return b, nil
+	}
+	if err := os.Remove(b.path); err != nil { // Of another size, or torn.
+		return nil, fmt.Errorf("open ballast: %w", err)
+	}
+	return b, nil
+}
+
+// Size returns how many bytes the ballast holds when it is held.
+func (b *Ballast) Size() int64 { return b.size }
+
+// Held reports whether it is there.
+func (b *Ballast) Held() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held
+}
+
+// Make allocates it, unless it is held.
+func (b *Ballast) Make() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held || b.size == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, fileMode)
+	if err == nil {
+		err = errors.Join(fault.Error("disk.ballast.make"), allocate(f, b.size), f.Close())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("make ballast: %w", err), os.Remove(b.path))
+	}
+	b.held = true
+	return file.SyncDir(filepath.Dir(b.path))
+}
+
+// Drop gives its room back and reports whether there was any.
+func (b *Ballast) Drop() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.held || os.Remove(b.path) != nil {
+		return false
+	}
+	b.held = false
+	return true
+}
+
+// allocate gives the file real blocks. Where the file system has no call for
+// it, noise is written, which no file system can compress away.
+func allocate(f *os.File, size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		_, err = io.CopyN(f, rand.NewChaCha8([32]byte{}), size)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,68 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// roomPoll is how often a write that waits for room is tried again.
+const roomPoll = 250 * time.Millisecond
+
+// roomFinder repeats writes for which there was no room.
+type roomFinder struct {
+	relieve atomic.Pointer[func() bool]
+	starved atomic.Bool
+}
+
+// once calls write, and once more when it found no room and some was made.
+func (r *roomFinder) once(write func() error) error {
+	err := write()
+	if relieve := r.relieve.Load(); NoSpace(err) && relieve != nil && (*relieve)() {
+		err = write()
+	}
+	return err
+}
+
+// wait calls write until it finds room.
+func (r *roomFinder) wait(write func() error) error {
+	r.starved.Store(true)
+	defer r.starved.Store(false)
+	ticker := time.NewTicker(roomPoll)
+	defer ticker.Stop()
+	for {
+		if err := r.once(write); !NoSpace(err) {
+			return err
+		}
+		<-ticker.C
+	}
+}
+
+// Relieve has the store call relieve when a write finds no room, and try once
+// more when that reports that some was made. It may be called from any
+// goroutine, and its function from any.
+func (s *Log) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
+
+// Starved reports whether raft waits, for as long as it takes, for the room to
+// store its term: without that it would end the process.
+func (s *Log) Starved() bool { return s.room.starved.Load() }
+
+// probeFile is what Probe writes to.
+const probeFile = "probe"
+
+// Probe writes a few bytes beside the log, durably, to see whether the disk
+// hangs. Only one may be under way.
+func (s *Log) Probe() error {
+	f, err := os.OpenFile(s.probe, os.O_CREATE|os.O_WRONLY, fileMode)
+	if err == nil {
+		_, err = f.WriteAt([]byte("probe\n"), 0)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		err = fmt.Errorf("probe the disk: %w", err)
+		s.failed(err)
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/disk"
+	"berth/cluster/file"
+	"berth/compute"
+)
+
+// peersFile is where a recovery writes the configuration that raft reads. It is
+// there only while a recovery is under way.
+const peersFile = "peers.json"
+
+// What was begun in a data directory and not finished.
+const (
+	pendingRestore  = "restore"
+	pendingRecovery = "recovery"
+)
+
+// Standing is where the replica of a stopped server stands.
+type Standing struct {
+	Last    uint64   // Index of its newest entry.
+	Term    uint64   // The newest term that it has seen.
+	Servers []Server // As its newest configuration names them.
+}
+
+// Inspect reads where the replica stands. It hands what the replica holds to
+// machine, which is to be thrown away.
+func (s *Stopped) Inspect(machine raft.FSM) (Standing, error) {
+	st, err := s.openStores()
+	if err != nil {
+		return Standing{}, err
+	}
+	defer st.log.Close()
+	configuration, err := raft.GetConfiguration(st.config, machine, st.log, st.log, st.snapshots, st.transport)
+	if err != nil {
+		return Standing{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return st.standing(configuration)
+}
+
+// Recover makes voters the configuration of this replica, with all entries that
+// it has: those that a majority never acknowledged, too. Every survivor is
+// given the same voters, of which the server itself has to be one; all must be
+// in the configuration that it has. It hands what the replica holds to machine,
+// which is to be thrown away. It can be repeated.
+func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, error) {
+	before, err := s.Inspect(machine)
+	if err != nil {
+		return Standing{}, err
+	}
+	configuration, err := s.chosen(before, voters)
+	if err != nil {
+		return before, err
+	}
+	record := s.files.get()
+	record.Epoch, record.Pending = s.NextEpoch(), pendingRecovery
+	if err := s.files.put(record); err != nil {
+		return before, err
+	}
+	path := s.files.path(raftDir, peersFile)
+	if err := file.Write(path, configuration); err != nil {
+		return before, fmt.Errorf("write peers: %w", err)
+	}
+	after, err := s.recoverFrom(machine, path)
+	if err != nil {
+		return before, err
+	}
+	if err := os.Remove(path); err != nil {
+		return after, fmt.Errorf("remove peers: %w", err)
+	}
+	record.Pending = ""
+	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.files.put(record))
+}
+
+// chosen returns the content of the peers file.
+func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error) {
+	type peer struct {
+		ID      compute.NodeID `json:"id"`
+		Address string         `json:"address"`
+	}
+	if !slices.Contains(voters, s.Node()) {
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"This server, %s, is not among the voters to go on with: recover those that are.", s.Node())
+	}
+	var peers []peer
+	for _, id := range voters {
+		i := slices.IndexFunc(known.Servers, func(s Server) bool { return s.ID == id })
+		if i < 0 {
+			return nil, compute.Errorf(compute.CodeInvalid, "%s is no server of this replica's configuration.", id)
+		}
+		if slices.ContainsFunc(peers, func(p peer) bool { return p.ID == id }) {
+			return nil, compute.Errorf(compute.CodeInvalid, "%s is named twice.", id)
+		}
+		peers = append(peers, peer{id, known.Servers[i].Address})
+	}
+	slices.SortFunc(peers, func(a, b peer) int { return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	return json.MarshalIndent(peers, "", "\t")
+}
+
+func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Standing, error) {
+	configuration, err := raft.ReadConfigJSON(path)
+	if err != nil {
+		return Standing{}, fmt.Errorf("read peers: %w", err)
+	}
+	st, err := s.openStores()
+	if err != nil {
+		return Standing{}, err
+	}
+	err = raft.RecoverCluster(st.config, machine, st.log, st.log, st.snapshots, st.transport, configuration)
+	if err != nil {
+		return Standing{}, errors.Join(fmt.Errorf("recover: %w", err), st.log.Close())
+	}
+	after, err := st.standing(configuration)
+	return after, errors.Join(err, st.log.Close())
+}
+
+// stores are those of a replica that does not run.
+type stores struct {
+	config    *raft.Config
+	log       *disk.Log
+	snapshots *disk.Snapshots
+	transport raft.Transport
+}
+
+func (s *Stopped) openStores() (*stores, error) {
+	if record := s.files.get(); record.Pending == pendingRestore {
+		return nil, errPending(record.Pending)
+	}
+	dir := s.files.path(raftDir)
+	if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
+		return nil, fmt.Errorf("%w: the replica is gone: %w", disk.ErrCorrupt, err)
+	}
+	snapshots, err := openQuiet(dir)
+	if err != nil {
+		return nil, err
+	}
+	covered, claimed, err := snapshots.Covered()
+	if err != nil {
+		return nil, err
+	}
+	log, err := disk.Open(dir, covered, func(error) {})
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.CheckGap(log, covered, claimed); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	config := raft.DefaultConfig()
+	config.LocalID, config.NoLegacyTelemetry = serverID(s.Node()), true
+	config.Logger = quiet()
+	_, transport := raft.NewInmemTransport("")
+	return &stores{config, log, snapshots, transport}, nil
+}
+
+func (st *stores) standing(configuration raft.Configuration) (Standing, error) {
+	last, err := st.log.LastIndex()
+	if err != nil {
+		return Standing{}, err
+	}
+	covered, _, err := st.snapshots.Covered()
+	if err != nil {
+		return Standing{}, err
+	}
+	out := Standing{Last: max(last, covered)}
+	if out.Term, err = st.log.GetUint64([]byte(keyCurrentTerm)); err != nil {
+		return Standing{}, fmt.Errorf("read term: %w", err)
+	}
+	for _, s := range configuration.Servers {
+		out.Servers = append(out.Servers, Server{
+			ID: nodeOf(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
+		})
+	}
+	return out, nil
+}
+
+// errPending is returned where something that was begun on a stopped server
+// was not finished.
+func errPending(what string) error {
+	if what == pendingRestore {
+		return compute.Errorf(compute.CodeConflict,
+			"A restore was begun here and not finished: run berth admin snapshot restore again.")
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"A recovery was begun here and not finished: run berth admin raft recover again.")
+}
+
+// checkFinished refuses to start a server on which a restore or a recovery was
+// not finished, or into whose replica somebody put a peers file: raft would not
+// read it, and whoever put it there expects that.
+func (f *files) checkFinished() error {
+	if pending := f.get().Pending; pending != "" {
+		return errPending(pending)
+	}
+	path := f.path(raftDir, peersFile)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return compute.Errorf(compute.CodeConflict,
+			"%s was left there and is not used: remove it, and to go on without a quorum use berth admin raft recover.", path)
+	}
+	return nil
+}

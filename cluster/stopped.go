@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/disk"
+	"berth/cluster/file"
+	"berth/compute"
+)
+
+const (
+	quarantineDir = "quarantine" // Of replicas that were set aside; nothing reads them.
+	newRaftDir    = "raft.new"   // A replica while it is made.
+
+	// keyCurrentTerm is where the library keeps the newest term it has seen.
+	keyCurrentTerm = "CurrentTerm"
+)
+
+// quiet returns a log for the library that says nothing: its errors do.
+func quiet() hclog.Logger { return raftLogger(slog.New(slog.DiscardHandler)) }
+
+// openQuiet opens the snapshots of a replica that does not run.
+func openQuiet(dir string) (*disk.Snapshots, error) {
+	watch := &disk.Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
+	return disk.OpenSnapshots(dir, snapshotsKept, watch, func(error) {}, quiet())
+}
+
+// Stopped is the data directory of a server that does not run. While it is
+// open, none can be started on it.
+type Stopped struct{ files *files }
+
+// OpenStopped opens the data directory of a server that was stopped. The code
+// is conflict when it runs, not_found when there is no server in dir.
+func OpenStopped(dir string) (*Stopped, error) {
+	if _, err := os.Stat(filepath.Join(dir, nodeFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no node in %s: its %s is missing.", dir, nodeFile)
+	}
+	f, err := openFiles(dir)
+	if err != nil {
+		if compute.CodeOf(err) == compute.CodeConflict {
+			return nil, compute.Errorf(compute.CodeConflict, "A node runs in %s: stop it first.", dir)
+		}
+		return nil, err
+	}
+	s := &Stopped{f}
+	if _, err := os.Stat(f.path(pkiDir, "ca.key")); f.record.Standing != standingMember || err != nil {
+		return nil, errors.Join(s.Close(), compute.Errorf(compute.CodeConflict,
+			"The node in %s is no server of a cluster: a server holds %s/ca.key.", dir, pkiDir))
+	}
+	return s, nil
+}
+
+// Node returns the server's id.
+func (s *Stopped) Node() compute.NodeID { return s.files.get().NodeID }
+
+// ClusterID returns the id of the cluster that it is a member of.
+func (s *Stopped) ClusterID() compute.UUID { return s.files.get().ClusterID }
+
+// Close gives the directory back.
+func (s *Stopped) Close() error { return s.files.close() }
+
+// NextEpoch returns the epoch in which the cluster goes on after what is to be
+// done here; the same again when that was begun before and not finished.
+func (s *Stopped) NextEpoch() uint64 {
+	record := s.files.get()
+	if record.Pending != "" {
+		return record.Epoch
+	}
+	return record.Epoch + 1
+}
+
+// Replica is what a server is to hold instead of what it has.
+type Replica struct {
+	Epoch       uint64 // Of the cluster from then on.
+	Index, Term uint64 // Of the last entry that Write's state has in it.
+	Address     string // host:port of the server's cluster port, as last known.
+	Write       func(raft.SnapshotSink) error
+}
+
+// Replace makes the server the only voter of its cluster, with the state that r
+// writes. The replica that it had is set aside and its place returned, "" for
+// none. When it fails, or the machine does, it can be repeated, and the server
+// does not start before it is done.
+func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
+	if err := s.make(r); err != nil {
+		return "", fmt.Errorf("make replica: %w", err)
+	}
+	// The epoch is on disk first: no server of the life before may speak to this
+	// replica.
+	record := s.files.get()
+	record.Epoch, record.Pending = r.Epoch, pendingRestore
+	if err := s.files.put(record); err != nil {
+		return "", err
+	}
+	if aside, err = s.files.setAside(now); err != nil {
+		return "", err
+	}
+	if err := os.Rename(s.files.path(newRaftDir), s.files.path(raftDir)); err != nil {
+		return aside, fmt.Errorf("put replica in place: %w", err)
+	}
+	if err := file.SyncDir(s.files.dir); err != nil {
+		return aside, err
+	}
+	record.Pending = ""
+	return aside, s.files.put(record)
+}
+
+// make writes the new replica beside the old one.
+func (s *Stopped) make(r Replica) error {
+	dir := s.files.path(newRaftDir)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, dirMode); err != nil {
+		return err
+	}
+	snapshots, err := openQuiet(dir)
+	if err != nil {
+		return err
+	}
+	id := s.Node()
+	if r.Address == "" {
+		r.Address = id.String() // Whoever dials looks the id up.
+	}
+	_, transport := raft.NewInmemTransport("")
+	sink, err := snapshots.Create(raft.SnapshotVersionMax, r.Index, r.Term, raft.Configuration{Servers: []raft.Server{
+		{Suffrage: raft.Voter, ID: serverID(id), Address: raft.ServerAddress(r.Address)},
+	}}, r.Index, transport)
+	if err != nil {
+		return err
+	}
+	if err := r.Write(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	store, err := disk.Open(dir, r.Index, func(error) {})
+	if err != nil {
+		return err
+	}
+	// A term that is above every one that the state has seen: a leader's
+	// commands carry it.
+	err = store.SetUint64([]byte(keyCurrentTerm), max(r.Term, s.oldTerm()))
+	return errors.Join(err, store.Close(), file.SyncDir(dir))
+}
+
+// oldTerm returns the newest term that the replica there has seen, 0 when that
+// cannot be read any more.
+func (s *Stopped) oldTerm() uint64 {
+	dir := s.files.path(raftDir)
+	if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
+		return 0
+	}
+	snapshots, err := openQuiet(dir)
+	if err != nil {
+		return 0
+	}
+	covered, _, err := snapshots.Covered()
+	if err != nil {
+		return 0
+	}
+	store, err := disk.Open(dir, covered, func(error) {})
+	if err != nil {
+		return 0
+	}
+	defer store.Close()
+	term, err := store.GetUint64([]byte(keyCurrentTerm))
+	if err != nil {
+		return 0
+	}
+	return term
+}
+
+// setAside moves the replica out of the way, and returns where it is then.
+func (f *files) setAside(now time.Time) (string, error) {
+	if _, err := os.Stat(f.path(raftDir)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	aside := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
+	if err := os.MkdirAll(aside, dirMode); err != nil {
+		return "", fmt.Errorf("set replica aside: %w", err)
+	}
+	aside = filepath.Join(aside, raftDir)
+	if err := os.Rename(f.path(raftDir), aside); err != nil {
+		return "", fmt.Errorf("set replica aside: %w", err)
+	}
+	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(f.dir))
+}

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/boottime"
+	"berth/compute"
+)
+
+// shunFor is how long a server that did not answer comes after the others.
+const shunFor = 10 * time.Second
+
+// errServerLost ends what waits for a server that gossip has lost.
+var errServerLost = errors.New("gossip has lost the server")
+
+// upstream is what a worker knows of the servers: who they are is in the node
+// record, told by one of them; who leads and who answered last is found out.
+type upstream struct {
+	c *Cluster
+
+	mu     sync.Mutex
+	leader compute.NodeID
+	last   compute.NodeID                   // Answered last.
+	failed map[compute.NodeID]time.Duration // Boottime, when a server did not answer.
+	lives  map[compute.NodeID]life          // Of the servers that something waits for.
+}
+
+// life ends when gossip has lost a server.
+type life struct {
+	ctx context.Context //nolint:containedctx // It is the life of a server, as this node sees it.
+	end context.CancelFunc
+}
+
+func newUpstream(c *Cluster) *upstream {
+	return &upstream{
+		c: c, failed: make(map[compute.NodeID]time.Duration), lives: make(map[compute.NodeID]life),
+	}
+}
+
+// leading returns the server that answered the last heartbeat.
+func (u *upstream) leading() (compute.NodeID, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.leader, !u.leader.IsZero()
+}
+
+// lead notes who leads, the zero id for nobody that is known.
+func (u *upstream) lead(id compute.NodeID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.leader = id
+}
+
+// note notes that a server has answered, or has not.
+func (u *upstream) note(id compute.NodeID, answered bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if answered {
+		u.last = id
+		delete(u.failed, id)
+		return
+	}
+	u.failed[id] = boottime.Now()
+	if u.last == id {
+		u.last = compute.NodeID{}
+	}
+}
+
+// servers returns the servers with their newest addresses.
+func (u *upstream) servers() []Server {
+	peers := u.c.files.get().Peers
+	servers := make([]Server, 0, len(peers))
+	for _, p := range peers {
+		address := p.RPC
+		if known := u.c.addressesOf(p.ID); len(known) > 0 {
+			address = known[0]
+		}
+		servers = append(servers, Server{ID: p.ID, Address: address})
+	}
+	return servers
+}
+
+// order returns the servers in the order in which to ask them: who answered
+// last, who lives by gossip's word, who did not answer lately, the others.
+func (u *upstream) order() []compute.NodeID {
+	peers := u.c.files.get().Peers
+	ids := make([]compute.NodeID, 0, len(peers))
+	rank := make(map[compute.NodeID]int, len(peers))
+	for _, p := range peers {
+		ids = append(ids, p.ID)
+		rank[p.ID] = 1
+		if u.c.gossip.lost(p.ID) {
+			rank[p.ID] = 3
+		}
+	}
+	u.mu.Lock()
+	for id, at := range u.failed {
+		if rank[id] == 1 && boottime.Now()-at < shunFor {
+			rank[id] = 2
+		}
+	}
+	if rank[u.last] == 1 {
+		rank[u.last] = 0
+	}
+	u.mu.Unlock()
+	slices.SortFunc(ids, func(a, b compute.NodeID) int {
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), u.c.spread(a, b))
+	})
+	return ids
+}
+
+// while returns a context that ends with ctx, and when gossip loses the
+// server. The caller calls end.
+func (u *upstream) while(ctx context.Context, id compute.NodeID) (_ context.Context, end func()) {
+	u.mu.Lock()
+	l, known := u.lives[id]
+	if !known {
+		l.ctx, l.end = context.WithCancel(context.Background())
+		u.lives[id] = l
+	}
+	u.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.ctx, func() { cancel(errServerLost) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// run keeps the list of servers and ends what waits for lost ones.
+func (u *upstream) run(ctx context.Context) error {
+	ticker := time.NewTicker(peersSaveEvery)
+	defer ticker.Stop()
+	defer u.bury(func(compute.NodeID) bool { return true })
+	u.learn(ctx)
+	for {
+		changed := u.c.Changed()
+		u.bury(u.c.gossip.lost)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-ticker.C:
+			u.learn(ctx)
+		}
+	}
+}
+
+// bury ends the lives of the servers that gone says are lost.
+func (u *upstream) bury(gone func(compute.NodeID) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, l := range u.lives {
+		if gone(id) {
+			l.end()
+			delete(u.lives, id)
+		}
+	}
+}
+
+// learn asks a server for all of them.
+func (u *upstream) learn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	data, err := u.c.Ask(ctx, methodServers, nil)
+	var told []joinPeer
+	if err == nil {
+		err = u.c.codec.Unmarshal(data, &told)
+	}
+	if err == nil {
+		err = u.keep(told)
+	}
+	if err != nil && ctx.Err() == nil {
+		u.c.logger.Debug("servers not learnt", "err", err)
+	}
+}
+
+// keep writes down who the servers are.
+func (u *upstream) keep(told []joinPeer) error {
+	record := u.c.files.get()
+	var peers []peerRecord
+	for _, p := range told {
+		peers = append(peers, peerRecord(p))
+	}
+	slices.SortFunc(peers, func(a, b peerRecord) int { return slices.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	if len(peers) == 0 || slices.Equal(peers, record.Peers) {
+		return nil
+	}
+	record.Peers = peers
+	return u.c.files.put(record)
+}
+
+// lost reports whether gossip has seen a node and does not any more.
+func (g *gossip) lost(id compute.NodeID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, known := g.members[id]
+	return known && !m.Alive
+}

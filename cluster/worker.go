@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+
+	"berth/cluster/pki"
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// isWorker reports whether this node holds no replica: what it needs of the
+// state it asks a server for.
+func (c *Cluster) isWorker() bool { return c.cfg.Role == compute.RoleWorker }
+
+// errOtherRole refuses to start on the data of a node of another role, which
+// is was.
+func errOtherRole(was compute.Role) error {
+	return compute.Errorf(compute.CodeConflict,
+		"The data directory belongs to a node of role %s: "+
+			"set role to that, or have the node join anew with another data_dir.", was)
+}
+
+// loadWorker reads a worker's identity from disk. A certificate that cannot be
+// used any more, because the worker was away for longer than it lasts, costs a
+// new token: only servers make certificates.
+func (c *Cluster) loadWorker(ctx context.Context, record nodeRecord) error {
+	ca, err := pki.LoadCA(c.files.path(pkiDir))
+	if err != nil {
+		return err
+	}
+	if ca.Key != nil {
+		return errOtherRole(compute.RoleServer)
+	}
+	c.ca, c.id, c.clusterID = ca, record.NodeID, record.ClusterID
+	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
+	if err == nil {
+		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
+	}
+	switch {
+	case err == nil:
+		c.pair.Store(pair)
+		return nil
+	case c.cfg.JoinToken == "":
+		return compute.Errorf(compute.CodeConflict, "This worker's certificate cannot be used any more: "+
+			"make a token with berth admin token create --role worker and start with join.token_file. (%w)", err)
+	}
+	c.logger.Warn("certificate not usable, joining again", "err", err)
+	return c.join(ctx)
+}
+
+// askForOwn has a server make this worker another certificate.
+func (c *Cluster) askForOwn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	key, csr, err := c.newRequest()
+	if err != nil {
+		return err
+	}
+	der, err := c.Ask(ctx, methodRenew, csr)
+	if err != nil {
+		return fmt.Errorf("ask for certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return fmt.Errorf("ask for certificate: %w", err)
+	}
+	got, err := c.ca.Verify(cert, c.cfg.Now())
+	if err != nil {
+		return fmt.Errorf("ask for certificate: %w", err)
+	}
+	want := pki.Identity{Cluster: c.clusterID, Role: compute.RoleWorker, Node: c.id}
+	if got != want || !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
+		return fmt.Errorf("ask for certificate: it is for %s, not for %s", got.URI(), want.URI())
+	}
+	return c.usePair(pki.Pair(cert, key, c.ca))
+}
+
+// handleRenew makes a worker a certificate for the identity that it has: what
+// it asks for names no other.
+func (c *Cluster) handleRenew(_ context.Context, peer rpc.Peer, csr []byte) ([]byte, error) {
+	identity := pki.Identity{Cluster: c.clusterID, Role: peer.Role, Node: peer.ID}
+	cert, err := c.ca.IssueForRequest(c.cfg.Rand, identity, csr, c.cfg.Now())
+	if err != nil {
+		return nil, err
+	}
+	c.logger.Info("certificate of a worker renewed", "node", peer.ID)
+	return cert.Raw, nil
+}
+
+// handleServers tells a worker where the servers are.
+func (c *Cluster) handleServers(context.Context, rpc.Peer, []byte) ([]byte, error) {
+	return c.codec.Marshal(c.joinPeers()), nil
+}
+
+// Ask calls a method of some server: of the one that answered last, and of the
+// next one when a server does not answer, cannot, or is lost to gossip
+// meanwhile. So a method may be executed more than once, and by more than one.
+func (c *Cluster) Ask(ctx context.Context, method string, request []byte) (answer []byte, err error) {
+	err = c.EachServer(ctx, func(ctx context.Context, server compute.NodeID) error {
+		answer, err = c.Call(ctx, server, method, request)
+		return err
+	})
+	return answer, err
+}
+
+// EachServer calls do for one server after another, the one that answered last
+// first, until do succeeds or fails in a way that another server would repeat.
+// The context of a call ends when gossip loses its server. Of a list without
+// success the last refusal is returned, CodeUnavailable if there was none.
+func (c *Cluster) EachServer(ctx context.Context, do func(ctx context.Context, server compute.NodeID) error) error {
+	return c.tryServers(ctx, func(server compute.NodeID) error {
+		try, end := c.upstream.while(ctx, server)
+		defer end()
+		return do(try, server)
+	})
+}
+
+func (c *Cluster) tryServers(ctx context.Context, do func(server compute.NodeID) error) error {
+	failed := error(compute.Errorf(compute.CodeUnavailable, "No server of the cluster is known."))
+	for _, server := range c.upstream.order() {
+		err := do(server)
+		if err == nil || !elsewhere(err) {
+			c.upstream.note(server, true)
+			return err
+		}
+		failed = err
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			c.upstream.note(server, false)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		c.logger.Debug("server does not answer", "node", server, "err", err)
+	}
+	if _, coded := errors.AsType[*compute.Error](failed); coded {
+		return failed
+	}
+	return compute.Errorf(compute.CodeUnavailable, "No server of the cluster answers: %w", failed).
+		Named("no_server").Retry(holdLimit)
+}
+
+// elsewhere reports whether another server may do what failed at one.
+func elsewhere(err error) bool {
+	e, coded := errors.AsType[*compute.Error](err)
+	return !coded || e.Code == compute.CodeUnavailable || e.Detail == rpc.NoMethod
+}
+
+// spread orders servers differently for each worker, so that many workers do
+// not all ask the same one.
+func (c *Cluster) spread(a, b compute.NodeID) int {
+	mark := func(id compute.NodeID) []byte {
+		sum := sha256.Sum256(append(c.id.UUID[:], id.UUID[:]...))
+		return sum[:]
+	}
+	return cmp.Or(bytes.Compare(mark(a), mark(b)), bytes.Compare(a.UUID[:], b.UUID[:]))
+}
+
+// OpenSome calls a stream method of some server, as Ask does. take is given
+// the stream and reads what shows that the server has taken the call; it must
+// end soon. The stream ends with ctx, and when gossip loses its server.
+func (c *Cluster) OpenSome(
+	ctx context.Context, method string, request []byte, take func(io.Reader) error,
+) (io.ReadWriteCloser, error) {
+	var opened io.ReadWriteCloser
+	err := c.tryServers(ctx, func(server compute.NodeID) error {
+		try, end := c.upstream.while(ctx, server)
+		_, stream, err := c.Open(try, server, method, request)
+		if err != nil {
+			end()
+			return err
+		}
+		if err := take(stream); err != nil {
+			stream.Close()
+			end()
+			return err
+		}
+		opened = &someStream{stream, end}
+		return nil
+	})
+	return opened, err
+}
+
+// someStream forgets its server when it is closed.
+type someStream struct {
+	io.ReadWriteCloser
+	end func()
+}
+
+func (s *someStream) Close() error {
+	s.end()
+	return s.ReadWriteCloser.Close()
+}

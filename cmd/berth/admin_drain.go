@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+)
+
+// drainPoll is how often berth admin node drain --wait looks.
+const drainPoll = time.Second
+
+// newNodeDrain returns the command berth admin node drain.
+func newNodeDrain(conn *connection) *cobra.Command {
+	var asJSON, wait bool
+	var deadline time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Place no new work on a node; what it executes goes on, or ends by a deadline",
+		Long: `Drain places no new work on a node. What it executes goes on to its end.
+
+With a deadline, what is preemptible makes room at once and begins anew on another
+node, and what still executes at the deadline is ended, as a system failure that
+is not billed. The deadline is the cluster's: it holds when the leader changes.
+berth admin node undrain, or another drain, calls it off; what was asked to leave
+by then leaves.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("deadline") && deadline < time.Second {
+				return usageErrorf("--deadline: must be at least 1s")
+			}
+			c, n, err := conn.node(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if n, err = c.DrainNodeWithin(cmd.Context(), n.ID, deadline); err != nil {
+				return err
+			}
+			if wait {
+				if n, err = waitDrained(cmd, c, n); err != nil {
+					return err
+				}
+			}
+			return sayNode(cmd, n, asJSON)
+		},
+	}
+	cmd.Flags().DurationVar(&deadline, "deadline", 0, "after this `time` what still executes is ended (default: never)")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node executes nothing, and show what is left")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newNodeUndrain returns the command berth admin node undrain.
+func newNodeUndrain(conn *connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "undrain NODE",
+		Short: "Place new work on a node again",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, n, err := conn.node(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if n, err = c.DrainNode(cmd.Context(), n.ID, false); err != nil {
+				return err
+			}
+			return sayNode(cmd, n, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// sayNode says what a node does after it was drained or undrained.
+func sayNode(cmd *cobra.Command, n wire.Node, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), n)
+	}
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "berth:", drainWords(n))
+	return err
+}
+
+// drainWords says what a node does.
+func drainWords(n wire.Node) string {
+	switch {
+	case !n.Drained:
+		return n.Name + " gets new work again"
+	case n.LiveWork == 0:
+		return n.Name + " is drained and executes nothing: it can be removed"
+	}
+	text := fmt.Sprintf("%s gets no new work and still executes %d", n.Name, n.LiveWork)
+	if n.Leaving > 0 {
+		text += fmt.Sprintf(", of which %d leave", n.Leaving)
+	}
+	if n.DrainBy != nil && n.Leaving < n.LiveWork {
+		text += fmt.Sprintf("; what is left ends at %s", n.DrainBy)
+	}
+	return text
+}
+
+// waitDrained shows what the node still executes, each time that it changes,
+// until it is nothing.
+func waitDrained(cmd *cobra.Command, c *client.Client, n wire.Node) (wire.Node, error) {
+	ticker := time.NewTicker(drainPoll)
+	defer ticker.Stop()
+	said := ""
+	for n.LiveWork > 0 {
+		if words := drainWords(n); words != said {
+			fmt.Fprintln(cmd.ErrOrStderr(), "berth:", words)
+			said = words
+		}
+		select {
+		case <-ticker.C:
+		case <-cmd.Context().Done():
+			return n, cmd.Context().Err()
+		}
+		nodes, err := c.Nodes(cmd.Context())
+		if err != nil {
+			return n, err
+		}
+		at := slices.IndexFunc(nodes, func(other wire.Node) bool { return other.ID == n.ID })
+		if at < 0 {
+			return n, errors.New(n.Name + " was removed meanwhile")
+		}
+		if n = nodes[at]; !n.Drained {
+			return n, errors.New("somebody has undrained " + n.Name + " meanwhile")
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// newRaft returns the command berth admin raft.
+func newRaft(conn *connection) *cobra.Command {
+	return parent("raft", "The servers that hold the state", newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover())
+}
+
+// newRaftPeers returns the command berth admin raft peers.
+func newRaftPeers(conn *connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "peers",
+		Short: "Show which servers hold the state, which vote on it and which one leads",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			peers, err := c.Peers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), peers)
+			}
+			nodes, err := c.Nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printPeers(cmd, peers, nodes)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printPeers writes a row for each peer, with the name of its node; one that
+// was removed and still votes has none.
+func printPeers(cmd *cobra.Command, peers []wire.Peer, nodes []wire.Node) error {
+	t := newTable("name", "part", "state", "address", "id")
+	for _, p := range peers {
+		name, state := "-", "removed"
+		for _, n := range nodes {
+			if n.ID == p.ID {
+				name, state = n.Name, n.State.String()
+			}
+		}
+		t.AppendRow(row(name, partOf(wire.Node{ID: p.ID}, peers), state, p.Address, p.ID))
+	}
+	return printTable(cmd.OutOrStdout(), t)
+}
+
+// newRaftTransfer returns the command berth admin raft transfer.
+func newRaftTransfer(conn *connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "transfer [NODE]",
+		Short: "Have another server lead",
+		Long: `Transfer has the server that leads hand leadership to another one that votes, or
+to the one that has kept up best when none is named. Requests wait for it, as a
+rule for less than a second. A node that stops does the same by itself.
+
+A process hands leadership over once in its life: after that, or when it failed,
+restart the leader to have another one lead.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			var to compute.NodeID
+			if len(args) > 0 {
+				n, err := findNode(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				to = n.ID
+			}
+			done, err := c.TransferLeadership(cmd.Context(), to)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), done)
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s leads\n", done.Name)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

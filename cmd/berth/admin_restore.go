@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/compute"
+	"berth/node"
+)
+
+// newSnapshotRestore returns the command berth admin snapshot restore.
+func newSnapshotRestore() *cobra.Command {
+	var dir string
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a stopped server hold the state of a backup",
+		Long: `Restore makes the server in --data-dir the only voter of its cluster, with the
+state of FILE. Stop all servers first. It checks the backup as verify does and
+says what it would do; with --yes it does it. The keys in the directory stay and
+have to be of the same cluster; what the server held is set aside.
+
+Start this server then, and the others after it: each sets its own replica aside
+and comes in empty. Join tokens, logins and attempts of before are void.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := node.RestoreBackup(args[0], dir, yes, time.Now()) //nolint:forbidigo // The operator's now.
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return printRestore(cmd.OutOrStdout(), r, dir)
+		},
+	}
+	offline(cmd, &dir, &yes, &asJSON)
+	return needFlags(cmd, "data-dir")
+}
+
+// offline adds the flags of a command on a stopped server.
+func offline(cmd *cobra.Command, dir *string, yes, asJSON *bool) {
+	cmd.Flags().StringVar(dir, "data-dir", "", "`directory` of the stopped server (data_dir of its configuration)")
+	cmd.Flags().BoolVar(yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}
+
+func printRestore(w io.Writer, r node.Restore, dir string) error {
+	if err := printBackup(w, r.Backup); err != nil {
+		return err
+	}
+	if r.Done {
+		_, err := fmt.Fprintf(w, `
+Restored: server %s holds it alone, in epoch %d of the cluster.
+%d attempts ended unbilled, %d executions wait and will be executed, %d join tokens are void.
+What it held before is in %s
+Start this server, and once it answers the others.
+`, r.Node, r.Epoch, r.Ended, r.Waits, r.Tokens, r.Aside)
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+Nothing is changed yet. With --yes server %s in %s would
+  hold this state alone, in epoch %d of the cluster, and forget what came after it
+  end %d attempts, unbilled, and execute the %d executions that wait, some perhaps for the second time
+  make %d join tokens and all logins void; API keys and passwords stay those of the backup
+Stop all servers of the cluster before.
+`, r.Node, dir, r.Epoch, r.Ended, r.Waits, r.Tokens)
+	return err
+}
+
+// newRaftRecover returns the command berth admin raft recover.
+func newRaftRecover() *cobra.Command {
+	var dir string
+	var names []string
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Go on without a quorum, when most voters are lost for good",
+		Long: `Recover makes the stopped server in --data-dir, and the other survivors, the only
+voters of the cluster. Be sure that the lost servers never come back with their
+data: stop this server, and run recover on each survivor with the same --voters.
+It says what it would do; with --yes it does it. Everything that was acknowledged
+and reached a survivor is kept; what only the lost servers had is gone. Join
+tokens, logins and attempts of before are void.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			voters := make([]compute.NodeID, len(names))
+			for i, name := range names {
+				var err error
+				if voters[i], err = compute.ParseNodeID(name); err != nil {
+					return usageErrorf("--voters: %w", err)
+				}
+			}
+			r, err := node.Recover(dir, voters, yes)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			return printRecovery(cmd.OutOrStdout(), r)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of all survivors (default: this server alone)")
+	offline(cmd, &dir, &yes, &asJSON)
+	return needFlags(cmd, "data-dir")
+}
+
+func printRecovery(w io.Writer, r node.Recovery) error {
+	t := newTable("server", "votes", "address")
+	for _, s := range r.Servers {
+		t.AppendRow(row(s.ID, s.Voter, s.Address))
+	}
+	if err := printTable(w, t); err != nil {
+		return err
+	}
+	voters := make([]string, len(r.Voters))
+	for i, v := range r.Voters {
+		voters[i] = v.String()
+	}
+	if r.Done {
+		_, err := fmt.Fprintf(w, `
+Recovered: server %s has everything up to entry %d and goes on in epoch %d of the cluster.
+Run the same on the other voters, if there are any, and start them.
+`, r.Node, r.Last, r.Epoch)
+		return err
+	}
+	_, err := fmt.Fprintf(w, `
+Nothing is changed yet. This is server %s; its newest entry is %d of a replica in term %d.
+With --yes the cluster goes on in epoch %d with --voters %s
+Servers that are not among them lose what only they have, and come in empty when they start again.
+`, r.Node, r.Last, r.Term, r.Epoch, strings.Join(voters, ","))
+	return err
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/node"
+)
+
+// newSnapshot returns the command berth admin snapshot.
+func newSnapshot(conn *connection) *cobra.Command {
+	cmd := parent("snapshot", "Backups of the state: save, verify and restore them",
+		newSnapshotSave(conn), newSnapshotVerify(), newSnapshotRestore())
+	cmd.Long = `A backup is one file with the whole state of the cluster: organizations, users and
+keys, executions, ledgers. It does not hold
+  ` + strings.Join(node.NotInBackup(), "\n  ")
+	return cmd
+}
+
+// newSnapshotSave returns the command berth admin snapshot save.
+func newSnapshotSave(conn *connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "save [FILE]",
+		Short: "Save a backup of the state through any node",
+		Long: `Save writes everything that was acknowledged before to FILE (default: a name of
+the current directory made of the time), which only its owner may read, and
+checks it. A file that is there already is left alone. - is standard output.`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := time.Now().UTC().Format("berth-20060102T150405Z.backup") //nolint:forbidigo // A file name.
+			if len(args) > 0 {
+				path = args[0]
+			}
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			save := func(w io.Writer) error { return c.SaveSnapshot(cmd.Context(), w) }
+			if path == "-" {
+				return save(cmd.OutOrStdout())
+			}
+			saved, err := saveBackup(path, save)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), saved)
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s holds the state up to entry %d in %d bytes\n",
+				path, saved.Header.Index, saved.Bytes)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// savedBackup is a backup file that was saved and checked.
+type savedBackup struct {
+	node.Backup
+
+	Bytes int64 `json:"bytes"`
+}
+
+// saveBackup has save write a new file, and checks what is on disk then. A
+// file of that name appears whole or not at all.
+func saveBackup(path string, save func(io.Writer) error) (saved savedBackup, err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return saved, fmt.Errorf("%s is there already: name another file", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part*") // Of mode 0600.
+	if err != nil {
+		return saved, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if err := save(f); err != nil {
+		return saved, err
+	}
+	if err := f.Sync(); err != nil {
+		return saved, err
+	}
+	if saved.Bytes, err = f.Seek(0, io.SeekCurrent); err != nil {
+		return saved, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return saved, err
+	}
+	saved.File = path
+	if saved.Header, err = node.CheckBackup(f); err != nil {
+		return saved, fmt.Errorf("what the node sent is not whole, save it again: %w", err)
+	}
+	if err := os.Link(f.Name(), path); err != nil { // Unlike a rename, it replaces nothing.
+		return saved, err
+	}
+	return saved, syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// newSnapshotVerify returns the command berth admin snapshot verify.
+func newSnapshotVerify() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Check a backup without a cluster",
+		Long: `Verify compares the file's checksum, reads the state in it as a restore would,
+checks every invariant and each organization's ledger, and prints what is there.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := node.VerifyBackup(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), b)
+			}
+			return printBackup(cmd.OutOrStdout(), b)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printBackup writes what a backup holds, and what it does not.
+func printBackup(w io.Writer, b node.Backup) error {
+	t := newTable()
+	h, s := b.Header, b.State
+	var statuses []string
+	for status, n := range s.ByStatus {
+		statuses = append(statuses, fmt.Sprintf("%d %s", n, status))
+	}
+	slices.Sort(statuses)
+	t.AppendRow(row("cluster", fmt.Sprintf("%s, epoch %d", h.Cluster, h.Epoch)))
+	t.AppendRow(row("saved", fmt.Sprintf("%s by version %s", h.At, h.Version)))
+	t.AppendRow(row("state", fmt.Sprintf("up to entry %d of term %d, format %d", h.Index, h.Term, h.Format)))
+	t.AppendRow(row("hash", s.Hash))
+	t.AppendRow(row("nodes", s.Nodes))
+	t.AppendRow(row("people", fmt.Sprintf("%d organizations, %d users, %d API keys", s.Orgs, s.Users, s.Keys)))
+	executions := fmt.Sprintf("%d (%s), %d live attempts", s.Executions, strings.Join(statuses, ", "), s.Live)
+	t.AppendRow(row("executions", executions))
+	t.AppendRow(row("ledgers", fmt.Sprintf("%d lines, every chain is whole and adds up", s.Entries)))
+	t.AppendRow(row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are set aside",
+		s.Granted, s.Charged, s.Balance, s.Held)))
+	if err := printTable(w, t); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nNot in it, to be kept beside it:\n  %s\n", strings.Join(node.NotInBackup(), "\n  "))
+	return err
+}

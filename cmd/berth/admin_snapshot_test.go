@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// mustBackup returns a backup of a cluster in which nothing has happened.
+func mustBackup(t *testing.T) []byte {
+	t.Helper()
+	machine := fsm.New()
+	frame, err := fsm.Encode(fsm.Bootstrap{
+		ClusterID: compute.UUID{15: 1}, Prices: map[string]compute.Price{"cpu": 15},
+		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := machine.ApplyFrames(7, frame); r[0].Refusal != nil {
+		t.Fatal(r[0].Refusal)
+	}
+	var data bytes.Buffer
+	if err := machine.View().WriteBackup(&data, "0.1.0", 1_775_000_000_000); err != nil {
+		t.Fatal(err)
+	}
+	return data.Bytes()
+}
+
+func TestSnapshotSaveAndVerify(t *testing.T) {
+	data := mustBackup(t)
+	sent := data
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/raft/snapshot": func(w http.ResponseWriter, r *http.Request) { answer(string(sent))(w, r) },
+	})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "b")
+	var saved savedBackup
+	r := execute(t, "", "admin", "snapshot", "save", file, "--json")
+	if err := json.Unmarshal([]byte(r.out), &saved); err != nil || saved.Header.Index != 7 || saved.Bytes != int64(len(data)) {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if r := execute(t, "", "admin", "snapshot", "save", "-"); r.code != 0 || r.out != string(data) {
+		t.Errorf("to standard output came %d bytes, %q", len(r.out), r.errors)
+	}
+	if r := execute(t, "", "admin", "snapshot", "save", file); r.code == 0 || !strings.Contains(r.errors, "is there already") {
+		t.Errorf("saved over it: %+v", r)
+	}
+	sent = data[:len(data)-9]
+	r = execute(t, "", "admin", "snapshot", "save", filepath.Join(dir, "cut"))
+	if r.code == 0 || !strings.Contains(r.errors, "save it again") {
+		t.Errorf("a backup that was cut: %+v", r)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("%d files are there, want the one that is whole", len(entries))
+	}
+	checkGolden(t, "snapshot_verify", execute(t, "", "admin", "snapshot", "verify", file).out)
+	var b struct {
+		State struct {
+			Executions int `json:"executions"`
+		} `json:"state"`
+	}
+	r = execute(t, "", "admin", "snapshot", "verify", file, "--json")
+	if err := json.Unmarshal([]byte(r.out), &b); err != nil || r.code != 0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := os.WriteFile(file, sent, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, "", "admin", "snapshot", "verify", file); r.code == 0 || !strings.Contains(r.errors, "damaged") {
+		t.Errorf("a damaged backup: %+v", r)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/faults/sweep"
+	"berth/fault"
+)
+
+// failpointsFlags are the flags of berth bench failpoints.
+type failpointsFlags struct {
+	config     sweep.Config
+	keep       bool
+	jsonOutput bool
+}
+
+// newBenchFailpoints returns the command berth bench failpoints.
+func newBenchFailpoints() *cobra.Command {
+	f := &failpointsFlags{}
+	cmd := &cobra.Command{
+		Use:   "failpoints",
+		Short: "End a node at every failpoint, and check what was acknowledged",
+		Long: `Failpoints starts a cluster of three berth processes and goes through the points
+between the steps of what they do: one node ends there, or the step fails, while
+clients submit. Then the node starts again, and everything is checked: what was
+acknowledged is there, a repeat gets the first answer, no code was started twice, the
+ledger adds up, and all replicas say the same. It needs root, and a berth that was
+built with -tags faults.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.config.Points, "only", nil, "try only these `points`")
+	flags.BoolVar(&f.config.Exits, "exits", false, "let no step fail, only end")
+	flags.StringVar(&f.config.Binary, "binary", "", "the berth `program` of the nodes (default: this one)")
+	flags.StringVar(&f.config.Dir, "dir", "", "`directory` for logs and data (default: a temporary one)")
+	flags.BoolVar(&f.keep, "keep", false, "keep the directory when nothing was wrong too")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *failpointsFlags) run(cmd *cobra.Command) error {
+	if f.config.Binary == "" {
+		if !fault.Enabled {
+			return usageErrorf("this berth has no failpoints: build one with -tags faults, and name it with --binary")
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		f.config.Binary = self
+	}
+	if f.config.Dir == "" {
+		dir, err := os.MkdirTemp("", "berth-failpoints-")
+		if err != nil {
+			return err
+		}
+		f.config.Dir = dir
+	}
+	f.config.Progress = cmd.ErrOrStderr()
+	report, err := sweep.Run(cmd.Context(), f.config)
+	if err != nil {
+		return fmt.Errorf("%w\nLogs and data are in %s", err, f.config.Dir)
+	}
+	if err := f.show(cmd.OutOrStdout(), &report); err != nil {
+		return err
+	}
+	if len(report.Violations) > 0 {
+		return fmt.Errorf("%w: logs and data are in %s", errViolated, f.config.Dir)
+	}
+	if f.keep {
+		return nil
+	}
+	return os.RemoveAll(f.config.Dir)
+}
+
+// show prints the report.
+func (f *failpointsFlags) show(out io.Writer, report *sweep.Report) error {
+	if f.jsonOutput {
+		return printJSON(out, report)
+	}
+	_, err := fmt.Fprintf(out, "%d trials in %.0f s: %d submits, code started %d times, %d violations\n",
+		len(report.Results), report.Seconds, report.Submits, report.Starts, len(report.Violations))
+	for _, v := range report.Violations {
+		_, e := fmt.Fprintln(out, v)
+		err = errors.Join(err, e)
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/faults"
+)
+
+// faultsFlags are the flags of berth bench faults.
+type faultsFlags struct {
+	config     faults.Config
+	total      time.Duration
+	out        string
+	report     string
+	controls   bool
+	keep       bool
+	jsonOutput bool
+}
+
+// newBenchFaults returns the command berth bench faults.
+func newBenchFaults() *cobra.Command {
+	f := &faultsFlags{}
+	cmd := &cobra.Command{
+		Use:   "faults",
+		Short: "Break a cluster of real processes under load, and check what was acknowledged",
+		Long: `Faults starts a cluster of berth processes, each in a network namespace and on a file
+system of its own, has clients work on it through the API, and breaks one thing after
+the other: processes, machines, networks, disks, clocks. At the end everything is
+mended and checked: histories of clients for linearizability, replicas for equal
+states, ledgers to the last micro-credit, executions for having been started once.
+
+A run is one seed, which decides what is broken when and what clients ask for.
+Without --seed the first is drawn by chance; further runs follow until --total is
+used up. A violation ends the command with exit code 1, keeps the directory and names
+the seed. It needs root.
+
+What can be broken: ` + strings.Join(faults.Nemeses(), ", ") + `.
+Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.config.Seed, "seed", 0, "the first `seed`; 0 draws one")
+	flags.DurationVar(&f.config.Duration, "duration", 6*time.Minute, "`time` with faults of each run")
+	flags.DurationVar(&f.total, "total", 0, "go on with further seeds until so much `time` has passed")
+	flags.IntVar(&f.config.Nodes, "nodes", 3, "`nodes` of the cluster, 3 to 9")
+	flags.StringSliceVar(&f.config.Nemeses, "only", nil, "break only these `things`")
+	flags.StringSliceVar(&f.config.Workloads, "workload", nil, "start only these `workloads`")
+	flags.IntVar(&f.config.Count, "count", 0, "end a run after so many `faults`")
+	flags.StringVar(&f.config.Binary, "binary", "", "the berth `program` of the nodes (default: this one)")
+	flags.StringVar(&f.config.Dir, "dir", "", "`directory` for logs and data (default: a temporary one)")
+	flags.BoolVar(&f.config.Points, "points", false, "the program was built with failpoints, -tags faults")
+	flags.StringVar(&f.config.Plant, "plant", "", "plant a `bug` into every node, to see that it is found")
+	flags.BoolVar(&f.controls, "controls", false, "plant one bug after the other and demand that each is found")
+	flags.StringVar(&f.report, "report", "", "only add up the runs in this `file`")
+	flags.StringVar(&f.out, "out", "", "append each run to this `file`, a line of JSON each")
+	flags.BoolVar(&f.keep, "keep", false, "keep the directory of runs without a violation too")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+// errViolated is how a run with violations ends the command.
+var errViolated = errors.New("something happened that must not")
+
+// manyFaults is as long as a run gets that ends by the number of its faults.
+const manyFaults = 48 * time.Hour
+
+func (f *faultsFlags) run(cmd *cobra.Command) error {
+	if f.report != "" {
+		return f.addUp(cmd.OutOrStdout())
+	}
+	if f.config.Seed == 0 {
+		f.config.Seed = uint64(rand.Uint32()) //nolint:gosec // Any seed will do; it is printed.
+	}
+	if f.config.Binary == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		f.config.Binary = self
+	}
+	if f.config.Dir == "" {
+		dir, err := os.MkdirTemp("", "berth-faults-")
+		if err != nil {
+			return err
+		}
+		f.config.Dir = dir
+	}
+	f.config.Progress = cmd.ErrOrStderr()
+	if f.config.Count > 0 && !cmd.Flags().Changed("duration") {
+		f.config.Duration = manyFaults
+	}
+	if err := f.config.Validate(); err != nil {
+		return usageErrorf("%v", err)
+	}
+	if f.controls {
+		return f.runControls(cmd)
+	}
+	began := time.Now() //nolint:forbidigo // Real processes have real time.
+	for {
+		report, err := f.once(cmd.Context(), cmd.ErrOrStderr())
+		if err == nil {
+			err = f.show(cmd.OutOrStdout(), report)
+		}
+		if err != nil || time.Since(began) >= f.total {
+			return err
+		}
+		f.config.Seed++
+	}
+}
+
+// addUp prints the sums of the runs in a file.
+func (f *faultsFlags) addUp(w io.Writer) error {
+	file, err := os.Open(f.report)
+	if err != nil {
+		return usageErrorf("--report: %v", err)
+	}
+	defer file.Close()
+	var reports []faults.Report
+	for lines := json.NewDecoder(file); ; {
+		var one faults.Report
+		if err := lines.Decode(&one); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("read %s: %w", f.report, err)
+		}
+		reports = append(reports, one)
+	}
+	if f.jsonOutput {
+		return printJSON(w, faults.Sum(reports))
+	}
+	return printFaultRuns(w, reports)
+}
+
+// runControls plants each bug and demands that it is found.
+func (f *faultsFlags) runControls(cmd *cobra.Command) error {
+	f.config.Points = true
+	lines := newTable("planted bug", "seeds", "found by")
+	var missed []error
+	for _, control := range faults.Controls() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "berth: planted: %s\n", control.Bug)
+		found, err := faults.RunControl(cmd.Context(), f.config, control)
+		if err != nil {
+			return err
+		}
+		by := "NOTHING"
+		if found.Caught() {
+			by = found.Report.Violations[0].What
+		} else {
+			missed = append(missed, fmt.Errorf("%s was not found within %d runs", control.Bug, found.Seeds))
+		}
+		lines.AppendRow(row(string(control.Bug), found.Seeds, by))
+	}
+	return errors.Join(append(missed, printTable(cmd.OutOrStdout(), lines), os.RemoveAll(f.config.Dir))...)
+}
+
+// once does one run, and removes its directory if nothing was wrong.
+func (f *faultsFlags) once(ctx context.Context, progress io.Writer) (faults.Report, error) {
+	fmt.Fprintf(progress, "berth: seed %d, in %s\n", f.config.Seed, f.config.Dir)
+	report, err := faults.Run(ctx, f.config)
+	if err != nil {
+		return report, fmt.Errorf("seed %d: %w\nLogs and data are in %s", f.config.Seed, err, f.config.Dir)
+	}
+	report.Version = version
+	if f.out != "" {
+		err = appendLine(f.out, report)
+	}
+	if len(report.Violations) == 0 && !f.keep {
+		err = errors.Join(err, os.RemoveAll(f.config.Dir))
+	}
+	return report, err
+}
+
+// appendLine appends value to a file as one line of JSON.
+func appendLine(path string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // For everybody to read.
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(data, '\n'))
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// show prints a run and returns an error if something was wrong.
+func (f *faultsFlags) show(w io.Writer, report faults.Report) error {
+	if f.jsonOutput {
+		if err := printJSON(w, report); err != nil {
+			return err
+		}
+	} else if err := printFaultRuns(w, []faults.Report{report}); err != nil {
+		return err
+	}
+	if len(report.Violations) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: seed %d, %d violations\nLogs and data are in %s",
+		errViolated, report.Seed, len(report.Violations), f.config.Dir)
+}
+
+// printFaultRuns writes runs for people: what was broken how often, what clients
+// did meanwhile, and what was wrong.
+func printFaultRuns(w io.Writer, reports []faults.Report) error {
+	sum := faults.Sum(reports)
+	fmt.Fprintf(w, "%d runs, %.0f s: %d faults, %d operations, %d objects checked, %d executions, %d violations\n\n",
+		sum.Runs, sum.Seconds, sum.Faults, sum.Operations, sum.Objects, sum.Executions, len(sum.Violations))
+	lines := newTable("what was broken", "times", "operations", "without answer",
+		"first write p50", "p99", "whole p50", "p99")
+	for _, row := range sum.Rows {
+		lines.AppendRow([]any{
+			row.Nemesis, row.Times, row.Operations, row.Unknown,
+			row.WriteP50, row.WriteP99, row.WholeP50, row.WholeP99,
+		})
+	}
+	if err := printTable(w, lines); err != nil {
+		return err
+	}
+	for _, v := range sum.Violations {
+		fmt.Fprintf(w, "\nVIOLATION %s\n", v)
+	}
+	return nil
+}

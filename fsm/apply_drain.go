@@ -1,0 +1,96 @@
+package fsm
+
+import (
+	"time"
+
+	"berth/compute"
+)
+
+// maxDrain is the longest time that a drain may leave what executes.
+const maxDrain = 30 * 24 * time.Hour
+
+// drainNode has a node get no new work, or some again. With a deadline, what
+// may begin anew elsewhere is asked to make room at once, and what still
+// executes by then is ended. The last word counts: a drain without a deadline,
+// or the end of the drain, calls the deadline off.
+func (s *state) drainNode(c DrainNode) Result {
+	if refusal := s.admitOperator(c.Actor); refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	known, ok := s.nodes.get(c.Node)
+	switch {
+	case !ok:
+		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	case c.Within < 0 || c.Within > maxDrain || !c.Drained && c.Within > 0:
+		return refuse(compute.CodeInvalid, "drain_deadline", "a drain ends within %s", maxDrain)
+	}
+	n := *known
+	n.Drained, n.DrainBy = c.Drained, 0
+	if c.Within > 0 {
+		n.DrainBy = s.meta.Now.Add(c.Within)
+		s.moveAway(&n, c.Within)
+	}
+	s.nodes.put(&n)
+	return Result{ID: n.ID.UUID}
+}
+
+// moveAway asks what executes on a node and may begin anew to make room, with
+// the usual notice where the deadline leaves it.
+func (s *state) moveAway(n *compute.Node, within time.Duration) {
+	for _, w := range s.Work(n.ID) {
+		if !w.Execution.Preemptible || w.Leaves() {
+			continue
+		}
+		asked, told := *w.Attempt, *w.Execution
+		asked.PreemptAt, asked.Notice = s.meta.Now, min(s.PreemptNotice(), within)
+		told.Reason = compute.ReasonDrained
+		s.putAttempt(&asked)
+		s.putExecution(&told)
+	}
+}
+
+// endDrains stops what still executes on nodes whose drain is due. What was
+// asked to make room is on its way.
+func (s *state) endDrains() {
+	for n := range s.nodes.values() {
+		if !due(n, s.meta.Now) {
+			continue
+		}
+		for _, w := range s.Work(n.ID) {
+			if w.Leaves() {
+				continue
+			}
+			e := *w.Execution
+			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonDrained
+			s.putExecution(&e)
+		}
+	}
+}
+
+// due reports whether a node is drained with a deadline that has passed.
+func due(n *compute.Node, now compute.Instant) bool { return !n.DrainBy.IsZero() && n.DrainBy <= now }
+
+// DrainDue reports whether there is something that a Tick at now would end
+// because its node's drain is due.
+func (v *View) DrainDue(now compute.Instant) bool {
+	for n := range v.nodes.values() {
+		if !due(n, now) {
+			continue
+		}
+		for _, w := range v.Work(n.ID) {
+			if !w.Leaves() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// afterDrain is how an execution ends that its node's drain has stopped: by no
+// fault of its own, so that it owes nothing.
+func afterDrain() ending {
+	return ending{
+		compute.StatusSystemFailure, compute.ReasonDrained,
+		"its node was drained, and the drain's deadline had passed",
+	}
+}

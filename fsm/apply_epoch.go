@@ -1,0 +1,111 @@
+package fsm
+
+import (
+	"fmt"
+
+	"berth/compute"
+)
+
+// An attempt's epoch has the cluster's epoch in its upper half, so that no
+// attempt of one life of the cluster is taken for one of another, whatever a
+// node still has of it on disk.
+const (
+	epochShift = 32
+	maxEpoch   = 1<<31 - 1 // Of the cluster.
+)
+
+// EpochCause is why another life of the cluster began.
+type EpochCause uint8
+
+// The causes. Values are written to disk: append only.
+const (
+	CauseRestored  EpochCause = iota + 1 // The state was restored from a backup.
+	CauseRecovered                       // It went on without a quorum of the old voters.
+)
+
+// String says the cause in a few words.
+func (c EpochCause) String() string {
+	switch c {
+	case CauseRestored:
+		return "restored from a backup"
+	case CauseRecovered:
+		return "recovered without a quorum"
+	}
+	return fmt.Sprintf("cause %d", uint8(c))
+}
+
+// raiseEpoch ends what of the life before could still act.
+func (s *state) raiseEpoch(c RaiseEpoch) Result {
+	switch {
+	case c.Epoch <= s.meta.Epoch:
+		return Result{Repeat: true}
+	case c.Epoch > maxEpoch:
+		return refuse(compute.CodeInvalid, "epoch", "an epoch of the cluster is at most %d", maxEpoch)
+	case c.Cause != CauseRestored && c.Cause != CauseRecovered:
+		return refuse(compute.CodeInvalid, "cause", "an epoch begins for a known cause")
+	}
+	s.meta.Epoch = c.Epoch
+	s.meta.Now = max(s.meta.Now, c.At)
+	s.meta.Brake.ReleasedAt = s.meta.Now // That all nodes are down from now on is no mass failure.
+	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
+	s.forgetCredentials()
+	for o := range s.orgs.values() {
+		s.post(compute.LedgerEntry{
+			Org: o.ID, Kind: compute.LedgerFork,
+			Note: fmt.Sprintf("cluster epoch %d: %s", c.Epoch, c.Cause),
+		})
+	}
+	return Result{Count: ended}
+}
+
+// endLife takes every node to be down until it is heard, and gives every live
+// attempt up; it returns how many. No word of their nodes can count any more, so
+// none is charged, and what has retries left waits for another attempt.
+func (s *state) endLife(why string) int {
+	var nodes []*compute.Node
+	for n := range s.nodes.values() {
+		nodes = append(nodes, n)
+	}
+	ended := 0
+	for _, known := range nodes {
+		n := *known
+		n.State, n.ChangedAt, n.InventoryVersion = compute.NodeDown, s.meta.Now, 0
+		s.nodes.put(&n)
+		for _, w := range s.Work(n.ID) {
+			// The end of one may have changed the next: a sibling of a GPU
+			// selection is stopped.
+			a, e, refusal := s.liveAttempt(n.ID, w.Execution.ID, w.Attempt.Epoch)
+			if refusal == nil {
+				ended++
+				s.loseAttempt(a, &e, why)
+			}
+		}
+	}
+	return ended
+}
+
+// forgetCredentials forgets what lets somebody in who may have been turned away
+// since: join tokens, logins, and the keys that sign access tokens, of which
+// the leader makes another at once. API keys and passwords stay.
+func (s *state) forgetCredentials() {
+	var joins, keys []string
+	for t := range s.joins.values() {
+		joins = append(joins, t.ID)
+	}
+	for k := range s.signing.values() {
+		keys = append(keys, k.ID)
+	}
+	var logins []compute.Hash
+	for t := range s.refresh.values() {
+		logins = append(logins, t.Token.Hash)
+	}
+	for _, id := range joins {
+		s.joins.drop(id)
+	}
+	for _, id := range keys {
+		s.signing.drop(id)
+	}
+	for _, h := range logins {
+		s.dropRefresh(h)
+	}
+}

@@ -1,0 +1,144 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// drain is the command that drains n1 within a time.
+func (w *world) drain(within time.Duration) fsm.DrainNode {
+	return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID, Drained: true, Within: within}
+}
+
+// newDrainWorld returns a world in which n1 executes what may begin anew and
+// what may not.
+func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
+	w = newWorld(t)
+	s := settings()
+	s.PreemptMinRun, s.PreemptNotice, s.StopGrace = 5*time.Minute, 30*time.Second, 10*time.Second
+	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	moves, stays = w.submit("l40s", preemptible), w.submit("l40s")
+	w.place("n1", moves, stays)
+	w.must(w.started(moves))
+	w.must(w.started(stays))
+	return w, moves, stays
+}
+
+func (w *world) tick() { w.must(fsm.Tick{Term: w.term}) }
+
+// TestDrainWithADeadline is a drain from its command to the removal of the
+// node: what may begin anew moves at once, the rest ends at the deadline, and
+// neither costs anything.
+func TestDrainWithADeadline(t *testing.T) {
+	w, moves, stays := newDrainWorld(t)
+	balance := w.account().Balance
+	deadline := w.now.Add(10 * time.Minute)
+	w.must(w.drain(10 * time.Minute))
+	if n := w.node("n1"); !n.Drained || n.DrainBy != deadline {
+		t.Fatalf("drained %t by %s, want by %s", n.Drained, n.DrainBy, deadline)
+	}
+	if a := w.attempt(moves); a.PreemptAt != w.now || a.Notice != 30*time.Second {
+		t.Errorf("asked to make room at %s with %s notice", a.PreemptAt, a.Notice)
+	}
+	w.wantStatus(stays, compute.StatusRunning, compute.ReasonNone)
+	w.must(w.yielded(moves, time.Minute))
+	w.wantStatus(moves, compute.StatusQueued, compute.ReasonDrained)
+	if a := w.attempt(moves); a.Reason != compute.ReasonDrained {
+		t.Errorf("its attempt ended for %s", a.Reason)
+	}
+	w.pass(10*time.Minute - time.Second)
+	w.tick()
+	if w.view().DrainDue(w.now) || w.get(stays).Stop != compute.StopNone {
+		t.Fatal("ended before the deadline")
+	}
+	if !w.view().DrainDue(deadline) {
+		t.Error("not due at the deadline")
+	}
+	w.pass(time.Second)
+	w.tick()
+	if w.view().DrainDue(w.now) || w.get(stays).Stop != compute.StopGraceful {
+		t.Fatalf("stopped as %v at the deadline", w.get(stays).Stop)
+	}
+	w.refused(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID}, compute.CodeConflict, "node_busy")
+	w.must(w.ended(stays, compute.StatusCancelled, 11*time.Minute))
+	w.wantStatus(stays, compute.StatusSystemFailure, compute.ReasonDrained)
+	if got := w.get(stays).Billed; got != 0 || w.account().Balance != balance {
+		t.Errorf("billed %s; the balance went from %s to %s", got, balance, w.account().Balance)
+	}
+	w.must(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID})
+}
+
+// Code that has ended by itself before the word to end reached it keeps its own
+// end, and is charged for it.
+func TestDrainLosesAgainstTheEnd(t *testing.T) {
+	w, _, stays := newDrainWorld(t)
+	w.must(w.drain(time.Minute))
+	w.pass(time.Minute)
+	w.tick()
+	w.must(w.ended(stays, compute.StatusCompleted, time.Minute))
+	w.wantStatus(stays, compute.StatusCompleted, compute.ReasonNone)
+	if w.get(stays).Billed == 0 {
+		t.Error("not billed")
+	}
+}
+
+// TestUserStopsWhatADrainMoves: that a node is drained changes nothing of what
+// somebody wants who stops an execution.
+func TestUserStopsWhatADrainMoves(t *testing.T) {
+	w, moves, _ := newDrainWorld(t)
+	w.must(w.drain(time.Hour))
+	w.must(fsm.StopExecution{Actor: w.ada, Execution: moves, Stop: compute.StopGraceful})
+	w.must(w.ended(moves, compute.StatusCancelled, time.Minute))
+	w.wantStatus(moves, compute.StatusCancelled, compute.ReasonStopped)
+	if w.get(moves).Billed == 0 {
+		t.Error("not billed")
+	}
+}
+
+func TestDrainIsCalledOff(t *testing.T) {
+	for name, last := range map[string]func(*world) fsm.DrainNode{
+		"by undrain": func(w *world) fsm.DrainNode {
+			return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID}
+		},
+		"by a drain without a deadline": func(w *world) fsm.DrainNode { return w.drain(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, stays := newDrainWorld(t)
+			w.must(w.drain(time.Minute))
+			w.must(last(w))
+			w.pass(time.Hour)
+			w.tick()
+			if w.view().DrainDue(w.now) || w.get(stays).Stop != compute.StopNone {
+				t.Error("ended all the same")
+			}
+		})
+	}
+}
+
+func TestDrainNotice(t *testing.T) {
+	w, moves, _ := newDrainWorld(t)
+	w.must(w.drain(5 * time.Second))
+	if a := w.attempt(moves); a.Notice != 5*time.Second {
+		t.Errorf("%s notice for a deadline in 5s", a.Notice)
+	}
+	for _, within := range []time.Duration{-1, 31 * 24 * time.Hour} {
+		w.refused(w.drain(within), compute.CodeInvalid, "drain_deadline")
+	}
+	undrain := w.drain(time.Minute)
+	undrain.Drained = false
+	w.refused(undrain, compute.CodeInvalid, "drain_deadline")
+}
+
+// A server of an older version could not apply a deadline.
+func TestDrainWithADeadlineNeedsEveryServer(t *testing.T) {
+	w := newWorld(t)
+	if err := w.view().Allows(w.drain(0)); err != nil {
+		t.Errorf("a drain without a deadline: %v", err)
+	}
+	if err := w.view().Allows(w.drain(time.Minute)); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("with a deadline: %v", err)
+	}
+}

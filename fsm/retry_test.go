@@ -1,0 +1,234 @@
+package fsm_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/attempt"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// newTrustWorld returns a world whose state has the newest format.
+func newTrustWorld(t *testing.T) *world {
+	w := newEmptyWorld(t)
+	w.format = fsm.Format
+	w.bootstrap(settings())
+	w.addNode("n1", "h100", "h100", "t4")
+	w.addNode("n2", "a100", "t4")
+	w.addNode("n3", "t4", "t4")
+	w.ada = w.addUser("ada")
+	w.org = w.ada.Org
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	return w
+}
+
+// lost is the leader's word that an execution's newest attempt is lost.
+func (w *world) lost(id compute.ExecutionID) fsm.LoseAttempts {
+	w.Helper()
+	a := w.attempt(id)
+	return fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}}
+}
+
+// failed is the word of a node that an execution's attempt ended through a
+// failure of ours; without a duration its code never started.
+func (w *world) failed(id compute.ExecutionID, why compute.Reason, d time.Duration) fsm.FinishAttempt {
+	w.Helper()
+	c := w.ended(id, compute.StatusSystemFailure, d)
+	c.Outcome.Reason = why
+	if d == 0 {
+		c.Outcome.Ran, c.Outcome.StartedAt = false, 0
+	}
+	return c
+}
+
+func retries(n int) func(*compute.Execution) {
+	return func(e *compute.Execution) { e.MaxRetries = n }
+}
+
+// TestRetriedThenCharged is a retry from the loss of a node to the end of the
+// execution, which pays for its last attempt alone.
+func TestRetriedThenCharged(t *testing.T) {
+	w := newTrustWorld(t)
+	id := w.submit("t4", retries(1))
+	before, submitted := w.account().Held, w.get(id).SubmitIndex
+	w.place("n1", id)
+	w.must(w.started(id))
+	lost := w.lost(id)
+	late := w.ended(id, compute.StatusCompleted, time.Minute)
+	w.must(lost)
+	w.wantStatus(id, compute.StatusQueued, compute.ReasonRetry)
+	e, a := w.get(id), w.attempt(id)
+	if e.Retries != 1 || e.SubmitIndex != submitted || !e.StartedAt.IsZero() || !e.PlacedAt.IsZero() {
+		t.Errorf("queued again as %+v", e)
+	}
+	if !a.Ended || a.Status != compute.StatusSystemFailure || a.Reason != compute.ReasonNodeLost {
+		t.Errorf("the attempt ended as %s for %s", a.Status, a.Reason)
+	}
+	w.wantMoney(100*compute.Credit, before)
+	w.refused(late, compute.CodeConflict, "stale_attempt")
+	if r := w.must(lost); r.Count != 0 {
+		t.Error("an attempt was lost twice")
+	}
+	w.place("n2", id)
+	w.refused(late, compute.CodeConflict, "stale_attempt")
+	w.must(w.started(id))
+	w.must(w.ended(id, compute.StatusCompleted, 3*time.Second))
+	if e := w.get(id); e.Epoch != 2 || e.Billed != micro(100*3) {
+		t.Errorf("after attempt %d it was billed %s, want the last one's 3 s", e.Epoch, e.Billed)
+	}
+	free := false
+	for l := range w.view().Ledger(w.org, 0) {
+		free = free || l.Execution == id && l.Epoch == 1 && l.Note == "free: system failure, node_lost"
+	}
+	if !free {
+		t.Error("the ledger does not say that the first attempt was free")
+	}
+}
+
+// TestWhoStartsAgain is which ends of a first attempt lead to a second one.
+func TestWhoStartsAgain(t *testing.T) {
+	fail := func(why compute.Reason, d time.Duration) func(*world, compute.ExecutionID) {
+		return func(w *world, id compute.ExecutionID) { w.must(w.failed(id, why, d)) }
+	}
+	stop := func(w *world, id compute.ExecutionID) {
+		w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: id, Stop: compute.StopGraceful})
+		w.must(w.lost(id))
+	}
+	exit := func(w *world, id compute.ExecutionID) {
+		c := w.ended(id, compute.StatusFailed, time.Second)
+		c.Outcome.Reason = compute.ReasonExitCode
+		w.must(c)
+	}
+	lose := func(w *world, id compute.ExecutionID) { w.must(w.lost(id)) }
+	tests := []struct {
+		name    string
+		retries int
+		end     func(*world, compute.ExecutionID)
+		status  compute.Status
+		reason  compute.Reason
+		used    int // Retries.
+		avoided int
+	}{
+		{"its node is lost", 1, lose, compute.StatusQueued, compute.ReasonRetry, 1, 0},
+		{"its node is lost, no retries", 0, lose, compute.StatusSystemFailure, compute.ReasonNodeLost, 0, 0},
+		{"its supervisor was killed", 1, fail(compute.ReasonSupervisorLost, time.Second), compute.StatusQueued, compute.ReasonRetry, 1, 0},
+		{"its supervisor was killed before a word", 0, fail(compute.ReasonSupervisorLost, 0), compute.StatusSystemFailure, compute.ReasonSupervisorLost, 0, 0},
+		{"its node was cut off", 1, fail(compute.ReasonNodeLost, time.Second), compute.StatusQueued, compute.ReasonRetry, 1, 0},
+		{"it could not be started", 0, fail(compute.ReasonStartFailed, 0), compute.StatusQueued, compute.ReasonRetry, 0, 1},
+		{"it could not be read", 0, fail(compute.ReasonInputsLost, 0), compute.StatusQueued, compute.ReasonRetry, 0, 1},
+		{"its node was cut off before it started", 0, fail(compute.ReasonNodeLost, 0), compute.StatusQueued, compute.ReasonRetry, 0, 1},
+		{"it had started after all", 0, fail(compute.ReasonStartFailed, time.Second), compute.StatusSystemFailure, compute.ReasonStartFailed, 0, 0},
+		{"its code failed", 1, exit, compute.StatusFailed, compute.ReasonExitCode, 0, 0},
+		{"its user stopped it", 1, stop, compute.StatusSystemFailure, compute.ReasonNodeLost, 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTrustWorld(t)
+			id := w.submit("t4", retries(tt.retries))
+			w.place("n1", id)
+			tt.end(w, id)
+			w.wantStatus(id, tt.status, tt.reason)
+			if e := w.get(id); e.Retries != tt.used || len(e.Avoid) != tt.avoided {
+				t.Errorf("%d retries, %d nodes to avoid; want %d and %d", e.Retries, len(e.Avoid), tt.used, tt.avoided)
+			}
+		})
+	}
+}
+
+// A node that says it started what it did not start is believed no more than
+// the state: an attempt that is known to have started is not started again.
+func TestStartedIsNotUnstarted(t *testing.T) {
+	w := newTrustWorld(t)
+	id := w.submit("t4")
+	w.place("n1", id)
+	w.must(w.started(id))
+	w.must(w.failed(id, compute.ReasonStartFailed, 0))
+	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonStartFailed)
+}
+
+// However many nodes fail to start an execution, it ends.
+func TestStartsAreBounded(t *testing.T) {
+	w := newTrustWorld(t)
+	id := w.submit("t4", retries(1))
+	for i := range attempt.MaxUnstarted + 1 {
+		w.place([]string{"n1", "n2", "n3", "n1"}[i], id)
+		w.must(w.failed(id, compute.ReasonStartFailed, 0))
+		w.wantStatus(id, compute.StatusQueued, compute.ReasonRetry)
+	}
+	if e := w.get(id); len(e.Avoid) != attempt.MaxUnstarted || e.Retries != 1 {
+		t.Errorf("%d nodes to avoid, %d retries", len(e.Avoid), e.Retries)
+	}
+	w.place("n2", id)
+	w.must(w.failed(id, compute.ReasonStartFailed, 0))
+	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonStartFailed)
+	w.wantMoney(100*compute.Credit, 0)
+}
+
+// The runs of a GPU selection start again without being asked to, and the
+// selection does not end before them.
+func TestRunsOfSelectionsAreRetried(t *testing.T) {
+	w := newTrustWorld(t)
+	parent := w.submit("", func(e *compute.Execution) {
+		e.Kind, e.Selection = compute.KindSelection, &compute.Selection{}
+	})
+	w.must(w.take(parent, "gpu.t4"))
+	child := w.children(parent)[0].ID
+	for range attempt.SelectionRetries {
+		w.place("n1", child)
+		w.must(w.lost(child))
+		w.wantStatus(child, compute.StatusQueued, compute.ReasonRetry)
+		w.wantStatus(parent, compute.StatusRunning, compute.ReasonNone)
+	}
+	w.place("n1", child)
+	w.must(w.lost(child))
+	w.wantStatus(child, compute.StatusSystemFailure, compute.ReasonNodeLost)
+	w.wantStatus(parent, compute.StatusSystemFailure, compute.ReasonChildrenFailed)
+}
+
+// Below format 3 everything ends as older programs end it.
+func TestNoRetryBelowItsFormat(t *testing.T) {
+	w := newWorld(t)
+	e := w.python("t4").Execution
+	e.MaxRetries = 1
+	if err := w.view().Allows(fsm.Submit{Execution: e}); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("a retry is allowed: %v", err)
+	}
+	id := w.submit("t4", retries(1))
+	w.place("n3", id)
+	w.must(w.failed(id, compute.ReasonStartFailed, 0))
+	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonStartFailed)
+}
+
+func TestRetriesAreLimited(t *testing.T) {
+	w := newTrustWorld(t)
+	for _, n := range []int{-1, 11} {
+		c := w.python("t4")
+		c.Op, c.Execution.MaxRetries = fsm.Op{}, n
+		w.refused(c, compute.CodeInvalid, "max_retries")
+	}
+}
+
+func TestBrakeIsTheOperators(t *testing.T) {
+	w := newTrustWorld(t)
+	w.refused(fsm.SetBrake{Actor: w.ada, Release: true}, compute.CodeForbidden, "not_an_operator")
+	w.refused(fsm.SetBrake{Actor: w.root, Share: new(101)}, compute.CodeInvalid, "share_percent")
+	w.pass(time.Minute)
+	for _, name := range []string{"n2", "n3"} {
+		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+	}
+	if got := w.view().Vanished(); len(got) != 2 {
+		t.Fatalf("%d nodes vanished, want 2", len(got))
+	}
+	w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "share"), Actor: w.root, Share: new(70)})
+	if got := w.view().Vanished(); got != nil {
+		t.Errorf("two of three are no more than 70 %%, and %d nodes are held", len(got))
+	}
+	w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "third"), Actor: w.root, Share: new(0)})
+	if r := w.must(fsm.SetBrake{Op: w.op(compute.OrgID{}, "release"), Actor: w.root, Release: true}); r.Count != 0 {
+		t.Errorf("%d nodes are held after the release", r.Count)
+	}
+	if got := w.view().Vanished(); got != nil || w.view().Brake().ReleasedAt.IsZero() {
+		t.Errorf("%d nodes are held, released at %s", len(got), w.view().Brake().ReleasedAt)
+	}
+}

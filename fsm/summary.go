@@ -1,0 +1,51 @@
+package fsm
+
+import (
+	"encoding/hex"
+
+	"berth/compute"
+)
+
+// Summary is a state in numbers, by which two copies of it can be compared.
+type Summary struct {
+	Hash string `json:"hash"` // Of the whole state, in hex.
+
+	Nodes      int            `json:"nodes"`
+	Orgs       int            `json:"organizations"`
+	Users      int            `json:"users"`
+	Keys       int            `json:"api_keys"`
+	Executions int            `json:"executions"`
+	ByStatus   map[string]int `json:"executions_by_status"` // Those that occur.
+	Live       int            `json:"live_attempts"`
+	Entries    int            `json:"ledger_entries"`
+
+	Granted compute.Credits `json:"granted"` // Sums over all organizations.
+	Charged compute.Credits `json:"charged"`
+	Balance compute.Credits `json:"balance"`
+	Held    compute.Credits `json:"held"`
+}
+
+// Summary counts what is in the state, and adds up the credits.
+func (v *View) Summary() Summary {
+	hash := v.Hash()
+	sum := Summary{
+		Hash: hex.EncodeToString(hash[:]), Nodes: v.nodes.len(), Orgs: v.orgs.len(), Users: v.users.len(), Keys: v.keys.len(),
+		Executions: v.executions.len(), ByStatus: make(map[string]int), Live: v.work.len(), Entries: v.ledger.len(),
+	}
+	for status, byKind := range v.counts.executions {
+		n := 0
+		for _, count := range byKind {
+			n += count
+		}
+		if n > 0 {
+			sum.ByStatus[compute.Status(status).String()] = n
+		}
+	}
+	for a := range v.accounts.values() {
+		sum.Granted += a.Granted
+		sum.Charged += a.Charged
+		sum.Balance += a.Balance
+		sum.Held += a.Held
+	}
+	return sum
+}

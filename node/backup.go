@@ -1,0 +1,151 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Backup is what a backup file was found to hold.
+type Backup struct {
+	File   string           `json:"file"`
+	Header fsm.BackupHeader `json:"header"`
+	State  fsm.Summary      `json:"state"`
+}
+
+// NotInBackup lists what a backup does not hold and has to be kept by itself.
+func NotInBackup() []string {
+	return []string{
+		"the master key (DATA_DIR/keys/master.key), which unseals what the state holds sealed",
+		"the keys of the certificate authority and of gossip (DATA_DIR/pki, DATA_DIR/keys)",
+		"the root token (DATA_DIR/root_token); the state holds its hash",
+		"bundles over 16 KiB (DATA_DIR/blobs) and what executions wrote (DATA_DIR/logs)",
+	}
+}
+
+// CheckBackup reads a backup to its end and compares its checksum.
+func CheckBackup(r io.Reader) (fsm.BackupHeader, error) { return fsm.CheckBackup(r) }
+
+// VerifyBackup reads the state in a backup file as a restore does, and checks
+// every invariant: that it is whole, that what is derived from its records is
+// right, that each organization's ledger is an unbroken chain which adds up.
+func VerifyBackup(path string) (Backup, error) {
+	b, machine, err := readBackup(path)
+	if err != nil {
+		return b, err
+	}
+	if err := machine.View().Check(); err != nil {
+		return b, fmt.Errorf("the state in %s breaks an invariant: %w", path, err)
+	}
+	return b, nil
+}
+
+// Restore is what the restore of a backup does to a server.
+type Restore struct {
+	Backup
+
+	Node  compute.NodeID `json:"node"`  // Becomes the only voter.
+	Epoch uint64         `json:"epoch"` // In which the cluster goes on.
+
+	Ended  int    `json:"attempts_ended"` // Live in the backup; unbilled.
+	Waits  int    `json:"queued"`         // They are executed; perhaps for the second time.
+	Tokens int    `json:"join_tokens_void"`
+	Aside  string `json:"set_aside,omitempty"` // Where the replica of before is, once done.
+	Done   bool   `json:"done"`
+}
+
+// RestoreBackup makes the stopped server in dir the only voter of its cluster,
+// with the state of a backup of it, in the next epoch; the other servers come in
+// empty. Without do it changes nothing and says what it would do. The keys in
+// dir stay, and have to be those of the backup's cluster.
+func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
+	b, machine, err := readBackup(path)
+	if err != nil {
+		return Restore{Backup: b}, err
+	}
+	stopped, err := cluster.OpenStopped(dir)
+	if err != nil {
+		return Restore{Backup: b}, err
+	}
+	defer stopped.Close()
+	r := Restore{Backup: b, Node: stopped.Node(), Epoch: max(stopped.NextEpoch(), b.Header.Epoch+1)}
+	view := machine.View()
+	self, known := view.Node(r.Node)
+	switch {
+	case stopped.ClusterID() != b.Header.Cluster:
+		return r, compute.Errorf(compute.CodeConflict,
+			"%s is a backup of cluster %s, the server in %s is of cluster %s: use the data directory of a server of the former.",
+			path, b.Header.Cluster, dir, stopped.ClusterID())
+	case !known:
+		return r, compute.Errorf(compute.CodeConflict,
+			"The server in %s, %s, is not in the backup: use the data directory of one that joined before it was saved.",
+			dir, r.Node)
+	}
+	for range view.JoinTokens() {
+		r.Tokens++
+	}
+	ended, err := beginLife(machine, r.Epoch, now)
+	if err != nil {
+		return r, err
+	}
+	view = machine.View()
+	r.Ended, r.Waits = ended, view.Summary().ByStatus[compute.StatusQueued.String()]
+	if err := view.Check(); err != nil || !do {
+		return r, err
+	}
+	snapshot, err := machine.Snapshot()
+	if err != nil {
+		return r, err
+	}
+	r.Aside, err = stopped.Replace(cluster.Replica{
+		Epoch: r.Epoch, Index: view.Index(), Term: max(view.Term(), 1), Address: self.RPC, Write: snapshot.Persist,
+	}, now)
+	r.Done = err == nil
+	return r, err
+}
+
+// beginLife applies to a restored state what ends the life before, so that no
+// server ever serves it without. It returns how many attempts that ended.
+func beginLife(machine *fsm.FSM, epoch uint64, now time.Time) (int, error) {
+	view := machine.View()
+	index := view.Index() + 1
+	if format := min(view.CommonFormat(), fsm.Format); format > view.Format() {
+		raise, err := fsm.Encode(fsm.SetFormat{Term: view.Term(), Format: format})
+		if err != nil {
+			return 0, err
+		}
+		machine.ApplyFrames(index, raise)
+	}
+	begin := fsm.RaiseEpoch{Term: view.Term(), Epoch: epoch, Cause: fsm.CauseRestored, At: compute.InstantOf(now)}
+	if err := machine.View().Allows(begin); err != nil {
+		return 0, err
+	}
+	frame, err := fsm.Encode(begin)
+	if err != nil {
+		return 0, err
+	}
+	results := machine.ApplyFrames(index, frame)
+	if refusal := results[0].Refusal; refusal != nil {
+		return 0, refusal
+	}
+	return results[0].Count, nil
+}
+
+// readBackup returns the state in a backup file.
+func readBackup(path string) (Backup, *fsm.FSM, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Backup{}, nil, err
+	}
+	defer f.Close()
+	head, machine, err := fsm.ReadBackup(f)
+	if err != nil {
+		return Backup{File: path, Header: head}, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return Backup{File: path, Header: head, State: machine.View().Summary()}, machine, nil
+}

@@ -1,0 +1,77 @@
+package node_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// diskBytes is the size of a small disk: room for a log and a ballast.
+const diskBytes = 192 << 20
+
+// TestFullDisks fills the disks of all nodes to the last byte under an execution
+// that runs, and gives the room back.
+func TestFullDisks(t *testing.T) {
+	var dirs []string
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) {
+		dirs = append(dirs, nodetest.MustDisk(t, diskBytes))
+		cfg.DataDir = filepath.Join(dirs[len(dirs)-1], "data")
+	})
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	endless := client.Start{Code: "import time\nwhile True: time.sleep(1)", ExecutionType: "t4", Timeout: 600}
+	started, err := api.Submit(t.Context(), endless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var give []func()
+	for _, dir := range dirs {
+		give = append(give, nodetest.MustFill(t, dir))
+	}
+	var refused error
+	submitted := []compute.ExecutionID{started.ExecutionID}
+	nodetest.Eventually(t, endWait, "a submit to be refused", func() bool {
+		more, err := api.Submit(t.Context(), endless)
+		if err == nil {
+			submitted = append(submitted, more.ExecutionID)
+		}
+		refused = err
+		return client.CodeOf(err) == "no_space"
+	})
+	if text := refused.Error(); !strings.Contains(text, "full") || !strings.Contains(text, "make room") {
+		t.Errorf("the refusal says %q", text)
+	}
+	for _, n := range c.Nodes { // What is stored can be read everywhere, and stopped.
+		_, err := nodetest.MustClient(t, account.Key, n.URL()).Execution(t.Context(), started.ExecutionID, 0)
+		if err != nil {
+			t.Errorf("read from %s: %v", n.Config.Name, err)
+		}
+	}
+	for _, id := range submitted {
+		if err := api.Stop(t.Context(), id); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	}
+	for _, free := range give {
+		free()
+	}
+	for _, id := range submitted {
+		if e := mustFinish(t, api, id); e.Status != compute.StatusCancelled {
+			t.Errorf("it ends %v", e.Status)
+		}
+	}
+	var after wire.Started
+	nodetest.Eventually(t, endWait, "a submit to be accepted", func() bool {
+		after, err = api.Submit(t.Context(), client.Start{Code: "print(1)", ExecutionType: "t4", Timeout: 60})
+		return err == nil
+	})
+	if e := mustFinish(t, api, after.ExecutionID); e.Status != compute.StatusCompleted {
+		t.Errorf("after there was room again: %v", e.Status)
+	}
+	mustBalance(t, api)
+}

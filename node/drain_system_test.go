@@ -1,0 +1,73 @@
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// TestDrainOutlivesTheLeader drains a node, asked of a follower, while it
+// executes what may begin anew and what may not, and has another server lead
+// before the deadline: the first is queued again, the second ends unbilled, and
+// the node can be removed.
+func TestDrainOutlivesTheLeader(t *testing.T) {
+	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { cfg.Limits.PreemptNotice = 0 })
+	account := c.MustAccount("acme")
+	follower := c.Follower()
+	api := nodetest.MustClient(t, account.Key, follower.URL())
+	root := nodetest.MustClient(t, c.RootToken, follower.URL())
+	mustVoters(t, root, 3)
+	start := func(preemptible bool) compute.ExecutionID {
+		t.Helper()
+		started, err := api.Submit(t.Context(), client.Start{
+			Code: "import time\ntime.sleep(300)\n", ExecutionType: "t4", Timeout: 400, Preemptible: preemptible,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodetest.Eventually(t, endWait, "the execution to run", func() bool {
+			e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+			return err == nil && e.Status == compute.StatusRunning
+		})
+		return started.ExecutionID
+	}
+	moves, stays := start(true), start(false)
+	victim := c.Nodes[2] // The one with the t4.
+	n, err := root.DrainNodeWithin(t.Context(), victim.ID(), 5*time.Second)
+	if err != nil || n.LiveWork != 2 || n.Leaving != 1 || n.DrainBy == nil {
+		t.Fatalf("drained as %+v, %v", n, err)
+	}
+	if _, err := root.TransferLeadership(t.Context(), compute.NodeID{}); err != nil {
+		t.Fatal(err)
+	}
+	ended := mustFinish(t, api, stays)
+	if ended.Status != compute.StatusSystemFailure || ended.StatusDetails == nil || *ended.StatusDetails != "drained" {
+		t.Errorf("got %v (%v), want system_failure (drained)", ended.Status, ended.StatusDetails)
+	}
+	if ended.Billed != nil && *ended.Billed != 0 {
+		t.Errorf("billed %v", *ended.Billed)
+	}
+	nodetest.Eventually(t, endWait, "the other one to wait", func() bool {
+		e, err := api.Execution(t.Context(), moves, 0)
+		return err == nil && e.Status == compute.StatusQueued
+	})
+	nodetest.Eventually(t, endWait, "the node to execute nothing", func() bool {
+		records, err := root.Nodes(t.Context())
+		if err != nil {
+			return false
+		}
+		for _, record := range records {
+			if record.ID == victim.ID() {
+				return record.LiveWork == 0
+			}
+		}
+		return false
+	})
+	if err := api.Abort(t.Context(), moves); err != nil {
+		t.Fatal(err)
+	}
+	mustBalance(t, api)
+}

@@ -1,0 +1,173 @@
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/compute"
+	"berth/node"
+	"berth/node/nodetest"
+)
+
+// mustSave writes a backup through one node to a new file.
+func mustSave(t *testing.T, root *client.Client) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := root.SaveSnapshot(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mustBegin submits code on a hardware profile.
+func mustBegin(t *testing.T, api *client.Client, profile, code string) compute.ExecutionID {
+	t.Helper()
+	started, err := api.Submit(t.Context(), client.Start{Code: code, Timeout: 400, ExecutionType: profile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started.ExecutionID
+}
+
+// mustCameInEmpty fails unless the server set a replica aside.
+func mustCameInEmpty(t *testing.T, p *nodetest.Process) {
+	t.Helper()
+	aside, err := filepath.Glob(filepath.Join(p.Config.DataDir, "quarantine", "*", "raft", "raft.db"))
+	if err != nil || len(aside) != 1 {
+		t.Errorf("%s has set aside %v, %v", p.Config.Name, aside, err)
+	}
+}
+
+// TestRestoreDrill is the drill of docs/operations.md: a cluster goes back to a
+// backup. What was in it is there, what came after is not, what was executed is
+// ended and free, and the servers of the life before come in empty.
+func TestRestoreDrill(t *testing.T) {
+	c := nodetest.Start(t, 3)
+	account := c.MustAccount("acme")
+	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
+	mustVoters(t, root, 3)
+	_, followers := split(t, c, root)
+	api := nodetest.MustClient(t, account.Key, c.Nodes[0].URL)
+
+	done := mustBegin(t, api, "a100", "print(1)")
+	mustFinish(t, api, done)
+	live := mustBegin(t, api, "t4", "import time\ntime.sleep(300)\n")
+	nodetest.Eventually(t, time.Minute, "the execution to run", func() bool {
+		e, err := api.Execution(t.Context(), live, 0)
+		return err == nil && e.Status == compute.StatusRunning
+	})
+	backup := mustSave(t, nodetest.MustClient(t, c.RootToken, followers[0]))
+	after := mustBegin(t, api, "a100", "print(2)")
+	mustFinish(t, api, after)
+
+	first := c.Nodes[0]
+	if _, err := node.RestoreBackup(backup, first.Config.DataDir, false, time.Now()); err == nil ||
+		!strings.Contains(err.Error(), "stop it first") {
+		t.Errorf("with the node running: %v", err)
+	}
+	for _, p := range c.Nodes {
+		p.Kill()
+	}
+	began := time.Now()
+	plan, err := node.RestoreBackup(backup, first.Config.DataDir, false, time.Now())
+	if err != nil || plan.Done || plan.Ended != 1 || plan.Epoch != 1 {
+		t.Fatalf("the plan is %+v, %v", plan, err)
+	}
+	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "quarantine")); !os.IsNotExist(err) {
+		t.Errorf("the plan has changed something: %v", err)
+	}
+	if r, err := node.RestoreBackup(backup, first.Config.DataDir, true, time.Now()); err != nil || !r.Done {
+		t.Fatalf("restored: %+v, %v", r, err)
+	}
+	first.Start()
+	e := mustFinish(t, api, live)
+	t.Logf("restored and served after %s", time.Since(began).Round(time.Millisecond))
+	if e.Status != compute.StatusSystemFailure || e.Billed == nil || *e.Billed != 0 {
+		t.Errorf("what ran in the backup is %v, billed %v", e.Status, e.Billed)
+	}
+	if e := mustFinish(t, api, done); e.Stdout == "" && e.Status != compute.StatusCompleted {
+		t.Errorf("what had ended is %v", e.Status)
+	}
+	if _, err := api.Execution(t.Context(), after, 0); client.CodeOf(err) == "" {
+		t.Errorf("what came after the backup: %v", err)
+	}
+	nodetest.Eventually(t, time.Minute, "people to sign in again", func() bool {
+		_, err := root.WithToken("").Login(t.Context(), account.Email, account.Password)
+		return err == nil
+	})
+	for _, p := range c.Nodes[1:] {
+		p.Start()
+	}
+	mustVoters(t, root, 3)
+	for _, p := range c.Nodes[1:] {
+		mustCameInEmpty(t, p)
+	}
+	at := nodetest.MustClient(t, account.Key, c.Nodes[2].URL)
+	if e := mustFinish(t, at, mustBegin(t, at, "t4", "print(3)")); e.Status != compute.StatusCompleted {
+		t.Errorf("in the new life: %v (%v)", e.Status, e.StatusDetails)
+	}
+	mustBalance(t, at)
+}
+
+// TestRecoverDrill is the drill of docs/operations.md: two of three voters are
+// gone for good. Everything that the third had is kept.
+func TestRecoverDrill(t *testing.T) {
+	c := nodetest.Start(t, 3)
+	account := c.MustAccount("acme")
+	survivor, lost, late := c.Nodes[0], c.Nodes[1], c.Nodes[2]
+	root := nodetest.MustClient(t, c.RootToken, survivor.URL)
+	mustVoters(t, root, 3)
+	api := nodetest.MustClient(t, account.Key, survivor.URL)
+	var kept []compute.ExecutionID
+	for range 5 {
+		kept = append(kept, mustBegin(t, api, "h100", "print(1)"))
+	}
+	for _, id := range kept {
+		mustFinish(t, api, id) // Read on the survivor: it has them.
+	}
+	lost.Kill()
+	late.Kill()
+	if err := os.RemoveAll(lost.Config.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	survivor.Kill()
+	dir := survivor.Config.DataDir
+	plan, err := node.Recover(dir, nil, false)
+	if err != nil || plan.Done || len(plan.Servers) != 3 || plan.Epoch != 1 {
+		t.Fatalf("the plan is %+v, %v", plan, err)
+	}
+	other, err := compute.ParseNodeID(late.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Recover(dir, []compute.NodeID{other}, true); err == nil || !strings.Contains(err.Error(), "not among the voters") {
+		t.Errorf("without itself: %v", err)
+	}
+	r, err := node.Recover(dir, nil, true)
+	if err != nil || !r.Done || r.Last != plan.Last || len(r.Servers) != 1 {
+		t.Fatalf("recovered: %+v, %v", r, err)
+	}
+	survivor.Start()
+	afterwards := mustBegin(t, api, "h100", "print(2)")
+	t.Logf("a write was acknowledged %s after the loss", time.Since(began).Round(time.Millisecond))
+	for _, id := range kept {
+		if e, err := api.Execution(t.Context(), id, 0); err != nil || e.Status != compute.StatusCompleted {
+			t.Errorf("an execution is %v, %v", e.Status, err)
+		}
+	}
+	late.Start() // It was not lost after all: it must not bring its life back.
+	mustVoters(t, root, 2)
+	mustCameInEmpty(t, late)
+	mustFinish(t, api, afterwards)
+	mustBalance(t, nodetest.MustClient(t, account.Key, late.URL))
+}

@@ -1,0 +1,45 @@
+package node
+
+import (
+	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Recovery is what a recovery without a quorum does to a server.
+type Recovery struct {
+	Node    compute.NodeID   `json:"node"`
+	Cluster compute.UUID     `json:"cluster_id"`
+	Epoch   uint64           `json:"epoch"`      // In which the cluster goes on.
+	Last    uint64           `json:"last_entry"` // The newest that this server has.
+	Term    uint64           `json:"term"`
+	Servers []cluster.Server `json:"servers"` // Of the configuration: before, and once done after.
+	Voters  []compute.NodeID `json:"voters"`  // With which it goes on.
+	Done    bool             `json:"done"`
+}
+
+// Recover has the stopped server in dir go on with the voters alone, none for
+// itself, although they are no quorum of its configuration. It is done on each
+// of the voters, with the same ones. Without do it changes nothing and says
+// what it would do.
+func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
+	stopped, err := cluster.OpenStopped(dir)
+	if err != nil {
+		return Recovery{}, err
+	}
+	defer stopped.Close()
+	r := Recovery{
+		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
+	}
+	if len(r.Voters) == 0 {
+		r.Voters = []compute.NodeID{r.Node}
+	}
+	var at cluster.Standing
+	if do {
+		at, err = stopped.Recover(fsm.New(), r.Voters)
+	} else {
+		at, err = stopped.Inspect(fsm.New())
+	}
+	r.Last, r.Term, r.Servers, r.Done = at.Last, at.Term, at.Servers, do && err == nil
+	return r, err
+}

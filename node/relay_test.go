@@ -1,0 +1,144 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"berth/api"
+	"berth/attempt"
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+func TestFrames(t *testing.T) {
+	var wire bytes.Buffer
+	w := &frameWriter{&wire}
+	text := strings.Repeat("0123456789", maxAnswerPart/4)
+	for _, part := range []string{"head", text, "", "tail"} {
+		if _, err := io.WriteString(w, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	whole := wire.Bytes()
+	got, err := io.ReadAll(&frameReader{r: iotest.HalfReader(bytes.NewReader(whole))})
+	if err != nil || string(got) != "head"+text+"tail" {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	for _, cut := range []int{0, 2, 4, 6, 8, len(whole) / 2, len(whole) - 4, len(whole) - 1} {
+		if _, err := io.ReadAll(&frameReader{r: bytes.NewReader(whole[:cut])}); !errors.Is(err, errCut) {
+			t.Errorf("cut off at %d it is read with %v", cut, err)
+		}
+	}
+	if _, err := io.ReadAll(&frameReader{r: bytes.NewReader([]byte{0xff, 0, 0, 0, 1})}); err == nil {
+		t.Error("a frame over the limit was read")
+	}
+}
+
+// TestRelayedStreamGoesOn cuts a stream at every byte: what comes from a second
+// server behind the last whole event makes it whole.
+func TestRelayedStreamGoesOn(t *testing.T) {
+	events := []string{": berth\n\n", "id: 1\ndata: a\n\n", "id: 2\ndata: b\n\n", ": berth\n\n", "data: end\n\n"}
+	all := strings.Join(events, "")
+	for cut := range len(all) {
+		s := &relayedStream{ctx: t.Context(), body: io.NopCloser(strings.NewReader(all[:cut]))}
+		for s.more() == nil && s.body != nil {
+		}
+		rest := map[string]string{"": all, "1": all[len(events[0])+len(events[1]):], "2": strings.Join(events[3:], "")}[s.in.LastEventID]
+		if !s.ended {
+			s.body = io.NopCloser(strings.NewReader(rest))
+		}
+		got, err := io.ReadAll(s)
+		if plain := strings.ReplaceAll(string(got), ": berth\n\n", ""); err != nil || plain != "id: 1\ndata: a\n\nid: 2\ndata: b\n\ndata: end\n\n" {
+			t.Fatalf("cut off at %d it is %q, %v", cut, got, err)
+		}
+	}
+}
+
+// scripted answers calls of a worker with what a test prepared.
+type scripted struct {
+	upstream
+
+	answer func(method string, req pollRequest) (pollAnswer, error)
+}
+
+func (s *scripted) EachServer(ctx context.Context, do func(context.Context, compute.NodeID) error) error {
+	return do(ctx, compute.NodeID{})
+}
+
+func (s *scripted) Call(_ context.Context, _ compute.NodeID, method string, req []byte) ([]byte, error) {
+	codec := rpc.NewCodec()
+	var poll pollRequest
+	if err := codec.Unmarshal(req, &poll); err != nil {
+		return nil, err
+	}
+	answer, err := s.answer(method, poll)
+	return codec.Marshal(answer), err
+}
+
+// TestPollsGoForward follows what a worker tells servers of what it knows.
+func TestPollsGoForward(t *testing.T) {
+	peer := &quietPeer{}
+	var asked pollRequest
+	lost := errors.New("lost")
+	var answers []any
+	own := newAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
+		asked = req
+		next := answers[0]
+		answers = answers[1:]
+		if err, failed := next.(error); failed {
+			return pollAnswer{}, err
+		}
+		return next.(pollAnswer), nil
+	}}})
+	work := []workItem{{Attempt: &compute.Attempt{Epoch: 1}, Execution: &compute.Execution{Epoch: 1}}}
+	answers = []any{
+		lost,
+		pollAnswer{Index: 7, Digest: compute.Hash{7}, Work: work},
+		lost,
+		pollAnswer{Index: 9, Digest: compute.Hash{9}},
+		pollAnswer{Index: 9, Digest: compute.Hash{9}},
+	}
+	for i, want := range []pollRequest{
+		{Fresh: true},
+		{Fresh: true},
+		{After: 7, Digest: compute.Hash{7}},
+		{After: 7, Digest: compute.Hash{7}},
+		{After: 9, Digest: compute.Hash{9}},
+	} {
+		before, _ := own.current()
+		got, index, err := own.Work(t.Context(), 0)
+		if asked != want {
+			t.Errorf("poll %d asks %+v, want %+v", i, asked, want)
+		}
+		if now, _ := own.current(); err != nil && len(now) != len(before) {
+			t.Errorf("poll %d failed and changed what is known", i)
+		}
+		if err == nil && (index < 7 || len(got) != len(work)*int(9-index)/2) {
+			t.Errorf("poll %d gives %d attempts at %d", i, len(got), index)
+		}
+	}
+	peer.ago = 2 * attempt.NodeTTL // Out of contact: all is read anew.
+	answers = []any{pollAnswer{Index: 9, Digest: compute.Hash{9}}}
+	if _, _, err := own.Work(t.Context(), 0); err != nil || !asked.Fresh || asked.Digest != (compute.Hash{}) {
+		t.Errorf("after a silence it asks %+v, %v", asked, err)
+	}
+}
+
+// polled is an upstream whose contact is a quietPeer's.
+type polled struct {
+	*quietPeer
+	*scripted
+}
+
+func (p *polled) ContactAt() time.Duration { return p.quietPeer.ContactAt() }
+
+var _ api.Relay = (*relay)(nil)

@@ -1,0 +1,133 @@
+package node_test
+
+import (
+	"flag"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// rollingRequests is how many requests a rolling restart is to be survived by.
+var rollingRequests = flag.Int("rolling.requests", 1_500, "requests of TestRollingRestart, at least")
+
+// load is requests that must happen once each, from many clients.
+type load struct {
+	clients []*client.Client
+	org     string
+
+	done, failed atomic.Int64
+
+	mu    sync.Mutex
+	took  []time.Duration
+	first error
+}
+
+// run has every client send one request after the other until enough were sent
+// and stop is closed.
+func (l *load) run(t *testing.T, enough int64, stop <-chan struct{}) {
+	var wg sync.WaitGroup
+	for _, c := range l.clients {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					if l.done.Load() >= enough {
+						return
+					}
+				default:
+				}
+				l.request(t, c)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (l *load) request(t *testing.T, c *client.Client) {
+	began := time.Now()
+	err := c.Grant(t.Context(), l.org, 1, "load")
+	l.done.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took = append(l.took, time.Since(began))
+	if err != nil {
+		l.failed.Add(1)
+		if l.first == nil {
+			l.first = err
+		}
+	}
+}
+
+// TestRollingRestart restarts all nodes by SIGTERM, one after the other, while
+// clients that know all of them, and clients that know one each, send requests
+// that must happen once: no request fails, and each has happened once.
+func TestRollingRestart(t *testing.T) {
+	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) { cfg.API.Drain = 500 * time.Millisecond })
+	account := c.MustAccount("acme")
+	var urls []string
+	for _, n := range c.Nodes {
+		urls = append(urls, n.URL)
+	}
+	root := nodetest.MustClient(t, c.RootToken, urls...)
+	mustVoters(t, root, 3)
+	l := &load{org: account.Slug}
+	for _, n := range c.Nodes {
+		l.clients = append(l.clients, mustUsual(t, c.RootToken, n.URL), mustUsual(t, c.RootToken, urls...))
+	}
+	before := mustCredits(t, nodetest.MustClient(t, account.Key, urls...))
+	restarted := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { l.run(t, int64(*rollingRequests), restarted) })
+	began := time.Now()
+	for _, n := range c.Nodes {
+		stopping := time.Now()
+		n.Stop()
+		stopped := time.Now()
+		n.Start()
+		nodetest.Eventually(t, time.Minute, n.Config.Name+" to be ready", func() bool {
+			return nodetest.MustClient(t, "", n.URL).Ready(t.Context()) == nil
+		})
+		t.Logf("%s ended within %v and was ready after %v", n.Config.Name, stopped.Sub(stopping), time.Since(stopping))
+	}
+	took := time.Since(began)
+	close(restarted)
+	wg.Wait()
+	slices.Sort(l.took)
+	total := len(l.took)
+	t.Logf("three restarts took %v; %d requests, %d failed; p50 %v, p99 %v, longest %v",
+		took, total, l.failed.Load(), l.took[total/2], l.took[total*99/100], l.took[total-1])
+	if l.failed.Load() > 0 {
+		t.Errorf("%d of %d requests failed, the first one with: %v", l.failed.Load(), total, l.first)
+	}
+	after := mustCredits(t, nodetest.MustClient(t, account.Key, urls...))
+	if got := after - before; got != compute.Credits(total) {
+		t.Errorf("%d requests gave %d millionths of a credit, want one each", total, got)
+	}
+}
+
+// mustCredits returns the balance of the account, read after everything that
+// was acknowledged.
+func mustCredits(t *testing.T, api *client.Client) compute.Credits {
+	t.Helper()
+	credits, err := api.Credits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credits.Remaining
+}
+
+// mustUsual returns a client with the patience that users have.
+func mustUsual(t *testing.T, token string, urls ...string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{Addrs: urls, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

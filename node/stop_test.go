@@ -1,0 +1,33 @@
+package node
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestStopThatHangsEnds(t *testing.T) {
+	for name, ends := range map[string]bool{"hangs": true, "ends by itself": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				died := make(chan time.Time, 1)
+				n := &Node{opts: Options{Fatal: func(error) { died <- time.Now() }}.withDefaults()}
+				began := time.Now()
+				n.limitStop()
+				if !ends {
+					n.stopped()
+				}
+				select {
+				case at := <-died:
+					if took := at.Sub(began); !ends || took != 20*time.Second {
+						t.Errorf("ended by force after %v", took)
+					}
+				case <-time.After(time.Hour):
+					if ends {
+						t.Error("hangs for ever")
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,327 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cluster"
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// withWorkers runs three servers and two workers with a b200 and an h200.
+func withWorkers(t *testing.T) (c *nodetest.Cluster, b200, h200 *nodetest.Node) {
+	t.Helper()
+	c = nodetest.NewWith(t, 5, func(i int, cfg *nodetest.NodeConfig) {
+		if i >= 3 {
+			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{[]string{"b200:1", "h200:1"}[i-3]}
+		}
+	})
+	return c, c.Nodes[3], c.Nodes[4]
+}
+
+// TestWorkerExecutes has two workers execute what is asked of the other one,
+// and of a server.
+func TestWorkerExecutes(t *testing.T) {
+	c, b200, h200 := withWorkers(t)
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, h200.URL())
+	code := "import os, sys, time\nimport note\nprint('on', os.environ['BERTH_GPU_TYPE'], len(note.text), flush=True)\n" +
+		"time.sleep(1)\nprint('later', file=sys.stderr)\nsys.exit(3)\n"
+	files, err := json.Marshal(map[string]string{"note.py": "text = '" + strings.Repeat("n", 64<<10) + "'\n"}) // No inline bundle.
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := api.Submit(t.Context(), client.Start{
+		Code: code, ExecutionType: "b200", Timeout: 60, ImportFiles: string(files),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(started.StreamingURL, h200.URL()+"/") {
+		t.Errorf("the stream of what was asked of %s is at %s", h200.URL(), started.StreamingURL)
+	}
+	live, _ := mustStream(t, api, started.ExecutionID) // Through one worker, from the other, while it executes.
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusFailed || e.ReturnCode == nil || *e.ReturnCode != 3 {
+		t.Fatalf("got %v with code %v, want failed with 3", e.Status, e.ReturnCode)
+	}
+	for _, n := range c.Nodes {
+		out, finished := mustStream(t, nodetest.MustClient(t, account.Key, n.URL()), started.ExecutionID)
+		if out != live || !strings.Contains(out, "on b200 65536\n") || !strings.Contains(out, "later") || finished.ReturnCode != "3" {
+			t.Errorf("node %s: got output %q and code %q, live it was %q", n.Config.Name, out, finished.ReturnCode, live)
+		}
+	}
+	mustBalance(t, api)
+	mustBeWorkers(t, c, b200, h200)
+}
+
+// mustBeWorkers checks that workers hold nothing that is not theirs, and that
+// the cluster shows what they are.
+func mustBeWorkers(t *testing.T, c *nodetest.Cluster, workers ...*nodetest.Node) {
+	t.Helper()
+	nodes, err := nodetest.MustClient(t, c.RootToken, workers[0].URL()).Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := map[compute.Role]int{}
+	for _, n := range nodes {
+		roles[n.Role]++
+	}
+	if want := (map[compute.Role]int{compute.RoleServer: 3, compute.RoleWorker: 2}); !maps.Equal(roles, want) {
+		t.Errorf("the roles of nodes are %v, want %v", roles, want)
+	}
+	for _, w := range workers {
+		for _, name := range []string{"keys/master.key", "pki/ca.key", "raft/raft.db", "root_token", "blobs"} {
+			if _, err := os.Stat(filepath.Join(w.Config.DataDir, name)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("worker %s has %s: %v", w.Config.Name, name, err)
+			}
+		}
+		for path, want := range map[string]string{"/readyz": `"ok"`, "/metrics": "berth_executor"} {
+			if body := mustFetch(t, w.URL()+path); !strings.Contains(body, want) {
+				t.Errorf("%s of %s has no %q: %.200s", path, w.Config.Name, want, body)
+			}
+		}
+	}
+}
+
+func mustFetch(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// TestWorkersRights asks a server for what a worker may and may not have, with
+// a worker's certificate.
+func TestWorkersRights(t *testing.T) {
+	c, b200, h200 := withWorkers(t)
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, c.Follower().URL())
+	started, err := api.Submit(t.Context(), client.Start{Code: "import time\ntime.sleep(600)\n", ExecutionType: "b200", Timeout: 600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, "the code to execute", func() bool {
+		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
+		return err == nil && e.Status == compute.StatusRunning
+	})
+	server, codec := c.Leader(), rpc.NewCodec()
+	record, ok := server.Peer().View().AnyExecution(started.ExecutionID)
+	if !ok {
+		t.Fatal("the leader does not know the execution")
+	}
+	finish := codec.Marshal(compute.Outcome{Execution: record.ID, Epoch: record.Epoch, Status: compute.StatusCompleted})
+	stale := codec.Marshal(compute.Outcome{Execution: record.ID, Epoch: record.Epoch + 1, Status: compute.StatusCompleted})
+	call := func(from *nodetest.Node, method string, req []byte) error {
+		_, err := from.Peer().Cluster().Call(t.Context(), server.ID(), method, req)
+		return err
+	}
+	if err := call(h200, "attempts.finish", finish); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("a word on another node's attempt: %v", err)
+	}
+	if err := call(b200, "attempts.finish", stale); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("a word on an attempt that never was: %v", err)
+	}
+	if err := call(h200, "attempts.bundle", record.Bundle.Hash[:]); compute.CodeOf(err) != compute.CodeNotFound {
+		t.Errorf("the code of another node's attempt: %v", err)
+	}
+	for method, may := range server.Peer().Cluster().Methods() {
+		err := call(b200, method, []byte{0})
+		if refused := compute.CodeOf(err) == compute.CodeForbidden; refused == (may&cluster.Workers != 0) {
+			t.Errorf("a worker that calls %s gets %v", method, err)
+		}
+		if may&cluster.Workers != 0 && !strings.Contains("cluster.status cluster.heartbeat cluster.renew cluster.servers "+
+			"attempts.poll attempts.start attempts.finish attempts.bundle nodes.announce api.relay", method) {
+			t.Errorf("a worker may call %s, which is not in the table", method)
+		}
+	}
+	for method := range b200.Peer().Cluster().Methods() { // Workers serve no other worker.
+		_, err := h200.Peer().Cluster().Call(t.Context(), b200.ID(), method, []byte{0})
+		if compute.CodeOf(err) != compute.CodeForbidden {
+			t.Errorf("a worker that calls %s of another one gets %v", method, err)
+		}
+	}
+	if e, err := api.Execution(t.Context(), started.ExecutionID, 0); err != nil || e.Status != compute.StatusRunning {
+		t.Errorf("the execution is %v, %v", e.Status, err)
+	}
+	if err := nodetest.MustClient(t, account.Key, h200.URL()).Abort(t.Context(), started.ExecutionID); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustFinish(t, api, started.ExecutionID); e.Status != compute.StatusAborted {
+		t.Errorf("aborted through a worker it is %v", e.Status)
+	}
+}
+
+// counting prints a line at a time, so that a stream that loses or repeats one
+// shows.
+const counting = "import time\nfor i in range(200):\n    print('line', i, flush=True)\n    time.sleep(0.1)\n"
+
+// TestWorkerOutlivesServers kills the servers that a worker depends on, and the
+// worker itself, while its code executes and its output is read through
+// another worker.
+func TestWorkerOutlivesServers(t *testing.T) {
+	c := nodetest.Start(t, 3)
+	b200, h200 := c.AddWorker("b200:1"), c.AddWorker("h200:1")
+	account := c.MustAccount("acme")
+	api := nodetest.MustClient(t, account.Key, h200.URL)
+	root := nodetest.MustClient(t, c.RootToken, b200.URL, h200.URL)
+	mustVoters(t, root, 3)
+	var started wire.Started
+	nodetest.Eventually(t, endWait, "the GPU to be known", func() bool {
+		var err error
+		started, err = api.Submit(t.Context(), client.Start{Code: counting, ExecutionType: "b200", Timeout: 120})
+		return err == nil
+	})
+	lines, ended := make(chan string, 1024), make(chan error, 1)
+	go func() {
+		ended <- follow(t.Context(), h200.URL+strings.TrimPrefix(started.StreamingURL, h200.URL), lines)
+	}()
+	if first := <-lines; first != "line 0\n" {
+		t.Fatalf("the first line is %q", first)
+	}
+	b200.Kill() // Its supervisor and the code live on.
+	leader := mustLeader(t, root, c)
+	leader.Kill()
+	b200.Start()
+	want := 1
+	for want < 60 {
+		mustLine(t, lines, want)
+		want++
+	}
+	leader.Start()
+	nodetest.Eventually(t, endWait, "the server to be back", func() bool {
+		return nodetest.MustClient(t, "", leader.URL).Ready(t.Context()) == nil
+	})
+	mustVoters(t, root, 3)
+	for _, s := range c.Nodes[:3] { // One after another, so also the one that serves the stream.
+		if s == leader {
+			continue
+		}
+		s.Kill()
+		for range 10 {
+			mustLine(t, lines, want)
+			want++
+		}
+		s.Start()
+		nodetest.Eventually(t, endWait, "the server to be back", func() bool {
+			return nodetest.MustClient(t, "", s.URL).Ready(t.Context()) == nil
+		})
+	}
+	for want < 200 {
+		mustLine(t, lines, want)
+		want++
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the stream through the worker: %v", err)
+	}
+	e := mustFinish(t, api, started.ExecutionID)
+	if e.Status != compute.StatusCompleted {
+		t.Errorf("it ended as %v", e.Status)
+	}
+	mustBalance(t, api)
+}
+
+// mustLine wants the next line to be number n.
+func mustLine(t *testing.T, lines <-chan string, n int) {
+	t.Helper()
+	select {
+	case line := <-lines:
+		if line != fmt.Sprintf("line %d\n", n) {
+			t.Fatalf("got %q, want line %d", line, n)
+		}
+	case <-time.After(endWait):
+		t.Fatalf("line %d never came", n)
+	}
+}
+
+// follow reads a stream of output over one connection.
+func follow(ctx context.Context, url string, lines chan<- string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body := json.NewDecoder(&events{r: resp.Body})
+	for {
+		var event struct {
+			Output *struct {
+				Content string `json:"content"`
+			} `json:"output"`
+			JobFinished any `json:"jobFinished"`
+		}
+		if err := body.Decode(&event); err != nil {
+			return fmt.Errorf("the stream ended without its last event: %w", err)
+		}
+		if event.JobFinished != nil {
+			return nil
+		}
+		lines <- event.Output.Content
+	}
+}
+
+// events passes on the data of server-sent events alone.
+type events struct {
+	r    io.Reader
+	part []byte
+	data []byte
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	for len(e.data) == 0 {
+		buf := make([]byte, 4096)
+		n, err := e.r.Read(buf)
+		e.part = append(e.part, buf[:n]...)
+		for {
+			line, rest, whole := strings.Cut(string(e.part), "\n")
+			if !whole {
+				break
+			}
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
+				e.data = append(e.data, data...)
+			}
+			e.part = []byte(rest)
+		}
+		if err != nil && len(e.data) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, e.data)
+	e.data = e.data[n:]
+	return n, nil
+}
+
+// mustLeader returns the process that leads.
+func mustLeader(t *testing.T, root *client.Client, c *nodetest.Processes) *nodetest.Process {
+	t.Helper()
+	leader, _ := split(t, c, root)
+	return leader
+}

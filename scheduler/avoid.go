@@ -1,0 +1,27 @@
+package scheduler
+
+import "berth/compute"
+
+// elsewhere returns the best node for e beside those where its code could not
+// be started, and its score. Where all others are busy there is none, -1, and
+// e waits for them, so that a node on which nothing starts does not swallow
+// the queue. Where no other node could host e now or later, the best of all
+// remains: it is what there is.
+func (s *pass) elsewhere(e *compute.Execution, r *row, best int, score int64) (node int, its int64) {
+	if score > worstFit || !e.Avoids(s.packer.slots[best].node.ID) {
+		return best, score
+	}
+	other := entry(neverFits, positions-1)
+	for i, at := range r.levels[0] {
+		if at < other && !e.Avoids(s.packer.slots[i].node.ID) {
+			other = at
+		}
+	}
+	switch its = other >> positionBits; {
+	case its >= nodeDown:
+		return best, score
+	case its > worstFit:
+		return -1, its
+	}
+	return int(other & (positions - 1)), other >> positionBits
+}
