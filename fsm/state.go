@@ -234,6 +234,16 @@ func (v *View) stored() []stored {
 	}
 }
 
+// storedNames names what stored lists, in the same order.
+func storedNames() []string {
+	return []string{
+		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
+		"keys", "refresh", "signing", "accounts", "ledger", "executions",
+		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
+		"tallies",
+	}
+}
+
 // shareables lists every table and index.
 func (v *View) shareables() []shareable {
 	return []shareable{

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 
 	"berth/compute"
@@ -23,6 +25,21 @@ type Summary struct {
 	Charged compute.Credits `json:"charged"`
 	Balance compute.Credits `json:"balance"`
 	Held    compute.Credits `json:"held"`
+}
+
+// TableSums returns the sum of each table's records by the table's name, and
+// what there is one of as "meta": what differs between two replicas of the same
+// index is in the tables of which the sums do.
+func (v *View) TableSums() map[string]string {
+	tables := v.stored()
+	sums := make(map[string]string, len(tables)+1)
+	meta := sha256.Sum256(mustEncode(&v.meta))
+	sums["meta"] = hex.EncodeToString(meta[:8])
+	for i, name := range storedNames() {
+		_, s := tables[i].tally()
+		sums[name] = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, s[0]))
+	}
+	return sums
 }
 
 // Summary counts what is in the state, and adds up the credits.

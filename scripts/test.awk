@@ -1,5 +1,6 @@
-# Reads `go test -v`. Shows a line for each package, all that a failed one
-# said, and at the end the sums and every skipped test with its reason.
+# Reads `go test -v`. With sums=0 it shows a line for each package and all that
+# a failed one said; with sums=1 the sums, and every skipped test with its
+# reason.
 
 /^=== (RUN|PAUSE|CONT|NAME)/ { next }
 
@@ -18,13 +19,13 @@
 	failures[failed] = $3
 }
 
-/^ok / { print; packages++; forget(); next }
+/^ok / { show($0); packages++; forget(); next }
 /^\?? *\t?.*\[no test files\]/ { forget(); next }
 /^PASS$|^coverage:/ { next }
 
 /^FAIL[ \t]/ {
-	for (i = 1; i <= lines; i++) print buffer[i]
-	print
+	for (i = 1; i <= lines; i++) show(buffer[i])
+	show($0)
 	broken++
 	forget()
 	next
@@ -35,15 +36,24 @@
 	said = $0
 }
 
+function show(line) {
+	if (!sums) {
+		print line
+		fflush()
+	}
+}
+
 function forget() {
 	lines = 0
 	said = ""
 }
 
 END {
-	for (i = 1; i <= lines; i++) print buffer[i]
-	printf "\n%d packages ok, %d failed; %d tests passed, %d failed, %d skipped\n", \
-		packages, broken, passed, failed, skipped
-	for (i = 1; i <= failed; i++) print "  failed  " failures[i]
-	for (i = 1; i <= skipped; i++) print "  skipped " skips[i]
+	for (i = 1; i <= lines; i++) show(buffer[i])
+	if (sums) {
+		printf "\n%d packages ok, %d failed; %d tests passed, %d failed, %d skipped\n", \
+			packages, broken, passed, failed, skipped
+		for (i = 1; i <= failed; i++) print "  failed  " failures[i]
+		for (i = 1; i <= skipped; i++) print "  skipped " skips[i]
+	}
 }

@@ -16,6 +16,8 @@ type State struct {
 	Format uint64          `json:"format" doc:"Of the state: which commands there may be."`
 	Hash   string          `json:"hash" doc:"Of the whole state, in hex. Replicas with the same index have the same."`
 
+	Tables map[string]string `json:"tables" doc:"A sum of each table's records, in hex: where replicas with the same index differ."`
+
 	Executions    int `json:"executions"`
 	LiveAttempts  int `json:"live_attempts"`
 	LedgerEntries int `json:"ledger_entries"`

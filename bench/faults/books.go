@@ -196,7 +196,7 @@ func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Viola
 // their own check, money neither made nor lost.
 func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Violation, error) {
 	var wrong []check.Violation
-	seen := map[uint64]string{}
+	seen := map[uint64]wire.State{}
 	for _, n := range s.world.Nodes {
 		c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
 		if err != nil {
@@ -222,7 +222,7 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 
 // compareHashes reads every replica's hash again and again until each index
 // of some was seen of another: an idle cluster moves on by a tick now and then.
-func (s *session) compareHashes(ctx context.Context, seen map[uint64]string, wrong *[]check.Violation) (int, error) {
+func (s *session) compareHashes(ctx context.Context, seen map[uint64]wire.State, wrong *[]check.Violation) (int, error) {
 	compared := 0
 	for range 100 {
 		for _, n := range s.world.Nodes {
@@ -236,14 +236,15 @@ func (s *session) compareHashes(ctx context.Context, seen map[uint64]string, wro
 			}
 			known, again := seen[state.Index]
 			if !again {
-				seen[state.Index] = state.Hash
+				seen[state.Index] = state
 				continue
 			}
 			compared++
-			if known != state.Hash {
+			if known.Hash != state.Hash {
 				*wrong = append(*wrong, check.Violation{
 					What: "replicas differ", Object: "node " + n.Name,
-					Detail: fmt.Sprintf("at index %d its state is %s, another's %s", state.Index, state.Hash, known),
+					Detail: fmt.Sprintf("at index %d its state is %s, another's %s; they differ in %s",
+						state.Index, state.Hash, known.Hash, differing(state.Tables, known.Tables)),
 				})
 				return compared, nil
 			}
@@ -256,6 +257,17 @@ func (s *session) compareHashes(ctx context.Context, seen map[uint64]string, wro
 		return 0, errors.New("no two replicas were seen at the same index")
 	}
 	return compared, nil
+}
+
+// differing names the tables of which two replicas have other sums.
+func differing(a, b map[string]string) string {
+	var names []string
+	for name, sum := range a {
+		if b[name] != sum {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }
 
 // checkMarks compares what the code of executions left with what the cluster
