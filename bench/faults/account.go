@@ -103,10 +103,13 @@ func (w *accounts) grant(ctx context.Context, c *caller, p *accountPlace) {
 	amount := compute.Credits(1 + c.rng.Int64N(40_000))
 	node := c.any("")
 	t := w.session.history.Call(p.object, c.id, check.Grant{Op: op, Amount: amount})
-	out, _ := c.try(ctx, w.name(), func(ctx context.Context) error {
+	out, err := c.try(ctx, w.name(), func(ctx context.Context) error {
 		return node.Grant(ctx, p.org.slug, amount, op)
 	})
 	settle(t, out, true)
+	if out == refused {
+		w.session.odd(w.name(), "grant to "+p.org.slug, err)
+	}
 }
 
 // hold submits an execution that is never placed. What is not known to have

@@ -124,6 +124,9 @@ func (b *books) ended() map[string]check.Ended {
 		if e.Billed != nil {
 			one.Billed = *e.Billed
 		}
+		if e.StartTime != nil && e.EndTime != nil {
+			one.Ran = e.EndTime.Sub(*e.StartTime)
+		}
 		out[id] = one
 	}
 	return out
@@ -283,12 +286,13 @@ func (s *session) checkMarks(report *Report) ([]check.Violation, error) {
 			known[id] = e
 		}
 	}
-	// A lost attempt of a sub-execution is followed by another one.
+	// A lost attempt of a sub-execution, or of what has retries, is followed by
+	// another one.
 	wrong := check.Marks(marks, func(id string) int {
 		if known[id].ExecutionType == compute.KindSubSelection {
 			return 1 + attempt.SelectionRetries
 		}
-		return 1
+		return 1 + known[id].MaxRetries
 	})
 	completed := map[string]bool{}
 	for _, m := range marks {

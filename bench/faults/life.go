@@ -93,6 +93,9 @@ func (w *lives) start(c *caller, op string) client.Start {
 	}
 	s.ExecutionType = []string{"", "h100", "h100", "h100.2x"}[c.rng.IntN(4)]
 	if c.rng.IntN(3) == 0 {
+		s.MaxRetries = 1 + c.rng.IntN(3)
+	}
+	if c.rng.IntN(3) == 0 {
 		s.CallbackURLs = []string{callbackURL}
 	}
 	return s

@@ -58,11 +58,14 @@ func (w *registers) write(ctx context.Context, c *caller, o check.Object, tag st
 	c.next()
 	node := c.any("")
 	t := w.session.history.Call(o, c.id, check.Write{Value: value})
-	out, _ := c.try(ctx, w.name(), func(ctx context.Context) error {
+	out, err := c.try(ctx, w.name(), func(ctx context.Context) error {
 		_, err := node.SetQuota(ctx, wire.NewQuota{Org: registerOrg, Tag: tag, MaxGPUMilli: value})
 		return err
 	})
 	settle(t, out, true)
+	if out == refused {
+		w.session.odd(w.name(), "write "+tag, err)
+	}
 }
 
 func (w *registers) read(ctx context.Context, c *caller, o check.Object, tag string) {

@@ -220,6 +220,11 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 	for _, w := range all {
 		report.Violations = append(report.Violations, w.finish(ctx)...)
 	}
+	for _, name := range s.tally.idle(s.cfg.Workloads) {
+		report.Violations = append(report.Violations, check.Violation{
+			What: "vacuous", Object: "workload " + name, Detail: "nothing that its clients asked for was done",
+		})
+	}
 	objects, wrong := s.history.Check(checkLimit)
 	if err := s.dump(wrong); err != nil {
 		return err

@@ -71,16 +71,23 @@ func (s *session) close() {
 	}
 }
 
-// odd notes a refusal that no client had reason to expect. That something is
-// not there which was acknowledged is a violation.
+// odd notes a refusal that no client had reason to expect, which is a
+// violation: whatever is broken, what is right is never refused for good. That
+// something is not there which was acknowledged is the worst of them.
 func (s *session) odd(workload, what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.oddity[workload+": "+client.CodeOf(err)]++
+	kind, name := "refused", workload+": "+client.CodeOf(err)
 	if answer, ok := errors.AsType[*client.Error](err); ok && answer.Status == http.StatusNotFound {
-		s.wrong = append(s.wrong, check.Violation{What: "lost", Object: workload, Detail: fmt.Sprintf("%s: %v", what, err)})
+		kind = "lost"
+	}
+	if s.oddity[name]++; s.oddity[name] <= oddSaid {
+		s.wrong = append(s.wrong, check.Violation{What: kind, Object: workload, Detail: fmt.Sprintf("%s: %v", what, err)})
 	}
 }
+
+// oddSaid is how many refusals of one kind are named.
+const oddSaid = 3
 
 // createOrg makes a user with an organization.
 func (s *session) createOrg(ctx context.Context, slug string) error {

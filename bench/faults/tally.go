@@ -64,6 +64,20 @@ func (t *tally) count(workload string, o outcome) {
 	*[outcomes]*int{&c.Done, &c.Refused, &c.Unknown, &c.Unsent}[o]++
 }
 
+// idle returns which of the workloads had nothing done in all.
+func (t *tally) idle(workloads []string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(workloads), func(name string) bool {
+		for at, c := range t.counts {
+			if at.workload == name && c.Done > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // accepted notes a write that was called and acknowledged at two instants.
 func (t *tally) accepted(called, answered int64) {
 	t.mu.Lock()

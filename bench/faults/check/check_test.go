@@ -214,6 +214,18 @@ func TestLedger(t *testing.T) {
 		{"still held", []check.Line{grant, hold}, map[string]check.Ended{"e": {Status: compute.StatusQueued}}, 2},
 		{"a line is missing", []check.Line{grant, release, charge}, ended, 2},
 		{"nobody's", []check.Line{grant, hold, release, charge}, nil, 1},
+		{
+			"free, and both sides say so", []check.Line{grant, hold, release},
+			map[string]check.Ended{"e": {Status: compute.StatusCompleted, Ran: time.Second}}, 1,
+		},
+		{
+			"it never ran", []check.Line{grant, hold, release},
+			map[string]check.Ended{"e": {Status: compute.StatusCompleted}}, 0,
+		},
+		{
+			"our failure is charged", []check.Line{grant, hold, release, charge},
+			map[string]check.Ended{"e": {Status: compute.StatusSystemFailure, Billed: 3}}, 1,
+		},
 	}
 	for _, tt := range tests {
 		if got := check.Ledger("org", tt.lines, tt.ended); len(got) != tt.want {

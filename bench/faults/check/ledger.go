@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"time"
 
 	"berth/compute"
 )
@@ -20,7 +21,12 @@ type Line struct {
 type Ended struct {
 	Status compute.Status
 	Billed compute.Credits
+	Ran    time.Duration // Of the code of its last attempt; 0 for never.
 }
+
+// leastCharged is what is never free: a second of the cheapest profile costs
+// more than the smallest credit.
+const leastCharged = time.Second
 
 // Ledger returns what is wrong with the ledger of an organization of which all
 // executions have ended: every line must follow from the one before, credits
@@ -67,6 +73,9 @@ func Ledger(org string, lines []Line, ended map[string]Ended) []Violation {
 		case charges[id] > 1 || charged[id] != e.Billed:
 			report("execution "+id, "%s with %v billed; the ledger charges %d times, %v in all",
 				e.Status, e.Billed, charges[id], charged[id])
+		case e.Status == compute.StatusCompleted && e.Ran >= leastCharged && e.Billed == 0,
+			e.Status == compute.StatusSystemFailure && e.Billed != 0:
+			report("execution "+id, "%s after %v, and %v billed", e.Status, e.Ran, e.Billed)
 		}
 	}
 	for _, id := range sortedKeys(charges) {
