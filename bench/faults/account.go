@@ -112,12 +112,15 @@ func (w *accounts) grant(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
+// leastHold buys a second of what is held for: less is refused.
+const leastHold compute.Credits = 1_000
+
 // hold submits an execution that is never placed. What is not known to have
 // been submitted is asked for again at other nodes, a few times: all of that is
 // one operation, because it has one Idempotency-Key.
 func (w *accounts) hold(ctx context.Context, c *caller, p *accountPlace) {
 	op := c.next()
-	amount := compute.Credits(1 + c.rng.Int64N(30_000))
+	amount := leastHold + compute.Credits(c.rng.Int64N(30_000))
 	start := parkedStart(op, amount)
 	t := w.session.history.Call(p.object, c.id, check.Hold{Op: op, Amount: amount})
 	doubt := false // An earlier try may have taken effect.

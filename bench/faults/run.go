@@ -63,6 +63,9 @@ func (s *session) run(ctx context.Context) (Report, error) {
 		}
 		all = append(all, one)
 	}
+	if err := s.world.Flush(); err != nil {
+		return Report{}, err
+	}
 	report := Report{
 		Began: s.begun.UTC(), Seed: s.cfg.Seed, Nodes: s.cfg.Nodes, Plant: s.cfg.Plant,
 		Violations: []check.Violation{},
