@@ -38,8 +38,6 @@ func Controls() []Control {
 		{fault.MapOrder, []string{"follower-kill"}, []string{"account", "life", "register"}, 20 * time.Second, []string{"replicas differ"}},
 		{fault.DoubleCharge, []string{"follower-kill"}, []string{"life"}, 20 * time.Second, []string{"ledger", "money", "invariant"}},
 		{fault.StaleAuth, []string{"partition-follower", "follower-pause"}, []string{"keys"}, 60 * time.Second, []string{"linearizability"}},
-		{fault.VerifyLeader, []string{"leader-pause"}, []string{"register"}, 90 * time.Second, []string{"linearizability"}},
-		{fault.IgnoredStarting, []string{"machine-crash"}, []string{"life"}, 45 * time.Second, []string{"double start"}},
 	}
 }
 
