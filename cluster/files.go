@@ -54,6 +54,8 @@ type nodeRecord struct {
 	// ones do not speak to each other.
 	Epoch   uint64 `json:"epoch,omitempty"`
 	Pending string `json:"pending,omitempty"` // What was begun on the stopped node and not finished.
+
+	Sum string `json:"crc32c,omitempty"` // Of the text, see file.WriteSealed.
 }
 
 // files is the data directory, held exclusively.
@@ -95,14 +97,20 @@ func openFiles(dir string) (*files, error) {
 }
 
 func (f *files) load() error {
-	text, err := os.ReadFile(f.path(nodeFile))
+	text, err := file.ReadSealed(f.path(nodeFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("read node record: %w", err)
+	if err == nil {
+		if err = json.Unmarshal(text, &f.record); err != nil {
+			err = fmt.Errorf("%w: %w", file.ErrDamaged, err)
+		}
 	}
-	if err := json.Unmarshal(text, &f.record); err != nil {
+	if errors.Is(err, file.ErrDamaged) {
+		return compute.Errorf(compute.CodeConflict, "%s, which says who this node is, cannot be read: %w. "+
+			"Put a copy of it back, or move %s away and have the node join anew.", f.path(nodeFile), err, f.dir)
+	}
+	if err != nil {
 		return fmt.Errorf("read node record: %w", err)
 	}
 	return nil
@@ -119,11 +127,12 @@ func (f *files) get() nodeRecord {
 func (f *files) put(r nodeRecord) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	r.Sum = file.Unsealed
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
-	if err := file.Write(f.path(nodeFile), append(text, '\n')); err != nil {
+	if err := file.WriteSealed(f.path(nodeFile), append(text, '\n')); err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
 	f.record = r

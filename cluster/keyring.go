@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/hashicorp/memberlist"
 
@@ -23,6 +22,8 @@ const (
 // that joins.
 type keyringJSON struct {
 	Keys [][]byte `json:"keys"` // The first one encrypts.
+
+	Sum string `json:"crc32c,omitempty"` // On disk: of the text, see file.WriteSealed.
 }
 
 // parseKeyring reads a keyring, whose keys must be for AES-256.
@@ -64,7 +65,7 @@ func (g *gossip) importKeyring(text []byte) error {
 
 // exportKeyring returns the keyring for a node that joins.
 func (g *gossip) exportKeyring() ([]byte, error) {
-	text, err := json.Marshal(keyringJSON{g.keys.GetKeys()})
+	text, err := json.Marshal(keyringJSON{Keys: g.keys.GetKeys()})
 	if err != nil {
 		return nil, fmt.Errorf("export gossip keyring: %w", err)
 	}
@@ -72,20 +73,20 @@ func (g *gossip) exportKeyring() ([]byte, error) {
 }
 
 func (g *gossip) saveKeyring(keys [][]byte) error {
-	text, err := json.MarshalIndent(keyringJSON{keys}, "", "\t")
+	text, err := json.MarshalIndent(keyringJSON{keys, file.Unsealed}, "", "\t")
 	if err != nil {
 		return fmt.Errorf("save gossip keyring: %w", err)
 	}
-	if err := file.Write(g.keyringPath(), append(text, '\n')); err != nil {
+	if err := file.WriteSealed(g.keyringPath(), append(text, '\n')); err != nil {
 		return fmt.Errorf("save gossip keyring: %w", err)
 	}
 	return nil
 }
 
 func (g *gossip) loadKeyring() error {
-	text, err := os.ReadFile(g.keyringPath())
+	text, err := file.ReadSealed(g.keyringPath())
 	if err != nil {
-		return fmt.Errorf("load gossip keyring: %w", err)
+		return fmt.Errorf("load gossip keyring, which is the same on every node and can be copied from another: %w", err)
 	}
 	keys, err := parseKeyring(text)
 	if err != nil {

@@ -53,13 +53,13 @@ func Pair(cert *x509.Certificate, key ed25519.PrivateKey, ca *CA) *tls.Certifica
 // SaveCA writes the authority to dir.
 func SaveCA(dir string, ca *CA) error {
 	certPEM, keyPEM := ca.PEM()
-	if err := file.Write(filepath.Join(dir, caCertFile), certPEM); err != nil {
+	if err := file.WriteSealed(filepath.Join(dir, caCertFile), certPEM); err != nil {
 		return fmt.Errorf("save authority: %w", err)
 	}
 	if keyPEM == nil {
 		return nil
 	}
-	if err := file.Write(filepath.Join(dir, caKeyFile), keyPEM); err != nil {
+	if err := file.WriteSealed(filepath.Join(dir, caKeyFile), keyPEM); err != nil {
 		return fmt.Errorf("save authority: %w", err)
 	}
 	return nil
@@ -67,15 +67,24 @@ func SaveCA(dir string, ca *CA) error {
 
 // LoadCA reads what SaveCA wrote.
 func LoadCA(dir string) (*CA, error) {
-	certPEM, err := os.ReadFile(filepath.Join(dir, caCertFile))
+	certPEM, err := file.ReadSealed(filepath.Join(dir, caCertFile))
 	if err != nil {
-		return nil, fmt.Errorf("load authority: %w", err)
+		return nil, loadCAError(err)
 	}
-	keyPEM, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+	keyPEM, err := file.ReadSealed(filepath.Join(dir, caKeyFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("load authority: %w", err)
+		return nil, loadCAError(err)
 	}
-	return ParseCA(certPEM, keyPEM)
+	ca, err := ParseCA(certPEM, keyPEM)
+	if err != nil {
+		return nil, loadCAError(err)
+	}
+	return ca, nil
+}
+
+// loadCAError says where the authority can be had from.
+func loadCAError(err error) error {
+	return fmt.Errorf("load authority, which is the same on every server and can be copied from another: %w", err)
 }
 
 // SavePair writes a node's certificate and key to dir: the key first, so that
@@ -86,11 +95,11 @@ func SavePair(dir string, pair *tls.Certificate) error {
 	if !ok {
 		return errors.New("save node certificate: the key is not Ed25519")
 	}
-	if err := file.Write(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
+	if err := file.WriteSealed(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
 		return fmt.Errorf("save node certificate: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw})
-	if err := file.Write(filepath.Join(dir, certFile), text); err != nil {
+	if err := file.WriteSealed(filepath.Join(dir, certFile), text); err != nil {
 		return fmt.Errorf("save node certificate: %w", err)
 	}
 	return nil
@@ -98,11 +107,11 @@ func SavePair(dir string, pair *tls.Certificate) error {
 
 // LoadPair reads what SavePair wrote.
 func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
-	certPEM, err := os.ReadFile(filepath.Join(dir, certFile))
+	certPEM, err := file.ReadSealed(filepath.Join(dir, certFile))
 	if err != nil {
 		return nil, fmt.Errorf("load node certificate: %w", err)
 	}
-	keyPEM, err := os.ReadFile(filepath.Join(dir, keyFile))
+	keyPEM, err := file.ReadSealed(filepath.Join(dir, keyFile))
 	if err != nil {
 		return nil, fmt.Errorf("load node certificate: %w", err)
 	}

@@ -28,6 +28,7 @@ Start this server then, and the others after it: each sets its own replica aside
 and comes in empty. Join tokens, logins and attempts of before are void.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			keepPrivate()
 			r, err := node.RestoreBackup(args[0], dir, yes, time.Now()) //nolint:forbidigo // The operator's now.
 			if err != nil {
 				return err
@@ -95,6 +96,7 @@ tokens, logins and attempts of before are void.`,
 					return usageErrorf("--voters: %w", err)
 				}
 			}
+			keepPrivate()
 			r, err := node.Recover(dir, voters, yes)
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"berth/node"
 )
@@ -72,6 +73,7 @@ of this machine that every execution sees as /mnt/NAME.`,
 // runNode runs the node until the command's context ends. promoteAfter is for
 // clusters on one machine, which need no caution.
 func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) error {
+	keepPrivate()
 	ctx, stop := context.WithCancel(cmd.Context())
 	var announcer sync.WaitGroup
 	defer announcer.Wait()
@@ -87,6 +89,11 @@ func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) er
 	}
 	return err
 }
+
+// keepPrivate has every file that this process makes be its owner's alone, the
+// ones of libraries too, which do not ask for that. Commands that write into a
+// data directory call it first; those that write for a user do not.
+func keepPrivate() { unix.Umask(0o077) }
 
 // announceRootToken says where the cluster's root token is when this node makes
 // it, which is once.

@@ -3,10 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +40,53 @@ func TestRootTokenIsForTerminals(t *testing.T) {
 		if err != nil || !strings.Contains(line, want) {
 			t.Errorf("a terminal got %q, %v, want %s", line, err, want)
 		}
+	}
+}
+
+// TestDataIsForTheOwnerOnly runs a node for a moment and looks at all that it
+// leaves: files of libraries too, which ask for wider modes.
+func TestDataIsForTheOwnerOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, as a node does")
+	}
+	before := unix.Umask(0o022) // As most users have it.
+	t.Cleanup(func() { unix.Umask(before) })
+	dir := filepath.Join(t.TempDir(), "data")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() {
+		ended <- executeContext(ctx, t, "", "node", "--data_dir", dir, "--gpus.source", "none",
+			"--api.addr", "127.0.0.1:0", "--rpc.addr", "127.0.0.1:0", "--gossip.addr", "127.0.0.1:0", "--api.drain", "0")
+	}()
+	deadline := time.After(time.Minute)
+	for {
+		if _, err := os.Stat(filepath.Join(dir, rootTokenFile)); err == nil {
+			break
+		}
+		select {
+		case r := <-ended:
+			t.Fatalf("the node ended: %d, %s", r.code, r.errors)
+		case <-deadline:
+			t.Fatal("no root token")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	stop()
+	<-ended
+	seen := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		seen++
+		return err
+	})
+	if err != nil || seen < 10 {
+		t.Errorf("%d files: %v", seen, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 
@@ -32,6 +33,9 @@ var (
 	ErrMissing = errors.New("the master key is missing")
 	// ErrForeign means that the master key is another cluster's.
 	ErrForeign = errors.New("the master key belongs to another cluster")
+	// ErrDamaged means that the file is not what was written.
+	ErrDamaged = errors.New("the master key is damaged: put back the copy that was kept, " +
+		"or copy it from another server of the cluster")
 )
 
 // Master seals and derives with the master key. All methods may be called at
@@ -48,6 +52,17 @@ type file struct {
 	Cluster compute.UUID    `json:"cluster"`
 	AEAD    json.RawMessage `json:"aead"` // A tink keyset, so that keys can be added and retired.
 	PRF     json.RawMessage `json:"prf"`  // A tink keyset of one key.
+
+	// Sum is the checksum of the keysets: a flipped bit would make other keys of
+	// them, which open nothing. Older files have none.
+	Sum string `json:"crc32c,omitempty"`
+}
+
+// sum returns the checksum of the keysets.
+func (f *file) sum() (string, error) {
+	var text bytes.Buffer // White space does not count.
+	err := errors.Join(json.Compact(&text, f.AEAD), json.Compact(&text, f.PRF))
+	return fmt.Sprintf("%08x", crc32.Checksum(text.Bytes(), crc32.MakeTable(crc32.Castagnoli))), err
 }
 
 // Create makes the master key of a new cluster and writes it to path. It never
@@ -59,6 +74,9 @@ func Create(path string, cluster compute.UUID) (*Master, error) {
 		return nil, fmt.Errorf("create master key: %w", err)
 	}
 	if f.PRF, err = newKeyset(prf.HKDFSHA256PRFKeyTemplate()); err != nil {
+		return nil, fmt.Errorf("create master key: %w", err)
+	}
+	if f.Sum, err = f.sum(); err != nil {
 		return nil, fmt.Errorf("create master key: %w", err)
 	}
 	data, err := json.MarshalIndent(f, "", "  ")
@@ -188,6 +206,11 @@ func parse(data []byte, cluster compute.UUID) (*Master, error) {
 	}
 	if f.Cluster != cluster {
 		return nil, fmt.Errorf("%w: it is of %s, this is %s", ErrForeign, f.Cluster, cluster)
+	}
+	if f.Sum != "" {
+		if sum, err := f.sum(); err != nil || f.Sum != sum {
+			return nil, ErrDamaged
+		}
 	}
 	m := &Master{file: bytes.Clone(data)}
 	handle, err := readKeyset(f.AEAD)

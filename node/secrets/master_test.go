@@ -121,6 +121,23 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// otherKey returns a key file in which a letter of a key is another one, as
+// after a flipped bit: still a key, and not the one that seals.
+func otherKey(t *testing.T, file []byte) []byte {
+	t.Helper()
+	at := bytes.Index(file, []byte(`"value": "`))
+	if at < 0 {
+		t.Fatalf("no key in %s", file)
+	}
+	at += len(`"value": "`) + 10
+	damaged := bytes.Clone(file)
+	damaged[at] = 'A'
+	if file[at] == 'A' {
+		damaged[at] = 'B'
+	}
+	return damaged
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	_, path := mustCreate(t)
 	whole, err := os.ReadFile(path)
@@ -155,8 +172,10 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"torn", whole[:len(whole)/2], 0o600, cluster(1), "not a master key file"},
 		{"format", without("format"), 0o600, cluster(1), "not a master key file"},
 		{"cluster", whole, 0o600, cluster(2), "belongs to another cluster"},
-		{"no sealing key", without("aead"), 0o600, cluster(1), "keyset"},
-		{"no deriving key", without("prf"), 0o600, cluster(1), "keyset"},
+		{"no sealing key", without("aead"), 0o600, cluster(1), "damaged"},
+		{"no deriving key", without("prf"), 0o600, cluster(1), "damaged"},
+		{"another key", otherKey(t, whole), 0o600, cluster(1), "damaged"},
+		{"no checksum", without("crc32c"), 0o600, cluster(2), "belongs to another cluster"}, // It is read.
 		{"readable by others", whole, 0o640, cluster(1), "must be 0600"},
 		{"huge", make([]byte, 65<<10), 0o600, cluster(1), "at most"},
 	} {
