@@ -45,6 +45,8 @@ const (
 	methodRenew     = "cluster.renew"
 	methodServers   = "cluster.servers"
 	methodTransfer  = "cluster.transfer"
+	methodRejoin    = "cluster.rejoin"
+	methodProbe     = "cluster.probe"
 )
 
 // handleOwn registers the methods that nodes call of each other by
@@ -59,6 +61,8 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodReadIndex, Servers, c.handleReadIndex)
 	c.Handle(methodStatus, Servers|Workers, c.handleStatus) // A worker looks for the leader.
 	c.Handle(methodTransfer, Servers, c.handleTransfer)
+	c.Handle(methodRejoin, Servers, c.handleRejoin)
+	c.Handle(methodProbe, Servers, c.handleProbe)
 	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
 	c.Handle(methodRenew, Workers, c.handleRenew)
 	c.Handle(methodServers, Workers, c.handleServers)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -31,6 +30,7 @@ type Cluster struct {
 	ca        *pki.CA
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
+	armed     atomic.Bool // Raft runs: damage to its files ends the process.
 
 	transferred atomic.Bool // Leadership was tried to be given away.
 	refusals    refusals
@@ -49,6 +49,7 @@ type Cluster struct {
 	logs      *disk.Cache
 	snapshots *disk.Snapshots
 	room      *room
+	relief    relief
 	leaders   *leaderWatch
 	terms     *terms
 	proposals *proposals
@@ -131,7 +132,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 		if fresh, err = c.leaveOldLife(ctx, fresh); err != nil {
 			return err
 		}
-		if err := c.openRaft(fresh); err != nil {
+		if err := c.openRaft(ctx, fresh); err != nil {
 			return err
 		}
 	}
@@ -198,7 +199,7 @@ func (c *Cluster) loops() []func(context.Context) error {
 		return append(all, c.upstream.run)
 	}
 	return append(all, c.watchDisk, c.room.run, c.leaders.run, c.lead, c.tendMembers, c.rememberPeers,
-		c.watchTransfer, c.watchLife)
+		c.watchTransfer, c.watchLife, c.scrub)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.
@@ -242,24 +243,11 @@ func (c *Cluster) fatal(err error) {
 	c.fatalOnce.Do(func() { c.cfg.Fatal(err) }) // It logs: a log may be on the disk that hangs.
 }
 
-// watchDisk looks after writes that hang.
-func (c *Cluster) watchDisk(ctx context.Context) error {
-	ticker := time.NewTicker(disk.WatchTick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			limit := disk.AppendLimitFollower
-			if c.raft.State() == raft.Leader {
-				limit = disk.AppendLimitLeader
-			}
-			if err := c.watchdog.Look(now, limit); err != nil {
-				c.fatal(err)
-				return err
-			}
-		}
+// fatalOnceArmed is fatal for what the files report. Until raft runs, who opens
+// them judges that: what is damaged may be replaced.
+func (c *Cluster) fatalOnceArmed(err error) {
+	if c.armed.Load() {
+		c.fatal(err)
 	}
 }
 

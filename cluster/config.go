@@ -59,6 +59,12 @@ type Config struct {
 	// ReplaceAfter is how long a voter must have been silent before a server
 	// that keeps up votes in its place; 0 for 10 min.
 	ReplaceAfter time.Duration
+	// RejoinFor is how long a server whose replica is damaged asks the others to
+	// take its vote, before it gives up; 0 for a minute.
+	RejoinFor time.Duration
+	// ScrubEvery is how often the replica on disk is read against its checksums;
+	// never when it is not above 0.
+	ScrubEvery time.Duration
 
 	// Ballast is how many bytes are held back for when the disk is full; 0 for
 	// a twentieth of the file system, at most 256 MiB, and none below 0.
@@ -139,6 +145,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ReplaceAfter == 0 {
 		c.ReplaceAfter = 10 * time.Minute
+	}
+	if c.RejoinFor == 0 {
+		c.RejoinFor = rejoinFor
 	}
 	if c.Directory == nil {
 		c.Directory = everyone{}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/cluster"
+	"berth/cluster/disk"
 )
 
 // faultyDisk is a log store whose appends hang or fail on demand.
@@ -31,6 +32,14 @@ func (d *faultyDisk) StoreLogs(logs []*raft.Log) error {
 	return d.LogStore.StoreLogs(logs)
 }
 
+// Probe is what tells whether the disk hangs.
+func (d *faultyDisk) Probe() error {
+	if d.hang.Load() {
+		<-d.thaw
+	}
+	return nil
+}
+
 // mustFaultyFleet starts n peers with faulty disks. It returns these by peer,
 // and what tells whose process was to end.
 func mustFaultyFleet(t *testing.T, n int) (*fleet, map[*peer]*faultyDisk, func() []string) {
@@ -39,13 +48,13 @@ func mustFaultyFleet(t *testing.T, n int) (*fleet, map[*peer]*faultyDisk, func()
 	var ended []string
 	disks := map[*peer]*faultyDisk{}
 	var f *fleet
-	var disk *faultyDisk // Of the peer that is started now.
+	var started *faultyDisk // Of the peer that is started now.
 	f = newFleet(t, func(c *cluster.Config) {
 		name := c.Name
-		disk = &faultyDisk{thaw: make(chan struct{})}
+		started = &faultyDisk{thaw: make(chan struct{})}
 		c.WrapStore(func(s raft.LogStore) raft.LogStore {
-			disk.LogStore = s
-			return disk
+			started.LogStore = s
+			return started
 		})
 		c.Fatal = func(error) {
 			mu.Lock()
@@ -55,7 +64,7 @@ func mustFaultyFleet(t *testing.T, n int) (*fleet, map[*peer]*faultyDisk, func()
 		}
 	})
 	for range n {
-		disks[f.mustAdd()] = disk
+		disks[f.mustAdd()] = started
 	}
 	f.awaitVoters(n)
 	return f, disks, func() []string {
@@ -68,14 +77,14 @@ func mustFaultyFleet(t *testing.T, n int) (*fleet, map[*peer]*faultyDisk, func()
 func TestLeaderWhoseDiskHangsEnds(t *testing.T) {
 	f, disks, ended := mustFaultyFleet(t, 3)
 	leader := f.leader()
-	disk := disks[leader]
-	disk.hang.Store(true)
-	defer disk.freeze.Do(func() { close(disk.thaw) })
+	hung := disks[leader]
+	hung.hang.Store(true)
+	defer hung.freeze.Do(func() { close(hung.thaw) })
 	f.follower(leader).mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 1})
 	if got := ended(); len(got) != 1 || got[0] != leader.cfg.Name {
 		t.Errorf("%v ended, the leader is %s", got, leader.cfg.Name)
 	}
-	disk.freeze.Do(func() { close(disk.thaw) })
+	hung.freeze.Do(func() { close(hung.thaw) })
 	if err := leader.stop(); err == nil {
 		t.Error("Run of the leader reports nothing")
 	}
@@ -113,5 +122,42 @@ func TestLeaderWhoseDiskFailsStepsDown(t *testing.T) {
 	}
 	if got := leader.fsm.applied(); got != 1 {
 		t.Errorf("%d operations were applied", got)
+	}
+}
+
+// TestDisksThatHangTogetherEndNobody has the storage of all voters stand still
+// for longer than a leader is given, and then go on.
+func TestDisksThatHangTogetherEndNobody(t *testing.T) {
+	f, disks, ended := mustFaultyFleet(t, 3)
+	leader := f.leader()
+	for _, d := range disks {
+		d.hang.Store(true)
+	}
+	thaw := func() {
+		for _, d := range disks {
+			d.hang.Store(false)
+			d.freeze.Do(func() { close(d.thaw) })
+		}
+	}
+	defer thaw()
+	proposed := make(chan error, 1)
+	go func() {
+		_, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "a", Key: "k", Value: 1}))
+		proposed <- err
+	}()
+	eventually(t, "the leader's write to hang for long", func() bool {
+		return leader.WritePending() > 2*disk.AppendLimitLeader
+	})
+	thaw()
+	if err := <-proposed; err != nil {
+		t.Errorf("the write that hung: %v", err)
+	}
+	for _, p := range f.peers {
+		if got := p.mustRead(t, "k"); got != 1 {
+			t.Errorf("%s reads %d", p.cfg.Name, got)
+		}
+	}
+	if got := ended(); len(got) != 0 {
+		t.Errorf("%v ended", got)
 	}
 }

@@ -33,6 +33,12 @@ func (c *Cluster) LookForRoom() bool { return c.room.look() }
 // BallastHeld reports whether the ballast is there.
 func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
 
+// ScrubOnce reads the replica on disk, as is done every few hours.
+func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.scrubOnce(ctx) }
+
+// WritePending returns for how long the disk has not answered.
+func (c *Cluster) WritePending() time.Duration { return c.watchdog.Pending() }
+
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
 	rc := c.raft.ReloadableConfig()

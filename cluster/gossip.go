@@ -175,11 +175,31 @@ func (g *gossip) close() error {
 			return fmt.Errorf("stop gossip: %w", err)
 		}
 	case g.transport != nil:
-		if err := g.transport.Shutdown(); err != nil {
+		if err := g.closeUnopened(); err != nil {
 			return fmt.Errorf("stop gossip: %w", err)
 		}
 	}
 	return nil
+}
+
+// closeUnopened closes the port of a node that never gossiped. What others have
+// sent to it meanwhile waits in the transport for somebody to take it, and its
+// end for that.
+func (g *gossip) closeUnopened() error {
+	closed := make(chan struct{})
+	defer close(closed)
+	go func() {
+		for {
+			select {
+			case <-g.transport.PacketCh():
+			case conn := <-g.transport.StreamCh():
+				conn.Close()
+			case <-closed:
+				return
+			}
+		}
+	}()
+	return g.transport.Shutdown()
 }
 
 // Leave tells the others that this node goes for good, so that they do not

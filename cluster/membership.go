@@ -20,6 +20,7 @@ const (
 	maxLook        = 2 * time.Second // More between two looks says nothing about others: this process stood still.
 	caughtUp       = 250             // Entries that a server may trail and still keep up.
 	peersSaveEvery = 10 * time.Second
+	peersLookEvery = time.Second // On a server: a damaged replica is replaced with the help of those it has saved.
 )
 
 // tendMembers keeps the raft configuration as it should be while this node
@@ -280,7 +281,7 @@ func (c *Cluster) Servers() []Server {
 // rememberPeers keeps on disk where the other servers are, for the next
 // start.
 func (c *Cluster) rememberPeers(ctx context.Context) error {
-	for pause(ctx, peersSaveEvery) == nil {
+	for pause(ctx, peersLookEvery) == nil {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("addresses of peers not saved", "err", err)
 		}

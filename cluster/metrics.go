@@ -23,6 +23,9 @@ type metrics struct {
 	ballast    prometheus.Gauge
 	full       prometheus.Gauge
 	terms      prometheus.Counter
+	rejoins    prometheus.Counter
+	damaged    prometheus.Counter
+	scrubbed   prometheus.Gauge
 	refused    prometheus.Counter
 	calls      *prometheus.CounterVec
 }
@@ -78,6 +81,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_terms_led_total",
 			Help: "Terms in which this node led.",
 		}),
+		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_raft_damaged_replicas_total",
+			Help: "Damaged replicas that this process has set aside, to come in empty.",
+		}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_raft_damaged_snapshots_total",
+			Help: "Snapshots on this node's disk that a scrub found damaged.",
+		}),
+		scrubbed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_scrubbed_timestamp_seconds",
+			Help: "When the replica on disk was last read through and found whole, or mended; 0 for not yet.",
+		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_cluster_connections_refused_total",
 			Help: "Connections to the cluster port that were refused.",
@@ -88,7 +103,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"method", "code"}),
 	}
 	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
-		m.free, m.ballast, m.full)
+		m.free, m.ballast, m.full, m.rejoins, m.damaged, m.scrubbed)
 	return m
 }
 

@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,17 +53,23 @@ func (c *Cluster) raftConfig() *raft.Config {
 
 // openRaft opens the stores and starts Raft. When fresh is set the replica
 // begins empty, and on the node that makes the cluster with itself as its
-// only voter.
-func (c *Cluster) openRaft(fresh freshness) error {
-	dir := c.files.path(raftDir)
+// only voter. A damaged one is replaced, when the other servers allow it.
+func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	if fresh != freshNone {
 		if err := c.files.clearRaft(); err != nil {
 			return err
 		}
-	} else if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
-		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
 	}
-	if err := c.openStores(dir); err != nil {
+	err := c.openReplica(fresh)
+	if fresh == freshNone && disk.Damaged(err) {
+		if err = c.rejoin(ctx, err); err == nil {
+			err = c.openReplica(fresh)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.room.open(); err != nil {
 		return err
 	}
 	c.layer = &raftLayer{
@@ -85,7 +94,7 @@ func (c *Cluster) openRaft(fresh freshness) error {
 			return fmt.Errorf("bootstrap raft: %w", err)
 		}
 	}
-	var err error
+	c.armed.Store(true)
 	c.raft, err = raft.NewRaft(c.raftConfig(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
@@ -104,17 +113,33 @@ func rpcsInFlight() int {
 	return 1
 }
 
-// openStores opens what raft keeps on disk, and refuses what is damaged.
+// openReplica opens what raft keeps on disk, and refuses what is damaged. What
+// it refused is closed again.
+func (c *Cluster) openReplica(fresh freshness) error {
+	dir := c.files.path(raftDir)
+	_, err := os.Stat(filepath.Join(dir, disk.FileName))
+	if fresh == freshNone && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
+	}
+	if err = c.openStores(dir); err != nil && c.store != nil {
+		err = errors.Join(err, c.store.Close())
+		c.store = nil
+	}
+	return err
+}
+
+// openStores opens the log and the snapshots.
 func (c *Cluster) openStores(dir string) (err error) {
 	c.watchdog = &disk.Watchdog{Now: time.Now, Observed: c.metrics.fsync}
-	if c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatal, raftLogger(c.logger)); err != nil {
+	c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatalOnceArmed, raftLogger(c.logger))
+	if err != nil {
 		return err
 	}
 	covered, claimed, err := c.snapshots.Covered()
 	if err != nil {
 		return err
 	}
-	if c.store, err = disk.Open(dir, covered, c.fatal); err != nil {
+	if c.store, err = disk.Open(dir, covered, c.fatalOnceArmed); err != nil {
 		return err
 	}
 	if err := disk.CheckGap(c.store, covered, claimed); err != nil {
@@ -126,7 +151,7 @@ func (c *Cluster) openStores(dir string) (err error) {
 		c.watchdog.Probe = prober.Probe
 	}
 	c.logs = &disk.Cache{LogStore: c.watchdog}
-	return c.room.open()
+	return nil
 }
 
 // servers returns the latest raft configuration, none before Raft runs.

@@ -181,14 +181,16 @@ func (s *Stopped) oldTerm() uint64 {
 	return term
 }
 
-// setAside moves the replica out of the way, and returns where it is then.
+// setAside moves the replica out of the way, and returns where it is then, ""
+// when there is none.
 func (f *files) setAside(now time.Time) (string, error) {
-	if _, err := os.Stat(f.path(raftDir)); errors.Is(err, fs.ErrNotExist) {
+	// A directory with nothing in it goes; one with a replica stays.
+	if err := os.Remove(f.path(raftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	aside := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
-	if err := os.MkdirAll(aside, dirMode); err != nil {
-		return "", fmt.Errorf("set replica aside: %w", err)
+	aside, err := f.asideDir(now)
+	if err != nil {
+		return "", err
 	}
 	aside = filepath.Join(aside, raftDir)
 	if err := os.Rename(f.path(raftDir), aside); err != nil {

@@ -148,6 +148,8 @@ func TestWhoMayCall(t *testing.T) {
 		"cluster.read_index": cluster.Servers,
 		"cluster.inventory":  cluster.Servers,
 		"cluster.transfer":   cluster.Servers,
+		"cluster.rejoin":     cluster.Servers,
+		"cluster.probe":      cluster.Servers,
 		"cluster.status":     all,
 		"cluster.heartbeat":  all,
 		"cluster.renew":      cluster.Workers,

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
@@ -23,6 +24,21 @@ import (
 
 // ErrCorrupt is returned when what the disk holds is not what was written.
 var ErrCorrupt = errors.New("the raft log on disk is corrupt")
+
+// Damaged reports whether err says that a replica cannot be used any more. What
+// may be otherwise at the next start, as when another process holds the file or
+// too many are open, is no damage.
+func Damaged(err error) bool {
+	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {
+		return false
+	}
+	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EACCES, unix.EPERM, unix.EINTR} {
+		if errors.Is(err, passing) {
+			return false
+		}
+	}
+	return true
+}
 
 // FileName is the name of the log's file in its directory.
 const FileName = "raft.db"

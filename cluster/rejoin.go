@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"berth/cluster/disk"
+	"berth/cluster/file"
+	"berth/compute"
+)
+
+// A server whose replica is damaged has forgotten what it acknowledged, and for
+// whom it voted. Before it takes part again it says nothing to raft: it asks the
+// leader, through any server, to take its vote from it. Only when that is
+// committed, which takes a quorum of the others, it sets the replica aside and
+// comes in empty, as a standby like a new one. DESIGN.md says why that is safe.
+
+// Limits of a rejoin.
+const (
+	rejoinFor   = time.Minute // How long a server asks before it gives up.
+	rejoinPause = 500 * time.Millisecond
+	rejoinTry   = 10 * time.Second // To have the leader take the vote.
+	damagedKept = 3                // Damaged replicas that are kept aside.
+	damageFile  = "damage"         // What was wrong, beside a damaged replica.
+	noCandidate = "rejoined"       // For whom a server that rejoins has voted: for nobody.
+)
+
+// The keys of the vote that the library keeps in the stable store.
+const (
+	keyLastVoteTerm = "LastVoteTerm"
+	keyLastVoteCand = "LastVoteCand"
+)
+
+// rejoinRequest asks the leader to take a server's vote.
+type rejoinRequest struct {
+	Node compute.NodeID `cbor:"1,keyasint"` // Whose replica is damaged.
+}
+
+// rejoinAnswer says that the server has no vote any more, by a configuration
+// that is committed.
+type rejoinAnswer struct {
+	Term uint64 `cbor:"1,keyasint"` // In which that was confirmed.
+}
+
+// rejoin puts an empty replica in the place of a damaged one, once the server
+// has no vote. The error says what to do when the others cannot see to that;
+// then nothing has changed here.
+func (c *Cluster) rejoin(ctx context.Context, damage error) error {
+	c.logger.Error("replica damaged: it takes no part until the others have taken its vote", "err", damage)
+	answer, err := c.awaitReadmission(ctx)
+	if err != nil {
+		return fmt.Errorf("the replica of this server is damaged: %w; %w", damage, err)
+	}
+	aside, err := c.files.replaceDamaged(answer.Term, damage, c.cfg.Now())
+	if err != nil {
+		return fmt.Errorf("replace damaged replica: %w", err)
+	}
+	c.metrics.rejoins.Inc()
+	c.logger.Warn("damaged replica set aside: this server comes in empty and without a vote",
+		"term", answer.Term, "err", fmt.Sprintf("%v; what is left of it is in %s", damage, aside))
+	return nil
+}
+
+// awaitReadmission asks until the leader has taken this server's vote.
+func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
+	peers := c.files.get().Peers
+	if len(peers) == 0 {
+		return rejoinAnswer{}, errDamagedAlone()
+	}
+	asking, cancel := context.WithTimeout(ctx, c.cfg.RejoinFor)
+	defer cancel()
+	var last error // Of the newest try that had its time.
+	for {
+		answer, err := c.askReadmission(asking, peers)
+		if err == nil {
+			return answer, nil
+		}
+		if IsRemoved(err) || errors.Is(err, ErrOutlived) {
+			return rejoinAnswer{}, err
+		}
+		if last == nil || asking.Err() == nil {
+			if last == nil || last.Error() != err.Error() {
+				c.logger.Warn("not readmitted yet", "err", err)
+			}
+			last = err
+		}
+		if pause(asking, rejoinPause) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return rejoinAnswer{}, ctx.Err()
+		}
+		return rejoinAnswer{}, errDamagedLost(c.cfg.RejoinFor, last)
+	}
+}
+
+// errDamagedAlone is why a damaged replica without others cannot be healed.
+func errDamagedAlone() error {
+	return compute.Errorf(compute.CodeConflict,
+		"This server knows no other one to get the state from. Restore a backup here with "+
+			"berth admin snapshot restore, or move its data directory away and join it to a cluster anew.")
+}
+
+// errDamagedLost is why a damaged replica is not healed: no quorum of the
+// others confirmed it.
+func errDamagedLost(asked time.Duration, reason error) error {
+	return compute.Errorf(compute.CodeConflict,
+		"No leader took its vote within %s (%w), so it cannot come in empty: what most voters have on disk counts, "+
+			"and this one has lost its part. Start the other servers and then this one again. When most of the voters "+
+			"are damaged or lost for good, stop all of them and run berth admin raft recover on the one that is intact, "+
+			"or restore a backup with berth admin snapshot restore.", asked, reason)
+}
+
+// readmissionReply is how one server answered.
+type readmissionReply struct {
+	id  compute.NodeID
+	st  status
+	err error
+}
+
+// askReadmission finds the leader and asks it once.
+func (c *Cluster) askReadmission(ctx context.Context, peers []peerRecord) (rejoinAnswer, error) {
+	replies := c.askPeers(ctx, peers)
+	if err := c.verdictOf(replies); err != nil {
+		return rejoinAnswer{}, err
+	}
+	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest word first, a leader's own before.
+		return cmp.Or(cmp.Compare(b.st.Term, a.st.Term), order(b.st.Leader == b.id, a.st.Leader == a.id))
+	})
+	errs := []error{errNoLeader()}
+	for _, r := range replies {
+		switch {
+		case r.err != nil:
+			errs = append(errs, fmt.Errorf("server %s: %w", r.id, r.err))
+		case r.st.Leader.IsZero():
+			errs = append(errs, fmt.Errorf("server %s answers and knows no leader", r.id))
+		default:
+			return c.askVoteTaken(ctx, r.id)
+		}
+	}
+	return rejoinAnswer{}, errors.Join(errs...)
+}
+
+// askVoteTaken asks a server, which passes it to the leader.
+func (c *Cluster) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, rejoinTry)
+	defer cancel()
+	var answer rejoinAnswer
+	data, err := c.Call(ctx, via, methodRejoin, c.codec.Marshal(rejoinRequest{Node: c.id}))
+	if err != nil {
+		return answer, err
+	}
+	return answer, c.codec.Unmarshal(data, &answer)
+}
+
+// askPeers asks all known servers for their status.
+func (c *Cluster) askPeers(ctx context.Context, peers []peerRecord) []readmissionReply {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	replies := make(chan readmissionReply, len(peers)) // Room for all, so that none blocks.
+	for _, p := range peers {
+		c.work.Go(func() {
+			st, err := c.status(ctx, p.ID)
+			replies <- readmissionReply{p.ID, st, err}
+		})
+	}
+	all := make([]readmissionReply, 0, len(peers))
+	for range peers {
+		all = append(all, <-replies)
+	}
+	return all
+}
+
+// verdictOf returns an answer after which there is nothing more to ask.
+func (c *Cluster) verdictOf(replies []readmissionReply) error {
+	for _, r := range replies {
+		if IsRemoved(r.err) {
+			return r.err
+		}
+		if e, ok := errors.AsType[elsewhereError](r.err); ok && uint64(e) > c.Epoch() {
+			return ErrOutlived
+		}
+	}
+	return nil
+}
+
+// replaceDamaged sets the replica aside and puts an empty one in its place. It
+// can be repeated: until the new one is there, the next start finds none.
+func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
+	if err := makeEmptyReplica(f.path(newRaftDir), term); err != nil {
+		return "", err
+	}
+	if aside, err = f.setAside(now); err != nil {
+		return "", err
+	}
+	if aside != "" {
+		if err := file.Write(filepath.Join(filepath.Dir(aside), damageFile), []byte(damage.Error()+"\n")); err != nil {
+			return aside, err
+		}
+	}
+	if err := os.Rename(f.path(newRaftDir), f.path(raftDir)); err != nil {
+		return aside, err
+	}
+	return aside, errors.Join(file.SyncDir(f.dir), f.pruneDamaged())
+}
+
+// makeEmptyReplica makes a replica without an entry that votes in no term up to
+// term: whom the one before it voted for is forgotten.
+func makeEmptyReplica(dir string, term uint64) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, dirMode); err != nil {
+		return err
+	}
+	store, err := disk.Open(dir, 0, func(error) {})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		store.SetUint64([]byte(keyCurrentTerm), term),
+		store.SetUint64([]byte(keyLastVoteTerm), term),
+		store.Set([]byte(keyLastVoteCand), []byte(noCandidate)),
+		store.Close(), file.SyncDir(dir),
+	)
+}
+
+// pruneDamaged removes the oldest damaged replicas that were set aside. What a
+// restore or a recovery has set aside stays.
+func (f *files) pruneDamaged() error {
+	entries, err := os.ReadDir(f.path(quarantineDir)) // By name, which is by time.
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var damaged []string
+	for _, e := range entries {
+		dir := f.path(quarantineDir, e.Name())
+		if _, err := os.Stat(filepath.Join(dir, damageFile)); err == nil {
+			damaged = append(damaged, dir)
+		}
+	}
+	for len(damaged) > damagedKept {
+		if err := os.RemoveAll(damaged[0]); err != nil {
+			return err
+		}
+		damaged = damaged[1:]
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"berth/cluster/disk"
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// How a leader whose disk hangs finds out whether others can lead.
+const (
+	reliefAfter = time.Second // A write has not returned for so long: the others are asked.
+	reliefPause = 500 * time.Millisecond
+)
+
+// relief is what a leader whose disk hangs knows of the others. It ends for
+// their sake alone: when their disks hang as well, because all are on one
+// storage that is slow, it would take itself away and nothing would be won.
+type relief struct {
+	mu     sync.Mutex
+	asking bool
+	askAt  time.Time // Not before.
+	able   bool      // A quorum of the voters, without this one, has written to disk since the write began to hang.
+}
+
+// watchDisk looks after writes that hang.
+func (c *Cluster) watchDisk(ctx context.Context) error {
+	ticker := time.NewTicker(disk.WatchTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			if err := c.watchdog.Look(now, c.writeLimit(ctx, now)); err != nil {
+				c.fatal(err)
+				return err
+			}
+		}
+	}
+}
+
+// writeLimit returns how long a write may hang before this process ends.
+func (c *Cluster) writeLimit(ctx context.Context, now time.Time) time.Duration {
+	hangs := c.raft.State() == raft.Leader && c.watchdog.Pending() >= reliefAfter
+	r := &c.relief
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !hangs {
+		r.able = false
+		return disk.AppendLimitFollower
+	}
+	if r.able {
+		return disk.AppendLimitLeader
+	}
+	if !r.asking && !now.Before(r.askAt) {
+		r.asking, r.askAt = true, now.Add(reliefPause)
+		c.work.Go(func() { c.askRelief(ctx) })
+	}
+	return disk.AppendLimitFollower
+}
+
+// askRelief asks whether the others can lead.
+func (c *Cluster) askRelief(ctx context.Context) {
+	able := c.othersWrite(ctx)
+	c.relief.mu.Lock()
+	c.relief.asking, c.relief.able = false, able
+	c.relief.mu.Unlock()
+	if !able { // The log may be on the disk that hangs: this comes last.
+		c.logger.Warn("the disk hangs, and too few other voters have one that does not")
+	}
+}
+
+// othersWrite asks the other voters to write to their disks, and reports whether
+// as many as a quorum did so at once.
+func (c *Cluster) othersWrite(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	var others []compute.NodeID
+	voters := 0
+	for _, s := range c.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if id := nodeOf(s.ID); id != c.id {
+			others = append(others, id)
+		}
+	}
+	wrote := make(chan bool, len(others)) // Room for all, so that late ones never block.
+	for _, id := range others {
+		c.work.Go(func() {
+			_, err := c.Call(ctx, id, methodProbe, nil)
+			// An older version knows no such question.
+			wrote <- err == nil || compute.CodeOf(err) == compute.CodeNotFound
+		})
+	}
+	able := 0
+	for range others {
+		if <-wrote {
+			able++
+		}
+		if able >= quorum(voters) {
+			return true
+		}
+	}
+	return false
+}
+
+// handleProbe answers once a few bytes are on this server's disk.
+func (c *Cluster) handleProbe(context.Context, rpc.Peer, []byte) ([]byte, error) {
+	done, err := c.watchdog.TryProbe()
+	switch {
+	case err != nil:
+		return nil, compute.Errorf(compute.CodeUnavailable, "The disk does not take a write: %w", err)
+	case !done:
+		return nil, compute.Errorf(compute.CodeUnavailable, "An earlier write to the disk has not returned.")
+	}
+	return nil, nil
+}
