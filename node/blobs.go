@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"berth/cluster"
 	"berth/cluster/rpc"
@@ -94,6 +97,32 @@ func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
 		return
 	}
 	n.logger.Debug("blobs swept", "attempt", removed)
+}
+
+// scrubBlobs reads the blobs on this disk against their names, as often as the
+// replica is.
+func (n *Node) scrubBlobs(ctx context.Context) error {
+	period := n.cfg.Storage.ScrubEvery
+	if period <= 0 {
+		return nil
+	}
+	for {
+		timer := time.NewTimer(period - period/10 + rand.N(period/5))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		start := time.Now()
+		limit := rate.NewLimiter(cluster.ScrubRate, storage.MaxBlob)
+		_, _, err := n.blobs.Scrub(ctx, func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) })
+		if err != nil {
+			n.logger.Error("blobs not scrubbed", "err", err)
+			continue
+		}
+		n.logger.Info("blobs scrubbed", "took", time.Since(start).Round(time.Millisecond))
+	}
 }
 
 // usedBlobs returns the blobs that executions refer to.

@@ -106,7 +106,8 @@ type Mount struct {
 
 // StorageConfig is how blobs are kept.
 type StorageConfig struct {
-	Replicas int `koanf:"replicas" usage:"Nodes that keep each blob."`
+	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
+	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots and blobs are checked on disk; 0 is never."`
 }
 
 // MetricsConfig is where metrics are served.
@@ -155,7 +156,7 @@ func DefaultConfig() Config {
 		Raft:    RaftConfig{Profile: "default", ReplaceAfter: 10 * time.Minute},
 		GPUs:    GPUConfig{Source: "auto"},
 		Exec:    ExecConfig{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
-		Storage: StorageConfig{Replicas: 2},
+		Storage: StorageConfig{Replicas: 2, ScrubEvery: 6 * time.Hour},
 		Billing: BillingConfig{Mode: "enforce", SignupGrant: 100},
 		Limits: LimitsConfig{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
@@ -222,6 +223,8 @@ func (c *Config) Validate() error {
 			fmt.Sprintf("mount %q needs a name of lower-case letters, digits and hyphens and an absolute path", m.Name))
 	}
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
+	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
+		"must be 0 or at least 1m")
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")

@@ -197,6 +197,7 @@ func (n *Node) Run(ctx context.Context) error {
 	} else {
 		start("announcement", n.announce)
 		start("blobs", n.sweepBlobs)
+		start("scrub", n.scrubBlobs)
 		start("leader", n.leadWhileLeader)
 	}
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })

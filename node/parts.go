@@ -108,6 +108,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		Profile:      n.cfg.Raft.Profile,
 		PromoteAfter: n.opts.PromoteAfter,
 		ReplaceAfter: n.cfg.Raft.ReplaceAfter,
+		ScrubEvery:   n.cfg.Storage.ScrubEvery,
 		Ballast:      n.opts.Ballast,
 		FSM:          n.machine,
 		Preamble:     n.clock,

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -352,5 +353,48 @@ func TestOwnersMoveLittle(t *testing.T) {
 		if n < 350 || n > 650 {
 			t.Errorf("node %s is first for %d of 3000", id, n)
 		}
+	}
+}
+
+// TestScrubMendsWhatNobodyReads damages copies that nobody asks for.
+func TestScrubMendsWhatNobodyReads(t *testing.T) {
+	c := newCluster(t, 3, 2)
+	var hashes []compute.Hash
+	for i := range 20 {
+		hash, err := c.nodes[nodeID(0)].Put(t.Context(), fmt.Appendf(nil, "blob %d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, hash)
+	}
+	scrub := func(n int, wantDamaged int) {
+		t.Helper()
+		paced := 0
+		read, damaged, err := c.nodes[nodeID(n)].Scrub(t.Context(), func(bytes int) error { paced += bytes; return nil })
+		if err != nil || damaged != wantDamaged || read == 0 || paced == 0 {
+			t.Errorf("node %d: read %d of %d bytes, %d damaged, %v", n, read, paced, damaged, err)
+		}
+	}
+	scrub(1, 0)
+	var victims []compute.Hash
+	store := c.nodes[nodeID(1)].cfg.Store
+	for _, hash := range hashes {
+		if store.Has(hash) && len(victims) < 3 {
+			victims = append(victims, hash)
+			if err := os.WriteFile(store.path(hash), []byte("other bytes"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	scrub(1, len(victims))
+	for _, hash := range victims {
+		if _, err := store.Get(hash); err != nil {
+			t.Errorf("not mended: %v", err)
+		}
+	}
+	scrub(1, 0)
+	stop := errors.New("stop")
+	if _, _, err := c.nodes[nodeID(1)].Scrub(t.Context(), func(int) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("when it is to stop: %v", err)
 	}
 }
