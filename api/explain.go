@@ -22,7 +22,7 @@ func (s *Server) explain(r *request) (any, error) {
 	out := wire.Explanation{
 		ExecutionID: e.ID, Status: e.Status, Reason: orNull(e.Reason.String()), Index: known.Index,
 		Queued: known.Queued, Nodes: known.Nodes, NodesFit: known.Fits, Refused: wire.Counts{},
-		Placement: placementOf(r.view, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
+		Placement: placementOf(r.view, e), Brake: brakeHolding(r.view, e), Retries: e.Retries, MaxRetries: e.MaxRetries,
 	}
 	if known.Position == 0 {
 		return out, nil

@@ -292,6 +292,14 @@ func (s *Server) adminRoutes() []route {
 			summary: "Replace what an organization, one of its API keys or one of its tags is granted. All zero forgets it.",
 			body:    of[wire.NewQuota](), reply: of[wire.OrgQuotas](), handle: s.setQuota,
 		}, {
+			method: http.MethodGet, path: root + "/admin/brake", need: needOperator,
+			summary: "Whether so many nodes have vanished at once that no attempt is given up, and which.",
+			reply:   of[wire.Brake](), handle: s.brake,
+		}, {
+			method: http.MethodPost, path: root + "/admin/brake", need: needOperator,
+			summary: "Say how many nodes that vanish at once are too many, or that those which have vanished are gone.",
+			body:    of[wire.NewBrake](), reply: of[wire.Brake](), handle: s.setBrake,
+		}, {
 			method: http.MethodGet, path: root + "/admin/raft/peers", need: needOperator,
 			summary: "The members of the Raft configuration.",
 			reply:   of[wire.Peers](), handle: s.listPeers,

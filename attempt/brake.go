@@ -1,8 +1,7 @@
 package attempt
 
 import (
-	"cmp"
-	"slices"
+	"iter"
 
 	"berth/compute"
 )
@@ -17,41 +16,62 @@ const (
 	BrakeLeast = 2
 )
 
-// Vanished returns the nodes that vanished at once, when those are so many that
-// the fault is rather the network's, or the leader's, than theirs: then no
-// attempt is given up until they are heard again or an operator says that they
-// are gone. It returns nil while that is not so.
+// BrakedSince returns since when nodes vanish at once that are so many that the
+// fault is rather the network's, or the leader's, than theirs; zero while it is
+// not so. It is asked at each change of a node's record, with b as the change
+// before left it, and the answer is b.Since from then on.
 //
-// So many are at least BrakeLeast and more than the set share of them and of
-// the nodes that are up. A drained node is expected to go. What is asked are
-// records of the state, so that every node answers alike and a new leader goes
-// on with the brake of the one before.
-func Vanished(nodes []*compute.Node, b compute.Brake) []*compute.Node {
-	up := 0
-	var down []*compute.Node
-	for _, n := range nodes {
+// The brake begins by what is true when nodes fall silent: those that are down
+// for no longer than BrakeWindow are at least BrakeLeast, and more than the set
+// share of them and of the nodes that are up. It ends when that is no longer
+// true of all that fell silent since. So what has been down for long, what was
+// drained, or who is drained or removed afterwards, never begins it. A drained
+// node is expected to go: it is none of those that vanish, and one of those
+// that are up as long as it is heard.
+func BrakedSince(nodes iter.Seq[*compute.Node], b compute.Brake, now compute.Instant) compute.Instant {
+	from := b.Since
+	if from.IsZero() {
+		from = now.Add(-BrakeWindow)
+	}
+	up, vanished, since := 0, 0, now
+	for n := range nodes {
 		switch {
-		case n.Drained:
 		case n.State == compute.NodeUp:
 			up++
-		case n.ChangedAt > b.ReleasedAt:
-			down = append(down, n)
+		case vanishes(n, b, from):
+			vanished++
+			since = min(since, n.ChangedAt)
 		}
 	}
-	slices.SortStableFunc(down, func(a, b *compute.Node) int { return cmp.Compare(a.ChangedAt, b.ChangedAt) })
-	var most []*compute.Node
-	for from, to := 0, 0; to < len(down); to++ {
-		for down[to].ChangedAt.Sub(down[from].ChangedAt) > BrakeWindow {
-			from++
-		}
-		if group := down[from : to+1]; len(group) > len(most) {
-			most = group
-		}
+	switch {
+	case vanished < BrakeLeast || !tooMany(vanished, up+vanished, b.SharePercent):
+		return 0
+	case b.Since.IsZero():
+		return since
 	}
-	if len(most) < BrakeLeast || !tooMany(len(most), up+len(most), b.SharePercent) {
+	return b.Since
+}
+
+// Vanished returns the nodes that hold the brake, none while it is not held: no
+// attempt is given up until they are heard again, are drained, or an operator
+// says that they are gone. What is asked are records of the state, so that
+// every node answers alike and a new leader goes on with the brake of the one
+// before.
+func Vanished(nodes iter.Seq[*compute.Node], b compute.Brake) (vanished []*compute.Node) {
+	if b.Since.IsZero() {
 		return nil
 	}
-	return most
+	for n := range nodes {
+		if n.State == compute.NodeDown && vanishes(n, b, b.Since) {
+			vanished = append(vanished, n)
+		}
+	}
+	return vanished
+}
+
+// vanishes reports whether a node that is down has vanished since from.
+func vanishes(n *compute.Node, b compute.Brake, from compute.Instant) bool {
+	return !n.Drained && n.ChangedAt >= from && n.ChangedAt > b.ReleasedAt
 }
 
 // tooMany reports whether n of all are more than a share in percent; 0 is a

@@ -1,12 +1,13 @@
 // Package attempt is the protocol of attempts: for how long one may go on
 // without contact, from when on the leader may give it up, when its execution
 // starts again, and when so many nodes vanish at once that nothing is given up
-// at all. Nodes, the leader, the state machine and the simulation use the same
-// functions, so that no two of them can disagree.
+// at all. Judge puts the last ones together for a leader. Nodes, the leader, the
+// state machine and the simulation use the same functions, so that no two of
+// them can disagree.
 //
 // It is not for doing any of it: no I/O, no clock, no randomness, no goroutine.
-// Apply calls Decide, so what it answers may only change with the format of
-// the state.
+// Apply calls Decide and BrakedSince, so what they answer may only change with
+// the format of the state.
 //
 // The rule behind all times: whoever executes counts from when it sent the
 // last heartbeat that was answered, whoever gives up counts from when it heard

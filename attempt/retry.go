@@ -14,6 +14,7 @@ const (
 	Ends      Next = iota // It ends as its attempt did.
 	Retried               // It starts again; that is one of its retries.
 	Elsewhere             // It starts again, on another node if there is one: its code never started.
+	Moved                 // It starts again because its node was drained; that is none of its retries.
 )
 
 // Ending is how an attempt ended, by the word of its node or of the leader.
@@ -38,9 +39,12 @@ func GivenUp() Ending {
 // of ours start anything again, and nothing that someone asked to stop: code
 // that failed would fail again. Code that may have run starts again only where
 // retries are left; code that provably never ran does so without one, because
-// nothing was executed twice then, up to MaxUnstarted times.
+// nothing was executed twice then, up to MaxUnstarted times. What the deadline
+// of a drain ended starts again where either may be done.
 func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 	switch {
+	case endedByDrain(e, end) && (MayLeave(e) || end.neverStarted(a)):
+		return Moved
 	case end.Status != compute.StatusSystemFailure || e.Stop != compute.StopNone:
 		return Ends
 	case end.neverStarted(a) && len(e.Avoid) < MaxUnstarted:
@@ -51,6 +55,25 @@ func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 	return Ends
 }
 
+// MayLeave reports whether a live attempt of e may be asked to make room because
+// its node is drained: e begins anew on another one.
+func MayLeave(e *compute.Execution) bool { return e.Preemptible || Moves(e) }
+
+// endedByDrain reports whether an attempt of e ended because the deadline of its
+// node's drain had passed, or through a failure of ours on the way. What somebody
+// else stops ends by that, and code that ended by itself first as it did.
+func endedByDrain(e *compute.Execution, end Ending) bool {
+	if e.Stop != compute.StopGraceful || e.Reason != compute.ReasonDrained {
+		return false
+	}
+	switch end.Status {
+	case compute.StatusSystemFailure, compute.StatusAborted, compute.StatusCancelled:
+		return true
+	default:
+		return end.Reason == compute.ReasonSignal
+	}
+}
+
 // neverStarted reports whether the code of a provably never ran: its node says
 // so, and names a cause of before the start. What watched the code being lost
 // is none, because the code may have been started unseen.
@@ -59,7 +82,8 @@ func (end Ending) neverStarted(a *compute.Attempt) bool {
 		return false
 	}
 	switch end.Reason {
-	case compute.ReasonStartFailed, compute.ReasonInputsLost, compute.ReasonNodeLost:
+	case compute.ReasonStartFailed, compute.ReasonInputsLost, compute.ReasonNodeLost,
+		compute.ReasonStopped:
 		return true
 	default:
 		return false

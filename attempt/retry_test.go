@@ -21,6 +21,11 @@ func TestDecide(t *testing.T) {
 	stopped := compute.Execution{MaxRetries: 1, Stop: compute.StopGraceful}
 	unlucky := compute.Execution{Avoid: make([]compute.NodeID, attempt.MaxUnstarted)}
 	unluckyOnce := compute.Execution{MaxRetries: 1, Avoid: make([]compute.NodeID, attempt.MaxUnstarted)}
+	drained := compute.Execution{Stop: compute.StopGraceful, Reason: compute.ReasonDrained}
+	drainedOnce, drainedHard := drained, drained
+	drainedOnce.MaxRetries, drainedHard.Stop = 1, compute.StopHard
+	stop := &compute.Outcome{Status: compute.StatusCancelled, Reason: compute.ReasonStopped}
+	stopRan := &compute.Outcome{Status: compute.StatusCancelled, Reason: compute.ReasonStopped, Ran: true}
 	started := compute.Attempt{Started: true}
 	tests := []struct {
 		name    string
@@ -46,6 +51,16 @@ func TestDecide(t *testing.T) {
 		{"supervisor lost: it may have run", fresh, compute.Attempt{}, failed(compute.ReasonSupervisorLost), attempt.Ends},
 		{"supervisor lost, may start again", once, compute.Attempt{}, failed(compute.ReasonSupervisorLost), attempt.Retried},
 		{"its code failed", once, started, &compute.Outcome{Status: compute.StatusFailed, Ran: true}, attempt.Ends},
+		{"a drain ended it", drained, started, stopRan, attempt.Ends},
+		{"a drain ended it before it started", drained, compute.Attempt{}, stop, attempt.Moved},
+		{"a drain ended it, and the state knows better", drained, started, stop, attempt.Ends},
+		{"a drain ended it, may start again", drainedOnce, started, stopRan, attempt.Moved},
+		{"a drain ended it, its node is lost", drained, compute.Attempt{}, nil, attempt.Ends},
+		{"a drain ended it, its node is lost, may start again", drainedOnce, started, nil, attempt.Moved},
+		{"somebody aborts what a drain ended", drainedHard, compute.Attempt{}, stop, attempt.Ends},
+		{"stopped before it started", stopped, compute.Attempt{}, stop, attempt.Ends},
+		{"it completed before a drain ended it", drainedOnce, started, &compute.Outcome{Status: compute.StatusCompleted, Ran: true}, attempt.Ends},
+		{"it failed before a drain ended it", drainedOnce, started, &compute.Outcome{Status: compute.StatusFailed, Reason: compute.ReasonExitCode, Ran: true}, attempt.Ends},
 		{"it completed", once, started, &compute.Outcome{Status: compute.StatusCompleted, Ran: true}, attempt.Ends},
 	}
 	for _, test := range tests {

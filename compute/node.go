@@ -82,10 +82,15 @@ func (n *Node) KnownFormat() uint64 { return max(n.Format, 1) }
 // Schedulable reports whether new work may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }
 
-// Brake is what operators say of nodes that vanish at once.
+// Brake is what operators say of nodes that vanish at once, and whether too many
+// have.
 type Brake struct {
 	SharePercent int     `cbor:"1,keyasint,omitempty"` // More than so many of a hundred are too many; 0 for a third.
 	ReleasedAt   Instant `cbor:"2,keyasint,omitempty"` // What vanished until then is gone.
+
+	// Since is since when too many have vanished, the state's word; zero while
+	// that is not so.
+	Since Instant `cbor:"3,keyasint,omitempty"`
 }
 
 // Revision names a moment in the life of the nodes' records. Two that are equal

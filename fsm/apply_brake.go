@@ -1,7 +1,8 @@
 package fsm
 
 import (
-	"slices"
+	"errors"
+	"fmt"
 
 	"berth/attempt"
 	"berth/compute"
@@ -22,14 +23,37 @@ func (s *state) setBrake(c SetBrake) Result {
 	if c.Release {
 		s.meta.Brake.ReleasedAt = s.meta.Now
 	}
+	s.judgeBrake()
 	return Result{Count: len(s.Vanished())}
 }
 
-// Brake returns what the operator said of nodes that vanish at once.
+// judgeBrake decides again whether too many nodes have vanished at once. It
+// follows each change of a node's state, drain or membership. Below format 3
+// there is no brake.
+func (s *state) judgeBrake() {
+	if s.Format() >= formatTrust {
+		s.meta.Brake.Since = attempt.BrakedSince(s.Nodes(), s.meta.Brake, s.meta.Now)
+	}
+}
+
+// Brake returns what the operator said of nodes that vanish at once, and whether
+// too many have.
 func (v *View) Brake() compute.Brake { return v.meta.Brake }
 
 // Vanished returns the nodes that vanished at once while those are too many to
 // be given up: as long as there are any, no attempt is.
-func (v *View) Vanished() []*compute.Node {
-	return attempt.Vanished(slices.Collect(v.Nodes()), v.Brake())
+func (v *View) Vanished() []*compute.Node { return attempt.Vanished(v.Nodes(), v.Brake()) }
+
+// checkBrake checks that somebody holds a brake that holds.
+func (v *View) checkBrake() error {
+	b := v.Brake()
+	switch {
+	case b.Since.IsZero():
+		return nil
+	case v.Format() < formatTrust:
+		return errors.New("there is a brake below its format")
+	case b.Since > v.meta.Now || len(v.Vanished()) < attempt.BrakeLeast:
+		return fmt.Errorf("a brake holds since %s for %d nodes", b.Since, len(v.Vanished()))
+	}
+	return nil
 }

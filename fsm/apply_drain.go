@@ -3,6 +3,7 @@ package fsm
 import (
 	"time"
 
+	"berth/attempt"
 	"berth/compute"
 )
 
@@ -31,6 +32,7 @@ func (s *state) drainNode(c DrainNode) Result {
 		s.moveAway(&n, c.Within)
 	}
 	s.nodes.put(&n)
+	s.judgeBrake()
 	return Result{ID: n.ID.UUID}
 }
 
@@ -38,7 +40,7 @@ func (s *state) drainNode(c DrainNode) Result {
 // the usual notice where the deadline leaves it.
 func (s *state) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.Work(n.ID) {
-		if !w.Execution.Preemptible || w.Leaves() {
+		if !attempt.MayLeave(w.Execution) || w.Leaves() {
 			continue
 		}
 		asked, told := *w.Attempt, *w.Execution
@@ -50,7 +52,8 @@ func (s *state) moveAway(n *compute.Node, within time.Duration) {
 }
 
 // endDrains stops what still executes on nodes whose drain is due. What was
-// asked to make room is on its way.
+// asked to make room is on its way. Of the rest, what has not started by then is
+// queued again as soon as its node says so (attempt.Decide).
 func (s *state) endDrains() {
 	for n := range s.nodes.values() {
 		if !due(n, s.meta.Now) {
@@ -86,11 +89,16 @@ func (v *View) DrainDue(now compute.Instant) bool {
 	return false
 }
 
-// afterDrain is how an execution ends that its node's drain has stopped: by no
-// fault of its own, so that it owes nothing.
-func afterDrain() ending {
+// endsDrained is how an execution ends that its node's drain has stopped and that
+// may not begin anew: by no fault of its own, so that it owes nothing.
+func endsDrained() ending {
 	return ending{
 		compute.StatusSystemFailure, compute.ReasonDrained,
 		"its node was drained, and the drain's deadline had passed",
 	}
+}
+
+// afterDrain is how an execution goes on whose node was drained.
+func afterDrain() again {
+	return again{ended: compute.ReasonDrained, waits: compute.ReasonDrained, note: "its node was drained"}
 }

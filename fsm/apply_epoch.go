@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 
+	"berth/attempt"
 	"berth/compute"
 )
 
@@ -46,7 +47,8 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 	}
 	s.meta.Epoch = c.Epoch
 	s.meta.Now = max(s.meta.Now, c.At)
-	s.meta.Brake.ReleasedAt = s.meta.Now // That all nodes are down from now on is no mass failure.
+	s.meta.RestsUntil = s.meta.Now.Add(attempt.Lease + attempt.Margin)
+	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
 	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
 	for o := range s.orgs.values() {
@@ -57,6 +59,11 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 	}
 	return Result{Count: ended}
 }
+
+// RestsUntil returns until when the leader places nothing because a life of the
+// cluster has begun; zero in the first. What of the life before may begin anew
+// has ended by then, also where nobody can reach it.
+func (v *View) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 
 // endLife takes every node to be down until it is heard, and gives every live
 // attempt up; it returns how many. No word of their nodes can count any more, so

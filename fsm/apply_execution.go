@@ -260,7 +260,7 @@ func verdictOf(e *compute.Execution, o compute.Outcome) ending {
 		return ending{asked.status, e.Reason, e.Detail}
 	}
 	if e.Reason == compute.ReasonDrained {
-		return afterDrain()
+		return endsDrained()
 	}
 	v.status, v.reason = asked.status, asked.reason
 	if e.Reason == compute.ReasonCredits || e.Reason == compute.ReasonParentEnded {
@@ -286,7 +286,14 @@ func stopEnding(stop compute.Stop) ending {
 
 // loseAttempts ends what a node that stayed away too long was executing, or has
 // it wait for another attempt.
+//
+// While too many nodes have vanished at once that is refused: a leader that saw
+// fewer asks again once they are back, or known to be gone.
 func (s *state) loseAttempts(c LoseAttempts) Result {
+	if n, known := s.nodes.get(c.Node); known && attempt.Holds(s.Brake(), n) {
+		return refuse(compute.CodeConflict, "braked",
+			"%d nodes vanished at once: no attempt is given up", len(s.Vanished()))
+	}
 	var r Result
 	for _, ref := range c.Attempts {
 		a, e, refusal := s.liveAttempt(c.Node, ref.Execution, ref.Epoch)
@@ -391,8 +398,8 @@ func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Rea
 		s.end(&e, v)
 		return
 	}
-	if why != compute.ReasonNone || e.Stop == compute.StopNone && e.Reason == compute.ReasonDrained {
-		e.Reason = why // Who stops what a drain only wanted to move ends it by that.
+	if why != compute.ReasonNone || e.Reason == compute.ReasonDrained {
+		e.Reason = why // Who stops what a drain has moved or stopped ends it by that.
 	}
 	e.Stop = max(e.Stop, how)
 	s.putExecution(&e)

@@ -263,6 +263,7 @@ func (s *state) setNodeState(c SetNodeState) Result {
 	n := *known
 	n.State, n.ChangedAt = c.State, s.meta.Now
 	s.nodes.put(&n)
+	s.judgeBrake()
 	from, to := compute.ReasonNone, compute.ReasonNodeUnreached
 	if c.State == compute.NodeUp {
 		from, to = to, from
@@ -291,6 +292,7 @@ func (s *state) removeNode(c RemoveNode) Result {
 	s.nodes.drop(c.Node)
 	s.admitted.drop(c.Node)
 	s.removed.put(&removedNode{c.Node, s.meta.Now})
+	s.judgeBrake()
 	s.reshape()
 	return Result{ID: c.Node.UUID}
 }

@@ -44,7 +44,7 @@ func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, re
 // afterPreemption is how e goes on, which made room.
 func afterPreemption(e *compute.Execution) again {
 	if e.Reason == compute.ReasonDrained {
-		return again{ended: e.Reason, waits: e.Reason, note: "its node was drained"}
+		return afterDrain()
 	}
 	return again{ended: compute.ReasonPreempted, waits: compute.ReasonPreempted, note: "the attempt was preempted"}
 }

@@ -46,6 +46,10 @@ func (s *state) goesOn(a compute.Attempt, e *compute.Execution, end attempt.Endi
 		return false
 	}
 	switch attempt.Decide(e, &a, end) {
+	case attempt.Moved:
+		e.Stop = compute.StopNone
+		s.requeue(a, e, afterDrain())
+		return true
 	case attempt.Retried:
 		e.Retries++
 	case attempt.Elsewhere:

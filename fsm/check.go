@@ -15,7 +15,7 @@ func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecor
 // checkRecords checks what must hold between records.
 func (v *View) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake())
 }
 
 // checkDerived builds a state anew from the records alone and compares: the
@@ -260,7 +260,7 @@ func (v *View) checkAttempts() error {
 			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
 		case !a.Ended && a.Epoch <= v.meta.Epoch<<epochShift:
 			return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
-		case !a.PreemptAt.IsZero() && (!e.Preemptible || a.PreemptAt > v.meta.Now):
+		case !a.PreemptAt.IsZero() && (!e.Preemptible && e.MaxRetries == 0 || a.PreemptAt > v.meta.Now):
 			return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
 		case a.Ended != a.Status.Terminal():
 			return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)

@@ -85,6 +85,106 @@ func TestDrainLosesAgainstTheEnd(t *testing.T) {
 	}
 }
 
+// TestDrainOfWhatMayBeRetried: what has retries left makes room at once, as what
+// is preemptible does, and that is none of its retries. What has none left stays
+// to the deadline, and ends then.
+func TestDrainOfWhatMayBeRetried(t *testing.T) {
+	w := newTrustWorld(t)
+	goes, spent := w.submit("t4", retries(1)), w.submit("t4", retries(1))
+	w.place("n3", spent)
+	w.must(w.lost(spent))
+	w.place("n3", goes, spent)
+	w.must(w.started(goes))
+	w.must(w.started(spent))
+	w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
+	if w.attempt(goes).PreemptAt != w.now || !w.attempt(spent).PreemptAt.IsZero() {
+		t.Errorf("asked to make room at %s and %s", w.attempt(goes).PreemptAt, w.attempt(spent).PreemptAt)
+	}
+	w.must(w.yielded(goes, time.Minute))
+	w.wantStatus(goes, compute.StatusQueued, compute.ReasonDrained)
+	if e := w.get(goes); e.Retries != 0 || e.Held == 0 {
+		t.Errorf("%d retries used, %s held", e.Retries, e.Held)
+	}
+	w.pass(time.Minute)
+	w.must(w.ended(spent, compute.StatusCancelled, time.Minute))
+	w.wantStatus(spent, compute.StatusSystemFailure, compute.ReasonDrained)
+	if n := w.node("n3"); n.UsedMemoryMiB != 0 {
+		t.Errorf("%d MiB are in use", n.UsedMemoryMiB)
+	}
+	w.complete(goes, "n1", time.Second)
+}
+
+// What a drain's deadline ends that provably never started is queued again, at
+// no cost; what may have started ends.
+func TestDrainEndsWhatNeverStarted(t *testing.T) {
+	stopped := func(ran bool) func(*world, compute.ExecutionID) fsm.Command {
+		return func(w *world, id compute.ExecutionID) fsm.Command {
+			c := w.ended(id, compute.StatusCancelled, 0)
+			c.Outcome.Reason, c.Outcome.Ran = compute.ReasonStopped, ran
+			if !ran {
+				c.Outcome.StartedAt = 0
+			}
+			return c
+		}
+	}
+	system := func(why compute.Reason) func(*world, compute.ExecutionID) fsm.Command {
+		return func(w *world, id compute.ExecutionID) fsm.Command { return w.failed(id, why, 0) }
+	}
+	user := func(stop compute.Stop) func(*world, compute.ExecutionID) fsm.Command {
+		return func(w *world, id compute.ExecutionID) fsm.Command {
+			w.must(fsm.StopExecution{Op: w.op(w.org, "stop"), Actor: w.ada, Execution: id, Stop: stop})
+			return stopped(false)(w, id)
+		}
+	}
+	broken := func(w *world, id compute.ExecutionID) fsm.Command {
+		c := w.failed(id, compute.ReasonStartFailed, 0)
+		c.Outcome.Status = compute.StatusFailed // Its user's own file names.
+		return c
+	}
+	lost := func(w *world, id compute.ExecutionID) fsm.Command { return w.lost(id) }
+	tests := []struct {
+		name   string
+		word   func(*world, compute.ExecutionID) fsm.Command
+		status compute.Status
+		reason compute.Reason
+	}{
+		{"it never started", stopped(false), compute.StatusQueued, compute.ReasonDrained},
+		{"it could not be started", system(compute.ReasonStartFailed), compute.StatusQueued, compute.ReasonDrained},
+		{"it started", stopped(true), compute.StatusSystemFailure, compute.ReasonDrained},
+		{"its supervisor was killed", system(compute.ReasonSupervisorLost), compute.StatusSystemFailure, compute.ReasonSupervisorLost},
+		{"its node is lost", lost, compute.StatusSystemFailure, compute.ReasonNodeLost},
+		{"its user stops it", user(compute.StopGraceful), compute.StatusCancelled, compute.ReasonStopped},
+		{"its user aborts it", user(compute.StopHard), compute.StatusAborted, compute.ReasonAborted},
+		{"it is wrong", broken, compute.StatusFailed, compute.ReasonStartFailed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTrustWorld(t)
+			balance := w.account().Balance
+			id := w.submit("t4")
+			w.place("n3", id)
+			w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true, Within: time.Minute})
+			w.pass(time.Minute)
+			w.tick()
+			if e := w.get(id); e.Stop != compute.StopGraceful {
+				t.Fatalf("at the deadline it is stopped as %v", e.Stop)
+			}
+			w.must(tt.word(w, id))
+			w.wantStatus(id, tt.status, tt.reason)
+			if got := w.account().Balance; got != balance {
+				t.Errorf("the balance is %s, it was %s", got, balance)
+			}
+			if tt.status != compute.StatusQueued {
+				return
+			}
+			if e := w.get(id); e.Stop != compute.StopNone || e.Retries != 0 || len(e.Avoid) != 0 {
+				t.Errorf("queued again as %+v", e)
+			}
+			w.complete(id, "n1", time.Second)
+		})
+	}
+}
+
 // TestUserStopsWhatADrainMoves: that a node is drained changes nothing of what
 // somebody wants who stops an execution.
 func TestUserStopsWhatADrainMoves(t *testing.T) {

@@ -232,3 +232,58 @@ func TestBrakeIsTheOperators(t *testing.T) {
 		t.Errorf("%d nodes are held, released at %s", len(got), w.view().Brake().ReleasedAt)
 	}
 }
+
+// TestBrakeHoldsLosses: while too many nodes have vanished at once the state gives
+// no attempt up, whatever a leader has seen that asks for it. What a drained node
+// executed is given up all the same.
+func TestBrakeHoldsLosses(t *testing.T) {
+	w := newTrustWorld(t)
+	id := w.submit("t4", retries(1))
+	w.place("n3", id)
+	w.must(w.started(id))
+	down := func(name string) fsm.SetNodeState {
+		return fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown}
+	}
+	w.must(down("n3"))
+	lost := w.lost(id)
+	w.must(down("n2"))
+	w.refused(lost, compute.CodeConflict, "braked")
+	w.pass(time.Hour)
+	w.refused(lost, compute.CodeConflict, "braked")
+	if r := w.must(fsm.SetBrake{Actor: w.root, Release: true}); r.Count != 0 {
+		t.Errorf("%d nodes hold the brake after the release", r.Count)
+	}
+	w.must(lost)
+	w.wantStatus(id, compute.StatusQueued, compute.ReasonRetry)
+}
+
+func TestBrakeSparesDrainedNodes(t *testing.T) {
+	w := newTrustWorld(t)
+	id := w.submit("t4", retries(1))
+	w.place("n3", id)
+	w.addNode("n4")
+	w.must(fsm.DrainNode{Actor: w.root, Node: w.node("n3").ID, Drained: true})
+	for _, name := range []string{"n1", "n2", "n3"} {
+		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+	}
+	if got := w.view().Vanished(); len(got) != 2 {
+		t.Fatalf("%d nodes hold the brake, want 2", len(got))
+	}
+	w.must(w.lost(id))
+	w.wantStatus(id, compute.StatusQueued, compute.ReasonRetry)
+}
+
+// Below format 3 nothing is recorded of a brake, which older programs would not
+// know.
+func TestNoBrakeBelowItsFormat(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"n2", "n3"} {
+		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+	}
+	if got := w.view().Vanished(); got != nil || w.view().Brake() != (compute.Brake{}) {
+		t.Errorf("%d nodes hold the brake %+v", len(got), w.view().Brake())
+	}
+	if err := w.view().Allows(fsm.SetBrake{Release: true}); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("a release: %v", err)
+	}
+}

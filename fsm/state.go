@@ -79,6 +79,8 @@ type meta struct {
 
 	Epoch uint64        `cbor:"11,keyasint,omitempty"` // Which life of the cluster this is; 0 is the first.
 	Brake compute.Brake `cbor:"12,keyasint,omitzero"`
+
+	RestsUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Nothing is placed before, in a life that begins.
 }
 
 // Records that only this package knows.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 	"berth/fault"
 	"berth/fsm"
 )
+
+// maxRecords is how many changes of nodes are on their way to the state at once.
+const maxRecords = 64
 
 // watch is how a leader looks after nodes that it does not hear. One goroutine
 // counts their silence, on time whatever the cluster does; another one, which
@@ -59,30 +63,66 @@ func (w *watch) silence(node compute.NodeID) (time.Duration, bool) {
 	return silent, known
 }
 
-// act records which nodes are heard, and gives up the attempts that have ended
-// for certain on those that are not, unless too many vanished at once.
+// act records which nodes are heard, and then gives up the attempts that have
+// ended for certain on those that are not, unless too many vanished at once: that
+// is judged by what was recorded, so that slow commits delay the loss and never
+// the brake.
 func (w *watch) act(ctx context.Context, term uint64) {
+	verdict := w.judge()
+	if len(verdict.Changes) > 0 {
+		if !w.record(ctx, term, verdict.Changes) {
+			return
+		}
+		verdict = w.judge()
+	}
+	for _, loss := range verdict.Losses {
+		w.giveUp(ctx, term, loss)
+	}
+}
+
+// judge returns what is to be done by the newest records.
+func (w *watch) judge() attempt.Verdict {
 	view := w.machine.View()
 	w.brake(view.Vanished())
-	for node := range view.Nodes() {
-		silent, known := w.silence(node.ID)
-		if !known {
-			continue
-		}
-		state := attempt.StateOf(silent)
-		if state != node.State {
-			w.logger.Warn("node changed", "node", node.ID, "status", state, "took", silent)
-			fault.Point("leader.node_state.before")
-			_, err := w.do(ctx, fsm.SetNodeState{Term: term, Node: node.ID, State: state})
-			if err != nil && ctx.Err() == nil {
-				w.logger.Warn("node state not recorded", "node", node.ID, "err", err)
-			}
-			fault.Point("leader.node_state.after")
-		}
-		if state == compute.NodeDown && !w.braked {
-			w.giveUp(ctx, term, node.ID, attempt.Lost(view.Work(node.ID), silent))
-		}
+	return attempt.Judge(view, w.silence)
+}
+
+// record has the state take the changes, all at once, so that those of one
+// moment are of one moment there too. It reports whether it did and this node
+// has seen it.
+func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Change) bool {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, maxRecords) // Held by those that are on their way.
+	indexes := make([]uint64, len(changes))
+	for i, change := range changes {
+		slots <- struct{}{}
+		all.Go(func() {
+			indexes[i] = w.recordOne(ctx, term, change)
+			<-slots
+		})
 	}
+	all.Wait()
+	if slices.Contains(indexes, 0) {
+		return false
+	}
+	_, err := w.machine.Wait(ctx, slices.Max(indexes))
+	return err == nil
+}
+
+// recordOne has the state take one change. It returns the index at which it did,
+// 0 when it did not.
+func (w *watch) recordOne(ctx context.Context, term uint64, c attempt.Change) uint64 {
+	w.logger.Warn("node changed", "node", c.Node, "status", c.State, "took", c.Silent)
+	fault.Point("leader.node_state.before")
+	index, err := w.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+	fault.Point("leader.node_state.after")
+	if err == nil {
+		return index
+	}
+	if ctx.Err() == nil {
+		w.logger.Warn("node state not recorded", "node", c.Node, "err", err)
+	}
+	return 0
 }
 
 // brake notes whether too many nodes vanished at once, and tells when that
@@ -101,17 +141,14 @@ func (w *watch) brake(vanished []*compute.Node) {
 }
 
 // giveUp has the state end attempts of a node, or start them elsewhere.
-func (w *watch) giveUp(ctx context.Context, term uint64, node compute.NodeID, lost []compute.Work) {
-	if len(lost) == 0 {
-		return
-	}
-	c := fsm.LoseAttempts{Term: term, Node: node}
-	for _, work := range lost {
+func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
+	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
+	for _, work := range loss.Work {
 		c.Attempts = append(c.Attempts, fsm.AttemptRef{Execution: work.Attempt.Execution, Epoch: work.Attempt.Epoch})
 	}
 	fault.Point("leader.lose.before")
 	if _, err := w.do(ctx, c); err != nil && ctx.Err() == nil {
-		w.logger.Warn("lost attempts not recorded", "node", node, "err", err)
+		w.logger.Warn("lost attempts not recorded", "node", loss.Node, "err", err)
 	}
 	fault.Point("leader.lose.after")
 }

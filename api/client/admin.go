@@ -66,6 +66,33 @@ func (c *Client) RemoveNode(ctx context.Context, id compute.NodeID) error {
 
 func nodePath(id compute.NodeID) string { return "/admin/nodes/" + id.String() }
 
+// Brake returns whether too many nodes have vanished at once for any attempt to
+// be given up, and which.
+func (c *Client) Brake(ctx context.Context) (wire.Brake, error) {
+	var out wire.Brake
+	err := c.do(ctx, call{method: http.MethodGet, path: brakePath, out: &out})
+	return out, err
+}
+
+// SetBrakeShare says that more than so many of a hundred nodes that vanish at
+// once are too many to be given up: 0 is a third, 100 never.
+func (c *Client) SetBrakeShare(ctx context.Context, percent int) (wire.Brake, error) {
+	return c.setBrake(ctx, map[string]any{"share_percent": percent})
+}
+
+// ReleaseBrake says that the nodes which have vanished by now are gone indeed.
+func (c *Client) ReleaseBrake(ctx context.Context) (wire.Brake, error) {
+	return c.setBrake(ctx, map[string]any{"release": true})
+}
+
+func (c *Client) setBrake(ctx context.Context, change map[string]any) (wire.Brake, error) {
+	var out wire.Brake
+	err := c.do(ctx, call{method: http.MethodPost, path: brakePath, body: change, out: &out})
+	return out, err
+}
+
+const brakePath = "/admin/brake"
+
 // SetQuota replaces what an organization, one of its keys or one of its tags is
 // granted, and returns all that the organization is.
 func (c *Client) SetQuota(ctx context.Context, quota wire.NewQuota) (wire.OrgQuotas, error) {

@@ -97,7 +97,7 @@ type GPU struct {
 
 // NewDrain is the body of POST /admin/nodes/{id}/drain. It may be left out.
 type NewDrain struct {
-	Deadline int `json:"deadline" default:"0" min:"0" max:"2592000" doc:"Seconds after which what still executes on the node is ended, as a system failure that is not billed; what is preemptible is moved at once. 0 leaves everything to its end."`
+	Deadline int `json:"deadline" default:"0" min:"0" max:"2592000" doc:"Seconds after which what still executes on the node is ended, as a system failure that is not billed; what is preemptible or has retries left is moved at once, what has not started by then is queued again. 0 leaves everything to its end."`
 }
 
 // Nodes answers /admin/nodes.

@@ -26,8 +26,19 @@ type Explanation struct {
 
 	Ahead           *Ahead     `json:"ahead" doc:"What goes first; null when it waits for no place."`
 	Estimate        *Estimate  `json:"estimate" doc:"When it may start; null while nothing can be said."`
+	Brake           *BrakeHold `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
 	Placement       *Placement `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`
 	Defragmentation *Quote     `json:"defragmentation" doc:"The cheapest moves that would let it start now; null when not asked for, or there are none."`
+}
+
+// BrakeHold is that too many nodes have vanished at once for an attempt on one
+// of those that are down to be given up.
+type BrakeHold struct {
+	Node     string          `json:"node" doc:"The attempt's."`
+	DownAt   compute.Instant `json:"down_at" doc:"When that was recorded as down."`
+	Since    compute.Instant `json:"since" doc:"When the first of the nodes fell silent."`
+	Vanished int             `json:"vanished" doc:"How many vanished at once."`
+	Up       int             `json:"up" doc:"How many nodes are heard."`
 }
 
 // Counts are numbers by name.

@@ -59,7 +59,8 @@ const (
 	BugHastyLoss            // The leader gives attempts up before their supervisors do.
 	BugUncheckedStart       // Code is started whatever came while it was prepared.
 	BugLongLease            // What may start elsewhere goes on for as long as what may not.
-	BugNoBrake              // The leader gives up nodes that vanished at once.
+	BugNoBrake              // The leader lets the brake go to give up nodes that vanished at once.
+	BugEarlyJudge           // The leader gives up attempts before it has recorded who else is silent.
 )
 
 // bugNames are the bugs as commands spell them.
@@ -70,7 +71,7 @@ var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugUnsyncedStarting: "unsynced-starting", BugNoDisconnectKill: "no-disconnect-kill",
 	BugForgottenOutcome: "forgotten-outcome", BugHastyLoss: "hasty-loss",
 	BugUncheckedStart: "unchecked-start",
-	BugLongLease:      "long-lease", BugNoBrake: "no-brake",
+	BugLongLease:      "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge",
 }
 
 // Bugs returns all bugs, BugNone not among them.

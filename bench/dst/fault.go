@@ -50,8 +50,12 @@ func (w *world) faults() {
 		}
 	})
 	w.strike(drainEvery, func(m *machine) {
-		w.drain(m, true)
-		w.after(w.exponential(2*time.Minute), func() { w.drain(m, false) })
+		within := time.Duration(0)
+		if w.happens(0.7) {
+			within = w.between(time.Second, 2*time.Minute)
+		}
+		w.drain(m, true, within)
+		w.after(w.exponential(2*time.Minute), func() { w.drain(m, false, 0) })
 	})
 }
 
@@ -116,10 +120,12 @@ func (m *machine) killOne() {
 	}
 }
 
-// drain stops or resumes the placing of work on a node.
-func (w *world) drain(m *machine, drained bool) {
+// drain stops or resumes the placing of work on a node. What a drained one
+// executes is ended within a time, or never for 0.
+func (w *world) drain(m *machine, drained bool, within time.Duration) {
 	cmd := fsm.DrainNode{
-		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true}, Node: m.node, Drained: drained,
+		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true},
+		Node: m.node, Drained: drained, Within: within,
 	}
 	w.propose(outside, always, 0, cmd, func(bool, fsm.Result) {})
 }

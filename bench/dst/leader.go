@@ -21,6 +21,11 @@ func (s *server) lead() {
 	s.every(watchPeriod, s.watch)
 	s.every(tickPeriod, func() { s.do(fsm.Tick{Term: s.term}, nil) })
 	s.every(watchPeriod, s.wake)
+	s.every(watchPeriod, func() {
+		if s.state.View().DrainDue(s.clock()) {
+			s.do(fsm.Tick{Term: s.term}, nil)
+		}
+	})
 }
 
 // every repeats a duty while the term lasts.
@@ -47,38 +52,65 @@ func (s *server) do(cmd fsm.Command, done func()) {
 	})
 }
 
-// watch records which nodes are heard, and gives up the attempts that have ended
-// for certain on those that are not, unless too many vanished at once. A new
-// leader gives every node its full time.
+// watch records which nodes are heard, and then gives up the attempts that have
+// ended for certain on those that are not, unless too many vanished at once. A
+// new leader gives every node its full time.
 func (s *server) watch() {
 	view := s.state.View()
-	braked := len(view.Vanished()) > 0 && s.w.config.Bug != BugNoBrake
 	s.counter.Look(s.w.now)
+	silent := make(map[compute.NodeID]time.Duration, len(s.w.machines))
 	for _, m := range s.w.machines {
-		known, ok := view.Node(m.node)
-		if !ok {
-			continue
+		if _, ok := view.Node(m.node); ok {
+			silent[m.node] = s.counter.Silent(m.node, max(s.heard[m.id], s.since))
 		}
-		silent := s.counter.Silent(m.node, max(s.heard[m.id], s.since))
-		state := protocol.StateOf(silent)
-		if state != known.State {
-			s.do(fsm.SetNodeState{Term: s.term, Node: m.node, State: state}, nil)
-		}
-		if state == compute.NodeDown && !braked {
-			if lost := s.overdue(view.Work(m.node), silent); len(lost) > 0 {
-				s.do(fsm.LoseAttempts{Term: s.term, Node: m.node, Attempts: lost}, nil)
-			}
-		}
+	}
+	verdict := protocol.Judge(view, func(id compute.NodeID) (time.Duration, bool) {
+		d, known := silent[id]
+		return d, known
+	})
+	for _, c := range verdict.Changes {
+		s.do(fsm.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
+	}
+	for _, loss := range s.losses(view, verdict, silent) {
+		s.w.oracle.givesUp(view, silent)
+		s.do(fsm.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}, nil)
 	}
 }
 
-// overdue returns the attempts whose supervisors have ended them for certain.
-func (s *server) overdue(work []compute.Work, silent time.Duration) (refs []fsm.AttemptRef) {
-	lost := protocol.Lost(work, silent)
-	if s.w.config.Bug == BugHastyLoss {
-		lost = work
+// losses returns what the leader gives up: what the verdict says, or what a
+// planted bug makes of it.
+func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[compute.NodeID]time.Duration,
+) []protocol.Loss {
+	bug := s.w.config.Bug
+	if bug != BugHastyLoss && bug != BugNoBrake && bug != BugEarlyJudge {
+		return verdict.Losses
 	}
-	for _, w := range lost {
+	if len(verdict.Changes) > 0 && bug != BugEarlyJudge {
+		return nil
+	}
+	var losses []protocol.Loss
+	for _, m := range s.w.machines {
+		node, ok := view.Node(m.node)
+		if !ok || protocol.StateOf(silent[m.node]) == compute.NodeUp || bug != BugNoBrake && protocol.Holds(view.Brake(), node) {
+			continue
+		}
+		lost := protocol.Lost(view.Work(m.node), silent[m.node])
+		if bug == BugHastyLoss {
+			lost = view.Work(m.node)
+		}
+		if len(lost) > 0 {
+			losses = append(losses, protocol.Loss{Node: m.node, Work: lost})
+		}
+	}
+	if bug == BugNoBrake && len(losses) > 0 && len(view.Vanished()) > 0 {
+		s.do(fsm.SetBrake{Actor: fsm.Actor{Root: true}, Release: true}, nil)
+	}
+	return losses
+}
+
+// refsOf names attempts.
+func refsOf(work []compute.Work) (refs []fsm.AttemptRef) {
+	for _, w := range work {
 		refs = append(refs, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
 	}
 	return refs

@@ -34,8 +34,7 @@ type oracle struct {
 	money      money
 	requests   map[compute.ExecutionID]*request // Under which name each was sent.
 
-	braked   bool // Too many nodes have vanished at once,
-	brakedAt time.Duration
+	brake brake
 }
 
 // known is what the oracle remembers of an execution.
@@ -100,6 +99,7 @@ func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Resu
 		o.judge(view, e, p, results[i+1])
 	}
 	if view.Index() != index {
+		o.brake.unsure = true
 		return // A batch: the newest view is another entry's.
 	}
 	o.money.read(o.w, view)
@@ -136,10 +136,12 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 		o.touch(view, c.Start.Execution)
 	case fsm.FinishAttempt:
 		o.finished(view, c, r)
+	case fsm.SetNodeState, fsm.DrainNode:
+		o.brake.unsure = true // Until the entry is over: it may let go what held.
 	case fsm.LoseAttempts:
 		w.report.Lost += r.Count
-		if r.Count > 0 && o.braked && p.made > o.brakedAt+brakeSlack {
-			w.violate("%d attempts are given up %v after too many nodes vanished at once", r.Count, p.made-o.brakedAt)
+		if node, _ := view.Node(c.Node); r.Count > 0 && o.brake.holds && !o.brake.unsure && !node.Drained {
+			w.violate("%d attempts are given up %v after too many nodes vanished at once", r.Count, w.now-o.brake.began)
 		}
 		for _, ref := range c.Attempts {
 			o.touch(view, ref.Execution)
@@ -147,19 +149,6 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 	case fsm.StopExecution:
 		o.touch(view, c.Execution)
 	}
-}
-
-// brakeSlack is how old the view may be that a leader decides from.
-const brakeSlack = 5 * time.Second
-
-// watchBrake notes whether too many nodes have vanished at once.
-func (o *oracle) watchBrake(view *fsm.View) {
-	braked := len(view.Vanished()) > 0
-	if braked && !o.braked {
-		o.brakedAt = o.w.now
-		o.w.report.Braked++
-	}
-	o.braked = braked
 }
 
 // submitted notes an execution that the state took: one per request.
@@ -228,6 +217,9 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 		if failed && e.Retries < known.request.said.MaxRetries {
 			o.w.violate("execution %v ended as %v (%v) after %d of %d retries",
 				id, e.Status, e.Reason, e.Retries, known.request.said.MaxRetries)
+		}
+		if e.Reason == compute.ReasonDrained && (!e.Ran || e.Preemptible || e.Retries < known.request.said.MaxRetries) {
+			o.w.violate("execution %v ended because its node was drained, and it could have begun anew", id)
 		}
 	case before != nil && (e.Status != before.Status || e.Reason != before.Reason || e.Billed != before.Billed ||
 		e.Duration != before.Duration || e.Epoch != before.Epoch || e.FinishedAt != before.FinishedAt):

@@ -21,7 +21,6 @@ type proposal struct {
 	from   int
 	cmd    fsm.Command
 	frame  []byte
-	made   time.Duration // When it was first sent.
 	until  time.Duration // When to give up; 0 for never.
 	wait   time.Duration // Before the next try.
 	repeat func() bool   // Called before another try, which it may forbid.
@@ -35,7 +34,7 @@ type proposal struct {
 func (w *world) propose(from int, alive func() bool, limit time.Duration,
 	cmd fsm.Command, done func(ok bool, r fsm.Result),
 ) *proposal {
-	p := &proposal{w: w, from: from, cmd: cmd, frame: w.encode(cmd), wait: retryMin, done: done, alive: alive, made: w.now}
+	p := &proposal{w: w, from: from, cmd: cmd, frame: w.encode(cmd), wait: retryMin, done: done, alive: alive}
 	if limit > 0 {
 		p.until = w.now + limit
 	}

@@ -23,7 +23,7 @@ func newAdmin() *cobra.Command {
 	cmd := parent("admin", "What an operator does to a cluster",
 		parent("token", "Tokens with which machines join", newTokenCreate(conn)),
 		parent("user", "Users", newUserCreate(conn)),
-		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn))
+		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn), newBrake(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`
 	conn.register(cmd)

@@ -24,9 +24,9 @@ func newNodeDrain(conn *connection) *cobra.Command {
 		Short: "Place no new work on a node; what it executes goes on, or ends by a deadline",
 		Long: `Drain places no new work on a node. What it executes goes on to its end.
 
-With a deadline, what is preemptible makes room at once and begins anew on another
-node, and what still executes at the deadline is ended, as a system failure that
-is not billed. The deadline is the cluster's: it holds when the leader changes.
+With a deadline, what is preemptible or has retries left makes room at once and begins
+anew on another node, and what still executes at the deadline is ended, as a system
+failure that is not billed; what has not started by then is queued again. The deadline is the cluster's: it holds when the leader changes.
 berth admin node undrain, or another drain, calls it off; what was asked to leave
 by then leaves.`,
 		Args: arguments(cobra.ExactArgs(1)),

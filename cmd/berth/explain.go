@@ -62,6 +62,9 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	if x.MaxRetries > 0 {
 		t.AppendRow(row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
 	}
+	if b := x.Brake; b != nil {
+		t.AppendRow(row("brake", brakeOf(b)))
+	}
 	if x.Position != nil {
 		t.AppendRow(row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))
 		t.AppendRow(row("ahead", fmt.Sprintf("%d executions with %g GPUs, %d of them yours with %g",
@@ -83,6 +86,13 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 		t.AppendRow(row("moves", movesOf(x.Defragmentation)))
 	}
 	return printTable(w, t)
+}
+
+// brakeOf says why an attempt is not given up although its node is down, and what
+// can be done.
+func brakeOf(b *wire.BrakeHold) string {
+	return fmt.Sprintf("%s is down since %s, and %d nodes vanished at once (%d are heard): nothing is given up until they are "+
+		"heard; if they are gone, an operator says so (berth admin brake release)", b.Node, b.DownAt, b.Vanished, b.Up)
 }
 
 // nodesOf says how the nodes stand to an execution.

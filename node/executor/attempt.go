@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	protocol "berth/attempt"
 	"berth/boottime"
 	"berth/compute"
 	"berth/fault"
@@ -235,7 +236,7 @@ func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room 
 	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
 		return err
 	}
-	if w.Execution.Preemptible {
+	if protocol.MayLeave(w.Execution) {
 		if err := makeNoticeDir(filepath.Join(dir, supervise.NoticeDir)); err != nil {
 			return err
 		}

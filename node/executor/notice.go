@@ -5,12 +5,13 @@ import (
 	"os"
 	"path"
 
+	protocol "berth/attempt"
 	"berth/compute"
 	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 )
 
-// Where preemptible code finds that it has to make room.
+// Where code that begins anew finds that it has to make room.
 const (
 	noticeTarget   = "/run/berth"
 	noticeVariable = "BERTH_PREEMPT_FILE" // The path of the file that appears then.
@@ -29,9 +30,10 @@ func makeNoticeDir(dir string) error {
 	return nil
 }
 
-// showNotice shows the directory of the notice to preemptible code, read-only.
+// showNotice shows the directory of the notice, read-only, to code that may be
+// asked to make room.
 func showNotice(w compute.Work, spec *supervise.Spec, source string) {
-	if !w.Execution.Preemptible {
+	if !protocol.MayLeave(w.Execution) {
 		return
 	}
 	spec.Sandbox.Binds = append(spec.Sandbox.Binds, sandbox.Bind{Source: source, Target: noticeTarget})

@@ -384,7 +384,7 @@ func (s *supervisor) yield(notice time.Duration) {
 }
 
 // leaveNotice makes the file that tells the code. The current directory is the
-// attempt's; code that may not be preempted has no such directory.
+// attempt's; code that does not begin anew has no such directory.
 func leaveNotice(notice, grace time.Duration) error {
 	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",

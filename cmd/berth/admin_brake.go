@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+)
+
+// newBrake returns the command berth admin brake.
+func newBrake(conn *connection) *cobra.Command {
+	cmd := parent("brake", "What it means that many nodes vanish at once",
+		newBrakeShow(conn), newBrakeSet(conn), newBrakeRelease(conn))
+	cmd.Long = `When more than a third of the nodes, and at least two, fall silent within 30 s, a
+brake holds: no attempt is given up or begun elsewhere, since the fault is rather
+the network's than theirs. It ends when they are heard again or are drained, or by
+
+  berth admin brake release
+
+when they are gone indeed.`
+	return cmd
+}
+
+// newBrakeShow returns the command berth admin brake show.
+func newBrakeShow(conn *connection) *cobra.Command {
+	return brakeCommand(conn, "show", "Show whether the brake holds, since when, and which nodes hold it",
+		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) { return c.Brake(cmd.Context()) })
+}
+
+// newBrakeSet returns the command berth admin brake set.
+func newBrakeSet(conn *connection) *cobra.Command {
+	var share int
+	cmd := brakeCommand(conn, "set", "Say how many nodes that vanish at once are too many to be given up",
+		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) {
+			if share < 0 || share > 100 {
+				return wire.Brake{}, usageErrorf("--share: must be 0 to 100")
+			}
+			return c.SetBrakeShare(cmd.Context(), share)
+		})
+	cmd.Flags().IntVar(&share, "share", 0,
+		"more than so many `percent` of the nodes are too many; 0 for a third, 100 for never")
+	return needFlags(cmd, "share")
+}
+
+// newBrakeRelease returns the command berth admin brake release.
+func newBrakeRelease(conn *connection) *cobra.Command {
+	cmd := brakeCommand(conn, "release", "Give up the nodes that have vanished by now: they are gone indeed",
+		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) {
+			return c.ReleaseBrake(cmd.Context())
+		})
+	cmd.Long = `Release says that the nodes which have vanished by now are gone. What they executed
+is given up as soon as it has ended there for certain: it begins anew elsewhere where
+retries are left, and ends as a system failure that is not billed where none are. Nodes
+that vanish later are held again.`
+	return cmd
+}
+
+// brakeCommand returns a command that prints what ask answers.
+func brakeCommand(conn *connection, use, short string, ask func(*cobra.Command, *client.Client) (wire.Brake, error),
+) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.client(cmd)
+			if err != nil {
+				return err
+			}
+			b, err := ask(cmd, c)
+			if err != nil {
+				return err
+			}
+			return printBrake(cmd, b, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printBrake writes where the brake stands, and a row for each node that holds
+// it.
+func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), b)
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "Too many nodes vanish at once when they are %s.\n", shareWords(b.Share))
+	if b.ReleasedAt != nil {
+		fmt.Fprintf(w, "Those that had vanished by %s were said to be gone.\n", b.ReleasedAt)
+	}
+	if !b.Holds {
+		_, err := fmt.Fprintln(w, "The brake does not hold: what is lost is given up.")
+		return err
+	}
+	fmt.Fprintf(w, "The brake holds since %s: no attempt is given up until these are heard or drained, or it is released.\n",
+		b.Since)
+	t := newTable("name", "down since", "live attempts", "id")
+	for _, n := range b.Vanished {
+		t.AppendRow(row(n.Name, n.DownAt, n.LiveWork, n.ID))
+	}
+	return printTable(w, t)
+}
+
+// shareWords says which share of nodes is too many.
+func shareWords(percent int) string {
+	switch percent {
+	case 0:
+		return "at least 2 and more than a third of them"
+	case 100:
+		return "more than all: never"
+	}
+	return fmt.Sprintf("at least 2 and more than %d %% of them", percent)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	heldBrake = `{"holds": true, "since": "2026-07-01T12:00:00Z", "share_percent": 0, "released_at": null, "vanished": [
+  {"id": "` + firstNode + `", "name": "gpu-1", "down_at": "2026-07-01T12:00:00Z", "live_attempts": 3},
+  {"id": "` + secondNode + `", "name": "gpu-2", "down_at": "2026-07-01T12:00:01Z", "live_attempts": 0}
+]}`
+	freeBrake = `{"holds": false, "since": null, "share_percent": 50, "released_at": "2026-07-01T12:05:00Z", "vanished": []}`
+)
+
+func TestAdminBrake(t *testing.T) {
+	var asked string
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/admin/brake": answer(heldBrake),
+		"POST " + apiRoot + "/admin/brake": func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if asked = string(body); err != nil {
+				t.Error(err)
+			}
+			answer(freeBrake)(w, r)
+		},
+	})
+	checkGolden(t, "brake_held", execute(t, "", "admin", "brake", "show").out)
+	checkGolden(t, "brake_free", execute(t, "", "admin", "brake", "release").out)
+	for _, test := range []struct{ args, asked, said string }{
+		{"set --share 50", `{"share_percent":50}`, "more than 50 %"},
+		{"set --share 0 --json", `{"share_percent":0}`, `"share_percent": 50`},
+		{"release --json", `{"release":true}`, `"holds": false`},
+		{"show --json", "", `"live_attempts": 3`},
+	} {
+		asked = ""
+		r := execute(t, "", append([]string{"admin", "brake"}, strings.Fields(test.args)...)...)
+		if r.code != 0 || asked != test.asked || !strings.Contains(r.out, test.said) {
+			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
+		}
+	}
+	asked = ""
+	for args, want := range map[string]string{
+		"set": "share", "set --share 101": "must be 0 to 100", "set --share -1": "must be 0 to 100", "release now": "now",
+	} {
+		r := execute(t, "", append([]string{"admin", "brake"}, strings.Fields(args)...)...)
+		if r.code == 0 || !strings.Contains(r.errors, want) || asked != "" {
+			t.Errorf("%s: asked %q, got %+v", args, asked, r)
+		}
+	}
+}
+
+// TestExplainTheBrake says what the operator can do.
+func TestExplainTheBrake(t *testing.T) {
+	mustCluster(t, map[string]http.HandlerFunc{
+		"GET " + apiRoot + "/execution/" + someID + "/explain": answer(`{"execution_id":"` + someID + `","status":"running",
+  "reason":"node_unreachable","brake":{"node":"gpu-1","down_at":"2026-07-01T12:00:00Z","since":"2026-07-01T12:00:00Z","vanished":2,"up":1}}`),
+	})
+	r := execute(t, "", "explain", someID)
+	for _, want := range []string{"gpu-1 is down since 2026-07-01T12:00:00", "2 nodes vanished at once (1 are heard)", "berth admin brake release"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in %+v", want, r)
+		}
+	}
+}
