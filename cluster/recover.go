@@ -34,9 +34,10 @@ type Standing struct {
 	Servers []Server // As its newest configuration names them.
 }
 
-// Inspect reads where the replica stands. It hands what the replica holds to
+// Inspect reads where the replica stands, and refuses voters, if there are any,
+// with which Recover would not go on. It hands what the replica holds to
 // machine, which is to be thrown away.
-func (s *Stopped) Inspect(machine raft.FSM) (Standing, error) {
+func (s *Stopped) Inspect(machine raft.FSM, voters []compute.NodeID) (Standing, error) {
 	st, err := s.openStores()
 	if err != nil {
 		return Standing{}, err
@@ -46,7 +47,11 @@ func (s *Stopped) Inspect(machine raft.FSM) (Standing, error) {
 	if err != nil {
 		return Standing{}, fmt.Errorf("read configuration: %w", err)
 	}
-	return st.standing(configuration)
+	standing, err := st.standing(configuration)
+	if err == nil && len(voters) > 0 {
+		_, err = s.chosen(standing, voters)
+	}
+	return standing, err
 }
 
 // Recover makes voters the configuration of this replica, with all entries that
@@ -55,7 +60,7 @@ func (s *Stopped) Inspect(machine raft.FSM) (Standing, error) {
 // in the configuration that it has. It hands what the replica holds to machine,
 // which is to be thrown away. It can be repeated.
 func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, error) {
-	before, err := s.Inspect(machine)
+	before, err := s.Inspect(machine, nil)
 	if err != nil {
 		return Standing{}, err
 	}
@@ -88,6 +93,11 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	type peer struct {
 		ID      compute.NodeID `json:"id"`
 		Address string         `json:"address"`
+	}
+	if len(voters) == 0 {
+		return nil, compute.Errorf(compute.CodeInvalid,
+			"Name the voters to go on with, this server, %s, among them: all that are left, the same on each of them. "+
+				"Two that each went on alone would be two clusters.", s.Node())
 	}
 	if !slices.Contains(voters, s.Node()) {
 		return nil, compute.Errorf(compute.CodeInvalid,

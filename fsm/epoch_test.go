@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/attempt"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -124,7 +125,6 @@ func TestEpochForgetsCredentials(t *testing.T) {
 	w.must(fsm.AddSigningKey{Term: w.term, Key: compute.SigningKey{ID: "next", Public: []byte{1}, Sealed: []byte{2}}})
 }
 
-// The ledger of each organization says where the fork is, and still adds up.
 // TestEpochIsNoMassFailure: every node is down from the epoch on until it is
 // heard, and that holds no attempt back.
 func TestEpochIsNoMassFailure(t *testing.T) {
@@ -135,6 +135,22 @@ func TestEpochIsNoMassFailure(t *testing.T) {
 	}
 }
 
+// In the life that begins, what of the life before may begin anew has time to end
+// first; how long nobody led before makes no difference.
+func TestEpochRests(t *testing.T) {
+	w := newTrustWorld(t)
+	if got := w.view().RestsUntil(); !got.IsZero() {
+		t.Errorf("the first life rests until %s", got)
+	}
+	life := w.newLife()
+	life.At = w.now.Add(72 * time.Hour)
+	w.must(life)
+	if got, want := w.view().RestsUntil(), life.At.Add(attempt.Lease+attempt.Margin); got != want {
+		t.Errorf("it rests until %s, want %s", got, want)
+	}
+}
+
+// The ledger of each organization says where the fork is, and still adds up.
 func TestEpochInTheLedger(t *testing.T) {
 	w := full(t)
 	w.must(w.newLife())

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"berth/api/client"
-	"berth/attempt"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -58,60 +57,6 @@ func mustKnow(t *testing.T, c *nodetest.Cluster, i, n int, limit time.Duration) 
 		}
 		return true
 	})
-}
-
-// TestLostNode stops a node for longer than its execution's grace: the
-// execution ends as a system failure and costs nothing, and when the node
-// comes back, what it has to say of it changes nothing.
-func TestLostNode(t *testing.T) {
-	c := nodetest.Start(t, 3)
-	account := c.MustAccount("acme")
-	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
-	mustVoters(t, root, 3)
-	leader, _ := split(t, c, root)
-	// Each node has a GPU type of its own, so a type names the victim.
-	victim := c.Nodes[2]
-	if victim == leader {
-		victim = c.Nodes[1]
-	}
-	var others []string
-	for _, p := range c.Nodes {
-		if p != victim {
-			others = append(others, p.URL)
-		}
-	}
-	api := nodetest.MustClient(t, account.Key, others...)
-	grace := int(attempt.Lease.Seconds())
-	started, err := api.Submit(t.Context(), client.Start{
-		Code: "import time\ntime.sleep(300)\n", Timeout: 400, DisconnectGrace: &grace,
-		ExecutionType: map[string]string{"n2": "a100", "n3": "t4"}[victim.Config.Name],
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodetest.Eventually(t, time.Minute, "the execution to run", func() bool {
-		e, err := api.Execution(t.Context(), started.ExecutionID, 0)
-		return err == nil && e.Status == compute.StatusRunning
-	})
-	victim.Kill()
-	lost := mustFinish(t, api, started.ExecutionID)
-	if lost.Status != compute.StatusSystemFailure || lost.StatusDetails == nil || *lost.StatusDetails != "node_lost" {
-		t.Errorf("got %v (%v), want system_failure (node_lost)", lost.Status, lost.StatusDetails)
-	}
-	if lost.Billed == nil || *lost.Billed != 0 {
-		t.Errorf("got billed %v, want 0", lost.Billed)
-	}
-	victim.Start()
-	outbox := filepath.Join(victim.Config.DataDir, "outbox")
-	nodetest.Eventually(t, time.Minute, "the node's word to be refused", func() bool {
-		waiting, err := os.ReadDir(outbox)
-		return err == nil && len(waiting) == 0
-	})
-	back := mustFinish(t, nodetest.MustClient(t, account.Key, victim.URL), started.ExecutionID)
-	if back.Status != lost.Status || *back.Billed != *lost.Billed {
-		t.Errorf("the node's return made it %v for %v", back.Status, back.Billed)
-	}
-	mustBalance(t, api)
 }
 
 // TestLargeBundle submits more code than a command carries to a follower, has

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/api/client"
+	"berth/attempt"
 	"berth/compute"
 	"berth/node"
 	"berth/node/nodetest"
@@ -146,6 +147,14 @@ func TestRecoverDrill(t *testing.T) {
 	if err != nil || plan.Done || len(plan.Servers) != 3 || plan.Epoch != 1 {
 		t.Fatalf("the plan is %+v, %v", plan, err)
 	}
+	for _, do := range []bool{false, true} {
+		if _, err := node.Recover(dir, []compute.NodeID{{}}, do); err == nil {
+			t.Errorf("with voters that are none (%t): no error", do)
+		}
+	}
+	if _, err := node.Recover(dir, nil, true); err == nil || !strings.Contains(err.Error(), "Name the voters") {
+		t.Errorf("without voters: %v", err)
+	}
 	other, err := compute.ParseNodeID(late.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -153,10 +162,11 @@ func TestRecoverDrill(t *testing.T) {
 	if _, err := node.Recover(dir, []compute.NodeID{other}, true); err == nil || !strings.Contains(err.Error(), "not among the voters") {
 		t.Errorf("without itself: %v", err)
 	}
-	r, err := node.Recover(dir, nil, true)
+	r, err := node.Recover(dir, []compute.NodeID{plan.Node}, true)
 	if err != nil || !r.Done || r.Last != plan.Last || len(r.Servers) != 1 {
 		t.Fatalf("recovered: %+v, %v", r, err)
 	}
+	recovered := compute.InstantOf(time.Now())
 	survivor.Start()
 	afterwards := mustBegin(t, api, "h100", "print(2)")
 	t.Logf("a write was acknowledged %s after the loss", time.Since(began).Round(time.Millisecond))
@@ -168,6 +178,9 @@ func TestRecoverDrill(t *testing.T) {
 	late.Start() // It was not lost after all: it must not bring its life back.
 	mustVoters(t, root, 2)
 	mustCameInEmpty(t, late)
-	mustFinish(t, api, afterwards)
+	e := mustFinish(t, api, afterwards)
+	if rest := attempt.Lease + attempt.Margin; len(e.Attempts) != 1 || e.Attempts[0].PlacedAt.Sub(recovered) < rest {
+		t.Errorf("recovered at %s, placed as %+v: code of the life before has %s to end", recovered, e.Attempts, rest)
+	}
 	mustBalance(t, nodetest.MustClient(t, account.Key, late.URL))
 }

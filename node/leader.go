@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/attempt"
 	"berth/cluster"
 	"berth/compute"
 	"berth/fault"
@@ -48,6 +49,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	}
 	var duties sync.WaitGroup
 	duties.Go(func() {
+		l.rest(ctx)
 		if err := l.schedule.Run(ctx, term); err != nil && ctx.Err() == nil {
 			l.logger.Error("scheduler ended", "err", err)
 		}
@@ -172,7 +174,10 @@ func (l *leader) raiseEpoch(ctx context.Context, term uint64) error {
 	if epoch <= l.machine.View().ClusterEpoch() {
 		return nil
 	}
-	index, err := l.do(ctx, fsm.RaiseEpoch{Term: term, Epoch: epoch, Cause: fsm.CauseRecovered})
+	index, err := l.do(ctx, fsm.RaiseEpoch{
+		Term: term, Epoch: epoch, Cause: fsm.CauseRecovered,
+		At: compute.InstantOf(l.now()), // However long nobody led: rest counts from it.
+	})
 	if err == nil {
 		_, err = l.machine.Wait(ctx, index)
 	}
@@ -182,6 +187,24 @@ func (l *leader) raiseEpoch(ctx context.Context, term uint64) error {
 	l.logger.Warn("the cluster was recovered without a quorum: what of before was live is ended, credentials are void",
 		"term", term, "index", index, "status", epoch)
 	return nil
+}
+
+// rest waits, in a life of the cluster that has just begun, until what of the
+// life before may begin anew has ended for certain: no code executes twice at
+// once. It is counted on this leader's own clock, so that a wrong one elsewhere
+// cannot make it endless.
+func (l *leader) rest(ctx context.Context) {
+	wait := restFor(l.machine.View().RestsUntil(), compute.InstantOf(l.now()))
+	if wait <= 0 {
+		return
+	}
+	l.logger.Info("nothing is placed yet: code of the life before has time to end", "took", wait)
+	pauseFor(ctx, wait)
+}
+
+// restFor returns how long to wait at now.
+func restFor(until, now compute.Instant) time.Duration {
+	return min(until.Sub(now), attempt.Lease+attempt.Margin)
 }
 
 // do proposes one command within the leader's own time limit.

@@ -92,3 +92,23 @@ func TestUnknownServer(t *testing.T) {
 		}
 	}
 }
+
+// TestRest is how long a leader places nothing whose cluster's life began to rest
+// until a time.
+func TestRest(t *testing.T) {
+	const now = compute.Instant(1_000_000)
+	for _, test := range []struct {
+		name  string
+		until compute.Instant
+		want  time.Duration
+	}{
+		{"the first life", 0, 0},
+		{"it is over", now.Add(-time.Second), 0},
+		{"it goes on", now.Add(7 * time.Second), 7 * time.Second},
+		{"this clock is behind", now.Add(time.Hour), 25 * time.Second},
+	} {
+		if got := max(restFor(test.until, now), 0); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}

@@ -18,10 +18,11 @@ type Recovery struct {
 	Done    bool             `json:"done"`
 }
 
-// Recover has the stopped server in dir go on with the voters alone, none for
-// itself, although they are no quorum of its configuration. It is done on each
-// of the voters, with the same ones. Without do it changes nothing and says
-// what it would do.
+// Recover has the stopped server in dir go on with the voters alone, although
+// they are no quorum of its configuration. It is done on each of the voters, with
+// the same ones, all of which are named: servers that each went on alone would be
+// as many clusters. Without do it changes nothing and says what it would do, and
+// where the server stands when no voters are named yet.
 func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
 	stopped, err := cluster.OpenStopped(dir)
 	if err != nil {
@@ -31,14 +32,11 @@ func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
 	r := Recovery{
 		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
 	}
-	if len(r.Voters) == 0 {
-		r.Voters = []compute.NodeID{r.Node}
-	}
 	var at cluster.Standing
 	if do {
 		at, err = stopped.Recover(fsm.New(), r.Voters)
 	} else {
-		at, err = stopped.Inspect(fsm.New())
+		at, err = stopped.Inspect(fsm.New(), r.Voters)
 	}
 	r.Last, r.Term, r.Servers, r.Done = at.Last, at.Term, at.Servers, do && err == nil
 	return r, err

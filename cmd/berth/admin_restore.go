@@ -83,12 +83,20 @@ func newRaftRecover() *cobra.Command {
 		Short: "Go on without a quorum, when most voters are lost for good",
 		Long: `Recover makes the stopped server in --data-dir, and the other survivors, the only
 voters of the cluster. Be sure that the lost servers never come back with their
-data: stop this server, and run recover on each survivor with the same --voters.
-It says what it would do; with --yes it does it. Everything that was acknowledged
-and reached a survivor is kept; what only the lost servers had is gone. Join
-tokens, logins and attempts of before are void.`,
+data: stop this server, and run recover on each survivor with the same --voters,
+which names all of them: two that each went on alone would be two clusters. It says
+what it would do, and without --voters which servers there were; with --yes it does
+it. Everything that was acknowledged and reached a survivor is kept; what only the
+lost servers had is gone. Join tokens, logins and attempts of before are void.
+
+  berth admin raft recover --data-dir /var/lib/berth
+  berth admin raft recover --data-dir /var/lib/berth --voters ID,ID --yes`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes && len(names) == 0 {
+				return usageErrorf("--voters: name all servers that are left, this one among them and the same on each; " +
+					"without --yes this command shows which there were")
+			}
 			voters := make([]compute.NodeID, len(names))
 			for i, name := range names {
 				var err error
@@ -107,7 +115,7 @@ tokens, logins and attempts of before are void.`,
 			return printRecovery(cmd.OutOrStdout(), r)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of all survivors (default: this server alone)")
+	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of all survivors, this server among them")
 	offline(cmd, &dir, &yes, &asJSON)
 	return needFlags(cmd, "data-dir")
 }
@@ -133,8 +141,18 @@ Run the same on the other voters, if there are any, and start them.
 	}
 	_, err := fmt.Fprintf(w, `
 Nothing is changed yet. This is server %s; its newest entry is %d of a replica in term %d.
-With --yes the cluster goes on in epoch %d with --voters %s
+`, r.Node, r.Last, r.Term)
+	if err != nil {
+		return err
+	}
+	if len(voters) == 0 {
+		_, err = fmt.Fprintf(w, `Name the servers that are left with --voters, the same on each of them. For this one alone:
+  --voters %s
+`, r.Node)
+		return err
+	}
+	_, err = fmt.Fprintf(w, `With --yes the cluster goes on in epoch %d with --voters %s
 Servers that are not among them lose what only they have, and come in empty when they start again.
-`, r.Node, r.Last, r.Term, r.Epoch, strings.Join(voters, ","))
+`, r.Epoch, strings.Join(voters, ","))
 	return err
 }

@@ -82,3 +82,19 @@ func TestSnapshotSaveAndVerify(t *testing.T) {
 		t.Errorf("a damaged backup: %+v", r)
 	}
 }
+
+// TestRecoverNamesWhoIsLeft: a server never goes on alone because nobody was
+// named.
+func TestRecoverNamesWhoIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"--yes":                 "--voters: name all servers that are left",
+		"--voters gpu-1 --yes":  "--voters",
+		"--voters " + firstNode: dir,
+	} {
+		r := execute(t, "", append([]string{"admin", "raft", "recover", "--data-dir", dir}, strings.Fields(args)...)...)
+		if r.code == 0 || !strings.Contains(r.errors, want) {
+			t.Errorf("%s: got %+v", args, r)
+		}
+	}
+}
