@@ -47,6 +47,8 @@ const (
 	methodTransfer  = "cluster.transfer"
 	methodRejoin    = "cluster.rejoin"
 	methodProbe     = "cluster.probe"
+	methodMarks     = "cluster.marks"
+	methodDiverged  = "cluster.diverged"
 )
 
 // handleOwn registers the methods that nodes call of each other by
@@ -63,6 +65,8 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodTransfer, Servers, c.handleTransfer)
 	c.Handle(methodRejoin, Servers, c.handleRejoin)
 	c.Handle(methodProbe, Servers, c.handleProbe)
+	c.Handle(methodMarks, Servers, c.handleMarks)
+	c.Handle(methodDiverged, Servers, c.handleDiverged)
 	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
 	c.Handle(methodRenew, Workers, c.handleRenew)
 	c.Handle(methodServers, Workers, c.handleServers)

@@ -199,7 +199,7 @@ func (c *Cluster) loops() []func(context.Context) error {
 		return append(all, c.upstream.run)
 	}
 	return append(all, c.watchDisk, c.room.run, c.leaders.run, c.lead, c.tendMembers, c.rememberPeers,
-		c.watchTransfer, c.watchLife, c.scrub)
+		c.watchTransfer, c.watchLife, c.scrub, c.compareStates)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.

@@ -77,6 +77,9 @@ type Config struct {
 	// result for each frame of the entry, in order. An entry may hold no
 	// frame at all.
 	FSM raft.FSM
+	// StateMarks returns hashes of the state after entries at which every replica
+	// takes one, the newest last; nil for none. Replicas are compared by them.
+	StateMarks func() []StateMark
 	// Preamble, when set, returns a frame that is put in front of each entry
 	// by the leader of the term; its result is dropped.
 	Preamble func(term uint64) []byte

@@ -141,7 +141,7 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 	}
 	c.logger.Warn("replica set aside: the cluster was restored or recovered since, and this server comes in empty",
 		"err", fmt.Sprintf("it was of epoch %d, the cluster is in %d; it is in %s", record.Epoch, newest, aside))
-	record.Epoch = newest
+	record.Epoch, record.Damaged = newest, ""
 	return freshReplica, c.files.put(record)
 }
 

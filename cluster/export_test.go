@@ -36,6 +36,9 @@ func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
 // ScrubOnce reads the replica on disk, as is done every few hours.
 func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.scrubOnce(ctx) }
 
+// CompareOnce compares the replicas, as a leader does every few seconds.
+func (c *Cluster) CompareOnce(ctx context.Context) { c.compareOnce(ctx) }
+
 // WritePending returns for how long the disk has not answered.
 func (c *Cluster) WritePending() time.Duration { return c.watchdog.Pending() }
 

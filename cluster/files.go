@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +55,11 @@ type nodeRecord struct {
 	// ones do not speak to each other.
 	Epoch   uint64 `json:"epoch,omitempty"`
 	Pending string `json:"pending,omitempty"` // What was begun on the stopped node and not finished.
+
+	// Damaged says why the replica is not to be used although it can be read,
+	// and DivergedAt when that was last so.
+	Damaged    string    `json:"damaged,omitempty"`
+	DivergedAt time.Time `json:"diverged_at,omitzero"`
 
 	Sum string `json:"crc32c,omitempty"` // Of the text, see file.WriteSealed.
 }

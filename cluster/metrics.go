@@ -26,6 +26,7 @@ type metrics struct {
 	rejoins    prometheus.Counter
 	damaged    prometheus.Counter
 	scrubbed   prometheus.Gauge
+	diverged   prometheus.Gauge
 	refused    prometheus.Counter
 	calls      *prometheus.CounterVec
 }
@@ -93,6 +94,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_scrubbed_timestamp_seconds",
 			Help: "When the replica on disk was last read through and found whole, or mended; 0 for not yet.",
 		}),
+		diverged: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_replicas_diverged",
+			Help: "Replicas whose state is not that of the majority, or all when there is none, on the leader; 0 elsewhere.",
+		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_cluster_connections_refused_total",
 			Help: "Connections to the cluster port that were refused.",
@@ -103,7 +108,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"method", "code"}),
 	}
 	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
-		m.free, m.ballast, m.full, m.rejoins, m.damaged, m.scrubbed)
+		m.free, m.ballast, m.full, m.rejoins, m.damaged, m.scrubbed, m.diverged)
 	return m
 }
 

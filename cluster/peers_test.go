@@ -179,6 +179,7 @@ type fleet struct {
 	registry *fakeRegistry
 	peers    []*peer
 	edit     func(*cluster.Config)
+	marks    bool // The peers take marks of their states.
 }
 
 func newFleet(t testing.TB, edit func(*cluster.Config)) *fleet {
@@ -247,6 +248,9 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 	f.t.Helper()
 	fsm := newToyFSM()
 	cfg.FSM = fsm
+	if f.marks {
+		fsm.marking, cfg.StateMarks = true, fsm.stateMarks
+	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	c, err := cluster.Open(ctx, cfg)

@@ -121,6 +121,9 @@ func (c *Cluster) openReplica(fresh freshness) error {
 	if fresh == freshNone && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
 	}
+	if damaged := c.files.get().Damaged; fresh == freshNone && damaged != "" {
+		return fmt.Errorf("%w: %s", disk.ErrCorrupt, damaged)
+	}
 	if err = c.openStores(dir); err != nil && c.store != nil {
 		err = errors.Join(err, c.store.Close())
 		c.store = nil

@@ -84,7 +84,7 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 	if err := os.Remove(path); err != nil {
 		return after, fmt.Errorf("remove peers: %w", err)
 	}
-	record.Pending = ""
+	record.Pending, record.Damaged = "", ""
 	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.files.put(record))
 }
 

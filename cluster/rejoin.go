@@ -207,7 +207,12 @@ func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside 
 	if err := os.Rename(f.path(newRaftDir), f.path(raftDir)); err != nil {
 		return aside, err
 	}
-	return aside, errors.Join(file.SyncDir(f.dir), f.pruneDamaged())
+	if err := file.SyncDir(f.dir); err != nil {
+		return aside, err
+	}
+	record := f.get()
+	record.Damaged = ""
+	return aside, errors.Join(f.put(record), f.pruneDamaged())
 }
 
 // makeEmptyReplica makes a replica without an entry that votes in no term up to

@@ -110,7 +110,7 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 	if err := file.SyncDir(s.files.dir); err != nil {
 		return aside, err
 	}
-	record.Pending = ""
+	record.Pending, record.Damaged = "", ""
 	return aside, s.files.put(record)
 }
 

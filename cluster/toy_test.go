@@ -1,14 +1,18 @@
 package cluster_test
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"berth/cluster"
 )
 
 // The toy's frames: kind u8, version u8, length u32, payload.
@@ -60,6 +64,30 @@ type toyFSM struct {
 	moved   chan struct{}
 	entries int
 	served  int // Restores.
+
+	marking bool // Take marks, after every toyMarkEvery-th entry.
+	marks   []cluster.StateMark
+}
+
+const toyMarkEvery = 32
+
+// stateMarks returns the marks that were taken.
+func (f *toyFSM) stateMarks() []cluster.StateMark {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.marks)
+}
+
+// mark takes a mark. The caller holds mu.
+func (f *toyFSM) mark() {
+	if !f.marking || f.state.Index%toyMarkEvery != 0 {
+		return
+	}
+	text, err := json.Marshal(f.state) // Maps in the order of their keys.
+	if err != nil {
+		panic(err)
+	}
+	f.marks = append(f.marks, cluster.StateMark{Index: f.state.Index, Hash: sha256.Sum256(text)})
 }
 
 func newToyFSM() *toyFSM {
@@ -80,6 +108,7 @@ func (f *toyFSM) ApplyBatch(logs []*raft.Log) []any {
 			answers[i] = f.applyEntry(l.Data)
 		}
 		f.state.Index = l.Index
+		f.mark()
 	}
 	close(f.moved)
 	f.moved = make(chan struct{})

@@ -150,6 +150,8 @@ func TestWhoMayCall(t *testing.T) {
 		"cluster.transfer":   cluster.Servers,
 		"cluster.rejoin":     cluster.Servers,
 		"cluster.probe":      cluster.Servers,
+		"cluster.marks":      cluster.Servers,
+		"cluster.diverged":   cluster.Servers,
 		"cluster.status":     all,
 		"cluster.heartbeat":  all,
 		"cluster.renew":      cluster.Workers,

@@ -24,6 +24,8 @@ type FSM struct {
 
 	// waiting has a channel per index that someone waits to see passed.
 	waiting btree.Map[uint64, chan struct{}]
+
+	marks markBook
 }
 
 var (
@@ -99,6 +101,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 		} else {
 			f.state.meta.Index = l.Index
 		}
+		f.marks.note(l.Index, f.state.Hash)
 	}
 	fault.Point("fsm.apply.after")
 	f.publish()
@@ -154,6 +157,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	}
 	fault.Point("fsm.restore.read")
 	f.state = s
+	f.marks.clear()
 	f.publish()
 	return nil
 }

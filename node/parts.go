@@ -111,6 +111,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		ScrubEvery:   n.cfg.Storage.ScrubEvery,
 		Ballast:      n.opts.Ballast,
 		FSM:          n.machine,
+		StateMarks:   n.stateMarks,
 		Preamble:     n.clock,
 		Relieves:     fsm.Relieves,
 		Registry:     registry{n.proposer()},
@@ -125,7 +126,8 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		Fatal:      n.opts.Fatal,
 	}
 	if n.isWorker() {
-		cfg.FSM, cfg.Preamble, cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil, nil, nil
+		cfg.FSM, cfg.StateMarks, cfg.Preamble = nil, nil, nil
+		cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil
 		cfg.Bootstrap = false
 	}
 	if n.cluster, err = cluster.Open(ctx, cfg); err != nil {
@@ -136,6 +138,16 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		n.own = newAssignments(n.cluster)
 	}
 	return nil
+}
+
+// stateMarks returns the hashes by which this replica is compared with others.
+func (n *Node) stateMarks() []cluster.StateMark {
+	marks := n.machine.Marks()
+	out := make([]cluster.StateMark, len(marks))
+	for i, m := range marks {
+		out[i] = cluster.StateMark{Index: m.Index, Hash: m.Hash}
+	}
+	return out
 }
 
 // readToken returns the join token in a file, "" when none is named. A file
