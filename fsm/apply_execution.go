@@ -91,7 +91,7 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 	if len(b.Inline) > compute.MaxInlineBundle || b.Inline != nil && b.Hash != sha256.Sum256(b.Inline) {
 		return invalid("bundle", "the bundle is too large for the log or not what its hash says")
 	}
-	if _, known := s.executions.get(e.ID); known {
+	if s.executions.has(e.ID) {
 		return compute.Errorf(compute.CodeConflict,
 			"an execution with this identifier exists").Named("execution_exists")
 	}

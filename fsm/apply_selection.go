@@ -96,7 +96,7 @@ func (s *state) checkChildren(parent *compute.Execution, children []Child) *comp
 	}
 	seen := map[compute.ExecutionID]bool{parent.ID: true}
 	for _, c := range children {
-		if _, known := s.executions.get(c.ID); known || seen[c.ID] || c.ID.IsZero() {
+		if s.executions.has(c.ID) || seen[c.ID] || c.ID.IsZero() {
 			return compute.Errorf(compute.CodeConflict,
 				"an execution with this identifier exists").Named("execution_exists")
 		}

@@ -37,18 +37,18 @@ func (v *View) checkDerived() error {
 		differ("keys of organizations", &v.orgKeys.table, &fresh.orgKeys.table),
 		differ("families", &v.families.table, &fresh.families.table),
 		differ("expiring", &v.expiring.table, &fresh.expiring.table),
-		differ("history", &v.history.table, &fresh.history.table),
+		v.history.differ("history", &fresh.history),
 		differ("live", &v.live.table, &fresh.live.table),
 		differ("queue", &v.queue.table, &fresh.queue.table),
 		differ("pending", &v.pending.table, &fresh.pending.table),
 		differ("races", &v.races.table, &fresh.races.table),
 		differ("growing", &v.growing.table, &fresh.growing.table),
-		differ("finished", &v.finished.table, &fresh.finished.table),
+		v.finished.differ("finished", &fresh.finished),
 		differ("estimated", &v.estimated.table, &fresh.estimated.table),
 		differ("work", &v.work.table, &fresh.work.table),
 		differ("victims", &v.victims.table, &fresh.victims.table),
-		differ("ages of ops", &v.opAges, &fresh.opAges),
-		differ("ages of refusals", &v.refusals, &fresh.refusals),
+		v.opAges.differ("ages of ops", &fresh.opAges),
+		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
@@ -71,7 +71,9 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.refresh, s.putRefresh)
 	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.put(k) })
 	copyRecords(&v.accounts, s.putAccount)
-	copyRecords(&v.ledger, func(e *compute.LedgerEntry) { s.ledger.put(e) })
+	for e := range v.ledger.values() {
+		s.ledger.put(e)
+	}
 	copyRecords(&v.executions, s.putExecution)
 	copyRecords(&v.attempts, s.putAttempt)
 	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.put(c) })
@@ -108,17 +110,24 @@ func differ[K, V comparable](name string, got, want *table[K, V]) error {
 // checkMoney compares every account with its ledger and with what the
 // organization's executions hold.
 func (v *View) checkMoney() error {
+	for o := range v.orgs.values() {
+		if err := v.VerifyLedger(o.ID); err != nil {
+			return err
+		}
+	}
+	return v.checkHeld()
+}
+
+// checkHeld compares every account with what the organization's executions
+// hold. Those that ended hold nothing.
+func (v *View) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
-	for e := range v.executions.values() {
+	for e := range v.executions.hot() {
 		held[e.Org] += e.Held
 	}
 	for o := range v.orgs.values() {
-		a := v.Account(o.ID)
-		if a.Held != held[o.ID] {
+		if a := v.Account(o.ID); a.Held != held[o.ID] {
 			return fmt.Errorf("organization %s: %s held, its executions hold %s", o.ID, a.Held, held[o.ID])
-		}
-		if err := v.VerifyLedger(o.ID); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -168,18 +177,40 @@ func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
 
 func (v *View) checkExecutions() error {
 	for e := range v.executions.values() {
-		if err := v.checkExecution(e); err != nil {
-			return fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, err)
+		if err := errors.Join(v.checkExecution(e), v.checkOrg(e.Org)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// checkOrg checks that the organization of an execution exists.
+func (v *View) checkOrg(id compute.OrgID) error {
+	if _, ok := v.orgs.get(id); !ok {
+		return fmt.Errorf("an execution belongs to no organization: there is no %s", id)
+	}
+	return nil
+}
+
 func (v *View) checkExecution(e *compute.Execution) error {
+	err := checkAlone(e)
 	parent := e.Kind == compute.KindSelection
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
 	newest, ok := v.attempts.get(line{e.ID.UUID, e.Epoch})
-	live := ok && !newest.Ended
+	if live := ok && !newest.Ended; placed != live {
+		err = errors.Join(err, errors.New("placed without a live attempt, or the other way round"))
+	}
+	if err == nil && parent {
+		err = v.checkParent(e)
+	}
+	if err != nil {
+		return fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, err)
+	}
+	return nil
+}
+
+// checkAlone checks what must hold in one execution.
+func checkAlone(e *compute.Execution) error {
 	switch {
 	case e.Status.Terminal() != !e.FinishedAt.IsZero():
 		return errors.New("a terminal status and a time of ending go together")
@@ -189,18 +220,14 @@ func (v *View) checkExecution(e *compute.Execution) error {
 		return errors.New("negative credits")
 	case e.MaxCredits > 0 && (e.Billed > e.MaxCredits || e.Held > e.MaxCredits):
 		return errors.New("over its ceiling of credits")
-	case placed != live:
-		return errors.New("placed without a live attempt, or the other way round")
 	case e.Status == compute.StatusQueued && (e.Billed != 0 || !e.PlacedAt.IsZero() || !e.StartedAt.IsZero()):
 		return errors.New("waits for a place, but was billed or has times of an attempt")
-	case e.Status == compute.StatusSystemFailure && !parent && e.Billed != 0:
+	case e.Status == compute.StatusSystemFailure && e.Kind != compute.KindSelection && e.Billed != 0:
 		return errors.New("a system failure was charged")
 	case e.Retries < 0 || e.Retries > e.MaxRetries || len(e.Avoid) > attempt.MaxUnstarted:
 		return errors.New("started again more often than it may be")
 	case len(e.Detail) > maxDetail:
 		return errors.New("detail is too long")
-	case parent:
-		return v.checkParent(e)
 	}
 	return nil
 }
@@ -252,22 +279,33 @@ func (v *View) checkParent(parent *compute.Execution) error {
 // checkAttempts checks that attempts belong to executions and end with them.
 func (v *View) checkAttempts() error {
 	for a := range v.attempts.values() {
-		e, ok := v.executions.get(a.Execution)
-		switch {
-		case !ok || a.Epoch == 0 || a.Epoch > e.Epoch:
-			return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
-		case !a.Ended && a.Epoch != e.Epoch:
-			return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
-		case !a.Ended && a.Epoch <= v.meta.Epoch<<epochShift:
-			return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
-		case !a.PreemptAt.IsZero() && (!e.Preemptible && e.MaxRetries == 0 || a.PreemptAt > v.meta.Now):
-			return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
-		case a.Ended != a.Status.Terminal():
-			return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
+		e, _ := v.executions.get(a.Execution)
+		if err := v.checkAttempt(a, e); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// checkAttempt checks an attempt of e, nil for none.
+func (v *View) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
+	switch {
+	case e == nil || a.Epoch == 0 || a.Epoch > e.Epoch:
+		return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
+	case !a.Ended && a.Epoch != e.Epoch:
+		return fmt.Errorf("attempt %d of %s is live, but not the newest", a.Epoch, a.Execution)
+	case !a.Ended && a.Epoch <= v.meta.Epoch<<epochShift:
+		return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
+	case !a.PreemptAt.IsZero() && (!movable(e) || a.PreemptAt > v.meta.Now):
+		return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
+	case a.Ended != a.Status.Terminal():
+		return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
+	}
+	return nil
+}
+
+// movable reports whether an attempt of e may be asked to make room.
+func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries > 0 }
 
 // checkQuotas checks that quotas have their organization and key, and that
 // fair share knows what every organization holds.
@@ -279,7 +317,7 @@ func (v *View) checkQuotas() error {
 		}
 	}
 	rates := make(map[compute.OrgID]compute.Price)
-	for e := range v.executions.values() {
+	for e := range v.executions.hot() {
 		if holds(e) {
 			rates[e.Org] += e.FairPrice()
 		}
@@ -309,11 +347,6 @@ func (v *View) checkPeople() error {
 	for k := range v.keys.values() {
 		if _, ok := v.Membership(k.Org, k.User); !ok {
 			return fmt.Errorf("key %s acts as nobody's member", k.ID)
-		}
-	}
-	for e := range v.executions.values() {
-		if _, ok := v.orgs.get(e.Org); !ok {
-			return fmt.Errorf("execution %s belongs to no organization", e.ID)
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func TestCheckSees(t *testing.T) {
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
 	ledger := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(&s.ledger, line{org.UUID, seq}, f) }
+		return func(s *state) { change(&s.ledger.records, line{org.UUID, seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {

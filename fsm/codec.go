@@ -71,6 +71,15 @@ func mustEncode(record any) []byte {
 	return data
 }
 
+// mustDecode returns the record that mustEncode encoded.
+func mustDecode[V any](data []byte) *V {
+	v := new(V)
+	if err := codec.dec.Unmarshal(data, v); err != nil {
+		panic(fmt.Errorf("decode %T: %w", v, err))
+	}
+	return v
+}
+
 // Encode returns cmd as one frame. It decodes what it made, so that a frame
 // that no replica could read is never proposed.
 func Encode(cmd Command) ([]byte, error) {

@@ -18,6 +18,13 @@ func (s *sum) add(h compute.Hash) {
 	}
 }
 
+// merge adds the sum of other records.
+func (s *sum) merge(other *sum) {
+	for i := range s {
+		s[i] += other[i]
+	}
+}
+
 func (s *sum) sub(h compute.Hash) {
 	for i := range s {
 		s[i] -= binary.BigEndian.Uint64(h[8*i:])

@@ -1,6 +1,9 @@
 package fsm
 
 import (
+	"encoding/binary"
+	"fmt"
+	"iter"
 	"time"
 
 	"berth/compute"
@@ -91,9 +94,9 @@ func (s *state) remember(o Op, r Result) {
 // refused reports whether the op changed nothing.
 func (o *op) refused() bool { return o.Result.Refusal != nil }
 
-// forgetOldest drops the op that was remembered first of those in ages.
-func (s *state) forgetOldest(ages *table[uint64, pair]) {
-	_, k, ok := ages.first()
+// forgetOldest drops the op that was remembered first of those.
+func (s *state) forgetOldest(of *ages) {
+	k, ok := of.first()
 	if ok {
 		s.dropOp(k)
 	}
@@ -105,11 +108,11 @@ func (s *state) expireOps() {
 	s.expire(&s.refusals, refusalAge)
 }
 
-// expire forgets the ops in ages that are older than age.
-func (s *state) expire(ages *table[uint64, pair], age time.Duration) {
+// expire forgets those ops that are older than age.
+func (s *state) expire(of *ages, age time.Duration) {
 	limit := s.meta.Now.Add(-age)
 	for range opSweep {
-		_, k, ok := ages.first()
+		k, ok := of.first()
 		if !ok {
 			return
 		}
@@ -119,4 +122,75 @@ func (s *state) expire(ages *table[uint64, pair], age time.Duration) {
 		}
 		s.dropOp(k)
 	}
+}
+
+// ages says in which order ops were remembered.
+type ages struct {
+	shelf shelf
+	owner *words // Organizations.
+}
+
+func newAges() ages { return ages{shelf: newShelf(ageWidth, false), owner: newWords()} }
+
+func (a *ages) share()   { a.shelf.share() }
+func (a *ages) freeze()  { a.shelf.freeze() }
+func (a *ages) len() int { return a.shelf.len() }
+
+func ageBytes(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
+
+// set records that the op k has the sequence number seq.
+func (a *ages) set(seq uint64, k pair) {
+	a.shelf.set(ageBytes(seq), a.row(k))
+}
+
+// row returns the bytes of a row: the identifier and the number of the owner,
+// or the pair when there are too many owners.
+func (a *ages) row(k pair) []byte {
+	owner, ok := a.owner.number(k.owner[:])
+	if !ok {
+		return pairBytes(k)
+	}
+	return binary.AppendUvarint(k.id[:], owner)
+}
+
+func (a *ages) remove(seq uint64) { a.shelf.remove(ageBytes(seq)) }
+
+// pair returns the op behind the bytes of a row.
+func (a *ages) pair(row []byte) (k pair) {
+	if len(row) == pairWidth {
+		return pairFrom(row)
+	}
+	n, _ := binary.Uvarint(row[copy(k.id[:], row):])
+	copy(k.owner[:], a.owner.at(n))
+	return k
+}
+
+// first returns the op that was remembered first.
+func (a *ages) first() (k pair, ok bool) {
+	for _, k := range a.all() {
+		return k, true
+	}
+	return pair{}, false
+}
+
+// all yields the ops in their order.
+func (a *ages) all() iter.Seq2[uint64, pair] {
+	return func(yield func(uint64, pair) bool) {
+		a.shelf.scan(make([]byte, ageWidth), func(key, row []byte) bool {
+			return yield(binary.BigEndian.Uint64(key), a.pair(row))
+		})
+	}
+}
+
+// differ returns an error when two of them do not have the same rows.
+func (a *ages) differ(name string, want *ages) error {
+	if a.len() != want.len() {
+		return fmt.Errorf("%s: %d rows, the records say %d", name, a.len(), want.len())
+	}
+	for seq, k := range want.all() {
+		if row, ok := a.shelf.get(ageBytes(seq)); !ok || a.pair(row) != k {
+			return fmt.Errorf("%s: at %d the records say %v", name, seq, k)
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 
 	"berth/compute"
 )
@@ -99,4 +100,66 @@ func bySpot(a, b spot) int {
 func byTurn(a, b turn) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.index, b.index),
 		byExecution(a.id, b.id))
+}
+
+// How many bytes the keys have that are packed.
+const (
+	executionWidth = 16
+	lineWidth      = 16 + 8
+	pairWidth      = 16 + 16
+	placeWidth     = 16 + 8 + 16
+	endWidth       = 8 + 16
+	ageWidth       = 8
+)
+
+// Keys as bytes in the order of the keys, and back.
+
+func executionBytes(id compute.ExecutionID) []byte { return id.UUID[:] }
+
+func executionFrom(b []byte) (id compute.ExecutionID) {
+	copy(id.UUID[:], b)
+	return id
+}
+
+func lineBytes(l line) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, lineWidth), l.owner[:]...), l.n)
+}
+
+func lineFrom(b []byte) (l line) {
+	l.n = binary.BigEndian.Uint64(b[copy(l.owner[:], b):])
+	return l
+}
+
+func pairBytes(p pair) []byte {
+	return append(append(make([]byte, 0, pairWidth), p.owner[:]...), p.id[:]...)
+}
+
+func pairFrom(b []byte) (p pair) {
+	copy(p.id[:], b[copy(p.owner[:], b):])
+	return p
+}
+
+func placeBytes(p place) []byte {
+	b := append(make([]byte, 0, placeWidth), p.org.UUID[:]...)
+	return append(binary.BigEndian.AppendUint64(b, p.index), p.id.UUID[:]...)
+}
+
+func placeFrom(b []byte) (p place) {
+	copy(p.org.UUID[:], b)
+	p.index = binary.BigEndian.Uint64(b[16:])
+	copy(p.id.UUID[:], b[24:])
+	return p
+}
+
+// endBytes is for moments of executions: the second half of the identifier is
+// not kept. The sign of an instant would put those before 1970 last.
+func endBytes(m moment) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, endWidth), uint64(m.at)^1<<63)
+	return append(b, m.id[:16]...)
+}
+
+func endFrom(b []byte) (m moment) {
+	m.at = compute.Instant(binary.BigEndian.Uint64(b) ^ 1<<63)
+	copy(m.id[:], b[8:])
+	return m
 }

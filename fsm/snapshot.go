@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -61,7 +62,7 @@ func (v *View) WriteSnapshot(w io.Writer) error {
 	out := &snapshotWriter{w: bufio.NewWriterSize(w, 256<<10), hash: sha256.New()}
 	out.write([]byte(snapshotMagic))
 	out.write(binary.BigEndian.AppendUint16(nil, snapshotFormat))
-	out.record(&v.meta)
+	out.record(mustEncode(&v.meta))
 	total := 0
 	for i, t := range v.stored() {
 		n, _ := t.tally()
@@ -96,8 +97,7 @@ func (o *snapshotWriter) write(data []byte) {
 	}
 }
 
-func (o *snapshotWriter) record(record any) {
-	data := mustEncode(record)
+func (o *snapshotWriter) record(data []byte) {
 	o.write(binary.BigEndian.AppendUint32(nil, uint32(len(data))))
 	o.write(data)
 }
@@ -122,13 +122,9 @@ func readSnapshot(r io.Reader) (*state, error) {
 	if s.meta.Format > Format {
 		return nil, errFormat(s.meta.Format)
 	}
-	total := uint64(0)
-	for i, load := range s.loaders() {
-		n, err := in.table(byte(i), load)
-		if err != nil {
-			return nil, fmt.Errorf("table %d: %w", i, err)
-		}
-		total += n
+	tables, total, err := s.readTables(in)
+	if err != nil {
+		return nil, err
 	}
 	s.reshape()
 	s.remix()
@@ -136,7 +132,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 		return nil, err
 	}
 	// What is derived was derived just now; the rest has to hold.
-	if err := s.checkRecords(); err != nil {
+	if err := tables.check(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -152,13 +148,18 @@ type snapshotReader struct {
 func (in *snapshotReader) read(n int) ([]byte, error) {
 	data := make([]byte, n)
 	if _, err := io.ReadFull(in.r, data); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("%w: it ends early", errSnapshot)
-		}
-		return nil, err
+		return nil, endsEarly(err)
 	}
 	_, _ = in.hash.Write(data) // A hash takes everything.
 	return data, nil
+}
+
+// endsEarly returns what an error in the middle of the stream means.
+func endsEarly(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends early", errSnapshot)
+	}
+	return err
 }
 
 func (in *snapshotReader) header() error {
@@ -188,26 +189,32 @@ func (in *snapshotReader) record() ([]byte, error) {
 	return in.read(int(n))
 }
 
-// table reads one table and returns how many records it had.
-func (in *snapshotReader) table(number byte, load func([]byte) error) (uint64, error) {
-	head, err := in.read(9)
-	if err != nil {
-		return 0, err
+// append appends the next record to data.
+func (in *snapshotReader) append(data []byte) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(in.r, size[:]); err != nil {
+		return nil, endsEarly(err)
 	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > maxRecord {
+		return nil, fmt.Errorf("%w: a record of %d bytes", errSnapshot, n)
+	}
+	at := len(data)
+	data = slices.Grow(data, int(n))[:at+int(n)]
+	if _, err := io.ReadFull(in.r, data[at:]); err != nil {
+		return nil, endsEarly(err)
+	}
+	_, _ = in.hash.Write(size[:]) // A hash takes everything.
+	_, _ = in.hash.Write(data[at:])
+	return data, nil
+}
+
+// tableSize returns how many records a table has by its head.
+func tableSize(head []byte, number byte) (uint64, error) {
 	if head[0] != number {
 		return 0, fmt.Errorf("%w: found table %d", errSnapshot, head[0])
 	}
-	n := binary.BigEndian.Uint64(head[1:])
-	for range n {
-		data, err := in.record()
-		if err != nil {
-			return 0, err
-		}
-		if err := load(data); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
+	return binary.BigEndian.Uint64(head[1:]), nil
 }
 
 // trailer compares what the end of the stream says with what was read.

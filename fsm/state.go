@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"strings"
 
 	"berth/compute"
@@ -25,7 +24,7 @@ type View struct {
 	refresh    records[compute.Hash, refreshToken]
 	signing    records[string, compute.SigningKey]
 	accounts   records[compute.OrgID, compute.Account]
-	ledger     records[line, compute.LedgerEntry] // By organization, sequence.
+	ledger     books // By organization, sequence.
 	executions records[compute.ExecutionID, compute.Execution]
 	attempts   records[line, compute.Attempt]  // By execution, epoch.
 	callbacks  records[line, compute.Callback] // By execution, number.
@@ -43,18 +42,18 @@ type View struct {
 	orgKeys   index[pair, compute.Key]        // By organization, key.
 	families  index[family, refreshToken]
 	expiring  index[moment, refreshToken]
-	history   index[place, compute.Execution]
+	history   packedIndex[place, compute.Execution]
 	live      index[place, compute.Execution]
 	queue     index[spot, compute.Execution]
-	pending   index[turn, compute.Execution]   // Parents with a queue message.
-	races     index[turn, compute.Execution]   // Parents whose children run.
-	growing   index[moment, compute.Execution] // Placed, by when the hold has to grow.
-	finished  index[moment, compute.Execution] // By the end; what goes first.
-	estimated index[moment, compute.Execution] // Those that wait, by when their estimates end.
-	work      index[pair, compute.Attempt]     // Live attempts by node, execution.
-	victims   index[turn, compute.Execution]   // Preemptible ones that have a place.
-	opAges    table[uint64, pair]              // Ops that changed something, by sequence: the oldest first.
-	refusals  table[uint64, pair]              // The others.
+	pending   index[turn, compute.Execution]         // Parents with a queue message.
+	races     index[turn, compute.Execution]         // Parents whose children run.
+	growing   index[moment, compute.Execution]       // Placed, by when the hold has to grow.
+	finished  packedIndex[moment, compute.Execution] // By the end; what goes first.
+	estimated index[moment, compute.Execution]       // Those that wait, by when their estimates end.
+	work      index[pair, compute.Attempt]           // Live attempts by node, execution.
+	victims   index[turn, compute.Execution]         // Preemptible ones that have a place.
+	opAges    ages                                   // Ops that changed something, by sequence: the oldest first.
+	refusals  ages                                   // The others.
 	totals    table[compute.OrgID, totals]
 	loads     table[scope, compute.Load] // Of live attempts.
 	offered   offer
@@ -156,14 +155,8 @@ func (v *View) makeRecords() {
 	v.refresh = newRecords(byHash, func(t *refreshToken) compute.Hash { return t.Token.Hash })
 	v.signing = newRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
 	v.accounts = newRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
-	v.ledger = newRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} })
-	v.executions = newRecords(byExecution,
-		func(e *compute.Execution) compute.ExecutionID { return e.ID })
-	v.attempts = newRecords(byLine,
-		func(a *compute.Attempt) line { return line{a.Execution.UUID, a.Epoch} })
-	v.callbacks = newRecords(byLine,
-		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} })
-	v.ops = newRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} })
+	v.ledger = newBooks()
+	v.makeRestingRecords()
 	v.admitted = newRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
 	v.arrived = newRecords(strings.Compare, func(a *arrival) string { return a.Key })
 	v.usage = newRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
@@ -174,6 +167,31 @@ func (v *View) makeRecords() {
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
 	v.totals = newTable[compute.OrgID, totals](byOrg)
 	v.loads = newTable[scope, compute.Load](byScope)
+}
+
+// makeRestingRecords makes the tables of which most records never change again.
+// The numbers are the fields whose items many records have.
+func (v *View) makeRestingRecords() {
+	const org, user, key, profile, request = 2, 3, 4, 10, 11
+	v.executions = newRestingRecords(byExecution,
+		func(e *compute.Execution) compute.ExecutionID { return e.ID }, executionWidth,
+		resting[compute.ExecutionID, compute.Execution]{
+			is:    func(e *compute.Execution) bool { return e.Status.Terminal() },
+			bytes: executionBytes, key: executionFrom, packer: newPacker(org, user, key, profile, request),
+		})
+	const node, gpus, placement = 3, 4, 12
+	v.attempts = newRestingRecords(byLine,
+		func(a *compute.Attempt) line { return line{a.Execution.UUID, a.Epoch} }, lineWidth,
+		resting[line, compute.Attempt]{
+			is:    func(a *compute.Attempt) bool { return a.Ended },
+			bytes: lineBytes, key: lineFrom, packer: newPacker(node, gpus, placement),
+		})
+	v.callbacks = newRestingRecords(byLine,
+		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} }, lineWidth,
+		resting[line, compute.Callback]{is: always[compute.Callback], bytes: lineBytes, key: lineFrom, packer: newPacker()})
+	const owner = 1
+	v.ops = newRestingRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} }, pairWidth,
+		resting[pair, op]{is: always[op], bytes: pairBytes, key: pairFrom, packer: newPacker(owner)})
 }
 
 func (v *View) makeIndexes() {
@@ -189,7 +207,7 @@ func (v *View) makeIndexes() {
 	v.expiring = newIndex(byMoment,
 		func(t *refreshToken) moment { return moment{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
-	v.history = newIndex(byPlace, placeOf, always[compute.Execution])
+	v.history = newPackedIndex(placeWidth, placeBytes, placeFrom, placeOf, always[compute.Execution])
 	v.live = newIndex(byPlace, placeOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
 	v.queue = newIndex(bySpot, spotOf,
@@ -204,7 +222,7 @@ func (v *View) makeIndexes() {
 		})
 	v.growing = newIndex(byMoment,
 		func(e *compute.Execution) moment { return momentOf(growsAt(e), e.ID.UUID) }, grows)
-	v.finished = newIndex(byMoment,
+	v.finished = newPackedIndex(endWidth, endBytes, endFrom,
 		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
 	v.estimated = newIndex(byMoment, lateFrom, mayBeLate)
@@ -213,8 +231,7 @@ func (v *View) makeIndexes() {
 		func(a *compute.Attempt) bool { return !a.Ended })
 	v.victims = newIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool { return e.Preemptible && holds(e) })
-	v.opAges = newTable[uint64, pair](cmp.Compare[uint64])
-	v.refusals = newTable[uint64, pair](cmp.Compare[uint64])
+	v.opAges, v.refusals = newAges(), newAges()
 }
 
 func always[V any](*V) bool { return true }
@@ -309,11 +326,7 @@ func (s *state) count(e *compute.Execution, n int) {
 		s.counts.waiting[e.Reason] += n
 	}
 	t, _ := s.totals.get(e.Org)
-	t.executions += n
-	t.byStatus[e.Status] += n
-	if e.Kind != compute.KindSelection {
-		t.spent += compute.Credits(n) * e.Billed
-	}
+	t.add(e, n)
 	if holds(e) {
 		s.load(e, n)
 	}
@@ -322,6 +335,33 @@ func (s *state) count(e *compute.Execution, n int) {
 		return
 	}
 	s.totals.set(e.Org, t)
+}
+
+// add counts e, n times.
+func (t *totals) add(e *compute.Execution, n int) {
+	t.executions += n
+	t.byStatus[e.Status] += n
+	if e.Kind != compute.KindSelection {
+		t.spent += compute.Credits(n) * e.Billed
+	}
+}
+
+// merge adds what was counted beside t.
+func (t *totals) merge(other *totals) {
+	t.executions += other.executions
+	t.spent += other.spent
+	for i, n := range other.byStatus {
+		t.byStatus[i] += n
+	}
+}
+
+// merge adds executions that were counted beside c.
+func (c *counts) merge(other *counts) {
+	for status, byKind := range other.executions {
+		for kind, n := range byKind {
+			c.executions[status][kind] += n
+		}
+	}
 }
 
 // waits reports whether e waits for a reason that metrics count.
@@ -398,7 +438,7 @@ func (s *state) dropOp(k pair) {
 }
 
 // agesOf returns the table that says when o is forgotten.
-func (s *state) agesOf(o *op) *table[uint64, pair] {
+func (s *state) agesOf(o *op) *ages {
 	if o.refused() {
 		return &s.refusals
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/tidwall/btree"
@@ -88,32 +89,110 @@ type shareable interface {
 }
 
 // records is a table of immutable records with the sum of their hashes. To
-// change a record is to put a changed copy.
+// change a record is to put a changed copy. Those that rest are packed on a
+// shelf: reading one decodes it anew.
 type records[K, V any] struct {
 	table[K, *V]
 
-	key func(*V) K
-	sum sum
+	compare func(a, b K) int
+	key     func(*V) K
+	sum     sum
+	resting *resting[K, V] // Nil when none of them ever rests.
+	shelf   shelf
+}
+
+// resting says which records of a table are unlikely to change, and how their
+// keys are bytes in the same order.
+type resting[K, V any] struct {
+	is     func(*V) bool
+	bytes  func(K) []byte
+	key    func([]byte) K
+	packer *packer
 }
 
 func newRecords[K, V any](compare func(a, b K) int, key func(*V) K) records[K, V] {
-	return records[K, V]{table: newTable[K, *V](compare), key: key}
+	return records[K, V]{table: newTable[K, *V](compare), compare: compare, key: key}
 }
+
+// newRestingRecords returns a table of records some of which rest. Width is how
+// many bytes a key has.
+func newRestingRecords[K, V any](compare func(a, b K) int, key func(*V) K, width int, r resting[K, V]) records[K, V] {
+	out := newRecords(compare, key)
+	out.resting, out.shelf = &r, newShelf(width, false)
+	return out
+}
+
+// share makes the table as it is now safe to hand out.
+func (r *records[K, V]) share() {
+	r.table.share()
+	if r.resting != nil {
+		r.shelf.share()
+	}
+}
+
+// freeze turns a copied table into the shared one.
+func (r *records[K, V]) freeze() {
+	r.table.freeze()
+	if r.resting != nil {
+		r.shelf.freeze()
+	}
+}
+
+func (r *records[K, V]) len() int { return r.table.len() + r.shelf.len() }
 
 // tally returns how many records there are and the sum of their hashes.
 func (r *records[K, V]) tally() (int, sum) { return r.len(), r.sum }
 
+// get returns the record at k.
+func (r *records[K, V]) get(k K) (*V, bool) {
+	if v, ok := r.table.get(k); ok || r.resting == nil {
+		return v, ok
+	}
+	key := r.resting.bytes(k)
+	packed, ok := r.shelf.get(key)
+	if !ok {
+		return nil, false
+	}
+	return mustDecode[V](r.resting.packer.unpack(nil, key, packed)), true
+}
+
+// peek returns the record at k, or the encoding of one that rests, in room.
+func (r *records[K, V]) peek(k K, room []byte) (v *V, encoded []byte, ok bool) {
+	if v, ok := r.table.get(k); ok || r.resting == nil {
+		return v, nil, ok
+	}
+	key := r.resting.bytes(k)
+	packed, ok := r.shelf.get(key)
+	if !ok {
+		return nil, nil, false
+	}
+	return nil, r.resting.packer.unpack(room[:0], key, packed), true
+}
+
+// has reports whether there is a record at k.
+func (r *records[K, V]) has(k K) bool {
+	_, ok := r.table.get(k)
+	return ok || r.resting != nil && r.shelf.has(r.resting.bytes(k))
+}
+
 // stored is a table of records of any type, as hash and snapshot see it.
 type stored interface {
 	tally() (int, sum)
-	each(visit func(record any))
+	each(visit func(encoded []byte))
 }
 
-// each visits every record by key.
-func (r *records[K, V]) each(visit func(record any)) {
-	for v := range r.values() {
-		visit(v)
-	}
+// each visits the encoding of every record by key, which is only lent.
+func (r *records[K, V]) each(visit func(encoded []byte)) {
+	var room []byte
+	r.scan(nil, func(_ K, v *V, key, packed []byte) bool {
+		if v != nil {
+			visit(mustEncode(v))
+			return true
+		}
+		room = r.resting.packer.unpack(room[:0], key, packed)
+		visit(room)
+		return true
+	})
 }
 
 // put stores v and returns the record it replaces, nil for none.
@@ -124,6 +203,17 @@ func (r *records[K, V]) put(v *V) *V {
 		r.sum.sub(hashOf(old))
 	}
 	r.sum.add(hashOf(v))
+	if r.resting != nil && r.resting.is(v) {
+		key := r.resting.bytes(k)
+		r.shelf.set(key, r.resting.packer.pack(nil, key, mustEncode(v)))
+		if ok {
+			r.remove(k)
+		}
+		return old
+	}
+	if ok && r.resting != nil {
+		r.shelf.remove(r.resting.bytes(k))
+	}
 	r.set(k, v)
 	return old
 }
@@ -134,14 +224,76 @@ func (r *records[K, V]) drop(k K) *V {
 	if ok {
 		r.sum.sub(hashOf(old))
 		r.remove(k)
+		if r.resting != nil {
+			r.shelf.remove(r.resting.bytes(k))
+		}
 	}
 	return old
+}
+
+// scan yields every record from a key on, or all, by key: v, or the key and the
+// packed form of one that rests, which are only lent.
+func (r *records[K, V]) scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
+	at := r.tree.Iter()
+	var more bool
+	if from == nil {
+		more = at.First()
+	} else {
+		more = at.Seek(row[K, *V]{key: *from})
+	}
+	goes := true
+	if r.resting != nil {
+		first := make([]byte, r.shelf.width)
+		if from != nil {
+			first = r.resting.bytes(*from)
+		}
+		r.shelf.scan(first, func(key, packed []byte) bool {
+			k := r.resting.key(key)
+			for ; goes && more && r.compare(at.Item().key, k) < 0; more = at.Next() {
+				goes = yield(at.Item().key, at.Item().value, nil, nil)
+			}
+			goes = goes && yield(k, nil, key, packed)
+			return goes
+		})
+	}
+	for ; goes && more; more = at.Next() {
+		goes = yield(at.Item().key, at.Item().value, nil, nil)
+	}
+}
+
+// decoded yields what scan does, decoded.
+func (r *records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
+	return func(yield func(K, *V) bool) {
+		r.scan(from, func(k K, v *V, key, packed []byte) bool {
+			if v == nil {
+				v = mustDecode[V](r.resting.packer.unpack(nil, key, packed))
+			}
+			return yield(k, v)
+		})
+	}
+}
+
+// all yields every record with its key, by key.
+func (r *records[K, V]) all() iter.Seq2[K, *V] { return r.decoded(nil) }
+
+// from yields the records from k on, by key.
+func (r *records[K, V]) from(k K) iter.Seq2[K, *V] { return r.decoded(&k) }
+
+// hot yields the records that do not rest.
+func (r *records[K, V]) hot() iter.Seq[*V] {
+	return func(yield func(*V) bool) {
+		r.tree.Scan(func(w row[K, *V]) bool { return yield(w.value) })
+	}
 }
 
 // values yields every record by key.
 func (r *records[K, V]) values() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
-		r.tree.Scan(func(w row[K, *V]) bool { return yield(w.value) })
+		for _, v := range r.decoded(nil) {
+			if !yield(v) {
+				return
+			}
+		}
 	}
 }
 
@@ -204,4 +356,76 @@ func (x *index[K, V]) take(n int) []K {
 		return true
 	})
 	return out
+}
+
+// downKeys yields the keys from k down.
+func (x *index[K, V]) downKeys(k K) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		x.tree.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
+	}
+}
+
+// packedIndex is an index that most records of its table are in. Its keys lie
+// on a shelf, as bytes in the same order.
+type packedIndex[K comparable, V any] struct {
+	shelf shelf
+	bytes func(K) []byte
+	from  func([]byte) K
+	key   func(*V) K
+	holds func(*V) bool
+}
+
+// newPackedIndex returns an index with keys of width bytes.
+func newPackedIndex[K comparable, V any](
+	width int, bytes func(K) []byte, from func([]byte) K, key func(*V) K, holds func(*V) bool,
+) packedIndex[K, V] {
+	return packedIndex[K, V]{shelf: newShelf(width, true), bytes: bytes, from: from, key: key, holds: holds}
+}
+
+func (x *packedIndex[K, V]) share()   { x.shelf.share() }
+func (x *packedIndex[K, V]) freeze()  { x.shelf.freeze() }
+func (x *packedIndex[K, V]) len() int { return x.shelf.len() }
+
+// update follows a change of a record from before to after, either nil.
+func (x *packedIndex[K, V]) update(before, after *V) {
+	was := before != nil && x.holds(before)
+	is := after != nil && x.holds(after)
+	if was && is && x.key(before) == x.key(after) {
+		return
+	}
+	if was {
+		x.shelf.remove(x.bytes(x.key(before)))
+	}
+	if is {
+		x.shelf.set(x.bytes(x.key(after)), nil)
+	}
+}
+
+// keys yields the keys from k on.
+func (x *packedIndex[K, V]) keys(k K) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		x.shelf.scan(x.bytes(k), func(key, _ []byte) bool { return yield(x.from(key)) })
+	}
+}
+
+// downKeys yields the keys from k down.
+func (x *packedIndex[K, V]) downKeys(k K) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		x.shelf.scanDown(x.bytes(k), func(key []byte) bool { return yield(x.from(key)) })
+	}
+}
+
+// differ returns an error when two indexes do not have the same keys.
+func (x *packedIndex[K, V]) differ(name string, want *packedIndex[K, V]) error {
+	if x.len() != want.len() {
+		return fmt.Errorf("%s: %d rows, the records say %d", name, x.len(), want.len())
+	}
+	var err error
+	want.shelf.scan(make([]byte, want.shelf.width), func(key, _ []byte) bool {
+		if !x.shelf.has(key) {
+			err = fmt.Errorf("%s: %v is missing", name, want.from(key))
+		}
+		return err == nil
+	})
+	return err
 }

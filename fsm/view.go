@@ -138,7 +138,7 @@ func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
 
 // Live yields an organization's executions that have not ended, newest first.
 func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
-	return v.newest(&v.live, org)
+	return v.newest(v.live.downKeys, org)
 }
 
 // Held yields the live attempts of an organization, the newest execution
@@ -157,11 +157,12 @@ func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	}
 }
 
-// newest yields the executions of org in an index, newest first.
-func (v *View) newest(x *index[place, compute.Execution], org compute.OrgID) iter.Seq[*compute.Execution] {
+// newest yields the executions of org in an index that down goes through, newest
+// first.
+func (v *View) newest(down func(place) iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
 	last := place{org: org, index: math.MaxUint64}
 	return func(yield func(*compute.Execution) bool) {
-		for k := range x.downFrom(last) {
+		for k := range down(last) {
 			if k.org != org {
 				return
 			}
@@ -194,8 +195,24 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 // History yields an organization's executions, newest first. Of deleted ones
 // it yields what billing needs.
 func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
+	if f == (HistoryFilter{}) {
+		return v.newest(v.history.downKeys, org)
+	}
 	return func(yield func(*compute.Execution) bool) {
-		for e := range v.newest(&v.history, org) {
+		var room []byte
+		var outline compute.Execution
+		for k := range v.history.downKeys(place{org: org, index: math.MaxUint64}) {
+			if k.org != org {
+				return
+			}
+			e, encoded, _ := v.executions.peek(k.id, room)
+			if e == nil {
+				room = encoded
+				if !outlineExecution(encoded, &outline) || !f.matches(&outline) {
+					continue
+				}
+				e = mustDecode[compute.Execution](encoded)
+			}
 			if f.matches(e) && !yield(e) {
 				return
 			}
@@ -287,7 +304,7 @@ func (v *View) Calibration() compute.Calibration { return v.meta.Calibration }
 func (v *View) Ended() iter.Seq[*compute.Execution] {
 	last := moment{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
-		for k := range v.finished.downFrom(last) {
+		for k := range v.finished.downKeys(last) {
 			e, _ := v.executions.get(k.execution())
 			if !yield(e) {
 				return

@@ -126,11 +126,5 @@ func (v *View) Account(org compute.OrgID) *compute.Account {
 
 // Ledger yields the ledger of an organization behind sequence number after.
 func (v *View) Ledger(org compute.OrgID, after uint64) iter.Seq[*compute.LedgerEntry] {
-	return func(yield func(*compute.LedgerEntry) bool) {
-		for k, e := range v.ledger.from(line{org.UUID, after + 1}) {
-			if k.owner != org.UUID || !yield(e) {
-				return
-			}
-		}
-	}
+	return v.ledger.of(org, after+1)
 }

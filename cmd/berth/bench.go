@@ -15,7 +15,7 @@ import (
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
 	return parent("bench", "Measure the scheduler, and look for mistakes under faults",
-		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchDST(),
+		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchState(), newBenchDST(),
 		newBenchFailpoints(), newBenchFaults())
 }
 

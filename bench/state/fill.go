@@ -1,0 +1,221 @@
+package state
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// What executes, and for whom.
+const (
+	orgs        = 10
+	nodes       = 32
+	gpusPerNode = 8
+	wave        = nodes * gpusPerNode // Executions at once: a GPU each.
+	perEntry    = 32                  // Commands in one entry, as the leader coalesces them.
+	perSecond   = 20                  // Executions that end in a second of the state's clock.
+	bundleBytes = 400
+	begin       = 1_790_000_000_000
+)
+
+// filler makes a state machine's history by commands.
+type filler struct {
+	machine *fsm.FSM
+	index   uint64
+	now     compute.Instant
+	rng     *rand.Rand
+
+	actors  []fsm.Actor
+	nodes   []compute.NodeID
+	busy    []compute.Outcome // The wave that executes, by the GPU's number.
+	longest time.Duration     // Of an entry, since it was last set to 0.
+	clock   func() time.Time
+}
+
+func newFiller(seed uint64, clock func() time.Time) *filler {
+	return &filler{
+		machine: fsm.New(), now: begin, rng: rand.New(rand.NewPCG(seed, 1)), clock: clock,
+		busy: make([]compute.Outcome, wave),
+	}
+}
+
+// uuid returns a UUIDv7 of the state's time.
+func (f *filler) uuid() (id compute.UUID) {
+	binary.BigEndian.PutUint64(id[:], uint64(f.now)<<16|0x7000|f.rng.Uint64()&0xfff)
+	binary.BigEndian.PutUint64(id[8:], f.rng.Uint64()&^(3<<62)|1<<63)
+	return id
+}
+
+// apply applies commands, some to an entry, all of which must be accepted.
+func (f *filler) apply(cmds ...fsm.Command) error {
+	for len(cmds) > 0 {
+		n := min(perEntry, len(cmds))
+		frames := make([][]byte, 0, n+1)
+		for _, cmd := range append([]fsm.Command{fsm.Clock{At: f.now, Term: 1}}, cmds[:n]...) {
+			frame, err := fsm.Encode(cmd)
+			if err != nil {
+				return err
+			}
+			frames = append(frames, frame)
+		}
+		cmds = cmds[n:]
+		f.index++
+		start := f.clock()
+		results := f.machine.ApplyFrames(f.index, frames...)
+		f.longest = max(f.longest, f.clock().Sub(start))
+		var refusals []error
+		for _, r := range results {
+			if r.Refusal != nil {
+				refusals = append(refusals, r.Refusal)
+			}
+		}
+		if err := errors.Join(refusals...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found makes a cluster whose users may queue anything.
+func (f *filler) found() error {
+	root := fsm.Actor{Root: true}
+	token := compute.Hash(sha256.Sum256([]byte("join")))
+	cmds := []fsm.Command{
+		fsm.Bootstrap{
+			ClusterID: f.uuid(), RootToken: token, Signing: compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
+			Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second},
+			Prices:   map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100},
+		},
+		fsm.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
+		fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour)}},
+	}
+	for i := range orgs {
+		a := fsm.Actor{
+			User: compute.UserID{UUID: f.uuid()}, Org: compute.OrgID{UUID: f.uuid()}, Key: compute.KeyID{UUID: f.uuid()},
+		}
+		f.actors = append(f.actors, a)
+		name := fmt.Sprintf("org-%d", i)
+		by := a
+		by.Key = compute.KeyID{}
+		cmds = append(cmds,
+			fsm.CreateUser{Actor: root, User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name}},
+			fsm.CreateKey{Actor: by, Key: compute.Key{ID: a.Key, Lookup: fmt.Sprintf("key%07d", i), Name: name, Active: true}})
+	}
+	for n := range nodes {
+		id, name := compute.NodeID{UUID: f.uuid()}, fmt.Sprintf("sim%d", n)
+		f.nodes = append(f.nodes, id)
+		inv := compute.Inventory{Node: id, Version: 1, VCPUMilli: 128_000, MemoryMiB: 1 << 20}
+		for i := range gpusPerNode {
+			inv.GPUs = append(inv.GPUs, compute.GPU{
+				ID: gpu(n*gpusPerNode + i), Index: i, Type: "h100", Model: "H100", VRAMMiB: 80 << 10, Driver: "simulated",
+				SpeedMilli: 1000, Island: 1,
+			})
+		}
+		cmds = append(cmds, fsm.RegisterNode{TokenID: "bench", TokenHash: token, Node: compute.Node{
+			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
+			Metrics: "http://" + name + ":6470/metrics", Version: "bench",
+		}}, fsm.SetInventory{Term: 1, Inventory: inv})
+	}
+	return f.apply(cmds...)
+}
+
+// gpu returns a name of the length that NVML's have.
+func gpu(n int) compute.GPUID {
+	return compute.GPUID(fmt.Sprintf("GPU-%08x-1f2e-3d4c-5b6a-79880a1b2c3d", n*2654435761))
+}
+
+// fill executes n executions to their ends.
+func (f *filler) fill(ctx context.Context, n int, progress func(done int)) error {
+	for done := 0; done < n; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		size := min(wave, n-done)
+		if err := f.wave(size); err != nil {
+			return err
+		}
+		if done += size; done%(wave*100) == 0 {
+			progress(done)
+		}
+	}
+	return nil
+}
+
+// wave executes n executions at once.
+func (f *filler) wave(n int) error {
+	submits := make([]fsm.Command, n)
+	plan := fsm.CommitPlan{Term: 1, ViewIndex: f.index}
+	for i := range n {
+		c := f.submit(i)
+		submits[i] = c
+		node := f.nodes[i/gpusPerNode]
+		plan.Plan.Assignments = append(plan.Plan.Assignments, compute.Assignment{
+			Execution: c.Execution.ID, Node: node, GPUs: []compute.GPUShare{{GPU: gpu(i), Milli: compute.WholeGPU}},
+			Choice: compute.Choice{Score: f.rng.Int64N(1000), RunnerUp: f.nodes[f.rng.IntN(nodes)], RunnerUpScore: 1000 + f.rng.Int64N(1000)},
+		})
+		f.busy[i] = compute.Outcome{Execution: c.Execution.ID, Epoch: 1}
+		f.now += 1000 / perSecond
+	}
+	if err := f.apply(submits...); err != nil {
+		return err
+	}
+	if err := f.apply(plan); err != nil {
+		return err
+	}
+	starts, finishes := make([]fsm.Command, n), make([]fsm.Command, n)
+	for i, at := range f.rng.Perm(n) {
+		o, node := &f.busy[at], f.nodes[at/gpusPerNode]
+		o.ExecletAt = f.now + compute.Instant(f.rng.IntN(20))
+		o.StartedAt = o.ExecletAt + compute.Instant(f.rng.IntN(200))
+		o.Duration = time.Duration(f.rng.Int64N(int64(30 * time.Second)))
+		o.EndedAt = o.StartedAt.Add(o.Duration)
+		starts[i] = fsm.StartAttempt{Node: node, Start: compute.AttemptStart{
+			Execution: o.Execution, Epoch: 1, ExecletAt: o.ExecletAt, StartedAt: o.StartedAt,
+		}}
+		f.end(o)
+		finishes[i] = fsm.FinishAttempt{Node: node, Outcome: *o}
+	}
+	if err := f.apply(starts...); err != nil {
+		return err
+	}
+	f.now += 10_000
+	return f.apply(finishes...)
+}
+
+// submit returns the command that queues the execution for one GPU.
+func (f *filler) submit(int) fsm.Submit {
+	actor := f.actors[f.rng.IntN(orgs)]
+	code := make([]byte, bundleBytes)
+	for i := 0; i < len(code); i += 8 {
+		binary.BigEndian.PutUint64(code[i:], f.rng.Uint64()) // It is compressed: nothing repeats.
+	}
+	return fsm.Submit{
+		Op:    fsm.Op{ID: compute.OpID{UUID: f.uuid()}, Org: actor.Org, Request: sha256.Sum256(code[:40])},
+		Actor: actor,
+		Execution: compute.Execution{
+			ID: compute.ExecutionID{UUID: f.uuid()}, Profile: "h100", Timeout: 10 * time.Minute, DisconnectGrace: 10 * time.Minute,
+			Bundle:   compute.BundleRef{Inline: code, Hash: sha256.Sum256(code), Size: bundleBytes},
+			FileName: "train.py", Tags: []string{fmt.Sprintf("run-%d", f.rng.IntN(100))},
+		},
+	}
+}
+
+// end says how an attempt ended: nine of ten well.
+func (f *filler) end(o *compute.Outcome) {
+	o.Status, o.Ran = compute.StatusCompleted, true
+	if f.rng.IntN(10) == 0 {
+		o.Status, o.Reason, o.ExitCode = compute.StatusFailed, compute.ReasonExitCode, 1
+	}
+	o.Usage = compute.Usage{
+		CPUTime: time.Duration(f.rng.Int64N(int64(o.Duration) + 1)), PeakMemoryMiB: f.rng.Int64N(8192),
+		GPUUtilPercent: f.rng.IntN(100), GPUMemoryMiB: f.rng.Int64N(80 << 10),
+		OutputBytes: f.rng.Int64N(1 << 16), OutputLines: f.rng.Int64N(1000), EnergyMilliJ: f.rng.Int64N(1 << 24), PowerMilliW: f.rng.Int64N(700_000),
+	}
+}

@@ -1,0 +1,286 @@
+package state
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Limits and defaults of a measurement.
+const (
+	MaxExecutions     = 10_000_000
+	DefaultExecutions = 200_000
+
+	buffer     = 1 << 20
+	historyRow = 1000 // Rows of the page that is read.
+)
+
+// Config says what is measured.
+type Config struct {
+	Executions int
+	Seed       uint64
+	Dir        string // Holds the snapshot while it runs; "" for a temporary one.
+
+	Now      func() time.Time                 // Nil for time.Now.
+	Progress func(done, all int, what string) // Nil for none.
+}
+
+// Validate reports what is wrong with c.
+func (c Config) Validate() error {
+	if c.Executions < 1 || c.Executions > MaxExecutions {
+		return fmt.Errorf("executions: %d is not 1 to %d", c.Executions, MaxExecutions)
+	}
+	return nil
+}
+
+// Report is what was measured. Times are wall time.
+type Report struct {
+	Executions int    `json:"executions"`
+	Cores      int    `json:"cores"`
+	Seed       uint64 `json:"seed"`
+
+	HeapBytes     int64   `json:"heap_bytes"`         // Of the whole state, live.
+	PerExecution  float64 `json:"bytes_per_finished"` // That, by executions.
+	SnapshotBytes int64   `json:"snapshot_bytes"`
+	AppliedPS     float64 `json:"executions_applied_per_s"`
+	AppliedMS     float64 `json:"longest_entry_ms"` // While nothing else happened.
+
+	SnapshotS float64 `json:"snapshot_s"` // Written, and flushed to disk.
+	StallMS   float64 `json:"longest_entry_in_snapshot_ms"`
+	Entries   int     `json:"entries_in_snapshot"`
+	PublishUS float64 `json:"snapshot_taken_us"` // What Raft's goroutine waits for.
+	HashUS    float64 `json:"hash_us"`
+
+	RestoreS     float64 `json:"restore_s"` // From the file, with every check, to a published view.
+	RestoredHeap float64 `json:"restored_bytes_per_finished"`
+	BackupS      float64 `json:"backup_s"`
+	BackupReadS  float64 `json:"backup_read_s"`
+
+	PageUS   float64 `json:"history_page_us"`       // The newest thousand of an organization.
+	DeepMS   float64 `json:"history_oldest_ms"`     // The oldest of an organization, past all others.
+	FilterMS float64 `json:"history_filtered_ms"`   // What failed, past all others.
+	LedgerMS float64 `json:"ledger_verified_ms"`    // Of an organization, its chain and sums.
+	OneUS    float64 `json:"execution_read_us"`     // One finished execution by its identifier.
+	GCMS     float64 `json:"garbage_collection_ms"` // A whole one, by all cores.
+}
+
+// measurement is a measurement under way.
+type measurement struct {
+	cfg    Config
+	filler *filler
+	report Report
+	file   string
+}
+
+// Run measures.
+func Run(ctx context.Context, cfg Config) (_ Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(int, int, string) {}
+	}
+	if cfg.Dir == "" {
+		if cfg.Dir, err = os.MkdirTemp("", "berth-bench-"); err != nil {
+			return Report{}, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
+	}
+	m := &measurement{cfg: cfg, file: filepath.Join(cfg.Dir, "state.snap")}
+	m.report = Report{Executions: cfg.Executions, Cores: runtime.GOMAXPROCS(0), Seed: cfg.Seed}
+	steps := []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"history", m.fill}, {"snapshot", m.snapshot}, {"reads", m.reads}, {"backup", m.backup}, {"restore", m.restore},
+	}
+	for i, step := range steps {
+		cfg.Progress(i, len(steps), step.what)
+		if err := step.do(ctx); err != nil {
+			return m.report, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return m.report, nil
+}
+
+// heap returns how much of the heap is live.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // What finalizers and pools have let go.
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// took returns how long do takes.
+func (m *measurement) took(do func() error) (time.Duration, error) {
+	start := m.cfg.Now()
+	err := do()
+	return m.cfg.Now().Sub(start), err
+}
+
+func (m *measurement) fill(ctx context.Context) error {
+	before := heap()
+	m.filler = newFiller(m.cfg.Seed, m.cfg.Now)
+	if err := m.filler.found(); err != nil {
+		return err
+	}
+	took, err := m.took(func() error {
+		return m.filler.fill(ctx, m.cfg.Executions, func(done int) {
+			m.cfg.Progress(done, m.cfg.Executions, "executions")
+		})
+	})
+	if err != nil {
+		return err
+	}
+	m.report.AppliedPS = float64(m.cfg.Executions) / took.Seconds()
+	m.report.AppliedMS = ms(m.filler.longest)
+	m.report.HeapBytes = heap() - before
+	m.report.PerExecution = float64(m.report.HeapBytes) / float64(m.cfg.Executions)
+	gc, _ := m.took(func() error { runtime.GC(); return nil })
+	m.report.GCMS = ms(gc)
+	return nil
+}
+
+// write writes to the file through a buffer, and to the disk.
+func (m *measurement) write(name string, to func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(file, buffer)
+	err = to(w)
+	return errors.Join(err, w.Flush(), file.Sync(), file.Close())
+}
+
+// snapshot writes a snapshot while entries are applied.
+func (m *measurement) snapshot(ctx context.Context) error {
+	taken, _ := m.took(func() error { _, err := m.filler.machine.Snapshot(); return err })
+	m.report.PublishUS = us(taken)
+	view := m.filler.machine.View()
+	hashed, _ := m.took(func() error { view.Hash(); return nil })
+	m.report.HashUS = us(hashed)
+	done := make(chan error, 1) // Of one result.
+	var took time.Duration
+	go func() {
+		var err error
+		took, err = m.took(func() error { return m.write(m.file, view.WriteSnapshot) })
+		done <- err
+	}()
+	m.filler.longest = 0
+	first := m.filler.index
+	for {
+		select {
+		case err := <-done:
+			m.report.SnapshotS, m.report.StallMS = took.Seconds(), ms(m.filler.longest)
+			m.report.Entries = int(m.filler.index - first)
+			if err != nil {
+				return err
+			}
+			stat, err := os.Stat(m.file)
+			if err == nil {
+				m.report.SnapshotBytes = stat.Size()
+			}
+			return err
+		default:
+			if err := m.filler.fill(ctx, wave, func(int) {}); err != nil {
+				return errors.Join(err, <-done)
+			}
+		}
+	}
+}
+
+// reads measures pages of history and the like.
+func (m *measurement) reads(context.Context) error {
+	view, org := m.filler.machine.View(), m.filler.actors[0].Org
+	var last *compute.Execution
+	page, _ := m.took(func() error {
+		n := 0
+		for e := range view.History(org, fsm.HistoryFilter{}) {
+			if n++; n == historyRow {
+				break
+			}
+			last = e
+		}
+		return nil
+	})
+	m.report.PageUS = us(page)
+	one, _ := m.took(func() error { view.AnyExecution(last.ID); return nil })
+	m.report.OneUS = us(one)
+	deep, _ := m.took(func() error {
+		for range view.History(org, fsm.HistoryFilter{To: begin + 60_000}) {
+		}
+		return nil
+	})
+	m.report.DeepMS = ms(deep)
+	failed := compute.StatusSystemFailure
+	filtered, _ := m.took(func() error {
+		for range view.History(org, fsm.HistoryFilter{Status: &failed}) {
+		}
+		return nil
+	})
+	m.report.FilterMS = ms(filtered)
+	verified, err := m.took(func() error { return view.VerifyLedger(org) })
+	m.report.LedgerMS = ms(verified)
+	return err
+}
+
+func (m *measurement) backup(context.Context) error {
+	name := filepath.Join(m.cfg.Dir, "backup")
+	view := m.filler.machine.View()
+	m.filler.machine = nil // The rest needs the room.
+	took, err := m.took(func() error {
+		return m.write(name, func(w io.Writer) error { return view.WriteBackup(w, "bench", begin) })
+	})
+	if err != nil {
+		return err
+	}
+	m.report.BackupS = took.Seconds()
+	view = nil
+	runtime.GC()
+	took, err = m.took(func() error {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		_, _, err = fsm.ReadBackup(file)
+		return errors.Join(err, file.Close())
+	})
+	m.report.BackupReadS = took.Seconds()
+	return errors.Join(err, os.Remove(name))
+}
+
+func (m *measurement) restore(context.Context) error {
+	before := heap()
+	machine := fsm.New()
+	took, err := m.took(func() error {
+		file, err := os.Open(m.file)
+		if err != nil {
+			return err
+		}
+		return machine.Restore(file)
+	})
+	if err != nil {
+		return err
+	}
+	m.report.RestoreS = took.Seconds()
+	m.report.RestoredHeap = float64(heap()-before) / float64(m.cfg.Executions)
+	runtime.KeepAlive(machine)
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func us(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

@@ -1,0 +1,230 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"iter"
+
+	"berth/compute"
+)
+
+// chapterLines is how many lines of an organization's ledger are closed
+// together.
+const chapterLines = 64
+
+// hashTail is what the encoding of a line ends with: the key of its hash, and
+// the hash.
+const (
+	hashKey  = 12
+	hashTail = 1 + 2 + sha256.Size
+)
+
+// books is the ledgers of all organizations. The newest lines of each are
+// records; the others lie in chapters, each line as what differs from the line
+// before it. A line that the chain follows from is kept without its hash.
+type books struct {
+	records[line, compute.LedgerEntry]
+
+	closed shelf // By organization and the sequence number of the first line.
+	lines  int   // In chapters.
+	words  *words
+}
+
+func newBooks() books {
+	return books{
+		records: newRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} }),
+		closed:  newShelf(lineWidth, false), words: newWords(),
+	}
+}
+
+func (b *books) share() {
+	b.records.share()
+	b.closed.share()
+}
+
+func (b *books) freeze() {
+	b.records.freeze()
+	b.closed.freeze()
+}
+
+func (b *books) len() int { return b.records.len() + b.lines }
+
+func (b *books) tally() (int, sum) { return b.len(), b.sum }
+
+// put adds a line to a ledger.
+func (b *books) put(e *compute.LedgerEntry) {
+	b.records.put(e)
+	if e.Seq%chapterLines == 0 {
+		b.close(e.Org.UUID, e.Seq-chapterLines+1)
+	}
+}
+
+// close makes a chapter of an organization's lines from first on, if they are
+// all there.
+func (b *books) close(org compute.UUID, first uint64) {
+	lines := make([][]byte, 0, chapterLines)
+	for k, e := range b.records.from(line{org, first}) {
+		if k != (line{org, first + uint64(len(lines))}) || len(lines) == chapterLines {
+			break
+		}
+		lines = append(lines, mustEncode(e))
+	}
+	if len(lines) < chapterLines {
+		return
+	}
+	b.closed.set(lineBytes(line{org, first}), b.chapter(lines, false))
+	b.lines += chapterLines
+	for i := range lines {
+		b.records.remove(line{org, first + uint64(i)})
+	}
+}
+
+// chapter returns lines as a chapter: the length of the first (uvarint), the
+// first, and what differs for each other. One that the chain does not lead to
+// keeps its hash; that there is none may be known.
+func (b *books) chapter(lines [][]byte, whole bool) []byte {
+	out := append(binary.AppendUvarint(nil, uint64(len(lines[0]))), lines[0]...)
+	before := shorten(lines[0], nil)
+	for i, text := range lines[1:] {
+		var head []byte
+		if !whole {
+			head = hashIn(lines[i])
+		}
+		short := shorten(text, head)
+		d := delta{words: b.words}
+		out, _ = d.diff(out, before, short, 0)
+		before = short
+		if len(short) == len(text) {
+			before = shorten(text, nil)
+		}
+	}
+	return out
+}
+
+// read yields the lines of a chapter. They are only lent.
+func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
+	n, rest := takeUvarint(chapter)
+	text, rest := bytes.Clone(rest[:n]), rest[n:]
+	before := shorten(text, nil)
+	var short []byte
+	for {
+		if !yield(text) {
+			return false
+		}
+		if len(rest) == 0 {
+			return true
+		}
+		d := delta{words: b.words}
+		short, rest = d.merge(short[:0], before, rest)
+		hash := hashIn(text)
+		if bytes.HasSuffix(short, []byte{hashKey, majorBytes << 5}) {
+			text = lengthen(text[:0], short, hash)
+			before, short = short, before
+			continue
+		}
+		text = append(text[:0], short...)
+		before = shorten(text, nil)
+	}
+}
+
+// hashIn returns a copy of the hash that the encoding of a line ends with.
+func hashIn(text []byte) []byte { return bytes.Clone(text[len(text)-sha256.Size:]) }
+
+// shorten returns the encoding of a line with an empty hash; text itself when
+// before is the hash of the line before it and the chain is broken here. With
+// nothing before, the chain is not looked at.
+func shorten(text, before []byte) []byte {
+	if before != nil && chained(before, text) != compute.Hash(text[len(text)-sha256.Size:]) {
+		return text
+	}
+	return append(bytes.Clone(text[:len(text)-hashTail]), hashKey, majorBytes<<5)
+}
+
+// lengthen appends the encoding that shorten has shortened.
+func lengthen(dst, short, before []byte) []byte {
+	dst = append(append(dst, short[:len(short)-1]...), majorBytes<<5|24, sha256.Size)
+	dst = append(dst, make([]byte, sha256.Size)...)
+	hash := chained(before, dst)
+	copy(dst[len(dst)-sha256.Size:], hash[:])
+	return dst
+}
+
+// chained returns the hash of a line by its encoding, as chain does.
+func chained(before, text []byte) compute.Hash {
+	h := sha256.New()
+	var none compute.Hash
+	h.Write(before)
+	h.Write(text[:len(text)-sha256.Size])
+	h.Write(none[:])
+	return compute.Hash(h.Sum(nil))
+}
+
+// each visits the encoding of every line, by organization and sequence.
+func (b *books) each(visit func(encoded []byte)) {
+	at := b.records.tree.Iter()
+	more := at.First()
+	b.closed.scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
+		for first := lineFrom(key); more && byLine(at.Item().key, first) < 0; more = at.Next() {
+			visit(mustEncode(at.Item().value))
+		}
+		return b.read(chapter, func(text []byte) bool {
+			visit(text)
+			return true
+		})
+	})
+	for ; more; more = at.Next() {
+		visit(mustEncode(at.Item().value))
+	}
+}
+
+// values yields every line, by organization and sequence.
+func (b *books) values() iter.Seq[*compute.LedgerEntry] {
+	return func(yield func(*compute.LedgerEntry) bool) {
+		goes := true
+		b.each(func(text []byte) {
+			goes = goes && yield(mustDecode[compute.LedgerEntry](text))
+		})
+	}
+}
+
+// texts yields the encoded lines of an organization from sequence number from
+// on. They are only lent.
+func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		from = max(from, 1)
+		goes := true
+		start := line{org.UUID, (from-1)/chapterLines*chapterLines + 1}
+		b.closed.scan(lineBytes(start), func(key, chapter []byte) bool {
+			first := lineFrom(key)
+			if first.owner != org.UUID {
+				return false
+			}
+			n := first.n
+			goes = b.read(chapter, func(text []byte) bool {
+				n++
+				return n <= from || yield(text)
+			})
+			return goes
+		})
+		if !goes {
+			return
+		}
+		for k, e := range b.records.from(line{org.UUID, from}) {
+			if k.owner != org.UUID || !yield(mustEncode(e)) {
+				return
+			}
+		}
+	}
+}
+
+// of yields the lines of an organization from sequence number from on.
+func (b *books) of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
+	return func(yield func(*compute.LedgerEntry) bool) {
+		for text := range b.texts(org, from) {
+			if !yield(mustDecode[compute.LedgerEntry](text)) {
+				return
+			}
+		}
+	}
+}

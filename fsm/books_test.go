@@ -1,0 +1,66 @@
+package fsm
+
+import (
+	"testing"
+
+	"berth/compute"
+)
+
+// TestBooksKeepEveryLine writes ledgers of several chapters, one with a broken
+// chain, and reads them from every line on.
+func TestBooksKeepEveryLine(t *testing.T) {
+	b := newBooks()
+	var all []*compute.LedgerEntry
+	orgs := []compute.OrgID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
+	const lines = 3*chapterLines + 5
+	for i, org := range orgs {
+		var head compute.Hash
+		for seq := uint64(1); seq <= lines/uint64(1+i); seq++ {
+			e := &compute.LedgerEntry{
+				Org: org, Seq: seq, Index: 10 * seq, At: 1_790_000_000_000 + compute.Instant(seq),
+				Kind: compute.LedgerKind(seq % 4), Amount: compute.Credits(seq * 77), Balance: compute.Credits(seq),
+				Execution: compute.ExecutionID{UUID: compute.UUID{byte(seq / 3)}}, Note: "note"[:seq%5],
+			}
+			e.Hash = chain(head, *e)
+			if i == 1 && seq%50 == 7 {
+				e.Hash[3]++ // Somebody wrote to it.
+			}
+			head = e.Hash
+			b.put(e)
+			all = append(all, e)
+		}
+	}
+	if b.len() != len(all) || b.lines != chapterLines*5 {
+		t.Fatalf("%d lines, %d of them in chapters, want %d", b.len(), b.lines, len(all))
+	}
+	n := 0
+	for e := range b.values() {
+		if *e != *all[n] {
+			t.Fatalf("line %d is %+v, want %+v", n, e, all[n])
+		}
+		n++
+	}
+	b.share()
+	view := b
+	view.freeze()
+	for from := range uint64(lines + 2) {
+		for _, org := range orgs {
+			want := []compute.LedgerEntry{}
+			for _, e := range all {
+				if e.Org == org && e.Seq >= from {
+					want = append(want, *e)
+				}
+			}
+			i := 0
+			for e := range view.of(org, from) {
+				if i == len(want) || *e != want[i] {
+					t.Fatalf("from %d of %s, line %d is %+v", from, org, i, e)
+				}
+				i++
+			}
+			if i != len(want) {
+				t.Fatalf("from %d of %s: %d lines, want %d", from, org, i, len(want))
+			}
+		}
+	}
+}

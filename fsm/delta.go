@@ -1,0 +1,357 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+)
+
+// A record that rests is kept as what differs from another record of its kind,
+// the base. Both are CBOR maps with small numbers as keys, in their order, as
+// all records are. What differs is
+//
+//	how many fields the record has (uvarint), then for each field that differs
+//	a tag (uvarint): by how much its key is above that before, << 3 | what
+//	0 at the end
+//
+// with, behind the tag of each kind, what the constants below say. It exists
+// in memory alone: neither a snapshot nor a hash knows of it.
+const (
+	fieldGone   = 1 // Nothing: the base has the field, the record has not.
+	fieldItem   = 2 // The item.
+	fieldNumber = 3 // How far a number is from that of the base, zigzag.
+	fieldMap    = 4 // What differs, for a field that is a map in both.
+	fieldID     = 5 // The number of an identifier that was there before (uvarint).
+	fieldWord   = 6 // The number of an item that many records have (uvarint).
+)
+
+// Of CBOR, what records use.
+const (
+	majorUint  = 0
+	majorNint  = 1
+	majorBytes = 2
+	majorText  = 3
+	majorArray = 4
+	majorMap   = 5
+	majorPlain = 7
+
+	idBytes   = 16
+	idItem    = 1 + idBytes
+	idHead    = majorBytes<<5 | idBytes
+	lateBase  = 1 << 40 // From here on numbers are instants, which move together.
+	knownIDs  = 6
+	restDepth = maxNesting
+)
+
+// head reads the head of the first item of b: its major type, its number, and
+// the bytes that the head takes, 0 when b is cut or of a kind that records do
+// not use.
+func head(b []byte) (major byte, n uint64, size int) {
+	if len(b) == 0 {
+		return 0, 0, 0
+	}
+	major, low := b[0]>>5, b[0]&31
+	switch {
+	case low < 24:
+		return major, uint64(low), 1
+	case low == 24 && len(b) >= 2:
+		return major, uint64(b[1]), 2
+	case low == 25 && len(b) >= 3:
+		return major, uint64(binary.BigEndian.Uint16(b[1:])), 3
+	case low == 26 && len(b) >= 5:
+		return major, uint64(binary.BigEndian.Uint32(b[1:])), 5
+	case low == 27 && len(b) >= 9:
+		return major, binary.BigEndian.Uint64(b[1:]), 9
+	}
+	return 0, 0, 0
+}
+
+// appendHead appends the shortest head.
+func appendHead(dst []byte, major byte, n uint64) []byte {
+	major <<= 5
+	switch {
+	case n < 24:
+		return append(dst, major|byte(n))
+	case n < 1<<8:
+		return append(dst, major|24, byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(dst, major|25), uint16(n))
+	case n < 1<<32:
+		return binary.BigEndian.AppendUint32(append(dst, major|26), uint32(n))
+	}
+	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
+}
+
+// itemSize returns how many bytes the first item of b takes, 0 when b does not
+// hold it whole.
+func itemSize(b []byte, depth int) int {
+	major, n, size := head(b)
+	if size == 0 || depth == 0 {
+		return 0
+	}
+	switch major {
+	case majorUint, majorNint:
+		return size
+	case majorBytes, majorText:
+		if n > uint64(len(b)-size) {
+			return 0
+		}
+		return size + int(n)
+	case majorMap:
+		n *= 2
+		fallthrough
+	case majorArray:
+		if n > uint64(len(b)) {
+			return 0
+		}
+		for range n {
+			item := itemSize(b[size:], depth-1)
+			if item == 0 {
+				return 0
+			}
+			size += item
+		}
+		return size
+	case majorPlain:
+		if b[0]&31 >= 24 {
+			return 0
+		}
+		return size
+	}
+	return 0
+}
+
+// fields goes through the fields of a record.
+type fields struct {
+	rest []byte
+	left uint64
+	bad  bool // It is no record, or it is cut.
+}
+
+// fieldsOf returns the fields of the map that b begins with, and how many
+// there are.
+func fieldsOf(b []byte) (fields, uint64) {
+	major, n, size := head(b)
+	if size == 0 || major != majorMap {
+		return fields{bad: true}, 0
+	}
+	return fields{rest: b[size:], left: n}, n
+}
+
+// next returns the next field; ok is false at the end and when f is bad.
+func (f *fields) next() (key uint64, item []byte, ok bool) {
+	if f.left == 0 || f.bad {
+		return 0, nil, false
+	}
+	major, key, size := head(f.rest)
+	if size == 0 || major != majorUint {
+		f.bad = true
+		return 0, nil, false
+	}
+	n := itemSize(f.rest[size:], restDepth)
+	if n == 0 {
+		f.bad = true
+		return 0, nil, false
+	}
+	item = f.rest[size : size+n]
+	f.rest = f.rest[size+n:]
+	f.left--
+	return key, item, true
+}
+
+// numberIn returns the number that an item is.
+func numberIn(item []byte) (int64, bool) {
+	major, n, size := head(item)
+	if size == 0 || major > majorNint || n > 1<<63-1 {
+		return 0, false
+	}
+	if major == majorNint {
+		return -1 - int64(n), true
+	}
+	return int64(n), true
+}
+
+func appendNumber(dst []byte, n int64) []byte {
+	if n < 0 {
+		return appendHead(dst, majorNint, uint64(-1-n))
+	}
+	return appendHead(dst, majorUint, uint64(n))
+}
+
+// delta is what the writing and the reading of a difference have in common:
+// what they remember of the record so far.
+type delta struct {
+	words *words
+	drift int64 // How far the last instant was from that of the base.
+	ids   [knownIDs][idBytes]byte
+	known int
+}
+
+// begin makes the identifiers known that key is made of.
+func (d *delta) begin(key []byte) {
+	for len(key) >= idBytes {
+		d.know(key[:idBytes])
+		key = key[idBytes:]
+	}
+}
+
+func (d *delta) know(id []byte) {
+	if d.known < knownIDs {
+		copy(d.ids[d.known][:], id)
+		d.known++
+	}
+}
+
+// expected returns what a number is likely to have become: instants move
+// together.
+func (d *delta) expected(was int64) int64 {
+	if was >= lateBase {
+		return was + d.drift
+	}
+	return was
+}
+
+func (d *delta) moved(was, is int64) {
+	if was >= lateBase {
+		d.drift = is - was
+	}
+}
+
+// diff appends what differs between two maps. Often has a bit for each field
+// whose items many records have. It reports false when they are not what
+// records are.
+func (d *delta) diff(dst, base, record []byte, often uint64) ([]byte, bool) {
+	old, _ := fieldsOf(base)
+	now, n := fieldsOf(record)
+	dst = binary.AppendUvarint(dst, n)
+	last := int64(-1)
+	whole := true
+	was, before, more := old.next()
+	key, item, ok := now.next()
+	for whole && (ok || more) {
+		if more && (!ok || was < key) {
+			dst = appendTag(dst, &last, was, fieldGone)
+			was, before, more = old.next()
+			continue
+		}
+		var same []byte
+		if more && was == key {
+			same = before
+			was, before, more = old.next()
+		}
+		if !bytes.Equal(same, item) {
+			dst, whole = d.field(dst, &last, key, same, item, often)
+		}
+		key, item, ok = now.next()
+	}
+	return append(dst, 0), whole && !old.bad && !now.bad
+}
+
+func appendTag(dst []byte, last *int64, key uint64, what byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(int64(key)-*last)<<3|uint64(what))
+	*last = int64(key)
+	return dst
+}
+
+// field appends one field that differs from what it was, nil for a new one.
+func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, often uint64) ([]byte, bool) {
+	if before, ok := numberIn(was); ok {
+		if now, ok := numberIn(item); ok {
+			dst = appendTag(dst, last, key, fieldNumber)
+			dst = binary.AppendVarint(dst, now-d.expected(before))
+			d.moved(before, now)
+			return dst, true
+		}
+	}
+	often = often >> min(key, 63) & 1
+	if isMap(was) && isMap(item) {
+		return d.diff(appendTag(dst, last, key, fieldMap), was, item, -often)
+	}
+	if isID(item) {
+		for i := range d.known {
+			if bytes.Equal(d.ids[i][:], item[1:]) {
+				return binary.AppendUvarint(appendTag(dst, last, key, fieldID), uint64(i)), true
+			}
+		}
+		d.know(item[1:])
+	}
+	if often != 0 && len(item) >= leastWord {
+		if id, ok := d.words.number(item); ok {
+			return binary.AppendUvarint(appendTag(dst, last, key, fieldWord), id), true
+		}
+	}
+	return append(appendTag(dst, last, key, fieldItem), item...), true
+}
+
+func isMap(item []byte) bool { return len(item) > 0 && item[0]>>5 == majorMap }
+
+func isID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
+
+// merge appends the record that diff made a difference of, and returns what is
+// behind the difference.
+func (d *delta) merge(dst, base, diff []byte) (record, rest []byte) {
+	n, diff := takeUvarint(diff)
+	dst = appendHead(dst, majorMap, n)
+	old, _ := fieldsOf(base)
+	was, before, more := old.next()
+	key := uint64(math.MaxUint64) // One before 0.
+	for {
+		var tag uint64
+		if tag, diff = takeUvarint(diff); tag == 0 {
+			break
+		}
+		key += tag >> 3
+		for more && was < key {
+			dst = append(appendHead(dst, majorUint, was), before...)
+			was, before, more = old.next()
+		}
+		var same []byte
+		if more && was == key {
+			same = before
+			was, before, more = old.next()
+		}
+		if tag&7 != fieldGone {
+			dst, diff = d.value(appendHead(dst, majorUint, key), same, diff, tag&7)
+		}
+	}
+	for more {
+		dst = append(appendHead(dst, majorUint, was), before...)
+		was, before, more = old.next()
+	}
+	return dst, diff
+}
+
+// value appends one item.
+func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) {
+	switch what {
+	case fieldNumber:
+		by, size := binary.Varint(diff)
+		before, _ := numberIn(was)
+		now := d.expected(before) + by
+		d.moved(before, now)
+		return appendNumber(dst, now), diff[size:]
+	case fieldMap:
+		return d.merge(dst, was, diff)
+	case fieldID:
+		i, rest := takeUvarint(diff)
+		return append(append(dst, idHead), d.ids[i][:]...), rest
+	}
+	var item []byte
+	if what == fieldWord {
+		i, rest := takeUvarint(diff)
+		item, diff = d.words.at(i), rest
+	} else {
+		n := itemSize(diff, restDepth)
+		item, diff = diff[:n], diff[n:]
+	}
+	if isID(item) {
+		d.know(item[1:])
+	}
+	return append(dst, item...), diff
+}
+
+// takeUvarint returns the number that b begins with and what is behind it.
+func takeUvarint(b []byte) (n uint64, rest []byte) {
+	n, size := binary.Uvarint(b)
+	return n, b[size:]
+}

@@ -1,0 +1,133 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"berth/compute"
+)
+
+// someRecord returns a map as records are encoded: small keys, and items of
+// every kind that occurs, many of them like those of others.
+func someRecord(rng *rand.Rand, depth int) map[uint64]any {
+	m := make(map[uint64]any)
+	for range rng.IntN(12) {
+		key := uint64(rng.IntN(60))
+		switch rng.IntN(8) {
+		case 0:
+			m[key] = rng.Int64() - rng.Int64()
+		case 1:
+			m[key] = int64(1_790_000_000_000) + rng.Int64N(100_000)
+		case 2:
+			m[key] = rng.IntN(3) - 1
+		case 3:
+			id := make([]byte, 16)
+			binary.BigEndian.PutUint64(id, uint64(rng.IntN(3)))
+			m[key] = id
+		case 4:
+			m[key] = "text"[:rng.IntN(5)]
+		case 5:
+			m[key] = rng.IntN(2) == 0
+		case 6:
+			m[key] = []any{rng.IntN(3), "x"}
+		case 7:
+			if depth > 0 {
+				m[key] = someRecord(rng, depth-1)
+			}
+		}
+	}
+	return m
+}
+
+func TestWhatIsPackedComesBack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	p := newPacker(3, 10, 20, 21)
+	key := make([]byte, 32)
+	key[7] = 2 // One of the identifiers.
+	type row struct{ record, packed []byte }
+	var rows []row
+	for range 20_000 {
+		record := mustEncode(someRecord(rng, 2))
+		rows = append(rows, row{record, p.pack(nil, key, record)})
+	}
+	smaller := 0
+	for _, r := range rows {
+		if got := p.unpack(nil, key, r.packed); !bytes.Equal(got, r.record) {
+			t.Fatalf("%x came back as %x", r.record, got)
+		}
+		if len(r.packed) < len(r.record) {
+			smaller++
+		}
+	}
+	if smaller < len(rows)/3 {
+		t.Errorf("only %d of %d are smaller", smaller, len(rows))
+	}
+}
+
+func TestRecordsPackSmall(t *testing.T) {
+	p := newPacker(2, 3, 4, 10, 11)
+	execution := func(n byte) []byte {
+		e := compute.Execution{
+			ID: compute.ExecutionID{UUID: compute.UUID{n, 1}}, Org: compute.OrgID{UUID: compute.UUID{2}},
+			Status: compute.StatusCompleted, Profile: "h100", CreatedAt: 1_790_000_000_000 + compute.Instant(n),
+			FinishedAt: 1_790_000_001_000 + 3*compute.Instant(n), SubmitIndex: 1_000_000 + uint64(n), Ran: true,
+		}
+		return mustEncode(&e)
+	}
+	first := execution(1)
+	p.pack(nil, first[4:20], first)
+	for n := byte(2); n < 100; n++ {
+		record := execution(n)
+		id := executionBytes(mustDecode[compute.Execution](record).ID)
+		packed := p.pack(nil, id, record)
+		if len(packed) > 16 || len(record) < 60 {
+			t.Fatalf("a record of %d bytes takes %d", len(record), len(packed))
+		}
+	}
+}
+
+// FuzzPack packs anything against anything: what comes back is what was there.
+func FuzzPack(f *testing.F) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for range 20 {
+		f.Add(mustEncode(someRecord(rng, 2)), mustEncode(someRecord(rng, 2)))
+	}
+	f.Add([]byte{0xa1, 0x01, 0x18, 0x01}, []byte{0xa1, 0x01, 0x02}) // A number in more bytes than it needs.
+	f.Add([]byte{0xa1, 0x01, 0x02}, []byte{0xa1, 0x01})
+	f.Fuzz(func(t *testing.T, base, record []byte) {
+		p := newPacker(1, 2)
+		key := make([]byte, 16)
+		for _, data := range [][]byte{base, record, record} {
+			if got := p.unpack(nil, key, p.pack(nil, key, data)); !bytes.Equal(got, data) {
+				t.Fatalf("%x came back as %x", data, got)
+			}
+		}
+	})
+}
+
+func TestWordsAreBounded(t *testing.T) {
+	w := newWords()
+	long := make([]byte, longestWord+1)
+	if _, ok := w.number(long); ok {
+		t.Error("a word that is too long was taken")
+	}
+	word := long[:longestWord]
+	taken := 0
+	for i := range uint64(2 * maxWordBytes / longestWord) {
+		binary.BigEndian.PutUint64(word, i)
+		if n, ok := w.number(word); ok {
+			if taken++; binary.BigEndian.Uint64(w.at(n)) != i {
+				t.Fatalf("word %d is another one", i)
+			}
+		}
+	}
+	if taken != maxWordBytes/longestWord {
+		t.Errorf("%d words were taken", taken)
+	}
+	binary.BigEndian.PutUint64(word, 5)
+	if n, ok := w.number(word); !ok || n != 5 {
+		t.Error("a word that is there is not found when there is no more room")
+	}
+}

@@ -1,0 +1,242 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	"berth/compute"
+)
+
+// The last fields that this version knows, of records that are outlined. One
+// with more is decoded, which says what is wrong with it.
+const (
+	lastExecutionField = 49
+	lastAttemptField   = 15
+	lastOpField        = 6
+)
+
+// outlineExecution reads from an encoded execution what indexes, counts, checks
+// and filters need, which takes a small part of the time of decoding it: all
+// its numbers, and who and whose it is. Where it has more than that, in a list
+// or a record of its own that checks look into, it is decoded whole. It reports
+// false for what is no execution.
+func outlineExecution(data []byte, e *compute.Execution) bool {
+	*e = compute.Execution{}
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+		n, _ := numberIn(item)
+		switch key {
+		case 1:
+			e.ID.UUID = idIn(item)
+		case 2:
+			e.Org.UUID = idIn(item)
+		case 5:
+			e.Parent.UUID = idIn(item)
+		case 6:
+			e.Kind = compute.Kind(n)
+		case 7:
+			e.Status = compute.Status(n)
+		case 8:
+			e.Reason = compute.Reason(n)
+		case 9:
+			_, _, size := head(item)
+			e.Detail = string(item[size:])
+		case 22:
+			e.MaxCredits = compute.Credits(n)
+		case 24:
+			e.Held = compute.Credits(n)
+		case 25:
+			e.Billed = compute.Credits(n)
+		case 26:
+			e.Epoch = uint64(n)
+		case 28:
+			e.SubmitIndex = uint64(n)
+		case 29:
+			e.CreatedAt = compute.Instant(n)
+		case 30:
+			e.PlacedAt = compute.Instant(n)
+		case 32:
+			e.StartedAt = compute.Instant(n)
+		case 34:
+			e.FinishedAt = compute.Instant(n)
+		case 37:
+			e.Duration = time.Duration(n)
+		case 40, 45:
+			e.Deleted, e.Preemptible = e.Deleted || key == 40, e.Preemptible || key == 45
+		case 46:
+			e.MaxRetries = int(n)
+		case 47:
+			e.Retries = int(n)
+		case 39, 49:
+			*e = compute.Execution{}
+			return codec.dec.Unmarshal(data, e) == nil
+		default:
+			if key > lastExecutionField {
+				return false
+			}
+		}
+	}
+	return !f.bad && f.left == 0
+}
+
+// idIn returns the identifier that an item is, zero for none.
+func idIn(item []byte) (id compute.UUID) {
+	if isID(item) {
+		copy(id[:], item[1:])
+	}
+	return id
+}
+
+// outlineAttempt reads from an encoded attempt what checks need.
+func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+		n, _ := numberIn(item)
+		switch key {
+		case 1:
+			a.Execution.UUID = idIn(item)
+		case 2:
+			a.Epoch = uint64(n)
+		case 8:
+			a.Ended = true // It is not written otherwise.
+		case 9:
+			a.Status = compute.Status(n)
+		case 14:
+			a.PreemptAt = compute.Instant(n)
+		default:
+			if key > lastAttemptField {
+				return a, false
+			}
+		}
+	}
+	return a, !f.bad && f.left == 0
+}
+
+// outlineOp reads from an encoded op what its place among the others is. It
+// reports false for one that was refused, too.
+func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+		switch key {
+		case 1:
+			k.owner = idIn(item)
+		case 2:
+			k.id = idIn(item)
+		case 4:
+			result, _ := fieldsOf(item)
+			if first, _, ok := result.next(); ok && first == 1 || result.bad {
+				return 0, k, false // Field 1 is the refusal.
+			}
+		case 6:
+			n, _ := numberIn(item)
+			seq = uint64(n)
+		default:
+			if key > lastOpField {
+				return 0, k, false
+			}
+		}
+	}
+	return seq, k, !f.bad && f.left == 0
+}
+
+// ledgerLine is what the lines of a ledger are checked by.
+type ledgerLine struct {
+	org     compute.OrgID
+	seq     uint64
+	kind    compute.LedgerKind
+	amount  compute.Credits
+	balance compute.Credits
+	held    compute.Credits
+	hash    compute.Hash
+}
+
+// outlineLine reads an encoded line. It reports false for one that does not end
+// with a hash.
+func outlineLine(data []byte) (l ledgerLine, ok bool) {
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+		n, _ := numberIn(item)
+		switch key {
+		case 1:
+			l.org.UUID = idIn(item)
+		case 2:
+			l.seq = uint64(n)
+		case 5:
+			l.kind = compute.LedgerKind(n)
+		case 6:
+			l.amount = compute.Credits(n)
+		case 10:
+			l.balance = compute.Credits(n)
+		case 11:
+			l.held = compute.Credits(n)
+		case hashKey:
+			if len(item) != hashTail-1 || item[0] != majorBytes<<5|24 || f.left != 0 || len(f.rest) != 0 {
+				return l, false
+			}
+			copy(l.hash[:], item[2:])
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// follows returns what is wrong with a line, of the encoding text, behind
+// another one, or behind none.
+func (l *ledgerLine) follows(before *ledgerLine, text []byte) error {
+	balance, held := before.balance, before.held
+	switch l.kind {
+	case compute.LedgerGrant:
+		balance += l.amount
+	case compute.LedgerHold:
+		held += l.amount
+	case compute.LedgerRelease:
+		held -= l.amount
+	case compute.LedgerCharge:
+		balance -= l.amount
+	case compute.LedgerFork: // It moves nothing.
+	}
+	switch {
+	case l.seq != before.seq+1:
+		return fmt.Errorf("ledger of %s: line %d is missing", l.org, before.seq+1)
+	case l.amount < 0:
+		return fmt.Errorf("ledger of %s: line %d has a negative amount", l.org, l.seq)
+	case l.balance != balance || l.held != held:
+		return fmt.Errorf("ledger of %s: line %d does not add up", l.org, l.seq)
+	case l.hash != chained(before.hash[:], text):
+		return fmt.Errorf("ledger of %s: the chain breaks at line %d", l.org, l.seq)
+	}
+	return nil
+}
+
+// checkAccount compares the account of an organization with what its lines
+// grant, charge and end with.
+func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
+	a := v.Account(org)
+	if a.Seq != last.seq || a.Head != last.hash || a.Balance != last.balance ||
+		a.Held != last.held || a.Granted != granted || a.Charged != charged {
+		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+	}
+	return nil
+}
+
+// leanOf returns the encoding of an execution without its code, and that of
+// any other record as it is: what hashOf hashes.
+func leanOf(data []byte) []byte {
+	f, _ := fieldsOf(data)
+	const bundle, code = 12, 3
+	for key, item, ok := f.next(); ok && key <= bundle; key, item, ok = f.next() {
+		if key != bundle || !isMap(item) {
+			continue
+		}
+		inner, n := fieldsOf(item)
+		lean := appendHead(nil, majorMap, n-1)
+		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
+			if key == code {
+				at := len(data) - len(f.rest) - len(item)
+				return append(append(append(make([]byte, 0, len(data)), data[:at]...), lean...), f.rest...)
+			}
+			lean = append(appendHead(lean, majorUint, key), value...)
+		}
+	}
+	return data
+}

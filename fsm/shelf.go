@@ -1,0 +1,433 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"sort"
+)
+
+// Limits of a page. A page that is full is of the size of one of the
+// allocator's classes.
+const (
+	pageBytes   = 8 << 10
+	pageRows    = 250
+	drawerPages = 256
+)
+
+// shelf is an ordered copy-on-write map from keys of one width to bytes, for
+// many small rows: they lie together in pages, of which a change makes a new
+// one, and pages in drawers. Only the apply goroutine writes to it and shares
+// it. It is no B-tree of the library that tables are: the arrays of one that
+// has split keep pages that have been replaced.
+type shelf struct {
+	width   int  // Bytes of a key.
+	bare    bool // Rows are keys alone.
+	rows    int
+	drawers []*drawer
+	edition *edition // Whose drawers may be written to.
+	open    bool     // So may the list of drawers.
+	shared  bool     // Nothing was written since share.
+	draft   *draft   // Of the goroutine that writes.
+}
+
+// drawer is some pages in the order of their keys, at least one.
+type drawer struct {
+	edition *edition
+	pages   []page
+}
+
+// edition is what a shelf is between two times that it is shared.
+type edition struct{ _ byte }
+
+// page is some rows in the order of their keys. It never changes:
+//
+//	how many rows (u8), how many bytes their keys have in common (u8), those
+//	per row: the rest of its key
+//	unless rows are keys alone, per row: its length (uvarint), its bytes
+//
+// so that the first key is behind the first two bytes in one piece.
+type page []byte
+
+func newShelf(width int, bare bool) shelf {
+	return shelf{width: width, bare: bare, edition: new(edition), open: true, draft: &draft{width: width, bare: bare}}
+}
+
+// share makes the shelf as it is now safe to hand out.
+func (s *shelf) share() {
+	if !s.shared {
+		s.edition, s.open, s.shared = new(edition), false, true
+	}
+}
+
+// freeze turns a copied shelf into the shared one.
+func (s *shelf) freeze() { s.draft = nil }
+
+func (s *shelf) len() int { return s.rows }
+
+// first returns the first key of p.
+func (s *shelf) first(p page) []byte { return p[2 : 2+s.width] }
+
+// corner is a page's place: its drawer, and its place in that.
+type corner struct{ drawer, page int }
+
+// at returns the place of the page in which key is, or would be; ok is false
+// when there is none.
+func (s *shelf) at(key []byte) (at corner, ok bool) {
+	if len(s.drawers) == 0 {
+		return at, false
+	}
+	at.drawer = max(sort.Search(len(s.drawers), func(i int) bool {
+		return bytes.Compare(s.first(s.drawers[i].pages[0]), key) > 0
+	})-1, 0)
+	pages := s.drawers[at.drawer].pages
+	at.page = max(sort.Search(len(pages), func(i int) bool { return bytes.Compare(s.first(pages[i]), key) > 0 })-1, 0)
+	return at, true
+}
+
+// pageOf returns the page in which key is, or would be, nil for none.
+func (s *shelf) pageOf(key []byte) page {
+	at, ok := s.at(key)
+	if !ok {
+		return nil
+	}
+	return s.drawers[at.drawer].pages[at.page]
+}
+
+// write returns the list of drawers and one of them to write to.
+func (s *shelf) write(i int) *drawer {
+	if !s.open {
+		s.drawers, s.open = slices.Clone(s.drawers), true
+	}
+	d := s.drawers[i]
+	if d.edition != s.edition {
+		d = &drawer{s.edition, slices.Clone(d.pages)}
+		s.drawers[i] = d
+	}
+	return d
+}
+
+// replace puts pages, at most two, in the place of one.
+func (s *shelf) replace(at corner, pages ...page) {
+	s.shared = false
+	d := s.write(at.drawer)
+	d.pages = slices.Replace(d.pages, at.page, at.page+1, pages...)
+	switch n := len(d.pages); {
+	case n == 0:
+		s.drawers = slices.Delete(s.drawers, at.drawer, at.drawer+1)
+	case n > drawerPages:
+		cut := n / 2
+		if at.drawer == len(s.drawers)-1 && at.page >= n-2 {
+			cut = n - 1 // Pages come in their order: leave the drawer full.
+		}
+		next := &drawer{s.edition, slices.Clone(d.pages[cut:])}
+		d.pages = slices.Clone(d.pages[:cut])
+		s.drawers = slices.Insert(s.drawers, at.drawer+1, next)
+	}
+}
+
+// push adds a page behind all others.
+func (s *shelf) push(p page) {
+	s.shared = false
+	if n := len(s.drawers); n > 0 && len(s.drawers[n-1].pages) < drawerPages {
+		d := s.write(n - 1)
+		d.pages = append(d.pages, p)
+		return
+	}
+	if !s.open {
+		s.drawers, s.open = slices.Clone(s.drawers), true
+	}
+	s.drawers = append(s.drawers, &drawer{s.edition, []page{p}})
+}
+
+// shape returns how many rows p has, what their keys have in common, and the
+// rests of the keys.
+func (s *shelf) shape(p page) (n int, prefix, suffixes []byte) {
+	n, pre := int(p[0]), int(p[1])
+	return n, p[2 : 2+pre], p[2+pre : 2+pre+n*(s.width-pre)]
+}
+
+// find returns the place of key in p.
+func (s *shelf) find(p page, key []byte) (at int, found bool) {
+	n, prefix, suffixes := s.shape(p)
+	switch pre := len(prefix); {
+	case pre == s.width:
+		at = max(bytes.Compare(key, prefix), 0)
+		return at, bytes.Equal(key, prefix)
+	default:
+		if c := bytes.Compare(key[:pre], prefix); c != 0 {
+			return max(c, 0) * n, false
+		}
+		w, rest := s.width-pre, key[pre:]
+		low, high := 0, n
+		for low < high {
+			mid := (low + high) / 2
+			switch bytes.Compare(suffixes[mid*w:mid*w+w], rest) {
+			case 0:
+				return mid, true
+			case -1:
+				low = mid + 1
+			default:
+				high = mid
+			}
+		}
+		return low, false
+	}
+}
+
+// value returns the bytes of row i of p.
+func (s *shelf) value(p page, i int) []byte {
+	_, prefix, suffixes := s.shape(p)
+	rest := p[2+len(prefix)+len(suffixes):]
+	for {
+		n, size := binary.Uvarint(rest)
+		if i == 0 {
+			return rest[size : size+int(n)]
+		}
+		rest = rest[size+int(n):]
+		i--
+	}
+}
+
+// get returns the bytes at key, which nobody may write to.
+func (s *shelf) get(key []byte) ([]byte, bool) {
+	p := s.pageOf(key)
+	if p == nil {
+		return nil, false
+	}
+	i, ok := s.find(p, key)
+	if !ok || s.bare {
+		return nil, ok
+	}
+	return s.value(p, i), true
+}
+
+// has reports whether there is a row at key.
+func (s *shelf) has(key []byte) bool {
+	p := s.pageOf(key)
+	if p == nil {
+		return false
+	}
+	_, ok := s.find(p, key)
+	return ok
+}
+
+// set stores a row, whose bytes it copies.
+func (s *shelf) set(key, value []byte) {
+	d := s.draft
+	d.reset()
+	where, ok := s.at(key)
+	if !ok {
+		d.insert(0, key, value)
+		s.push(d.page(0, 1))
+		s.rows++
+		return
+	}
+	p := s.drawers[where.drawer].pages[where.page]
+	at, found := s.find(p, key)
+	d.load(s, p)
+	if found {
+		if !s.bare {
+			d.values[at] = value
+		}
+	} else {
+		d.insert(at, key, value)
+		s.rows++
+	}
+	n := len(d.values)
+	cut := n / 2
+	if at == n-1 {
+		cut = at // Rows come in their order: leave the page full.
+	}
+	if d.fits(0, n) {
+		s.replace(where, d.page(0, n))
+		return
+	}
+	s.replace(where, d.page(0, cut), d.page(cut, n))
+}
+
+// remove drops the row at key, if there is one.
+func (s *shelf) remove(key []byte) {
+	where, ok := s.at(key)
+	if !ok {
+		return
+	}
+	p := s.drawers[where.drawer].pages[where.page]
+	at, found := s.find(p, key)
+	if !found {
+		return
+	}
+	s.rows--
+	if p[0] == 1 {
+		s.replace(where)
+		return
+	}
+	d := s.draft
+	d.reset()
+	d.load(s, p)
+	d.delete(at)
+	s.replace(where, d.page(0, len(d.values)))
+}
+
+// pagesFrom yields the pages from that of key on, until yield returns false.
+func (s *shelf) pagesFrom(key []byte, yield func(page) bool) {
+	at, _ := s.at(key)
+	for i := at.drawer; i < len(s.drawers); i++ {
+		for _, p := range s.drawers[i].pages[at.page:] {
+			if !yield(p) {
+				return
+			}
+		}
+		at.page = 0
+	}
+}
+
+// scan yields the rows from key on, in order, until yield returns false. Both
+// the key and the bytes are only lent.
+func (s *shelf) scan(from []byte, yield func(key, value []byte) bool) {
+	key := make([]byte, s.width)
+	s.pagesFrom(from, func(p page) bool {
+		n, prefix, suffixes := s.shape(p)
+		w := s.width - len(prefix)
+		rest := p[2+len(prefix)+len(suffixes):]
+		copy(key, prefix)
+		for i := range n {
+			copy(key[len(prefix):], suffixes[i*w:i*w+w])
+			var value []byte
+			if !s.bare {
+				size, at := binary.Uvarint(rest)
+				value, rest = rest[at:at+int(size)], rest[at+int(size):]
+			}
+			if bytes.Compare(key, from) >= 0 && !yield(key, value) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// scanDown yields the keys from key down. They are only lent.
+func (s *shelf) scanDown(from []byte, yield func(key []byte) bool) {
+	key := make([]byte, s.width)
+	at, _ := s.at(from)
+	for i := min(at.drawer, len(s.drawers)-1); i >= 0; i-- {
+		pages := s.drawers[i].pages
+		if i == at.drawer {
+			pages = pages[:at.page+1]
+		}
+		for _, p := range slices.Backward(pages) {
+			n, prefix, suffixes := s.shape(p)
+			w := s.width - len(prefix)
+			copy(key, prefix)
+			for i := n - 1; i >= 0; i-- {
+				copy(key[len(prefix):], suffixes[i*w:i*w+w])
+				if bytes.Compare(key, from) <= 0 && !yield(key) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// load appends a row whose key is behind all others.
+func (s *shelf) load(key, value []byte) {
+	d := s.draft
+	d.insert(len(d.values), key, value)
+	s.rows++
+	if n := len(d.values); !d.fits(0, n) {
+		s.push(d.page(0, n-1))
+		last := slices.Clone(d.keys[(n-1)*s.width:])
+		d.reset()
+		d.insert(0, last, value)
+	}
+}
+
+// loaded ends a series of load.
+func (s *shelf) loaded() {
+	if n := len(s.draft.values); n > 0 {
+		s.push(s.draft.page(0, n))
+		s.draft.reset()
+	}
+}
+
+// draft is a page in the making.
+type draft struct {
+	width  int
+	bare   bool
+	keys   []byte // Whole, one behind the other.
+	values [][]byte
+}
+
+func (d *draft) reset() { d.keys, d.values = d.keys[:0], d.values[:0] }
+
+// load fills an empty draft with the rows of p.
+func (d *draft) load(s *shelf, p page) {
+	n, prefix, suffixes := s.shape(p)
+	w := s.width - len(prefix)
+	rest := p[2+len(prefix)+len(suffixes):]
+	for i := range n {
+		d.keys = append(append(d.keys, prefix...), suffixes[i*w:i*w+w]...)
+		var value []byte
+		if !d.bare {
+			size, at := binary.Uvarint(rest)
+			value, rest = rest[at:at+int(size)], rest[at+int(size):]
+		}
+		d.values = append(d.values, value)
+	}
+}
+
+func (d *draft) insert(at int, key, value []byte) {
+	d.keys = slices.Insert(d.keys, at*d.width, key...)
+	d.values = slices.Insert(d.values, at, value)
+}
+
+func (d *draft) delete(at int) {
+	d.keys = slices.Delete(d.keys, at*d.width, (at+1)*d.width)
+	d.values = slices.Delete(d.values, at, at+1)
+}
+
+// common returns how many bytes the keys of some rows have in common: as many
+// as the first and the last.
+func (d *draft) common(from, to int) int {
+	first, last := d.keys[from*d.width:(from+1)*d.width], d.keys[(to-1)*d.width:to*d.width]
+	n := 0
+	for n < d.width && first[n] == last[n] {
+		n++
+	}
+	return n
+}
+
+// size returns how many bytes the page of some rows takes.
+func (d *draft) size(from, to int) int {
+	pre := d.common(from, to)
+	size := 2 + pre + (to-from)*(d.width-pre)
+	if !d.bare {
+		var room [binary.MaxVarintLen64]byte
+		for _, v := range d.values[from:to] {
+			size += binary.PutUvarint(room[:], uint64(len(v))) + len(v)
+		}
+	}
+	return size
+}
+
+// fits reports whether some rows fit into one page. A single one always does.
+func (d *draft) fits(from, to int) bool {
+	return to-from == 1 || to-from <= pageRows && d.size(from, to) <= pageBytes
+}
+
+// page returns the page of some rows.
+func (d *draft) page(from, to int) page {
+	pre := d.common(from, to)
+	p := make(page, 0, d.size(from, to))
+	p = append(p, byte(to-from), byte(pre))
+	p = append(p, d.keys[from*d.width:from*d.width+pre]...)
+	for i := from; i < to; i++ {
+		p = append(p, d.keys[i*d.width+pre:(i+1)*d.width]...)
+	}
+	if !d.bare {
+		for _, v := range d.values[from:to] {
+			p = append(binary.AppendUvarint(p, uint64(len(v))), v...)
+		}
+	}
+	return p
+}

@@ -1,0 +1,163 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"berth/compute"
+)
+
+// rowsOf returns what a shelf holds.
+func rowsOf(s *shelf) map[string]string {
+	out := make(map[string]string)
+	last := ""
+	s.scan(make([]byte, s.width), func(key, value []byte) bool {
+		if string(key) <= last && last != "" {
+			panic("keys are out of order")
+		}
+		last = string(key)
+		out[last] = string(value)
+		return true
+	})
+	return out
+}
+
+func checkShelf(t *testing.T, s *shelf, want map[string]string) {
+	t.Helper()
+	got := rowsOf(s)
+	if len(got) != len(want) || s.len() != len(want) {
+		t.Fatalf("%d rows, counted %d, want %d", len(got), s.len(), len(want))
+	}
+	for k, v := range want {
+		if got[k] != v || !s.has([]byte(k)) {
+			t.Fatalf("at %x is %x, want %x", k, got[k], v)
+		}
+		if value, ok := s.get([]byte(k)); !ok || string(value) != v {
+			t.Fatalf("get %x: %x", k, value)
+		}
+	}
+}
+
+// TestShelfIsAMap does random things to a shelf and to a map, and looks at
+// copies that were shared on the way.
+func TestShelfIsAMap(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		t.Run(fmt.Sprint("bare ", bare), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(3, 3))
+			s, want := newShelf(16, bare), make(map[string]string)
+			key := func() []byte {
+				k := make([]byte, 16)
+				binary.BigEndian.PutUint64(k, rng.Uint64N(4))
+				binary.BigEndian.PutUint64(k[8:], rng.Uint64N(3000))
+				return k
+			}
+			var old shelf
+			var then map[string]string
+			for step := range 20_000 {
+				switch k := key(); {
+				case rng.IntN(3) > 0:
+					value := ""
+					if !bare {
+						value = string(bytes.Repeat([]byte{byte(step)}, rng.IntN(60)*(1+rng.IntN(200)/199*200)))
+					}
+					s.set(k, []byte(value))
+					want[string(k)] = value
+				default:
+					s.remove(k)
+					delete(want, string(k))
+				}
+				if step == 9000 {
+					s.share()
+					old, then = s, make(map[string]string)
+					old.freeze()
+					for k, v := range want { // Any order.
+						then[k] = v
+					}
+				}
+			}
+			checkShelf(t, &s, want)
+			checkShelf(t, &old, then)
+			checkDown(t, &s, want)
+			for k := range want { // Any order.
+				s.remove([]byte(k))
+			}
+			if s.len() != 0 || len(rowsOf(&s)) != 0 {
+				t.Error("an emptied shelf has rows")
+			}
+		})
+	}
+}
+
+// checkDown compares going down with going up, from every tenth key.
+func checkDown(t *testing.T, s *shelf, want map[string]string) {
+	t.Helper()
+	var keys []string
+	for k := range want { // Any order.
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i := 0; i < len(keys); i += 10 {
+		n := i
+		s.scanDown([]byte(keys[i]), func(key []byte) bool {
+			if string(key) != keys[n] {
+				t.Fatalf("down from %x: %x, want %x", keys[i], key, keys[n])
+			}
+			n--
+			return n > i-5 && n >= 0
+		})
+		n = i
+		s.scan([]byte(keys[i]), func(key, _ []byte) bool {
+			if string(key) != keys[n] {
+				t.Fatalf("up from %x: %x, want %x", keys[i], key, keys[n])
+			}
+			n++
+			return n < i+5
+		})
+	}
+}
+
+func TestShelfIsLoadedInOrder(t *testing.T) {
+	s, want := newShelf(8, false), make(map[string]string)
+	for i := range uint64(5000) {
+		k := binary.BigEndian.AppendUint64(nil, i*3)
+		value := fmt.Sprint("value ", i)
+		s.load(k, []byte(value))
+		want[string(k)] = value
+	}
+	s.loaded()
+	checkShelf(t, &s, want)
+	for i := range uint64(300) {
+		k := binary.BigEndian.AppendUint64(nil, i*7)
+		s.set(k, []byte("later"))
+		want[string(k)] = "later"
+	}
+	checkShelf(t, &s, want)
+}
+
+func TestKeysAsBytesKeepTheirOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	id := func() (u compute.UUID) { u[0], u[15] = byte(rng.IntN(2)), byte(rng.IntN(3)); return u }
+	for range 1000 {
+		a, b := place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}},
+			place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}}
+		if bytes.Compare(placeBytes(a), placeBytes(b)) != byPlace(a, b) || placeFrom(placeBytes(a)) != a {
+			t.Fatalf("places %v and %v", a, b)
+		}
+		c, d := line{id(), rng.Uint64N(300)}, line{id(), rng.Uint64N(300)}
+		if bytes.Compare(lineBytes(c), lineBytes(d)) != byLine(c, d) || lineFrom(lineBytes(c)) != c {
+			t.Fatalf("lines %v and %v", c, d)
+		}
+		e, f := pair{id(), id()}, pair{id(), id()}
+		if bytes.Compare(pairBytes(e), pairBytes(f)) != byPair(e, f) || pairFrom(pairBytes(e)) != e {
+			t.Fatalf("pairs %v and %v", e, f)
+		}
+		g, h := momentOf(compute.Instant(rng.IntN(600)-300), id()), momentOf(compute.Instant(rng.IntN(600)-300), id())
+		if bytes.Compare(endBytes(g), endBytes(h)) != byMoment(g, h) || endFrom(endBytes(g)) != g {
+			t.Fatalf("moments %v and %v", g, h)
+		}
+	}
+}
