@@ -59,9 +59,8 @@ func TestBrake(t *testing.T) {
 	if b.Holds || b.ReleasedAt == nil || len(b.Vanished) != 0 {
 		t.Errorf("released: %+v", b)
 	}
-	for _, body := range []any{
-		map[string]any{}, map[string]any{"release": false}, map[string]any{"share_percent": 101},
-		map[string]any{"share_percent": "half"}, map[string]any{"share": 50},
+	for _, body := range []map[string]any{
+		{}, {"release": false}, {"share_percent": 101}, {"share_percent": "half"}, {"share": 50},
 	} {
 		w.want(422, "", "POST", "/admin/brake", rootToken, body)
 	}

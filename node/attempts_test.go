@@ -57,6 +57,9 @@ func TestWorkerHasTheLeadersLease(t *testing.T) {
 		if got, want := attempt.LeaseOf(told), attempt.LeaseOf(&e); got != want {
 			t.Errorf("a worker holds %+v for %v, and the leader %v", e, got, want)
 		}
+		if attempt.MayLeave(told) != attempt.MayLeave(&e) {
+			t.Errorf("a worker takes %+v for what may leave a drained node: %t", e, attempt.MayLeave(told))
+		}
 	}
 }
 

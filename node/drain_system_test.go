@@ -20,10 +20,11 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, follower.URL())
 	root := nodetest.MustClient(t, c.RootToken, follower.URL())
 	mustVoters(t, root, 3)
-	start := func(preemptible bool) compute.ExecutionID {
+	start := func(preemptible bool, retries int) compute.ExecutionID {
 		t.Helper()
 		started, err := api.Submit(t.Context(), client.Start{
-			Code: "import time\ntime.sleep(300)\n", ExecutionType: "t4", Timeout: 400, Preemptible: preemptible,
+			Code: "import time\ntime.sleep(300)\n", ExecutionType: "t4", Timeout: 400,
+			Preemptible: preemptible, MaxRetries: retries,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -34,10 +35,10 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 		})
 		return started.ExecutionID
 	}
-	moves, stays := start(true), start(false)
+	moves, retried, stays := start(true, 0), start(false, 1), start(false, 0)
 	victim := c.Nodes[2] // The one with the t4.
 	n, err := root.DrainNodeWithin(t.Context(), victim.ID(), 5*time.Second)
-	if err != nil || n.LiveWork != 2 || n.Leaving != 1 || n.DrainBy == nil {
+	if err != nil || n.LiveWork != 3 || n.Leaving != 2 || n.DrainBy == nil {
 		t.Fatalf("drained as %+v, %v", n, err)
 	}
 	if _, err := root.TransferLeadership(t.Context(), compute.NodeID{}); err != nil {
@@ -50,10 +51,12 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 	if ended.Billed != nil && *ended.Billed != 0 {
 		t.Errorf("billed %v", *ended.Billed)
 	}
-	nodetest.Eventually(t, endWait, "the other one to wait", func() bool {
-		e, err := api.Execution(t.Context(), moves, 0)
-		return err == nil && e.Status == compute.StatusQueued
-	})
+	for _, id := range []compute.ExecutionID{moves, retried} {
+		nodetest.Eventually(t, endWait, "the others to wait", func() bool {
+			e, err := api.Execution(t.Context(), id, 0)
+			return err == nil && e.Status == compute.StatusQueued && e.Retries == 0
+		})
+	}
 	nodetest.Eventually(t, endWait, "the node to execute nothing", func() bool {
 		records, err := root.Nodes(t.Context())
 		if err != nil {
@@ -66,8 +69,10 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 		}
 		return false
 	})
-	if err := api.Abort(t.Context(), moves); err != nil {
-		t.Fatal(err)
+	for _, id := range []compute.ExecutionID{moves, retried} {
+		if err := api.Abort(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mustBalance(t, api)
 }

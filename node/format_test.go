@@ -24,6 +24,10 @@ func TestRollingUpgrade(t *testing.T) {
 		if client.CodeOf(err) != "upgrade_required" || !strings.Contains(err.Error(), holds) {
 			t.Fatalf("a quota: %v, want upgrade_required that names %q", err, holds)
 		}
+		_, err = nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL()).ReleaseBrake(t.Context())
+		if client.CodeOf(err) != "upgrade_required" || !strings.Contains(err.Error(), holds) {
+			t.Fatalf("the brake: %v, want upgrade_required that names %q", err, holds)
+		}
 	}
 	refused("n1 (test), n2 (test), n3 (test)")
 	for i, n := range c.Nodes {
@@ -40,8 +44,12 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	for _, n := range c.Nodes {
 		nodetest.Eventually(t, time.Minute, "the newer format", func() bool { return n.Peer().View().Format() == fsm.Format })
-		if _, err := nodetest.MustClient(t, c.RootToken, n.URL()).SetQuota(t.Context(), grant); err != nil {
+		root := nodetest.MustClient(t, c.RootToken, n.URL())
+		if _, err := root.SetQuota(t.Context(), grant); err != nil {
 			t.Fatal(err)
+		}
+		if b, err := root.ReleaseBrake(t.Context()); err != nil || b.Holds || b.ReleasedAt == nil {
+			t.Fatalf("the brake: %+v, %v", b, err)
 		}
 	}
 }

@@ -67,6 +67,15 @@ func TestWorkerExecutes(t *testing.T) {
 	}
 	mustBalance(t, api)
 	mustBeWorkers(t, c, b200, h200)
+	for i, n := range []*nodetest.Node{h200, c.Follower(), c.Leader()} {
+		root := nodetest.MustClient(t, c.RootToken, n.URL())
+		if b, err := root.SetBrakeShare(t.Context(), 40+i); err != nil || b.Share != 40+i {
+			t.Errorf("node %s: the brake is %+v, %v", n.Config.Name, b, err)
+		}
+		if b, err := root.Brake(t.Context()); err != nil || b.Share != 40+i || b.Holds {
+			t.Errorf("node %s: the brake is %+v, %v", n.Config.Name, b, err)
+		}
+	}
 }
 
 // mustBeWorkers checks that workers hold nothing that is not theirs, and that

@@ -87,7 +87,7 @@ func TestSeedReplays(t *testing.T) {
 // detector makes a minute short.
 func TestBugsAreFound(t *testing.T) {
 	const limit = time.Minute
-	first := map[dst.Bug]uint64{dst.BugUnsyncedStarting: 63, dst.BugDoublePost: 16}
+	first := map[dst.Bug]uint64{dst.BugUnsyncedStarting: 63, dst.BugDoublePost: 16, dst.BugUncheckedStart: 7}
 	for _, bug := range dst.Bugs() {
 		t.Run(bug.String(), func(t *testing.T) {
 			began := processor(t)

@@ -91,7 +91,8 @@ func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[com
 	var losses []protocol.Loss
 	for _, m := range s.w.machines {
 		node, ok := view.Node(m.node)
-		if !ok || protocol.StateOf(silent[m.node]) == compute.NodeUp || bug != BugNoBrake && protocol.Holds(view.Brake(), node) {
+		held := ok && bug != BugNoBrake && protocol.Holds(view.Brake(), node)
+		if !ok || held || protocol.StateOf(silent[m.node]) == compute.NodeUp {
 			continue
 		}
 		lost := protocol.Lost(view.Work(m.node), silent[m.node])

@@ -94,8 +94,8 @@ func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
 		_, err := fmt.Fprintln(w, "The brake does not hold: what is lost is given up.")
 		return err
 	}
-	fmt.Fprintf(w, "The brake holds since %s: no attempt is given up until these are heard or drained, or it is released.\n",
-		b.Since)
+	fmt.Fprintf(w, "The brake holds since %s: no attempt is given up until these are heard or drained, "+
+		"or it is released.\n", b.Since)
 	t := newTable("name", "down since", "live attempts", "id")
 	for _, n := range b.Vanished {
 		t.AppendRow(row(n.Name, n.DownAt, n.LiveWork, n.ID))

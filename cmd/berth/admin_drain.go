@@ -26,9 +26,9 @@ func newNodeDrain(conn *connection) *cobra.Command {
 
 With a deadline, what is preemptible or has retries left makes room at once and begins
 anew on another node, and what still executes at the deadline is ended, as a system
-failure that is not billed; what has not started by then is queued again. The deadline is the cluster's: it holds when the leader changes.
-berth admin node undrain, or another drain, calls it off; what was asked to leave
-by then leaves.`,
+failure that is not billed; what has not started by then is queued again. The
+deadline is the cluster's: it holds when the leader changes. berth admin node
+undrain, or another drain, calls it off; what was asked to leave by then leaves.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("deadline") && deadline < time.Second {

@@ -91,8 +91,8 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 // brakeOf says why an attempt is not given up although its node is down, and what
 // can be done.
 func brakeOf(b *wire.BrakeHold) string {
-	return fmt.Sprintf("%s is down since %s, and %d nodes vanished at once (%d are heard): nothing is given up until they are "+
-		"heard; if they are gone, an operator says so (berth admin brake release)", b.Node, b.DownAt, b.Vanished, b.Up)
+	return fmt.Sprintf("%s is down since %s, and %d nodes vanished at once (%d are heard): nothing is given up until "+
+		"they are heard; if they are gone, an operator says so (berth admin brake release)", b.Node, b.DownAt, b.Vanished, b.Up)
 }
 
 // nodesOf says how the nodes stand to an execution.

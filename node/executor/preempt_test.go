@@ -27,38 +27,51 @@ func TestPreemption(t *testing.T) {
 	n := newNode(t, nil)
 	const forever = "while True: time.sleep(1)\n"
 	for _, test := range []struct {
-		name   string
-		code   string
-		notice time.Duration
-		want   ending
-		output []string
+		name    string
+		code    string
+		notice  time.Duration
+		want    ending
+		output  []string
+		retried bool // It leaves a drained node alone, not for more urgent work.
 	}{
+		{
+			"code that is retried saves its work", aware + forever, 200 * time.Millisecond,
+			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 0},
+			[]string{"notice", "terminated"},
+			true,
+		},
 		{
 			"code that saves its work", aware + forever, 200 * time.Millisecond,
 			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority", 0},
 			[]string{"here", `notice {"sigterm_in_seconds":0.2,"sigkill_after_seconds":`, "terminated"},
+			false,
 		},
 		{
 			"code that knows nothing", "import time\nprint('here', flush=True)\n" + forever, 0,
 			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 143},
 			[]string{"preempted: SIGTERM in 0 s"},
+			false,
 		},
 		{
 			"code that does not listen", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here')\n" + forever, 0,
 			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 137},
-			nil,
+			nil, false,
 		},
 		{
 			"code that ends within the notice", aware, time.Hour,
 			ending{compute.StatusCompleted, compute.ReasonNone, "", 0},
 			[]string{"notice"},
+			false,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			n := n.as(t)
 			w := n.newWork(compute.Bundle{Code: test.code})
-			w.Execution.Preemptible = true
+			w.Execution.Preemptible = !test.retried
+			if test.retried {
+				w.Execution.MaxRetries = 1
+			}
 			id := n.place(w)
 			await(t, "the start", func() bool { return n.started(id) && strings.Contains(n.output(id), "here") })
 			n.update(func() { n.work[id].Attempt.PreemptAt, n.work[id].Attempt.Notice = 1, test.notice })
