@@ -1,10 +1,13 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"golang.org/x/sys/unix"
@@ -107,6 +110,39 @@ func TestFollowerWhoseDiskFailsCatchesUp(t *testing.T) {
 	}
 	if got := ended(); len(got) != 0 {
 		t.Errorf("%v ended", got)
+	}
+}
+
+// TestRefusedAppendsDoNotStopReplication has a follower refuse appends for a
+// moment, again and again, while the leader sends it many: with appends sent
+// ahead about every second such moment ends its replication for good.
+func TestRefusedAppendsDoNotStopReplication(t *testing.T) {
+	f, disks, _ := mustFaultyFleet(t, 3)
+	leader := f.leader()
+	slow := f.follower(leader)
+	full := error(unix.ENOSPC)
+	for round := range 12 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		for i := range 4 {
+			clients.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					op := toyCommand{Op: fmt.Sprintf("r%d-%d-%d", round, i, n), Key: "k", Value: 1}
+					if _, _, err := leader.Propose(ctx, opFrame(op)); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		disks[slow].fail.Store(&full)
+		time.Sleep(20 * time.Millisecond)
+		disks[slow].fail.Store(nil)
+		time.Sleep(20 * time.Millisecond)
+		cancel()
+		clients.Wait()
+		_, index := leader.mustPropose(t, toyCommand{Op: fmt.Sprint("last", round), Key: "k", Value: 2})
+		eventually(t, "the follower catches up", func() bool { return slow.CommitIndex() >= index })
 	}
 }
 

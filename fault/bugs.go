@@ -53,7 +53,7 @@ func Plants() []Plant {
 			CaughtBy: "any: flipped bits in raft.db",
 		},
 		{
-			Bug: PipelinedLog, Test: "",
+			Bug: PipelinedLog, Test: "./cluster TestRefusedAppendsDoNotStopReplication",
 			Breaks:   "an append that a follower refuses can stop its replication for good",
 			CaughtBy: "register: errors of a follower's disk; it never catches up",
 		},

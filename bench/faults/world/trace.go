@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Trace interferes with system calls of the node's living process, as strace's
@@ -44,7 +45,19 @@ func (n *Node) Trace(ctx context.Context, inject string) (stop func() error, err
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(letGoLimit):
+			// It waits for a process that is neither there nor gone; those that it
+			// still holds go on when it ends.
+			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
+			<-ended
+		}
 		return nil
 	}, nil
 }
+
+// letGoLimit is how long strace may take to let go of a process.
+const letGoLimit = 10 * time.Second
