@@ -85,6 +85,9 @@ func appendHead(dst []byte, major byte, n uint64) []byte {
 // itemSize returns how many bytes the first item of b takes, 0 when b does not
 // hold it whole.
 func itemSize(b []byte, depth int) int {
+	if len(b) > 0 && b[0]&31 < 24 && b[0] < majorBytes<<5 {
+		return 1 // A small number, as most are.
+	}
 	major, n, size := head(b)
 	if size == 0 || depth == 0 {
 		return 0
@@ -143,10 +146,15 @@ func (f *fields) next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.bad {
 		return 0, nil, false
 	}
-	major, key, size := head(f.rest)
-	if size == 0 || major != majorUint {
-		f.bad = true
-		return 0, nil, false
+	size := 1
+	if len(f.rest) > 0 && f.rest[0] < 24 {
+		key = uint64(f.rest[0])
+	} else {
+		var major byte
+		if major, key, size = head(f.rest); size == 0 || major != majorUint {
+			f.bad = true
+			return 0, nil, false
+		}
 	}
 	n := itemSize(f.rest[size:], restDepth)
 	if n == 0 {

@@ -15,9 +15,15 @@ const (
 	lastOpField        = 6
 )
 
+// Where an execution has its bundle, and that its code.
+const (
+	bundleField = 12
+	codeField   = 3
+)
+
 // outlineExecution reads from an encoded execution what indexes, counts, checks
-// and filters need, which takes a small part of the time of decoding it: all
-// its numbers, and who and whose it is. Where it has more than that, in a list
+// filters and estimates need, which takes a small part of the time of decoding
+// it: who and whose it is, how it stands, most of its numbers. Where it has more than that, in a list
 // or a record of its own that checks look into, it is decoded whole. It reports
 // false for what is no execution.
 func outlineExecution(data []byte, e *compute.Execution) bool {
@@ -41,6 +47,11 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 		case 9:
 			_, _, size := head(item)
 			e.Detail = string(item[size:])
+		case 10:
+			_, _, size := head(item)
+			e.Profile = string(item[size:])
+		case 16:
+			e.Timeout = time.Duration(n)
 		case 22:
 			e.MaxCredits = compute.Credits(n)
 		case 24:
@@ -61,8 +72,12 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 			e.FinishedAt = compute.Instant(n)
 		case 37:
 			e.Duration = time.Duration(n)
-		case 40, 45:
-			e.Deleted, e.Preemptible = e.Deleted || key == 40, e.Preemptible || key == 45
+		case 35:
+			e.Ran = true // It is not written otherwise.
+		case 40:
+			e.Deleted = true
+		case 45:
+			e.Preemptible = true
 		case 46:
 			e.MaxRetries = int(n)
 		case 47:
@@ -85,6 +100,29 @@ func idIn(item []byte) (id compute.UUID) {
 		copy(id[:], item[1:])
 	}
 	return id
+}
+
+// outlineBundle reads from an encoded execution where its bundle is.
+func outlineBundle(data []byte) (ref compute.BundleRef) {
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {
+		if key != bundleField {
+			continue
+		}
+		inner, _ := fieldsOf(item)
+		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
+			_, n, size := head(value)
+			switch key {
+			case 1:
+				copy(ref.Hash[:], value[size:])
+			case 2:
+				ref.Size = int64(n)
+			case codeField:
+				ref.Inline = value[size:]
+			}
+		}
+	}
+	return ref
 }
 
 // outlineAttempt reads from an encoded attempt what checks need.
@@ -223,15 +261,14 @@ func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits,
 // any other record as it is: what hashOf hashes.
 func leanOf(data []byte) []byte {
 	f, _ := fieldsOf(data)
-	const bundle, code = 12, 3
-	for key, item, ok := f.next(); ok && key <= bundle; key, item, ok = f.next() {
-		if key != bundle || !isMap(item) {
+	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {
+		if key != bundleField || !isMap(item) {
 			continue
 		}
 		inner, n := fieldsOf(item)
 		lean := appendHead(nil, majorMap, n-1)
 		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
-			if key == code {
+			if key == codeField {
 				at := len(data) - len(f.rest) - len(item)
 				return append(append(append(make([]byte, 0, len(data)), data[:at]...), lean...), f.rest...)
 			}

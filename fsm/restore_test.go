@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,5 +35,137 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		if last != test.last {
 			t.Errorf("the last field of an %s is %d, its outline knows %d", name, last, test.last)
 		}
+	}
+}
+
+// longHistory returns a populated state with a ledger of several chapters.
+func longHistory(t *testing.T) *state {
+	t.Helper()
+	s := populated(t)
+	for range 3 * chapterLines {
+		s.meta.Index++
+		if r := s.grant(Grant{Actor: Actor{Root: true}, Org: compute.OrgID{UUID: compute.UUID{3}}, Amount: 5}); r.Refusal != nil {
+			t.Fatal(r.Refusal)
+		}
+	}
+	if s.ledger.lines == 0 {
+		t.Fatal("nothing is in chapters")
+	}
+	return s
+}
+
+// restored writes a snapshot of s and reads it.
+func restored(t *testing.T, s *state) (*state, error) {
+	t.Helper()
+	var data bytes.Buffer
+	if err := s.publish().WriteSnapshot(&data); err != nil {
+		t.Fatal(err)
+	}
+	return readSnapshot(&data)
+}
+
+func TestRestoreKeepsWhatRests(t *testing.T) {
+	s := longHistory(t)
+	back, err := restored(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Hash() != s.Hash() || back.executions.shelf.len() != 1 || back.attempts.shelf.len() != 1 ||
+		back.ledger.lines != s.ledger.lines || back.ops.len() != s.ops.len() {
+		t.Error("the restored state is another one")
+	}
+	if err := back.publish().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestoreChecksWhatRests breaks what rests, each time with hashes that are
+// right.
+func TestRestoreChecksWhatRests(t *testing.T) {
+	id := compute.ExecutionID{UUID: compute.UUID{11}}
+	ended := func(f func(*compute.Execution)) func(*state) {
+		return func(s *state) {
+			e, _ := s.executions.get(id)
+			f(e)
+			s.putExecution(e)
+		}
+	}
+	attempt := func(f func(*compute.Attempt)) func(*state) {
+		return func(s *state) {
+			a, _ := s.attempts.get(line{id.UUID, 1})
+			f(a)
+			s.putAttempt(a)
+		}
+	}
+	lines := func(f func([]*compute.LedgerEntry) []*compute.LedgerEntry) func(*state) {
+		return func(s *state) {
+			all := f(slices.Collect(s.ledger.values()))
+			s.ledger = newBooks()
+			for _, e := range all {
+				s.ledger.put(e)
+			}
+		}
+	}
+	line := func(n int, f func(*compute.LedgerEntry)) func(*state) {
+		return lines(func(all []*compute.LedgerEntry) []*compute.LedgerEntry {
+			f(all[n-1])
+			return all
+		})
+	}
+	tests := []struct {
+		name  string
+		spoil func(*state)
+		want  string
+	}{
+		{"held", ended(func(e *compute.Execution) { e.Held = 5 }), "still set aside"},
+		{"negative", ended(func(e *compute.Execution) { e.Billed = -1 }), "negative credits"},
+		{"failure charged", ended(func(e *compute.Execution) { e.Status = compute.StatusSystemFailure }), "was charged"},
+		{"no organization", ended(func(e *compute.Execution) { e.Org.UUID[0]++ }), "no organization"},
+		{"a status nobody knows", ended(func(e *compute.Execution) { e.Status = 200 }), ""},
+		{"an attempt too new", attempt(func(a *compute.Attempt) { a.Epoch = 9 }), "attempt 9 of 0b000000-0000-0000-0000-000000000000 has no execution"},
+		{"an attempt of nothing", attempt(func(a *compute.Attempt) { a.Execution.UUID[15]++ }), "has no execution"},
+		{"an end that is none", attempt(func(a *compute.Attempt) { a.Status = compute.StatusRunning }), "ended as running"},
+		{"preempted", attempt(func(a *compute.Attempt) { a.PreemptAt = 7 }), "which it may not be"},
+		{"an amount", line(70, func(e *compute.LedgerEntry) { e.Amount++ }), "line 70 does not add up"},
+		{"a note", line(100, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 100"},
+		{"a hash", line(65, func(e *compute.LedgerEntry) { e.Hash[1]++ }), "chain breaks at line 65"},
+		{"negative amount", line(66, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
+		{"a line gone", lines(func(all []*compute.LedgerEntry) []*compute.LedgerEntry {
+			return slices.Delete(all, 80, 81)
+		}), "line 81 is missing"},
+		{"the end gone", lines(func(all []*compute.LedgerEntry) []*compute.LedgerEntry {
+			return all[:len(all)-1]
+		}), "not what its lines say"},
+		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "not what its lines say"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := longHistory(t)
+			if test.want == "" {
+				s.executions.put(&compute.Execution{ID: id, Status: 200})
+			} else {
+				test.spoil(s)
+			}
+			if _, err := restored(t, s); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("restored with %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestBundlesAreThoseInBlobStores(t *testing.T) {
+	s := populated(t)
+	e, _ := s.executions.get(compute.ExecutionID{UUID: compute.UUID{11}})
+	for i, ref := range []compute.BundleRef{
+		{Hash: compute.Hash{1}, Size: 3, Inline: []byte("abc")}, {Hash: compute.Hash{2}, Size: 1 << 20}, {},
+	} {
+		for _, status := range []compute.Status{compute.StatusCompleted, compute.StatusQueued} {
+			e := *e
+			e.ID.UUID[0], e.Status, e.Bundle = byte(100+10*i)+byte(status), status, ref
+			s.executions.put(&e)
+		}
+	}
+	if got := slices.Collect(s.Bundles()); !slices.Equal(got, []compute.Hash{{2}, {2}}) {
+		t.Errorf("the bundles are %v", got)
 	}
 }

@@ -220,6 +220,24 @@ func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Exe
 	}
 }
 
+// Bundles yields the hashes of the bundles that executions have in blob stores,
+// some of them more than once.
+func (v *View) Bundles() iter.Seq[compute.Hash] {
+	return func(yield func(compute.Hash) bool) {
+		var room []byte
+		v.executions.scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
+			var ref compute.BundleRef
+			if e != nil {
+				ref = e.Bundle
+			} else {
+				room = v.executions.resting.packer.unpack(room[:0], key, packed)
+				ref = outlineBundle(room)
+			}
+			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
+		})
+	}
+}
+
 // Totals returns how many executions an organization's history holds, by
 // status too, and what they cost. Parents count, their credits do not: those
 // are their children's.
@@ -300,12 +318,19 @@ func (v *View) turns(x *index[turn, compute.Execution]) iter.Seq[*compute.Execut
 func (v *View) Calibration() compute.Calibration { return v.meta.Calibration }
 
 // Ended yields the executions that have ended, the newest end first, also
-// deleted ones.
+// deleted ones: of each whose it is, its status and its times, and no more.
 func (v *View) Ended() iter.Seq[*compute.Execution] {
 	last := moment{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
+		var room []byte
 		for k := range v.finished.downKeys(last) {
-			e, _ := v.executions.get(k.execution())
+			e, encoded, _ := v.executions.peek(k.execution(), room)
+			if e == nil {
+				e, room = new(compute.Execution), encoded
+				if !outlineExecution(encoded, e) {
+					e = mustDecode[compute.Execution](encoded)
+				}
+			}
 			if !yield(e) {
 				return
 			}

@@ -128,12 +128,8 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 // usedBlobs returns the blobs that executions refer to.
 func usedBlobs(view *fsm.View) map[compute.Hash]bool {
 	used := map[compute.Hash]bool{}
-	for org := range view.Orgs() {
-		for e := range view.History(org.ID, fsm.HistoryFilter{}) {
-			if e.Bundle.Size > 0 && len(e.Bundle.Inline) == 0 {
-				used[e.Bundle.Hash] = true
-			}
-		}
+	for hash := range view.Bundles() {
+		used[hash] = true
 	}
 	return used
 }

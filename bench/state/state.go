@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"berth/compute"
@@ -62,6 +63,7 @@ type Report struct {
 
 	RestoreS     float64 `json:"restore_s"` // From the file, with every check, to a published view.
 	RestoredHeap float64 `json:"restored_bytes_per_finished"`
+	RestoreCPUS  float64 `json:"restore_cpu_s"` // Processor time of that, of all cores together.
 	BackupS      float64 `json:"backup_s"`
 	BackupReadS  float64 `json:"backup_read_s"`
 
@@ -113,6 +115,15 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 		}
 	}
 	return m.report, nil
+}
+
+// processorTime returns how long this process has computed.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // heap returns how much of the heap is live.
@@ -265,6 +276,7 @@ func (m *measurement) backup(context.Context) error {
 func (m *measurement) restore(context.Context) error {
 	before := heap()
 	machine := fsm.New()
+	busy := processorTime()
 	took, err := m.took(func() error {
 		file, err := os.Open(m.file)
 		if err != nil {
@@ -275,7 +287,7 @@ func (m *measurement) restore(context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.report.RestoreS = took.Seconds()
+	m.report.RestoreS, m.report.RestoreCPUS = took.Seconds(), (processorTime() - busy).Seconds()
 	m.report.RestoredHeap = float64(heap()-before) / float64(m.cfg.Executions)
 	runtime.KeepAlive(machine)
 	return nil

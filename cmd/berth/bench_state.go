@@ -62,7 +62,7 @@ func printState(w io.Writer, r *state.Report) error {
 	line("the same, restored", "1024 B", "%.0f B", r.RestoredHeap)
 	line("longest entry while a snapshot is written", "5 ms", "%.2f ms of %d entries", r.StallMS, r.Entries)
 	line("longest entry otherwise", "", "%.2f ms", r.AppliedMS)
-	line("restart: restore of the snapshot", "10 s at 1000000", "%.2f s", r.RestoreS)
+	line("restart: restore of the snapshot", "10 s at 1000000", "%.2f s, %.2f s of processors", r.RestoreS, r.RestoreCPUS)
 	line("restore of a backup", "60 s at 1000000", "%.2f s", r.BackupReadS)
 	line("snapshot written", "", "%.2f s, %d MB", r.SnapshotS, r.SnapshotBytes/1_000_000)
 	line("snapshot taken", "", "%.1f us", r.PublishUS)
