@@ -217,6 +217,13 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 				"granted %v, charged %v, balance %v, held %v", state.Granted, state.Charged, state.Balance, state.Held)})
 		}
 		s.callbacks = state.Callbacks
+		line, err := n.Said("of replicas differ", "of a replica differs")
+		if err != nil {
+			return nil, err
+		}
+		if line != "" { // The cluster found it before, and mended it.
+			wrong = append(wrong, check.Violation{What: "replicas differ", Object: "node " + n.Name, Detail: line})
+		}
 	}
 	compared, err := s.compareHashes(ctx, seen, &wrong)
 	report.States = compared

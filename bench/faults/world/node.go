@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,29 @@ func (n *Node) URL() string { return fmt.Sprintf("http://%s:%d", n.IP, apiPort) 
 
 // Log returns the path of what the node's processes said.
 func (n *Node) Log() string { return filepath.Join(n.dir, "node.log") }
+
+// Said returns the first line of the node's log that has one of the words, ""
+// for none.
+func (n *Node) Said(words ...string) (string, error) {
+	file, err := os.Open(n.Log())
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		for _, w := range words {
+			if strings.Contains(lines.Text(), w) {
+				return lines.Text(), nil
+			}
+		}
+	}
+	return "", lines.Err()
+}
+
+// maxLine is the length of the longest line of a log.
+const maxLine = 16 << 20
 
 // Data returns the path of the node's data directory.
 func (n *Node) Data() string { return n.data() }
