@@ -149,20 +149,8 @@ type comparison struct {
 // compareMarks compares at the newest index at which a quorum of the voters has
 // a mark.
 func compareMarks(told map[compute.NodeID]marks, voters map[compute.NodeID]bool) comparison {
-	var found comparison
-	have := make(map[uint64]int)
-	for id, m := range told {
-		for _, mark := range m.Marks {
-			if voters[id] {
-				have[mark.Index]++
-			}
-		}
-	}
-	for index, n := range have {
-		if n >= quorum(len(voters)) {
-			found.right.Index = max(found.right.Index, index)
-		}
-	}
+	need := quorum(len(voters))
+	found := comparison{right: StateMark{Index: newestMark(told, voters, need)}}
 	if found.right.Index == 0 {
 		return found
 	}
@@ -174,7 +162,7 @@ func compareMarks(told map[compute.NodeID]marks, voters map[compute.NodeID]bool)
 	}
 	found.unclear = true
 	for hash, n := range agree {
-		if n >= quorum(len(voters)) {
+		if n >= need {
 			found.right.Hash, found.unclear = hash, false
 		}
 	}
@@ -187,6 +175,25 @@ func compareMarks(told map[compute.NodeID]marks, voters map[compute.NodeID]bool)
 		}
 	}
 	return found
+}
+
+// newestMark returns the newest index of which as many voters as needed have a
+// mark, 0 for none.
+func newestMark(told map[compute.NodeID]marks, voters map[compute.NodeID]bool, need int) (newest uint64) {
+	have := make(map[uint64]int)
+	for id, m := range told {
+		for _, mark := range m.Marks {
+			if voters[id] {
+				have[mark.Index]++
+			}
+		}
+	}
+	for index, n := range have {
+		if n >= need {
+			newest = max(newest, index)
+		}
+	}
+	return newest
 }
 
 // handleDiverged hears from the leader that this server's state is not the

@@ -11,6 +11,8 @@ import (
 
 // metrics are what this package counts.
 type metrics struct {
+	damageMetrics
+
 	registerer prometheus.Registerer
 	commit     prometheus.Histogram
 	batch      prometheus.Histogram
@@ -23,10 +25,6 @@ type metrics struct {
 	ballast    prometheus.Gauge
 	full       prometheus.Gauge
 	terms      prometheus.Counter
-	rejoins    prometheus.Counter
-	damaged    prometheus.Counter
-	scrubbed   prometheus.Gauge
-	diverged   prometheus.Gauge
 	refused    prometheus.Counter
 	calls      *prometheus.CounterVec
 }
@@ -34,6 +32,8 @@ type metrics struct {
 // newMetrics registers the collectors.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
+		damageMetrics: newDamageMetrics(reg),
+
 		registerer: reg,
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "berth_raft_commit_seconds",
@@ -82,22 +82,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_terms_led_total",
 			Help: "Terms in which this node led.",
 		}),
-		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_raft_damaged_replicas_total",
-			Help: "Damaged replicas that this process has set aside, to come in empty.",
-		}),
-		damaged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_raft_damaged_snapshots_total",
-			Help: "Snapshots on this node's disk that a scrub found damaged.",
-		}),
-		scrubbed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_raft_scrubbed_timestamp_seconds",
-			Help: "When the replica on disk was last read through and found whole, or mended; 0 for not yet.",
-		}),
-		diverged: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_raft_replicas_diverged",
-			Help: "Replicas whose state is not that of the majority, or all when there is none, on the leader; 0 elsewhere.",
-		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_cluster_connections_refused_total",
 			Help: "Connections to the cluster port that were refused.",
@@ -108,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"method", "code"}),
 	}
 	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
-		m.free, m.ballast, m.full, m.rejoins, m.damaged, m.scrubbed, m.diverged)
+		m.free, m.ballast, m.full)
 	return m
 }
 
@@ -157,4 +141,36 @@ func (m *metrics) call(method string, code compute.Code, _ time.Duration) {
 		code = "ok"
 	}
 	m.calls.WithLabelValues(method, string(code)).Inc()
+}
+
+// damageMetrics are about what the disk, the memory or the program broke.
+type damageMetrics struct {
+	rejoins  prometheus.Counter
+	damaged  prometheus.Counter
+	scrubbed prometheus.Gauge
+	diverged prometheus.Gauge
+}
+
+// newDamageMetrics registers the collectors.
+func newDamageMetrics(reg prometheus.Registerer) damageMetrics {
+	m := damageMetrics{
+		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_raft_damaged_replicas_total",
+			Help: "Damaged replicas that this process has set aside, to come in empty.",
+		}),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_raft_damaged_snapshots_total",
+			Help: "Snapshots on this node's disk that a scrub found damaged.",
+		}),
+		scrubbed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_scrubbed_timestamp_seconds",
+			Help: "When the replica on disk was last read through and found whole, or mended; 0 for not yet.",
+		}),
+		diverged: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_raft_replicas_diverged",
+			Help: "Replicas whose state is not that of the majority, or all when there is none, on the leader; 0 elsewhere.",
+		}),
+	}
+	reg.MustRegister(m.rejoins, m.damaged, m.scrubbed, m.diverged)
+	return m
 }

@@ -237,7 +237,7 @@ func TestDamagedMajorityStops(t *testing.T) {
 
 	mustStop(t, intact)
 	mustRecover(t, intact)
-	intact = f.mustStartAgain(intact)
+	f.mustStartAgain(intact)
 	for _, p := range damaged {
 		f.mustStartAgain(p)
 	}

@@ -114,7 +114,7 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		start := time.Now()
+		start := time.Now() //nolint:forbidigo // A stopwatch.
 		limit := rate.NewLimiter(cluster.ScrubRate, storage.MaxBlob)
 		_, _, err := n.blobs.Scrub(ctx, func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) })
 		if err != nil {

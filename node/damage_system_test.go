@@ -1,0 +1,47 @@
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/node/nodetest"
+)
+
+// TestDamagedServerHealsUnderWork loses the log of a server that executes. It
+// comes in empty, what it executes goes on to its end, and it votes again.
+func TestDamagedServerHealsUnderWork(t *testing.T) {
+	c := nodetest.Start(t, 3)
+	account := c.MustAccount("acme")
+	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
+	mustVoters(t, root, 3)
+	api := nodetest.MustClient(t, account.Key, c.Nodes[0].URL)
+	damaged := c.Nodes[2] // Of the t4.
+	live := mustBegin(t, api, "t4", "import time\ntime.sleep(5)\nprint('to its end')\n")
+	nodetest.Eventually(t, time.Minute, "the execution to run", func() bool {
+		e, err := api.Execution(t.Context(), live, 0)
+		return err == nil && e.Status == compute.StatusRunning
+	})
+	damaged.Kill()
+	if err := os.Truncate(filepath.Join(damaged.Config.DataDir, "raft", "raft.db"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	damaged.Start()
+	if e := mustFinish(t, api, live); e.Status != compute.StatusCompleted {
+		t.Errorf("what it executed is %v (%v)", e.Status, e.StatusDetails)
+	}
+	mustVoters(t, root, 3)
+	mustCameInEmpty(t, damaged)
+	at := nodetest.MustClient(t, account.Key, damaged.URL)
+	e, err := at.Execution(t.Context(), live, 0)
+	if err != nil || !strings.Contains(e.Stdout, "to its end") {
+		t.Errorf("read from the server that was damaged: %q, %v", e.Stdout, err)
+	}
+	if e := mustFinish(t, at, mustBegin(t, at, "t4", "print(3)")); e.Status != compute.StatusCompleted {
+		t.Errorf("afterwards it executes: %v (%v)", e.Status, e.StatusDetails)
+	}
+	mustBalance(t, at)
+}
