@@ -13,10 +13,10 @@ go build -race "$@"
 echo "compiled in $((SECONDS - begin)) s"
 
 # Packages whose tests start nodes mostly wait: for elections, leases, ends of
-# processes. They run one after the other, so that none starves another's
-# heartbeats. Beside them, with what they leave of the machine, run those that
-# compute.
-system='^berth/(node|cluster|cmd/berth|bench/faults|bench/faults/sweep|node/executor|node/executor/.*|docs|deploy)$'
+# processes. Two of them at a time starve nobody's heartbeats. Beside them, with
+# what they leave of the machine, run those that compute.
+node='^berth/node(/executor(/.*)?)?$'
+system='^berth/(cluster|cmd/berth|bench/faults|bench/faults/sweep|deploy)$'
 packages=$(go list "$@")
 
 # stream NAME PACKAGE... tests packages one after the other.
@@ -24,19 +24,24 @@ stream() {
 	local name=$1
 	shift
 	[ $# -gt 0 ] || return 0
-	go test -race -shuffle=on -timeout 15m -p 1 -v "$@" 2>&1 |
+	go test -race -shuffle=on -timeout 20m -p 1 -v "$@" 2>&1 |
 		tee "bin/test-$name.log" | awk -v sums=0 -f scripts/test.awk
 }
 
 status=0
 rm -f bin/test-*.log
-touch bin/test-system.log bin/test-rest.log
+touch bin/test-{node,system,rest}.log
 # shellcheck disable=SC2046 # One word a package.
-(renice -n 10 -p "$BASHPID" >/dev/null && stream rest $(grep -Ev "$system" <<<"$packages")) &
+(renice -n 10 -p "$BASHPID" >/dev/null && stream rest $(grep -Ev "$node|$system" <<<"$packages")) &
+rest=$!
+# shellcheck disable=SC2046
+(stream node $(grep -E "$node" <<<"$packages")) &
+nodes=$!
 # shellcheck disable=SC2046
 stream system $(grep -E "$system" <<<"$packages") || status=$?
-wait $! || status=$?
-cat bin/test-system.log bin/test-rest.log >bin/test.log
+wait $nodes || status=$?
+wait $rest || status=$?
+cat bin/test-{node,system,rest}.log >bin/test.log
 awk -v sums=1 -f scripts/test.awk bin/test.log
 echo "tests took $((SECONDS - begin)) s in all; the whole output is in bin/test.log"
 exit "$status"
