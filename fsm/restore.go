@@ -156,38 +156,44 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 // returns false.
 func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint64, err error) {
 	for i := range r.tables {
-		head, err := in.read(9)
+		n, err := readTable(in, i, hand)
 		if err != nil {
 			return 0, fmt.Errorf("table %d: %w", i, err)
-		}
-		n, err := tableSize(head, byte(i))
-		if err != nil {
-			return 0, fmt.Errorf("table %d: %w", i, err)
-		}
-		b := newBatch(i, nil)
-		for left := n; left > 0; left-- {
-			if b.data, err = in.append(b.data); err != nil {
-				return 0, fmt.Errorf("table %d: %w", i, err)
-			}
-			at := 0
-			if len(b.ends) > 0 {
-				at = b.ends[len(b.ends)-1]
-			}
-			b.ends = append(b.ends, len(b.data))
-			if left > 1 && b.full(b.data[at:]) {
-				last := b.data[at:]
-				if !hand(b) {
-					return 0, io.ErrUnexpectedEOF
-				}
-				b = newBatch(i, last)
-			}
-		}
-		if len(b.ends) > 0 && !hand(b) {
-			return 0, io.ErrUnexpectedEOF
 		}
 		total += n
 	}
 	return total, nil
+}
+
+// readTable reads one table and returns how many records it has.
+func readTable(in *snapshotReader, table int, hand func(*batch) bool) (n uint64, err error) {
+	head, err := in.read(9)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = tableSize(head, byte(table)); err != nil {
+		return 0, err
+	}
+	b := newBatch(table, nil)
+	for left := n; left > 0; left-- {
+		at := len(b.data)
+		if b.data, err = in.append(b.data); err != nil {
+			return 0, err
+		}
+		b.ends = append(b.ends, len(b.data))
+		last := b.data[at:]
+		if left == 1 || !b.full(last) {
+			continue
+		}
+		if !hand(b) {
+			return 0, io.ErrUnexpectedEOF // Nobody wants the rest.
+		}
+		b = newBatch(table, last)
+	}
+	if len(b.ends) > 0 && !hand(b) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, nil
 }
 
 func newBatch(table int, before []byte) *batch {
@@ -307,14 +313,14 @@ func (r *restoring) makeLedger(b *batch) (m made, err error) {
 	if b.before != nil {
 		before, _ = outlineLine(b.before)
 	}
-	b.records(func(last, record []byte) bool {
+	b.records(func(_, record []byte) bool {
 		l, ok := outlineLine(record)
 		if !ok {
 			err = fmt.Errorf("%w: a line of a ledger without its hash", errSnapshot)
 			return false
 		}
 		if l.org != before.org {
-			before, last = ledgerLine{org: l.org}, nil
+			before = ledgerLine{org: l.org}
 		}
 		if err = l.follows(&before, record); err != nil {
 			return false

@@ -150,29 +150,27 @@ func (s *shelf) shape(p page) (n int, prefix, suffixes []byte) {
 // find returns the place of key in p.
 func (s *shelf) find(p page, key []byte) (at int, found bool) {
 	n, prefix, suffixes := s.shape(p)
-	switch pre := len(prefix); {
-	case pre == s.width:
-		at = max(bytes.Compare(key, prefix), 0)
-		return at, bytes.Equal(key, prefix)
-	default:
-		if c := bytes.Compare(key[:pre], prefix); c != 0 {
-			return max(c, 0) * n, false
-		}
-		w, rest := s.width-pre, key[pre:]
-		low, high := 0, n
-		for low < high {
-			mid := (low + high) / 2
-			switch bytes.Compare(suffixes[mid*w:mid*w+w], rest) {
-			case 0:
-				return mid, true
-			case -1:
-				low = mid + 1
-			default:
-				high = mid
-			}
-		}
-		return low, false
+	pre := len(prefix)
+	if pre == s.width {
+		return max(bytes.Compare(key, prefix), 0), bytes.Equal(key, prefix)
 	}
+	if c := bytes.Compare(key[:pre], prefix); c != 0 {
+		return max(c, 0) * n, false
+	}
+	w, rest := s.width-pre, key[pre:]
+	low, high := 0, n
+	for low < high {
+		mid := (low + high) / 2
+		switch bytes.Compare(suffixes[mid*w:mid*w+w], rest) {
+		case 0:
+			return mid, true
+		case -1:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return low, false
 }
 
 // value returns the bytes of row i of p.

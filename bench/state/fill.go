@@ -89,12 +89,15 @@ func (f *filler) found() error {
 	token := compute.Hash(sha256.Sum256([]byte("join")))
 	cmds := []fsm.Command{
 		fsm.Bootstrap{
-			ClusterID: f.uuid(), RootToken: token, Signing: compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
+			ClusterID: f.uuid(), RootToken: token,
+			Signing:  compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
 			Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second},
 			Prices:   map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100},
 		},
 		fsm.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
-		fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour)}},
+		fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{
+			ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour),
+		}},
 	}
 	for i := range orgs {
 		a := fsm.Actor{
@@ -105,7 +108,10 @@ func (f *filler) found() error {
 		by := a
 		by.Key = compute.KeyID{}
 		cmds = append(cmds,
-			fsm.CreateUser{Actor: root, User: compute.User{ID: a.User, Email: name + "@example.com"}, Org: compute.Org{ID: a.Org, Slug: name}},
+			fsm.CreateUser{
+				Actor: root, User: compute.User{ID: a.User, Email: name + "@example.com"},
+				Org: compute.Org{ID: a.Org, Slug: name},
+			},
 			fsm.CreateKey{Actor: by, Key: compute.Key{ID: a.Key, Lookup: fmt.Sprintf("key%07d", i), Name: name, Active: true}})
 	}
 	for n := range nodes {
@@ -158,7 +164,10 @@ func (f *filler) wave(n int) error {
 		node := f.nodes[i/gpusPerNode]
 		plan.Plan.Assignments = append(plan.Plan.Assignments, compute.Assignment{
 			Execution: c.Execution.ID, Node: node, GPUs: []compute.GPUShare{{GPU: gpu(i), Milli: compute.WholeGPU}},
-			Choice: compute.Choice{Score: f.rng.Int64N(1000), RunnerUp: f.nodes[f.rng.IntN(nodes)], RunnerUpScore: 1000 + f.rng.Int64N(1000)},
+			Choice: compute.Choice{
+				Score: f.rng.Int64N(1000), RunnerUp: f.nodes[f.rng.IntN(nodes)],
+				RunnerUpScore: 1000 + f.rng.Int64N(1000),
+			},
 		})
 		f.busy[i] = compute.Outcome{Execution: c.Execution.ID, Epoch: 1}
 		f.now += 1000 / perSecond
@@ -200,7 +209,8 @@ func (f *filler) submit(int) fsm.Submit {
 		Op:    fsm.Op{ID: compute.OpID{UUID: f.uuid()}, Org: actor.Org, Request: sha256.Sum256(code[:40])},
 		Actor: actor,
 		Execution: compute.Execution{
-			ID: compute.ExecutionID{UUID: f.uuid()}, Profile: "h100", Timeout: 10 * time.Minute, DisconnectGrace: 10 * time.Minute,
+			ID: compute.ExecutionID{UUID: f.uuid()}, Profile: "h100",
+			Timeout: 10 * time.Minute, DisconnectGrace: 10 * time.Minute,
 			Bundle:   compute.BundleRef{Inline: code, Hash: sha256.Sum256(code), Size: bundleBytes},
 			FileName: "train.py", Tags: []string{fmt.Sprintf("run-%d", f.rng.IntN(100))},
 		},
@@ -216,6 +226,7 @@ func (f *filler) end(o *compute.Outcome) {
 	o.Usage = compute.Usage{
 		CPUTime: time.Duration(f.rng.Int64N(int64(o.Duration) + 1)), PeakMemoryMiB: f.rng.Int64N(8192),
 		GPUUtilPercent: f.rng.IntN(100), GPUMemoryMiB: f.rng.Int64N(80 << 10),
-		OutputBytes: f.rng.Int64N(1 << 16), OutputLines: f.rng.Int64N(1000), EnergyMilliJ: f.rng.Int64N(1 << 24), PowerMilliW: f.rng.Int64N(700_000),
+		OutputBytes: f.rng.Int64N(1 << 16), OutputLines: f.rng.Int64N(1000),
+		EnergyMilliJ: f.rng.Int64N(1 << 24), PowerMilliW: f.rng.Int64N(700_000),
 	}
 }
