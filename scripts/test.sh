@@ -8,8 +8,11 @@ mkdir -p bin
 begin=$SECONDS
 
 # Compiling first, on all cores, leaves the tests the whole machine.
-echo "compiling with the race detector"
+echo "compiling, with the race detector and without"
 go build -race "$@"
+# Tests build the program as it is, and with failpoints: once is enough.
+go build -o /dev/null ./cmd/berth
+go build -tags faults -o /dev/null ./cmd/berth
 echo "compiled in $((SECONDS - begin)) s"
 
 # Packages whose tests start nodes mostly wait: for elections, leases, ends of
