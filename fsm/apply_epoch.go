@@ -11,7 +11,7 @@ import (
 // attempt of one life of the cluster is taken for one of another, whatever a
 // node still has of it on disk.
 const (
-	epochShift = 32
+	epochShift = attempt.LifeShift
 	maxEpoch   = 1<<31 - 1 // Of the cluster.
 )
 
@@ -46,8 +46,10 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 		return refuse(compute.CodeInvalid, "cause", "an epoch begins for a known cause")
 	}
 	s.meta.Epoch = c.Epoch
-	s.meta.Now = max(s.meta.Now, c.At)
-	s.meta.RestsUntil = s.meta.Now.Add(attempt.Lease + attempt.Margin)
+	if c.Cause == CauseRestored { // By an operator, with no command before it that could.
+		s.meta.Now = max(s.meta.Now, c.At)
+	}
+	s.meta.RestsUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
 	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
 	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
@@ -61,13 +63,15 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 }
 
 // RestsUntil returns until when the leader places nothing because a life of the
-// cluster has begun; zero in the first. What of the life before may begin anew
-// has ended by then, also where nobody can reach it.
+// cluster has begun; zero in the first. What of the life before waits for another
+// attempt has ended by then, also where nobody can reach it.
 func (v *View) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 
 // endLife takes every node to be down until it is heard, and gives every live
 // attempt up; it returns how many. No word of their nodes can count any more, so
-// none is charged, and what has retries left waits for another attempt.
+// none is charged, and what has retries left waits for another attempt. What
+// has none ends, also where it was making room: its code may go on for as long
+// as it may be disconnected, which is longer than the leader rests.
 func (s *state) endLife(why string) int {
 	var nodes []*compute.Node
 	for n := range s.nodes.values() {
@@ -84,11 +88,20 @@ func (s *state) endLife(why string) int {
 			a, e, refusal := s.liveAttempt(n.ID, w.Execution.ID, w.Attempt.Epoch)
 			if refusal == nil {
 				ended++
-				s.loseAttempt(a, &e, why)
+				s.outlive(a, &e, why)
 			}
 		}
 	}
 	return ended
+}
+
+// outlive ends a live attempt of the life before, with why for the owner of e.
+func (s *state) outlive(a compute.Attempt, e *compute.Execution, why string) {
+	if attempt.Moves(e) {
+		s.loseAttempt(a, e, why)
+		return
+	}
+	s.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
 }
 
 // forgetCredentials forgets what lets somebody in who may have been turned away

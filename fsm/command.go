@@ -380,7 +380,7 @@ type (
 		Term  uint64          `cbor:"1,keyasint"`
 		Epoch uint64          `cbor:"2,keyasint"`
 		Cause EpochCause      `cbor:"3,keyasint"`
-		At    compute.Instant `cbor:"4,keyasint,omitempty"` // Raises the state's clock, however far; zero for no change.
+		At    compute.Instant `cbor:"4,keyasint,omitempty"` // The rest counts from it; a restore raises the state's clock to it.
 	}
 
 	// SetBrake says what nodes that vanish at once mean: how many of a hundred

@@ -95,10 +95,12 @@ func TestEpochOfAttempts(t *testing.T) {
 	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
 		{Execution: id, Epoch: 1, For: urgent},
 	}}})
-	w.must(w.newLife()) // It was asked to make room: it waits again.
-	w.wantStatus(id, compute.StatusQueued, compute.ReasonPreempted)
+	waits := w.submit("t4")
+	w.must(w.newLife()) // It was asked to make room, and may be disconnected for longer than the leader rests.
+	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonNodeLost)
 	w.must(w.newLife())
 	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
+	id = waits
 	w.place("n3", id)
 	if a := w.attempt(id); a.Epoch != 2<<32+1 {
 		t.Errorf("the attempt has epoch %d", a.Epoch)
@@ -144,9 +146,13 @@ func TestEpochRests(t *testing.T) {
 	}
 	life := w.newLife()
 	life.At = w.now.Add(72 * time.Hour)
+	life.Cause = fsm.CauseRecovered
 	w.must(life)
 	if got, want := w.view().RestsUntil(), life.At.Add(attempt.Lease+attempt.Margin); got != want {
 		t.Errorf("it rests until %s, want %s", got, want)
+	}
+	if got := w.view().Now(); got != w.now {
+		t.Errorf("the clock of a leader raised the state's from %s to %s", w.now, got)
 	}
 }
 

@@ -105,6 +105,7 @@ func (s *state) setFormat(c SetFormat) Result {
 		panic(errFormat(c.Format).Error())
 	}
 	s.meta.Format = c.Format
+	s.judgeBrake() // Nodes may have vanished before there was one.
 	return Result{}
 }
 

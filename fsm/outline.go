@@ -11,6 +11,7 @@ import (
 // with more is decoded, which says what is wrong with it.
 const (
 	lastExecutionField = 49
+	noExecutionField   = 48 // Was never one.
 	lastAttemptField   = 15
 	lastOpField        = 6
 )
@@ -86,7 +87,7 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 			*e = compute.Execution{}
 			return codec.dec.Unmarshal(data, e) == nil
 		default:
-			if key > lastExecutionField {
+			if key == 0 || key == noExecutionField || key > lastExecutionField {
 				return false
 			}
 		}
@@ -142,7 +143,7 @@ func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
 		case 14:
 			a.PreemptAt = compute.Instant(n)
 		default:
-			if key > lastAttemptField {
+			if key == 0 || key > lastAttemptField {
 				return a, false
 			}
 		}
@@ -169,7 +170,7 @@ func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
 			n, _ := numberIn(item)
 			seq = uint64(n)
 		default:
-			if key > lastOpField {
+			if key == 0 || key > lastOpField {
 				return 0, k, false
 			}
 		}
@@ -257,8 +258,8 @@ func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits,
 	return nil
 }
 
-// leanOf returns the encoding of an execution without its code, and that of
-// any other record as it is: what hashOf hashes.
+// leanOf returns the encoding of an execution without its code: what hashOf
+// hashes.
 func leanOf(data []byte) []byte {
 	f, _ := fieldsOf(data)
 	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {

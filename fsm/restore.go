@@ -239,9 +239,9 @@ func (r *restoring) make(b *batch) (m made, err error) {
 	return m, nil
 }
 
-// rest adds the row of a record that rests.
-func (m *made) rest(p *packer, key, record []byte) {
-	m.sum.add(sha256.Sum256(leanOf(record)))
+// rest adds the row of a record that rests; what hashOf hashes of it is counted.
+func (m *made) rest(p *packer, key, record, counted []byte) {
+	m.sum.add(sha256.Sum256(counted))
 	m.room = p.pack(m.room[:0], key, record)
 	m.shelf = append(m.shelf, [2][]byte{key, bytes.Clone(m.room)})
 }
@@ -260,7 +260,7 @@ func (r *restoring) makeExecutions(b *batch) (m made, err error) {
 			err = fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, wrong)
 			return false
 		}
-		m.rest(r.executions.resting.packer, executionBytes(e.ID), record)
+		m.rest(r.executions.resting.packer, executionBytes(e.ID), record, leanOf(record))
 		m.places = append(m.places, [placeWidth]byte(placeBytes(placeOf(&e))))
 		m.ends = append(m.ends, [endWidth]byte(endBytes(momentOf(e.FinishedAt, e.ID.UUID))))
 		m.seen = append(m.seen, ended{
@@ -286,7 +286,7 @@ func (r *restoring) makeAttempts(b *batch) (m made, err error) {
 			err = fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
 			return false
 		}
-		m.rest(r.attempts.resting.packer, lineBytes(line{a.Execution.UUID, a.Epoch}), record)
+		m.rest(r.attempts.resting.packer, lineBytes(line{a.Execution.UUID, a.Epoch}), record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
@@ -300,7 +300,7 @@ func (r *restoring) makeOps(b *batch) (m made, err error) {
 			m.hot = append(m.hot, record)
 			return true
 		}
-		m.rest(r.ops.resting.packer, pairBytes(k), record)
+		m.rest(r.ops.resting.packer, pairBytes(k), record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
@@ -495,7 +495,7 @@ func (r *restoring) check() error {
 		wrong = append(wrong, r.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
 	return errors.Join(append(wrong, r.checkHeld(), r.checkNodes(), r.checkPeople(),
-		r.checkMix(), r.checkQuotas(), r.checkFormat())...)
+		r.checkMix(), r.checkQuotas(), r.checkFormat(), r.checkBrake())...)
 }
 
 // add counts the next line.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"reflect"
 	"slices"
 	"strconv"
@@ -35,6 +36,44 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		if last != test.last {
 			t.Errorf("the last field of an %s is %d, its outline knows %d", name, last, test.last)
 		}
+	}
+}
+
+// TestOutlinesRefuseWhatTheyDoNotKnow: a record with a key that was never one of
+// its fields is left to the decoder, which refuses it.
+func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
+	known := mustEncode(&compute.Execution{Status: compute.StatusCompleted})
+	with := func(key uint64) []byte {
+		f, n := fieldsOf(known)
+		return append(append(appendHead(appendHead(nil, majorMap, n+1), majorUint, key), 1), f.rest...)
+	}
+	var e compute.Execution
+	if !outlineExecution(with(35), &e) {
+		t.Error("a field that it knows is refused")
+	}
+	for _, key := range []uint64{0, noExecutionField, lastExecutionField + 1} {
+		if outlineExecution(with(key), &e) {
+			t.Errorf("field %d is taken", key)
+		}
+	}
+}
+
+// TestOnlyExecutionsAreLean holds that a record that is no execution is counted
+// as it is, whatever its field 12 becomes.
+func TestOnlyExecutionsAreLean(t *testing.T) {
+	a := compute.Attempt{Epoch: 1, Ended: true, Status: compute.StatusCompleted}
+	f, n := fieldsOf(mustEncode(&a))
+	record := append(appendHead(nil, majorMap, n+1), f.rest...)
+	record = append(appendHead(record, majorUint, bundleField), 0xa2, 1, 7, codeField, 8)
+	r := &restoring{state: newState()}
+	m, err := r.makeAttempts(&batch{data: record, ends: []int{len(record)}})
+	if err != nil || len(m.shelf) != 1 {
+		t.Fatalf("it does not rest: %+v, %v", m, err)
+	}
+	var want sum
+	want.add(sha256.Sum256(record))
+	if m.sum != want {
+		t.Error("its hash is of something else")
 	}
 }
 
@@ -136,6 +175,10 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 		{"the end gone", lines(func(all []*compute.LedgerEntry) []*compute.LedgerEntry {
 			return all[:len(all)-1]
 		}), "not what its lines say"},
+		{"a brake that nobody holds", func(s *state) {
+			s.meta.Format, s.meta.Brake.Since = formatTrust, s.meta.Now
+			change(&s.nodes.records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
+		}, "a brake holds since"},
 		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "not what its lines say"},
 	}
 	for _, test := range tests {

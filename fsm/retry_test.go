@@ -287,3 +287,18 @@ func TestNoBrakeBelowItsFormat(t *testing.T) {
 		t.Errorf("a release: %v", err)
 	}
 }
+
+// TestBrakeComesWithItsFormat: nodes that vanished while the format was older
+// hold the brake from the entry on that raises it.
+func TestBrakeComesWithItsFormat(t *testing.T) {
+	w := newEmptyWorld(t)
+	w.format = fsm.Format
+	w.fill()
+	for _, name := range []string{"n2", "n3"} {
+		w.must(fsm.SetNodeState{Term: w.term, Node: w.node(name).ID, State: compute.NodeDown})
+	}
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	if got := w.view().Vanished(); len(got) != 2 {
+		t.Errorf("%d nodes hold the brake, want 2", len(got))
+	}
+}

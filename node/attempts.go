@@ -46,6 +46,7 @@ type pollAnswer struct {
 	Work   []workItem   `cbor:"1,keyasint,omitempty"`
 	Index  uint64       `cbor:"2,keyasint"`
 	Digest compute.Hash `cbor:"3,keyasint"`
+	Life   uint64       `cbor:"4,keyasint,omitempty"` // The epoch of the cluster in the state.
 }
 
 // workItem is one compute.Work as it travels.
@@ -95,7 +96,9 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 		view = next
 		pauseFor(held, pollBatch)
 	}
-	return codec.Marshal(pollAnswer{Work: work, Index: view.Index(), Digest: digest}), nil
+	return codec.Marshal(pollAnswer{
+		Work: work, Index: view.Index(), Digest: digest, Life: view.ClusterEpoch(),
+	}), nil
 }
 
 // pollView returns a view that is not older than the worker's knowledge: what

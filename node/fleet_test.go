@@ -45,12 +45,12 @@ type standIn struct {
 // live polls until ctx ends.
 func (s *standIn) live(ctx context.Context, runs *sync.WaitGroup) {
 	for ctx.Err() == nil {
-		work, _, err := s.own.Work(ctx, 0)
+		assigned, err := s.own.Work(ctx, 0)
 		if err != nil {
 			pauseTest(ctx, 100*time.Millisecond)
 			continue
 		}
-		for _, w := range work {
+		for _, w := range assigned.Work {
 			runs.Go(func() { s.run(ctx, w) })
 		}
 	}

@@ -44,12 +44,13 @@ type leader struct {
 // lead works until ctx, the term, ends.
 func (l *leader) lead(ctx context.Context, term uint64) error {
 	l.logger.Info("leading", "term", term)
+	began := l.machine.View()
 	if !l.established(ctx, term) {
 		return nil
 	}
 	var duties sync.WaitGroup
 	duties.Go(func() {
-		l.rest(ctx)
+		l.rest(ctx, began)
 		if err := l.schedule.Run(ctx, term); err != nil && ctx.Err() == nil {
 			l.logger.Error("scheduler ended", "err", err)
 		}
@@ -190,11 +191,10 @@ func (l *leader) raiseEpoch(ctx context.Context, term uint64) error {
 }
 
 // rest waits, in a life of the cluster that has just begun, until what of the
-// life before may begin anew has ended for certain: no code executes twice at
-// once. It is counted on this leader's own clock, so that a wrong one elsewhere
-// cannot make it endless.
-func (l *leader) rest(ctx context.Context) {
-	wait := restFor(l.machine.View().RestsUntil(), compute.InstantOf(l.now()))
+// life before may begin anew has ended: no code executes twice at once. It is
+// counted on this leader's own stopwatch.
+func (l *leader) rest(ctx context.Context, began *fsm.View) {
+	wait := restFor(began, l.machine.View().ClusterEpoch())
 	if wait <= 0 {
 		return
 	}
@@ -202,9 +202,30 @@ func (l *leader) rest(ctx context.Context) {
 	pauseFor(ctx, wait)
 }
 
-// restFor returns how long to wait at now.
-func restFor(until, now compute.Instant) time.Duration {
-	return min(until.Sub(now), attempt.Lease+attempt.Margin)
+// restDoubt is how far behind the end of the rest the state's clock must be to
+// prove that it is over. The clock of a leader that is ahead raises it in steps
+// of minutes, the first of them in the entry that opens the term.
+const restDoubt = time.Hour
+
+// restFor returns how long a leader places nothing that began with the view v and
+// leads in a life of the cluster: for the whole of the rest, unless that life is
+// old, or a leader before has placed something in it, and so has waited.
+func restFor(v *fsm.View, life uint64) time.Duration {
+	const rest = attempt.Lease + attempt.Margin
+	switch {
+	case v.ClusterEpoch() < life:
+		return rest // It began with this leader.
+	case v.RestsUntil().IsZero() || v.Now().Sub(v.RestsUntil()) > restDoubt:
+		return 0
+	}
+	for n := range v.Nodes() {
+		for _, w := range v.Work(n.ID) {
+			if attempt.LifeOf(w.Attempt.Epoch) == life {
+				return 0
+			}
+		}
+	}
+	return rest
 }
 
 // do proposes one command within the leader's own time limit.

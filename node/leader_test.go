@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth/attempt"
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
@@ -93,22 +94,33 @@ func TestUnknownServer(t *testing.T) {
 	}
 }
 
-// TestRest is how long a leader places nothing whose cluster's life began to rest
-// until a time.
+// TestRest is how long a leader places nothing that follows another one in a life
+// of the cluster, whatever its clock says.
 func TestRest(t *testing.T) {
-	const now = compute.Instant(1_000_000)
+	const rest = attempt.Lease + attempt.Margin
+	l := newLedger(t)
+	if got := restFor(l.machine.View(), 0); got != 0 {
+		t.Errorf("in the first life it waits for %s", got)
+	}
+	if got := restFor(l.machine.View(), 1); got != rest {
+		t.Errorf("in the life that it began it waits for %s, want %s", got, rest)
+	}
+	l.do(fsm.SetFormat{Format: fsm.Format})
+	l.do(fsm.RaiseEpoch{Epoch: 1, Cause: fsm.CauseRecovered, At: l.machine.View().Now()})
 	for _, test := range []struct {
-		name  string
-		until compute.Instant
-		want  time.Duration
+		name string
+		step time.Duration // Of the state's clock.
+		want time.Duration
 	}{
-		{"the first life", 0, 0},
-		{"it is over", now.Add(-time.Second), 0},
-		{"it goes on", now.Add(7 * time.Second), 7 * time.Second},
-		{"this clock is behind", now.Add(time.Hour), 25 * time.Second},
+		{"the next one", 0, rest},
+		{"its clock is ahead", 5 * time.Minute, rest},
+		{"the life is old", 2 * time.Hour, 0},
 	} {
-		if got := max(restFor(test.until, now), 0); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		for end := l.machine.View().Now().Add(test.step); l.machine.View().Now() < end; {
+			l.do(fsm.Clock{At: end})
+		}
+		if got := restFor(l.machine.View(), 1); got != test.want {
+			t.Errorf("%s: it waits for %s, want %s", test.name, got, test.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/executor"
 )
 
 // reader reads the state for the API.
@@ -64,15 +65,15 @@ type peer interface {
 // index after. A replica that restarted, or that was cut off for so long that
 // the cluster may have given its attempts up, catches up first: it must not
 // start what was ended meanwhile.
-func (s *attemptSource) Work(ctx context.Context, after uint64) ([]compute.Work, uint64, error) {
+func (s *attemptSource) Work(ctx context.Context, after uint64) (executor.Assigned, error) {
 	view, err := s.machine.Wait(ctx, after+1)
 	if err == nil && s.behind() {
 		view, err = s.catchUp(ctx)
 	}
 	if err != nil {
-		return nil, 0, err
+		return executor.Assigned{}, err
 	}
-	return view.Work(s.peer.ID()), view.Index(), nil
+	return executor.Assigned{Work: view.Work(s.peer.ID()), Index: view.Index(), Life: view.ClusterEpoch()}, nil
 }
 
 // behind reports whether the replica may have missed what became of its

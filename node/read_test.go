@@ -38,7 +38,7 @@ func TestAttemptsAreReadFresh(t *testing.T) {
 	p := &quietPeer{}
 	s := &attemptSource{machine: fsm.New(), peer: p}
 	work := func() error {
-		_, _, err := s.Work(t.Context(), math.MaxUint64) // The next index is 0: there at once.
+		_, err := s.Work(t.Context(), math.MaxUint64) // The next index is 0: there at once.
 		return err
 	}
 	steps := []struct {

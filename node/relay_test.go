@@ -115,21 +115,25 @@ func TestPollsGoForward(t *testing.T) {
 		{After: 9, Digest: compute.Hash{9}},
 	} {
 		before, _ := own.current()
-		got, index, err := own.Work(t.Context(), 0)
+		got, err := own.Work(t.Context(), 0)
 		if asked != want {
 			t.Errorf("poll %d asks %+v, want %+v", i, asked, want)
 		}
 		if now, _ := own.current(); err != nil && len(now) != len(before) {
 			t.Errorf("poll %d failed and changed what is known", i)
 		}
-		if err == nil && (index < 7 || len(got) != len(work)*int(9-index)/2) {
-			t.Errorf("poll %d gives %d attempts at %d", i, len(got), index)
+		if err == nil && (got.Index < 7 || len(got.Work) != len(work)*int(9-got.Index)/2) {
+			t.Errorf("poll %d gives %d attempts at %d", i, len(got.Work), got.Index)
 		}
 	}
 	peer.ago = 2 * attempt.NodeTTL // Out of contact: all is read anew.
-	answers = []any{pollAnswer{Index: 9, Digest: compute.Hash{9}}}
-	if _, _, err := own.Work(t.Context(), 0); err != nil || !asked.Fresh || asked.Digest != (compute.Hash{}) {
+	answers = []any{pollAnswer{Index: 3, Digest: compute.Hash{9}, Life: 1}}
+	got, err := own.Work(t.Context(), 0)
+	if err != nil || !asked.Fresh || asked.Digest != (compute.Hash{}) {
 		t.Errorf("after a silence it asks %+v, %v", asked, err)
+	}
+	if got.Index != 3 || got.Life != 1 {
+		t.Errorf("in another life of the cluster the answer is %+v", got)
 	}
 }
 

@@ -67,7 +67,7 @@ func newAssignments(up upstream) *assignments {
 
 // Work is executor.Source: it returns at the latest when a poll was held for
 // as long as servers hold them.
-func (a *assignments) Work(ctx context.Context, _ uint64) ([]compute.Work, uint64, error) {
+func (a *assignments) Work(ctx context.Context, _ uint64) (executor.Assigned, error) {
 	contact := a.up.ContactAt()
 	a.mu.Lock()
 	req := pollRequest{After: a.index, Digest: a.digest, Fresh: a.recent.behind(contact)}
@@ -77,16 +77,16 @@ func (a *assignments) Work(ctx context.Context, _ uint64) ([]compute.Work, uint6
 	}
 	data, err := ask(ctx, a.up, pollHold+pollMargin, methodPoll, a.codec.Marshal(req))
 	if err != nil {
-		return nil, 0, err
+		return executor.Assigned{}, err
 	}
 	var answer pollAnswer
 	if err := a.codec.Unmarshal(data, &answer); err != nil {
-		return nil, 0, fmt.Errorf("read own attempts: %w", err)
+		return executor.Assigned{}, fmt.Errorf("read own attempts: %w", err)
 	}
 	work := make([]compute.Work, len(answer.Work))
 	for i, w := range answer.Work {
 		if w.Attempt == nil || w.Execution == nil {
-			return nil, 0, fmt.Errorf("read own attempts: an attempt is missing in the answer")
+			return executor.Assigned{}, fmt.Errorf("read own attempts: an attempt is missing in the answer")
 		}
 		work[i] = compute.Work(w)
 	}
@@ -96,7 +96,7 @@ func (a *assignments) Work(ctx context.Context, _ uint64) ([]compute.Work, uint6
 	if req.Fresh {
 		a.recent.caughtUp(contact)
 	}
-	return work, answer.Index, nil
+	return executor.Assigned{Work: work, Index: answer.Index, Life: answer.Life}, nil
 }
 
 // current returns the newest work that is known, and the index of its state,

@@ -25,10 +25,16 @@ import (
 )
 
 // Source is where the node's live attempts come from. Work blocks until they
-// changed after index after, or ctx ended, and returns all of them with the
-// index of the state that they were read from.
+// changed after index after, or ctx ended, and returns all of them.
 type Source interface {
-	Work(ctx context.Context, after uint64) (work []compute.Work, index uint64, err error)
+	Work(ctx context.Context, after uint64) (Assigned, error)
+}
+
+// Assigned is all that a state says is live on a node.
+type Assigned struct {
+	Work  []compute.Work
+	Index uint64 // Of the state.
+	Life  uint64 // The epoch of the cluster in it: indexes may have been taken back at its beginning.
 }
 
 // Reporter takes the node's word on its attempts to the state. A refusal with

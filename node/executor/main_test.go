@@ -46,17 +46,17 @@ func newState() *state {
 	}
 }
 
-func (s *state) Work(ctx context.Context, after uint64) ([]compute.Work, uint64, error) {
+func (s *state) Work(ctx context.Context, after uint64) (executor.Assigned, error) {
 	for {
 		s.mu.Lock()
 		work, index, changed := slices.Collect(maps.Values(s.work)), s.index, s.changed
 		s.mu.Unlock()
 		if index > after {
-			return work, index, nil
+			return executor.Assigned{Work: work, Index: index}, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+			return executor.Assigned{}, ctx.Err()
 		case <-changed:
 		}
 	}

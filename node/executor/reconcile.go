@@ -28,7 +28,7 @@ func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch)
 func (e *Executor) reconcile(ctx context.Context) {
 	var after uint64
 	for {
-		work, index, err := e.source.Work(ctx, after)
+		assigned, err := e.source.Work(ctx, after)
 		if ctx.Err() != nil {
 			return
 		}
@@ -41,16 +41,16 @@ func (e *Executor) reconcile(ctx context.Context) {
 			}
 			continue
 		}
-		after = index
-		e.match(ctx, work, index)
+		after = assigned.Index
+		e.match(ctx, assigned)
 	}
 }
 
 // match starts what is new, stops what is to stop, and ends what the state no
 // longer knows as alive.
-func (e *Executor) match(ctx context.Context, work []compute.Work, index uint64) {
-	wanted := make(map[key]bool, len(work))
-	for _, w := range work {
+func (e *Executor) match(ctx context.Context, assigned Assigned) {
+	wanted := make(map[key]bool, len(assigned.Work))
+	for _, w := range assigned.Work {
 		k := keyOf(w.Attempt)
 		wanted[k] = true
 		if a := e.attempt(k); a != nil {
@@ -66,11 +66,18 @@ func (e *Executor) match(ctx context.Context, work []compute.Work, index uint64)
 		}
 	}
 	for _, a := range e.snapshot() {
-		// A view from before the attempt was placed knows nothing of it.
-		if !wanted[a.key] && index >= a.placeIndex {
+		if !wanted[a.key] && assigned.ends(a) {
 			a.stopAs(compute.StopHard)
 		}
 	}
+}
+
+// ends reports whether an attempt that the state does not have as live has ended
+// in it. A state from before the attempt was placed knows nothing of it, but one
+// of a later life of the cluster does: nothing of the life before lives in it, also
+// where it begins at a lower index.
+func (s *Assigned) ends(a *attempt) bool {
+	return s.Index >= a.placeIndex || s.Life > protocol.LifeOf(a.key.epoch)
 }
 
 func (e *Executor) attempt(k key) *attempt {

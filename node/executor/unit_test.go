@@ -300,3 +300,29 @@ func TestMayStart(t *testing.T) {
 		t.Errorf("an attempt that was cut off before its start ends for %s, ran %v", o.Reason, o.Ran)
 	}
 }
+
+// TestLifeBeforeIsEnded: what a state from before an attempt was placed does not
+// have goes on, unless another life of the cluster has begun in it: a restore or
+// a recovery takes indexes back.
+func TestLifeBeforeIsEnded(t *testing.T) {
+	const placed = 100
+	for _, test := range []struct {
+		name  string
+		epoch uint64 // Of the attempt.
+		state Assigned
+		want  compute.Stop
+	}{
+		{"an older state", 3, Assigned{Index: placed - 1}, compute.StopNone},
+		{"a newer state", 3, Assigned{Index: placed}, compute.StopHard},
+		{"an older state of the next life", 3, Assigned{Index: placed - 1, Life: 1}, compute.StopHard},
+		{"an older state of the same later life", 1<<32 + 1, Assigned{Index: placed - 1, Life: 1}, compute.StopNone},
+		{"a state of the life before", 1<<32 + 1, Assigned{Index: placed - 1}, compute.StopNone},
+	} {
+		a := &attempt{key: key{compute.ExecutionID{UUID: compute.UUID{1}}, test.epoch}, placeIndex: placed}
+		e := &Executor{attempts: map[key]*attempt{a.key: a}}
+		e.match(t.Context(), test.state)
+		if a.stop != test.want {
+			t.Errorf("%s: it is stopped %v, want %v", test.name, a.stop, test.want)
+		}
+	}
+}
