@@ -105,19 +105,27 @@ func TestRest(t *testing.T) {
 	if got := restFor(l.machine.View(), 1); got != rest {
 		t.Errorf("in the life that it began it waits for %s, want %s", got, rest)
 	}
-	l.do(fsm.SetFormat{Format: fsm.Format})
-	l.do(fsm.RaiseEpoch{Epoch: 1, Cause: fsm.CauseRecovered, At: l.machine.View().Now()})
 	for _, test := range []struct {
-		name string
-		step time.Duration // Of the state's clock.
-		want time.Duration
+		name   string
+		step   time.Duration // Of the state's clock.
+		placed bool
+		want   time.Duration
 	}{
-		{"the next one", 0, rest},
-		{"its clock is ahead", 5 * time.Minute, rest},
-		{"the life is old", 2 * time.Hour, 0},
+		{"the next one", 0, false, rest},
+		{"its clock is ahead", 5 * time.Minute, false, rest},
+		{"the life is old", 2 * time.Hour, false, 0},
+		{"the one before has placed something", 0, true, 0},
 	} {
+		l := newLedger(t)
+		l.must(fsm.RaiseEpoch{Term: 1, Epoch: 1, Cause: fsm.CauseRecovered, At: l.machine.View().Now()})
 		for end := l.machine.View().Now().Add(test.step); l.machine.View().Now() < end; {
-			l.do(fsm.Clock{At: end})
+			l.must(fsm.Clock{At: end, Term: 1})
+		}
+		if test.placed {
+			l.must(fsm.SetNodeState{Term: 1, Node: l.node, State: compute.NodeUp})
+			l.must(fsm.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{{
+				Execution: l.waits[0], Node: l.node, GPUs: []compute.GPUShare{{GPU: "A", Milli: compute.WholeGPU}},
+			}}}})
 		}
 		if got := restFor(l.machine.View(), 1); got != test.want {
 			t.Errorf("%s: it waits for %s, want %s", test.name, got, test.want)
