@@ -13,6 +13,7 @@ import (
 const (
 	damageLimit = 15 * time.Second
 	endPoll     = 50 * time.Millisecond
+	endsWithin  = time.Second // A process whose threads the tracer has let go.
 )
 
 // diskNemeses break disks.
@@ -51,7 +52,9 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		if ended, _ := n.Ended(); !ended && !n.Running() {
 			return errors.Join(stop(), n.Kill(ctx), n.Start(ctx))
 		}
-		return errors.Join(stop(), restart(n)(ctx))
+		err := stop()
+		sleep(ctx, endsWithin) // It may have been about to end.
+		return errors.Join(err, restart(n)(ctx))
 	}, nil
 }
 
