@@ -213,17 +213,15 @@ func (c *Cluster) diverged(right StateMark) error {
 	if !known || hash == right.Hash {
 		return compute.Errorf(compute.CodeConflict, "The state of this server does not differ at entry %d.", right.Index)
 	}
-	record := c.files.get()
 	now := c.cfg.Now()
-	if since := now.Sub(record.DivergedAt); since >= 0 && since < divergedOnce {
+	if since := now.Sub(c.files.get().DivergedAt); since >= 0 && since < divergedOnce {
 		return compute.Errorf(compute.CodeConflict, "The state of this server differs again, %s after it was replaced: "+
 			"an operator has to look why.", since.Round(time.Second))
 	}
-	record.Damaged = fmt.Sprintf("the state after entry %d is not that of the other servers", right.Index)
-	record.DivergedAt = now
-	if err := c.files.put(record); err != nil {
+	damage := fmt.Sprintf("the state after entry %d is not that of the other servers", right.Index)
+	if err := c.files.update(func(r *nodeRecord) { r.Damaged, r.DivergedAt = damage, now }); err != nil {
 		return err
 	}
-	c.fatal(fmt.Errorf("%w: %s", disk.ErrCorrupt, record.Damaged))
+	c.fatal(fmt.Errorf("%w: %s", disk.ErrCorrupt, damage))
 	return nil
 }

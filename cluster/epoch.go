@@ -141,8 +141,7 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 	}
 	c.logger.Warn("replica set aside: the cluster was restored or recovered since, and this server comes in empty",
 		"err", fmt.Sprintf("it was of epoch %d, the cluster is in %d; it is in %s", record.Epoch, newest, aside))
-	record.Epoch, record.Damaged = newest, ""
-	return freshReplica, c.files.put(record)
+	return freshReplica, c.files.update(func(r *nodeRecord) { r.Epoch, r.Damaged, r.CatchUp = newest, "", 0 })
 }
 
 // askEpochs returns the newest epoch that a server is in, and how many, this

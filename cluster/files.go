@@ -61,6 +61,10 @@ type nodeRecord struct {
 	Damaged    string    `json:"damaged,omitempty"`
 	DivergedAt time.Time `json:"diverged_at,omitzero"`
 
+	// CatchUp is the entry that a replica that came in empty has to have before
+	// this server may stand for election; 0 when it may.
+	CatchUp uint64 `json:"catch_up,omitempty"`
+
 	Sum string `json:"crc32c,omitempty"` // Of the text, see file.WriteSealed.
 }
 
@@ -131,8 +135,16 @@ func (f *files) get() nodeRecord {
 
 // put writes the record and keeps it.
 func (f *files) put(r nodeRecord) error {
+	return f.update(func(now *nodeRecord) { *now = r })
+}
+
+// update changes the record, and writes and keeps it. What other goroutines
+// change meanwhile is not lost.
+func (f *files) update(change func(*nodeRecord)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	r := f.record
+	change(&r)
 	r.Sum = file.Unsealed
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

@@ -95,13 +95,13 @@ func (c *Cluster) makeIdentity() error {
 // settle records that the node is a member. From then on it never makes or
 // joins a cluster again, whatever its flags say.
 func (c *Cluster) settle() error {
-	record := c.files.get()
-	if record.Standing == standingMember {
+	if c.files.get().Standing == standingMember {
 		return nil
 	}
 	fault.Point("cluster.join.settle")
-	record.NodeID, record.ClusterID, record.Standing = c.id, c.clusterID, standingMember
-	return c.files.put(record)
+	return c.files.update(func(r *nodeRecord) {
+		r.NodeID, r.ClusterID, r.Standing = c.id, c.clusterID, standingMember
+	})
 }
 
 // issueOwn makes this server's certificate with the authority's key, which

@@ -306,6 +306,5 @@ func (c *Cluster) savePeers() error {
 	if len(peers) == 0 || slices.Equal(peers, record.Peers) {
 		return nil
 	}
-	record.Peers = peers
-	return c.files.put(record)
+	return c.files.update(func(r *nodeRecord) { r.Peers = peers })
 }

@@ -95,9 +95,16 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		}
 	}
 	c.armed.Store(true)
-	c.raft, err = raft.NewRaft(c.raftConfig(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
+	config, behind := c.raftConfig(), c.files.get().CatchUp > 0
+	if behind {
+		config.HeartbeatTimeout, config.ElectionTimeout = standsNever, standsNever
+	}
+	c.raft, err = raft.NewRaft(config, c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
+	}
+	if behind {
+		c.standWhenCaughtUp()
 	}
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)

@@ -31,40 +31,42 @@ func (c *Cluster) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) 
 		}
 		return c.Call(ctx, leader, methodRejoin, data)
 	}
-	term, err := c.readmit(ctx, req.Node)
+	answer, err := c.readmit(ctx, req.Node)
 	if err != nil {
 		c.logger.Warn("server with a damaged replica not readmitted", "node", req.Node, "err", err)
 		return nil, err
 	}
-	c.logger.Warn("server with a damaged replica readmitted, without a vote", "node", req.Node, "term", term)
-	return c.codec.Marshal(rejoinAnswer{Term: term}), nil
+	c.logger.Warn("server with a damaged replica readmitted, without a vote", "node", req.Node,
+		"term", answer.Term, "index", answer.Index)
+	return c.codec.Marshal(answer), nil
 }
 
 // readmit sees to it that the server has no vote, by a configuration that is
-// committed, and returns the term of this leader in which it was. It can be
-// repeated.
-func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (uint64, error) {
+// committed, and returns the term of this leader in which it was and an entry
+// that is not before it. It can be repeated.
+func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer, error) {
 	term := c.terms.ready()
 	if id == c.id {
-		return 0, compute.Errorf(compute.CodeConflict, "The leader cannot take its own vote.")
+		return rejoinAnswer{}, compute.Errorf(compute.CodeConflict, "The leader cannot take its own vote.")
 	}
 	for range readmitTries {
 		future := c.raft.GetConfiguration()
 		if err := future.Error(); err != nil {
-			return 0, errNoLeader()
+			return rejoinAnswer{}, errNoLeader()
 		}
 		servers := future.Configuration().Servers
 		if !votesIn(servers, id) {
-			return term, c.confirmConfiguration(term)
+			err := c.confirmConfiguration(term)
+			return rejoinAnswer{Term: term, Index: c.raft.CommitIndex()}, err // Behind the barrier.
 		}
 		if err := c.mayTakeVote(ctx, servers, id); err != nil {
-			return 0, err
+			return rejoinAnswer{}, err
 		}
 		if err := c.raft.DemoteVoter(serverID(id), future.Index(), tendTimeout).Error(); err != nil {
 			c.logger.Info("vote not taken yet", "node", id, "err", err)
 		}
 	}
-	return 0, compute.Errorf(compute.CodeUnavailable, "The configuration changes all the time.").Retry(readmitRetry)
+	return rejoinAnswer{}, compute.Errorf(compute.CodeUnavailable, "The configuration changes all the time.").Retry(readmitRetry)
 }
 
 // confirmConfiguration returns nil once the configuration that this leader had

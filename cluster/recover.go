@@ -69,7 +69,11 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 		return before, err
 	}
 	record := s.files.get()
-	record.Epoch, record.Pending = s.NextEpoch(), pendingRecovery
+	if record.Damaged != "" || before.Last < record.CatchUp {
+		return before, compute.Errorf(compute.CodeConflict, "This replica is not to be trusted with the state: %s. "+
+			"Recover another server, or restore a backup.", untrusted(record))
+	}
+	record.Epoch, record.Pending, record.CatchUp = s.NextEpoch(), pendingRecovery, 0
 	if err := s.files.put(record); err != nil {
 		return before, err
 	}
@@ -88,6 +92,19 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.files.put(record))
 }
 
+// untrusted says why a replica is no base for a recovery.
+func untrusted(r nodeRecord) string {
+	if r.Damaged != "" {
+		return r.Damaged
+	}
+	return fmt.Sprintf("it came in empty and has not reached entry %d", r.CatchUp)
+}
+
+// maxRecovered is how many voters a recovery may go on with: of two both must
+// agree, so that what either has acknowledged is kept. Of more, those that have
+// less could outvote the one that has most.
+const maxRecovered = 2
+
 // chosen returns the content of the peers file.
 func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error) {
 	type peer struct {
@@ -102,6 +119,10 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	if !slices.Contains(voters, s.Node()) {
 		return nil, compute.Errorf(compute.CodeInvalid,
 			"This server, %s, is not among the voters to go on with: recover those that are.", s.Node())
+	}
+	if len(voters) > maxRecovered {
+		return nil, compute.Errorf(compute.CodeInvalid, "A recovery goes on with one or two voters, those that have most. "+
+			"The others come in empty when they are started, and vote again once they have everything.")
 	}
 	var peers []peer
 	for _, id := range voters {

@@ -29,6 +29,8 @@ const (
 	damagedKept = 3                // Damaged replicas that are kept aside.
 	damageFile  = "damage"         // What was wrong, beside a damaged replica.
 	noCandidate = "rejoined"       // For whom a server that rejoins has voted: for nobody.
+	catchUpLook = 100 * time.Millisecond
+	standsNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
 )
 
 // The keys of the vote that the library keeps in the stable store.
@@ -45,7 +47,8 @@ type rejoinRequest struct {
 // rejoinAnswer says that the server has no vote any more, by a configuration
 // that is committed.
 type rejoinAnswer struct {
-	Term uint64 `cbor:"1,keyasint"` // In which that was confirmed.
+	Term  uint64 `cbor:"1,keyasint"`           // In which that was confirmed.
+	Index uint64 `cbor:"2,keyasint,omitempty"` // Committed, and not before that configuration.
 }
 
 // rejoin puts an empty replica in the place of a damaged one, once the server
@@ -56,6 +59,9 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 	answer, err := c.awaitReadmission(ctx)
 	if err != nil {
 		return fmt.Errorf("the replica of this server is damaged: %w; %w", damage, err)
+	}
+	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = answer.Index }); err != nil {
+		return err
 	}
 	aside, err := c.files.replaceDamaged(answer.Term, damage, c.cfg.Now())
 	if err != nil {
@@ -156,7 +162,14 @@ func (c *Cluster) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinA
 	if err != nil {
 		return answer, err
 	}
-	return answer, c.codec.Unmarshal(data, &answer)
+	if err := c.codec.Unmarshal(data, &answer); err != nil {
+		return answer, err
+	}
+	if answer.Index == 0 {
+		return answer, compute.Errorf(compute.CodeUnavailable,
+			"The leader's version does not say up to where this server has to catch up: upgrade the others first.")
+	}
+	return answer, nil
 }
 
 // askPeers asks all known servers for their status.
@@ -210,9 +223,33 @@ func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside 
 	if err := file.SyncDir(f.dir); err != nil {
 		return aside, err
 	}
-	record := f.get()
-	record.Damaged = ""
-	return aside, errors.Join(f.put(record), f.pruneDamaged())
+	return aside, errors.Join(f.update(func(r *nodeRecord) { r.Damaged = "" }), f.pruneDamaged())
+}
+
+// standWhenCaughtUp lets a server that came in empty stand for election once it
+// has what took its vote. Until then the configurations that it is sent are old
+// ones, in which it votes, perhaps alone: it would elect itself.
+func (c *Cluster) standWhenCaughtUp() {
+	c.work.Go(func() {
+		ticker := time.NewTicker(catchUpLook)
+		defer ticker.Stop()
+		for c.raft.LastIndex() < c.files.get().CatchUp {
+			select {
+			case <-c.closed:
+				return
+			case <-ticker.C:
+			}
+		}
+		usual, now := c.raftConfig(), c.raft.ReloadableConfig()
+		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
+		err := c.raft.ReloadConfig(now)
+		if err == nil {
+			err = c.files.update(func(r *nodeRecord) { r.CatchUp = 0 })
+		}
+		if err != nil {
+			c.logger.Error("a server that has caught up stands for no election", "err", err)
+		}
+	})
 }
 
 // makeEmptyReplica makes a replica without an entry that votes in no term up to

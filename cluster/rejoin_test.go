@@ -12,8 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"berth/cluster"
 	"berth/cluster/disk"
@@ -132,6 +135,68 @@ func TestDamagedReplicaHeals(t *testing.T) {
 		if kept := asides(t, p.cfg.DataDir); len(kept) > 3 {
 			t.Errorf("%s keeps %d damaged replicas", p.cfg.Name, len(kept))
 		}
+	}
+}
+
+// wornDisk cuts its server off after so many entries.
+type wornDisk struct {
+	raft.LogStore
+	left atomic.Int64
+	cut  func()
+}
+
+func (d *wornDisk) StoreLogs(logs []*raft.Log) error {
+	err := d.LogStore.StoreLogs(logs)
+	if left := d.left.Add(-int64(len(logs))); left <= 0 && left+int64(len(logs)) > 0 {
+		d.cut()
+	}
+	return err
+}
+
+// TestRejoiningServerDoesNotElectItself damages the server that made the cluster,
+// and cuts it off while the log that it is sent again says that it is the only
+// voter.
+func TestRejoiningServerDoesNotElectItself(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	founder := f.peers[0]
+	for i := range int64(200) {
+		founder.mustPropose(t, toyCommand{Op: fmt.Sprint("alone", i), Key: "k", Value: i})
+	}
+	f.mustAdd()
+	f.mustAdd()
+	f.awaitVoters(3)
+	for i := range int64(5) {
+		founder.mustPropose(t, toyCommand{Op: fmt.Sprint("together", i), Key: "k", Value: 1000 + i})
+	}
+	f.mustKnowPeers(founder)
+	mustStop(t, founder)
+	damages[2].damage(t, filepath.Join(founder.cfg.DataDir, "raft"))
+	cfg := founder.again()
+	cutOff := make(chan struct{})
+	cfg.WrapStore(func(s raft.LogStore) raft.LogStore {
+		d := &wornDisk{LogStore: s, cut: func() {
+			f.wire.isolate(cfg.Name, true)
+			close(cutOff)
+		}}
+		d.left.Store(100)
+		return d
+	})
+	f.peers[0] = f.mustStart(cfg)
+	select {
+	case <-cutOff:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it was sent no entries")
+	}
+	for range 30 { // Ten times the time after which a voter stands.
+		if f.peers[0].IsLeader() {
+			t.Fatal("it has elected itself, with a log of before the others were there")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	f.wire.isolate(cfg.Name, false)
+	f.awaitVoters(3)
+	if got := f.peers[0].mustRead(t, "k"); got != 1004 {
+		t.Errorf("it reads %d", got)
 	}
 }
 

@@ -97,7 +97,7 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 	// The epoch is on disk first: no server of the life before may speak to this
 	// replica.
 	record := s.files.get()
-	record.Epoch, record.Pending = r.Epoch, pendingRestore
+	record.Epoch, record.Pending, record.CatchUp = r.Epoch, pendingRestore, 0
 	if err := s.files.put(record); err != nil {
 		return "", err
 	}

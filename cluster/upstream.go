@@ -191,8 +191,7 @@ func (u *upstream) keep(told []joinPeer) error {
 	if len(peers) == 0 || slices.Equal(peers, record.Peers) {
 		return nil
 	}
-	record.Peers = peers
-	return u.c.files.put(record)
+	return u.c.files.update(func(r *nodeRecord) { r.Peers = peers })
 }
 
 // lost reports whether gossip has seen a node and does not any more.

@@ -214,6 +214,7 @@ func (s *shelf) has(key []byte) bool {
 func (s *shelf) set(key, value []byte) {
 	d := s.draft
 	d.reset()
+	defer d.reset() // loaded takes what is left for rows of load.
 	where, ok := s.at(key)
 	if !ok {
 		d.insert(0, key, value)
@@ -262,6 +263,7 @@ func (s *shelf) remove(key []byte) {
 	}
 	d := s.draft
 	d.reset()
+	defer d.reset()
 	d.load(s, p)
 	d.delete(at)
 	s.replace(where, d.page(0, len(d.values)))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,19 @@ func TestSnapshotRestoresTheState(t *testing.T) {
 	if !bytes.Equal(data, again.Bytes()) {
 		t.Error("a snapshot of the restored state has other bytes")
 	}
-	for n := range f.View().Nodes() { // Derived things come back too.
+	if err := f.View().Check(); err != nil { // Derived things come back too.
+		t.Error(err)
+	}
+	listed := func(v *fsm.View) (ids []compute.ExecutionID) {
+		for e := range v.History(w.org, fsm.HistoryFilter{}) {
+			ids = append(ids, e.ID)
+		}
+		return ids
+	}
+	if got, want := listed(f.View()), listed(w.view()); !slices.Equal(got, want) {
+		t.Errorf("the restored state lists %v, it was made of %v", got, want)
+	}
+	for n := range f.View().Nodes() {
 		if len(f.View().Work(n.ID)) != len(w.view().Work(n.ID)) {
 			t.Errorf("node %s has other work", n.Name)
 		}

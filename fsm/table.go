@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 
@@ -427,5 +428,19 @@ func (x *packedIndex[K, V]) differ(name string, want *packedIndex[K, V]) error {
 		}
 		return err == nil
 	})
+	if err != nil {
+		return err
+	}
+	rows, last := 0, []byte(nil)
+	x.shelf.scan(make([]byte, x.shelf.width), func(key, _ []byte) bool {
+		if rows++; last != nil && bytes.Compare(last, key) >= 0 {
+			err = fmt.Errorf("%s: %v is behind %v", name, x.from(key), x.from(last))
+		}
+		last = append(last[:0], key...)
+		return err == nil
+	})
+	if err == nil && rows != x.len() {
+		err = fmt.Errorf("%s: %d rows, counted %d", name, rows, x.len())
+	}
 	return err
 }

@@ -81,20 +81,21 @@ func newRaftRecover() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover",
 		Short: "Go on without a quorum, when most voters are lost for good",
-		Long: `Recover makes the stopped server in --data-dir, and the other survivors, the only
-voters of the cluster. Be sure that the lost servers never come back with their
-data: stop this server, and run recover on each survivor with the same --voters,
-which names all of them: two that each went on alone would be two clusters. It says
+		Long: `Recover makes the stopped server in --data-dir, alone or with another survivor, the
+only voter of the cluster. Be sure that the lost servers never come back with their
+data: stop all survivors, and run recover on one, or on the two that have the newest
+entries, with the same --voters on both: two that each went on alone would be two
+clusters. Other survivors come in empty once they are started, and vote again. It says
 what it would do, and without --voters which servers there were; with --yes it does
-it. Everything that was acknowledged and reached a survivor is kept; what only the
-lost servers had is gone. Join tokens, logins and attempts of before are void.
+it. Everything that was acknowledged and reached those voters is kept; what only the
+others had is gone. Join tokens, logins and attempts of before are void.
 
   berth admin raft recover --data-dir /var/lib/berth
   berth admin raft recover --data-dir /var/lib/berth --voters ID,ID --yes`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && len(names) == 0 {
-				return usageErrorf("--voters: name all servers that are left, this one among them and the same on each; " +
+				return usageErrorf("--voters: name the one or two servers to go on with, this one among them and the same on each; " +
 					"without --yes this command shows which there were")
 			}
 			voters := make([]compute.NodeID, len(names))
@@ -115,7 +116,7 @@ lost servers had is gone. Join tokens, logins and attempts of before are void.
 			return printRecovery(cmd.OutOrStdout(), r)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of all survivors, this server among them")
+	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of the one or two survivors to go on with, this server among them")
 	offline(cmd, &dir, &yes, &asJSON)
 	return needFlags(cmd, "data-dir")
 }

@@ -112,28 +112,44 @@ func (s *sweep) agree(ctx context.Context, t Trial) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
 	defer cancel()
 	for _, path := range paths {
-		var differ string
+		last := "nobody answered" // Of what was seen before the time was up.
 		for {
 			first, err := s.local(ctx, s.world.Nodes[0], path)
-			differ = ""
+			differ := ""
 			for _, n := range s.world.Nodes[1:] {
 				other, e := s.local(ctx, n, path)
 				if err = errors.Join(err, e); e == nil && other != first {
-					differ = n.Name
+					differ = n.Name + " answers otherwise: " + difference(other, first)
 				}
 			}
 			if err == nil && differ == "" {
 				break
 			}
 			if ctx.Err() != nil {
-				s.wrong("replicas", t, "%s differs at %s: %v", path, differ, err)
+				s.wrong("replicas", t, "%s: %s", path, last)
 				return nil
+			}
+			if last = differ; err != nil {
+				last = err.Error()
 			}
 			<-time.After(pollEvery)
 		}
 	}
 	return nil
 }
+
+// difference returns where two texts begin to differ, with a little before it.
+func difference(a, b string) string {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	part := func(text string) string { return text[max(n-shown, 0):min(n+shown, len(text))] }
+	return fmt.Sprintf("%q, and another %q", part(a), part(b))
+}
+
+// shown is how much of an answer is shown before and behind a difference.
+const shown = 120
 
 // local returns what one node answers from its own state.
 func (s *sweep) local(ctx context.Context, n *world.Node, path string) (string, error) {
