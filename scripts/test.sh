@@ -16,10 +16,11 @@ go build -tags faults -o /dev/null ./cmd/berth
 echo "compiled in $((SECONDS - begin)) s"
 
 # Packages whose tests start nodes mostly wait: for elections, leases, ends of
-# processes. Two of them at a time starve nobody's heartbeats. Beside them, with
-# what they leave of the machine, run those that compute.
-node='^berth/node(/executor(/.*)?)?$'
-system='^berth/(cluster|cmd/berth|bench/faults|bench/faults/sweep|deploy)$'
+# processes. Those that execute something share the machine's cgroups, networks
+# and devices, and run one after the other. Beside them run those of peers in
+# one process, and then, with what is left of the machine, those that compute.
+machine='^berth/(node|node/executor(/.*)?|cmd/berth|bench/faults|bench/faults/sweep|deploy)$'
+peers='^berth/cluster$'
 packages=$(go list "$@")
 
 # stream NAME PACKAGE... tests packages one after the other.
@@ -33,18 +34,19 @@ stream() {
 
 status=0
 rm -f bin/test-*.log
-touch bin/test-{node,system,rest}.log
+touch bin/test-{machine,peers,rest}.log
 # shellcheck disable=SC2046 # One word a package.
-(renice -n 10 -p "$BASHPID" >/dev/null && stream rest $(grep -Ev "$node|$system" <<<"$packages")) &
-rest=$!
+(
+	stream peers $(grep -E "$peers" <<<"$packages") || status=$?
+	renice -n 10 -p "$BASHPID" >/dev/null
+	stream rest $(grep -Ev "$machine|$peers" <<<"$packages") || status=$?
+	exit "$status"
+) &
+others=$!
 # shellcheck disable=SC2046
-(stream node $(grep -E "$node" <<<"$packages")) &
-nodes=$!
-# shellcheck disable=SC2046
-stream system $(grep -E "$system" <<<"$packages") || status=$?
-wait $nodes || status=$?
-wait $rest || status=$?
-cat bin/test-{node,system,rest}.log >bin/test.log
+stream machine $(grep -E "$machine" <<<"$packages") || status=$?
+wait $others || status=$?
+cat bin/test-{machine,peers,rest}.log >bin/test.log
 awk -v sums=1 -f scripts/test.awk bin/test.log
 echo "tests took $((SECONDS - begin)) s in all; the whole output is in bin/test.log"
 exit "$status"
