@@ -88,7 +88,7 @@ func TestSnapshotSaveAndVerify(t *testing.T) {
 func TestRecoverNamesWhoIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
-		"--yes":                 "--voters: name all servers that are left",
+		"--yes":                 "--voters: name the one or two servers to go on with",
 		"--voters gpu-1 --yes":  "--voters",
 		"--voters " + firstNode: dir,
 	} {

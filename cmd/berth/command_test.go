@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"berth/node"
 )
 
@@ -41,7 +43,9 @@ func executeContext(ctx context.Context, t *testing.T, stdin string, args ...str
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&words)
+	before := unix.Umask(0o022) // A command that keeps what it makes private does so for its process.
 	err := root.ExecuteContext(ctx)
+	unix.Umask(before)
 	r := result{code: exitCode(err), out: out.String(), errors: words.String()}
 	if err != nil {
 		r.errors += err.Error()
