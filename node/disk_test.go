@@ -52,17 +52,20 @@ func TestFullDisks(t *testing.T) {
 			t.Errorf("read from %s: %v", n.Config.Name, err)
 		}
 	}
-	for _, id := range submitted {
-		if err := api.Stop(t.Context(), id); err != nil {
+	for i, id := range submitted {
+		err := api.Stop(t.Context(), id)
+		// What began on a full disk may have found no room for its own files.
+		if err != nil && (i == 0 || client.CodeOf(err) != "already_ended") {
 			t.Errorf("stop: %v", err)
 		}
 	}
 	for _, free := range give {
 		free()
 	}
-	for _, id := range submitted {
-		if e := mustFinish(t, api, id); e.Status != compute.StatusCancelled {
-			t.Errorf("it ends %v", e.Status)
+	for i, id := range submitted {
+		e := mustFinish(t, api, id)
+		if e.Status != compute.StatusCancelled && (i == 0 || !e.Status.Terminal()) {
+			t.Errorf("it ends %v: %+v", e.Status, e)
 		}
 	}
 	var after wire.Started
