@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("dst.seed", 0, "simulate this seed alone, as a violation names it")
-	timeFlag = flag.Duration("dst.time", 5*time.Second, "simulate fresh seeds for so much time of the processor")
+	timeFlag = flag.Duration("dst.time", time.Minute, "simulate fresh seeds for so much time of the processor")
 )
 
 // config is what a violation is replayed with.

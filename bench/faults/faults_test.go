@@ -100,7 +100,7 @@ func TestSum(t *testing.T) {
 	report := func(write float64, wrong ...check.Violation) faults.Report {
 		return faults.Report{
 			Seconds: 60, Objects: 5, Executions: 7, Starts: 6, Violations: wrong,
-			Faults: []faults.Fault{{Nemesis: "leader-kill", Write: write, Whole: 2}},
+			Faults: []faults.Fault{{Nemesis: "leader-kill", Write: write, Whole: 2, Elections: 1}},
 			Cells: []faults.Cell{
 				{Nemesis: "leader-kill", Workload: "register", Counts: faults.Counts{Done: 3, Unknown: 1}},
 				{Nemesis: "none", Workload: "register", Counts: faults.Counts{Done: 10, Refused: 1, Unsent: 1}},
@@ -112,7 +112,7 @@ func TestSum(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	row := got.Rows[0]
-	if row.Nemesis != "leader-kill" || row.Times != 2 || row.Unknown != 2 || row.Workloads["register"] != 8 ||
+	if row.Nemesis != "leader-kill" || row.Times != 2 || row.Elections != 2 || row.Unknown != 2 || row.Workloads["register"] != 8 ||
 		row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
 		t.Errorf("got %+v", row)
 	}

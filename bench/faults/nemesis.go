@@ -58,7 +58,7 @@ func restart(nodes ...*world.Node) mending {
 
 // nemeses returns all of them.
 func nemeses() []nemesis {
-	return slices.Concat(processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses())
+	return slices.Concat([]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses())
 }
 
 // needPoints returns the names of those that need a program with failpoints.
@@ -78,6 +78,13 @@ func Nemeses() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// calm breaks nothing: what elections there are then are false ones.
+func calm() nemesis {
+	return nemesis{"calm", seconds(5, 10), func(context.Context, *breaker) (mending, error) {
+		return func(context.Context) error { return nil }, nil
+	}}
 }
 
 // processNemeses end and stop processes.

@@ -16,21 +16,32 @@ const (
 	endsWithin  = time.Second // A process whose threads the tracer has let go.
 )
 
+// What strace does to the system calls that sync a file.
+const (
+	syncsLate = "fdatasync,fsync:delay_exit=200000" // By 200 ms.
+	syncsFail = "fdatasync,fsync:error=EIO"
+	syncsHang = "fdatasync,fsync:delay_exit=30000000" // For 30 s.
+)
+
 // diskNemeses break disks.
 func diskNemeses() []nemesis {
+	traced := func(pick func(*breaker) *world.Node, inject string) breaking {
+		return func(ctx context.Context, b *breaker) (mending, error) {
+			n := pick(b)
+			b.note = n.Name
+			return b.trace(ctx, n, inject)
+		}
+	}
+	leader := func(b *breaker) *world.Node { return b.leader }
 	return []nemesis{
 		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (mending, error) {
 			return restart(b.world.Nodes...), b.world.PowerCut(ctx)
 		}},
-		{"slow-disk", seconds(3, 8), func(ctx context.Context, b *breaker) (mending, error) {
-			return b.trace(ctx, b.any(), "fdatasync,fsync:delay_exit=200000")
-		}},
-		{"failing-disk", seconds(2, 5), func(ctx context.Context, b *breaker) (mending, error) {
-			return b.trace(ctx, b.any(), "fdatasync,fsync:error=EIO")
-		}},
-		{"hanging-disk", seconds(3, 6), func(ctx context.Context, b *breaker) (mending, error) {
-			return b.trace(ctx, b.any(), "fdatasync,fsync:delay_exit=30000000")
-		}},
+		{"slow-disk", seconds(3, 8), traced((*breaker).any, syncsLate)},
+		{"leader-failing-disk", seconds(2, 5), traced(leader, syncsFail)},
+		{"follower-failing-disk", seconds(2, 5), traced((*breaker).follower, syncsFail)},
+		{"leader-hanging-disk", seconds(3, 6), traced(leader, syncsHang)},
+		{"follower-hanging-disk", seconds(3, 6), traced((*breaker).follower, syncsHang)},
 		{"full-disk", seconds(3, 8), func(_ context.Context, b *breaker) (mending, error) {
 			n := b.any()
 			mend := func(ctx context.Context) error { return errors.Join(n.Empty(), restart(n)(ctx)) }

@@ -40,6 +40,8 @@ type Fault struct {
 	// Whole is how long it was from the mending until every node answered and
 	// knew all others to be up.
 	Whole float64 `json:"whole_s"`
+	// Elections is how many terms passed from the fault until then.
+	Elections int `json:"elections"`
 }
 
 // Cell is what one workload did under one nemesis.

@@ -27,7 +27,8 @@ type Row struct {
 	Times      int            `json:"times"`
 	Operations int            `json:"operations"` // While it was broken.
 	Unknown    int            `json:"unknown"`    // Changes without an answer among them.
-	Workloads  map[string]int `json:"workloads"`  // Operations by workload.
+	Elections  int            `json:"elections"`
+	Workloads  map[string]int `json:"workloads"` // Operations by workload.
 
 	// From the fault to the first accepted write, and from the mending until
 	// the cluster was whole.
@@ -60,6 +61,7 @@ func Sum(reports []Report) Totals {
 		t.Violations = append(t.Violations, r.Violations...)
 		for _, f := range r.Faults {
 			row(f.Nemesis).Times++
+			row(f.Nemesis).Elections += f.Elections
 			writes[f.Nemesis] = append(writes[f.Nemesis], duration(f.Write))
 			wholes[f.Nemesis] = append(wholes[f.Nemesis], duration(f.Whole))
 		}

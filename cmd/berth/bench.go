@@ -16,7 +16,7 @@ import (
 func newBench() *cobra.Command {
 	return parent("bench", "Measure the scheduler, and look for mistakes under faults",
 		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchState(), newBenchDST(),
-		newBenchFailpoints(), newBenchFaults())
+		newBenchFailpoints(), newBenchFaults(), newBenchWorkers())
 }
 
 // maxSeeds is how many seeds one command takes.

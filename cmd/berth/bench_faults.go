@@ -217,11 +217,11 @@ func printFaultRuns(w io.Writer, reports []faults.Report) error {
 	sum := faults.Sum(reports)
 	fmt.Fprintf(w, "%d runs, %.0f s: %d faults, %d operations, %d objects checked, %d executions, %d violations\n\n",
 		sum.Runs, sum.Seconds, sum.Faults, sum.Operations, sum.Objects, sum.Executions, len(sum.Violations))
-	lines := newTable("what was broken", "times", "operations", "without answer",
+	lines := newTable("what was broken", "times", "elections", "operations", "without answer",
 		"first write p50", "p99", "whole p50", "p99")
 	for _, row := range sum.Rows {
 		lines.AppendRow([]any{
-			row.Nemesis, row.Times, row.Operations, row.Unknown,
+			row.Nemesis, row.Times, row.Elections, row.Operations, row.Unknown,
 			row.WriteP50, row.WriteP99, row.WholeP50, row.WholeP99,
 		})
 	}

@@ -272,6 +272,23 @@ func (w *World) Leader(ctx context.Context) *Node {
 	return nil
 }
 
+// Term returns the highest term of which a node's state knows.
+func (w *World) Term(ctx context.Context) uint64 {
+	highest := uint64(0)
+	for _, n := range w.Nodes {
+		c, err := w.admin(n)
+		if err != nil || !n.Running() {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, time.Second)
+		if state, err := c.State(asked, false); err == nil {
+			highest = max(highest, state.Term)
+		}
+		cancel()
+	}
+	return highest
+}
+
 // PowerCut ends all nodes at once as when the power fails: everything that was
 // not synced is lost. It leaves them off, with their disks attached again.
 func (w *World) PowerCut(ctx context.Context) error {

@@ -16,10 +16,12 @@ import (
 // How long a cluster may take to come up, and how often it is looked at then.
 const (
 	readyLimit  = 90 * time.Second
+	readyMore   = 2 * time.Second // For each node.
 	surveyEvery = time.Second
 	surveyLimit = 3 * time.Second
-	maxEnds     = 4 // Of one node, before it was ever ready.
-	voters      = 3 // As nodes have it by default. Fewer could not lose a node.
+	surveyMore  = 50 * time.Millisecond // For each node.
+	maxEnds     = 4                     // Of one node, before it was ever ready.
+	voters      = 3                     // As nodes have it by default. Fewer could not lose a node.
 )
 
 // Cluster is a cluster of node processes on this machine.

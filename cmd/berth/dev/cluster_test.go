@@ -225,7 +225,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := dev.Detach(t.Context(), dev.Config{Dir: dir}); !errors.Is(err, dev.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}
-	if _, err := dev.Open(t.Context(), dev.Config{Dir: t.TempDir(), Nodes: 99, GPUs: "x"}); err == nil || !strings.Contains(err.Error(), "--nodes") {
+	if _, err := dev.Open(t.Context(), dev.Config{Dir: t.TempDir(), Nodes: 999, GPUs: "x"}); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("got %v, want a complaint about --nodes", err)
 	}
 	if _, err := dev.Open(t.Context(), dev.Config{Dir: t.TempDir(), GPUs: "n1=x"}); err == nil || !strings.Contains(err.Error(), "--gpus") {

@@ -17,8 +17,8 @@ import (
 // DefaultGPUs are the simulated GPUs of a cluster that was told nothing.
 const DefaultGPUs = "n1=h100:2,l40s:4;n2=a100:4;n3=t4:4"
 
-// maxNodes is the most nodes that one machine is asked to run.
-const maxNodes = 16
+// MaxNodes is the most nodes that one machine is asked to run.
+const MaxNodes = 253
 
 // defaultNodes is how many nodes a cluster has that was told nothing.
 const defaultNodes = 3
@@ -45,15 +45,15 @@ type Config struct {
 // validate makes the directory absolute and returns all that is wrong with c.
 func (c *Config) validate() error {
 	var faults []error
-	if c.Nodes < 0 || c.Nodes > maxNodes {
-		faults = append(faults, fmt.Errorf("--nodes: %d is not 1 to %d", c.Nodes, maxNodes))
+	if c.Nodes < 0 || c.Nodes > MaxNodes {
+		faults = append(faults, fmt.Errorf("--nodes: %d is not 1 to %d", c.Nodes, MaxNodes))
 	}
 	if nodes := cmp.Or(c.Nodes, defaultNodes); c.Workers < 0 || c.Workers >= nodes {
 		faults = append(faults, fmt.Errorf("--workers: %d is not 0 to %d: one of %d nodes has to hold the state",
 			c.Workers, nodes-1, nodes))
 	}
 	if c.GPUs != "" && len(faults) == 0 {
-		if _, err := ParseGPUs(c.GPUs, cmp.Or(c.Nodes, maxNodes)); err != nil {
+		if _, err := ParseGPUs(c.GPUs, cmp.Or(c.Nodes, MaxNodes)); err != nil {
 			faults = append(faults, fmt.Errorf("--gpus: %w", err))
 		}
 	}

@@ -179,12 +179,14 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 // await calls check, which names a node that is not ready and why, until it
 // names none.
 func (c *Cluster) await(ctx context.Context, check func(context.Context) (string, error)) error {
-	limited, cancel := context.WithTimeout(ctx, readyLimit)
+	nodes := time.Duration(len(c.plan.Nodes))
+	limit := readyLimit + nodes*readyMore
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var node, gaveUp string
 	var err error
 	done := poll(limited, func() bool {
-		once, cancel := context.WithTimeout(limited, surveyLimit)
+		once, cancel := context.WithTimeout(limited, surveyLimit+nodes*surveyMore)
 		defer cancel()
 		if node, err = check(once); err == nil {
 			return true
@@ -201,7 +203,7 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", readyLimit, err))
+	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", limit, err))
 }
 
 // survey writes cluster.json anew if the cluster differs from what it says.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/bench/workers"
+	"berth/cmd/berth/dev"
+)
+
+// The cluster of berth bench workers.
+const (
+	workerServers = 3
+	workerGPU     = "t4"
+	mostWorkers   = dev.MaxNodes - workerServers
+)
+
+// workersFlags are the flags of berth bench workers.
+type workersFlags struct {
+	workers    int
+	calm       time.Duration
+	jsonOutput bool
+}
+
+// newBenchWorkers returns the command berth bench workers.
+func newBenchWorkers() *cobra.Command {
+	f := &workersFlags{}
+	cmd := &cobra.Command{
+		Use:   "workers",
+		Short: "Whether one machine can run a cluster with many workers",
+		Long: `Workers starts three servers and many workers on this machine, each a process of its own
+with one simulated GPU, and waits until all are up. For a while nothing is asked, and
+it is measured what the processes use. Then a follower is asked for as many
+executions as there are workers, each for a whole GPU.
+
+The exit code is 1 unless all complete, each on a worker of its own. It needs root,
+and about 50 MiB of memory for each worker.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.workers, "workers", 200, fmt.Sprintf("`workers`, 1 to %d", mostWorkers))
+	flags.DurationVar(&f.calm, "calm", 30*time.Second, "`time` for which nothing is asked")
+	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
+	return cmd
+}
+
+func (f *workersFlags) run(cmd *cobra.Command) error {
+	if f.workers < 1 || f.workers > mostWorkers {
+		return usageErrorf("--workers: %d is not 1 to %d", f.workers, mostWorkers)
+	}
+	program, err := dev.Program()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "berth-workers-")
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	gpus := make([]string, f.workers)
+	for i := range gpus {
+		gpus[i] = fmt.Sprintf("n%d=%s:1", workerServers+i+1, workerGPU)
+	}
+	cluster, err := dev.Open(cmd.Context(), dev.Config{
+		Dir: dir, Nodes: workerServers + f.workers, Workers: f.workers, GPUs: strings.Join(gpus, ";"), Binary: program,
+		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers and %d workers\n", workerServers, f.workers)
+	began := time.Now() //nolint:forbidigo // Real processes have real time.
+	return serve(cmd.Context(), cluster, func() error { return f.measure(cmd, dir, time.Since(began)) })
+}
+
+// measure measures the cluster in dir, which took so long to come up.
+func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration) error {
+	state, err := dev.ReadState(dir)
+	if err != nil {
+		return err
+	}
+	cfg := workers.Config{
+		RootToken: state.RootToken, APIKey: state.APIKey, GPUType: workerGPU, Calm: f.calm,
+		Progress: benchProgress(cmd.ErrOrStderr()),
+	}
+	for i, n := range state.Nodes {
+		one := workers.Node{URL: n.API, PID: n.PID}
+		if i >= workerServers {
+			cfg.Workers = append(cfg.Workers, one)
+			continue
+		}
+		cfg.Servers = append(cfg.Servers, one)
+		if n.ID != state.Leader {
+			cfg.Follower = n.API
+		}
+	}
+	report, err := workers.Run(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	if f.jsonOutput {
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = printWorkers(cmd.OutOrStdout(), &report, up)
+	}
+	if err == nil && (report.Completed < report.Executions || report.Executed < report.Workers) {
+		err = fmt.Errorf("%d of %d executions completed, on %d of %d workers",
+			report.Completed, report.Executions, report.Executed, report.Workers)
+	}
+	return err
+}
+
+// printWorkers writes the report as a table.
+func printWorkers(w io.Writer, r *workers.Report, up time.Duration) error {
+	t := newTable("figure", "value")
+	line := func(name, format string, args ...any) { t.AppendRow(row(name, fmt.Sprintf(format, args...))) }
+	line("all up", "%.1f s after the first process was started", up.Seconds())
+	line("processor of a worker", "%.2f %% of one, nothing asked, %.0f s", 100*r.WorkerCPU, r.CalmS)
+	line("processor of the busiest server", "%.1f %%", 100*r.ServerCPU)
+	line("memory of a worker", "%.0f MiB in the middle, %.0f MiB at most", r.WorkerMiB, r.LargestMiB)
+	line("memory of a server", "%.0f MiB", r.ServerMiB)
+	line("executions", "%d of %d completed, on %d nodes", r.Completed, r.Executions, r.Executed)
+	line("submitted", "in %.1f s, one after the other", r.SubmitS)
+	line("all ended", "%.1f s after the first submit; each takes 5 s", r.DoneS)
+	line("nodes not up", "%d of %d at the worst look", r.MostDown, r.Workers+r.Servers)
+	line("elections", "%d", r.Elections)
+	return printTable(w, t)
+}
