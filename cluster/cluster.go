@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -31,6 +32,9 @@ type Cluster struct {
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
 	armed     atomic.Bool // Raft runs: damage to its files ends the process.
+
+	behind        atomic.Bool   // This server came in empty and has not caught up.
+	leaderTimeout time.Duration // After which such a one knows no leader; set before Raft runs.
 
 	transferred atomic.Bool // Leadership was tried to be given away.
 	refusals    refusals

@@ -116,3 +116,9 @@ func (c *Cluster) NotifyAlive(id, name string) error {
 	meta := c.codec.Marshal(gossipMeta{Name: name})
 	return (*gossipDelegate)(c.gossip).NotifyAlive(&memberlist.Node{Name: id, Meta: meta})
 }
+
+// Behind reports whether this server came in empty and has not caught up.
+func (c *Cluster) Behind() bool { return c.behind.Load() }
+
+// MayVote reports whether a vote of this server could be written down.
+func (c *Cluster) MayVote() bool { return c.watchdog.MayVote() }

@@ -83,7 +83,7 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 	}
 	_, id := c.raft.LeaderWithID()
 	node := nodeOf(id)
-	return node, !node.IsZero()
+	return node, !node.IsZero() && c.heardOfLate()
 }
 
 // IsLeader reports whether this node believes itself the leader. Others may

@@ -198,16 +198,20 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *cens
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
 		}
-		seen.note(id, took, r.err == nil, r.err == nil && r.lag <= caughtUp)
+		seen.note(id, took, r.err == nil, r.keepsUp())
 	}
 }
 
 // statusReply is how a server answered.
 type statusReply struct {
-	lag  int64 // Entries that it trails this node.
-	full bool  // Its disk is short of room.
-	err  error
+	lag    int64 // Entries that it trails this node.
+	full   bool  // Its disk is short of room.
+	behind bool  // It came in empty and has not caught up.
+	err    error
 }
+
+// keepsUp reports whether a server could be counted on in a quorum.
+func (r statusReply) keepsUp() bool { return r.err == nil && !r.behind && r.lag <= caughtUp }
 
 // askStatus asks all servers but this one at once.
 func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
@@ -234,7 +238,10 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 		r := <-replies
 		// This node's log is read after the other's, so the lag is never too
 		// small.
-		out[r.id] = statusReply{max(int64(c.raft.LastIndex())-int64(r.st.Last), 0), r.st.Full, r.err}
+		out[r.id] = statusReply{
+			lag:  max(int64(c.raft.LastIndex())-int64(r.st.Last), 0),
+			full: r.st.Full, behind: r.st.Behind, err: r.err,
+		}
 	}
 	return out
 }
@@ -290,6 +297,9 @@ func (c *Cluster) rememberPeers(ctx context.Context) error {
 }
 
 func (c *Cluster) savePeers() error {
+	if c.behind.Load() {
+		return nil // The configurations that it is sent are old ones.
+	}
 	record := c.files.get()
 	var peers []peerRecord
 	for _, s := range c.Servers() {

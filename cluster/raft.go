@@ -95,17 +95,11 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		}
 	}
 	c.armed.Store(true)
-	config, behind := c.raftConfig(), c.files.get().CatchUp > 0
-	if behind {
-		config.HeartbeatTimeout, config.ElectionTimeout = standsNever, standsNever
-	}
-	c.raft, err = raft.NewRaft(config, c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
+	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
-	if behind {
-		c.standWhenCaughtUp()
-	}
+	c.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
 	return nil
@@ -157,6 +151,7 @@ func (c *Cluster) openStores(dir string) (err error) {
 	}
 	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store
 	c.watchdog.Starved, c.watchdog.Probe = c.store.Starved, c.store.Probe
+	c.watchdog.MayVote = func() bool { return !c.behind.Load() }
 	if prober, ok := c.watchdog.LogStore.(interface{ Probe() error }); ok {
 		c.watchdog.Probe = prober.Probe
 	}

@@ -188,6 +188,7 @@ type status struct {
 
 	Full      bool   `cbor:"4,keyasint,omitempty"` // Its disk is short of room.
 	PendingMS uint64 `cbor:"5,keyasint,omitempty"` // For how long its disk has not answered.
+	Behind    bool   `cbor:"6,keyasint,omitempty"` // It came in empty and has not caught up.
 }
 
 // handleStatus answers from memory, also when the disk hangs.
@@ -200,6 +201,7 @@ func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error
 
 		Full:      c.room.isFull(),
 		PendingMS: uint64(c.watchdog.Pending().Milliseconds()),
+		Behind:    c.behind.Load(),
 	}), nil
 }
 

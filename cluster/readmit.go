@@ -101,7 +101,7 @@ func (c *Cluster) mayTakeVote(ctx context.Context, servers []raft.Server, id com
 	}
 	var behind []compute.NodeID
 	for other, reply := range c.askStatus(ctx, others) {
-		if reply.err == nil && reply.lag <= caughtUp {
+		if reply.keepsUp() {
 			current++
 		} else {
 			behind = append(behind, other)

@@ -69,10 +69,6 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 		return before, err
 	}
 	record := s.files.get()
-	if record.Damaged != "" || before.Last < record.CatchUp {
-		return before, compute.Errorf(compute.CodeConflict, "This replica is not to be trusted with the state: %s. "+
-			"Recover another server, or restore a backup.", untrusted(record))
-	}
 	record.Epoch, record.Pending, record.CatchUp = s.NextEpoch(), pendingRecovery, 0
 	if err := s.files.put(record); err != nil {
 		return before, err
@@ -92,12 +88,18 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.files.put(record))
 }
 
-// untrusted says why a replica is no base for a recovery.
-func untrusted(r nodeRecord) string {
-	if r.Damaged != "" {
-		return r.Damaged
+// checkTrusted refuses a replica that is no base for a recovery.
+func (s *Stopped) checkTrusted(known Standing) error {
+	record := s.files.get()
+	why := record.Damaged
+	if why == "" && known.Last < record.CatchUp {
+		why = fmt.Sprintf("it came in empty and has not reached entry %d", record.CatchUp)
 	}
-	return fmt.Sprintf("it came in empty and has not reached entry %d", r.CatchUp)
+	if why == "" {
+		return nil
+	}
+	return compute.Errorf(compute.CodeConflict, "This replica is not to be trusted with the state: %s. "+
+		"Recover another server, or restore a backup.", why)
 }
 
 // maxRecovered is how many voters a recovery may go on with: of two both must
@@ -123,6 +125,9 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	if len(voters) > maxRecovered {
 		return nil, compute.Errorf(compute.CodeInvalid, "A recovery goes on with one or two voters, those that have most. "+
 			"The others come in empty when they are started, and vote again once they have everything.")
+	}
+	if err := s.checkTrusted(known); err != nil {
+		return nil, err
 	}
 	var peers []peer
 	for _, id := range voters {
@@ -204,7 +209,7 @@ func (st *stores) standing(configuration raft.Configuration) (Standing, error) {
 		return Standing{}, err
 	}
 	out := Standing{Last: max(last, covered)}
-	if out.Term, err = st.log.GetUint64([]byte(keyCurrentTerm)); err != nil {
+	if out.Term, err = st.log.GetUint64([]byte(disk.KeyCurrentTerm)); err != nil {
 		return Standing{}, fmt.Errorf("read term: %w", err)
 	}
 	for _, s := range configuration.Servers {

@@ -29,14 +29,6 @@ const (
 	damagedKept = 3                // Damaged replicas that are kept aside.
 	damageFile  = "damage"         // What was wrong, beside a damaged replica.
 	noCandidate = "rejoined"       // For whom a server that rejoins has voted: for nobody.
-	catchUpLook = 100 * time.Millisecond
-	standsNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
-)
-
-// The keys of the vote that the library keeps in the stable store.
-const (
-	keyLastVoteTerm = "LastVoteTerm"
-	keyLastVoteCand = "LastVoteCand"
 )
 
 // rejoinRequest asks the leader to take a server's vote.
@@ -226,32 +218,6 @@ func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside 
 	return aside, errors.Join(f.update(func(r *nodeRecord) { r.Damaged = "" }), f.pruneDamaged())
 }
 
-// standWhenCaughtUp lets a server that came in empty stand for election once it
-// has what took its vote. Until then the configurations that it is sent are old
-// ones, in which it votes, perhaps alone: it would elect itself.
-func (c *Cluster) standWhenCaughtUp() {
-	c.work.Go(func() {
-		ticker := time.NewTicker(catchUpLook)
-		defer ticker.Stop()
-		for c.raft.LastIndex() < c.files.get().CatchUp {
-			select {
-			case <-c.closed:
-				return
-			case <-ticker.C:
-			}
-		}
-		usual, now := c.raftConfig(), c.raft.ReloadableConfig()
-		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
-		err := c.raft.ReloadConfig(now)
-		if err == nil {
-			err = c.files.update(func(r *nodeRecord) { r.CatchUp = 0 })
-		}
-		if err != nil {
-			c.logger.Error("a server that has caught up stands for no election", "err", err)
-		}
-	})
-}
-
 // makeEmptyReplica makes a replica without an entry that votes in no term up to
 // term: whom the one before it voted for is forgotten.
 func makeEmptyReplica(dir string, term uint64) error {
@@ -266,9 +232,9 @@ func makeEmptyReplica(dir string, term uint64) error {
 		return err
 	}
 	return errors.Join(
-		store.SetUint64([]byte(keyCurrentTerm), term),
-		store.SetUint64([]byte(keyLastVoteTerm), term),
-		store.Set([]byte(keyLastVoteCand), []byte(noCandidate)),
+		store.SetUint64([]byte(disk.KeyCurrentTerm), term),
+		store.SetUint64([]byte(disk.KeyLastVoteTerm), term),
+		store.Set([]byte(disk.KeyLastVoteCand), []byte(noCandidate)),
 		store.Close(), file.SyncDir(dir),
 	)
 }

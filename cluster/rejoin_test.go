@@ -193,10 +193,19 @@ func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	if leader, known := f.peers[0].Leader(); known {
+		t.Errorf("it says that %s leads, of which it has not heard for three seconds", leader)
+	}
+	if !f.peers[0].Behind() || f.peers[0].MayVote() {
+		t.Error("it would vote, with a log of before the others were there")
+	}
 	f.wire.isolate(cfg.Name, false)
 	f.awaitVoters(3)
 	if got := f.peers[0].mustRead(t, "k"); got != 1004 {
 		t.Errorf("it reads %d", got)
+	}
+	if f.peers[0].Behind() || !f.peers[0].MayVote() {
+		t.Error("it votes, and is still behind")
 	}
 }
 

@@ -20,9 +20,6 @@ import (
 const (
 	quarantineDir = "quarantine" // Of replicas that were set aside; nothing reads them.
 	newRaftDir    = "raft.new"   // A replica while it is made.
-
-	// keyCurrentTerm is where the library keeps the newest term it has seen.
-	keyCurrentTerm = "CurrentTerm"
 )
 
 // quiet returns a log for the library that says nothing: its errors do.
@@ -150,7 +147,7 @@ func (s *Stopped) make(r Replica) error {
 	}
 	// A term that is above every one that the state has seen: a leader's
 	// commands carry it.
-	err = store.SetUint64([]byte(keyCurrentTerm), max(r.Term, s.oldTerm()))
+	err = store.SetUint64([]byte(disk.KeyCurrentTerm), max(r.Term, s.oldTerm()))
 	return errors.Join(err, store.Close(), file.SyncDir(dir))
 }
 
@@ -174,7 +171,7 @@ func (s *Stopped) oldTerm() uint64 {
 		return 0
 	}
 	defer store.Close()
-	term, err := store.GetUint64([]byte(keyCurrentTerm))
+	term, err := store.GetUint64([]byte(disk.KeyCurrentTerm))
 	if err != nil {
 		return 0
 	}

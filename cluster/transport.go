@@ -183,10 +183,9 @@ func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
 // mayReplicate reports whether a server may speak raft to this one: when it
 // is in the configuration. A node that hears from no leader accepts every
 // server, because its configuration may be too old to name the new one; so does
-// one that came in empty and has not caught up, which never takes a leader for
-// gone.
+// one that came in empty and has not caught up, whose configurations are old.
 func (c *Cluster) mayReplicate(id compute.NodeID) bool {
-	if c.files.get().CatchUp > 0 {
+	if c.behind.Load() {
 		return true
 	}
 	if _, known := c.Leader(); !known {

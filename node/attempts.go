@@ -77,6 +77,10 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
+	if view.ClusterEpoch() < n.cluster.Epoch() {
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"The new life of the cluster has not begun in this server's state.").Retry(time.Second)
+	}
 	held, cancel := context.WithTimeout(ctx, pollHold)
 	defer cancel()
 	work := workFor(view, peer.ID)
@@ -88,6 +92,10 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 		}
 		if err != nil {
 			break // Held for long enough.
+		}
+		if next.ClusterEpoch() != view.ClusterEpoch() {
+			view = next
+			break // What it has of the life before must end at once.
 		}
 		if !sameWork(view.Work(peer.ID), next.Work(peer.ID)) {
 			work = workFor(next, peer.ID)

@@ -184,3 +184,20 @@ func TestLogCacheForgetsOverruledEntries(t *testing.T) {
 		t.Errorf("an entry that was overruled: %+v, %v", l, err)
 	}
 }
+
+// TestNoVoteIsWrittenDown holds that the vote alone is refused, and while it may
+// not be given alone.
+func TestNoVoteIsWrittenDown(t *testing.T) {
+	may := false
+	w := &Watchdog{Stable: raft.NewInmemStore(), MayVote: func() bool { return may }}
+	if err := w.SetUint64([]byte(KeyCurrentTerm), 7); err != nil {
+		t.Errorf("the term: %v", err)
+	}
+	if err := w.SetUint64([]byte(KeyLastVoteTerm), 7); err == nil {
+		t.Error("a vote was written down")
+	}
+	may = true
+	if err := w.SetUint64([]byte(KeyLastVoteTerm), 7); err != nil {
+		t.Errorf("a vote: %v", err)
+	}
+}

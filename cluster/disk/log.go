@@ -54,9 +54,9 @@ const (
 
 // The keys that raft keeps in the stable store.
 const (
-	keyCurrentTerm  = "CurrentTerm"
-	keyLastVoteTerm = "LastVoteTerm"
-	keyLastVoteCand = "LastVoteCand"
+	KeyCurrentTerm  = "CurrentTerm"
+	KeyLastVoteTerm = "LastVoteTerm"
+	KeyLastVoteCand = "LastVoteCand"
 )
 
 // Log is raft.db: the log and the few values of the stable store, each
@@ -166,7 +166,7 @@ func checkKeys(path string, covered uint64) (superseded uint64, err error) {
 		}
 		return conf.ForEach(func(key, _ []byte) error {
 			switch string(key) {
-			case keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand:
+			case KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand:
 				return nil
 			}
 			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
@@ -237,10 +237,10 @@ func (s *Log) scrub(superseded uint64) error {
 
 // scrubValues reads the values and finds the number of the newest.
 func (s *Log) scrubValues(lastTerm uint64) error {
-	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand} {
+	for _, key := range []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand} {
 		_, seq, err := s.value([]byte(key))
 		switch {
-		case errors.Is(err, raftboltdb.ErrKeyNotFound) && key == keyCurrentTerm && lastTerm > 0:
+		case errors.Is(err, raftboltdb.ErrKeyNotFound) && key == KeyCurrentTerm && lastTerm > 0:
 			return fmt.Errorf("%w: entries but no term", ErrCorrupt)
 		case err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound):
 			return err
@@ -407,7 +407,7 @@ func (s *Log) Set(key, value []byte) error {
 		return guard("set", func() error { return s.bolt.Set(key, data) })
 	}
 	err := s.room.once(set)
-	if NoSpace(err) && string(key) == keyCurrentTerm {
+	if NoSpace(err) && string(key) == KeyCurrentTerm {
 		err = s.room.wait(set) // Raft ends the process without a new term.
 	}
 	s.failed(err)

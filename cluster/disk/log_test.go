@@ -3,6 +3,7 @@ package disk_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -49,6 +50,8 @@ func mustStoreEntries(t testing.TB, s raft.LogStore, logs []*raft.Log) {
 		}
 	}
 }
+
+var flipsFlag = flag.Int("disk.flips", 1000, "bits to flip, one at a time")
 
 // flips opens copies of a store, each with one bit flipped, and counts what
 // reading everything back gives.
@@ -145,7 +148,7 @@ func TestFlippedBitsAreNeverReturned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := countFlips(t, image, wrote, 1000, func(dir string) (raft.LogStore, func() error, error) {
+	ours := countFlips(t, image, wrote, *flipsFlag, func(dir string) (raft.LogStore, func() error, error) {
 		if err := os.WriteFile(filepath.Join(dir, "tail"), tail, 0o600); err != nil {
 			return nil, nil, err
 		}
@@ -160,7 +163,7 @@ func TestFlippedBitsAreNeverReturned(t *testing.T) {
 	})
 	t.Logf("ours: %+v of %d bytes", ours, len(image))
 	if ours.silent > 0 {
-		t.Errorf("%d of 1,000 flipped bits came back silently", ours.silent)
+		t.Errorf("%d of %d flipped bits came back silently", ours.silent, *flipsFlag)
 	}
 	// The control: without checksums the same flips do come back.
 	bare := countFlips(t, image, wrote, 100, func(dir string) (s raft.LogStore, done func() error, err error) {

@@ -52,7 +52,7 @@ func (s *Log) Scrub(pace Pace) (entries int, err error) {
 			return entries, err
 		}
 	}
-	for _, key := range []string{keyCurrentTerm, keyLastVoteTerm, keyLastVoteCand} {
+	for _, key := range []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand} {
 		if _, err := s.Get([]byte(key)); errors.Is(err, ErrCorrupt) {
 			return entries, err
 		}

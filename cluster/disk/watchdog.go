@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ const (
 	bulkLimit           = time.Minute
 	WatchTick           = 100 * time.Millisecond // How often to call Watchdog.Look.
 )
+
+// errNoVote is why a vote is not given.
+var errNoVote = errors.New("this server may not vote yet")
 
 // access is a kind of access to the disk.
 type access uint8
@@ -58,6 +62,9 @@ type Watchdog struct {
 	// Starved reports that the store waits for room on the disk, which is no
 	// hanging; nil for never.
 	Starved func() bool
+	// MayVote reports whether a vote may be written down, without which raft
+	// gives none; nil for always.
+	MayVote func() bool
 	// Probe writes a few bytes durably where the log is; nil for nothing.
 	Probe func() error
 
@@ -110,6 +117,9 @@ func (w *Watchdog) Get(key []byte) ([]byte, error) { return w.Stable.Get(key) }
 
 // SetUint64 stores a number under watch.
 func (w *Watchdog) SetUint64(key []byte, v uint64) error {
+	if w.MayVote != nil && string(key) == KeyLastVoteTerm && !w.MayVote() {
+		return errNoVote
+	}
 	defer w.begin(accessWrite)()
 	return w.Stable.SetUint64(key, v)
 }

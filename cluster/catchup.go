@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A server that came in empty is behind until it has what took its vote. Until
+// then the configurations that it is sent are old ones, in which it may vote,
+// perhaps alone. So it neither stands for election nor votes, and nobody makes
+// it a voter. Raft would forget the leader only to stand itself, which is why
+// what it knows of one counts while that one is heard.
+
+const (
+	catchUpLook = 100 * time.Millisecond
+	standsNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
+	unheardFor  = 2                // Heartbeat timeouts, after which a server that is behind knows no leader.
+)
+
+// raftConfigAtStart returns the settings with which this server begins.
+func (c *Cluster) raftConfigAtStart() *raft.Config {
+	cfg := c.raftConfig()
+	c.leaderTimeout = unheardFor * cfg.HeartbeatTimeout
+	if c.files.get().CatchUp > 0 {
+		c.behind.Store(true)
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout = standsNever, standsNever
+	}
+	return cfg
+}
+
+// heardOfLate reports whether what raft says of the leader can be believed.
+func (c *Cluster) heardOfLate() bool {
+	return !c.behind.Load() || time.Since(c.raft.LastContact()) <= c.leaderTimeout
+}
+
+// takePartWhenCaughtUp makes a server that came in empty one like the others
+// once it has what took its vote.
+func (c *Cluster) takePartWhenCaughtUp() {
+	if !c.behind.Load() {
+		return
+	}
+	until := c.files.get().CatchUp
+	c.work.Go(func() {
+		ticker := time.NewTicker(catchUpLook)
+		defer ticker.Stop()
+		for c.raft.LastIndex() < until || !c.takePart() {
+			select {
+			case <-c.closed:
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+}
+
+// takePart lets this server vote and stand for election, and reports whether
+// that is done.
+func (c *Cluster) takePart() bool {
+	usual, now := c.raftConfig(), c.raft.ReloadableConfig()
+	now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
+	if err := c.raft.ReloadConfig(now); err != nil {
+		c.logger.Error("a server that has caught up stands for no election yet", "err", err)
+		return false
+	}
+	c.behind.Store(false)
+	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = 0 }); err != nil {
+		c.logger.Warn("not written down that this server has caught up: at its next start it looks again", "err", err)
+	}
+	return true
+}
