@@ -95,26 +95,33 @@ func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *request, answer *Relay
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer end()
 		defer answer.Body.Close()
-		buf := make([]byte, relayBuffer)
-		for {
-			n, err := answer.Body.Read(buf)
-			if n > 0 {
-				if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
-					return
-				}
-				if _, e := w.Write(buf[:n]); e != nil || w.Flush() != nil {
-					return // The client is gone.
-				}
-			}
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					conn.Close() // A client must not take a cut answer for a whole one.
-				}
-				return
-			}
-		}
+		copyStream(w, answer.Body, conn)
 	})
 	s.metrics.observe(r, r.route.method, answer.Status, s.now().Sub(r.begun))
+}
+
+// copyStream writes body to a client as it comes, until it ends or the client
+// is gone.
+func copyStream(w *bufio.Writer, body io.Reader, conn net.Conn) {
+	buf := make([]byte, relayBuffer)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if conn.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil {
+				return
+			}
+			if _, e := w.Write(buf[:n]); e != nil || w.Flush() != nil {
+				return // The client is gone.
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			conn.Close() // A client must not take a cut answer for a whole one.
+			return
+		}
+	}
 }
 
 // Relayed answers a request that another node has parsed. begin is given the

@@ -134,11 +134,11 @@ func TestRefusedAppendsDoNotStopReplication(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		disks[slow].fail.Store(&full)
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		disks[slow].fail.Store(nil)
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		cancel()
 		clients.Wait()
 		_, index := leader.mustPropose(t, toyCommand{Op: fmt.Sprint("last", round), Key: "k", Value: 2})

@@ -66,7 +66,8 @@ func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 			c.logger.Info("vote not taken yet", "node", id, "err", err)
 		}
 	}
-	return rejoinAnswer{}, compute.Errorf(compute.CodeUnavailable, "The configuration changes all the time.").Retry(readmitRetry)
+	return rejoinAnswer{}, compute.Errorf(compute.CodeUnavailable,
+		"The configuration changes all the time.").Retry(readmitRetry)
 }
 
 // confirmConfiguration returns nil once the configuration that this leader had

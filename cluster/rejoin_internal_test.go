@@ -85,16 +85,22 @@ func TestCompareMarks(t *testing.T) {
 		{"one is behind", 3, [][]StateMark{{mark(4, 1), mark(8, 2)}, {mark(4, 1), mark(8, 2)}, {mark(4, 1)}}, 8, nil, false},
 		{"one differs", 3, [][]StateMark{{mark(4, 1)}, {mark(4, 2)}, {mark(4, 1)}}, 4, []compute.NodeID{id(2)}, false},
 		{
-			"the newest counts", 3, [][]StateMark{{mark(4, 1), mark(8, 3)}, {mark(4, 1), mark(8, 2)}, {mark(8, 3)}}, 8,
-			[]compute.NodeID{id(2)}, false,
+			"the newest counts", 3,
+			[][]StateMark{{mark(4, 1), mark(8, 3)}, {mark(4, 1), mark(8, 2)}, {mark(8, 3)}},
+			8,
+			[]compute.NodeID{id(2)},
+			false,
 		},
 		{"one of two that answer differs", 3, [][]StateMark{{mark(4, 1)}, {mark(4, 2)}}, 4, nil, true},
 		{"three states", 3, [][]StateMark{{mark(4, 1)}, {mark(4, 2)}, {mark(4, 3)}}, 4, nil, true},
 		{"two and two", 4, [][]StateMark{{mark(4, 1)}, {mark(4, 2)}, {mark(4, 1)}, {mark(4, 2)}}, 4, nil, true},
 		{"a standby differs", 1, [][]StateMark{{mark(4, 1)}, {mark(4, 2)}}, 4, []compute.NodeID{id(2)}, false},
 		{
-			"standbys are no majority", 3, [][]StateMark{{mark(4, 1)}, {mark(4, 1)}, {}, {mark(4, 2)}, {mark(4, 2)}}, 4,
-			[]compute.NodeID{id(4), id(5)}, false,
+			"standbys are no majority", 3,
+			[][]StateMark{{mark(4, 1)}, {mark(4, 1)}, {}, {mark(4, 2)}, {mark(4, 2)}},
+			4,
+			[]compute.NodeID{id(4), id(5)},
+			false,
 		},
 	} {
 		told, voters := map[compute.NodeID]marks{}, map[compute.NodeID]bool{}

@@ -191,7 +191,7 @@ func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 		if f.peers[0].IsLeader() {
 			t.Fatal("it has elected itself, with a log of before the others were there")
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	if leader, known := f.peers[0].Leader(); known {
 		t.Errorf("it says that %s leads, of which it has not heard for three seconds", leader)

@@ -377,10 +377,11 @@ type (
 	// The ledger of every organization says so. An epoch that was reached
 	// before changes nothing.
 	RaiseEpoch struct {
-		Term  uint64          `cbor:"1,keyasint"`
-		Epoch uint64          `cbor:"2,keyasint"`
-		Cause EpochCause      `cbor:"3,keyasint"`
-		At    compute.Instant `cbor:"4,keyasint,omitempty"` // The rest counts from it; a restore raises the state's clock to it.
+		Term  uint64     `cbor:"1,keyasint"`
+		Epoch uint64     `cbor:"2,keyasint"`
+		Cause EpochCause `cbor:"3,keyasint"`
+		// At is from when the rest counts; a restore raises the state's clock to it.
+		At compute.Instant `cbor:"4,keyasint,omitempty"`
 	}
 
 	// SetBrake says what nodes that vanish at once mean: how many of a hundred

@@ -107,7 +107,7 @@ type Mount struct {
 // StorageConfig is how blobs are kept.
 type StorageConfig struct {
 	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
-	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots and blobs are read to check them; 0: never."`
+	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots and blobs are read and checked; 0: never."`
 }
 
 // MetricsConfig is where metrics are served.

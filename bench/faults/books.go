@@ -232,7 +232,9 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 
 // compareHashes reads every replica's hash again and again until each index
 // of some was seen of another: an idle cluster moves on by a tick now and then.
-func (s *session) compareHashes(ctx context.Context, seen map[uint64]wire.State, wrong *[]check.Violation) (int, error) {
+func (s *session) compareHashes(
+	ctx context.Context, seen map[uint64]wire.State, wrong *[]check.Violation,
+) (int, error) {
 	compared := 0
 	for range 100 {
 		for _, n := range s.world.Nodes {

@@ -31,7 +31,7 @@ func TestClusterUnderFaults(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	cfg := faults.Config{
-		Seed: uint64(rand.Uint32()), Duration: time.Minute, Nodes: 3, Binary: binary,
+		Seed: uint64(rand.Uint32()), Duration: 100 * time.Second, Nodes: 3, Binary: binary,
 		Dir: filepath.Join(t.TempDir(), "run"), Slow: 3, Progress: t.Output(),
 	}
 	t.Logf("seed %d", cfg.Seed)

@@ -58,7 +58,9 @@ func restart(nodes ...*world.Node) mending {
 
 // nemeses returns all of them.
 func nemeses() []nemesis {
-	return slices.Concat([]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses())
+	return slices.Concat(
+		[]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses(),
+	)
 }
 
 // needPoints returns the names of those that need a program with failpoints.

@@ -95,8 +95,8 @@ others had is gone. Join tokens, logins and attempts of before are void.
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && len(names) == 0 {
-				return usageErrorf("--voters: name the one or two servers to go on with, this one among them and the same on each; " +
-					"without --yes this command shows which there were")
+				return usageErrorf("--voters: name the one or two servers to go on with, this one among them and " +
+					"the same on each; without --yes this command shows which there were")
 			}
 			voters := make([]compute.NodeID, len(names))
 			for i, name := range names {
@@ -116,7 +116,8 @@ others had is gone. Join tokens, logins and attempts of before are void.
 			return printRecovery(cmd.OutOrStdout(), r)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "voters", nil, "`identifiers` of the one or two survivors to go on with, this server among them")
+	cmd.Flags().StringSliceVar(&names, "voters", nil,
+		"`identifiers` of the one or two survivors to go on with, this server among them")
 	offline(cmd, &dir, &yes, &asJSON)
 	return needFlags(cmd, "data-dir")
 }

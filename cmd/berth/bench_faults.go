@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -228,8 +229,33 @@ func printFaultRuns(w io.Writer, reports []faults.Report) error {
 	if err := printTable(w, lines); err != nil {
 		return err
 	}
+	if err := printFaultCells(w, sum.Rows); err != nil {
+		return err
+	}
 	for _, v := range sum.Violations {
 		fmt.Fprintf(w, "\nVIOLATION %s\n", v)
 	}
 	return nil
+}
+
+// printFaultCells writes how many operations of each workload there were while
+// each thing was broken.
+func printFaultCells(w io.Writer, rows []faults.Row) error {
+	names := slices.DeleteFunc(faults.Workloads(), func(name string) bool {
+		return !slices.ContainsFunc(rows, func(r faults.Row) bool { return r.Workloads[name] > 0 })
+	})
+	header := []any{"operations of"}
+	for _, name := range names {
+		header = append(header, name)
+	}
+	cells := newTable(header...)
+	for _, r := range rows {
+		line := []any{r.Nemesis}
+		for _, name := range names {
+			line = append(line, r.Workloads[name])
+		}
+		cells.AppendRow(line)
+	}
+	fmt.Fprintln(w)
+	return printTable(w, cells)
 }

@@ -92,7 +92,8 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 // can be done.
 func brakeOf(b *wire.BrakeHold) string {
 	return fmt.Sprintf("%s is down since %s, and %d nodes vanished at once (%d are heard): nothing is given up until "+
-		"they are heard; if they are gone, an operator says so (berth admin brake release)", b.Node, b.DownAt, b.Vanished, b.Up)
+		"they are heard; if they are gone, an operator says so (berth admin brake release)",
+		b.Node, b.DownAt, b.Vanished, b.Up)
 }
 
 // nodesOf says how the nodes stand to an execution.

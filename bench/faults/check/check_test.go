@@ -215,16 +215,22 @@ func TestLedger(t *testing.T) {
 		{"a line is missing", []check.Line{grant, release, charge}, ended, 2},
 		{"nobody's", []check.Line{grant, hold, release, charge}, nil, 1},
 		{
-			"free, and both sides say so", []check.Line{grant, hold, release},
-			map[string]check.Ended{"e": {Status: compute.StatusCompleted, Ran: time.Second}}, 1,
+			"free, and both sides say so",
+			[]check.Line{grant, hold, release},
+			map[string]check.Ended{"e": {Status: compute.StatusCompleted, Ran: time.Second}},
+			1,
 		},
 		{
-			"it never ran", []check.Line{grant, hold, release},
-			map[string]check.Ended{"e": {Status: compute.StatusCompleted}}, 0,
+			"it never ran",
+			[]check.Line{grant, hold, release},
+			map[string]check.Ended{"e": {Status: compute.StatusCompleted}},
+			0,
 		},
 		{
-			"our failure is charged", []check.Line{grant, hold, release, charge},
-			map[string]check.Ended{"e": {Status: compute.StatusSystemFailure, Billed: 3}}, 1,
+			"our failure is charged",
+			[]check.Line{grant, hold, release, charge},
+			map[string]check.Ended{"e": {Status: compute.StatusSystemFailure, Billed: 3}},
+			1,
 		},
 	}
 	for _, tt := range tests {

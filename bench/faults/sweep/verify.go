@@ -114,28 +114,35 @@ func (s *sweep) agree(ctx context.Context, t Trial) error {
 	for _, path := range paths {
 		last := "nobody answered" // Of what was seen before the time was up.
 		for {
-			first, err := s.local(ctx, s.world.Nodes[0], path)
-			differ := ""
-			for _, n := range s.world.Nodes[1:] {
-				other, e := s.local(ctx, n, path)
-				if err = errors.Join(err, e); e == nil && other != first {
-					differ = n.Name + " answers otherwise: " + difference(other, first)
-				}
-			}
-			if err == nil && differ == "" {
+			differ := s.disagreement(ctx, path)
+			if differ == "" {
 				break
 			}
 			if ctx.Err() != nil {
 				s.wrong("replicas", t, "%s: %s", path, last)
 				return nil
 			}
-			if last = differ; err != nil {
-				last = err.Error()
-			}
+			last = differ
 			<-time.After(pollEvery)
 		}
 	}
 	return nil
+}
+
+// disagreement returns why the replicas do not answer the same, "" if they do.
+func (s *sweep) disagreement(ctx context.Context, path string) string {
+	first, err := s.local(ctx, s.world.Nodes[0], path)
+	differ := ""
+	for _, n := range s.world.Nodes[1:] {
+		other, e := s.local(ctx, n, path)
+		if err = errors.Join(err, e); e == nil && other != first {
+			differ = n.Name + " answers otherwise: " + difference(other, first)
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return differ
 }
 
 // difference returns where two texts begin to differ, with a little before it.

@@ -1,12 +1,14 @@
 package world
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,43 +41,66 @@ func (n *Node) Empty() error {
 	return err
 }
 
-// Damage flips a bit of, or cuts, a file of the replica of a node that does not
-// run, as chance has it. It returns what it did, and what puts the file back.
-func (n *Node) Damage(rng *rand.Rand) (what string, restore func() error, err error) {
-	var files []string
-	root := filepath.Join(n.data(), "raft")
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// pageSize is the piece of a file that is damaged or not.
+const pageSize = 4 << 10
+
+// page is one piece of a file that has something in it: what a replica keeps is
+// longer than what it uses, and damage to nothing shows nothing.
+type page struct {
+	path string
+	at   int64
+	data []byte
+}
+
+// pages returns what there is in the files of the node's replica.
+func (n *Node) pages() ([]page, error) {
+	var all []page
+	err := filepath.WalkDir(n.replica(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		info, err := d.Info()
-		if err == nil && info.Size() > 0 {
-			files = append(files, path)
+		data, err := os.ReadFile(path)
+		at := int64(0)
+		for piece := range slices.Chunk(data, pageSize) {
+			if len(bytes.Trim(piece, "\x00")) > 0 {
+				all = append(all, page{path, at, piece})
+			}
+			at += pageSize
 		}
 		return err
 	})
-	if err != nil || len(files) == 0 {
-		return "", nil, errors.Join(err, fmt.Errorf("%d files to damage in %s", len(files), root))
+	return all, err
+}
+
+func (n *Node) replica() string { return filepath.Join(n.data(), "raft") }
+
+// Damage flips a bit of, or cuts, a file of the replica of a node that does not
+// run, as chance has it. It returns what it did, and what puts the file back.
+func (n *Node) Damage(rng *rand.Rand) (what string, restore func() error, err error) {
+	all, err := n.pages()
+	if err != nil || len(all) == 0 {
+		return "", nil, errors.Join(err, fmt.Errorf("%d pages to damage in %s", len(all), n.replica()))
 	}
-	path := files[rng.IntN(len(files))]
-	before, err := os.ReadFile(path)
+	hit := all[rng.IntN(len(all))]
+	before, err := os.ReadFile(hit.path)
 	if err != nil {
 		return "", nil, err
 	}
-	name, err := filepath.Rel(root, path)
+	name, err := filepath.Rel(n.replica(), hit.path)
 	if err != nil {
 		return "", nil, err
 	}
-	at := rng.IntN(len(before))
-	restore = func() error { return os.WriteFile(path, before, 0o600) }
+	within := rng.IntN(len(hit.data))
+	at := hit.at + int64(within)
+	restore = func() error { return os.WriteFile(hit.path, before, 0o600) }
 	if rng.IntN(4) == 0 {
-		return fmt.Sprintf("%s cut to %d of %d bytes", name, at, len(before)), restore, os.Truncate(path, int64(at))
+		return fmt.Sprintf("%s cut to %d of %d bytes", name, at, len(before)), restore, os.Truncate(hit.path, at)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(hit.path, os.O_WRONLY, 0)
 	if err != nil {
 		return "", nil, err
 	}
-	_, err = f.WriteAt([]byte{before[at] ^ 1<<rng.IntN(8)}, int64(at))
+	_, err = f.WriteAt([]byte{hit.data[within] ^ 1<<rng.IntN(8)}, at)
 	return fmt.Sprintf("a bit of byte %d of %s", at, name), restore, errors.Join(err, f.Sync(), f.Close())
 }
 

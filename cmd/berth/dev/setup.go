@@ -176,19 +176,22 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 	return "", nil
 }
 
+// forEach returns d for each of n.
+func forEach(n int, d time.Duration) time.Duration { return time.Duration(int64(n) * int64(d)) }
+
 // await calls check, which names a node that is not ready and why, until it
 // names none.
 func (c *Cluster) await(ctx context.Context, check func(context.Context) (string, error)) error {
-	nodes := time.Duration(len(c.plan.Nodes))
-	limit := readyLimit + nodes*readyMore
+	count := len(c.plan.Nodes)
+	limit, once := readyLimit+forEach(count, readyMore), surveyLimit+forEach(count, surveyMore)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var node, gaveUp string
 	var err error
 	done := poll(limited, func() bool {
-		once, cancel := context.WithTimeout(limited, surveyLimit+nodes*surveyMore)
+		looking, cancel := context.WithTimeout(limited, once)
 		defer cancel()
-		if node, err = check(once); err == nil {
+		if node, err = check(looking); err == nil {
 			return true
 		}
 		var found bool
