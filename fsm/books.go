@@ -162,19 +162,25 @@ func chained(before, text []byte) compute.Hash {
 
 // each visits the encoding of every line, by organization and sequence.
 func (b *books) each(visit func(encoded []byte)) {
-	at := b.records.tree.Iter()
-	more := at.First()
-	b.closed.scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
-		for first := lineFrom(key); more && byLine(at.Item().key, first) < 0; more = at.Next() {
-			visit(mustEncode(at.Item().value))
-		}
-		return b.read(chapter, func(text []byte) bool {
-			visit(text)
-			return true
-		})
+	b.visit(func(encoded []byte) bool {
+		visit(encoded)
+		return true
 	})
-	for ; more; more = at.Next() {
-		visit(mustEncode(at.Item().value))
+}
+
+// visit yields what each visits, until yield returns false.
+func (b *books) visit(yield func(encoded []byte) bool) {
+	at := b.records.tree.Iter()
+	more, goes := at.First(), true
+	b.closed.scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
+		for first := lineFrom(key); goes && more && byLine(at.Item().key, first) < 0; more = at.Next() {
+			goes = yield(mustEncode(at.Item().value))
+		}
+		goes = goes && b.read(chapter, yield)
+		return goes
+	})
+	for ; goes && more; more = at.Next() {
+		goes = yield(mustEncode(at.Item().value))
 	}
 }
 

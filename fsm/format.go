@@ -117,9 +117,11 @@ func (v *View) checkFormat() error {
 	return nil
 }
 
-// errFormat is what a program says that is older than the state.
-func errFormat(format uint64) error {
-	return fmt.Errorf("the state has format %d, this version of Berth knows %d: install a newer one", format, Format)
+// errFormat is what a program says that is older than the state. Its code tells
+// that nothing is damaged.
+func errFormat(format uint64) *compute.Error {
+	return compute.Errorf(compute.CodeConflict, "The state has format %d, this version of Berth knows %d: install a newer one.",
+		format, Format).Named("upgrade_required")
 }
 
 // tooOld refuses a server that could not apply what the state allows.

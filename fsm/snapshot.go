@@ -116,11 +116,8 @@ func readSnapshot(r io.Reader) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := codec.dec.Unmarshal(data, &s.meta); err != nil {
-		return nil, fmt.Errorf("decode meta: %w", err)
-	}
-	if s.meta.Format > Format {
-		return nil, errFormat(s.meta.Format)
+	if err := readMeta(data, &s.meta); err != nil {
+		return nil, err
 	}
 	tables, total, err := s.readTables(in)
 	if err != nil {
@@ -136,6 +133,21 @@ func readSnapshot(r io.Reader) (*state, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// readMeta reads the meta record. What a newer format has in it is unknown here,
+// so that is looked at first: it is no damage.
+func readMeta(data []byte, m *meta) error {
+	var of struct {
+		Format uint64 `cbor:"10,keyasint"`
+	}
+	if err := codec.answer.Unmarshal(data, &of); err == nil && of.Format > Format {
+		return errFormat(of.Format)
+	}
+	if err := codec.dec.Unmarshal(data, m); err != nil {
+		return fmt.Errorf("decode meta: %w", err)
+	}
+	return nil
 }
 
 // snapshotReader hashes what it reads.
@@ -171,8 +183,8 @@ func (in *snapshotReader) header() error {
 		return errors.New("this is no snapshot of a berth state")
 	}
 	if format := binary.BigEndian.Uint16(data[len(snapshotMagic):]); format != snapshotFormat {
-		return fmt.Errorf("snapshot has format %d and this version reads %d: another version of the program wrote it",
-			format, snapshotFormat)
+		return compute.Errorf(compute.CodeConflict, "The snapshot has format %d and this version of Berth reads %d: install the "+
+			"version that wrote it.", format, snapshotFormat).Named("upgrade_required")
 	}
 	return nil
 }

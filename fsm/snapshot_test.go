@@ -129,8 +129,8 @@ func TestForeignSnapshotIsRefused(t *testing.T) {
 	tests := []struct{ name, want, data string }{
 		{"empty", "ends early", ""},
 		{"something else", "no snapshot", strings.Repeat("x", 100)},
-		{"an older format", "format 1 and this version reads 2", string(older)},
-		{"a newer format", "format 3 and this version reads 2", string(newer)},
+		{"an older format", "format 1 and this version of Berth reads 2: install", string(older)},
+		{"a newer format", "format 3 and this version of Berth reads 2: install", string(newer)},
 	}
 	for _, test := range tests {
 		_, err := restore([]byte(test.data))

@@ -180,19 +180,26 @@ func (r *records[K, V]) has(k K) bool {
 type stored interface {
 	tally() (int, sum)
 	each(visit func(encoded []byte))
+	visit(yield func(encoded []byte) bool)
 }
 
 // each visits the encoding of every record by key, which is only lent.
 func (r *records[K, V]) each(visit func(encoded []byte)) {
+	r.visit(func(encoded []byte) bool {
+		visit(encoded)
+		return true
+	})
+}
+
+// visit yields what each visits, until yield returns false.
+func (r *records[K, V]) visit(yield func(encoded []byte) bool) {
 	var room []byte
 	r.scan(nil, func(_ K, v *V, key, packed []byte) bool {
 		if v != nil {
-			visit(mustEncode(v))
-			return true
+			return yield(mustEncode(v))
 		}
 		room = r.resting.packer.unpack(room[:0], key, packed)
-		visit(room)
-		return true
+		return yield(room)
 	})
 }
 

@@ -1,0 +1,75 @@
+package fsm
+
+import (
+	"errors"
+	"testing"
+
+	"berth/compute"
+)
+
+// TestRecountFindsFlippedBits flips bits of records that are in memory: in one
+// that is kept decoded, in a packed one, and in a closed chapter of a ledger. The
+// hash that is kept on write shows none of them.
+func TestRecountFindsFlippedBits(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		flip func(s *state)
+	}{
+		{"a live record", func(s *state) {
+			for e := range s.executions.hot() {
+				e.Priority ^= 1
+				return
+			}
+		}},
+		{"a record that rests", func(s *state) { flipLast(&s.executions.shelf) }},
+		{"a ledger", func(s *state) { flipLast(&s.ledger.closed) }},
+		{"an organization", func(s *state) {
+			for o := range s.orgs.values() {
+				o.Slug += "x"
+				return
+			}
+		}},
+		{"the hash itself", func(s *state) { s.nodes.sum[2] ^= 1 << 40 }},
+	} {
+		f := &FSM{state: longHistory(t)}
+		f.publish()
+		total := 0
+		pace := func(bytes int) error {
+			total += bytes
+			return nil
+		}
+		if err := f.Recount(pace); err != nil || total < 1000 {
+			t.Fatalf("%s: before: %v after %d bytes", test.name, err, total)
+		}
+		kept := f.View().Hash()
+		test.flip(f.state)
+		f.publish()
+		if test.name != "the hash itself" && f.View().Hash() != kept {
+			t.Errorf("%s: the hash is another one: it needs no recount", test.name)
+		}
+		if err := f.Recount(pace); !errors.Is(err, ErrRecount) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// flipLast flips a bit of the last row of the first page.
+func flipLast(s *shelf) {
+	p := s.drawers[0].pages[0]
+	p[len(p)-1] ^= 4
+}
+
+// TestRecountEndsWithItsPace ends in the middle.
+func TestRecountEndsWithItsPace(t *testing.T) {
+	f := &FSM{state: longHistory(t)}
+	f.publish()
+	enough := compute.Errorf(compute.CodeUnavailable, "enough")
+	calls := 0
+	err := f.Recount(func(int) error {
+		calls++
+		return enough
+	})
+	if !errors.Is(err, enough) || errors.Is(err, ErrRecount) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
