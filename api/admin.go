@@ -78,8 +78,16 @@ func (s *Server) createUser(r *request) (any, error) {
 // listNodes answers all nodes.
 func (s *Server) listNodes(r *request) (any, error) {
 	out := wire.Nodes{Nodes: []wire.Node{}}
+	var clocks map[compute.NodeID]time.Duration
+	if s.cfg.Clocks != nil {
+		clocks = s.cfg.Clocks(r.ctx)
+	}
 	for n := range r.view.Nodes() {
-		out.Nodes = append(out.Nodes, nodeOf(r.view, n))
+		shown := nodeOf(r.view, n)
+		if ahead, known := clocks[n.ID]; known {
+			shown.ClockAhead = new(ahead.Milliseconds())
+		}
+		out.Nodes = append(out.Nodes, shown)
 	}
 	out.Count = len(out.Nodes)
 	return out, nil

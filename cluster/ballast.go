@@ -197,6 +197,7 @@ func (r *room) makeRoom() {
 	if err := r.compact(); err != nil {
 		r.c.logger.Warn("log not compacted", "err", err)
 	}
+	r.c.pruneDamagedTo(0)
 }
 
 // compact makes a snapshot, unless it would let few entries go, and keeps only

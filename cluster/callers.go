@@ -49,6 +49,7 @@ const (
 	methodProbe     = "cluster.probe"
 	methodMarks     = "cluster.marks"
 	methodDiverged  = "cluster.diverged"
+	methodHealth    = "cluster.health"
 )
 
 // handleOwn registers the methods that nodes call of each other by
@@ -67,6 +68,7 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodProbe, Servers, c.handleProbe)
 	c.Handle(methodMarks, Servers, c.handleMarks)
 	c.Handle(methodDiverged, Servers, c.handleDiverged)
+	c.Handle(methodHealth, Servers, c.handleHealth)
 	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
 	c.Handle(methodRenew, Workers, c.handleRenew)
 	c.Handle(methodServers, Workers, c.handleServers)

@@ -62,6 +62,8 @@ type Cluster struct {
 	heartbeats *heartbeats
 	gossip     *gossip
 	joins      *joinLimit
+	health     health
+	skew       skew
 	upstream   *upstream // Of a worker.
 
 	epochs    epochs
@@ -125,7 +127,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.gossip.listen(); err != nil {
 		return err
 	}
-	if err := c.files.checkFinished(); err != nil {
+	if err := errors.Join(c.files.checkFinished(), c.files.checkTrusted(c.cfg.Now())); err != nil {
 		return err
 	}
 	fresh, err := c.takeIdentity(ctx)

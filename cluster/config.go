@@ -77,6 +77,14 @@ type Config struct {
 	// result for each frame of the entry, in order. An entry may hold no
 	// frame at all.
 	FSM raft.FSM
+	// StateCluster returns which cluster the state is of by what it holds, zero
+	// when it does not say: one that is of another cluster is refused. Nil when the
+	// state machine cannot tell.
+	StateCluster func() compute.UUID
+	// CheckState compares the state in memory with what was stored in it, and
+	// waits for pace after every few bytes. An error that is not pace's says that
+	// it differs. Nil when the state machine cannot tell.
+	CheckState func(pace func(bytes int) error) error
 	// StateMarks returns hashes of the state after entries at which every replica
 	// takes one, the newest last; nil for none. Replicas are compared by them.
 	StateMarks func() []StateMark

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,7 +23,7 @@ import (
 
 const (
 	compareEvery = 10 * time.Second
-	divergedOnce = 24 * time.Hour // One that differs again within is left to people.
+	divergedOnce = 24 * time.Hour // One that differs again within stays out for as long.
 	maxMarks     = 16             // That a server tells of.
 )
 
@@ -67,6 +69,7 @@ func (c *Cluster) compareStates(ctx context.Context) error {
 	}
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		defer c.metrics.diverged.Set(0)
+		defer c.health.compared(comparison{})
 		for pause(ctx, compareEvery) == nil {
 			c.compareOnce(ctx)
 		}
@@ -89,9 +92,13 @@ func (c *Cluster) compareOnce(ctx context.Context) {
 		}
 	}
 	found := compareMarks(told, voters)
-	c.metrics.diverged.Set(float64(len(found.odd)))
+	shown := found
 	if found.unclear {
-		c.metrics.diverged.Set(float64(len(told)))
+		shown.odd = slices.Collect(maps.Keys(told))
+	}
+	c.health.compared(shown)
+	c.metrics.diverged.Set(float64(len(shown.odd)))
+	if found.unclear {
 		c.logger.Error("the states of replicas differ, and no majority of the voters agrees: an operator has to choose",
 			"index", found.right.Index)
 		return
@@ -213,15 +220,40 @@ func (c *Cluster) diverged(right StateMark) error {
 	if !known || hash == right.Hash {
 		return compute.Errorf(compute.CodeConflict, "The state of this server does not differ at entry %d.", right.Index)
 	}
+	return c.distrust(fmt.Sprintf("the state after entry %d is not that of the other servers", right.Index))
+}
+
+// distrust ends this server, which sets its replica aside at its next start. One
+// that is distrusted again within a day stays out, since it would go on like that:
+// its memory or its program is at fault, and people have to look.
+func (c *Cluster) distrust(damage string) error {
 	now := c.cfg.Now()
-	if since := now.Sub(c.files.get().DivergedAt); since >= 0 && since < divergedOnce {
-		return compute.Errorf(compute.CodeConflict, "The state of this server differs again, %s after it was replaced: "+
-			"an operator has to look why.", since.Round(time.Second))
-	}
-	damage := fmt.Sprintf("the state after entry %d is not that of the other servers", right.Index)
-	if err := c.files.update(func(r *nodeRecord) { r.Damaged, r.DivergedAt = damage, now }); err != nil {
+	err := c.files.update(func(r *nodeRecord) {
+		if since := now.Sub(r.DivergedAt).Abs(); since < divergedOnce {
+			r.OutUntil = now.Add(divergedOnce)
+		}
+		r.Damaged, r.DivergedAt = damage, now
+	})
+	if err != nil {
 		return err
 	}
-	c.fatal(fmt.Errorf("%w: %s", disk.ErrCorrupt, damage))
+	err = fmt.Errorf("%w: %s", disk.ErrCorrupt, damage)
+	if out := c.files.checkTrusted(now); out != nil {
+		err = out
+	}
+	c.fatal(err)
 	return nil
+}
+
+// checkTrusted refuses to start a server that was distrusted twice within a day.
+func (f *files) checkTrusted(now time.Time) error {
+	record := f.get()
+	if !now.Before(record.OutUntil) {
+		return nil
+	}
+	return compute.Errorf(compute.CodeConflict, "The state of this server was wrong twice within %s, the last time at %s (%s): "+
+		"its memory or its program is at fault. Test the memory (memtest86+, rasdaemon) and compare the version with that of the "+
+		"others. It stays out until %s and then comes in empty; berth admin raft rejoin --data-dir %s lets it in before.",
+		divergedOnce, record.DivergedAt.UTC().Format(time.RFC3339), record.Damaged,
+		record.OutUntil.UTC().Format(time.RFC3339), f.dir).Named("state_differs_again")
 }

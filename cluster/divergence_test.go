@@ -1,7 +1,10 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,7 +13,7 @@ import (
 
 // TestReplicaWithAnotherStateIsReplaced changes the state of a follower behind
 // raft's back. The leader finds it out, the follower ends and comes in empty;
-// the second time it does not, since an operator should look.
+// the second time it stays out, since an operator should look, until he lets it in.
 func TestReplicaWithAnotherStateIsReplaced(t *testing.T) {
 	var mu sync.Mutex
 	var ended []string
@@ -70,7 +73,31 @@ func TestReplicaWithAnotherStateIsReplaced(t *testing.T) {
 	}
 	spoil(p)
 	write()
-	if got := compare(); len(got) != 1 {
-		t.Errorf("%v ended, the last one a second time", got)
+	eventually(t, "Health to name it", func() bool {
+		found, err := f.leader().Health(t.Context())
+		compare()
+		return err == nil && slices.Contains(found.Diverged, p.ID())
+	})
+	if got := compare(); len(got) != 2 {
+		t.Fatalf("%v ended, its state is another one again", got)
+	}
+	f.mustKnowPeers(p)
+	mustStop(t, p)
+	for _, word := range []string{"was wrong twice", "Test the memory", "berth admin raft rejoin"} {
+		if err := f.refusal(p.again()); !strings.Contains(err.Error(), word) {
+			t.Errorf("refused with %q, want %q in it", err, word)
+		}
+	}
+	stopped, err := cluster.OpenStopped(p.cfg.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stopped.Rejoin(), stopped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p = f.mustStartAgain(p)
+	f.awaitVoters(3)
+	if got := p.mustRead(t, "k"); got != written || p.fsm.get("spoilt") != 0 {
+		t.Errorf("it reads %d, want %d", got, written)
 	}
 }

@@ -135,7 +135,7 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 	if newest <= record.Epoch || same > (len(record.Peers)+1)/2 {
 		return fresh, nil
 	}
-	aside, err := c.files.setAside(c.cfg.Now())
+	aside, err := c.files.setAside(c.cfg.Now(), nil)
 	if err != nil {
 		return fresh, err
 	}

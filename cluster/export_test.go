@@ -122,3 +122,9 @@ func (c *Cluster) Behind() bool { return c.behind.Load() }
 
 // MayVote reports whether a vote of this server could be written down.
 func (c *Cluster) MayVote() bool { return c.watchdog.MayVote() }
+
+// Reissue makes a server another certificate, as a renewal does.
+func (c *Cluster) Reissue() error { return c.issueOwn() }
+
+// Snapshot takes a snapshot and keeps the entries behind it.
+func (c *Cluster) Snapshot() error { return c.raft.Snapshot().Error() }

@@ -57,9 +57,10 @@ type nodeRecord struct {
 	Pending string `json:"pending,omitempty"` // What was begun on the stopped node and not finished.
 
 	// Damaged says why the replica is not to be used although it can be read,
-	// and DivergedAt when that was last so.
+	// and DivergedAt when that was last found of its state.
 	Damaged    string    `json:"damaged,omitempty"`
 	DivergedAt time.Time `json:"diverged_at,omitzero"`
+	OutUntil   time.Time `json:"out_until,omitzero"` // Until when it stays out, after it was so again.
 
 	// CatchUp is the entry that a replica that came in empty has to have before
 	// this server may stand for election; 0 when it may.

@@ -20,12 +20,19 @@ const (
 	heartbeatRetry   = 300 * time.Millisecond
 	heartbeatTimeout = 2 * time.Second
 	maxHeard         = 10_000 // Nodes; as many as a cluster may have.
+	livesFor         = 10 * time.Second
 )
 
 // heartbeat is what a node sends to the leader. Who it is, its certificate
 // says.
 type heartbeat struct {
-	RPC string `cbor:"1,keyasint"`
+	RPC   string `cbor:"1,keyasint"`
+	Ahead int64  `cbor:"2,keyasint,omitempty"` // Milliseconds by which its clock is ahead, as it last measured.
+}
+
+// heartbeatAnswer is what the leader answers; one of an older version is empty.
+type heartbeatAnswer struct {
+	At int64 `cbor:"1,keyasint"` // The leader's clock, in milliseconds since 1970.
 }
 
 // heartbeats are both ends: this node's own to the leader, and on the leader
@@ -44,6 +51,8 @@ type heardFrom struct {
 	at   time.Time
 	rpc  string
 	role compute.Role
+
+	ahead time.Duration // Its clock, of this node's, as it measured before.
 }
 
 func newHeartbeats(c *Cluster) *heartbeats {
@@ -136,11 +145,13 @@ func (h *heartbeats) send(ctx context.Context) error {
 		}
 	}
 	sentAt := boottime.Now()
-	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise})
-	if _, err := h.c.Call(ctx, leader, methodHeartbeat, beat); err != nil {
+	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise, Ahead: h.c.skew.last().Milliseconds()})
+	answer, err := h.c.Call(ctx, leader, methodHeartbeat, beat)
+	if err != nil {
 		h.c.upstream.lead(compute.NodeID{})
 		return err
 	}
+	h.c.compareClocks(leader, answer, boottime.Now()-sentAt)
 	h.c.upstream.lead(leader)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,8 +208,33 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	if _, known := h.heard[peer.ID]; !known && len(h.heard) >= maxHeard {
 		return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
 	}
-	h.heard[peer.ID] = heardFrom{at: h.c.cfg.Now(), rpc: beat.RPC, role: peer.Role}
-	return nil, nil
+	at := h.c.cfg.Now()
+	h.heard[peer.ID] = heardFrom{
+		at: at, rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond,
+	}
+	return h.c.codec.Marshal(heartbeatAnswer{At: at.UnixMilli()}), nil
+}
+
+// lives reports whether a node was heard from so short a time ago, in this term,
+// that it is up: it has a certificate.
+func (h *heartbeats) lives(id compute.NodeID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from, known := h.heard[id]
+	return known && from.at.After(h.since) && h.c.cfg.Now().Sub(from.at) < livesFor
+}
+
+// clocks returns by how much the clocks of the nodes that were heard in this term
+// are ahead of this one's.
+func (h *heartbeats) clocks() (clocks []NodeClock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, from := range h.heard {
+		if from.at.After(h.since) {
+			clocks = append(clocks, NodeClock{id, from.ahead})
+		}
+	}
+	return clocks
 }
 
 // confirmed returns nil when this node leads, and a majority said so after the

@@ -54,6 +54,9 @@ func (c *Cluster) loadIdentity(record nodeRecord) error {
 		return err
 	}
 	c.ca, c.id, c.clusterID = ca, record.NodeID, record.ClusterID
+	if err := c.checkAuthority(); err != nil {
+		return err
+	}
 	if ca.Key == nil {
 		return errOtherRole(compute.RoleWorker)
 	}
@@ -66,6 +69,18 @@ func (c *Cluster) loadIdentity(record nodeRecord) error {
 		return c.issueOwn()
 	}
 	c.pair.Store(pair)
+	return nil
+}
+
+// checkAuthority refuses to start with the authority of another cluster: this
+// node would make itself a certificate that nobody accepts, and say no more than
+// that.
+func (c *Cluster) checkAuthority() error {
+	if of := c.ca.Cluster(); !of.IsZero() && of != c.clusterID {
+		return compute.Errorf(compute.CodeConflict, "The certificate authority in %s is of cluster %s, this node is of "+
+			"cluster %s: copy ca.crt and, on a server, ca.key from a server of the latter.",
+			c.files.path(pkiDir), of, c.clusterID)
+	}
 	return nil
 }
 
@@ -140,7 +155,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 
 func (c *Cluster) renewIfDue(ctx context.Context) {
 	leaf := c.pair.Load().Leaf
-	if c.cfg.Now().Before(halfLife(leaf.NotBefore, leaf.NotAfter)) {
+	if c.cfg.Now().Before(leaf.NotAfter.Add(-pki.LeafLifetime / 2)) {
 		return
 	}
 	issue := c.issueOwn
@@ -153,8 +168,6 @@ func (c *Cluster) renewIfDue(ctx context.Context) {
 	}
 	c.logger.Info("certificate renewed")
 }
-
-func halfLife(from, to time.Time) time.Time { return from.Add(to.Sub(from) / 2) }
 
 // newRequest makes a key and the request for a certificate of it.
 func (c *Cluster) newRequest() (ed25519.PrivateKey, []byte, error) {

@@ -82,7 +82,7 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	var time clock
 	f := mustFleet(t, 2, func(c *cluster.Config) { c.Now = time.now })
 	leader := f.leader()
-	time.move(72*hour - 5*hour/60 - 3*hour/3600) // Three seconds are left.
+	time.move(72*hour - 3*hour/3600) // Three seconds are left.
 	conn, err := f.follower(leader).DialRaft(leader.ID())
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,8 @@ import (
 // refusal opens a peer that should be refused and returns why it was.
 func (f *fleet) refusal(cfg cluster.Config) error {
 	f.t.Helper()
-	cfg.FSM = newToyFSM()
+	machine := newToyFSM()
+	cfg.FSM, machine.refuse = machine, f.refuse
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	c, err := cluster.Open(ctx, cfg)

@@ -26,6 +26,7 @@ type metrics struct {
 	full       prometheus.Gauge
 	terms      prometheus.Counter
 	refused    prometheus.Counter
+	ahead      prometheus.Gauge
 	calls      *prometheus.CounterVec
 }
 
@@ -86,12 +87,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_cluster_connections_refused_total",
 			Help: "Connections to the cluster port that were refused.",
 		}),
+		ahead: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_clock_ahead_seconds",
+			Help: "By how much this node's clock is ahead of the leader's, by its last heartbeat; below 0 when it is behind.",
+		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cluster_calls_total",
 			Help: "Calls of other nodes that this node answered.",
 		}, []string{"method", "code"}),
 	}
-	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
+	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.ahead, m.calls,
 		m.free, m.ballast, m.full)
 	return m
 }
@@ -149,6 +154,9 @@ type damageMetrics struct {
 	damaged  prometheus.Counter
 	scrubbed prometheus.Gauge
 	diverged prometheus.Gauge
+
+	miscounted prometheus.Counter
+	quarantine prometheus.Gauge
 }
 
 // newDamageMetrics registers the collectors.
@@ -171,6 +179,14 @@ func newDamageMetrics(reg prometheus.Registerer) damageMetrics {
 			Help: "Replicas whose state is not that of the majority, or all when there is none, on the leader; 0 elsewhere.",
 		}),
 	}
-	reg.MustRegister(m.rejoins, m.damaged, m.scrubbed, m.diverged)
+	m.quarantine = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "berth_raft_quarantine_bytes",
+		Help: "What replicas and snapshots that were set aside take on this node's disk.",
+	})
+	m.miscounted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "berth_raft_damaged_states_total",
+		Help: "How often the state in memory was found to differ from what was stored in it.",
+	})
+	reg.MustRegister(m.miscounted, m.quarantine, m.rejoins, m.damaged, m.scrubbed, m.diverged)
 	return m
 }

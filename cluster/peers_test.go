@@ -180,6 +180,8 @@ type fleet struct {
 	peers    []*peer
 	edit     func(*cluster.Config)
 	marks    bool // The peers take marks of their states.
+
+	refuse func(toyState) error // What state machines that are made from now on refuse to restore.
 }
 
 func newFleet(t testing.TB, edit func(*cluster.Config)) *fleet {
@@ -247,7 +249,7 @@ func (f *fleet) mustToken(role compute.Role, uses int) pki.JoinToken {
 func (f *fleet) mustStart(cfg cluster.Config) *peer {
 	f.t.Helper()
 	fsm := newToyFSM()
-	cfg.FSM = fsm
+	cfg.FSM, fsm.refuse = fsm, f.refuse
 	if f.marks {
 		fsm.marking, cfg.StateMarks = true, fsm.stateMarks
 	}

@@ -44,8 +44,9 @@ func (c *Cluster) raftConfig() *raft.Config {
 	if every := fault.SnapshotEvery(); every > 0 {
 		cfg.SnapshotThreshold, cfg.TrailingLogs, cfg.SnapshotInterval = every, every, time.Second
 	}
-	cfg.BatchApplyCh = false // True would break the timeout of Apply.
-	cfg.NotifyCh = nil       // Raft blocks on it; LeaderCh is used.
+	cfg.BatchApplyCh = false            // True would break the timeout of Apply.
+	cfg.NotifyCh = nil                  // Raft blocks on it; LeaderCh is used.
+	cfg.NoSnapshotRestoreOnStart = true // restoreReplica does it.
 	cfg.NoLegacyTelemetry = true
 	cfg.Logger = raftLogger(c.logger)
 	return cfg
@@ -146,7 +147,16 @@ func (c *Cluster) openStores(dir string) (err error) {
 	if c.store, err = disk.Open(dir, covered, c.fatalOnceArmed); err != nil {
 		return err
 	}
+	if err := checkOwner(c.store, dir, c.clusterID, c.id); err != nil {
+		return err
+	}
 	if err := disk.CheckGap(c.store, covered, claimed); err != nil {
+		return err
+	}
+	if err := c.restoreReplica(claimed); err != nil {
+		return err
+	}
+	if err := c.checkState(); err != nil {
 		return err
 	}
 	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store

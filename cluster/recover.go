@@ -189,6 +189,9 @@ func (s *Stopped) openStores() (*stores, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkOwner(log, dir, s.ClusterID(), s.Node()); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
 	if err := disk.CheckGap(log, covered, claimed); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,8 +25,6 @@ const (
 	rejoinFor   = time.Minute // How long a server asks before it gives up.
 	rejoinPause = 500 * time.Millisecond
 	rejoinTry   = 10 * time.Second // To have the leader take the vote.
-	damagedKept = 3                // Damaged replicas that are kept aside.
-	damageFile  = "damage"         // What was wrong, beside a damaged replica.
 	noCandidate = "rejoined"       // For whom a server that rejoins has voted: for nobody.
 )
 
@@ -62,6 +59,7 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 	c.metrics.rejoins.Inc()
 	c.logger.Warn("damaged replica set aside: this server comes in empty and without a vote",
 		"term", answer.Term, "err", fmt.Sprintf("%v; what is left of it is in %s", damage, aside))
+	c.pruneDamaged()
 	return nil
 }
 
@@ -125,7 +123,7 @@ type readmissionReply struct {
 // askReadmission finds the leader and asks it once.
 func (c *Cluster) askReadmission(ctx context.Context, peers []peerRecord) (rejoinAnswer, error) {
 	replies := c.askPeers(ctx, peers)
-	if err := c.verdictOf(replies); err != nil {
+	if err := verdictOf(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
 	}
 	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest word first, a leader's own before.
@@ -182,15 +180,26 @@ func (c *Cluster) askPeers(ctx context.Context, peers []peerRecord) []readmissio
 	return all
 }
 
-// verdictOf returns an answer after which there is nothing more to ask.
-func (c *Cluster) verdictOf(replies []readmissionReply) error {
+// verdictOf returns an answer after which there is nothing more to ask. That a
+// server is in a later epoch is one only when those in this one that answer know
+// no leader and are too few to elect one: a stray server's word, of a backup that
+// somebody has tried out, does not keep this one out of a cluster that works.
+func verdictOf(replies []readmissionReply, own uint64) error {
+	same, led, outlived := 0, false, false
 	for _, r := range replies {
 		if IsRemoved(r.err) {
 			return r.err
 		}
-		if e, ok := errors.AsType[elsewhereError](r.err); ok && uint64(e) > c.Epoch() {
-			return ErrOutlived
+		if e, ok := errors.AsType[elsewhereError](r.err); ok && uint64(e) > own {
+			outlived = true
 		}
+		if r.err == nil {
+			same++
+			led = led || !r.st.Leader.IsZero()
+		}
+	}
+	if outlived && !led && same < quorum(len(replies)+1) {
+		return ErrOutlived
 	}
 	return nil
 }
@@ -198,16 +207,12 @@ func (c *Cluster) verdictOf(replies []readmissionReply) error {
 // replaceDamaged sets the replica aside and puts an empty one in its place. It
 // can be repeated: until the new one is there, the next start finds none.
 func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
-	if err := makeEmptyReplica(f.path(newRaftDir), term); err != nil {
+	record := f.get()
+	if err := makeEmptyReplica(f.path(newRaftDir), ownerOf(record.ClusterID, record.NodeID), term); err != nil {
 		return "", err
 	}
-	if aside, err = f.setAside(now); err != nil {
+	if aside, err = f.setAside(now, damage); err != nil {
 		return "", err
-	}
-	if aside != "" {
-		if err := file.Write(filepath.Join(filepath.Dir(aside), damageFile), []byte(damage.Error()+"\n")); err != nil {
-			return aside, err
-		}
 	}
 	if err := os.Rename(f.path(newRaftDir), f.path(raftDir)); err != nil {
 		return aside, err
@@ -215,12 +220,12 @@ func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside 
 	if err := file.SyncDir(f.dir); err != nil {
 		return aside, err
 	}
-	return aside, errors.Join(f.update(func(r *nodeRecord) { r.Damaged = "" }), f.pruneDamaged())
+	return aside, f.update(func(r *nodeRecord) { r.Damaged = "" })
 }
 
 // makeEmptyReplica makes a replica without an entry that votes in no term up to
 // term: whom the one before it voted for is forgotten.
-func makeEmptyReplica(dir string, term uint64) error {
+func makeEmptyReplica(dir string, owner []byte, term uint64) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -232,35 +237,10 @@ func makeEmptyReplica(dir string, term uint64) error {
 		return err
 	}
 	return errors.Join(
+		store.SetOwner(owner),
 		store.SetUint64([]byte(disk.KeyCurrentTerm), term),
 		store.SetUint64([]byte(disk.KeyLastVoteTerm), term),
 		store.Set([]byte(disk.KeyLastVoteCand), []byte(noCandidate)),
 		store.Close(), file.SyncDir(dir),
 	)
-}
-
-// pruneDamaged removes the oldest damaged replicas that were set aside. What a
-// restore or a recovery has set aside stays.
-func (f *files) pruneDamaged() error {
-	entries, err := os.ReadDir(f.path(quarantineDir)) // By name, which is by time.
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var damaged []string
-	for _, e := range entries {
-		dir := f.path(quarantineDir, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, damageFile)); err == nil {
-			damaged = append(damaged, dir)
-		}
-	}
-	for len(damaged) > damagedKept {
-		if err := os.RemoveAll(damaged[0]); err != nil {
-			return err
-		}
-		damaged = damaged[1:]
-	}
-	return nil
 }

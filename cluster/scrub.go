@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/raft"
 	"golang.org/x/time/rate"
 
 	"berth/cluster/disk"
-	"berth/cluster/file"
 )
 
 // ScrubRate is how many bytes a second a scrub reads at most.
 const ScrubRate = 8 << 20
+
+// RecountRate is how many bytes of records a second it compares in memory.
+const RecountRate = 32 << 20
 
 // scrub reads the replica on disk against its checksums now and then: what is
 // seldom read may have been damaged long ago, and is found while the others can
@@ -42,11 +42,44 @@ func (c *Cluster) scrub(ctx context.Context) error {
 	return nil
 }
 
-// scrubOnce reads all of the replica. A damaged log ends the process; a damaged
-// snapshot is replaced by a new one, when there is enough for that.
+// paceOf returns what waits until so many bytes may be read, at bytes a second.
+func paceOf(ctx context.Context, perSecond int) disk.Pace {
+	limit := rate.NewLimiter(rate.Limit(perSecond), perSecond/8)
+	return func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) }
+}
+
+// recount has the state machine compare what it holds with what was stored in it.
+// What differs by a fault of memory is not served on: the process ends, and its
+// next start comes in empty, or reads its own disk where there are no others.
+func (c *Cluster) recount(pace disk.Pace) error {
+	if c.cfg.CheckState == nil {
+		return nil
+	}
+	var ended error
+	err := c.cfg.CheckState(func(bytes int) error {
+		ended = pace(bytes)
+		return ended
+	})
+	if err == nil || ended != nil {
+		return ended
+	}
+	c.metrics.miscounted.Inc()
+	err = fmt.Errorf("the state in memory is not what was stored: %w", err)
+	if len(c.files.get().Peers) == 0 {
+		c.fatal(fmt.Errorf("%w; the next start reads it from the disk: test the memory of this machine", err))
+		return err
+	}
+	return errors.Join(err, c.distrust(err.Error()))
+}
+
+// scrubOnce compares the state in memory and reads all of the replica on disk. A
+// wrong state or a damaged log ends the process; a damaged snapshot is replaced by
+// a new one, when there is enough for that.
 func (c *Cluster) scrubOnce(ctx context.Context) error {
-	limit := rate.NewLimiter(ScrubRate, ScrubRate/8)
-	pace := func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) }
+	if err := c.recount(paceOf(ctx, RecountRate)); err != nil {
+		return err
+	}
+	pace := paceOf(ctx, ScrubRate)
 	if _, err := c.store.Scrub(pace); err != nil {
 		return fmt.Errorf("scrub log: %w", err)
 	}
@@ -74,27 +107,5 @@ func (c *Cluster) mendSnapshots(damaged []string, reason error) error {
 		c.fatal(fmt.Errorf("%w; %w", reason, err))
 		return err
 	}
-	dir, err := c.files.asideDir(c.cfg.Now())
-	if err != nil {
-		return err
-	}
-	if err := file.Write(filepath.Join(dir, damageFile), []byte(reason.Error()+"\n")); err != nil {
-		return err
-	}
-	for _, id := range damaged {
-		if err := c.snapshots.SetAside(id, dir); err != nil {
-			return fmt.Errorf("set damaged snapshot aside: %w", err)
-		}
-	}
-	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
-	return c.files.pruneDamaged()
-}
-
-// asideDir makes the directory for what is set aside now.
-func (f *files) asideDir(now time.Time) (string, error) {
-	dir := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return "", fmt.Errorf("make quarantine: %w", err)
-	}
-	return dir, file.SyncDir(filepath.Dir(dir))
+	return c.setSnapshotsAside(damaged, reason)
 }

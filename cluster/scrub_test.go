@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,11 +40,19 @@ func mustFlip(t *testing.T, path, text string) (found int) {
 }
 
 // TestScrubFindsWhatNobodyReads damages a snapshot and then an entry under a
-// server that works: the first is replaced at once, the second ends it, and its
-// next start comes in empty.
+// server that works, and then its memory: the first is replaced at once, the others
+// end it, and its next start comes in empty.
 func TestScrubFindsWhatNobodyReads(t *testing.T) {
-	var ended atomic.Bool
-	f := newFleet(t, func(c *cluster.Config) { c.Fatal = func(error) { ended.Store(true) } })
+	var ended, flipped atomic.Bool
+	f := newFleet(t, func(c *cluster.Config) {
+		c.Fatal = func(error) { ended.Store(true) }
+		c.CheckState = func(pace func(int) error) error {
+			if flipped.Load() {
+				return errors.New("a bit has flipped")
+			}
+			return pace(1 << 10)
+		}
+	})
 	for range 3 {
 		f.mustAdd()
 	}
@@ -93,6 +102,19 @@ func TestScrubFindsWhatNobodyReads(t *testing.T) {
 	healed := f.mustStartAgain(p)
 	if got := healed.mustRead(t, "k"); got != 9 {
 		t.Errorf("it reads %d", got)
+	}
+	f.awaitVoters(3)
+
+	ended.Store(false)
+	flipped.Store(true)
+	if err := healed.ScrubOnce(t.Context()); err == nil || !ended.Load() {
+		t.Errorf("with a flipped bit in memory: %v, ended: %v", err, ended.Load())
+	}
+	flipped.Store(false)
+	f.mustKnowPeers(healed)
+	mustStop(t, healed)
+	if got := f.mustStartAgain(healed).mustRead(t, "k"); got != 9 {
+		t.Errorf("after that it reads %d", got)
 	}
 	f.awaitVoters(3)
 }

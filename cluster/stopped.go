@@ -17,10 +17,8 @@ import (
 	"berth/compute"
 )
 
-const (
-	quarantineDir = "quarantine" // Of replicas that were set aside; nothing reads them.
-	newRaftDir    = "raft.new"   // A replica while it is made.
-)
+// newRaftDir is a replica while it is made.
+const newRaftDir = "raft.new"
 
 // quiet returns a log for the library that says nothing: its errors do.
 func quiet() hclog.Logger { return raftLogger(slog.New(slog.DiscardHandler)) }
@@ -98,7 +96,7 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 	if err := s.files.put(record); err != nil {
 		return "", err
 	}
-	if aside, err = s.files.setAside(now); err != nil {
+	if aside, err = s.files.setAside(now, nil); err != nil {
 		return "", err
 	}
 	if err := os.Rename(s.files.path(newRaftDir), s.files.path(raftDir)); err != nil {
@@ -148,7 +146,7 @@ func (s *Stopped) make(r Replica) error {
 	// A term that is above every one that the state has seen: a leader's
 	// commands carry it.
 	err = store.SetUint64([]byte(disk.KeyCurrentTerm), max(r.Term, s.oldTerm()))
-	return errors.Join(err, store.Close(), file.SyncDir(dir))
+	return errors.Join(err, store.SetOwner(ownerOf(s.ClusterID(), id)), store.Close(), file.SyncDir(dir))
 }
 
 // oldTerm returns the newest term that the replica there has seen, 0 when that
@@ -178,20 +176,20 @@ func (s *Stopped) oldTerm() uint64 {
 	return term
 }
 
-// setAside moves the replica out of the way, and returns where it is then, ""
-// when there is none.
-func (f *files) setAside(now time.Time) (string, error) {
-	// A directory with nothing in it goes; one with a replica stays.
-	if err := os.Remove(f.path(raftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// Rejoin has the server come in empty at its next start, when the others allow
+// that, as one whose replica is damaged does: also one that stays out because its
+// state was wrong twice.
+func (s *Stopped) Rejoin() error {
+	record := s.files.get()
+	if len(record.Peers) == 0 {
+		return errDamagedAlone()
 	}
-	aside, err := f.asideDir(now)
-	if err != nil {
-		return "", err
+	if record.Pending != "" {
+		return errPending(record.Pending)
 	}
-	aside = filepath.Join(aside, raftDir)
-	if err := os.Rename(f.path(raftDir), aside); err != nil {
-		return "", fmt.Errorf("set replica aside: %w", err)
+	if record.Damaged == "" {
+		record.Damaged = "an operator had this server come in empty"
 	}
-	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(f.dir))
+	record.OutUntil = time.Time{}
+	return s.files.put(record)
 }

@@ -65,7 +65,8 @@ type toyFSM struct {
 	entries int
 	served  int // Restores.
 
-	marking bool // Take marks, after every toyMarkEvery-th entry.
+	refuse  func(toyState) error // Of what Restore is given; nil for nothing.
+	marking bool                 // Take marks, after every toyMarkEvery-th entry.
 	marks   []cluster.StateMark
 }
 
@@ -155,6 +156,11 @@ func (f *toyFSM) Restore(r io.ReadCloser) error {
 	var state toyState
 	if err := json.NewDecoder(r).Decode(&state); err != nil {
 		return err
+	}
+	if f.refuse != nil {
+		if err := f.refuse(state); err != nil {
+			return err
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

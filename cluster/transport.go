@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -278,7 +279,7 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", address, err)
+		return nil, fmt.Errorf("handshake with %s: %w", address, adviseOf(err))
 	}
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetReadDeadline(deadline); err != nil {
@@ -295,9 +296,24 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 	}
 	if err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, fmt.Errorf("%s: %w", address, adviseOf(err))
 	}
 	return conn, nil
+}
+
+// adviseOf adds what to do about a certificate of this node's that the other
+// side did not accept: TLS names the fault alone, and has no type for it.
+func adviseOf(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "remote error: tls: expired certificate"):
+		return fmt.Errorf("%w: by the clock there this node's certificate is not valid; compare the clocks of both machines, "+
+			"and set the wrong one (timedatectl set-ntp true)", err)
+	case strings.Contains(text, "remote error: tls: unknown certificate authority"):
+		return fmt.Errorf("%w: this node's certificate is not of the cluster there; correct the address, or copy ca.crt and "+
+			"ca.key in DATA_DIR/pki from a server of that cluster", err)
+	}
+	return err
 }
 
 // awaitWelcome reads the verdict of the accepting side.

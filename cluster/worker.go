@@ -40,6 +40,9 @@ func (c *Cluster) loadWorker(ctx context.Context, record nodeRecord) error {
 		return errOtherRole(compute.RoleServer)
 	}
 	c.ca, c.id, c.clusterID = ca, record.NodeID, record.ClusterID
+	if err := c.checkAuthority(); err != nil {
+		return err
+	}
 	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
 	if err == nil {
 		_, err = ca.Verify(pair.Leaf, c.cfg.Now())

@@ -152,6 +152,7 @@ func TestWhoMayCall(t *testing.T) {
 		"cluster.probe":      cluster.Servers,
 		"cluster.marks":      cluster.Servers,
 		"cluster.diverged":   cluster.Servers,
+		"cluster.health":     cluster.Servers,
 		"cluster.status":     all,
 		"cluster.heartbeat":  all,
 		"cluster.renew":      cluster.Workers,

@@ -50,7 +50,8 @@ func mustCameInEmpty(t *testing.T, p *nodetest.Process) {
 
 // TestRestoreDrill is the drill of docs/operations.md: a cluster goes back to a
 // backup. What was in it is there, what came after is not, what was executed is
-// ended and free, and the servers of the life before come in empty.
+// ended and free, also where the backup knows nothing of it, and the servers of the
+// life before come in empty.
 func TestRestoreDrill(t *testing.T) {
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
@@ -69,6 +70,11 @@ func TestRestoreDrill(t *testing.T) {
 	backup := mustSave(t, nodetest.MustClient(t, c.RootToken, followers[0]))
 	after := mustBegin(t, api, "a100", "print(2)")
 	mustFinish(t, api, after)
+	stray := mustBegin(t, api, "a100", "import time\ntime.sleep(300)\n") // Of which the backup knows nothing.
+	nodetest.Eventually(t, time.Minute, "what was placed after the backup to run", func() bool {
+		e, err := api.Execution(t.Context(), stray, 0)
+		return err == nil && e.Status == compute.StatusRunning
+	})
 
 	first := c.Nodes[0]
 	if _, err := node.RestoreBackup(backup, first.Config.DataDir, false, time.Now()); err == nil ||
@@ -105,6 +111,9 @@ func TestRestoreDrill(t *testing.T) {
 		_, err := root.WithToken("").Login(t.Context(), account.Email, account.Password)
 		return err == nil
 	})
+	if !hasProcess(t, stray) { // Its node was killed; what supervises it was not.
+		t.Error("what was placed after the backup does not execute: nothing is shown")
+	}
 	for _, p := range c.Nodes[1:] {
 		p.Start()
 	}
@@ -112,6 +121,7 @@ func TestRestoreDrill(t *testing.T) {
 	for _, p := range c.Nodes[1:] {
 		mustCameInEmpty(t, p)
 	}
+	mustVanish(t, c, api, stray)
 	at := nodetest.MustClient(t, account.Key, c.Nodes[2].URL)
 	if e := mustFinish(t, at, mustBegin(t, at, "t4", "print(3)")); e.Status != compute.StatusCompleted {
 		t.Errorf("in the new life: %v (%v)", e.Status, e.StatusDetails)
@@ -183,4 +193,56 @@ func TestRecoverDrill(t *testing.T) {
 		t.Errorf("recovered at %s, placed as %+v: code of the life before has %s to end", recovered, e.Attempts, rest)
 	}
 	mustBalance(t, nodetest.MustClient(t, account.Key, late.URL))
+}
+
+// mustVanish fails unless an execution that the state does not know is ended where
+// it executes, and is nowhere counted.
+func mustVanish(t *testing.T, c *nodetest.Processes, api *client.Client, id compute.ExecutionID) {
+	t.Helper()
+	nodetest.Eventually(t, time.Minute, "what is not in the state to be ended", func() bool { return !hasProcess(t, id) })
+	nodetest.Eventually(t, time.Minute, "nobody to have a word of it left", func() bool {
+		for _, p := range c.Nodes {
+			if words, err := os.ReadDir(filepath.Join(p.Config.DataDir, "outbox")); err != nil || len(words) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if _, err := api.Execution(t.Context(), id, 0); client.CodeOf(err) == "" {
+		t.Errorf("it is in the state: %v", err)
+	}
+	history, err := api.History(t.Context(), client.HistoryQuery{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range history.Executions {
+		if e.ExecutionID == id {
+			t.Errorf("it is in the history: %+v", e)
+		}
+	}
+	ledger, err := api.Ledger(t.Context(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range ledger.Entries {
+		if line.ExecutionID != nil && *line.ExecutionID == id {
+			t.Errorf("it is in the ledger: %+v", line)
+		}
+	}
+}
+
+// hasProcess reports whether a process of this machine supervises an execution:
+// each has its directory, which the execution names, among its arguments.
+func hasProcess(t *testing.T, id compute.ExecutionID) bool {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range lines {
+		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), id.String()) {
+			return true
+		}
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,8 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		ScrubEvery:   n.cfg.Storage.ScrubEvery,
 		Ballast:      n.opts.Ballast,
 		FSM:          n.machine,
+		StateCluster: func() compute.UUID { return n.machine.View().ClusterID() },
+		CheckState:   n.machine.Recount,
 		StateMarks:   n.stateMarks,
 		Preamble:     n.clock,
 		Relieves:     fsm.Relieves,
@@ -126,7 +129,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		Fatal:      n.opts.Fatal,
 	}
 	if n.isWorker() {
-		cfg.FSM, cfg.StateMarks, cfg.Preamble = nil, nil, nil
+		cfg.FSM, cfg.StateCluster, cfg.CheckState, cfg.StateMarks, cfg.Preamble = nil, nil, nil, nil, nil
 		cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil
 		cfg.Bootstrap = false
 	}
@@ -285,6 +288,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		},
 		NewJoinToken: n.newJoinToken,
 		Peers:        n.peers,
+		Clocks:       n.clocks,
 		CheckRemoval: n.checkRemoval,
 		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
@@ -296,7 +300,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		MetricsToken: metricsToken,
 		Version:      n.opts.Version,
 		Build:        n.opts.Build,
-		Now:          n.opts.Now,
+		Now:          n.cluster.Now,
 		Logger:       n.logger,
 		Registerer:   n.registry,
 		Gatherer:     gatherer,
@@ -365,16 +369,39 @@ func (n *Node) newJoinToken(role compute.Role, ttl time.Duration, uses int) (str
 	}
 	return token.String(), compute.JoinToken{
 		ID: token.ID, Hash: token.SecretHash(), Role: role, Uses: uses,
-		ExpiresAt: compute.InstantOf(n.opts.Now().Add(ttl)),
+		ExpiresAt: compute.InstantOf(n.cluster.Now().Add(ttl)),
 	}, nil
 }
 
-// peers returns the Raft configuration.
-func (n *Node) peers(context.Context) ([]wire.Peer, error) {
+// healthTimeout is how long what lists nodes waits for what the leader has found.
+const healthTimeout = time.Second
+
+// peers returns the Raft configuration, with what the leader has found.
+func (n *Node) peers(ctx context.Context) ([]wire.Peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
 	leader, _ := n.cluster.Leader()
+	found, err := n.cluster.Health(ctx)
 	var peers []wire.Peer
 	for _, s := range n.cluster.Servers() {
-		peers = append(peers, wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leader})
+		p := wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leader}
+		if err == nil {
+			p.Diverged = new(slices.Contains(found.Diverged, s.ID))
+		}
+		peers = append(peers, p)
 	}
 	return peers, nil
+}
+
+// clocks returns by how much the clocks of the nodes are ahead of the leader's,
+// as far as it is known.
+func (n *Node) clocks(ctx context.Context) map[compute.NodeID]time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	found, _ := n.cluster.Health(ctx) // Without a leader there are none.
+	clocks := make(map[compute.NodeID]time.Duration, len(found.Clocks))
+	for _, c := range found.Clocks {
+		clocks[c.Node] = c.Ahead
+	}
+	return clocks
 }

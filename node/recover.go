@@ -41,3 +41,26 @@ func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
 	r.Last, r.Term, r.Servers, r.Done = at.Last, at.Term, at.Servers, do && err == nil
 	return r, err
 }
+
+// Rejoined is a server that comes in empty at its next start.
+type Rejoined struct {
+	Node    compute.NodeID `json:"node"`
+	Cluster compute.UUID   `json:"cluster_id"`
+	Done    bool           `json:"done"`
+}
+
+// Rejoin has the stopped server in dir come in empty at its next start. Without do
+// it changes nothing.
+func Rejoin(dir string, do bool) (Rejoined, error) {
+	stopped, err := cluster.OpenStopped(dir)
+	if err != nil {
+		return Rejoined{}, err
+	}
+	defer stopped.Close()
+	r := Rejoined{Node: stopped.Node(), Cluster: stopped.ClusterID()}
+	if do {
+		err = stopped.Rejoin()
+		r.Done = err == nil
+	}
+	return r, err
+}

@@ -76,6 +76,7 @@ type Node struct {
 	DrainBy     *compute.Instant  `json:"drain_by" doc:"When what still executes on it is ended; null where there is no such deadline."`
 	GPUs        []GPU             `json:"gpus"`
 	InventoryAt uint64            `json:"inventory_version"`
+	ClockAhead  *int64            `json:"clock_ahead_ms" doc:"Milliseconds by which its clock is ahead of the leader's, below 0 when it is behind; null where the leader has not heard of it, and in answers about a single node. Over 10 s is a fault."`
 }
 
 // GPU is one device as an operator sees it.
@@ -112,6 +113,8 @@ type Peer struct {
 	Address string         `json:"address"`
 	Voter   bool           `json:"voter"`
 	Leader  bool           `json:"leader"`
+
+	Diverged *bool `json:"diverged" doc:"Its state is not that of the majority of the voters, as the leader last compared; true of all where no majority agrees. Null while the leader cannot be asked."`
 }
 
 // Peers answers /admin/raft/peers.

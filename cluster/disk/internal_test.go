@@ -3,9 +3,12 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"golang.org/x/sys/unix"
 )
@@ -199,5 +202,54 @@ func TestNoVoteIsWrittenDown(t *testing.T) {
 	may = true
 	if err := w.SetUint64([]byte(KeyLastVoteTerm), 7); err != nil {
 		t.Errorf("a vote: %v", err)
+	}
+}
+
+// TestScrubWhileSnapshotsAreRemoved reads a snapshot of which files are gone: that
+// is damage, unless snapshots are removed meanwhile.
+func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
+	watch := &Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
+	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, transport := raft.NewInmemTransport("")
+	sink, err := s.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{}, 1, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sink.Write([]byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if damaged, _, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 0 {
+		t.Fatalf("a whole one: %v, %v", damaged, err)
+	}
+	if err := os.Remove(filepath.Join(s.dir, sink.ID(), snapshotContent)); err != nil {
+		t.Fatal(err)
+	}
+	end := s.removal()
+	if damaged, _, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 0 {
+		t.Errorf("while it is removed: %v, %v", damaged, err)
+	}
+	ended := false
+	damaged, _, err := s.Scrub(func(int) error { // It ends while the snapshot is read again.
+		if !ended {
+			ended = true
+			end()
+			return os.RemoveAll(filepath.Join(s.dir, sink.ID()))
+		}
+		return nil
+	})
+	if err != nil || len(damaged) != 0 || !ended {
+		t.Errorf("once it is removed: %v, %v", damaged, err)
+	}
+	if err := os.Mkdir(filepath.Join(s.dir, sink.ID()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if damaged, reason, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 1 {
+		t.Errorf("that stays so: %v, %v, %v", damaged, reason, err)
 	}
 }

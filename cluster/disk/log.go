@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func openBolt(path string) (*raftboltdb.BoltStore, error) {
 	}})
 }
 
-// checkKeys refuses a stable store with keys that raft does not write: a bit
+// checkKeys refuses a stable store with keys that nobody writes: a bit
 // that flipped in a key would otherwise make its value vanish without a word.
 // It returns up to which entry the log is superseded by a snapshot that ends at
 // covered: a log with a gap that this does not explain is refused too.
@@ -165,8 +166,7 @@ func checkKeys(path string, covered uint64) (superseded uint64, err error) {
 			return err
 		}
 		return conf.ForEach(func(key, _ []byte) error {
-			switch string(key) {
-			case KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand:
+			if slices.Contains(keys(), string(key)) {
 				return nil
 			}
 			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
@@ -237,7 +237,7 @@ func (s *Log) scrub(superseded uint64) error {
 
 // scrubValues reads the values and finds the number of the newest.
 func (s *Log) scrubValues(lastTerm uint64) error {
-	for _, key := range []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand} {
+	for _, key := range keys() {
 		_, seq, err := s.value([]byte(key))
 		switch {
 		case errors.Is(err, raftboltdb.ErrKeyNotFound) && key == KeyCurrentTerm && lastTerm > 0:

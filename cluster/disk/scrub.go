@@ -18,6 +18,7 @@ import (
 
 const (
 	scrubPiece = 256 << 10 // Bytes of a snapshot that are read at a time.
+	scrubTries = 3         // Of one that seems damaged while others are removed.
 	scrubHead  = 4 << 10   // What reading an entry costs beside its data.
 )
 
@@ -52,7 +53,7 @@ func (s *Log) Scrub(pace Pace) (entries int, err error) {
 			return entries, err
 		}
 	}
-	for _, key := range []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand} {
+	for _, key := range keys() {
 		if _, err := s.Get([]byte(key)); errors.Is(err, ErrCorrupt) {
 			return entries, err
 		}
@@ -94,12 +95,12 @@ func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 		if !e.IsDir() || strings.HasSuffix(e.Name(), snapshotUnfinished) {
 			continue
 		}
-		wrong, err := s.scrubOne(e.Name(), pace)
+		wrong, err := s.judge(e.Name(), pace)
 		if err != nil {
 			return damaged, reason, err
 		}
-		if _, err := os.Stat(filepath.Join(s.dir, e.Name())); wrong == nil || errors.Is(err, fs.ErrNotExist) {
-			continue // Whole, or removed meanwhile because newer ones took its place.
+		if wrong == nil {
+			continue
 		}
 		damaged = append(damaged, e.Name())
 		if reason == nil {
@@ -107,6 +108,38 @@ func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 		}
 	}
 	return damaged, reason, nil
+}
+
+// judge returns what is wrong with a snapshot, nil for one that is whole, or is
+// removed meanwhile because newer ones took its place: what is missing while
+// snapshots are removed says nothing, and it is read again then.
+func (s *Snapshots) judge(id string, pace Pace) (wrong, err error) {
+	for range scrubTries {
+		before := s.removals.Load()
+		if wrong, err = s.scrubOne(id, pace); wrong == nil || err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, id)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if s.removing.Load() == 0 && s.removals.Load() == before {
+			return wrong, nil
+		}
+		if err := pace(scrubPiece); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil // The next scrub judges it.
+}
+
+// removal is to be called before snapshots may be removed; what it returns,
+// afterwards.
+func (s *Snapshots) removal() (end func()) {
+	s.removing.Add(1)
+	return func() {
+		s.removals.Add(1)
+		s.removing.Add(-1)
+	}
 }
 
 // scrubOne reads one snapshot and returns what is wrong with it, and the error
@@ -155,6 +188,7 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 
 // SetAside moves a snapshot to the directory.
 func (s *Snapshots) SetAside(id, to string) error {
+	defer s.removal()()
 	err := os.Rename(filepath.Join(s.dir, id), filepath.Join(to, id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

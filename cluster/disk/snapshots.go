@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -36,6 +37,9 @@ type Snapshots struct {
 	watch *Watchdog
 	fatal func(error)
 	room  roomFinder
+
+	removing atomic.Int32  // How many remove snapshots now, or may.
+	removals atomic.Uint64 // How often that has ended.
 }
 
 // OpenSnapshots opens or makes the store in dir, which keeps the newest ones.
@@ -154,6 +158,7 @@ func (s *Snapshots) seal(id string) error {
 // KeepNewest removes all snapshots but the newest that can be read, to make
 // room. It is no error if there is none.
 func (s *Snapshots) KeepNewest() error {
+	defer s.removal()()
 	all, err := s.List()
 	if err != nil {
 		return err
@@ -201,6 +206,7 @@ func (k *snapshotSink) Close() error {
 	}
 	k.done = true
 	defer k.store.watch.begin(accessSnapshot)()
+	defer k.store.removal()() // Of those that are one too many.
 	if err := k.SnapshotSink.Close(); err != nil {
 		k.store.makeRoom(err)
 		return errors.Join(k.store.failed("finish", err), k.clear())

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math/big"
 	"net/url"
+	"strings"
 	"time"
 
 	"berth/compute"
@@ -22,8 +23,9 @@ import (
 const (
 	LeafLifetime = 72 * time.Hour            // Renewed when half of it is over.
 	caLifetime   = 10 * 365 * 24 * time.Hour // Of the authority itself.
-	clockSlack   = 5 * time.Minute           // Certificates are valid this long before they are made.
+	clockSlack   = 24 * time.Hour            // Certificates are valid this long before they are made: clocks differ.
 	pinLength    = 16                        // Hexadecimal digits of the authority's SHA-256 in a token.
+	nameOfCA     = "Berth cluster "          // Followed by the cluster's id.
 )
 
 // CA is the cluster's certificate authority. Key is nil on nodes that may
@@ -45,7 +47,7 @@ func NewCA(random io.Reader, cluster compute.UUID, now time.Time) (*CA, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Berth cluster " + cluster.String()},
+		Subject:               pkix.Name{CommonName: nameOfCA + cluster.String()},
 		NotBefore:             now.Add(-clockSlack),
 		NotAfter:              now.Add(caLifetime),
 		KeyUsage:              x509.KeyUsageCertSign,
@@ -91,6 +93,17 @@ func (a *CA) PEM() (certPEM, keyPEM []byte) {
 	return certPEM, keyToPEM(a.Key)
 }
 
+// Cluster returns the cluster that the authority was made for, zero when its
+// name tells none.
+func (a *CA) Cluster() compute.UUID {
+	text, _ := strings.CutPrefix(a.Cert.Subject.CommonName, nameOfCA)
+	id, err := compute.ParseUUID(text)
+	if err != nil {
+		return compute.UUID{}
+	}
+	return id
+}
+
 // Pin returns the first hexadecimal digits of the SHA-256 of the authority's
 // certificate, as join tokens carry them.
 func (a *CA) Pin() string { return pinOf(a.Cert) }
@@ -109,7 +122,7 @@ func (a *CA) Issue(random io.Reader, id Identity, public crypto.PublicKey, now t
 		Subject:      pkix.Name{CommonName: id.Node.String()},
 		URIs:         []*url.URL{id.URI()},
 		NotBefore:    now.Add(-clockSlack),
-		NotAfter:     now.Add(LeafLifetime - clockSlack),
+		NotAfter:     now.Add(LeafLifetime),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
@@ -145,9 +158,23 @@ func (a *CA) Verify(cert *x509.Certificate, now time.Time) (Identity, error) {
 		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
-		return Identity{}, fmt.Errorf("verify certificate: %w", err)
+		return Identity{}, fmt.Errorf("verify certificate: %w", advise(err, now))
 	}
 	return IdentityOf(cert)
+}
+
+// advise adds what to do about a certificate that is not accepted.
+func advise(err error, now time.Time) error {
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
+		return fmt.Errorf("%w; it is valid from %s to %s, and the clock here says %s: if that is wrong, set this clock, "+
+			"else the one of the machine that it is from (timedatectl set-ntp true)", err,
+			e.Cert.NotBefore.UTC().Format(time.RFC3339), e.Cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Errorf("%w: the machine there is of another cluster than this one, by its certificate authority: "+
+			"correct the address, or copy ca.crt and ca.key in DATA_DIR/pki from a server of this cluster", err)
+	}
+	return err
 }
 
 func sign(random io.Reader, template, parent *x509.Certificate, public, key any) (*x509.Certificate, error) {

@@ -182,9 +182,22 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 		if n.Drained {
 			state += ", drained"
 		}
+		state += clockOf(n)
 		t.AppendRow(row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
 	}
 	return printTable(cmd.OutOrStdout(), t)
+}
+
+// clockOf says that the node's clock is off, "" when it is not.
+func clockOf(n wire.Node) string {
+	if n.ClockAhead == nil {
+		return ""
+	}
+	ahead := time.Duration(*n.ClockAhead) * time.Millisecond
+	if !compute.ClockOff(ahead) {
+		return ""
+	}
+	return ", clock " + compute.AheadText(ahead)
 }
 
 // partOf returns what the node does for the state.

@@ -11,7 +11,7 @@ import (
 
 // newRaft returns the command berth admin raft.
 func newRaft(conn *connection) *cobra.Command {
-	return parent("raft", "The servers that hold the state", newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover())
+	return parent("raft", "The servers that hold the state", newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin())
 }
 
 // newRaftPeers returns the command berth admin raft peers.
@@ -52,8 +52,11 @@ func printPeers(cmd *cobra.Command, peers []wire.Peer, nodes []wire.Node) error 
 		name, state := "-", "removed"
 		for _, n := range nodes {
 			if n.ID == p.ID {
-				name, state = n.Name, n.State.String()
+				name, state = n.Name, n.State.String()+clockOf(n)
 			}
+		}
+		if p.Diverged != nil && *p.Diverged {
+			state += ", diverged"
 		}
 		t.AppendRow(row(name, partOf(wire.Node{ID: p.ID}, peers), state, p.Address, p.ID))
 	}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"berth/cluster/rpc"
+	"berth/compute"
+)
+
+// Health is what the leader has found of the nodes.
+type Health struct {
+	// Diverged are the servers whose state is not that of a majority, as far as was
+	// compared last; all that were compared where Unclear, because none has one.
+	Diverged []compute.NodeID `cbor:"1,keyasint,omitempty"`
+	Unclear  bool             `cbor:"2,keyasint,omitempty"`
+	Clocks   []NodeClock      `cbor:"3,keyasint,omitempty"`
+}
+
+// NodeClock is by how much a node's clock is ahead of the leader's.
+type NodeClock struct {
+	Node  compute.NodeID `cbor:"1,keyasint"`
+	Ahead time.Duration  `cbor:"2,keyasint"`
+}
+
+// health is what a leader keeps of comparisons.
+type health struct {
+	mu   sync.Mutex
+	last comparison
+}
+
+// compared keeps what comparing replicas found.
+func (h *health) compared(found comparison) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = found
+}
+
+// Health returns what the leader has found; any server may be asked.
+func (c *Cluster) Health(ctx context.Context) (Health, error) {
+	var found Health
+	if c.terms.ready() != 0 {
+		return c.ownHealth(), nil
+	}
+	leader, known := c.Leader()
+	if !known || leader == c.id {
+		return found, errNoLeader()
+	}
+	data, err := c.Call(ctx, leader, methodHealth, nil)
+	if err != nil {
+		return found, err
+	}
+	return found, c.codec.Unmarshal(data, &found)
+}
+
+func (c *Cluster) ownHealth() Health {
+	c.health.mu.Lock()
+	last := c.health.last
+	c.health.mu.Unlock()
+	return Health{Diverged: last.odd, Unclear: last.unclear, Clocks: c.heartbeats.clocks()}
+}
+
+func (c *Cluster) handleHealth(context.Context, rpc.Peer, []byte) ([]byte, error) {
+	if c.terms.ready() == 0 {
+		return nil, errNoLeader()
+	}
+	return c.codec.Marshal(c.ownHealth()), nil
+}

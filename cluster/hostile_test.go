@@ -1,0 +1,295 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/cluster"
+	"berth/compute"
+)
+
+// mustCopy puts a copy of a directory in the place of another one.
+func mustCopy(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignDirectories starts a server on what people have put into its data
+// directory. What is of another cluster is refused by name, and left alone; what
+// is of another server of its own is replaced.
+func TestForeignDirectories(t *testing.T) {
+	other := mustFleet(t, 1, nil)
+	other.peers[0].mustPropose(t, toyCommand{Op: "there", Key: "k", Value: 99})
+	mustStop(t, other.peers[0])
+	theirs := other.peers[0].cfg.DataDir
+
+	f := mustFleet(t, 3, nil)
+	f.leader().mustPropose(t, toyCommand{Op: "here", Key: "k", Value: 1})
+	p := f.follower(f.leader())
+	third := f.follower(f.leader())
+	for _, q := range f.peers {
+		q.mustRead(t, "k")
+		if q != p && q != f.leader() {
+			third = q
+		}
+	}
+	f.mustKnowPeers(p)
+	mustStop(t, p)
+	own := p.cfg.DataDir
+	kept := t.TempDir()
+	mustCopy(t, own, kept)
+	inRaft := func(name string) string { return filepath.Join(own, "raft", name) }
+	for _, test := range []struct {
+		name   string
+		put    func()
+		edit   func(*cluster.Config)
+		advice []string
+	}{
+		{"the replica of another cluster", func() { mustCopy(t, filepath.Join(theirs, "raft"), inRaft("")) }, nil,
+			[]string{"of cluster " + other.peers[0].ClusterID().String(), "of cluster " + p.ClusterID().String(), "move this one away"}},
+		{"the log of another cluster", func() {
+			text, err := os.ReadFile(filepath.Join(theirs, "raft", "raft.db"))
+			if err = errors.Join(err, os.RemoveAll(inRaft("tail")), os.WriteFile(inRaft("raft.db"), text, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, []string{"of cluster " + other.peers[0].ClusterID().String(), "put back the directory"}},
+		{"a state of another cluster", func() {}, func(c *cluster.Config) {
+			c.StateCluster = func() compute.UUID { return other.peers[0].ClusterID() }
+		}, []string{"of cluster " + other.peers[0].ClusterID().String(), "move this one away"}},
+		{"the authority of another cluster", func() { mustCopy(t, filepath.Join(theirs, "pki"), filepath.Join(own, "pki")) }, nil,
+			[]string{"is of cluster " + other.peers[0].ClusterID().String(), "copy ca.crt and, on a server, ca.key"}},
+		{"a peers file", func() {
+			if err := os.WriteFile(inRaft("peers.json"), []byte("[]"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, []string{inRaft("peers.json"), "remove it", "berth admin raft recover"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.put()
+			cfg := p.again()
+			if test.edit != nil {
+				test.edit(&cfg)
+			}
+			err := f.refusal(cfg)
+			for _, word := range test.advice {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+			if aside, _ := filepath.Glob(filepath.Join(own, "quarantine", "*")); len(aside) != 0 {
+				t.Errorf("set aside: %v", aside)
+			}
+			mustCopy(t, kept, own)
+		})
+	}
+	t.Run("the replica of another server", func(t *testing.T) {
+		mustStop(t, third)
+		mustCopy(t, filepath.Join(third.cfg.DataDir, "raft"), inRaft(""))
+		f.mustStartAgain(third)
+		p := f.mustStartAgain(p)
+		f.awaitVoters(3)
+		if got := p.mustRead(t, "k"); got != 1 {
+			t.Errorf("it reads %d", got)
+		}
+		if got := asides(t, own); len(got) != 1 {
+			t.Errorf("set aside: %v", got)
+		}
+	})
+}
+
+// TestRefusedSnapshot starts a server whose snapshot has the right checksum, and
+// which the state machine does not take. That is damage, unless it is of a newer
+// version, after which nothing may have changed.
+func TestRefusedSnapshot(t *testing.T) {
+	f := mustFleet(t, 3, nil)
+	for i := range int64(5) {
+		f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i})
+	}
+	p := f.follower(f.leader())
+	p.mustRead(t, "k")
+	if err := p.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	f.mustKnowPeers(p)
+	mustStop(t, p)
+
+	f.refuse = func(toyState) error {
+		return compute.Errorf(compute.CodeConflict, "The state has format 9: install a newer one.")
+	}
+	if err := f.refusal(p.again()); !strings.Contains(err.Error(), "install a newer one") {
+		t.Errorf("refused with %v", err)
+	}
+	if got := asides(t, p.cfg.DataDir); len(got) != 0 {
+		t.Errorf("set aside: %v", got)
+	}
+
+	var once sync.Once
+	f.refuse = func(toyState) (err error) {
+		once.Do(func() { err = errors.New("an invariant does not hold") })
+		return err
+	}
+	p = f.mustStartAgain(p)
+	f.awaitVoters(3)
+	if got := p.mustRead(t, "k"); got != 4 {
+		t.Errorf("it reads %d", got)
+	}
+	aside := asides(t, p.cfg.DataDir)
+	if len(aside) != 1 {
+		t.Fatalf("set aside: %v", aside)
+	}
+	if text, err := os.ReadFile(aside[0]); err != nil || !strings.Contains(string(text), "an invariant does not hold") {
+		t.Errorf("it says %q, %v", text, err)
+	}
+}
+
+// TestRefusedSnapshotBeforeAnother has the log reach back to an older snapshot.
+func TestRefusedSnapshotBeforeAnother(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	p := f.peers[0]
+	for i := range int64(3) {
+		p.mustPropose(t, toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i})
+		if err := p.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.refuse = func(s toyState) error {
+		if s.Values["k"] == 2 {
+			return errors.New("an invariant does not hold")
+		}
+		return nil
+	}
+	p = f.mustRestart(0)
+	if got := p.mustRead(t, "k"); got != 2 {
+		t.Errorf("it reads %d", got)
+	}
+	if got := asides(t, p.cfg.DataDir); len(got) != 1 {
+		t.Errorf("set aside: %v", got)
+	}
+}
+
+// words keeps what is logged.
+type words struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *words) Write(data []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(data)
+}
+
+func (w *words) say(word string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Contains(w.text.String(), word)
+}
+
+// TestClocksThatAreOff has machines join whose clocks are an hour ahead and behind:
+// they work, and are told, and so is the operator. One whose clock is days off is
+// refused with what to do.
+func TestClocksThatAreOff(t *testing.T) {
+	shifts := []time.Duration{0, time.Hour, -time.Hour}
+	logs := make([]*words, len(shifts))
+	f := newFleet(t, nil)
+	f.edit = func(c *cluster.Config) {
+		i := len(f.peers)
+		logs[i] = new(words)
+		c.Logger = slog.New(slog.NewTextHandler(logs[i], nil))
+		c.Now = func() time.Time { return time.Now().Add(shifts[i]) }
+	}
+	for range shifts {
+		f.mustAdd()
+	}
+	f.awaitVoters(len(shifts))
+	leader := f.leader()
+	for i, p := range f.peers {
+		if err := p.Reissue(); err != nil { // As at a renewal.
+			t.Fatal(err)
+		}
+		if p == leader {
+			continue
+		}
+		apart := shifts[i] - shifts[indexOf(f.peers, leader)]
+		for _, ends := range [][2]*peer{{leader, p}, {p, leader}} {
+			conn, err := ends[0].DialRaft(ends[1].ID())
+			if err != nil {
+				t.Fatalf("with clocks %s apart: %v", apart, err)
+			}
+			conn.Close()
+		}
+		eventually(t, "the node to be told that its clock is off", func() bool {
+			return logs[i].say("the clock of this machine is not the leader's") && logs[i].say(compute.AheadText(apart)) &&
+				logs[i].say("timedatectl set-ntp true")
+		})
+		if off := p.Now().Sub(leader.Now()).Abs(); compute.ClockOff(off) {
+			t.Errorf("it reckons with a time that is %s apart", off)
+		}
+		eventually(t, "the leader to know of it", func() bool {
+			found, err := p.Health(t.Context())
+			for _, c := range found.Clocks {
+				if c.Node == p.ID() && (c.Ahead-apart).Abs() < compute.ClockTolerance {
+					return err == nil
+				}
+			}
+			return false
+		})
+	}
+	if got := mustRoundTrip(t, f.peers[2], f.peers[1]); got != 1 {
+		t.Errorf("read %d", got)
+	}
+
+	for _, shift := range []time.Duration{-72 * time.Hour, 90 * time.Hour} {
+		cfg := f.config("days off")
+		cfg.FSM, cfg.JoinHosts = newToyFSM(), []string{leader.RPCAddress()}
+		cfg.JoinToken = f.mustToken(compute.RoleServer, 1).String()
+		cfg.Now = func() time.Time { return time.Now().Add(shift) }
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // It tries again: clocks are set right.
+		c, err := cluster.Open(ctx, cfg)
+		cancel()
+		if err == nil {
+			c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "set this clock") {
+			t.Errorf("with a clock %s: %v", compute.AheadText(shift), err)
+		}
+	}
+}
+
+func indexOf(peers []*peer, p *peer) int {
+	for i := range peers {
+		if peers[i] == p {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestReplayedJoin joins again with a token that was used, in the name of the node
+// that used it.
+func TestReplayedJoin(t *testing.T) {
+	f := mustFleet(t, 1, nil)
+	cfg := f.config("n2")
+	cfg.JoinHosts, cfg.JoinToken = []string{f.peers[0].RPCAddress()}, f.mustToken(compute.RoleServer, 1).String()
+	p := f.mustStart(cfg)
+	f.peers = append(f.peers, p)
+	f.awaitVoters(2)
+	replay := f.config("replay")
+	replay.NodeID, replay.JoinHosts, replay.JoinToken = p.ID(), cfg.JoinHosts, cfg.JoinToken
+	err := f.refusal(replay)
+	if compute.CodeOf(err) != compute.CodeConflict || !strings.Contains(err.Error(), "is up") ||
+		!strings.Contains(err.Error(), "a join token of its own") {
+		t.Errorf("refused with %v", err)
+	}
+}

@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/cluster/file"
+)
+
+// What is set aside: replicas and snapshots that were damaged, with what was
+// wrong, and replicas that a restore or a recovery took the place of. Nothing
+// reads it but people.
+const (
+	quarantineDir   = "quarantine"
+	damageFile      = "damage" // What was wrong, beside what is damaged.
+	damagedKept     = 3        // Damaged ones that are kept.
+	quarantineShare = 20       // They may take this part of the file system; the newest is kept whatever it takes.
+)
+
+// asideDir makes the directory for what is set aside now. Its reason, when it is
+// damaged, is on disk before what it is about.
+func (f *files) asideDir(now time.Time, damage error) (string, error) {
+	dir := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return "", fmt.Errorf("make quarantine: %w", err)
+	}
+	if damage != nil {
+		if err := file.Write(filepath.Join(dir, damageFile), []byte(damage.Error()+"\n")); err != nil {
+			return "", fmt.Errorf("make quarantine: %w", err)
+		}
+	}
+	return dir, file.SyncDir(filepath.Dir(dir))
+}
+
+// setAside moves the replica out of the way, with what is wrong with it, if that
+// is why. It returns where it is then, "" when there is none.
+func (f *files) setAside(now time.Time, damage error) (string, error) {
+	// A directory with nothing in it goes; one with a replica stays.
+	if err := os.Remove(f.path(raftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	aside, err := f.asideDir(now, damage)
+	if err != nil {
+		return "", err
+	}
+	aside = filepath.Join(aside, raftDir)
+	if err := os.Rename(f.path(raftDir), aside); err != nil {
+		return "", fmt.Errorf("set replica aside: %w", err)
+	}
+	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(f.dir))
+}
+
+// pruneDamaged bounds what is kept of damaged replicas and snapshots, and says
+// what it removed. What a restore or a recovery has set aside stays, but counts in
+// the metric.
+func (c *Cluster) pruneDamaged() {
+	_, total, err := c.cfg.freeSpace(c.files.dir)
+	if err != nil {
+		c.logger.Warn("quarantine not pruned", "err", err)
+		return
+	}
+	c.pruneDamagedTo(total / quarantineShare)
+}
+
+// pruneDamagedTo keeps the newest, and older ones while they take at most so many
+// bytes together with it.
+func (c *Cluster) pruneDamagedTo(most int64) {
+	removed, err := c.files.pruneDamaged(most)
+	if len(removed) > 0 {
+		c.logger.Warn("the oldest of what was set aside damaged is removed, to bound it",
+			"err", strings.Join(removed, ", "))
+	}
+	if err != nil {
+		c.logger.Warn("quarantine not pruned", "err", err)
+	}
+	c.metrics.quarantine.Set(float64(treeSize(c.files.path(quarantineDir))))
+}
+
+// pruneDamaged removes the oldest of what was set aside because it was damaged,
+// and returns what it removed: at most damagedKept stay, and of these no more than
+// take most bytes together, but the newest. One of which a crash left nothing but
+// the reason goes too.
+func (f *files) pruneDamaged(most int64) (removed []string, err error) {
+	entries, err := os.ReadDir(f.path(quarantineDir)) // By name, which is by time.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	kept, size := 0, int64(0)
+	for i := len(entries) - 1; i >= 0; i-- {
+		if !entries[i].IsDir() {
+			continue
+		}
+		dir := f.path(quarantineDir, entries[i].Name())
+		inside, err := os.ReadDir(dir)
+		if err != nil {
+			return removed, err
+		}
+		if _, err := os.Stat(filepath.Join(dir, damageFile)); err != nil {
+			continue
+		}
+		size += treeSize(dir)
+		if len(inside) > 1 && (kept == 0 || kept < damagedKept && size <= most) {
+			kept++
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return removed, err
+		}
+		removed = append(removed, dir)
+	}
+	return removed, nil
+}
+
+// treeSize returns how many bytes the files below a directory take, as far as
+// they can be looked at.
+func treeSize(dir string) (bytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // It is gone meanwhile.
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}

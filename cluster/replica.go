@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"berth/cluster/disk"
+	"berth/compute"
+)
+
+// What a data directory holds may be of another cluster, or of another node, when
+// people have copied directories about. A log names its owner, a snapshot holds
+// a state that names its cluster, and both are looked at before raft runs.
+
+// ownerSize is the length of what names an owner: a cluster, and a node of it.
+const ownerSize = 2 * len(compute.UUID{})
+
+// ownerOf names the owner of a log.
+func ownerOf(cluster compute.UUID, node compute.NodeID) []byte {
+	return append(append(make([]byte, 0, ownerSize), cluster[:]...), node.UUID[:]...)
+}
+
+// checkOwner refuses a log that is not of this node. One that names nobody is
+// of an older version, or new: it is given the name.
+func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.NodeID) error {
+	owner, err := log.Owner()
+	if err != nil {
+		return err
+	}
+	if len(owner) != ownerSize {
+		err := log.SetOwner(ownerOf(cluster, node))
+		if disk.NoSpace(err) {
+			return nil // The next start does it.
+		}
+		return err
+	}
+	size := len(cluster)
+	if of := compute.UUID(owner[:size]); of != cluster {
+		return errForeignReplica(dir, of, cluster)
+	}
+	if of := (compute.NodeID{UUID: compute.UUID(owner[size:])}); of != node {
+		// It has forgotten what this node acknowledged, and for whom it voted.
+		return fmt.Errorf("%w: %s is the replica of node %s, not of this node, %s", disk.ErrCorrupt, dir, of, node)
+	}
+	return nil
+}
+
+// errForeignReplica refuses a replica of another cluster. It is left alone: it
+// may be the only copy of somebody's state.
+func errForeignReplica(dir string, of, own compute.UUID) error {
+	return compute.Errorf(compute.CodeConflict, "%s holds a replica of cluster %s, this node is of cluster %s: put back the "+
+		"directory that was there, or move this one away and start the node again. Without a replica it asks the other "+
+		"servers for the state.", dir, of, own).Named("foreign_replica")
+}
+
+// restoreReplica hands the newest snapshot that the state machine takes to it,
+// which raft would do at its start, and sets newer ones aside. Claimed is the
+// entry at which the newest of all ends. The error is disk.ErrCorrupt when what is
+// left makes no start. A snapshot that the state machine refuses for a reason for
+// people, as one of a newer version, stops the start, and nothing is set aside.
+func (c *Cluster) restoreReplica(claimed uint64) error {
+	list, err := c.snapshots.List()
+	if err != nil {
+		return err
+	}
+	var refused []string
+	var reason error
+	for _, meta := range list {
+		// Before it is restored: a state that raft does not go on from must not stay.
+		if err := disk.CheckGap(c.store, meta.Index, claimed); err != nil {
+			return errors.Join(err, reason)
+		}
+		err := c.restoreSnapshot(meta.ID)
+		if err == nil {
+			c.logger.Info("state restored from a snapshot", "index", meta.Index)
+			return c.setSnapshotsAside(refused, reason)
+		}
+		if !disk.Damaged(err) {
+			return fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
+		}
+		c.metrics.damaged.Inc()
+		c.logger.Error("snapshot damaged", "index", meta.Index, "err", err)
+		refused = append(refused, meta.ID)
+		reason = errors.Join(reason, err)
+	}
+	if err := disk.CheckGap(c.store, 0, claimed); err != nil {
+		return errors.Join(err, reason)
+	}
+	return c.setSnapshotsAside(refused, reason)
+}
+
+// setSnapshotsAside moves snapshots, if there are any, out of the way, with the
+// reason.
+func (c *Cluster) setSnapshotsAside(ids []string, reason error) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	dir, err := c.files.asideDir(c.cfg.Now(), reason)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := c.snapshots.SetAside(id, dir); err != nil {
+			return fmt.Errorf("set damaged snapshot aside: %w", err)
+		}
+	}
+	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
+	c.pruneDamaged()
+	return nil
+}
+
+// restoreSnapshot hands one snapshot to the state machine. What that does not
+// take is damage, unless it says what people have to do, by an error with a code,
+// or the reason passes.
+func (c *Cluster) restoreSnapshot(id string) (err error) {
+	_, content, err := c.snapshots.Open(id)
+	if err != nil {
+		return fmt.Errorf("%w: snapshot %s: %w", disk.ErrCorrupt, id, err)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: snapshot %s: restoring it: %v", disk.ErrCorrupt, id, v)
+		}
+	}()
+	err = c.cfg.FSM.Restore(content)
+	if _, forPeople := errors.AsType[*compute.Error](err); err == nil || forPeople {
+		return err
+	}
+	return fmt.Errorf("%w: snapshot %s: %w", disk.ErrCorrupt, id, err)
+}
+
+// checkState refuses a state of another cluster, which a snapshot held.
+func (c *Cluster) checkState() error {
+	if c.cfg.StateCluster == nil {
+		return nil
+	}
+	if of := c.cfg.StateCluster(); !of.IsZero() && of != c.clusterID {
+		return errForeignReplica(c.files.path(raftDir), of, c.clusterID)
+	}
+	return nil
+}
