@@ -35,6 +35,7 @@ type Config struct {
 	Python  PythonConfig  `koanf:"python"`
 	Exec    ExecConfig    `koanf:"executor"`
 	Storage StorageConfig `koanf:"storage"`
+	Backup  BackupConfig  `koanf:"backup"`
 	Metrics MetricsConfig `koanf:"metrics"`
 	Billing BillingConfig `koanf:"billing"`
 	Limits  LimitsConfig  `koanf:"limits"`
@@ -110,6 +111,13 @@ type StorageConfig struct {
 	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots and blobs are read and checked; 0: never."`
 }
 
+// BackupConfig is how the leader saves backups of the state.
+type BackupConfig struct {
+	Every time.Duration `koanf:"every" usage:"How often the leader saves a backup; 0: never."`
+	To    string        `koanf:"to" usage:"Directory for backups, the same one for all servers where it can be."`
+	Keep  int           `koanf:"keep" usage:"Backups that are kept; older ones are removed."`
+}
+
 // MetricsConfig is where metrics are served.
 type MetricsConfig struct {
 	Addr      string `koanf:"addr" usage:"host:port of a listener of its own for /metrics; default: on the API's."`
@@ -157,6 +165,7 @@ func DefaultConfig() Config {
 		GPUs:    GPUConfig{Source: "auto"},
 		Exec:    ExecConfig{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
 		Storage: StorageConfig{Replicas: 2, ScrubEvery: 6 * time.Hour},
+		Backup:  BackupConfig{Keep: 7},
 		Billing: BillingConfig{Mode: "enforce", SignupGrant: 100},
 		Limits: LimitsConfig{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
@@ -225,6 +234,9 @@ func (c *Config) Validate() error {
 	v.check("storage.replicas", c.Storage.Replicas >= 1 && c.Storage.Replicas <= 5, "must be 1 to 5")
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")
+	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
+	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To), "must be an absolute path when backup.every is set")
+	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")

@@ -1,7 +1,15 @@
 package node
 
 import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"berth/cluster"
+	"berth/compute"
+	"berth/fsm"
 	"berth/node/executor"
 )
 
@@ -19,3 +27,20 @@ func NewAssignments(c *cluster.Cluster) Assignments { return newAssignments(c) }
 
 // NewReporter returns what takes the words of the worker that c is to a server.
 func NewReporter(c *cluster.Cluster) Reporter { return remoteReporter{c} }
+
+// Backups saves backups now and then.
+type Backups struct{ b *backups }
+
+// NewBackups returns what saves backups of a state machine.
+func NewBackups(cfg BackupConfig, id compute.UUID, machine *fsm.FSM, now func() time.Time) *Backups {
+	b := newBackups(cfg, id, prometheus.NewRegistry())
+	b.now, b.version = now, "test"
+	b.view = func(context.Context) (*fsm.View, error) { return machine.View(), nil }
+	return &Backups{b}
+}
+
+// Look saves one when it is due.
+func (b *Backups) Look(ctx context.Context) { b.b.look(ctx) }
+
+// Failures returns how often that failed.
+func (b *Backups) Failures() float64 { return testutil.ToFloat64(b.b.failed) }

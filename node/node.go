@@ -199,6 +199,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("blobs", n.sweepBlobs)
 		start("scrub", n.scrubBlobs)
 		start("leader", n.leadWhileLeader)
+		start("backups", n.saveBackups)
 	}
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
 	if n.metrics != nil {

@@ -1,0 +1,221 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Of scheduled backups.
+const (
+	backupLook   = time.Minute // How often the leader looks whether one is due.
+	backupSuffix = ".backup"
+	backupTime   = "20060102T150405Z" // In the name, so that names are in the order of time.
+	backupPart   = ".part"            // In the name of one that is not finished.
+	partAge      = 24 * time.Hour     // What a crash left of one is removed at this age.
+)
+
+// backups saves the state to a directory now and then. What is there says when
+// that was last done, so that a new leader needs no hand-over.
+type backups struct {
+	cfg     BackupConfig
+	cluster compute.UUID
+	version string
+	view    func(context.Context) (*fsm.View, error) // With everything that was acknowledged before.
+	now     func() time.Time
+	logger  *slog.Logger
+
+	busy   atomic.Bool // One is being saved, perhaps to a disk that hangs.
+	saved  prometheus.Gauge
+	failed prometheus.Counter
+}
+
+// newBackups returns what saves backups of a cluster.
+func newBackups(cfg BackupConfig, cluster compute.UUID, reg prometheus.Registerer) *backups {
+	b := &backups{
+		cfg: cfg, cluster: cluster, now: time.Now, logger: slog.New(slog.DiscardHandler),
+		saved: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_backup_saved_timestamp_seconds",
+			Help: "When the newest scheduled backup was saved, as its leader found; 0 elsewhere.",
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_backup_failures_total",
+			Help: "Scheduled backups that this node could not save.",
+		}),
+	}
+	every := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "berth_backup_every_seconds", Help: "How often a backup is to be saved; 0 for never.",
+	})
+	every.Set(cfg.Every.Seconds())
+	reg.MustRegister(b.saved, b.failed, every)
+	return b
+}
+
+// saveBackups saves backups while this node leads.
+func (n *Node) saveBackups(ctx context.Context) error {
+	b := newBackups(n.cfg.Backup, n.cluster.ClusterID(), n.registry)
+	b.version, b.now, b.logger = n.opts.Version, n.cluster.Now, n.logger.With("part", "backup")
+	b.view = func(ctx context.Context) (*fsm.View, error) {
+		index, err := n.cluster.ReadIndex(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return n.machine.Wait(ctx, index)
+	}
+	if b.cfg.Every <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	err := n.cluster.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
+		defer b.saved.Set(0)
+		every(ctx, backupLook, nil, func() { b.look(ctx) })
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // The end of ctx.
+	}
+	return err
+}
+
+// look saves a backup when one is due. A disk that hangs holds nothing else up:
+// it is left behind, and no other backup is begun before it goes on.
+func (b *backups) look(ctx context.Context) {
+	if !b.busy.CompareAndSwap(false, true) {
+		b.failed.Inc()
+		b.logger.Error("the backup before is not saved yet: does the disk hang?", "err", b.cfg.To)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer b.busy.Store(false)
+		if err := b.saveIfDue(ctx); err != nil && ctx.Err() == nil {
+			b.failed.Inc()
+			b.logger.Error("backup not saved", "err", err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// saveIfDue saves a backup unless there is a new one, and removes those that are
+// too many.
+func (b *backups) saveIfDue(ctx context.Context) error {
+	if err := os.MkdirAll(b.cfg.To, 0o700); err != nil {
+		return err
+	}
+	names, err := b.tidy()
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		newest, err := time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(names[len(names)-1], b.prefix()), backupSuffix))
+		if err == nil {
+			b.saved.Set(float64(newest.Unix()))
+		}
+		if age := b.now().Sub(newest); err == nil && age >= 0 && age < b.cfg.Every {
+			return nil
+		}
+	}
+	start := time.Now() //nolint:forbidigo // A stopwatch.
+	if err := b.save(ctx); err != nil {
+		return err
+	}
+	b.saved.Set(float64(b.now().Unix()))
+	b.logger.Info("backup saved", "took", time.Since(start).Round(time.Millisecond))
+	_, err = b.tidy()
+	return err
+}
+
+// prefix is how the names of this cluster's backups begin.
+func (b *backups) prefix() string { return "berth-" + b.cluster.String() + "-" }
+
+// tidy removes the oldest backups of this cluster beyond those that are kept, and
+// what crashes left, and returns the names of the others, by time.
+func (b *backups) tidy() (names []string, err error) {
+	entries, err := os.ReadDir(b.cfg.To) // By name.
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		rest, ours := strings.CutPrefix(e.Name(), b.prefix())
+		switch {
+		case !ours:
+		case strings.Contains(rest, backupPart):
+			info, err := e.Info()
+			if err == nil && b.now().Sub(info.ModTime()) > partAge {
+				err = os.Remove(filepath.Join(b.cfg.To, e.Name()))
+			}
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		case strings.HasSuffix(rest, backupSuffix):
+			names = append(names, e.Name())
+		}
+	}
+	for len(names) > b.cfg.Keep {
+		if err := os.Remove(filepath.Join(b.cfg.To, names[0])); err != nil {
+			return nil, err
+		}
+		names = names[1:]
+	}
+	return names, nil
+}
+
+// save writes a backup, checks what is on disk then, and gives it its name: it
+// appears whole or not at all.
+func (b *backups) save(ctx context.Context) error {
+	view, err := b.view(ctx)
+	if err != nil {
+		return err
+	}
+	at := b.now().UTC()
+	path := filepath.Join(b.cfg.To, b.prefix()+at.Format(backupTime)+backupSuffix)
+	f, err := os.CreateTemp(b.cfg.To, filepath.Base(path)+backupPart+"*") // Of mode 0600.
+	if err != nil {
+		return err
+	}
+	err = b.write(f, view, at)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(b.cfg.To)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write writes a backup to a file and reads it again.
+func (b *backups) write(f *os.File, view *fsm.View, at time.Time) error {
+	if err := view.WriteBackup(f, b.version, compute.InstantOf(at)); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := CheckBackup(f); err != nil {
+		return fmt.Errorf("what is on the disk is not what was written: %w", err)
+	}
+	return nil
+}
