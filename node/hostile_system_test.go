@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,7 +149,14 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 // mustReplace puts a copy of a directory in the place of another one.
 func mustReplace(t *testing.T, from, to string) {
 	t.Helper()
-	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+	err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from)), filepath.WalkDir(to,
+		func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			return os.Chmod(path, 0o600) // As keys have to be.
+		}))
+	if err != nil {
 		t.Fatal(err)
 	}
 }
