@@ -251,9 +251,10 @@ func (f *files) checkTrusted(now time.Time) error {
 	if !now.Before(record.OutUntil) {
 		return nil
 	}
-	return compute.Errorf(compute.CodeConflict, "The state of this server was wrong twice within %s, the last time at %s (%s): "+
-		"its memory or its program is at fault. Test the memory (memtest86+, rasdaemon) and compare the version with that of the "+
-		"others. It stays out until %s and then comes in empty; berth admin raft rejoin --data-dir %s lets it in before.",
+	return compute.Errorf(compute.CodeConflict,
+		"The state of this server was wrong twice within %s, the last time at %s (%s): its memory or its program is at "+
+			"fault. Test the memory (memtest86+, rasdaemon) and compare the version with that of the others. It stays out "+
+			"until %s and then comes in empty; berth admin raft rejoin --data-dir %s --yes lets it in before.",
 		divergedOnce, record.DivergedAt.UTC().Format(time.RFC3339), record.Damaged,
 		record.OutUntil.UTC().Format(time.RFC3339), f.dir).Named("state_differs_again")
 }

@@ -207,8 +207,7 @@ func verdictOf(replies []readmissionReply, own uint64) error {
 // replaceDamaged sets the replica aside and puts an empty one in its place. It
 // can be repeated: until the new one is there, the next start finds none.
 func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
-	record := f.get()
-	if err := makeEmptyReplica(f.path(newRaftDir), ownerOf(record.ClusterID, record.NodeID), term); err != nil {
+	if err := makeEmptyReplica(f.path(newRaftDir), term); err != nil {
 		return "", err
 	}
 	if aside, err = f.setAside(now, damage); err != nil {
@@ -225,7 +224,7 @@ func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside 
 
 // makeEmptyReplica makes a replica without an entry that votes in no term up to
 // term: whom the one before it voted for is forgotten.
-func makeEmptyReplica(dir string, owner []byte, term uint64) error {
+func makeEmptyReplica(dir string, term uint64) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -237,7 +236,6 @@ func makeEmptyReplica(dir string, owner []byte, term uint64) error {
 		return err
 	}
 	return errors.Join(
-		store.SetOwner(owner),
 		store.SetUint64([]byte(disk.KeyCurrentTerm), term),
 		store.SetUint64([]byte(disk.KeyLastVoteTerm), term),
 		store.Set([]byte(disk.KeyLastVoteCand), []byte(noCandidate)),

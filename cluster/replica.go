@@ -48,9 +48,10 @@ func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.No
 // errForeignReplica refuses a replica of another cluster. It is left alone: it
 // may be the only copy of somebody's state.
 func errForeignReplica(dir string, of, own compute.UUID) error {
-	return compute.Errorf(compute.CodeConflict, "%s holds a replica of cluster %s, this node is of cluster %s: put back the "+
-		"directory that was there, or move this one away and start the node again. Without a replica it asks the other "+
-		"servers for the state.", dir, of, own).Named("foreign_replica")
+	return compute.Errorf(compute.CodeConflict,
+		"%s holds a replica of cluster %s, this node is of cluster %s: put back the directory that was there, or move this "+
+			"one away and start the node again. Without a replica it asks the other servers for the state.",
+		dir, of, own).Named("foreign_replica")
 }
 
 // restoreReplica hands the newest snapshot that the state machine takes to it,

@@ -183,8 +183,9 @@ func (in *snapshotReader) header() error {
 		return errors.New("this is no snapshot of a berth state")
 	}
 	if format := binary.BigEndian.Uint16(data[len(snapshotMagic):]); format != snapshotFormat {
-		return compute.Errorf(compute.CodeConflict, "The snapshot has format %d and this version of Berth reads %d: install the "+
-			"version that wrote it.", format, snapshotFormat).Named("upgrade_required")
+		return compute.Errorf(compute.CodeConflict,
+			"The snapshot has format %d and this version of Berth reads %d: install the version that wrote it.",
+			format, snapshotFormat).Named("upgrade_required")
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func (b *backups) saveIfDue(ctx context.Context) error {
 		return err
 	}
 	if len(names) > 0 {
-		newest, err := time.Parse(backupTime, strings.TrimSuffix(strings.TrimPrefix(names[len(names)-1], b.prefix()), backupSuffix))
+		stamp := strings.TrimPrefix(names[len(names)-1], b.prefix())
+		newest, err := time.Parse(backupTime, strings.TrimSuffix(stamp, backupSuffix))
 		if err == nil {
 			b.saved.Set(float64(newest.Unix()))
 		}

@@ -166,9 +166,10 @@ func (a *CA) Verify(cert *x509.Certificate, now time.Time) (Identity, error) {
 // advise adds what to do about a certificate that is not accepted.
 func advise(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
+		text := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 		return fmt.Errorf("%w; it is valid from %s to %s, and the clock here says %s: if that is wrong, set this clock, "+
-			"else the one of the machine that it is from (timedatectl set-ntp true)", err,
-			e.Cert.NotBefore.UTC().Format(time.RFC3339), e.Cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+			"else the one of the machine that it is from (timedatectl set-ntp true)",
+			err, text(e.Cert.NotBefore), text(e.Cert.NotAfter), text(now))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("%w: the machine there is of another cluster than this one, by its certificate authority: "+

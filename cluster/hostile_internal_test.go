@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"berth/cluster/disk"
+	"berth/compute"
+)
+
+// TestVerdictOf is about a server in a later epoch: its word counts when those in
+// this one are too few.
+func TestVerdictOf(t *testing.T) {
+	id := func(n byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{n}} }
+	here := func(n byte, leader byte) readmissionReply {
+		return readmissionReply{id(n), status{Leader: id(leader)}, nil}
+	}
+	away := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, errors.New("no route")} }
+	later := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, elsewhereError(3)} }
+	for _, test := range []struct {
+		name     string
+		replies  []readmissionReply
+		outlived bool
+	}{
+		{"nobody answers", []readmissionReply{away(1), away(2)}, false},
+		{"a stray one, the others have a leader", []readmissionReply{later(1), here(2, 2), away(3)}, false},
+		{"a stray one, the others can elect", []readmissionReply{later(1), here(2, 0), here(3, 0), here(4, 0)}, false},
+		{"the restored one is up first", []readmissionReply{later(1), away(2)}, true},
+		{"one is left behind like this one", []readmissionReply{later(1), here(2, 0)}, true},
+		{"most are there", []readmissionReply{later(1), later(2), here(3, 0), away(4)}, true},
+	} {
+		if err := verdictOf(test.replies, 2); errors.Is(err, ErrOutlived) != test.outlived {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	if err := verdictOf([]readmissionReply{{id(1), status{}, errRemoved()}, here(2, 2)}, 2); !IsRemoved(err) {
+		t.Errorf("of a removed one: %v", err)
+	}
+}
+
+// TestQuarantineIsBounded fills the quarantine.
+func TestQuarantineIsBounded(t *testing.T) {
+	f, err := openFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	aside := func(bytes int, damage error) string {
+		t.Helper()
+		at = at.Add(time.Minute)
+		if err := os.WriteFile(f.path(raftDir, disk.FileName), make([]byte, bytes), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := f.setAside(at, damage)
+		if err := errors.Join(err, os.Mkdir(f.path(raftDir), dirMode)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Dir(dir)
+	}
+	left := func() (left []string) {
+		entries, err := os.ReadDir(f.path(quarantineDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			left = append(left, f.path(quarantineDir, e.Name()))
+		}
+		return left
+	}
+	restored := aside(1000, nil)
+	var all []string
+	for range 5 {
+		all = append(all, aside(1000, errors.New("damaged")))
+	}
+	if _, err := f.asideDir(at.Add(time.Second), errors.New("a crash came")); err != nil {
+		t.Fatal(err)
+	}
+	removed, err := f.pruneDamaged(1 << 30)
+	if want := append([]string{restored}, all[2:]...); err != nil || len(removed) != 3 || !slices.Equal(left(), want) {
+		t.Errorf("by number: left %v, removed %v, %v", left(), removed, err)
+	}
+	if _, err := f.pruneDamaged(2100); err != nil || !slices.Equal(left(), append([]string{restored}, all[3:]...)) {
+		t.Errorf("by size: left %v, %v", left(), err)
+	}
+	if _, err := f.pruneDamaged(0); err != nil || !slices.Equal(left(), []string{restored, all[4]}) {
+		t.Errorf("the newest stays: left %v, %v", left(), err)
+	}
+}
+
+// TestMeasuredClocks compares clocks by a call that takes some time.
+func TestMeasuredClocks(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct{ ahead, took, sent, want time.Duration }{
+		{0, 2 * time.Second, time.Second, 0},
+		{0, 2 * time.Second, 2 * time.Second, 0}, // All of it was on the way back.
+		{time.Hour, 2 * time.Second, time.Second, time.Hour},
+		{-time.Hour, 2 * time.Second, time.Second, -time.Hour},
+	} {
+		there := now.Add(-test.ahead - test.sent)
+		if got := measured(now, there, test.took); got != test.want {
+			t.Errorf("%+v: got %s", test, got)
+		}
+	}
+	var s skew
+	for i, step := range []struct {
+		ahead    time.Duration
+		at       time.Duration
+		off, say bool
+	}{
+		{time.Second, 0, false, false}, {time.Hour, 0, true, true}, {time.Hour, time.Minute, true, false},
+		{time.Hour, 11 * time.Minute, true, true}, {0, 12 * time.Minute, false, true}, {0, 13 * time.Minute, false, false},
+	} {
+		if off, say := s.note(step.ahead, now.Add(step.at)); off != step.off || say != step.say {
+			t.Errorf("step %d: off %t, said %t", i, off, say)
+		}
+	}
+}

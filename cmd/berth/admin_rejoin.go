@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/node"
+)
+
+// newRaftRejoin returns the command berth admin raft rejoin.
+func newRaftRejoin() *cobra.Command {
+	var dir string
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rejoin",
+		Short: "Have a stopped server come in empty at its next start",
+		Long: `Rejoin has the stopped server in --data-dir give up its replica at its next start: the
+other servers take its vote, the replica is set aside, and the server gets the state
+from them, as one whose disk was damaged does by itself. It also lets a server in
+that stays out because its state was wrong twice within a day: test the memory of
+the machine first. With --yes it does it.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			keepPrivate()
+			r, err := node.Rejoin(dir, yes)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			word := "Nothing is changed yet. With --yes server"
+			if r.Done {
+				word = "Done: server"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s comes in empty at its next start.\n", word, r.Node)
+			return err
+		},
+	}
+	offline(cmd, &dir, &yes, &asJSON)
+	return needFlags(cmd, "data-dir")
+}
