@@ -121,7 +121,8 @@ func (v *View) checkFormat() error {
 // that nothing is damaged.
 func errFormat(format uint64) *compute.Error {
 	return compute.Errorf(compute.CodeConflict,
-		"The state has format %d, this version of Berth knows %d: install a newer one.", format, Format).Named("upgrade_required")
+		"The state has format %d, this version of Berth knows %d: install a newer one.",
+		format, Format).Named("upgrade_required")
 }
 
 // tooOld refuses a server that could not apply what the state allows.
