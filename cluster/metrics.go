@@ -96,8 +96,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Calls of other nodes that this node answered.",
 		}, []string{"method", "code"}),
 	}
-	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.ahead, m.calls,
-		m.free, m.ballast, m.full)
+	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
+		m.ahead, m.free, m.ballast, m.full)
 	return m
 }
 
