@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -118,6 +119,12 @@ func processNemeses() []nemesis {
 		{"machine-crash", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
 			n := b.any()
 			return restart(n), n.Crash(ctx)
+		}},
+		{"supervisor-kill", seconds(1, 3), func(ctx context.Context, b *breaker) (mending, error) {
+			n := b.any()
+			killed, err := n.KillSupervisors(ctx)
+			b.note = fmt.Sprintf("%d of %s", killed, n.Name)
+			return func(context.Context) error { return nil }, err
 		}},
 	}
 }

@@ -178,6 +178,16 @@ func (n *Node) Crash(ctx context.Context) error {
 	return errors.Join(endProcesses(ctx, n.dir), reapNodes(n.dir))
 }
 
+// KillSupervisors kills what watches over the node's executions, and leaves the
+// node. It returns how many there were.
+func (n *Node) KillSupervisors(ctx context.Context) (int, error) {
+	pids, err := owned(n.dir, "supervise")
+	if err != nil {
+		return 0, err
+	}
+	return len(pids), killAll(ctx, pids)
+}
+
 // writeConfig writes the node's configuration file.
 func (n *Node) writeConfig() error {
 	var b strings.Builder
