@@ -306,7 +306,7 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 // conclude makes the outcome durable and lets go of what the attempt no longer
 // needs. Secrets of its environment are in the spec.
 func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
-	outcome.Detail = outcome.Detail[:min(len(outcome.Detail), maxDetail)]
+	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
 	if e.cfg.Meter != nil {
 		if outcome.Ran {
 			e.watch(a, nil, outcome.StartedAt) // It may have ended before we heard that it started.

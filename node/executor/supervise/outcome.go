@@ -57,7 +57,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 		outcome.EndedAt = s.instant()
 	}
 	outcome.Status, outcome.Reason, outcome.Detail = s.verdict(end)
-	outcome.Detail = cut(outcome.Detail, maxDetail)
+	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
 	if pumps != nil {
 		pumps.drain()
 	}
@@ -162,12 +162,4 @@ func (s *supervisor) measure(outcome *compute.Outcome) {
 // seconds spells a duration as people say it.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
-}
-
-// cut returns at most limit bytes of text.
-func cut(text string, limit int) string {
-	if len(text) > limit {
-		return text[:limit]
-	}
-	return text
 }
