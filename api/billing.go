@@ -25,12 +25,7 @@ func (s *Server) history(r *request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	skip := in.Offset
 	for e := range r.view.History(r.caller.actor.Org, filter) {
-		if skip > 0 {
-			skip--
-			continue
-		}
 		if len(out.Executions) == in.Limit {
 			break
 		}
@@ -42,7 +37,7 @@ func (s *Server) history(r *request) (any, error) {
 // filterOf returns what in asks for; not ok when nothing can match it. The
 // enumerations were checked when in was read.
 func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
-	filter = fsm.HistoryFilter{From: in.From, To: in.To}
+	filter = fsm.HistoryFilter{From: in.From, To: in.To, Skip: in.Offset}
 	if in.Status != "" {
 		filter.Status = new(compute.Status)
 		if err := filter.Status.UnmarshalText([]byte(in.Status)); err != nil {

@@ -84,20 +84,25 @@ func (b *books) close(org compute.UUID, first uint64) {
 // first, and what differs for each other. One that the chain does not lead to
 // keeps its hash; that there is none may be known.
 func (b *books) chapter(lines [][]byte, whole bool) []byte {
-	out := append(binary.AppendUvarint(nil, uint64(len(lines[0]))), lines[0]...)
-	before := shorten(lines[0], nil)
+	return b.appendChapter(nil, new(chapterRoom), lines, whole)
+}
+
+// chapterRoom is room for two lines.
+type chapterRoom struct{ before, short []byte }
+
+// appendChapter appends lines as a chapter.
+func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, whole bool) []byte {
+	out = append(binary.AppendUvarint(out, uint64(len(lines[0]))), lines[0]...)
+	room.before = shorten(room.before[:0], lines[0])
 	for i, text := range lines[1:] {
-		var head []byte
-		if !whole {
-			head = hashIn(lines[i])
+		room.short = shorten(room.short[:0], text)
+		next := room.short
+		if !whole && chained(hashIn(lines[i]), text) != hashIn(text) {
+			next = text // The chain is broken here.
 		}
-		short := shorten(text, head)
 		d := delta{words: b.words}
-		out, _ = d.diff(out, before, short, 0)
-		before = short
-		if len(short) == len(text) {
-			before = shorten(text, nil)
-		}
+		out, _ = d.diff(out, oldFieldsOf(room.before), next, 0)
+		room.before, room.short = room.short, room.before
 	}
 	return out
 }
@@ -106,7 +111,7 @@ func (b *books) chapter(lines [][]byte, whole bool) []byte {
 func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 	n, rest := takeUvarint(chapter)
 	text, rest := bytes.Clone(rest[:n]), rest[n:]
-	before := shorten(text, nil)
+	before := shorten(nil, text)
 	var short []byte
 	for {
 		if !yield(text) {
@@ -116,7 +121,7 @@ func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 			return true
 		}
 		d := delta{words: b.words}
-		short, rest = d.merge(short[:0], before, rest)
+		short, rest = d.merge(short[:0], oldFieldsOf(before), rest)
 		hash := hashIn(text)
 		if bytes.HasSuffix(short, []byte{hashKey, majorBytes << 5}) {
 			text = lengthen(text[:0], short, hash)
@@ -124,25 +129,20 @@ func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 			continue
 		}
 		text = append(text[:0], short...)
-		before = shorten(text, nil)
+		before = shorten(before[:0], text)
 	}
 }
 
-// hashIn returns a copy of the hash that the encoding of a line ends with.
-func hashIn(text []byte) []byte { return bytes.Clone(text[len(text)-sha256.Size:]) }
+// hashIn returns the hash that the encoding of a line ends with.
+func hashIn(text []byte) compute.Hash { return compute.Hash(text[len(text)-sha256.Size:]) }
 
-// shorten returns the encoding of a line with an empty hash; text itself when
-// before is the hash of the line before it and the chain is broken here. With
-// nothing before, the chain is not looked at.
-func shorten(text, before []byte) []byte {
-	if before != nil && chained(before, text) != compute.Hash(text[len(text)-sha256.Size:]) {
-		return text
-	}
-	return append(bytes.Clone(text[:len(text)-hashTail]), hashKey, majorBytes<<5)
+// shorten appends the encoding of a line with an empty hash.
+func shorten(dst, text []byte) []byte {
+	return append(append(dst, text[:len(text)-hashTail]...), hashKey, majorBytes<<5)
 }
 
 // lengthen appends the encoding that shorten has shortened.
-func lengthen(dst, short, before []byte) []byte {
+func lengthen(dst, short []byte, before compute.Hash) []byte {
 	dst = append(append(dst, short[:len(short)-1]...), majorBytes<<5|24, sha256.Size)
 	dst = append(dst, make([]byte, sha256.Size)...)
 	hash := chained(before, dst)
@@ -151,13 +151,11 @@ func lengthen(dst, short, before []byte) []byte {
 }
 
 // chained returns the hash of a line by its encoding, as chain does.
-func chained(before, text []byte) compute.Hash {
-	h := sha256.New()
-	var none compute.Hash
-	h.Write(before)
-	h.Write(text[:len(text)-sha256.Size])
-	h.Write(none[:])
-	return compute.Hash(h.Sum(nil))
+func chained(before compute.Hash, text []byte) compute.Hash {
+	const usual = 512 // Bytes: a line that is longer goes to the heap.
+	room := make([]byte, 0, usual)
+	room = append(append(room, before[:]...), text[:len(text)-sha256.Size]...)
+	return sha256.Sum256(append(room, make([]byte, sha256.Size)...))
 }
 
 // each visits the encoding of every line, by organization and sequence.

@@ -35,6 +35,9 @@ const (
 	majorMap   = 5
 	majorPlain = 7
 
+	plainFalse = 20
+	plainTrue  = 21
+
 	idBytes   = 16
 	idItem    = 1 + idBytes
 	idHead    = majorBytes<<5 | idBytes
@@ -167,6 +170,32 @@ func (f *fields) next() (key uint64, item []byte, ok bool) {
 	return key, item, true
 }
 
+// oldFields goes through the fields of what a record differs from: a base, or
+// a record that is not taken apart.
+type oldFields struct {
+	parts base
+	rest  fields
+	apart bool
+}
+
+func oldFieldsOf(b []byte) (old oldFields) {
+	old.rest, _ = fieldsOf(b)
+	return old
+}
+
+// next is as that of fields.
+func (o *oldFields) next() (key uint64, item []byte, ok bool) {
+	if !o.apart {
+		return o.rest.next()
+	}
+	if len(o.parts) == 0 {
+		return 0, nil, false
+	}
+	first := &o.parts[0]
+	o.parts = o.parts[1:]
+	return first.key, first.item, true
+}
+
 // numberIn returns the number that an item is.
 func numberIn(item []byte) (int64, bool) {
 	major, n, size := head(item)
@@ -225,11 +254,10 @@ func (d *delta) moved(was, is int64) {
 	}
 }
 
-// diff appends what differs between two maps. Often has a bit for each field
+// diff appends what differs between an old map and record. Often has a bit for each field
 // whose items many records have. It reports false when they are not what
 // records are.
-func (d *delta) diff(dst, base, record []byte, often uint64) ([]byte, bool) {
-	old, _ := fieldsOf(base)
+func (d *delta) diff(dst []byte, old oldFields, record []byte, often uint64) ([]byte, bool) {
 	now, n := fieldsOf(record)
 	dst = binary.AppendUvarint(dst, n)
 	last := int64(-1)
@@ -252,7 +280,7 @@ func (d *delta) diff(dst, base, record []byte, often uint64) ([]byte, bool) {
 		}
 		key, item, ok = now.next()
 	}
-	return append(dst, 0), whole && !old.bad && !now.bad
+	return append(dst, 0), whole && !old.rest.bad && !now.bad
 }
 
 func appendTag(dst []byte, last *int64, key uint64, what byte) []byte {
@@ -273,7 +301,7 @@ func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, oft
 	}
 	often = often >> min(key, 63) & 1
 	if isMap(was) && isMap(item) {
-		return d.diff(appendTag(dst, last, key, fieldMap), was, item, -often)
+		return d.diff(appendTag(dst, last, key, fieldMap), oldFieldsOf(was), item, -often)
 	}
 	if isID(item) {
 		for i := range d.known {
@@ -297,10 +325,9 @@ func isID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
 
 // merge appends the record that diff made a difference of, and returns what is
 // behind the difference.
-func (d *delta) merge(dst, base, diff []byte) (record, rest []byte) {
+func (d *delta) merge(dst []byte, old oldFields, diff []byte) (record, rest []byte) {
 	n, diff := takeUvarint(diff)
 	dst = appendHead(dst, majorMap, n)
-	old, _ := fieldsOf(base)
 	was, before, more := old.next()
 	key := uint64(math.MaxUint64) // One before 0.
 	for {
@@ -339,7 +366,7 @@ func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) 
 		d.moved(before, now)
 		return appendNumber(dst, now), diff[size:]
 	case fieldMap:
-		return d.merge(dst, was, diff)
+		return d.merge(dst, oldFieldsOf(was), diff)
 	case fieldID:
 		i, rest := takeUvarint(diff)
 		return append(append(dst, idHead), d.ids[i][:]...), rest

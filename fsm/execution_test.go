@@ -544,6 +544,9 @@ func TestHistoryAndTotals(t *testing.T) {
 		{"parent", fsm.HistoryFilter{Parent: &first}, nil},
 		{"from", fsm.HistoryFilter{From: w.now}, []compute.ExecutionID{live, second}},
 		{"to", fsm.HistoryFilter{To: w.now}, []compute.ExecutionID{first}},
+		{"all but one", fsm.HistoryFilter{Skip: 1}, []compute.ExecutionID{second, first}},
+		{"from, but one", fsm.HistoryFilter{From: w.now, Skip: 1}, []compute.ExecutionID{second}},
+		{"none", fsm.HistoryFilter{Skip: 3}, nil},
 	}
 	for _, test := range tests {
 		if got := ids(test.filter); !equal(got, test.want) {

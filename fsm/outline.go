@@ -7,19 +7,12 @@ import (
 	"berth/compute"
 )
 
-// The last fields that this version knows, of records that are outlined. One
-// with more is decoded, which says what is wrong with it.
+// Where an execution has its parent, its bundle, and that its code.
 const (
-	lastExecutionField = 49
-	noExecutionField   = 48 // Was never one.
-	lastAttemptField   = 15
-	lastOpField        = 6
-)
-
-// Where an execution has its bundle, and that its code.
-const (
+	parentField = 5
 	bundleField = 12
 	codeField   = 3
+	leanRoom    = 64 // Bytes of where it is, without the code.
 )
 
 // outlineExecution reads from an encoded execution what indexes, counts, checks
@@ -28,8 +21,9 @@ const (
 // or a record of its own that checks look into, it is decoded whole. It reports
 // false for what is no execution.
 func outlineExecution(data []byte, e *compute.Execution) bool {
+	profile, more := e.Profile, false
 	*e = compute.Execution{}
-	f, _ := fieldsOf(data)
+	f := executionForm.fieldsOf(data)
 	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
 		n, _ := numberIn(item)
 		switch key {
@@ -50,7 +44,9 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 			e.Detail = string(item[size:])
 		case 10:
 			_, _, size := head(item)
-			e.Profile = string(item[size:])
+			if e.Profile = profile; string(item[size:]) != profile {
+				e.Profile = string(item[size:]) // Most have that of the one before.
+			}
 		case 16:
 			e.Timeout = time.Duration(n)
 		case 22:
@@ -84,15 +80,13 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 		case 47:
 			e.Retries = int(n)
 		case 39, 49:
-			*e = compute.Execution{}
-			return codec.dec.Unmarshal(data, e) == nil
-		default:
-			if key == 0 || key == noExecutionField || key > lastExecutionField {
-				return false
-			}
+			more = true
 		}
 	}
-	return !f.bad && f.left == 0
+	if !f.ends() || !more {
+		return f.ends()
+	}
+	return decode(data, e) == nil
 }
 
 // idIn returns the identifier that an item is, zero for none.
@@ -126,9 +120,20 @@ func outlineBundle(data []byte) (ref compute.BundleRef) {
 	return ref
 }
 
+// outlineParent reads from an encoded execution who its parent is.
+func outlineParent(data []byte) (parent compute.ExecutionID) {
+	f, _ := fieldsOf(data)
+	for key, item, ok := f.next(); ok && key <= parentField; key, item, ok = f.next() {
+		if key == parentField {
+			parent.UUID = idIn(item)
+		}
+	}
+	return parent
+}
+
 // outlineAttempt reads from an encoded attempt what checks need.
 func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
-	f, _ := fieldsOf(data)
+	f := attemptForm.fieldsOf(data)
 	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
 		n, _ := numberIn(item)
 		switch key {
@@ -142,19 +147,15 @@ func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
 			a.Status = compute.Status(n)
 		case 14:
 			a.PreemptAt = compute.Instant(n)
-		default:
-			if key == 0 || key > lastAttemptField {
-				return a, false
-			}
 		}
 	}
-	return a, !f.bad && f.left == 0
+	return a, f.ends()
 }
 
 // outlineOp reads from an encoded op what its place among the others is. It
 // reports false for one that was refused, too.
 func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
-	f, _ := fieldsOf(data)
+	f := opForm.fieldsOf(data)
 	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
 		switch key {
 		case 1:
@@ -169,13 +170,9 @@ func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
 		case 6:
 			n, _ := numberIn(item)
 			seq = uint64(n)
-		default:
-			if key == 0 || key > lastOpField {
-				return 0, k, false
-			}
 		}
 	}
-	return seq, k, !f.bad && f.left == 0
+	return seq, k, f.ends()
 }
 
 // ledgerLine is what the lines of a ledger are checked by.
@@ -189,10 +186,9 @@ type ledgerLine struct {
 	hash    compute.Hash
 }
 
-// outlineLine reads an encoded line. It reports false for one that does not end
-// with a hash.
+// outlineLine reads an encoded line. It reports false for what is none.
 func outlineLine(data []byte) (l ledgerLine, ok bool) {
-	f, _ := fieldsOf(data)
+	f := lineForm.fieldsOf(data)
 	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
 		n, _ := numberIn(item)
 		switch key {
@@ -209,14 +205,10 @@ func outlineLine(data []byte) (l ledgerLine, ok bool) {
 		case 11:
 			l.held = compute.Credits(n)
 		case hashKey:
-			if len(item) != hashTail-1 || item[0] != majorBytes<<5|24 || f.left != 0 || len(f.rest) != 0 {
-				return l, false
-			}
-			copy(l.hash[:], item[2:])
-			return l, true
+			copy(l.hash[:], item[2:]) // It is the last field.
 		}
 	}
-	return l, false
+	return l, f.ends()
 }
 
 // follows returns what is wrong with a line, of the encoding text, behind
@@ -241,7 +233,7 @@ func (l *ledgerLine) follows(before *ledgerLine, text []byte) error {
 		return fmt.Errorf("ledger of %s: line %d has a negative amount", l.org, l.seq)
 	case l.balance != balance || l.held != held:
 		return fmt.Errorf("ledger of %s: line %d does not add up", l.org, l.seq)
-	case l.hash != chained(before.hash[:], text):
+	case l.hash != chained(before.hash, text):
 		return fmt.Errorf("ledger of %s: the chain breaks at line %d", l.org, l.seq)
 	}
 	return nil
@@ -258,23 +250,23 @@ func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits,
 	return nil
 }
 
-// leanOf returns the encoding of an execution without its code: what hashOf
+// appendLean appends the encoding of an execution without its code: what hashOf
 // hashes.
-func leanOf(data []byte) []byte {
+func appendLean(dst, data []byte) []byte {
 	f, _ := fieldsOf(data)
 	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {
 		if key != bundleField || !isMap(item) {
 			continue
 		}
 		inner, n := fieldsOf(item)
-		lean := appendHead(nil, majorMap, n-1)
+		lean := appendHead(make([]byte, 0, leanRoom), majorMap, n-1)
 		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
 			if key == codeField {
 				at := len(data) - len(f.rest) - len(item)
-				return append(append(append(make([]byte, 0, len(data)), data[:at]...), lean...), f.rest...)
+				return append(append(append(dst, data[:at]...), lean...), f.rest...)
 			}
 			lean = append(appendHead(lean, majorUint, key), value...)
 		}
 	}
-	return data
+	return append(dst, data...)
 }

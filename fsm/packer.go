@@ -75,8 +75,8 @@ func (w *words) add(word []byte) uint64 {
 type packer struct {
 	often uint64 // The fields whose items many records have, a bit for each.
 	words *words
-	bases *words
-	rooms sync.Pool // Of *[]byte.
+	bases atomic.Pointer[[]base] // Only grows.
+	rooms sync.Pool              // Of *[]byte.
 
 	mu     sync.Mutex
 	shapes [baseShapes]struct {
@@ -88,11 +88,33 @@ type packer struct {
 // newPacker returns a packer; often names the fields whose items many records
 // have.
 func newPacker(often ...uint) *packer {
-	p := &packer{words: newWords(), bases: newWords()}
+	p := &packer{words: newWords()}
+	p.bases.Store(new([]base))
 	for _, key := range often {
 		p.often |= 1 << key
 	}
 	return p
+}
+
+// base is a record that others are made from, taken apart once.
+type base []part
+
+type part struct {
+	key  uint64
+	item []byte
+}
+
+// newBase takes a record apart. It returns nil for what is none.
+func newBase(record []byte) base {
+	f, n := fieldsOf(bytes.Clone(record))
+	b := make(base, 0, min(n, maxElements))
+	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+		b = append(b, part{key, item})
+	}
+	if f.bad || f.left > 0 {
+		return nil
+	}
+	return b
 }
 
 // base returns the base for a record + 1, which may be the record itself, or 0
@@ -105,13 +127,22 @@ func (p *packer) base(record []byte) uint64 {
 	if shape.uses++; shape.base != 0 && shape.uses < baseUses {
 		return shape.base
 	}
-	p.bases.mu.Lock()
-	defer p.bases.mu.Unlock()
-	if len(*p.bases.list.Load()) < maxBases {
-		shape.base = p.bases.add(record) + 1
-	}
 	shape.uses = 0
+	bases := *p.bases.Load()
+	if len(bases) == maxBases {
+		return shape.base
+	}
+	if next := newBase(record); next != nil {
+		bases = append(bases, next) // Who reads the list meanwhile sees the front of the same array.
+		p.bases.Store(&bases)
+		shape.base = uint64(len(bases))
+	}
 	return shape.base
+}
+
+// old returns the fields of a base by its number + 1.
+func (p *packer) old(n uint64) oldFields {
+	return oldFields{parts: (*p.bases.Load())[n-1], apart: true}
 }
 
 // pack appends what unpack makes the record of, with the same key: the number
@@ -121,7 +152,7 @@ func (p *packer) pack(dst, key, record []byte) []byte {
 	if base := p.base(record); base != 0 {
 		d := delta{words: p.words}
 		d.begin(key)
-		out, ok := d.diff(binary.AppendUvarint(dst, base), p.bases.at(base-1), record, p.often)
+		out, ok := d.diff(binary.AppendUvarint(dst, base), p.old(base), record, p.often)
 		room, _ := p.rooms.Get().(*[]byte)
 		if room == nil {
 			room = new([]byte)
@@ -147,6 +178,6 @@ func (p *packer) unpack(dst, key, packed []byte) []byte {
 	}
 	d := delta{words: p.words}
 	d.begin(key)
-	dst, _ = d.merge(dst, p.bases.at(base-1), rest)
+	dst, _ = d.merge(dst, p.old(base), rest)
 	return dst
 }

@@ -39,12 +39,14 @@ func recount(t stored, table int, pace func(bytes int) error) (err error) {
 		}
 	}()
 	var got sum
+	var lean []byte
 	n, bytes := 0, 0
 	t.visit(func(encoded []byte) bool {
 		n++
 		bytes += len(encoded)
 		if table == tableExecutions {
-			encoded = leanOf(encoded)
+			lean = appendLean(lean[:0], encoded)
+			encoded = lean
 		}
 		got.add(sha256.Sum256(encoded))
 		if n%recountRecords == 0 {

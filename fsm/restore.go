@@ -18,8 +18,8 @@ import (
 // stores them in their order. What is made of each record depends on it alone,
 // so neither the order nor the number of workers shows in the state.
 const (
-	batchBytes   = 256 << 10
-	batchRecords = 2048
+	batchBytes   = 512 << 10
+	batchRecords = 4096
 	workers      = 4 // Each has its turn with what a machine has of cores.
 )
 
@@ -28,29 +28,29 @@ type batch struct {
 	table  int
 	data   []byte
 	ends   []int
-	before []byte // The record before the first, of the same table.
+	before []byte // The line before the first, of a ledger.
 
 	made made
 	err  error
 	done chan struct{} // Closed when made or err is set.
 }
 
-// records yields the records of b, each with the one before it.
-func (b *batch) records(yield func(before, record []byte) bool) {
-	before, at := b.before, 0
+// records yields the records of b.
+func (b *batch) records(yield func(record []byte) bool) {
+	at := 0
 	for _, end := range b.ends {
-		record := b.data[at:end:end]
-		if !yield(before, record) {
+		if !yield(b.data[at:end:end]) {
 			return
 		}
-		before, at = record, end
+		at = end
 	}
 }
 
-// made is what workers make of a batch.
+// made is what a worker makes of a batch. Nothing of the batch is in it.
 type made struct {
-	sum    sum // Of those that rest.
-	shelf  [][2][]byte
+	sum    sum      // Of those that rest.
+	pages  []page   // Those that rest.
+	last   []byte   // The key of the last of them.
 	hot    [][]byte // The others.
 	places [][placeWidth]byte
 	ends   [][endWidth]byte
@@ -59,7 +59,6 @@ type made struct {
 	counts counts
 	totals map[compute.OrgID]totals
 	books  []book
-	room   []byte
 }
 
 // age is an op and its place in the order in which ops were remembered.
@@ -94,15 +93,19 @@ type restoring struct {
 	load   []func([]byte) error
 	stop   chan struct{}
 
-	table  int    // The current one.
-	last   []byte // The key of the last row on its shelf.
-	hot    [][]byte
-	places [][placeWidth]byte
-	ends   [][endWidth]byte
-	ages   []age
-	seen   []ended // Of all executions.
-	next   int     // Into seen, while attempts are compared with them.
-	books  map[compute.OrgID]book
+	spare sync.Pool // Of *batch, whose records nobody needs any more.
+
+	table   int    // The current one.
+	last    []byte // The key of the last row on its shelf.
+	hot     [][]byte
+	late    [][]byte // Executions that do not rest, until there are indexes.
+	places  [][placeWidth]byte
+	ends    [][endWidth]byte
+	ages    []age
+	seen    []ended // Of all executions.
+	next    int     // Into seen, while attempts are compared with them.
+	books   map[compute.OrgID]book
+	indexes sync.WaitGroup // Of executions, which are made beside the next tables.
 }
 
 // readTables reads all tables and returns how many records they had.
@@ -112,6 +115,7 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 	work, inOrder := make(chan *batch), make(chan *batch, 2*workers)
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer r.indexes.Wait()
 	defer close(r.stop)
 	var total uint64
 	var readErr error
@@ -131,8 +135,9 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 	})
 	for range workers {
 		running.Go(func() {
+			w := r.newMaker()
 			for b := range work {
-				b.made, b.err = r.make(b)
+				b.made, b.err = w.make(b)
 				close(b.done)
 			}
 		})
@@ -145,18 +150,23 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 		if b.err != nil {
 			return nil, 0, fmt.Errorf("table %d: %w", b.table, b.err)
 		}
+		b.made = made{}
+		r.spare.Put(b)
 	}
 	if readErr != nil {
 		return nil, 0, readErr
 	}
-	return r, total, r.turn(r.tables)
+	if err := r.turn(r.tables); err != nil {
+		return nil, 0, err
+	}
+	return r, total, r.loadLate()
 }
 
 // read reads the tables and hands their records on in batches, until hand
 // returns false.
 func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint64, err error) {
 	for i := range r.tables {
-		n, err := readTable(in, i, hand)
+		n, err := r.readTable(in, i, hand)
 		if err != nil {
 			return 0, fmt.Errorf("table %d: %w", i, err)
 		}
@@ -166,29 +176,30 @@ func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint
 }
 
 // readTable reads one table and returns how many records it has.
-func readTable(in *snapshotReader, table int, hand func(*batch) bool) (n uint64, err error) {
-	head, err := in.read(9)
+func (r *restoring) readTable(in *snapshotReader, table int, hand func(*batch) bool) (n uint64, err error) {
+	head, err := in.take(9)
 	if err != nil {
 		return 0, err
 	}
 	if n, err = tableSize(head, byte(table)); err != nil {
 		return 0, err
 	}
-	b := newBatch(table, nil)
+	b := r.newBatch(table, nil)
 	for left := n; left > 0; left-- {
-		at := len(b.data)
-		if b.data, err = in.append(b.data); err != nil {
+		record, err := in.record()
+		if err != nil {
 			return 0, err
 		}
+		b.data = append(b.data, record...)
 		b.ends = append(b.ends, len(b.data))
-		last := b.data[at:]
-		if left == 1 || !b.full(last) {
+		if left == 1 || !b.full(record) {
 			continue
 		}
+		next := r.newBatch(table, record)
 		if !hand(b) {
 			return 0, io.ErrUnexpectedEOF // Nobody wants the rest.
 		}
-		b = newBatch(table, last)
+		b = next
 	}
 	if len(b.ends) > 0 && !hand(b) {
 		return 0, io.ErrUnexpectedEOF
@@ -196,8 +207,17 @@ func readTable(in *snapshotReader, table int, hand func(*batch) bool) (n uint64,
 	return n, nil
 }
 
-func newBatch(table int, before []byte) *batch {
-	return &batch{table: table, before: before, done: make(chan struct{}), data: make([]byte, 0, batchBytes+batchBytes/4)}
+// newBatch returns an empty batch behind the record before, which is only lent.
+func (r *restoring) newBatch(table int, before []byte) *batch {
+	b, _ := r.spare.Get().(*batch)
+	if b == nil {
+		b = &batch{data: make([]byte, 0, batchBytes+batchBytes/4), ends: make([]int, 0, batchRecords)}
+	}
+	*b = batch{table: table, data: b.data[:0], ends: b.ends[:0], before: b.before[:0], done: make(chan struct{})}
+	if table == tableLedger {
+		b.before = append(b.before, before...)
+	}
+	return b
 }
 
 // full reports whether b may end with last: one of a ledger ends with a chapter.
@@ -220,103 +240,150 @@ const (
 	tableOps        = 15
 )
 
+// maker makes of batches what is stored, one after the other.
+type maker struct {
+	*restoring
+
+	pages   map[int]*binder // By table.
+	chapter chapterRoom
+	lines   [][]byte
+	packed  []byte
+	lean    []byte
+	key     []byte
+	outline compute.Execution
+}
+
+func (r *restoring) newMaker() *maker {
+	w := &maker{restoring: r, pages: make(map[int]*binder)}
+	for _, table := range []int{tableLedger, tableExecutions, tableAttempts, tableOps} {
+		shelf, _ := r.shelfOf(table)
+		b := newBinder(shelf.width, false)
+		w.pages[table] = &b
+	}
+	return w
+}
+
 // make makes of a batch what is stored.
-func (r *restoring) make(b *batch) (m made, err error) {
+func (w *maker) make(b *batch) (m made, err error) {
 	switch b.table {
 	case tableLedger:
-		return r.makeLedger(b)
+		err = w.makeLedger(b, &m)
 	case tableExecutions:
-		return r.makeExecutions(b)
+		err = w.makeExecutions(b, &m)
 	case tableAttempts:
-		return r.makeAttempts(b)
+		err = w.makeAttempts(b, &m)
 	case tableOps:
-		return r.makeOps(b)
-	}
-	b.records(func(_, record []byte) bool {
-		m.hot = append(m.hot, record)
-		return true
-	})
-	return m, nil
-}
-
-// rest adds the row of a record that rests; what hashOf hashes of it is counted.
-func (m *made) rest(p *packer, key, record, counted []byte) {
-	m.sum.add(sha256.Sum256(counted))
-	m.room = p.pack(m.room[:0], key, record)
-	m.shelf = append(m.shelf, [2][]byte{key, bytes.Clone(m.room)})
-}
-
-func (r *restoring) makeExecutions(b *batch) (m made, err error) {
-	m.totals = make(map[compute.OrgID]totals)
-	b.records(func(_, record []byte) bool {
-		var e compute.Execution
-		known := outlineExecution(record, &e) && int(e.Status) < compute.Statuses && int(e.Kind) < kinds
-		if !known || !e.Status.Terminal() {
-			m.hot = append(m.hot, record)
-			m.seen = append(m.seen, ended{id: e.ID, epoch: e.Epoch, movable: movable(&e)})
+		w.makeOps(b, &m)
+	default:
+		b.records(func(record []byte) bool {
+			m.keep(record)
 			return true
-		}
-		if wrong := checkAlone(&e); wrong != nil {
-			err = fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, wrong)
-			return false
-		}
-		m.rest(r.executions.resting.packer, executionBytes(e.ID), record, leanOf(record))
-		m.places = append(m.places, [placeWidth]byte(placeBytes(placeOf(&e))))
-		m.ends = append(m.ends, [endWidth]byte(endBytes(momentOf(e.FinishedAt, e.ID.UUID))))
-		m.seen = append(m.seen, ended{
-			id: e.ID, epoch: e.Epoch, movable: movable(&e), parent: e.Kind == compute.KindSelection,
 		})
-		m.counts.executions[e.Status][e.Kind]++
-		t := m.totals[e.Org]
-		t.add(&e, 1)
-		m.totals[e.Org] = t
-		return true
-	})
+	}
+	if pages := w.pages[b.table]; pages != nil {
+		var ordered bool
+		if m.pages, ordered = pages.take(); !ordered && err == nil {
+			err = errOrder
+		}
+		m.last = bytes.Clone(w.key)
+	}
 	return m, err
 }
 
-func (r *restoring) makeAttempts(b *batch) (m made, err error) {
-	b.records(func(_, record []byte) bool {
+// errOrder is returned for records that are not in the order of their keys.
+var errOrder = fmt.Errorf("%w: records are not in their order", errSnapshot)
+
+// keep has a record loaded as ever.
+func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) }
+
+// rest adds the row of a record that rests, at w.key; what hashOf hashes of it
+// is counted.
+func (w *maker) rest(m *made, b *batch, p *packer, record, counted []byte) {
+	m.sum.add(sha256.Sum256(counted))
+	w.packed = p.pack(w.packed[:0], w.key, record)
+	w.pages[b.table].add(w.key, w.packed)
+}
+
+func (w *maker) makeExecutions(b *batch, m *made) (err error) {
+	m.totals = make(map[compute.OrgID]totals)
+	e := &w.outline
+	b.records(func(record []byte) bool {
+		ofForm := outlineExecution(record, e)
+		if !ofForm {
+			if err = decode(record, e); err != nil {
+				return false
+			}
+		}
+		known := int(e.Status) < compute.Statuses && int(e.Kind) < kinds
+		if wrong := checkAlone(e); known && wrong != nil {
+			err = fmt.Errorf("execution %s (%s): %w", e.ID, e.Status, wrong)
+			return false
+		}
+		if !ofForm || !known || !e.Status.Terminal() {
+			m.keep(record)
+			m.seen = append(m.seen, ended{id: e.ID, epoch: e.Epoch, movable: movable(e)})
+			return true
+		}
+		w.lean = appendLean(w.lean[:0], record)
+		w.key = append(w.key[:0], executionBytes(e.ID)...)
+		w.rest(m, b, w.executions.resting.packer, record, w.lean)
+		m.places = append(m.places, [placeWidth]byte(placeBytes(placeOf(e))))
+		m.ends = append(m.ends, [endWidth]byte(endBytes(momentOf(e.FinishedAt, e.ID.UUID))))
+		m.seen = append(m.seen, ended{
+			id: e.ID, epoch: e.Epoch, movable: movable(e), parent: e.Kind == compute.KindSelection,
+		})
+		m.counts.executions[e.Status][e.Kind]++
+		t := m.totals[e.Org]
+		t.add(e, 1)
+		m.totals[e.Org] = t
+		return true
+	})
+	return err
+}
+
+func (w *maker) makeAttempts(b *batch, m *made) (err error) {
+	b.records(func(record []byte) bool {
 		a, ok := outlineAttempt(record)
 		if !ok || !a.Ended {
-			m.hot = append(m.hot, record)
+			m.keep(record)
 			return true
 		}
 		if !a.Status.Terminal() {
 			err = fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
 			return false
 		}
-		m.rest(r.attempts.resting.packer, lineBytes(line{a.Execution.UUID, a.Epoch}), record, record)
+		w.key = append(w.key[:0], lineBytes(line{a.Execution.UUID, a.Epoch})...)
+		w.rest(m, b, w.attempts.resting.packer, record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
-	return m, err
+	return err
 }
 
-func (r *restoring) makeOps(b *batch) (m made, err error) {
-	b.records(func(_, record []byte) bool {
+func (w *maker) makeOps(b *batch, m *made) {
+	b.records(func(record []byte) bool {
 		seq, k, ok := outlineOp(record)
 		if !ok {
-			m.hot = append(m.hot, record)
+			m.keep(record)
 			return true
 		}
-		m.rest(r.ops.resting.packer, pairBytes(k), record, record)
+		w.key = append(w.key[:0], pairBytes(k)...)
+		w.rest(m, b, w.ops.resting.packer, record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
-	return m, nil
 }
 
-func (r *restoring) makeLedger(b *batch) (m made, err error) {
-	var chapter [][]byte
+func (w *maker) makeLedger(b *batch, m *made) (err error) {
 	var before ledgerLine
-	if b.before != nil {
+	if len(b.before) > 0 {
 		before, _ = outlineLine(b.before)
 	}
-	b.records(func(_, record []byte) bool {
+	chapter := w.lines[:0]
+	b.records(func(record []byte) bool {
 		l, ok := outlineLine(record)
 		if !ok {
-			err = fmt.Errorf("%w: a line of a ledger without its hash", errSnapshot)
+			err = fmt.Errorf("%w: a line of a ledger that is none", errSnapshot)
 			return false
 		}
 		if l.org != before.org {
@@ -331,27 +398,37 @@ func (r *restoring) makeLedger(b *batch) (m made, err error) {
 		k := &m.books[len(m.books)-1]
 		k.add(l)
 		if l.seq%chapterLines == 1 {
-			m.hot, chapter = append(m.hot, chapter...), nil
+			chapter = m.keepAll(chapter)
 		}
 		chapter = append(chapter, record)
 		if len(chapter) == chapterLines && l.seq%chapterLines == 0 {
-			m.close(&r.ledger, line{l.org.UUID, l.seq - chapterLines + 1}, chapter)
+			w.close(m, line{l.org.UUID, l.seq - chapterLines + 1}, chapter)
 			k.lines += chapterLines
-			chapter = nil
+			chapter = chapter[:0]
 		}
 		before = l
 		return true
 	})
-	m.hot = append(m.hot, chapter...)
-	return m, err
+	w.lines = m.keepAll(chapter)
+	return err
+}
+
+// keepAll has lines loaded as ever and returns the room that they took.
+func (m *made) keepAll(lines [][]byte) [][]byte {
+	for _, record := range lines {
+		m.keep(record)
+	}
+	return lines[:0]
 }
 
 // close makes a chapter of lines whose chain is whole.
-func (m *made) close(b *books, first line, lines [][]byte) {
+func (w *maker) close(m *made, first line, lines [][]byte) {
 	for _, text := range lines {
 		m.sum.add(sha256.Sum256(text))
 	}
-	m.shelf = append(m.shelf, [2][]byte{lineBytes(first), b.chapter(lines, true)})
+	w.key = append(w.key[:0], lineBytes(first)...)
+	w.packed = w.ledger.appendChapter(w.packed[:0], &w.chapter, lines, true)
+	w.pages[tableLedger].add(w.key, w.packed)
 }
 
 // store adds what was made of a batch, in the order of the snapshot.
@@ -361,14 +438,12 @@ func (r *restoring) store(b *batch) error {
 	}
 	m := &b.made
 	shelf, sum := r.shelfOf(b.table)
-	for _, row := range m.shelf {
-		if bytes.Compare(row[0], r.last) <= 0 && r.last != nil {
-			return fmt.Errorf("%w: records are not in their order", errSnapshot)
+	if len(m.pages) > 0 {
+		if r.last != nil && bytes.Compare(shelf.first(m.pages[0]), r.last) <= 0 {
+			return errOrder
 		}
-		r.last = row[0]
-		shelf.load(row[0], row[1])
-	}
-	if sum != nil {
+		r.last = m.last
+		shelf.bind(m.pages)
 		sum.merge(&m.sum)
 	}
 	r.hot = append(r.hot, m.hot...)
@@ -407,46 +482,77 @@ func (r *restoring) shelfOf(table int) (*shelf, *sum) {
 	return nil, nil
 }
 
-// turn ends the tables before table: their indexes are loaded, and what did
-// not rest is stored as ever.
+// turn ends the tables before table: their indexes are made, and what did not
+// rest is stored as ever. Those of executions take long and nobody needs them
+// before the end: they are made meanwhile.
 func (r *restoring) turn(table int) error {
 	if table == r.table {
 		return nil
 	}
-	if shelf, _ := r.shelfOf(r.table); shelf != nil {
-		shelf.loaded()
+	switch {
+	case r.table == tableExecutions:
+		places, ends := r.places, r.ends
+		r.places, r.ends = nil, nil
+		r.indexes.Go(func() { r.loadPlaces(places) })
+		r.indexes.Go(func() { r.loadEnds(ends) })
+		r.late, r.hot = r.hot, nil
+	case len(r.ages) > 0:
+		r.loadAges()
 	}
-	r.loadIndexes()
-	for _, record := range r.hot {
-		if err := r.load[r.table](record); err != nil {
-			return err
-		}
+	if err := r.loadHot(r.table, r.hot); err != nil {
+		return err
 	}
 	r.table, r.last, r.hot = table, nil, nil
 	return nil
 }
 
-func (r *restoring) loadIndexes() {
-	var both sync.WaitGroup
-	both.Go(func() {
-		slices.SortFunc(r.places, func(a, b [placeWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-		for i := range r.places {
-			r.history.shelf.load(r.places[i][:], nil)
+func (r *restoring) loadHot(table int, records [][]byte) error {
+	for _, record := range records {
+		if err := r.load[table](record); err != nil {
+			return err
 		}
-		r.history.shelf.loaded()
-	})
-	slices.SortFunc(r.ends, func(a, b [endWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	for i := range r.ends {
-		r.finished.shelf.load(r.ends[i][:], nil)
 	}
-	r.finished.shelf.loaded()
+	return nil
+}
+
+// loadLate stores what waited for the indexes of executions.
+func (r *restoring) loadLate() error {
+	r.indexes.Wait()
+	if err := r.loadHot(tableExecutions, r.late); err != nil {
+		return fmt.Errorf("table %d: %w", tableExecutions, err)
+	}
+	return nil
+}
+
+func (r *restoring) loadPlaces(places [][placeWidth]byte) {
+	slices.SortFunc(places, func(a, b [placeWidth]byte) int { return bytes.Compare(a[:], b[:]) })
+	b := newBinder(placeWidth, true)
+	for i := range places {
+		b.add(places[i][:], nil)
+	}
+	pages, _ := b.take()
+	r.history.shelf.bind(pages)
+}
+
+func (r *restoring) loadEnds(ends [][endWidth]byte) {
+	slices.SortFunc(ends, func(a, b [endWidth]byte) int { return bytes.Compare(a[:], b[:]) })
+	b := newBinder(endWidth, true)
+	for i := range ends {
+		b.add(ends[i][:], nil)
+	}
+	pages, _ := b.take()
+	r.finished.shelf.bind(pages)
+}
+
+func (r *restoring) loadAges() {
 	slices.SortFunc(r.ages, func(a, b age) int { return cmp.Compare(a.seq, b.seq) })
+	b := newBinder(ageWidth, false)
 	for _, a := range r.ages {
-		r.opAges.shelf.load(ageBytes(a.seq), r.opAges.row(a.op))
+		b.add(ageBytes(a.seq), r.opAges.row(a.op))
 	}
-	r.opAges.shelf.loaded()
-	both.Wait()
-	r.places, r.ends, r.ages = nil, nil, nil
+	pages, _ := b.take()
+	r.opAges.shelf.bind(pages)
+	r.ages = nil
 }
 
 // compare checks attempts that ended against the executions, which have the

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 	"sort"
 )
@@ -214,7 +215,6 @@ func (s *shelf) has(key []byte) bool {
 func (s *shelf) set(key, value []byte) {
 	d := s.draft
 	d.reset()
-	defer d.reset() // loaded takes what is left for rows of load.
 	where, ok := s.at(key)
 	if !ok {
 		d.insert(0, key, value)
@@ -263,7 +263,6 @@ func (s *shelf) remove(key []byte) {
 	}
 	d := s.draft
 	d.reset()
-	defer d.reset()
 	d.load(s, p)
 	d.delete(at)
 	s.replace(where, d.page(0, len(d.values)))
@@ -306,8 +305,9 @@ func (s *shelf) scan(from []byte, yield func(key, value []byte) bool) {
 	})
 }
 
-// scanDown yields the keys from key down. They are only lent.
-func (s *shelf) scanDown(from []byte, yield func(key []byte) bool) {
+// scanDown yields the keys from key down to low, without the first skip of them.
+// They are only lent. Pages of which none is wanted are not gone through.
+func (s *shelf) scanDown(from, low []byte, skip int, yield func(key []byte) bool) {
 	key := make([]byte, s.width)
 	at, _ := s.at(from)
 	for i := min(at.drawer, len(s.drawers)-1); i >= 0; i-- {
@@ -315,40 +315,98 @@ func (s *shelf) scanDown(from []byte, yield func(key []byte) bool) {
 		if i == at.drawer {
 			pages = pages[:at.page+1]
 		}
-		for _, p := range slices.Backward(pages) {
+		for j, p := range slices.Backward(pages) {
 			n, prefix, suffixes := s.shape(p)
+			if i == at.drawer && j == at.page {
+				n = s.upTo(p, from)
+			}
+			if skip >= n && bytes.Compare(s.first(p), low) >= 0 {
+				skip -= n
+				continue
+			}
 			w := s.width - len(prefix)
 			copy(key, prefix)
-			for i := n - 1; i >= 0; i-- {
-				copy(key[len(prefix):], suffixes[i*w:i*w+w])
-				if bytes.Compare(key, from) <= 0 && !yield(key) {
+			for n--; n >= 0; n-- {
+				copy(key[len(prefix):], suffixes[n*w:n*w+w])
+				if bytes.Compare(key, low) < 0 {
+					return
+				}
+				if skip--; skip < 0 && !yield(key) {
 					return
 				}
 			}
+			skip = max(skip, 0)
 		}
 	}
 }
 
-// load appends a row whose key is behind all others.
-func (s *shelf) load(key, value []byte) {
-	d := s.draft
-	d.insert(len(d.values), key, value)
-	s.rows++
-	if n := len(d.values); !d.fits(0, n) {
-		s.push(d.page(0, n-1))
-		last := slices.Clone(d.keys[(n-1)*s.width:])
-		d.reset()
-		d.insert(0, last, value)
+// upTo returns how many rows of p have keys up to key.
+func (s *shelf) upTo(p page, key []byte) int {
+	at, found := s.find(p, key)
+	if found {
+		at++
+	}
+	return at
+}
+
+// bind adds pages that a binder made, which are behind all others.
+func (s *shelf) bind(pages []page) {
+	for _, p := range pages {
+		s.push(p)
+		s.rows += int(p[0])
 	}
 }
 
-// loaded ends a series of load.
-func (s *shelf) loaded() {
-	if n := len(s.draft.values); n > 0 {
-		s.push(s.draft.page(0, n))
-		s.draft.reset()
-	}
+// binder makes pages of rows that come in the order of their keys.
+type binder struct {
+	draft  draft
+	room   []byte // The values of the draft.
+	weight int    // Bytes of those and of their lengths.
+	pages  []page
+	mixed  bool // Some did not come in their order.
 }
+
+func newBinder(width int, bare bool) binder { return binder{draft: draft{width: width, bare: bare}} }
+
+// add adds a row, both parts of which are only lent.
+func (b *binder) add(key, value []byte) {
+	d := &b.draft
+	n := len(d.values)
+	if n > 0 && bytes.Compare(d.keys[(n-1)*d.width:], key) >= 0 {
+		b.mixed = true
+	}
+	d.keys = append(d.keys, key...)
+	at := len(b.room)
+	b.room = append(b.room, value...)
+	d.values = append(d.values, b.room[at:])
+	weight := 0
+	if !d.bare {
+		weight = uvarintSize(uint64(len(value))) + len(value)
+	}
+	if b.weight += weight; n == 0 || n < pageRows && d.frame(0, n+1)+b.weight <= pageBytes {
+		return
+	}
+	b.pages = append(b.pages, d.page(0, n))
+	d.keys = append(d.keys[:0], key...)
+	b.room = append(b.room[:0], value...)
+	d.values = append(d.values[:0], b.room)
+	b.weight = weight
+}
+
+// take returns the pages of all rows so far, and begins anew. It reports false
+// when they did not come in their order.
+func (b *binder) take() ([]page, bool) {
+	if n := len(b.draft.values); n > 0 {
+		b.pages = append(b.pages, b.draft.page(0, n))
+	}
+	pages, mixed := b.pages, b.mixed
+	b.draft.reset()
+	b.room, b.weight, b.pages, b.mixed = b.room[:0], 0, nil, false
+	return pages, !mixed
+}
+
+// uvarintSize returns how many bytes a number takes.
+func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // draft is a page in the making.
 type draft struct {
@@ -399,15 +457,19 @@ func (d *draft) common(from, to int) int {
 
 // size returns how many bytes the page of some rows takes.
 func (d *draft) size(from, to int) int {
-	pre := d.common(from, to)
-	size := 2 + pre + (to-from)*(d.width-pre)
+	size := d.frame(from, to)
 	if !d.bare {
-		var room [binary.MaxVarintLen64]byte
 		for _, v := range d.values[from:to] {
-			size += binary.PutUvarint(room[:], uint64(len(v))) + len(v)
+			size += uvarintSize(uint64(len(v))) + len(v)
 		}
 	}
 	return size
+}
+
+// frame returns how many bytes the page of some rows takes without their values.
+func (d *draft) frame(from, to int) int {
+	pre := d.common(from, to)
+	return 2 + pre + (to-from)*(d.width-pre)
 }
 
 // fits reports whether some rows fit into one page. A single one always does.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -82,6 +83,7 @@ func TestShelfIsAMap(t *testing.T) {
 			checkShelf(t, &s, want)
 			checkShelf(t, &old, then)
 			checkDown(t, &s, want)
+			checkSkip(t, &s, want)
 			for k := range want { // Any order.
 				s.remove([]byte(k))
 			}
@@ -102,7 +104,7 @@ func checkDown(t *testing.T, s *shelf, want map[string]string) {
 	slices.Sort(keys)
 	for i := 0; i < len(keys); i += 10 {
 		n := i
-		s.scanDown([]byte(keys[i]), func(key []byte) bool {
+		s.scanDown([]byte(keys[i]), nil, 0, func(key []byte) bool {
 			if string(key) != keys[n] {
 				t.Fatalf("down from %x: %x, want %x", keys[i], key, keys[n])
 			}
@@ -120,15 +122,45 @@ func checkDown(t *testing.T, s *shelf, want map[string]string) {
 	}
 }
 
+// checkSkip compares what is left of keys between two when some are skipped.
+func checkSkip(t *testing.T, s *shelf, want map[string]string) {
+	t.Helper()
+	keys := slices.Sorted(maps.Keys(want))
+	for i := 0; i < len(keys); i += 97 {
+		for _, skip := range []int{0, 1, 7, 249, 250, 251, 1900, i - i/3, i - i/3 + 1, len(keys)} {
+			n := i - skip
+			s.scanDown([]byte(keys[i]), []byte(keys[i/3]), skip, func(key []byte) bool {
+				if n < i/3 || string(key) != keys[n] {
+					t.Fatalf("down from %d to %d without %d: %x is not at %d", i, i/3, skip, key, n)
+				}
+				n--
+				return true
+			})
+			if i-skip >= i/3 && n != i/3-1 {
+				t.Fatalf("down from %d to %d without %d: it ends at %d", i, i/3, skip, n)
+			}
+		}
+	}
+	s.scanDown(bytes.Repeat([]byte{255}, s.width), nil, len(keys), func(key []byte) bool {
+		t.Fatalf("all are skipped, and yet there is %x", key)
+		return false
+	})
+}
+
 func TestShelfIsLoadedInOrder(t *testing.T) {
 	s, want := newShelf(8, false), make(map[string]string)
+	b := newBinder(8, false)
 	for i := range uint64(5000) {
 		k := binary.BigEndian.AppendUint64(nil, i*3)
 		value := fmt.Sprint("value ", i)
-		s.load(k, []byte(value))
+		b.add(k, []byte(value))
 		want[string(k)] = value
 	}
-	s.loaded()
+	pages, ordered := b.take()
+	if !ordered {
+		t.Fatal("the binder says that keys are out of order")
+	}
+	s.bind(pages)
 	checkShelf(t, &s, want)
 	for i := range uint64(300) {
 		k := binary.BigEndian.AppendUint64(nil, i*7)

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -59,7 +57,7 @@ func (s *snapshot) Release() {}
 
 // WriteSnapshot writes v in the form that Restore reads.
 func (v *View) WriteSnapshot(w io.Writer) error {
-	out := &snapshotWriter{w: bufio.NewWriterSize(w, 256<<10), hash: sha256.New()}
+	out := &snapshotWriter{w: w, hash: sha256.New(), block: make([]byte, 0, snapshotBlock)}
 	out.write([]byte(snapshotMagic))
 	out.write(binary.BigEndian.AppendUint16(nil, snapshotFormat))
 	out.record(mustEncode(&v.meta))
@@ -73,33 +71,46 @@ func (v *View) WriteSnapshot(w io.Writer) error {
 	out.write(binary.BigEndian.AppendUint64([]byte{snapshotEnd}, uint64(total)))
 	state := v.Hash()
 	out.write(state[:])
+	out.flush()
 	out.write(out.hash.Sum(nil))
-	if out.err == nil {
-		out.err = out.w.Flush()
-	}
+	out.flush()
 	if out.err != nil {
 		return fmt.Errorf("write snapshot: %w", out.err)
 	}
 	return nil
 }
 
+// snapshotBlock is how many bytes are written, or read, and hashed at once.
+const snapshotBlock = 256 << 10
+
 // snapshotWriter hashes what it writes and keeps the first error.
 type snapshotWriter struct {
-	w    *bufio.Writer
-	hash hash.Hash
-	err  error
+	w     io.Writer
+	hash  hash.Hash
+	block []byte // Neither hashed nor written yet.
+	err   error
 }
 
 func (o *snapshotWriter) write(data []byte) {
-	if o.err == nil {
-		_, _ = o.hash.Write(data) // A hash takes everything.
-		_, o.err = o.w.Write(data)
+	if len(o.block)+len(data) > snapshotBlock {
+		o.flush()
 	}
+	o.block = append(o.block, data...)
+}
+
+func (o *snapshotWriter) flush() {
+	if o.err == nil {
+		_, _ = o.hash.Write(o.block) // A hash takes everything.
+		_, o.err = o.w.Write(o.block)
+	}
+	o.block = o.block[:0]
 }
 
 func (o *snapshotWriter) record(data []byte) {
-	o.write(binary.BigEndian.AppendUint32(nil, uint32(len(data))))
-	o.write(data)
+	if len(o.block)+4+len(data) > snapshotBlock {
+		o.flush()
+	}
+	o.block = append(binary.BigEndian.AppendUint32(o.block, uint32(len(data))), data...)
 }
 
 // errSnapshot is returned for what is not a whole, intact snapshot.
@@ -107,7 +118,7 @@ var errSnapshot = errors.New("snapshot is damaged")
 
 // readSnapshot returns the state that WriteSnapshot wrote, checked.
 func readSnapshot(r io.Reader) (*state, error) {
-	in := &snapshotReader{r: bufio.NewReaderSize(r, 256<<10), hash: sha256.New()}
+	in := &snapshotReader{r: r, hash: sha256.New(), block: make([]byte, snapshotBlock)}
 	s := newState()
 	if err := in.header(); err != nil {
 		return nil, err
@@ -150,32 +161,61 @@ func readMeta(data []byte, m *meta) error {
 	return nil
 }
 
-// snapshotReader hashes what it reads.
+// snapshotReader hashes what it reads, a block at a time.
 type snapshotReader struct {
-	r    *bufio.Reader
-	hash hash.Hash
+	r      io.Reader
+	hash   hash.Hash
+	block  []byte
+	at     int // What was taken ends here,
+	end    int // and what was read.
+	hashed int // What was hashed.
 }
 
-// read returns the next n bytes. A stream that ends early is damaged.
-func (in *snapshotReader) read(n int) ([]byte, error) {
-	data := make([]byte, n)
-	if _, err := io.ReadFull(in.r, data); err != nil {
-		return nil, endsEarly(err)
+// take returns the next n bytes, which are only lent until the next call. A
+// stream that ends early is damaged.
+func (in *snapshotReader) take(n int) ([]byte, error) {
+	if in.end-in.at < n {
+		if err := in.fill(n); err != nil {
+			return nil, err
+		}
 	}
-	_, _ = in.hash.Write(data) // A hash takes everything.
-	return data, nil
+	in.at += n
+	return in.block[in.at-n : in.at], nil
+}
+
+// fill reads until at least n bytes can be taken.
+func (in *snapshotReader) fill(n int) error {
+	in.sum()
+	in.end = copy(in.block, in.block[in.at:in.end])
+	in.at, in.hashed = 0, 0
+	if n > len(in.block) {
+		in.block = append(make([]byte, 0, n), in.block[:in.end]...)[:n]
+	}
+	more, err := io.ReadAtLeast(in.r, in.block[in.end:], n-in.end)
+	in.end += more
+	return endsEarly(err)
+}
+
+// sum returns the hash of what was taken.
+func (in *snapshotReader) sum() []byte {
+	_, _ = in.hash.Write(in.block[in.hashed:in.at]) // A hash takes everything.
+	in.hashed = in.at
+	return in.hash.Sum(nil)
 }
 
 // endsEarly returns what an error in the middle of the stream means.
 func endsEarly(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it ends early", errSnapshot)
+		return errEnds
 	}
 	return err
 }
 
+// errEnds is returned for a stream that ends where there should be more.
+var errEnds = fmt.Errorf("%w: it ends early", errSnapshot)
+
 func (in *snapshotReader) header() error {
-	data, err := in.read(len(snapshotMagic) + 2)
+	data, err := in.take(len(snapshotMagic) + 2)
 	if err != nil {
 		return err
 	}
@@ -190,8 +230,9 @@ func (in *snapshotReader) header() error {
 	return nil
 }
 
+// record returns the next record, which is only lent until the next call.
 func (in *snapshotReader) record() ([]byte, error) {
-	size, err := in.read(4)
+	size, err := in.take(4)
 	if err != nil {
 		return nil, err
 	}
@@ -199,27 +240,7 @@ func (in *snapshotReader) record() ([]byte, error) {
 	if n > maxRecord {
 		return nil, fmt.Errorf("%w: a record of %d bytes", errSnapshot, n)
 	}
-	return in.read(int(n))
-}
-
-// append appends the next record to data.
-func (in *snapshotReader) append(data []byte) ([]byte, error) {
-	var size [4]byte
-	if _, err := io.ReadFull(in.r, size[:]); err != nil {
-		return nil, endsEarly(err)
-	}
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes", errSnapshot, n)
-	}
-	at := len(data)
-	data = slices.Grow(data, int(n))[:at+int(n)]
-	if _, err := io.ReadFull(in.r, data[at:]); err != nil {
-		return nil, endsEarly(err)
-	}
-	_, _ = in.hash.Write(size[:]) // A hash takes everything.
-	_, _ = in.hash.Write(data[at:])
-	return data, nil
+	return in.take(int(n))
 }
 
 // tableSize returns how many records a table has by its head.
@@ -232,24 +253,24 @@ func tableSize(head []byte, number byte) (uint64, error) {
 
 // trailer compares what the end of the stream says with what was read.
 func (in *snapshotReader) trailer(total uint64, state compute.Hash) error {
-	data, err := in.read(1 + 8 + len(state))
+	data, err := in.take(1 + 8 + len(state))
 	if err != nil {
 		return err
 	}
-	want := in.hash.Sum(nil)
-	got, err := in.read(len(want))
+	said, want := bytes.Clone(data), in.sum()
+	got, err := in.take(len(want))
 	if err != nil {
 		return err
 	}
-	_, more := in.r.ReadByte()
+	_, more := in.take(1)
 	switch {
 	case !bytes.Equal(got, want):
 		return fmt.Errorf("%w: its SHA-256 is another one", errSnapshot)
-	case data[0] != snapshotEnd, binary.BigEndian.Uint64(data[1:]) != total:
+	case said[0] != snapshotEnd, binary.BigEndian.Uint64(said[1:]) != total:
 		return fmt.Errorf("%w: the number of records is another one", errSnapshot)
-	case !bytes.Equal(data[9:], state[:]):
+	case !bytes.Equal(said[9:], state[:]):
 		return fmt.Errorf("%w: the hash of the state is another one", errSnapshot)
-	case !errors.Is(more, io.EOF):
+	case !errors.Is(more, errEnds):
 		return fmt.Errorf("%w: there is more behind its end", errSnapshot)
 	}
 	return nil
@@ -298,10 +319,20 @@ func (s *state) loadExecution(data []byte) error {
 func load[V any](put func(*V)) func([]byte) error {
 	return func(data []byte) error {
 		v := new(V)
-		if err := codec.dec.Unmarshal(data, v); err != nil {
-			return fmt.Errorf("decode %T: %w", v, err)
+		if err := decode(data, v); err != nil {
+			return err
 		}
 		put(v)
 		return nil
 	}
+}
+
+// decode sets v to the record that data is. V itself does not come to the heap by it.
+func decode[V any](data []byte, v *V) error {
+	whole := new(V)
+	if err := codec.dec.Unmarshal(data, whole); err != nil {
+		return fmt.Errorf("decode %T: %w", whole, err)
+	}
+	*v = *whole
+	return nil
 }

@@ -130,6 +130,9 @@ type totals struct {
 // state is the view that the apply goroutine works on.
 type state struct {
 	*View
+
+	waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
+	room    []byte                                      // Of what is unpacked and looked at once.
 }
 
 func newState() *state {

@@ -416,10 +416,10 @@ func (x *packedIndex[K, V]) keys(k K) iter.Seq[K] {
 	}
 }
 
-// downKeys yields the keys from k down.
-func (x *packedIndex[K, V]) downKeys(k K) iter.Seq[K] {
+// downKeys yields the keys from k down to low, without the first skip of them.
+func (x *packedIndex[K, V]) downKeys(k, low K, skip int) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		x.shelf.scanDown(x.bytes(k), func(key []byte) bool { return yield(x.from(key)) })
+		x.shelf.scanDown(x.bytes(k), x.bytes(low), skip, func(key []byte) bool { return yield(x.from(key)) })
 	}
 }
 

@@ -34,6 +34,7 @@ func (s *state) retire() int {
 		looks = RetirePerTick // As every replica of that format does.
 	}
 	var due []*compute.Execution
+	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
 	for m := range s.finished.keys(moment{}) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
 		tooMany := most > 0 && left > most
@@ -41,17 +42,48 @@ func (s *state) retire() int {
 			break
 		}
 		looks--
-		e, _ := s.executions.get(m.execution())
-		if parent, ok := s.executions.get(e.Parent); ok && !parent.Status.Terminal() {
+		id := m.execution()
+		if parent, child := s.parentOf(id); child && s.lives(parent, lives) {
+			waiting[id] = parent
 			continue
 		}
+		e, _ := s.executions.get(id)
 		due = append(due, e)
 		left--
 	}
+	s.waiting = waiting
 	for _, e := range due {
 		s.forget(e)
 	}
 	return len(due)
+}
+
+// parentOf returns the parent of an execution that has ended, if it has one. A
+// sweep begins where the one before began: what that skipped is remembered.
+func (s *state) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
+	if parent, ok := s.waiting[id]; ok {
+		return parent, true
+	}
+	var parent compute.ExecutionID
+	e, encoded, _ := s.executions.peek(id, s.room)
+	if e != nil {
+		parent = e.Parent
+	} else {
+		s.room, parent = encoded, outlineParent(encoded)
+	}
+	return parent, !parent.IsZero()
+}
+
+// lives reports whether a parent is known and has not ended. It asks once for
+// each.
+func (s *state) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
+	is, ok := known[parent]
+	if !ok {
+		e, there := s.executions.get(parent)
+		is = there && !e.Status.Terminal()
+		known[parent] = is
+	}
+	return is
 }
 
 // forget removes an execution with its attempts and callbacks.

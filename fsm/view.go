@@ -138,7 +138,7 @@ func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
 
 // Live yields an organization's executions that have not ended, newest first.
 func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
-	return v.newest(v.live.downKeys, org)
+	return v.newest(v.live.downKeys(lastPlace(org)), org)
 }
 
 // Held yields the live attempts of an organization, the newest execution
@@ -157,12 +157,13 @@ func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	}
 }
 
-// newest yields the executions of org in an index that down goes through, newest
-// first.
-func (v *View) newest(down func(place) iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
-	last := place{org: org, index: math.MaxUint64}
+// lastPlace is behind all places of an organization.
+func lastPlace(org compute.OrgID) place { return place{org: org, index: math.MaxUint64} }
+
+// newest yields the executions of org at places, as long as those are org's.
+func (v *View) newest(places iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
-		for k := range down(last) {
+		for k := range places {
 			if k.org != org {
 				return
 			}
@@ -181,6 +182,8 @@ type HistoryFilter struct {
 	Parent *compute.ExecutionID
 	From   compute.Instant // Submitted at or after.
 	To     compute.Instant // Submitted before.
+
+	Skip int // Of those that are selected, how many of the newest are left out.
 }
 
 // matches reports whether f selects e.
@@ -192,28 +195,37 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 		(f.To.IsZero() || e.CreatedAt < f.To)
 }
 
-// History yields an organization's executions, newest first. Of deleted ones
-// it yields what billing needs.
+// History yields an organization's executions, newest first. Of deleted ones it
+// yields what billing needs. What is skipped is not decoded, and where nothing
+// else is asked for not even looked at.
 func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
-	if f == (HistoryFilter{}) {
-		return v.newest(v.history.downKeys, org)
+	if f == (HistoryFilter{Skip: f.Skip}) {
+		return v.newest(v.history.downKeys(lastPlace(org), place{org: org}, f.Skip), org)
 	}
 	return func(yield func(*compute.Execution) bool) {
 		var room []byte
 		var outline compute.Execution
-		for k := range v.history.downKeys(place{org: org, index: math.MaxUint64}) {
-			if k.org != org {
-				return
-			}
+		skip := f.Skip
+		for k := range v.history.downKeys(lastPlace(org), place{org: org}, 0) {
 			e, encoded, _ := v.executions.peek(k.id, room)
+			seen := e
 			if e == nil {
-				room = encoded
-				if !outlineExecution(encoded, &outline) || !f.matches(&outline) {
+				room, seen = encoded, &outline
+				if !outlineExecution(encoded, seen) {
 					continue
 				}
+			}
+			if !f.matches(seen) {
+				continue
+			}
+			if skip > 0 {
+				skip--
+				continue
+			}
+			if e == nil {
 				e = mustDecode[compute.Execution](encoded)
 			}
-			if f.matches(e) && !yield(e) {
+			if !yield(e) {
 				return
 			}
 		}
@@ -323,7 +335,7 @@ func (v *View) Ended() iter.Seq[*compute.Execution] {
 	last := moment{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
 		var room []byte
-		for k := range v.finished.downKeys(last) {
+		for k := range v.finished.downKeys(last, moment{at: math.MinInt64}, 0) {
 			e, encoded, _ := v.executions.peek(k.execution(), room)
 			if e == nil {
 				e, room = new(compute.Execution), encoded

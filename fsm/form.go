@@ -1,0 +1,264 @@
+package fsm
+
+import (
+	"encoding"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"berth/compute"
+)
+
+// kindOfItem is what an item of an encoding is.
+type kindOfItem uint8
+
+const (
+	itemOther kindOfItem = iota // What no form can tell: it is left to the decoder.
+	itemUint                    // A number from 0 to limit.
+	itemInt                     // A number from -limit-1 to limit.
+	itemBool
+	itemText
+	itemBytes  // As many bytes as limit, any number for 0.
+	itemID     // An identifier, or no bytes for none.
+	itemList   // Items of one form.
+	itemRecord // A map from the numbers of fields to items.
+)
+
+// form is what the encoding of a Go type looks like. What a form accepts is,
+// byte for byte, what the encoder makes of that which the decoder makes of it: it
+// can be decoded whenever it is read, and its hash is that of the value. What it
+// does not accept may be right all the same, which the decoder says.
+type form struct {
+	kind   kindOfItem
+	filled bool // A zero value is left out, so it never occurs.
+	limit  uint64
+	items  *form
+	fields []*form // By number; nil where there is none.
+	must   uint64  // The fields that are always there, a bit for each.
+}
+
+// forms of records that rest. They are built once and never change.
+//
+//nolint:gochecknoglobals // Immutable.
+var (
+	executionForm = formOf[compute.Execution]()
+	attemptForm   = formOf[compute.Attempt]()
+	opForm        = formOf[op]()
+	lineForm      = formOf[compute.LedgerEntry]()
+)
+
+func formOf[V any]() *form { return newForm(reflect.TypeFor[V](), false) }
+
+// newForm returns the form of a type, of a field from which zero values are
+// left out if filled is set.
+func newForm(t reflect.Type, filled bool) *form {
+	s := &form{filled: filled}
+	marshals := t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
+	switch t.Kind() {
+	case reflect.Struct:
+		if marshals {
+			if t.ConvertibleTo(reflect.TypeFor[struct{ compute.UUID }]()) {
+				s.kind = itemID
+			}
+			return s
+		}
+		s.record(t)
+	case reflect.Array:
+		switch {
+		case t == reflect.TypeFor[compute.UUID]():
+			s.kind = itemID
+		case !filled && t.Elem().Kind() == reflect.Uint8:
+			s.kind, s.limit = itemBytes, uint64(t.Len())
+		}
+	case reflect.Pointer: // Nil is left out: what is there may be zero.
+		if filled && t.Elem().Kind() == reflect.Struct {
+			return newForm(t.Elem(), false)
+		}
+	case reflect.Slice:
+		switch {
+		case !filled: // Nil would be something else.
+		case t.Elem().Kind() == reflect.Uint8:
+			s.kind = itemBytes
+		default:
+			s.kind, s.items = itemList, newForm(t.Elem(), false)
+		}
+	case reflect.String:
+		s.kind = itemText
+	case reflect.Bool:
+		s.kind = itemBool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		s.kind, s.limit = itemInt, 1<<(t.Bits()-1)-1
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		s.kind, s.limit = itemUint, 1<<t.Bits()-1
+	default: // No record has one.
+	}
+	if marshals && s.kind != itemID {
+		s.kind = itemOther
+	}
+	return s
+}
+
+// record makes s the form of a struct whose fields have numbers.
+func (s *form) record(t reflect.Type) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("cbor"), ",")
+		if name == "-" {
+			continue
+		}
+		key, err := strconv.ParseUint(name, 10, 6)
+		if err != nil || !strings.Contains(options, "keyasint") {
+			return // It stays what no form can tell.
+		}
+		for uint64(len(s.fields)) <= key {
+			s.fields = append(s.fields, nil)
+		}
+		omits := strings.Contains(options, "omit")
+		s.fields[key] = newForm(f.Type, omits)
+		if !omits {
+			s.must |= 1 << key
+		}
+	}
+	if s.must == 0 || !s.filled {
+		s.kind = itemRecord
+	}
+}
+
+// size returns how many bytes the first item of b takes, 0 when s does not
+// accept it.
+func (s *form) size(b []byte) int {
+	if len(b) > 0 && b[0] < 24 && (s.kind == itemInt || s.kind == itemUint) {
+		return accepted(1, b[0] != 0 || !s.filled) // A small number, as most are.
+	}
+	major, n, size := head(b)
+	if size == 0 || size != headSize(n) || s.filled && n == 0 && major != majorNint {
+		return 0
+	}
+	switch s.kind {
+	case itemUint:
+		return accepted(size, major == majorUint && n <= s.limit)
+	case itemInt:
+		return accepted(size, major <= majorNint && n <= s.limit)
+	case itemBool:
+		return accepted(size, major == majorPlain && (n == plainTrue || n == plainFalse && !s.filled))
+	case itemText, itemBytes, itemID:
+		if n > uint64(len(b)-size) {
+			return 0
+		}
+		return accepted(size+int(n), s.holds(major, b[size:size+int(n)]))
+	case itemList:
+		if major != majorArray || n > maxElements {
+			return 0
+		}
+		return s.list(b, n, size)
+	case itemRecord:
+		f := s.fieldsOf(b)
+		for _, _, ok := f.next(); ok; _, _, ok = f.next() {
+		}
+		return accepted(len(b)-len(f.rest), f.whole())
+	case itemOther:
+	}
+	return 0
+}
+
+// accepted returns size, or 0 for what is not accepted.
+func accepted(size int, is bool) int {
+	if is {
+		return size
+	}
+	return 0
+}
+
+// holds reports whether an item of bytes is of the form.
+func (s *form) holds(major byte, value []byte) bool {
+	switch s.kind {
+	case itemText:
+		return major == majorText && utf8.Valid(value)
+	case itemID:
+		return major == majorBytes && (len(value) == 0 || len(value) == idBytes && compute.UUID(value) != compute.UUID{})
+	default:
+		return major == majorBytes && (s.limit == 0 || s.limit == uint64(len(value)))
+	}
+}
+
+// list returns how many bytes a list of n items takes whose head is of size.
+func (s *form) list(b []byte, n uint64, size int) int {
+	for range n {
+		item := s.items.size(b[size:])
+		if item == 0 {
+			return 0
+		}
+		size += item
+	}
+	return size
+}
+
+// headSize returns how many bytes the shortest head with n takes.
+func headSize(n uint64) int {
+	switch {
+	case n < 24:
+		return 1
+	case n < 1<<8:
+		return 2
+	case n < 1<<16:
+		return 3
+	case n < 1<<32:
+		return 5
+	}
+	return 9
+}
+
+// formFields goes through the fields of a record as fields does, and accepts
+// those of the record's form alone, each once and in their order.
+type formFields struct {
+	form *form
+	rest []byte
+	left uint64
+	seen uint64 // The fields so far, a bit for each.
+	bad  bool
+}
+
+// fieldsOf returns the fields of the map that b begins with.
+func (s *form) fieldsOf(b []byte) formFields {
+	major, n, size := head(b)
+	return formFields{form: s, rest: b[size:], left: n, bad: size == 0 || major != majorMap || size != headSize(n)}
+}
+
+// next returns the next field; ok is false at the end and when f is bad.
+func (f *formFields) next() (key uint64, item []byte, ok bool) {
+	if f.left == 0 || f.bad {
+		return 0, nil, false
+	}
+	size := 1
+	if len(f.rest) > 0 && f.rest[0] < 24 {
+		key = uint64(f.rest[0])
+	} else {
+		var major byte
+		if major, key, size = head(f.rest); major != majorUint || size != headSize(key) {
+			size = 0
+		}
+	}
+	f.bad = true
+	if size == 0 || key >= uint64(len(f.form.fields)) || f.seen>>key != 0 {
+		return 0, nil, false
+	}
+	of := f.form.fields[key]
+	if of == nil {
+		return 0, nil, false
+	}
+	n := of.size(f.rest[size:])
+	if n == 0 {
+		return 0, nil, false
+	}
+	item = f.rest[size : size+n]
+	f.rest, f.left, f.seen, f.bad = f.rest[size+n:], f.left-1, f.seen|1<<key, false
+	return key, item, true
+}
+
+// whole reports whether the record was read to its end and was of the form.
+func (f *formFields) whole() bool {
+	return !f.bad && f.left == 0 && f.seen&f.form.must == f.form.must
+}
+
+// ends reports whether the record is whole and nothing is behind it.
+func (f *formFields) ends() bool { return f.whole() && len(f.rest) == 0 }
