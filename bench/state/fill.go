@@ -29,20 +29,27 @@ const (
 type filler struct {
 	machine *fsm.FSM
 	index   uint64
+	term    uint64
 	now     compute.Instant
+	first   compute.Instant // What now was at first.
 	rng     *rand.Rand
 
-	actors  []fsm.Actor
-	nodes   []compute.NodeID
-	busy    []compute.Outcome // The wave that executes, by the GPU's number.
-	longest time.Duration     // Of an entry, since it was last set to 0.
-	clock   func() time.Time
+	actors []fsm.Actor
+	nodes  []compute.NodeID
+	busy   []compute.Outcome // The wave that executes, by the GPU's number.
+
+	entry func(index uint64, frames [][]byte) []fsm.Result // One entry.
 }
 
-func newFiller(seed uint64, clock func() time.Time) *filler {
+// newFiller returns a filler of a state machine, which is empty or of a cluster
+// that has just been made.
+func newFiller(machine *fsm.FSM, seed uint64) *filler {
+	view := machine.View()
+	now := max(view.Now(), begin)
 	return &filler{
-		machine: fsm.New(), now: begin, rng: rand.New(rand.NewPCG(seed, 1)), clock: clock,
-		busy: make([]compute.Outcome, wave),
+		machine: machine, index: view.Index(), term: max(view.Term(), 1), now: now, first: now,
+		rng: rand.New(rand.NewPCG(seed, 1)), busy: make([]compute.Outcome, wave),
+		entry: func(index uint64, frames [][]byte) []fsm.Result { return machine.ApplyFrames(index, frames...) },
 	}
 }
 
@@ -58,7 +65,7 @@ func (f *filler) apply(cmds ...fsm.Command) error {
 	for len(cmds) > 0 {
 		n := min(perEntry, len(cmds))
 		frames := make([][]byte, 0, n+1)
-		for _, cmd := range append([]fsm.Command{fsm.Clock{At: f.now, Term: 1}}, cmds[:n]...) {
+		for _, cmd := range append([]fsm.Command{fsm.Clock{At: f.now, Term: f.term}}, cmds[:n]...) {
 			frame, err := fsm.Encode(cmd)
 			if err != nil {
 				return err
@@ -67,11 +74,8 @@ func (f *filler) apply(cmds ...fsm.Command) error {
 		}
 		cmds = cmds[n:]
 		f.index++
-		start := f.clock()
-		results := f.machine.ApplyFrames(f.index, frames...)
-		f.longest = max(f.longest, f.clock().Sub(start))
 		var refusals []error
-		for _, r := range results {
+		for _, r := range f.entry(f.index, frames) {
 			if r.Refusal != nil {
 				refusals = append(refusals, r.Refusal)
 			}
@@ -87,18 +91,9 @@ func (f *filler) apply(cmds ...fsm.Command) error {
 func (f *filler) found() error {
 	root := fsm.Actor{Root: true}
 	token := compute.Hash(sha256.Sum256([]byte("join")))
-	cmds := []fsm.Command{
-		fsm.Bootstrap{
-			ClusterID: f.uuid(), RootToken: token,
-			Signing:  compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
-			Settings: fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second},
-			Prices:   map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100},
-		},
-		fsm.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
-		fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{
-			ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour),
-		}},
-	}
+	cmds := append(f.rules(root, token), fsm.CreateJoinToken{Actor: root, Token: compute.JoinToken{
+		ID: "bench", Hash: token, Uses: nodes, ExpiresAt: f.now.Add(time.Hour),
+	}})
 	for i := range orgs {
 		a := fsm.Actor{
 			User: compute.UserID{UUID: f.uuid()}, Org: compute.OrgID{UUID: f.uuid()}, Key: compute.KeyID{UUID: f.uuid()},
@@ -127,9 +122,26 @@ func (f *filler) found() error {
 		cmds = append(cmds, fsm.RegisterNode{TokenID: "bench", TokenHash: token, Node: compute.Node{
 			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
 			Metrics: "http://" + name + ":6470/metrics", Version: "bench",
-		}}, fsm.SetInventory{Term: 1, Inventory: inv})
+		}}, fsm.SetInventory{Term: f.term, Inventory: inv})
 	}
 	return f.apply(cmds...)
+}
+
+// rules returns what makes a cluster, or has the rules of this measurement hold
+// in the one that there is.
+func (f *filler) rules(root fsm.Actor, token compute.Hash) []fsm.Command {
+	settings := fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second}
+	prices := map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100}
+	if f.machine.View().Bootstrapped() {
+		return []fsm.Command{fsm.SetSettings{Term: f.term, Settings: settings}, fsm.SetPrices{Actor: root, Prices: prices}}
+	}
+	return []fsm.Command{
+		fsm.Bootstrap{
+			ClusterID: f.uuid(), RootToken: token, Settings: settings, Prices: prices,
+			Signing: compute.SigningKey{ID: "bench", Public: []byte{1}, Sealed: []byte{2}},
+		},
+		fsm.RegisterNode{Node: compute.Node{ID: compute.NodeID{UUID: f.uuid()}, Name: "peer1"}, First: true},
+	}
 }
 
 // gpu returns a name of the length that NVML's have.
@@ -157,7 +169,7 @@ func (f *filler) fill(ctx context.Context, n int, progress func(done int)) error
 // wave executes n executions at once.
 func (f *filler) wave(n int) error {
 	submits := make([]fsm.Command, n)
-	plan := fsm.CommitPlan{Term: 1, ViewIndex: f.index}
+	plan := fsm.CommitPlan{Term: f.term, ViewIndex: f.index}
 	for i := range n {
 		c := f.submit(i)
 		submits[i] = c

@@ -30,6 +30,7 @@ type Config struct {
 	Executions int
 	Seed       uint64
 	Dir        string // Holds the snapshot while it runs; "" for a temporary one.
+	Program    string // Of Berth, for a real node on the state; "" for none.
 
 	Now      func() time.Time                 // Nil for time.Now.
 	Progress func(done, all int, what string) // Nil for none.
@@ -53,13 +54,13 @@ type Report struct {
 	PerExecution  float64 `json:"bytes_per_finished"` // That, by executions.
 	SnapshotBytes int64   `json:"snapshot_bytes"`
 	AppliedPS     float64 `json:"executions_applied_per_s"`
-	AppliedMS     float64 `json:"longest_entry_ms"` // While nothing else happened.
 
-	SnapshotS float64 `json:"snapshot_s"` // Written, and flushed to disk.
-	StallMS   float64 `json:"longest_entry_in_snapshot_ms"`
-	Entries   int     `json:"entries_in_snapshot"`
-	PublishUS float64 `json:"snapshot_taken_us"` // What Raft's goroutine waits for.
-	HashUS    float64 `json:"hash_us"`
+	Quiet      Pace    `json:"entries_quiet"`       // While nothing else happened.
+	Beside     Pace    `json:"entries_beside_work"` // While another goroutine computed.
+	InSnapshot Pace    `json:"entries_in_snapshot"` // While a snapshot was written.
+	SnapshotS  float64 `json:"snapshot_s"`          // Written, and flushed to disk.
+	PublishUS  float64 `json:"snapshot_taken_us"`   // What Raft's goroutine waits for.
+	HashUS     float64 `json:"hash_us"`
 
 	RestoreS     float64 `json:"restore_s"` // From the file, with every check, to a published view.
 	RestoredHeap float64 `json:"restored_bytes_per_finished"`
@@ -72,7 +73,10 @@ type Report struct {
 	FilterMS float64 `json:"history_filtered_ms"`   // What failed, past all others.
 	LedgerMS float64 `json:"ledger_verified_ms"`    // Of an organization, its chain and sums.
 	OneUS    float64 `json:"execution_read_us"`     // One finished execution by its identifier.
+	OffsetUS float64 `json:"history_offset_us"`     // The oldest thousand, past all others by an offset.
 	GCMS     float64 `json:"garbage_collection_ms"` // A whole one, by all cores.
+
+	Node *NodeReport `json:"node,omitempty"` // Of a real one.
 }
 
 // measurement is a measurement under way.
@@ -80,7 +84,9 @@ type measurement struct {
 	cfg    Config
 	filler *filler
 	report Report
-	file   string
+	file   string // With the snapshot.
+	saved  string // With the backup.
+	node   *node  // Nil for none.
 }
 
 // Run measures.
@@ -100,13 +106,15 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
 	}
-	m := &measurement{cfg: cfg, file: filepath.Join(cfg.Dir, "state.snap")}
+	m := &measurement{cfg: cfg, file: filepath.Join(cfg.Dir, "state.snap"), saved: filepath.Join(cfg.Dir, "backup")}
+	defer func() { err = errors.Join(err, m.node.end(), os.RemoveAll(m.saved)) }()
 	m.report = Report{Executions: cfg.Executions, Cores: runtime.GOMAXPROCS(0), Seed: cfg.Seed}
 	steps := []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"history", m.fill}, {"snapshot", m.snapshot}, {"reads", m.reads}, {"backup", m.backup}, {"restore", m.restore},
+		{"node", m.found}, {"history", m.fill}, {"entries", m.quiet}, {"snapshot", m.snapshot}, {"reads", m.reads},
+		{"backup", m.backup}, {"restore", m.restore}, {"restart", m.restart},
 	}
 	for i, step := range steps {
 		cfg.Progress(i, len(steps), step.what)
@@ -144,7 +152,11 @@ func (m *measurement) took(do func() error) (time.Duration, error) {
 
 func (m *measurement) fill(ctx context.Context) error {
 	before := heap()
-	m.filler = newFiller(m.cfg.Seed, m.cfg.Now)
+	machine, err := m.empty()
+	if err != nil {
+		return err
+	}
+	m.filler = newFiller(machine, m.cfg.Seed)
 	if err := m.filler.found(); err != nil {
 		return err
 	}
@@ -157,7 +169,6 @@ func (m *measurement) fill(ctx context.Context) error {
 		return err
 	}
 	m.report.AppliedPS = float64(m.cfg.Executions) / took.Seconds()
-	m.report.AppliedMS = ms(m.filler.longest)
 	m.report.HeapBytes = heap() - before
 	m.report.PerExecution = float64(m.report.HeapBytes) / float64(m.cfg.Executions)
 	gc, _ := m.took(func() error { runtime.GC(); return nil })
@@ -183,34 +194,24 @@ func (m *measurement) snapshot(ctx context.Context) error {
 	view := m.filler.machine.View()
 	hashed, _ := m.took(func() error { view.Hash(); return nil })
 	m.report.HashUS = us(hashed)
-	done := make(chan error, 1) // Of one result.
+	done := make(chan struct{})
 	var took time.Duration
+	var failed error
 	go func() {
-		var err error
-		took, err = m.took(func() error { return m.write(m.file, view.WriteSnapshot) })
-		done <- err
+		defer close(done)
+		took, failed = m.took(func() error { return m.write(m.file, view.WriteSnapshot) })
 	}()
-	m.filler.longest = 0
-	first := m.filler.index
-	for {
-		select {
-		case err := <-done:
-			m.report.SnapshotS, m.report.StallMS = took.Seconds(), ms(m.filler.longest)
-			m.report.Entries = int(m.filler.index - first)
-			if err != nil {
-				return err
-			}
-			stat, err := os.Stat(m.file)
-			if err == nil {
-				m.report.SnapshotBytes = stat.Size()
-			}
-			return err
-		default:
-			if err := m.filler.fill(ctx, wave, func(int) {}); err != nil {
-				return errors.Join(err, <-done)
-			}
-		}
+	pace, err := m.paced(ctx, done)
+	<-done
+	m.report.InSnapshot, m.report.SnapshotS = pace, took.Seconds()
+	if err := errors.Join(err, failed); err != nil {
+		return err
 	}
+	stat, err := os.Stat(m.file)
+	if err == nil {
+		m.report.SnapshotBytes = stat.Size()
+	}
+	return err
 }
 
 // reads measures pages of history and the like.
@@ -228,10 +229,17 @@ func (m *measurement) reads(context.Context) error {
 		return nil
 	})
 	m.report.PageUS = us(page)
+	total, _, _ := view.Totals(org)
+	offset, _ := m.took(func() error {
+		for range view.History(org, fsm.HistoryFilter{Skip: max(total-historyRow, 0)}) {
+		}
+		return nil
+	})
+	m.report.OffsetUS = us(offset)
 	one, _ := m.took(func() error { view.AnyExecution(last.ID); return nil })
 	m.report.OneUS = us(one)
 	deep, _ := m.took(func() error {
-		for range view.History(org, fsm.HistoryFilter{To: begin + 60_000}) {
+		for range view.History(org, fsm.HistoryFilter{To: m.filler.first + 60_000}) {
 		}
 		return nil
 	})
@@ -249,11 +257,10 @@ func (m *measurement) reads(context.Context) error {
 }
 
 func (m *measurement) backup(context.Context) error {
-	name := filepath.Join(m.cfg.Dir, "backup")
 	view := m.filler.machine.View()
-	m.filler.machine = nil // The rest needs the room.
+	m.filler = nil // The rest needs the room.
 	took, err := m.took(func() error {
-		return m.write(name, func(w io.Writer) error { return view.WriteBackup(w, "bench", begin) })
+		return m.write(m.saved, func(w io.Writer) error { return view.WriteBackup(w, "bench", view.Now()) })
 	})
 	if err != nil {
 		return err
@@ -262,7 +269,7 @@ func (m *measurement) backup(context.Context) error {
 	view = nil
 	runtime.GC()
 	took, err = m.took(func() error {
-		file, err := os.Open(name)
+		file, err := os.Open(m.saved)
 		if err != nil {
 			return err
 		}
@@ -270,7 +277,7 @@ func (m *measurement) backup(context.Context) error {
 		return errors.Join(err, file.Close())
 	})
 	m.report.BackupReadS = took.Seconds()
-	return errors.Join(err, os.Remove(name))
+	return err
 }
 
 func (m *measurement) restore(context.Context) error {

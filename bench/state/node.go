@@ -1,0 +1,272 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/api/client"
+	"berth/fsm"
+)
+
+// How a real node is waited for.
+const (
+	idleFor    = 60 * time.Second
+	readyEvery = 10 * time.Millisecond
+	readyLimit = 5 * time.Minute
+	endLimit   = time.Minute
+)
+
+// NodeReport is what was measured of a real node, a process with a data
+// directory, alone in its cluster and without GPUs.
+type NodeReport struct {
+	IdleMiB       float64 `json:"idle_rss_mib"`       // Resident, a minute after a new one was ready.
+	IdleOwnMiB    float64 `json:"idle_rss_own_mib"`   // Of that, what is no page of a file.
+	RestoreS      float64 `json:"backup_restore_s"`   // berth admin snapshot restore: read, checked, in place.
+	FirstS        float64 `json:"first_start_s"`      // From exec to ready, after that.
+	RestartS      float64 `json:"restart_s"`          // From exec to ready, once more.
+	RestartedMiB  float64 `json:"restarted_rss_mib"`  // Resident, a minute after that.
+	RestartedPeak float64 `json:"restarted_peak_mib"` // The most it was.
+}
+
+// node is a berth process with a data directory.
+type node struct {
+	program string
+	dir     string
+	url     string
+	client  *client.Client
+	clock   func() time.Time
+
+	cmd  *exec.Cmd // Nil while there is no process.
+	done chan struct{}
+}
+
+// newNode writes the configuration of a node.
+func newNode(ctx context.Context, program, dir string, clock func() time.Time) (*node, error) {
+	var addrs [3]string
+	for i := range addrs {
+		var err error
+		if addrs[i], err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n := &node{program: program, dir: dir, url: "http://" + addrs[0], clock: clock}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf("name: bench\ndata_dir: %q\napi:\n  addr: %s\n  drain: 0s\nrpc:\n  addr: %s\ngossip:\n  addr: %s\ngpus:\n  source: none\n",
+		n.data(), addrs[0], addrs[1], addrs[2])
+	return n, os.WriteFile(n.config(), []byte(config), 0o600)
+}
+
+func (n *node) data() string   { return filepath.Join(n.dir, "data") }
+func (n *node) config() string { return filepath.Join(n.dir, "berth.yaml") }
+
+// freeAddress returns an address of this machine that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// start starts the process and returns how long it took to be ready.
+func (n *node) start(ctx context.Context) (time.Duration, error) {
+	log, err := os.OpenFile(filepath.Join(n.dir, "node.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	begun := n.clock()
+	n.cmd = exec.CommandContext(context.WithoutCancel(ctx), n.program, "node", "--config", n.config()) // It ends with end.
+	n.cmd.Stdout, n.cmd.Stderr = log, log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.cmd.Start(); err != nil {
+		n.cmd = nil
+		return 0, err
+	}
+	n.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		_ = cmd.Wait() // How it ended is our own doing.
+	}(n.cmd, n.done)
+	if n.client, err = client.New(client.Config{Addrs: []string{n.url}, RetryFor: -1}); err != nil {
+		return 0, err
+	}
+	limit := time.After(readyLimit)
+	for {
+		if err = n.client.Ready(ctx); err == nil {
+			return n.clock().Sub(begun), nil
+		}
+		select {
+		case <-time.After(readyEvery):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-n.done:
+			return 0, fmt.Errorf("the node ended: %s", n.said())
+		case <-limit:
+			return 0, fmt.Errorf("the node is not ready: %w", err)
+		}
+	}
+}
+
+// said returns the last line that the node has logged.
+func (n *node) said() string {
+	text, err := os.ReadFile(filepath.Join(n.dir, "node.log"))
+	if err != nil {
+		return err.Error()
+	}
+	text = bytes.TrimSpace(text)
+	return string(text[bytes.LastIndexByte(text, '\n')+1:])
+}
+
+// end ends the process. N may be nil.
+func (n *node) end() error {
+	if n == nil || n.cmd == nil {
+		return nil
+	}
+	cmd := n.cmd
+	n.cmd = nil
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-n.done:
+		return nil
+	case <-time.After(endLimit):
+		return errors.Join(errors.New("the node did not end when it was asked to"), cmd.Process.Kill())
+	}
+}
+
+// memory returns numbers of the process's status, in MiB.
+func (n *node) memory(names ...string) ([]float64, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.cmd.Process.Pid), "status"))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(names))
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		for i, name := range names {
+			if key != name {
+				continue
+			}
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			if err != nil {
+				return nil, err
+			}
+			out[i] = float64(kib) / 1024
+		}
+	}
+	return out, lines.Err()
+}
+
+// rest lets the node be for a while.
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// found makes the cluster of a real node, looks at it while it is idle, saves
+// its state and ends it.
+func (m *measurement) found(ctx context.Context) error {
+	if m.cfg.Program == "" {
+		return nil
+	}
+	n, err := newNode(ctx, m.cfg.Program, filepath.Join(m.cfg.Dir, "node"), m.cfg.Now)
+	if err != nil {
+		return err
+	}
+	m.node, m.report.Node = n, new(NodeReport)
+	if _, err := n.start(ctx); err != nil {
+		return err
+	}
+	if err := rest(ctx, idleFor); err != nil {
+		return err
+	}
+	used, err := n.memory("VmRSS", "RssAnon")
+	if err != nil {
+		return err
+	}
+	m.report.Node.IdleMiB, m.report.Node.IdleOwnMiB = used[0], used[1]
+	token, err := os.ReadFile(filepath.Join(n.data(), "root_token"))
+	if err != nil {
+		return err
+	}
+	c := n.client.WithToken(strings.TrimSpace(string(token)))
+	if err := m.write(m.saved, func(w io.Writer) error { return c.SaveSnapshot(ctx, w) }); err != nil {
+		return err
+	}
+	return n.end()
+}
+
+// empty returns the state machine that is filled: that of the real node, if
+// there is one.
+func (m *measurement) empty() (*fsm.FSM, error) {
+	if m.node == nil {
+		return fsm.New(), nil
+	}
+	file, err := os.Open(m.saved)
+	if err != nil {
+		return nil, err
+	}
+	_, machine, err := fsm.ReadBackup(file)
+	return machine, errors.Join(err, file.Close())
+}
+
+// restart restores the backup to the real node's data directory and starts the
+// node twice.
+func (m *measurement) restart(ctx context.Context) error {
+	n, r := m.node, m.report.Node
+	if n == nil {
+		return nil
+	}
+	took, err := m.took(func() error {
+		cmd := exec.CommandContext(ctx, n.program, "admin", "snapshot", "restore", m.saved, "--data-dir", n.data(), "--yes")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("restore of the backup: %w: %s", err, said)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.RestoreS = took.Seconds()
+	if took, err = n.start(ctx); err != nil {
+		return err
+	}
+	r.FirstS = took.Seconds()
+	if err := n.end(); err != nil {
+		return err
+	}
+	if took, err = n.start(ctx); err != nil {
+		return err
+	}
+	r.RestartS = took.Seconds()
+	if err := rest(ctx, idleFor); err != nil {
+		return err
+	}
+	used, err := n.memory("VmRSS", "VmHWM")
+	if err != nil {
+		return err
+	}
+	r.RestartedMiB, r.RestartedPeak = used[0], used[1]
+	return n.end()
+}

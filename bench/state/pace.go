@@ -1,0 +1,110 @@
+package state
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"berth/fsm"
+)
+
+// Entries that come at a pace: each has a Clock and some commands.
+const (
+	paceEvery    = 2 * time.Millisecond
+	paceCommands = 8
+	paceFor      = 10 * time.Microsecond // For each execution of the history, up to paceMost:
+	paceMost     = 10 * time.Second
+	workBytes    = 64 << 10
+)
+
+// Spread is how a series of times is distributed.
+type Spread struct {
+	P50MS  float64 `json:"p50_ms"`
+	P99MS  float64 `json:"p99_ms"`
+	P999MS float64 `json:"p99_9_ms"`
+	MaxMS  float64 `json:"max_ms"`
+}
+
+func spreadOf(times []time.Duration) (s Spread) {
+	if len(times) == 0 {
+		return s
+	}
+	slices.Sort(times)
+	at := func(thousandths int) float64 { return ms(times[min(len(times)*thousandths/1000, len(times)-1)]) }
+	return Spread{P50MS: at(500), P99MS: at(990), P999MS: at(999), MaxMS: at(1000)}
+}
+
+// Pace is how long entries took that came at a fixed pace, whether or not the
+// one before had been applied.
+type Pace struct {
+	Entries int    `json:"entries"`
+	Late    Spread `json:"from_due"`   // From when each was due to its result.
+	Apply   Spread `json:"from_begin"` // From the beginning of its application.
+}
+
+// pacer applies entries at a fixed pace.
+type pacer struct {
+	machine *fsm.FSM
+	clock   func() time.Time
+	due     time.Time
+	late    []time.Duration
+	own     []time.Duration
+}
+
+// apply applies one entry when it is due. One that is late does not put off
+// those after it.
+func (p *pacer) apply(index uint64, frames [][]byte) []fsm.Result {
+	p.due = p.due.Add(paceEvery)
+	if wait := p.due.Sub(p.clock()); wait > 0 {
+		<-time.After(wait)
+	}
+	start := p.clock()
+	results := p.machine.ApplyFrames(index, frames...)
+	end := p.clock()
+	p.late, p.own = append(p.late, end.Sub(p.due)), append(p.own, end.Sub(start))
+	return results
+}
+
+// paced executes at a fixed pace until done is closed.
+func (m *measurement) paced(ctx context.Context, done <-chan struct{}) (Pace, error) {
+	f := m.filler
+	p := &pacer{machine: f.machine, clock: m.cfg.Now, due: m.cfg.Now()}
+	before := f.entry
+	f.entry = p.apply
+	defer func() { f.entry = before }()
+	for {
+		select {
+		case <-done:
+			return Pace{Entries: len(p.own), Late: spreadOf(p.late), Apply: spreadOf(p.own)}, nil
+		default:
+			if err := f.fill(ctx, paceCommands, func(int) {}); err != nil {
+				return Pace{}, err
+			}
+		}
+	}
+}
+
+// quiet measures entries while nothing else happens, and while another
+// goroutine computes, which shows what a machine takes for that alone.
+func (m *measurement) quiet(ctx context.Context) (err error) {
+	long := min(time.Duration(m.cfg.Executions)*paceFor, paceMost)
+	alone := make(chan struct{})
+	time.AfterFunc(long, func() { close(alone) })
+	if m.report.Quiet, err = m.paced(ctx, alone); err != nil {
+		return err
+	}
+	beside := make(chan struct{})
+	ends := m.cfg.Now().Add(long)
+	go func() {
+		defer close(beside)
+		block := make([]byte, workBytes)
+		for m.cfg.Now().Before(ends) {
+			sum := sha256.Sum256(block)
+			copy(block, sum[:])
+		}
+	}()
+	m.report.Beside, err = m.paced(ctx, beside)
+	<-beside
+	return err
+}
