@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -156,7 +157,11 @@ func (s *Store) Get(hash compute.Hash) ([]byte, error) {
 	return data, nil
 }
 
-// setAside moves a damaged blob to quarantine, for the operator to look at.
+// damagedKept is how many damaged blobs are kept in quarantine.
+const damagedKept = 16
+
+// setAside moves a damaged blob to quarantine, for the operator to look at. The
+// oldest of those that are there go.
 func (s *Store) setAside(hash compute.Hash) error {
 	dir := filepath.Join(s.quarantine, s.now().UTC().Format("20060102T150405.000Z"))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -166,7 +171,35 @@ func (s *Store) setAside(hash compute.Hash) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // Another reader was faster.
 	}
+	if err == nil {
+		s.prune()
+	}
 	return err
+}
+
+// prune keeps the newest damaged blobs, as far as the others can be removed now.
+// Quarantine has other things too, which a directory with anything but blobs in it
+// is.
+func (s *Store) prune() {
+	entries, err := os.ReadDir(s.quarantine) // By name, which is by time.
+	if err != nil {
+		return
+	}
+	notBlob := func(e fs.DirEntry) bool {
+		_, err := ParseName(e.Name())
+		return err != nil
+	}
+	kept := 0
+	for _, e := range slices.Backward(entries) {
+		dir := filepath.Join(s.quarantine, e.Name())
+		inside, err := os.ReadDir(dir)
+		if err != nil || slices.ContainsFunc(inside, notBlob) {
+			continue
+		}
+		if kept += len(inside); kept > damagedKept {
+			_ = os.RemoveAll(dir) // The next one is tried again.
+		}
+	}
 }
 
 // Has reports whether the blob is on this disk, without reading it.

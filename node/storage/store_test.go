@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,6 +182,35 @@ func TestSweep(t *testing.T) {
 	}
 	if _, err := os.Stat(stray); err != nil {
 		t.Errorf("a file that is no blob: %v", err)
+	}
+}
+
+// TestDamagedBlobsAreBounded damages one blob after the other.
+func TestDamagedBlobsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	s, err := Open(dir, func() time.Time {
+		at = at.Add(time.Second)
+		return at
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := filepath.Join(dir, "quarantine", "20250101T000000.000Z", "raft")
+	if err := os.MkdirAll(replica, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var newest compute.Hash
+	for i := range damagedKept + 3 {
+		newest = mustPut(t, s, fmt.Sprint("blob ", i))
+		damage(t, s, newest)
+		if _, err := s.Get(newest); !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "quarantine", "*", "*"))
+	if err != nil || len(left) != damagedKept+1 || left[0] != replica || filepath.Base(left[damagedKept]) != Name(newest) {
+		t.Errorf("left are %v, %v", left, err)
 	}
 }
 
