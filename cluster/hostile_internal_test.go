@@ -112,8 +112,12 @@ func TestMeasuredClocks(t *testing.T) {
 		at       time.Duration
 		off, say bool
 	}{
-		{time.Second, 0, false, false}, {time.Hour, 0, true, true}, {time.Hour, time.Minute, true, false},
-		{time.Hour, 11 * time.Minute, true, true}, {0, 12 * time.Minute, false, true}, {0, 13 * time.Minute, false, false},
+		{time.Second, 0, false, false},
+		{time.Hour, 0, true, true},
+		{time.Hour, time.Minute, true, false},
+		{time.Hour, 11 * time.Minute, true, true},
+		{0, 12 * time.Minute, false, true},
+		{0, 13 * time.Minute, false, false},
 	} {
 		if off, say := s.note(step.ahead, now.Add(step.at)); off != step.off || say != step.say {
 			t.Errorf("step %d: off %t, said %t", i, off, say)

@@ -32,7 +32,7 @@ func TestForeignDirectories(t *testing.T) {
 	other := mustFleet(t, 1, nil)
 	other.peers[0].mustPropose(t, toyCommand{Op: "there", Key: "k", Value: 99})
 	mustStop(t, other.peers[0])
-	theirs := other.peers[0].cfg.DataDir
+	theirs, foreign := other.peers[0].cfg.DataDir, other.peers[0].ClusterID().String()
 
 	f := mustFleet(t, 3, nil)
 	f.leader().mustPropose(t, toyCommand{Op: "here", Key: "k", Value: 1})
@@ -56,24 +56,43 @@ func TestForeignDirectories(t *testing.T) {
 		edit   func(*cluster.Config)
 		advice []string
 	}{
-		{"the replica of another cluster", func() { mustCopy(t, filepath.Join(theirs, "raft"), inRaft("")) }, nil,
-			[]string{"of cluster " + other.peers[0].ClusterID().String(), "of cluster " + p.ClusterID().String(), "move this one away"}},
-		{"the log of another cluster", func() {
-			text, err := os.ReadFile(filepath.Join(theirs, "raft", "raft.db"))
-			if err = errors.Join(err, os.RemoveAll(inRaft("tail")), os.WriteFile(inRaft("raft.db"), text, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}, nil, []string{"of cluster " + other.peers[0].ClusterID().String(), "put back the directory"}},
-		{"a state of another cluster", func() {}, func(c *cluster.Config) {
-			c.StateCluster = func() compute.UUID { return other.peers[0].ClusterID() }
-		}, []string{"of cluster " + other.peers[0].ClusterID().String(), "move this one away"}},
-		{"the authority of another cluster", func() { mustCopy(t, filepath.Join(theirs, "pki"), filepath.Join(own, "pki")) }, nil,
-			[]string{"is of cluster " + other.peers[0].ClusterID().String(), "copy ca.crt and, on a server, ca.key"}},
-		{"a peers file", func() {
-			if err := os.WriteFile(inRaft("peers.json"), []byte("[]"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, nil, []string{inRaft("peers.json"), "remove it", "berth admin raft recover"}},
+		{
+			name:   "the replica of another cluster",
+			put:    func() { mustCopy(t, filepath.Join(theirs, "raft"), inRaft("")) },
+			advice: []string{"of cluster " + foreign, "of cluster " + p.ClusterID().String(), "move this one away"},
+		},
+		{
+			name: "the log of another cluster",
+			put: func() {
+				text, err := os.ReadFile(filepath.Join(theirs, "raft", "raft.db"))
+				if err = errors.Join(err, os.RemoveAll(inRaft("tail")), os.WriteFile(inRaft("raft.db"), text, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			advice: []string{"of cluster " + foreign, "put back the directory"},
+		},
+		{
+			name: "a state of another cluster",
+			put:  func() {},
+			edit: func(c *cluster.Config) {
+				c.StateCluster = func() compute.UUID { return other.peers[0].ClusterID() }
+			},
+			advice: []string{"of cluster " + foreign, "move this one away"},
+		},
+		{
+			name:   "the authority of another cluster",
+			put:    func() { mustCopy(t, filepath.Join(theirs, "pki"), filepath.Join(own, "pki")) },
+			advice: []string{"is of cluster " + foreign, "copy ca.crt and, on a server, ca.key"},
+		},
+		{
+			name: "a peers file",
+			put: func() {
+				if err := os.WriteFile(inRaft("peers.json"), []byte("[]"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			},
+			advice: []string{inRaft("peers.json"), "remove it", "berth admin raft recover"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.put()

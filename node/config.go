@@ -108,7 +108,7 @@ type Mount struct {
 // StorageConfig is how blobs are kept.
 type StorageConfig struct {
 	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
-	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots and blobs are read and checked; 0: never."`
+	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots, blobs, state are checked; 0: never."`
 }
 
 // BackupConfig is how the leader saves backups of the state.
@@ -235,7 +235,8 @@ func (c *Config) Validate() error {
 	v.check("storage.scrub_every", c.Storage.ScrubEvery == 0 || c.Storage.ScrubEvery >= time.Minute,
 		"must be 0 or at least 1m")
 	v.check("backup.every", c.Backup.Every == 0 || c.Backup.Every >= time.Minute, "must be 0 or at least 1m")
-	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To), "must be an absolute path when backup.every is set")
+	v.check("backup.to", c.Backup.Every == 0 || filepath.IsAbs(c.Backup.To),
+		"must be an absolute path when backup.every is set")
 	v.check("backup.keep", c.Backup.Keep >= 1, "must be at least 1")
 	v.oneOf("billing.mode", c.Billing.Mode, "enforce", "meter")
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,

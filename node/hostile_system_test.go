@@ -121,19 +121,31 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 		put   func() error
 		words []string
 	}{
-		{"the snapshots of another cluster", func() error {
-			// As a restore makes them: a state, and no log behind it.
-			_, err := node.RestoreBackup(ours, first.Config.DataDir, false, time.Now())
-			if err == nil || !strings.Contains(err.Error(), "stop it first") {
-				return errors.New("a node that runs was restored")
-			}
-			return putForeignSnapshot(t, ours, c, alone.DataDir)
-		}, []string{"holds a replica of cluster " + first.Peer().View().ClusterID().String(), "put back the directory"}},
-		{"a peers file that was left", func() error { return os.WriteFile(in("raft", "peers.json"), []byte("[]"), 0o600) },
-			[]string{"peers.json", "is not used: remove it", "berth admin raft recover"}},
-		{"an authority of another cluster", func() error {
-			return errors.Join(os.RemoveAll(in("pki")), os.CopyFS(in("pki"), os.DirFS(filepath.Join(first.Config.DataDir, "pki"))))
-		}, []string{"is of cluster", "copy ca.crt"}},
+		{
+			name: "the snapshots of another cluster",
+			put: func() error {
+				// As a restore makes them: a state, and no log behind it.
+				_, err := node.RestoreBackup(ours, first.Config.DataDir, false, time.Now())
+				if err == nil || !strings.Contains(err.Error(), "stop it first") {
+					return errors.New("a node that runs was restored")
+				}
+				return putForeignSnapshot(t, ours, c, alone.DataDir)
+			},
+			words: []string{"holds a replica of cluster " + first.Peer().View().ClusterID().String(), "put back the directory"},
+		},
+		{
+			name:  "a peers file that was left",
+			put:   func() error { return os.WriteFile(in("raft", "peers.json"), []byte("[]"), 0o600) },
+			words: []string{"peers.json", "is not used: remove it", "berth admin raft recover"},
+		},
+		{
+			name: "an authority of another cluster",
+			put: func() error {
+				theirs := os.DirFS(filepath.Join(first.Config.DataDir, "pki"))
+				return errors.Join(os.RemoveAll(in("pki")), os.CopyFS(in("pki"), theirs))
+			},
+			words: []string{"is of cluster", "copy ca.crt"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := test.put(); err != nil {

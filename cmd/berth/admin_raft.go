@@ -11,7 +11,8 @@ import (
 
 // newRaft returns the command berth admin raft.
 func newRaft(conn *connection) *cobra.Command {
-	return parent("raft", "The servers that hold the state", newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin())
+	return parent("raft", "The servers that hold the state",
+		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin())
 }
 
 // newRaftPeers returns the command berth admin raft peers.
