@@ -106,7 +106,8 @@ func (c StopCandidates) term() uint64 { return c.Term }
 func (c SetFormat) term() uint64      { return c.Term }
 func (c RaiseEpoch) term() uint64     { return c.Term }
 
-func (c RecordEstimates) term() uint64 { return c.Term }
+func (c RecordEstimates) term() uint64   { return c.Term }
+func (c ArchiveExecutions) term() uint64 { return c.Term }
 
 // apply decides one command.
 func (s *state) apply(cmd Command) Result {
@@ -124,6 +125,8 @@ func (s *state) apply(cmd Command) Result {
 		return s.raiseEpoch(c)
 	case Tick:
 		return s.tick()
+	case ArchiveExecutions:
+		return s.archiveExecutions(c)
 	case RegisterNode:
 		return s.registerNode(c)
 	case SetInventory:

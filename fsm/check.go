@@ -15,7 +15,7 @@ func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecor
 // checkRecords checks what must hold between records.
 func (v *View) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
-		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake())
+		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives())
 }
 
 // checkDerived builds a state anew from the records alone and compares: the
@@ -50,6 +50,8 @@ func (v *View) checkDerived() error {
 		v.opAges.differ("ages of ops", &fresh.opAges),
 		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
+		differ("shelfmarks", &v.shelfmarks, &fresh.shelfmarks),
+		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
 		differMix(v.mix, fresh.mix),
@@ -83,6 +85,7 @@ func (v *View) rebuilt() *state {
 	copyRecords(&v.usage, func(u *usage) { s.usage.put(u) })
 	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.put(q) })
 	copyRecords(&v.tallies, func(t *tally) { s.tallies.put(t) })
+	copyRecords(&v.archives, s.putArchive)
 	s.reshape()
 	s.remix()
 	return s
@@ -330,6 +333,24 @@ func (v *View) checkQuotas() error {
 		}
 		if known && (u.At > v.meta.Now || u.Used > maxUsed) {
 			return fmt.Errorf("organization %s: fair share of %d at %s", o.ID, u.Used, u.At)
+		}
+	}
+	return nil
+}
+
+// checkArchives checks that archives are numbered and have organizations, and
+// what they say of themselves.
+func (v *View) checkArchives() error {
+	for a := range v.archives.values() {
+		n := 0
+		for _, o := range a.Orgs {
+			n += o.Executions
+			if _, ok := v.orgs.get(o.Org); !ok {
+				return fmt.Errorf("archive %d: there is no organization %s", a.Number, o.Org)
+			}
+		}
+		if n != a.Executions || n == 0 || a.Number == 0 || a.Size <= 0 {
+			return fmt.Errorf("archive %d: %d executions, counted %d", a.Number, a.Executions, n)
 		}
 	}
 	return nil

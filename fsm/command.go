@@ -49,6 +49,7 @@ const (
 
 	KindSetBrake   Kind = 35
 	KindRaiseEpoch Kind = 36
+	KindArchive    Kind = 37
 )
 
 // Command is one change of the state. Encode makes a frame of it, Apply
@@ -105,8 +106,8 @@ type (
 		Queued       int             `cbor:"4,keyasint"`           // Executions that wait, per organization.
 		Keys         int             `cbor:"5,keyasint"`           // API keys per organization.
 		TimeoutMax   time.Duration   `cbor:"6,keyasint"`
-		KeepFinished time.Duration   `cbor:"7,keyasint"` // How long terminal executions stay.
-		MaxFinished  int             `cbor:"8,keyasint"` // How many terminal executions stay.
+		KeepFinished time.Duration   `cbor:"7,keyasint"` // How long terminal executions stay in the state.
+		MaxFinished  int             `cbor:"8,keyasint"` // How many terminal executions stay in the state.
 		SelectionMax int             `cbor:"9,keyasint"` // GPU types of one GPU selection.
 
 		// StopGrace is how long code may take to end after SIGTERM, which is
@@ -122,6 +123,10 @@ type (
 		// its code is told.
 		PreemptMinRun time.Duration `cbor:"12,keyasint,omitempty"`
 		PreemptNotice time.Duration `cbor:"13,keyasint,omitempty"`
+
+		// Forget has Tick forget executions that need not stay, instead of
+		// waiting for their archive. It is for simulations, which keep no blobs.
+		Forget bool `cbor:"14,keyasint,omitempty"`
 	}
 
 	// RegisterNode makes a node a member, or renews what a member says of
@@ -382,6 +387,18 @@ type (
 		Cause EpochCause `cbor:"3,keyasint"`
 		// At is from when the rest counts; a restore raises the state's clock to it.
 		At compute.Instant `cbor:"4,keyasint,omitempty"`
+	}
+
+	// ArchiveExecutions drops terminal executions, with their attempts and
+	// callbacks, that are in a blob on most servers, and keeps where they are.
+	// All have to be due, and to be what they were when the blob was made.
+	ArchiveExecutions struct {
+		Term       uint64       `cbor:"1,keyasint"`
+		Blob       compute.Hash `cbor:"2,keyasint"`
+		Size       int64        `cbor:"3,keyasint"` // Of the blob, in bytes.
+		Month      int          `cbor:"4,keyasint"` // Of the ends, UTC: year × 12 + month − 1.
+		Sum        [4]uint64    `cbor:"5,keyasint"` // Of the hashes of the records.
+		Executions []byte       `cbor:"6,keyasint"` // Their identifiers, one behind the other.
 	}
 
 	// SetBrake says what nodes that vanish at once mean: how many of a hundred

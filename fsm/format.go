@@ -14,7 +14,7 @@ import (
 const (
 	formatFirst    = 1
 	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
-	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state.
+	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
 
 	// Format is the newest format, which this program can apply.
 	Format = formatTrust
@@ -28,8 +28,12 @@ const maxNamed = 3
 // that uses a field that is new.
 func needs(cmd Command) uint64 {
 	switch c := cmd.(type) {
-	case SetBrake, RaiseEpoch:
+	case SetBrake, RaiseEpoch, ArchiveExecutions:
 		return formatTrust
+	case SetSettings:
+		if c.Settings.Forget {
+			return formatTrust
+		}
 	case DrainNode:
 		if c.Within != 0 {
 			return formatTrust

@@ -48,7 +48,7 @@ func hashOf(record any) compute.Hash {
 func (v *View) Hash() compute.Hash {
 	h := sha256.New()
 	h.Write(mustEncode(&v.meta))
-	for _, t := range v.stored() {
+	for _, t := range v.kept() {
 		n, s := t.tally()
 		var b [40]byte
 		binary.BigEndian.PutUint64(b[:], uint64(n))

@@ -110,6 +110,9 @@ func (RaiseEpoch) Kind() Kind { return KindRaiseEpoch }
 // Kind returns KindSetBrake.
 func (SetBrake) Kind() Kind { return KindSetBrake }
 
+// Kind returns KindArchive.
+func (ArchiveExecutions) Kind() Kind { return KindArchive }
+
 // decodePayload returns the command of a frame's payload.
 //
 //nolint:funlen // A case for each kind.
@@ -187,6 +190,8 @@ func decodePayload(kind Kind, payload []byte) (Command, error) {
 		return decodeAs[RaiseEpoch](payload)
 	case KindSetBrake:
 		return decodeAs[SetBrake](payload)
+	case KindArchive:
+		return decodeAs[ArchiveExecutions](payload)
 	}
 	return nil, fmt.Errorf("unknown kind")
 }

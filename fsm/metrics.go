@@ -15,6 +15,8 @@ type metrics struct {
 
 	executions *prometheus.Desc
 	pending    *prometheus.Desc
+	archives   *prometheus.Desc
+	archived   *prometheus.Desc
 	held       *prometheus.Desc
 	estimates  *prometheus.Desc
 	scale      *prometheus.Desc
@@ -30,7 +32,9 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 	m := &metrics{
 		fsm: f,
 		executions: prometheus.NewDesc("berth_executions",
-			"Executions known to the state.", []string{"status", "kind"}, nil),
+			"Executions known to the state, without those in archives.", []string{"status", "kind"}, nil),
+		archives: prometheus.NewDesc("berth_archives", "Archives of old executions.", nil, nil),
+		archived: prometheus.NewDesc("berth_archived_executions", "Executions in archives.", nil, nil),
 		pending: prometheus.NewDesc("berth_queue_pending",
 			"Executions that wait, by the reason why.", []string{"reason"}, nil),
 		held: prometheus.NewDesc("berth_ledger_held_microcredits",
@@ -61,6 +65,8 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 // Describe sends what Collect may send.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.executions
+	out <- m.archives
+	out <- m.archived
 	out <- m.pending
 	out <- m.held
 	out <- m.estimates
@@ -89,6 +95,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- gauge(m.pending, float64(n), reason.String())
 	}
+	archives, archived := view.Archived()
+	out <- gauge(m.archives, float64(archives))
+	out <- gauge(m.archived, float64(archived))
 	out <- gauge(m.held, float64(c.held))
 	out <- gauge(m.format, float64(view.Format()))
 	m.collectTallies(out, view)

@@ -359,7 +359,7 @@ func TestRetentionPassesChildren(t *testing.T) {
 		w.complete(w.submit("t4"), "n3", time.Millisecond)
 	}
 	s := w.view().Settings()
-	s.MaxFinished, s.KeepFinished = 1, 0
+	s.MaxFinished, s.KeepFinished, s.Forget = 1, 0, true
 	w.must(fsm.SetSettings{Term: w.term, Settings: s})
 	if r := w.must(fsm.Tick{Term: w.term}); r.Count != fsm.RetirePerTick {
 		t.Errorf("the first tick forgot %d, want %d: nobody asks for a second one", r.Count, fsm.RetirePerTick)

@@ -166,6 +166,9 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 // returns false.
 func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint64, err error) {
 	for i := range r.tables {
+		if i == tableArchives && in.next() == snapshotEnd {
+			break // There are none.
+		}
 		n, err := r.readTable(in, i, hand)
 		if err != nil {
 			return 0, fmt.Errorf("table %d: %w", i, err)
@@ -238,6 +241,7 @@ const (
 	tableExecutions = 12
 	tableAttempts   = 13
 	tableOps        = 15
+	tableArchives   = 21
 )
 
 // maker makes of batches what is stored, one after the other.
@@ -601,7 +605,7 @@ func (r *restoring) check() error {
 		wrong = append(wrong, r.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
 	return errors.Join(append(wrong, r.checkHeld(), r.checkNodes(), r.checkPeople(),
-		r.checkMix(), r.checkQuotas(), r.checkFormat(), r.checkBrake())...)
+		r.checkMix(), r.checkQuotas(), r.checkFormat(), r.checkBrake(), r.checkArchives())...)
 }
 
 // add counts the next line.

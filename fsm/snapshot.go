@@ -62,7 +62,7 @@ func (v *View) WriteSnapshot(w io.Writer) error {
 	out.write(binary.BigEndian.AppendUint16(nil, snapshotFormat))
 	out.record(mustEncode(&v.meta))
 	total := 0
-	for i, t := range v.stored() {
+	for i, t := range v.kept() {
 		n, _ := t.tally()
 		total += n
 		out.write(binary.BigEndian.AppendUint64([]byte{byte(i)}, uint64(n)))
@@ -183,6 +183,14 @@ func (in *snapshotReader) take(n int) ([]byte, error) {
 	return in.block[in.at-n : in.at], nil
 }
 
+// next returns the next byte without taking it, 0 when the stream ends.
+func (in *snapshotReader) next() byte {
+	if in.end == in.at && in.fill(1) != nil {
+		return 0
+	}
+	return in.block[in.at]
+}
+
 // fill reads until at least n bytes can be taken.
 func (in *snapshotReader) fill(n int) error {
 	in.sum()
@@ -297,6 +305,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(u *usage) { s.usage.put(u) }),
 		load(func(q *compute.Quota) { s.quotas.put(q) }),
 		load(func(t *tally) { s.tallies.put(t) }),
+		load(s.putArchive),
 	}
 }
 

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"strings"
 
 	"berth/compute"
@@ -34,6 +35,7 @@ type View struct {
 	usage      records[compute.OrgID, usage]
 	quotas     records[scope, compute.Quota]
 	tallies    records[tallyKey, tally]
+	archives   records[uint64, Archive] // By number.
 
 	slugs     table[string, compute.OrgID]
 	emails    table[string, compute.UserID]
@@ -54,10 +56,15 @@ type View struct {
 	victims   index[turn, compute.Execution]         // Preemptible ones that have a place.
 	opAges    ages                                   // Ops that changed something, by sequence: the oldest first.
 	refusals  ages                                   // The others.
-	totals    table[compute.OrgID, totals]
-	loads     table[scope, compute.Load] // Of live attempts.
-	offered   offer
-	mix       *compute.Mix // In force; derived from arrived.
+
+	shelfmarks     table[shelfmark, struct{}]    // What archives have of organizations.
+	archivedTotals table[compute.OrgID, totals]  // Of executions in archives.
+	extra          map[compute.ExecutionID]*Case // From archives; of views that With has made.
+
+	totals  table[compute.OrgID, totals]
+	loads   table[scope, compute.Load] // Of live attempts.
+	offered offer
+	mix     *compute.Mix // In force; derived from arrived.
 }
 
 // meta is what there is one of.
@@ -118,6 +125,7 @@ type counts struct {
 	executions [compute.Statuses][kinds]int
 	waiting    [compute.Reasons]int
 	held       compute.Credits
+	archived   int // Executions in archives.
 }
 
 // totals is what an organization's lists and limits need, kept on write.
@@ -165,6 +173,9 @@ func (v *View) makeRecords() {
 	v.usage = newRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
 	v.quotas = newRecords(byScope, scopeOf)
 	v.tallies = newRecords(byTally, keyOfTally)
+	v.archives = newRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
+	v.shelfmarks = newTable[shelfmark, struct{}](byShelfmark)
+	v.archivedTotals = newTable[compute.OrgID, totals](byOrg)
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
 	v.lookups = newTable[string, compute.KeyID](strings.Compare)
@@ -252,8 +263,18 @@ func (v *View) stored() []stored {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies,
+		&v.tallies, &v.archives,
 	}
+}
+
+// kept lists those of stored that snapshots and hashes know: not archives as
+// long as there are none, of which older formats of the state know nothing.
+func (v *View) kept() []stored {
+	all := v.stored()
+	if v.archives.len() == 0 {
+		return all[:tableArchives]
+	}
+	return all
 }
 
 // storedNames names what stored lists, in the same order.
@@ -262,7 +283,7 @@ func storedNames() []string {
 		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
 		"keys", "refresh", "signing", "accounts", "ledger", "executions",
 		"attempts", "callbacks", "ops", "admitted", "arrived", "usage", "quotas",
-		"tallies",
+		"tallies", "archives",
 	}
 }
 
@@ -272,7 +293,7 @@ func (v *View) shareables() []shareable {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies,
+		&v.tallies, &v.archives, &v.shelfmarks, &v.archivedTotals,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,

@@ -16,10 +16,12 @@ type Summary struct {
 	Orgs       int            `json:"organizations"`
 	Users      int            `json:"users"`
 	Keys       int            `json:"api_keys"`
-	Executions int            `json:"executions"`
+	Executions int            `json:"executions"`           // In the state.
 	ByStatus   map[string]int `json:"executions_by_status"` // Those that occur.
 	Live       int            `json:"live_attempts"`
 	Entries    int            `json:"ledger_entries"`
+	Archives   int            `json:"archives"`            // Their blobs are not in the state.
+	Archived   int            `json:"archived_executions"` // In those.
 
 	Granted compute.Credits `json:"granted"` // Sums over all organizations.
 	Charged compute.Credits `json:"charged"`
@@ -49,6 +51,7 @@ func (v *View) Summary() Summary {
 		Hash: hex.EncodeToString(hash[:]), Nodes: v.nodes.len(), Orgs: v.orgs.len(), Users: v.users.len(), Keys: v.keys.len(),
 		Executions: v.executions.len(), ByStatus: make(map[string]int), Live: v.work.len(), Entries: v.ledger.len(),
 	}
+	sum.Archives, sum.Archived = v.Archived()
 	for status, byKind := range v.counts.executions {
 		n := 0
 		for _, count := range byKind {

@@ -25,9 +25,12 @@ func (s *state) tick() Result {
 }
 
 // retire forgets terminal executions past their age or number, the oldest
-// first, and returns how many. Their ledger lines stay. A child stays as long
-// as its parent lives, which counts on it.
+// first, and returns how many, where they do not go to archives. Their ledger
+// lines stay. A child stays as long as its parent lives, which counts on it.
 func (s *state) retire() int {
+	if s.Format() >= formatTrust && !s.meta.Settings.Forget {
+		return 0
+	}
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
 	looks, left := retireSweep, s.finished.len()
 	if s.Format() < formatTrust {

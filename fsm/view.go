@@ -66,7 +66,7 @@ func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Ex
 // AnyExecution returns the execution id of whatever organization. It is for
 // the system itself, never for a tenant's request.
 func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
-	e, ok := v.executions.get(id)
+	e, ok := v.known(id)
 	if !ok || e.Deleted {
 		return nil, false
 	}
@@ -76,13 +76,13 @@ func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
 // Children returns the sub-executions of a parent in the order of their GPU
 // types' names, then by repeat, those that are still known.
 func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
-	p, ok := v.executions.get(parent)
+	p, ok := v.known(parent)
 	if !ok || p.Selection == nil {
 		return nil
 	}
 	out := make([]*compute.Execution, 0, len(p.Selection.Children))
 	for _, id := range p.Selection.Children {
-		if c, ok := v.executions.get(id); ok {
+		if c, ok := v.known(id); ok {
 			out = append(out, c)
 		}
 	}
@@ -91,6 +91,9 @@ func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
 
 // Attempts returns the attempts of an execution, oldest first.
 func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
+	if c, ok := v.extra[id]; ok {
+		return c.Attempts
+	}
 	var out []*compute.Attempt
 	for k, a := range v.attempts.from(line{owner: id.UUID}) {
 		if k.owner != id.UUID {
@@ -195,9 +198,9 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 		(f.To.IsZero() || e.CreatedAt < f.To)
 }
 
-// History yields an organization's executions, newest first. Of deleted ones it
-// yields what billing needs. What is skipped is not decoded, and where nothing
-// else is asked for not even looked at.
+// History yields an organization's executions in the state, newest first. Of
+// deleted ones it yields what billing needs. What is skipped is not decoded, and
+// where nothing else is asked for not even looked at.
 func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
 		return v.newest(v.history.downKeys(lastPlace(org), place{org: org}, f.Skip), org)
@@ -233,9 +236,16 @@ func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Exe
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
-// some of them more than once.
+// those in archives too, some of them more than once.
 func (v *View) Bundles() iter.Seq[compute.Hash] {
 	return func(yield func(compute.Hash) bool) {
+		for a := range v.Archives() {
+			for _, hash := range a.Bundles {
+				if !yield(hash) {
+					return
+				}
+			}
+		}
 		var room []byte
 		v.executions.scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
 			var ref compute.BundleRef
@@ -251,10 +261,12 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 }
 
 // Totals returns how many executions an organization's history holds, by
-// status too, and what they cost. Parents count, their credits do not: those
-// are their children's.
+// status too, and what they cost, those in archives too. Parents count, their
+// credits do not: those are their children's.
 func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, byStatus [compute.Statuses]int) {
 	t, _ := v.totals.get(org)
+	archived, _ := v.archivedTotals.get(org)
+	t.merge(&archived)
 	return t.executions, t.spent, t.byStatus
 }
 

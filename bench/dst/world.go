@@ -147,7 +147,7 @@ func (w *world) bootstrap() {
 		Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
 		Settings: fsm.Settings{
 			SignupGrant: signupGrant, Concurrent: 100, Queued: 10_000, Keys: 1, TimeoutMax: 24 * time.Hour,
-			KeepFinished: keepFinished, MaxFinished: 10_000, SelectionMax: 16, StopGrace: stopGrace,
+			KeepFinished: keepFinished, MaxFinished: 10_000, SelectionMax: 16, StopGrace: stopGrace, Forget: true,
 			PreemptMinRun: 20 * time.Second, PreemptNotice: 10 * time.Second,
 		},
 	}}

@@ -1,0 +1,132 @@
+package fsm
+
+import (
+	"slices"
+
+	"berth/compute"
+)
+
+// archiveExecutions drops executions that are in a blob and keeps where they
+// are. What the leader made the blob of has to be what this replica has: the
+// sum of the hashes says so. A repeat changes nothing.
+func (s *state) archiveExecutions(c ArchiveExecutions) Result {
+	if s.hasArchive(c.Blob) {
+		return Result{Repeat: true}
+	}
+	ids, refusal := s.archivable(c)
+	if refusal != nil {
+		return Result{Refusal: refusal}
+	}
+	a := &Archive{
+		Number: s.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
+	}
+	var found sum
+	for _, id := range ids {
+		execution := true
+		s.recordsOf(id, func(encoded []byte) {
+			found.add(hashOfEncoded(encoded, execution))
+			execution = false
+		})
+		e, _ := s.executions.get(id)
+		a.add(e)
+	}
+	if found != sum(c.Sum) {
+		return refuse(compute.CodeConflict, "archive_differs", "the executions are no longer those of the archive")
+	}
+	slices.SortFunc(a.Orgs, func(x, y ArchivedOrg) int { return byOrg(x.Org, y.Org) })
+	slices.SortFunc(a.Bundles, byHash)
+	a.Bundles = slices.Compact(a.Bundles)
+	for _, id := range ids {
+		e, _ := s.executions.get(id)
+		s.forget(e)
+	}
+	s.putArchive(a)
+	return Result{Count: len(ids)}
+}
+
+// archivable returns the executions of c, or why they have to stay.
+func (s *state) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
+	const width = len(compute.UUID{})
+	n := len(c.Executions) / width
+	if n == 0 || len(c.Executions)%width != 0 || c.Size <= 0 || s.Format() < formatTrust || s.meta.Settings.Forget {
+		return nil, compute.Errorf(compute.CodeInvalid, "an archive needs executions, and their blob a size").Named("archive")
+	}
+	ids := make([]compute.ExecutionID, 0, n)
+	for text := range slices.Chunk(c.Executions, width) {
+		ids = append(ids, executionFrom(text))
+	}
+	goes := make(map[compute.ExecutionID]bool, n)
+	for _, id := range ids {
+		goes[id] = true
+	}
+	if len(goes) != n {
+		return nil, compute.Errorf(compute.CodeInvalid, "an execution is in the archive twice").Named("archive")
+	}
+	left := s.finished.len() - n
+	for _, id := range ids {
+		if refusal := s.mayLeave(id, c.Month, left, goes); refusal != nil {
+			return nil, refusal
+		}
+	}
+	return ids, nil
+}
+
+// mayLeave returns why the execution id has to stay when those that go go and
+// left others that have ended stay.
+func (s *state) mayLeave(id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool) *compute.Error {
+	stays := func(why string) *compute.Error {
+		return compute.Errorf(compute.CodeConflict, "execution %s stays: %s", id, why).Named("archive_refused")
+	}
+	e, ok := s.executions.get(id)
+	switch {
+	case !ok:
+		return stays("it is not there")
+	case !e.Status.Terminal():
+		return stays("it has not ended")
+	case s.executions.has(e.Parent):
+		if !goes[e.Parent] {
+			return stays("so does its parent")
+		}
+	case !s.pastRetention(e.FinishedAt, left):
+		return stays("it is neither too old nor one too many")
+	case MonthOf(e.FinishedAt) != month:
+		return stays("it ended in another month")
+	}
+	for _, child := range s.stateChildren(e) {
+		if !goes[child] {
+			return stays("so does a sub-execution of it")
+		}
+	}
+	return nil
+}
+
+// add counts e among those of a.
+func (a *Archive) add(e *compute.Execution) {
+	if a.First.IsZero() || e.FinishedAt < a.First {
+		a.First = e.FinishedAt
+	}
+	a.Last = max(a.Last, e.FinishedAt)
+	if ref := e.Bundle; ref.Size > 0 && len(ref.Inline) == 0 {
+		a.Bundles = append(a.Bundles, ref.Hash)
+	}
+	i := slices.IndexFunc(a.Orgs, func(o ArchivedOrg) bool { return o.Org == e.Org })
+	if i < 0 {
+		i = len(a.Orgs)
+		a.Orgs = append(a.Orgs, ArchivedOrg{
+			Org: e.Org, Oldest: e.SubmitIndex, First: e.ID, Last: e.ID, From: e.CreatedAt,
+		})
+	}
+	o := &a.Orgs[i]
+	o.Executions++
+	o.Oldest, o.Newest = min(o.Oldest, e.SubmitIndex), max(o.Newest, e.SubmitIndex)
+	o.From, o.To = min(o.From, e.CreatedAt), max(o.To, e.CreatedAt)
+	if byExecution(e.ID, o.First) < 0 {
+		o.First = e.ID
+	}
+	if byExecution(e.ID, o.Last) > 0 {
+		o.Last = e.ID
+	}
+	t := o.totals()
+	t.add(e, 1)
+	o.Spent, o.ByStatus = t.spent, t.byStatus
+}

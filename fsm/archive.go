@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"berth/compute"
+)
+
+// Archive is what the state keeps of executions that ended long ago and were
+// moved, with their attempts and callbacks, to a blob. Together with the blob,
+// which never changes, it is as good as the records were.
+type Archive struct {
+	Number     uint64          `cbor:"1,keyasint"` // From 1; a later archive has a higher one.
+	Blob       compute.Hash    `cbor:"2,keyasint"` // Name and SHA-256 of the blob.
+	Size       int64           `cbor:"3,keyasint"` // Of the blob, in bytes.
+	Month      int             `cbor:"4,keyasint"` // In which they ended, UTC: year × 12 + month − 1.
+	Executions int             `cbor:"5,keyasint"`
+	First      compute.Instant `cbor:"6,keyasint"` // The earliest and the latest end.
+	Last       compute.Instant `cbor:"7,keyasint"`
+	Sum        [4]uint64       `cbor:"8,keyasint"` // Of the hashes of the records in the blob.
+	Orgs       []ArchivedOrg   `cbor:"9,keyasint"` // Whose they are, by identifier.
+	Bundles    []compute.Hash  `cbor:"10,keyasint,omitempty"`
+}
+
+// ArchivedOrg is what an archive holds of one organization.
+type ArchivedOrg struct {
+	Org        compute.OrgID         `cbor:"1,keyasint"`
+	Executions int                   `cbor:"2,keyasint"`
+	Oldest     uint64                `cbor:"3,keyasint"` // The range of SubmitIndex.
+	Newest     uint64                `cbor:"4,keyasint"`
+	First      compute.ExecutionID   `cbor:"5,keyasint"` // The range of identifiers.
+	Last       compute.ExecutionID   `cbor:"6,keyasint"`
+	From       compute.Instant       `cbor:"7,keyasint"` // The range of CreatedAt.
+	To         compute.Instant       `cbor:"8,keyasint"`
+	Spent      compute.Credits       `cbor:"9,keyasint"`
+	ByStatus   [compute.Statuses]int `cbor:"10,keyasint"`
+}
+
+// shelfmark is the place of what an archive has of one organization: behind
+// what is older.
+type shelfmark struct {
+	org    compute.OrgID
+	newest uint64
+	number uint64
+}
+
+func byShelfmark(a, b shelfmark) int {
+	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.newest, b.newest), cmp.Compare(a.number, b.number))
+}
+
+// MonthOf returns the month of an instant, UTC, as archives count them.
+func MonthOf(at compute.Instant) int {
+	t := at.Time().UTC()
+	return t.Year()*12 + int(t.Month()) - 1
+}
+
+// MonthText returns a month as in "2026-03".
+func MonthText(month int) string {
+	return time.Date(month/12, time.Month(month%12+1), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+}
+
+// of returns what a has of an organization.
+func (a *Archive) of(org compute.OrgID) (*ArchivedOrg, bool) {
+	i, ok := slices.BinarySearchFunc(a.Orgs, org, func(o ArchivedOrg, id compute.OrgID) int { return byOrg(o.Org, id) })
+	if !ok {
+		return nil, false
+	}
+	return &a.Orgs[i], true
+}
+
+// holds reports whether the execution id may be among those of o.
+func (o *ArchivedOrg) holds(id compute.ExecutionID) bool {
+	return byExecution(o.First, id) <= 0 && byExecution(id, o.Last) <= 0
+}
+
+// totals returns what o adds to the totals of its organization.
+func (o *ArchivedOrg) totals() *totals {
+	return &totals{executions: o.Executions, spent: o.Spent, byStatus: o.ByStatus}
+}
+
+// Archives yields all archives, the oldest first.
+func (v *View) Archives() iter.Seq[*Archive] { return v.archives.values() }
+
+// Archived returns how many archives there are, and how many executions are in
+// them.
+func (v *View) Archived() (archives, executions int) {
+	return v.archives.len(), v.counts.archived
+}
+
+// ArchivesWith returns the archives in which an organization's execution may
+// be, the newest first; of all organizations when org is zero.
+func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
+	var out []*Archive
+	for _, a := range v.archives.downFrom(math.MaxUint64) {
+		if !org.IsZero() {
+			if o, ok := a.of(org); ok && o.holds(id) {
+				out = append(out, a)
+			}
+			continue
+		}
+		if slices.ContainsFunc(a.Orgs, func(o ArchivedOrg) bool { return o.holds(id) }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// putArchive stores a and everything that is derived from it.
+func (s *state) putArchive(a *Archive) {
+	s.archives.put(a)
+	s.counts.archived += a.Executions
+	for i := range a.Orgs {
+		o := &a.Orgs[i]
+		s.shelfmarks.set(shelfmark{o.Org, o.Newest, a.Number}, struct{}{})
+		t, _ := s.archivedTotals.get(o.Org)
+		t.merge(o.totals())
+		s.archivedTotals.set(o.Org, t)
+	}
+}
+
+// nextArchive returns the number of the next archive.
+func (v *View) nextArchive() uint64 {
+	for number := range v.archives.downFrom(math.MaxUint64) {
+		return number + 1
+	}
+	return 1
+}
+
+// hasArchive reports whether a blob is that of an archive.
+func (v *View) hasArchive(blob compute.Hash) bool {
+	for _, a := range v.archives.downFrom(math.MaxUint64) {
+		if a.Blob == blob {
+			return true
+		}
+	}
+	return false
+}

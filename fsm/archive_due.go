@@ -1,0 +1,161 @@
+package fsm
+
+import (
+	"slices"
+
+	"berth/compute"
+)
+
+// Limits of one archive.
+const (
+	// MaxArchived is how many executions are moved by one command at most.
+	MaxArchived = 1_000
+
+	// maxArchiveBytes is how many bytes their records have, except that the
+	// sub-executions of one GPU selection stay together.
+	maxArchiveBytes = 4 << 20
+
+	// slack is which part of their age, and of their number, finished
+	// executions stay beyond it so that archives are not small.
+	slackOfAge    = 90
+	slackOfNumber = 10
+)
+
+// ArchiveDraft is an archive that has been made and not been proposed. Blob has
+// to be durable on most servers before Command is proposed.
+type ArchiveDraft struct {
+	Blob    []byte
+	Command ArchiveExecutions
+}
+
+// DraftArchive returns the next archive that is due, nil for none: terminal
+// executions past their age or number, those that ended first, of one month.
+// A GPU selection goes whole, when its parent goes.
+func (v *View) DraftArchive() *ArchiveDraft {
+	if v.Format() < formatTrust || v.meta.Settings.Forget {
+		return nil
+	}
+	ids, month := v.dueForArchive()
+	if len(ids) == 0 {
+		return nil
+	}
+	d := &ArchiveDraft{Command: ArchiveExecutions{Month: month}}
+	for _, id := range ids {
+		d.Command.Executions = append(d.Command.Executions, id.UUID[:]...)
+	}
+	d.Blob, d.Command.Blob, d.Command.Sum = v.archiveFile(ids, month)
+	d.Command.Size = int64(len(d.Blob))
+	return d
+}
+
+// dueForArchive returns the executions of the next archive and their month;
+// none as long as waiting a little makes it a larger one.
+func (v *View) dueForArchive() (ids []compute.ExecutionID, month int) {
+	left, size, full := v.finished.len(), 0, false
+	var first compute.Instant
+	for m := range v.finished.keys(moment{}) {
+		if !v.pastRetention(m.at, left-1) {
+			break
+		}
+		family := v.familyOf(m.execution())
+		if family == nil || !v.pastRetention(m.at, left-len(family)) {
+			continue
+		}
+		bytes := v.bytesOf(family)
+		if len(ids) == 0 {
+			month, first = MonthOf(m.at), m.at
+		} else if MonthOf(m.at) != month || len(ids)+len(family) > MaxArchived || size+bytes > maxArchiveBytes {
+			full = true
+			break
+		}
+		ids = append(ids, family...)
+		size, left = size+bytes, left-len(family)
+	}
+	if full || len(ids) >= MaxArchived || v.ripe(first, len(ids)) {
+		return ids, month
+	}
+	return nil, 0
+}
+
+// pastRetention reports whether an execution that ended at an instant may leave
+// the state when left others that have ended stay.
+func (v *View) pastRetention(at compute.Instant, left int) bool {
+	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
+	return keep > 0 && at < v.meta.Now.Add(-keep) || most > 0 && left >= most
+}
+
+// ripe reports whether n executions, of which the first ended at an instant, are
+// worth an archive of their own.
+func (v *View) ripe(first compute.Instant, n int) bool {
+	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
+	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
+}
+
+// familyOf returns the execution id with the sub-executions that it has in the
+// state, nil for a sub-execution whose parent is there: it goes with that.
+func (v *View) familyOf(id compute.ExecutionID) []compute.ExecutionID {
+	e, ok := v.executions.get(id)
+	if !ok || v.executions.has(e.Parent) {
+		return nil
+	}
+	return append(v.stateChildren(e), id)
+}
+
+// stateChildren returns the identifiers of the sub-executions of e that are in the
+// state, each once.
+func (v *View) stateChildren(e *compute.Execution) []compute.ExecutionID {
+	if e.Selection == nil {
+		return nil
+	}
+	var out []compute.ExecutionID
+	for _, id := range e.Selection.Children {
+		if v.executions.has(id) && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// bytesOf returns how many bytes the records of executions take.
+func (v *View) bytesOf(ids []compute.ExecutionID) (n int) {
+	for _, id := range ids {
+		v.recordsOf(id, func(encoded []byte) { n += len(encoded) })
+	}
+	return n
+}
+
+// recordsOf visits the encodings of an execution, of its attempts and of its
+// callbacks, in this order, and returns how many there are of the latter two.
+// They are only lent.
+func (v *View) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
+	e, encoded, ok := v.executions.peek(id, nil)
+	if !ok {
+		return 0, 0
+	}
+	if e != nil {
+		encoded = mustEncode(e)
+	}
+	visit(encoded)
+	return eachOf(&v.attempts, id.UUID, visit), eachOf(&v.callbacks, id.UUID, visit)
+}
+
+// eachOf visits the encodings of the records of an owner and returns how many
+// they are.
+func eachOf[V any](r *records[line, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
+	from := line{owner: owner}
+	var room []byte
+	r.scan(&from, func(k line, v *V, key, packed []byte) bool {
+		if k.owner != owner {
+			return false
+		}
+		if v != nil {
+			room = mustEncode(v)
+		} else {
+			room = r.resting.packer.unpack(room[:0], key, packed)
+		}
+		visit(room)
+		n++
+		return true
+	})
+	return n
+}

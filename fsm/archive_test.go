@@ -1,0 +1,481 @@
+package fsm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+)
+
+// library is where the blobs of archives are.
+type library map[compute.Hash][]byte
+
+// open returns what an archive holds.
+func (l library) open(a *fsm.Archive) (*fsm.ArchiveFile, error) {
+	data, ok := l[a.Blob]
+	if !ok {
+		return nil, fmt.Errorf("no blob of archive %d", a.Number)
+	}
+	return fsm.ReadArchive(a, data)
+}
+
+// archive proposes the archive that is due and returns how many executions
+// have left the state.
+func (w *world) archive(l library) int {
+	w.Helper()
+	d := w.view().DraftArchive()
+	if d == nil {
+		return 0
+	}
+	l[d.Command.Blob] = d.Blob
+	d.Command.Term = w.term
+	return w.must(d.Command).Count
+}
+
+// archiveAll archives whatever is due.
+func (w *world) archiveAll(l library) (n int) {
+	w.Helper()
+	for {
+		moved := w.archive(l)
+		if moved == 0 {
+			return n
+		}
+		n += moved
+	}
+}
+
+// retain sets how long, or how many, finished executions stay.
+func (w *world) retain(age time.Duration, number int) {
+	w.Helper()
+	s := w.view().Settings()
+	s.KeepFinished, s.MaxFinished = age, number
+	w.must(fsm.SetSettings{Term: w.term, Settings: s})
+}
+
+// told returns a history as text: each execution with its attempts.
+func told(t testing.TB, v *fsm.View, org compute.OrgID, f fsm.HistoryFilter, skip int, l library) []string {
+	t.Helper()
+	var out []string
+	f.Skip = skip
+	for c, err := range v.WholeHistory(org, f, l.open) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempts := c.Attempts
+		if attempts == nil {
+			attempts = v.Attempts(c.Execution.ID)
+		}
+		text, err := json.Marshal([]any{c.Execution, attempts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, strings.ReplaceAll(string(text), "[]", "null")) // The state tells one from the other nowhere.
+	}
+	return out
+}
+
+// filters are some that a history may be asked for with.
+func filters() []fsm.HistoryFilter {
+	completed, selection, none := compute.StatusCompleted, compute.KindSelection, compute.ExecutionID{}
+	return []fsm.HistoryFilter{
+		{},
+		{Status: &completed},
+		{Kind: &selection},
+		{Parent: &none},
+		{From: epoch.Add(2 * time.Hour)},
+		{To: epoch.Add(2 * time.Hour)},
+	}
+}
+
+// allTold returns every history of two organizations.
+func (w *world) allTold(v *fsm.View, l library) map[string][]string {
+	w.Helper()
+	out := map[string][]string{}
+	for _, org := range []compute.OrgID{w.ada.Org, w.other.Org} {
+		for i, f := range filters() {
+			out[fmt.Sprint(org, i)] = told(w, v, org, f, 0, l)
+		}
+		total, spent, byStatus := v.Totals(org)
+		out[fmt.Sprint(org, "totals")] = []string{fmt.Sprint(total, spent, byStatus)}
+	}
+	return out
+}
+
+func wantSame(t testing.TB, what string, got, want map[string][]string) {
+	t.Helper()
+	for k, list := range want {
+		if !slices.Equal(got[k], list) {
+			at := 0
+			for at < min(len(list), len(got[k])) && got[k][at] == list[at] {
+				at++
+			}
+			t.Fatalf("%s: history %s has %d lines and had %d: they differ from line %d on:\n%s\nwant\n%s", what, k,
+				len(got[k]), len(list), at, slices.Concat(got[k], []string{"none"})[at], slices.Concat(list, []string{"none"})[at])
+		}
+	}
+}
+
+// TestArchivesKeepTheHistory archives at random points of random histories:
+// what is told of the past is the same before and after, behind any part that
+// is skipped, of a replica that has applied the same, and of one that was
+// restored from a snapshot.
+func TestArchivesKeepTheHistory(t *testing.T) {
+	moved := 0
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			h := newHistorian(t, seed)
+			h.format = fsm.Format
+			for n := range h.view().Nodes() {
+				renewed := *n
+				renewed.Format = fsm.Format
+				h.must(fsm.RegisterNode{Node: renewed})
+			}
+			h.must(fsm.SetFormat{Term: h.term, Format: fsm.Format})
+			h.retain(3*time.Hour, 5+int(seed))
+			rng, l := rand.New(rand.NewPCG(seed, 3)), library{}
+			for range 25 {
+				for range 1 + rng.IntN(12) {
+					h.step()
+				}
+				before := h.view()
+				had := h.allTold(before, l)
+				moved += h.archive(l)
+				wantSame(t, "moved", h.allTold(h.view(), l), had)
+				wantSame(t, "an older view", h.allTold(before, l), had)
+			}
+			h.wantPages(l, rng)
+			h.wantReplicas(l)
+		})
+	}
+	if moved < 40 {
+		t.Errorf("only %d executions were archived: the histories test too little", moved)
+	}
+}
+
+// wantPages fails unless pages of the history are parts of the whole.
+func (w *world) wantPages(l library, rng *rand.Rand) {
+	w.Helper()
+	for i, f := range filters() {
+		whole := told(w, w.view(), w.org, f, 0, l)
+		for range 4 {
+			skip := rng.IntN(len(whole) + 2)
+			if got, want := told(w, w.view(), w.org, f, skip, l), whole[min(skip, len(whole)):]; !slices.Equal(got, want) {
+				w.Fatalf("filter %d: %d executions behind %d, want %d", i, len(got), skip, len(want))
+			}
+		}
+	}
+}
+
+// wantReplicas fails unless a machine that applies the same entries, and one
+// that reads a snapshot, are the same.
+func (w *world) wantReplicas(l library) {
+	w.Helper()
+	again := fsm.New()
+	again.ApplyEntries(1, w.entries...)
+	read, err := restore(w.snapshot())
+	if err != nil {
+		w.Fatal(err)
+	}
+	want := w.allTold(w.view(), l)
+	for name, f := range map[string]*fsm.FSM{"replica": again, "restored": read} {
+		if f.View().Hash() != w.view().Hash() {
+			w.Fatalf("%s: the state is another one", name)
+		}
+		wantSame(w, name, w.allTold(f.View(), l), want)
+		if err := f.View().Check(); err != nil {
+			w.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// pastWorld returns a world in which n executions of each of two organizations
+// have ended a while ago, a minute from one to the next, and the last is young.
+func pastWorld(t *testing.T, n int) (w *world, ids []compute.ExecutionID) {
+	w = newestWorld(t)
+	for range n {
+		for _, actor := range []fsm.Actor{w.ada, w.other} {
+			c := w.python("t4")
+			c.Op, c.Actor = w.op(actor.Org, "past"), actor
+			c.Execution.CallbackURLs = []string{"https://example.com/end"}
+			id := w.must(c).Execution
+			w.complete(id, "n3", time.Second)
+			ids = append(ids, id)
+		}
+		w.pass(time.Minute)
+	}
+	return w, ids
+}
+
+func TestArchiveIsFound(t *testing.T) {
+	w, ids := pastWorld(t, 8)
+	l := library{}
+	w.retain(0, 6)
+	if n := w.archiveAll(l); n != 10 {
+		t.Fatalf("%d executions were archived, want 10 of 16", n)
+	}
+	if archives, executions := w.view().Archived(); archives != len(l) || executions != 10 {
+		t.Errorf("%d archives with %d executions, want %d with 10", archives, executions, len(l))
+	}
+	for i, id := range ids {
+		_, known := w.view().AnyExecution(id)
+		if known != (i >= 10) {
+			t.Errorf("execution %d of 16 is in the state: %t", i, known)
+		}
+		if known {
+			continue
+		}
+		own, foreign := w.ada.Org, w.other.Org
+		if i%2 == 1 {
+			own, foreign = foreign, own
+		}
+		found := w.view()
+		for _, a := range w.view().ArchivesWith(own, id) {
+			file, err := l.open(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found.With(file.Family(id)...)
+		}
+		e, ok := found.Execution(own, id)
+		if !ok || e.Status != compute.StatusCompleted || len(found.Attempts(id)) != 1 || !found.FromArchive(id) {
+			t.Errorf("execution %d is not found in its archive", i)
+		}
+		if _, ok := found.Execution(foreign, id); ok {
+			t.Errorf("execution %d is found by another organization", i)
+		}
+		if found.Hash() != w.view().Hash() {
+			t.Error("what was read from an archive changes the state")
+		}
+	}
+	for c := range w.view().Callbacks() {
+		if i := slices.Index(ids, c.Execution); i < 10 {
+			t.Errorf("a callback of archived execution %d is left", i)
+		}
+	}
+	if got := w.view().ArchivesWith(w.org, compute.ExecutionID{UUID: compute.UUID{0xff}}); len(got) != 0 {
+		t.Errorf("%d archives may have an execution that none has", len(got))
+	}
+}
+
+// TestArchiveWaitsUntilItIsWorthIt holds that executions that are due wait for
+// others, that those of two months have an archive each, and that a blob is the
+// same whenever it is made.
+func TestArchiveWaitsUntilItIsWorthIt(t *testing.T) {
+	w, _ := pastWorld(t, 1)
+	l := library{}
+	w.retain(time.Hour, 0)
+	w.pass(time.Hour - 30*time.Second)
+	if d := w.view().DraftArchive(); d != nil {
+		t.Error("two executions that were due for seconds were archived")
+	}
+	w.pass(2 * time.Minute)
+	first, second := w.view().DraftArchive(), w.view().DraftArchive()
+	if first == nil || !bytes.Equal(first.Blob, second.Blob) || first.Command.Month != 2026*12+2 {
+		t.Fatal("the archive of March is not made, or differs when it is made again")
+	}
+	if w.archiveAll(l) != 2 {
+		t.Error("two executions were not archived")
+	}
+	w.pass(3 * time.Hour) // Into April.
+	w.complete(w.submit("t4"), "n3", time.Second)
+	w.pass(2 * time.Hour)
+	w.archiveAll(l)
+	var months []string
+	for a := range w.view().Archives() {
+		months = append(months, fmt.Sprint(a.Number, fsm.MonthText(a.Month), a.Executions))
+	}
+	if want := []string{"12026-032", "22026-041"}; !slices.Equal(months, want) {
+		t.Errorf("archives are %q, want %q", months, want)
+	}
+}
+
+// TestSelectionIsArchivedWhole holds that sub-executions stay as long as their
+// parent, and go with it.
+func TestSelectionIsArchivedWhole(t *testing.T) {
+	w := newestWorld(t)
+	l := library{}
+	w.retain(time.Minute, 0)
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
+	c := w.children(parent)
+	w.complete(c[0].ID, nodeOf(c[0]), time.Second)
+	w.pass(time.Hour)
+	if n := w.archiveAll(l); n != 0 || len(w.children(parent)) != 2 {
+		t.Fatalf("%d executions of a live GPU selection were archived", n)
+	}
+	w.complete(c[1].ID, nodeOf(c[1]), time.Second)
+	w.wantStatus(parent, compute.StatusCompleted, compute.ReasonNone)
+	w.pass(time.Hour)
+	if n := w.archiveAll(l); n != 3 {
+		t.Fatalf("%d executions were archived, want the parent and its two", n)
+	}
+	for a := range w.view().Archives() {
+		file, err := l.open(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.view().With(file.Family(parent)...).Children(parent); len(got) != 2 {
+			t.Errorf("the parent in the archive has %d sub-executions, want 2", len(got))
+		}
+		if got := file.Family(c[0].ID); len(got) != 2 || got[1].Execution.ID != parent {
+			t.Errorf("the family of a sub-execution is %d, want it and its parent", len(got))
+		}
+	}
+}
+
+func TestArchiveRefuses(t *testing.T) {
+	w, ids := pastWorld(t, 3)
+	live := w.submit("t4")
+	parent := w.selection()
+	w.must(w.take(parent, "gpu.t4", "gpu.h100"))
+	for _, c := range w.children(parent) {
+		w.complete(c.ID, nodeOf(c), time.Second)
+	}
+	children := w.children(parent)
+	w.retain(0, 2)
+	good := w.view().DraftArchive().Command
+	good.Term = w.term
+	of := func(ids ...compute.ExecutionID) func(*fsm.ArchiveExecutions) {
+		return func(c *fsm.ArchiveExecutions) {
+			c.Executions = nil
+			for _, id := range ids {
+				c.Executions = append(c.Executions, id.UUID[:]...)
+			}
+		}
+	}
+	tests := []struct {
+		name   string
+		change func(*fsm.ArchiveExecutions)
+		want   string
+	}{
+		{"nothing", of(), "archive"},
+		{"half an identifier", func(c *fsm.ArchiveExecutions) { c.Executions = c.Executions[:len(c.Executions)-1] }, "archive"},
+		{"a blob of no size", func(c *fsm.ArchiveExecutions) { c.Size = 0 }, "archive"},
+		{"one twice", of(ids[0], ids[0]), "archive"},
+		{"an unknown one", of(ids[0], compute.ExecutionID{UUID: compute.UUID{9}}), "archive_refused"},
+		{"a live one", of(ids[0], live), "archive_refused"},
+		{"a child without its parent", of(ids[0], children[0].ID), "archive_refused"},
+		{"a parent without a child", of(parent, children[0].ID), "archive_refused"},
+		{"more than are too many", of(append(ids, parent, children[0].ID, children[1].ID)...), "archive_refused"},
+		{"another month", func(c *fsm.ArchiveExecutions) { c.Month++ }, "archive_refused"},
+		{"fewer than the sum says", func(c *fsm.ArchiveExecutions) { c.Executions = c.Executions[16:] }, "archive_differs"},
+		{"another sum", func(c *fsm.ArchiveExecutions) { c.Sum[2]++ }, "archive_differs"},
+		{"an older term", func(c *fsm.ArchiveExecutions) { c.Term = 0 }, "stale_term"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := good
+			c.Executions = slices.Clone(good.Executions)
+			test.change(&c)
+			before := w.snapshotSums()
+			r := w.do(c)
+			if r.Refusal == nil || r.Refusal.Detail != test.want {
+				t.Errorf("the answer is %+v, want %s", r.Refusal, test.want)
+			}
+			if got := w.snapshotSums(); got != before {
+				t.Error("a refused archive has changed the state")
+			}
+		})
+	}
+	if r := w.must(good); r.Count != len(good.Executions)/16 || r.Repeat {
+		t.Errorf("the archive moved %d executions, want %d", r.Count, len(good.Executions)/16)
+	}
+	if r := w.must(good); !r.Repeat || r.Count != 0 {
+		t.Errorf("a repeat moved %d executions", r.Count)
+	}
+}
+
+// snapshotSums returns what the tables of executions, attempts, callbacks and
+// archives hold.
+func (w *world) snapshotSums() string {
+	s := w.view().TableSums()
+	return s["executions"] + s["attempts"] + s["callbacks"] + s["archives"]
+}
+
+func TestArchiveNeedsTheFormat(t *testing.T) {
+	w := newWorld(t)
+	w.retain(0, 1)
+	for range 3 {
+		w.complete(w.submit("t4"), "n3", time.Second)
+	}
+	if w.view().DraftArchive() != nil {
+		t.Error("an archive is drafted that an older server cannot apply")
+	}
+	if err := w.view().Allows(fsm.ArchiveExecutions{}); compute.CodeOf(err) != compute.CodeConflict {
+		t.Errorf("the command is allowed: %v", err)
+	}
+	if bytes.Contains(w.snapshot(), []byte{21, 0, 0, 0, 0, 0, 0, 0, 0, 0xff}) {
+		t.Error("a snapshot has an empty table of archives, of which older formats know nothing")
+	}
+}
+
+// TestArchiveBlobIsChecked holds that a blob that is not what the state says is
+// refused, whatever is wrong with it.
+func TestArchiveBlobIsChecked(t *testing.T) {
+	w, _ := pastWorld(t, 4)
+	l := library{}
+	w.retain(0, 1)
+	w.archiveAll(l)
+	for a := range w.view().Archives() {
+		good := l[a.Blob]
+		if _, err := fsm.ReadArchive(a, good); err != nil {
+			t.Fatal(err)
+		}
+		for i := range good {
+			bad := bytes.Clone(good)
+			bad[i] ^= 1
+			if _, err := fsm.ReadArchive(a, bad); err == nil {
+				t.Fatalf("a blob with another byte %d is read", i)
+			}
+			if _, err := fsm.ReadArchive(a, good[:i]); err == nil {
+				t.Fatalf("a blob of %d bytes of %d is read", i, len(good))
+			}
+		}
+		for _, change := range []func(*fsm.Archive){
+			func(a *fsm.Archive) { a.Executions++ },
+			func(a *fsm.Archive) { a.Sum[0]++ },
+			func(a *fsm.Archive) { a.Month++ },
+		} {
+			other := *a
+			change(&other)
+			if _, err := fsm.ReadArchive(&other, good); err == nil {
+				t.Error("a blob that holds something else is read")
+			}
+		}
+	}
+	clear(l)
+	var err error
+	for _, err = range w.view().WholeHistory(w.org, fsm.HistoryFilter{}, l.open) {
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		t.Error("history without its blobs is shorter and says nothing")
+	}
+}
+
+// TestArchiveKeepsBundles holds that the code of archived executions that is in
+// the blob stores is still in use.
+func TestArchiveKeepsBundles(t *testing.T) {
+	w := newestWorld(t)
+	id := w.submit("t4", func(e *compute.Execution) {
+		e.Bundle = compute.BundleRef{Hash: hash("large"), Size: 1 << 20}
+	})
+	w.complete(id, "n3", time.Second)
+	w.retain(time.Minute, 0)
+	w.pass(time.Hour)
+	if w.archiveAll(library{}) != 1 {
+		t.Fatal("nothing was archived")
+	}
+	if got := slices.Collect(w.view().Bundles()); !slices.Equal(got, []compute.Hash{hash("large")}) {
+		t.Errorf("bundles in use are %v", got)
+	}
+}
