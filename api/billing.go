@@ -25,11 +25,18 @@ func (s *Server) history(r *request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	for e := range r.view.History(r.caller.actor.Org, filter) {
+	for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, s.openArchive(r.ctx)) {
+		if err != nil {
+			return nil, err
+		}
+		view := r.view
+		if c.Archived {
+			view = view.With(c)
+		}
+		out.Executions = append(out.Executions, summaryOf(view, c.Execution))
 		if len(out.Executions) == in.Limit {
 			break
 		}
-		out.Executions = append(out.Executions, summaryOf(r.view, e))
 	}
 	return out, nil
 }

@@ -72,6 +72,13 @@ type Blobs interface {
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
 }
 
+// Archives reads executions that have left the state.
+type Archives interface {
+	// Open returns the content of an archive, wherever its blob is. The code is
+	// unavailable when it cannot be read.
+	Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error)
+}
+
 // Config is what a Server needs.
 type Config struct {
 	// Relay has requests answered elsewhere, on a node without a replica. What
@@ -82,6 +89,7 @@ type Config struct {
 	Reader   Reader
 	Logs     Logs
 	Blobs    Blobs
+	Archives Archives
 
 	// Judge says what a GPU selection found.
 	Judge func(compute.Objective, []compute.Candidate) compute.Verdict

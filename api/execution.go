@@ -24,7 +24,7 @@ const (
 
 // getExecution answers everything about one execution.
 func (s *Server) getExecution(r *request) (any, error) {
-	e, err := r.find()
+	e, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,15 @@ func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.E
 		if err != nil {
 			break // Time is up: the answer is what is known.
 		}
-		found, ok := view.Execution(r.caller.actor.Org, e.ID)
+		r.view = view
+		if err := s.dig(r, e.ID); err != nil {
+			return nil, err
+		}
+		found, ok := r.view.Execution(r.caller.actor.Org, e.ID)
 		if !ok {
 			return nil, errNotFound()
 		}
-		r.view, e = view, found
+		e = found
 		pause(ctx, waitPause)
 	}
 	// The time of the request begins anew: the wait was asked for.

@@ -107,10 +107,13 @@ func (s *Server) storeBundle(ctx context.Context, in *wire.PythonStart) (compute
 
 // find returns the execution that the path names, if it is the caller's and of
 // one of kinds (any when there are none).
-func (r *request) find(kinds ...compute.Kind) (*compute.Execution, error) {
+func (s *Server) find(r *request, kinds ...compute.Kind) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(r.params["id"])
 	if err != nil {
 		return nil, errNotFound()
+	}
+	if err := s.dig(r, id); err != nil {
+		return nil, err
 	}
 	e, ok := r.view.Execution(r.caller.actor.Org, id)
 	if !ok || (len(kinds) > 0 && !slices.Contains(kinds, e.Kind)) {
@@ -124,13 +127,13 @@ func streamingKinds() []compute.Kind {
 	return []compute.Kind{compute.KindPython, compute.KindSubSelection}
 }
 
-func (s *Server) pythonStatus(r *request) (any, error) { return r.status(streamingKinds()...) }
+func (s *Server) pythonStatus(r *request) (any, error) { return s.status(r, streamingKinds()...) }
 
-func (s *Server) selectionStatus(r *request) (any, error) { return r.status(compute.KindSelection) }
+func (s *Server) selectionStatus(r *request) (any, error) { return s.status(r, compute.KindSelection) }
 
 // status answers where an execution stands.
-func (r *request) status(kinds ...compute.Kind) (any, error) {
-	e, err := r.find(kinds...)
+func (s *Server) status(r *request, kinds ...compute.Kind) (any, error) {
+	e, err := s.find(r, kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +150,12 @@ func (s *Server) abortSelection(r *request) (any, error) {
 
 // stop asks for the end of an execution.
 func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
-	e, err := r.find(kinds...)
+	e, err := s.find(r, kinds...)
 	if err != nil {
 		return nil, err
+	}
+	if r.view.FromArchive(e.ID) {
+		return nil, compute.Errorf(compute.CodeConflict, "the execution has already ended as %s", e.Status).Named("already_ended")
 	}
 	result, err := s.propose(r, fsm.StopExecution{
 		Op: s.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
@@ -166,9 +172,12 @@ func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any,
 
 // deleteExecution removes the code and the output of an execution.
 func (s *Server) deleteExecution(r *request) (any, error) {
-	e, err := r.find()
+	e, err := s.find(r)
 	if err != nil {
 		return nil, err
+	}
+	if r.view.FromArchive(e.ID) {
+		return nil, errArchived()
 	}
 	if !e.Status.Terminal() {
 		return nil, compute.Errorf(compute.CodeConflict,
@@ -197,7 +206,7 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 
 // getTiming answers how long an execution was in each phase.
 func (s *Server) getTiming(r *request) (any, error) {
-	e, err := r.find()
+	e, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}

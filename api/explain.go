@@ -11,7 +11,7 @@ import (
 // explain answers why an execution waits, when it may start, and why it is
 // where it is.
 func (s *Server) explain(r *request) (any, error) {
-	e, err := r.find()
+	e, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}

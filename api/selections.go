@@ -59,7 +59,7 @@ func (s *Server) startSelection(r *request) (any, error) {
 
 // getSelection answers what a GPU selection found so far.
 func (s *Server) getSelection(r *request) (any, error) {
-	e, err := r.find(compute.KindSelection)
+	e, err := s.find(r, compute.KindSelection)
 	if err != nil {
 		return nil, err
 	}

@@ -68,13 +68,17 @@ func (s *Server) streamOutput(r *request) (any, error) {
 // stream opens it to anyone, a credential to its organization.
 func (s *Server) findStream(r *request) (*compute.Execution, error) {
 	if r.caller.user != nil {
-		return r.find()
+		return s.find(r)
 	}
 	id, err := compute.ParseExecutionID(r.params["id"])
 	if err != nil {
 		return nil, errNotFound()
 	}
-	e, ok := r.view.AnyExecution(id)
+	view, err := r.view.Dig(compute.OrgID{}, id, s.openArchive(r.ctx))
+	if err != nil {
+		return nil, err
+	}
+	e, ok := view.AnyExecution(id)
 	if !ok {
 		return nil, errNotFound()
 	}
@@ -181,7 +185,11 @@ func (t *stream) watch(e *compute.Execution, ended chan<- *compute.Execution) {
 func (t *stream) next(want func(*compute.Execution) bool) *compute.Execution {
 	view, _, _ := t.server.cfg.Reader.Stale()
 	for {
-		e, ok := view.AnyExecution(t.id)
+		known, err := view.Dig(compute.OrgID{}, t.id, t.server.openArchive(t.ctx))
+		if err != nil {
+			return nil
+		}
+		e, ok := known.AnyExecution(t.id)
 		if !ok && view.Index() > 0 {
 			return nil
 		}

@@ -18,7 +18,9 @@ type State struct {
 
 	Tables map[string]string `json:"tables" doc:"A sum of each table's records, in hex: where replicas with the same index differ."`
 
-	Executions    int `json:"executions"`
+	Executions    int `json:"executions" doc:"Those that are not in archives."`
+	Archives      int `json:"archives" doc:"Blobs of executions that ended long ago."`
+	Archived      int `json:"archived_executions" doc:"Executions in them."`
 	LiveAttempts  int `json:"live_attempts"`
 	LedgerEntries int `json:"ledger_entries"`
 	Callbacks     int `json:"callbacks" doc:"Rows of the outbox."`
