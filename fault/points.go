@@ -62,6 +62,9 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"leader.lose.after", false, "attempts are given up, and the leader has not gone on"},
 		{"leader.tick.before", false, "time has passed, and not in the state"},
 		{"leader.tick.after", false, "time has passed in the state, and the signing key was not looked at"},
+		{"leader.archive.drafted", false, "an archive is made, and nobody has it"},
+		{"leader.archive.durable", false, "most servers have the blob of an archive, and the state knows nothing of it"},
+		{"leader.archive.committed", false, "old executions are in an archive, and the leader does not know it"},
 		{"leader.races.before", false, "runs of a GPU selection cannot win, and are not stopped"},
 		{"leader.races.after", false, "runs of a GPU selection are asked to stop, and the leader has not gone on"},
 
@@ -101,6 +104,7 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"storage.place", true, "a blob is durable, and has no name"},
 		{"storage.placed", false, "a blob has its name, which is not durable"},
 		{"storage.put.taken", false, "nodes have a blob, and who put it does not know"},
+		{"storage.spread.taken", false, "all nodes that can have a blob, and who spread it does not know"},
 
 		{"api.admit.before", false, "a request was read, and its caller is not known"},
 		{"api.handle.before", false, "a request is well formed and allowed, and nothing was done for it"},

@@ -9,6 +9,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/storage"
 )
 
 // Backup is what a backup file was found to hold.
@@ -24,7 +25,7 @@ func NotInBackup() []string {
 		"the master key (DATA_DIR/keys/master.key), which unseals what the state holds sealed",
 		"the keys of the certificate authority and of gossip (DATA_DIR/pki, DATA_DIR/keys)",
 		"the root token (DATA_DIR/root_token); the state holds its hash",
-		"bundles over 16 KiB (DATA_DIR/blobs) and what executions wrote (DATA_DIR/logs)",
+		"bundles over 16 KiB and archives of old executions (DATA_DIR/blobs), and what executions wrote (DATA_DIR/logs)",
 	}
 }
 
@@ -55,6 +56,7 @@ type Restore struct {
 	Ended  int    `json:"attempts_ended"` // Live in the backup; unbilled.
 	Waits  int    `json:"queued"`         // They are executed; perhaps for the second time.
 	Tokens int    `json:"join_tokens_void"`
+	Lacks  int    `json:"archives_missing"`    // Of the state's archives, those whose blob is not in the data directory.
 	Aside  string `json:"set_aside,omitempty"` // Where the replica of before is, once done.
 	Done   bool   `json:"done"`
 }
@@ -88,6 +90,11 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	}
 	for range view.JoinTokens() {
 		r.Tokens++
+	}
+	for a := range view.Archives() {
+		if !storage.OnDisk(dir, a.Blob) {
+			r.Lacks++
+		}
 	}
 	ended, err := beginLife(machine, r.Epoch, now)
 	if err != nil {

@@ -44,6 +44,7 @@ func (n *Node) openBlobs(context.Context) error {
 		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Nodes: n.blobNodes,
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
+	n.archives = newArchives(n)
 	n.cluster.HandleStream(methodBlobs, cluster.Servers, func(
 		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
 	) error {
@@ -125,11 +126,14 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 	}
 }
 
-// usedBlobs returns the blobs that executions refer to.
+// usedBlobs returns the blobs that executions refer to, and those of archives.
 func usedBlobs(view *fsm.View) map[compute.Hash]bool {
 	used := map[compute.Hash]bool{}
 	for hash := range view.Bundles() {
 		used[hash] = true
+	}
+	for a := range view.Archives() {
+		used[a.Blob] = true
 	}
 	return used
 }

@@ -39,7 +39,10 @@ type Config struct {
 	Metrics MetricsConfig `koanf:"metrics"`
 	Billing BillingConfig `koanf:"billing"`
 	Limits  LimitsConfig  `koanf:"limits"`
-	Log     LogConfig     `koanf:"log"`
+
+	Retention RetentionConfig `koanf:"retention"`
+
+	Log LogConfig `koanf:"log"`
 }
 
 // APIConfig is where and how the REST API is served.
@@ -142,6 +145,15 @@ type LimitsConfig struct {
 	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
+// RetentionConfig says which finished executions leave the replicated state for
+// archives on the servers' disks.
+//
+//nolint:lll // A field and its rules are one line.
+type RetentionConfig struct {
+	Age   time.Duration `koanf:"age" usage:"How long finished executions stay in the replicated state; then they are in archives on disk."`
+	Count int           `koanf:"count" usage:"How many finished executions stay in the replicated state; the oldest ends go to archives first."`
+}
+
 // LogConfig is how the node logs.
 type LogConfig struct {
 	Level  string `koanf:"level" usage:"debug, info, warn or error."`
@@ -172,6 +184,8 @@ func DefaultConfig() Config {
 			StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
+		Retention: RetentionConfig{Age: 90 * 24 * time.Hour, Count: 1_000_000},
+
 		Log: LogConfig{Level: "info", Format: "text"},
 	}
 }
@@ -242,6 +256,8 @@ func (c *Config) Validate() error {
 	v.check("billing.signup_grant", c.Billing.SignupGrant >= 0 && c.Billing.SignupGrant <= 1e9,
 		"must be 0 to 1,000,000,000")
 	v.limits(c.Limits)
+	v.check("retention.age", c.Retention.Age >= time.Minute, "must be at least 1m")
+	v.check("retention.count", c.Retention.Count >= 1, "must be at least 1")
 	v.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	v.oneOf("log.format", c.Log.Format, "text", "json")
 	return errors.Join(v.faults...)

@@ -22,12 +22,6 @@ import (
 // rootTokenFile holds the cluster's root token, on the node that made it.
 const rootTokenFile = "root_token"
 
-// Retention of terminal executions in the state.
-const (
-	keepFinished = 90 * 24 * time.Hour
-	maxFinished  = 1_000_000
-)
-
 // selectionMax is how many GPU types one GPU selection may try.
 const selectionMax = 16
 
@@ -50,8 +44,8 @@ func settingsOf(cfg Config) fsm.Settings {
 		Keys:         cfg.Limits.Keys,
 		TimeoutMax:   cfg.Limits.TimeoutMax,
 		StopGrace:    cfg.Exec.Grace,
-		KeepFinished: keepFinished,
-		MaxFinished:  maxFinished,
+		KeepFinished: cfg.Retention.Age,
+		MaxFinished:  cfg.Retention.Count,
 		SelectionMax: selectionMax,
 
 		ShareHalfLife: cfg.Limits.ShareHalfLife,

@@ -37,6 +37,7 @@ type leader struct {
 	self     func() compute.Node
 	found    func() (fsm.Bootstrap, error) // Makes the first command of a new cluster.
 	now      func() time.Time
+	spread   func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
 	progress func(context.Context, compute.NodeID, []progressRun) ([]progressRun, error)
 	logger   *slog.Logger
 }
@@ -64,6 +65,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
+	duties.Go(func() { every(ctx, archivePeriod, nil, func() { l.archive(ctx, term) }) })
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)
 	return nil

@@ -23,7 +23,7 @@ func (n *Node) leadWhileLeader(ctx context.Context) error {
 		found: func() (fsm.Bootstrap, error) {
 			return found(n.cfg, n.cluster.ClusterID(), n.master, n.opts.Now())
 		},
-		now: n.opts.Now, progress: n.askProgress, logger: n.logger.With("part", "leader"),
+		now: n.opts.Now, spread: n.spreadArchive, progress: n.askProgress, logger: n.logger.With("part", "leader"),
 	}
 	return n.cluster.WhileLeader(ctx, l.lead)
 }

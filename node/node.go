@@ -63,6 +63,7 @@ type Node struct {
 	loads    *gpuLoads
 	usages   *gpuUsages
 	blobs    *storage.Blobs
+	archives *archives
 	logs     *logs.Store
 	output   *logs.Follower
 	progress *progressReader
@@ -119,7 +120,7 @@ func (n *Node) openers() []func(context.Context) error {
 	if n.isWorker() {
 		return append(base, n.openWorkerOutput, n.openWorkerExecutor, n.openWorkerAPI)
 	}
-	return append(base, n.openSecrets, n.openOutput, n.openBlobs, n.openExecutor, n.openScheduler, n.openAPI)
+	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openAPI)
 }
 
 func (o Options) withDefaults() Options {
@@ -198,6 +199,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("announcement", n.announce)
 		start("blobs", n.sweepBlobs)
 		start("scrub", n.scrubBlobs)
+		start("archives", n.keepArchives)
 		start("leader", n.leadWhileLeader)
 		start("backups", n.saveBackups)
 	}

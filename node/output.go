@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"time"
 
 	"berth/api"
 	"berth/cluster"
@@ -17,12 +18,25 @@ import (
 // methodLogs is the stream by which nodes read one another's output.
 const methodLogs = "logs.follow"
 
-// outputState tells the log followers what the state knows of attempts.
-type outputState struct{ machine *fsm.FSM }
+// archiveWait bounds how long output waits for the archive that its execution
+// is in.
+const archiveWait = 5 * time.Second
+
+// outputState tells the log followers what the state, and archives, know of
+// attempts.
+type outputState struct{ node *Node }
 
 // Attempts returns the attempts of an execution, and how it ended once it did.
 func (s outputState) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
-	view := s.machine.View()
+	view := s.node.machine.View()
+	if _, known := view.AnyExecution(id); !known {
+		ctx, cancel := context.WithTimeout(context.Background(), archiveWait)
+		defer cancel()
+		var err error
+		if view, err = s.node.archives.with(ctx, view, id); err != nil {
+			return nil, nil, err
+		}
+	}
 	e, ok := view.AnyExecution(id)
 	if !ok || e.Deleted {
 		return nil, nil, compute.Errorf(compute.CodeNotFound, "No such execution.")
@@ -80,7 +94,7 @@ func (n *Node) openOutput(context.Context) error {
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
 	n.output = logs.NewFollower(logs.FollowerConfig{
 		Node: n.cluster.ID(), Store: n.logs,
-		State: outputState{n.machine}, Peers: outputPeers{n.cluster, n.machine},
+		State: outputState{n}, Peers: outputPeers{n.cluster, n.machine},
 	})
 	n.progress = newProgressReader(n.output.Read, n.opts.Now)
 	n.cluster.Handle(methodProgress, cluster.Servers, n.serveProgress)

@@ -278,6 +278,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Reader:   reader{n.machine, n.cluster},
 		Logs:     outputs{n.output, n},
 		Blobs:    n.blobs,
+		Archives: n.archives,
 		Judge:    scheduler.Judge,
 		Explain:  (&explainer{turns: newTurns()}).explain,
 		Chart:    chart.Selection,

@@ -54,6 +54,15 @@ func printRestore(w io.Writer, r node.Restore, dir string) error {
 	if err := printBackup(w, r.Backup); err != nil {
 		return err
 	}
+	if r.Lacks > 0 {
+		_, err := fmt.Fprintf(w, `
+The blobs of %d of the state's %d archives are not in %s. Unless another server brings them,
+executions in them cannot be read: copy the directory blobs of any server that has them into it.
+`, r.Lacks, r.State.Archives, dir)
+		if err != nil {
+			return err
+		}
+	}
 	if r.Done {
 		_, err := fmt.Fprintf(w, `
 Restored: server %s holds it alone, in epoch %d of the cluster.

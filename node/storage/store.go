@@ -208,6 +208,13 @@ func (s *Store) Has(hash compute.Hash) bool {
 	return err == nil
 }
 
+// OnDisk reports whether the blob is in the data directory of a node that is
+// stopped, without reading it.
+func OnDisk(dataDir string, hash compute.Hash) bool {
+	s := Store{dir: filepath.Join(dataDir, "blobs")}
+	return s.Has(hash)
+}
+
 // Delete removes the blob from this disk. One that is not there is no error.
 func (s *Store) Delete(hash compute.Hash) error {
 	s.mu.Lock()

@@ -35,6 +35,8 @@ func scenarios() map[string]scenario {
 		"scheduler.take.":         {true, work(leads, loadSelection)},
 		"leader.races.":           {false, work(leads, loadSelection)},
 		"leader.tick.":            {false, work(leads, loadQuick)},
+		"leader.archive.":         {false, work(leads, loadQuick)},
+		"storage.spread.":         {false, work(leads, loadQuick)},
 		"fsm.snapshot.":           {false, work(everywhere, loadQuick)},
 		"disk.delete.":            {false, work(everywhere, loadQuick)},
 		"disk.ballast.":           {false, rejoining(false)},

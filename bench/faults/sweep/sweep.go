@@ -24,6 +24,8 @@ const (
 	lookLimit   = 5 * time.Second  // Between looks for nodes that have ended while all are waited for.
 	pollEvery   = 20 * time.Millisecond
 	snapshotsAt = "snapshot_every=40" // Entries: compaction comes within seconds in place of days.
+
+	finishedStay = "20" // Executions that ended stay in the state, the others are in archives at once.
 )
 
 // Config says what is swept.
@@ -155,6 +157,7 @@ func (s *sweep) prepare(ctx context.Context) error {
 			"BERTH_FAULTS=" + snapshotsAt, "BERTH_FAULTS_FILE=" + s.rules(n), "BERTH_FAULTS_LOG=" + s.hits(n),
 			// Each leader has settings of its own to put into the state.
 			fmt.Sprintf("BERTH_LIMITS_CONCURRENT=%d", 1000+i),
+			"BERTH_RETENTION_COUNT=" + finishedStay,
 		}
 		if err := s.restart(ctx, n); err != nil {
 			return err
