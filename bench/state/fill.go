@@ -121,7 +121,7 @@ func (f *filler) found() error {
 		}
 		cmds = append(cmds, fsm.RegisterNode{TokenID: "bench", TokenHash: token, Node: compute.Node{
 			ID: id, Name: name, API: "http://" + name + ":6470", RPC: name + ":6471", Gossip: name + ":6472",
-			Metrics: "http://" + name + ":6470/metrics", Version: "bench",
+			Metrics: "http://" + name + ":6470/metrics", Version: "bench", Format: fsm.Format,
 		}}, fsm.SetInventory{Term: f.term, Inventory: inv})
 	}
 	return f.apply(cmds...)
