@@ -2,7 +2,6 @@ package fsm_test
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"testing"
 	"time"
 
@@ -67,26 +66,5 @@ func BenchmarkRestore(b *testing.B) {
 		if _, err := restore(data); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// BenchmarkNodeState measures the entry that records one of 1,000 nodes as down,
-// and the one that records it as up, with the judgement of the brake in each.
-func BenchmarkNodeState(b *testing.B) {
-	w := newestWorld(b)
-	for i := range 1000 {
-		w.addNode(fmt.Sprintf("many%d", i), "t4", "t4", "t4", "t4", "t4", "t4", "t4", "t4")
-	}
-	var nodes []compute.NodeID
-	for n := range w.view().Nodes() {
-		nodes = append(nodes, n.ID)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		state := compute.NodeDown
-		if i%2 == 1 {
-			state = compute.NodeUp
-		}
-		w.must(fsm.SetNodeState{Term: w.term, Node: nodes[i/2%len(nodes)], State: state})
 	}
 }
