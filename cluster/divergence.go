@@ -235,7 +235,7 @@ func (c *Cluster) distrust(damage string) error {
 		r.Damaged, r.DivergedAt = damage, now
 	})
 	if err != nil {
-		return err
+		c.logger.Error("not written down that the state is wrong", "err", err)
 	}
 	err = fmt.Errorf("%w: %s", disk.ErrCorrupt, damage)
 	if out := c.files.checkTrusted(now); out != nil {
@@ -248,7 +248,7 @@ func (c *Cluster) distrust(damage string) error {
 // checkTrusted refuses to start a server that was distrusted twice within a day.
 func (f *files) checkTrusted(now time.Time) error {
 	record := f.get()
-	if !now.Before(record.OutUntil) {
+	if left := record.OutUntil.Sub(now); left <= 0 || left > divergedOnce { // Or that clock was wrong.
 		return nil
 	}
 	return compute.Errorf(compute.CodeConflict,

@@ -51,7 +51,8 @@ func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return found, err
 	}
-	return found, c.codec.Unmarshal(data, &found)
+	err = c.codec.Unmarshal(data, &found)
+	return found, err
 }
 
 func (c *Cluster) ownHealth() Health {

@@ -144,6 +144,9 @@ func (c *Cluster) openStores(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkCluster(dir, c.clusterID); err != nil {
+		return err
+	}
 	if c.store, err = disk.Open(dir, covered, c.fatalOnceArmed); err != nil {
 		return err
 	}
@@ -157,6 +160,9 @@ func (c *Cluster) openStores(dir string) (err error) {
 		return err
 	}
 	if err := c.checkState(); err != nil {
+		return err
+	}
+	if err := c.store.DropSuperseded(); err != nil {
 		return err
 	}
 	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store

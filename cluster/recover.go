@@ -192,7 +192,7 @@ func (s *Stopped) openStores() (*stores, error) {
 	if err := checkOwner(log, dir, s.ClusterID(), s.Node()); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	if err := disk.CheckGap(log, covered, claimed); err != nil {
+	if err := errors.Join(disk.CheckGap(log, covered, claimed), log.DropSuperseded()); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	config := raft.DefaultConfig()

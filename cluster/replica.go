@@ -20,6 +20,19 @@ func ownerOf(cluster compute.UUID, node compute.NodeID) []byte {
 	return append(append(make([]byte, 0, ownerSize), cluster[:]...), node.UUID[:]...)
 }
 
+// checkCluster refuses the log of another cluster before anything about it is
+// judged: what looks like damage is only not ours.
+func checkCluster(dir string, cluster compute.UUID) error {
+	owner, err := disk.OwnerIn(dir)
+	if err != nil || len(owner) != ownerSize {
+		return nil //nolint:nilerr // It is opened next, and refused as damaged.
+	}
+	if of := compute.UUID(owner[:len(cluster)]); of != cluster {
+		return errForeignReplica(dir, of, cluster)
+	}
+	return nil
+}
+
 // checkOwner refuses a log that is not of this node. One that names nobody is
 // of an older version, or new: it is given the name.
 func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.NodeID) error {

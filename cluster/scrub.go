@@ -50,7 +50,8 @@ func paceOf(ctx context.Context, perSecond int) disk.Pace {
 
 // recount has the state machine compare what it holds with what was stored in it.
 // What differs by a fault of memory is not served on: the process ends, and its
-// next start comes in empty, or reads its own disk where there are no others.
+// next start reads the state from the disk, where a snapshot of such a state is
+// found by its hash.
 func (c *Cluster) recount(pace disk.Pace) error {
 	if c.cfg.CheckState == nil {
 		return nil
@@ -64,12 +65,10 @@ func (c *Cluster) recount(pace disk.Pace) error {
 		return ended
 	}
 	c.metrics.miscounted.Inc()
-	err = fmt.Errorf("the state in memory is not what was stored: %w", err)
-	if len(c.files.get().Peers) == 0 {
-		c.fatal(fmt.Errorf("%w; the next start reads it from the disk: test the memory of this machine", err))
-		return err
-	}
-	return errors.Join(err, c.distrust(err.Error()))
+	err = fmt.Errorf("the state in memory is not what was stored: %w; the next start reads it from the disk: "+
+		"test the memory of this machine (memtest86+, rasdaemon)", err)
+	c.fatal(err)
+	return err
 }
 
 // scrubOnce compares the state in memory and reads all of the replica on disk. A

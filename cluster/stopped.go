@@ -105,7 +105,7 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 	if err := file.SyncDir(s.files.dir); err != nil {
 		return aside, err
 	}
-	record.Pending, record.Damaged = "", ""
+	record.Pending, record.Damaged, record.OutUntil = "", "", time.Time{}
 	return aside, s.files.put(record)
 }
 

@@ -310,8 +310,8 @@ func adviseOf(err error) error {
 		return fmt.Errorf("%w: by the clock there this node's certificate is not valid; compare the clocks of both "+
 			"machines, and set the wrong one (timedatectl set-ntp true)", err)
 	case strings.Contains(text, "remote error: tls: unknown certificate authority"):
-		return fmt.Errorf("%w: this node's certificate is not of the cluster there; correct the address, or copy ca.crt "+
-			"and ca.key in DATA_DIR/pki from a server of that cluster", err)
+		return fmt.Errorf("%w: this node's certificate is not of the cluster there; correct the address, or copy ca.crt, "+
+			"and on a server ca.key, in DATA_DIR/pki from a server of that cluster", err)
 	}
 	return err
 }

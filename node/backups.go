@@ -106,8 +106,11 @@ func (b *backups) look(ctx context.Context) {
 			b.logger.Error("backup not saved", "err", err)
 		}
 	}()
+	timer := time.NewTimer(backupLook)
+	defer timer.Stop()
 	select {
 	case <-done:
+	case <-timer.C: // The next look says so.
 	case <-ctx.Done():
 	}
 }
@@ -122,13 +125,10 @@ func (b *backups) saveIfDue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
-		stamp := strings.TrimPrefix(names[len(names)-1], b.prefix())
-		newest, err := time.Parse(backupTime, strings.TrimSuffix(stamp, backupSuffix))
-		if err == nil {
-			b.saved.Set(float64(newest.Unix()))
-		}
-		if age := b.now().Sub(newest); err == nil && age >= 0 && age < b.cfg.Every {
+	if n := len(names); n > 0 {
+		newest, _ := b.stamp(names[n-1])
+		b.saved.Set(float64(newest.Unix()))
+		if b.now().Sub(newest) < b.cfg.Every {
 			return nil
 		}
 	}
@@ -145,8 +145,22 @@ func (b *backups) saveIfDue(ctx context.Context) error {
 // prefix is how the names of this cluster's backups begin.
 func (b *backups) prefix() string { return "berth-" + b.cluster.String() + "-" }
 
+// stamp returns when the backup of that name was saved, false for what is none of
+// this cluster's, or has another name than save gives, or is of the future: of a
+// clock that was wrong.
+func (b *backups) stamp(name string) (at time.Time, ok bool) {
+	rest, ours := strings.CutPrefix(name, b.prefix())
+	rest, whole := strings.CutSuffix(rest, backupSuffix)
+	if !ours || !whole {
+		return at, false
+	}
+	at, err := time.Parse(backupTime, rest)
+	return at, err == nil && at.Sub(b.now()) <= compute.ClockTolerance
+}
+
 // tidy removes the oldest backups of this cluster beyond those that are kept, and
-// what crashes left, and returns the names of the others, by time.
+// what crashes left, and returns the names of the others, by time. It touches
+// nothing that save has not named, nor what is of the future.
 func (b *backups) tidy() (names []string, err error) {
 	entries, err := os.ReadDir(b.cfg.To) // By name.
 	if err != nil {
@@ -164,8 +178,10 @@ func (b *backups) tidy() (names []string, err error) {
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, err
 			}
-		case strings.HasSuffix(rest, backupSuffix):
-			names = append(names, e.Name())
+		default:
+			if _, ok := b.stamp(e.Name()); ok {
+				names = append(names, e.Name())
+			}
 		}
 	}
 	for len(names) > b.cfg.Keep {

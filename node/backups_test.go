@@ -74,6 +74,12 @@ func TestScheduledBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("20260502T000000Z.backup", "20260503T000000Z.backup", "mine")
+	for _, name := range []string{"20270101T000000Z.backup", "20260503T000000Z-keep.backup"} {
+		if err := os.WriteFile(filepath.Join(dir, "berth-"+cluster.String()+"-"+name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look("20260502T000000Z.backup", "20260503T000000Z-keep.backup", "20260503T000000Z.backup", "20270101T000000Z.backup", "mine")
 
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

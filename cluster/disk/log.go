@@ -72,14 +72,17 @@ type Log struct {
 	room  *roomFinder
 	probe string // Path of what Probe writes.
 
+	old superseded // Until raft runs.
+
 	setMu sync.Mutex // Held while a value is written; no other lock is taken.
 	seq   uint64     // Of the newest value.
 }
 
 // Open opens or makes the store in dir and reads all of it once. Covered is the
 // entry at which the newest readable snapshot ends, 0 without one. Entries that
-// it covers and that nothing follows without a gap are removed: a crash between
-// a snapshot from the leader and the clearing of the log leaves them.
+// it covers and that nothing follows without a gap are superseded: a crash between
+// a snapshot from the leader and the clearing of the log leaves them. They are as
+// if they were not there, and are removed by DropSuperseded.
 func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := createBolt(path); err != nil {
@@ -93,19 +96,19 @@ func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 		sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {},
 		room: new(roomFinder), probe: filepath.Join(dir, probeFile),
 	}
-	var superseded uint64
+	var old superseded
 	err = guard("open", func() error {
 		if err := checkBolt(path); err != nil {
 			return err
 		}
-		if superseded, err = checkKeys(path, covered); err != nil {
+		if old, err = checkKeys(path, covered); err != nil {
 			return err
 		}
 		s.bolt, err = openBolt(path)
 		return err
 	})
 	if err == nil {
-		err = s.scrub(superseded)
+		err = s.scrub(old)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -151,10 +154,10 @@ func openBolt(path string) (*raftboltdb.BoltStore, error) {
 // that flipped in a key would otherwise make its value vanish without a word.
 // It returns up to which entry the log is superseded by a snapshot that ends at
 // covered: a log with a gap that this does not explain is refused too.
-func checkKeys(path string, covered uint64) (superseded uint64, err error) {
+func checkKeys(path string, covered uint64) (old superseded, err error) {
 	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return old, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
@@ -162,7 +165,7 @@ func checkKeys(path string, covered uint64) (superseded uint64, err error) {
 		if conf == nil || logs == nil {
 			return fmt.Errorf("%w: a bucket is missing", ErrCorrupt)
 		}
-		if superseded, err = supersededBy(logs, covered); err != nil {
+		if old, err = supersededBy(logs, covered); err != nil {
 			return err
 		}
 		return conf.ForEach(func(key, _ []byte) error {
@@ -172,12 +175,18 @@ func checkKeys(path string, covered uint64) (superseded uint64, err error) {
 			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
 		})
 	})
-	return superseded, err
+	return old, err
 }
 
-// supersededBy returns the newest entry that is followed by a gap, or by
-// nothing, below what a snapshot that ends at covered explains; 0 for none.
-func supersededBy(logs *bbolt.Bucket, covered uint64) (superseded uint64, err error) {
+// superseded are the entries of a log that a snapshot makes needless.
+type superseded struct {
+	to    uint64 // The newest of them; 0 for none.
+	first uint64 // The oldest entry that is none of them; 0 for none.
+}
+
+// supersededBy returns the entries that are followed by a gap, or by nothing,
+// below what a snapshot that ends at covered explains.
+func supersededBy(logs *bbolt.Bucket, covered uint64) (old superseded, err error) {
 	last := uint64(0)
 	err = logs.ForEach(func(key, _ []byte) error {
 		if len(key) != 8 {
@@ -188,19 +197,19 @@ func supersededBy(logs *bbolt.Bucket, covered uint64) (superseded uint64, err er
 			if index > covered+1 {
 				return fmt.Errorf("%w: no entries between %d and %d", ErrCorrupt, last, index)
 			}
-			superseded = last
+			old = superseded{to: last, first: index}
 		}
 		last = index
 		return nil
 	})
 	if last < covered {
-		superseded = last
+		old = superseded{to: last}
 	}
-	return superseded, err
+	return old, err
 }
 
-// scrub reads every entry and value, and removes the entries up to superseded.
-func (s *Log) scrub(superseded uint64) error {
+// scrub reads every value, and every entry but the old ones.
+func (s *Log) scrub(old superseded) error {
 	last, err := s.LastIndex()
 	if err != nil {
 		return err
@@ -208,11 +217,7 @@ func (s *Log) scrub(superseded uint64) error {
 	if err := s.tail.check(last); err != nil {
 		return err
 	}
-	if superseded > 0 {
-		if err := s.DeleteRange(0, superseded); err != nil {
-			return err
-		}
-	}
+	s.old = old
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
@@ -229,7 +234,25 @@ func (s *Log) scrub(superseded uint64) error {
 	if err := s.scrubValues(entry.Term); err != nil {
 		return err
 	}
-	if err := s.tail.checkSeq(s.seq); err != nil {
+	if err := s.tail.checkSeq(s.seq); err != nil || old.to > 0 {
+		return err
+	}
+	return s.tail.set(last, s.seq)
+}
+
+// DropSuperseded removes the entries that a snapshot supersedes. It is called
+// once that snapshot is known to be this node's, and before raft runs.
+func (s *Log) DropSuperseded() error {
+	to := s.old.to
+	if to == 0 {
+		return nil
+	}
+	s.old = superseded{}
+	if err := s.DeleteRange(0, to); err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
 		return err
 	}
 	return s.tail.set(last, s.seq)
@@ -331,12 +354,18 @@ func (s *Log) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 // FirstIndex returns the index of the oldest entry, 0 for none.
 func (s *Log) FirstIndex() (index uint64, err error) {
 	err = guard("read", func() error { index, err = s.bolt.FirstIndex(); return err })
+	if s.old.to > 0 {
+		index = s.old.first
+	}
 	return index, err
 }
 
 // LastIndex returns the index of the newest entry, 0 for none.
 func (s *Log) LastIndex() (index uint64, err error) {
 	err = guard("read", func() error { index, err = s.bolt.LastIndex(); return err })
+	if index <= s.old.to {
+		index = 0
+	}
 	return index, err
 }
 
@@ -445,6 +474,11 @@ func (s *Log) value(key []byte) (value []byte, seq uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	return s.parse(key, data)
+}
+
+// parse returns the value and the running number that data is made of.
+func (s *Log) parse(key, data []byte) (value []byte, seq uint64, err error) {
 	end := len(data) - sumSize
 	if end < seqSize || binary.BigEndian.Uint32(data[end:]) != s.valueSum(key, data[:end]) {
 		return nil, 0, fmt.Errorf("%w: value %q has a wrong checksum", ErrCorrupt, key)

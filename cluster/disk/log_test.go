@@ -368,3 +368,30 @@ func TestGapBetweenSnapshotAndLog(t *testing.T) {
 		})
 	}
 }
+
+// TestSupersededEntriesStayUntilDropped holds that a log is whole again when the
+// snapshot that superseded it turns out not to be this node's.
+func TestSupersededEntriesStayUntilDropped(t *testing.T) {
+	dir := t.TempDir()
+	s := mustStore(t, dir)
+	mustStoreEntries(t, s, storedEntries(1, 100))
+	if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 3), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		covered, last uint64
+		drop          bool
+	}{{900, 0, false}, {0, 100, false}, {900, 0, true}, {0, 0, false}} {
+		s, err := disk.Open(dir, test.covered, func(err error) { t.Errorf("fatal: %v", err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.drop {
+			err = s.DropSuperseded()
+		}
+		last, err2 := s.LastIndex()
+		if err := errors.Join(err, err2, s.Close()); err != nil || last != test.last {
+			t.Fatalf("with a snapshot that ends at %d it ends at %d, %v; want %d", test.covered, last, err, test.last)
+		}
+	}
+}

@@ -1,9 +1,14 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
 )
 
 // keyOwner is the one key of the stable store that is not raft's.
@@ -15,6 +20,36 @@ func keys() []string { return []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastV
 // SetOwner stores whose log it is. That stays with the log, wherever its file
 // is copied to.
 func (s *Log) SetOwner(owner []byte) error { return s.Set([]byte(keyOwner), owner) }
+
+// OwnerIn returns what SetOwner stored in the log in dir, which is not open, nil
+// for nothing. It does not look at anything else, and changes nothing.
+func OwnerIn(dir string) (owner []byte, err error) {
+	path := filepath.Join(dir, FileName)
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	err = guard("open", func() error {
+		db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bbolt.Tx) error {
+			conf := tx.Bucket([]byte("conf"))
+			if conf == nil {
+				return nil
+			}
+			data := conf.Get([]byte(keyOwner))
+			if len(data) < seqSize+sumSize {
+				return nil
+			}
+			s := Log{sums: crc32.MakeTable(crc32.Castagnoli)}
+			owner, _, err = s.parse([]byte(keyOwner), bytes.Clone(data))
+			return err
+		})
+	})
+	return owner, err
+}
 
 // Owner returns what SetOwner stored, nil for nothing.
 func (s *Log) Owner() ([]byte, error) {

@@ -168,12 +168,13 @@ func advise(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
 		text := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 		return fmt.Errorf("%w; it is valid from %s to %s, and the clock here says %s: if that is wrong, set this clock, "+
-			"else the one of the machine that it is from (timedatectl set-ntp true)",
+			"else the one of the machine that it is from (timedatectl set-ntp true); a machine that was off for longer than "+
+			"that joins again, with a join token",
 			err, text(e.Cert.NotBefore), text(e.Cert.NotAfter), text(now))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("%w: the machine there is of another cluster than this one, by its certificate authority: "+
-			"correct the address, or copy ca.crt and ca.key in DATA_DIR/pki from a server of this cluster", err)
+			"correct the address, or copy ca.crt, and on a server ca.key, in DATA_DIR/pki from a server of this cluster", err)
 	}
 	return err
 }
