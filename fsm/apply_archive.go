@@ -128,5 +128,5 @@ func (a *Archive) add(e *compute.Execution) {
 	}
 	t := o.totals()
 	t.add(e, 1)
-	o.Spent, o.ByStatus = t.spent, t.byStatus
+	o.setTotals(t)
 }

@@ -28,16 +28,16 @@ type Archive struct {
 
 // ArchivedOrg is what an archive holds of one organization.
 type ArchivedOrg struct {
-	Org        compute.OrgID         `cbor:"1,keyasint"`
-	Executions int                   `cbor:"2,keyasint"`
-	Oldest     uint64                `cbor:"3,keyasint"` // The range of SubmitIndex.
-	Newest     uint64                `cbor:"4,keyasint"`
-	First      compute.ExecutionID   `cbor:"5,keyasint"` // The range of identifiers.
-	Last       compute.ExecutionID   `cbor:"6,keyasint"`
-	From       compute.Instant       `cbor:"7,keyasint"` // The range of CreatedAt.
-	To         compute.Instant       `cbor:"8,keyasint"`
-	Spent      compute.Credits       `cbor:"9,keyasint"`
-	ByStatus   [compute.Statuses]int `cbor:"10,keyasint"`
+	Org        compute.OrgID       `cbor:"1,keyasint"`
+	Executions int                 `cbor:"2,keyasint"`
+	Oldest     uint64              `cbor:"3,keyasint"` // The range of SubmitIndex.
+	Newest     uint64              `cbor:"4,keyasint"`
+	First      compute.ExecutionID `cbor:"5,keyasint"` // The range of identifiers.
+	Last       compute.ExecutionID `cbor:"6,keyasint"`
+	From       compute.Instant     `cbor:"7,keyasint"` // The range of CreatedAt.
+	To         compute.Instant     `cbor:"8,keyasint"`
+	Spent      compute.Credits     `cbor:"9,keyasint"`
+	ByStatus   []int               `cbor:"10,keyasint"` // Up to the last status that occurs.
 }
 
 // shelfmark is the place of what an archive has of one organization: behind
@@ -79,7 +79,17 @@ func (o *ArchivedOrg) holds(id compute.ExecutionID) bool {
 
 // totals returns what o adds to the totals of its organization.
 func (o *ArchivedOrg) totals() *totals {
-	return &totals{executions: o.Executions, spent: o.Spent, byStatus: o.ByStatus}
+	t := &totals{executions: o.Executions, spent: o.Spent}
+	copy(t.byStatus[:], o.ByStatus)
+	return t
+}
+
+// setTotals is the reverse of totals.
+func (o *ArchivedOrg) setTotals(t *totals) {
+	o.Spent, o.ByStatus = t.spent, slices.Clone(t.byStatus[:])
+	for n := len(o.ByStatus); n > 0 && o.ByStatus[n-1] == 0; n-- {
+		o.ByStatus = o.ByStatus[:n-1]
+	}
 }
 
 // Archives yields all archives, the oldest first.

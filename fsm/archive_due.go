@@ -15,6 +15,10 @@ const (
 	// sub-executions of one GPU selection stay together.
 	maxArchiveBytes = 4 << 20
 
+	// maxLooks is how many finished executions are looked at for one archive:
+	// sub-executions are, and wait for their parents.
+	maxLooks = 20_000
+
 	// slack is which part of their age, and of their number, finished
 	// executions stay beyond it so that archives are not small.
 	slackOfAge    = 90
@@ -51,15 +55,18 @@ func (v *View) DraftArchive() *ArchiveDraft {
 // dueForArchive returns the executions of the next archive and their month;
 // none as long as waiting a little makes it a larger one.
 func (v *View) dueForArchive() (ids []compute.ExecutionID, month int) {
-	left, size, full := v.finished.len(), 0, false
+	left, looks, size, full := v.finished.len(), 0, 0, false
 	var first compute.Instant
 	for m := range v.finished.keys(moment{}) {
-		if !v.pastRetention(m.at, left-1) {
+		if looks++; looks > maxLooks || !v.pastRetention(m.at, left-1) {
 			break
 		}
 		family := v.familyOf(m.execution())
-		if family == nil || !v.pastRetention(m.at, left-len(family)) {
+		if family == nil {
 			continue
+		}
+		if !v.pastRetention(m.at, left-len(family)) {
+			break // It goes once as many more have ended.
 		}
 		bytes := v.bytesOf(family)
 		if len(ids) == 0 {

@@ -140,6 +140,27 @@ func readArchive(a *Archive, data []byte) (*ArchiveFile, error) {
 	return f, nil
 }
 
+// Verify reads the draft as readers will read the archive: what cannot be read
+// must not leave the state.
+func (d *ArchiveDraft) Verify() (err error) {
+	f, err := ReadArchive(&Archive{
+		Blob: d.Command.Blob, Month: d.Command.Month, Sum: d.Command.Sum,
+		Executions: len(d.Command.Executions) / len(compute.UUID{}),
+	}, d.Blob)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v", errArchive, v)
+		}
+	}()
+	for i := range f.rows {
+		f.rows[i].decode()
+	}
+	return nil
+}
+
 // index finds the records in the body.
 func (f *ArchiveFile) index() error {
 	rest := f.body

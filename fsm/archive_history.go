@@ -254,7 +254,7 @@ func (v *View) overlaps(org compute.OrgID, mark shelfmark, oldest uint64) bool {
 
 // mayMatch reports whether f may select something of o.
 func (f HistoryFilter) mayMatch(o *ArchivedOrg) bool {
-	return (f.Status == nil || o.ByStatus[*f.Status] > 0) &&
+	return (f.Status == nil || o.totals().byStatus[*f.Status] > 0) &&
 		(f.From.IsZero() || o.To >= f.From) &&
 		(f.To.IsZero() || o.From < f.To)
 }

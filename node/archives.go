@@ -21,6 +21,7 @@ const (
 	archivePause   = 100 * time.Millisecond // Between two of them, for what else is to be applied.
 	archiveTimeout = time.Minute            // For the copies of one.
 	keepPeriod     = 30 * time.Second       // How often a server looks whether it lacks one.
+	bringTimeout   = 2 * time.Minute        // To bring one from another server.
 	openArchives   = 64 << 20               // Bytes of archives that are kept open on a server.
 )
 
@@ -137,6 +138,10 @@ func (a *archives) with(ctx context.Context, view *fsm.View, id compute.Executio
 // keepArchives brings, until ctx ends, the blobs of archives that this server
 // lacks.
 func (n *Node) keepArchives(ctx context.Context) error {
+	// What the state names is known once it was read from the others.
+	if _, err := (reader{n.machine, n.cluster}).Read(ctx); err != nil {
+		n.logger.Debug("archives are looked for later", "err", err)
+	}
 	every(ctx, keepPeriod, nil, func() { n.archives.bring(ctx) })
 	return nil
 }
@@ -145,13 +150,20 @@ func (n *Node) keepArchives(ctx context.Context) error {
 func (a *archives) bring(ctx context.Context) {
 	missing := 0
 	var failed error
+	timeout := bringTimeout
 	for row := range a.node.machine.View().Archives() {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := a.node.blobs.Keep(ctx, row.Blob); err != nil {
+		one, cancel := context.WithTimeout(ctx, timeout)
+		err := a.node.blobs.Keep(one, row.Blob)
+		cancel()
+		if err != nil {
 			missing++
 			failed = unreadableArchive(row, err)
+		}
+		if compute.CodeOf(err) == compute.CodeNoSpace {
+			timeout = 0 // The others would be brought, and thrown away.
 		}
 	}
 	a.missing.Set(float64(missing))
@@ -187,6 +199,9 @@ func (l *leader) archive(ctx context.Context, term uint64) {
 func (l *leader) commitArchive(ctx context.Context, term uint64, draft *fsm.ArchiveDraft) (int, error) {
 	spread, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
+	if err := draft.Verify(); err != nil {
+		return 0, err
+	}
 	if err := l.spread(spread, draft.Blob); err != nil {
 		return 0, err
 	}

@@ -63,8 +63,10 @@ type Restore struct {
 
 // RestoreBackup makes the stopped server in dir the only voter of its cluster,
 // with the state of a backup of it, in the next epoch; the other servers come in
-// empty. Without do it changes nothing and says what it would do. The keys in
-// dir stay, and have to be those of the backup's cluster.
+// empty. Without do it changes nothing, says what it would do, and checks every
+// invariant, as VerifyBackup does; with it the checks of reading have to do: every
+// record in its form, their sums, the ledgers' chains. The keys in dir stay, and
+// have to be those of the backup's cluster.
 func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	b, machine, err := readBackup(path)
 	if err != nil {
@@ -102,8 +104,8 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	}
 	view = machine.View()
 	r.Ended, r.Waits = ended, view.Summary().ByStatus[compute.StatusQueued.String()]
-	if err := view.Check(); err != nil || !do {
-		return r, err
+	if !do {
+		return r, view.Check()
 	}
 	snapshot, err := machine.Snapshot()
 	if err != nil {
