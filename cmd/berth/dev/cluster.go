@@ -137,12 +137,17 @@ func (c *Cluster) supervise(ctx context.Context) error {
 	}
 }
 
-// client returns a client for all nodes that does not wait: this package has
+// maxAddrs is how many nodes a client is given, which is enough of many.
+const maxAddrs = 16
+
+// client returns a client for the servers that does not wait: this package has
 // loops of its own.
 func (c *Cluster) client(token string) (*client.Client, error) {
 	var addrs []string
 	for _, n := range c.plan.members() {
-		addrs = append(addrs, "http://"+n.API)
+		if !n.Worker && len(addrs) < maxAddrs {
+			addrs = append(addrs, "http://"+n.API)
+		}
 	}
 	return client.New(client.Config{Addrs: addrs, Token: token, RetryFor: -1})
 }

@@ -17,6 +17,12 @@ import (
 // tokenTTL is how long the other nodes may take to join.
 const tokenTTL = 30 * time.Minute
 
+// How new nodes are started: the first at once, then one after the other.
+const (
+	atOnce      = 8
+	launchPause = 400 * time.Millisecond
+)
+
 // keyName is the name of the API key that cluster.json holds.
 const keyName = "berth dev"
 
@@ -83,7 +89,14 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	if err := c.makeTokens(ctx, first.WithToken(c.plan.RootToken)); err != nil {
 		return err
 	}
-	for _, n := range later {
+	for i, n := range later {
+		if i >= atOnce { // More starts than that would leave no processor to those that run.
+			select {
+			case <-time.After(launchPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		c.launch(ctx, n)
 	}
 	return nil
