@@ -154,7 +154,8 @@ func printBackup(w io.Writer, b node.Backup) error {
 	t.AppendRow(row("people", fmt.Sprintf("%d organizations, %d users, %d API keys", s.Orgs, s.Users, s.Keys)))
 	executions := fmt.Sprintf("%d (%s), %d live attempts", s.Executions, strings.Join(statuses, ", "), s.Live)
 	t.AppendRow(row("executions", executions))
-	t.AppendRow(row("archives", fmt.Sprintf("%d with %d executions, whose blobs are not in the backup", s.Archives, s.Archived)))
+	t.AppendRow(row("archives",
+		fmt.Sprintf("%d with %d executions, whose blobs are not in the backup", s.Archives, s.Archived)))
 	t.AppendRow(row("ledgers", fmt.Sprintf("%d lines, every chain is whole and adds up", s.Entries)))
 	t.AppendRow(row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are set aside",
 		s.Granted, s.Charged, s.Balance, s.Held)))

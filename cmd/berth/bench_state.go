@@ -85,7 +85,8 @@ func printState(w io.Writer, r *state.Report) error {
 	pace("while a snapshot is written", &r.InSnapshot)
 	line("restore of the snapshot", "10 s at 1000000", "%.2f s, %.2f s of processors", r.RestoreS, r.RestoreCPUS)
 	if n := r.Node; n != nil {
-		line("restart of a node, from exec to ready", "10 s at 1000000", "%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
+		line("restart of a node, from exec to ready", "10 s at 1000000",
+			"%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
 		line("restore of a backup by its command", "60 s at 1000000", "%.2f s", n.RestoreS)
 		line("resident memory of an idle node", "60 MiB", "%.1f MiB, %.1f MiB its own", n.IdleMiB, n.IdleOwnMiB)
 		line("resident memory of the restarted node", "", "%.0f MiB, at most %.0f MiB", n.RestartedMiB, n.RestartedPeak)
