@@ -71,7 +71,7 @@ func (s *state) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute
 	return ids, nil
 }
 
-// mayLeave returns why the execution id has to stay when those that go leave and
+// mayLeave returns why the execution id has to stay when `goes` leave and
 // left others that have ended stay.
 func (s *state) mayLeave(id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool) *compute.Error {
 	stays := func(why string) *compute.Error {

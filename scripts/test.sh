@@ -23,12 +23,12 @@ machine='^berth/(node|node/executor(/.*)?|cmd/berth|bench/faults|bench/faults/sw
 peers='^berth/cluster$'
 packages=$(go list "$@")
 
-# stream NAME PACKAGE... tests packages one after the other.
+# stream NAME N PACKAGE... tests packages, N at a time.
 stream() {
-	local name=$1
-	shift
+	local name=$1 at_once=$2
+	shift 2
 	[ $# -gt 0 ] || return 0
-	go test -race -shuffle=on -timeout 20m -p 1 -v "$@" 2>&1 |
+	go test -race -shuffle=on -timeout 20m -p "$at_once" -v "$@" 2>&1 |
 		tee "bin/test-$name.log" | awk -v sums=0 -f scripts/test.awk
 }
 
@@ -37,14 +37,14 @@ rm -f bin/test-*.log
 touch bin/test-{machine,peers,rest}.log
 # shellcheck disable=SC2046 # One word a package.
 (
-	stream peers $(grep -E "$peers" <<<"$packages") || status=$?
+	stream peers 1 $(grep -E "$peers" <<<"$packages") || status=$?
 	renice -n 10 -p "$BASHPID" >/dev/null
-	stream rest $(grep -Ev "$machine|$peers" <<<"$packages") || status=$?
+	stream rest 2 $(grep -Ev "$machine|$peers" <<<"$packages") || status=$?
 	exit "$status"
 ) &
 others=$!
 # shellcheck disable=SC2046
-stream machine $(grep -E "$machine" <<<"$packages") || status=$?
+stream machine 1 $(grep -E "$machine" <<<"$packages") || status=$?
 wait $others || status=$?
 cat bin/test-{machine,peers,rest}.log >bin/test.log
 awk -v sums=1 -f scripts/test.awk bin/test.log
