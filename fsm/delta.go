@@ -149,17 +149,11 @@ func (f *fields) next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.bad {
 		return 0, nil, false
 	}
-	size := 1
-	if len(f.rest) > 0 && f.rest[0] < 24 {
-		key = uint64(f.rest[0])
-	} else {
-		var major byte
-		if major, key, size = head(f.rest); size == 0 || major != majorUint {
-			f.bad = true
-			return 0, nil, false
-		}
+	key, size := fieldKey(f.rest)
+	n := 0
+	if size > 0 {
+		n = itemSize(f.rest[size:], restDepth)
 	}
-	n := itemSize(f.rest[size:], restDepth)
 	if n == 0 {
 		f.bad = true
 		return 0, nil, false
@@ -168,6 +162,18 @@ func (f *fields) next() (key uint64, item []byte, ok bool) {
 	f.rest = f.rest[size+n:]
 	f.left--
 	return key, item, true
+}
+
+// fieldKey returns the key that b begins with and its size, 0 for none.
+func fieldKey(b []byte) (key uint64, size int) {
+	if len(b) > 0 && b[0] < 24 { // As nearly all are.
+		return uint64(b[0]), 1
+	}
+	major, key, size := head(b)
+	if major != majorUint {
+		return 0, 0
+	}
+	return key, size
 }
 
 // oldFields goes through the fields of what a record differs from: a base, or

@@ -229,17 +229,9 @@ func (f *formFields) next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.bad {
 		return 0, nil, false
 	}
-	size := 1
-	if len(f.rest) > 0 && f.rest[0] < 24 {
-		key = uint64(f.rest[0])
-	} else {
-		var major byte
-		if major, key, size = head(f.rest); major != majorUint || size != headSize(key) {
-			size = 0
-		}
-	}
+	key, size := fieldKey(f.rest)
 	f.bad = true
-	if size == 0 || key >= uint64(len(f.form.fields)) || f.seen>>key != 0 {
+	if size == 0 || size != headSize(key) || key >= uint64(len(f.form.fields)) || f.seen>>key != 0 {
 		return 0, nil, false
 	}
 	of := f.form.fields[key]

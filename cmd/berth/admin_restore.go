@@ -21,8 +21,9 @@ func newSnapshotRestore() *cobra.Command {
 		Short: "Make a stopped server hold the state of a backup",
 		Long: `Restore makes the server in --data-dir the only voter of its cluster, with the
 state of FILE. Stop all servers first. It checks the backup as verify does and
-says what it would do; with --yes it does it. The keys in the directory stay and
-have to be of the same cluster; what the server held is set aside.
+says what it would do; with --yes it does it, and checks only what reading checks:
+sums, the form of each record, the ledgers' chains. The keys in the directory stay
+and have to be of the same cluster; what the server held is set aside.
 
 Start this server then, and the others after it: each sets its own replica aside
 and comes in empty. Join tokens, logins and attempts of before are void.`,
