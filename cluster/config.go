@@ -75,7 +75,8 @@ type Config struct {
 
 	// FSM is the state machine, nil on a worker. Apply answers an entry with a [][]byte: one
 	// result for each frame of the entry, in order. An entry may hold no
-	// frame at all.
+	// frame at all. Restore refuses what differs from what Persist wrote:
+	// nothing else looks at a snapshot when the node starts.
 	FSM raft.FSM
 	// StateCluster returns which cluster the state is of by what it holds, zero
 	// when it does not say: one that is of another cluster is refused. Nil when the

@@ -27,6 +27,9 @@ const (
 	rejoinMax      = 30 * time.Second
 	reclaimAfter   = 30 * time.Second // When a node may come back at another address.
 	maxForgotten   = 1024             // Nodes kept after they were lost.
+
+	workerProbe = 5 * time.Second // How often a worker looks whether some other node is there.
+	workerWait  = 3 * time.Second // For the answer.
 )
 
 // Versions of what the delegate exchanges. Raise the maximum one release
@@ -144,6 +147,14 @@ func (g *gossip) open() error {
 		InventoryVersion: g.own.InventoryVersion, InventoryHash: g.own.InventoryHash,
 	}
 	g.mu.Unlock()
+	if g.list, err = memberlist.Create(g.config(address)); err != nil {
+		return fmt.Errorf("start gossip: %w", err)
+	}
+	return nil
+}
+
+// config returns the library's settings for a node at address.
+func (g *gossip) config(address *net.UDPAddr) *memberlist.Config {
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = g.c.id.String() // A node that moves keeps its name.
 	cfg.Transport = g.transport
@@ -161,10 +172,15 @@ func (g *gossip) open() error {
 	cfg.DelegateProtocolMin = delegateVersionMin
 	cfg.DelegateProtocolMax = delegateVersionMax
 	cfg.LogOutput = gossipLogger(g.c.logger, g.c.closed)
-	if g.list, err = memberlist.Create(cfg); err != nil {
-		return fmt.Errorf("start gossip: %w", err)
+	// What nodes send is short: packing it costs more than it saves.
+	cfg.EnableCompression = false
+	if g.c.isWorker() {
+		// Workers are many. If all of them looked every second, one slow machine
+		// would be suspected by all, and each suspicion goes to all: they would
+		// have no time left to answer. Servers look often enough.
+		cfg.ProbeInterval, cfg.ProbeTimeout = workerProbe, workerWait
 	}
-	return nil
+	return cfg
 }
 
 // close stops gossiping without a farewell: a restart is no leave.

@@ -171,6 +171,31 @@ func TestRefusedSnapshot(t *testing.T) {
 	if text, err := os.ReadFile(aside[0]); err != nil || !strings.Contains(string(text), "an invariant does not hold") {
 		t.Errorf("it says %q, %v", text, err)
 	}
+
+	// What says that it is of a newer version may have a flipped bit there.
+	f.leader().mustPropose(t, toyCommand{Op: "last", Key: "k", Value: 5})
+	p.mustRead(t, "k")
+	if err := p.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	f.mustKnowPeers(p)
+	mustStop(t, p)
+	for _, dir := range mustSnapshots(t, filepath.Join(p.cfg.DataDir, "raft")) {
+		mustFlip(t, filepath.Join(dir, "state.bin"), "last")
+	}
+	f.refuse = func(state toyState) error {
+		if _, whole := state.Ops["last"]; whole || state.Values["k"] != 5 {
+			return nil
+		}
+		return compute.Errorf(compute.CodeConflict, "The state has format 9: install a newer one.")
+	}
+	p = f.mustStartAgain(p)
+	if got := p.mustRead(t, "k"); got != 5 {
+		t.Errorf("after a flipped bit it reads %d", got)
+	}
+	if got := asides(t, p.cfg.DataDir); len(got) == len(aside) {
+		t.Error("nothing was set aside")
+	}
 }
 
 // TestRefusedSnapshotBeforeAnother has the log reach back to an older snapshot.

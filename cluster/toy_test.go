@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -148,19 +149,28 @@ func (f *toyFSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := json.Marshal(f.state)
-	return toySnapshot(data), err
+	sum := sha256.Sum256(data)
+	return toySnapshot(append(data, sum[:]...)), err
 }
 
 func (f *toyFSM) Restore(r io.ReadCloser) error {
 	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	end := max(len(text)-sha256.Size, 0)
 	var state toyState
-	if err := json.NewDecoder(r).Decode(&state); err != nil {
+	if err := json.Unmarshal(text[:end], &state); err != nil {
 		return err
 	}
 	if f.refuse != nil {
 		if err := f.refuse(state); err != nil {
 			return err
 		}
+	}
+	if sum := sha256.Sum256(text[:end]); !bytes.Equal(sum[:], text[end:]) {
+		return errors.New("the snapshot has a wrong checksum")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"flag"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"berth/bench/dst"
+	"berth/bench/usage"
 )
 
 var (
@@ -20,16 +20,6 @@ var (
 // config is what a violation is replayed with.
 func config(seed uint64) dst.Config {
 	return dst.Config{Seed: seed, Duration: time.Hour, Nodes: 5}
-}
-
-// processor returns how much of it this process has used.
-func processor(t *testing.T) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // simulate runs one seed, in which every invariant has to hold.
@@ -62,13 +52,13 @@ func TestInvariantsHold(t *testing.T) {
 			}
 		}
 	}
-	began, hours := processor(t), 0.0
-	for processor(t)-began < *timeFlag {
+	began, hours := usage.CPU(), 0.0
+	for usage.CPU()-began < *timeFlag {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		hours += simulate(t, seed).VirtualSeconds / 3600
 	}
-	t.Logf("%.0f cluster-hours per hour of the processor", hours/(processor(t)-began).Hours())
+	t.Logf("%.0f cluster-hours per hour of the processor", hours/(usage.CPU()-began).Hours())
 }
 
 func TestSeedReplays(t *testing.T) {
@@ -90,8 +80,8 @@ func TestBugsAreFound(t *testing.T) {
 	first := map[dst.Bug]uint64{dst.BugUnsyncedStarting: 63, dst.BugDoublePost: 16, dst.BugUncheckedStart: 7}
 	for _, bug := range dst.Bugs() {
 		t.Run(bug.String(), func(t *testing.T) {
-			began := processor(t)
-			for seed := max(first[bug], 1); processor(t)-began < limit; seed++ {
+			began := usage.CPU()
+			for seed := max(first[bug], 1); usage.CPU()-began < limit; seed++ {
 				c := config(seed)
 				c.Bug = bug
 				_, err := dst.Run(t.Context(), c)
@@ -102,7 +92,7 @@ func TestBugsAreFound(t *testing.T) {
 				if !ok {
 					continue
 				}
-				t.Logf("found after %v: %v", processor(t)-began, found)
+				t.Logf("found after %v: %v", usage.CPU()-began, found)
 				_, err = dst.Run(t.Context(), c)
 				if again, ok := errors.AsType[*dst.Violation](err); !ok || *again != *found {
 					t.Errorf("the seed shows\n%v and then\n%v", found, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"berth/api/client"
@@ -112,7 +113,7 @@ func damageFile(ctx context.Context, b *breaker) (mending, error) {
 		}
 		now, err := n.Asides()
 		b.note = what + ": it was of no consequence"
-		if now > aside {
+		if slices.ContainsFunc(now, func(dir string) bool { return !slices.Contains(aside, dir) }) {
 			b.note = what + ": it came in empty"
 		}
 		return err

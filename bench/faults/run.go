@@ -158,7 +158,8 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		b.leader = s.world.Nodes[0]
 	}
 	f := Fault{Nemesis: n.name, At: time.Duration(s.now()).Seconds(), Node: b.leader.Name}
-	term, begun := s.world.Term(ctx), s.now()
+	begun := s.now()
+	term, known := s.world.Term(ctx)
 	ended := s.tally.begin(n.name)
 	defer ended()
 	first := s.tally.watch(s.now())
@@ -195,7 +196,10 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		return f, stuck{fmt.Errorf("wait for a write to be accepted: %w", waiting.Err())}
 	}
 	took, _ := first.took()
-	f.Write, f.Elections = took.Seconds(), int(s.world.Term(ctx))-int(term) //nolint:gosec // Terms are few.
+	f.Write = took.Seconds()
+	if now, still := s.world.Term(ctx); known && still {
+		f.Elections = int(now - term) //nolint:gosec // Terms are few.
+	}
 	return f, nil
 }
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"berth/bench/usage"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -123,15 +123,6 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 	return nil
 }
 
-// cpuTime returns the processor time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // register proposes a command; an inventory again when another leader has
 // taken over since its term was read.
 func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
@@ -150,7 +141,7 @@ func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 
 // place starts the loop and waits until the queue is empty or stands still.
 func place(ctx context.Context, f *fleet, r *Report) error {
-	start, used := f.cfg.Now(), cpuTime()
+	start, used := f.cfg.Now(), usage.CPU()
 	f.schedule(ctx)
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
@@ -162,7 +153,7 @@ func place(ctx context.Context, f *fleet, r *Report) error {
 			r.PlacementsPS = float64(placed) / r.Seconds
 			r.FirstPlanMS = milliseconds(f.meter.firstAt().Sub(start))
 			r.CommitShare = busy.Seconds() / r.Seconds
-			r.CPUMicros = float64((cpuTime() - used).Microseconds()) / float64(placed)
+			r.CPUMicros = float64((usage.CPU() - used).Microseconds()) / float64(placed)
 		}
 		if r.Waiting <= 0 || placed > 0 && f.cfg.Now().Sub(last) > stallTime {
 			return nil

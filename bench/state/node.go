@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"berth/api/client"
+	"berth/bench/usage"
 	"berth/fsm"
 )
 
@@ -150,29 +149,7 @@ func (n *node) end() error {
 	}
 }
 
-// memory returns numbers of the process's status, in MiB.
-func (n *node) memory(names ...string) ([]float64, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.cmd.Process.Pid), "status"))
-	if err != nil {
-		return nil, err
-	}
-	out := make([]float64, len(names))
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		for i, name := range names {
-			if key != name {
-				continue
-			}
-			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-			if err != nil {
-				return nil, err
-			}
-			out[i] = float64(kib) / 1024
-		}
-	}
-	return out, lines.Err()
-}
+func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
 // rest lets the node be for a while.
 func rest(ctx context.Context, d time.Duration) error {
@@ -201,11 +178,11 @@ func (m *measurement) found(ctx context.Context) error {
 	if err := rest(ctx, idleFor); err != nil {
 		return err
 	}
-	used, err := n.memory("VmRSS", "RssAnon")
+	used, err := usage.Of(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	m.report.Node.IdleMiB, m.report.Node.IdleOwnMiB = used[0], used[1]
+	m.report.Node.IdleMiB, m.report.Node.IdleOwnMiB = mib(used.Resident), mib(used.Own)
 	token, err := os.ReadFile(filepath.Join(n.data(), "root_token"))
 	if err != nil {
 		return err
@@ -263,10 +240,10 @@ func (m *measurement) restart(ctx context.Context) error {
 	if err := rest(ctx, idleFor); err != nil {
 		return err
 	}
-	used, err := n.memory("VmRSS", "VmHWM")
+	used, err := usage.Of(n.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	r.RestartedMiB, r.RestartedPeak = used[0], used[1]
+	r.RestartedMiB, r.RestartedPeak = mib(used.Resident), mib(used.Peak)
 	return n.end()
 }

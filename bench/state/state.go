@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
+	"berth/bench/usage"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -123,15 +123,6 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 		}
 	}
 	return m.report, nil
-}
-
-// processorTime returns how long this process has computed.
-func processorTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // heap returns how much of the heap is live.
@@ -283,7 +274,7 @@ func (m *measurement) backup(context.Context) error {
 func (m *measurement) restore(context.Context) error {
 	before := heap()
 	machine := fsm.New()
-	busy := processorTime()
+	busy := usage.CPU()
 	took, err := m.took(func() error {
 		file, err := os.Open(m.file)
 		if err != nil {
@@ -294,7 +285,7 @@ func (m *measurement) restore(context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.report.RestoreS, m.report.RestoreCPUS = took.Seconds(), (processorTime() - busy).Seconds()
+	m.report.RestoreS, m.report.RestoreCPUS = took.Seconds(), (usage.CPU() - busy).Seconds()
 	m.report.RestoredHeap = float64(heap()-before) / float64(m.cfg.Executions)
 	runtime.KeepAlive(machine)
 	return nil

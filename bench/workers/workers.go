@@ -9,14 +9,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"berth/api/client"
+	"berth/bench/usage"
 	"berth/compute"
 )
 
 // What is executed, and how often nodes are looked at.
 const (
-	code      = "import time; time.sleep(5); print('done')"
+	code      = "import time; time.sleep(%d); print('done')"
 	timeLimit = 600 // Seconds.
+	startsPS  = 4   // Executions that a small machine starts in a second.
 	lookEvery = time.Second
+	mib       = 1 << 20
 )
 
 // Node is a process of the cluster.
@@ -126,7 +129,7 @@ func mostDown(ctx context.Context, admin *client.Client) int {
 // rest measures processes of which nothing is asked.
 func (r *Report) rest(ctx context.Context, cfg Config) error {
 	nodes := slices.Concat(cfg.Servers, cfg.Workers)
-	before, err := usage(nodes)
+	before, err := used(nodes)
 	if err != nil {
 		return err
 	}
@@ -136,24 +139,37 @@ func (r *Report) rest(ctx context.Context, cfg Config) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	after, err := usage(nodes)
+	after, err := used(nodes)
 	if err != nil {
 		return err
 	}
 	r.CalmS = time.Since(began).Seconds()
 	var resident []float64
 	for i, now := range after {
-		cpu := (now.cpu - before[i].cpu) / r.CalmS
+		cpu := (now.CPU - before[i].CPU).Seconds() / r.CalmS
+		residentMiB := float64(now.Resident) / mib
 		if i < len(cfg.Servers) {
-			r.ServerCPU, r.ServerMiB = max(r.ServerCPU, cpu), max(r.ServerMiB, now.resident)
+			r.ServerCPU, r.ServerMiB = max(r.ServerCPU, cpu), max(r.ServerMiB, residentMiB)
 			continue
 		}
 		r.WorkerCPU += cpu / float64(len(cfg.Workers))
-		resident = append(resident, now.resident)
+		resident = append(resident, residentMiB)
 	}
 	slices.Sort(resident)
 	r.WorkerMiB, r.LargestMiB = resident[len(resident)/2], resident[len(resident)-1]
 	return nil
+}
+
+// used returns what the process of each node has used.
+func used(nodes []Node) ([]usage.Process, error) {
+	out := make([]usage.Process, len(nodes))
+	for i, n := range nodes {
+		var err error
+		if out[i], err = usage.Of(n.PID); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.URL, err)
+		}
+	}
+	return out, nil
 }
 
 // execute asks the follower for something to execute on each worker at once.
@@ -164,8 +180,10 @@ func (r *Report) execute(ctx context.Context, cfg Config) error {
 	}
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	ids := make([]compute.ExecutionID, len(cfg.Workers))
+	// The first still executes when the last has started: each has its worker.
+	held := fmt.Sprintf(code, 5+len(ids)/startsPS)
 	for i := range ids {
-		started, err := c.Submit(ctx, client.Start{Code: code, ExecutionType: cfg.GPUType, Timeout: timeLimit})
+		started, err := c.Submit(ctx, client.Start{Code: held, ExecutionType: cfg.GPUType, Timeout: timeLimit})
 		if err != nil {
 			return fmt.Errorf("submit: %w", err)
 		}

@@ -104,6 +104,41 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, content, nil
 }
 
+// Check reads all of a snapshot once and returns what is wrong with it.
+func (s *Snapshots) Check(id string) error {
+	_, content, err := s.Open(id)
+	if err != nil {
+		return err
+	}
+	return content.Close()
+}
+
+// Content opens what a snapshot holds for a reader that checks it as it reads,
+// and that otherwise would wait until Open had read all of it once.
+func (s *Snapshots) Content(id string) (io.ReadCloser, error) {
+	content, err := os.Open(filepath.Join(s.dir, id, snapshotContent))
+	if err != nil {
+		return nil, s.failed("open", err)
+	}
+	return &snapshotContents{File: content, store: s}, nil
+}
+
+// snapshotContents is what a snapshot holds, read under watch.
+type snapshotContents struct {
+	*os.File
+
+	store *Snapshots
+}
+
+func (c *snapshotContents) Read(into []byte) (int, error) {
+	defer c.store.watch.begin(accessSnapshot)()
+	n, err := c.File.Read(into)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = c.store.failed("read", err)
+	}
+	return n, err
+}
+
 // failed wraps an error, and ends the process after one that no repeat mends.
 func (s *Snapshots) failed(what string, err error) error {
 	err = fmt.Errorf("%s snapshot: %w", what, err)
@@ -164,12 +199,8 @@ func (s *Snapshots) KeepNewest() error {
 		return err
 	}
 	for i, meta := range all {
-		_, content, err := s.Open(meta.ID)
-		if err != nil {
+		if s.Check(meta.ID) != nil {
 			continue
-		}
-		if err := content.Close(); err != nil {
-			return fmt.Errorf("close snapshot: %w", err)
 		}
 		for _, old := range all[i+1:] {
 			if err := os.RemoveAll(filepath.Join(s.dir, old.ID)); err != nil {

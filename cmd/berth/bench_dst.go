@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/bench/dst"
+	"berth/bench/usage"
 )
 
 // dstFlags are the flags of berth bench dst.
@@ -98,17 +98,14 @@ func (f *dstFlags) run(cmd *cobra.Command) error {
 
 // simulate simulates one history after the other.
 func (f *dstFlags) simulate(ctx context.Context) (*dstTotals, error) {
-	began, err := processorTime()
-	if err != nil {
-		return nil, err
-	}
+	began := usage.CPU()
 	totals, c := &dstTotals{First: f.config.Seed}, f.config
 	for {
 		report, failed := dst.Run(ctx, c)
-		now, err := processorTime()
-		totals.add(report, c.Duration, now-began)
-		if err := errors.Join(failed, err); err != nil || now-began >= f.processor {
-			return totals, err
+		used := usage.CPU() - began
+		totals.add(report, c.Duration, used)
+		if failed != nil || used >= f.processor {
+			return totals, failed
 		}
 		c.Seed++
 	}
@@ -136,13 +133,4 @@ func (t *dstTotals) print(out io.Writer) error {
 	lines.AppendRow(row("messages twice", s.Duplicated, "hashes of replicas compared", s.Compared))
 	lines.AppendRow(row("attempts given up", s.Lost, "checks of the whole state", s.Checks))
 	return printTable(out, lines)
-}
-
-// processorTime returns how much of the processor this process has used.
-func processorTime() (time.Duration, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("read the time of the processor: %w", err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }

@@ -104,13 +104,10 @@ func (n *Node) Damage(rng *rand.Rand) (what string, restore func() error, err er
 	return fmt.Sprintf("a bit of byte %d of %s", at, name), restore, errors.Join(err, f.Sync(), f.Close())
 }
 
-// Asides returns how many replicas the node has set aside.
-func (n *Node) Asides() (int, error) {
-	entries, err := os.ReadDir(filepath.Join(n.data(), "quarantine"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	return len(entries), err
+// Asides returns where the replicas are that the node has set aside. It keeps
+// the newest few.
+func (n *Node) Asides() ([]string, error) {
+	return filepath.Glob(filepath.Join(n.data(), "quarantine", "*", "raft"))
 }
 
 // Arm puts failpoint rules into force in the node's living process, in place of

@@ -272,9 +272,9 @@ func (w *World) Leader(ctx context.Context) *Node {
 	return nil
 }
 
-// Term returns the highest term of which a node's state knows.
-func (w *World) Term(ctx context.Context) uint64 {
-	highest := uint64(0)
+// Term returns the highest term of which a node's state knows; known is false
+// when no node answered.
+func (w *World) Term(ctx context.Context) (highest uint64, known bool) {
 	for _, n := range w.Nodes {
 		c, err := w.admin(n)
 		if err != nil || !n.Running() {
@@ -282,11 +282,11 @@ func (w *World) Term(ctx context.Context) uint64 {
 		}
 		asked, cancel := context.WithTimeout(ctx, time.Second)
 		if state, err := c.State(asked, false); err == nil {
-			highest = max(highest, state.Term)
+			highest, known = max(highest, state.Term), true
 		}
 		cancel()
 	}
-	return highest
+	return highest, known
 }
 
 // PowerCut ends all nodes at once as when the power fails: everything that was

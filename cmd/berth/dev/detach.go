@@ -77,6 +77,9 @@ func (c *Config) arguments() []string {
 	if c.Nodes != 0 {
 		args = append(args, "--nodes", strconv.Itoa(c.Nodes))
 	}
+	if c.Workers != 0 {
+		args = append(args, "--workers", strconv.Itoa(c.Workers))
+	}
 	if c.GPUs != "" {
 		args = append(args, "--gpus", c.GPUs)
 	}

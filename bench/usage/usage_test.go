@@ -1,0 +1,29 @@
+package usage_test
+
+import (
+	"os"
+	"testing"
+
+	"berth/bench/usage"
+)
+
+// TestOf looks at the test itself.
+func TestOf(t *testing.T) {
+	got, err := usage.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Own == 0 || got.Own >= got.Resident || got.Resident > got.Peak {
+		t.Errorf("got %+v", got)
+	}
+	begun := usage.CPU()
+	for range 1 << 20 {
+		os.Getppid()
+	}
+	if now := usage.CPU(); begun <= 0 || now <= begun {
+		t.Errorf("it computed from %v to %v", begun, now)
+	}
+	if _, err := usage.Of(1 << 30); err == nil {
+		t.Error("a process that is not there has used something")
+	}
+}
