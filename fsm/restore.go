@@ -325,7 +325,10 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		}
 		if !ofForm || !known || !e.Status.Terminal() {
 			m.keep(record)
-			m.seen = append(m.seen, ended{id: e.ID, epoch: e.Epoch, movable: movable(e)})
+			m.seen = append(m.seen, ended{
+				id: e.ID, epoch: e.Epoch, movable: movable(e),
+				parent: e.Kind == compute.KindSelection && e.Status.Terminal(), // It rests once it is stored.
+			})
 			return true
 		}
 		w.lean = appendLean(w.lean[:0], record)
