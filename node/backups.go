@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
+	"berth/cluster/disk"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -25,6 +27,13 @@ const (
 	backupTime   = "20060102T150405Z" // In the name, so that names are in the order of time.
 	backupPart   = ".part"            // In the name of one that is not finished.
 	partAge      = 24 * time.Hour     // What a crash left of one is removed at this age.
+	backupSlow   = 15 * time.Minute   // One that takes longer is told of.
+
+	// How much of the file system stays free for others: a part of it, up to a
+	// maximum that is twice that of the ballast of DATA_DIR.
+	backupShare  = 10
+	backupMargin = 512 << 20
+	backupStep   = 16 << 20 // Bytes written from one look at the room to the next.
 )
 
 // backups saves the state to a directory now and then. What is there says when
@@ -34,10 +43,15 @@ type backups struct {
 	cluster compute.UUID
 	version string
 	view    func(context.Context) (*fsm.View, error) // With everything that was acknowledged before.
+	free    func(dir string) (free, total int64, err error)
 	now     func() time.Time
 	logger  *slog.Logger
 
-	busy   atomic.Bool // One is being saved, perhaps to a disk that hangs.
+	busy  atomic.Bool // One is being saved, perhaps to a disk that hangs.
+	begun time.Time   // When, for look alone.
+	slow  bool        // That was told.
+	rests time.Time   // None is tried before: there was no room.
+
 	saved  prometheus.Gauge
 	failed prometheus.Counter
 }
@@ -45,7 +59,7 @@ type backups struct {
 // newBackups returns what saves backups of a cluster.
 func newBackups(cfg BackupConfig, cluster compute.UUID, reg prometheus.Registerer) *backups {
 	b := &backups{
-		cfg: cfg, cluster: cluster, now: time.Now, logger: slog.New(slog.DiscardHandler),
+		cfg: cfg, cluster: cluster, free: disk.Free, now: time.Now, logger: slog.New(slog.DiscardHandler),
 		saved: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_backup_saved_timestamp_seconds",
 			Help: "When the newest scheduled backup was saved, as its leader found; 0 elsewhere.",
@@ -93,10 +107,13 @@ func (n *Node) saveBackups(ctx context.Context) error {
 // it is left behind, and no other backup is begun before it goes on.
 func (b *backups) look(ctx context.Context) {
 	if !b.busy.CompareAndSwap(false, true) {
-		b.failed.Inc()
-		b.logger.Error("the backup before is not saved yet: does the disk hang?", "err", b.cfg.To)
+		if took := b.now().Sub(b.begun); took >= backupSlow && !b.slow {
+			b.slow = true
+			b.logger.Error("a backup is not saved yet: does the disk hang?", "took", took.Round(time.Second), "err", b.cfg.To)
+		}
 		return
 	}
+	b.begun, b.slow = b.now(), false
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -110,13 +127,13 @@ func (b *backups) look(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C: // The next look says so.
+	case <-timer.C: // The looks to come wait for it.
 	case <-ctx.Done():
 	}
 }
 
 // saveIfDue saves a backup unless there is a new one, and removes those that are
-// too many.
+// too many. One for which there is no room is tried again when the next is due.
 func (b *backups) saveIfDue(ctx context.Context) error {
 	if err := os.MkdirAll(b.cfg.To, 0o700); err != nil {
 		return err
@@ -125,21 +142,64 @@ func (b *backups) saveIfDue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	last := ""
 	if n := len(names); n > 0 {
-		newest, _ := b.stamp(names[n-1])
+		last = names[n-1]
+		newest, _ := b.stamp(last)
 		b.saved.Set(float64(newest.Unix()))
 		if b.now().Sub(newest) < b.cfg.Every {
 			return nil
 		}
 	}
+	if b.now().Before(b.rests) {
+		return nil
+	}
 	start := time.Now() //nolint:forbidigo // A stopwatch.
-	if err := b.save(ctx); err != nil {
+	if err := b.save(ctx, last); err != nil {
+		if disk.NoSpace(err) || compute.CodeOf(err) == compute.CodeNoSpace {
+			b.rests = b.now().Add(b.cfg.Every)
+		}
 		return err
 	}
 	b.saved.Set(float64(b.now().Unix()))
 	b.logger.Info("backup saved", "took", time.Since(start).Round(time.Millisecond))
 	_, err = b.tidy()
 	return err
+}
+
+// room returns why no more bytes may be written: the file system has to keep
+// some free, for it may be that of a server's data.
+func (b *backups) room(bytes int64) error {
+	free, total, err := b.free(b.cfg.To)
+	if err != nil {
+		return err
+	}
+	keep := min(total/backupShare, backupMargin)
+	if free >= bytes+keep {
+		return nil
+	}
+	return compute.Errorf(compute.CodeNoSpace,
+		"The file system of %s has %d MiB free: a backup needs %d MiB more and leaves %d MiB to others. "+
+			"Make room, or set backup.to to a directory of another file system.",
+		b.cfg.To, free>>20, bytes>>20, keep>>20)
+}
+
+// roomy writes as long as there is room.
+type roomy struct {
+	io.Writer
+
+	room func(bytes int64) error
+	left int64 // To write before the next look.
+}
+
+func (r *roomy) Write(p []byte) (int, error) {
+	if r.left -= int64(len(p)); r.left < 0 {
+		if err := r.room(backupStep); err != nil {
+			return 0, err
+		}
+		r.left = backupStep
+	}
+	return r.Writer.Write(p)
 }
 
 // prefix is how the names of this cluster's backups begin.
@@ -194,8 +254,18 @@ func (b *backups) tidy() (names []string, err error) {
 }
 
 // save writes a backup, checks what is on disk then, and gives it its name: it
-// appears whole or not at all.
-func (b *backups) save(ctx context.Context) error {
+// appears whole or not at all. Last is the name of the one before, "" for none:
+// about as much room is needed.
+func (b *backups) save(ctx context.Context, last string) error {
+	if last != "" {
+		info, err := os.Stat(filepath.Join(b.cfg.To, last))
+		if err != nil {
+			return err
+		}
+		if err := b.room(info.Size()); err != nil {
+			return err
+		}
+	}
 	view, err := b.view(ctx)
 	if err != nil {
 		return err
@@ -220,19 +290,21 @@ func (b *backups) save(ctx context.Context) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// write writes a backup to a file and reads it again.
+// write writes a backup to a file and reads it again. The kernel is asked to
+// forget what it has in memory of it, so that the medium is read where it does.
 func (b *backups) write(f *os.File, view *fsm.View, at time.Time) error {
-	if err := view.WriteBackup(f, b.version, compute.InstantOf(at)); err != nil {
+	if err := view.WriteBackup(&roomy{Writer: f, room: b.room}, b.version, compute.InstantOf(at)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // A hint; not every file system takes it.
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	if _, err := CheckBackup(f); err != nil {
-		return fmt.Errorf("what is on the disk is not what was written: %w", err)
+		return fmt.Errorf("what is read of the backup is not what was written: %w", err)
 	}
 	return nil
 }

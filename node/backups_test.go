@@ -1,11 +1,13 @@
 package node_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth/compute"
@@ -13,35 +15,53 @@ import (
 	"berth/node"
 )
 
-// TestScheduledBackups looks day by day whether a backup is due.
-func TestScheduledBackups(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "backups")
-	cluster := compute.UUID{15: 1}
+// testBackups are the backups of a machine in a directory.
+type testBackups struct {
+	*node.Backups
+
+	dir     string
+	cluster compute.UUID
+}
+
+// newBackups returns the backups of a cluster once a day, of which two are kept.
+func newBackups(t *testing.T, now func() time.Time) (*testBackups, *fsm.FSM) {
+	t.Helper()
+	b := &testBackups{dir: filepath.Join(t.TempDir(), "backups"), cluster: compute.UUID{15: 1}}
 	machine := fsm.New()
 	frame, err := fsm.Encode(fsm.Bootstrap{
-		ClusterID: cluster, Prices: map[string]compute.Price{"cpu": 15},
+		ClusterID: b.cluster, Prices: map[string]compute.Price{"cpu": 15},
 		Signing: compute.SigningKey{ID: "first", Public: []byte{1}, Sealed: []byte{2}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	machine.ApplyFrames(7, frame)
-	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	b := node.NewBackups(node.BackupConfig{Every: 24 * time.Hour, To: dir, Keep: 2}, cluster, machine, func() time.Time { return now })
-	names := func() (names []string) {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			names = append(names, strings.TrimPrefix(e.Name(), "berth-"+cluster.String()+"-"))
-		}
-		return names
+	b.Backups = node.NewBackups(node.BackupConfig{Every: 24 * time.Hour, To: b.dir, Keep: 2}, b.cluster, machine, now)
+	return b, machine
+}
+
+// names returns what is in the directory, without what all names begin with.
+func (b *testBackups) names(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, e := range entries {
+		names = append(names, strings.TrimPrefix(e.Name(), "berth-"+b.cluster.String()+"-"))
+	}
+	return names
+}
+
+// TestScheduledBackups looks day by day whether a backup is due.
+func TestScheduledBackups(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	b, _ := newBackups(t, func() time.Time { return now })
+	dir, cluster := b.dir, b.cluster
 	look := func(want ...string) {
 		t.Helper()
 		b.Look(t.Context())
-		if got := names(); !slices.Equal(got, want) {
+		if got := b.names(t); !slices.Equal(got, want) {
 			t.Errorf("at %s: %v, want %v", now, got, want)
 		}
 	}
@@ -91,4 +111,61 @@ func TestScheduledBackups(t *testing.T) {
 	if b.Failures() != 1 {
 		t.Errorf("%v failed, want 1", b.Failures())
 	}
+}
+
+// TestSlowBackup holds that a backup that takes long is told of once, is no
+// failure, and that the next one waits for it.
+func TestSlowBackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, machine := newBackups(t, time.Now)
+		var told []string
+		b.Tell(func(what string) { told = append(told, what) })
+		goOn := make(chan struct{})
+		b.Read(func(context.Context) (*fsm.View, error) {
+			<-goOn
+			return machine.View(), nil
+		})
+		for range 40 { // Of a minute each.
+			b.Look(t.Context())
+			<-time.After(time.Minute)
+		}
+		if len(told) != 1 || b.Failures() != 0 {
+			t.Errorf("40 minutes of a backup were told as %q and %v failures, want one line and none", told, b.Failures())
+		}
+		close(goOn)
+		synctest.Wait()
+		b.Look(t.Context())
+		if names := b.names(t); len(names) != 1 || b.Failures() != 0 {
+			t.Errorf("after it went on there are %q and %v failures", names, b.Failures())
+		}
+	})
+}
+
+// TestBackupLeavesRoom holds that a backup does not fill a file system, which may
+// be that of a server's data, and is not tried again before the next is due.
+func TestBackupLeavesRoom(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	b, _ := newBackups(t, func() time.Time { return now })
+	const total, margin = 10 << 30, 512 << 20
+	room := int64(margin - 1)
+	b.Room(func(string) (free, all int64, err error) { return room, total, nil })
+	look := func(wait time.Duration, saved int, failures float64) {
+		t.Helper()
+		now = now.Add(wait)
+		b.Look(t.Context())
+		if names := b.names(t); len(names) != saved || b.Failures() != failures {
+			t.Errorf("at %s with %d free there are %q and %v failures, want %d and %v",
+				now, room, names, b.Failures(), saved, failures)
+		}
+	}
+	look(0, 0, 1)
+	look(time.Minute, 0, 1)
+	look(time.Hour, 0, 1)
+	room = total / 2
+	look(23*time.Hour, 1, 1)
+	room = margin // The one before has some bytes.
+	look(24*time.Hour, 1, 2)
+	look(time.Minute, 1, 2)
+	room = total / 2
+	look(24*time.Hour, 2, 2)
 }
