@@ -22,8 +22,34 @@ func (s *Server) dig(r *request, id compute.ExecutionID) (err error) {
 	return err
 }
 
+// orArchived returns err, with which a change of an execution that find found was
+// refused, unless it went to an archive meanwhile: then what refusal says of it.
+func (s *Server) orArchived(r *request, err error, refusal func(*compute.Execution) error) error {
+	if compute.CodeOf(err) != compute.CodeNotFound {
+		return err
+	}
+	view, readErr := s.cfg.Reader.Read(r.ctx)
+	if readErr != nil {
+		return readErr
+	}
+	r.view = view
+	e, findErr := s.find(r)
+	switch {
+	case findErr == nil && r.view.FromArchive(e.ID):
+		return refusal(e)
+	case findErr != nil && compute.CodeOf(findErr) != compute.CodeNotFound:
+		return findErr
+	}
+	return err
+}
+
 // errArchived refuses to change what is in an archive.
-func errArchived() error {
+func errArchived(*compute.Execution) error {
 	return compute.Errorf(compute.CodeConflict,
 		"The execution is in an archive, which never changes: it cannot be deleted any more.").Named("archived")
+}
+
+// errEnded refuses to stop what has ended.
+func errEnded(e *compute.Execution) error {
+	return compute.Errorf(compute.CodeConflict, "the execution has already ended as %s", e.Status).Named("already_ended")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -88,13 +89,108 @@ func TestArchivedExecutionsAreAnswered(t *testing.T) {
 	}
 }
 
+// racing archives whatever it can right before a command of a kind is applied.
+type racing struct {
+	api.Proposer
+
+	before func(fsm.Command)
+}
+
+func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error) {
+	p.before(cmd)
+	return p.Proposer.Propose(ctx, cmd)
+}
+
+// TestArchivedWhileItIsChanged holds that an execution which goes to an archive
+// between the look at it and its stop or its end is answered as one in there.
+func TestArchivedWhileItIsChanged(t *testing.T) {
+	l := library{}
+	var w *world
+	var gone fsm.Kind // Of the command that comes too late.
+	w = newWorld(t, func(c *api.Config) {
+		c.Archives = l
+		c.Proposer = racing{c.Proposer, func(cmd fsm.Command) {
+			if cmd.Kind() == gone {
+				gone = 0
+				w.archive(l, 1)
+			}
+		}}
+	})
+	w.upgrade()
+	end := func() compute.ExecutionID {
+		id := w.start("t4")
+		w.complete(id, 3, time.Second)
+		return id
+	}
+	for range 2 {
+		end()
+	}
+	for _, test := range []struct {
+		kind   fsm.Kind
+		method string
+		path   string
+		code   string
+	}{
+		{fsm.KindStopExecution, "POST", "/workloads/abort/", "already_ended"},
+		{fsm.KindDeleteExecution, "DELETE", "/execution/", "archived"},
+	} {
+		id := end()
+		end()
+		gone = test.kind
+		w.want(409, test.code, test.method, test.path+id.String(), w.adaKey, nil)
+		if gone != 0 {
+			t.Errorf("%s: nothing was archived meanwhile", test.path)
+		}
+		w.want(404, "", test.method, test.path+compute.ExecutionID{UUID: uuid(77)}.String(), w.adaKey, nil)
+	}
+}
+
+// TestHistoryOfAParent holds that the sub-executions of one are found without the
+// archives that cannot have them, and that those of nobody cost nothing.
+func TestHistoryOfAParent(t *testing.T) {
+	l := library{}
+	w := newWorld(t, func(c *api.Config) { c.Archives = l })
+	w.upgrade()
+	parent, children := w.selected()
+	w.complete(children[0], 2, time.Second)
+	w.complete(children[1], 1, 2*time.Second)
+	w.complete(w.start("t4"), 3, time.Second)
+	w.archive(l, 1)
+	family := len(l)
+	w.pass(time.Second) // Identifiers begin with the time.
+	for i := range 3 {
+		w.complete(w.start("t4"), 3, time.Duration(i+1)*time.Second)
+		w.archive(l, 1)
+	}
+	if family == 0 || len(l) <= family {
+		t.Fatalf("%d archives, %d of them of the GPU selection", len(l), family)
+	}
+	for a := range w.machine.View().Archives() {
+		if a.Executions == 1 {
+			delete(l, a.Blob)
+		}
+	}
+	var page wire.ExecutionHistory
+	w.mustDo("GET", "/billing/history?parent="+parent.String(), w.adaKey, nil, &page)
+	if len(page.Executions) != len(children) {
+		t.Errorf("%d sub-executions, want %d", len(page.Executions), len(children))
+	}
+	clear(l)
+	for _, query := range []string{"parent=" + (compute.ExecutionID{UUID: uuid(77)}).String(), "type=docker"} {
+		w.mustDo("GET", "/billing/history?"+query, w.adaKey, nil, &page)
+		if len(page.Executions) != 0 {
+			t.Errorf("%s: %d executions of nobody", query, len(page.Executions))
+		}
+	}
+}
+
 // archive leaves so many executions that have ended in the state.
 func (w *world) archive(l library, stay int) {
 	w.Helper()
 	s := w.machine.View().Settings()
 	s.MaxFinished = stay
 	w.must(fsm.SetSettings{Term: 1, Settings: s})
-	for d := w.machine.View().DraftArchive(); d != nil; d = w.machine.View().DraftArchive() {
+	for d := w.machine.View().DraftArchive(nil); d != nil; d = w.machine.View().DraftArchive(nil) {
 		l[d.Command.Blob] = d.Blob
 		d.Command.Term = 1
 		w.must(d.Command)

@@ -155,13 +155,13 @@ func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any,
 		return nil, err
 	}
 	if r.view.FromArchive(e.ID) {
-		return nil, compute.Errorf(compute.CodeConflict, "the execution has already ended as %s", e.Status).Named("already_ended")
+		return nil, errEnded(e)
 	}
 	result, err := s.propose(r, fsm.StopExecution{
 		Op: s.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
 	})
 	if err != nil {
-		return nil, err
+		return nil, s.orArchived(r, err, errEnded)
 	}
 	message := "The execution is asked to end."
 	if result.Status.Terminal() {
@@ -177,7 +177,7 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 		return nil, err
 	}
 	if r.view.FromArchive(e.ID) {
-		return nil, errArchived()
+		return nil, errArchived(e)
 	}
 	if !e.Status.Terminal() {
 		return nil, compute.Errorf(compute.CodeConflict,
@@ -185,7 +185,7 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 	}
 	_, err = s.propose(r, fsm.DeleteExecution{Op: s.op(r), Actor: r.caller.actor, Execution: e.ID})
 	if err != nil {
-		return nil, err
+		return nil, s.orArchived(r, err, errArchived)
 	}
 	// The record is gone; what remains of the output nobody can reach, and it
 	// is swept later.

@@ -116,17 +116,5 @@ func (a *Archive) add(e *compute.Execution) {
 			Org: e.Org, Oldest: e.SubmitIndex, First: e.ID, Last: e.ID, From: e.CreatedAt,
 		})
 	}
-	o := &a.Orgs[i]
-	o.Executions++
-	o.Oldest, o.Newest = min(o.Oldest, e.SubmitIndex), max(o.Newest, e.SubmitIndex)
-	o.From, o.To = min(o.From, e.CreatedAt), max(o.To, e.CreatedAt)
-	if byExecution(e.ID, o.First) < 0 {
-		o.First = e.ID
-	}
-	if byExecution(e.ID, o.Last) > 0 {
-		o.Last = e.ID
-	}
-	t := o.totals()
-	t.add(e, 1)
-	o.setTotals(t)
+	a.Orgs[i].add(e)
 }

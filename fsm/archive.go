@@ -32,12 +32,12 @@ type ArchivedOrg struct {
 	Executions int                 `cbor:"2,keyasint"`
 	Oldest     uint64              `cbor:"3,keyasint"` // The range of SubmitIndex.
 	Newest     uint64              `cbor:"4,keyasint"`
-	First      compute.ExecutionID `cbor:"5,keyasint"` // The range of identifiers.
+	First      compute.ExecutionID `cbor:"5,keyasint"` // The range of identifiers, those of parents too.
 	Last       compute.ExecutionID `cbor:"6,keyasint"`
 	From       compute.Instant     `cbor:"7,keyasint"` // The range of CreatedAt.
 	To         compute.Instant     `cbor:"8,keyasint"`
 	Spent      compute.Credits     `cbor:"9,keyasint"`
-	ByStatus   []int               `cbor:"10,keyasint"` // Up to the last status that occurs.
+	Counts     []int               `cbor:"10,keyasint"` // By kind and in it by status, up to the last that occurs.
 }
 
 // shelfmark is the place of what an archive has of one organization: behind
@@ -72,24 +72,59 @@ func (a *Archive) of(org compute.OrgID) (*ArchivedOrg, bool) {
 	return &a.Orgs[i], true
 }
 
-// holds reports whether the execution id may be among those of o.
+// holds reports whether the execution id, or a sub-execution of it, may be among
+// those of o.
 func (o *ArchivedOrg) holds(id compute.ExecutionID) bool {
 	return byExecution(o.First, id) <= 0 && byExecution(id, o.Last) <= 0
+}
+
+// add counts e among those of o.
+func (o *ArchivedOrg) add(e *compute.Execution) {
+	o.Executions++
+	o.Oldest, o.Newest = min(o.Oldest, e.SubmitIndex), max(o.Newest, e.SubmitIndex)
+	o.From, o.To = min(o.From, e.CreatedAt), max(o.To, e.CreatedAt)
+	o.reach(e.ID)
+	if !e.Parent.IsZero() {
+		o.reach(e.Parent)
+	}
+	var t totals
+	t.add(e, 1)
+	o.Spent += t.spent
+	cell := int(e.Kind)*compute.Statuses + int(e.Status)
+	for len(o.Counts) <= cell {
+		o.Counts = append(o.Counts, 0)
+	}
+	o.Counts[cell]++
+}
+
+// reach has the range of identifiers hold id.
+func (o *ArchivedOrg) reach(id compute.ExecutionID) {
+	if byExecution(id, o.First) < 0 {
+		o.First = id
+	}
+	if byExecution(id, o.Last) > 0 {
+		o.Last = id
+	}
 }
 
 // totals returns what o adds to the totals of its organization.
 func (o *ArchivedOrg) totals() *totals {
 	t := &totals{executions: o.Executions, spent: o.Spent}
-	copy(t.byStatus[:], o.ByStatus)
+	for cell, n := range o.Counts {
+		t.byStatus[cell%compute.Statuses] += n
+	}
 	return t
 }
 
-// setTotals is the reverse of totals.
-func (o *ArchivedOrg) setTotals(t *totals) {
-	o.Spent, o.ByStatus = t.spent, slices.Clone(t.byStatus[:])
-	for n := len(o.ByStatus); n > 0 && o.ByStatus[n-1] == 0; n-- {
-		o.ByStatus = o.ByStatus[:n-1]
+// count returns how many executions of o have a status and are of a kind, nil
+// for any.
+func (o *ArchivedOrg) count(status *compute.Status, kind *compute.Kind) (n int) {
+	for cell, of := range o.Counts {
+		if (status == nil || int(*status) == cell%compute.Statuses) && (kind == nil || int(*kind) == cell/compute.Statuses) {
+			n += of
+		}
 	}
+	return n
 }
 
 // Archives yields all archives, the oldest first.

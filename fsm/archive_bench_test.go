@@ -22,7 +22,7 @@ func BenchmarkArchive(b *testing.B) {
 		w.retain(0, 3_000)
 		b.StartTimer()
 		begun := b.Elapsed()
-		d := w.view().DraftArchive()
+		d := w.view().DraftArchive(nil)
 		drafted := b.Elapsed()
 		d.Command.Term = w.term
 		if r := w.must(d.Command); r.Count != fsm.MaxArchived {

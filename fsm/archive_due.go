@@ -32,14 +32,22 @@ type ArchiveDraft struct {
 	Command ArchiveExecutions
 }
 
+// IDs returns the executions of the draft.
+func (d *ArchiveDraft) IDs() (ids []compute.ExecutionID) {
+	for text := range slices.Chunk(d.Command.Executions, executionWidth) {
+		ids = append(ids, executionFrom(text))
+	}
+	return ids
+}
+
 // DraftArchive returns the next archive that is due, nil for none: terminal
 // executions past their age or number, those that ended first, of one month.
-// A GPU selection goes whole, when its parent goes.
-func (v *View) DraftArchive() *ArchiveDraft {
+// A GPU selection goes whole, when its parent goes. Those of stay are left out.
+func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	if v.Format() < formatTrust || v.meta.Settings.Forget {
 		return nil
 	}
-	ids, month := v.dueForArchive()
+	ids, month := v.dueForArchive(stay)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -54,12 +62,15 @@ func (v *View) DraftArchive() *ArchiveDraft {
 
 // dueForArchive returns the executions of the next archive and their month;
 // none as long as waiting a little makes it a larger one.
-func (v *View) dueForArchive() (ids []compute.ExecutionID, month int) {
+func (v *View) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
 	left, looks, size, full := v.finished.len(), 0, 0, false
 	var first compute.Instant
 	for m := range v.finished.keys(moment{}) {
 		if looks++; looks > maxLooks || !v.pastRetention(m.at, left-1) {
 			break
+		}
+		if stay[m.execution()] {
+			continue
 		}
 		family := v.familyOf(m.execution())
 		if family == nil {
@@ -96,6 +107,23 @@ func (v *View) pastRetention(at compute.Instant, left int) bool {
 func (v *View) ripe(first compute.Instant, n int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
+}
+
+// Overdue returns how many executions that have ended should be in archives and are
+// not: a little of what is past its age or number waits there for more.
+func (v *View) Overdue() int {
+	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
+	if v.Format() < formatTrust || v.meta.Settings.Forget {
+		return 0
+	}
+	n := 0
+	if most > 0 {
+		n = v.finished.len() - most - most/slackOfNumber
+	}
+	if keep > 0 {
+		n = max(n, v.finished.before(moment{at: v.meta.Now.Add(-keep - keep/slackOfAge)}))
+	}
+	return max(n, 0)
 }
 
 // familyOf returns the execution id with the sub-executions that it has in the

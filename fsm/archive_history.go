@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"sort"
 
 	"berth/compute"
 )
@@ -87,27 +88,35 @@ func (v *View) WholeHistory(
 	}
 }
 
+// What is read of archives for one page of a history. An organization that has
+// little in each of many is told to ask for less.
+const (
+	maxRead  = 128 << 20 // Bytes of blobs.
+	openCost = 32 << 10  // What one costs beside its bytes, as bytes.
+)
+
 // merge goes through the history of an organization in the state and in
 // archives at once. An archive is opened when its newest execution is due.
 type merge struct {
 	view   *View
 	org    compute.OrgID
-	filter HistoryFilter
+	filter HistoryFilter // Without Skip.
 	skip   int
 	open   OpenArchive
 	yield  func(*Case, error) bool
 
+	read   int64 // As maxRead counts.
 	opened cursors
 	ended  bool
 }
 
 // cursor is a place in what an open archive has of the organization.
 type cursor struct {
-	file *ArchiveFile
+	rows []archivedRow
 	row  int // It goes down.
 }
 
-func (c *cursor) place() place { return c.file.rows[c.row].place }
+func (c *cursor) place() place { return c.rows[c.row].place }
 
 // cursors is a heap with the newest place on top.
 type cursors []*cursor
@@ -128,15 +137,14 @@ func (c *cursors) Pop() any {
 }
 
 func (m *merge) run() {
-	next, stop := iter.Pull(m.view.archivesOf(m.org))
+	from := m.jump()
+	next, stop := iter.Pull(m.view.archivesOf(m.org, from))
 	defer stop()
 	mark, more := next()
-	var room []byte
-	var outline compute.Execution
 	emit := func(until place) bool { // What archives have above until.
 		for !m.ended {
 			if more && mark.newest >= until.index && (len(m.opened) == 0 || mark.newest >= m.opened[0].place().index) {
-				m.enter(mark, until)
+				m.enter(mark)
 				mark, more = next()
 				continue
 			}
@@ -147,59 +155,155 @@ func (m *merge) run() {
 		}
 		return false
 	}
-	for k := range m.view.history.downKeys(lastPlace(m.org), place{org: m.org}, 0) {
-		if k.org != m.org || !emit(k) {
-			break
-		}
-		if m.filter == (HistoryFilter{}) && m.skip > 0 {
-			m.skip--
-			continue
-		}
-		e, encoded, _ := m.view.executions.peek(k.id, room)
-		if e == nil {
-			room = encoded
-			if !outlineExecution(encoded, &outline) || !m.filter.matches(&outline) {
-				continue
-			}
-			e = mustDecode[compute.Execution](encoded)
-		}
-		if m.filter.matches(e) && !m.give(func() *Case { return &Case{Execution: e} }) {
+	for k, load := range m.inState(from.newest) {
+		if !emit(k) || !m.give(func() *Case { return &Case{Execution: load()} }) {
 			return
 		}
 	}
 	emit(place{org: m.org})
 }
 
-// enter opens what an archive has of the organization, unless nothing of it can
-// be wanted.
-func (m *merge) enter(mark shelfmark, until place) {
+// jump passes what is surely skipped, however much that is, and opens of it only
+// archives that reach over the place where it ends. It returns that place: the
+// merge begins with the index of it.
+func (m *merge) jump() shelfmark {
+	at, rows := m.surely()
+	for mark := range m.view.archivesOf(m.org, lastShelfmark(m.org)) {
+		if mark == at || at.newest == math.MaxUint64 || m.ended {
+			break
+		}
+		a, o := m.row(mark)
+		n, exact := m.filter.most(o)
+		switch {
+		case n == 0:
+		case exact && o.Oldest > at.newest:
+			m.skip -= n
+		default:
+			m.look(a, at.newest)
+		}
+	}
+	m.skip -= rows
+	return at
+}
+
+// surely returns the last archive of which all that is above its newest
+// execution is skipped, whatever inexact counts stand for, and how many
+// executions of the state are above it.
+func (m *merge) surely() (at shelfmark, above int) {
+	at = lastShelfmark(m.org)
+	if m.skip == 0 {
+		return at, 0
+	}
+	next, stop := iter.Pull(m.view.archivesOf(m.org, at))
+	defer stop()
+	mark, more := next()
+	rows, most := 0, 0 // So far, of the state and at most of archives.
+	pass := func(until uint64) bool {
+		for ; more && mark.newest >= until && rows+most <= m.skip; mark, more = next() {
+			_, o := m.row(mark)
+			n, _ := m.filter.most(o)
+			at, above, most = mark, rows, most+n
+		}
+		return rows+most <= m.skip
+	}
+	for k := range m.inState(math.MaxUint64) {
+		if !pass(k.index) {
+			return at, above
+		}
+		rows++
+	}
+	m.ended = pass(0) // All of it is skipped.
+	return at, above
+}
+
+// inState yields what m selects of the executions in the state from an index
+// down: the place of each, and what returns it before the next one.
+func (m *merge) inState(from uint64) iter.Seq2[place, func() *compute.Execution] {
+	first := lastPlace(m.org)
+	if from < math.MaxUint64 {
+		first.index = from + 1 // No execution has the identifier of this place.
+	}
+	return func(yield func(place, func() *compute.Execution) bool) {
+		var room []byte
+		var outline compute.Execution
+		var at place
+		load := func() *compute.Execution {
+			e, _ := m.view.executions.get(at.id)
+			return e
+		}
+		for at = range m.view.history.downKeys(first, place{org: m.org}, 0) {
+			if m.filter != (HistoryFilter{}) {
+				e, encoded, _ := m.view.executions.peek(at.id, room)
+				if e == nil {
+					room, e = encoded, &outline
+					if !outlineExecution(encoded, e) {
+						continue
+					}
+				}
+				if !m.filter.matches(e) {
+					continue
+				}
+			}
+			if !yield(at, load) {
+				return
+			}
+		}
+	}
+}
+
+// row returns an archive, and what it has of the organization.
+func (m *merge) row(mark shelfmark) (*Archive, *ArchivedOrg) {
 	a, _ := m.view.archives.get(mark.number)
 	o, _ := a.of(m.org)
-	if !m.filter.mayMatch(o) {
-		return
+	return a, o
+}
+
+// enter opens an archive, unless nothing of it can be wanted.
+func (m *merge) enter(mark shelfmark) {
+	a, o := m.row(mark)
+	if n, _ := m.filter.most(o); n > 0 {
+		m.look(a, math.MaxUint64)
 	}
-	// All of it is skipped when nothing else lies between its executions.
-	if m.filter == (HistoryFilter{}) && len(m.opened) == 0 && o.Executions <= m.skip && o.Oldest > until.index &&
-		!m.view.overlaps(m.org, mark, o.Oldest) {
-		m.skip -= o.Executions
+}
+
+// look opens an archive for what it has of the organization up to an index. What
+// is above that is skipped.
+func (m *merge) look(a *Archive, upTo uint64) {
+	if m.read += a.Size + openCost; m.read > maxRead {
+		m.fail(compute.Errorf(compute.CodeInvalid,
+			"This page is spread over more than %d MiB of archives of old executions: "+
+				"ask for fewer executions at once (limit), or for those of a shorter time (from, to).", maxRead>>20).
+			Named("history_too_wide"))
 		return
 	}
 	file, err := m.open(a)
 	if err != nil {
-		m.ended = true
-		m.yield(nil, err)
+		m.fail(err)
 		return
 	}
-	if c := file.newest(m.org); c != nil {
-		heap.Push(&m.opened, c)
+	rows := file.of(m.org)
+	n := sort.Search(len(rows), func(i int) bool { return rows[i].place.index > upTo })
+	for i := range rows[n:] {
+		if rows[n+i].matches(m.filter) {
+			m.skip--
+		}
 	}
+	if n > 0 {
+		heap.Push(&m.opened, &cursor{rows[:n], n - 1})
+	}
+}
+
+// fail ends the history with an error.
+func (m *merge) fail(err error) {
+	m.ended = true
+	m.yield(nil, err)
 }
 
 // pop gives the newest execution of the open archives.
 func (m *merge) pop() {
 	c := m.opened[0]
-	row := &c.file.rows[c.row]
-	if c.row--; c.row < 0 || c.place().org != m.org {
+	row := &c.rows[c.row]
+	if c.row--; c.row < 0 {
 		heap.Pop(&m.opened)
 	} else {
 		heap.Fix(&m.opened, 0)
@@ -219,21 +323,23 @@ func (m *merge) give(c func() *Case) bool {
 	return !m.ended
 }
 
-// newest returns the newest place of an organization, nil for none.
-func (f *ArchiveFile) newest(org compute.OrgID) *cursor {
-	for i := len(f.rows) - 1; i >= 0; i-- {
-		if f.rows[i].place.org == org {
-			return &cursor{f, i}
-		}
-	}
-	return nil
+// of returns what f has of an organization.
+func (f *ArchiveFile) of(org compute.OrgID) []archivedRow {
+	from := sort.Search(len(f.rows), func(i int) bool { return byOrg(f.rows[i].place.org, org) >= 0 })
+	rows := f.rows[from:]
+	return rows[:sort.Search(len(rows), func(i int) bool { return byOrg(rows[i].place.org, org) > 0 })]
+}
+
+// lastShelfmark is behind all shelfmarks of an organization.
+func lastShelfmark(org compute.OrgID) shelfmark {
+	return shelfmark{org, math.MaxUint64, math.MaxUint64}
 }
 
 // archivesOf yields where archives have executions of an organization, by the
-// newest of each, the newest first.
-func (v *View) archivesOf(org compute.OrgID) iter.Seq[shelfmark] {
+// newest of each, the newest first, from one on.
+func (v *View) archivesOf(org compute.OrgID, from shelfmark) iter.Seq[shelfmark] {
 	return func(yield func(shelfmark) bool) {
-		for k := range v.shelfmarks.downFrom(shelfmark{org, math.MaxUint64, math.MaxUint64}) {
+		for k := range v.shelfmarks.downFrom(from) {
 			if k.org != org || !yield(k) {
 				return
 			}
@@ -241,20 +347,16 @@ func (v *View) archivesOf(org compute.OrgID) iter.Seq[shelfmark] {
 	}
 }
 
-// overlaps reports whether another archive behind mark has something of the
-// organization that is not older than oldest.
-func (v *View) overlaps(org compute.OrgID, mark shelfmark, oldest uint64) bool {
-	for k := range v.shelfmarks.downFrom(mark) {
-		if k != mark {
-			return k.org == org && k.newest >= oldest
-		}
+// most returns how many executions of o the filter selects at most, and whether
+// it selects as many. A sub-execution is in the archive of its parent.
+func (f HistoryFilter) most(o *ArchivedOrg) (n int, exact bool) {
+	n = o.count(f.Status, f.Kind)
+	switch {
+	case !f.From.IsZero() && o.To < f.From || !f.To.IsZero() && o.From >= f.To:
+		n = 0
+	case f.Parent != nil && !f.Parent.IsZero() && !o.holds(*f.Parent):
+		n = 0
 	}
-	return false
-}
-
-// mayMatch reports whether f may select something of o.
-func (f HistoryFilter) mayMatch(o *ArchivedOrg) bool {
-	return (f.Status == nil || o.totals().byStatus[*f.Status] > 0) &&
-		(f.From.IsZero() || o.To >= f.From) &&
-		(f.To.IsZero() || o.From < f.To)
+	whole := f.Parent == nil && (f.From.IsZero() || o.From >= f.From) && (f.To.IsZero() || o.To < f.To)
+	return n, whole || n == 0
 }

@@ -30,7 +30,7 @@ func (l library) open(a *fsm.Archive) (*fsm.ArchiveFile, error) {
 // have left the state.
 func (w *world) archive(l library) int {
 	w.Helper()
-	d := w.view().DraftArchive()
+	d := w.view().DraftArchive(nil)
 	if d == nil {
 		return 0
 	}
@@ -272,11 +272,11 @@ func TestArchiveWaitsUntilItIsWorthIt(t *testing.T) {
 	l := library{}
 	w.retain(time.Hour, 0)
 	w.pass(time.Hour - 30*time.Second)
-	if d := w.view().DraftArchive(); d != nil {
+	if d := w.view().DraftArchive(nil); d != nil {
 		t.Error("two executions that were due for seconds were archived")
 	}
 	w.pass(2 * time.Minute)
-	first, second := w.view().DraftArchive(), w.view().DraftArchive()
+	first, second := w.view().DraftArchive(nil), w.view().DraftArchive(nil)
 	if first == nil || !bytes.Equal(first.Blob, second.Blob) || first.Command.Month != 2026*12+2 {
 		t.Fatal("the archive of March is not made, or differs when it is made again")
 	}
@@ -340,7 +340,7 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 	children := w.children(parent)
 	w.retain(0, 2)
-	good := w.view().DraftArchive().Command
+	good := w.view().DraftArchive(nil).Command
 	good.Term = w.term
 	of := func(ids ...compute.ExecutionID) func(*fsm.ArchiveExecutions) {
 		return func(c *fsm.ArchiveExecutions) {
@@ -405,7 +405,7 @@ func TestArchiveNeedsTheFormat(t *testing.T) {
 	for range 3 {
 		w.complete(w.submit("t4"), "n3", time.Second)
 	}
-	if w.view().DraftArchive() != nil {
+	if w.view().DraftArchive(nil) != nil {
 		t.Error("an archive is drafted that an older server cannot apply")
 	}
 	if err := w.view().Allows(fsm.ArchiveExecutions{}); compute.CodeOf(err) != compute.CodeConflict {

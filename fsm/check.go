@@ -348,6 +348,9 @@ func (v *View) checkArchives() error {
 			if _, ok := v.orgs.get(o.Org); !ok {
 				return fmt.Errorf("archive %d: there is no organization %s", a.Number, o.Org)
 			}
+			if counted := o.count(nil, nil); counted != o.Executions || len(o.Counts) > kinds*compute.Statuses {
+				return fmt.Errorf("archive %d: %d executions of %s, counted %d", a.Number, o.Executions, o.Org, counted)
+			}
 		}
 		if n != a.Executions || n == 0 || a.Number == 0 || a.Size <= 0 {
 			return fmt.Errorf("archive %d: %d executions, counted %d", a.Number, a.Executions, n)

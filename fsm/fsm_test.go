@@ -133,7 +133,7 @@ func TestMetrics(t *testing.T) {
 		Waiting: []compute.Waiting{{Execution: busy, Reason: compute.ReasonGPUsBusy}},
 	}})
 	count, err := testutil.GatherAndCount(reg)
-	if want := compute.Statuses*5 + 15 + 1 + 10 + 1 + 2; err != nil || count != want {
+	if want := compute.Statuses*5 + 15 + 1 + 10 + 1 + 3; err != nil || count != want {
 		t.Errorf("%d series, want %d: %v", count, want, err)
 	}
 	got := series(t, reg)
@@ -148,6 +148,7 @@ func TestMetrics(t *testing.T) {
 		"berth_state_format":                1,
 		"berth_archives":                    0,
 		"berth_archived_executions":         0,
+		"berth_archives_overdue_executions": 0,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v, want %v", name, value, want)

@@ -17,6 +17,7 @@ type metrics struct {
 	pending    *prometheus.Desc
 	archives   *prometheus.Desc
 	archived   *prometheus.Desc
+	overdue    *prometheus.Desc
 	held       *prometheus.Desc
 	estimates  *prometheus.Desc
 	scale      *prometheus.Desc
@@ -35,6 +36,8 @@ func (f *FSM) Register(reg prometheus.Registerer) error {
 			"Executions known to the state, without those in archives.", []string{"status", "kind"}, nil),
 		archives: prometheus.NewDesc("berth_archives", "Archives of old executions.", nil, nil),
 		archived: prometheus.NewDesc("berth_archived_executions", "Executions in archives.", nil, nil),
+		overdue: prometheus.NewDesc("berth_archives_overdue_executions",
+			"Executions past retention that should be in archives and are still in the state.", nil, nil),
 		pending: prometheus.NewDesc("berth_queue_pending",
 			"Executions that wait, by the reason why.", []string{"reason"}, nil),
 		held: prometheus.NewDesc("berth_ledger_held_microcredits",
@@ -67,6 +70,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.executions
 	out <- m.archives
 	out <- m.archived
+	out <- m.overdue
 	out <- m.pending
 	out <- m.held
 	out <- m.estimates
@@ -98,6 +102,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	archives, archived := view.Archived()
 	out <- gauge(m.archives, float64(archives))
 	out <- gauge(m.archived, float64(archived))
+	out <- gauge(m.overdue, float64(view.Overdue()))
 	out <- gauge(m.held, float64(c.held))
 	out <- gauge(m.format, float64(view.Format()))
 	m.collectTallies(out, view)

@@ -211,6 +211,26 @@ func (s *shelf) has(key []byte) bool {
 	return ok
 }
 
+// before returns how many rows have keys before key.
+func (s *shelf) before(key []byte) (n int) {
+	at, ok := s.at(key)
+	if !ok {
+		return 0
+	}
+	count := func(pages []page) {
+		for _, p := range pages {
+			n += int(p[0])
+		}
+	}
+	for _, d := range s.drawers[:at.drawer] {
+		count(d.pages)
+	}
+	pages := s.drawers[at.drawer].pages
+	count(pages[:at.page])
+	i, _ := s.find(pages[at.page], key)
+	return n + i
+}
+
 // set stores a row, whose bytes it copies.
 func (s *shelf) set(key, value []byte) {
 	d := s.draft

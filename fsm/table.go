@@ -423,6 +423,9 @@ func (x *packedIndex[K, V]) downKeys(k, low K, skip int) iter.Seq[K] {
 	}
 }
 
+// before returns how many keys are before k.
+func (x *packedIndex[K, V]) before(k K) int { return x.shelf.before(x.bytes(k)) }
+
 // differ returns an error when two indexes do not have the same keys.
 func (x *packedIndex[K, V]) differ(name string, want *packedIndex[K, V]) error {
 	if x.len() != want.len() {

@@ -3,6 +3,9 @@ package node
 import (
 	"container/list"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,6 +26,8 @@ const (
 	keepPeriod     = 30 * time.Second       // How often a server looks whether it lacks one.
 	bringTimeout   = 2 * time.Minute        // To bring one from another server.
 	openArchives   = 64 << 20               // Bytes of archives that are kept open on a server.
+	openingAtOnce  = 4                      // Archives that are read and unpacked at a time, of some MiB each.
+	maxStuck       = 16                     // Archives that cannot be made, and that a leader leaves out.
 )
 
 // archives reads what is in archives, for whoever asks for old executions, and
@@ -31,6 +36,7 @@ type archives struct {
 	node    *Node
 	missing prometheus.Gauge
 	opening singleflight.Group
+	reading chan struct{} // Holds one token per archive that is read and unpacked.
 
 	mu    sync.Mutex
 	bytes int
@@ -48,6 +54,7 @@ type openArchive struct {
 func newArchives(n *Node) *archives {
 	a := &archives{
 		node: n, byUse: list.New(), open: make(map[compute.Hash]*list.Element),
+		reading: make(chan struct{}, openingAtOnce),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_archives_missing",
 			Help: "Archives of old executions whose blob this server lacks, as far as it knows.",
@@ -58,7 +65,8 @@ func newArchives(n *Node) *archives {
 }
 
 // Open returns the content of an archive: of this disk, or of another server's.
-// The code is unavailable, archive_missing, when no server has the blob.
+// The code is unavailable: archive_missing when no server has the blob, else
+// archive_unreadable.
 func (a *archives) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
 	if file := a.known(row.Blob); file != nil {
 		return file, nil
@@ -66,13 +74,9 @@ func (a *archives) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile
 	read := a.opening.DoChan(string(row.Blob[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), archiveTimeout)
 		defer cancel()
-		data, err := a.node.blobs.Get(ctx, row.Blob)
+		file, err := a.read(ctx, row)
 		if err != nil {
 			return nil, unreadableArchive(row, err)
-		}
-		file, err := fsm.ReadArchive(row, data)
-		if err != nil {
-			return nil, err
 		}
 		a.keep(row.Blob, file)
 		return file, nil
@@ -86,6 +90,19 @@ func (a *archives) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// read reads and unpacks an archive, in its turn.
+func (a *archives) read(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
+	if err := hold(ctx, a.reading); err != nil {
+		return nil, err
+	}
+	defer func() { <-a.reading }()
+	data, err := a.node.blobs.Get(ctx, row.Blob)
+	if err != nil {
+		return nil, err
+	}
+	return fsm.ReadArchive(row, data)
 }
 
 // unreadableArchive says why the blob of an archive cannot be read.
@@ -146,75 +163,125 @@ func (n *Node) keepArchives(ctx context.Context) error {
 	return nil
 }
 
-// bring brings the blobs of archives that are not on this disk.
+// bring brings the blobs of archives that are not on this disk. Once the disk is
+// full it only counts the others, which would be brought and thrown away.
 func (a *archives) bring(ctx context.Context) {
-	missing := 0
-	var failed error
-	timeout := bringTimeout
+	missing, full := 0, false
+	var first error
 	for row := range a.node.machine.View().Archives() {
 		if ctx.Err() != nil {
 			return
 		}
-		one, cancel := context.WithTimeout(ctx, timeout)
-		err := a.node.blobs.Keep(one, row.Blob)
-		cancel()
-		if err != nil {
-			missing++
-			failed = unreadableArchive(row, err)
+		if full {
+			if !a.node.blobs.Has(row.Blob) {
+				missing++
+			}
+			continue
 		}
-		if compute.CodeOf(err) == compute.CodeNoSpace {
-			timeout = 0 // The others would be brought, and thrown away.
+		err := a.bringOne(ctx, row)
+		if err == nil {
+			continue
+		}
+		missing++
+		full = compute.CodeOf(err) == compute.CodeNoSpace
+		if first == nil || full {
+			first = unreadableArchive(row, err)
 		}
 	}
 	a.missing.Set(float64(missing))
-	if failed != nil && ctx.Err() == nil {
-		a.node.logger.Error("archives are missing on this server", "attempt", missing, "err", failed)
+	if first != nil && ctx.Err() == nil {
+		a.node.logger.Error("archives are missing on this server", "err", fmt.Errorf("%d of them: %w", missing, first))
 	}
 }
 
-// archive moves executions that need not stay in the state to archives. A blob
+func (a *archives) bringOne(ctx context.Context, row *fsm.Archive) error {
+	ctx, cancel := context.WithTimeout(ctx, bringTimeout)
+	defer cancel()
+	return a.node.blobs.Keep(ctx, row.Blob)
+}
+
+// archiver moves executions that need not stay in the state to archives. A blob
 // is on most servers before the state forgets what it holds; one that the state
 // did not take is swept like any other.
-func (l *leader) archive(ctx context.Context, term uint64) {
+type archiver struct {
+	view   func() *fsm.View
+	spread func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
+	commit func(ctx context.Context, cmd fsm.ArchiveExecutions) (moved int, err error)
+	logger *slog.Logger
+
+	stuck  map[compute.ExecutionID]bool // Of archives that cannot be made. They stay, so that others can go.
+	drafts int                          // How many archives those would be.
+}
+
+// errUnreadable is returned for an archive that could not be read again.
+var errUnreadable = errors.New("the archive cannot be read as it was made")
+
+// newArchiver returns what archives in a term of the leader.
+func (l *leader) newArchiver(term uint64) *archiver {
+	return &archiver{
+		view: l.machine.View, spread: l.spread, logger: l.logger, stuck: make(map[compute.ExecutionID]bool),
+		commit: func(ctx context.Context, cmd fsm.ArchiveExecutions) (int, error) {
+			cmd.Term = term
+			result, index, err := l.propose.Propose(ctx, cmd)
+			fault.Point("leader.archive.committed")
+			if err == nil {
+				_, err = l.machine.Wait(ctx, index)
+			}
+			return result.Count, err
+		},
+	}
+}
+
+// look archives whatever is due.
+func (a *archiver) look(ctx context.Context) {
 	for ctx.Err() == nil {
-		draft := l.machine.View().DraftArchive()
+		draft := a.view().DraftArchive(a.stuck)
 		if draft == nil {
 			return
 		}
 		fault.Point("leader.archive.drafted")
-		moved, err := l.commitArchive(ctx, term, draft)
-		if err != nil {
-			if ctx.Err() == nil {
-				l.logger.Warn("old executions not archived", "err", err)
-			}
+		moved, err := a.archive(ctx, draft)
+		switch {
+		case err == nil:
+			a.logger.Info("old executions archived", "attempt", moved, "status", fsm.MonthText(draft.Command.Month))
+			pauseFor(ctx, archivePause)
+		case ctx.Err() != nil:
+			return
+		case (errors.Is(err, errUnreadable) || compute.CodeOf(err) == compute.CodeTooLarge) && a.drafts < maxStuck:
+			a.leave(draft, err)
+		default:
+			a.logger.Warn("old executions not archived", "err", err)
 			return
 		}
-		l.logger.Info("old executions archived", "attempt", moved, "status", fsm.MonthText(draft.Command.Month))
-		pauseFor(ctx, archivePause)
 	}
 }
 
-// commitArchive makes an archive durable and has the state know it. It returns
-// how many executions have left the state.
-func (l *leader) commitArchive(ctx context.Context, term uint64, draft *fsm.ArchiveDraft) (int, error) {
+// leave has a draft that nobody can take stay in the state for the term.
+func (a *archiver) leave(draft *fsm.ArchiveDraft, err error) {
+	ids := draft.IDs()
+	for _, id := range ids {
+		a.stuck[id] = true
+	}
+	a.drafts++
+	a.logger.Error("old executions cannot be archived, and stay in the state", "execution", ids[0],
+		"err", fmt.Errorf("%d of them: %w", len(ids), err))
+}
+
+// archive makes an archive durable and has the state know it. It returns how
+// many executions have left the state.
+func (a *archiver) archive(ctx context.Context, draft *fsm.ArchiveDraft) (int, error) {
+	if err := draft.Verify(); err != nil {
+		return 0, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
 	spread, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
-	if err := draft.Verify(); err != nil {
-		return 0, err
-	}
-	if err := l.spread(spread, draft.Blob); err != nil {
+	if err := a.spread(spread, draft.Blob); err != nil {
 		return 0, err
 	}
 	fault.Point("leader.archive.durable")
-	draft.Command.Term = term
 	wait, cancel := context.WithTimeout(ctx, proposeWait)
 	defer cancel()
-	result, index, err := l.propose.Propose(wait, draft.Command)
-	fault.Point("leader.archive.committed")
-	if err == nil {
-		_, err = l.machine.Wait(wait, index)
-	}
-	return result.Count, err
+	return a.commit(wait, draft.Command)
 }
 
 // spreadArchive makes a blob durable on as many servers as can take it, which

@@ -65,7 +65,10 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 	duties.Go(func() { l.estimate(ctx, term) })
 	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
 	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
-	duties.Go(func() { every(ctx, archivePeriod, nil, func() { l.archive(ctx, term) }) })
+	duties.Go(func() {
+		a := l.newArchiver(term)
+		every(ctx, archivePeriod, nil, func() { a.look(ctx) })
+	})
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)
 	return nil

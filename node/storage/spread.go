@@ -33,6 +33,9 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 	return hash, tooFew(len(taken), least, failed)
 }
 
+// Has reports whether the blob is on this disk, without reading it.
+func (b *Blobs) Has(hash compute.Hash) bool { return b.cfg.Store.Has(hash) }
+
 // Keep returns once the blob is on this disk: from other nodes, where it was
 // not. The codes are Get's.
 func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
