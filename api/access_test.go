@@ -239,6 +239,30 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// TestClockThatIsSet sets the clock of a node while it answers: neither how long
+// that took nor how soon a stranger may try again goes by it.
+func TestClockThatIsSet(t *testing.T) {
+	var w *world
+	w = newWorld(t, func(c *api.Config) {
+		c.Limits.LoginRate, c.Limits.LoginBurst = 1, 1
+		c.Ready = func() error {
+			w.setClock(-time.Hour)
+			w.pass(2 * time.Second)
+			return nil
+		}
+	})
+	w.mustDo("GET", "/readyz", "", nil, nil)
+	if took := w.seconds("/readyz"); took != 2 {
+		t.Errorf("an answer that took 2 s is said to have taken %v s", took)
+	}
+	body := map[string]any{"email": "ada@example.com", "password": "wrong"}
+	w.want(401, "", "POST", "/auth/login", "", body)
+	w.setClock(time.Hour)
+	w.want(429, "rate_limited", "POST", "/auth/login", "", body)
+	w.pass(time.Minute)
+	w.want(401, "", "POST", "/auth/login", "", body)
+}
+
 func TestMetricsToken(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.MetricsToken = "scrape" })
 	w.want(401, "", "GET", "/metrics", "", nil)

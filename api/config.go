@@ -146,8 +146,12 @@ type Config struct {
 	Version string
 	Build   string
 
-	Now        func() time.Time // time.Now when nil.
-	Rand       io.Reader        // crypto/rand when nil.
+	// Now tells the time of the day: what credentials and identifiers are given.
+	// It jumps when a clock is set. Stopwatch does not, and durations are counted
+	// by it. Both are time.Now when nil.
+	Now, Stopwatch func() time.Time
+
+	Rand       io.Reader // crypto/rand when nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer // Nil where /metrics is served elsewhere: it is not found here.

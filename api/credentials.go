@@ -38,8 +38,8 @@ func newCredentials(cfg Config) (*credentials, error) {
 	return &credentials{
 		cfg: cfg, passwords: passwords,
 		logins: auth.Logins{
-			Accounts:  auth.NewThrottle(l.LoginRate, l.LoginBurst, cfg.Now),
-			Addresses: auth.NewThrottle(addressFactor*l.LoginRate, addressFactor*l.LoginBurst, cfg.Now),
+			Accounts:  auth.NewThrottle(l.LoginRate, l.LoginBurst, cfg.Stopwatch),
+			Addresses: auth.NewThrottle(addressFactor*l.LoginRate, addressFactor*l.LoginBurst, cfg.Stopwatch),
 		},
 	}, nil
 }

@@ -65,7 +65,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	}
 	answer.write(ctx)
 	ctx.SetBody(body)
-	s.metrics.observe(r, r.route.method, answer.Status, s.now().Sub(r.begun))
+	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
 }
 
 // waitOf returns how long the client asks its answer to be held.
@@ -97,7 +97,7 @@ func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *request, answer *Relay
 		defer answer.Body.Close()
 		copyStream(w, answer.Body, conn)
 	})
-	s.metrics.observe(r, r.route.method, answer.Status, s.now().Sub(r.begun))
+	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
 }
 
 // copyStream writes body to a client as it comes, until it ends or the client

@@ -85,7 +85,7 @@ func (r *request) relayed(op compute.UUID) Relayed {
 // requestOf returns the request that came as in to another node.
 func (s *Server) requestOf(in Relayed) (*request, error) {
 	r := &request{
-		begun: s.now(), id: s.requestID(in.ID), params: in.Params, args: in.Args, raw: in.Body,
+		begun: s.cfg.Stopwatch(), id: s.requestID(in.ID), params: in.Params, args: in.Args, raw: in.Body,
 		seed: in.Op, ip: in.IP, base: in.Base, mediaType: in.Type, encoding: in.Encoding,
 		bearer: in.Bearer, orgSlug: in.OrgSlug, idempotency: in.Idempotency,
 		lastEventID: in.LastEventID, ifNoneMatch: in.IfNoneMatch, accept: in.Accept,

@@ -49,7 +49,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
 		ctx.SetContentType("application/json")
 		ctx.SetBody(body)
 	}
-	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.now().Sub(r.begun))
+	s.metrics.observe(r, string(ctx.Method()), ctx.Response.StatusCode(), s.took(r))
 }
 
 // encode returns v as JSON. What it holds of HTML stays as it is: no browser
@@ -96,7 +96,7 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
 	ctx.SetStatusCode(f.status)
 	ctx.SetContentType("application/json")
 	ctx.SetBody(body)
-	s.metrics.observe(r, string(ctx.Method()), f.status, s.now().Sub(r.begun))
+	s.metrics.observe(r, string(ctx.Method()), f.status, s.took(r))
 }
 
 // logFailure logs what the client is not told.

@@ -66,7 +66,7 @@ type caller struct {
 func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, error) {
 	header := &ctx.Request.Header
 	r := &request{
-		id: s.requestID(string(header.Peek("X-Request-Id"))), begun: s.now(), route: rt,
+		id: s.requestID(string(header.Peek("X-Request-Id"))), begun: s.cfg.Stopwatch(), route: rt,
 		ip:          ctx.RemoteIP().String(),
 		mediaType:   string(header.ContentType()),
 		encoding:    string(header.Peek("Content-Encoding")),

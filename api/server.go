@@ -58,7 +58,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:     cfg,
 		log:     cfg.Logger.With("part", "api"),
 		metrics: newMetrics(cfg.Registerer),
-		pace:    newPace(cfg.Limits, cfg.Now),
+		pace:    newPace(cfg.Limits, cfg.Stopwatch),
 		touched: newTouched(), inflight: newInflight(),
 	}
 	s.requestKey = requestKey(cfg.RefreshKey)
@@ -114,12 +114,18 @@ func (c *Config) setDefaults() {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Stopwatch == nil {
+		c.Stopwatch = time.Now
+	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
 }
 
 func (s *Server) now() time.Time { return s.cfg.Now() }
+
+// took returns how long a request has taken up to now.
+func (s *Server) took(r *request) time.Duration { return s.cfg.Stopwatch().Sub(r.begun) }
 
 // Drain tells clients to go elsewhere while the server still answers: /readyz
 // is 503 from now on, and every answer closes its connection.
@@ -211,7 +217,7 @@ const minCredential = 40
 
 // parserError answers what never became a request.
 func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
-	r := &request{id: s.newUUID().String(), begun: s.now()}
+	r := &request{id: s.newUUID().String(), begun: s.cfg.Stopwatch()}
 	s.fail(ctx, r, parserErrorOf(err))
 }
 

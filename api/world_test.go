@@ -62,7 +62,8 @@ type world struct {
 
 	mu sync.Mutex
 
-	now    time.Time
+	now    time.Time     // By the stopwatch.
+	ahead  time.Duration // The clock of the day, of the stopwatch.
 	index  uint64
 	last   uint64
 	reader readerState
@@ -151,7 +152,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		StreamKey: []byte("stream key"), RefreshKey: []byte("refresh key"),
 		PasswordCost: auth.PasswordCost{MemoryKiB: 19 << 10, Passes: 2, Threads: 1},
 		PublicURL:    "http://berth.test", Version: "0.1.0-test", Build: "test",
-		Now: w.clock, Rand: &numbers{}, Logger: slog.New(slog.DiscardHandler),
+		Now: w.clock, Stopwatch: w.stopwatch, Rand: &numbers{}, Logger: slog.New(slog.DiscardHandler),
 		Registerer: registry, Gatherer: registry,
 		Limits: api.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
 	}
@@ -198,10 +199,23 @@ func (w *world) serve() {
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.now.Add(w.ahead)
+}
+
+func (w *world) stopwatch() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.now
 }
 
-// pass moves the clock.
+// setClock sets the clock of the day to another time.
+func (w *world) setClock(ahead time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead = ahead
+}
+
+// pass lets time go by.
 func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -565,6 +579,26 @@ func (w *world) streams() int {
 	}
 	w.Fatal("no metric berth_api_streams")
 	return 0
+}
+
+// seconds returns how long the answers of a route have taken together.
+func (w *world) seconds(route string) (sum float64) {
+	w.Helper()
+	families, err := w.cfg.Gatherer.Gather()
+	w.ok(err)
+	for _, f := range families {
+		if f.GetName() != "berth_api_request_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "route" && label.GetValue() == route {
+					sum += m.GetHistogram().GetSampleSum()
+				}
+			}
+		}
+	}
+	return sum
 }
 
 // judge recommends the first candidate that completed.
