@@ -208,21 +208,27 @@ func (r *room) compact() error {
 		return err
 	}
 	if last := r.c.raft.LastIndex(); first > 0 && last-first > 2*trailingShort {
-		usual := r.c.raft.ReloadableConfig()
-		short := usual
-		short.TrailingLogs = trailingShort
-		if err := r.c.raft.ReloadConfig(short); err != nil {
-			return fmt.Errorf("keep fewer entries: %w", err)
-		}
-		err = r.c.raft.Snapshot().Error()
-		if reloadErr := r.c.raft.ReloadConfig(usual); reloadErr != nil {
-			return fmt.Errorf("keep more entries: %w", reloadErr)
-		}
+		err := r.c.withTrailing(trailingShort, func() error { return r.c.raft.Snapshot().Error() })
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
 	return r.c.snapshots.KeepNewest()
+}
+
+// withTrailing has raft keep so many entries behind snapshots that are made by
+// do, which may take long: meanwhile other settings may change.
+func (c *Cluster) withTrailing(entries uint64, do func() error) error {
+	var usual uint64
+	err := c.reloadRaft(func(now *raft.ReloadableConfig) { usual, now.TrailingLogs = now.TrailingLogs, entries })
+	if err != nil {
+		return fmt.Errorf("keep fewer entries: %w", err)
+	}
+	err = do()
+	if err := c.reloadRaft(func(now *raft.ReloadableConfig) { now.TrailingLogs = usual }); err != nil {
+		return fmt.Errorf("keep more entries: %w", err)
+	}
+	return err
 }
 
 // giveLeadership hands leadership to a voter whose disk has room, once.

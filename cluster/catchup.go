@@ -57,9 +57,11 @@ func (c *Cluster) takePartWhenCaughtUp() {
 // takePart lets this server vote and stand for election, and reports whether
 // that is done.
 func (c *Cluster) takePart() bool {
-	usual, now := c.raftConfig(), c.raft.ReloadableConfig()
-	now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
-	if err := c.raft.ReloadConfig(now); err != nil {
+	usual := c.raftConfig()
+	err := c.reloadRaft(func(now *raft.ReloadableConfig) {
+		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
+	})
+	if err != nil {
 		c.logger.Error("a server that has caught up stands for no election yet", "err", err)
 		return false
 	}

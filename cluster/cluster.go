@@ -46,6 +46,8 @@ type Cluster struct {
 	links     links
 	layer     *raftLayer
 
+	reloading sync.Mutex // Held while settings of raft are changed, by reloadRaft.
+
 	raft      *raft.Raft
 	transport *raft.NetworkTransport
 	store     *disk.Log

@@ -44,9 +44,7 @@ func (c *Cluster) WritePending() time.Duration { return c.watchdog.Pending() }
 
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
-	rc := c.raft.ReloadableConfig()
-	rc.TrailingLogs = 1
-	if err := c.raft.ReloadConfig(rc); err != nil {
+	if err := c.reloadRaft(func(now *raft.ReloadableConfig) { now.TrailingLogs = 1 }); err != nil {
 		return err
 	}
 	return c.raft.Snapshot().Error()

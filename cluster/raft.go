@@ -52,6 +52,16 @@ func (c *Cluster) raftConfig() *raft.Config {
 	return cfg
 }
 
+// reloadRaft changes settings of raft while it runs. All changes are made here:
+// two that each wrote back what they had read would undo each other.
+func (c *Cluster) reloadRaft(change func(*raft.ReloadableConfig)) error {
+	c.reloading.Lock()
+	defer c.reloading.Unlock()
+	now := c.raft.ReloadableConfig()
+	change(&now)
+	return c.raft.ReloadConfig(now)
+}
+
 // openRaft opens the stores and starts Raft. When fresh is set the replica
 // begins empty, and on the node that makes the cluster with itself as its
 // only voter. A damaged one is replaced, when the other servers allow it.

@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// TestCatchingUpWhileTheLogIsCompacted has a server that came in empty catch up
+// while a full disk makes it keep fewer entries: afterwards it stands for election
+// as every other one, and keeps as many.
+func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
+	c := newCluster(Config{DataDir: t.TempDir()}.withDefaults())
+	c.id = letter('A')
+	var err error
+	if c.files, err = openFiles(c.cfg.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	defer c.files.close()
+	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = 7 }); err != nil {
+		t.Fatal(err)
+	}
+	store := raft.NewInmemStore()
+	_, transport := raft.NewInmemTransport("")
+	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), &raft.MockFSM{}, store, store, raft.NewInmemSnapshotStore(), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.raft.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err = c.withTrailing(trailingShort, func() error {
+		if got := c.raft.ReloadableConfig().TrailingLogs; got != trailingShort {
+			t.Errorf("it keeps %d entries, want %d", got, trailingShort)
+		}
+		if !c.takePart() {
+			return errors.New("it takes no part")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, usual := c.raft.ReloadableConfig(), c.raftConfig()
+	if got.HeartbeatTimeout != usual.HeartbeatTimeout || got.ElectionTimeout != usual.ElectionTimeout {
+		t.Errorf("its timeouts are %s and %s, want %s and %s",
+			got.HeartbeatTimeout, got.ElectionTimeout, usual.HeartbeatTimeout, usual.ElectionTimeout)
+	}
+	if got.TrailingLogs != usual.TrailingLogs {
+		t.Errorf("it keeps %d entries, want %d", got.TrailingLogs, usual.TrailingLogs)
+	}
+}
