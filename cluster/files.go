@@ -78,6 +78,8 @@ type files struct {
 	record nodeRecord
 }
 
+	asides sync.Mutex // Held while something is set aside, or what was is removed; never with mu.
+
 // openFiles makes the directory if need be, locks it and reads the record.
 func openFiles(dir string) (*files, error) {
 	for _, d := range []string{dir, filepath.Join(dir, pkiDir), filepath.Join(dir, keysDir), filepath.Join(dir, raftDir)} {

@@ -23,7 +23,8 @@ const (
 )
 
 // asideDir makes the directory for what is set aside now. Its reason, when it is
-// damaged, is on disk before what it is about.
+// damaged, is on disk before what it is about. The caller holds asides: to who
+// removes old ones, one without anything but a reason looks like one of a crash.
 func (f *files) asideDir(now time.Time, damage error) (string, error) {
 	dir := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -40,6 +41,8 @@ func (f *files) asideDir(now time.Time, damage error) (string, error) {
 // setAside moves the replica out of the way, with what is wrong with it, if that
 // is why. It returns where it is then, "" when there is none.
 func (f *files) setAside(now time.Time, damage error) (string, error) {
+	f.asides.Lock()
+	defer f.asides.Unlock()
 	// A directory with nothing in it goes; one with a replica stays.
 	if err := os.Remove(f.path(raftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -91,6 +94,8 @@ func (f *files) pruneDamaged(most int64) (removed []string, err error) {
 		return nil, err
 	}
 	kept, size := 0, int64(0)
+	f.asides.Lock()
+	defer f.asides.Unlock()
 	for i := len(entries) - 1; i >= 0; i-- {
 		if !entries[i].IsDir() {
 			continue

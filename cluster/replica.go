@@ -109,7 +109,7 @@ func (c *Cluster) setSnapshotsAside(ids []string, reason error) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	dir, err := c.files.asideDir(c.cfg.Now(), reason)
+	dir, err := c.moveAside(ids, reason)
 	if err != nil {
 		return err
 	}
@@ -120,6 +120,19 @@ func (c *Cluster) setSnapshotsAside(ids []string, reason error) error {
 	}
 	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
 	c.pruneDamaged()
+	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
+	c.pruneDamaged()
+	return nil
+}
+
+// moveAside moves snapshots to a directory of the quarantine, which it returns,
+// while nothing is removed from there.
+func (c *Cluster) moveAside(ids []string, reason error) (dir string, err error) {
+	c.files.asides.Lock()
+	defer c.files.asides.Unlock()
+	if dir, err = c.files.asideDir(c.cfg.Now(), reason); err != nil {
+		return "", err
+	}
 	return nil
 }
 

@@ -205,9 +205,9 @@ func TestNoVoteIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestScrubWhileSnapshotsAreRemoved reads a snapshot of which files are gone: that
-// is damage, unless snapshots are removed meanwhile.
-func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
+// mustSnapshot returns a store with one snapshot in it, and its id.
+func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
+	t.Helper()
 	watch := &Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
 	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
 	if err != nil {
@@ -224,10 +224,36 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 	if err := sink.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return s, sink.ID()
+}
+
+// TestSetAside moves a snapshot that is there, or is gone, to a directory that is
+// there, or is gone.
+func TestSetAside(t *testing.T) {
+	s, id := mustSnapshot(t)
+	to := t.TempDir()
+	if err := s.SetAside(id, filepath.Join(to, "gone")); err == nil {
+		t.Error("it was moved to nowhere")
+	}
+	if err := s.SetAside(id, to); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(to, id, snapshotContent)); err != nil {
+		t.Errorf("it is not there: %v", err)
+	}
+	if err := s.SetAside(id, to); err != nil {
+		t.Errorf("one that is gone: %v", err)
+	}
+}
+
+// TestScrubWhileSnapshotsAreRemoved reads a snapshot of which files are gone: that
+// is damage, unless snapshots are removed meanwhile.
+func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
+	s, id := mustSnapshot(t)
 	if damaged, _, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 0 {
 		t.Fatalf("a whole one: %v, %v", damaged, err)
 	}
-	if err := os.Remove(filepath.Join(s.dir, sink.ID(), snapshotContent)); err != nil {
+	if err := os.Remove(filepath.Join(s.dir, id, snapshotContent)); err != nil {
 		t.Fatal(err)
 	}
 	end := s.removal()
@@ -239,14 +265,14 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 		if !ended {
 			ended = true
 			end()
-			return os.RemoveAll(filepath.Join(s.dir, sink.ID()))
+			return os.RemoveAll(filepath.Join(s.dir, id))
 		}
 		return nil
 	})
 	if err != nil || len(damaged) != 0 || !ended {
 		t.Errorf("once it is removed: %v, %v", damaged, err)
 	}
-	if err := os.Mkdir(filepath.Join(s.dir, sink.ID()), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(s.dir, id), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if damaged, reason, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 1 {

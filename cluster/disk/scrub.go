@@ -186,11 +186,16 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	return nil, nil
 }
 
-// SetAside moves a snapshot to the directory.
+// SetAside moves a snapshot to the directory. It is no error if the snapshot is
+// gone, because newer ones took its place.
 func (s *Snapshots) SetAside(id, to string) error {
 	defer s.removal()()
-	err := os.Rename(filepath.Join(s.dir, id), filepath.Join(to, id))
-	if errors.Is(err, fs.ErrNotExist) {
+	from := filepath.Join(s.dir, id)
+	err := os.Rename(from, filepath.Join(to, id))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, gone := os.Stat(from); errors.Is(gone, fs.ErrNotExist) {
 		return nil
 	}
 	return err
