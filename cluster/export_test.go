@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"testing"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
@@ -126,3 +128,20 @@ func (c *Cluster) Reissue() error { return c.issueOwn() }
 
 // Snapshot takes a snapshot and keeps the entries behind it.
 func (c *Cluster) Snapshot() error { return c.raft.Snapshot().Error() }
+
+// Metric returns the value of a gauge or a counter without labels.
+func Metric(t testing.TB, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

@@ -62,6 +62,10 @@ type nodeRecord struct {
 	DivergedAt time.Time `json:"diverged_at,omitzero"`
 	OutUntil   time.Time `json:"out_until,omitzero"` // Until when it stays out, after it was so again.
 
+	// Miscounted is how often the state in memory was found to be wrong since a
+	// scrub last found it right.
+	Miscounted int `json:"miscounted,omitempty"`
+
 	// CatchUp is the entry that a replica that came in empty has to have before
 	// this server may stand for election; 0 when it may.
 	CatchUp uint64 `json:"catch_up,omitempty"`
@@ -74,11 +78,11 @@ type files struct {
 	dir  string
 	lock *os.File
 
+	asides sync.Mutex // Held while something is set aside, or what was is removed; never with mu.
+
 	mu     sync.Mutex
 	record nodeRecord
 }
-
-	asides sync.Mutex // Held while something is set aside, or what was is removed; never with mu.
 
 // openFiles makes the directory if need be, locks it and reads the record.
 func openFiles(dir string) (*files, error) {

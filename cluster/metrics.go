@@ -185,7 +185,8 @@ func newDamageMetrics(reg prometheus.Registerer) damageMetrics {
 	})
 	m.miscounted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berth_raft_damaged_states_total",
-		Help: "How often the state in memory was found to differ from what was stored in it.",
+		Help: "How often the state in memory was found to differ from what was stored in it; " +
+			"at a start as often as since it was last found right.",
 	})
 	reg.MustRegister(m.miscounted, m.quarantine, m.rejoins, m.damaged, m.scrubbed, m.diverged)
 	return m

@@ -81,6 +81,11 @@ func (c *Cluster) pruneDamagedTo(most int64) {
 	if err != nil {
 		c.logger.Warn("quarantine not pruned", "err", err)
 	}
+	c.showQuarantine()
+}
+
+// showQuarantine sets the metric of what is set aside.
+func (c *Cluster) showQuarantine() {
 	c.metrics.quarantine.Set(float64(treeSize(c.files.path(quarantineDir))))
 }
 
@@ -89,13 +94,13 @@ func (c *Cluster) pruneDamagedTo(most int64) {
 // take most bytes together, but the newest. One of which a crash left nothing but
 // the reason goes too.
 func (f *files) pruneDamaged(most int64) (removed []string, err error) {
+	f.asides.Lock()
+	defer f.asides.Unlock()
 	entries, err := os.ReadDir(f.path(quarantineDir)) // By name, which is by time.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	kept, size := 0, int64(0)
-	f.asides.Lock()
-	defer f.asides.Unlock()
 	for i := len(entries) - 1; i >= 0; i-- {
 		if !entries[i].IsDir() {
 			continue

@@ -113,6 +113,7 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	c.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
+	c.showDamage()
 	return nil
 }
 

@@ -61,20 +61,43 @@ func (c *Cluster) recount(pace disk.Pace) error {
 		ended = pace(bytes)
 		return ended
 	})
-	if err == nil || ended != nil {
+	if ended != nil {
 		return ended
 	}
-	c.metrics.miscounted.Inc()
+	if err == nil {
+		c.noteCount(0)
+		return nil
+	}
+	c.metrics.miscounted.Inc() // Nobody may read it any more.
+	c.noteCount(c.files.get().Miscounted + 1)
 	err = fmt.Errorf("the state in memory is not what was stored: %w; the next start reads it from the disk: "+
 		"test the memory of this machine (memtest86+, rasdaemon)", err)
 	c.fatal(err)
 	return err
 }
 
+// noteCount writes down how often the state in memory was wrong of late: the
+// process that finds it so ends, and the next ones tell of it.
+func (c *Cluster) noteCount(wrong int) {
+	if c.files.get().Miscounted == wrong {
+		return
+	}
+	if err := c.files.update(func(r *nodeRecord) { r.Miscounted = wrong }); err != nil {
+		c.logger.Error("not written down how often the state in memory was wrong", "err", err)
+	}
+}
+
+// showDamage sets the metrics of the damage that processes before this one found.
+func (c *Cluster) showDamage() {
+	c.metrics.miscounted.Add(float64(c.files.get().Miscounted))
+	c.showQuarantine()
+}
+
 // scrubOnce compares the state in memory and reads all of the replica on disk. A
 // wrong state or a damaged log ends the process; a damaged snapshot is replaced by
 // a new one, when there is enough for that.
 func (c *Cluster) scrubOnce(ctx context.Context) error {
+	c.showQuarantine()
 	if err := c.recount(paceOf(ctx, RecountRate)); err != nil {
 		return err
 	}

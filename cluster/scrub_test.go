@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"berth/cluster"
 )
 
@@ -41,7 +43,7 @@ func mustFlip(t *testing.T, path, text string) (found int) {
 
 // TestScrubFindsWhatNobodyReads damages a snapshot and then an entry under a
 // server that works, and then its memory: the first is replaced at once, the others
-// end it, and its next start comes in empty.
+// end it, and its next start comes in empty, or reads its disk and tells of it.
 func TestScrubFindsWhatNobodyReads(t *testing.T) {
 	var ended, flipped atomic.Bool
 	f := newFleet(t, func(c *cluster.Config) {
@@ -112,9 +114,24 @@ func TestScrubFindsWhatNobodyReads(t *testing.T) {
 	}
 	flipped.Store(false)
 	f.mustKnowPeers(healed)
-	mustStop(t, healed)
-	if got := f.mustStartAgain(healed).mustRead(t, "k"); got != 9 {
-		t.Errorf("after that it reads %d", got)
+	const wrong, aside = "berth_raft_damaged_states_total", "berth_raft_quarantine_bytes"
+	for _, want := range []float64{1, 0} {
+		mustStop(t, healed)
+		metrics := prometheus.NewRegistry()
+		healed.cfg.Registerer = metrics
+		healed = f.mustStartAgain(healed)
+		if got := healed.mustRead(t, "k"); got != 9 {
+			t.Errorf("after that it reads %d", got)
+		}
+		if got := cluster.Metric(t, metrics, wrong); got != want {
+			t.Errorf("at its next start %s is %v, want %v", wrong, got, want)
+		}
+		if got := cluster.Metric(t, metrics, aside); got <= 0 {
+			t.Errorf("%s is %v, and %v are set aside", aside, got, asides(t, healed.cfg.DataDir))
+		}
+		if err := healed.ScrubOnce(t.Context()); err != nil { // Which finds the memory right.
+			t.Error(err)
+		}
 	}
 	f.awaitVoters(3)
 }
