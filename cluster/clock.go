@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,8 +68,14 @@ func (c *Cluster) compareClocks(leader compute.NodeID, answer []byte, took time.
 		return // It is of an older version.
 	}
 	ahead := measured(c.cfg.Now(), time.UnixMilli(said.At), took)
+	at := time.Now() //nolint:forbidigo // A stopwatch.
+	off, say := c.skew.note(ahead, at)
+	if leader == c.id {
+		c.compareWithOthers(at)
+		return
+	}
+	c.others.note(0, at)
 	c.metrics.ahead.Set(ahead.Seconds())
-	off, say := c.skew.note(ahead, time.Now()) //nolint:forbidigo // A stopwatch.
 	switch {
 	case off && say:
 		c.logger.Error("the clock of this machine is not the leader's", "leader", leader, "err", fmt.Sprintf(
@@ -77,6 +84,40 @@ func (c *Cluster) compareClocks(leader compute.NodeID, answer []byte, took time.
 	case say:
 		c.logger.Info("the clock of this machine is the leader's again", "leader", leader)
 	}
+}
+
+// compareWithOthers compares the clock of this leader, which the others reckon
+// with, with theirs: it may be the one that is wrong. Its time stays the
+// cluster's; people have to set it.
+func (c *Cluster) compareWithOthers(at time.Time) {
+	ahead := -middle(c.heartbeats.otherClocks())
+	c.metrics.ahead.Set(ahead.Seconds())
+	off, say := c.others.note(ahead, at)
+	switch {
+	case off && say:
+		c.logger.Error("the clock of this machine, which leads, is not that of most others", "err", fmt.Sprintf(
+			"it is %s: set the one that is wrong (timedatectl set-ntp true); until then the others reckon with this one",
+			compute.AheadText(ahead)))
+	case say:
+		c.logger.Info("the clock of this machine, which leads, is that of most others again")
+	}
+}
+
+// middle returns by how much most clocks are ahead at least, below 0 when they
+// are behind; 0 when there is no such majority, or only one clock to say so.
+func middle(ahead []time.Duration) time.Duration {
+	if len(ahead) < 2 {
+		return 0
+	}
+	slices.Sort(ahead)
+	low, high := ahead[(len(ahead)-1)/2], ahead[len(ahead)/2]
+	switch {
+	case low < 0 && high > 0:
+		return 0
+	case high <= 0:
+		return high
+	}
+	return low
 }
 
 // Now returns the time of the day by the leader's clock when this node's is off,

@@ -66,6 +66,7 @@ type Cluster struct {
 	joins      *joinLimit
 	health     health
 	skew       skew
+	others     skew      // Of this node's clock and most others', while it leads.
 	upstream   *upstream // Of a worker.
 
 	epochs    epochs

@@ -237,6 +237,24 @@ func (h *heartbeats) clocks() (clocks []NodeClock) {
 	return clocks
 }
 
+// otherClocks returns by how much the clocks of the other nodes that are heard are
+// ahead of this leader's. It knows of none at the beginning of its term: they
+// still tell what they measured by the leader before.
+func (h *heartbeats) otherClocks() (ahead []time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.c.cfg.Now()
+	if now.Sub(h.since) < livesFor {
+		return nil
+	}
+	for id, from := range h.heard {
+		if id != h.c.id && from.at.After(h.since) && now.Sub(from.at) < livesFor {
+			ahead = append(ahead, from.ahead)
+		}
+	}
+	return ahead
+}
+
 // confirmed returns nil when this node leads, and a majority said so after the
 // call: those that come meanwhile share a question.
 func (h *heartbeats) confirmed(ctx context.Context) error {
