@@ -146,6 +146,9 @@ func (c *Cluster) openReplica(fresh freshness) error {
 
 // openStores opens the log and the snapshots.
 func (c *Cluster) openStores(dir string) (err error) {
+	if err := disk.RemoveUnfinishedSnapshots(dir); err != nil {
+		return err
+	}
 	c.watchdog = &disk.Watchdog{Now: time.Now, Observed: c.metrics.fsync}
 	c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatalOnceArmed, raftLogger(c.logger))
 	if err != nil {
@@ -173,7 +176,7 @@ func (c *Cluster) openStores(dir string) (err error) {
 	if err := c.checkState(); err != nil {
 		return err
 	}
-	if err := c.store.DropSuperseded(); err != nil {
+	if err := takeOver(c.store, c.clusterID, c.id); err != nil {
 		return err
 	}
 	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store

@@ -34,18 +34,28 @@ type Standing struct {
 	Servers []Server // As its newest configuration names them.
 }
 
+// Machine is what a stopped replica is read into. It is to be thrown away.
+type Machine struct {
+	FSM          raft.FSM
+	StateCluster func() compute.UUID // Which cluster its state is of, as Config.StateCluster.
+}
+
 // Inspect reads where the replica stands, and refuses voters, if there are any,
-// with which Recover would not go on. It hands what the replica holds to
-// machine, which is to be thrown away.
-func (s *Stopped) Inspect(machine raft.FSM, voters []compute.NodeID) (Standing, error) {
-	st, err := s.openStores()
+// with which Recover would not go on, and a replica of another cluster. It hands
+// what the replica holds to machine, and changes nothing.
+func (s *Stopped) Inspect(machine Machine, voters []compute.NodeID) (Standing, error) {
+	st, err := s.openStores(disk.OpenToRead)
 	if err != nil {
 		return Standing{}, err
 	}
 	defer st.log.Close()
-	configuration, err := raft.GetConfiguration(st.config, machine, st.log, st.log, st.snapshots, st.transport)
+	values := unwritten{st.log}
+	configuration, err := raft.GetConfiguration(st.config, machine.FSM, st.log, values, st.snapshots, st.transport)
 	if err != nil {
 		return Standing{}, fmt.Errorf("read configuration: %w", err)
+	}
+	if err := checkStateOf(machine.StateCluster, s.files.path(raftDir), s.ClusterID()); err != nil {
+		return Standing{}, err
 	}
 	standing, err := st.standing(configuration)
 	if err == nil && len(voters) > 0 {
@@ -57,9 +67,9 @@ func (s *Stopped) Inspect(machine raft.FSM, voters []compute.NodeID) (Standing, 
 // Recover makes voters the configuration of this replica, with all entries that
 // it has: those that a majority never acknowledged, too. Every survivor is
 // given the same voters, of which the server itself has to be one; all must be
-// in the configuration that it has. It hands what the replica holds to machine,
-// which is to be thrown away. It can be repeated.
-func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, error) {
+// in the configuration that it has. It hands what the replica holds to machine.
+// What Inspect refuses is not changed. It can be repeated.
+func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Standing, error) {
 	before, err := s.Inspect(machine, nil)
 	if err != nil {
 		return Standing{}, err
@@ -77,7 +87,7 @@ func (s *Stopped) Recover(machine raft.FSM, voters []compute.NodeID) (Standing, 
 	if err := file.Write(path, configuration); err != nil {
 		return before, fmt.Errorf("write peers: %w", err)
 	}
-	after, err := s.recoverFrom(machine, path)
+	after, err := s.recoverFrom(machine.FSM, path)
 	if err != nil {
 		return before, err
 	}
@@ -144,14 +154,22 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	return json.MarshalIndent(peers, "", "\t")
 }
 
+// recoverFrom makes the configuration in a file that of the replica, which
+// Inspect has looked at.
 func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Standing, error) {
 	configuration, err := raft.ReadConfigJSON(path)
 	if err != nil {
 		return Standing{}, fmt.Errorf("read peers: %w", err)
 	}
-	st, err := s.openStores()
+	if err := disk.RemoveUnfinishedSnapshots(s.files.path(raftDir)); err != nil {
+		return Standing{}, err
+	}
+	st, err := s.openStores(openToRecover)
 	if err != nil {
 		return Standing{}, err
+	}
+	if err := takeOver(st.log, s.ClusterID(), s.Node()); err != nil {
+		return Standing{}, errors.Join(err, st.log.Close())
 	}
 	err = raft.RecoverCluster(st.config, machine, st.log, st.log, st.snapshots, st.transport, configuration)
 	if err != nil {
@@ -169,7 +187,23 @@ type stores struct {
 	transport raft.Transport
 }
 
-func (s *Stopped) openStores() (*stores, error) {
+// unwritten are the values of a replica that is not to be changed: raft stores
+// its term whenever it looks at one.
+type unwritten struct{ raft.StableStore }
+
+func (unwritten) Set([]byte, []byte) error { return nil }
+
+func (unwritten) SetUint64([]byte, uint64) error { return nil }
+
+// openToRecover opens a log that is to be changed.
+func openToRecover(dir string, covered uint64) (*disk.Log, error) {
+	return disk.Open(dir, covered, func(error) {})
+}
+
+// openStores opens the replica, its log by the given function, and refuses one that
+// is damaged or not this node's. Of the latter it speaks first: what is not ours
+// may look damaged.
+func (s *Stopped) openStores(open func(dir string, covered uint64) (*disk.Log, error)) (*stores, error) {
 	if record := s.files.get(); record.Pending == pendingRestore {
 		return nil, errPending(record.Pending)
 	}
@@ -185,14 +219,17 @@ func (s *Stopped) openStores() (*stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := disk.Open(dir, covered, func(error) {})
+	if err := checkCluster(dir, s.ClusterID()); err != nil {
+		return nil, err
+	}
+	log, err := open(dir, covered)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOwner(log, dir, s.ClusterID(), s.Node()); err != nil {
-		return nil, errors.Join(err, log.Close())
+	if err = checkOwner(log, dir, s.ClusterID(), s.Node()); err == nil {
+		err = disk.CheckGap(log, covered, claimed)
 	}
-	if err := errors.Join(disk.CheckGap(log, covered, claimed), log.DropSuperseded()); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	config := raft.DefaultConfig()

@@ -331,7 +331,7 @@ func mustRecover(t *testing.T, p *peer) {
 		t.Fatal(err)
 	}
 	defer stopped.Close()
-	if _, err := stopped.Recover(newToyFSM(), []compute.NodeID{stopped.Node()}); err != nil {
+	if _, err := stopped.Recover(cluster.Machine{FSM: newToyFSM()}, []compute.NodeID{stopped.Node()}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -34,17 +34,10 @@ func checkCluster(dir string, cluster compute.UUID) error {
 }
 
 // checkOwner refuses a log that is not of this node. One that names nobody is
-// of an older version, or new: it is given the name.
+// of an older version, or new.
 func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.NodeID) error {
 	owner, err := log.Owner()
-	if err != nil {
-		return err
-	}
-	if len(owner) != ownerSize {
-		err := log.SetOwner(ownerOf(cluster, node))
-		if disk.NoSpace(err) {
-			return nil // The next start does it.
-		}
+	if err != nil || len(owner) != ownerSize {
 		return err
 	}
 	size := len(cluster)
@@ -56,6 +49,20 @@ func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.No
 		return fmt.Errorf("%w: %s is the replica of node %s, not of this node, %s", disk.ErrCorrupt, dir, of, node)
 	}
 	return nil
+}
+
+// takeOver makes a replica this node's, once all that says whose it is was looked
+// at: its log is given an owner if it has none, and loses what a snapshot
+// superseded.
+func takeOver(log *disk.Log, cluster compute.UUID, node compute.NodeID) error {
+	owner, err := log.Owner()
+	if err == nil && len(owner) != ownerSize {
+		err = log.SetOwner(ownerOf(cluster, node))
+	}
+	if err != nil && !disk.NoSpace(err) { // Without room the next start does it.
+		return err
+	}
+	return log.DropSuperseded()
 }
 
 // errForeignReplica refuses a replica of another cluster. It is left alone: it
@@ -113,13 +120,6 @@ func (c *Cluster) setSnapshotsAside(ids []string, reason error) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := c.snapshots.SetAside(id, dir); err != nil {
-			return fmt.Errorf("set damaged snapshot aside: %w", err)
-		}
-	}
-	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
-	c.pruneDamaged()
 	c.logger.Warn("damaged snapshot set aside", "err", fmt.Sprintf("it is in %s", dir))
 	c.pruneDamaged()
 	return nil
@@ -133,7 +133,12 @@ func (c *Cluster) moveAside(ids []string, reason error) (dir string, err error) 
 	if dir, err = c.files.asideDir(c.cfg.Now(), reason); err != nil {
 		return "", err
 	}
-	return nil
+	for _, id := range ids {
+		if err := c.snapshots.SetAside(id, dir); err != nil {
+			return dir, fmt.Errorf("set damaged snapshot aside: %w", err)
+		}
+	}
+	return dir, nil
 }
 
 // restoreSnapshot hands one snapshot to the state machine, which checks what it
@@ -166,11 +171,17 @@ func (c *Cluster) restoreSnapshot(id string) (err error) {
 
 // checkState refuses a state of another cluster, which a snapshot held.
 func (c *Cluster) checkState() error {
-	if c.cfg.StateCluster == nil {
+	return checkStateOf(c.cfg.StateCluster, c.files.path(raftDir), c.clusterID)
+}
+
+// checkStateOf is checkState of a replica in dir, by what tells whose its state
+// is, nil for nothing.
+func checkStateOf(tell func() compute.UUID, dir string, cluster compute.UUID) error {
+	if tell == nil {
 		return nil
 	}
-	if of := c.cfg.StateCluster(); !of.IsZero() && of != c.clusterID {
-		return errForeignReplica(c.files.path(raftDir), of, c.clusterID)
+	if of := tell(); !of.IsZero() && of != cluster {
+		return errForeignReplica(dir, of, cluster)
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (s *Stopped) oldTerm() uint64 {
 	if err != nil {
 		return 0
 	}
-	store, err := disk.Open(dir, covered, func(error) {})
+	store, err := disk.OpenToRead(dir, covered)
 	if err != nil {
 		return 0
 	}

@@ -33,10 +33,12 @@ func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
 		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
 	}
 	var at cluster.Standing
+	state := fsm.New()
+	machine := cluster.Machine{FSM: state, StateCluster: func() compute.UUID { return state.View().ClusterID() }}
 	if do {
-		at, err = stopped.Recover(fsm.New(), r.Voters)
+		at, err = stopped.Recover(machine, r.Voters)
 	} else {
-		at, err = stopped.Inspect(fsm.New(), r.Voters)
+		at, err = stopped.Inspect(machine, r.Voters)
 	}
 	r.Last, r.Term, r.Servers, r.Done = at.Last, at.Term, at.Servers, do && err == nil
 	return r, err

@@ -83,12 +83,29 @@ type Log struct {
 // it covers and that nothing follows without a gap are superseded: a crash between
 // a snapshot from the leader and the clearing of the log leaves them. They are as
 // if they were not there, and are removed by DropSuperseded.
-func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
-	path := filepath.Join(dir, FileName)
-	if err := createBolt(path); err != nil {
+func Open(dir string, covered uint64, fatal func(error)) (*Log, error) {
+	if err := createBolt(filepath.Join(dir, FileName)); err != nil {
 		return nil, fmt.Errorf("make raft log: %w", err)
 	}
-	tail, err := openTailMark(filepath.Join(dir, tailFile))
+	s, err := open(dir, covered, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.markTail(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.fatal = fatal
+	return s, nil
+}
+
+// OpenToRead opens the store in dir, which is there, as Open does, and changes
+// nothing. Nor can what it returns: writes fail.
+func OpenToRead(dir string, covered uint64) (*Log, error) { return open(dir, covered, true) }
+
+// open opens the store in dir and reads all of it.
+func open(dir string, covered uint64, readOnly bool) (s *Log, err error) {
+	path := filepath.Join(dir, FileName)
+	tail, err := openTailMark(filepath.Join(dir, tailFile), readOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +121,7 @@ func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 		if old, err = checkKeys(path, covered); err != nil {
 			return err
 		}
-		s.bolt, err = openBolt(path)
+		s.bolt, err = openBolt(path, readOnly)
 		return err
 	})
 	if err == nil {
@@ -113,7 +130,6 @@ func Open(dir string, covered uint64, fatal func(error)) (s *Log, err error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.fatal = fatal
 	return s, nil
 }
 
@@ -127,7 +143,7 @@ func createBolt(path string) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	db, err := openBolt(fresh)
+	db, err := openBolt(fresh, false)
 	if err != nil {
 		return err
 	}
@@ -140,13 +156,14 @@ func createBolt(path string) error {
 	return file.SyncDir(filepath.Dir(path))
 }
 
-func openBolt(path string) (*raftboltdb.BoltStore, error) {
+func openBolt(path string, readOnly bool) (*raftboltdb.BoltStore, error) {
 	noSync := fault.Planted(fault.UnsyncedLog)
 	return raftboltdb.New(raftboltdb.Options{Path: path, NoSync: noSync, BoltOptions: &bbolt.Options{
 		Timeout:         boltLockTimeout, // Without it Open waits for ever for another process.
 		NoFreelistSync:  true,
 		FreelistType:    bbolt.FreelistMapType, // The default makes appends slower by the burst.
 		InitialMmapSize: boltMmapSize,
+		ReadOnly:        readOnly,
 	}})
 }
 
@@ -234,7 +251,17 @@ func (s *Log) scrub(old superseded) error {
 	if err := s.scrubValues(entry.Term); err != nil {
 		return err
 	}
-	if err := s.tail.checkSeq(s.seq); err != nil || old.to > 0 {
+	return s.tail.checkSeq(s.seq)
+}
+
+// markTail has the tail mark say what is there, unless some of it is superseded
+// and may turn out not to be.
+func (s *Log) markTail() error {
+	if s.old.to > 0 {
+		return nil
+	}
+	last, err := s.LastIndex()
+	if err != nil {
 		return err
 	}
 	return s.tail.set(last, s.seq)
@@ -251,11 +278,7 @@ func (s *Log) DropSuperseded() error {
 	if err := s.DeleteRange(0, to); err != nil {
 		return err
 	}
-	last, err := s.LastIndex()
-	if err != nil {
-		return err
-	}
-	return s.tail.set(last, s.seq)
+	return s.markTail()
 }
 
 // scrubValues reads the values and finds the number of the newest.

@@ -44,9 +44,6 @@ type Snapshots struct {
 
 // OpenSnapshots opens or makes the store in dir, which keeps the newest ones.
 func OpenSnapshots(dir string, keep int, watch *Watchdog, fatal func(error), logger hclog.Logger) (*Snapshots, error) {
-	if err := RemoveUnfinishedSnapshots(dir); err != nil {
-		return nil, err
-	}
 	store, err := raft.NewFileSnapshotStoreWithLogger(dir, keep, logger)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -34,8 +35,15 @@ type tailMark struct {
 	seq  uint64
 }
 
-func openTailMark(path string) (*tailMark, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+func openTailMark(path string, readOnly bool) (*tailMark, error) {
+	flags := os.O_CREATE | os.O_RDWR
+	if readOnly {
+		flags = os.O_RDONLY
+	}
+	f, err := os.OpenFile(path, flags, fileMode)
+	if readOnly && errors.Is(err, fs.ErrNotExist) {
+		return new(tailMark), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open tail mark: %w", err)
 	}
@@ -127,6 +135,9 @@ func (t *tailMark) write() error {
 }
 
 func (t *tailMark) close() error {
+	if t.file == nil { // There was none to read.
+		return nil
+	}
 	if err := t.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("close tail mark: %w", err)
 	}
