@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,17 +39,16 @@ func mustOutrun(t *testing.T, p *peer, last, term uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := json.Marshal(toyState{Values: map[string]int64{"k": 7}, Ops: map[string]int64{}, Index: last})
+	machine := newToyFSM()
+	machine.state.Values["k"], machine.state.Index = 7, last
+	state, err := machine.Snapshot()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sink.Write(state); err != nil {
 		t.Fatal(err)
 	}
 	mustEditValues(t, filepath.Join(dir, disk.FileName), func(values *bbolt.Bucket) error {
 		return values.Delete([]byte("BerthOwner"))
 	})
-	if err := errors.Join(sink.Close(), os.Remove(filepath.Join(dir, "tail"))); err != nil {
+	if err := errors.Join(state.Persist(sink), os.Remove(filepath.Join(dir, "tail"))); err != nil {
 		t.Fatal(err)
 	}
 }
