@@ -9,7 +9,8 @@ func (s *Server) replicaState(r *request) (any, error) {
 	out := wire.State{
 		Index: r.view.Index(), Term: r.view.Term(), Now: r.view.Now(), Format: r.view.Format(), Hash: sum.Hash,
 		Tables:     r.view.TableSums(),
-		Executions: sum.Executions, Archives: sum.Archives, Archived: sum.Archived, LiveAttempts: sum.Live, LedgerEntries: sum.Entries,
+		Executions: sum.Executions, Archives: sum.Archives, Archived: sum.Archived,
+		LiveAttempts: sum.Live, LedgerEntries: sum.Entries,
 		Granted: sum.Granted, Charged: sum.Charged, Balance: sum.Balance, Held: sum.Held,
 	}
 	for range r.view.Callbacks() {

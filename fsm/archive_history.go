@@ -217,38 +217,13 @@ func (m *merge) surely() (at shelfmark, above int) {
 }
 
 // inState yields what m selects of the executions in the state from an index
-// down: the place of each, and what returns it before the next one.
+// down, as View.selected does.
 func (m *merge) inState(from uint64) iter.Seq2[place, func() *compute.Execution] {
 	first := lastPlace(m.org)
 	if from < math.MaxUint64 {
 		first.index = from + 1 // No execution has the identifier of this place.
 	}
-	return func(yield func(place, func() *compute.Execution) bool) {
-		var room []byte
-		var outline compute.Execution
-		var at place
-		load := func() *compute.Execution {
-			e, _ := m.view.executions.get(at.id)
-			return e
-		}
-		for at = range m.view.history.downKeys(first, place{org: m.org}, 0) {
-			if m.filter != (HistoryFilter{}) {
-				e, encoded, _ := m.view.executions.peek(at.id, room)
-				if e == nil {
-					room, e = encoded, &outline
-					if !outlineExecution(encoded, e) {
-						continue
-					}
-				}
-				if !m.filter.matches(e) {
-					continue
-				}
-			}
-			if !yield(at, load) {
-				return
-			}
-		}
-	}
+	return m.view.selected(first, m.filter)
 }
 
 // row returns an archive, and what it has of the organization.

@@ -206,33 +206,50 @@ func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Exe
 		return v.newest(v.history.downKeys(lastPlace(org), place{org: org}, f.Skip), org)
 	}
 	return func(yield func(*compute.Execution) bool) {
-		var room []byte
-		var outline compute.Execution
 		skip := f.Skip
-		for k := range v.history.downKeys(lastPlace(org), place{org: org}, 0) {
-			e, encoded, _ := v.executions.peek(k.id, room)
-			seen := e
-			if e == nil {
-				room, seen = encoded, &outline
-				if !outlineExecution(encoded, seen) {
-					continue
-				}
-			}
-			if !f.matches(seen) {
-				continue
-			}
-			if skip > 0 {
-				skip--
-				continue
-			}
-			if e == nil {
-				e = mustDecode[compute.Execution](encoded)
-			}
-			if !yield(e) {
+		for _, load := range v.selected(lastPlace(org), f) {
+			if skip--; skip < 0 && !yield(load()) {
 				return
 			}
 		}
 	}
+}
+
+// selected yields what f selects of the executions in the state, those that it
+// skips too, from a place in an organization's history down: the place of each, and
+// what returns it before the next one.
+func (v *View) selected(from place, f HistoryFilter) iter.Seq2[place, func() *compute.Execution] {
+	f.Skip = 0
+	return func(yield func(place, func() *compute.Execution) bool) {
+		var room []byte
+		var outline compute.Execution
+		var at place
+		load := func() *compute.Execution {
+			e, _ := v.executions.get(at.id)
+			return e
+		}
+		for at = range v.history.downKeys(from, place{org: from.org}, 0) {
+			var is bool
+			if is, room = v.selects(f, at.id, &outline, room); is && !yield(at, load) {
+				return
+			}
+		}
+	}
+}
+
+// selects reports whether f selects the execution id, whose outline it may read,
+// from an encoding in room. It returns that.
+func (v *View) selects(
+	f HistoryFilter, id compute.ExecutionID, outline *compute.Execution, room []byte,
+) (bool, []byte) {
+	if f == (HistoryFilter{}) {
+		return true, room
+	}
+	e, encoded, _ := v.executions.peek(id, room)
+	if e != nil {
+		return f.matches(e), room
+	}
+	return outlineExecution(encoded, outline) && f.matches(outline), encoded
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
