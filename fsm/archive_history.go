@@ -88,11 +88,13 @@ func (v *View) WholeHistory(
 	}
 }
 
-// What is read of archives for one page of a history. An organization that has
-// little in each of many is told to ask for less.
+// What is read of archives for one page of a history: some seconds of a core. An
+// organization that has little in each of many is told to ask for less; 50
+// executions, each in an archive of its own, are not too many.
 const (
-	maxRead  = 128 << 20 // Bytes of blobs.
-	openCost = 32 << 10  // What one costs beside its bytes, as bytes.
+	maxRead    = 192 << 20 // Bytes of blobs.
+	openCost   = 32 << 10  // What one costs beside its bytes, as bytes,
+	recordCost = 512       // and what each execution in it does.
 )
 
 // merge goes through the history of an organization in the state and in
@@ -244,10 +246,9 @@ func (m *merge) enter(mark shelfmark) {
 // look opens an archive for what it has of the organization up to an index. What
 // is above that is skipped.
 func (m *merge) look(a *Archive, upTo uint64) {
-	if m.read += a.Size + openCost; m.read > maxRead {
-		m.fail(compute.Errorf(compute.CodeInvalid,
-			"This page is spread over more than %d MiB of archives of old executions: "+
-				"ask for fewer executions at once (limit), or for those of a shorter time (from, to).", maxRead>>20).
+	if m.read += a.Size + openCost + recordCost*int64(a.Executions); m.read > maxRead {
+		m.fail(compute.Errorf(compute.CodeInvalid, "This page is spread over too many archives of old executions: "+
+			"ask for fewer executions at once (limit), or for those of a shorter time (from, to).").
 			Named("history_too_wide"))
 		return
 	}

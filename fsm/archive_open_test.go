@@ -137,7 +137,7 @@ func TestSkippedArchivesStayClosed(t *testing.T) {
 // TestHistoryIsTooWide holds that a page reads no more of archives than it may, and
 // that all of the history is in smaller ones.
 func TestHistoryIsTooWide(t *testing.T) {
-	const n, size, most = 50, 4 << 20, 31 // Of 128 MiB.
+	const n, size, most = 60, 4 << 20, 47 // Of 192 MiB.
 	w := newestWorld(t)
 	l := library{}
 	w.retain(0, 1)
