@@ -178,6 +178,9 @@ func voterMethods() []string {
 func (c *Cluster) Run(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
+	if !c.isWorker() {
+		c.leadAlone()
+	}
 	var loops sync.WaitGroup
 	for _, loop := range c.loops() {
 		loops.Go(func() {

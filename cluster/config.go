@@ -113,8 +113,9 @@ type Config struct {
 	// because its disk hangs or lies. It should not return.
 	Fatal func(error)
 
-	wrapStore func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
-	freeSpace func(dir string) (free, total int64, err error)
+	wrapStore     func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
+	electionAfter time.Duration                     // In place of the profile's, for tests.
+	freeSpace     func(dir string) (free, total int64, err error)
 }
 
 // Registry admits new nodes. It is asked on the leader only.

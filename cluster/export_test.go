@@ -24,6 +24,9 @@ func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
 // WrapStore puts a wrapper between the watchdog and the store.
 func (c *Config) WrapStore(wrap func(raft.LogStore) raft.LogStore) { c.wrapStore = wrap }
 
+// ElectAfter replaces how long no leader must be heard before an election.
+func (c *Config) ElectAfter(d time.Duration) { c.electionAfter = d }
+
 // FreeSpace replaces what tells how much room there is on the disk.
 func (c *Config) FreeSpace(free func() int64) {
 	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }

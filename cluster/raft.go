@@ -37,6 +37,9 @@ func (c *Cluster) raftConfig() *raft.Config {
 		cfg.ElectionTimeout = 300 * time.Millisecond
 		cfg.LeaderLeaseTimeout = 200 * time.Millisecond
 	}
+	if c.cfg.electionAfter > 0 {
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout = c.cfg.electionAfter, c.cfg.electionAfter
+	}
 	cfg.CommitTimeout = commitTimeout
 	cfg.TrailingLogs = trailingLogs
 	cfg.SnapshotThreshold = snapshotThreshold
@@ -115,6 +118,28 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	c.metrics.watch(c.raft)
 	c.showDamage()
 	return nil
+}
+
+// leadAlone has the only voter of a cluster lead at once: there is nobody who
+// might lead already. Raft looks whether it hears a leader when the timeout
+// becomes shorter.
+func (c *Cluster) leadAlone() {
+	alone := false
+	for _, s := range c.servers() {
+		if s.Suffrage == raft.Voter {
+			if alone = nodeOf(s.ID) == c.id; !alone {
+				return
+			}
+		}
+	}
+	if !alone || c.behind.Load() {
+		return
+	}
+	now := c.raft.ReloadableConfig()
+	now.HeartbeatTimeout--
+	if err := c.raft.ReloadConfig(now); err != nil {
+		c.logger.Warn("the election waits for its timeout", "err", err)
+	}
 }
 
 // rpcsInFlight returns how many appends one follower may be sent ahead: one,

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"berth/cluster"
 	"berth/cluster/disk"
 	"berth/cluster/file"
 )
@@ -49,6 +51,18 @@ func TestSingleNodeRestartsAtAnotherAddress(t *testing.T) {
 	}
 	f.mustAdd() // The address it has now is the one that others are told.
 	f.awaitVoters(2)
+}
+
+// TestOnlyVoterLeadsAtOnce starts a cluster of one, anew and again, whose
+// elections would come after this test.
+func TestOnlyVoterLeadsAtOnce(t *testing.T) {
+	f := mustFleet(t, 1, func(cfg *cluster.Config) { cfg.ElectAfter(time.Hour) })
+	f.leader().mustPropose(t, toyCommand{Op: "1", Key: "k", Value: 1})
+	p := f.peers[0]
+	mustStop(t, p)
+	if got := f.mustStartAgain(p).mustRead(t, "k"); got != 1 {
+		t.Errorf("it reads %d", got)
+	}
 }
 
 func TestLaggingNodeGetsASnapshot(t *testing.T) {
