@@ -21,6 +21,7 @@ type faultyDisk struct {
 	raft.LogStore
 	hang   atomic.Bool
 	fail   atomic.Pointer[error]
+	hung   atomic.Int32 // Appends that hang, or have.
 	thaw   chan struct{}
 	freeze sync.Once
 }
@@ -30,6 +31,7 @@ func (d *faultyDisk) StoreLogs(logs []*raft.Log) error {
 		return *err
 	}
 	if d.hang.Load() {
+		d.hung.Add(1)
 		<-d.thaw
 	}
 	return d.LogStore.StoreLogs(logs)

@@ -109,10 +109,12 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		}
 	}
 	c.armed.Store(true)
-	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, c.transport)
+	calls := newInbound(c.transport, c.logs, c.fatal)
+	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
+	c.work.Go(func() { calls.run(c.raft, c.closed) })
 	c.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)

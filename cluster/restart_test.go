@@ -65,6 +65,42 @@ func TestOnlyVoterLeadsAtOnce(t *testing.T) {
 	}
 }
 
+// TestLeaderThatMissedAnAnswer has a leader not hear that a server has what comes
+// right behind its snapshot: raft alone would be sent that snapshot for ever.
+func TestLeaderThatMissedAnAnswer(t *testing.T) {
+	f, disks, ended := mustFaultyFleet(t, 3)
+	leader := f.leader()
+	slow := f.follower(leader)
+	f.wire.isolate(slow.cfg.Name, true)
+	for i := range int64(5) {
+		leader.mustPropose(t, toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i})
+	}
+	for _, p := range f.peers {
+		if p != slow {
+			if err := p.Compact(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.wire.isolate(slow.cfg.Name, false)
+	slow.mustRead(t, "k")
+	if slow.fsm.served != 1 {
+		t.Fatalf("it was restored %d times", slow.fsm.served)
+	}
+
+	disks[slow].hang.Store(true)
+	leader.mustPropose(t, toyCommand{Op: "behind", Key: "k", Value: 5})
+	eventually(t, "the entry comes", func() bool { return disks[slow].hung.Load() > 0 })
+	f.wire.isolate(slow.cfg.Name, true)
+	disks[slow].hang.Store(false)
+	disks[slow].freeze.Do(func() { close(disks[slow].thaw) })
+	f.wire.isolate(slow.cfg.Name, false)
+	f.leader().mustPropose(t, toyCommand{Op: "more", Key: "k", Value: 6})
+	if got := slow.mustRead(t, "k"); got != 6 || slow.fsm.served != 1 || len(ended()) > 0 {
+		t.Errorf("it reads %d after %d restores, %v ended", got, slow.fsm.served, ended())
+	}
+}
+
 func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	leader := f.leader()
