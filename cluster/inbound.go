@@ -8,7 +8,8 @@ import (
 )
 
 // What the leader sends a follower passes through here on its way to raft, whose
-// follower has these weaknesses in the release that is used (v1.8.0):
+// follower has these weaknesses in the release that is used (v1.8.0; the first two
+// are relatives of https://github.com/hashicorp/raft/issues/697):
 //
 //   - Right behind a snapshot that came from the leader it has no entry to compare
 //     with. A leader that did not hear that what follows is here already, since the
