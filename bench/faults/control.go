@@ -36,15 +36,24 @@ func Controls() []Control {
 			[]string{"linearizability", "two executions", "ledger"},
 		},
 		{
-			fault.MapOrder, []string{"follower-kill"}, []string{"account", "life", "register"}, 20 * time.Second,
+			fault.MapOrder,
+			[]string{"follower-kill"},
+			[]string{"account", "life", "register"},
+			20 * time.Second,
 			[]string{"replicas differ"},
 		},
 		{
-			fault.DoubleCharge, []string{"follower-kill"}, []string{"life"}, 20 * time.Second,
+			fault.DoubleCharge,
+			[]string{"follower-kill"},
+			[]string{"life"},
+			20 * time.Second,
 			[]string{"ledger", "money", "invariant"},
 		},
 		{
-			fault.StaleAuth, []string{"partition-follower", "follower-pause"}, []string{"keys"}, 60 * time.Second,
+			fault.StaleAuth,
+			[]string{"partition-follower", "follower-pause"},
+			[]string{"keys"},
+			60 * time.Second,
 			[]string{"linearizability"},
 		},
 	}

@@ -113,8 +113,14 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 		what string
 		do   func(context.Context) error
 	}{
-		{"node", m.found}, {"history", m.fill}, {"entries", m.quiet}, {"snapshot", m.snapshot}, {"reads", m.reads},
-		{"backup", m.backup}, {"restore", m.restore}, {"restart", m.restart},
+		{"node", m.found},
+		{"history", m.fill},
+		{"entries", m.quiet},
+		{"snapshot", m.snapshot},
+		{"reads", m.reads},
+		{"backup", m.backup},
+		{"restore", m.restore},
+		{"restart", m.restart},
 	}
 	for i, step := range steps {
 		cfg.Progress(i, len(steps), step.what)
