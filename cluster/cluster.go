@@ -70,7 +70,8 @@ type Cluster struct {
 	upstream   *upstream // Of a worker.
 
 	epochs    epochs
-	closed    chan struct{}
+	closed    chan struct{} // Closed when Close begins,
+	down      chan struct{} // and once raft has ended.
 	closeOnce sync.Once
 	work      group // What outlives one call: connections, batches, rounds.
 }
@@ -100,6 +101,7 @@ func newCluster(cfg Config) *Cluster {
 		codec:   rpc.NewCodec(),
 		metrics: newMetrics(cfg.Registerer),
 		closed:  make(chan struct{}),
+		down:    make(chan struct{}),
 		epochs:  epochs{outlive: make(chan uint64, 1)},
 		joins:   newJoinLimit(),
 		callers: make(map[string]Callers),
@@ -230,6 +232,7 @@ func (c *Cluster) Close() error {
 		}
 		if c.raft != nil {
 			errs = append(errs, c.raft.Shutdown().Error())
+			close(c.down)
 		}
 		if c.transport != nil {
 			errs = append(errs, c.transport.Close())

@@ -181,7 +181,7 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	start := time.Now() //nolint:forbidigo // A stopwatch.
 	fault.Point("cluster.propose.before_apply")
 	future := c.raft.Apply(data, enqueueTimeout)
-	err := future.Error()
+	err := c.answerTo(future)
 	c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
 	if err != nil {
 		finish(batch, outcome{Fate: fateOf(err)})
@@ -205,11 +205,29 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	}
 }
 
+// answerTo waits for what becomes of an entry. A raft that ends forgets those that
+// wait for the state machine, and never answers.
+func (c *Cluster) answerTo(future raft.ApplyFuture) error {
+	answer := make(chan error, 1)
+	go func() { answer <- future.Error() }()
+	select {
+	case err := <-answer:
+		return err
+	case <-c.down:
+	}
+	select {
+	case err := <-answer:
+		return err
+	default:
+		return raft.ErrRaftShutdown
+	}
+}
+
 // ApplyEntry commits data as an entry of its own, without the batches of
 // Propose and without a preamble, and waits until this node has applied it. It
 // is Raft as it is, for measuring what Raft alone can do; only the leader can.
 func (c *Cluster) ApplyEntry(data []byte) error {
-	if err := c.raft.Apply(data, enqueueTimeout).Error(); err != nil {
+	if err := c.answerTo(c.raft.Apply(data, enqueueTimeout)); err != nil {
 		return fmt.Errorf("apply entry: %w", err)
 	}
 	return nil

@@ -166,3 +166,39 @@ func proposeAnywhere(t testing.TB, peers []*process, c toyCommand) string {
 		}
 	}
 }
+
+// TestStopWithEntriesToApply stops a peer whose state machine is behind: raft
+// forgets the entries that wait for it, and so must not be waited for.
+func TestStopWithEntriesToApply(t *testing.T) {
+	for range 4 { // Which entries the state machine takes before it sees the end is chance.
+		f := mustFleet(t, 1, nil)
+		p := f.leader()
+		p.fsm.mu.Lock()
+		before := p.CommitIndex()
+		ctx, cancel := context.WithCancel(t.Context())
+		var asked sync.WaitGroup
+		for i := range int64(4) {
+			asked.Go(func() {
+				_, _, err := p.Propose(ctx, opFrame(toyCommand{Op: fmt.Sprint(i), Key: "k", Value: i}))
+				if err != nil && compute.CodeOf(err) != compute.CodeUnavailable && !errors.Is(err, context.Canceled) {
+					t.Errorf("proposal %d: %v", i, err)
+				}
+			})
+			eventually(t, "the entry is committed", func() bool { return p.CommitIndex() > before+uint64(i) })
+		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- p.stop() }()
+		eventually(t, "it leads no more", func() bool { return !p.IsLeader() })
+		p.fsm.mu.Unlock()
+		select {
+		case err := <-stopped:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("it does not stop")
+		}
+		cancel()
+		asked.Wait()
+	}
+}
