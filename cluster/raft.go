@@ -181,7 +181,7 @@ func (c *Cluster) openStores(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	covered, claimed, err := c.snapshots.Covered()
+	covered, claimed, err := c.snapshots.Listed()
 	if err != nil {
 		return err
 	}
