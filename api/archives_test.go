@@ -26,15 +26,23 @@ func (l library) Open(_ context.Context, a *fsm.Archive) (*fsm.ArchiveFile, erro
 	return fsm.ReadArchive(a, data)
 }
 
+// shelvedFamily returns a world with archives and an execution of two parts that
+// has ended.
+func shelvedFamily(t *testing.T) (l library, w *world, parent compute.ExecutionID, children []compute.ExecutionID) {
+	t.Helper()
+	l = library{}
+	w = newWorld(t, func(c *api.Config) { c.Archives = l })
+	w.upgrade()
+	parent, children = w.selected()
+	w.complete(children[0], 2, time.Second)
+	w.complete(children[1], 1, 2*time.Second)
+	return l, w, parent, children
+}
+
 // TestArchivedExecutionsAreAnswered holds that every answer about executions is
 // the same, byte by byte, before and after they have left the state.
 func TestArchivedExecutionsAreAnswered(t *testing.T) {
-	l := library{}
-	w := newWorld(t, func(c *api.Config) { c.Archives = l })
-	w.upgrade()
-	parent, children := w.selected()
-	w.complete(children[0], 2, time.Second)
-	w.complete(children[1], 1, 2*time.Second)
+	l, w, parent, children := shelvedFamily(t)
 	var ids []compute.ExecutionID
 	for i := range 6 {
 		ids = append(ids, w.start("t4"))
@@ -148,12 +156,7 @@ func TestArchivedWhileItIsChanged(t *testing.T) {
 // TestHistoryOfAParent holds that the sub-executions of one are found without the
 // archives that cannot have them, and that those of nobody cost nothing.
 func TestHistoryOfAParent(t *testing.T) {
-	l := library{}
-	w := newWorld(t, func(c *api.Config) { c.Archives = l })
-	w.upgrade()
-	parent, children := w.selected()
-	w.complete(children[0], 2, time.Second)
-	w.complete(children[1], 1, 2*time.Second)
+	l, w, parent, children := shelvedFamily(t)
 	w.complete(w.start("t4"), 3, time.Second)
 	w.archive(l, 1)
 	family := len(l)

@@ -255,9 +255,9 @@ func (c *Cluster) addServer(id compute.NodeID, address string) error {
 		}
 	}
 	if fault.Planted(fault.DirectVoter) {
-		return c.raft.AddVoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout).Error()
+		return c.answerTo(c.raft.AddVoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout))
 	}
-	return c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout).Error()
+	return c.answerTo(c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout))
 }
 
 // Server is a server in the raft configuration.

@@ -205,9 +205,9 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	}
 }
 
-// answerTo waits for what becomes of an entry. A raft that ends forgets those that
-// wait for the state machine, and never answers.
-func (c *Cluster) answerTo(future raft.ApplyFuture) error {
+// answerTo waits for what becomes of an entry, or of a request to raft. A raft that
+// ends forgets those that wait for the state machine, and never answers.
+func (c *Cluster) answerTo(future raft.Future) error {
 	answer := make(chan error, 1)
 	go func() { answer <- future.Error() }()
 	select {

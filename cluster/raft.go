@@ -137,9 +137,7 @@ func (c *Cluster) leadAlone() {
 	if !alone || c.behind.Load() {
 		return
 	}
-	now := c.raft.ReloadableConfig()
-	now.HeartbeatTimeout--
-	if err := c.raft.ReloadConfig(now); err != nil {
+	if err := c.reloadRaft(func(now *raft.ReloadableConfig) { now.HeartbeatTimeout-- }); err != nil {
 		c.logger.Warn("the election waits for its timeout", "err", err)
 	}
 }

@@ -18,6 +18,7 @@ type Config struct {
 	Nemeses   []string      // Which things are broken; none for all that Nemeses names.
 	Workloads []string      // Which clients there are; none for all that Workloads names.
 	Count     int           // End after so many faults; 0 for when the time is over.
+	Hold      time.Duration // How long each fault lasts; 0 for as long as chance has it.
 	Binary    string        // The berth program of the nodes.
 	Dir       string        // Everything the run keeps: the nodes' logs, data and marks.
 	Plant     string        // A planted bug; it needs Points.
@@ -39,6 +40,8 @@ func (c Config) Validate() error {
 	check(c.Duration > 0 && c.Duration <= 240*time.Hour, "duration: %v is not up to 240h", c.Duration)
 	check(c.Nodes >= 3 && c.Nodes <= 9, "nodes: %d is not 3 to 9", c.Nodes)
 	check(c.Count >= 0, "count: %d is negative", c.Count)
+	check(c.Hold >= 0 && c.Hold <= c.Duration, "hold: %v is not between 0 and %v, the duration of a run",
+		c.Hold, c.Duration)
 	check(c.Binary != "" && c.Dir != "", "binary and directory are needed")
 	for _, name := range c.Nemeses {
 		check(slices.Contains(Nemeses(), name), "nothing is broken by %q; there are %s",

@@ -60,6 +60,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"points", func(c *faults.Config) { c.Nemeses = []string{"clock"} }, `"clock" needs a program with failpoints`},
 		{"plant", func(c *faults.Config) { c.Plant = "map-order" }, "a planted bug needs a program with failpoints"},
 		{"nodes", func(c *faults.Config) { c.Nodes = 2 }, "nodes: 2 is not 3 to 9"},
+		{"hold", func(c *faults.Config) { c.Hold = c.Duration + 1 }, "hold: "},
 	}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
@@ -100,7 +101,7 @@ func TestSum(t *testing.T) {
 	report := func(write float64, wrong ...check.Violation) faults.Report {
 		return faults.Report{
 			Seconds: 60, Objects: 5, Executions: 7, Starts: 6, Violations: wrong,
-			Faults: []faults.Fault{{Nemesis: "leader-kill", Write: write, Whole: 2, Elections: 1}},
+			Faults: []faults.Fault{{Nemesis: "leader-kill", Held: 3, Write: write, Whole: 2, Elections: 1}},
 			Cells: []faults.Cell{
 				{Nemesis: "leader-kill", Workload: "register", Counts: faults.Counts{Done: 3, Unknown: 1}},
 				{Nemesis: "none", Workload: "register", Counts: faults.Counts{Done: 10, Refused: 1, Unsent: 1}},
@@ -112,8 +113,8 @@ func TestSum(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	row := got.Rows[0]
-	if row.Nemesis != "leader-kill" || row.Times != 2 || row.Elections != 2 || row.Unknown != 2 || row.Workloads["register"] != 8 ||
-		row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
+	if row.Nemesis != "leader-kill" || row.Times != 2 || row.Held != 6*time.Second || row.Elections != 2 ||
+		row.Unknown != 2 || row.Workloads["register"] != 8 || row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
 		t.Errorf("got %+v", row)
 	}
 }

@@ -128,6 +128,9 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		n, gap := chosen[rng.IntN(len(chosen))], between(rng, firstGap, lastGap)
 		hold := between(rng, n.hold[0], n.hold[1])
 		own := rand.New(rand.NewPCG(rng.Uint64(), 0)) //nolint:gosec // A seed must repeat it.
+		if s.cfg.Hold > 0 {
+			hold = s.cfg.Hold
+		}
 		if !sleep(ctx, gap) {
 			return faults, ctx.Err()
 		}

@@ -25,6 +25,7 @@ type Totals struct {
 type Row struct {
 	Nemesis    string         `json:"nemesis"`
 	Times      int            `json:"times"`
+	Held       time.Duration  `json:"held_ns"`    // All times together, without what recovery took.
 	Operations int            `json:"operations"` // While it was broken.
 	Unknown    int            `json:"unknown"`    // Changes without an answer among them.
 	Elections  int            `json:"elections"`
@@ -61,6 +62,7 @@ func Sum(reports []Report) Totals {
 		t.Violations = append(t.Violations, r.Violations...)
 		for _, f := range r.Faults {
 			row(f.Nemesis).Times++
+			row(f.Nemesis).Held += duration(f.Held)
 			row(f.Nemesis).Elections += f.Elections
 			writes[f.Nemesis] = append(writes[f.Nemesis], duration(f.Write))
 			wholes[f.Nemesis] = append(wholes[f.Nemesis], duration(f.Whole))

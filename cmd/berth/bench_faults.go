@@ -58,6 +58,7 @@ Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 	flags.StringSliceVar(&f.config.Nemeses, "only", nil, "break only these `things`")
 	flags.StringSliceVar(&f.config.Workloads, "workload", nil, "start only these `workloads`")
 	flags.IntVar(&f.config.Count, "count", 0, "end a run after so many `faults`")
+	flags.DurationVar(&f.config.Hold, "hold", 0, "`time` that each fault lasts; 0 for as long as chance has it")
 	flags.StringVar(&f.config.Binary, "binary", "", "the berth `program` of the nodes (default: this one)")
 	flags.StringVar(&f.config.Dir, "dir", "", "`directory` for logs and data (default: a temporary one)")
 	flags.BoolVar(&f.config.Points, "points", false, "the program was built with failpoints, -tags faults")
@@ -218,11 +219,11 @@ func printFaultRuns(w io.Writer, reports []faults.Report) error {
 	sum := faults.Sum(reports)
 	fmt.Fprintf(w, "%d runs, %.0f s: %d faults, %d operations, %d objects checked, %d executions, %d violations\n\n",
 		sum.Runs, sum.Seconds, sum.Faults, sum.Operations, sum.Objects, sum.Executions, len(sum.Violations))
-	lines := newTable("what was broken", "times", "elections", "operations", "without answer",
+	lines := newTable("what was broken", "times", "held", "elections", "operations", "without answer",
 		"first write p50", "p99", "whole p50", "p99")
 	for _, row := range sum.Rows {
 		lines.AppendRow([]any{
-			row.Nemesis, row.Times, row.Elections, row.Operations, row.Unknown,
+			row.Nemesis, row.Times, row.Held.Round(time.Second), row.Elections, row.Operations, row.Unknown,
 			row.WriteP50, row.WriteP99, row.WholeP50, row.WholeP99,
 		})
 	}
