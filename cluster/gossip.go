@@ -82,7 +82,8 @@ type gossip struct {
 	body    []byte // The encoded inventory of this node.
 	members map[compute.NodeID]Member
 	bodies  map[compute.NodeID]compute.Inventory
-	changed chan struct{} // Closed at the next change.
+	claims  map[compute.NodeID]string // Where else a member is said to be reached by RPC.
+	changed chan struct{}             // Closed at the next change.
 }
 
 func newGossip(c *Cluster) *gossip {
@@ -91,6 +92,7 @@ func newGossip(c *Cluster) *gossip {
 		publish: make(chan struct{}, 1),
 		members: make(map[compute.NodeID]Member),
 		bodies:  make(map[compute.NodeID]compute.Inventory),
+		claims:  make(map[compute.NodeID]string),
 		changed: make(chan struct{}),
 	}
 }
@@ -396,6 +398,27 @@ func (g *gossip) rpcAddress(id compute.NodeID) string {
 	return ""
 }
 
+// claimedAddress returns where else somebody claims to be a node, "" when nobody
+// does: a node that came back at another address, which memberlist does not
+// believe before the old one has been dead for a while.
+func (g *gossip) claimedAddress(id compute.NodeID) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.claims[id]
+}
+
+// noteClaim keeps where else a member is said to be, and returns whether that is
+// new.
+func (g *gossip) noteClaim(id compute.NodeID, rpc string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, known := g.members[id]; !known || g.claims[id] == rpc {
+		return false
+	}
+	g.claims[id] = rpc
+	return true
+}
+
 // gossipAddress returns where a node gossips, "" when it is not known.
 func (g *gossip) gossipAddress(id compute.NodeID) string {
 	if id == g.c.id {
@@ -414,6 +437,9 @@ func (g *gossip) note(m Member) {
 		delete(g.members, m.ID)
 	} else {
 		g.members[m.ID] = m
+	}
+	if _, known := g.members[m.ID]; m.Alive || !known {
+		delete(g.claims, m.ID)
 	}
 	if !m.Alive {
 		delete(g.bodies, m.ID)

@@ -86,10 +86,15 @@ func (d *gossipDelegate) NotifyUpdate(n *memberlist.Node) { d.seen(n, true) }
 // NotifyLeave notes a node that went or is not heard of any more.
 func (d *gossipDelegate) NotifyLeave(n *memberlist.Node) { d.seen(n, false) }
 
-// NotifyConflict reports two nodes with one name: a data directory was copied,
-// or someone forges.
-func (d *gossipDelegate) NotifyConflict(existing, other *memberlist.Node) {
-	d.c.logger.Error("two nodes claim one id", "node", existing.Name, "err", other.Address())
+// NotifyConflict hears of two nodes with one name: a node came back at another
+// address, a data directory was copied, or someone forges. Whoever is dialled
+// there must show the node's certificate.
+func (d *gossipDelegate) NotifyConflict(_, other *memberlist.Node) {
+	m, err := d.member(other, true)
+	if err == nil && (*gossip)(d).noteClaim(m.ID, m.RPC) {
+		d.c.logger.Warn("a node is said to be at another address, too: it came back there, or its data was copied",
+			"node", m.ID, "err", m.RPC)
+	}
 }
 
 func (d *gossipDelegate) seen(n *memberlist.Node, alive bool) {

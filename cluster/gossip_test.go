@@ -2,10 +2,13 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"berth/cluster"
 	"berth/compute"
@@ -127,6 +130,38 @@ func TestGossipRejectsStrangers(t *testing.T) {
 	f.registry.remove(f.peers[1].ID())
 	if err := p.NotifyAlive(f.peers[1].ID().String(), "a"); !errors.Is(err, cluster.ErrStranger) {
 		t.Errorf("a removed node: %v", err)
+	}
+}
+
+// TestServerComesBackElsewhere restarts one of two voters at another address,
+// without a word to the other, which has an entry more: only that one can be
+// elected, and must find the first for it. Gossip does not believe the new address
+// for half a minute.
+func TestServerComesBackElsewhere(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	f.awaitVoters(2)
+	leader := f.leader()
+	other := f.follower(leader)
+	f.wire.isolate(other.cfg.Name, true)
+	brief, end := context.WithTimeout(t.Context(), time.Second)
+	defer end()
+	if _, _, err := leader.Propose(brief, opFrame(toyCommand{Op: "x", Key: "k"})); err == nil {
+		t.Fatal("an entry was committed without a quorum")
+	}
+	if err := other.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.wire.isolate(other.cfg.Name, false)
+	f.mustRestart(slices.Index(f.peers, other))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for again := time.Tick(50 * time.Millisecond); ; <-again {
+		if _, _, err := leader.Propose(ctx, opFrame(toyCommand{Op: "y", Key: "k"})); err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal("the servers have not found each other")
+		}
 	}
 }
 

@@ -131,6 +131,7 @@ func (c *Cluster) addressesOf(id compute.NodeID) []string {
 	}
 	add(c.gossip.rpcAddress(id))
 	add(c.heartbeats.rpcAddress(id))
+	add(c.gossip.claimedAddress(id))
 	for _, s := range c.servers() {
 		if s.ID == raft.ServerID(id.String()) {
 			add(string(s.Address))
