@@ -121,6 +121,8 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 		{"backup", m.backup},
 		{"restore", m.restore},
 		{"restart", m.restart},
+		{"writes", m.writes},
+		{"replay", m.replay},
 	}
 	for i, step := range steps {
 		cfg.Progress(i, len(steps), step.what)

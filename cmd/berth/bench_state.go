@@ -29,7 +29,9 @@ and finished. Then it measures the live heap for each execution, with all that
 belongs to it, how long entries take that come every 2 ms, alone and while a snapshot
 is written, and how long a restore and the reading of a backup take, with their checks.
 With --node it also starts a real node, measures it idle, restores the backup to it as
-an operator would, and measures how long its restart takes from exec to ready.`,
+an operator would, and measures how long its restart takes from exec to ready, how
+long requests take that come every 2 ms until the node has written a snapshot, and
+a restart with all that they left in its log.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -87,6 +89,10 @@ func printState(w io.Writer, r *state.Report) error {
 	if n := r.Node; n != nil {
 		line("restart of a node, from exec to ready", "10 s at 1000000",
 			"%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
+		line("the same, with entries behind the snapshot", "", "%.2f s, %d entries", n.ReplayS, n.Writes.Behind)
+		late := n.Writes.Late
+		line("requests while it wrote a snapshot", "", "p50 %.1f, p99 %.1f, p99.9 %.1f, max %.0f ms of %d, %d elections",
+			late.P50MS, late.P99MS, late.P999MS, late.MaxMS, n.Writes.Requests, n.Writes.Elections)
 		line("restore of a backup by its command", "60 s at 1000000", "%.2f s", n.RestoreS)
 		line("resident memory of an idle node", "60 MiB", "%.1f MiB, %.1f MiB its own", n.IdleMiB, n.IdleOwnMiB)
 		line("resident memory of the restarted node", "", "%.0f MiB, at most %.0f MiB", n.RestartedMiB, n.RestartedPeak)
