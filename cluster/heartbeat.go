@@ -19,7 +19,7 @@ const (
 	heartbeatEvery   = 3 * time.Second // With a fifth of jitter.
 	heartbeatRetry   = 300 * time.Millisecond
 	heartbeatTimeout = 2 * time.Second
-	maxHeard         = 10_000 // Nodes; as many as a cluster may have.
+	maxHeard         = 20_000 // Nodes; as many as a cluster may have.
 	livesFor         = 10 * time.Second
 )
 
@@ -133,17 +133,19 @@ func IsRemoved(err error) bool {
 	return ok && e.Detail == errRemoved().Detail
 }
 
-// send sends one heartbeat.
+// send sends one heartbeat: to the leader, or to whom others take for it when
+// this node knows none.
 func (h *heartbeats) send(ctx context.Context) error {
+	if leader, known := h.c.Leader(); known {
+		return h.beat(ctx, leader)
+	}
+	return h.search(ctx)
+}
+
+// beat sends one heartbeat to the leader.
+func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	leader, known := h.c.Leader()
-	if !known {
-		var err error
-		if leader, err = h.ask(ctx); err != nil {
-			return err
-		}
-	}
 	sentAt := boottime.Now()
 	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise, Ahead: h.c.skew.last().Milliseconds()})
 	answer, err := h.c.Call(ctx, leader, methodHeartbeat, beat)
@@ -162,34 +164,62 @@ func (h *heartbeats) send(ctx context.Context) error {
 	return nil
 }
 
-// ask finds the leader when raft does not tell: after a move to another
-// address the leader cannot reach this node before it was told, and a server
-// that came in empty is in no configuration that it knows itself.
-func (h *heartbeats) ask(ctx context.Context) (compute.NodeID, error) {
-	var errs []error
-	var servers []compute.NodeID
+// search sends a heartbeat to the leader when raft does not tell who that is:
+// to a worker it tells nothing, after a move to another address the leader
+// cannot reach this node before it was told, and a server that came in empty is
+// in no configuration that it knows itself. All servers are asked at once, so
+// that one which takes connections and is silent costs the others no time, and
+// whom they name is tried in the order of their answers: one may be wrong.
+func (h *heartbeats) search(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	type reply struct {
+		leader compute.NodeID
+		err    error
+	}
+	servers := h.otherServers()
+	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
+	for _, id := range servers {
+		h.c.work.Go(func() {
+			st, err := h.c.status(asking, id)
+			replies <- reply{st.Leader, err}
+		})
+	}
+	errs := []error{errNoLeader()}
+	var tried []compute.NodeID
+	for range servers {
+		r := <-replies
+		switch {
+		case IsRemoved(r.err):
+			return r.err
+		case r.err != nil:
+			errs = append(errs, r.err)
+		case !r.leader.IsZero() && !slices.Contains(tried, r.leader):
+			tried = append(tried, r.leader)
+			err := h.beat(ctx, r.leader)
+			if err == nil || IsRemoved(err) {
+				return err
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// otherServers returns the servers that this node knows, by raft or from disk.
+func (h *heartbeats) otherServers() (servers []compute.NodeID) {
+	add := func(id compute.NodeID) {
+		if id != h.c.id && !slices.Contains(servers, id) {
+			servers = append(servers, id)
+		}
+	}
 	for _, s := range h.c.Servers() {
-		servers = append(servers, s.ID)
+		add(s.ID)
 	}
 	for _, p := range h.c.files.get().Peers {
-		if !slices.Contains(servers, p.ID) {
-			servers = append(servers, p.ID)
-		}
+		add(p.ID)
 	}
-	for _, id := range servers {
-		if id == h.c.id {
-			continue
-		}
-		st, err := h.c.status(ctx, id)
-		if err == nil && !st.Leader.IsZero() {
-			return st.Leader, nil
-		}
-		if IsRemoved(err) {
-			return compute.NodeID{}, err
-		}
-		errs = append(errs, err)
-	}
-	return compute.NodeID{}, errors.Join(append(errs, errNoLeader())...)
+	return servers
 }
 
 // handle notes a node's heartbeat. It is answered once a majority has confirmed
@@ -203,16 +233,51 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	if err := h.c.codec.Unmarshal(data, &beat); err != nil || len(beat.RPC) > maxAddressLength {
 		return nil, compute.Errorf(compute.CodeInvalid, "The heartbeat cannot be read.")
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.heard[peer.ID]; !known && len(h.heard) >= maxHeard {
-		return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
-	}
 	at := h.c.cfg.Now()
-	h.heard[peer.ID] = heardFrom{
-		at: at, rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond,
+	from := heardFrom{at: at, rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond}
+	if !h.keep(peer.ID, from) {
+		h.forgetGone(at)
+		if !h.keep(peer.ID, from) {
+			return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
+		}
 	}
 	return h.c.codec.Marshal(heartbeatAnswer{At: at.UnixMilli()}), nil
+}
+
+// keep keeps when a node was heard, and reports whether there was room for it.
+func (h *heartbeats) keep(id compute.NodeID, from heardFrom) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.heard[id]; !known && len(h.heard) >= maxHeard {
+		return false
+	}
+	h.heard[id] = from
+	return true
+}
+
+// forgetGone forgets the silent nodes that the state does not have, or not any
+// more: of the others it counts for how long they are silent.
+func (h *heartbeats) forgetGone(now time.Time) {
+	h.mu.Lock()
+	silent := make(map[compute.NodeID]time.Time)
+	for id, from := range h.heard {
+		if now.Sub(from.at) >= livesFor {
+			silent[id] = from.at
+		}
+	}
+	h.mu.Unlock()
+	for id := range silent {
+		if _, removed, known := h.c.cfg.Directory.Node(id); known && !removed {
+			delete(silent, id)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, at := range silent {
+		if h.heard[id].at.Equal(at) {
+			delete(h.heard, id)
+		}
+	}
 }
 
 // lives reports whether a node was heard from so short a time ago, in this term,

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -227,4 +228,44 @@ func TestMayVote(t *testing.T) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
+}
+
+// TestGoneNodesAreForgotten holds that nodes which come and go do not fill what
+// the leader remembers of heartbeats, and that it goes on to count the silence of
+// those that the state has.
+func TestGoneNodesAreForgotten(t *testing.T) {
+	at := time.Unix(1_000_000, 0)
+	id := func(n int) compute.NodeID {
+		return compute.NodeID{UUID: compute.UUID{byte(n >> 16), byte(n >> 8), byte(n), 1}}
+	}
+	members := directoryOf{id(1): false, id(2): true, id(maxHeard): false}
+	h := newHeartbeats(&Cluster{cfg: Config{Directory: members}})
+	for n := range maxHeard {
+		if !h.keep(id(n), heardFrom{at: at}) {
+			t.Fatalf("no room for node %d", n)
+		}
+	}
+	now := at.Add(livesFor)
+	h.heard[id(3)] = heardFrom{at: now} // It was removed, and still votes.
+	if h.keep(id(maxHeard), heardFrom{at: now}) {
+		t.Fatalf("room for more than %d nodes", maxHeard)
+	}
+	h.forgetGone(now)
+	if !h.keep(id(maxHeard), heardFrom{at: now}) {
+		t.Error("no room once nodes are gone")
+	}
+	for n, want := range map[int]bool{0: false, 1: true, 2: false, 3: true, 4: false, maxHeard: true} {
+		if _, kept := h.heard[id(n)]; kept != want {
+			t.Errorf("node %d: kept %v, want %v", n, kept, want)
+		}
+	}
+}
+
+// directoryOf is a Directory: the nodes that the state has, and whether each was
+// removed.
+type directoryOf map[compute.NodeID]bool
+
+func (d directoryOf) Node(id compute.NodeID) (compute.Role, bool, bool) {
+	removed, known := d[id]
+	return compute.RoleWorker, removed, known
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +80,44 @@ func TestWorkerIsAMemberWithoutAReplica(t *testing.T) {
 			t.Errorf("%s has the worker in its raft configuration", p.cfg.Name)
 		}
 	}
+}
+
+// TestSilentServerHidesNoLeader restarts a worker while the server that it knows
+// first takes connections and never answers: it finds the leader all the same.
+func TestSilentServerHidesNoLeader(t *testing.T) {
+	f := newFleet(t, func(c *cluster.Config) {
+		first := map[string]byte{"n1": 0xff, "n2": 0x01}[c.Name] // The one that makes the cluster leads.
+		if first != 0 {
+			c.NodeID = compute.NodeID{UUID: compute.UUID{first}}
+		}
+	})
+	f.mustAdd()
+	f.mustAdd()
+	f.awaitVoters(2)
+	hole, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hole.Close()
+	var silent atomic.Value // Its address.
+	silent.Store("")
+	cfg := f.workerConfig("w1")
+	dial := cfg.Dial
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == silent.Load() {
+			address = hole.Addr().String()
+		}
+		return dial(ctx, network, address)
+	}
+	w := f.mustStart(cfg)
+	eventually(t, "the worker to know the servers", func() bool { return len(w.Servers()) == 2 })
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(f.follower(f.leader()).RPCAddress())
+	cfg.JoinToken, cfg.JoinHosts = "", nil
+	w = f.mustStart(cfg)
+	eventually(t, "the leader to answer its heartbeat", func() bool { return w.ContactAt() > 0 })
 }
 
 func TestWorkerStartsAgainWithoutAToken(t *testing.T) {
