@@ -67,26 +67,28 @@ type peer interface {
 // start what was ended meanwhile.
 func (s *attemptSource) Work(ctx context.Context, after uint64) (executor.Assigned, error) {
 	view, err := s.machine.Wait(ctx, after+1)
-	if err == nil && s.behind() {
-		view, err = s.catchUp(ctx)
+	contact := s.peer.ContactAt()
+	if err == nil && s.behind(contact) {
+		view, err = s.catchUp(ctx, contact)
 	}
 	if err != nil {
 		return executor.Assigned{}, err
 	}
-	return executor.Assigned{Work: view.Work(s.peer.ID()), Index: view.Index(), Life: view.ClusterEpoch()}, nil
+	return executor.Assigned{
+		Work: view.Work(s.peer.ID()), Index: view.Index(), Life: view.ClusterEpoch(), Contact: contact,
+	}, nil
 }
 
 // behind reports whether the replica may have missed what became of its
 // attempts: there was no contact with the leader for a while.
-func (s *attemptSource) behind() bool {
-	contact := s.peer.ContactAt()
+func (s *attemptSource) behind(contact time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.recent.behind(contact)
 }
 
-func (s *attemptSource) catchUp(ctx context.Context) (*fsm.View, error) {
-	contact := s.peer.ContactAt()
+// catchUp returns a view that is not older than the call, and so than contact.
+func (s *attemptSource) catchUp(ctx context.Context, contact time.Duration) (*fsm.View, error) {
 	index, err := s.peer.ReadIndex(ctx)
 	if err != nil {
 		return nil, err

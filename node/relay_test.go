@@ -137,6 +137,39 @@ func TestPollsGoForward(t *testing.T) {
 	}
 }
 
+// TestLeasesCountFromAContact holds that nothing begins on a worker that has not
+// reached the leader before it polled, or may have been given up meanwhile.
+func TestLeasesCountFromAContact(t *testing.T) {
+	const first = time.Hour
+	for _, test := range []struct {
+		name                string
+		before, after, want time.Duration
+	}{
+		{"none", 0, 0, 0},
+		{"during the poll", 0, first, 0},
+		{"none during the poll", first, first, first},
+		{"heartbeats during a poll that was held", first, first + pollHold + pollMargin, first + pollHold + pollMargin},
+		{"a long gap", first, first + attempt.Lease + attempt.Margin, 0},
+	} {
+		if got := contactOver(test.before, test.after); got != test.want {
+			t.Errorf("%s: leases count from %v, want %v", test.name, got, test.want)
+		}
+	}
+	peer := &quietPeer{never: true}
+	own := newAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
+		if !req.Fresh {
+			t.Errorf("without contact it asks %+v", req)
+		}
+		return pollAnswer{Index: 7}, nil
+	}}})
+	for _, step := range []struct{ never, begins bool }{{true, false}, {true, false}, {false, true}} {
+		peer.never = step.never
+		if got, err := own.Work(t.Context(), 0); err != nil || got.Contact != 0 != step.begins {
+			t.Errorf("it may begin things: %v, %v", got.Contact != 0, err)
+		}
+	}
+}
+
 // polled is an upstream whose contact is a quietPeer's.
 type polled struct {
 	*quietPeer

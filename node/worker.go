@@ -96,7 +96,23 @@ func (a *assignments) Work(ctx context.Context, _ uint64) (executor.Assigned, er
 	if req.Fresh {
 		a.recent.caughtUp(contact)
 	}
-	return executor.Assigned{Work: work, Index: answer.Index, Life: answer.Life}, nil
+	return executor.Assigned{
+		Work: work, Index: answer.Index, Life: answer.Life, Contact: contactOver(contact, a.up.ContactAt()),
+	}, nil
+}
+
+// maxReadGap is the most between two contacts for nothing to be given up from the
+// one to the other: what the leader waits for at least, less a heartbeat's way.
+const maxReadGap = attempt.Lease + attempt.Margin/2
+
+// contactOver returns the contact from which leases of what was read between two
+// of them count: the second, unless attempts may have been given up before it.
+// Then, and without a first one, it is 0, and all is to be read again.
+func contactOver(before, after time.Duration) time.Duration {
+	if before == 0 || after-before > maxReadGap {
+		return 0
+	}
+	return after
 }
 
 // current returns the newest work that is known, and the index of its state,
@@ -134,8 +150,9 @@ func (r *recency) behind(contact time.Duration) bool {
 	return false
 }
 
-// caughtUp notes that all was read anew, when contact was the last one.
-func (r *recency) caughtUp(contact time.Duration) { r.fresh, r.seen = true, contact }
+// caughtUp notes that all was read anew, when contact was the last one. Before
+// the first one nothing that was read is enough.
+func (r *recency) caughtUp(contact time.Duration) { r.fresh, r.seen = contact != 0, contact }
 
 // remoteReporter takes a worker's word on its attempts to a server.
 type remoteReporter struct{ up upstream }

@@ -35,6 +35,12 @@ type Assigned struct {
 	Work  []compute.Work
 	Index uint64 // Of the state.
 	Life  uint64 // The epoch of the cluster in it: indexes may have been taken back at its beginning.
+
+	// Contact is the boottime of a contact with the leader by which nothing of
+	// Work had been given up: leases of what begins count from it. While it is 0
+	// nothing begins: what is placed here may have been so for long, and the
+	// leader may not have heard this node since.
+	Contact time.Duration
 }
 
 // Reporter takes the node's word on its attempts to the state. A refusal with
@@ -267,15 +273,6 @@ func (e *Executor) passContact(ctx context.Context) {
 			a.contact(last)
 		}
 	}
-}
-
-// contactAt returns the boottime at which the leader was last reached. Before the
-// first time it is now: an attempt that is to start was placed by a leader.
-func (e *Executor) contactAt() time.Duration {
-	if last := e.cfg.Contact(); last != 0 {
-		return last
-	}
-	return boottime.Now()
 }
 
 // Deny replaces the addresses of the cluster that no execution may reach, for

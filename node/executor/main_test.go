@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/executor"
 	_ "berth/node/executor/early"
@@ -37,6 +38,8 @@ type state struct {
 	finish   func(compute.Outcome) error // What FinishAttempt answers; nil takes all.
 	bundles  map[compute.Hash]*compute.Bundle
 	fetching chan bool // Takes a word when a bundle is asked for and one before it is given; nil for none.
+	apart    bool      // There was no contact with the leader yet.
+	reads    int       // Of the work.
 }
 
 func newState() *state {
@@ -50,9 +53,14 @@ func (s *state) Work(ctx context.Context, after uint64) (executor.Assigned, erro
 	for {
 		s.mu.Lock()
 		work, index, changed := slices.Collect(maps.Values(s.work)), s.index, s.changed
+		contact := boottime.Now()
+		if s.apart {
+			contact = 0
+		}
+		s.reads++
 		s.mu.Unlock()
 		if index > after {
-			return executor.Assigned{Work: work, Index: index}, nil
+			return executor.Assigned{Work: work, Index: index, Contact: contact}, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	protocol "berth/attempt"
+	"berth/boottime"
 	"berth/compute"
 )
 
-// sourceRetry is how long a failed Source is left alone.
-const sourceRetry = time.Second
+const (
+	sourceRetry  = time.Second            // How long a failed Source is left alone,
+	contactRetry = 100 * time.Millisecond // and one that has no contact with the leader.
+)
 
 // key names an attempt.
 type key struct {
@@ -34,15 +37,26 @@ func (e *Executor) reconcile(ctx context.Context) {
 		}
 		if err != nil {
 			e.log.Warn("read own attempts", "err", err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(sourceRetry):
-			}
+			pause(ctx, sourceRetry)
 			continue
 		}
-		after = assigned.Index
 		e.match(ctx, assigned)
+		if assigned.Contact != 0 {
+			after = assigned.Index // Else all is read again, since nothing of it could begin.
+		}
+		if assigned.Contact == 0 || boottime.Now()-assigned.Contact > protocol.NodeTTL {
+			pause(ctx, contactRetry) // A Source that has to read all anew does not wait for a change.
+		}
+	}
+}
+
+// pause waits for d or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -61,8 +75,8 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 			e.watch(a, &w, 0)
 			continue
 		}
-		if e.isNew(k) {
-			e.begin(ctx, w)
+		if assigned.Contact != 0 && e.isNew(k) {
+			e.begin(ctx, w, assigned.Contact)
 		}
 	}
 	for _, a := range e.snapshot() {
@@ -105,11 +119,12 @@ func (e *Executor) forget(a *attempt) {
 	e.metrics.live.Set(float64(len(e.attempts)))
 }
 
-// begin lives a new attempt in a goroutine of its own.
-func (e *Executor) begin(ctx context.Context, w compute.Work) {
+// begin lives a new attempt in a goroutine of its own. Its lease counts from a
+// contact with the leader.
+func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Duration) {
 	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
 	a.lease.Grace = protocol.LeaseOf(w.Execution)
-	a.contact(e.contactAt())
+	a.contact(contact)
 	a.stopAs(w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {
 		a.yield(w.Attempt.Notice)

@@ -489,6 +489,27 @@ func TestConnected(t *testing.T) {
 // passed on: the longest way between two heartbeats.
 const healthyAge = 3300 * time.Millisecond
 
+// TestNothingBeginsWithoutContact holds that a node process which did not reach
+// the leader yet begins nothing: what it finds placed may be old, and the leader
+// may be about to give it up. It begins once the leader was reached.
+func TestNothingBeginsWithoutContact(t *testing.T) {
+	t.Parallel()
+	n := idle(t)
+	w := n.newWork(compute.Bundle{Code: "print(1)"})
+	n.apart = true
+	id := n.place(w)
+	n.reads = 0
+	n.run()
+	await(t, "another look", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.reads >= 3 })
+	if _, err := os.Stat(filepath.Join(n.cfg.DataDir, "attempts", id.String())); !os.IsNotExist(err) {
+		t.Errorf("something of it is here already: %v", err)
+	}
+	n.mu.Lock()
+	n.apart = false
+	n.mu.Unlock()
+	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(id))
+}
+
 // TestRestartedNodeWithoutContact holds that a node process which did not reach
 // the leader yet does not end what the one before had contact for.
 func TestRestartedNodeWithoutContact(t *testing.T) {
