@@ -170,6 +170,25 @@ func TestLeasesCountFromAContact(t *testing.T) {
 	}
 }
 
+// oldServers know no method of a worker.
+type oldServers struct{ scripted }
+
+func (*oldServers) Call(context.Context, compute.NodeID, string, []byte) ([]byte, error) {
+	return nil, compute.Errorf(compute.CodeNotFound, "This node has no such method.").Named(rpc.NoMethod)
+}
+
+// TestOldServersRefuseNothing holds that an outcome which no server understands
+// yet is reported again: the executor forgets one that is refused.
+func TestOldServersRefuseNothing(t *testing.T) {
+	up := &oldServers{}
+	if err := (remoteReporter{up}).FinishAttempt(t.Context(), compute.Outcome{}); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("an outcome: %v", err)
+	}
+	if _, err := (remoteBundles{up}).Bundle(t.Context(), compute.BundleRef{}); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("a bundle: %v", err)
+	}
+}
+
 // polled is an upstream whose contact is a quietPeer's.
 type polled struct {
 	*quietPeer

@@ -29,7 +29,7 @@ func (n *Node) stopGracefully(asked, ended context.Context) {
 	}
 	n.logger.Info("node stops", "node", n.cluster.ID())
 	n.api.Drain()
-	if len(n.cluster.Servers()) > 1 { // Else nobody else could answer.
+	if !n.alone() {
 		timer := time.NewTimer(n.cfg.API.Drain)
 		defer timer.Stop()
 		select {
@@ -40,6 +40,10 @@ func (n *Node) stopGracefully(asked, ended context.Context) {
 	}
 	n.cluster.HandOver()
 }
+
+// alone reports whether no other node could answer in this one's place. A worker
+// never is: there is a server at least.
+func (n *Node) alone() bool { return !n.isWorker() && len(n.cluster.Servers()) < 2 }
 
 // limitStop ends the process when it has not ended by itself in time.
 func (n *Node) limitStop() {

@@ -4,7 +4,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"berth/compute"
 )
+
+// TestWorkerIsNotAlone holds that a worker of one server tells balancers that it
+// stops, and waits for them.
+func TestWorkerIsNotAlone(t *testing.T) {
+	n := &Node{cfg: Config{Role: compute.RoleWorker.String()}} // It need not ask how many servers there are.
+	if n.alone() {
+		t.Error("a worker takes itself for the only node")
+	}
+}
 
 func TestStopThatHangsEnds(t *testing.T) {
 	for name, ends := range map[string]bool{"hangs": true, "ends by itself": false} {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -36,7 +37,8 @@ type upstream interface {
 }
 
 // ask calls a method of a server, and of the next one when that has not
-// answered within each.
+// answered within each. That no server knows the method is no refusal: one that
+// is new enough may answer later.
 func ask(ctx context.Context, up upstream, each time.Duration, method string, req []byte) (answer []byte, err error) {
 	err = up.EachServer(ctx, func(ctx context.Context, server compute.NodeID) error {
 		ctx, cancel := context.WithTimeout(ctx, each)
@@ -44,6 +46,9 @@ func ask(ctx context.Context, up upstream, each time.Duration, method string, re
 		answer, err = up.Call(ctx, server, method, req)
 		return err
 	})
+	if e, coded := errors.AsType[*compute.Error](err); coded && e.Detail == rpc.NoMethod {
+		return nil, compute.Errorf(compute.CodeUnavailable, "The servers that answer are older than this worker: %w", err)
+	}
 	return answer, err
 }
 
