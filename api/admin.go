@@ -162,7 +162,7 @@ func (s *Server) drain(r *request, drained bool, within time.Duration) (any, err
 }
 
 // removeNode makes a node leave for good, unless the state could not change
-// without it.
+// without it, or blobs might be lost with it.
 func (s *Server) removeNode(r *request) (any, error) {
 	done := wire.Message{Message: "The node is removed."}
 	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {
@@ -174,6 +174,11 @@ func (s *Server) removeNode(r *request) (any, error) {
 	}
 	if s.cfg.CheckRemoval != nil {
 		if err := s.cfg.CheckRemoval(r.ctx, n.ID); err != nil {
+			return nil, err
+		}
+	}
+	if s.cfg.CheckCopies != nil && !r.query.(*wire.RemovalQuery).Force {
+		if err := s.cfg.CheckCopies(r.ctx, n.ID); err != nil {
 			return nil, err
 		}
 	}

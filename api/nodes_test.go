@@ -11,8 +11,9 @@ import (
 )
 
 func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
-	var refusal error
+	var refusal, copies error
 	w := newWorld(t, func(c *api.Config) {
+		c.CheckCopies = func(context.Context, compute.NodeID) error { return copies }
 		c.CheckRemoval = func(_ context.Context, id compute.NodeID) error {
 			if id != nodeID(3) {
 				t.Errorf("asked about %s", id)
@@ -26,9 +27,11 @@ func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	if _, ok := w.machine.View().Node(nodeID(3)); !ok {
 		t.Fatal("the node is removed")
 	}
-	refusal = nil
+	w.want(409, "quorum_lost", "DELETE", path+"?force=true", rootToken, nil)
+	refusal, copies = nil, compute.Errorf(compute.CodeConflict, "Wait for n2.").Named("copies_missing")
 	w.want(403, "", "DELETE", path, w.bobKey, nil)
-	w.mustDo("DELETE", path, rootToken, nil, nil)
+	w.want(409, "copies_missing", "DELETE", path, rootToken, nil)
+	w.mustDo("DELETE", path+"?force=true", rootToken, nil, nil)
 	if _, ok := w.machine.View().Node(nodeID(3)); ok {
 		t.Fatal("the node is still there")
 	}

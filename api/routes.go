@@ -281,8 +281,8 @@ func (s *Server) adminRoutes() []route {
 			reply:   of[wire.Node](), handle: s.undrainNode,
 		}, {
 			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
-			summary: "Remove a node that executes nothing, for good. Refused while too few voters would answer without it.",
-			reply:   of[wire.Message](), handle: s.removeNode,
+			summary: "Remove a node that executes nothing, for good. Refused while too few voters would answer without it, and while other servers lack what it may have.",
+			query:   of[wire.RemovalQuery](), reply: of[wire.Message](), handle: s.removeNode,
 		}, {
 			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
 			summary: "What an organization, its API keys and its tags are granted, and hold.",

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 
 	"berth/compute"
@@ -23,18 +22,16 @@ const (
 	archivePeriod  = 5 * time.Second        // How often the leader looks whether one is due.
 	archivePause   = 100 * time.Millisecond // Between two of them, for what else is to be applied.
 	archiveTimeout = time.Minute            // For the copies of one.
-	keepPeriod     = 30 * time.Second       // How often a server looks whether it lacks one.
-	bringTimeout   = 2 * time.Minute        // To bring one from another server.
 	openArchives   = 64 << 20               // Bytes of archives that are kept open on a server.
 	openingAtOnce  = 4                      // Archives that are read and unpacked at a time, of some MiB each.
 	maxStuck       = 16                     // Archives that cannot be made, and that a leader leaves out.
 )
 
-// archives reads what is in archives, for whoever asks for old executions, and
-// brings blobs that this server lacks. Any number of goroutines may use it.
+// archives reads what is in archives, for whoever asks for old executions. Any
+// number of goroutines may use it.
 type archives struct {
 	node    *Node
-	missing prometheus.Gauge
+	life    context.Context //nolint:containedctx // Ends with the node: a read is of nobody's request.
 	opening singleflight.Group
 	reading chan struct{} // Holds one token per archive that is read and unpacked.
 
@@ -52,16 +49,15 @@ type openArchive struct {
 
 // newArchives returns the archives of a server.
 func newArchives(n *Node) *archives {
-	a := &archives{
-		node: n, byUse: list.New(), open: make(map[compute.Hash]*list.Element),
+	life, end := context.WithCancel(context.Background())
+	n.onClose(func() error {
+		end()
+		return nil
+	})
+	return &archives{
+		node: n, life: life, byUse: list.New(), open: make(map[compute.Hash]*list.Element),
 		reading: make(chan struct{}, openingAtOnce),
-		missing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_archives_missing",
-			Help: "Archives of old executions whose blob this server lacks, as far as it knows.",
-		}),
 	}
-	n.registry.MustRegister(a.missing)
-	return a
 }
 
 // Open returns the content of an archive: of this disk, or of another server's.
@@ -72,7 +68,7 @@ func (a *archives) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile
 		return file, nil
 	}
 	read := a.opening.DoChan(string(row.Blob[:]), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), archiveTimeout)
+		ctx, cancel := context.WithTimeout(a.life, archiveTimeout)
 		defer cancel()
 		file, err := a.read(ctx, row)
 		if err != nil {
@@ -150,54 +146,6 @@ func (a *archives) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 // it; view itself when no archive has it.
 func (a *archives) with(ctx context.Context, view *fsm.View, id compute.ExecutionID) (*fsm.View, error) {
 	return view.Dig(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) { return a.Open(ctx, row) })
-}
-
-// keepArchives brings, until ctx ends, the blobs of archives that this server
-// lacks.
-func (n *Node) keepArchives(ctx context.Context) error {
-	// What the state names is known once it was read from the others.
-	if _, err := (reader{n.machine, n.cluster}).Read(ctx); err != nil {
-		n.logger.Debug("archives are looked for later", "err", err)
-	}
-	every(ctx, keepPeriod, nil, func() { n.archives.bring(ctx) })
-	return nil
-}
-
-// bring brings the blobs of archives that are not on this disk. Once the disk is
-// full it only counts the others, which would be brought and thrown away.
-func (a *archives) bring(ctx context.Context) {
-	missing, full := 0, false
-	var first error
-	for row := range a.node.machine.View().Archives() {
-		if ctx.Err() != nil {
-			return
-		}
-		if full {
-			if !a.node.blobs.Has(row.Blob) {
-				missing++
-			}
-			continue
-		}
-		err := a.bringOne(ctx, row)
-		if err == nil {
-			continue
-		}
-		missing++
-		full = compute.CodeOf(err) == compute.CodeNoSpace
-		if first == nil || full {
-			first = unreadableArchive(row, err)
-		}
-	}
-	a.missing.Set(float64(missing))
-	if first != nil && ctx.Err() == nil {
-		a.node.logger.Error("archives are missing on this server", "err", fmt.Errorf("%d of them: %w", missing, first))
-	}
-}
-
-func (a *archives) bringOne(ctx context.Context, row *fsm.Archive) error {
-	ctx, cancel := context.WithTimeout(ctx, bringTimeout)
-	defer cancel()
-	return a.node.blobs.Keep(ctx, row.Blob)
 }
 
 // archiver moves executions that need not stay in the state to archives. A blob

@@ -44,7 +44,8 @@ func (n *Node) openBlobs(context.Context) error {
 		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Nodes: n.blobNodes,
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
-	n.archives = newArchives(n)
+	n.archives, n.keeper = newArchives(n), newKeeper(n)
+	n.cluster.Handle(methodLacking, cluster.Servers, n.serveLacking)
 	n.cluster.HandleStream(methodBlobs, cluster.Servers, func(
 		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
 	) error {

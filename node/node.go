@@ -64,6 +64,7 @@ type Node struct {
 	usages   *gpuUsages
 	blobs    *storage.Blobs
 	archives *archives
+	keeper   *keeper
 	logs     *logs.Store
 	output   *logs.Follower
 	progress *progressReader
@@ -199,7 +200,7 @@ func (n *Node) Run(ctx context.Context) error {
 		start("announcement", n.announce)
 		start("blobs", n.sweepBlobs)
 		start("scrub", n.scrubBlobs)
-		start("archives", n.keepArchives)
+		start("copies", n.keepBlobs)
 		start("leader", n.leadWhileLeader)
 		start("backups", n.saveBackups)
 	}

@@ -291,6 +291,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Peers:        n.peers,
 		Clocks:       n.clocks,
 		CheckRemoval: n.checkRemoval,
+		CheckCopies:  n.checkCopies,
 		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
 		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),

@@ -1,8 +1,12 @@
 package node_test
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ func TestRemovalAsksTheVoters(t *testing.T) {
 	c := nodetest.New(t, 3)
 	root := nodetest.MustClient(t, c.RootToken, c.Leader().URL())
 	mustVoters(t, root, 3)
+	mustHoldCode(t, c, 8)
 	dead := c.Follower()
 	dead.Stop()
 	for _, n := range c.Nodes {
@@ -38,6 +43,25 @@ func TestRemovalAsksTheVoters(t *testing.T) {
 		peers, err := root.Peers(t.Context())
 		return err == nil && len(peers) == 2
 	})
+	nodetest.Eventually(t, time.Minute, "all code on both servers that are left", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(n *nodetest.Node) bool {
+			return n != dead && len(blobsIn(t, filepath.Join(n.Config.DataDir, "blobs"))) < 8
+		})
+	})
+}
+
+// mustHoldCode has n executions wait whose code is in the blob stores.
+func mustHoldCode(t *testing.T, c *nodetest.Cluster, n int) {
+	t.Helper()
+	api := nodetest.MustClient(t, c.MustAccount("acme").Key, c.Leader().URL())
+	for i := range n {
+		noise := make([]byte, 20<<10)
+		_, _ = rand.Read(noise) // It never fails.
+		start := client.Start{Code: fmt.Sprintf("# %d %x\n", i, noise), Timeout: 60}
+		if _, err := api.Submit(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestLastServerStays(t *testing.T) {

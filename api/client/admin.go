@@ -59,9 +59,16 @@ func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within 
 }
 
 // RemoveNode removes a node that executes nothing, for good. It is refused
-// while too few voters would answer without it.
+// while too few voters would answer without it, and while other servers lack
+// what it may have.
 func (c *Client) RemoveNode(ctx context.Context, id compute.NodeID) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: nodePath(id)})
+}
+
+// ForceRemoveNode removes a node as RemoveNode does, even while other servers
+// lack what it may have alone: that is lost then.
+func (c *Client) ForceRemoveNode(ctx context.Context, id compute.NodeID) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: nodePath(id), query: url.Values{"force": {"true"}}})
 }
 
 func nodePath(id compute.NodeID) string { return "/admin/nodes/" + id.String() }

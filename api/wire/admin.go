@@ -52,6 +52,11 @@ type User struct {
 	OrgSlug  string         `json:"org_slug"`
 }
 
+// RemovalQuery are the parameters of DELETE /admin/nodes/{id}.
+type RemovalQuery struct {
+	Force bool `json:"force" default:"false" doc:"Also while other servers lack blobs that it may have alone: they are lost then."`
+}
+
 // Node is one node as an operator sees it.
 type Node struct {
 	ID          compute.NodeID    `json:"id"`

@@ -29,13 +29,14 @@ nothing, and remove it:
 
 // newNodeRemove returns the command berth admin node remove.
 func newNodeRemove(conn *connection) *cobra.Command {
-	var asJSON bool
+	var asJSON, force bool
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Remove a node that executes nothing, for good",
 		Long: `Remove takes a node out of the cluster. It is refused while the node executes
-something, while too few of the servers that vote would answer without it, and for
-the last server. The node ends with exit code 3. To have its machine join again,
+something, while too few of the servers that vote would answer without it, while
+other servers still copy what it may have alone (archives of old executions, and
+code), and for the last server. The node ends with exit code 3. To have its machine join again,
 move its data directory away and start it with a new join token.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +44,11 @@ move its data directory away and start it with a new join token.`,
 			if err != nil {
 				return err
 			}
-			if err := c.RemoveNode(cmd.Context(), n.ID); err != nil {
+			remove := c.RemoveNode
+			if force {
+				remove = c.ForceRemoveNode
+			}
+			if err := remove(cmd.Context(), n.ID); err != nil {
 				return err
 			}
 			if asJSON {
@@ -54,6 +59,7 @@ move its data directory away and start it with a new join token.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&force, "force", false, "give up what it may have alone")
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func TestAdminNode(t *testing.T) {
 	var asked []string
 	note := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.Path, apiRoot+"/admin/nodes/"))
+			asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), apiRoot+"/admin/nodes/"))
 			answer(body)(w, r)
 		}
 	}
@@ -44,6 +44,7 @@ func TestAdminNode(t *testing.T) {
 		{"drain gpu-1 --deadline 10m", "POST " + firstNode + "/drain", "what is left ends at 2026-07-01T12:00:00"},
 		{"undrain " + firstNode, "POST " + firstNode + "/undrain", "gpu-1 gets new work again"},
 		{"remove gpu-2", "DELETE " + secondNode, "gpu-2 is removed"},
+		{"remove gpu-2 --force", "DELETE " + secondNode + "?force=true", "gpu-2 is removed"},
 		{"remove gpu-2 --json", "DELETE " + secondNode, `"removed": "` + secondNode + `"`},
 		{"drain gpu-1 --json", "POST " + firstNode + "/drain", `"live_attempts": 2`},
 	} {

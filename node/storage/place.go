@@ -20,7 +20,7 @@ type Node struct {
 func owners(hash compute.Hash, nodes []Node) []Node {
 	weights := make(map[compute.NodeID][]byte, len(nodes))
 	for _, n := range nodes {
-		sum := sha256.Sum256(append(bytes.Clone(n.ID.UUID[:]), hash[:]...))
+		sum := weight(hash, n.ID)
 		weights[n.ID] = sum[:]
 	}
 	sorted := slices.Clone(nodes)
@@ -34,4 +34,9 @@ func owners(hash compute.Hash, nodes []Node) []Node {
 		return bytes.Compare(weights[b.ID], weights[a.ID])
 	})
 	return sorted
+}
+
+// weight returns by what a node comes before others that are to keep the blob.
+func weight(hash compute.Hash, id compute.NodeID) [sha256.Size]byte {
+	return sha256.Sum256(append(bytes.Clone(id.UUID[:]), hash[:]...))
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // Scrub reads all blobs on this disk against their names, and has what is
-// damaged, or cannot be read, come from another node again. It returns how many
-// blobs it read and how many of them were wrong; what no other node gives is
-// logged. Before it reads it calls pace, whose error ends it.
+// damaged, or cannot be read, come from another node again, whether or not this
+// one is to have it. It returns how many blobs it read and how many of them were
+// wrong; what cannot be mended is logged. Before it reads it calls pace, whose error ends it.
 func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, damaged int, err error) {
 	defer func() { b.metrics.count("scrub", err) }()
 	err = b.cfg.Store.each(func(hash compute.Hash, size int64) error {
@@ -31,8 +31,8 @@ func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, da
 		damaged++
 		b.metrics.damaged.Inc()
 		b.logger.Error("blob is damaged", "err", err)
-		if _, err := b.Get(ctx, hash); err != nil {
-			b.logger.Error("no other node gives the blob that is damaged here", "err", err)
+		if err := b.Keep(ctx, hash); err != nil {
+			b.logger.Error("the blob that is damaged here cannot be mended", "err", err)
 		}
 		return ctx.Err()
 	})

@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"slices"
 
 	"berth/compute"
@@ -33,11 +35,11 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 	return hash, tooFew(len(taken), least, failed)
 }
 
-// Has reports whether the blob is on this disk, without reading it.
+// Has reports whether the blob is on this disk, as Store.Has does.
 func (b *Blobs) Has(hash compute.Hash) bool { return b.cfg.Store.Has(hash) }
 
 // Keep returns once the blob is on this disk: from other nodes, where it was
-// not. The codes are Get's.
+// not, or cannot be read. The codes are Get's and Put's.
 func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
@@ -47,4 +49,33 @@ func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 		return err
 	}
 	return b.putLocal(hash, data)
+}
+
+// Lacking returns those of hashes, each once, that are not on this disk, but
+// were if all nodes were up and had been whenever a blob was put: this one is
+// among the first that are to keep them.
+func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash]) (lacking []compute.Hash) {
+	nodes := b.cfg.Nodes()
+	seen := make(map[compute.Hash]bool)
+	for hash := range hashes {
+		if b.cfg.Store.Has(hash) || seen[hash] || !b.owns(hash, nodes) {
+			continue
+		}
+		seen[hash] = true
+		lacking = append(lacking, hash)
+	}
+	return lacking
+}
+
+// owns reports whether this node is among those that are to keep the blob, as
+// long as all are up.
+func (b *Blobs) owns(hash compute.Hash, nodes []Node) bool {
+	own := weight(hash, b.cfg.Self)
+	before := 0
+	for _, n := range nodes {
+		if other := weight(hash, n.ID); bytes.Compare(other[:], own[:]) > 0 {
+			before++
+		}
+	}
+	return before < max(b.cfg.Replicas, 1)
 }

@@ -3,6 +3,10 @@ package storage
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"berth/compute"
@@ -59,5 +63,107 @@ func TestKeepBringsWhatIsMissing(t *testing.T) {
 	err = c.nodes[nodeID(2)].Keep(t.Context(), compute.Hash{1})
 	if compute.CodeOf(err) != compute.CodeNotFound || errors.Is(err, ErrCorrupt) {
 		t.Errorf("a blob that nobody has: %v, want not_found", err)
+	}
+}
+
+// TestUnreadableIsMissing holds that a file that is there and cannot be read is
+// no blob, and that a scrub and Keep bring the blob again, also on a node that
+// is not among those that a blob is put on.
+func TestUnreadableIsMissing(t *testing.T) {
+	unreadable := func(path string) error { // Its reads fail.
+		return errors.Join(os.Remove(path), os.Symlink(t.TempDir(), path))
+	}
+	damaged := func(path string) error { // And nothing can be set aside.
+		quarantine := filepath.Join(filepath.Dir(path), "..", "..", "quarantine")
+		return errors.Join(os.WriteFile(path, []byte("other bytes"), 0o600), os.WriteFile(quarantine, nil, 0o600))
+	}
+	scrub := func(b *Blobs, _ compute.Hash) error {
+		_, _, err := b.Scrub(t.Context(), func(int) error { return nil })
+		return err
+	}
+	keep := func(b *Blobs, hash compute.Hash) error {
+		if _, err := b.cfg.Store.Get(hash); err == nil {
+			return errors.New("it was read")
+		}
+		if b.Has(hash) {
+			return errors.New("what cannot be read is there")
+		}
+		return b.Keep(t.Context(), hash)
+	}
+	for _, test := range []struct {
+		name  string
+		spoil func(path string) error
+		mend  func(*Blobs, compute.Hash) error
+	}{
+		{"unreadable, scrub", unreadable, scrub},
+		{"unreadable, keep", unreadable, keep},
+		{"damaged, scrub", damaged, scrub},
+		{"damaged, keep", damaged, keep},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t, 3, 1)
+			data := []byte("an archive")
+			hash, err := c.nodes[nodeID(0)].Spread(t.Context(), data, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := c.nodes[owners(hash, c.list)[2].ID]
+			if err := test.spoil(last.cfg.Store.path(hash)); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.mend(last, hash); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := last.cfg.Store.Get(hash); err != nil || !bytes.Equal(got, data) || !last.Has(hash) {
+				t.Errorf("it has %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestLackingIsWhatItShouldHave holds that a node that joins lacks its share, and
+// that a node that leaves has the others lack what it had.
+func TestLackingIsWhatItShouldHave(t *testing.T) {
+	c := newCluster(t, 4, 2)
+	all := c.list
+	c.list = all[:3]
+	var hashes []compute.Hash
+	for i := range 40 {
+		hash, err := c.nodes[nodeID(0)].Put(t.Context(), fmt.Appendf(nil, "blob %d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, hash)
+	}
+	settle := func(what string, want bool) {
+		t.Helper()
+		brought := 0
+		for _, n := range c.list {
+			for _, hash := range c.nodes[n.ID].Lacking(slices.Values(slices.Concat(hashes, hashes))) {
+				brought++
+				if err := c.nodes[n.ID].Keep(t.Context(), hash); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if (brought > 0) != want {
+			t.Errorf("%s: %d blobs were brought", what, brought)
+		}
+	}
+	settle("as they were put", false)
+	c.list[1].Up = false
+	settle("one is down", false)
+	c.list[1].Up = true
+	c.list = all
+	settle("one has joined", true)
+	settle("again", false)
+	for n := range 2 {
+		c.list = all[1+n:]
+		settle("one has left", true)
+	}
+	for _, hash := range hashes {
+		if len(c.have(hash)) != 2 {
+			t.Errorf("a blob is on %d of the two that are left", len(c.have(hash)))
+		}
 	}
 }

@@ -31,6 +31,7 @@ type Store struct {
 	dir        string
 	quarantine string
 	now        func() time.Time
+	unreadable sync.Map // Of compute.Hash: files that are there and could not be read as what they should be.
 
 	// Held while a blob is made to stay or to go, file system calls included:
 	// a sweep must not remove what a Put has just found and acknowledged.
@@ -131,12 +132,28 @@ func (s *Store) place(tmp string, hash compute.Hash) error {
 	if err := fault.Error("storage.place"); err != nil {
 		return err
 	}
-	return os.Rename(tmp, s.path(hash))
+	if err := os.Rename(tmp, s.path(hash)); err != nil {
+		return err
+	}
+	s.unreadable.Delete(hash)
+	return nil
 }
 
 // Get returns the blob. The code is not_found when it is not on this disk;
-// ErrCorrupt is returned when it is damaged, and it is not there afterwards.
+// ErrCorrupt is returned when it is damaged, and it is not there afterwards. A
+// file that stays and cannot be read is not there to Has.
 func (s *Store) Get(hash compute.Hash) ([]byte, error) {
+	data, err := s.read(hash)
+	switch {
+	case err == nil, compute.CodeOf(err) == compute.CodeNotFound:
+		s.unreadable.Delete(hash)
+	default:
+		s.unreadable.Store(hash, struct{}{})
+	}
+	return data, err
+}
+
+func (s *Store) read(hash compute.Hash) ([]byte, error) {
 	f, err := os.Open(s.path(hash))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, compute.Errorf(compute.CodeNotFound, "There is no blob %s on this node.", Name(hash))
@@ -202,8 +219,12 @@ func (s *Store) prune() {
 	}
 }
 
-// Has reports whether the blob is on this disk, without reading it.
+// Has reports whether the blob is on this disk, without reading it: one that
+// could not be read when it was tried last is not.
 func (s *Store) Has(hash compute.Hash) bool {
+	if _, known := s.unreadable.Load(hash); known {
+		return false
+	}
 	_, err := os.Stat(s.path(hash))
 	return err == nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/api/client"
 	"berth/api/wire"
 	"berth/bench/faults/world"
 	"berth/compute"
@@ -302,11 +303,22 @@ func rejoining( //nolint:gocognit // One step after the other.
 	}
 }
 
+// remove removes a node once the others have what it may have alone.
+func (s *sweep) remove(ctx context.Context, id compute.NodeID) error {
+	for {
+		err := s.bench.admin.RemoveNode(ctx, id)
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Code != "copies_missing" || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // expel removes a node, and all that it has on its disk. Whoever ends meanwhile
 // is started again.
 func (s *sweep) expel(ctx context.Context, n *world.Node) error {
 	removed := make(chan error, 1)
-	go func() { removed <- s.bench.admin.RemoveNode(ctx, n.ID) }()
+	go func() { removed <- s.remove(ctx, n.ID) }()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for pending := true; pending; {
