@@ -10,7 +10,7 @@ import (
 // are. What the leader made the blob of has to be what this replica has: the
 // sum of the hashes says so. A repeat changes nothing.
 func (s *state) archiveExecutions(c ArchiveExecutions) Result {
-	if s.hasArchive(c.Blob) {
+	if _, ok := s.archiveBlobs.get(c.Blob); ok {
 		return Result{Repeat: true}
 	}
 	ids, refusal := s.archivable(c)
@@ -19,6 +19,7 @@ func (s *state) archiveExecutions(c ArchiveExecutions) Result {
 	}
 	a := &Archive{
 		Number: s.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
+		Tails: tailsOf(ids),
 	}
 	var found sum
 	for _, id := range ids {

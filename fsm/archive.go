@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"bytes"
 	"cmp"
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"berth/compute"
@@ -24,6 +26,36 @@ type Archive struct {
 	Sum        [4]uint64       `cbor:"8,keyasint"` // Of the hashes of the records in the blob.
 	Orgs       []ArchivedOrg   `cbor:"9,keyasint"` // Whose they are, by identifier.
 	Bundles    []compute.Hash  `cbor:"10,keyasint,omitempty"`
+	Tails      []byte          `cbor:"11,keyasint,omitempty"` // The last two bytes of each identifier, in order, each once.
+}
+
+// tailWidth is how much of an identifier is in Tails. Identifiers begin with the
+// time, which executions of many archives have in common, and end at random: of
+// 1,000 executions, one in 65 other identifiers has the end of some.
+const tailWidth = 2
+
+// tailsOf returns the ends of identifiers as Archive.Tails has them.
+func tailsOf(ids []compute.ExecutionID) []byte {
+	tails := make([][tailWidth]byte, len(ids))
+	for i, id := range ids {
+		tails[i] = [tailWidth]byte(id.UUID[len(id.UUID)-tailWidth:])
+	}
+	slices.SortFunc(tails, func(a, b [tailWidth]byte) int { return bytes.Compare(a[:], b[:]) })
+	var out []byte
+	for _, tail := range slices.Compact(tails) {
+		out = append(out, tail[:]...)
+	}
+	return out
+}
+
+// mayHave reports whether the execution id may be in a. It is hardly ever wrong,
+// and never when it says no.
+func (a *Archive) mayHave(id compute.ExecutionID) bool {
+	n := len(a.Tails) / tailWidth
+	at := func(i int) []byte { return a.Tails[i*tailWidth:][:tailWidth] }
+	tail := id.UUID[len(id.UUID)-tailWidth:]
+	i := sort.Search(n, func(i int) bool { return bytes.Compare(at(i), tail) >= 0 })
+	return n == 0 || i < n && bytes.Equal(at(i), tail)
 }
 
 // ArchivedOrg is what an archive holds of one organization.
@@ -137,10 +169,14 @@ func (v *View) Archived() (archives, executions int) {
 }
 
 // ArchivesWith returns the archives in which an organization's execution may
-// be, the newest first; of all organizations when org is zero.
+// be, the newest first; of all organizations when org is zero. They are the one
+// in which it is, if it is in any, and a few more at most.
 func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
 	var out []*Archive
 	for _, a := range v.archives.downFrom(math.MaxUint64) {
+		if !a.mayHave(id) {
+			continue
+		}
 		if !org.IsZero() {
 			if o, ok := a.of(org); ok && o.holds(id) {
 				out = append(out, a)
@@ -157,6 +193,7 @@ func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archiv
 // putArchive stores a and everything that is derived from it.
 func (s *state) putArchive(a *Archive) {
 	s.archives.put(a)
+	s.archiveBlobs.set(a.Blob, struct{}{})
 	s.counts.archived += a.Executions
 	for i := range a.Orgs {
 		o := &a.Orgs[i]
@@ -173,14 +210,4 @@ func (v *View) nextArchive() uint64 {
 		return number + 1
 	}
 	return 1
-}
-
-// hasArchive reports whether a blob is that of an archive.
-func (v *View) hasArchive(blob compute.Hash) bool {
-	for _, a := range v.archives.downFrom(math.MaxUint64) {
-		if a.Blob == blob {
-			return true
-		}
-	}
-	return false
 }

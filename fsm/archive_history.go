@@ -47,7 +47,7 @@ func (v *View) FromArchive(id compute.ExecutionID) bool {
 // zero, and what belongs to it, where an archive has it; v itself when the
 // state has it or nothing has.
 func (v *View) Dig(org compute.OrgID, id compute.ExecutionID, open OpenArchive) (*View, error) {
-	if v.executions.has(id) {
+	if v.executions.has(id) || v.FromArchive(id) {
 		return v, nil
 	}
 	for _, a := range v.ArchivesWith(org, id) {
@@ -92,7 +92,7 @@ func (v *View) WholeHistory(
 // organization that has little in each of many is told to ask for less; 50
 // executions, each in an archive of its own, are not too many.
 const (
-	maxRead    = 192 << 20 // Bytes of blobs.
+	maxRead    = 192 << 20 // Bytes of blobs, or half the bytes that they unpack to where that is more.
 	openCost   = 32 << 10  // What one costs beside its bytes, as bytes,
 	recordCost = 512       // and what each execution in it does.
 )
@@ -257,6 +257,7 @@ func (m *merge) look(a *Archive, upTo uint64) {
 		m.fail(err)
 		return
 	}
+	m.read += max(int64(len(file.body)/2)-a.Size, 0)
 	rows := file.of(m.org)
 	n := sort.Search(len(rows), func(i int) bool { return rows[i].place.index > upTo })
 	for i := range rows[n:] {

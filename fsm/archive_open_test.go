@@ -134,6 +134,52 @@ func TestSkippedArchivesStayClosed(t *testing.T) {
 	}
 }
 
+// TestLookupOpensItsArchive holds that one execution is looked for in the archive
+// that has it, though all of them reach over its identifier.
+func TestLookupOpensItsArchive(t *testing.T) {
+	const n = 40
+	w := newestWorld(t)
+	l := library{}
+	var ids []compute.ExecutionID
+	for range n {
+		ids = append(ids, w.submit("t4"))
+	}
+	w.retain(0, 1)
+	for i := range n / 2 { // The first and the last, and so on.
+		w.end(ids[i], ids[n-1-i])
+		w.archiveAll(l)
+	}
+	if archives, executions := w.view().Archived(); archives < n/2-1 || executions != n-1 {
+		t.Fatalf("%d executions in %d archives", executions, archives)
+	}
+	opened := 0
+	open := func(a *fsm.Archive) (*fsm.ArchiveFile, error) {
+		opened++
+		return l.open(a)
+	}
+	for _, org := range []compute.OrgID{w.org, {}} {
+		for i, id := range ids {
+			if _, known := w.view().AnyExecution(id); known {
+				continue
+			}
+			opened = 0
+			v, err := w.view().Dig(org, id, open)
+			if err != nil || !v.FromArchive(id) || opened != 1 {
+				t.Errorf("execution %d: in an archive %t, %d were opened, %v", i, v.FromArchive(id), opened, err)
+			}
+			if _, err := v.Dig(org, id, open); err != nil || opened != 1 {
+				t.Errorf("execution %d: %d archives were opened for it once it was there, %v", i, opened, err)
+			}
+		}
+		unknown := ids[n/2]
+		unknown.UUID[14] ^= 0x80
+		opened = 0
+		if v, err := w.view().Dig(org, unknown, open); err != nil || v.FromArchive(unknown) || opened != 0 {
+			t.Errorf("an unknown execution: %d archives were opened, %v", opened, err)
+		}
+	}
+}
+
 // TestHistoryIsTooWide holds that a page reads no more of archives than it may, and
 // that all of the history is in smaller ones.
 func TestHistoryIsTooWide(t *testing.T) {

@@ -51,6 +51,7 @@ func (v *View) checkDerived() error {
 		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
 		differ("shelfmarks", &v.shelfmarks, &fresh.shelfmarks),
+		differ("blobs of archives", &v.archiveBlobs, &fresh.archiveBlobs),
 		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
 		differ("loads", &v.loads, &fresh.loads),
 		v.offered.differ(fresh.offered),
@@ -354,6 +355,9 @@ func (v *View) checkArchives() error {
 		}
 		if n != a.Executions || n == 0 || a.Number == 0 || a.Size <= 0 {
 			return fmt.Errorf("archive %d: %d executions, counted %d", a.Number, a.Executions, n)
+		}
+		if len(a.Tails)%tailWidth != 0 || len(a.Tails) > a.Executions*tailWidth {
+			return fmt.Errorf("archive %d: %d bytes of identifiers of %d executions", a.Number, len(a.Tails), n)
 		}
 	}
 	return nil

@@ -58,6 +58,7 @@ type View struct {
 	refusals  ages                                   // The others.
 
 	shelfmarks     table[shelfmark, struct{}]    // What archives have of organizations.
+	archiveBlobs   table[compute.Hash, struct{}] // Those of archives.
 	archivedTotals table[compute.OrgID, totals]  // Of executions in archives.
 	extra          map[compute.ExecutionID]*Case // From archives; of views that With has made.
 
@@ -175,6 +176,7 @@ func (v *View) makeRecords() {
 	v.tallies = newRecords(byTally, keyOfTally)
 	v.archives = newRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
 	v.shelfmarks = newTable[shelfmark, struct{}](byShelfmark)
+	v.archiveBlobs = newTable[compute.Hash, struct{}](byHash)
 	v.archivedTotals = newTable[compute.OrgID, totals](byOrg)
 	v.slugs = newTable[string, compute.OrgID](strings.Compare)
 	v.emails = newTable[string, compute.UserID](strings.Compare)
@@ -293,7 +295,7 @@ func (v *View) shareables() []shareable {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.shelfmarks, &v.archivedTotals,
+		&v.tallies, &v.archives, &v.shelfmarks, &v.archiveBlobs, &v.archivedTotals,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
 		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,

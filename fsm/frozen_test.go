@@ -1,0 +1,44 @@
+package fsm
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"berth/compute"
+)
+
+//go:embed testdata/frozen.txt
+var frozen string
+
+// TestRecordsAreFrozen holds that records of executions, attempts and callbacks,
+// with nothing in them and with something in each field, are encoded as they
+// always were. The bytes in testdata/frozen.txt must not change, and lines are
+// only added: an archive is accepted when the sum of the hashes of its records'
+// encodings is the same on all servers, and one that replays the command after an
+// upgrade encodes them anew. So a field that is new needs omitempty, a number of
+// its own, and a zero value that means what was before.
+func TestRecordsAreFrozen(t *testing.T) {
+	again := map[string]func([]byte) []byte{
+		"execution": encodeAgain[compute.Execution],
+		"attempt":   encodeAgain[compute.Attempt],
+		"callback":  encodeAgain[compute.Callback],
+	}
+	lines := strings.Fields(frozen)
+	if len(lines) < 2*2*len(again) {
+		t.Fatalf("there are %d words of records", len(lines))
+	}
+	for i := 0; i < len(lines); i += 2 {
+		want, err := hex.DecodeString(lines[i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := again[lines[i]](want); !bytes.Equal(got, want) {
+			t.Errorf("the %s\n%x is now encoded as\n%x", lines[i], want, got)
+		}
+	}
+}
+
+func encodeAgain[V any](encoded []byte) []byte { return mustEncode(mustDecode[V](encoded)) }
