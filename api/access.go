@@ -204,10 +204,15 @@ func (s *Server) admitStream(r *request) (ok bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	// Output is read without a quorum too: only what is not known here has
-	// to be asked for.
-	r.view, _, _ = s.cfg.Reader.Stale()
-	if _, known := r.view.AnyExecution(id); known {
+	// Output is read without a quorum too: only what is not known here, in an
+	// archive neither, has to be asked for.
+	stale, _, _ := s.cfg.Reader.Stale()
+	view, err := stale.Dig(compute.OrgID{}, id, s.openArchive(r.ctx))
+	if err != nil {
+		return true, s.readView(r)
+	}
+	if _, known := view.AnyExecution(id); known {
+		r.view = view
 		return true, nil
 	}
 	return true, s.readView(r)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,5 +198,71 @@ func (w *world) archive(l library, stay int) {
 		l[d.Command.Blob] = d.Blob
 		d.Command.Term = 1
 		w.must(d.Command)
+	}
+}
+
+// late is a Reader that tells of nothing new while it holds.
+type late struct {
+	api.Reader
+
+	hold *atomic.Pointer[chan struct{}] // Closed once it goes on; nil for now.
+}
+
+func (l late) Wait(ctx context.Context, after uint64) (*fsm.View, error) {
+	if hold := l.hold.Load(); hold != nil {
+		select {
+		case <-*hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return l.Reader.Wait(ctx, after)
+}
+
+// brittle is a library that nobody can read for a while.
+type brittle struct {
+	library
+
+	failures atomic.Int32 // That are left.
+}
+
+func (b *brittle) Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error) {
+	if b.failures.Add(-1) >= 0 {
+		return nil, compute.Errorf(compute.CodeUnavailable, "Not now.").Named("archive_unreadable")
+	}
+	return b.library.Open(ctx, a)
+}
+
+// TestStreamOverAnArchive holds that a node which learns at once that an execution
+// has ended and was archived, and cannot read the archive yet, ends the stream as
+// the execution ended, and that such a stream is opened without a quorum.
+func TestStreamOverAnArchive(t *testing.T) {
+	l := &brittle{library: library{}}
+	var hold atomic.Pointer[chan struct{}]
+	w := newWorld(t, func(c *api.Config) { c.Archives, c.Reader = l, late{c.Reader, &hold} })
+	w.upgrade()
+	started, other := w.startStream(), w.startStream()
+	behind := make(chan struct{})
+	hold.Store(&behind)
+	got := make(chan []string)
+	go func() { got <- w.events(streamPath(started), "", 10) }()
+	w.eventually("stream", func() bool { return w.streams() == 1 })
+	for _, id := range []compute.ExecutionID{started.ExecutionID, other.ExecutionID} {
+		w.place(id, 1)
+		w.must(fsm.LoseAttempts{Term: 1, Node: nodeID(1), Attempts: []fsm.AttemptRef{{Execution: id, Epoch: 1}}})
+		w.logs.finish(id)
+	}
+	w.archive(l.library, 1)
+	if len(l.library) != 1 {
+		t.Fatalf("%d archives", len(l.library))
+	}
+	l.failures.Store(2) // For the one who waits for the end, and the one who reads output.
+	close(behind)
+	if events := <-got; len(events) != 1 || !strings.Contains(events[0], "node_lost") {
+		t.Errorf("events are %q", events)
+	}
+	w.know(func(s *readerState) { s.noLeader = true })
+	if events := w.events(streamPath(started), "", 10); len(events) != 1 || !strings.Contains(events[0], "node_lost") {
+		t.Errorf("without a quorum events are %q", events)
 	}
 }

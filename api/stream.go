@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm"
 )
 
 // Limits of output streams.
 const (
 	commentEvery = 15 * time.Second // Keeps the connection alive, and finds out that it is not.
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
+	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
+	digTries     = 60               // and how often in a row before the stream ends without a last word.
 	drainTimeout = 15 * time.Second // For the last lines, once the execution has ended.
 )
 
@@ -107,6 +110,13 @@ type stream struct {
 	w      *bufio.Writer
 }
 
+// ending is what became of the execution: nil when it was deleted. With err it is
+// unknown.
+type ending struct {
+	e   *compute.Execution
+	err error
+}
+
 // batch is some lines on their way from the reader to the client.
 type batch struct {
 	lines []Line
@@ -126,7 +136,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	}
 	batches := make(chan batch)
 	complete := make(chan struct{})
-	ended := make(chan *compute.Execution, 1)
+	ended := make(chan ending, 1)
 	after := t.after
 	wg.Go(func() { t.watch(e, ended) })
 	wg.Go(func() { t.follow(e, after, batches, complete) })
@@ -134,7 +144,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 }
 
 // pump sends what comes until all of it was sent.
-func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan *compute.Execution) error {
+func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan ending) error {
 	ticker := time.NewTicker(commentEvery)
 	defer ticker.Stop()
 	var drain <-chan time.Time
@@ -155,8 +165,11 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 			}
 		case <-complete:
 			complete = nil
-		case final = <-ended:
-			ended = nil
+		case end := <-ended:
+			if end.err != nil {
+				return end.err // The client asks again, or elsewhere.
+			}
+			final, ended = end.e, nil
 			timer := time.NewTimer(drainTimeout)
 			defer timer.Stop()
 			drain = timer.C
@@ -169,40 +182,50 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 	}
 }
 
-// watch reports the execution once it has ended; nil when it was deleted.
-func (t *stream) watch(e *compute.Execution, ended chan<- *compute.Execution) {
-	for e != nil && !e.Status.Terminal() {
-		e = t.next(func(now *compute.Execution) bool { return now.Status.Terminal() })
-		if t.ctx.Err() != nil {
-			return
-		}
+// watch reports how the execution has ended.
+func (t *stream) watch(e *compute.Execution, ended chan<- ending) {
+	var err error
+	if !e.Status.Terminal() {
+		e, err = t.next(func(now *compute.Execution) bool { return now.Status.Terminal() })
 	}
-	ended <- e
+	ended <- ending{e, err}
 }
 
 // next waits until the execution is as want says. It returns nil when it was
-// deleted or the stream ended.
-func (t *stream) next(want func(*compute.Execution) bool) *compute.Execution {
+// deleted, and an error when the stream has ended or the archive in which the
+// execution is cannot be read.
+func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, error) {
 	view, _, _ := t.server.cfg.Reader.Stale()
 	for {
-		known, err := view.Dig(compute.OrgID{}, t.id, t.server.openArchive(t.ctx))
+		known, err := t.dig(view)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		e, ok := known.AnyExecution(t.id)
 		if !ok && view.Index() > 0 {
-			return nil
+			return nil, nil
 		}
 		if ok && want(e) {
-			return e
+			return e, nil
 		}
-		next, err := t.server.cfg.Reader.Wait(t.ctx, view.Index())
-		if err != nil {
-			return nil
+		if view, err = t.server.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
+			return nil, err
 		}
-		view = next
 		pause(t.ctx, waitPause)
 	}
+}
+
+// dig has view know the execution where it is in an archive. What cannot be read
+// now may be in a moment: this node may have been cut off.
+func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
+	for range digTries {
+		known, err = view.Dig(compute.OrgID{}, t.id, t.server.openArchive(t.ctx))
+		if err == nil || t.ctx.Err() != nil {
+			break
+		}
+		pause(t.ctx, digRetry)
+	}
+	return known, err
 }
 
 // follow hands the output over to serve, and closes complete when there will
@@ -214,7 +237,8 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 	}
 	began := func(e *compute.Execution) bool { return e.Epoch > 0 || e.Status.Terminal() }
 	if !began(e) {
-		if e = t.next(began); e == nil {
+		var err error
+		if e, err = t.next(began); e == nil || err != nil {
 			return
 		}
 	}

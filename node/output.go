@@ -27,10 +27,12 @@ const archiveWait = 5 * time.Second
 type outputState struct{ node *Node }
 
 // Attempts returns the attempts of an execution, and how it ended once it did.
-func (s outputState) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
+func (s outputState) Attempts(
+	ctx context.Context, id compute.ExecutionID,
+) ([]compute.Attempt, *logs.Final, error) {
 	view := s.node.machine.View()
 	if _, known := view.AnyExecution(id); !known {
-		ctx, cancel := context.WithTimeout(context.Background(), archiveWait)
+		ctx, cancel := context.WithTimeout(ctx, archiveWait)
 		defer cancel()
 		var err error
 		if view, err = s.node.archives.with(ctx, view, id); err != nil {

@@ -200,7 +200,7 @@ type workerOutput struct {
 }
 
 // Attempts is logs.State.
-func (o workerOutput) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
+func (o workerOutput) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
 	work, index := o.own.current()
 	live := slices.IndexFunc(work, func(w compute.Work) bool { return w.Attempt.Execution == id })
 	if live < 0 && index < o.want {

@@ -264,7 +264,7 @@ func TestMain(m *testing.M) {
 }
 
 // Attempts makes the state a logs.State of executions with one attempt.
-func (s *state) Attempts(id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
+func (s *state) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
 	return []compute.Attempt{{Execution: id, Epoch: 1, Ended: s.outcome(id) != nil}}, nil, nil
 }
 

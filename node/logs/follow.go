@@ -11,12 +11,12 @@ import (
 )
 
 // State says what the cluster knows of an execution's attempts. It is asked
-// often and must answer from memory.
+// often and answers from memory, except for an execution that ended long ago.
 type State interface {
 	// Attempts returns the attempts of an execution in the order of their
 	// epochs and, once its status is terminal, how it ended. The code is
 	// not_found for an execution that is unknown or was deleted.
-	Attempts(compute.ExecutionID) ([]compute.Attempt, *Final, error)
+	Attempts(context.Context, compute.ExecutionID) ([]compute.Attempt, *Final, error)
 }
 
 // Peers opens streams to other nodes.
@@ -98,7 +98,7 @@ var errEnough = errors.New("enough lines")
 // Tail returns the last output of the execution's newest attempt, at most
 // limit bytes of each text. It is empty before the first attempt.
 func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limit int) (Tail, error) {
-	attempts, _, err := f.cfg.State.Attempts(execution)
+	attempts, _, err := f.cfg.State.Attempts(ctx, execution)
 	if err != nil || len(attempts) == 0 {
 		return Tail{}, err
 	}
@@ -150,8 +150,8 @@ func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, re
 }
 
 // ended reports whether nothing writes the attempt's output any more.
-func (f *Follower) ended(a attempt) bool {
-	attempts, final, err := f.cfg.State.Attempts(a.execution)
+func (f *Follower) ended(ctx context.Context, a attempt) bool {
+	attempts, final, err := f.cfg.State.Attempts(ctx, a.execution)
 	if final != nil || err != nil {
 		return true
 	}
@@ -178,13 +178,13 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		attempts, final, err := c.f.cfg.State.Attempts(c.execution)
+		attempts, final, err := c.f.cfg.State.Attempts(ctx, c.execution)
 		if err != nil {
 			return Final{}, err
 		}
 		if a, found := c.pick(attempts); found {
 			if err := c.attempt(ctx, a); err != nil {
-				return c.failed(err)
+				return c.failed(ctx, err)
 			}
 			c.epoch, c.after = a.Epoch+1, 0
 			continue
@@ -214,11 +214,11 @@ func (c *cursor) pick(attempts []compute.Attempt) (compute.Attempt, bool) {
 }
 
 // failed returns what run says of err.
-func (c *cursor) failed(err error) (Final, error) {
+func (c *cursor) failed(ctx context.Context, err error) (Final, error) {
 	if own, ok := errors.AsType[stoppedError](err); ok {
 		return Final{}, own.err
 	}
-	_, final, _ := c.f.cfg.State.Attempts(c.execution) // It is err that counts.
+	_, final, _ := c.f.cfg.State.Attempts(ctx, c.execution) // It is err that counts.
 	return deref(final), fmt.Errorf("follow log: %w", err)
 }
 
@@ -228,7 +228,7 @@ func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
 	if a.Node == c.f.cfg.Node {
 		h := hooks{ended: always, lines: c.deliver, idle: proceed}
 		if c.live {
-			h.ended = func() bool { return c.f.ended(of) }
+			h.ended = func() bool { return c.f.ended(ctx, of) }
 		}
 		_, err := c.f.cfg.Store.follow(ctx, of, c.after, h)
 		return err
@@ -256,7 +256,7 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 		if c.after != before {
 			wait, failures = retryFirst, 0
 		}
-		if failures++; failures > maxRetries && (!c.live || c.f.ended(of)) {
+		if failures++; failures > maxRetries && (!c.live || c.f.ended(ctx, of)) {
 			return err
 		}
 		if !pause(ctx, wait) {

@@ -28,7 +28,7 @@ type cluster struct {
 	streams  int
 }
 
-func (c *cluster) Attempts(compute.ExecutionID) ([]compute.Attempt, *Final, error) {
+func (c *cluster) Attempts(_ context.Context, _ compute.ExecutionID) ([]compute.Attempt, *Final, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]compute.Attempt(nil), c.attempts...), c.final, nil

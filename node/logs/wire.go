@@ -232,7 +232,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 		idle:  func() error { return halt(s.idle()) },
 	}
 	if q.mode == modeFollow {
-		h.ended = func() bool { return f.ended(q.of) }
+		h.ended = func() bool { return f.ended(ctx, q.of) }
 	}
 	final, err := f.cfg.Store.follow(ctx, q.of, q.after, h)
 	if err != nil {
