@@ -112,7 +112,7 @@ type Config struct {
 	NewJoinToken func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error)
 	// Peers returns the Raft configuration.
 	Peers func(ctx context.Context) ([]wire.Peer, error)
-	// Clocks returns by how much the clocks of nodes are ahead of the leader's, as
+	// Clocks returns by how much the clocks of nodes are ahead of the cluster's, as
 	// far as that is known. Nil for of none.
 	Clocks func(ctx context.Context) map[compute.NodeID]time.Duration
 	// CheckRemoval refuses the removal of a node that would cost the cluster

@@ -65,8 +65,9 @@ type Cluster struct {
 	gossip     *gossip
 	joins      *joinLimit
 	health     health
-	skew       skew
-	others     skew      // Of this node's clock and most others', while it leads.
+	time       *clusterTime
+	skew       skew      // Of this node's clock and the cluster's time.
+	drift      skew      // Of the cluster's time and most servers' clocks, while it leads.
 	upstream   *upstream // Of a worker.
 
 	epochs    epochs
@@ -114,6 +115,7 @@ func newCluster(cfg Config) *Cluster {
 	c.proposals = newProposals(c)
 	c.reads = &rounds{spawn: c.work.Go, do: c.readRound}
 	c.heartbeats = newHeartbeats(c)
+	c.time = newClusterTime(cfg.Now)
 	c.gossip = newGossip(c)
 	c.room = newRoom(c)
 	c.handleOwn()

@@ -90,8 +90,12 @@ type Config struct {
 	// takes one, the newest last; nil for none. Replicas are compared by them.
 	StateMarks func() []StateMark
 	// Preamble, when set, returns a frame that is put in front of each entry
-	// by the leader of the term; its result is dropped.
-	Preamble func(term uint64) []byte
+	// by the leader of the term; its result is dropped. At is the cluster's time,
+	// zero while the leader does not know it.
+	Preamble func(term uint64, at time.Time) []byte
+	// StateTime returns the state's time, before which the cluster's never is; zero
+	// where there is none. Nil when the state machine has no time.
+	StateTime func() time.Time
 
 	Registry  Registry  // Decides who joins; nil on a worker.
 	Directory Directory // Tells who was removed; nil for nobody.
@@ -161,6 +165,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RejoinFor == 0 {
 		c.RejoinFor = rejoinFor
+	}
+	if c.StateTime == nil {
+		c.StateTime = func() time.Time { return time.Time{} }
 	}
 	if c.Directory == nil {
 		c.Directory = everyone{}

@@ -18,7 +18,7 @@ type Health struct {
 	Clocks   []NodeClock      `cbor:"3,keyasint,omitempty"`
 }
 
-// NodeClock is by how much a node's clock is ahead of the leader's.
+// NodeClock is by how much a node's clock is ahead of the cluster's time.
 type NodeClock struct {
 	Node  compute.NodeID `cbor:"1,keyasint"`
 	Ahead time.Duration  `cbor:"2,keyasint"`

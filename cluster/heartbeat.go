@@ -28,17 +28,19 @@ const (
 type heartbeat struct {
 	RPC   string `cbor:"1,keyasint"`
 	Ahead int64  `cbor:"2,keyasint,omitempty"` // Milliseconds by which its clock is ahead, as it last measured.
+	At    int64  `cbor:"3,keyasint,omitempty"` // Its clock, in milliseconds since 1970; 0 of an older version.
 }
 
 // heartbeatAnswer is what the leader answers; one of an older version is empty.
 type heartbeatAnswer struct {
-	At int64 `cbor:"1,keyasint"` // The leader's clock, in milliseconds since 1970.
+	At int64 `cbor:"1,keyasint"` // The cluster's time, in milliseconds since 1970.
 }
 
 // heartbeats are both ends: this node's own to the leader, and on the leader
 // those of all nodes.
 type heartbeats struct {
-	c *Cluster
+	c   *Cluster
+	now func() time.Time // A stopwatch.
 
 	mu        sync.Mutex
 	contactAt time.Duration // Boottime, when the last good one was sent.
@@ -52,15 +54,16 @@ type heardFrom struct {
 	rpc  string
 	role compute.Role
 
-	ahead time.Duration // Its clock, of this node's, as it measured before.
+	ahead time.Duration // Its clock, of the cluster's time, as it measured before.
+	clock time.Time     // Its clock when it was heard; zero when it does not say.
 }
 
 func newHeartbeats(c *Cluster) *heartbeats {
-	return &heartbeats{c: c, heard: make(map[compute.NodeID]heardFrom)}
+	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom)}
 }
 
 // Heard returns when this node, as the leader, last heard from another one,
-// by its own clock; false when it does not lead. A new leader gives every
+// by its own stopwatch; false when it does not lead. A new leader gives every
 // node full grace: it was heard when the term began.
 func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	if c.terms.ready() == 0 {
@@ -98,7 +101,7 @@ func (h *heartbeats) age() time.Duration {
 func (h *heartbeats) grace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.since = h.c.cfg.Now()
+	h.since = h.now()
 }
 
 // run sends heartbeats until ctx ends or the cluster says that this node was
@@ -147,7 +150,9 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	sentAt := boottime.Now()
-	beat := h.c.codec.Marshal(heartbeat{RPC: h.c.advertise, Ahead: h.c.skew.last().Milliseconds()})
+	beat := h.c.codec.Marshal(heartbeat{
+		RPC: h.c.advertise, Ahead: h.c.skew.last().Milliseconds(), At: h.c.cfg.Now().UnixMilli(),
+	})
 	answer, err := h.c.Call(ctx, leader, methodHeartbeat, beat)
 	if err != nil {
 		h.c.upstream.lead(compute.NodeID{})
@@ -226,6 +231,7 @@ func (h *heartbeats) otherServers() (servers []compute.NodeID) {
 // this leader after it came: an answer lengthens leases, and a leader that stood
 // still, or was cut off, may not know yet that a newer one counts them.
 func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+	came := h.now()
 	if err := h.confirmed(ctx); err != nil {
 		return nil, err
 	}
@@ -233,15 +239,28 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	if err := h.c.codec.Unmarshal(data, &beat); err != nil || len(beat.RPC) > maxAddressLength {
 		return nil, compute.Errorf(compute.CodeInvalid, "The heartbeat cannot be read.")
 	}
-	at := h.c.cfg.Now()
-	from := heardFrom{at: at, rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond}
+	from := h.from(peer, beat, came)
 	if !h.keep(peer.ID, from) {
-		h.forgetGone(at)
+		h.forgetGone(from.at)
 		if !h.keep(peer.ID, from) {
 			return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
 		}
 	}
-	return h.c.codec.Marshal(heartbeatAnswer{At: at.UnixMilli()}), nil
+	if peer.Role == compute.RoleServer {
+		h.c.leadTime()
+	}
+	return h.c.codec.Marshal(heartbeatAnswer{At: h.c.Now().UnixMilli()}), nil
+}
+
+// from returns what a heartbeat tells that came at a time of the stopwatch.
+func (h *heartbeats) from(peer rpc.Peer, beat heartbeat, came time.Time) heardFrom {
+	from := heardFrom{
+		at: h.now(), rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond,
+	}
+	if beat.At > 0 {
+		from.clock = time.UnixMilli(beat.At).Add(from.at.Sub(came))
+	}
+	return from
 }
 
 // keep keeps when a node was heard, and reports whether there was room for it.
@@ -286,11 +305,11 @@ func (h *heartbeats) lives(id compute.NodeID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	from, known := h.heard[id]
-	return known && from.at.After(h.since) && h.c.cfg.Now().Sub(from.at) < livesFor
+	return known && from.at.After(h.since) && h.now().Sub(from.at) < livesFor
 }
 
 // clocks returns by how much the clocks of the nodes that were heard in this term
-// are ahead of this one's.
+// are ahead of the cluster's time.
 func (h *heartbeats) clocks() (clocks []NodeClock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,22 +321,16 @@ func (h *heartbeats) clocks() (clocks []NodeClock) {
 	return clocks
 }
 
-// otherClocks returns by how much the clocks of the other nodes that are heard are
-// ahead of this leader's. It knows of none at the beginning of its term: they
-// still tell what they measured by the leader before.
-func (h *heartbeats) otherClocks() (ahead []time.Duration) {
+// clockOf returns what the clock of another node says now, false when it was not
+// heard of late or does not tell.
+func (h *heartbeats) clockOf(id compute.NodeID) (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.c.cfg.Now()
-	if now.Sub(h.since) < livesFor {
-		return nil
+	from, now := h.heard[id], h.now()
+	if id == h.c.id || from.clock.IsZero() || !from.at.After(h.since) || now.Sub(from.at) >= livesFor {
+		return time.Time{}, false
 	}
-	for id, from := range h.heard {
-		if id != h.c.id && from.at.After(h.since) && now.Sub(from.at) < livesFor {
-			ahead = append(ahead, from.ahead)
-		}
-	}
-	return ahead
+	return from.clock.Add(now.Sub(from.at)), true
 }
 
 // confirmed returns nil when this node leads, and a majority said so after the

@@ -1,17 +1,12 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/cluster/disk"
 	"berth/compute"
@@ -127,54 +122,5 @@ func TestMeasuredClocks(t *testing.T) {
 		if off, say := s.note(step.ahead, now.Add(step.at)); off != step.off || say != step.say {
 			t.Errorf("step %d: off %t, said %t", i, off, say)
 		}
-	}
-}
-
-// TestLeaderWhoseClockIsOff has nodes tell a leader by how much their clocks are
-// ahead of its own.
-func TestLeaderWhoseClockIsOff(t *testing.T) {
-	const hour = time.Hour
-	for _, test := range []struct {
-		name   string
-		others []time.Duration
-		led    time.Duration // For how long it leads.
-		silent time.Duration // For how long nobody was heard.
-		want   time.Duration // By how much it is ahead.
-	}{
-		{"of three", []time.Duration{-hour, -hour}, hour, 0, hour},
-		{"nearly alike", []time.Duration{hour + time.Second, hour}, hour, 0, -hour},
-		{"the others differ", []time.Duration{-hour, hour}, hour, 0, 0},
-		{"one other alone", []time.Duration{-hour}, hour, 0, 0},
-		{"one of two others", []time.Duration{-hour, 0}, hour, 0, 0},
-		{"one of three others", []time.Duration{0, -hour, 0}, hour, 0, 0},
-		{"two of three others", []time.Duration{-hour, 0, -hour}, hour, 0, hour},
-		{"they tell of the leader before", []time.Duration{-hour, -hour}, time.Second, 0, 0},
-		{"they are silent", []time.Duration{-hour, -hour}, hour, time.Minute, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var log bytes.Buffer
-			metrics, now := prometheus.NewRegistry(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-			c := newCluster(Config{
-				Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: metrics,
-				Now: func() time.Time { return now },
-			}.withDefaults())
-			c.id = letter('A')
-			h := c.heartbeats
-			h.since = now.Add(-test.led)
-			h.heard[c.id] = heardFrom{at: now}
-			for i, ahead := range test.others {
-				h.heard[letter('B'+byte(i))] = heardFrom{at: now.Add(-test.silent), ahead: ahead}
-			}
-			c.compareClocks(c.id, c.codec.Marshal(heartbeatAnswer{At: now.UnixMilli()}), 0)
-			if got := Metric(t, metrics, "berth_clock_ahead_seconds"); got != test.want.Seconds() {
-				t.Errorf("it is %v s ahead, want %s", got, test.want)
-			}
-			if said := strings.Contains(log.String(), "which leads"); said != (test.want != 0) {
-				t.Errorf("it logs %q", log.String())
-			}
-			if got := c.Now(); !got.Equal(now) {
-				t.Errorf("it reckons with %s: the others follow it", got)
-			}
-		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,17 +243,25 @@ func (w *words) say(word string) bool {
 }
 
 // TestClocksThatAreOff has machines join whose clocks are an hour ahead and behind:
-// they work, and are told, and so is the operator. One whose clock is days off is
+// they work, also as leaders, and are told, and so is the operator. One whose clock is days off is
 // refused with what to do.
 func TestClocksThatAreOff(t *testing.T) {
 	shifts := []time.Duration{0, time.Hour, -time.Hour}
 	logs := make([]*words, len(shifts))
+	var stamps atomic.Int64
 	f := newFleet(t, nil)
 	f.edit = func(c *cluster.Config) {
 		i := len(f.peers)
 		logs[i] = new(words)
 		c.Logger = slog.New(slog.NewTextHandler(logs[i], nil))
 		c.Now = func() time.Time { return time.Now().Add(shifts[i]) }
+		c.Preamble = func(term uint64, at time.Time) []byte {
+			if off := time.Since(at.Round(0)); !at.IsZero() && compute.ClockOff(off) {
+				t.Errorf("the leader of term %d stamps an entry %s", term, compute.AheadText(-off))
+			}
+			stamps.Add(1)
+			return termFrame(term, at)
+		}
 	}
 	for range shifts {
 		f.mustAdd()
@@ -266,16 +275,15 @@ func TestClocksThatAreOff(t *testing.T) {
 		if p == leader {
 			continue
 		}
-		apart := shifts[i] - shifts[indexOf(f.peers, leader)]
 		for _, ends := range [][2]*peer{{leader, p}, {p, leader}} {
 			conn, err := ends[0].DialRaft(ends[1].ID())
 			if err != nil {
-				t.Fatalf("with clocks %s apart: %v", apart, err)
+				t.Fatalf("with a clock %s: %v", compute.AheadText(shifts[i]), err)
 			}
 			conn.Close()
 		}
 		eventually(t, "the node to be told that its clock is off", func() bool {
-			return logs[i].say("the clock of this machine is not the leader's") && logs[i].say("timedatectl set-ntp true")
+			return logs[i].say("the clock of this machine is not the cluster's") && logs[i].say("timedatectl set-ntp true")
 		})
 		if off := p.Now().Sub(leader.Now()).Abs(); compute.ClockOff(off) {
 			t.Errorf("it reckons with a time that is %s apart", off)
@@ -283,7 +291,7 @@ func TestClocksThatAreOff(t *testing.T) {
 		eventually(t, "the leader to know of it", func() bool {
 			found, err := p.Health(t.Context())
 			for _, c := range found.Clocks {
-				if c.Node == p.ID() && (c.Ahead-apart).Abs() < compute.ClockTolerance {
+				if c.Node == p.ID() && (c.Ahead-shifts[i]).Abs() < compute.ClockTolerance {
 					return err == nil
 				}
 			}
@@ -292,6 +300,20 @@ func TestClocksThatAreOff(t *testing.T) {
 	}
 	if got := mustRoundTrip(t, f.peers[2], f.peers[1]); got != 1 {
 		t.Errorf("read %d", got)
+	}
+	for i, p := range f.peers[1:] { // They lead, an hour ahead and behind, and time goes on.
+		if _, err := f.leader().Transfer(t.Context(), p.ID()); err != nil {
+			t.Fatal(err)
+		}
+		before := stamps.Load()
+		if got := mustRoundTrip(t, p, leader); got != 1 || stamps.Load() == before {
+			t.Errorf("read %d after %d entries", got, stamps.Load()-before)
+		}
+		for _, q := range f.peers {
+			if off := time.Since(q.Now().Round(0)); compute.ClockOff(off) {
+				t.Errorf("%s leads: a node reckons with a time %s", compute.AheadText(shifts[i+1]), compute.AheadText(-off))
+			}
+		}
 	}
 
 	for _, shift := range []time.Duration{-72 * time.Hour, 90 * time.Hour} {

@@ -89,8 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		ahead: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_clock_ahead_seconds",
-			Help: "By how much this node's clock is ahead of the leader's, and the leader's of most others', " +
-				"by the last heartbeats; below 0: behind.",
+			Help: "By how much this node's clock is ahead of the cluster's time, by the last heartbeat; below 0: behind.",
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cluster_calls_total",

@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -45,7 +46,7 @@ func opFrame(c toyCommand) []byte {
 	return toyFrame(toyOp, payload)
 }
 
-func termFrame(term uint64) []byte {
+func termFrame(term uint64, _ time.Time) []byte {
 	return toyFrame(toyPreamble, binary.BigEndian.AppendUint64(nil, term))
 }
 

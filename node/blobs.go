@@ -36,7 +36,7 @@ func (p blobPeers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.
 
 // openBlobs opens this node's blob store and its view of the others'.
 func (n *Node) openBlobs(context.Context) error {
-	store, err := storage.Open(n.cfg.DataDir, n.opts.Now)
+	store, err := storage.Open(n.cfg.DataDir, n.cluster.Now)
 	if err != nil {
 		return fmt.Errorf("open blobs: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/api/client"
 	"berth/api/wire"
 	"berth/cluster/pki"
 	"berth/compute"
@@ -196,7 +197,7 @@ func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg node.Config, shift
 	t.Helper()
 	n, err := node.Open(t.Context(), cfg, node.Options{
 		Version: "test", Ballast: -1, Logger: node.NewLogger(cfg.Log, t.Output()), Fatal: func(err error) { t.Error(err) },
-		Now: func() time.Time { return time.Now().Add(shift) },
+		Now: func() time.Time { return time.Now().Add(shift) }, PromoteAfter: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -233,5 +234,32 @@ func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg node.Config, shift
 		if _, err := nodetest.MustClient(t, session.AccessToken, url).Credits(t.Context()); err != nil {
 			t.Errorf("with a login at the node whose clock is off, at %s: %v", url, err)
 		}
+	}
+	mustLeadThoughOff(t, root, n)
+}
+
+// mustLeadThoughOff has a server lead whose clock is off: a join token counts and a
+// drain ends when they should.
+func mustLeadThoughOff(t *testing.T, root *client.Client, n *node.Node) {
+	t.Helper()
+	nodetest.Eventually(t, time.Minute, "the server whose clock is off to lead", func() bool {
+		to, err := root.TransferLeadership(t.Context(), n.ID())
+		return err == nil && to.Leader == n.ID()
+	})
+	const within = 10 * time.Minute
+	if _, err := root.CreateJoinToken(t.Context(), wire.NewJoinToken{Role: "worker", TTL: 600, Uses: 1}); err != nil {
+		t.Errorf("with a token made then: %v", err)
+	}
+	drained, err := root.DrainNodeWithin(t.Context(), n.ID(), within)
+	if err != nil || drained.DrainBy == nil || compute.ClockOff(time.Until(drained.DrainBy.Time())-within) {
+		t.Errorf("a drain of %s ends at %s, %v", within, drained.DrainBy, err)
+	}
+	before := n.View().Now()
+	nodetest.Eventually(t, time.Minute, "the time to go on in the state", func() bool {
+		_, err := root.DrainNode(t.Context(), n.ID(), false)
+		return err == nil && n.View().Now() > before
+	})
+	if now := n.View().Now(); compute.ClockOff(time.Since(now.Time())) {
+		t.Errorf("the state's time is %s", now)
 	}
 }

@@ -35,8 +35,8 @@ type leader struct {
 	secrets  *secrets.Master
 	settings fsm.Settings
 	self     func() compute.Node
-	found    func() (fsm.Bootstrap, error) // Makes the first command of a new cluster.
-	now      func() time.Time
+	found    func() (fsm.Bootstrap, error)                // Makes the first command of a new cluster.
+	now      func() time.Time                             // The cluster's time.
 	spread   func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
 	progress func(context.Context, compute.NodeID, []progressRun) ([]progressRun, error)
 	logger   *slog.Logger
@@ -45,6 +45,7 @@ type leader struct {
 // lead works until ctx, the term, ends.
 func (l *leader) lead(ctx context.Context, term uint64) error {
 	l.logger.Info("leading", "term", term)
+	l.cluster.AwaitTime(ctx)
 	began := l.machine.View()
 	if !l.established(ctx, term) {
 		return nil
@@ -57,6 +58,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 		}
 	})
 	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
+	l.catchUp(ctx, term)
 	watch := l.newWatch()
 	duties.Go(func() { every(ctx, watchPeriod, nil, watch.look) })
 	duties.Go(func() { every(ctx, watchPeriod, nil, func() { watch.act(ctx, term) }) })
@@ -284,6 +286,32 @@ func (l *leader) tick(ctx context.Context, term uint64) {
 	}
 	if err != nil && ctx.Err() == nil {
 		l.logger.Warn("signing key not replaced", "err", err)
+	}
+}
+
+// stateLag is by how much the state's time may be behind the cluster's while
+// nothing happens: by the time between two ticks, and some more.
+const stateLag = 2 * tickPeriod
+
+// catchUp lets the time pass in the state in which no leader was there. One entry
+// raises its time by minutes at most: drains that begin meanwhile would end early.
+func (l *leader) catchUp(ctx context.Context, term uint64) {
+	for ctx.Err() == nil {
+		before := l.machine.View().Now()
+		if compute.InstantOf(l.now()).Sub(before) < stateLag {
+			return
+		}
+		index, err := l.do(ctx, fsm.Tick{Term: term})
+		if err == nil {
+			var view *fsm.View
+			if view, err = l.machine.Wait(ctx, index); err == nil && view.Now() <= before {
+				return
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			l.logger.Warn("time not caught up with", "err", err)
+			return
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"berth/api"
 	"berth/cluster"
 	"berth/compute"
+	"berth/fault"
 	"berth/fsm"
 	"berth/gpu"
 	"berth/node/executor"
@@ -129,7 +130,7 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = func() time.Time { return time.Now().Add(fault.Offset()) } //nolint:forbidigo // The one place.
 	}
 	if o.Format == 0 {
 		o.Format = fsm.Format

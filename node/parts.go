@@ -115,7 +115,8 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		StateCluster: func() compute.UUID { return n.machine.View().ClusterID() },
 		CheckState:   n.machine.Recount,
 		StateMarks:   n.stateMarks,
-		Preamble:     n.clock,
+		Preamble:     stamp,
+		StateTime:    func() time.Time { return n.machine.View().Now().Time() },
 		Relieves:     fsm.Relieves,
 		Registry:     registry{n.proposer()},
 		Directory:    directory{n.machine},
@@ -130,6 +131,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 	}
 	if n.isWorker() {
 		cfg.FSM, cfg.StateCluster, cfg.CheckState, cfg.StateMarks, cfg.Preamble = nil, nil, nil, nil, nil
+		cfg.StateTime = nil
 		cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil
 		cfg.Bootstrap = false
 	}
@@ -176,9 +178,9 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// clock is the frame that the leader puts in front of each entry.
-func (n *Node) clock(term uint64) []byte {
-	frame, err := fsm.Encode(fsm.Clock{At: compute.InstantOf(n.opts.Now()), Term: term})
+// stamp is the frame that the leader puts in front of each entry.
+func stamp(term uint64, at time.Time) []byte {
+	frame, err := fsm.Encode(fsm.Clock{At: compute.InstantOf(at), Term: term})
 	if err != nil {
 		panic(err) // Two integers always encode.
 	}
@@ -395,7 +397,7 @@ func (n *Node) peers(ctx context.Context) ([]wire.Peer, error) {
 	return peers, nil
 }
 
-// clocks returns by how much the clocks of the nodes are ahead of the leader's,
+// clocks returns by how much the clocks of the nodes are ahead of the cluster's,
 // as far as it is known.
 func (n *Node) clocks(ctx context.Context) map[compute.NodeID]time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)

@@ -23,8 +23,8 @@ const maxRecords = 64
 type watch struct {
 	*leader
 
-	began  time.Time
-	braked bool // Of the last round; of the one who acts.
+	began  time.Time // By the stopwatch that tells when nodes were heard.
+	braked bool      // Of the last round; of the one who acts.
 
 	mu sync.Mutex
 
@@ -36,7 +36,8 @@ type watch struct {
 // time.
 func (l *leader) newWatch() *watch {
 	return &watch{
-		leader: l, began: l.now(), counter: attempt.NewWatch(), silent: map[compute.NodeID]time.Duration{},
+		leader: l, began: time.Now(), //nolint:forbidigo // A stopwatch.
+		counter: attempt.NewWatch(), silent: map[compute.NodeID]time.Duration{},
 	}
 }
 
@@ -45,7 +46,7 @@ func (w *watch) look() {
 	view := w.machine.View()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counter.Look(w.now().Sub(w.began))
+	w.counter.Look(time.Since(w.began))
 	clear(w.silent)
 	for node := range view.Nodes() {
 		if heard, leads := w.cluster.Heard(node.ID); leads {
