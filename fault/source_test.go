@@ -19,6 +19,7 @@ import (
 type uses struct {
 	points map[string][]call
 	bugs   map[string]int // By the name of the constant.
+	called map[string]bool
 }
 
 // call is one call of Point or Error.
@@ -30,7 +31,7 @@ type call struct {
 // source reads all Go files of the tree but tests.
 func source(t *testing.T) uses {
 	t.Helper()
-	found := uses{make(map[string][]call), make(map[string]int)}
+	found := uses{make(map[string][]call), make(map[string]int), make(map[string]bool)}
 	files := token.NewFileSet()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
@@ -68,6 +69,7 @@ func (u uses) add(t *testing.T, files *token.FileSet, n ast.Node) {
 		return
 	}
 	at := files.Position(n.Pos())
+	u.called[function.Sel.Name] = true
 	switch function.Sel.Name {
 	case "Point", "Error":
 		literal, ok := expression.Args[0].(*ast.BasicLit)
@@ -113,6 +115,11 @@ func TestPointsAreInTheSource(t *testing.T) {
 	for name, calls := range found.points {
 		if !listed[name] {
 			t.Errorf("%s: the point %q is not in the list of fault/points.go", calls[0].at, name)
+		}
+	}
+	for _, name := range []string{"Offset", "SnapshotEvery", "Environment", "Setup"} {
+		if !found.called[name] {
+			t.Errorf("nobody asks for %s: what it tells does nothing", name)
 		}
 	}
 	if len(found.bugs) != len(fault.Plants()) {
