@@ -3,7 +3,8 @@
 GO         ?= go
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD      ?= $(shell git log -1 --format=%cs 2>/dev/null || echo unknown)
-LDFLAGS    := -s -w -X main.version=$(VERSION) -X main.build=$(BUILD)
+REVISION   ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
+LDFLAGS    := -s -w -X main.version=$(VERSION) -X main.build=$(BUILD) -X main.revision=$(REVISION)
 
 # The linter comes from the Go module proxy, in this version, once.
 LINT_VERSION := v2.15.0
@@ -58,10 +59,12 @@ faults: faults-binary ## Break a cluster for 6 minutes and check it, then see th
 	@scripts/as-root.sh bin/berth-faults bench faults --controls $(if $(SEED),--seed $(SEED))
 	$(GO) test ./fault -run TestPlantedBugsAreFound -args -all
 
-faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl
+faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl, and all told in faults.md
 	@mkdir -p docs/reliability
-	@scripts/as-root.sh bin/berth-faults bench faults --points --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl
-	@bin/berth-faults bench faults --report docs/reliability/faults.jsonl
+	@scripts/as-root.sh bin/berth-faults bench faults --points --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl; \
+	code=$$?; \
+	bin/berth-faults bench faults --report docs/reliability/faults.jsonl --markdown > docs/reliability/faults.md && \
+	bin/berth-faults bench faults --report docs/reliability/faults.jsonl && exit $$code
 
 clean: ## Remove what was built
 	rm -rf bin

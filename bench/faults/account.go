@@ -182,7 +182,9 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	w.mu.Unlock()
 	c.next()
 	node := c.any(p.org.key)
-	out, err := c.try(ctx, w.name(), func(ctx context.Context) error { return node.Stop(ctx, one.id) })
+	out, err := c.relieve(ctx, w.name(), "stop "+one.id.String(), func(ctx context.Context) error {
+		return node.Stop(ctx, one.id)
+	})
 	switch {
 	case out == refused && client.CodeOf(err) == "already_ended": // By a try of which the answer was lost.
 	case out == refused:

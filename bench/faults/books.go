@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -26,7 +25,7 @@ type books struct {
 	lines      []check.Line
 }
 
-// close ends what an organization still has and reads everything of it.
+// closeBooks ends what an organization still has and reads everything of it.
 func (s *session) closeBooks(ctx context.Context, o organization) (*books, error) {
 	c := s.admin.WithToken(o.key)
 	all, err := endAll(ctx, c, o.slug)
@@ -46,12 +45,12 @@ func (s *session) closeBooks(ctx context.Context, o organization) (*books, error
 }
 
 // endAll stops what an organization has live, and returns all its executions
-// once they have ended.
+// once they have ended. The error is stuck when they do not.
 func endAll(ctx context.Context, c *client.Client, org string) ([]wire.ExecutionSummary, error) {
 	for {
 		all, err := history(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("history of %s: %w", org, err)
+			return nil, stuck{fmt.Errorf("history of %s: %w", org, err)}
 		}
 		live := 0
 		for _, e := range all {
@@ -61,14 +60,14 @@ func endAll(ctx context.Context, c *client.Client, org string) ([]wire.Execution
 			live++
 			err := c.Stop(ctx, e.ExecutionID)
 			if err != nil && client.CodeOf(err) != "already_ended" {
-				return nil, fmt.Errorf("stop execution %s: %w", e.ExecutionID, err)
+				return nil, stuck{fmt.Errorf("stop execution %s: %w", e.ExecutionID, err)}
 			}
 		}
 		if live == 0 {
 			return all, nil
 		}
 		if !sleep(ctx, 500*time.Millisecond) {
-			return nil, fmt.Errorf("%d executions of %s do not end: %w", live, org, ctx.Err())
+			return nil, stuck{fmt.Errorf("%d executions of %s do not end: %w", live, org, ctx.Err())}
 		}
 	}
 }
@@ -93,7 +92,7 @@ func (b *books) readLedger(ctx context.Context, c *client.Client) error {
 	for {
 		l, err := c.Ledger(ctx, cursor, page)
 		if err != nil {
-			return fmt.Errorf("read ledger: %w", err)
+			return stuck{fmt.Errorf("read ledger: %w", err)}
 		}
 		for _, e := range l.Entries {
 			line := check.Line{Seq: e.Seq, Kind: e.Kind, Amount: e.Amount, Balance: e.Balance, Held: e.Held}
@@ -199,15 +198,10 @@ func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Viola
 // their own check, money neither made nor lost.
 func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Violation, error) {
 	var wrong []check.Violation
-	seen := map[uint64]wire.State{}
 	for _, n := range s.world.Nodes {
-		c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
+		state, err := s.stateOf(ctx, n, true)
 		if err != nil {
-			return nil, err
-		}
-		state, err := c.State(ctx, true)
-		if err != nil {
-			return nil, fmt.Errorf("state of %s: %w", n.Name, err)
+			return wrong, err
 		}
 		if state.Detail != "" {
 			wrong = append(wrong, check.Violation{What: "invariant", Object: "node " + n.Name, Detail: state.Detail})
@@ -216,70 +210,16 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 			wrong = append(wrong, check.Violation{What: "money", Object: "node " + n.Name, Detail: fmt.Sprintf(
 				"granted %v, charged %v, balance %v, held %v", state.Granted, state.Charged, state.Balance, state.Held)})
 		}
-		s.callbacks = state.Callbacks
 		line, err := n.Said("of replicas differ", "of a replica differs")
 		if err != nil {
-			return nil, err
+			return wrong, err
 		}
 		if line != "" { // The cluster found it before, and mended it.
 			wrong = append(wrong, check.Violation{What: "replicas differ", Object: "node " + n.Name, Detail: line})
 		}
 	}
-	compared, err := s.compareHashes(ctx, seen, &wrong)
-	report.States = compared
-	return wrong, err
-}
-
-// compareHashes reads every replica's hash again and again until each index
-// of some was seen of another: an idle cluster moves on by a tick now and then.
-func (s *session) compareHashes(
-	ctx context.Context, seen map[uint64]wire.State, wrong *[]check.Violation,
-) (int, error) {
-	compared := 0
-	for range 100 {
-		for _, n := range s.world.Nodes {
-			c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
-			if err != nil {
-				return compared, err
-			}
-			state, err := c.State(ctx, false)
-			if err != nil {
-				return compared, fmt.Errorf("state of %s: %w", n.Name, err)
-			}
-			known, again := seen[state.Index]
-			if !again {
-				seen[state.Index] = state
-				continue
-			}
-			compared++
-			if known.Hash != state.Hash {
-				*wrong = append(*wrong, check.Violation{
-					What: "replicas differ", Object: "node " + n.Name,
-					Detail: fmt.Sprintf("at index %d its state is %s, another's %s; they differ in %s",
-						state.Index, state.Hash, known.Hash, differing(state.Tables, known.Tables)),
-				})
-				return compared, nil
-			}
-		}
-		if compared >= 4*len(s.world.Nodes) {
-			return compared, nil
-		}
-	}
-	if compared == 0 {
-		return 0, errors.New("no two replicas were seen at the same index")
-	}
-	return compared, nil
-}
-
-// differing names the tables of which two replicas have other sums.
-func differing(a, b map[string]string) string {
-	var names []string
-	for name, sum := range a {
-		if b[name] != sum {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(slices.Sorted(slices.Values(names)), ", ")
+	apart, err := s.compareHashes(ctx, report)
+	return append(wrong, apart...), err
 }
 
 // checkMarks compares what the code of executions left with what the cluster

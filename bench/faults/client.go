@@ -20,6 +20,10 @@ import (
 // tryLimit is how long a client waits for the answer to one try.
 const tryLimit = 3 * time.Second
 
+// noSpace is the code of the answer that a disk is full. Where an earlier try
+// of the same request may have had an effect, the answer is another one.
+const noSpace = "no_space"
+
 // outcome is what a client knows of a try.
 type outcome uint8
 
@@ -28,6 +32,7 @@ const (
 	refused                 // It was answered that it has none.
 	unknown                 // It may have, or may still get, an effect.
 	unsent                  // Nobody received it.
+	full                    // It was answered that a disk is full: it has no effect, and may be asked for again.
 	outcomes = iota
 )
 
@@ -39,6 +44,8 @@ func outcomeOf(err error, sent bool) outcome {
 	}
 	if answer, ok := errors.AsType[*client.Error](err); ok {
 		switch {
+		case answer.Status == http.StatusInsufficientStorage && answer.Code == noSpace:
+			return full
 		case answer.Status >= http.StatusInternalServerError, answer.Status == http.StatusRequestTimeout:
 			return unknown
 		case answer.Status == http.StatusConflict && answer.Code == "idempotency_in_flight":
@@ -123,6 +130,18 @@ func (c *caller) any(token string) *client.Client {
 	return one.WithToken(token)
 }
 
+// relieve makes one try of a change that makes the state no larger: that a disk
+// is full is no reason to refuse it.
+func (c *caller) relieve(
+	ctx context.Context, workload, what string, change func(ctx context.Context) error,
+) (outcome, error) {
+	o, err := c.try(ctx, workload, change)
+	if o == full {
+		c.session.odd(workload, what, err)
+	}
+	return o, err
+}
+
 // try makes one try of a change and counts it.
 func (c *caller) try(ctx context.Context, workload string, change func(ctx context.Context) error) (outcome, error) {
 	called := c.session.now()
@@ -144,8 +163,12 @@ func (c *caller) read(ctx context.Context, workload string, read func(ctx contex
 	defer cancel()
 	err := read(one)
 	o := outcomeOf(err, true)
-	if o == unknown {
+	switch o {
+	case unknown:
 		o = unsent // It shows nothing and changes nothing.
+	case full:
+		c.session.odd(workload, "read", err) // That needs no room.
+	case done, refused, unsent:
 	}
 	c.session.tally.count(workload, o)
 	return err

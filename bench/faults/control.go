@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"berth/bench/faults/check"
 	"berth/fault"
 )
 
@@ -73,10 +72,17 @@ func lostWork() []string { return []string{"lost", "linearizability", "replicas 
 
 // Caught reports whether the bug was found: as what it breaks. That a cluster
 // was slow to recover, or a search too long, proves nothing.
-func (f Found) Caught() bool {
-	return slices.ContainsFunc(f.Report.Violations, func(v check.Violation) bool {
-		return slices.Contains(f.shows, v.What) && !v.Undecided
-	})
+func (f Found) Caught() bool { return f.By() != "" }
+
+// By returns as what the bug was found: the first violation that counts. It is
+// "" where there is none.
+func (f Found) By() string {
+	for _, v := range f.Report.Violations {
+		if slices.Contains(f.shows, v.What) && !v.Undecided {
+			return v.What
+		}
+	}
+	return ""
 }
 
 // RunControl runs seeds with a planted bug until it is found.

@@ -98,23 +98,52 @@ func TestControlsAreOfThisProgram(t *testing.T) {
 }
 
 func TestSum(t *testing.T) {
-	report := func(write float64, wrong ...check.Violation) faults.Report {
+	began := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	report := func(at, checked int, write float64, wrong ...check.Violation) faults.Report {
 		return faults.Report{
+			Began: began.AddDate(0, 0, at), Program: faults.Program{Version: "1"}, Checked: checked,
 			Seconds: 60, Objects: 5, Executions: 7, Starts: 6, Violations: wrong,
-			Faults: []faults.Fault{{Nemesis: "leader-kill", Held: 3, Write: write, Whole: 2, Elections: 1}},
+			Faults: []faults.Fault{
+				{Nemesis: "leader-kill", Held: 3, Write: write, Whole: 2, Elections: 1},
+				{Nemesis: "calm", Held: 5, Write: 0.1, Whole: 0.1},
+			},
 			Cells: []faults.Cell{
 				{Nemesis: "leader-kill", Workload: "register", Counts: faults.Counts{Done: 3, Unknown: 1}},
 				{Nemesis: "none", Workload: "register", Counts: faults.Counts{Done: 10, Refused: 1, Unsent: 1}},
 			},
 		}
 	}
-	got := faults.Sum([]faults.Report{report(0.5), report(1.5, check.Violation{What: "lost"})})
-	if got.Runs != 2 || got.Faults != 2 || got.Operations != 32 || got.Objects != 10 || len(got.Violations) != 1 {
+	never := report(2, 20, 0, check.Violation{What: "recovery"})
+	never.Faults, never.Unfinished = never.Faults[:1], "no strace"
+	got := faults.Sum([]faults.Report{report(0, 0, 0.5), report(1, 10, 1.5, check.Violation{What: "lost"}), never})
+	if got.Runs != 3 || got.Unfinished != 1 || got.Faults != 3 || got.Operations != 45 || got.Objects != 15 ||
+		len(got.Violations) != 2 || len(got.Programs) != 1 || got.Programs[0].Runs != 3 {
 		t.Errorf("got %+v", got)
 	}
-	row := got.Rows[0]
-	if row.Nemesis != "leader-kill" || row.Times != 2 || row.Held != 6*time.Second || row.Elections != 2 ||
-		row.Unknown != 2 || row.Workloads["register"] != 8 || row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
+	if c := got.Checked; c.Sum != 30 || c.Runs != 2 || c.From == nil || !c.From.Equal(began.AddDate(0, 0, 1)) {
+		t.Errorf("checked %+v", c)
+	}
+	row := got.Rows[1]
+	if row.Nemesis != "leader-kill" || row.Runs != 3 || row.Times != 3 || row.Violations != 2 ||
+		row.Held != 9*time.Second || row.Elections != 3 || row.Unknown != 3 ||
+		row.Workloads["register"] != (faults.Work{Operations: 12, Unknown: 3}) ||
+		row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
 		t.Errorf("got %+v", row)
+	}
+	if calm := got.Rows[0]; calm.Nemesis != "calm" || calm.Runs != 2 || calm.Violations != 1 {
+		t.Errorf("got %+v", calm)
+	}
+}
+
+// TestControlSaysWhatCounted holds that a planted bug is found by what it
+// breaks, not by whatever else was wrong.
+func TestControlSaysWhatCounted(t *testing.T) {
+	f := faults.FoundAs([]string{"ledger"}, check.Violation{What: "recovery"},
+		check.Violation{What: "ledger", Undecided: true}, check.Violation{What: "ledger"})
+	if f.By() != "ledger" || !f.Caught() {
+		t.Errorf("found by %q", f.By())
+	}
+	if f := faults.FoundAs([]string{"ledger"}, check.Violation{What: "recovery"}); f.Caught() {
+		t.Errorf("found by %q", f.By())
 	}
 }

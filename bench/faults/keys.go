@@ -118,7 +118,7 @@ func (w *keyring) create(ctx context.Context, c *caller) {
 	case refused:
 		w.refused(ctx, "create", err)
 		return
-	case unknown, unsent:
+	case unknown, unsent, full:
 		return
 	}
 	w.mu.Lock()
@@ -175,7 +175,7 @@ func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 	for ctx.Err() == nil {
 		node := c.any(w.access())
 		var key wire.Key
-		out, err := c.try(ctx, w.name(), func(ctx context.Context) (err error) {
+		out, err := c.relieve(ctx, w.name(), "toggle", func(ctx context.Context) (err error) {
 			key, err = node.ToggleKey(ctx, w.org.slug, one.id)
 			return err
 		})
@@ -206,7 +206,9 @@ func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 	doubt := false
 	for ctx.Err() == nil {
 		node := c.any(w.access())
-		out, err := c.try(ctx, w.name(), func(ctx context.Context) error { return node.DeleteKey(ctx, w.org.slug, one.id) })
+		out, err := c.relieve(ctx, w.name(), "delete", func(ctx context.Context) error {
+			return node.DeleteKey(ctx, w.org.slug, one.id)
+		})
 		answer, _ := errors.AsType[*client.Error](err)
 		switch {
 		case out == done, doubt && answer != nil && answer.Status == http.StatusNotFound:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/bench/faults/check"
 	"berth/bench/faults/world"
 )
 
@@ -14,6 +15,10 @@ import (
 type breaking = func(context.Context, *breaker) (mending, error)
 
 type mending = func(context.Context) error
+
+// recovering waits for what the cluster has to do by itself once all is mended.
+// The error is stuck when it does not.
+type recovering = func(context.Context) error
 
 // nemesis breaks something, holds it and mends it.
 type nemesis struct {
@@ -28,7 +33,16 @@ type breaker struct {
 	world  *world.World
 	rng    *rand.Rand
 	leader *world.Node // Never nil: where nobody leads, the first node.
-	note   string      // What exactly was done.
+	note   string      // What exactly was done, and what came of it.
+
+	hold    time.Duration     // For how long it is broken.
+	recover recovering        // After the mending; nil for nothing but to be whole.
+	wrong   []check.Violation // What the cluster did meanwhile that it must not.
+}
+
+// violate notes what must not be.
+func (b *breaker) violate(what, object, format string, args ...any) {
+	b.wrong = append(b.wrong, check.Violation{What: what, Object: object, Detail: fmt.Sprintf(format, args...)})
 }
 
 // follower returns a node that does not lead, as chance has it.
@@ -85,7 +99,7 @@ func Nemeses() []string {
 
 // calm breaks nothing: what elections there are then are false ones.
 func calm() nemesis {
-	return nemesis{"calm", seconds(5, 10), func(context.Context, *breaker) (mending, error) {
+	return nemesis{calmNemesis, seconds(5, 10), func(context.Context, *breaker) (mending, error) {
 		return func(context.Context) error { return nil }, nil
 	}}
 }

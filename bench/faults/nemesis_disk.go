@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"berth/api/client"
@@ -18,11 +19,22 @@ const (
 	settleLimit = 30 * time.Second
 )
 
+// A node whose replica was damaged may end as it finds that, and is started
+// again, as by who looks after it. One that ends so often refuses for good.
+const (
+	damagedStarts = 5
+	damagedPause  = time.Second
+)
+
+// hangLimit is how long a node waits for a write when the disks of the others
+// hang as well: after that it may end.
+const hangLimit = 30 * time.Second
+
 // What strace does to the system calls that sync a file.
 const (
 	syncsLate = "fdatasync,fsync:delay_exit=200000" // By 200 ms.
 	syncsFail = "fdatasync,fsync:error=EIO"
-	syncsHang = "fdatasync,fsync:delay_exit=30000000" // For 30 s.
+	syncsHang = "fdatasync,fsync:delay_exit=600000000" // Until mended.
 )
 
 // diskNemeses break disks.
@@ -44,10 +56,27 @@ func diskNemeses() []nemesis {
 		{"follower-failing-disk", seconds(2, 5), traced((*breaker).follower, syncsFail)},
 		{"leader-hanging-disk", seconds(3, 6), traced(leader, syncsHang)},
 		{"follower-hanging-disk", seconds(3, 6), traced((*breaker).follower, syncsHang)},
+		{"slow-disks", seconds(3, 8), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.traceAll(ctx, syncsLate, func(ended int) {
+				if ended > 0 {
+					b.violate("slow disks", "cluster", "%d nodes ended while all disks were slow", ended)
+				}
+			})
+		}},
+		{"hanging-disks", seconds(4, 4), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.traceAll(ctx, syncsHang, func(ended int) {
+				if ended == len(b.world.Nodes) && b.hold < hangLimit {
+					b.violate("hanging disks", "cluster", "all nodes ended while all disks hung for %v", b.hold)
+				}
+			})
+		}},
 		{"full-disk", seconds(3, 8), func(_ context.Context, b *breaker) (mending, error) {
 			n := b.any()
-			mend := func(ctx context.Context) error { return errors.Join(n.Empty(), restart(n)(ctx)) }
-			return mend, n.Fill(64 << 10)
+			b.note = n.Name
+			return b.fill(n)
+		}},
+		{"full-disks", seconds(5, 8), func(_ context.Context, b *breaker) (mending, error) {
+			return b.fill(b.world.Nodes...)
 		}},
 		{"damaged-file", seconds(0, 1), damageFile},
 	}
@@ -71,6 +100,43 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 	}, nil
 }
 
+// traceAll interferes with system calls of all nodes, as when their disks are
+// of one storage. Judge is told how many of them ended by that.
+func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended int)) (mending, error) {
+	nodes := append(b.others(), b.leader) // Else it finds the others still writing.
+	var stops []func() error
+	letGo := func() error {
+		errs := make([]error, len(stops))
+		var all sync.WaitGroup
+		for i, stop := range stops {
+			all.Go(func() { errs[i] = stop() })
+		}
+		all.Wait()
+		return errors.Join(errs...)
+	}
+	for _, n := range nodes {
+		stop, err := n.Trace(ctx, inject)
+		if err != nil {
+			return nil, errors.Join(err, letGo())
+		}
+		stops = append(stops, stop)
+	}
+	return func(ctx context.Context) error {
+		err := letGo()
+		sleep(ctx, endsWithin) // They may have been about to end.
+		ended := 0
+		for _, n := range nodes {
+			err = errors.Join(err, b.settle(ctx, n))
+			if gone, _ := n.Ended(); gone {
+				ended++
+			}
+		}
+		b.note = fmt.Sprintf("%d of %d ended", ended, len(nodes))
+		judge(ended)
+		return errors.Join(err, restart(nodes...)(ctx))
+	}, nil
+}
+
 // settle waits until the node's process answers or has ended: on a busy
 // machine one that is about to end takes its time.
 func (b *breaker) settle(ctx context.Context, n *world.Node) error {
@@ -88,34 +154,82 @@ func (b *breaker) settle(ctx context.Context, n *world.Node) error {
 }
 
 // damageFile flips a bit in or cuts a file of a node that was killed, and
-// starts it: the node must say so, or mend itself from the others. What it
-// takes without a word shows when states are compared.
+// starts it: the node must come back by itself, with contents that are whole or
+// empty from the others. Nothing puts the file back. What it takes without a
+// word shows when states are compared.
 func damageFile(ctx context.Context, b *breaker) (mending, error) {
 	n := b.follower()
 	if err := n.Kill(ctx); err != nil {
 		return nil, err
 	}
-	what, restore, err := n.Damage(b.rng)
+	what, err := n.Damage(b.rng)
 	if err != nil {
 		return nil, err
 	}
+	b.note = n.Name + ", " + what
 	aside, err := n.Asides()
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		if err := errors.Join(n.Start(ctx), b.settle(ctx, n)); err != nil {
+	b.recover = func(ctx context.Context) error {
+		starts, err := b.comeBack(ctx, n)
+		if err != nil {
 			return err
 		}
-		if ended, how := n.Ended(); ended {
-			b.note = fmt.Sprintf("%s: it said so and ended (%v)", what, how)
-			return errors.Join(restore(), n.Start(ctx))
-		}
 		now, err := n.Asides()
-		b.note = what + ": it was of no consequence"
-		if slices.ContainsFunc(now, func(dir string) bool { return !slices.Contains(aside, dir) }) {
-			b.note = what + ": it came in empty"
+		switch {
+		case err != nil:
+			return err
+		case slices.ContainsFunc(now, func(dir string) bool { return !slices.Contains(aside, dir) }):
+			b.note += ": it set that aside"
+		default:
+			b.note += ": it was of no consequence"
 		}
+		if starts > 1 {
+			b.note += fmt.Sprintf(", at start %d", starts)
+		}
+		return b.checkState(ctx, n)
+	}
+	return restart(n), nil
+}
+
+// comeBack starts a node again that ended as it found damage, and returns after
+// how many starts it answered. The error is stuck when it refuses for good.
+func (b *breaker) comeBack(ctx context.Context, n *world.Node) (starts int, err error) {
+	for starts = 1; ; starts++ {
+		if err := b.settle(ctx, n); err != nil {
+			return starts, err
+		}
+		ended, how := n.Ended()
+		if !ended {
+			return starts, nil
+		}
+		if starts == damagedStarts {
+			said, err := n.LastSaid("berth: ")
+			if err != nil {
+				return starts, err
+			}
+			return starts, stuck{fmt.Errorf("%s: it ended %d times (%w): %s", b.note, starts, how, said)}
+		}
+		if !sleep(ctx, damagedPause) {
+			return starts, ctx.Err()
+		}
+		if err := n.Start(ctx); err != nil {
+			return starts, err
+		}
+	}
+}
+
+// checkState has a node check its own replica. One that does not answer is
+// waited for elsewhere.
+func (b *breaker) checkState(ctx context.Context, n *world.Node) error {
+	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: settleLimit})
+	if err != nil {
 		return err
-	}, nil
+	}
+	state, err := c.State(ctx, true)
+	if err == nil && state.Detail != "" {
+		b.violate("invariant", "node "+n.Name, "%s: %s", b.note, state.Detail)
+	}
+	return ctx.Err()
 }

@@ -85,7 +85,14 @@ func pointNemeses() []nemesis {
 			all := fault.Points()
 			point := all[b.rng.IntN(len(all))].Name
 			b.note = fmt.Sprintf("%s at %s", n.Name, point)
-			mend := func(ctx context.Context) error { return errors.Join(n.Arm(""), restart(n)(ctx)) }
+			mend := func(ctx context.Context) error {
+				if ended, _ := n.Ended(); ended {
+					b.note += ": reached"
+				} else {
+					b.note += ": not reached"
+				}
+				return errors.Join(n.Arm(""), restart(n)(ctx))
+			}
 			return mend, n.Arm(point + "=exit")
 		}},
 	}

@@ -2,7 +2,9 @@ package faults
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/bench/faults/check"
@@ -10,8 +12,8 @@ import (
 
 // Report is what a run found, as one line of JSON.
 type Report struct {
-	Began      time.Time         `json:"began"`
-	Version    string            `json:"version,omitempty"`
+	Began time.Time `json:"began"`
+	Program
 	Seed       uint64            `json:"seed"`
 	Nodes      int               `json:"nodes"`
 	Seconds    float64           `json:"seconds"` // With faults and load.
@@ -19,11 +21,21 @@ type Report struct {
 	Faults     []Fault           `json:"faults"` // In the order in which they came.
 	Cells      []Cell            `json:"cells"`  // By nemesis and workload.
 	Objects    int               `json:"objects"`
-	Executions int               `json:"executions"`
-	Starts     int               `json:"starts"` // Of code, as the code itself told.
-	States     int               `json:"states"` // Hashes of replicas that were compared.
+	Checked    int               `json:"checked,omitempty"` // Operations in histories that were searched.
+	Executions int               `json:"executions"`        // Those that wait for ever among them.
+	Starts     int               `json:"starts"`            // Of code, as the code itself told.
+	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.
 	Oddities   map[string]int    `json:"oddities,omitempty"`
 	Violations []check.Violation `json:"violations"`
+	// Unfinished is why a run could not be done to its end; "" when it was.
+	Unfinished string `json:"unfinished,omitempty"`
+}
+
+// Program is what the nodes executed.
+type Program struct {
+	Version  string `json:"version,omitempty"`
+	Revision string `json:"revision,omitempty"` // Of the source; "" where it is not known.
+	Binary   string `json:"binary,omitempty"`   // The first 64 bits of the SHA-256 of its file.
 }
 
 // Fault is one thing that was broken.
@@ -42,6 +54,16 @@ type Fault struct {
 	Whole float64 `json:"whole_s"`
 	// Elections is how many terms passed from the fault until then.
 	Elections int `json:"elections"`
+	// NoSpace is how many tries were answered meanwhile that a disk is full.
+	NoSpace int `json:"no_space,omitempty"`
+}
+
+// told returns what there is to say of the fault besides its times.
+func (f *Fault) told() string {
+	if f.NoSpace == 0 {
+		return f.Note
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s; %d tries were answered 507", f.Note, f.NoSpace), "; ")
 }
 
 // Cell is what one workload did under one nemesis.
@@ -52,11 +74,11 @@ type Cell struct {
 	Counts
 }
 
-// Operations returns how many tries clients made.
+// Operations returns how many tries of clients were sent, as Counts has it.
 func (r *Report) Operations() int {
 	n := 0
 	for _, c := range r.Cells {
-		n += c.all()
+		n += c.Sent()
 	}
 	return n
 }

@@ -2,8 +2,11 @@ package faults
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,12 +27,18 @@ const (
 )
 
 // Run runs one seed and returns what it found. Violations are in the report,
-// not in the error: an error means that the run itself could not be done.
+// not in the error: an error means that the run itself could not be done. Then
+// the report has what there was until then; it is empty, without an instant at
+// which it began, when there was no cluster yet.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
 	}
 	cfg = cfg.withDefaults()
+	binary, err := digest(cfg.Binary)
+	if err != nil {
+		return Report{}, err
+	}
 	w, err := world.Open(ctx, world.Config{
 		Dir: filepath.Join(cfg.Dir, fmt.Sprintf("seed-%d", cfg.Seed)), Binary: cfg.Binary, Nodes: cfg.Nodes,
 		Plant: cfg.Plant, Points: cfg.Points,
@@ -50,46 +59,83 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := s.createOrg(ctx, probeOrg); err != nil {
 		return Report{}, err
 	}
-	return s.run(ctx)
+	report, err = s.run(ctx)
+	report.Binary = binary
+	return report, err
 }
 
-// run prepares, breaks, mends and checks.
+// digest returns what tells one program from another: the first 64 bits of the
+// SHA-256 of its file.
+func digest(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// run prepares, breaks, mends and checks. A cluster that does not come back is
+// a violation; an error leaves a report of what there was until then.
 func (s *session) run(ctx context.Context) (Report, error) {
-	var all []workload
-	for _, name := range s.cfg.Workloads {
-		one := makers()[name](s)
-		if err := one.prepare(ctx); err != nil {
-			return Report{}, fmt.Errorf("prepare workload %s: %w", name, err)
-		}
-		all = append(all, one)
-	}
-	if err := s.world.Flush(); err != nil {
-		return Report{}, err
-	}
 	report := Report{
 		Began: s.begun.UTC(), Seed: s.cfg.Seed, Nodes: s.cfg.Nodes, Plant: s.cfg.Plant,
 		Violations: []check.Violation{},
 	}
+	err := s.breakAndCheck(ctx, &report)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	report.Cells, report.Oddities = s.tally.cells(), s.oddity
+	report.Violations = append(report.Violations, s.wrong...)
+	return report, report.conclude(ctx, err)
+}
+
+// conclude takes the error with which a run ended: that the cluster does not
+// recover is what the run found, and anything else why it could not be done. It
+// is neither when ctx has ended.
+func (r *Report) conclude(ctx context.Context, err error) error {
+	if never, ok := errors.AsType[stuck](err); ok && ctx.Err() == nil {
+		r.Violations = append(r.Violations, check.Violation{
+			What: "recovery", Object: "cluster", Detail: never.Error(),
+		})
+		return nil
+	}
+	if err != nil {
+		r.Unfinished = err.Error()
+	}
+	return err
+}
+
+// breakAndCheck is the run itself. The error is stuck when the cluster does not
+// recover.
+func (s *session) breakAndCheck(ctx context.Context, report *Report) error {
+	var all []workload
+	for _, name := range s.cfg.Workloads {
+		one := makers()[name](s)
+		if err := one.prepare(ctx); err != nil {
+			return fmt.Errorf("prepare workload %s: %w", name, err)
+		}
+		all = append(all, one)
+	}
+	if err := s.world.Flush(); err != nil {
+		return err
+	}
 	begun := s.now()
 	stop, err := s.load(ctx, all)
 	if err != nil {
-		return report, err
+		return err
 	}
 	report.Faults, err = s.breakThings(ctx)
 	stop()
 	report.Seconds = time.Duration(s.now() - begun).Seconds()
-	if never, ok := errors.AsType[stuck](err); ok {
-		report.Cells = s.tally.cells()
-		report.Violations = append(report.Violations, check.Violation{
-			What: "recovery", Object: "cluster", Detail: never.Error(),
-		})
-		return report, nil
-	}
 	if err != nil {
-		return report, err
+		return err
 	}
-	err = s.finish(ctx, all, &report)
-	return report, err
+	return s.finish(ctx, all, report)
 }
 
 // load starts the clients. The function returned ends them.
@@ -143,7 +189,7 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		}
 		faults = append(faults, f)
 		fmt.Fprintf(s.cfg.Progress, "berth: %6.1f s: %-18s %s held %.1f s, first write after %.2f s, whole after %.1f s %s\n",
-			f.At, f.Nemesis, f.Node, f.Held, f.Write, f.Whole, f.Note)
+			f.At, f.Nemesis, f.Node, f.Held, f.Write, f.Whole, f.told())
 	}
 	return faults, nil
 }
@@ -156,7 +202,7 @@ func between(rng *rand.Rand, from, to time.Duration) time.Duration {
 // breakOne breaks one thing, holds it, mends it and waits until the cluster is
 // whole and takes writes.
 func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold time.Duration) (Fault, error) {
-	b := &breaker{world: s.world, rng: rng, leader: s.world.Leader(ctx)}
+	b := &breaker{world: s.world, rng: rng, leader: s.world.Leader(ctx), hold: hold}
 	if b.leader == nil {
 		b.leader = s.world.Nodes[0]
 	}
@@ -165,11 +211,12 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	term, known := s.world.Term(ctx)
 	ended := s.tally.begin(n.name)
 	defer ended()
-	first := s.tally.watch(s.now())
+	first, full := s.tally.watch(s.now()), s.tally.noSpace()
 	mend, err := n.broke(ctx, b)
 	if err != nil {
 		return f, err
 	}
+	defer func() { s.violated(b.wrong) }()
 	probing, probed := context.WithCancel(ctx)
 	var prober sync.WaitGroup
 	defer prober.Wait()
@@ -182,11 +229,19 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	if !sleep(ctx, hold) {
 		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
 	}
-	if err := mend(ctx); err != nil {
+	err = mend(ctx)
+	mended := s.now()
+	f.Held, f.Note, f.NoSpace = time.Duration(mended-begun).Seconds(), b.note, s.tally.noSpace()-full
+	if err != nil {
 		return f, err
 	}
-	mended := s.now()
-	f.Held, f.Note = time.Duration(mended-begun).Seconds(), b.note
+	if b.recover != nil {
+		err = b.recover(ctx)
+		f.Note = b.note
+		if err != nil {
+			return f, err
+		}
+	}
 	waiting, cancel := context.WithTimeout(ctx, mendLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
 	if err := s.world.WaitWhole(waiting); err != nil {
@@ -196,7 +251,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	select {
 	case <-first.seen:
 	case <-waiting.Done():
-		return f, stuck{fmt.Errorf("wait for a write to be accepted: %w", waiting.Err())}
+		return f, stuck{fmt.Errorf("after %s %s: wait for a write to be accepted: %w", n.name, b.note, waiting.Err())}
 	}
 	took, _ := first.took()
 	f.Write = took.Seconds()
@@ -206,15 +261,17 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	return f, nil
 }
 
-// stuck is a cluster that does not recover from what was mended.
+// stuck is a cluster that does not recover from what was mended, or no longer
+// does its work once everything is: a violation.
 type stuck struct{ error }
 
-// finish checks everything, with the clients gone.
+// finish checks everything, with the clients gone. The error is stuck when the
+// cluster no longer answers, or executions do not end.
 func (s *session) finish(ctx context.Context, all []workload, report *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, finishLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
 	if err := s.world.WaitWhole(ctx); err != nil {
-		return err
+		return stuck{fmt.Errorf("at the end: %w", err)}
 	}
 	for _, look := range []func() ([]check.Violation, error){
 		func() ([]check.Violation, error) { return s.checkBooks(ctx, report) },
@@ -235,14 +292,12 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 			What: "vacuous", Object: "workload " + name, Detail: "nothing that its clients asked for was done",
 		})
 	}
-	objects, wrong := s.history.Check(checkLimit)
+	searched, wrong := s.history.Check(checkLimit)
+	report.Objects, report.Checked = searched.Objects, searched.Operations
 	if err := s.dump(wrong); err != nil {
 		return err
 	}
-	report.Objects = objects
 	report.Violations = append(report.Violations, wrong...)
-	report.Violations = append(report.Violations, s.wrong...)
-	report.Cells, report.Oddities = s.tally.cells(), s.oddity
 	return nil
 }
 

@@ -35,7 +35,8 @@ type session struct {
 
 	// Of the end, when only one goroutine is left.
 	books     map[string]*books // By organization.
-	callbacks int               // Rows of the outbox.
+	newest    uint64            // The index of the newest state that was read.
+	callbacks int               // Rows of the outbox in it.
 }
 
 // organization is a user with an organization and an API key.
@@ -86,6 +87,13 @@ func (s *session) odd(workload, what string, err error) {
 	}
 }
 
+// violated notes what a nemesis saw that must not be.
+func (s *session) violated(wrong []check.Violation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong = append(s.wrong, wrong...)
+}
+
 // oddSaid is how many refusals of one kind are named.
 const oddSaid = 3
 
@@ -132,7 +140,7 @@ func settle(t *check.Try, o outcome, out any) {
 	switch o {
 	case done:
 		t.Return(out)
-	case refused, unsent:
+	case refused, unsent, full:
 		t.Drop()
 	case unknown:
 	}

@@ -24,9 +24,14 @@ type Counts struct {
 	Refused int `json:"refused"` // Answered that it has none.
 	Unknown int `json:"unknown"` // Changes without an answer.
 	Unsent  int `json:"unsent"`  // Nobody received it, or a read without an answer.
+	// NoSpace are those that were answered that a disk is full: without effect,
+	// to be asked for again.
+	NoSpace int `json:"no_space,omitempty"`
 }
 
-func (c *Counts) all() int { return c.Done + c.Refused + c.Unknown + c.Unsent }
+// Sent returns how many tries were answered, or may have changed something
+// without an answer: operations.
+func (c *Counts) Sent() int { return c.Done + c.Refused + c.Unknown + c.NoSpace }
 
 // watch waits for the first write that was asked for after an instant and
 // accepted.
@@ -35,7 +40,11 @@ type watch struct {
 	seen     chan struct{}
 }
 
-const noNemesis = "none"
+// What is not broken: between faults, and as long as a fault would last.
+const (
+	noNemesis   = "none"
+	calmNemesis = "calm"
+)
 
 func newTally() *tally { return &tally{nemesis: noNemesis, counts: map[cell]*Counts{}} }
 
@@ -61,7 +70,18 @@ func (t *tally) count(workload string, o outcome) {
 		c = &Counts{}
 		t.counts[at] = c
 	}
-	*[outcomes]*int{&c.Done, &c.Refused, &c.Unknown, &c.Unsent}[o]++
+	*[outcomes]*int{&c.Done, &c.Refused, &c.Unknown, &c.Unsent, &c.NoSpace}[o]++
+}
+
+// noSpace returns how many tries were answered that a disk is full.
+func (t *tally) noSpace() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, c := range t.counts {
+		n += c.NoSpace
+	}
+	return n
 }
 
 // idle returns which of the workloads had nothing done in all.

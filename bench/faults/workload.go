@@ -26,7 +26,7 @@ func makers() map[string]func(*session) workload {
 	return map[string]func(*session) workload{
 		"register":  func(s *session) workload { return &registers{session: s} },
 		"account":   func(s *session) workload { return &accounts{session: s} },
-		"life":      func(s *session) workload { return &lives{session: s} },
+		"life":      func(s *session) workload { return &lives{session: s, hooks: map[string]bool{}} },
 		"keys":      func(s *session) workload { return &keyring{session: s} },
 		"selection": func(s *session) workload { return &selections{session: s} },
 	}

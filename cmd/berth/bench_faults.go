@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +24,7 @@ type faultsFlags struct {
 	report     string
 	controls   bool
 	keep       bool
+	markdown   bool
 	jsonOutput bool
 }
 
@@ -67,6 +67,7 @@ Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 	flags.StringVar(&f.report, "report", "", "only add up the runs in this `file`")
 	flags.StringVar(&f.out, "out", "", "append each run to this `file`, a line of JSON each")
 	flags.BoolVar(&f.keep, "keep", false, "keep the directory of runs without a violation too")
+	flags.BoolVar(&f.markdown, "markdown", false, "print what --report adds up as Markdown")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }
@@ -78,6 +79,9 @@ var errViolated = errors.New("something happened that must not")
 const manyFaults = 48 * time.Hour
 
 func (f *faultsFlags) run(cmd *cobra.Command) error {
+	if f.markdown && (f.report == "" || f.jsonOutput) {
+		return usageErrorf("--markdown goes with --report, and not with --json")
+	}
 	if f.report != "" {
 		return f.addUp(cmd.OutOrStdout())
 	}
@@ -111,8 +115,8 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	for {
 		report, err := f.once(cmd.Context(), cmd.ErrOrStderr())
-		if err == nil {
-			err = f.show(cmd.OutOrStdout(), report)
+		if !report.Began.IsZero() {
+			err = errors.Join(err, f.show(cmd.OutOrStdout(), report))
 		}
 		if err != nil || time.Since(began) >= f.total {
 			return err
@@ -138,8 +142,11 @@ func (f *faultsFlags) addUp(w io.Writer) error {
 		}
 		reports = append(reports, one)
 	}
-	if f.jsonOutput {
+	switch {
+	case f.jsonOutput:
 		return printJSON(w, faults.Sum(reports))
+	case f.markdown:
+		return writeFaultRuns(w, reports)
 	}
 	return printFaultRuns(w, reports)
 }
@@ -155,10 +162,9 @@ func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		by := "NOTHING"
-		if found.Caught() {
-			by = found.Report.Violations[0].What
-		} else {
+		by := found.By()
+		if by == "" {
+			by = "NOTHING"
 			missed = append(missed, fmt.Errorf("%s was not found within %d runs", control.Bug, found.Seeds))
 		}
 		lines.AppendRow(row(string(control.Bug), found.Seeds, by))
@@ -166,21 +172,29 @@ func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 	return errors.Join(append(missed, printTable(cmd.OutOrStdout(), lines), os.RemoveAll(f.config.Dir))...)
 }
 
-// once does one run, and removes its directory if nothing was wrong.
+// once does one run, keeps what came of it, and removes its directory if
+// nothing was wrong.
 func (f *faultsFlags) once(ctx context.Context, progress io.Writer) (faults.Report, error) {
 	fmt.Fprintf(progress, "berth: seed %d, in %s\n", f.config.Seed, f.config.Dir)
 	report, err := faults.Run(ctx, f.config)
 	if err != nil {
-		return report, fmt.Errorf("seed %d: %w\nLogs and data are in %s", f.config.Seed, err, f.config.Dir)
+		err = fmt.Errorf("seed %d: %w\nLogs and data are in %s", f.config.Seed, err, f.config.Dir)
 	}
-	report.Version = version
-	if f.out != "" {
-		err = appendLine(f.out, report)
+	report.Version, report.Revision = version, revision
+	if f.out != "" && worthKeeping(ctx, report) {
+		err = errors.Join(err, appendLine(f.out, report))
 	}
-	if len(report.Violations) == 0 && !f.keep {
-		err = errors.Join(err, os.RemoveAll(f.config.Dir))
+	if err == nil && len(report.Violations) == 0 && !f.keep {
+		err = os.RemoveAll(f.config.Dir)
 	}
 	return report, err
+}
+
+// worthKeeping reports whether a run is added to the others: every one that had
+// a cluster, finished or not, but for one that somebody ended before anything
+// was wrong.
+func worthKeeping(ctx context.Context, report faults.Report) bool {
+	return !report.Began.IsZero() && (ctx.Err() == nil || len(report.Violations) > 0)
 }
 
 // appendLine appends value to a file as one line of JSON.
@@ -211,52 +225,4 @@ func (f *faultsFlags) show(w io.Writer, report faults.Report) error {
 	}
 	return fmt.Errorf("%w: seed %d, %d violations\nLogs and data are in %s",
 		errViolated, report.Seed, len(report.Violations), f.config.Dir)
-}
-
-// printFaultRuns writes runs for people: what was broken how often, what clients
-// did meanwhile, and what was wrong.
-func printFaultRuns(w io.Writer, reports []faults.Report) error {
-	sum := faults.Sum(reports)
-	fmt.Fprintf(w, "%d runs, %.0f s: %d faults, %d operations, %d objects checked, %d executions, %d violations\n\n",
-		sum.Runs, sum.Seconds, sum.Faults, sum.Operations, sum.Objects, sum.Executions, len(sum.Violations))
-	lines := newTable("what was broken", "times", "held", "elections", "operations", "without answer",
-		"first write p50", "p99", "whole p50", "p99")
-	for _, row := range sum.Rows {
-		lines.AppendRow([]any{
-			row.Nemesis, row.Times, row.Held.Round(time.Second), row.Elections, row.Operations, row.Unknown,
-			row.WriteP50, row.WriteP99, row.WholeP50, row.WholeP99,
-		})
-	}
-	if err := printTable(w, lines); err != nil {
-		return err
-	}
-	if err := printFaultCells(w, sum.Rows); err != nil {
-		return err
-	}
-	for _, v := range sum.Violations {
-		fmt.Fprintf(w, "\nVIOLATION %s\n", v)
-	}
-	return nil
-}
-
-// printFaultCells writes how many operations of each workload there were while
-// each thing was broken.
-func printFaultCells(w io.Writer, rows []faults.Row) error {
-	names := slices.DeleteFunc(faults.Workloads(), func(name string) bool {
-		return !slices.ContainsFunc(rows, func(r faults.Row) bool { return r.Workloads[name] > 0 })
-	})
-	header := []any{"operations of"}
-	for _, name := range names {
-		header = append(header, name)
-	}
-	cells := newTable(header...)
-	for _, r := range rows {
-		line := []any{r.Nemesis}
-		for _, name := range names {
-			line = append(line, r.Workloads[name])
-		}
-		cells.AppendRow(line)
-	}
-	fmt.Fprintln(w)
-	return printTable(w, cells)
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version and build are what the Makefile stamps.
+// version, build and revision are what the Makefile stamps.
 //
 //nolint:gochecknoglobals // The linker sets variables only.
 var (
-	version = "0.1.0"
-	build   = "unknown"
+	version  = "0.1.0"
+	build    = "unknown"
+	revision = "" // Of the source, for what is measured with this program.
 )
 
 // versionInfo is what berth version prints.

@@ -189,9 +189,15 @@ func (h *History) Len(o Object) int {
 	return len(h.tries[o])
 }
 
+// Checked is how much a check has searched.
+type Checked struct {
+	Objects    int // With an operation or more.
+	Operations int // Tries that had, or may have had, an effect or an answer that shows something.
+}
+
 // Check checks every object and returns what is wrong, sorted by object. Each
 // search has so much time at most.
-func (h *History) Check(limit time.Duration) (objects int, wrong []Violation) {
+func (h *History) Check(limit time.Duration) (sum Checked, wrong []Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := make([]Object, 0, len(h.tries))
@@ -202,13 +208,18 @@ func (h *History) Check(limit time.Duration) (objects int, wrong []Violation) {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	for _, o := range names {
-		if detail, undecided := verdict(o.Kind, h.tries[o], limit); detail != "" {
+		v := verdict(o.Kind, h.tries[o], limit)
+		if v.searched > 0 {
+			sum.Objects++
+			sum.Operations += v.searched
+		}
+		if v.detail != "" {
 			wrong = append(wrong, Violation{
-				What: "linearizability", Object: o.String(), Detail: detail, Undecided: undecided,
+				What: "linearizability", Object: o.String(), Detail: v.detail, Undecided: v.undecided,
 			})
 		}
 	}
-	return len(names), wrong
+	return sum, wrong
 }
 
 // Text returns the tries of the object with a name, one a line, in the order
@@ -234,9 +245,15 @@ func (h *History) Text(name string) string {
 	return b.String()
 }
 
-// verdict returns what is wrong with the tries of one object, "" for nothing,
-// and whether that is only that it is not known.
-func verdict(kind Kind, tries []*Try, limit time.Duration) (detail string, undecided bool) {
+// finding is what came of the check of one object.
+type finding struct {
+	searched  int    // Operations that a search was given.
+	detail    string // What is wrong; "" for nothing.
+	undecided bool   // Only that it is not known.
+}
+
+// verdict checks the tries of one object.
+func verdict(kind Kind, tries []*Try, limit time.Duration) finding {
 	var operations []porcupine.Operation
 	clients := map[int]bool{}
 	unknown := 0
@@ -255,17 +272,18 @@ func verdict(kind Kind, tries []*Try, limit time.Duration) (detail string, undec
 	}
 	size := fmt.Sprintf("%d tries, %d without an answer", len(operations), unknown)
 	if len(operations) > MaxTries || len(clients) > MaxClients {
-		return fmt.Sprintf("%s by %d clients: more than the %d by %d that can be checked",
-			size, len(clients), MaxTries, MaxClients), true
+		return finding{undecided: true, detail: fmt.Sprintf("%s by %d clients: more than the %d by %d that can be checked",
+			size, len(clients), MaxTries, MaxClients)}
 	}
+	f := finding{searched: len(operations)}
 	switch porcupine.CheckOperationsTimeout(kind.model(), operations, limit) {
 	case porcupine.Ok:
-		return "", false
 	case porcupine.Unknown:
-		return fmt.Sprintf("%s: not decided within %v", size, limit), true
+		f.undecided, f.detail = true, fmt.Sprintf("%s: not decided within %v", size, limit)
 	case porcupine.Illegal:
+		f.detail = size + ": no order explains them; " + shortest(kind, operations, limit)
 	}
-	return size + ": no order explains them; " + shortest(kind, operations, limit), false
+	return f
 }
 
 // valuesRead returns which values of a register somebody read.

@@ -75,39 +75,38 @@ func (n *Node) pages() ([]page, error) {
 func (n *Node) replica() string { return filepath.Join(n.data(), "raft") }
 
 // Damage flips a bit of, or cuts, a file of the replica of a node that does not
-// run, as chance has it. It returns what it did, and what puts the file back.
-func (n *Node) Damage(rng *rand.Rand) (what string, restore func() error, err error) {
+// run, as chance has it. It returns what it did.
+func (n *Node) Damage(rng *rand.Rand) (what string, err error) {
 	all, err := n.pages()
 	if err != nil || len(all) == 0 {
-		return "", nil, errors.Join(err, fmt.Errorf("%d pages to damage in %s", len(all), n.replica()))
+		return "", errors.Join(err, fmt.Errorf("%d pages to damage in %s", len(all), n.replica()))
 	}
 	hit := all[rng.IntN(len(all))]
-	before, err := os.ReadFile(hit.path)
+	before, err := os.Stat(hit.path)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	name, err := filepath.Rel(n.replica(), hit.path)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	within := rng.IntN(len(hit.data))
 	at := hit.at + int64(within)
-	restore = func() error { return os.WriteFile(hit.path, before, 0o600) }
 	if rng.IntN(4) == 0 {
-		return fmt.Sprintf("%s cut to %d of %d bytes", name, at, len(before)), restore, os.Truncate(hit.path, at)
+		return fmt.Sprintf("%s cut to %d of %d bytes", name, at, before.Size()), os.Truncate(hit.path, at)
 	}
 	f, err := os.OpenFile(hit.path, os.O_WRONLY, 0)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	_, err = f.WriteAt([]byte{hit.data[within] ^ 1<<rng.IntN(8)}, at)
-	return fmt.Sprintf("a bit of byte %d of %s", at, name), restore, errors.Join(err, f.Sync(), f.Close())
+	return fmt.Sprintf("a bit of byte %d of %s", at, name), errors.Join(err, f.Sync(), f.Close())
 }
 
-// Asides returns where the replicas are that the node has set aside. It keeps
-// the newest few.
+// Asides returns where the node has set replicas and snapshots aside, that were
+// damaged or of another life. It keeps the newest few.
 func (n *Node) Asides() ([]string, error) {
-	return filepath.Glob(filepath.Join(n.data(), "quarantine", "*", "raft"))
+	return filepath.Glob(filepath.Join(n.data(), "quarantine", "*"))
 }
 
 // Arm puts failpoint rules into force in the node's living process, in place of

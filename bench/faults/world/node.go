@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,21 +56,53 @@ func (n *Node) Log() string { return filepath.Join(n.dir, "node.log") }
 // Said returns the first line of the node's log that has one of the words, ""
 // for none.
 func (n *Node) Said(words ...string) (string, error) {
-	file, err := os.Open(n.Log())
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
+	for line, err := range n.lines() {
+		if err != nil {
+			return "", err
+		}
 		for _, w := range words {
-			if strings.Contains(lines.Text(), w) {
-				return lines.Text(), nil
+			if strings.Contains(line, w) {
+				return line, nil
 			}
 		}
 	}
-	return "", lines.Err()
+	return "", nil
+}
+
+// LastSaid returns the last line of the node's log that begins with a word, ""
+// for none.
+func (n *Node) LastSaid(word string) (last string, err error) {
+	for line, err := range n.lines() {
+		if err != nil {
+			return "", err
+		}
+		if strings.HasPrefix(line, word) {
+			last = line
+		}
+	}
+	return last, nil
+}
+
+// lines yields the lines of the node's log.
+func (n *Node) lines() iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		file, err := os.Open(n.Log())
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer file.Close()
+		lines := bufio.NewScanner(file)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			if !yield(lines.Text(), nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield("", err)
+		}
+	}
 }
 
 // maxLine is the length of the longest line of a log.

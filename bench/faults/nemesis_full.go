@@ -1,0 +1,120 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/bench/faults/world"
+)
+
+// What a node may take whose disk is full, and once there is room again.
+const (
+	fullLeft    = 64 << 10 // Bytes that are left.
+	fullAnswer  = 10 * time.Second
+	fullRecover = 30 * time.Second
+	fullPoll    = 100 * time.Millisecond
+	fullTag     = "full"
+)
+
+// fill makes the disks of nodes full. As long as they are no process may end,
+// reads are answered on each of the nodes, and so are writes: with 507 when no
+// node has room, else as it may be, because another one can lead. Once there is
+// room nothing is started again, and each of the nodes takes writes.
+func (b *breaker) fill(nodes ...*world.Node) (mending, error) {
+	for _, n := range nodes {
+		if err := n.Fill(fullLeft); err != nil {
+			return nil, errors.Join(err, empty(nodes))
+		}
+	}
+	b.recover = func(ctx context.Context) error {
+		for _, n := range nodes {
+			if err := b.ask(ctx, n, question{"write", writeProbe, fullRecover, accepted}); err != nil {
+				return stuck{fmt.Errorf("there is room again: %w", err)}
+			}
+		}
+		return ctx.Err()
+	}
+	return func(ctx context.Context) error {
+		for _, n := range nodes {
+			b.lookFull(ctx, n, len(nodes) == len(b.world.Nodes))
+		}
+		return errors.Join(ctx.Err(), empty(nodes))
+	}, nil
+}
+
+// empty gives the nodes their room back.
+func empty(nodes []*world.Node) error {
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.Empty())
+	}
+	return errors.Join(errs...)
+}
+
+// lookFull notes what a node whose disk is full does that it must not.
+func (b *breaker) lookFull(ctx context.Context, n *world.Node, everywhere bool) {
+	if ended, how := n.Ended(); ended {
+		b.violate("full disk", "node "+n.Name, "its process ended: %v", how)
+		return
+	}
+	refused := func(code string) bool { return code == noSpace || code == "" && !everywhere }
+	err := errors.Join(
+		b.ask(ctx, n, question{"read", readProbe, fullAnswer, accepted}),
+		b.ask(ctx, n, question{"write", writeProbe, fullAnswer, refused}),
+	)
+	if err != nil && ctx.Err() == nil {
+		b.violate("full disk", "node "+n.Name, "%v", err)
+	}
+}
+
+// question is what a node is asked until it gives a right answer.
+type question struct {
+	what  string
+	ask   func(context.Context, *client.Client) error
+	limit time.Duration
+	right func(code string) bool // Of an answer; "" is that of what took effect.
+}
+
+func accepted(code string) bool { return code == "" }
+
+func readProbe(ctx context.Context, c *client.Client) error {
+	_, err := c.OrgQuotas(ctx, probeOrg)
+	return err
+}
+
+func writeProbe(ctx context.Context, c *client.Client) error {
+	_, err := c.SetQuota(ctx, wire.NewQuota{Org: probeOrg, Tag: fullTag, MaxGPUMilli: 1})
+	return err
+}
+
+// ask asks a node again and again. The error says what it answered last.
+func (b *breaker) ask(ctx context.Context, n *world.Node, q question) error {
+	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: -1})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.limit)
+	defer cancel()
+	last := "nothing"
+	for {
+		one, done := context.WithTimeout(ctx, tryLimit)
+		err := q.ask(one, c)
+		done()
+		code := client.CodeOf(err)
+		switch {
+		case (err == nil || code != "") && q.right(code):
+			return nil
+		case err == nil:
+			last = "that it took effect"
+		case ctx.Err() == nil:
+			last = err.Error()
+		}
+		if !sleep(ctx, fullPoll) {
+			return fmt.Errorf("a %s at %s had no right answer within %v; the last was: %s", q.what, n.Name, q.limit, last)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package faults
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/compute"
+)
+
+// TestOutcomes holds what the answer to a try says of its effect.
+func TestOutcomes(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		sent bool
+		want outcome
+	}{
+		{"an answer", nil, true, done},
+		{"a full disk", &client.Error{Status: http.StatusInsufficientStorage, Code: noSpace}, true, full},
+		{"another 507", &client.Error{Status: http.StatusInsufficientStorage, Code: "outcome_unknown"}, true, unknown},
+		{"no leader", &client.Error{Status: http.StatusServiceUnavailable}, true, unknown},
+		{"a rule", &client.Error{Status: http.StatusBadRequest}, true, refused},
+		{"nobody listened", errors.New("connection refused"), false, unsent},
+		{"no answer", errors.New("connection reset"), true, unknown},
+	}
+	for _, tt := range tests {
+		if got := outcomeOf(tt.err, tt.sent); got != tt.want {
+			t.Errorf("%s: outcome %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	counts := newTally()
+	for _, tt := range tests {
+		counts.count("register", tt.want)
+	}
+	if c := counts.cells()[0]; c.Sent() != 6 || counts.noSpace() != 1 {
+		t.Errorf("%d sent, %d without room", c.Sent(), counts.noSpace())
+	}
+}
+
+// TestOutboxIsCounted holds that a row that is missing shows although there is
+// one of an execution whose submit was never acknowledged.
+func TestOutboxIsCounted(t *testing.T) {
+	s := &session{books: map[string]*books{}}
+	w := &lives{session: s, hooks: map[string]bool{"a": true, "b": true, "never submitted": true}}
+	b := &books{executions: map[string]wire.ExecutionSummary{}}
+	for _, tag := range []string{"a", "b", "c"} {
+		id := compute.ExecutionID{UUID: compute.UUID{tag[0]}}
+		b.executions[tag] = wire.ExecutionSummary{ExecutionID: id, Metadata: &wire.Metadata{Tags: []string{markedTag, tag}}}
+	}
+	for rows, wrong := range []int{1, 1, 0, 1} {
+		s.callbacks = rows
+		if got := w.outbox(b); len(got) != wrong {
+			t.Errorf("%d rows for 2 executions: %v", rows, got)
+		}
+	}
+}
+
+// TestFaultTellsItsRefusals holds what is said of a fault in which disks were
+// full.
+func TestFaultTellsItsRefusals(t *testing.T) {
+	if got := (&Fault{Note: "n1", NoSpace: 3}).told(); got != "n1; 3 tries were answered 507" {
+		t.Errorf("got %q", got)
+	}
+	if got := (&Fault{Note: "n1"}).told(); got != "n1" {
+		t.Errorf("got %q", got)
+	}
+}
