@@ -21,7 +21,7 @@ type Report struct {
 	Faults     []Fault           `json:"faults"` // In the order in which they came.
 	Cells      []Cell            `json:"cells"`  // By nemesis and workload.
 	Objects    int               `json:"objects"`
-	Checked    int               `json:"checked,omitempty"` // Operations in histories that were searched.
+	Checked    int               `json:"checked,omitempty"` // Operations in searched histories, those of the end too.
 	Executions int               `json:"executions"`        // Those that wait for ever among them.
 	Starts     int               `json:"starts"`            // Of code, as the code itself told.
 	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.

@@ -110,7 +110,7 @@ func faultFacts(sum faults.Totals) [][2]string {
 		{"runs", runs},
 		{"faults", fmt.Sprint(sum.Faults)},
 		{"operations that were sent", fmt.Sprint(sum.Operations)},
-		{"of them in searched histories", checked},
+		{"operations in searched histories", checked},
 		{"objects with a history", fmt.Sprint(sum.Objects)},
 		{"executions", fmt.Sprintf("%d, those that wait for ever among them", sum.Executions)},
 		{"starts of their code", fmt.Sprint(sum.Starts)},

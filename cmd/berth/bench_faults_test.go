@@ -46,7 +46,7 @@ func TestFaultRunsAreTold(t *testing.T) {
 		"| runs | 2, 2m0s of faults and load; 1 could not be finished |\n",
 		"| faults | 2 |\n",
 		"| operations that were sent | 72 |\n",
-		"| of them in searched histories | 25, in 1 runs since 2026-11-23 |\n",
+		"| operations in searched histories | 25, in 1 runs since 2026-11-23 |\n",
 		"| leader-kill | 2 | 1 | 2 | 6s | 1 | 32 | 2 | 0 | 600ms | 600ms | 3s | 3s |\n",
 		"| none | 1 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
 		"| leader-kill | 0 (0) | 32 (2) |\n",
