@@ -83,7 +83,7 @@ func (s *Server) listNodes(r *request) (any, error) {
 		clocks = s.cfg.Clocks(r.ctx)
 	}
 	for n := range r.view.Nodes() {
-		shown := nodeOf(r.view, n)
+		shown := nodeOf(r.view.Show(n))
 		if ahead, known := clocks[n.ID]; known {
 			shown.ClockAhead = new(ahead.Milliseconds())
 		}
@@ -94,20 +94,16 @@ func (s *Server) listNodes(r *request) (any, error) {
 }
 
 // nodeOf returns a node as an operator sees it.
-func nodeOf(view *fsm.View, n *compute.Node) wire.Node {
+func nodeOf(shown fsm.ShownNode) wire.Node {
+	n := &shown.Node
 	out := wire.Node{
 		ID: n.ID, Name: n.Name, Role: n.Role, State: n.State, Drained: n.Drained,
 		API: n.API, RPC: n.RPC, Gossip: n.Gossip, Metrics: n.Metrics, Version: n.Version,
 		Format: n.KnownFormat(), JoinedAt: n.JoinedAt, ChangedAt: n.ChangedAt,
 		VCPU: float64(n.VCPUMilli) / 1000, UsedVCPU: float64(n.UsedVCPUMilli) / 1000,
 		MemoryMiB: n.MemoryMiB, UsedMemory: n.UsedMemoryMiB,
-		LiveWork: len(view.Work(n.ID)), DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
+		LiveWork: shown.Live, Leaving: shown.Leaving, DrainBy: atOrNull(n.DrainBy), GPUs: make([]wire.GPU, len(n.GPUs)),
 		InventoryAt: n.InventoryVersion,
-	}
-	for _, w := range view.Work(n.ID) {
-		if w.Leaves() {
-			out.Leaving++
-		}
 	}
 	for i, g := range n.GPUs {
 		out.GPUs[i] = wire.GPU{
@@ -129,36 +125,41 @@ func (s *Server) drainNode(r *request) (any, error) {
 
 func (s *Server) undrainNode(r *request) (any, error) { return s.drain(r, false, 0) }
 
-// findNode returns the node that the path names.
-func (r *request) findNode() (*compute.Node, error) {
+// nodeID returns the identifier of the node that the path names. There is such a
+// node, unless this is a repeat.
+func (r *request) nodeID() (compute.NodeID, error) {
 	id, err := compute.ParseNodeID(r.params["id"])
 	if err != nil {
-		return nil, errNotFound()
+		return id, errNotFound()
 	}
-	n, ok := r.view.Node(id)
-	if !ok {
-		return nil, errNotFound()
+	if _, ok := r.view.Node(id); !ok && !r.repeat {
+		return id, errNotFound()
 	}
-	return n, nil
+	return id, nil
 }
 
 // drain stops or resumes the placing of new work on a node. What executes on a
-// drained one is ended within a time, or never for 0.
+// drained one is ended within a time, or never for 0. The answer is the node as
+// it was then.
 func (s *Server) drain(r *request, drained bool, within time.Duration) (any, error) {
-	n, err := r.findNode()
+	id, err := r.nodeID()
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.proposeAndSee(r, fsm.DrainNode{
-		Op: s.op(r), Actor: r.caller.actor, Node: n.ID, Drained: drained, Within: within,
+	result, err := s.proposeAndSee(r, fsm.DrainNode{
+		Op: s.op(r), Actor: r.caller.actor, Node: id, Drained: drained, Within: within,
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case result.Node != nil:
+		return nodeOf(*result.Node), nil
 	}
-	if n, err = r.findNode(); err != nil {
-		return nil, err
+	n, ok := r.view.Node(id) // An older leader's decision says no more.
+	if !ok {
+		return nil, errNotFound()
 	}
-	return nodeOf(r.view, n), nil
+	return nodeOf(r.view.Show(n)), nil
 }
 
 // removeNode makes a node leave for good, unless the state could not change
@@ -168,21 +169,21 @@ func (s *Server) removeNode(r *request) (any, error) {
 	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {
 		return done, nil // By a request whose answer may have been lost.
 	}
-	n, err := r.findNode()
+	id, err := r.nodeID()
 	if err != nil {
 		return nil, err
 	}
 	if s.cfg.CheckRemoval != nil {
-		if err := s.cfg.CheckRemoval(r.ctx, n.ID); err != nil {
+		if err := s.cfg.CheckRemoval(r.ctx, id); err != nil {
 			return nil, err
 		}
 	}
 	if s.cfg.CheckCopies != nil && !r.query.(*wire.RemovalQuery).Force {
-		if err := s.cfg.CheckCopies(r.ctx, n.ID); err != nil {
+		if err := s.cfg.CheckCopies(r.ctx, id); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := s.propose(r, fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: n.ID}); err != nil {
+	if _, err := s.propose(r, fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: id}); err != nil {
 		return nil, err
 	}
 	return done, nil

@@ -266,3 +266,27 @@ func TestStreamOverAnArchive(t *testing.T) {
 		t.Errorf("without a quorum events are %q", events)
 	}
 }
+
+// TestRepeatsAfterTheArchive holds that a repeat gets its first answer when the
+// execution has gone to an archive since, which nobody needs to open for it.
+func TestRepeatsAfterTheArchive(t *testing.T) {
+	l := library{}
+	w := newWorld(t, func(c *api.Config) { c.Archives = l })
+	w.upgrade()
+	stopped, removed := w.start("t4"), w.start("t4")
+	w.complete(removed, 3, time.Second)
+	stop := w.mustDo("POST", "/workloads/abort/"+stopped.String(), w.adaKey, nil, nil, "Idempotency-Key", "s")
+	remove := w.mustDo("DELETE", "/execution/"+removed.String(), w.adaKey, nil, nil, "Idempotency-Key", "d")
+	w.complete(w.start("t4"), 3, time.Second) // The newest stays.
+	w.archive(l, 1)
+	clear(l)
+	w.want(503, "archive_missing", "POST", "/workloads/abort/"+stopped.String(), w.adaKey, nil, "Idempotency-Key", "another")
+	again := w.mustDo("POST", "/workloads/abort/"+stopped.String(), w.adaKey, nil, nil, "Idempotency-Key", "s")
+	if string(again.body) != string(stop.body) {
+		t.Errorf("abort = %s, again = %s", stop.body, again.body)
+	}
+	again = w.mustDo("DELETE", "/execution/"+removed.String(), w.adaKey, nil, nil, "Idempotency-Key", "d")
+	if string(again.body) != string(remove.body) {
+		t.Errorf("delete = %s, again = %s", remove.body, again.body)
+	}
+}

@@ -77,6 +77,9 @@ func (s *Server) newExecution(r *request, in *wire.PythonStart) compute.Executio
 // submit stores the bundle and has the state accept e. The answer to a repeat
 // is the first one's.
 func (s *Server) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+	if r.repeat {
+		return r.first, nil
+	}
 	ref, err := s.storeBundle(r.ctx, in)
 	if err != nil {
 		return fsm.Result{}, err
@@ -150,6 +153,9 @@ func (s *Server) abortSelection(r *request) (any, error) {
 
 // stop asks for the end of an execution.
 func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+	if r.repeat {
+		return stopped(r.first), nil
+	}
 	e, err := s.find(r, kinds...)
 	if err != nil {
 		return nil, err
@@ -163,15 +169,23 @@ func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any,
 	if err != nil {
 		return nil, s.orArchived(r, err, errEnded)
 	}
+	return stopped(result), nil
+}
+
+// stopped is the answer to a stop.
+func stopped(result fsm.Result) wire.Stopped {
 	message := "The execution is asked to end."
 	if result.Status.Terminal() {
 		message = "The execution has ended."
 	}
-	return wire.Stopped{ExecutionID: e.ID, Status: result.Status, Message: message}, nil
+	return wire.Stopped{ExecutionID: result.Execution, Status: result.Status, Message: message}
 }
 
 // deleteExecution removes the code and the output of an execution.
 func (s *Server) deleteExecution(r *request) (any, error) {
+	if r.repeat {
+		return deleted(r.first), nil
+	}
 	e, err := s.find(r)
 	if err != nil {
 		return nil, err
@@ -183,7 +197,7 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"The execution is %s; only one that has ended can be deleted.", e.Status).Named("not_terminal")
 	}
-	_, err = s.propose(r, fsm.DeleteExecution{Op: s.op(r), Actor: r.caller.actor, Execution: e.ID})
+	result, err := s.propose(r, fsm.DeleteExecution{Op: s.op(r), Actor: r.caller.actor, Execution: e.ID})
 	if err != nil {
 		return nil, s.orArchived(r, err, errArchived)
 	}
@@ -198,10 +212,15 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 			s.log.Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
+	return deleted(result), nil
+}
+
+// deleted is the answer to a deletion.
+func deleted(result fsm.Result) wire.Stopped {
 	return wire.Stopped{
-		ExecutionID: e.ID, Status: e.Status,
+		ExecutionID: result.Execution, Status: result.Status,
 		Message: "The code and the output are deleted. The billing row stays.",
-	}, nil
+	}
 }
 
 // getTiming answers how long an execution was in each phase.

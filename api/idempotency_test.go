@@ -160,3 +160,84 @@ func TestRepeatedLogout(t *testing.T) {
 	w.want(409, "idempotency_key_reused", "POST", "/auth/logout", "",
 		map[string]any{"refresh_token": other.RefreshToken}, "Idempotency-Key", "k")
 }
+
+// TestRepeatsOfEveryMethod holds that a repeat gets the first answer also where
+// what it names has changed or is gone since, by the first request or another.
+func TestRepeatsOfEveryMethod(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	node := "/admin/nodes/" + nodeID(3).String()
+	key := func() string {
+		made := decodeObject(t, w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey, map[string]any{"name": "ci"}, nil).body)
+		return "/orgs/ada-lab/api-keys/" + made["id"].(string)
+	}
+	gone, switched, remade := key(), key(), key()
+	ended := w.start("t4")
+	w.complete(ended, 3, time.Second)
+	path := "/execution/" + ended.String()
+	for _, test := range []struct {
+		method, path, token string
+		then                func() // Between the first request and its repeat.
+		code                string // Of the repeat; "" for the first answer.
+	}{
+		{"PATCH", switched + "/toggle", w.adaKey, func() { w.mustDo("PATCH", switched+"/toggle", w.adaKey, nil, nil) }, ""},
+		{"PATCH", gone + "/toggle", w.adaKey, func() { w.mustDo("DELETE", switched, w.adaKey, nil, nil) }, ""},
+		{"POST", remade + "/regenerate", w.adaKey, func() { w.mustDo("DELETE", remade, w.adaKey, nil, nil) }, "secret_not_kept"},
+		{"DELETE", gone, w.adaKey, func() {}, ""},
+		{"DELETE", path, w.adaKey, func() {}, ""},
+		{"POST", node + "/drain", rootToken, func() { w.mustDo("POST", node+"/undrain", rootToken, nil, nil) }, ""},
+		{"POST", node + "/undrain", rootToken, func() { w.mustDo("POST", node+"/drain", rootToken, nil, nil) }, ""},
+		{"POST", node + "/drain", rootToken, func() { w.mustDo("DELETE", node, rootToken, nil, nil) }, ""},
+		{"DELETE", "/admin/nodes/" + nodeID(2).String(), rootToken, func() {}, ""},
+	} {
+		k := test.method + test.path + fmt.Sprint(w.index)
+		first := w.mustDo(test.method, test.path, test.token, nil, nil, "Idempotency-Key", k)
+		test.then()
+		again := w.send(test.method, test.path, test.token, nil, "Idempotency-Key", k)
+		switch {
+		case test.code != "":
+			if again.status != 409 || again.code() != test.code {
+				t.Errorf("%s %s again = %d %s, want %s", test.method, test.path, again.status, again.body, test.code)
+			}
+		case again.status != 200 || string(again.body) != string(first.body):
+			t.Errorf("%s %s = %s, again = %d %s", test.method, test.path, first.body, again.status, again.body)
+		}
+		// Another request with the key is another one, also where nothing is left.
+		w.want(409, "idempotency_key_reused", "DELETE", "/admin/nodes/"+nodeID(1).String(), test.token, nil, "Idempotency-Key", k)
+		// Without it there is nothing to repeat.
+		if test.method == "DELETE" && test.token == w.adaKey {
+			w.want(404, "", test.method, test.path, test.token, nil)
+		}
+	}
+}
+
+// TestRepeatsAfterTheRulesChanged holds that what was accepted once is not judged
+// anew.
+func TestRepeatsAfterTheRulesChanged(t *testing.T) {
+	w := newWorld(t)
+	start := map[string]any{"code": "print(1)", "timeout": 500}
+	selection := map[string]any{"code": "print(1)", "execution_type": "t4"}
+	key := map[string]any{"name": "short", "expires_at": w.clock().Add(time.Minute).Format(time.RFC3339)}
+	began := w.mustDo("POST", "/execution/streaming/start", w.adaKey, start, nil, "Idempotency-Key", "a")
+	selected := w.mustDo("POST", "/execution/gpu_selection/start", w.adaKey, selection, nil, "Idempotency-Key", "b")
+	w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey, key, nil, "Idempotency-Key", "c")
+	s := w.machine.View().Settings()
+	s.TimeoutMax = time.Minute
+	w.must(fsm.SetSettings{Term: 1, Settings: s})
+	w.mustDo("DELETE", "/admin/nodes/"+nodeID(3).String(), rootToken, nil, nil) // The only one with that type.
+	w.pass(2 * time.Minute)
+	for path, test := range map[string]struct {
+		key   string
+		body  any
+		first []byte
+	}{
+		"/execution/streaming/start":     {"a", start, began.body},
+		"/execution/gpu_selection/start": {"b", selection, selected.body},
+	} {
+		again := w.mustDo("POST", path, w.adaKey, test.body, nil, "Idempotency-Key", test.key)
+		if string(again.body) != string(test.first) {
+			t.Errorf("%s = %s, again %s", path, test.first, again.body)
+		}
+	}
+	w.want(409, "secret_not_kept", "POST", "/orgs/ada-lab/api-keys", w.adaKey, key, "Idempotency-Key", "c")
+}

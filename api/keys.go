@@ -33,7 +33,7 @@ func (s *Server) listKeys(r *request) (any, error) {
 // createKey makes a key. Its value is in this answer and nowhere else.
 func (s *Server) createKey(r *request) (any, error) {
 	in := r.body.(*wire.NewKey)
-	if !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(s.now()) {
+	if !r.repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(s.now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
 		return nil, f
@@ -67,49 +67,55 @@ func (s *Server) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, 
 	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
 }
 
-// findKey returns the key that the path names.
-func (r *request) findKey() (*compute.Key, error) {
+// keyID returns the identifier of the key that the path names. There is such a
+// key, unless this is a repeat.
+func (r *request) keyID() (compute.KeyID, error) {
 	id, err := compute.ParseKeyID(r.params["id"])
 	if err != nil {
-		return nil, errNotFound()
+		return id, errNotFound()
 	}
-	k, ok := r.view.Key(r.caller.actor.Org, id)
-	if !ok {
-		return nil, errNotFound()
+	if _, ok := r.view.Key(r.caller.actor.Org, id); !ok && !r.repeat {
+		return id, errNotFound()
 	}
-	return k, nil
+	return id, nil
 }
 
 // deleteKey removes a key.
 func (s *Server) deleteKey(r *request) (any, error) {
-	k, err := r.findKey()
+	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.propose(r, fsm.DeleteKey{Op: s.op(r), Actor: r.caller.actor, Key: k.ID}); err != nil {
+	if _, err := s.propose(r, fsm.DeleteKey{Op: s.op(r), Actor: r.caller.actor, Key: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The API key is deleted."}, nil
 }
 
-// toggleKey switches a key off, or on again.
+// toggleKey switches a key off, or on again. The answer is the key as it was
+// then.
 func (s *Server) toggleKey(r *request) (any, error) {
-	k, err := r.findKey()
+	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.proposeAndSee(r, fsm.ToggleKey{Op: s.op(r), Actor: r.caller.actor, Key: k.ID}); err != nil {
+	result, err := s.proposeAndSee(r, fsm.ToggleKey{Op: s.op(r), Actor: r.caller.actor, Key: id})
+	switch {
+	case err != nil:
 		return nil, err
+	case result.Key != nil:
+		return keyOf(result.Key), nil
 	}
-	if k, err = r.findKey(); err != nil {
-		return nil, err
+	k, ok := r.view.Key(r.caller.actor.Org, id) // An older leader's decision says no more.
+	if !ok {
+		return nil, errNotFound()
 	}
 	return keyOf(k), nil
 }
 
 // regenerateKey gives a key a new value, in this answer and nowhere else.
 func (s *Server) regenerateKey(r *request) (any, error) {
-	k, err := r.findKey()
+	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
@@ -117,18 +123,19 @@ func (s *Server) regenerateKey(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.proposeAndSee(r, fsm.RegenerateKey{
-		Op: s.op(r), Actor: r.caller.actor, Key: k.ID,
+	result, err := s.proposeAndSee(r, fsm.RegenerateKey{
+		Op: s.op(r), Actor: r.caller.actor, Key: id,
 		Lookup: minted.Lookup, Prefix: minted.Prefix, Hash: minted.Hash,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if k, err = r.findKey(); err != nil {
-		return nil, err
+	k, ok := r.view.Key(r.caller.actor.Org, id)
+	switch {
+	case ok && k.Hash == minted.Hash:
+		return s.minted(r, id, minted)
+	case ok || result.Repeat:
+		return nil, errSecretGone("key", id.String())
 	}
-	if k.Hash != minted.Hash {
-		return nil, errSecretGone("key", k.ID.String())
-	}
-	return s.minted(r, k.ID, minted)
+	return nil, errNotFound()
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"net/http"
 
 	"berth/api/wire"
 	"berth/compute"
@@ -20,6 +21,9 @@ const maxIdempotencyKey = 255
 // it is new, so that only repeats inside the cluster are recognised, and there
 // is no other request to tell it from.
 func (s *Server) op(r *request) fsm.Op {
+	if !r.op.ID.IsZero() {
+		return r.op
+	}
 	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org}
 	if !r.seed.IsZero() {
 		op.ID.UUID = r.seed // The node that handed it on may have asked another server before.
@@ -74,9 +78,36 @@ func (r *request) checkIdempotency() error {
 	return f
 }
 
+// recall finds out whether the request was decided before. A repeat is answered
+// from that decision alone: what it names may be gone by now, by its own doing.
+// Who signs in is known only to the handler; what that proposes is recalled when
+// it is applied, and so are refusals, which are kept by the clock of then. An
+// error means that the key was used with another request.
+func (s *Server) recall(r *request) error {
+	switch r.route.need {
+	case needCaller, needOrg, needOperator:
+	default:
+		return nil
+	}
+	if r.route.method == http.MethodGet || r.idempotency == "" && r.seed.IsZero() {
+		return nil
+	}
+	first, known := r.view.Recall(s.op(r))
+	switch refusal := first.Refusal; {
+	case refusal == nil:
+		r.first, r.repeat = first, known
+	case refusal.Detail == "idempotency_key_reused":
+		return refusal
+	}
+	return nil
+}
+
 // propose has the state decide about cmd, once at a time for a request with an
-// Idempotency-Key.
+// Idempotency-Key. A repeat gets the first decision.
 func (s *Server) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
+	if r.repeat {
+		return r.first, nil
+	}
 	if r.idempotency != "" {
 		end, err := s.inflight.begin(r.op)
 		if err != nil {

@@ -48,7 +48,10 @@ type request struct {
 	view   *fsm.View
 	caller caller
 
-	op    fsm.Op            // What it proposes.
+	op     fsm.Op     // What it proposes.
+	repeat bool       // It was decided before.
+	first  fsm.Result // The decision then.
+
 	index uint64            // Of what the request wrote.
 	etag  string            // Of the answer.
 	extra map[string]string // More headers of the answer.

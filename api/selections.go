@@ -31,7 +31,7 @@ func (s *Server) startSelection(r *request) (any, error) {
 	}
 	// It executes on GPU types, not on this profile; but a profile that does
 	// not exist is a mistake of which the client should hear.
-	if in.NamesProfile() {
+	if in.NamesProfile() && !r.repeat {
 		if _, _, _, err := r.view.Resolve(in.Profile()); err != nil {
 			return nil, err
 		}

@@ -114,8 +114,12 @@ func (s *Server) answer(r *request) (any, error) {
 	if err := s.admit(r); err != nil {
 		return nil, err
 	}
+	reused := s.recall(r)
 	if err := r.decode(); err != nil {
 		return nil, err
+	}
+	if reused != nil {
+		return nil, reused
 	}
 	fault.Point("api.handle.before")
 	return r.route.handle(r)
@@ -140,7 +144,7 @@ func (r *request) decode() error {
 	}
 	if b, ok := r.body.(interface {
 		CheckTimeout(limit time.Duration, f *wire.Faults)
-	}); ok && r.view != nil {
+	}); ok && r.view != nil && !r.repeat {
 		b.CheckTimeout(r.view.Settings().TimeoutMax, faults)
 	}
 	return faults.Err()

@@ -66,7 +66,7 @@ func (s *state) decide(cmd Command) Result {
 		return s.apply(cmd)
 	}
 	op := r.request()
-	if first, known := s.recall(op); known {
+	if first, known := s.Recall(op); known {
 		return first
 	}
 	result := s.apply(cmd)

@@ -33,7 +33,11 @@ func (s *state) drainNode(c DrainNode) Result {
 	}
 	s.nodes.put(&n)
 	s.judgeBrake()
-	return Result{ID: n.ID.UUID}
+	r := Result{ID: n.ID.UUID}
+	if s.Format() >= formatTrust {
+		r.Node = new(s.Show(&n))
+	}
+	return r
 }
 
 // moveAway asks what executes on a node and may begin anew to make room, with

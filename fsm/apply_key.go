@@ -74,7 +74,13 @@ func (s *state) toggleKey(c ToggleKey) Result {
 	}
 	k.Active, k.UpdatedAt = !k.Active, s.meta.Now
 	s.putKey(&k)
-	return Result{ID: k.ID.UUID}
+	r := Result{ID: k.ID.UUID}
+	if s.Format() >= formatTrust {
+		shown := k
+		shown.Lookup, shown.Hash = "", compute.Hash{}
+		r.Key = &shown
+	}
+	return r
 }
 
 func (s *state) deleteKey(c DeleteKey) Result {

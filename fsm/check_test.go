@@ -227,10 +227,10 @@ func TestOldestOpsMakeRoom(t *testing.T) {
 		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})
 	}
 	s.forgetOldest(&s.opAges)
-	if _, known := s.recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
+	if _, known := s.Recall(Op{ID: compute.OpID{UUID: compute.UUID{1}}}); known {
 		t.Error("the oldest is still known")
 	}
-	if r, known := s.recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
+	if r, known := s.Recall(Op{ID: compute.OpID{UUID: compute.UUID{2}}}); !known || r.Count != 1 {
 		t.Error("a newer one was forgotten")
 	}
 	if err := s.publish().checkDerived(); err != nil {

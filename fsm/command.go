@@ -426,4 +426,28 @@ type Result struct {
 	Status    compute.Status      `cbor:"4,keyasint,omitempty"`
 	ID        compute.UUID        `cbor:"5,keyasint,omitempty"` // Of the record created, such as a key.
 	Count     int                 `cbor:"6,keyasint,omitempty"` // Such as assignments placed.
+
+	// The record that the request changed, as it was then: what its answer shows,
+	// on a repeat too.
+	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without what a caller's key is checked against.
+	Node *ShownNode   `cbor:"8,keyasint,omitempty"`
+}
+
+// ShownNode is a node as an answer shows it.
+type ShownNode struct {
+	Node    compute.Node `cbor:"1,keyasint"`
+	Live    int          `cbor:"2,keyasint,omitempty"` // Attempts on it.
+	Leaving int          `cbor:"3,keyasint,omitempty"` // Those of them that are asked to end.
+}
+
+// Show returns a node with what of its work is live.
+func (v *View) Show(n *compute.Node) ShownNode {
+	shown := ShownNode{Node: *n}
+	for _, w := range v.Work(n.ID) {
+		shown.Live++
+		if w.Leaves() {
+			shown.Leaving++
+		}
+	}
+	return shown
 }

@@ -54,10 +54,10 @@ func (c SetPrices) request() Op       { return c.Op }
 func (c SetQuota) request() Op        { return c.Op }
 func (c SetBrake) request() Op        { return c.Op }
 
-// recall returns the first answer to o, if o is remembered.
-func (s *state) recall(o Op) (Result, bool) {
-	known, ok := s.ops.get(pair{o.Org.UUID, o.ID.UUID})
-	if !ok || known.refused() && known.At.Add(refusalAge) <= s.meta.Now {
+// Recall returns the first answer to o, if o is remembered.
+func (v *View) Recall(o Op) (Result, bool) {
+	known, ok := v.ops.get(pair{o.Org.UUID, o.ID.UUID})
+	if !ok || known.refused() && known.At.Add(refusalAge) <= v.meta.Now {
 		return Result{}, false
 	}
 	if known.Request != o.Request {

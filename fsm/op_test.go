@@ -1,7 +1,7 @@
 package fsm_test
 
 import (
-	"strings"
+	"reflect"
 	"testing"
 	"time"
 
@@ -38,13 +38,7 @@ func TestRepeatGetsTheFirstAnswer(t *testing.T) {
 // way. After that the same request is decided anew.
 func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 	w := newWorld(t)
-	w.format = 3
-	for name := range strings.FieldsSeq("n1 n2 n3") {
-		n := *w.node(name)
-		n.Format = 3
-		w.must(fsm.RegisterNode{Node: n})
-	}
-	w.must(fsm.SetFormat{Term: w.term, Format: 3})
+	w.upgrade()
 	c := w.python("a100.4x")
 	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.
 	for range 12 {
@@ -110,6 +104,7 @@ func TestZeroOpIsNeverRemembered(t *testing.T) {
 
 func TestEachRequestIsRepeatable(t *testing.T) {
 	w := newWorld(t)
+	w.upgrade()
 	id := w.submit("t4")
 	done := w.submit("t4")
 	w.complete(done, "n3", time.Second)
@@ -146,7 +141,7 @@ func TestEachRequestIsRepeatable(t *testing.T) {
 		first := w.must(cmd)
 		before := w.account().Seq
 		again := w.must(cmd)
-		if again.Repeat = !again.Repeat; first != again || w.account().Seq != before {
+		if again.Repeat = !again.Repeat; !reflect.DeepEqual(first, again) || w.account().Seq != before {
 			t.Errorf("%T: first %+v, again %+v", cmd, first, again)
 		}
 	}

@@ -214,6 +214,18 @@ func (w *world) addNode(name string, types ...string) compute.NodeID {
 	return id
 }
 
+// upgrade has all nodes know the newest format, and the state use it.
+func (w *world) upgrade() {
+	w.Helper()
+	w.format = fsm.Format
+	for n := range w.view().Nodes() {
+		renewed := *n
+		renewed.Format = fsm.Format
+		w.must(fsm.RegisterNode{Node: renewed})
+	}
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+}
+
 func (w *world) anyNode() bool {
 	for range w.view().Nodes() {
 		return true

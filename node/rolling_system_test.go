@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"flag"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -18,14 +20,23 @@ var rollingRequests = flag.Int("rolling.requests", 1_500, "requests of TestRolli
 
 // load is requests that must happen once each, from many clients.
 type load struct {
-	clients []*client.Client
+	clients []*sender
 	org     string
 
-	done, failed atomic.Int64
+	done, failed, granted atomic.Int64
 
 	mu    sync.Mutex
 	took  []time.Duration
 	first error
+}
+
+// sender is a client with what it alone changes.
+type sender struct {
+	root, owner *client.Client
+	key         compute.KeyID   // Switched off and on.
+	spare       []compute.KeyID // To be deleted.
+	sent        int
+	off         bool
 }
 
 // run has every client send one request after the other until enough were sent
@@ -49,9 +60,24 @@ func (l *load) run(t *testing.T, enough int64, stop <-chan struct{}) {
 	wg.Wait()
 }
 
-func (l *load) request(t *testing.T, c *client.Client) {
+func (l *load) request(t *testing.T, c *sender) {
 	began := time.Now()
-	err := c.Grant(t.Context(), l.org, 1, "load")
+	c.sent++
+	var err error
+	switch {
+	case c.sent%50 == 0 && len(c.spare) > 0:
+		err = c.owner.DeleteKey(t.Context(), l.org, c.spare[0])
+		c.spare = c.spare[1:]
+	case c.sent%5 == 0:
+		var key wire.Key
+		key, err = c.owner.ToggleKey(t.Context(), l.org, c.key)
+		if c.off = !c.off; err == nil && key.IsActive == c.off {
+			err = fmt.Errorf("the key is active: %t, after it was switched: %t", key.IsActive, !c.off)
+		}
+	default:
+		err = c.root.Grant(t.Context(), l.org, 1, "load")
+		l.granted.Add(1)
+	}
 	l.done.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +104,7 @@ func TestRollingRestart(t *testing.T) {
 	mustVoters(t, root, 3)
 	l := &load{org: account.Slug}
 	for _, n := range c.Nodes {
-		l.clients = append(l.clients, mustUsual(t, c.RootToken, n.URL), mustUsual(t, c.RootToken, urls...))
+		l.clients = append(l.clients, mustSender(t, c, account, n.URL), mustSender(t, c, account, urls...))
 	}
 	before := mustCredits(t, nodetest.MustClient(t, account.Key, urls...))
 	restarted := make(chan struct{})
@@ -106,9 +132,24 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("%d of %d requests failed, the first one with: %v", l.failed.Load(), total, l.first)
 	}
 	after := mustCredits(t, nodetest.MustClient(t, account.Key, urls...))
-	if got := after - before; got != compute.Credits(total) {
-		t.Errorf("%d requests gave %d millionths of a credit, want one each", total, got)
+	if got := after - before; got != compute.Credits(l.granted.Load()) {
+		t.Errorf("%d requests gave %d millionths of a credit, want one each", l.granted.Load(), got)
 	}
+}
+
+// mustSender returns a client with keys of its own.
+func mustSender(t *testing.T, c *nodetest.Processes, account nodetest.Account, urls ...string) *sender {
+	t.Helper()
+	s := &sender{root: mustUsual(t, c.RootToken, urls...), owner: mustUsual(t, account.Key, urls...)}
+	for range 4 {
+		made, err := s.owner.CreateKey(t.Context(), account.Slug, "spare")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.spare = append(s.spare, made.ID)
+	}
+	s.key, s.spare = s.spare[0], s.spare[1:]
+	return s
 }
 
 // mustCredits returns the balance of the account, read after everything that

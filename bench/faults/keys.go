@@ -167,7 +167,8 @@ func (w *keyring) drop(one *oneKey) {
 }
 
 // toggle switches a key, repeating the same operation until it is known how it
-// went: a toggle in doubt would make every later answer right.
+// went: a toggle in doubt would make every later answer right. A repeat is
+// answered as the first try was.
 func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 	op := c.next()
 	t := w.session.history.Call(one.object, c.id, check.Toggle{Op: op})
@@ -180,12 +181,8 @@ func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 			return err
 		})
 		switch {
-		case out == done && !doubt:
+		case out == done:
 			t.Return(key.IsActive)
-			w.release(one)
-			return
-		case out == done: // What a repeat answers is the key of now.
-			t.Return(nil)
 			w.release(one)
 			return
 		case out == refused && !doubt:
@@ -210,8 +207,12 @@ func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 			return node.DeleteKey(ctx, w.org.slug, one.id)
 		})
 		answer, _ := errors.AsType[*client.Error](err)
+		gone := doubt && answer != nil && answer.Status == http.StatusNotFound
+		if gone {
+			w.session.odd(w.name(), "a repeated delete did not get its first answer", err)
+		}
 		switch {
-		case out == done, doubt && answer != nil && answer.Status == http.StatusNotFound:
+		case out == done, gone:
 			t.Return(true)
 			w.bury(ctx, c, one)
 			return
