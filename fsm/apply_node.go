@@ -282,8 +282,13 @@ func (s *state) removeNode(c RemoveNode) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if _, ok := s.nodes.get(c.Node); !ok {
+	known, ok := s.nodes.get(c.Node)
+	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
+	}
+	if known.Role == compute.RoleServer && s.Format() >= formatTrust && s.servers() == 1 {
+		return refuse(compute.CodeConflict, "last_server",
+			"it is the last server, which holds the state: have another one join first")
 	}
 	if n := len(s.Work(c.Node)); n > 0 {
 		return refuse(compute.CodeConflict, "node_busy",
@@ -295,4 +300,15 @@ func (s *state) removeNode(c RemoveNode) Result {
 	s.judgeBrake()
 	s.reshape()
 	return Result{ID: c.Node.UUID}
+}
+
+// servers returns how many servers there are.
+func (s *state) servers() int {
+	n := 0
+	for node := range s.nodes.values() {
+		if node.Role == compute.RoleServer {
+			n++
+		}
+	}
+	return n
 }

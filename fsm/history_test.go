@@ -259,6 +259,14 @@ func (h *historian) endSome() {
 
 func (h *historian) nodeThing() {
 	nodes := slices.Collect(h.view().Nodes())
+	if len(nodes) == 0 {
+		if h.view().Format() == fsm.Format {
+			h.Fatal("the last server is gone")
+		}
+		h.names++
+		h.addNode(fmt.Sprint("new", h.names), "t4")
+		return
+	}
 	n := nodes[h.rng.IntN(len(nodes))]
 	switch h.rng.IntN(10) {
 	case 0:
@@ -273,7 +281,7 @@ func (h *historian) nodeThing() {
 	case 3:
 		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
 	case 4:
-		if len(nodes) > 2 {
+		if len(nodes) > 2 || h.view().Format() == fsm.Format { // Which keeps the last one.
 			h.send(fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID})
 		}
 	case 5:

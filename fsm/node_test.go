@@ -237,3 +237,24 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
 	w.refused(c, compute.CodeForbidden, "token_spent")
 }
+
+// TestTheLastServerStays holds that the state refuses what two removals at once,
+// each of which was checked before the other was applied, would come to.
+func TestTheLastServerStays(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	for _, name := range []string{"n1", "n2"} {
+		w.must(fsm.RemoveNode{Actor: w.root, Node: w.node(name).ID})
+	}
+	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		ID: "w", Hash: hash("w"), Uses: 1, Role: compute.RoleWorker, ExpiresAt: w.now.Add(time.Hour),
+	}})
+	worker := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: "w", Role: compute.RoleWorker}
+	w.must(fsm.RegisterNode{Node: worker, TokenID: "w", TokenHash: hash("w")})
+	last := fsm.RemoveNode{Actor: w.root, Node: w.node("n3").ID}
+	w.refused(last, compute.CodeConflict, "last_server")
+	w.must(fsm.RemoveNode{Actor: w.root, Node: worker.ID})
+	w.refused(last, compute.CodeConflict, "last_server")
+	w.addNode("n4")
+	w.must(last)
+}
