@@ -125,8 +125,8 @@ type Config struct {
 // Registry admits new nodes. It is asked on the leader only.
 type Registry interface {
 	// Admit consumes one use of the token and records the node, in one step.
-	// A repeat by the same node with the same token succeeds without another
-	// use, because answers can be lost. A refusal is a *compute.Error whose
+	// A repeat by the same node with the same token and key succeeds without
+	// another use, because answers can be lost. A refusal is a *compute.Error whose
 	// message says why; the node that joins prints it.
 	Admit(ctx context.Context, a Admission) error
 }
@@ -136,6 +136,7 @@ type Admission struct {
 	TokenID    string       // The ten characters behind "bjt_".
 	SecretHash compute.Hash // SHA-256 of the secret part.
 	Node       compute.Node // As the node describes itself: ID, Name, Role, addresses, Version.
+	Key        compute.Hash // SHA-256 of the public key for which it asks for a certificate.
 }
 
 // Directory tells what the state knows of a node.

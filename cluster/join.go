@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -133,6 +134,7 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 		TokenID:    req.TokenID,
 		SecretHash: sha256.Sum256([]byte(req.Secret)),
 		Node:       introduced,
+		Key:        sha256.Sum256(cert.RawSubjectPublicKeyInfo),
 	})
 	if err != nil {
 		return nil, err
@@ -182,9 +184,13 @@ func (c *Cluster) join(ctx context.Context) error {
 	if err := c.prepareJoin(); err != nil {
 		return err
 	}
-	key, csr, err := c.newRequest()
+	key, err := c.joiningKey()
 	if err != nil {
 		return err
+	}
+	csr, err := pki.NewRequest(c.cfg.Rand, key)
+	if err != nil {
+		return fmt.Errorf("join cluster: %w", err)
 	}
 	req := joinRequest{TokenID: token.ID, Secret: token.Secret, CSR: csr, Node: compute.Node{
 		ID: c.id, Name: c.cfg.Name, Role: c.cfg.Role, API: c.cfg.API, RPC: c.advertise,
@@ -225,6 +231,24 @@ func (c *Cluster) prepareJoin() (err error) {
 	}
 	fault.Point("cluster.join.prepared")
 	return nil
+}
+
+// joiningKey returns the key for which this node asks for a certificate: one
+// that is on disk, and the same after a crash, because a token that it was spent
+// for counts for no other.
+func (c *Cluster) joiningKey() (ed25519.PrivateKey, error) {
+	dir := c.files.path(pkiDir)
+	key, err := pki.LoadKey(dir)
+	if err == nil {
+		return key, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		c.logger.Warn("key not usable, making another", "err", err)
+	}
+	if key, err = pki.NewKey(c.cfg.Rand); err != nil {
+		return nil, err
+	}
+	return key, pki.SaveKey(dir, key)
 }
 
 // final reports whether a failed try to join would fail again.

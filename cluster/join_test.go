@@ -125,6 +125,7 @@ func TestATokenAdmitsOneNodeOnce(t *testing.T) {
 	f.mustAdd()
 	token := f.mustToken(compute.RoleServer, 1)
 	cfg := f.config("n2")
+	cfg.NodeID = newID()
 	cfg.JoinHosts, cfg.JoinToken = []string{"127.0.0.1:1", f.peers[0].RPCAddress()}, token.String()
 	// The first try ends when everything was decided but before it was
 	// saved. The same node may then try again with its token.
@@ -132,6 +133,12 @@ func TestATokenAdmitsOneNodeOnce(t *testing.T) {
 	cfg.Accept = func(compute.UUID, []byte) error { return failed }
 	if err := f.refusal(cfg); !errors.Is(err, failed) {
 		t.Fatalf("open gives %v", err)
+	}
+	// Who has found the token and knows the node's id has not its key.
+	thief := f.config("thief")
+	thief.NodeID, thief.JoinHosts, thief.JoinToken = cfg.NodeID, cfg.JoinHosts, cfg.JoinToken
+	if err := f.refusal(thief); !strings.Contains(err.Error(), "spent") {
+		t.Errorf("somebody else in its name: %v", err)
 	}
 	// It has no vote before it keeps up: the cluster goes on without it.
 	f.peers[0].mustPropose(t, toyCommand{Op: "without n2", Key: "k", Value: 1})

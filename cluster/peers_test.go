@@ -47,7 +47,7 @@ type fakeToken struct {
 	role    compute.Role
 	uses    int
 	expired bool
-	usedBy  map[compute.NodeID]bool
+	usedBy  map[compute.NodeID]compute.Hash // With which key.
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -61,7 +61,7 @@ func newFakeRegistry() *fakeRegistry {
 func (r *fakeRegistry) add(t pki.JoinToken, role compute.Role, uses int) *fakeToken {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f := &fakeToken{hash: t.SecretHash(), role: role, uses: uses, usedBy: map[compute.NodeID]bool{}}
+	f := &fakeToken{hash: t.SecretHash(), role: role, uses: uses, usedBy: map[compute.NodeID]compute.Hash{}}
 	r.tokens[t.ID] = f
 	return f
 }
@@ -74,7 +74,7 @@ func (r *fakeRegistry) Admit(_ context.Context, a cluster.Admission) error {
 	switch {
 	case t == nil || t.hash != a.SecretHash:
 		return refuse("The join token is not known.")
-	case t.usedBy[a.Node.ID]:
+	case t.usedBy[a.Node.ID] == a.Key && a.Key != compute.Hash{}:
 		return nil
 	case t.expired:
 		return refuse("The join token has expired.")
@@ -84,7 +84,7 @@ func (r *fakeRegistry) Admit(_ context.Context, a cluster.Admission) error {
 		return refuse("The join token is spent.")
 	}
 	t.uses--
-	t.usedBy[a.Node.ID] = true
+	t.usedBy[a.Node.ID] = a.Key
 	r.nodes[a.Node.ID] = a.Node
 	return nil
 }

@@ -57,19 +57,30 @@ func (s *state) registerNode(c RegisterNode) Result {
 // readmit decides on a known node that brings a token, which asks for a new
 // certificate: the answer to its first request was lost, or it has lost its
 // keys. Only the token that admitted it counts again without being spent, and
-// nobody may become a node that is up.
+// only for the key that it counted for: a spent token may have been found by
+// somebody. Nobody may become a node that is up.
 func (s *state) readmit(known *compute.Node, c RegisterNode) *compute.Error {
 	if c.TokenID == "" {
 		return nil // A member, by its certificate.
 	}
-	if a, ok := s.admitted.get(known.ID); ok && a.TokenID == c.TokenID {
-		return s.checkToken(c)
+	a, ok := s.admitted.get(known.ID)
+	if ok = ok && a.TokenID == c.TokenID; ok && (a.Key == c.Key || a.Key == compute.Hash{}) {
+		refusal := s.checkToken(c)
+		if refusal == nil && a.Key != c.Key { // The first who repeats: an older version kept no key.
+			s.admitted.put(&admission{known.ID, c.TokenID, c.Key})
+		}
+		return refusal
 	}
 	if known.State == compute.NodeUp {
-		return compute.Errorf(compute.CodeConflict,
-			"a node with this identity is up").Named("node_up")
+		return compute.Errorf(compute.CodeConflict, "a node with this identity is up: end its other process, "+
+			"or give this one a data directory and a join token of its own").Named("node_up")
 	}
-	return s.spendToken(c)
+	refusal := s.spendToken(c)
+	if ok && refusal != nil && refusal.Detail == "token_spent" {
+		return compute.Errorf(compute.CodeForbidden, "the join token has been used up by this node with another key: "+
+			"if it has lost its keys, make another token with berth admin token create").Named("token_spent")
+	}
+	return refusal
 }
 
 // identityOf returns what a node itself is the source of.
@@ -106,7 +117,7 @@ func (s *state) spendToken(c RegisterNode) *compute.Error {
 	t := *known
 	t.Uses--
 	s.joins.put(&t)
-	s.admitted.put(&admission{c.Node.ID, c.TokenID})
+	s.admitted.put(&admission{c.Node.ID, c.TokenID, c.Key})
 	return nil
 }
 

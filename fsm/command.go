@@ -136,6 +136,7 @@ type (
 		TokenID   string       `cbor:"2,keyasint,omitempty"`
 		TokenHash compute.Hash `cbor:"3,keyasint,omitempty"`
 		First     bool         `cbor:"4,keyasint,omitempty"` // The node that made the cluster; only while there is none.
+		Key       compute.Hash `cbor:"5,keyasint,omitzero"`  // SHA-256 of the public key that it wants a certificate for.
 	}
 
 	// SetInventory replaces what a node reports of itself. An older version

@@ -34,6 +34,10 @@ func needs(cmd Command) uint64 {
 		if c.Settings.Forget {
 			return formatTrust
 		}
+	case RegisterNode:
+		if c.Key != (compute.Hash{}) {
+			return formatTrust
+		}
 	case DrainNode:
 		if c.Within != 0 {
 			return formatTrust

@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +237,55 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	c.Node.ID = w.node("n3").ID
 	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
 	w.refused(c, compute.CodeForbidden, "token_spent")
+}
+
+// TestASpentTokenCountsForItsKeyAlone holds that nobody else gets the certificate
+// of a node with the token that it has used, whether it is heard or not.
+func TestASpentTokenCountsForItsKeyAlone(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		first  compute.Hash // The key that is recorded.
+		again  compute.Hash
+		uses   int
+		state  compute.NodeState
+		detail string // "" when it is admitted.
+	}{
+		{"the same key, up", hash("a"), hash("a"), 1, compute.NodeUp, ""},
+		{"the same key, down", hash("a"), hash("a"), 1, compute.NodeDown, ""},
+		{"another key, up", hash("a"), hash("b"), 1, compute.NodeUp, "node_up"},
+		{"another key, down", hash("a"), hash("b"), 1, compute.NodeDown, "token_spent"},
+		{"no key, down", hash("a"), compute.Hash{}, 1, compute.NodeDown, "token_spent"},
+		{"another key, the token has another use", hash("a"), hash("b"), 2, compute.NodeDown, ""},
+		{"admitted by an older version", compute.Hash{}, hash("b"), 1, compute.NodeDown, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+				ID: "t", Hash: hash("secret"), Uses: test.uses, ExpiresAt: w.now.Add(time.Hour),
+			}})
+			c := fsm.RegisterNode{
+				Node: compute.Node{ID: compute.NodeID{UUID: w.uuid()}}, TokenID: "t", TokenHash: hash("secret"), Key: test.first,
+			}
+			w.must(c)
+			w.must(fsm.SetNodeState{Term: w.term, Node: c.Node.ID, State: test.state})
+			c.Key = test.again
+			if test.detail == "" {
+				w.must(c)
+				other := c
+				other.Key = hash("other") // From now on this key is the one.
+				if r := w.do(other); r.Refusal == nil {
+					t.Error("a third key is taken")
+				}
+				w.pass(time.Hour)
+				w.refused(c, compute.CodeForbidden, "token_expired")
+				return
+			}
+			r := w.do(c)
+			if r.Refusal == nil || r.Refusal.Detail != test.detail || !strings.Contains(r.Refusal.Message, "join token") {
+				t.Errorf("got %+v", r.Refusal)
+			}
+		})
+	}
 }
 
 // TestTheLastServerStays holds that the state refuses what two removals at once,

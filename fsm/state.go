@@ -98,10 +98,12 @@ type (
 		At compute.Instant `cbor:"2,keyasint"`
 	}
 
-	// admission says with which join token a node became a member.
+	// admission says with which join token a node became a member, and for which
+	// key of its own it got a certificate.
 	admission struct {
 		Node    compute.NodeID `cbor:"1,keyasint"`
 		TokenID string         `cbor:"2,keyasint"`
+		Key     compute.Hash   `cbor:"3,keyasint,omitzero"` // Zero of a version that did not know.
 	}
 
 	// price is one line of the price book.

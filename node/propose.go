@@ -33,7 +33,11 @@ type registry struct{ proposer }
 
 // Admit records the node that asks to join, or refuses it.
 func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
-	_, err := r.do(ctx, fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash})
+	cmd := fsm.RegisterNode{Node: a.Node, TokenID: a.TokenID, TokenHash: a.SecretHash, Key: a.Key}
+	if r.node.machine.View().Allows(cmd) != nil {
+		cmd.Key = compute.Hash{} // A server knows no keys yet.
+	}
+	_, err := r.do(ctx, cmd)
 	return err
 }
 

@@ -95,8 +95,8 @@ func SavePair(dir string, pair *tls.Certificate) error {
 	if !ok {
 		return errors.New("save node certificate: the key is not Ed25519")
 	}
-	if err := file.WriteSealed(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
-		return fmt.Errorf("save node certificate: %w", err)
+	if err := SaveKey(dir, key); err != nil {
+		return err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw})
 	if err := file.WriteSealed(filepath.Join(dir, certFile), text); err != nil {
@@ -111,22 +111,39 @@ func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load node certificate: %w", err)
 	}
-	keyPEM, err := file.ReadSealed(filepath.Join(dir, keyFile))
-	if err != nil {
-		return nil, fmt.Errorf("load node certificate: %w", err)
-	}
 	cert, err := parseCert(certPEM)
 	if err != nil {
 		return nil, fmt.Errorf("load node certificate: %w", err)
 	}
-	key, err := parseKey(keyPEM)
+	key, err := LoadKey(dir)
 	if err != nil {
-		return nil, fmt.Errorf("load node certificate: %w", err)
+		return nil, err
 	}
 	if !key.Public().(ed25519.PublicKey).Equal(cert.PublicKey) {
 		return nil, errors.New("load node certificate: the key is not the certificate's")
 	}
 	return Pair(cert, key, ca), nil
+}
+
+// SaveKey writes a node's key to dir, for which it has no certificate yet.
+func SaveKey(dir string, key ed25519.PrivateKey) error {
+	if err := file.WriteSealed(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
+		return fmt.Errorf("save node key: %w", err)
+	}
+	return nil
+}
+
+// LoadKey reads what SaveKey or SavePair wrote.
+func LoadKey(dir string) (ed25519.PrivateKey, error) {
+	text, err := file.ReadSealed(filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("load node key: %w", err)
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("load node key: %w", err)
+	}
+	return key, nil
 }
 
 func keyToPEM(key ed25519.PrivateKey) []byte {
