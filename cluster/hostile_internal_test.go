@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,6 +122,21 @@ func TestMeasuredClocks(t *testing.T) {
 	} {
 		if off, say := s.note(step.ahead, now.Add(step.at)); off != step.off || say != step.say {
 			t.Errorf("step %d: off %t, said %t", i, off, say)
+		}
+	}
+}
+
+// TestAdviceOnHandshakes holds that what TLS says of the other side's refusal is
+// followed by what to do.
+func TestAdviceOnHandshakes(t *testing.T) {
+	for said, word := range map[string]string{
+		"expired certificate":           "timedatectl set-ntp true",
+		"unknown certificate authority": "copy ca.crt",
+		"bad certificate":               "its log says why",
+	} {
+		err := adviseOf(errors.New("remote error: tls: " + said))
+		if text := err.Error(); !strings.Contains(text, said) || !strings.Contains(text, word) {
+			t.Errorf("%q does not say %q", text, word)
 		}
 	}
 }

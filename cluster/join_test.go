@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,8 @@ func TestATokenAdmitsOneNodeOnce(t *testing.T) {
 }
 
 func TestRaftPortIsForServersOfTheCluster(t *testing.T) {
-	f := mustFleet(t, 2, nil)
+	log := new(words)
+	f := mustFleet(t, 2, func(c *cluster.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	target := f.leader()
 	p := f.follower(target)
 	foreign, err := pki.NewCA(rand.Reader, p.ClusterID(), time.Now())
@@ -174,8 +176,8 @@ func TestRaftPortIsForServersOfTheCluster(t *testing.T) {
 		reason string
 	}{
 		{"server", p.CA(), compute.RoleServer, ""},
-		{"certificate of role worker", p.CA(), compute.RoleWorker, "a node of role worker may not speak raft"},
-		{"wrong authority", foreign, compute.RoleServer, "unknown certificate authority"},
+		{"certificate of role worker", p.CA(), compute.RoleWorker, "berth admin token create --role server"},
+		{"wrong authority", foreign, compute.RoleServer, "copy ca.crt"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := p.Present(test.ca, test.role); err != nil {
@@ -193,6 +195,9 @@ func TestRaftPortIsForServersOfTheCluster(t *testing.T) {
 	if err := p.Present(p.CA(), compute.RoleServer); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the one that was asked to say what to do", func() bool {
+		return log.say("the machine there is of another cluster than this one") && log.say("copy ca.crt")
+	})
 }
 
 func TestRemovedNodeIsShutOut(t *testing.T) {

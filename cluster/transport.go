@@ -129,7 +129,7 @@ func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) 
 	defer cancel()
 	conn := tls.Server(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", err)
+		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(adviseOf(err), c.cfg.Now()))
 	}
 	if err := conn.SetWriteDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, rpc.Peer{}, err
@@ -157,7 +157,8 @@ func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) 
 func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		if state.NegotiatedProtocol == protoRaft {
-			return rpc.Peer{}, errors.New("raft is spoken with a certificate only")
+			return rpc.Peer{}, errors.New("raft is spoken with a server's certificate only: " +
+				"have the machine join, with a token of berth admin token create")
 		}
 		return rpc.Peer{}, nil
 	}
@@ -168,15 +169,19 @@ func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	peer := rpc.Peer{ID: id.Node, Role: id.Role}
 	switch {
 	case id.Cluster != c.clusterID:
-		return peer, fmt.Errorf("the certificate is of cluster %s, this is %s", id.Cluster, c.clusterID)
+		return peer, fmt.Errorf("the certificate is of cluster %s, this is %s: correct the address, or have the machine "+
+			"join this cluster with another data_dir and a token of berth admin token create", id.Cluster, c.clusterID)
 	case c.removed(id.Node) && !c.votes(id.Node):
 		return peer, errRemoved()
 	case state.NegotiatedProtocol == protoRPC:
 		return peer, nil
 	case id.Role != compute.RoleServer:
-		return peer, fmt.Errorf("a node of role %s may not speak raft", id.Role)
+		return peer, fmt.Errorf("a node of role %s may not speak raft: to make it a server, remove it with berth admin node "+
+			"remove and have it join with another data_dir and a token of berth admin token create --role server", id.Role)
 	case !c.mayReplicate(id.Node):
-		return peer, fmt.Errorf("node %s is not in the raft configuration", id.Node)
+		return peer, fmt.Errorf("node %s is not in the raft configuration: it comes in once the leader hears it, so see "+
+			"that it reaches every server; if berth admin node list does not show it, have it join with another data_dir and a "+
+			"token of berth admin token create", id.Node)
 	}
 	return peer, nil
 }
@@ -302,7 +307,8 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 }
 
 // adviseOf adds what to do about a certificate of this node's that the other
-// side did not accept: TLS names the fault alone, and has no type for it.
+// side did not accept: TLS names the fault alone, and has no type for it. A side
+// that dials does not even name it.
 func adviseOf(err error) error {
 	text := err.Error()
 	switch {
@@ -312,6 +318,9 @@ func adviseOf(err error) error {
 	case strings.Contains(text, "remote error: tls: unknown certificate authority"):
 		return fmt.Errorf("%w: this node's certificate is not of the cluster there; correct the address, or copy ca.crt, "+
 			"and on a server ca.key, in DATA_DIR/pki from a server of that cluster", err)
+	case strings.Contains(text, "remote error: tls: bad certificate"):
+		return fmt.Errorf("%w: the machine there does not accept this node's certificate, and its log says why: it looks "+
+			"for another cluster or another node at this address, so correct it there; or one of the two clocks is wrong", err)
 	}
 	return err
 }

@@ -94,7 +94,9 @@ func identityOf(n compute.Node) compute.Node {
 func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
 	if said.Role != known.Role {
 		return refuse(compute.CodeConflict, "role_mismatch",
-			"the node joined as %s and cannot become %s", known.Role, said.Role)
+			"the node joined as %s and cannot become %s: start it with --role %s, or remove it with berth admin node remove "+
+				"and have it join with another data_dir and a token of berth admin token create --role %s",
+			known.Role, said.Role, known.Role, said.Role)
 	}
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
@@ -136,8 +138,9 @@ func (s *state) checkToken(c RegisterNode) *compute.Error {
 		return forbid("token_expired",
 			"the join token expired at %s: make another with berth admin token create", known.ExpiresAt)
 	case known.Role != c.Node.Role:
-		return forbid("token_role", "the join token is for the role %s, not %s",
-			known.Role, c.Node.Role)
+		return forbid("token_role", "the join token is for the role %s, not %s: "+
+			"make another with berth admin token create --role %s, or start the node with --role %s",
+			known.Role, c.Node.Role, c.Node.Role, known.Role)
 	}
 	return nil
 }
@@ -152,7 +155,9 @@ func (s *state) createJoinToken(c CreateJoinToken) Result {
 		return refuse(compute.CodeInvalid, "token_uses",
 			"a join token has 1 to %d uses", maxTokenUses)
 	case c.Token.ExpiresAt <= s.meta.Now:
-		return refuse(compute.CodeInvalid, "token_expired", "the join token has expired already")
+		return refuse(compute.CodeInvalid, "token_expired",
+			"the join token has expired already, by the cluster's clock: make one with berth admin token create, at a node "+
+				"whose clock is right (timedatectl set-ntp true), or with a longer --ttl")
 	case s.joins.len() >= maxTokens:
 		return refuse(compute.CodeForbidden, "too_many_tokens", "there are %d join tokens", maxTokens)
 	case known:

@@ -308,3 +308,44 @@ func TestTheLastServerStays(t *testing.T) {
 	w.addNode("n4")
 	w.must(last)
 }
+
+// TestRefusedNodesAreToldWhatToDo holds that a refusal names the command that
+// helps.
+func TestRefusedNodesAreToldWhatToDo(t *testing.T) {
+	w := newWorld(t)
+	for role := range map[compute.Role]bool{compute.RoleServer: true, compute.RoleWorker: true} {
+		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+			ID: role.String(), Hash: hash("secret"), Uses: 1, Role: role, ExpiresAt: w.now.Add(time.Hour),
+		}})
+	}
+	join := func(token string, role compute.Role) fsm.RegisterNode {
+		return fsm.RegisterNode{
+			Node: compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Role: role}, TokenID: token, TokenHash: hash("secret"),
+		}
+	}
+	for _, test := range []struct {
+		cmd    fsm.Command
+		detail string
+		words  []string
+	}{
+		{join("worker", compute.RoleServer), "token_role", []string{"token create --role server", "start the node with --role worker"}},
+		{join("server", compute.RoleWorker), "token_role", []string{"token create --role worker", "start the node with --role server"}},
+		{fsm.RegisterNode{Node: compute.Node{ID: w.node("n1").ID, Role: compute.RoleWorker}}, "role_mismatch", []string{
+			"start it with --role server", "berth admin node remove", "token create --role worker",
+		}},
+		{fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{ID: "late", Uses: 1, ExpiresAt: w.now}}, "token_expired", []string{
+			"berth admin token create", "--ttl",
+		}},
+	} {
+		r := w.do(test.cmd)
+		if r.Refusal == nil || r.Refusal.Detail != test.detail {
+			t.Errorf("%+v: got %+v, want %s", test.cmd, r.Refusal, test.detail)
+			continue
+		}
+		for _, word := range test.words {
+			if !strings.Contains(r.Refusal.Message, word) {
+				t.Errorf("%q does not say %q", r.Refusal.Message, word)
+			}
+		}
+	}
+}

@@ -77,7 +77,12 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 		mustRefuse(t, joiner(forged.String()), "not known to this cluster", "berth admin token create")
 	})
 	t.Run("a token for workers", func(t *testing.T) {
-		mustRefuse(t, joiner(token("worker", 600).Token), "for the role worker, not server")
+		mustRefuse(t, joiner(token("worker", 600).Token), "for the role worker, not server", "berth admin token create --role server")
+	})
+	t.Run("a token for servers", func(t *testing.T) {
+		cfg := joiner(token("server", 600).Token)
+		cfg.Role = compute.RoleWorker.String()
+		mustRefuse(t, cfg, "for the role server, not worker", "berth admin token create --role worker")
 	})
 
 	mustJoinThoughOff(t, c, joiner(once.Token), -time.Hour)

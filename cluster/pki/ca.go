@@ -158,13 +158,13 @@ func (a *CA) Verify(cert *x509.Certificate, now time.Time) (Identity, error) {
 		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
-		return Identity{}, fmt.Errorf("verify certificate: %w", advise(err, now))
+		return Identity{}, fmt.Errorf("verify certificate: %w", Advise(err, now))
 	}
 	return IdentityOf(cert)
 }
 
-// advise adds what to do about a certificate that is not accepted.
-func advise(err error, now time.Time) error {
+// Advise adds what to do about a certificate that is not accepted here.
+func Advise(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
 		text := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 		return fmt.Errorf("%w; it is valid from %s to %s, and the clock here says %s: if that is wrong, set this clock, "+
