@@ -47,8 +47,15 @@ func (e *Executor) stored() ([]key, error) {
 	return keys, nil
 }
 
-// adoptAll finds the attempts of an earlier process.
+// adoptAll finds the attempts of an earlier process. A power cut may have taken
+// the directory of one that is in the outbox, where it was made durable: it is
+// made again, or the attempt would begin anew.
 func (e *Executor) adoptAll(ctx context.Context) error {
+	for _, k := range e.outbox.keys() {
+		if err := os.MkdirAll(e.dir(k), 0o700); err != nil {
+			return fmt.Errorf("adopt attempt: %w", err)
+		}
+	}
 	keys, err := e.stored()
 	if err != nil {
 		return err

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -137,6 +139,13 @@ func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) 
 		}
 	}
 	return list, len(o.pending)
+}
+
+// keys returns whose outcomes are waiting.
+func (o *outbox) keys() []key {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.pending))
 }
 
 // writeDurably writes the file whole or not at all, to stay.

@@ -246,6 +246,31 @@ func TestOutcomeWithoutRoomIsSent(t *testing.T) {
 	}
 }
 
+// TestEndedAttemptDoesNotBeginAnew holds that an attempt whose outcome waits is
+// none that is new, also where a power cut took its directory.
+func TestEndedAttemptDoesNotBeginAnew(t *testing.T) {
+	dir := t.TempDir()
+	box, err := openOutbox(filepath.Join(dir, outboxDir), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := compute.Outcome{Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 3}
+	if err := box.put(o); err != nil {
+		t.Fatal(err)
+	}
+	e := &Executor{cfg: Config{DataDir: dir, Now: time.Now}, outbox: box, log: slog.New(slog.DiscardHandler)}
+	if err := os.Mkdir(e.attemptsDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.adoptAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := key{o.Execution, o.Epoch}
+	if e.isNew(k) || !box.has(k) {
+		t.Errorf("it is new: %v; its outcome waits: %v", e.isNew(k), box.has(k))
+	}
+}
+
 func TestEnvironmentIsOurs(t *testing.T) {
 	e := &Executor{python: &python{Executable: "/opt/py/bin/python3"}}
 	w := compute.Work{Attempt: &compute.Attempt{Epoch: 2}, Execution: &compute.Execution{ID: compute.ExecutionID{UUID: compute.UUID{1}}}}
