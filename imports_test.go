@@ -29,7 +29,7 @@ type rule struct {
 // rules is the picture of DESIGN.md as a table: imports go down only.
 var rules = []rule{
 	{"compute", nil, "the vocabulary stands below everything and imports nothing of ours"},
-	{"boottime", nil, "one clock for leases, read by nodes and by supervisors, which load little"},
+	{"boottime", []string{"fault"}, "one clock for leases, read by nodes and by supervisors, which load little"},
 	{"fault", nil, "failpoints stand everywhere and are nothing without their build tag"},
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
 	{"fsm", []string{"attempt", "compute", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},

@@ -1,6 +1,20 @@
 package boottime
 
-import "time"
+import (
+	"time"
+
+	"berth/fault"
+)
+
+// Reached returns when the leader was reached that answered at one boottime what
+// it was asked at another: when it was asked. It heard the question no sooner, and
+// counts from then on; the answer may have waited for long.
+func Reached(asked, answered time.Duration) time.Duration {
+	if fault.Planted(fault.ReceiptLease) {
+		return answered
+	}
+	return asked
+}
 
 // Lease is for how long something may begin or go on without contact with the
 // leader. All times are boottimes. The zero value never ends.

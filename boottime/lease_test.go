@@ -35,6 +35,13 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// TestReached holds that an answer which waited lengthens nothing.
+func TestReached(t *testing.T) {
+	if got := boottime.Reached(time.Second, time.Minute); got != time.Second {
+		t.Errorf("the leader was asked at %v, answered at %v, and was reached at %v", time.Second, time.Minute, got)
+	}
+}
+
 func TestLeaseWithoutEnd(t *testing.T) {
 	var l boottime.Lease
 	if l.Renew(time.Second, time.Hour) || l.Over(1000*time.Hour) {

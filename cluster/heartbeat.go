@@ -11,7 +11,6 @@ import (
 	"berth/boottime"
 	"berth/cluster/rpc"
 	"berth/compute"
-	"berth/fault"
 )
 
 // Limits of heartbeats.
@@ -162,10 +161,7 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	h.c.upstream.lead(leader)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if fault.Planted(fault.ReceiptLease) {
-		sentAt = boottime.Now()
-	}
-	h.contactAt = sentAt
+	h.contactAt = boottime.Reached(sentAt, boottime.Now())
 	return nil
 }
 

@@ -51,6 +51,7 @@ func (m *machine) startAgent() {
 	m.agent = agent{machine: m, live: map[key]*attempt{}, sending: map[key]bool{}}
 	a := &m.agent
 	for _, k := range m.disk.waiting {
+		a.directory(k) // What ended here does not begin anew, also after a power cut.
 		if outcome, err := journal.Decode(m.disk.outbox[k]); err == nil {
 			a.report(k, outcome)
 		} else {
@@ -84,16 +85,15 @@ func (a *agent) adopt(k key, d *directory) {
 		return
 	}
 	state := d.read()
-	if a.w.config.Bug == BugIgnoredStarting && state.Outcome == nil {
-		state.Starting = false
-	}
 	switch {
+	case state.Unbegun():
+		if a.disk.outbox[k] == nil {
+			a.disk.remove(k)
+		}
 	case state.Outcome != nil:
 		a.conclude(*state.Outcome)
-	case state.Starting:
+	default:
 		a.conclude(a.supervisorLost(k, state))
-	case a.disk.outbox[k] == nil:
-		a.disk.remove(k)
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *agent) beat() {
 			leader.heard[a.id] = w.now
 			w.send(leader.id, a.id, func() {
 				if alive() {
-					a.contact(sent)
+					a.contact(boottime.Reached(sent, w.now))
 				}
 			})
 		})
@@ -147,7 +147,7 @@ func (a *agent) catchUp() {
 	if a.known {
 		return
 	}
-	w, alive := a.w, a.alive()
+	w, alive, contact := a.w, a.alive(), a.contactAt
 	if leader := w.leader; leader != nil {
 		w.send(a.id, leader.id, func() {
 			if leader != w.leader || !leader.ready || !leader.majority() {
@@ -156,7 +156,7 @@ func (a *agent) catchUp() {
 			index := uint64(len(w.log))
 			w.send(leader.id, a.id, func() {
 				if alive() && !a.known {
-					a.known, a.fresh, a.reached = true, index, a.contactAt
+					a.known, a.fresh, a.reached = true, index, contact
 					a.machine.wakeAgent()
 				}
 			})
@@ -209,14 +209,16 @@ func (a *agent) match(work []compute.Work, index uint64) {
 	if !a.known || index < a.fresh || index <= a.seen {
 		return
 	}
-	a.seen = index
+	if a.contactAt != 0 {
+		a.seen = index // Else all is matched again: nothing of it could begin.
+	}
 	wanted := make(map[key]bool, len(work))
 	for _, w := range work {
 		k := key{w.Attempt.Execution, w.Attempt.Epoch}
 		wanted[k] = true
 		if at := a.live[k]; at != nil {
 			a.ask(at, &w)
-		} else if a.disk.attempts[k] == nil {
+		} else if a.contactAt != 0 && a.disk.attempts[k] == nil {
 			a.begin(&w)
 		}
 	}
@@ -278,11 +280,7 @@ func (a *agent) begin(w *compute.Work) {
 	if a.w.config.Bug == BugNoDisconnectKill {
 		at.lease.Grace = 0
 	}
-	reached := a.contactAt
-	if reached == 0 {
-		reached = a.w.now // An attempt that is to start was placed by a leader.
-	}
-	at.lease.Renew(reached, a.w.now)
+	at.lease.Renew(a.contactAt, a.w.now)
 	a.add(at)
 	a.ask(at, w)
 	if !w.Attempt.StartedAt.IsZero() {

@@ -11,7 +11,7 @@ import (
 // What clients do.
 const (
 	submitEvery   = 15 * time.Second // In the mean.
-	grantEvery    = 5 * time.Minute  // In the mean.
+	grantEvery    = 2 * time.Minute  // In the mean.
 	clientPatient = 5 * time.Minute
 	maxTimeout    = 12 * time.Minute
 )

@@ -50,9 +50,7 @@ const (
 	BugEarlyAnswer          // The leader answers before an entry is committed.
 	BugSkippedEntry         // A replica that starts again skips the first entry behind its snapshot.
 	BugStaleTerm            // What an older leader decided is proposed under the new one's term.
-	BugStaleEpoch           // The word about an older attempt is taken for the newest one.
 	BugDoublePost           // A grant is posted once more under another name.
-	BugIgnoredStarting      // A node that starts again takes a begun attempt for a new one.
 	BugUnsyncedStarting     // Code is started before the journal is on the disk.
 	BugNoDisconnectKill     // A supervisor never gives its code up.
 	BugForgottenOutcome     // A node forgets an outcome that was not taken at once.
@@ -66,12 +64,10 @@ const (
 // bugNames are the bugs as commands spell them.
 var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugNone: "none", BugForgottenOp: "forgotten-op", BugEarlyAnswer: "early-answer",
-	BugSkippedEntry: "skipped-entry", BugStaleTerm: "stale-term", BugStaleEpoch: "stale-epoch",
-	BugDoublePost: "double-post", BugIgnoredStarting: "ignored-starting",
+	BugSkippedEntry: "skipped-entry", BugStaleTerm: "stale-term", BugDoublePost: "double-post",
 	BugUnsyncedStarting: "unsynced-starting", BugNoDisconnectKill: "no-disconnect-kill",
-	BugForgottenOutcome: "forgotten-outcome", BugHastyLoss: "hasty-loss",
-	BugUncheckedStart: "unchecked-start",
-	BugLongLease:      "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge",
+	BugForgottenOutcome: "forgotten-outcome", BugHastyLoss: "hasty-loss", BugUncheckedStart: "unchecked-start",
+	BugLongLease: "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge",
 }
 
 // Bugs returns all bugs, BugNone not among them.

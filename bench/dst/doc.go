@@ -7,8 +7,10 @@
 //
 // Real is what decides: the state machine on three replicas (encoded frames,
 // applied in different batches, restored from snapshots), the Packer of the
-// leader, and the journal and the outbox's lines of package journal, on disks
-// that keep what was synced and some part of what was not.
+// leader, the protocol of package attempt, the leases and contacts of package
+// boottime, and the journal and the outbox's lines of package journal, on disks
+// that keep what was synced and some part of what was not. Bugs that are planted
+// into that code with the build tag faults are found here too, see package fault.
 //
 // Modelled is what moves and waits. The replicated log: terms, one effective
 // leader, older ones that go on for a second, a prefix of what a dead leader

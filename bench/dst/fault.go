@@ -3,6 +3,7 @@ package dst
 import (
 	"time"
 
+	protocol "berth/attempt"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -17,6 +18,7 @@ const (
 	changeEvery     = 4 * time.Minute
 	drainEvery      = 10 * time.Minute
 	crowdEvery      = 15 * time.Minute
+	fadeEvery       = 4 * time.Minute
 )
 
 // faults has everything go wrong that can, again and again.
@@ -39,6 +41,7 @@ func (w *world) faults() {
 		w.net.isolated[m.id] = w.now + w.exponential(40*time.Second)
 	})
 	w.strike(crowdEvery, func(*machine) { w.crowd() })
+	w.strike(fadeEvery, w.fade)
 	w.strike(cutEvery, func(m *machine) {
 		w.report.Partitions++
 		other := w.random.IntN(len(w.machines))
@@ -68,6 +71,20 @@ func (w *world) crowd() {
 	}
 }
 
+// fade cuts a machine off with answers on their way to it: what is sent to it
+// waits, as where a connection sends again what was lost, and soon nothing that it
+// sends arrives any more, for longer. Often the answer to the last heartbeat that is
+// heard comes just before the lease is over.
+func (w *world) fade(m *machine) {
+	w.report.Partitions++
+	held := w.now + w.between(5*time.Second, time.Minute)
+	if w.happens(0.7) {
+		held = w.now + protocol.Lease - w.between(0, heartbeatPeriod+time.Second)
+	}
+	w.net.held[m.id] = held
+	w.after(heartbeatPeriod, func() { w.net.mute[m.id] = held + w.between(20*time.Second, 2*time.Minute) })
+}
+
 // strike has a fault happen to machines by chance.
 func (w *world) strike(every time.Duration, fault func(*machine)) {
 	w.after(w.exponential(every), func() {
@@ -82,11 +99,14 @@ func (w *world) strike(every time.Duration, fault func(*machine)) {
 // disturb ends a machine or its process at a moment at which that is delicate,
 // now and then: chance alone would seldom meet it.
 func (w *world) disturb(m *machine) {
-	if w.net.calm || !w.happens(0.01) {
+	if w.net.calm || !w.happens(0.03) {
 		return
 	}
-	boot := m.boot
-	w.after(w.between(0, 20*time.Millisecond), func() {
+	boot, soon := m.boot, 20*time.Millisecond
+	if w.happens(0.5) {
+		soon /= 10
+	}
+	w.after(w.between(0, soon), func() {
 		switch {
 		case m.boot != boot || w.net.calm:
 		case w.happens(0.5):

@@ -10,11 +10,16 @@ const outside = -1
 type network struct {
 	calm     bool              // No more faults.
 	isolated []time.Duration   // By endpoint: until when nothing passes.
-	cut      [][]time.Duration // By endpoint and endpoint: the same, one way.
+	mute     []time.Duration   // By endpoint: until when nothing passes that it sends.
+	held     []time.Duration   // By endpoint: until when what is sent to it waits.
+	cut      [][]time.Duration // By endpoint and endpoint: until when nothing passes, one way.
 }
 
 func newNetwork(n int) network {
-	net := network{isolated: make([]time.Duration, n), cut: make([][]time.Duration, n)}
+	net := network{
+		isolated: make([]time.Duration, n), mute: make([]time.Duration, n), held: make([]time.Duration, n),
+		cut: make([][]time.Duration, n),
+	}
 	for i := range net.cut {
 		net.cut[i] = make([]time.Duration, n)
 	}
@@ -28,6 +33,8 @@ func (w *world) reaches(from, to int) bool {
 		return true
 	case from == outside:
 		return w.net.isolated[to] <= w.now
+	case w.net.mute[from] > w.now:
+		return false
 	case to == outside:
 		return w.net.isolated[from] <= w.now
 	}
@@ -66,6 +73,8 @@ func (w *world) delay(from, to int) time.Duration {
 	switch {
 	case from == to:
 		return 20 * time.Microsecond
+	case !w.net.calm && to != outside && w.net.held[to] > w.now:
+		return w.net.held[to] - w.now + w.between(200*time.Microsecond, 3*time.Millisecond)
 	case !w.net.calm && w.happens(0.003):
 		return w.between(time.Second, time.Minute)
 	case !w.net.calm && w.happens(0.03):

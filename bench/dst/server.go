@@ -276,7 +276,9 @@ func (s *server) append(batch []*proposal) {
 	e := &entry{term: s.term, proposals: batch, replicated: s.majority() && w.happens(0.7)}
 	e.data = w.encode(fsm.Clock{At: s.clock(), Term: s.term})
 	for _, p := range batch {
-		s.misread(p)
+		if w.config.Bug == BugStaleTerm {
+			p.frame = w.encode(restamped(p.cmd, s.term))
+		}
 		e.data = append(e.data, p.frame...)
 	}
 	s.tail = append(s.tail, e)
@@ -289,27 +291,6 @@ func (s *server) append(batch []*proposal) {
 	}
 	term := s.term
 	w.after(w.fsync()+w.delay(s.id, s.id), s.guard(func() { s.commit(term) }))
-}
-
-// misread does to a command what the planted bug does.
-func (s *server) misread(p *proposal) {
-	switch s.w.config.Bug {
-	case BugStaleTerm:
-		p.frame = s.w.encode(restamped(p.cmd, s.term))
-	case BugStaleEpoch:
-		c, ok := p.cmd.(fsm.FinishAttempt)
-		if !ok {
-			return
-		}
-		if e, known := s.state.View().AnyExecution(c.Outcome.Execution); known {
-			c.Outcome.Epoch = e.Epoch
-			if all := s.state.View().Attempts(e.ID); len(all) > 0 {
-				c.Node = all[len(all)-1].Node
-			}
-			p.cmd, p.frame = c, s.w.encode(c)
-		}
-	default: // The others are elsewhere.
-	}
 }
 
 // commit commits what a leader with a majority has appended.

@@ -105,17 +105,26 @@ func (s *supervisor) begin(d *directory) {
 	w.oracle.started(s)
 	line, err := journal.StartedLine(s.began)
 	d.write(w, line, err)
-	if s.m.up && s.m.agent.live[s.key] != nil {
-		w.propose(s.m.id, s.m.alive(), time.Minute, fsm.StartAttempt{Node: s.m.node, Start: compute.AttemptStart{
-			Execution: s.key.execution, Epoch: s.key.epoch, ExecletAt: s.execlet, StartedAt: s.began,
-		}}, func(bool, fsm.Result) {})
-	}
+	s.say()
 	w.disturb(s.m)
 	w.after(s.length, s.guard(func() { s.finish() }))
 	w.after(s.timeout, s.guard(func() { s.end(compute.StatusFailed, compute.ReasonTimeout, stopGrace) }))
 	if s.ending {
 		w.after(w.between(0, 50*time.Millisecond), s.guard(func() { s.finish() }))
 	}
+}
+
+// say has the node's process say that the code started.
+func (s *supervisor) say() {
+	m := s.m
+	start := fsm.StartAttempt{Node: m.node, Start: compute.AttemptStart{
+		Execution: s.key.execution, Epoch: s.key.epoch, ExecletAt: s.execlet, StartedAt: s.began,
+	}}
+	m.w.after(m.w.between(100*time.Microsecond, 10*time.Millisecond), m.guard(func() {
+		if m.agent.live[s.key] != nil {
+			m.w.propose(m.id, m.alive(), time.Minute, start, func(bool, fsm.Result) {})
+		}
+	}))
 }
 
 // watch ends the code once the leader was not reached for the grace. The clock

@@ -94,10 +94,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	}
 	defer held.Close()
 	state := held.State()
-	if (!state.Starting || fault.Planted(fault.IgnoredStarting)) && state.Outcome == nil {
-		// The code was never started, and while we hold the journal no
-		// supervisor can: the attempt begins anew when the state still
-		// wants it.
+	if state.Unbegun() { // And while we hold the journal no supervisor can begin.
 		e.discard(a)
 		return
 	}

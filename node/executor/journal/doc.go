@@ -8,6 +8,6 @@
 // its CRC32C. A line that is not whole says nothing but that something was
 // written: the code may have been started.
 //
-// It imports the standard library and compute only: supervisors load it before
-// the rest of the binary initialises.
+// It imports the standard library, compute and fault only: supervisors load it
+// before the rest of the binary initialises.
 package journal

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // ErrHeld is returned by Open while another process holds the journal: the
@@ -25,6 +26,13 @@ type State struct {
 	ExecletAt compute.Instant // When the supervisor took the attempt on.
 	StartedAt compute.Instant // When the code started; zero when it did not.
 	Outcome   *compute.Outcome
+}
+
+// Unbegun reports whether the code was never started, and nothing else is known of
+// the attempt's end. While nobody watches over it no code can start, so that the
+// attempt may begin anew when the state still wants it.
+func (s State) Unbegun() bool {
+	return (!s.Starting || fault.Planted(fault.IgnoredStarting)) && s.Outcome == nil
 }
 
 // Journal is one attempt's journal, held by this process.
