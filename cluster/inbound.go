@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,18 +16,27 @@ import (
 //     with. A leader that did not hear that what follows is here already, since the
 //     follower started again meanwhile, say, is refused. It sends the snapshot
 //     again, and again.
-//   - A snapshot that is older than the newest entry, one that was long on its way,
-//     takes acknowledged entries with it; and raft goes on to believe in the log's
-//     old end: it refuses everything, or takes entries behind a gap.
+//   - A snapshot takes all entries with it, also acknowledged ones behind its end;
+//     and raft goes on to believe in the log's old end: it refuses everything, or
+//     takes entries behind a gap. It does so too when it has removed entries that
+//     were overruled and finds no room for those that take their place.
 //   - It commits up to its own newest entry, also where that was not compared with
 //     the leader's (Ongaro and Ousterhout, Raft, figure 2, AppendEntries, rule 5).
+//
+// Nothing here writes to the log: raft does, and it alone looks at terms. What is
+// read here may be older than what raft finds when it takes the call, since it may
+// have led in between. So a call is changed by facts alone that stay true: what is
+// applied here is committed, in the log of every leader that raft still listens to,
+// and in this server's log or snapshot for good. For the same reason calls are not
+// looked at before raft has answered the one before. DESIGN.md has the argument.
 
 // inbound is the transport as raft sees it.
 type inbound struct {
 	*raft.NetworkTransport
 
-	rpcs  chan raft.RPC
-	logs  raft.LogStore
+	calls <-chan raft.RPC // As they come.
+	rpcs  chan raft.RPC   // As raft gets them.
+	logs  raft.LogStore   // Read, never written.
 	fatal func(error)
 	raft  follower // Set by run.
 }
@@ -35,22 +45,24 @@ type inbound struct {
 type follower interface {
 	LastIndex() uint64    // The newest entry, or the end of the newest snapshot.
 	AppliedIndex() uint64 // What is committed, and this node knows of it.
-	CurrentTerm() uint64
 }
 
 func newInbound(transport *raft.NetworkTransport, logs raft.LogStore, fatal func(error)) *inbound {
-	return &inbound{NetworkTransport: transport, rpcs: make(chan raft.RPC), logs: logs, fatal: fatal}
+	return &inbound{
+		NetworkTransport: transport, calls: transport.Consumer(), rpcs: make(chan raft.RPC), logs: logs, fatal: fatal,
+	}
 }
 
 // Consumer returns what comes from others. Implements raft.Transport.
 func (i *inbound) Consumer() <-chan raft.RPC { return i.rpcs }
 
-// run hands on what comes until closed is closed.
+// run hands on what comes until closed is closed, or raft is wrong about its
+// log. Heartbeats do not come this way.
 func (i *inbound) run(to follower, closed <-chan struct{}) {
 	i.raft = to
 	for {
 		select {
-		case call := <-i.NetworkTransport.Consumer():
+		case call := <-i.calls:
 			if !i.handOn(call, closed) {
 				return
 			}
@@ -60,97 +72,120 @@ func (i *inbound) run(to follower, closed <-chan struct{}) {
 	}
 }
 
-// handOn hands one call on, and reports false once closed is closed.
+// handOn hands one call on and passes the answer back. It reports false when no
+// other is to follow.
 func (i *inbound) handOn(call raft.RPC, closed <-chan struct{}) bool {
 	switch req := call.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		i.leaveOut(req)
 	case *raft.InstallSnapshotRequest:
 		if i.needless(req) {
-			go answerNeedless(call, req)
-			return true
+			return i.answerNeedless(call, req, closed)
 		}
-		call = i.watch(call, req, closed)
 	}
+	newest := i.raft.LastIndex()
+	answer, ok := i.ask(call, closed)
+	if !ok {
+		return false
+	}
+	wrong := i.misled(call.Command, newest, answer.Response)
+	if wrong != nil {
+		i.fatal(wrong)
+	}
+	call.RespChan <- answer // It has room for it.
+	return wrong == nil
+}
+
+// ask has raft answer a call, and reports false once closed is closed.
+func (i *inbound) ask(call raft.RPC, closed <-chan struct{}) (raft.RPCResponse, bool) {
+	answers := make(chan raft.RPCResponse, 1)
+	call.RespChan = answers
 	select {
 	case i.rpcs <- call:
-		return true
 	case <-closed:
-		return false
+		return raft.RPCResponse{}, false
+	}
+	select {
+	case answer := <-answers:
+		return answer, true
+	case <-closed:
+		return raft.RPCResponse{}, false
 	}
 }
 
-// leaveOut takes those entries out of a request that are here already, which makes
-// the newest of them the one to compare with, and commits no more than is compared.
+// leaveOut has raft compare nothing that is committed: it may not have it any
+// more, and it is the same everywhere. Raft compares nothing before entry 1, so
+// what follows is sent as if it began there. It commits no more than is compared.
 func (i *inbound) leaveOut(req *raft.AppendEntriesRequest) {
 	compared := req.PrevLogEntry
 	if n := len(req.Entries); n > 0 {
 		compared = req.Entries[n-1].Index
 	}
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, compared)
-	if req.PrevLogEntry >= i.raft.LastIndex() || req.Term < i.raft.CurrentTerm() {
-		return // The first is so nearly always; the second raft refuses.
+	committed := i.raft.AppliedIndex()
+	if req.PrevLogEntry > committed || req.PrevLogEntry == i.raft.LastIndex() {
+		return // As nearly always: raft has what it compares with, or refuses.
 	}
-	for len(req.Entries) > 0 {
-		sent := req.Entries[0]
-		var kept raft.Log
-		if err := i.logs.GetLog(sent.Index, &kept); err != nil {
-			return
-		}
-		if kept.Term != sent.Term {
-			i.clearBehindSnapshot(req.PrevLogEntry, sent.Index)
-			return
-		}
-		req.PrevLogEntry, req.PrevLogTerm, req.Entries = sent.Index, sent.Term, req.Entries[1:]
+	for len(req.Entries) > 0 && req.Entries[0].Index <= committed {
+		req.Entries = req.Entries[1:]
 	}
+	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// clearBehindSnapshot removes the entries from first on, which a leader overrules,
-// when raft cannot do it because it has no entry before them to compare with. Raft
-// learns of it by a new start.
-func (i *inbound) clearBehindSnapshot(before, first uint64) {
-	if before > i.raft.AppliedIndex() || i.logs.GetLog(before, new(raft.Log)) == nil {
-		return
-	}
-	last := i.raft.LastIndex()
-	if err := i.logs.DeleteRange(first, last); err != nil {
-		return // The leader tries again.
-	}
-	i.fatal(fmt.Errorf("the entries %d to %d, right behind a snapshot, were overruled: start again", first, last))
-}
-
-// needless reports whether all of a snapshot is applied here already.
+// needless reports whether all of a snapshot is here: it is applied, or the log
+// has the entry at its end, and so those before it as the leader has them. What
+// follows that entry was perhaps acknowledged, and stays (Raft, section 7).
 func (i *inbound) needless(req *raft.InstallSnapshotRequest) bool {
-	return req.LastLogIndex <= i.raft.AppliedIndex() && req.Term >= i.raft.CurrentTerm()
-}
-
-// answerNeedless says that a snapshot is here, as it is.
-func answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest) {
-	_, err := io.Copy(io.Discard, call.Reader) // The next call follows on the same connection.
-	call.Respond(&raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, err)
-}
-
-// watch returns the call with a snapshot such that this process ends after it when
-// raft believes in more of a log than is left: the next start reads what there is.
-// What was behind the snapshot was not committed, as far as it goes beyond it: the
-// leader would have gone on there.
-func (i *inbound) watch(call raft.RPC, req *raft.InstallSnapshotRequest, closed <-chan struct{}) raft.RPC {
-	newest := i.raft.LastIndex()
-	if newest <= req.LastLogIndex {
-		return call
+	if req.LastLogIndex <= i.raft.AppliedIndex() {
+		return true
 	}
-	to, from := call.RespChan, make(chan raft.RPCResponse, 1)
-	call.RespChan = from
-	go func() {
-		select {
-		case answer := <-from:
-			if done, ok := answer.Response.(*raft.InstallSnapshotResponse); ok && done.Success {
-				i.fatal(fmt.Errorf("a snapshot up to entry %d took the place of a log up to entry %d: start again",
-					req.LastLogIndex, newest))
-			}
-			to <- answer
-		case <-closed:
-		}
+	var end raft.Log
+	return i.logs.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm
+}
+
+// answerNeedless says of a snapshot that it is here. Raft is asked as if nothing
+// were in it: the term is looked at, and the leader was heard.
+func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest, closed <-chan struct{}) bool {
+	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term, Leader: req.Leader}
+	answer, ok := i.ask(raft.RPC{Command: nothing}, closed)
+	if !ok {
+		return false
+	}
+	done := &raft.InstallSnapshotResponse{}
+	if heard, ok := answer.Response.(*raft.AppendEntriesResponse); ok {
+		done.RPCHeader, done.Term, done.Success = heard.RPCHeader, heard.Term, heard.Success
+	}
+	go func() { // The snapshot may take long to come, and what is said of it stays true.
+		_, err := io.Copy(io.Discard, call.Reader) // The next call follows on the same connection.
+		call.Respond(done, errors.Join(answer.Error, err))
 	}()
-	return call
+	return true
+}
+
+// misled returns what raft is wrong about after a call, nil for nothing: then the
+// process has to end, and the next start reads what there is. Newest is the entry
+// in which raft believed before.
+func (i *inbound) misled(call any, newest uint64, answer any) error {
+	switch done := answer.(type) {
+	case *raft.InstallSnapshotResponse:
+		req, ok := call.(*raft.InstallSnapshotRequest)
+		if !ok || !done.Success {
+			return nil
+		}
+		first, err := i.logs.FirstIndex()
+		if newest < req.LastLogIndex && err == nil && (first == 0 || first > req.LastLogIndex) {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("a snapshot up to entry %d took the place of a log up to entry %d: start again",
+			req.LastLogIndex, newest))
+	case *raft.AppendEntriesResponse:
+		last := i.raft.LastIndex()
+		if done.Success || last <= i.raft.AppliedIndex() { // The latter may be the end of a snapshot.
+			return nil
+		}
+		if err := i.logs.GetLog(last, new(raft.Log)); errors.Is(err, raft.ErrLogNotFound) {
+			return fmt.Errorf("the log was overruled, and does not reach entry %d any more: start again", last)
+		}
+	}
+	return nil
 }

@@ -1,19 +1,24 @@
 package cluster
 
 import (
+	"errors"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"berth/cluster/disk"
 )
 
 // toldFollower is a raft that says what it is told to.
-type toldFollower struct{ last, applied, term uint64 }
+type toldFollower struct{ last, applied uint64 }
 
 func (f toldFollower) LastIndex() uint64    { return f.last }
 func (f toldFollower) AppliedIndex() uint64 { return f.applied }
-func (f toldFollower) CurrentTerm() uint64  { return f.term }
 
 // entriesOf returns entries from first on, of these terms.
 func entriesOf(first uint64, terms ...uint64) []*raft.Log {
@@ -25,102 +30,392 @@ func entriesOf(first uint64, terms ...uint64) []*raft.Log {
 }
 
 // TestInboundAppend looks at what becomes of what a leader sends to a server that
-// has entries 5 to 8, of terms 2, 2, 2 and 3, behind a snapshot.
+// has applied entry 6.
 func TestInboundAppend(t *testing.T) {
 	for _, tt := range []struct {
-		name         string
-		prev, term   uint64
-		entries      []*raft.Log
-		commit       uint64
-		prevOut      uint64
-		prevTermOut  uint64
-		entriesOut   int
-		commitOut    uint64
-		last, status uint64 // What is left of the log: its end, and whether the process ends.
+		name        string
+		last        uint64
+		prev        uint64
+		entries     []*raft.Log
+		commit      uint64
+		prevOut     uint64
+		prevTermOut uint64
+		entriesOut  int
+		commitOut   uint64
 	}{
-		{"what follows", 8, 4, entriesOf(9, 4), 8, 8, 3, 1, 8, 8, 0},
-		{"nothing, and a commit beyond what is compared", 6, 4, nil, 8, 6, 2, 0, 6, 8, 0},
-		{"what is here already", 4, 4, entriesOf(5, 2, 2, 2, 3), 9, 8, 3, 0, 8, 8, 0},
-		{"some of it", 4, 4, entriesOf(5, 2, 2), 9, 6, 2, 0, 6, 8, 0},
-		{"that and more", 4, 4, entriesOf(5, 2, 2, 2, 3, 4), 9, 8, 3, 1, 9, 8, 0},
-		{"what overrules the end", 4, 4, entriesOf(5, 2, 2, 4), 9, 6, 2, 1, 7, 8, 0},
-		{"what overrules all behind the snapshot", 4, 4, entriesOf(5, 4, 4), 9, 4, 1, 2, 6, 0, 1},
-		{"the same of a leader of before", 4, 2, entriesOf(5, 1, 1), 9, 4, 1, 2, 6, 8, 0},
+		{"what follows", 8, 8, entriesOf(9, 4), 8, 8, 2, 1, 8},
+		{"nothing, and a commit beyond what is compared", 8, 7, nil, 8, 7, 2, 0, 7},
+		{"what is not committed as far as is known", 8, 7, entriesOf(8, 4), 8, 7, 2, 1, 8},
+		{"what follows all that is committed", 8, 6, entriesOf(7, 4, 4, 4), 6, 0, 0, 3, 6},
+		{"what is committed, and more", 8, 3, entriesOf(4, 2, 2, 2, 4), 9, 0, 0, 1, 7},
+		{"what is committed alone", 8, 3, entriesOf(4, 2, 2), 9, 0, 0, 0, 5},
+		{"everything", 8, 0, entriesOf(1, 1, 1, 2, 2, 2, 2, 2, 2, 4), 9, 0, 0, 3, 9},
+		{"what follows a snapshot that raft forgot for one of its own", 4, 6, entriesOf(7, 4), 6, 0, 0, 1, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			logs := raft.NewInmemStore()
-			if err := logs.StoreLogs(entriesOf(5, 2, 2, 2, 3)); err != nil {
-				t.Fatal(err)
-			}
-			ended := uint64(0)
-			i := &inbound{logs: logs, raft: toldFollower{last: 8, applied: 4, term: 3}, fatal: func(error) { ended++ }}
-			prevTerm := []uint64{1, 2, 2, 2, 3}[tt.prev-4]
+			i := &inbound{raft: toldFollower{last: tt.last, applied: 6}}
 			req := &raft.AppendEntriesRequest{
-				Term: tt.term, PrevLogEntry: tt.prev, PrevLogTerm: prevTerm, Entries: tt.entries, LeaderCommitIndex: tt.commit,
+				Term: 4, PrevLogEntry: tt.prev, PrevLogTerm: 2, Entries: tt.entries, LeaderCommitIndex: tt.commit,
 			}
 			i.leaveOut(req)
-			last, err := logs.LastIndex()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := []uint64{req.PrevLogEntry, req.PrevLogTerm, uint64(len(req.Entries)), req.LeaderCommitIndex, last, ended}
-			want := []uint64{tt.prevOut, tt.prevTermOut, uint64(tt.entriesOut), tt.commitOut, tt.last, tt.status}
+			got := []uint64{req.PrevLogEntry, req.PrevLogTerm, uint64(len(req.Entries)), req.LeaderCommitIndex}
+			want := []uint64{tt.prevOut, tt.prevTermOut, uint64(tt.entriesOut), tt.commitOut}
 			if !slices.Equal(got, want) {
-				t.Errorf("previous entry and term, entries, commit, end of the log, ends: %v, want %v", got, want)
+				t.Errorf("previous entry and term, entries, commit: %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-// TestInboundSnapshot looks at what becomes of snapshots at a server that has
-// applied entry 60 and has entries up to 80.
-func TestInboundSnapshot(t *testing.T) {
+// realFollower is raft behind an inbound, whose calls a test makes.
+type realFollower struct {
+	*raft.Raft
+
+	store    *heldStore
+	machine  *countingMachine
+	calls    chan raft.RPC
+	closed   chan struct{}
+	ended    []error
+	handling chan struct{} // Closed when no more calls are handed on.
+}
+
+// heldStore is a store of which a test can hold or fail the writes.
+type heldStore struct {
+	*raft.InmemStore
+
+	terms, entries chan struct{} // Closed to let writes go on; nil for at once.
+	full, stuck    error         // Of appends, and of removals.
+}
+
+func (s *heldStore) SetUint64(key []byte, value uint64) error {
+	if s.terms != nil {
+		<-s.terms
+	}
+	return s.InmemStore.SetUint64(key, value)
+}
+
+func (s *heldStore) StoreLogs(logs []*raft.Log) error {
+	if s.entries != nil {
+		<-s.entries
+	}
+	if s.full != nil {
+		return s.full
+	}
+	return s.InmemStore.StoreLogs(logs)
+}
+
+func (s *heldStore) DeleteRange(low, high uint64) error {
+	if s.stuck != nil {
+		return s.stuck
+	}
+	return s.InmemStore.DeleteRange(low, high)
+}
+
+// countingMachine counts how often it was restored.
+type countingMachine struct{ restored int }
+
+func (m *countingMachine) Apply(*raft.Log) any                 { return nil }
+func (m *countingMachine) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.ErrUnsupported }
+func (m *countingMachine) Restore(r io.ReadCloser) error {
+	m.restored++
+	_, err := io.Copy(io.Discard, r)
+	return errors.Join(err, r.Close())
+}
+
+// mustFollow starts raft with a snapshot that ends at an entry of term 2, and
+// these entries, in term 4.
+func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollower {
+	t.Helper()
+	f := &realFollower{
+		store: &heldStore{InmemStore: raft.NewInmemStore()}, machine: new(countingMachine),
+		calls: make(chan raft.RPC), closed: make(chan struct{}), handling: make(chan struct{}),
+	}
+	layer := &raftLayer{accepted: make(chan net.Conn), closed: make(chan struct{}), advertise: "follower"}
+	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Logger: quiet()})
+	snapshots := raft.NewInmemSnapshotStore()
+	sink, err := snapshots.Create(1, snapshot, 2, servers(), 1, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(sink.Close(), f.store.StoreLogs(entries), f.store.SetUint64([]byte(disk.KeyCurrentTerm), 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := raft.DefaultConfig()
+	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", quiet(), true
+	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = standsNever, standsNever, true
+	logs := &disk.Cache{LogStore: f.store}
+	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) })
+	i.calls = f.calls
+	if f.Raft, err = raft.NewRaft(config, f.machine, logs, f.store, snapshots, i); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(f.handling)
+		i.run(f.Raft, f.closed)
+	}()
+	t.Cleanup(func() {
+		close(f.closed)
+		if err := errors.Join(f.Shutdown().Error(), transport.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func servers() raft.Configuration {
+	var out raft.Configuration
+	for _, id := range []raft.ServerID{"follower", "leader", "third"} {
+		out.Servers = append(out.Servers, raft.Server{ID: id, Address: raft.ServerAddress(id)})
+	}
+	return out
+}
+
+// call makes a call, waits until nothing moves, and returns where the answer
+// comes.
+func (f *realFollower) call(command any, content io.Reader) chan raft.RPCResponse {
+	answers := make(chan raft.RPCResponse, 1)
+	go func() {
+		select {
+		case f.calls <- raft.RPC{Command: command, Reader: content, RespChan: answers}:
+		case <-f.closed:
+		}
+	}()
+	synctest.Wait()
+	return answers
+}
+
+func fromLeader() raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("leader")}
+}
+
+// append sends entries behind one of a term.
+func (f *realFollower) append(term, prev, prevTerm uint64, entries ...*raft.Log) chan raft.RPCResponse {
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: fromLeader(), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries,
+	}
+	if n := len(entries); n > 0 {
+		req.LeaderCommitIndex = entries[n-1].Index
+	}
+	return f.call(req, nil)
+}
+
+// install sends a snapshot that ends at an entry of a term.
+func (f *realFollower) install(term, index, indexTerm uint64) chan raft.RPCResponse {
+	content := strings.NewReader("content")
+	return f.call(&raft.InstallSnapshotRequest{
+		RPCHeader: fromLeader(), SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: indexTerm,
+		Configuration: raft.EncodeConfiguration(servers()), ConfigurationIndex: 1, Size: content.Size(),
+	}, content)
+}
+
+// succeeded reports whether a call was answered, and with success.
+func succeeded(answers chan raft.RPCResponse) bool {
+	select {
+	case answer := <-answers:
+		switch done := answer.Response.(type) {
+		case *raft.AppendEntriesResponse:
+			return done.Success && answer.Error == nil
+		case *raft.InstallSnapshotResponse:
+			return done.Success && answer.Error == nil
+		}
+	default:
+	}
+	return false
+}
+
+// mustHold checks the terms of the log from first on, and whether and how often
+// the process ended and the state was restored.
+func (f *realFollower) mustHold(t *testing.T, ended, restored int, first uint64, terms ...uint64) {
+	t.Helper()
+	synctest.Wait()
+	var got []uint64
+	last, err := f.store.LastIndex()
+	for i := first; i <= last && err == nil; i++ {
+		var entry raft.Log
+		err = f.store.GetLog(i, &entry)
+		got = append(got, entry.Term)
+	}
+	if err != nil || !slices.Equal(got, terms) {
+		t.Errorf("from %d on it has entries of the terms %v, want %v; %v", first, got, terms, err)
+	}
+	if len(f.ended) != ended || f.machine.restored != restored {
+		t.Errorf("the process ended for %v, and the state was restored %d times, want %d and %d",
+			f.ended, f.machine.restored, ended, restored)
+	}
+}
+
+// TestInboundBehindASnapshot sends what raft has no entry to compare with.
+func TestInboundBehindASnapshot(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		index  uint64
-		term   uint64
-		passes bool
-		ends   bool
+		name    string
+		prev    uint64
+		entries []*raft.Log
+		want    []uint64
 	}{
-		{"of long ago", 57, 3, false, false},
-		{"of what is applied", 60, 3, false, false},
-		{"of a leader of before", 57, 2, true, true}, // Raft refuses it; here it is made to take it.
-		{"older than the newest entry", 70, 3, true, true},
-		{"newer", 90, 3, true, false},
+		{"what is here already, and more", 10, entriesOf(11, 3, 3, 3, 5), []uint64{3, 3, 3, 5}},
+		{"what overrules", 10, entriesOf(11, 5), []uint64{5}},
+		{"what overrules a part", 10, entriesOf(11, 3, 5), []uint64{3, 5}},
+		{"what begins in the snapshot", 8, entriesOf(9, 2, 2, 3, 3, 3, 5), []uint64{3, 3, 3, 5}},
+		{"what ends in the snapshot", 7, entriesOf(8, 2, 2), []uint64{3, 3, 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ended := make(chan error, 1)
-			closed := make(chan struct{})
-			defer close(closed)
-			i := newInbound(nil, nil, func(err error) { ended <- err })
-			i.raft = toldFollower{last: 80, applied: 60, term: 3}
-			answers := make(chan raft.RPCResponse, 1)
-			content := strings.NewReader("content")
-			passed := make(chan bool, 1)
-			go func() {
-				select {
-				case call := <-i.rpcs:
-					passed <- true
-					call.Respond(&raft.InstallSnapshotResponse{Success: true}, nil)
-				case <-closed:
+			synctest.Test(t, func(t *testing.T) {
+				f := mustFollow(t, 10, entriesOf(11, 3, 3, 3))
+				if !succeeded(f.append(5, tt.prev, 2, tt.entries...)) {
+					t.Error("refused")
 				}
-			}()
-			call := raft.RPC{
-				Command: &raft.InstallSnapshotRequest{LastLogIndex: tt.index, Term: tt.term}, Reader: content, RespChan: answers,
-			}
-			if !i.handOn(call, closed) {
-				t.Fatal("it is closed")
-			}
-			answer := <-answers
-			if done, ok := answer.Response.(*raft.InstallSnapshotResponse); !ok || !done.Success || answer.Error != nil {
-				t.Errorf("answered %+v", answer)
-			}
-			if len(passed) > 0 != tt.passes || len(ended) > 0 != tt.ends {
-				t.Errorf("raft got it: %v, the process ended: %v", len(passed) > 0, len(ended) > 0)
-			}
-			if !tt.passes && content.Len() > 0 {
-				t.Errorf("%d bytes are left before the next call", content.Len())
-			}
+				f.mustHold(t, 0, 0, 11, tt.want...)
+			})
 		})
 	}
+}
+
+// TestInboundSnapshot sends snapshots to a server that has entries 11 to 13 of
+// term 3 behind its own, which ends at entry 10.
+func TestInboundSnapshot(t *testing.T) {
+	kept := []uint64{3, 3, 3}
+	for _, tt := range []struct {
+		name             string
+		term             uint64
+		index, indexTerm uint64
+		accepted         bool
+		ended, restored  int
+		log              []uint64
+		stuck            error
+	}{
+		{"of long ago", 5, 8, 2, true, 0, 0, kept, nil},
+		{"of what is applied", 5, 10, 2, true, 0, 0, kept, nil},
+		{"of an entry that the log has", 5, 12, 3, true, 0, 0, kept, nil},
+		{"of the end of the log", 5, 13, 3, true, 0, 0, kept, nil},
+		{"of a leader of before", 3, 12, 3, false, 0, 0, kept, nil},
+		{"newer", 5, 20, 5, true, 0, 1, nil, nil},
+		{"that overrules the log", 5, 12, 5, true, 1, 1, nil, nil},
+		{"that overrules the end of the log", 5, 13, 5, true, 1, 1, nil, nil},
+		{"newer, and the log cannot be cleared", 5, 20, 5, true, 1, 1, kept, errors.ErrUnsupported},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := mustFollow(t, 10, entriesOf(11, 3, 3, 3))
+				f.store.stuck = tt.stuck
+				if got := succeeded(f.install(tt.term, tt.index, tt.indexTerm)); got != tt.accepted {
+					t.Errorf("accepted: %v, want %v", got, tt.accepted)
+				}
+				f.mustHold(t, tt.ended, tt.restored, 11, tt.log...)
+				if tt.ended == 0 && tt.accepted { // The leader goes on there.
+					next := entriesOf(tt.index+1, 5, 5, 5, 5, 5, 5)
+					if !succeeded(f.append(5, tt.index, tt.indexTerm, next...)) || f.LastIndex() != tt.index+6 {
+						t.Errorf("what follows is refused; the last entry is %d", f.LastIndex())
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestInboundAcknowledgedBehindASnapshot has a leader send a snapshot that ends
+// before entries that it has counted this server for.
+func TestInboundAcknowledgedBehindASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3, 3, 3, 3, 3))
+		f.store.full = errors.ErrUnsupported
+		if succeeded(f.append(4, 15, 3, entriesOf(16, 4)...)) {
+			t.Error("there was room")
+		}
+		if !succeeded(f.install(4, 12, 3)) {
+			t.Error("the snapshot was refused")
+		}
+		f.mustHold(t, 0, 0, 11, 3, 3, 3, 3, 3)
+		f.store.full = nil
+		if !succeeded(f.append(4, 12, 3, entriesOf(13, 3, 3, 3, 4)...)) {
+			t.Error("refused")
+		}
+		f.mustHold(t, 0, 0, 11, 3, 3, 3, 3, 3, 4)
+	})
+}
+
+// TestInboundWaitsForRaft has a second call come while raft is at the first.
+func TestInboundWaitsForRaft(t *testing.T) {
+	t.Run("an append of a leader of before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := mustFollow(t, 10, entriesOf(11, 3))
+			f.store.terms = make(chan struct{})
+			x := f.append(5, 11, 3, entriesOf(12, 5)...)
+			y := f.append(4, 10, 2, entriesOf(11, 4)...)
+			close(f.store.terms)
+			synctest.Wait()
+			if !succeeded(x) || len(y) != 1 || succeeded(y) {
+				t.Error("the newer leader was refused, or the older one was not")
+			}
+			f.mustHold(t, 0, 0, 11, 3, 5)
+		})
+	})
+	t.Run("a snapshot of what is being appended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := mustFollow(t, 10, entriesOf(11, 3, 3, 3))
+			f.store.entries = make(chan struct{})
+			x := f.append(5, 10, 2, entriesOf(11, 5, 5, 5, 5)...)
+			y := f.install(5, 12, 5)
+			close(f.store.entries)
+			synctest.Wait()
+			if !succeeded(x) || !succeeded(y) {
+				t.Error("refused")
+			}
+			f.mustHold(t, 0, 0, 11, 5, 5, 5, 5)
+		})
+	})
+	t.Run("a snapshot that overrules what is being appended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := mustFollow(t, 10, nil)
+			f.store.entries = make(chan struct{})
+			req := &raft.AppendEntriesRequest{
+				RPCHeader: fromLeader(), Term: 4, PrevLogEntry: 10, PrevLogTerm: 2, Entries: entriesOf(11, 4, 4, 4),
+			}
+			x := f.call(req, nil)
+			y := f.install(5, 12, 5)
+			close(f.store.entries)
+			synctest.Wait()
+			if !succeeded(x) || !succeeded(y) {
+				t.Error("refused")
+			}
+			f.mustHold(t, 1, 1, 11)
+			select {
+			case <-f.handling:
+			default:
+				t.Error("raft gets calls that it takes for a log that is gone")
+			}
+		})
+	})
+}
+
+// TestInboundLostEnd has entries be overruled, and no room for what does that.
+func TestInboundLostEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3, 3, 3))
+		f.store.full = errors.ErrUnsupported
+		if succeeded(f.append(5, 11, 3, entriesOf(12, 5)...)) {
+			t.Error("there was room")
+		}
+		f.mustHold(t, 1, 0, 11, 3)
+	})
+}
+
+// TestInboundNeedlessContent has a snapshot that nobody needs come slowly: it is
+// read to its end before it is answered, and other calls do not wait for it.
+func TestInboundNeedlessContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3))
+		content, rest := io.Pipe()
+		slow := f.call(&raft.InstallSnapshotRequest{RPCHeader: fromLeader(), Term: 5, LastLogIndex: 8}, content)
+		if len(slow) > 0 || !succeeded(f.append(5, 11, 3, entriesOf(12, 5)...)) {
+			t.Error("it was answered early, or kept others waiting")
+		}
+		if err := rest.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !succeeded(slow) {
+			t.Error("refused")
+		}
+	})
 }

@@ -195,13 +195,14 @@ func (c *Cluster) openStores(dir string) (err error) {
 	if err := disk.CheckGap(c.store, covered, claimed); err != nil {
 		return err
 	}
-	if err := c.restoreReplica(claimed); err != nil {
+	newest, err := c.restoreReplica(claimed)
+	if err != nil {
 		return err
 	}
 	if err := c.checkState(); err != nil {
 		return err
 	}
-	if err := takeOver(c.store, c.clusterID, c.id); err != nil {
+	if err := takeOver(c.store, newest, c.clusterID, c.id); err != nil {
 		return err
 	}
 	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store

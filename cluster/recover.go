@@ -168,7 +168,11 @@ func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Standing, error) {
 	if err != nil {
 		return Standing{}, err
 	}
-	if err := takeOver(st.log, s.ClusterID(), s.Node()); err != nil {
+	newest, err := st.newest()
+	if err == nil {
+		err = takeOver(st.log, newest, s.ClusterID(), s.Node())
+	}
+	if err != nil {
 		return Standing{}, errors.Join(err, st.log.Close())
 	}
 	err = raft.RecoverCluster(st.config, machine, st.log, st.log, st.snapshots, st.transport, configuration)
@@ -237,6 +241,21 @@ func (s *Stopped) openStores(open func(dir string, covered uint64) (*disk.Log, e
 	config.Logger = quiet()
 	_, transport := raft.NewInmemTransport("")
 	return &stores{config, log, snapshots, transport}, nil
+}
+
+// newest returns the newest snapshot that can be read, nil for none.
+func (st *stores) newest() (*raft.SnapshotMeta, error) {
+	covered, _, err := st.snapshots.Covered()
+	if err != nil {
+		return nil, err
+	}
+	list, err := st.snapshots.List()
+	for _, meta := range list {
+		if meta.Index == covered {
+			return meta, err
+		}
+	}
+	return nil, err
 }
 
 func (st *stores) standing(configuration raft.Configuration) (Standing, error) {

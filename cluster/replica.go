@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/raft"
+
 	"berth/cluster/disk"
 	"berth/compute"
 )
@@ -53,8 +55,8 @@ func checkOwner(log *disk.Log, dir string, cluster compute.UUID, node compute.No
 
 // takeOver makes a replica this node's, once all that says whose it is was looked
 // at: its log is given an owner if it has none, and loses what a snapshot
-// superseded.
-func takeOver(log *disk.Log, cluster compute.UUID, node compute.NodeID) error {
+// superseded. Newest is the snapshot with which raft begins, nil for none.
+func takeOver(log *disk.Log, newest *raft.SnapshotMeta, cluster compute.UUID, node compute.NodeID) error {
 	owner, err := log.Owner()
 	if err == nil && len(owner) != ownerSize {
 		err = log.SetOwner(ownerOf(cluster, node))
@@ -62,7 +64,30 @@ func takeOver(log *disk.Log, cluster compute.UUID, node compute.NodeID) error {
 	if err != nil && !disk.NoSpace(err) { // Without room the next start does it.
 		return err
 	}
-	return log.DropSuperseded()
+	if err := log.DropSuperseded(); err != nil || newest == nil {
+		return err
+	}
+	return dropOverruled(log, newest)
+}
+
+// dropOverruled empties a log that has another entry where a snapshot ends. The
+// snapshot came from the leader, this process ended before the log was cleared,
+// and nothing from there on was committed. Raft would go on behind the snapshot,
+// and as a leader send what is before its end to others.
+func dropOverruled(log *disk.Log, snapshot *raft.SnapshotMeta) error {
+	var end raft.Log
+	err := log.GetLog(snapshot.Index, &end)
+	if errors.Is(err, raft.ErrLogNotFound) || err == nil && end.Term == snapshot.Term {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	return log.DeleteRange(0, last)
 }
 
 // errForeignReplica refuses a replica of another cluster. It is left alone: it
@@ -79,25 +104,26 @@ func errForeignReplica(dir string, of, own compute.UUID) error {
 // entry at which the newest of all ends. The error is disk.ErrCorrupt when what is
 // left makes no start. A snapshot that the state machine refuses for a reason for
 // people, as one of a newer version, stops the start, and nothing is set aside.
-func (c *Cluster) restoreReplica(claimed uint64) error {
+// It returns the snapshot, nil for none.
+func (c *Cluster) restoreReplica(claimed uint64) (*raft.SnapshotMeta, error) {
 	list, err := c.snapshots.List()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var refused []string
 	var reason error
 	for _, meta := range list {
 		// Before it is restored: a state that raft does not go on from must not stay.
 		if err := disk.CheckGap(c.store, meta.Index, claimed); err != nil {
-			return errors.Join(err, reason)
+			return nil, errors.Join(err, reason)
 		}
 		err := c.restoreSnapshot(meta.ID)
 		if err == nil {
 			c.logger.Info("state restored from a snapshot", "index", meta.Index)
-			return c.setSnapshotsAside(refused, reason)
+			return meta, c.setSnapshotsAside(refused, reason)
 		}
 		if !disk.Damaged(err) {
-			return fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
+			return nil, fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
 		}
 		c.metrics.damaged.Inc()
 		c.logger.Error("snapshot damaged", "index", meta.Index, "err", err)
@@ -105,9 +131,9 @@ func (c *Cluster) restoreReplica(claimed uint64) error {
 		reason = errors.Join(reason, err)
 	}
 	if err := disk.CheckGap(c.store, 0, claimed); err != nil {
-		return errors.Join(err, reason)
+		return nil, errors.Join(err, reason)
 	}
-	return c.setSnapshotsAside(refused, reason)
+	return nil, c.setSnapshotsAside(refused, reason)
 }
 
 // setSnapshotsAside moves snapshots, if there are any, out of the way, with the
