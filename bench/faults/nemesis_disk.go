@@ -96,7 +96,11 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		}
 		err := stop()
 		sleep(ctx, endsWithin) // It may have been about to end.
-		return errors.Join(err, b.settle(ctx, n), restart(n)(ctx))
+		err = errors.Join(err, b.settle(ctx, n))
+		if ended, _ := n.Ended(); ended {
+			b.note += ": it ended"
+		}
+		return errors.Join(err, restart(n)(ctx))
 	}, nil
 }
 
