@@ -8,13 +8,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"berth/bench/faults/world"
 )
 
 // Config says what is run.
 type Config struct {
 	Seed      uint64
 	Duration  time.Duration // Of faults and load; setting up and checking come on top.
-	Nodes     int           // 3 to 9.
+	Nodes     int           // Servers, 3 to 9.
+	Workers   int           // Nodes of role worker beside them, 0 to 3.
 	Nemeses   []string      // Which things are broken; none for all that Nemeses names.
 	Workloads []string      // Which clients there are; none for all that Workloads names.
 	Count     int           // End after so many faults; 0 for when the time is over.
@@ -39,6 +42,7 @@ func (c Config) Validate() error {
 	}
 	check(c.Duration > 0 && c.Duration <= 240*time.Hour, "duration: %v is not up to 240h", c.Duration)
 	check(c.Nodes >= 3 && c.Nodes <= 9, "nodes: %d is not 3 to 9", c.Nodes)
+	check(c.Workers >= 0 && c.Workers <= world.MaxWorkers, "workers: %d is not 0 to %d", c.Workers, world.MaxWorkers)
 	check(c.Count >= 0, "count: %d is negative", c.Count)
 	check(c.Hold >= 0 && c.Hold <= c.Duration, "hold: %v is not between 0 and %v, the duration of a run",
 		c.Hold, c.Duration)
@@ -50,6 +54,7 @@ func (c Config) Validate() error {
 	for _, name := range c.Nemeses {
 		check(c.Points || !slices.Contains(needPoints(), name),
 			"%q needs a program with failpoints: build it with -tags faults and say --points", name)
+		check(c.Workers > 0 || !slices.Contains(needWorkers(), name), "%q needs a worker: say --workers 1", name)
 	}
 	check(c.Points || c.Plant == "", "a planted bug needs a program with failpoints: build it with -tags faults"+
 		" and say --points")
@@ -62,9 +67,7 @@ func (c Config) Validate() error {
 // withDefaults fills what was left out.
 func (c Config) withDefaults() Config {
 	if len(c.Nemeses) == 0 {
-		c.Nemeses = slices.DeleteFunc(Nemeses(), func(name string) bool {
-			return !c.Points && slices.Contains(needPoints(), name)
-		})
+		c.Nemeses = slices.DeleteFunc(Nemeses(), c.lacks)
 	}
 	if len(c.Workloads) == 0 {
 		c.Workloads = Workloads()

@@ -59,6 +59,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"workload", func(c *faults.Config) { c.Workloads = []string{"play"} }, `no workload "play"; there are account, keys`},
 		{"points", func(c *faults.Config) { c.Nemeses = []string{"clock"} }, `"clock" needs a program with failpoints`},
 		{"plant", func(c *faults.Config) { c.Plant = "map-order" }, "a planted bug needs a program with failpoints"},
+		{"worker", func(c *faults.Config) { c.Nemeses = []string{"worker-kill"} }, `"worker-kill" needs a worker`},
 		{"nodes", func(c *faults.Config) { c.Nodes = 2 }, "nodes: 2 is not 3 to 9"},
 		{"hold", func(c *faults.Config) { c.Hold = c.Duration + 1 }, "hold: "},
 	}

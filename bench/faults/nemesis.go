@@ -75,6 +75,7 @@ func restart(nodes ...*world.Node) mending {
 func nemeses() []nemesis {
 	return slices.Concat(
 		[]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses(),
+		workerNemeses(),
 	)
 }
 

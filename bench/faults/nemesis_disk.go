@@ -49,7 +49,7 @@ func diskNemeses() []nemesis {
 	leader := func(b *breaker) *world.Node { return b.leader }
 	return []nemesis{
 		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (mending, error) {
-			return restart(b.world.Nodes...), b.world.PowerCut(ctx)
+			return b.world.StartAll, b.world.PowerCut(ctx)
 		}},
 		{"slow-disk", seconds(3, 8), traced((*breaker).any, syncsLate)},
 		{"leader-failing-disk", seconds(2, 5), traced(leader, syncsFail)},

@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	w, err := world.Open(ctx, world.Config{
 		Dir: filepath.Join(cfg.Dir, fmt.Sprintf("seed-%d", cfg.Seed)), Binary: cfg.Binary, Nodes: cfg.Nodes,
-		Plant: cfg.Plant, Points: cfg.Points,
+		Workers: cfg.Workers, Plant: cfg.Plant, Points: cfg.Points,
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("make world: %w", err)

@@ -55,6 +55,7 @@ Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 	flags.DurationVar(&f.config.Duration, "duration", 6*time.Minute, "`time` with faults of each run")
 	flags.DurationVar(&f.total, "total", 0, "go on with further seeds until so much `time` has passed")
 	flags.IntVar(&f.config.Nodes, "nodes", 3, "`nodes` of the cluster, 3 to 9")
+	flags.IntVar(&f.config.Workers, "workers", 0, "`nodes` of role worker beside them, 0 to 3")
 	flags.StringSliceVar(&f.config.Nemeses, "only", nil, "break only these `things`")
 	flags.StringSliceVar(&f.config.Workloads, "workload", nil, "start only these `workloads`")
 	flags.IntVar(&f.config.Count, "count", 0, "end a run after so many `faults`")

@@ -96,7 +96,7 @@ func (n *Node) cutDisk() error {
 // later: what was there before the faults begin is no part of what they may
 // lose.
 func (w *World) Flush() error {
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		dir, err := os.Open(n.data())
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func (w *World) makeNetwork(ctx context.Context) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "link add %s type bridge\naddr add %s/24 dev %s\nlink set %s up\n",
 		bridge, w.slot.address(1), bridge, bridge)
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := command(ctx, "", "ip", "netns", "add", n.netns); err != nil {
 			return err
 		}
@@ -25,7 +25,7 @@ func (w *World) makeNetwork(ctx context.Context) error {
 	if err := command(ctx, b.String(), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		inside := fmt.Sprintf("addr add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", n.IP)
 		if err := command(ctx, inside, "ip", "-n", n.netns, "-batch", "-"); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (w *World) Slow(ctx context.Context, n *Node, kilobits int) error {
 
 // Heal removes every rule from the network between the nodes.
 func (w *World) Heal(ctx context.Context) error {
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		n.filter = filter{silent: map[string]bool{}}
 		if err := w.applyFilter(ctx, n); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (w *World) Heal(ctx context.Context) error {
 // applyFilter puts a node's filter into the kernel in place of what was there.
 func (w *World) applyFilter(ctx context.Context, n *Node) error {
 	var rules strings.Builder
-	for _, other := range w.Nodes {
+	for _, other := range w.machines() {
 		if !n.filter.silent[other.IP] {
 			continue
 		}

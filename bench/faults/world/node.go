@@ -40,6 +40,7 @@ type Node struct {
 	dir    string
 	netns  string
 	joins  bool
+	worker bool
 	filter filter
 
 	mu      sync.Mutex
@@ -227,9 +228,12 @@ func (n *Node) writeConfig() error {
 	fmt.Fprintf(&b, "name: %s\ndata_dir: %q\nraft:\n  profile: lan\n", n.Name, n.data())
 	fmt.Fprintf(&b, "api:\n  addr: %s:%d\nrpc:\n  addr: %s:%d\ngossip:\n  addr: %s:%d\n",
 		n.IP, apiPort, n.IP, rpcPort, n.IP, gossipPort)
+	if n.worker {
+		fmt.Fprintf(&b, "role: %s\n", compute.RoleWorker)
+	}
 	if n.joins {
 		fmt.Fprintf(&b, "join:\n  hosts: [%q]\n  token_file: %q\n",
-			n.world.Nodes[0].IP+":"+strconv.Itoa(rpcPort), n.world.tokenFile())
+			n.world.Nodes[0].IP+":"+strconv.Itoa(rpcPort), n.tokenFile())
 	}
 	fmt.Fprintf(&b, "executor:\n  network: none\n  grace: 2s\n  mounts:\n    - {name: marks, path: %q}\n", n.world.Marks())
 	fmt.Fprintf(&b, "billing:\n  signup_grant: 0\nlimits:\n  queued: 100000\n  keys: 10000\n  concurrent: 1000\n")

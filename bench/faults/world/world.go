@@ -24,14 +24,17 @@ const (
 type Config struct {
 	Dir    string // Everything the world keeps; made, and empty at first.
 	Binary string // The berth program of the nodes.
-	Nodes  int    // 3 to 9.
+	Nodes  int    // Servers, 3 to 9.
 	Points bool   // The program has failpoints, which Arm arms.
 	Plant  string // A bug that is planted into all nodes; "" for none.
+
+	Workers int // Nodes beside them that hold no replica, up to MaxWorkers.
 }
 
 // World is a running cluster.
 type World struct {
-	Nodes     []*Node
+	Nodes     []*Node // The servers.
+	Workers   []*Node
 	RootToken string
 
 	cfg  Config
@@ -81,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (_ *World, err error) {
 // Close ends everything and removes what the world made in the kernel. The
 // directory stays.
 func (w *World) Close(ctx context.Context) error {
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := n.Thaw(); err != nil {
 			return err
 		}
@@ -104,10 +107,11 @@ func (w *World) comeUp(ctx context.Context) error {
 			filter: filter{silent: map[string]bool{}},
 		})
 	}
+	w.addWorkers()
 	if err := w.makeNetwork(ctx); err != nil {
 		return fmt.Errorf("make network: %w", err)
 	}
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := n.makeDisk(ctx); err != nil {
 			return fmt.Errorf("make disk: %w", err)
 		}
@@ -124,6 +128,9 @@ func (w *World) comeUp(ctx context.Context) error {
 		if err := n.Start(ctx); err != nil {
 			return err
 		}
+	}
+	if err := w.startWorkers(ctx); err != nil {
+		return fmt.Errorf("start workers: %w", err)
 	}
 	if err := w.WaitWhole(ctx); err != nil {
 		return err
@@ -167,7 +174,7 @@ func (w *World) admin(n *Node) (*client.Client, error) {
 // WaitWhole waits until every node answers for itself that all nodes are up
 // with their GPUs and that three of them vote.
 func (w *World) WaitWhole(ctx context.Context) error {
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		c, err := w.admin(n)
 		if err != nil {
 			return err
@@ -211,8 +218,8 @@ func (w *World) whole(ctx context.Context, c *client.Client) error {
 			voters++
 		}
 	}
-	if up != len(w.Nodes) || voters < 3 {
-		return fmt.Errorf("%d of %d nodes are up, %d vote", up, len(w.Nodes), voters)
+	if all := len(w.machines()); up != all || voters < 3 {
+		return fmt.Errorf("%d of %d nodes are up, %d vote", up, all, voters)
 	}
 	return nil
 }
@@ -292,18 +299,18 @@ func (w *World) Term(ctx context.Context) (highest uint64, known bool) {
 // PowerCut ends all nodes at once as when the power fails: everything that was
 // not synced is lost. It leaves them off, with their disks attached again.
 func (w *World) PowerCut(ctx context.Context) error {
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := n.cutDisk(); err != nil {
 			return err
 		}
 	}
 	// A sandbox holds the file systems of all nodes: nothing may be left.
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := n.Crash(ctx); err != nil {
 			return err
 		}
 	}
-	for _, n := range w.Nodes {
+	for _, n := range w.machines() {
 		if err := n.unmount(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,46 @@
+package faults
+
+import (
+	"context"
+	"slices"
+
+	"berth/bench/faults/world"
+)
+
+// workerNemeses break nodes without a replica. A worker is cut off for longer
+// than its leases last, as often as not, and from the leader alone as often as
+// from all servers: then it goes on to hear of its attempts, and must not go on
+// with them.
+func workerNemeses() []nemesis {
+	return []nemesis{
+		{"worker-kill", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
+			n := b.worker()
+			return restart(n), n.Kill(ctx)
+		}},
+		{"worker-partition", seconds(2, 40), func(ctx context.Context, b *breaker) (mending, error) {
+			from := b.world.Nodes
+			if b.rng.IntN(2) == 0 {
+				from = []*world.Node{b.leader}
+				b.note = "from " + b.leader.Name
+			}
+			return b.world.Heal, b.cut(ctx, []*world.Node{b.worker()}, from, true, b.rng.IntN(2) == 0)
+		}},
+	}
+}
+
+// needWorkers returns the names of those that need a worker.
+func needWorkers() []string {
+	var names []string
+	for _, n := range workerNemeses() {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// worker returns a worker as chance has it.
+func (b *breaker) worker() *world.Node { return b.world.Workers[b.rng.IntN(len(b.world.Workers))] }
+
+// lacks reports whether a run of c has not what a nemesis needs.
+func (c Config) lacks(name string) bool {
+	return !c.Points && slices.Contains(needPoints(), name) || c.Workers == 0 && slices.Contains(needWorkers(), name)
+}
