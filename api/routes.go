@@ -281,7 +281,7 @@ func (s *Server) adminRoutes() []route {
 			reply:   of[wire.Node](), handle: s.undrainNode,
 		}, {
 			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
-			summary: "Remove a node that executes nothing, for good. Refused while too few voters would answer without it, and while other servers lack what it may have.",
+			summary: "Remove a node that executes nothing, for good. Refused while the quorum, or blobs, would go with it.",
 			query:   of[wire.RemovalQuery](), reply: of[wire.Message](), handle: s.removeNode,
 		}, {
 			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
