@@ -145,8 +145,8 @@ func TestLookupOpensItsArchive(t *testing.T) {
 		ids = append(ids, w.submit("t4"))
 	}
 	w.retain(0, 1)
-	for i := range n / 2 { // The first and the last, and so on.
-		w.end(ids[i], ids[n-1-i])
+	for i := range n / 2 { // The two in the middle, those around them, and so on.
+		w.end(ids[n/2-1-i], ids[n/2+i])
 		w.archiveAll(l)
 	}
 	if archives, executions := w.view().Archived(); archives < n/2-1 || executions != n-1 {
@@ -172,7 +172,7 @@ func TestLookupOpensItsArchive(t *testing.T) {
 			}
 		}
 		unknown := ids[n/2]
-		unknown.UUID[14] ^= 0x80
+		unknown.UUID[15]++
 		opened = 0
 		if v, err := w.view().Dig(org, unknown, open); err != nil || v.FromArchive(unknown) || opened != 0 {
 			t.Errorf("an unknown execution: %d archives were opened, %v", opened, err)
