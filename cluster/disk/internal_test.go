@@ -81,6 +81,17 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 		}
 		return err
 	}
+	// pieces are accesses that follow one another and take so many ticks each.
+	pieces := func(kind access, ticks int) func(w *Watchdog) {
+		tick, end := 0, func() {}
+		return func(w *Watchdog) {
+			if tick%ticks == 0 {
+				end()
+				end = w.begin(kind)
+			}
+			tick++
+		}
+	}
 	for _, test := range []struct {
 		name    string
 		kind    access
@@ -90,6 +101,10 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 	}{
 		{"a write while reads go on", accessWrite, func(w *Watchdog) { w.begin(accessRead)() }, 3, true},
 		{"a write while others end", accessWrite, func(w *Watchdog) { w.begin(accessWrite)() }, 60, false},
+		{"a write while a snapshot goes to memory", accessWrite, pieces(accessSnapshot, 1), 3, true},
+		{"a write while one goes to a slow disk", accessWrite, pieces(accessSync, 15), 60, false},
+		{"a write while one goes to a disk that hangs", accessWrite, pieces(accessSync, 600), 3, true},
+		{"a sync of a snapshot within its limit", accessSync, func(*Watchdog) {}, 59, false},
 		{"a small write", accessProbe, func(*Watchdog) {}, 3, true},
 		{"a read within its limit", accessRead, func(*Watchdog) {}, 29, false},
 		{"a read over its limit", accessRead, func(*Watchdog) {}, 31, true},
@@ -109,6 +124,47 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestSnapshotReachesTheDiskInPieces holds that a write beside a snapshot is seen
+// to wait for its turn when a piece of that has reached the disk, and not before.
+func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
+	start := time.Now()
+	watch := &Watchdog{}
+	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, transport := raft.NewInmemTransport("")
+	sink, err := s.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{}, 1, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch.begin(accessWrite)
+	for i := range 8 {
+		if err := watch.Look(start.Add(time.Duration(i)*WatchTick), AppendLimitLeader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := watch.Pending()
+	piece := make([]byte, snapshotPiece/8)
+	for written := 0; written < snapshotPiece; written += len(piece) {
+		if got := watch.Pending(); got != waits || got == 0 {
+			t.Fatalf("with %d bytes written the write beside it has hung for %s, before for %s", written, got, waits)
+		}
+		if _, err := sink.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := watch.Pending(); got != 0 {
+		t.Errorf("with a piece on disk the write beside it has hung for %s", got)
+	}
+	if err := sink.Cancel(); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.(*snapshotSink).content.Close(); err == nil {
+		t.Error("its file is left open")
 	}
 }
 

@@ -28,6 +28,11 @@ const (
 	snapshotUnfinished = ".tmp" // How the directory of one ends that is not finished.
 )
 
+// snapshotPiece is after how many bytes a snapshot that is written goes to the
+// disk. All of it at its end would keep an append waiting for as long as a disk
+// that hangs; and whether it hangs meanwhile shows in these pieces.
+const snapshotPiece = 16 << 20
+
 // Snapshots is the library's store of snapshots in files, under watch. It also
 // checks the meta data of each, which say up to which entry it goes and who
 // voted then; what does not match is never listed.
@@ -59,7 +64,7 @@ func (s *Snapshots) Create(
 	version raft.SnapshotVersion, index, term uint64,
 	servers raft.Configuration, serversIndex uint64, trans raft.Transport,
 ) (raft.SnapshotSink, error) {
-	defer s.watch.begin(accessSnapshot)()
+	defer s.watch.begin(accessSync)()
 	var sink raft.SnapshotSink
 	err := s.room.once(func() (err error) {
 		sink, err = s.store.Create(version, index, term, servers, serversIndex, trans)
@@ -68,7 +73,11 @@ func (s *Snapshots) Create(
 	if err != nil {
 		return nil, s.failed("begin", err)
 	}
-	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+	content, err := os.Open(filepath.Join(s.dir, sink.ID()+snapshotUnfinished, snapshotContent))
+	if err != nil {
+		return nil, errors.Join(s.failed("begin", err), sink.Cancel())
+	}
+	return &snapshotSink{SnapshotSink: sink, store: s, content: content}, nil
 }
 
 // List returns the snapshots whose meta data are whole, the newest first.
@@ -213,18 +222,34 @@ func (s *Snapshots) KeepNewest() error {
 type snapshotSink struct {
 	raft.SnapshotSink
 
-	store *Snapshots
-	done  bool
+	store   *Snapshots
+	content *os.File // What the library writes, to sync it.
+	written int      // Since the last sync.
+	done    bool
 }
 
 func (k *snapshotSink) Write(data []byte) (int, error) {
-	defer k.store.watch.begin(accessSnapshot)()
-	n, err := k.SnapshotSink.Write(data)
+	n, err := k.write(data)
+	if k.written += n; err == nil && k.written >= snapshotPiece {
+		k.written = 0
+		err = k.sync()
+	}
 	if err != nil {
 		k.store.makeRoom(err)
 		return n, k.store.failed("write", err)
 	}
 	return n, nil
+}
+
+func (k *snapshotSink) write(data []byte) (int, error) {
+	defer k.store.watch.begin(accessSnapshot)()
+	return k.SnapshotSink.Write(data)
+}
+
+// sync has what was written so far on disk.
+func (k *snapshotSink) sync() error {
+	defer k.store.watch.begin(accessSync)()
+	return k.content.Sync()
 }
 
 // Close finishes the snapshot. Raft may call it again.
@@ -233,7 +258,8 @@ func (k *snapshotSink) Close() error {
 		return nil
 	}
 	k.done = true
-	defer k.store.watch.begin(accessSnapshot)()
+	defer k.content.Close()
+	defer k.store.watch.begin(accessSync)()
 	defer k.store.removal()() // Of those that are one too many.
 	if err := k.SnapshotSink.Close(); err != nil {
 		k.store.makeRoom(err)
@@ -251,6 +277,7 @@ func (k *snapshotSink) Cancel() error {
 		return nil
 	}
 	k.done = true
+	defer k.content.Close()
 	if err := k.SnapshotSink.Cancel(); err != nil {
 		return errors.Join(k.store.failed("cancel", err), k.clear())
 	}

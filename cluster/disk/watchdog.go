@@ -29,7 +29,8 @@ const (
 	accessWrite    access = iota // Of the log or of a value, durably.
 	accessRead                   // Of an entry.
 	accessDelete                 // Of many entries.
-	accessSnapshot               // A piece of a snapshot, or its sync.
+	accessSnapshot               // A piece of a snapshot, in memory perhaps.
+	accessSync                   // What there is of a snapshot, to the disk.
 	accessProbe                  // A small write, to see whether the disk hangs.
 )
 
@@ -37,7 +38,7 @@ const (
 func (a access) String() string {
 	return [...]string{
 		"a write to the raft log", "a read of the raft log", "a removal of raft entries",
-		"an access to a snapshot", "a small write",
+		"an access to a snapshot", "a sync of a snapshot", "a small write",
 	}[a]
 }
 
@@ -48,10 +49,14 @@ func (a access) limit(limit time.Duration) time.Duration {
 		return limit
 	case accessRead:
 		return max(limit, AppendLimitFollower)
-	case accessDelete, accessSnapshot:
+	case accessDelete, accessSnapshot, accessSync:
 	}
 	return max(limit, bulkLimit)
 }
+
+// reaches reports whether the access ends only once the disk has answered. The
+// others may end from memory, while the disk hangs.
+func (a access) reaches() bool { return a != accessRead && a != accessSnapshot }
 
 // Watchdog passes accesses to the store through and notices when one hangs.
 type Watchdog struct {
@@ -162,13 +167,14 @@ func (w *Watchdog) begin(kind access) (end func()) {
 	return func() { w.end(id) }
 }
 
-// end forgets an access. A write that ends shows that the disk moves, so what
-// is pending beside it starts anew; a read may have come from memory and shows
-// nothing.
+// end forgets an access. One that reached the disk shows that it moves, so what
+// is pending beside it starts anew: an append that waits for its turn behind the
+// pieces of a snapshot is slow and does not hang. Another may have come from
+// memory and shows nothing.
 func (w *Watchdog) end(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	moves := w.pending[id].kind != accessRead
+	moves := w.pending[id].kind.reaches()
 	delete(w.pending, id)
 	if moves {
 		w.startAnew()
@@ -212,14 +218,16 @@ func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 	return err
 }
 
-// Pending returns for how long the oldest access has not returned, as Look has
-// seen it.
+// Pending returns for how long the oldest small write has not returned, as Look
+// has seen it. What moves many bytes may take long.
 func (w *Watchdog) Pending() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var longest time.Duration
 	for _, p := range w.pending {
-		longest = max(longest, p.hung)
+		if p.kind == accessWrite || p.kind == accessProbe {
+			longest = max(longest, p.hung)
+		}
 	}
 	return longest
 }
