@@ -261,6 +261,42 @@ func TestNoVoteIsWrittenDown(t *testing.T) {
 	}
 }
 
+// TestWhatEndsTheProcess holds which failures of the disk do, and that those are
+// no damage of the replica.
+func TestWhatEndsTheProcess(t *testing.T) {
+	for _, test := range []struct {
+		err        error
+		log, snaps bool // It ends for the log, for a snapshot.
+	}{
+		{unix.EIO, true, true},
+		{unix.EROFS, true, true},
+		{ErrCorrupt, true, false},
+		{unix.ENOSPC, false, false},
+		{unix.EDQUOT, false, false},
+		{unix.EMFILE, false, false},
+	} {
+		var ended error
+		fatal := func(err error) { ended = err }
+		err := fmt.Errorf("append to raft log: %w", test.err)
+		(&Log{fatal: fatal}).failed(err)
+		if (ended != nil) != test.log || test.log && !errors.Is(ended, test.err) {
+			t.Errorf("the log, after %v: %v", err, ended)
+		}
+		ended = nil
+		if err := (&Snapshots{fatal: fatal}).failed("write", test.err); !errors.Is(err, test.err) {
+			t.Errorf("a snapshot's error is %v, want %v", err, test.err)
+		}
+		if (ended != nil) != test.snaps || test.snaps && !errors.Is(ended, test.err) {
+			t.Errorf("a snapshot, after %v: %v", test.err, ended)
+		}
+	}
+	for _, passing := range []error{unix.EROFS, unix.ENOSPC, unix.EMFILE, unix.EACCES} {
+		if err := fmt.Errorf("%w: %w", ErrCorrupt, passing); Damaged(err) {
+			t.Errorf("a replica is given up for %v", passing)
+		}
+	}
+}
+
 // mustSnapshot returns a store with one snapshot in it, and its id.
 func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
 	t.Helper()

@@ -16,30 +16,10 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
-	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
 	"berth/fault"
 )
-
-// ErrCorrupt is returned when what the disk holds is not what was written.
-var ErrCorrupt = errors.New("the raft log on disk is corrupt")
-
-// Damaged reports whether err says that a replica cannot be used any more. What
-// may be otherwise at the next start, as when another process holds the file or
-// too many are open, is no damage.
-func Damaged(err error) bool {
-	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {
-		return false
-	}
-	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EACCES, unix.EPERM, unix.EINTR} {
-		if errors.Is(err, passing) {
-			return false
-		}
-	}
-	return true
-}
 
 // FileName is the name of the log's file in its directory.
 const FileName = "raft.db"
@@ -472,10 +452,11 @@ func (s *Log) Set(key, value []byte) error {
 }
 
 // failed ends the process when a write failed in a way that a repeat cannot
-// mend: after an I/O error the kernel may have dropped the pages, so that the
-// next sync succeeds without them.
+// mend.
 func (s *Log) failed(err error) {
-	if errors.Is(err, ErrCorrupt) || errors.Is(err, unix.EIO) {
+	if lost := failing(err); lost != nil {
+		s.fatal(lost)
+	} else if errors.Is(err, ErrCorrupt) {
 		s.fatal(err)
 	}
 }

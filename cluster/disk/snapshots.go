@@ -13,7 +13,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
 )
@@ -148,8 +147,8 @@ func (c *snapshotContents) Read(into []byte) (int, error) {
 // failed wraps an error, and ends the process after one that no repeat mends.
 func (s *Snapshots) failed(what string, err error) error {
 	err = fmt.Errorf("%s snapshot: %w", what, err)
-	if errors.Is(err, unix.EIO) {
-		s.fatal(err)
+	if lost := failing(err); lost != nil {
+		s.fatal(lost)
 	}
 	return err
 }

@@ -1,0 +1,44 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+
+	bbolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+// ErrCorrupt is returned when what the disk holds is not what was written.
+var ErrCorrupt = errors.New("the raft log on disk is corrupt")
+
+// Damaged reports whether err says that a replica cannot be used any more. What
+// may be otherwise at the next start, as when another process holds the file or
+// too many are open, is no damage.
+func Damaged(err error) bool {
+	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {
+		return false
+	}
+	for _, passing := range []error{
+		unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EACCES, unix.EPERM, unix.EROFS, unix.EINTR,
+	} {
+		if errors.Is(err, passing) {
+			return false
+		}
+	}
+	return true
+}
+
+// failing returns an error that no repeat mends with what to do about it, nil
+// for any other. After an I/O error the kernel may have dropped the pages, so
+// that the next sync succeeds without them; a file system that has become
+// read-only stays so.
+func failing(err error) error {
+	switch {
+	case errors.Is(err, unix.EIO):
+		return fmt.Errorf("%w: look for errors of the disk in the kernel's log, and replace it if there are any", err)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: the kernel does that after an error of the disk and its log says so: "+
+			"check the file system and mount it anew, then start this node again", err)
+	}
+	return nil
+}
