@@ -371,3 +371,35 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 		t.Errorf("that stays so: %v, %v, %v", damaged, reason, err)
 	}
 }
+
+// TestScrubOfAnUnreadableSnapshot puts something that cannot be read in the place of
+// a file of a snapshot, which is no damage of it: an error of the disk ends the
+// process.
+func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
+	for _, test := range []struct {
+		file, target string
+		want         error
+		ends         bool
+	}{
+		{snapshotContent, "/proc/self/mem", unix.EIO, true}, // Which has nothing at its beginning.
+		{snapshotMeta, "/proc/self/mem", unix.EIO, true},
+		{snapshotSeal, "/proc/self/mem", unix.EIO, true},
+		{snapshotContent, snapshotContent, unix.ELOOP, false},
+		{snapshotMeta, snapshotMeta, unix.ELOOP, false},
+	} {
+		s, id := mustSnapshot(t)
+		var ended error
+		s.fatal = func(err error) { ended = err }
+		path := filepath.Join(s.dir, id, test.file)
+		if err := errors.Join(os.Remove(path), os.Symlink(test.target, path)); err != nil {
+			t.Fatal(err)
+		}
+		damaged, _, err := s.Scrub(func(int) error { return nil })
+		if !errors.Is(err, test.want) || len(damaged) != 0 {
+			t.Errorf("%s, %v: damaged %v, %v", test.file, test.want, damaged, err)
+		}
+		if (ended != nil) != test.ends {
+			t.Errorf("%s, %v: it ends with %v", test.file, test.want, ended)
+		}
+	}
+}

@@ -143,11 +143,11 @@ func (s *Snapshots) removal() (end func()) {
 }
 
 // scrubOne reads one snapshot and returns what is wrong with it, and the error
-// of pace.
+// of pace, or one that says nothing about the snapshot.
 func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, id, snapshotMeta))
 	if err != nil {
-		return err, nil
+		return s.unread(err)
 	}
 	var meta struct {
 		raft.SnapshotMeta
@@ -157,12 +157,15 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	if err := json.Unmarshal(text, &meta); err != nil {
 		return err, nil
 	}
-	if err := s.checkMeta(&meta.SnapshotMeta); err != nil {
+	switch err := s.checkMeta(&meta.SnapshotMeta); {
+	case errors.Is(err, ErrCorrupt), errors.Is(err, fs.ErrNotExist):
 		return err, nil
+	case err != nil:
+		return nil, err
 	}
 	f, err := os.Open(filepath.Join(s.dir, id, snapshotContent))
 	if err != nil {
-		return err, nil
+		return s.unread(err)
 	}
 	defer f.Close()
 	// What is in memory already says nothing about the disk.
@@ -177,13 +180,23 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 			break
 		}
 		if err != nil {
-			return err, nil
+			return s.unread(err)
 		}
 	}
 	if !bytes.Equal(sum.Sum(nil), meta.CRC) {
 		return errors.New("its content has a wrong checksum"), nil
 	}
 	return nil, nil
+}
+
+// unread judges why a file of a snapshot was not read. That it is gone is wrong
+// with the snapshot; that the disk fails ends the process, and anything else, as
+// too many open files, may be otherwise the next time.
+func (s *Snapshots) unread(reason error) (wrong, err error) {
+	if errors.Is(reason, fs.ErrNotExist) {
+		return reason, nil
+	}
+	return nil, s.failed("scrub", reason)
 }
 
 // SetAside moves a snapshot to the directory. It is no error if the snapshot is
