@@ -28,6 +28,16 @@ func Damaged(err error) bool {
 	return true
 }
 
+// opening judges an error of opening the file. What the system refused says
+// nothing about the file, nor that another process holds it; anything else that
+// bbolt says is about its pages.
+func opening(err error) error {
+	if _, refused := errors.AsType[unix.Errno](err); refused || errors.Is(err, bbolterrors.ErrTimeout) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
 // failing returns an error that no repeat mends with what to do about it, nil
 // for any other. After an I/O error the kernel may have dropped the pages, so
 // that the next sync succeeds without them; a file system that has become

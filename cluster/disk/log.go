@@ -101,8 +101,10 @@ func open(dir string, covered uint64, readOnly bool) (s *Log, err error) {
 		if old, err = checkKeys(path, covered); err != nil {
 			return err
 		}
-		s.bolt, err = openBolt(path, readOnly)
-		return err
+		if s.bolt, err = openBolt(path, readOnly); err != nil {
+			return opening(err)
+		}
+		return nil
 	})
 	if err == nil {
 		err = s.scrub(old)
@@ -154,7 +156,7 @@ func openBolt(path string, readOnly bool) (*raftboltdb.BoltStore, error) {
 func checkKeys(path string, covered uint64) (old superseded, err error) {
 	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
 	if err != nil {
-		return old, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return old, opening(err)
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
@@ -165,11 +167,14 @@ func checkKeys(path string, covered uint64) (old superseded, err error) {
 		if old, err = supersededBy(logs, covered); err != nil {
 			return err
 		}
-		return conf.ForEach(func(key, _ []byte) error {
-			if slices.Contains(keys(), string(key)) {
-				return nil
+		return conf.ForEach(func(key, value []byte) error {
+			switch {
+			case !slices.Contains(keys(), string(key)):
+				return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
+			case value == nil: // It looks like a bucket, and so as if it were not there.
+				return fmt.Errorf("%w: key %q has no value", ErrCorrupt, key)
 			}
-			return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
+			return nil
 		})
 	})
 	return old, err
@@ -185,8 +190,8 @@ type superseded struct {
 // below what a snapshot that ends at covered explains.
 func supersededBy(logs *bbolt.Bucket, covered uint64) (old superseded, err error) {
 	last := uint64(0)
-	err = logs.ForEach(func(key, _ []byte) error {
-		if len(key) != 8 {
+	err = logs.ForEach(func(key, value []byte) error {
+		if len(key) != 8 || value == nil {
 			return fmt.Errorf("%w: key %x is no entry", ErrCorrupt, key)
 		}
 		index := binary.BigEndian.Uint64(key)
@@ -263,15 +268,20 @@ func (s *Log) DropSuperseded() error {
 
 // scrubValues reads the values and finds the number of the newest.
 func (s *Log) scrubValues(lastTerm uint64) error {
+	there := make(map[string]bool)
 	for _, key := range keys() {
 		_, seq, err := s.value([]byte(key))
-		switch {
-		case errors.Is(err, raftboltdb.ErrKeyNotFound) && key == KeyCurrentTerm && lastTerm > 0:
-			return fmt.Errorf("%w: entries but no term", ErrCorrupt)
-		case err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound):
+		if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
 			return err
 		}
+		there[key] = err == nil
 		s.seq = max(s.seq, seq)
+	}
+	switch {
+	case lastTerm > 0 && !there[KeyCurrentTerm]:
+		return fmt.Errorf("%w: entries but no term", ErrCorrupt)
+	case there[KeyLastVoteCand] && !there[KeyLastVoteTerm]: // Raft writes that first.
+		return fmt.Errorf("%w: a vote but not its term", ErrCorrupt)
 	}
 	return nil
 }
@@ -292,6 +302,9 @@ func (s *Log) sum(l *raft.Log) [sumSize]byte {
 
 // GetLog reads one entry. What comes back is what was stored, or an error.
 func (s *Log) GetLog(index uint64, l *raft.Log) error {
+	// Decoding leaves alone what a record does not name: of an entry with a damaged
+	// name, what was there before would pass.
+	*l = raft.Log{}
 	err := guard("read", func() error { return s.bolt.GetLog(index, l) })
 	switch {
 	case errors.Is(err, raft.ErrLogNotFound):

@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -51,42 +52,102 @@ func mustStoreEntries(t testing.TB, s raft.LogStore, logs []*raft.Log) {
 	}
 }
 
-var flipsFlag = flag.Int("disk.flips", 1000, "bits to flip, one at a time")
+var flipsFlag = flag.Int("disk.flips", 250, "bits to flip, one at a time; as many in what leads to the values")
 
-// flips opens copies of a store, each with one bit flipped, and counts what
-// reading everything back gives.
-type flips struct {
+// damage makes a store unlike what was written.
+type damage struct {
+	name string
+	do   func(image []byte) []byte // Of a copy.
+}
+
+// flip flips a bit of a byte between two offsets.
+func flip(random *rand.Rand, from, to int) damage {
+	bit := from*8 + random.IntN((to-from)*8)
+	return damage{fmt.Sprintf("bit %d of byte %d", bit%8, bit/8), func(image []byte) []byte {
+		image[bit/8] ^= 1 << (bit % 8)
+		return image
+	}}
+}
+
+// damages are bits of a store that flip anywhere, more in what leads to the few
+// values, and its end that is gone.
+func damages(image []byte, flips int) (all []damage) {
+	random := rand.New(rand.NewPCG(7, 7))
+	head, elements := valuesIn(image)
+	for range flips {
+		all = append(all, flip(random, 0, len(image)), flip(random, head, elements+imageValues*16))
+	}
+	for range flips / 10 {
+		size := random.IntN(len(image))
+		all = append(all, damage{fmt.Sprintf("cut to %d bytes", size), func(image []byte) []byte { return image[:size] }})
+	}
+	for from := 0; ; { // The names of fields of entries: without one it seems to be as before.
+		at := bytes.Index(image[from:], []byte("Term"))
+		if at < 0 {
+			break
+		}
+		from += at + 1
+		if random.IntN(16) == 0 {
+			all = append(all, flip(random, from-1, from))
+		}
+	}
+	for i := range imageValues {
+		at := elements + i*16 // Where it says whether it is a bucket.
+		all = append(all, damage{fmt.Sprintf("value %d is a bucket", i), func(image []byte) []byte {
+			image[at] ^= 1
+			return image
+		}})
+	}
+	return all
+}
+
+// valuesIn returns where the values are, which are too few for a page of their
+// own: in the root page, of which the newer meta page tells.
+func valuesIn(image []byte) (head, elements int) {
+	size := os.Getpagesize()
+	meta := image[16:]
+	if newer := image[size+16:]; binary.NativeEndian.Uint64(newer[48:]) > binary.NativeEndian.Uint64(meta[48:]) {
+		meta = newer
+	}
+	root := size * int(binary.NativeEndian.Uint64(meta[16:]))
+	head = root + bytes.Index(image[root:root+size], []byte("conf")) + len("conf")
+	return head, head + 32
+}
+
+// outcomes counts what reading damaged stores gives.
+type outcomes struct {
 	caughtOpen, caughtRead, harmless, silent int
 }
 
-func countFlips(t *testing.T, image []byte, wrote []*raft.Log, n int, open func(dir string) (raft.LogStore, func() error, error)) flips {
+// countOutcomes opens copies of a store, each damaged in its way, and reads
+// everything back.
+func countOutcomes(
+	t *testing.T, image []byte, wrote []*raft.Log, all []damage,
+	open func(t *testing.T, dir, damage string) (raft.LogStore, func() error, error),
+) (o outcomes) {
 	t.Helper()
-	var f flips
-	random := rand.New(rand.NewPCG(7, 7))
 	dir := t.TempDir()
-	for range n {
-		bit := random.IntN(len(image) * 8)
-		damaged := bytes.Clone(image)
-		damaged[bit/8] ^= 1 << (bit % 8)
-		if err := os.WriteFile(filepath.Join(dir, "raft.db"), damaged, 0o600); err != nil {
+	for _, d := range all {
+		if err := os.WriteFile(filepath.Join(dir, "raft.db"), d.do(bytes.Clone(image)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, closeStore, err := open(dir)
+		s, closeStore, err := open(t, dir, d.name)
 		if err != nil {
-			f.caughtOpen++
+			o.caughtOpen++
 			continue
 		}
 		switch err := compareStore(s, wrote); {
 		case err == nil:
-			f.harmless++
+			o.harmless++
 		case errors.Is(err, errSilent):
-			f.silent++
+			o.silent++
 		default:
-			f.caughtRead++
+			o.caughtRead++
+			t.Logf("%s: not found before it was read: %v", d.name, err)
 		}
 		closeStore() //nolint:errcheck // A damaged one may fail at this too.
 	}
-	return f
+	return o
 }
 
 var errSilent = errors.New("returned silently")
@@ -124,49 +185,87 @@ func compareStore(s raft.LogStore, wrote []*raft.Log) (err error) {
 	return failed
 }
 
-func TestFlippedBitsAreNeverReturned(t *testing.T) {
+// What mustImage writes beside entries.
+const (
+	imageTerm   = 9
+	imageVote   = "10.0.0.1:6471"
+	imageOwner  = "a cluster, and a node of it"
+	imageValues = 4
+)
+
+// mustImage returns what is in the files of a store, as far as it is used, and
+// the entries in it.
+func mustImage(t *testing.T) (image, tail []byte, wrote []*raft.Log) {
+	t.Helper()
 	dir := t.TempDir()
 	s := mustStore(t, dir)
-	wrote := storedEntries(1, 400)
+	wrote = storedEntries(1, 400)
 	mustStoreEntries(t, s, wrote)
-	for term := range uint64(9) {
+	for term := range uint64(imageTerm) {
 		if err := s.SetUint64([]byte("CurrentTerm"), term+1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
+	err := errors.Join(s.SetOwner([]byte(imageOwner)), s.SetUint64([]byte("LastVoteTerm"), imageTerm),
+		s.Set([]byte("LastVoteCand"), []byte(imageVote)), s.Close())
+	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := os.ReadFile(filepath.Join(dir, "raft.db"))
-	if err != nil {
+	if image, err = os.ReadFile(filepath.Join(dir, "raft.db")); err != nil {
+		t.Fatal(err)
+	}
+	if tail, err = os.ReadFile(filepath.Join(dir, "tail")); err != nil {
 		t.Fatal(err)
 	}
 	// Bolt makes the file larger than what it uses; flips in nothing prove
 	// nothing.
-	image = image[:(len(bytes.TrimRight(image, "\x00"))+4095)/4096*4096]
-	tail, err := os.ReadFile(filepath.Join(dir, "tail"))
-	if err != nil {
-		t.Fatal(err)
+	return image[:(len(bytes.TrimRight(image, "\x00"))+4095)/4096*4096], tail, wrote
+}
+
+// mustHoldValues compares the values of a store with those of the image.
+func mustHoldValues(t *testing.T, s *disk.Log, damage string) {
+	t.Helper()
+	term, err := s.GetUint64([]byte("CurrentTerm"))
+	voted, err2 := s.GetUint64([]byte("LastVoteTerm"))
+	candidate, err3 := s.Get([]byte("LastVoteCand"))
+	if err := errors.Join(err, err2, err3); err != nil || term != imageTerm || voted != imageTerm ||
+		string(candidate) != imageVote {
+		t.Errorf("%s: the term came back as %d, the vote as %q in term %d, %v", damage, term, candidate, voted, err)
 	}
-	ours := countFlips(t, image, wrote, *flipsFlag, func(dir string) (raft.LogStore, func() error, error) {
+}
+
+// TestFlippedBitsAreNeverReturned damages a store at many places. Opening it gives all
+// that was written or says that it is damaged, upon which a server comes in
+// empty; with any other error it would not start.
+func TestFlippedBitsAreNeverReturned(t *testing.T) {
+	image, tail, wrote := mustImage(t)
+	all := damages(image, *flipsFlag)
+	open := func(t *testing.T, dir, damage string) (raft.LogStore, func() error, error) {
 		if err := os.WriteFile(filepath.Join(dir, "tail"), tail, 0o600); err != nil {
 			return nil, nil, err
 		}
 		s, err := disk.Open(dir, 0, func(error) {})
 		if err != nil {
+			if !disk.Damaged(err) {
+				t.Errorf("%s: it is refused with %v", damage, err)
+			}
 			return nil, nil, err
 		}
-		if term, err := s.GetUint64([]byte("CurrentTerm")); err != nil || term != 9 {
-			t.Errorf("the term came back as %d, %v", term, err)
-		}
+		mustHoldValues(t, s, damage)
 		return s, s.Close, nil
-	})
+	}
+	ours := countOutcomes(t, image, wrote, all, open)
 	t.Logf("ours: %+v of %d bytes", ours, len(image))
 	if ours.silent > 0 {
-		t.Errorf("%d of %d flipped bits came back silently", ours.silent, *flipsFlag)
+		t.Errorf("%d of %d damages came back silently", ours.silent, len(all))
 	}
-	// The control: without checksums the same flips do come back.
-	bare := countFlips(t, image, wrote, 100, func(dir string) (s raft.LogStore, done func() error, err error) {
+	if ours.caughtRead > 0 {
+		t.Errorf("%d of %d damages were not found when the store was opened", ours.caughtRead, len(all))
+	}
+	// The control: without checksums the same damages do come back.
+	bare := countOutcomes(t, image, wrote, all[:100], func(_ *testing.T, dir, _ string) (
+		s raft.LogStore, done func() error, err error,
+	) {
 		defer func() {
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic: %v", v)
@@ -192,14 +291,15 @@ func TestStoreKeepsEntriesAndValues(t *testing.T) {
 	s := mustStore(t, dir)
 	wrote := storedEntries(1, 100)
 	mustStoreEntries(t, s, wrote)
-	if err := s.Set([]byte("LastVoteCand"), []byte("someone")); err != nil {
-		t.Fatal(err)
-	}
 	if err := s.SetUint64([]byte("CurrentTerm"), 3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get([]byte("LastVoteTerm")); err == nil || err.Error() != "not found" {
 		t.Errorf("a missing value gives %v, raft wants \"not found\"", err)
+	}
+	err := errors.Join(s.SetUint64([]byte("LastVoteTerm"), 3), s.Set([]byte("LastVoteCand"), []byte("someone")))
+	if err != nil {
+		t.Fatal(err)
 	}
 	var entry raft.Log
 	if err := s.GetLog(101, &entry); !errors.Is(err, raft.ErrLogNotFound) {

@@ -11,18 +11,18 @@ import (
 
 // The layout of a bbolt file, version 2.
 const (
-	boltMagic     = 0xED0CDAED
-	boltVersion   = 2
-	pageHead      = 16
-	pageElement   = 16
-	metaSize      = 64
-	metaSummed    = 56
-	flagBranch    = 0x01
-	flagLeaf      = 0x02
-	flagBucket    = 0x01
-	maxPageSize   = 64 << 10
-	maxTreeDepth  = 32
-	bucketRootLen = 8
+	boltMagic    = 0xED0CDAED
+	boltVersion  = 2
+	pageHead     = 16
+	pageElement  = 16
+	metaSize     = 64
+	metaSummed   = 56
+	flagBranch   = 0x01
+	flagLeaf     = 0x02
+	flagBucket   = 0x01
+	maxPageSize  = 64 << 10
+	maxTreeDepth = 32
+	bucketHead   = 16 // Root page and a number.
 )
 
 // boltTree checks the pages of a bbolt file before bbolt opens it. Bbolt
@@ -91,22 +91,11 @@ func (t *boltTree) walk(id uint64, low, high []byte, depth int) error {
 	if depth > maxTreeDepth {
 		return fmt.Errorf("page %d: too deep", id)
 	}
-	count := int(binary.NativeEndian.Uint16(data[10:]))
-	if pageHead+count*pageElement > len(data) {
-		return fmt.Errorf("page %d: %d elements do not fit", id, count)
+	keys, err := elementKeys(data, flags, low, high)
+	if err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
 	}
-	keys := make([][]byte, count+1) // The last is the bound of the page.
-	keys[count] = high
-	for i := range count {
-		if keys[i], err = elementKey(data, flags, i); err != nil {
-			return fmt.Errorf("page %d: %w", id, err)
-		}
-		first := i == 0 && low != nil && bytes.Compare(keys[i], low) < 0
-		if first || i > 0 && bytes.Compare(keys[i], keys[i-1]) <= 0 || high != nil && bytes.Compare(keys[i], high) >= 0 {
-			return fmt.Errorf("page %d: key %d is out of order", id, i)
-		}
-	}
-	for i := range count {
+	for i := range len(keys) - 1 {
 		element := data[pageHead+i*pageElement:]
 		switch {
 		case flags == flagBranch:
@@ -121,19 +110,42 @@ func (t *boltTree) walk(id uint64, low, high []byte, depth int) error {
 	return nil
 }
 
-// bucket checks the tree of a bucket whose element is the i-th of a page. A
-// small bucket is inside the element and has no pages.
+// bucket checks the tree of a bucket whose element, which is whole, is the i-th
+// of a page.
 func (t *boltTree) bucket(data []byte, i, depth int) error {
 	start := pageHead + i*pageElement
 	pos := start + int(binary.NativeEndian.Uint32(data[start+4:])) + int(binary.NativeEndian.Uint32(data[start+8:]))
-	if pos+bucketRootLen > len(data) {
-		return errors.New("a bucket is outside of its page")
+	value := data[pos : pos+int(binary.NativeEndian.Uint32(data[start+12:]))]
+	if len(value) < bucketHead {
+		return errors.New("a bucket is cut")
 	}
-	root := binary.NativeEndian.Uint64(data[pos:])
-	if root == 0 {
-		return nil
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return t.walk(root, nil, nil, depth+1)
 	}
-	return t.walk(root, nil, nil, depth+1)
+	return checkInline(value[bucketHead:])
+}
+
+// checkInline checks the page of a bucket that is so small that it is inside of
+// its element. Bbolt copies it and believes it: an element that reaches further
+// would be read from whatever is behind that in memory.
+func checkInline(page []byte) error {
+	if len(page) < pageHead {
+		return errors.New("the page of a small bucket is cut")
+	}
+	id, flags := binary.NativeEndian.Uint64(page), binary.NativeEndian.Uint16(page[8:])
+	if overflow := binary.NativeEndian.Uint32(page[12:]); id != 0 || flags != flagLeaf || overflow != 0 {
+		return errors.New("the page of a small bucket has a damaged head")
+	}
+	keys, err := elementKeys(page, flags, nil, nil)
+	if err != nil {
+		return fmt.Errorf("the page of a small bucket: %w", err)
+	}
+	for i := range len(keys) - 1 {
+		if binary.NativeEndian.Uint32(page[pageHead+i*pageElement:])&flagBucket != 0 {
+			return fmt.Errorf("the page of a small bucket: element %d is a bucket", i)
+		}
+	}
+	return nil
 }
 
 // page reads a page with what overflows it. Each may be reached once.
@@ -161,6 +173,27 @@ func (t *boltTree) page(id uint64) (data []byte, flags uint16, err error) {
 		return nil, 0, fmt.Errorf("page %d: %w", id, err)
 	}
 	return data, flags, nil
+}
+
+// elementKeys returns the keys of a page, which must rise, from low on and up to
+// below high, where nil is no bound; and high behind them.
+func elementKeys(data []byte, flags uint16, low, high []byte) (keys [][]byte, err error) {
+	count := int(binary.NativeEndian.Uint16(data[10:]))
+	if pageHead+count*pageElement > len(data) || count == 0 && flags == flagBranch {
+		return nil, fmt.Errorf("%d elements do not fit", count)
+	}
+	keys = make([][]byte, count+1)
+	keys[count] = high
+	for i := range count {
+		if keys[i], err = elementKey(data, flags, i); err != nil {
+			return nil, err
+		}
+		first := i == 0 && low != nil && bytes.Compare(keys[i], low) < 0
+		if first || i > 0 && bytes.Compare(keys[i], keys[i-1]) <= 0 || high != nil && bytes.Compare(keys[i], high) >= 0 {
+			return nil, fmt.Errorf("key %d is out of order", i)
+		}
+	}
+	return keys, nil
 }
 
 // elementKey returns the key of the i-th element of a page, whose value must
