@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -58,7 +59,8 @@ func (l look) restores() bool { return !l.held && l.size > 0 && l.free >= l.size
 type room struct {
 	c       *Cluster
 	ballast *disk.Ballast
-	wake    chan struct{} // Signals that the ballast was given up; of size one.
+	wake    chan struct{} // Signals that a write found no room; of size one.
+	needed  atomic.Bool   // Some was not to be had from the ballast.
 
 	mu        sync.Mutex
 	full      bool
@@ -77,7 +79,7 @@ func (r *room) open() (err error) {
 		return err
 	}
 	r.c.store.Relieve(r.relieve)
-	r.c.snapshots.Relieve(r.relieve)
+	r.c.snapshots.Relieve(r.relieveSnapshot)
 	r.look()
 	return nil
 }
@@ -87,6 +89,8 @@ func (r *room) relieve() bool {
 	dropped := r.ballast.Drop()
 	if dropped {
 		r.c.logger.Error("the disk is full: its ballast was given up", "err", r.words())
+	} else {
+		r.needed.Store(true)
 	}
 	select {
 	case r.wake <- struct{}{}:
@@ -95,14 +99,21 @@ func (r *room) relieve() bool {
 	return dropped
 }
 
+// relieveSnapshot is relieve for a snapshot, which may take more than any ballast:
+// whatever can go makes room for the next try.
+func (r *room) relieveSnapshot() bool {
+	r.needed.Store(true)
+	return r.relieve()
+}
+
 // run looks at the disk until ctx ends.
 func (r *room) run(ctx context.Context) error {
-	if r.ballast.Size() == 0 {
-		return nil
-	}
 	ticker := time.NewTicker(roomTick)
 	defer ticker.Stop()
 	for {
+		if r.needed.Swap(false) {
+			r.c.giveDamagedUp()
+		}
 		if r.look() {
 			r.makeRoom()
 			r.giveLeadership(ctx)

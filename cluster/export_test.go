@@ -35,6 +35,12 @@ func (c *Config) FreeSpace(free func() int64) {
 // LookForRoom looks at the disk, as is done every second.
 func (c *Cluster) LookForRoom() bool { return c.room.look() }
 
+// FindNoRoom has a snapshot find no room.
+func (c *Cluster) FindNoRoom() { c.room.relieveSnapshot() }
+
+// GiveDamagedUp does at once what is done soon after FindNoRoom.
+func (c *Cluster) GiveDamagedUp() { c.giveDamagedUp() }
+
 // BallastHeld reports whether the ballast is there.
 func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
 

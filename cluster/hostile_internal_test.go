@@ -2,12 +2,16 @@ package cluster
 
 import (
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"berth/cluster/disk"
 	"berth/compute"
@@ -90,6 +94,49 @@ func TestQuarantineIsBounded(t *testing.T) {
 	}
 	if _, err := f.pruneDamaged(0); err != nil || !slices.Equal(left(), []string{restored, all[4]}) {
 		t.Errorf("the newest stays: left %v, %v", left(), err)
+	}
+	if _, err := f.pruneDamaged(keepNone); err != nil || !slices.Equal(left(), []string{restored}) {
+		t.Errorf("none stays: left %v, %v", left(), err)
+	}
+}
+
+// TestReplicaIsReplacedOnAFullDisk has the making of an empty replica find no room.
+func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fails []error // One after the other.
+		calls int
+	}{
+		{"room", []error{nil}, 1},
+		{"some after all", []error{unix.ENOSPC, nil}, 2},
+		{"none", []error{unix.ENOSPC, unix.ENOSPC}, 2},
+		{"another error", []error{unix.EIO}, 1},
+	} {
+		cfg := Config{DataDir: t.TempDir(), Ballast: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
+		c := newCluster(cfg.withDefaults())
+		var err error
+		if c.files, err = openFiles(cfg.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		defer c.files.close()
+		ballast, err := disk.OpenBallast(cfg.DataDir, cfg.Ballast)
+		if err := errors.Join(err, ballast.Make(), os.WriteFile(c.files.path(raftDir, disk.FileName), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		aside, err := c.files.setAside(c.cfg.Now(), errors.New("damaged"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		err = c.withRoom(func() error { calls++; return test.fails[calls-1] })
+		if want := test.fails[len(test.fails)-1]; calls != test.calls || !errors.Is(err, want) {
+			t.Errorf("%s: called %d times, %v", test.name, calls, err)
+		}
+		for _, path := range []string{aside, filepath.Join(cfg.DataDir, "ballast")} {
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) != (test.calls > 1) {
+				t.Errorf("%s: %s: %v", test.name, path, err)
+			}
+		}
 	}
 }
 

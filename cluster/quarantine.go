@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"berth/cluster/file"
 )
@@ -19,7 +22,8 @@ const (
 	quarantineDir   = "quarantine"
 	damageFile      = "damage" // What was wrong, beside what is damaged.
 	damagedKept     = 3        // Damaged ones that are kept.
-	quarantineShare = 20       // They may take this part of the file system; the newest is kept whatever it takes.
+	quarantineShare = 20       // They may take this part of the file system; the newest is kept beyond that.
+	keepNone        = -1       // For pruneDamagedTo: not the newest either.
 )
 
 // asideDir makes the directory for what is set aside now. Its reason, when it is
@@ -71,17 +75,38 @@ func (c *Cluster) pruneDamaged() {
 }
 
 // pruneDamagedTo keeps the newest, and older ones while they take at most so many
-// bytes together with it.
+// bytes together with it, or none at all.
 func (c *Cluster) pruneDamagedTo(most int64) {
 	removed, err := c.files.pruneDamaged(most)
-	if len(removed) > 0 {
-		c.logger.Warn("the oldest of what was set aside damaged is removed, to bound it",
-			"err", strings.Join(removed, ", "))
+	switch names := strings.Join(removed, ", "); {
+	case names == "":
+	case most == keepNone:
+		c.logger.Warn("what was set aside damaged is removed: there is no room for what has to come in", "err", names)
+	default:
+		c.logger.Warn("the oldest of what was set aside damaged is removed, to bound it", "err", names)
 	}
 	if err != nil {
 		c.logger.Warn("quarantine not pruned", "err", err)
 	}
 	c.showQuarantine()
+}
+
+// giveDamagedUp removes all that was set aside damaged, when there is no room for
+// what has to come in: it was found broken, and may be as large as that. It stays
+// while nobody else is known to hold the state.
+func (c *Cluster) giveDamagedUp() {
+	if c.othersHold() {
+		c.pruneDamagedTo(keepNone)
+	}
+}
+
+// othersHold reports whether the state is on other servers as well: one of them
+// leads, or this one does and not alone.
+func (c *Cluster) othersHold() bool {
+	leader, known := c.Leader()
+	return known && (leader != c.id || slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
+		return s.Suffrage == raft.Voter && nodeOf(s.ID) != c.id
+	}))
 }
 
 // showQuarantine sets the metric of what is set aside.
@@ -91,8 +116,8 @@ func (c *Cluster) showQuarantine() {
 
 // pruneDamaged removes the oldest of what was set aside because it was damaged,
 // and returns what it removed: at most damagedKept stay, and of these no more than
-// take most bytes together, but the newest. One of which a crash left nothing but
-// the reason goes too.
+// take most bytes together, but the newest, which goes with the others for
+// keepNone. One of which a crash left nothing but the reason goes too.
 func (f *files) pruneDamaged(most int64) (removed []string, err error) {
 	f.asides.Lock()
 	defer f.asides.Unlock()
@@ -114,7 +139,8 @@ func (f *files) pruneDamaged(most int64) (removed []string, err error) {
 			continue
 		}
 		size += treeSize(dir)
-		if len(inside) > 1 && (kept == 0 || kept < damagedKept && size <= most) {
+		newest := kept == 0 && most != keepNone
+		if len(inside) > 1 && (newest || kept < damagedKept && size <= most) {
 			kept++
 			continue
 		}

@@ -49,10 +49,14 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 	if err != nil {
 		return fmt.Errorf("the replica of this server is damaged: %w; %w", damage, err)
 	}
-	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = answer.Index }); err != nil {
+	var aside string
+	err = c.withRoom(func() (err error) {
+		if err := c.files.update(func(r *nodeRecord) { r.CatchUp = answer.Index }); err != nil {
+			return err
+		}
+		aside, err = c.files.replaceDamaged(answer.Term, damage, c.cfg.Now())
 		return err
-	}
-	aside, err := c.files.replaceDamaged(answer.Term, damage, c.cfg.Now())
+	})
 	if err != nil {
 		return fmt.Errorf("replace damaged replica: %w", err)
 	}
@@ -61,6 +65,23 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 		"term", answer.Term, "err", fmt.Sprintf("%v; what is left of it is in %s", damage, aside))
 	c.pruneDamaged()
 	return nil
+}
+
+// withRoom calls replace, and once more when it found no room: the ballast and what
+// was set aside damaged before are given up then, since the others hold the state.
+func (c *Cluster) withRoom(replace func() error) error {
+	err := replace()
+	if !disk.NoSpace(err) {
+		return err
+	}
+	c.logger.Error("the disk is full: there is no room for an empty replica", "err", err)
+	if ballast, err := disk.OpenBallast(c.files.dir, c.cfg.Ballast); err != nil {
+		c.logger.Warn("ballast not given up", "err", err)
+	} else {
+		ballast.Drop()
+	}
+	c.pruneDamagedTo(keepNone)
+	return replace()
 }
 
 // awaitReadmission asks until the leader has taken this server's vote.

@@ -135,6 +135,27 @@ func TestDamagedReplicaHeals(t *testing.T) {
 		if kept := asides(t, p.cfg.DataDir); len(kept) > 3 {
 			t.Errorf("%s keeps %d damaged replicas", p.cfg.Name, len(kept))
 		}
+		p.FindNoRoom()
+		eventually(t, "what was set aside makes room", func() bool { return len(asides(t, p.cfg.DataDir)) == 0 })
+	}
+}
+
+// mustHoldAside has a server find no room while nobody else is known to have the
+// state: what it has set aside damaged stays.
+func mustHoldAside(t *testing.T, p *peer) {
+	t.Helper()
+	dir := filepath.Join(p.cfg.DataDir, "quarantine", "20260102T030405.000Z")
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "raft"), 0o700),
+		os.WriteFile(filepath.Join(dir, "damage"), []byte(disk.ErrCorrupt.Error()), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.GiveDamagedUp()
+	if len(asides(t, p.cfg.DataDir)) != 1 {
+		t.Error("the only copy that was left is gone")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -162,6 +183,7 @@ func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 	for i := range int64(200) {
 		founder.mustPropose(t, toyCommand{Op: fmt.Sprint("alone", i), Key: "k", Value: i})
 	}
+	mustHoldAside(t, founder)
 	f.mustAdd()
 	f.mustAdd()
 	f.awaitVoters(3)
@@ -303,6 +325,7 @@ func TestDamagedMajorityStops(t *testing.T) {
 	if voters != 3 || intact.IsLeader() {
 		t.Errorf("the intact one has %d voters and leads: %v", voters, intact.IsLeader())
 	}
+	mustHoldAside(t, intact)
 	for _, p := range damaged {
 		if got := asides(t, p.cfg.DataDir); len(got) != 0 {
 			t.Errorf("%s has set aside %v", p.cfg.Name, got)
