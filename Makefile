@@ -57,7 +57,8 @@ faults-binary:
 faults: faults-binary ## Break a cluster for 6 minutes and check it, then see that planted bugs are found; SEED=n repeats a run
 	@scripts/as-root.sh bin/berth-faults bench faults --points --duration 6m $(if $(SEED),--seed $(SEED))
 	@scripts/as-root.sh bin/berth-faults bench faults --controls $(if $(SEED),--seed $(SEED))
-	$(GO) test ./fault -run TestPlantedBugsAreFound -args -all
+	$(GO) test ./fault -timeout 40m -run 'TestPlantedBugsAreFound|TestSimulationFindsPlantedBugs' -args -all
+	$(GO) test ./bench/dst -run TestInvariantsHold
 
 faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl, and all told in faults.md
 	@mkdir -p docs/reliability

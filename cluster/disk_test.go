@@ -14,6 +14,7 @@ import (
 
 	"berth/cluster"
 	"berth/cluster/disk"
+	"berth/fault"
 )
 
 // faultyDisk is a log store whose appends hang or fail on demand.
@@ -123,7 +124,11 @@ func TestRefusedAppendsDoNotStopReplication(t *testing.T) {
 	leader := f.leader()
 	slow := f.follower(leader)
 	full := error(unix.ENOSPC)
-	for round := range 12 {
+	rounds := 12
+	if fault.Planted(fault.PipelinedLog) {
+		rounds = 300
+	}
+	for round := range rounds {
 		ctx, cancel := context.WithCancel(t.Context())
 		var clients sync.WaitGroup
 		for i := range 4 {

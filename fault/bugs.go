@@ -23,10 +23,12 @@ const (
 
 // Plant describes a bug.
 type Plant struct {
-	Bug      Bug
-	Breaks   string // What no longer holds.
-	Test     string // Package and test that fails with it and passes without; "" where it takes a cluster.
-	CaughtBy string // The workload whose checks fail, and the fault that it takes.
+	Bug       Bug
+	Breaks    string // What no longer holds.
+	Test      string // Package and test that fails with it and passes without; "" where it takes a cluster.
+	Says      string // What the test says then.
+	Simulated bool   // Package bench/dst executes the code it is in, and finds it.
+	CaughtBy  string // The workload whose checks fail, and the fault that it takes.
 }
 
 // Plants returns all bugs.
@@ -34,6 +36,7 @@ func Plants() []Plant {
 	return []Plant{
 		{
 			Bug: VerifyLeader, Test: "./cluster TestReadsAreNotStale",
+			Says:     "a read that began after",
 			Breaks:   "a leader that was replaced while it stood still answers reads from before",
 			CaughtBy: "register: the leader is stopped and goes on",
 		},
@@ -44,56 +47,67 @@ func Plants() []Plant {
 		},
 		{
 			Bug: NoBallast, Test: "./cluster TestFullFileSystem",
+			Says:     "in vain: a ballast",
 			Breaks:   "a node whose disk is full has no room to make room",
 			CaughtBy: "any: full disks; growth is not accepted again once there is room",
 		},
 		{
 			Bug: UncheckedSums, Test: "./cluster/disk TestFlippedBitsAreNeverReturned",
+			Says:     "flipped bits came back silently",
 			Breaks:   "a flipped bit in the log is applied as another command",
 			CaughtBy: "any: flipped bits in raft.db",
 		},
 		{
 			Bug: PipelinedLog, Test: "./cluster TestRefusedAppendsDoNotStopReplication",
+			Says:     "in vain: the follower catches up",
 			Breaks:   "an append that a follower refuses can stop its replication for good",
 			CaughtBy: "register: errors of a follower's disk; it never catches up",
 		},
 		{
 			Bug: DirectVoter, Test: "./cluster TestATokenAdmitsOneNodeOnce",
+			Says:     "propose without n2 on",
 			Breaks:   "a server that joins counts in the quorum before it has anything",
 			CaughtBy: "register: a server that joins dies before its Raft starts",
 		},
 		{
 			Bug: ReceiptLease, Test: "./cluster TestContactCountsFromTheSend",
+			Says: "a contact is", Simulated: true,
 			Breaks:   "a node counts its lease from the answer, and believes in it longer than the leader",
 			CaughtBy: "run life: nodes that stand still with answers on their way",
 		},
 		{
 			Bug: ForgottenOps, Test: "./fsm TestRepeatGetsTheFirstAnswer",
+			Says: "the repeat is answered with", Simulated: true,
 			Breaks:   "a request that is repeated takes effect twice",
 			CaughtBy: "account or run life: any fault that loses answers",
 		},
 		{
 			Bug: StaleEpoch, Test: "./fsm TestStaleWordsAreHarmless",
+			Says: "was accepted, want", Simulated: true,
 			Breaks:   "the word about an older attempt ends the newest one",
 			CaughtBy: "run life with retries: a node is cut off for longer than a lease",
 		},
 		{
 			Bug: MapOrder, Test: "./fsm TestReplicasAgree",
+			Says: "the replicas have different", Simulated: true,
 			Breaks:   "replicas decide the commands of one entry in different orders",
 			CaughtBy: "account: none needed; the states of the replicas differ",
 		},
 		{
 			Bug: DoubleCharge, Test: "./fsm TestExecutionCompletesAndIsCharged",
+			Says: "balance is", Simulated: true,
 			Breaks:   "an execution is charged twice",
 			CaughtBy: "run life: none needed; the ledger does not add up",
 		},
 		{
 			Bug: StaleAuth, Test: "./api TestStaleReads",
+			Says:     "want 503 unavailable",
 			Breaks:   "a node that is behind takes a key that was revoked",
 			CaughtBy: "keys: a follower is cut off or stopped",
 		},
 		{
 			Bug: IgnoredStarting, Test: "./node/executor TestNodeAndSupervisorKilled",
+			Says: "ended as", Simulated: true,
 			Breaks:   "a node that starts again takes begun code for code that never ran, and starts it once more",
 			CaughtBy: "run life: node and supervisor are killed",
 		},
