@@ -86,9 +86,9 @@ func TestWorkerIsAMemberWithoutAReplica(t *testing.T) {
 // first takes connections and never answers: it finds the leader all the same.
 func TestSilentServerHidesNoLeader(t *testing.T) {
 	f := newFleet(t, func(c *cluster.Config) {
-		first := map[string]byte{"n1": 0xff, "n2": 0x01}[c.Name] // The one that makes the cluster leads.
-		if first != 0 {
-			c.NodeID = compute.NodeID{UUID: compute.UUID{first}}
+		begin := map[string]byte{"n1": 0xff, "n2": 0x01}[c.Name] // The one that makes the cluster leads.
+		if begin != 0 {
+			c.NodeID = compute.NodeID{UUID: compute.UUID{begin}}
 		}
 	})
 	f.mustAdd()
@@ -110,11 +110,15 @@ func TestSilentServerHidesNoLeader(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	w := f.mustStart(cfg)
-	eventually(t, "the worker to know the servers", func() bool { return len(w.Servers()) == 2 })
+	first := f.follower(f.leader()) // By its id.
+	eventually(t, "the worker to know the servers in their order", func() bool {
+		known := w.Servers()
+		return len(known) == 2 && known[0].ID == first.ID()
+	})
 	if err := w.stop(); err != nil {
 		t.Fatal(err)
 	}
-	silent.Store(f.follower(f.leader()).RPCAddress())
+	silent.Store(first.RPCAddress())
 	cfg.JoinToken, cfg.JoinHosts = "", nil
 	w = f.mustStart(cfg)
 	eventually(t, "the leader to answer its heartbeat", func() bool { return w.ContactAt() > 0 })
