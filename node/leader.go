@@ -294,25 +294,36 @@ func (l *leader) tick(ctx context.Context, term uint64) {
 const stateLag = 2 * tickPeriod
 
 // catchUp lets the time pass in the state in which no leader was there. One entry
-// raises its time by minutes at most: drains that begin meanwhile would end early.
+// raises its time by minutes at most: drains that begin meanwhile would end early,
+// and nodes that vanish together would seem to do so one after the other.
 func (l *leader) catchUp(ctx context.Context, term uint64) {
-	for ctx.Err() == nil {
-		before := l.machine.View().Now()
-		if compute.InstantOf(l.now()).Sub(before) < stateLag {
-			return
-		}
+	behind := func() time.Duration { return compute.InstantOf(l.now()).Sub(l.machine.View().Now()) }
+	err := untilCaughtUp(behind, func() error {
 		index, err := l.do(ctx, fsm.Tick{Term: term})
 		if err == nil {
-			var view *fsm.View
-			if view, err = l.machine.Wait(ctx, index); err == nil && view.Now() <= before {
-				return
-			}
+			_, err = l.machine.Wait(ctx, index)
 		}
-		if err != nil && ctx.Err() == nil {
-			l.logger.Warn("time not caught up with", "err", err)
-			return
-		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		l.logger.Warn("time not caught up with", "err", err)
 	}
+}
+
+// untilCaughtUp calls tick until the state is nearly not behind, or a tick does not
+// help.
+func untilCaughtUp(behind func() time.Duration, tick func() error) error {
+	for left := behind(); left >= stateLag; {
+		if err := tick(); err != nil {
+			return err
+		}
+		now := behind()
+		if now >= left {
+			return nil
+		}
+		left = now
+	}
+	return nil
 }
 
 // untilSwept calls tick, which returns how many executions it forgot, until

@@ -94,6 +94,40 @@ func TestUnknownServer(t *testing.T) {
 	}
 }
 
+// TestUntilCaughtUp has the state go through a day in which nobody led.
+func TestUntilCaughtUp(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		name  string
+		away  time.Duration
+		moves bool
+		ticks int
+	}{
+		{"not for long", stateLag - time.Millisecond, true, 0},
+		{"an hour", time.Hour, true, 12},
+		{"a day", day, true, 288},
+		{"back", -day, true, 0},
+		{"the state does not move", day, false, 1},
+	} {
+		l := newLedger(t)
+		now, ticks := l.machine.View().Now().Add(test.away), 0
+		behind := func() time.Duration { return now.Sub(l.machine.View().Now()) }
+		err := untilCaughtUp(behind, func() error {
+			if ticks++; test.moves {
+				l.must(fsm.Clock{At: now, Term: 1})
+			}
+			return nil
+		})
+		if err != nil || ticks != test.ticks || test.moves && behind() >= stateLag {
+			t.Errorf("%s: %d ticks, want %d; %s behind, %v", test.name, ticks, test.ticks, behind(), err)
+		}
+	}
+	failed := errors.New("no quorum")
+	if err := untilCaughtUp(func() time.Duration { return day }, func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("it says %v, want %v", err, failed)
+	}
+}
+
 // TestRest is how long a leader places nothing that follows another one in a life
 // of the cluster, whatever its clock says.
 func TestRest(t *testing.T) {

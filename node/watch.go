@@ -71,6 +71,7 @@ func (w *watch) silence(node compute.NodeID) (time.Duration, bool) {
 func (w *watch) act(ctx context.Context, term uint64) {
 	verdict := w.judge()
 	if len(verdict.Changes) > 0 {
+		w.catchUp(ctx, term)
 		if !w.record(ctx, term, verdict.Changes) {
 			return
 		}
