@@ -53,7 +53,7 @@ func Plants() []Plant {
 		},
 		{
 			Bug: UncheckedSums, Test: "./cluster/disk TestFlippedBitsAreNeverReturned",
-			Says:     "flipped bits came back silently",
+			Says:     "damages came back silently",
 			Breaks:   "a flipped bit in the log is applied as another command",
 			CaughtBy: "any: flipped bits in raft.db",
 		},
