@@ -342,15 +342,6 @@ func TestClocksThatAreOff(t *testing.T) {
 	}
 }
 
-func indexOf(peers []*peer, p *peer) int {
-	for i := range peers {
-		if peers[i] == p {
-			return i
-		}
-	}
-	return -1
-}
-
 // TestReplayedJoin joins again with a token that was used, in the name of the node
 // that used it.
 func TestReplayedJoin(t *testing.T) {

@@ -146,7 +146,7 @@ func (i *inbound) needless(req *raft.InstallSnapshotRequest) bool {
 // answerNeedless says of a snapshot that it is here. Raft is asked as if nothing
 // were in it: the term is looked at, and the leader was heard.
 func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest, closed <-chan struct{}) bool {
-	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term, Leader: req.Leader}
+	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}
 	answer, ok := i.ask(raft.RPC{Command: nothing}, closed)
 	if !ok {
 		return false

@@ -16,7 +16,7 @@ import (
 )
 
 // noon is what time it really is when a test begins.
-var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant.
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // testTime is the cluster's time on a machine whose clock a test sets.
 type testTime struct {

@@ -26,7 +26,7 @@ type Archive struct {
 	Sum        [4]uint64       `cbor:"8,keyasint"` // Of the hashes of the records in the blob.
 	Orgs       []ArchivedOrg   `cbor:"9,keyasint"` // Whose they are, by identifier.
 	Bundles    []compute.Hash  `cbor:"10,keyasint,omitempty"`
-	Tails      []byte          `cbor:"11,keyasint,omitempty"` // The last two bytes of each identifier, in order, each once.
+	Tails      []byte          `cbor:"11,keyasint,omitempty"` // Ends of identifiers, in order, each once.
 }
 
 // tailWidth is how much of an identifier is in Tails. Identifiers begin with the

@@ -67,7 +67,7 @@ func (a *archives) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile
 	if file := a.known(row.Blob); file != nil {
 		return file, nil
 	}
-	read := a.opening.DoChan(string(row.Blob[:]), func() (any, error) {
+	read := a.opening.DoChan(string(row.Blob[:]), func() (any, error) { //nolint:contextcheck // It is of nobody's request.
 		ctx, cancel := context.WithTimeout(a.life, archiveTimeout)
 		defer cancel()
 		file, err := a.read(ctx, row)

@@ -22,7 +22,7 @@ func TestReplicasAreComparedInPairs(t *testing.T) {
 		apart int
 		wrong string
 	}{
-		{"one node many times", "n1@5=a n1@5=a n1@5=a n1@5=a", 0, 3, ""},
+		{"one node many times", strings.Repeat("n1@5=a ", 4), 0, 3, ""},
 		{"each stuck at an index of its own", "n1@5=a n2@6=b n3@7=c n1@5=a n2@6=b n3@7=c n1@5=a n2@6=b n3@7=c", 0, 3, ""},
 		{"two of three", "n1@5=a n2@5=a n1@5=a n2@5=a n3@6=b", 1, 2, ""},
 		{"all, at two indexes", "n1@5=a n2@5=a n2@6=b n3@6=b n3@5=a", 4, 0, ""},

@@ -79,6 +79,20 @@ var errViolated = errors.New("something happened that must not")
 // manyFaults is as long as a run gets that ends by the number of its faults.
 const manyFaults = 48 * time.Hour
 
+// complete fills in what was not said.
+func (f *faultsFlags) complete() (err error) {
+	if f.config.Seed == 0 {
+		f.config.Seed = uint64(rand.Uint32()) //nolint:gosec // Any seed will do; it is printed.
+	}
+	if f.config.Binary == "" {
+		f.config.Binary, err = os.Executable()
+	}
+	if err == nil && f.config.Dir == "" {
+		f.config.Dir, err = os.MkdirTemp("", "berth-faults-")
+	}
+	return err
+}
+
 func (f *faultsFlags) run(cmd *cobra.Command) error {
 	if f.markdown && (f.report == "" || f.jsonOutput) {
 		return usageErrorf("--markdown goes with --report, and not with --json")
@@ -86,22 +100,8 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 	if f.report != "" {
 		return f.addUp(cmd.OutOrStdout())
 	}
-	if f.config.Seed == 0 {
-		f.config.Seed = uint64(rand.Uint32()) //nolint:gosec // Any seed will do; it is printed.
-	}
-	if f.config.Binary == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		f.config.Binary = self
-	}
-	if f.config.Dir == "" {
-		dir, err := os.MkdirTemp("", "berth-faults-")
-		if err != nil {
-			return err
-		}
-		f.config.Dir = dir
+	if err := f.complete(); err != nil {
+		return err
 	}
 	f.config.Progress = cmd.ErrOrStderr()
 	if f.config.Count > 0 && !cmd.Flags().Changed("duration") {
