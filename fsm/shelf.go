@@ -336,28 +336,36 @@ func (s *shelf) scanDown(from, low []byte, skip int, yield func(key []byte) bool
 			pages = pages[:at.page+1]
 		}
 		for j, p := range slices.Backward(pages) {
-			n, prefix, suffixes := s.shape(p)
+			n := int(p[0])
 			if i == at.drawer && j == at.page {
 				n = s.upTo(p, from)
 			}
-			if skip >= n && bytes.Compare(s.first(p), low) >= 0 {
-				skip -= n
-				continue
-			}
-			w := s.width - len(prefix)
-			copy(key, prefix)
-			for n--; n >= 0; n-- {
-				copy(key[len(prefix):], suffixes[n*w:n*w+w])
-				if bytes.Compare(key, low) < 0 {
+			switch {
+			case skip < n:
+				if !s.keysDown(p, n-skip, key, low, yield) {
 					return
 				}
-				if skip--; skip < 0 && !yield(key) {
-					return
-				}
+			case bytes.Compare(s.first(p), low) < 0:
+				return
 			}
-			skip = max(skip, 0)
+			skip = max(skip-n, 0)
 		}
 	}
+}
+
+// keysDown yields the keys of the first n rows of a page from the last down to
+// low, in key, and reports whether there may be more to yield.
+func (s *shelf) keysDown(p page, n int, key, low []byte, yield func(key []byte) bool) bool {
+	_, prefix, suffixes := s.shape(p)
+	w := s.width - len(prefix)
+	copy(key, prefix)
+	for n--; n >= 0; n-- {
+		copy(key[len(prefix):], suffixes[n*w:n*w+w])
+		if bytes.Compare(key, low) < 0 || !yield(key) {
+			return false
+		}
+	}
+	return true
 }
 
 // upTo returns how many rows of p have keys up to key.
