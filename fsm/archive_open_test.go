@@ -88,17 +88,22 @@ func TestFiltersOpenWhatTheySelect(t *testing.T) {
 	}
 }
 
-// TestSkippedArchivesStayClosed holds that a page far behind opens the archives in
-// which it is, though all of them overlap with the next.
-func TestSkippedArchivesStayClosed(t *testing.T) {
-	const n = 60
-	w := newestWorld(t)
-	l := library{}
-	var ids []compute.ExecutionID
+// retainedWorld returns a world that archives whatever ends, with n executions.
+func retainedWorld(t *testing.T, n int) (w *world, l library, ids []compute.ExecutionID) {
+	t.Helper()
+	w, l = newestWorld(t), library{}
 	for range n {
 		ids = append(ids, w.submit("t4"))
 	}
 	w.retain(0, 1)
+	return w, l, ids
+}
+
+// TestSkippedArchivesStayClosed holds that a page far behind opens the archives in
+// which it is, though all of them overlap with the next.
+func TestSkippedArchivesStayClosed(t *testing.T) {
+	const n = 60
+	w, l, ids := retainedWorld(t, n)
 	w.end(ids[0])
 	for i := 1; i < n-1; i += 2 { // 2, 1, 4, 3, and so on.
 		w.end(ids[i+1], ids[i])
@@ -138,13 +143,7 @@ func TestSkippedArchivesStayClosed(t *testing.T) {
 // that has it, though all of them reach over its identifier.
 func TestLookupOpensItsArchive(t *testing.T) {
 	const n = 40
-	w := newestWorld(t)
-	l := library{}
-	var ids []compute.ExecutionID
-	for range n {
-		ids = append(ids, w.submit("t4"))
-	}
-	w.retain(0, 1)
+	w, l, ids := retainedWorld(t, n)
 	for i := range n / 2 { // The two in the middle, those around them, and so on.
 		w.end(ids[n/2-1-i], ids[n/2+i])
 		w.archiveAll(l)

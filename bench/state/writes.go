@@ -132,8 +132,11 @@ func (m *measurement) writes(ctx context.Context) error {
 	w := &writing{client: c, clock: m.cfg.Now, room: make(chan struct{}, writers)}
 	err = w.run(ctx, func() (bool, error) {
 		now, err := m.node.snapshots()
-		if err != nil || m.cfg.Now().After(limit) {
-			return true, errors.Join(err, errors.New("the node has written no snapshot"))
+		if err != nil {
+			return true, err
+		}
+		if m.cfg.Now().After(limit) {
+			return true, fmt.Errorf("in %v the node has written %d snapshots, and its log is not full", writeLimit, r.Snapshots)
 		}
 		state, err := c.State(ctx, false)
 		if err != nil {

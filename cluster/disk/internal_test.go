@@ -132,15 +132,7 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
 	start := time.Now()
 	watch := &Watchdog{}
-	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, transport := raft.NewInmemTransport("")
-	sink, err := s.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{}, 1, transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, sink := mustSink(t, watch)
 	watch.begin(accessWrite)
 	for i := range 8 {
 		if err := watch.Look(start.Add(time.Duration(i)*WatchTick), AppendLimitLeader); err != nil {
@@ -297,10 +289,9 @@ func TestWhatEndsTheProcess(t *testing.T) {
 	}
 }
 
-// mustSnapshot returns a store with one snapshot in it, and its id.
-func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
+// mustSink returns a store under watch, and what writes its first snapshot.
+func mustSink(t *testing.T, watch *Watchdog) (*Snapshots, raft.SnapshotSink) {
 	t.Helper()
-	watch := &Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
 	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
@@ -310,6 +301,14 @@ func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, sink
+}
+
+// mustSnapshot returns a store with one snapshot in it, and its id.
+func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
+	t.Helper()
+	watch := &Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
+	s, sink := mustSink(t, watch)
 	if _, err := sink.Write([]byte("content")); err != nil {
 		t.Fatal(err)
 	}
