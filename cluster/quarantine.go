@@ -144,12 +144,26 @@ func (f *files) pruneDamaged(most int64) (removed []string, err error) {
 			kept++
 			continue
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeAside(dir, inside); err != nil {
 			return removed, err
 		}
 		removed = append(removed, dir)
 	}
 	return removed, nil
+}
+
+// removeAside removes what was set aside damaged, the reason last: without it the
+// rest would stay for ever, like what a restore has set aside.
+func removeAside(dir string, inside []fs.DirEntry) error {
+	for _, e := range inside {
+		if e.Name() == damageFile {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // treeSize returns how many bytes the files below a directory take, as far as
