@@ -53,9 +53,10 @@ func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
 // Follow calls fn with every line of the execution behind number after, as
 // they are written, attempt after attempt, until the execution has ended. The
 // lines carry numbers as Number makes them, and each comes once. An error of
-// fn ends the following and is returned. When the output is on a node that
-// does not answer after the execution has ended, the code is unavailable and
-// Final is valid.
+// fn ends the following and is returned. A line of System takes the place of
+// what is on a node that does not answer, once another attempt came after it.
+// When the output of the newest one is on such a node after the execution has
+// ended, the code is unavailable and Final is valid.
 func (f *Follower) Follow(
 	ctx context.Context, execution compute.ExecutionID, after uint64, fn func([]Line) error,
 ) (Final, error) {
@@ -183,7 +184,11 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 			return Final{}, err
 		}
 		if a, found := c.pick(attempts); found {
-			if err := c.attempt(ctx, a); err != nil {
+			err := c.attempt(ctx, a)
+			if err != nil && ctx.Err() == nil && retriable(err) && c.f.superseded(ctx, a) {
+				err = c.leaveOut(a)
+			}
+			if err != nil {
 				return c.failed(ctx, err)
 			}
 			c.epoch, c.after = a.Epoch+1, 0
@@ -198,6 +203,23 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// superseded reports whether another attempt came after a.
+func (f *Follower) superseded(ctx context.Context, a compute.Attempt) bool {
+	attempts, _, _ := f.cfg.State.Attempts(ctx, a.Execution) // Unknown is no.
+	return len(attempts) > 0 && attempts[len(attempts)-1].Epoch > a.Epoch
+}
+
+// leaveOut says that the rest of an attempt's output is not there, with the
+// number behind all that it can have: the caller goes on with the next attempt.
+func (c *cursor) leaveOut(a compute.Attempt) error {
+	if c.after == lastSeq {
+		return nil // It was said.
+	}
+	text := fmt.Sprintf("[berth: the rest of attempt %d is left out here: it is on node %s, which does not answer]",
+		a.Epoch, a.Node)
+	return c.deliver([]Line{{Seq: lastSeq, At: a.EndedAt, Stream: System, Text: []byte(text)}})
 }
 
 // pick returns the attempt to go on with.

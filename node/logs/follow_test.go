@@ -279,6 +279,41 @@ func TestNodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestLostNodeHoldsNothingUp follows an execution whose first attempt is on a node
+// that is gone for good: the second one's output comes, behind a word on the first.
+func TestLostNodeHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 3)
+		mustWrite(t, c.place(t, dirs, 1, 1), Stdout, "first\n")
+		c.down[nodeID(1)] = true
+		c.set(func() { c.attempts[0].Ended = true })
+		second := c.place(t, dirs, 2, 2)
+		mustWrite(t, second, Stdout, "second\n")
+		mustEnd(t, second, Final{Status: "completed"})
+		c.finish(&Final{Status: "completed"})
+		for n := byte(2); n <= 3; n++ {
+			lines, final, err := collect(t.Context(), c.node(n), 0)
+			if err != nil || final.Status != "completed" || len(lines) != 2 {
+				t.Fatalf("node %d: %d lines, end %v, error %v", n, len(lines), final, err)
+			}
+			if l := lines[0]; l.Stream != System || l.Seq != Number(1, lastSeq) || !bytes.Contains(l.Text, []byte(nodeID(1).String())) {
+				t.Errorf("node %d: in place of the first attempt came %d %s %q", n, l.Seq, l.Stream, l.Text)
+			}
+			if l := lines[1]; l.Seq != Number(2, 1) || string(l.Text) != "second" {
+				t.Errorf("node %d: behind it came %d %q", n, l.Seq, l.Text)
+			}
+			for _, down := range []bool{true, false} { // Who has it goes on behind it, also once the node is back.
+				c.set(func() { c.down[nodeID(1)] = down })
+				again, _, err := collect(t.Context(), c.node(n), lines[0].Seq)
+				if err != nil || len(again) != 1 || again[0].Seq != Number(2, 1) {
+					t.Errorf("node %d, down %v: behind that %d lines, error %v", n, down, len(again), err)
+				}
+			}
+			c.set(func() { c.down[nodeID(1)] = true })
+		}
+	})
+}
+
 func TestNodeThatComesBack(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)

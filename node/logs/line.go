@@ -107,3 +107,6 @@ func Split(number uint64) (epoch, seq uint64) {
 // seqBits is how many bits of a Number count lines: 2^40 lines at 10 MiB/s
 // take longer than any machine lasts, and 2^24 attempts too.
 const seqBits = 40
+
+// lastSeq is a number behind every line of an attempt.
+const lastSeq = 1<<seqBits - 1
