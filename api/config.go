@@ -178,6 +178,9 @@ type Limits struct {
 	// ReadTimeout is how long the header and the body of a request may take
 	// together; six times that for those that start an execution.
 	ReadTimeout time.Duration
+	// LastLines is how long an output stream waits for another line once the
+	// execution has ended.
+	LastLines time.Duration
 	// StaleAuthMax is how long credentials are checked against the last known
 	// state while no leader is known.
 	StaleAuthMax time.Duration
@@ -191,7 +194,7 @@ func DefaultLimits() Limits {
 		Rate: 50_000, Burst: 100_000,
 		AnonRate: 50, AnonBurst: 500,
 		LoginRate: 5, LoginBurst: 10,
-		ReadTimeout: 10 * time.Second, StaleAuthMax: 10 * time.Minute,
+		ReadTimeout: 10 * time.Second, LastLines: 15 * time.Second, StaleAuthMax: 10 * time.Minute,
 	}
 }
 
@@ -225,6 +228,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.ReadTimeout == 0 {
 		l.ReadTimeout = d.ReadTimeout
+	}
+	if l.LastLines == 0 {
+		l.LastLines = d.LastLines
 	}
 	if l.StaleAuthMax == 0 {
 		l.StaleAuthMax = d.StaleAuthMax

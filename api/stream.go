@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth/compute"
@@ -20,7 +22,6 @@ const (
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
 	digTries     = 60               // and how often in a row before the stream ends without a last word.
-	drainTimeout = 15 * time.Second // For the last lines, once the execution has ended.
 )
 
 // takeStream counts a stream or a held answer; the caller calls what it
@@ -108,6 +109,7 @@ type stream struct {
 	after  uint64 // The newest line that was sent.
 	conn   net.Conn
 	w      *bufio.Writer
+	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 
 // ending is what became of the execution: nil when it was deleted. With err it is
@@ -147,7 +149,8 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan ending) error {
 	ticker := time.NewTicker(commentEvery)
 	defer ticker.Stop()
-	var drain <-chan time.Time
+	var drain timeout
+	defer drain.stop()
 	var final *compute.Execution
 	for {
 		select {
@@ -158,6 +161,9 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 			b.sent <- err
 			if err != nil {
 				return err
+			}
+			if ended == nil {
+				drain.start(t.server.cfg.Limits.LastLines)
 			}
 		case <-ticker.C:
 			if err := t.comment(); err != nil {
@@ -170,16 +176,63 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 				return end.err // The client asks again, or elsewhere.
 			}
 			final, ended = end.e, nil
-			timer := time.NewTimer(drainTimeout)
-			defer timer.Stop()
-			drain = timer.C
-		case <-drain:
-			return t.finish(final)
+			drain.start(t.server.cfg.Limits.LastLines)
+		case <-drain.C:
+			missing, err := t.giveUp(final)
+			if err != nil {
+				return err
+			}
+			return t.finish(final, missing)
 		}
 		if complete == nil && ended == nil {
-			return t.finish(final)
+			return t.finish(final, "")
 		}
 	}
+}
+
+// timeout is a timer that may be started again before it fires.
+type timeout struct {
+	C     <-chan time.Time // Nil until it is started.
+	timer *time.Timer
+}
+
+func (t *timeout) start(d time.Duration) {
+	t.stop()
+	t.timer = time.NewTimer(d)
+	t.C = t.timer.C
+}
+
+func (t *timeout) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// giveUp ends the wait for the rest of the output of an execution that has
+// ended. While the node that has it is up, it can be read in a moment, or from
+// another server now: the stream must end without its last event, which would
+// say that this was all, and the client asks again. Otherwise giveUp returns why
+// something may be missing.
+func (t *stream) giveUp(final *compute.Execution) (missing string, err error) {
+	if final == nil || final.Epoch == 0 {
+		return "", nil
+	}
+	view, _, _ := t.server.cfg.Reader.Stale()
+	known, err := t.dig(view)
+	if err != nil {
+		return "", err
+	}
+	broken := t.broken.Load()
+	silent := broken == nil || compute.CodeOf(*broken) == compute.CodeUnavailable
+	attempts := known.Attempts(t.id)
+	if !silent || len(attempts) == 0 {
+		return "The output cannot be read any more.", nil
+	}
+	id := attempts[len(attempts)-1].Node
+	if n, ok := view.Node(id); ok && n.State == compute.NodeUp {
+		return "", compute.Errorf(compute.CodeUnavailable, "The output is on node %s, which does not answer this one.", id)
+	}
+	return fmt.Sprintf("The output is on node %s, which is down: it can be read once that is back.", id), nil
 }
 
 // watch reports how the execution has ended.
@@ -254,11 +307,13 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 				return err
 			}
 			after = lines[len(lines)-1].Seq
+			t.broken.Store(nil)
 			return nil
 		})
 		if err == nil || t.ctx.Err() != nil {
 			return
 		}
+		t.broken.Store(&err)
 		t.server.log.Debug("output not readable", "execution", t.id, "err", err)
 		pause(t.ctx, followRetry)
 	}
@@ -319,6 +374,7 @@ type finishedEvent struct {
 			} `json:"result"`
 		} `json:"job"`
 	} `json:"jobFinished"`
+	Missing string `json:"output_missing,omitempty"` // Why output may be missing before this event.
 }
 
 // noReturnCode is the return code of what never became a process.
@@ -326,8 +382,8 @@ const noReturnCode = "-1"
 
 // finish writes the last event. It has no id: a client that asks again behind
 // the last line gets it again, so that it cannot be missed.
-func (t *stream) finish(e *compute.Execution) error {
-	var event finishedEvent
+func (t *stream) finish(e *compute.Execution, missing string) error {
+	event := finishedEvent{Missing: missing}
 	result := &event.JobFinished.Job.Result
 	result.ReturnCode = noReturnCode
 	switch {

@@ -102,6 +102,46 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestStreamWithoutItsEnd has output that cannot be read when the execution has
+// ended. While its node is up the stream breaks off, and the client asks again;
+// it is said to be whole, with a word on what is missing, when the node is down or
+// says that there is nothing.
+func TestStreamWithoutItsEnd(t *testing.T) {
+	w := newWorld(t, func(cfg *api.Config) { cfg.Limits.LastLines = 20 * time.Millisecond })
+	silent := compute.Errorf(compute.CodeUnavailable, "The node does not answer.")
+	for _, tc := range []struct {
+		name   string
+		broken error
+		down   bool
+		want   string // In the only event; none without.
+	}{
+		{"its node does not answer this one", silent, false, ""},
+		{"its node is down", silent, true, `"output_missing":"The output is on node ` + nodeID(1).String() + `, which is down`},
+		{"its node has none", compute.Errorf(compute.CodeNotFound, "There is none."), false,
+			`"output_missing":"The output cannot be read any more."`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			started := w.startStream()
+			id := started.ExecutionID
+			w.place(id, 1)
+			w.begun(id)
+			w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
+			w.logs.breakOff(tc.broken)
+			if tc.down {
+				w.must(fsm.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeDown})
+				defer w.must(fsm.SetNodeState{Term: 1, Node: nodeID(1), State: compute.NodeUp})
+			}
+			events := w.events(streamPath(started), "", 10)
+			if tc.want == "" && len(events) > 0 {
+				t.Errorf("events are %q, want none", events)
+			}
+			if tc.want != "" && (len(events) != 1 || !strings.Contains(events[0], "jobFinished") || !strings.Contains(events[0], tc.want)) {
+				t.Errorf("events are %q, want %s", events, tc.want)
+			}
+		})
+	}
+}
+
 func TestStreamEndings(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct {

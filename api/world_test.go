@@ -628,6 +628,14 @@ type fakeLogs struct {
 	done    map[compute.ExecutionID]bool
 	deleted []compute.ExecutionID
 	err     error
+	broken  error // Of Follow.
+}
+
+// breakOff has no output be readable.
+func (l *fakeLogs) breakOff(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = err
 }
 
 func (l *fakeLogs) write(id compute.ExecutionID, lines ...api.Line) {
@@ -655,6 +663,10 @@ func (l *fakeLogs) Follow(ctx context.Context, id compute.ExecutionID, after uin
 	sent := 0
 	for {
 		l.mu.Lock()
+		if err := l.broken; err != nil {
+			l.mu.Unlock()
+			return err
+		}
 		for ctx.Err() == nil && len(l.lines[id]) == sent && !l.done[id] {
 			l.changed.Wait()
 		}

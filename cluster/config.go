@@ -144,6 +144,8 @@ type Directory interface {
 	// Node returns the node's role, whether it was removed, and whether the
 	// state knows it at all.
 	Node(id compute.NodeID) (role compute.Role, removed, known bool)
+	// Address returns where the node said last that it serves RPC, or "".
+	Address(id compute.NodeID) string
 }
 
 // everyone is the Directory of a cluster that keeps none.
@@ -152,6 +154,8 @@ type everyone struct{}
 func (everyone) Node(compute.NodeID) (compute.Role, bool, bool) {
 	return compute.RoleServer, false, true
 }
+
+func (everyone) Address(compute.NodeID) string { return "" }
 
 // withDefaults fills what was left out.
 func (c Config) withDefaults() Config {

@@ -32,6 +32,22 @@ func (c *Config) FreeSpace(free func() int64) {
 	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }
 }
 
+// GossipComplete reports whether the next exchange with everyone can wait.
+func (c *Cluster) GossipComplete() bool { return c.gossip.complete() }
+
+// SeesServers reports whether gossip knows all servers to be alive.
+func (c *Cluster) SeesServers() bool {
+	for _, s := range c.Servers() {
+		c.gossip.mu.Lock()
+		alive := c.gossip.members[s.ID].Alive
+		c.gossip.mu.Unlock()
+		if !alive {
+			return false
+		}
+	}
+	return true
+}
+
 // LookForRoom looks at the disk, as is done every second.
 func (c *Cluster) LookForRoom() bool { return c.room.look() }
 

@@ -83,6 +83,7 @@ type gossip struct {
 	members map[compute.NodeID]Member
 	bodies  map[compute.NodeID]compute.Inventory
 	claims  map[compute.NodeID]string // Where else a member is said to be reached by RPC.
+	unknown bool                      // Nodes were turned away that the state may know in a moment.
 	changed chan struct{}             // Closed at the next change.
 }
 
@@ -263,11 +264,16 @@ func (g *gossip) rejoin(ctx context.Context) error {
 	}
 }
 
-// complete reports whether gossip sees every server.
+// complete reports whether gossip sees every server, and turned nobody away since
+// it joined last because the state did not know them: that of a server that has
+// just started is behind, and who was turned away does not come again soon.
 func (g *gossip) complete() bool {
 	servers := g.c.Servers() // Takes the lock itself.
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.unknown {
+		return false
+	}
 	for _, s := range servers {
 		if !g.members[s.ID].Alive {
 			return false
@@ -276,11 +282,19 @@ func (g *gossip) complete() bool {
 	return true
 }
 
+// turnAway notes that a node was refused that is not known.
+func (g *gossip) turnAway() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unknown = true
+}
+
 // join exchanges the state with every peer whose address is known and who is
 // not seen.
 func (g *gossip) join() {
 	var addresses []string
 	g.mu.Lock()
+	g.unknown = false
 	for _, p := range g.c.files.get().Peers {
 		if p.Gossip != "" && p.ID != g.c.id {
 			addresses = append(addresses, namedAddress(p.ID, p.Gossip))

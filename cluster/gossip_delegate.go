@@ -71,6 +71,9 @@ func (d *gossipDelegate) NotifyAlive(n *memberlist.Node) error {
 	for _, s := range d.c.servers() {
 		known = known || nodeOf(s.ID) == m.ID
 	}
+	if !removed && !known {
+		(*gossip)(d).turnAway()
+	}
 	if removed || !known {
 		return fmt.Errorf("%s: %w", m.ID, errStranger)
 	}

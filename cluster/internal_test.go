@@ -269,3 +269,5 @@ func (d directoryOf) Node(id compute.NodeID) (compute.Role, bool, bool) {
 	removed, known := d[id]
 	return compute.RoleWorker, removed, known
 }
+
+func (directoryOf) Address(compute.NodeID) string { return "" }

@@ -142,5 +142,6 @@ func (c *Cluster) addressesOf(id compute.NodeID) []string {
 			add(p.RPC)
 		}
 	}
+	add(c.cfg.Directory.Address(id)) // All that a server has of a worker when it comes back.
 	return all
 }

@@ -97,6 +97,13 @@ func (r *fakeRegistry) Node(id compute.NodeID) (compute.Role, bool, bool) {
 	return n.Role, r.gone[id], ok
 }
 
+// Address returns where the node said that it is when it was admitted.
+func (r *fakeRegistry) Address(id compute.NodeID) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nodes[id].RPC
+}
+
 func (r *fakeRegistry) remove(id compute.NodeID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -162,6 +162,52 @@ func TestWorkerStartsAgainWithoutAToken(t *testing.T) {
 	}
 }
 
+// lateDirectory is that of a server whose state is not there yet.
+type lateDirectory struct {
+	*fakeRegistry
+
+	there atomic.Bool
+}
+
+func (d *lateDirectory) Node(id compute.NodeID) (compute.Role, bool, bool) {
+	if !d.there.Load() {
+		return 0, false, false
+	}
+	return d.fakeRegistry.Node(id)
+}
+
+func (d *lateDirectory) Address(id compute.NodeID) string {
+	if !d.there.Load() {
+		return ""
+	}
+	return d.fakeRegistry.Address(id)
+}
+
+// TestServerComesBackAndFindsWorkers has a server turn workers away in gossip,
+// because its state is behind, and reach them once it is not.
+func TestServerComesBackAndFindsWorkers(t *testing.T) {
+	f := mustFleet(t, 2, nil)
+	w := f.mustWorker("w1")
+	eventually(t, "the leader to answer the worker", func() bool { return w.ContactAt() > 0 })
+	if err := w.SetInventory(compute.Inventory{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p := f.follower(f.leader())
+	mustStop(t, p)
+	late := &lateDirectory{fakeRegistry: f.registry}
+	p.cfg.Directory = late
+	p = f.mustStartAgain(p)
+	eventually(t, "the worker to be turned away, and the next exchange not to wait", func() bool {
+		return p.SeesServers() && !p.GossipComplete()
+	})
+	late.there.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := p.Call(ctx, w.ID(), "cluster.inventory", nil); err != nil {
+		t.Errorf("the worker is not reached: %v", err)
+	}
+}
+
 func TestWorkersCertificateIsRenewedByAServer(t *testing.T) {
 	var time clock
 	f := mustFleet(t, 2, func(c *cluster.Config) { c.Now = time.now })

@@ -52,3 +52,11 @@ func (d directory) Node(id compute.NodeID) (role compute.Role, removed, known bo
 	}
 	return 0, view.RemovedNode(id), false
 }
+
+// Address returns the address in a member's record.
+func (d directory) Address(id compute.NodeID) string {
+	if n, ok := d.machine.View().Node(id); ok {
+		return n.RPC
+	}
+	return ""
+}

@@ -208,11 +208,10 @@ func TestWorkerOutlivesServers(t *testing.T) {
 	})
 	lines, ended := make(chan string, 1024), make(chan error, 1)
 	go func() {
+		defer close(lines)
 		ended <- follow(t.Context(), h200.URL+strings.TrimPrefix(started.StreamingURL, h200.URL), lines)
 	}()
-	if first := <-lines; first != "line 0\n" {
-		t.Fatalf("the first line is %q", first)
-	}
+	mustLine(t, lines, 0)
 	b200.Kill() // Its supervisor and the code live on.
 	leader := mustLeader(t, root, c)
 	leader.Kill()
@@ -259,7 +258,10 @@ func TestWorkerOutlivesServers(t *testing.T) {
 func mustLine(t *testing.T, lines <-chan string, n int) {
 	t.Helper()
 	select {
-	case line := <-lines:
+	case line, more := <-lines:
+		if !more {
+			t.Fatalf("the stream ended before line %d", n)
+		}
 		if line != fmt.Sprintf("line %d\n", n) {
 			t.Fatalf("got %q, want line %d", line, n)
 		}
@@ -279,21 +281,37 @@ func follow(ctx context.Context, url string, lines chan<- string) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the stream answers %s", resp.Status)
+	}
 	body := json.NewDecoder(&events{r: resp.Body})
+	text := ""
 	for {
 		var event struct {
 			Output *struct {
 				Content string `json:"content"`
 			} `json:"output"`
-			JobFinished any `json:"jobFinished"`
+			JobFinished any    `json:"jobFinished"`
+			Missing     string `json:"output_missing"`
 		}
 		if err := body.Decode(&event); err != nil {
 			return fmt.Errorf("the stream ended without its last event: %w", err)
 		}
 		if event.JobFinished != nil {
+			if text != "" || event.Missing != "" {
+				return fmt.Errorf("the stream is said to be whole, but behind %q: %s", text, event.Missing)
+			}
 			return nil
 		}
-		lines <- event.Output.Content
+		text += event.Output.Content // A line may come in parts.
+		for {
+			line, rest, whole := strings.Cut(text, "\n")
+			if !whole {
+				break
+			}
+			lines <- line + "\n"
+			text = rest
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Event struct {
 type Finished struct {
 	ReturnCode string  // A number in text, "-1" when no process ended.
 	Error      *string // Why it ended, when not by itself.
+	Missing    string  // Why output may be missing before this event; mostly "".
 }
 
 // errSilent ends a connection that carries nothing any more.
@@ -161,6 +162,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 				} `json:"result"`
 			} `json:"job"`
 		} `json:"jobFinished"`
+		Missing string `json:"output_missing"`
 	}
 	if err := json.Unmarshal(data, &body); err != nil {
 		return fmt.Errorf("decode event %d: %w", seq, err)
@@ -170,7 +172,7 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	switch {
 	case body.JobFinished != nil:
 		result := body.JobFinished.Job.Result
-		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error}
+		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error, Missing: body.Missing}
 	case body.Output != nil:
 		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr" || body.Stream == "system"
 	default:

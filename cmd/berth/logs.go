@@ -88,13 +88,16 @@ type outputEvent struct {
 	Content    string  `json:"content,omitempty"`
 	ReturnCode *string `json:"return_code,omitempty"` // On the last line.
 	Error      *string `json:"error,omitempty"`
+	Missing    string  `json:"output_missing,omitempty"` // Why output may be missing before it.
 }
 
 func printEvent(cmd *cobra.Command, event client.Event) error {
 	out := outputEvent{Seq: event.Seq, Stream: "stdout", Content: event.Content}
 	switch {
 	case event.Finished != nil:
-		out = outputEvent{Seq: event.Seq, ReturnCode: &event.Finished.ReturnCode, Error: event.Finished.Error}
+		out = outputEvent{
+			Seq: event.Seq, ReturnCode: &event.Finished.ReturnCode, Error: event.Finished.Error, Missing: event.Finished.Missing,
+		}
 	case event.Stderr:
 		out.Stream = "stderr"
 	}

@@ -310,7 +310,13 @@ func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after 
 	return nil
 }
 
+// printOutput shows a piece of output, or that something is missing before the
+// end.
 func printOutput(cmd *cobra.Command, event client.Event) error {
+	if event.Finished != nil && event.Finished.Missing != "" {
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: output may be missing here: %s\n", event.Finished.Missing)
+		return err
+	}
 	out := cmd.OutOrStdout()
 	if event.Stderr {
 		out = cmd.ErrOrStderr()
