@@ -35,6 +35,9 @@ func (s *state) registerNode(c RegisterNode) Result {
 		return Result{Refusal: refusal}
 	}
 	if known, ok := s.nodes.get(id); ok {
+		if c.Node.Role != known.Role {
+			return otherRole(known.Role, c.Node.Role)
+		}
 		if refusal := s.readmit(known, c); refusal != nil {
 			return Result{Refusal: refusal}
 		}
@@ -91,13 +94,15 @@ func identityOf(n compute.Node) compute.Node {
 	}
 }
 
+// otherRole refuses a node that joined in one role and comes in another one.
+func otherRole(joined, said compute.Role) Result {
+	return refuse(compute.CodeConflict, "role_mismatch",
+		"the node joined as %s and cannot become %s: start it with --role %s, or remove it with berth admin node remove "+
+			"and have it join with another data_dir and a token of berth admin token create --role %s",
+		joined, said, joined, said)
+}
+
 func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
-	if said.Role != known.Role {
-		return refuse(compute.CodeConflict, "role_mismatch",
-			"the node joined as %s and cannot become %s: start it with --role %s, or remove it with berth admin node remove "+
-				"and have it join with another data_dir and a token of berth admin token create --role %s",
-			known.Role, said.Role, known.Role, said.Role)
-	}
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format

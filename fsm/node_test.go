@@ -232,7 +232,15 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	c.TokenHash = hash("guess")
 	w.refused(c, compute.CodeForbidden, "token_unknown")
 	c.TokenHash = hash("secret")
-	w.must(c) // It has lost its keys, and the operator gave it a new token.
+	worker := c
+	worker.TokenID, worker.Node.Role = "for workers", compute.RoleWorker
+	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{
+		ID: worker.TokenID, Hash: hash("secret"), Uses: 1, ExpiresAt: w.now.Add(time.Hour), Role: compute.RoleWorker,
+	}})
+	w.refused(worker, compute.CodeConflict, "role_mismatch")
+	worker.Node.ID = compute.NodeID{UUID: w.uuid()}
+	w.must(worker) // The refusal has not spent the token.
+	w.must(c)      // It has lost its keys, and the operator gave it a new token.
 	w.must(c)
 	c.Node.ID = w.node("n3").ID
 	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
