@@ -183,6 +183,10 @@ func TestWriteThatFindsNoRoom(t *testing.T) {
 	if err := r.wait(write(3)); err != nil || writes != 4 || r.starved.Load() {
 		t.Errorf("a term: %v after %d writes", err, writes)
 	}
+	var nobody roomFinder
+	if err := nobody.wait(write(3)); !NoSpace(err) || writes != 1 {
+		t.Errorf("a term, where nobody makes room: %v after %d writes", err, writes)
+	}
 }
 
 func TestLogCacheIsBounded(t *testing.T) {
