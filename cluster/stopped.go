@@ -162,7 +162,7 @@ func (s *Stopped) oldTerm() uint64 {
 	}
 	covered, _, err := snapshots.Covered()
 	if err != nil {
-		return 0
+		covered = 0 // The log has the term, whatever it needs a snapshot for.
 	}
 	store, err := disk.OpenToRead(dir, covered)
 	if err != nil {

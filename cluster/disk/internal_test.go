@@ -406,3 +406,48 @@ func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadableSnapshotIsNotGone puts something that cannot be read for now in the
+// place of a file of a snapshot: who asks what there is has the error, and does not
+// take the replica for damaged. One that is damaged, or gone, is left out.
+func TestUnreadableSnapshotIsNotGone(t *testing.T) {
+	put := func(target string) func(path string) error {
+		return func(path string) error { return os.Symlink(target, path) }
+	}
+	flip := func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) }
+	for _, test := range []struct {
+		name, file       string
+		put              func(path string) error
+		listed, readable error // Of Listed, and of Covered.
+		covered          uint64
+	}{
+		{"meta data", snapshotMeta, put(snapshotMeta), unix.ELOOP, unix.ELOOP, 0},
+		{"seal", snapshotSeal, put(snapshotSeal), unix.ELOOP, unix.ELOOP, 0},
+		{"content", snapshotContent, put(snapshotContent), nil, unix.ELOOP, 7},
+		{"meta data are damaged", snapshotMeta, flip, nil, nil, 0},
+		{"seal is damaged", snapshotSeal, flip, nil, nil, 0},
+		{"meta data are gone", snapshotMeta, nil, nil, nil, 0},
+		{"content is gone", snapshotContent, nil, nil, nil, 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, id := mustSnapshot(t)
+			path := filepath.Join(s.dir, id, test.file)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if test.put != nil {
+				if err := test.put(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			covered, claimed, err := s.Listed()
+			if !errors.Is(err, test.listed) || covered != test.covered || err == nil && claimed != 7 {
+				t.Errorf("it is listed up to %d of %d, %v", covered, claimed, err)
+			}
+			covered, claimed, err = s.Covered()
+			if !errors.Is(err, test.readable) || covered != 0 || err == nil && claimed != 7 {
+				t.Errorf("it covers %d of %d, %v", covered, claimed, err)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
 
 	"berth/cluster/file"
 )
@@ -79,20 +81,76 @@ func (s *Snapshots) Create(
 	return &snapshotSink{SnapshotSink: sink, store: s, content: content}, nil
 }
 
-// List returns the snapshots whose meta data are whole, the newest first.
+// List returns the snapshots whose meta data are whole, the newest first. The error
+// may say that one cannot be read for now: it does not count as damaged, nor as gone.
 // Implements raft.SnapshotStore.
 func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.store.List()
 	if err != nil {
 		return nil, s.failed("list", err)
 	}
+	if err := s.checkUnlisted(all); err != nil {
+		return nil, err
+	}
 	var whole []*raft.SnapshotMeta
 	for _, meta := range all {
-		if s.checkMeta(meta) == nil {
+		err := s.checkMeta(meta)
+		if passing(err) {
+			return nil, err
+		}
+		if err == nil {
 			whole = append(whole, meta)
 		}
 	}
 	return whole, nil
+}
+
+// checkUnlisted looks at the snapshots that claim more than those that the library
+// has listed: it leaves out what it cannot read, whatever the reason.
+func (s *Snapshots) checkUnlisted(listed []*raft.SnapshotMeta) error {
+	var last uint64
+	for _, meta := range listed {
+		last = max(last, meta.Index)
+	}
+	claims, err := s.claims()
+	if err != nil {
+		return err
+	}
+	for id, index := range claims {
+		if index <= last {
+			continue
+		}
+		if _, err := s.sealOf(id); passing(err) {
+			return s.failed("list", err)
+		}
+	}
+	return nil
+}
+
+// claims returns at which entry each finished snapshot ends, by its name alone.
+func (s *Snapshots) claims() (map[string]uint64, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, s.failed("list", err)
+	}
+	claims := make(map[string]uint64)
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasSuffix(e.Name(), snapshotUnfinished) {
+			continue
+		}
+		var term, index uint64
+		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-", &term, &index); n == 2 {
+			claims[e.Name()] = index
+		}
+	}
+	return claims, nil
+}
+
+// passing reports whether an error says nothing about the snapshot that was not read:
+// the system refused it, as with too many open files, and may not the next time.
+func passing(err error) bool {
+	_, refused := errors.AsType[unix.Errno](err)
+	return refused && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EIO)
 }
 
 // Open opens a snapshot after it has read all of it once. Implements
@@ -326,35 +384,36 @@ func RemoveUnfinishedSnapshots(dir string) error {
 
 // Covered returns the entry at which the newest readable snapshot ends, 0 when
 // there is none, and the one at which the newest of all ends. It reads that
-// snapshot whole.
+// snapshot whole. The error may say that one cannot be read for now.
 func (s *Snapshots) Covered() (covered, claimed uint64, err error) {
-	return s.newest(func(id string) bool { return s.Check(id) == nil })
+	return s.newest(s.Check)
 }
 
 // Listed is as Covered, for who reads the snapshot next and finds out by that
 // whether it can be read: its meta data are looked at alone.
 func (s *Snapshots) Listed() (covered, claimed uint64, err error) {
-	return s.newest(func(string) bool { return true })
+	return s.newest(func(string) error { return nil })
 }
 
-func (s *Snapshots) newest(readable func(id string) bool) (covered, claimed uint64, err error) {
-	entries, err := os.ReadDir(s.dir)
+func (s *Snapshots) newest(check func(id string) error) (covered, claimed uint64, err error) {
+	claims, err := s.claims()
 	if err != nil {
-		return 0, 0, s.failed("list", err)
+		return 0, 0, err
 	}
-	for _, e := range entries {
-		var term, index uint64
-		if n, _ := fmt.Sscanf(e.Name(), "%d-%d-", &term, &index); n == 2 && e.IsDir() {
-			claimed = max(claimed, index)
-		}
+	for _, index := range claims {
+		claimed = max(claimed, index)
 	}
 	list, err := s.List()
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, meta := range list {
-		if readable(meta.ID) {
+		err := check(meta.ID)
+		if err == nil {
 			return meta.Index, claimed, nil
+		}
+		if passing(err) {
+			return 0, 0, err
 		}
 	}
 	return 0, claimed, nil
