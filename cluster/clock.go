@@ -59,11 +59,12 @@ func measured(here, there time.Time, took time.Duration) time.Duration {
 }
 
 // compareClocks takes the cluster's time from the leader's answer to a heartbeat
-// that took so long, and compares this node's clock with it.
+// that took so long, and compares this node's clock with it. An answer without the
+// time says nothing.
 func (c *Cluster) compareClocks(leader compute.NodeID, answer []byte, took time.Duration) {
 	var said heartbeatAnswer
 	if len(answer) == 0 || c.codec.Unmarshal(answer, &said) != nil {
-		return // It is of an older version.
+		return // The leader does not know the time yet, or is of an older version.
 	}
 	var ahead time.Duration
 	if leader == c.id {

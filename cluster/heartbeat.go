@@ -30,7 +30,8 @@ type heartbeat struct {
 	At    int64  `cbor:"3,keyasint,omitempty"` // Its clock, in milliseconds since 1970; 0 of an older version.
 }
 
-// heartbeatAnswer is what the leader answers; one of an older version is empty.
+// heartbeatAnswer is what the leader answers. It is empty while the leader does not
+// know the time, and of an older version.
 type heartbeatAnswer struct {
 	At int64 `cbor:"1,keyasint"` // The cluster's time, in milliseconds since 1970.
 }
@@ -245,7 +246,18 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	if peer.Role == compute.RoleServer {
 		h.c.leadTime()
 	}
-	return h.c.codec.Marshal(heartbeatAnswer{At: h.c.Now().UnixMilli()}), nil
+	return h.answer(), nil
+}
+
+// answer returns the answer to a heartbeat. Who takes the time from it would lead
+// with that as the cluster's: a leader that goes by the state's alone, which is as
+// old as the last entry, tells none.
+func (h *heartbeats) answer() []byte {
+	at, known := h.c.time.agreed()
+	if !known {
+		return nil
+	}
+	return h.c.codec.Marshal(heartbeatAnswer{At: at.UnixMilli()})
 }
 
 // from returns what a heartbeat tells that came at a time of the stopwatch.

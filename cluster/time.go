@@ -75,6 +75,17 @@ func (t *clusterTime) pass() time.Time {
 // ahead returns by how much the clock of this machine is ahead of it.
 func (t *clusterTime) ahead() time.Duration { return t.here().Sub(t.now()) }
 
+// agreed returns the time, false while neither a leader nor the clocks of voters
+// have said what it is.
+func (t *clusterTime) agreed() (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.set {
+		return time.Time{}, false
+	}
+	return t.pass(), true
+}
+
 // follow takes the time that the leader says it is.
 func (t *clusterTime) follow(said time.Time) {
 	t.mu.Lock()
@@ -148,8 +159,9 @@ func least(ahead []time.Duration) time.Duration {
 func (c *Cluster) Now() time.Time { return c.time.now() }
 
 // AwaitTime waits, in a term of this node's, until the cluster's time is known. It
-// is at once, unless all servers were started anew: then it takes the clocks of
-// them all, after a while those of a majority, and without one this machine's.
+// is at once where a leader has answered this process with it before. Otherwise, as
+// when all servers were started anew, it takes the clocks of them all, after a while
+// those of a majority, and without one this machine's.
 func (c *Cluster) AwaitTime(ctx context.Context) {
 	timer := time.NewTimer(timeWait)
 	defer timer.Stop()

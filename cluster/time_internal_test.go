@@ -176,6 +176,45 @@ func TestAwaitTime(t *testing.T) {
 	})
 }
 
+// TestTimeThatALeaderDoesNotKnow starts three voters anew after a night. The leader
+// hears one of them, answers it, and is gone: that one leads then and takes the
+// clocks of those that are there, and not what the first leader went by.
+func TestTimeThatALeaderDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const voters, night = 3, 8 * time.Hour
+		var log bytes.Buffer
+		start := func() (*Cluster, *testTime) {
+			c := newCluster(Config{
+				Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+			}.withDefaults())
+			own := newTestTime(0)
+			c.time, c.cfg.Now = own.clusterTime, own.clock
+			return c, own
+		}
+		first, firstTime := start()
+		firstTime.begin(noon.Add(-night))
+		if _, known := firstTime.lead(firstTime.heard([]time.Duration{0}), voters); known {
+			t.Fatal("two clocks of three are all")
+		}
+		second, secondTime := start()
+		second.compareClocks(letter('A'), first.heartbeats.answer(), 0)
+		if log.Len() > 0 {
+			t.Errorf("it says %q", log.String())
+		}
+		secondTime.begin(noon.Add(-night))
+		secondTime.lead(secondTime.heard([]time.Duration{0}), voters)
+		second.AwaitTime(t.Context())
+		if got := secondTime.wrong(); got != 0 {
+			t.Fatalf("the cluster's time is %s", compute.AheadText(got))
+		}
+		third, thirdTime := start()
+		third.compareClocks(letter('B'), second.heartbeats.answer(), 0)
+		if at, known := thirdTime.agreed(); !known || !at.Equal(noon) {
+			t.Errorf("once it is known a heartbeat is told %s, %t", at, known)
+		}
+	})
+}
+
 // TestClocksOfVoters has other nodes tell a leader what their clocks say.
 func TestClocksOfVoters(t *testing.T) {
 	for _, test := range []struct {
@@ -187,7 +226,7 @@ func TestClocksOfVoters(t *testing.T) {
 		known  bool
 	}{
 		{"heard", time.Hour, time.Second, true, time.Second, true},
-		{"in the term before", time.Second, time.Minute, true, 0, false},
+		{"in the term before", time.Second, 5 * time.Second, true, 0, false},
 		{"silent", time.Hour, time.Minute, true, 0, false},
 		{"of an older version", time.Hour, time.Second, false, 0, false},
 	} {
