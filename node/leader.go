@@ -209,9 +209,10 @@ func (l *leader) rest(ctx context.Context, began *fsm.View) {
 	pauseFor(ctx, wait)
 }
 
-// restDoubt is how far behind the end of the rest the state's clock must be to
-// prove that it is over. The clock of a leader that is ahead raises it in steps
-// of minutes, the first of them in the entry that opens the term.
+// restDoubt is how far past the end of the rest the state's time must be to prove
+// that it is over. It may be ahead of what has passed: the cluster's time jumps to the
+// clocks of the voters where no leader has said before what it is, and goes a tenth
+// faster on the way to them.
 const restDoubt = time.Hour
 
 // restFor returns how long a leader places nothing that began with the view v and
