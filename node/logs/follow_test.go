@@ -296,7 +296,8 @@ func TestLostNodeHoldsNothingUp(t *testing.T) {
 			if err != nil || final.Status != "completed" || len(lines) != 2 {
 				t.Fatalf("node %d: %d lines, end %v, error %v", n, len(lines), final, err)
 			}
-			if l := lines[0]; l.Stream != System || l.Seq != Number(1, lastSeq) || !bytes.Contains(l.Text, []byte(nodeID(1).String())) {
+			l, gone := lines[0], []byte(nodeID(1).String())
+			if l.Stream != System || l.Seq != Number(1, lastSeq) || !bytes.Contains(l.Text, gone) {
 				t.Errorf("node %d: in place of the first attempt came %d %s %q", n, l.Seq, l.Stream, l.Text)
 			}
 			if l := lines[1]; l.Seq != Number(2, 1) || string(l.Text) != "second" {
