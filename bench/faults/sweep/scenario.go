@@ -303,13 +303,27 @@ func rejoining( //nolint:gocognit // One step after the other.
 	}
 }
 
-// remove removes a node once the others have what it may have alone.
+// remove removes a node once the others have what it may have alone. The error
+// is the last refusal when they never do.
 func (s *sweep) remove(ctx context.Context, id compute.NodeID) error {
+	ctx, cancel := context.WithTimeout(ctx, healLimit)
+	defer cancel()
+	var refusal error
 	for {
 		err := s.bench.admin.RemoveNode(ctx, id)
 		e, ok := errors.AsType[*client.Error](err)
-		if !ok || e.Code != "copies_missing" || ctx.Err() != nil {
+		switch {
+		case ok && e.Code == "copies_missing":
+			refusal = err
+		case err != nil && refusal != nil && ctx.Err() != nil:
+			return refusal
+		default:
 			return err
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return refusal
 		}
 	}
 }
