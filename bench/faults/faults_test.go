@@ -106,6 +106,7 @@ func TestSum(t *testing.T) {
 			Seconds: 60, Objects: 5, Executions: 7, Starts: 6, Violations: wrong,
 			Faults: []faults.Fault{
 				{Nemesis: "leader-kill", Held: 3, Write: write, Whole: 2, Elections: 1},
+				{Nemesis: "leader-kill", Held: 9, Write: 9, Whole: 9, Missed: true},
 				{Nemesis: "calm", Held: 5, Write: 0.1, Whole: 0.1},
 			},
 			Cells: []faults.Cell{

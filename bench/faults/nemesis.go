@@ -34,6 +34,7 @@ type breaker struct {
 	rng    *rand.Rand
 	leader *world.Node // Never nil: where nobody leads, the first node.
 	note   string      // What exactly was done, and what came of it.
+	missed bool        // Nothing came to where it was broken.
 
 	hold    time.Duration     // For how long it is broken.
 	recover recovering        // After the mending; nil for nothing but to be whole.
@@ -43,6 +44,12 @@ type breaker struct {
 // violate notes what must not be.
 func (b *breaker) violate(what, object, format string, args ...any) {
 	b.wrong = append(b.wrong, check.Violation{What: what, Object: object, Detail: fmt.Sprintf(format, args...)})
+}
+
+// miss notes that nothing came to where it was broken.
+func (b *breaker) miss() {
+	b.missed = true
+	b.note += ": not reached"
 }
 
 // follower returns a node that does not lead, as chance has it.

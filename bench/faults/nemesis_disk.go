@@ -89,12 +89,17 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		return nil, err
 	}
 	return func(ctx context.Context) error {
+		ended, _ := n.Ended()
+		held := !ended && !n.Running()
+		hit, err := stop()
+		if !hit {
+			b.miss()
+		}
 		// A process whose thread is held in the kernel by the tracer goes on, or
 		// ends, once the tracer has let go.
-		if ended, _ := n.Ended(); !ended && !n.Running() {
-			return errors.Join(stop(), n.Kill(ctx), n.Start(ctx))
+		if held {
+			return errors.Join(err, n.Kill(ctx), n.Start(ctx))
 		}
-		err := stop()
 		sleep(ctx, endsWithin) // It may have been about to end.
 		err = errors.Join(err, b.settle(ctx, n))
 		if ended, _ := n.Ended(); ended {
@@ -105,28 +110,30 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 }
 
 // traceAll interferes with system calls of all nodes, as when their disks are
-// of one storage. Judge is told how many of them ended by that.
+// of one storage. Judge is told how many of them ended by that. It is missed
+// when one of them made no such call.
 func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended int)) (mending, error) {
 	nodes := append(b.others(), b.leader) // Else it finds the others still writing.
-	var stops []func() error
-	letGo := func() error {
-		errs := make([]error, len(stops))
+	var stops []func() (bool, error)
+	letGo := func() (everywhere bool, err error) {
+		hits, errs := make([]bool, len(stops)), make([]error, len(stops))
 		var all sync.WaitGroup
 		for i, stop := range stops {
-			all.Go(func() { errs[i] = stop() })
+			all.Go(func() { hits[i], errs[i] = stop() })
 		}
 		all.Wait()
-		return errors.Join(errs...)
+		return !slices.Contains(hits, false), errors.Join(errs...)
 	}
 	for _, n := range nodes {
 		stop, err := n.Trace(ctx, inject)
 		if err != nil {
-			return nil, errors.Join(err, letGo())
+			_, also := letGo()
+			return nil, errors.Join(err, also)
 		}
 		stops = append(stops, stop)
 	}
 	return func(ctx context.Context) error {
-		err := letGo()
+		everywhere, err := letGo()
 		sleep(ctx, endsWithin) // They may have been about to end.
 		ended := 0
 		for _, n := range nodes {
@@ -136,6 +143,9 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 			}
 		}
 		b.note = fmt.Sprintf("%d of %d ended", ended, len(nodes))
+		if !everywhere {
+			b.miss()
+		}
 		judge(ended)
 		return errors.Join(err, restart(nodes...)(ctx))
 	}, nil

@@ -89,7 +89,7 @@ func pointNemeses() []nemesis {
 				if ended, _ := n.Ended(); ended {
 					b.note += ": reached"
 				} else {
-					b.note += ": not reached"
+					b.miss()
 				}
 				return errors.Join(n.Arm(""), restart(n)(ctx))
 			}

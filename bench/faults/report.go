@@ -46,8 +46,11 @@ type Fault struct {
 	Node    string  `json:"leader,omitempty"` // That led before.
 	Note    string  `json:"note,omitempty"`
 
+	// Missed is whether nothing came to where it was broken, so that nothing
+	// was. Older runs do not tell.
+	Missed bool `json:"missed,omitempty"`
 	// Write is how long it was from the fault until a write that was asked for
-	// after it was accepted.
+	// once it had taken hold was accepted.
 	Write float64 `json:"write_s"`
 	// Whole is how long it was from the mending until every node answered and
 	// knew all others to be up.

@@ -231,7 +231,8 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	}
 	err = mend(ctx)
 	mended := s.now()
-	f.Held, f.Note, f.NoSpace = time.Duration(mended-begun).Seconds(), b.note, s.tally.noSpace()-full
+	f.Held, f.Note, f.Missed = time.Duration(mended-begun).Seconds(), b.note, b.missed
+	f.NoSpace = s.tally.noSpace() - full
 	if err != nil {
 		return f, err
 	}

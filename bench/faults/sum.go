@@ -13,7 +13,7 @@ type Totals struct {
 	Runs       int               `json:"runs"`
 	Unfinished int               `json:"unfinished"` // Runs that could not be done to their end.
 	Seconds    float64           `json:"seconds"`
-	Faults     int               `json:"faults"`     // Without the times when nothing was broken.
+	Faults     int               `json:"faults"`     // Without those that broke nothing.
 	Operations int               `json:"operations"` // That were sent.
 	Checked    Since             `json:"checked"`    // Operations in histories that were searched.
 	Objects    int               `json:"objects"`
@@ -41,8 +41,8 @@ type Programs struct {
 // Row is what came of breaking one thing.
 type Row struct {
 	Nemesis string `json:"nemesis"`
-	Runs    int    `json:"runs"` // In which it was broken.
-	Times   int    `json:"times"`
+	Runs    int    `json:"runs"`  // In which it was broken.
+	Times   int    `json:"times"` // Without those that were missed.
 	// Violations are those of its runs: one is of a whole run, whatever was
 	// broken in it, so it is in the row of each.
 	Violations int             `json:"violations"`
@@ -107,7 +107,7 @@ func (t *Totals) add(r *Report) {
 	}
 	t.Seconds += r.Seconds
 	for _, f := range r.Faults {
-		if f.Nemesis != calmNemesis {
+		if f.Nemesis != calmNemesis && !f.Missed {
 			t.Faults++
 		}
 	}
@@ -143,13 +143,13 @@ func (w *Row) add(r *Report) {
 	w.Runs++
 	w.Violations += len(r.Violations)
 	for _, f := range r.Faults {
-		if f.Nemesis != w.Nemesis {
+		if f.Nemesis != w.Nemesis || f.Missed {
 			continue
 		}
 		w.Times++
 		w.Held += duration(f.Held)
 		w.Elections += f.Elections
-		if f.Write > 0 { // Else none was accepted, which is a violation.
+		if f.Write > 0 { // Else the cluster did not recover, which is a violation.
 			w.writes = append(w.writes, duration(f.Write))
 		}
 		if f.Whole > 0 {

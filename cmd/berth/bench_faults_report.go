@@ -74,8 +74,8 @@ What is broken and what is checked is in [reliability](../reliability.md).
 
 A violation is of a whole run, whatever was broken in it: it counts in the row of each thing that its run
 broke. "None" is the time between faults, "calm" a fault's time in which nothing is broken. "Held" is all times
-together. The first write is measured from the fault on, "whole" from its mending until every node answers and
-knows the others to be up.
+together; those in which nothing came to what was broken are not counted. The first write is measured from the
+fault on, "whole" from its mending until every node answers and knows the others to be up.
 
 %s
 

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,50 +15,136 @@ import (
 	"time"
 )
 
+// Limits of strace.
+const (
+	attachLimit = 30 * time.Second // To have every thread of a process.
+	letGoLimit  = 10 * time.Second // To let go of it.
+)
+
 // Trace interferes with system calls of the node's living process, as strace's
 // option --inject says, such as "fdatasync:error=EIO", until the function
-// returned is called.
-func (n *Node) Trace(ctx context.Context, inject string) (stop func() error, err error) {
+// returned is called, which reports whether there was such a call. Every thread
+// is traced when Trace returns. A process that has ended is left alone.
+func (n *Node) Trace(ctx context.Context, inject string) (stop func() (hit bool, err error), err error) {
 	p := n.current()
 	if p == nil || isClosed(p.ended) {
-		return func() error { return nil }, nil
+		return func() (bool, error) { return false, nil }, nil
 	}
+	t := newTracer(ctx, p, filepath.Join(n.dir, "strace.log"), inject)
+	if err := t.start(); err != nil {
+		return nil, fmt.Errorf("trace %s: %w", n.Name, err)
+	}
+	if err := t.attach(ctx); err != nil {
+		return nil, fmt.Errorf("trace %s: %w", n.Name, errors.Join(err, t.end()))
+	}
+	return t.stop, nil
+}
+
+// tracer is strace on one process.
+type tracer struct {
+	target *process
+	log    string
+	cmd    *exec.Cmd
+	said   bytes.Buffer
+	ended  chan struct{} // Closed once it has ended.
+	err    error         // How, after that.
+}
+
+// newTracer returns what does not trace yet, and goes on when ctx ends.
+func newTracer(ctx context.Context, p *process, log, inject string) *tracer {
 	calls, _, _ := strings.Cut(inject, ":")
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), toolPath("strace"),
-		"-f", "-q", "-o", filepath.Join(n.dir, "strace.log"),
-		"-e", "trace="+calls, "-e", "inject="+inject, "-p", strconv.Itoa(p.pid))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	began, ended := make(chan error), make(chan struct{})
+		"-f", "-q", "-o", log, "-e", "trace="+calls, "-e", "inject="+inject, "-p", strconv.Itoa(p.pid))
+	return &tracer{target: p, log: log, cmd: cmd, ended: make(chan struct{})}
+}
+
+// start starts strace with an empty log.
+func (t *tracer) start() error {
+	if err := os.WriteFile(t.log, nil, 0o600); err != nil {
+		return err
+	}
+	t.cmd.Stderr = &t.said
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	began := make(chan error)
 	go func() {
 		runtime.LockOSThread() // Its end would be the death of the parent.
 		defer runtime.UnlockOSThread()
-		defer close(ended)
-		err := cmd.Start()
+		defer close(t.ended)
+		err := t.cmd.Start()
 		began <- err
 		if err == nil {
-			_ = cmd.Wait() // It ends by the signal below, or with its process.
+			t.err = t.cmd.Wait()
 		}
 	}()
-	if err := <-began; err != nil {
-		return nil, fmt.Errorf("trace %s: %w", n.Name, err)
-	}
-	return func() error {
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
-		select {
-		case <-ended:
-		case <-time.After(letGoLimit):
-			// It waits for a process that is neither there nor gone; those that it
-			// still holds go on when it ends.
-			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				return err
-			}
-			<-ended
-		}
-		return nil
-	}, nil
+	return <-began
 }
 
-// letGoLimit is how long strace may take to let go of a process.
-const letGoLimit = 10 * time.Second
+// attach waits until strace has every thread of the process. One that ends
+// meanwhile is no error.
+func (t *tracer) attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attachLimit)
+	defer cancel()
+	err := poll(ctx, "strace to attach", func() bool {
+		return isClosed(t.ended) || !alive(t.target.pid) || tracedBy(t.cmd.Process.Pid, t.target.pid)
+	})
+	if err == nil && isClosed(t.ended) {
+		err = t.gaveUp()
+	}
+	return err
+}
+
+// tracedBy reports whether every thread of a process is traced by another one.
+func tracedBy(tracer, pid int) bool {
+	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	want := fmt.Appendf(nil, "\nTracerPid:\t%d\n", tracer)
+	for _, path := range states {
+		// A thread that is gone needs no tracer.
+		if data, err := os.ReadFile(path); err == nil && !bytes.Contains(data, want) {
+			return false
+		}
+	}
+	return err == nil && len(states) > 0
+}
+
+// gaveUp returns why strace, which has ended by itself, no longer traces its
+// process; nil when that has ended too.
+func (t *tracer) gaveUp() error {
+	if !alive(t.target.pid) {
+		return nil
+	}
+	said := errors.New(strings.TrimSpace(t.said.String()))
+	return fmt.Errorf("strace ended before its process: %w", errors.Join(t.err, said))
+}
+
+// stop has strace let go of the process, and reports whether it has interfered
+// with anything.
+func (t *tracer) stop() (hit bool, err error) {
+	if isClosed(t.ended) {
+		err = t.gaveUp()
+	} else {
+		err = t.end()
+	}
+	if err != nil {
+		return false, err
+	}
+	data, err := os.ReadFile(t.log)
+	return bytes.Contains(data, []byte("(INJECTED)")) || bytes.Contains(data, []byte("(DELAYED)")), err
+}
+
+// end ends strace.
+func (t *tracer) end() error {
+	if err := t.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-t.ended:
+	case <-time.After(letGoLimit):
+		// It waits for a process that is neither there nor gone; those that it
+		// still holds go on when it ends.
+		if err := t.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		<-t.ended
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mustShell returns a node whose process is a shell with a script.
+func mustShell(t *testing.T, script string) *Node {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		if err := p.kill(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Node{Name: "n1", dir: dir, process: p}
+}
+
+// TestTrace holds that a disk fault is one only where a call was interfered
+// with, and that a tracer that is not there is an error.
+func TestTrace(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil || os.Geteuid() != 0 {
+		t.Skip("it takes root and strace")
+	}
+	const late = "fdatasync,fsync:delay_exit=1000"
+	syncing, idle := mustShell(t, "while :; do sync -d .; sleep 0.01; done"), mustShell(t, "exec sleep 60")
+	for n, want := range map[*Node]bool{syncing: true, idle: false} {
+		stop, err := n.Trace(t.Context(), late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = poll(t.Context(), "a sync", func() bool {
+			said, err := os.ReadFile(filepath.Join(n.dir, "strace.log"))
+			return err != nil || !want || bytes.Contains(said, []byte(" (DELAYED)"))
+		})
+		if hit, stopped := stop(); err != nil || stopped != nil || hit != want {
+			t.Errorf("hit %v, want %v: %v, %v", hit, want, err, stopped)
+		}
+	}
+	if _, err := idle.Trace(t.Context(), "locusts:error=EIO"); err == nil || !strings.Contains(err.Error(), "locusts") {
+		t.Errorf("got %v", err)
+	}
+	strays := newTracer(t.Context(), idle.process, filepath.Join(idle.dir, "strace.log"), late)
+	if err := errors.Join(strays.start(), strays.attach(t.Context()), strays.cmd.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	<-strays.ended
+	if _, err := strays.stop(); err == nil {
+		t.Error("a tracer that ended before its process is no error")
+	}
+}
