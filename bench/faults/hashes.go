@@ -83,9 +83,9 @@ func (h *hashes) apart(nodes []string) []pair {
 
 // compareHashes reads every replica's hash again and again until each pair was
 // seen at an equal index: an idle cluster moves on by a tick now and then. A
-// pair that never is at one is a violation.
+// pair that never is at one is a violation, unless ctx ended before.
 func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Violation, error) {
-	ctx, cancel := context.WithTimeout(ctx, compareLimit*time.Duration(s.cfg.Slow))
+	waiting, cancel := context.WithTimeout(ctx, compareLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
 	h := newHashes()
 	var names []string
@@ -94,7 +94,7 @@ func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Vi
 	}
 	for {
 		for _, n := range s.world.Nodes {
-			state, err := s.stateOf(ctx, n, false)
+			state, err := s.stateOf(waiting, n, false)
 			if err != nil {
 				return nil, err
 			}
@@ -108,7 +108,10 @@ func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Vi
 		if len(apart) == 0 {
 			return nil, nil
 		}
-		if !sleep(ctx, comparePause) {
+		if !sleep(waiting, comparePause) {
+			if err := ctx.Err(); err != nil {
+				return nil, err // They had not all the time to come to one.
+			}
 			return []check.Violation{h.never(apart)}, nil
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api/wire"
+	"berth/bench/faults/world"
 )
 
 // TestReplicasAreComparedInPairs holds that a node is not compared with itself,
@@ -52,6 +55,26 @@ func TestReplicasAreComparedInPairs(t *testing.T) {
 	h.add("n2", wire.State{Index: 6})
 	if v := h.never(h.apart(nodes[:2])); !strings.HasSuffix(v.Detail, "last n1 at 5, n2 at 6") {
 		t.Errorf("got %v", v)
+	}
+}
+
+// TestReplicasAreApartOnlyAfterTheWholeTime holds that a run that ends while
+// replicas are compared finds nothing wrong with them.
+func TestReplicasAreApartOnlyAfterTheWholeTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := &session{cfg: Config{Slow: 1}, world: &world.World{}}
+	for index := range 2 {
+		answer := fmt.Sprintf(`{"index": %d}`, index)
+		s.world.Nodes = append(s.world.Nodes, mustServe(t, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, answer)
+			if index == 1 {
+				time.AfterFunc(comparePause/4, cancel)
+			}
+		}))
+	}
+	if wrong, err := s.compareHashes(ctx, &Report{}); err == nil || len(wrong) > 0 {
+		t.Errorf("error %v, violations %v", err, wrong)
 	}
 }
 

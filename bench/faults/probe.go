@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -20,6 +21,31 @@ const (
 	probeLimit = 2 * time.Second // For one answer.
 	probeMost  = 64              // Without an answer at once.
 )
+
+// takesWrites waits until a write that is asked for from now on is accepted.
+func (s *session) takesWrites(ctx context.Context) error {
+	now := s.now()
+	next := s.tally.watch(now, now)
+	defer s.probing(ctx, next)()
+	select {
+	case <-next.seen:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a write to be accepted: %w", ctx.Err())
+	}
+}
+
+// probing probes for the watch until the function returned is called.
+func (s *session) probing(ctx context.Context, w *watch) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var prober sync.WaitGroup
+	prober.Go(func() {
+		if err := s.probe(ctx, w); err != nil {
+			s.cfg.Logger.Warn("no probe", "err", err)
+		}
+	})
+	return func() { cancel(); prober.Wait() }
+}
 
 // probe writes until the watch has seen an accepted write or ctx ends.
 func (s *session) probe(ctx context.Context, first *watch) error {

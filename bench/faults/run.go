@@ -211,21 +211,15 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	term, known := s.world.Term(ctx)
 	ended := s.tally.begin(n.name)
 	defer ended()
-	first, full := s.tally.watch(s.now()), s.tally.noSpace()
+	broken, full := s.now(), s.tally.noSpace()
 	mend, err := n.broke(ctx, b)
 	if err != nil {
 		return f, err
 	}
 	defer func() { s.violated(b.wrong) }()
-	probing, probed := context.WithCancel(ctx)
-	var prober sync.WaitGroup
-	defer prober.Wait()
-	defer probed()
-	prober.Go(func() {
-		if err := s.probe(probing, first); err != nil {
-			s.cfg.Logger.Warn("no probe", "err", err)
-		}
-	})
+	// A write that was asked for while it was being broken says nothing of that.
+	first := s.tally.watch(broken, s.now())
+	defer s.probing(ctx, first)()
 	if !sleep(ctx, hold) {
 		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
 	}
@@ -249,12 +243,10 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
 	}
 	f.Whole = time.Duration(s.now() - mended).Seconds()
-	select {
-	case <-first.seen:
-	case <-waiting.Done():
-		return f, stuck{fmt.Errorf("after %s %s: wait for a write to be accepted: %w", n.name, b.note, waiting.Err())}
+	if err := s.takesWrites(waiting); err != nil {
+		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
 	}
-	took, _ := first.took()
+	took, _ := first.took() // By the write that was just taken, if by none before.
 	f.Write = took.Seconds()
 	if now, still := s.world.Term(ctx); known && still {
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.

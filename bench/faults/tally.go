@@ -12,7 +12,7 @@ type tally struct {
 
 	nemesis string // What is broken now; "none" for nothing.
 	counts  map[cell]*Counts
-	first   *watch // Waits for the next accepted write; nil for nobody.
+	watches []*watch // Those that have seen nothing.
 }
 
 // cell is a nemesis and a workload.
@@ -36,8 +36,9 @@ func (c *Counts) Sent() int { return c.Done + c.Refused + c.Unknown + c.NoSpace 
 // watch waits for the first write that was asked for after an instant and
 // accepted.
 type watch struct {
+	since    int64 // From when on it is timed.
 	from, at int64
-	seen     chan struct{}
+	seen     chan struct{} // Closed once there was one.
 }
 
 // What is not broken: between faults, and as long as a fault would last.
@@ -102,19 +103,23 @@ func (t *tally) idle(workloads []string) []string {
 func (t *tally) accepted(called, answered int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.first != nil && called >= t.first.from {
-		t.first.at = answered
-		close(t.first.seen)
-		t.first = nil
-	}
+	t.watches = slices.DeleteFunc(t.watches, func(w *watch) bool {
+		if called < w.from {
+			return false
+		}
+		w.at = answered
+		close(w.seen)
+		return true
+	})
 }
 
-// watch returns a watch for writes from now on, in place of any other one.
-func (t *tally) watch(now int64) *watch {
+// watch returns a watch for writes from now on, timed from an earlier instant.
+func (t *tally) watch(since, now int64) *watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.first = &watch{from: now, seen: make(chan struct{})}
-	return t.first
+	w := &watch{since: since, from: now, seen: make(chan struct{})}
+	t.watches = append(t.watches, w)
+	return w
 }
 
 // took returns how long it was until the first accepted write, once there was
@@ -122,7 +127,7 @@ func (t *tally) watch(now int64) *watch {
 func (w *watch) took() (time.Duration, bool) {
 	select {
 	case <-w.seen:
-		return time.Duration(w.at - w.from), true
+		return time.Duration(w.at - w.since), true
 	default:
 		return 0, false
 	}
