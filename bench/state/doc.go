@@ -14,7 +14,10 @@
 // With a program it begins with a real node of that: a process, a minute old,
 // whose resident memory is read and whose state the executions are added to. In
 // the end the backup is restored to the node's data directory by the operator's
-// command, and the node started twice; it is ready when /readyz says so.
+// command, and the node started twice; it is ready when /readyz says so. Then
+// it is asked for changes, one every 2 ms, until it has written a snapshot by
+// itself and some entries lie behind that, and started with those. What was due
+// while the snapshot was written is told apart from the rest.
 //
 // Rules: the heap is what is live after garbage was collected. Clocks are for
 // measuring; the state's own is virtual. Limits stand beside what was measured.

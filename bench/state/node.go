@@ -36,8 +36,8 @@ type NodeReport struct {
 	RestartS      float64 `json:"restart_s"`          // From exec to ready, once more.
 	RestartedMiB  float64 `json:"restarted_rss_mib"`  // Resident, a minute after that.
 	RestartedPeak float64 `json:"restarted_peak_mib"` // The most it was.
-	Writes        Writes  `json:"writes"`             // While it then wrote a snapshot.
-	ReplayS       float64 `json:"replay_s"`           // From exec to ready, with all of that in its log.
+	Writes        Writes  `json:"writes"`             // Requests that then came, until it had written a snapshot.
+	ReplayS       float64 `json:"replay_s"`           // From exec to ready, with what came behind that snapshot.
 }
 
 // node is a berth process with a data directory.
@@ -165,9 +165,6 @@ func rest(ctx context.Context, d time.Duration) error {
 // found makes the cluster of a real node, looks at it while it is idle, saves
 // its state and ends it.
 func (m *measurement) found(ctx context.Context) error {
-	if m.cfg.Program == "" {
-		return nil
-	}
 	n, err := newNode(ctx, m.cfg.Program, filepath.Join(m.cfg.Dir, "node"), m.cfg.Now)
 	if err != nil {
 		return err
@@ -212,9 +209,6 @@ func (m *measurement) empty() (*fsm.FSM, error) {
 // node twice. The second process is left to run.
 func (m *measurement) restart(ctx context.Context) error {
 	n, r := m.node, m.report.Node
-	if n == nil {
-		return nil
-	}
 	took, err := m.took(func() error {
 		cmd := exec.CommandContext(ctx, n.program, "admin", "snapshot", "restore", m.saved, "--data-dir", n.data(), "--yes")
 		if said, err := cmd.CombinedOutput(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"berth/bench/usage"
@@ -44,11 +45,27 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// The steps of a measurement; those from StepNode on need a real node.
+const (
+	StepHistory  = "history"
+	StepEntries  = "entries"
+	StepSnapshot = "snapshot"
+	StepReads    = "reads"
+	StepBackup   = "backup"
+	StepRestore  = "restore"
+
+	StepNode    = "node" // The first, where there is one.
+	StepRestart = "restart"
+	StepWrites  = "writes"
+	StepReplay  = "replay"
+)
+
 // Report is what was measured. Times are wall time.
 type Report struct {
-	Executions int    `json:"executions"`
-	Cores      int    `json:"cores"`
-	Seed       uint64 `json:"seed"`
+	Executions int      `json:"executions"`
+	Cores      int      `json:"cores"`
+	Seed       uint64   `json:"seed"`
+	Steps      []string `json:"steps"` // Those that were done; of the others nothing is known.
 
 	HeapBytes     int64   `json:"heap_bytes"`         // Of the whole state, live.
 	PerExecution  float64 `json:"bytes_per_finished"` // That, by executions.
@@ -89,7 +106,33 @@ type measurement struct {
 	node   *node  // Nil for none.
 }
 
-// Run measures.
+// step is one part of a measurement.
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
+// steps returns what is to be done, in its order.
+func (m *measurement) steps() []step {
+	steps := []step{
+		{StepHistory, m.fill},
+		{StepEntries, m.quiet},
+		{StepSnapshot, m.snapshot},
+		{StepReads, m.reads},
+		{StepBackup, m.backup},
+		{StepRestore, m.restore},
+	}
+	if m.cfg.Program == "" {
+		return steps
+	}
+	return slices.Concat([]step{{StepNode, m.found}}, steps, []step{
+		{StepRestart, m.restart},
+		{StepWrites, m.writes},
+		{StepReplay, m.replay},
+	})
+}
+
+// Run measures. With an error it returns what was measured before.
 func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -109,26 +152,13 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	m := &measurement{cfg: cfg, file: filepath.Join(cfg.Dir, "state.snap"), saved: filepath.Join(cfg.Dir, "backup")}
 	defer func() { err = errors.Join(err, m.node.end(), os.RemoveAll(m.saved)) }()
 	m.report = Report{Executions: cfg.Executions, Cores: runtime.GOMAXPROCS(0), Seed: cfg.Seed}
-	steps := []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"node", m.found},
-		{"history", m.fill},
-		{"entries", m.quiet},
-		{"snapshot", m.snapshot},
-		{"reads", m.reads},
-		{"backup", m.backup},
-		{"restore", m.restore},
-		{"restart", m.restart},
-		{"writes", m.writes},
-		{"replay", m.replay},
-	}
+	steps := m.steps()
 	for i, step := range steps {
 		cfg.Progress(i, len(steps), step.what)
 		if err := step.do(ctx); err != nil {
 			return m.report, fmt.Errorf("%s: %w", step.what, err)
 		}
+		m.report.Steps = append(m.report.Steps, step.what)
 	}
 	return m.report, nil
 }

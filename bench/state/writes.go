@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,24 +15,31 @@ import (
 )
 
 // Requests that come to a real node at a pace, until it has written a snapshot
-// meanwhile and its log is as long as it gets.
+// meanwhile and its restart has entries to apply.
 const (
 	writeEvery = 2 * time.Millisecond
-	writers    = 64     // Requests at once, at most; one that finds no room is late.
-	fullLog    = 65_536 // Entries that a log keeps behind a snapshot.
-	writeLimit = 10 * time.Minute
+	writers    = 64 // Requests at once, at most; one that finds no room is late.
 	writesOrg  = "bench-writes"
 	writesTags = 16
 )
 
 // Writes is how long requests took that each change the state.
 type Writes struct {
-	Requests  int    `json:"requests"`
-	Entries   int    `json:"entries"`   // Of the log, that came of them.
-	Behind    int    `json:"behind"`    // Of those, behind the newest snapshot.
-	Snapshots int    `json:"snapshots"` // Written meanwhile.
-	Elections int    `json:"elections"`
-	Late      Spread `json:"from_due"` // From when each was due to its answer.
+	Requests  int     `json:"requests"`   // That were answered.
+	LastedS   float64 `json:"lasted_s"`   // From when the first was due to the last answer.
+	Entries   int     `json:"entries"`    // Of the log, meanwhile.
+	Behind    int     `json:"behind"`     // Of the log, behind the newest snapshot.
+	Snapshots int     `json:"snapshots"`  // Written meanwhile.
+	SnapshotS float64 `json:"snapshot_s"` // Those together, to the last byte.
+
+	InSnapshot Asked `json:"requests_in_snapshot"` // That were due while a snapshot was written.
+	Otherwise  Asked `json:"requests_otherwise"`   // The others. Old entries are dropped right after a snapshot.
+}
+
+// Asked is how long some of the requests took.
+type Asked struct {
+	Requests int    `json:"requests"`
+	Late     Spread `json:"from_due"` // From when each was due to its answer.
 }
 
 // asRoot returns a client for all that the node can be asked.
@@ -42,72 +48,105 @@ func (n *node) asRoot() (*client.Client, error) {
 	return n.client.WithToken(strings.TrimSpace(string(token))), err
 }
 
-// snapshots returns the names of the snapshots that the node has finished.
-func (n *node) snapshots() ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(n.data(), "raft", "snapshots", "*"))
-	return slices.DeleteFunc(found, func(name string) bool { return strings.HasSuffix(name, ".tmp") }), err
+// request is one that was answered.
+type request struct {
+	due  time.Time
+	took time.Duration // From then to the answer.
 }
 
 // writing is a series of requests to a node.
 type writing struct {
-	client *client.Client
+	change func(ctx context.Context, i int) error
 	clock  func() time.Time
-	room   chan struct{}
+	room   chan struct{} // Of as many as there may be at once.
 
-	mu     sync.Mutex
-	times  []time.Duration
-	failed error // The first.
+	mu       sync.Mutex
+	answered []request
+	failed   error // The first.
 }
 
 // ask asks for a change that was due at a time, and notes how long it took.
 func (w *writing) ask(ctx context.Context, i int, due time.Time) {
-	_, err := w.client.SetQuota(ctx, wire.NewQuota{
-		Org: writesOrg, Tag: fmt.Sprintf("tag-%d", i%writesTags), MaxConcurrent: 1 + i%1000,
-	})
+	err := w.change(ctx, i)
 	took := w.clock().Sub(due)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.times = append(w.times, took)
-	if w.failed == nil {
-		w.failed = err
+	if err == nil {
+		w.answered = append(w.answered, request{due, took})
+	} else if w.failed == nil {
+		w.failed = fmt.Errorf("request %d: %w", i, err)
 	}
 }
 
-// run asks at a pace until enough says so, and waits for the answers.
-func (w *writing) run(ctx context.Context, enough func() (bool, error)) error {
+// failure returns why the first request failed that did.
+func (w *writing) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// run asks at a pace until enough is closed, ctx ends or a request fails, and
+// waits for the answers.
+func (w *writing) run(ctx context.Context, enough <-chan struct{}) error {
 	var asked sync.WaitGroup
-	defer asked.Wait()
 	due := w.clock()
-	for i := 0; ; i++ {
-		if i%int(time.Second/writeEvery) == 0 {
-			if done, err := enough(); done || err != nil {
-				return err
-			}
-		}
+	for i := 0; w.free(ctx, enough, due.Add(writeEvery).Sub(w.clock())) && w.failure() == nil; i++ {
 		due = due.Add(writeEvery)
-		if wait := due.Sub(w.clock()); wait > 0 {
-			if err := rest(ctx, wait); err != nil {
-				return err
-			}
-		}
-		select {
-		case w.room <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		at := due
 		asked.Go(func() {
 			defer func() { <-w.room }()
-			w.ask(ctx, i, due)
+			w.ask(ctx, i, at)
 		})
 	}
+	asked.Wait()
+	return errors.Join(ctx.Err(), w.failed)
+}
+
+// free waits for a while and then for room, and reports whether there is some
+// and more is wanted.
+func (w *writing) free(ctx context.Context, enough <-chan struct{}, wait time.Duration) bool {
+	select {
+	case <-time.After(wait):
+	case <-enough:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case w.room <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// report tells apart what was due while a snapshot was written.
+func (w *writing) report(seen *watch) Writes {
+	r := Writes{Requests: len(w.answered), Snapshots: len(seen.written), SnapshotS: seen.took().Seconds()}
+	var first, last time.Time
+	var in, out []time.Duration
+	for i, a := range w.answered {
+		if i == 0 || a.due.Before(first) {
+			first = a.due
+		}
+		if end := a.due.Add(a.took); end.After(last) {
+			last = end
+		}
+		if seen.during(a.due) {
+			in = append(in, a.took)
+		} else {
+			out = append(out, a.took)
+		}
+	}
+	r.LastedS = last.Sub(first).Seconds()
+	r.InSnapshot = Asked{Requests: len(in), Late: spreadOf(in)}
+	r.Otherwise = Asked{Requests: len(out), Late: spreadOf(out)}
+	return r
 }
 
 // writes has the restarted node write a snapshot of the whole state while
-// requests come.
+// requests come, and ends it. What was measured up to an error is reported.
 func (m *measurement) writes(ctx context.Context) error {
-	if m.node == nil {
-		return nil
-	}
 	c, err := m.node.asRoot()
 	if err != nil {
 		return err
@@ -122,51 +161,52 @@ func (m *measurement) writes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	had, err := m.node.snapshots()
+	seen, err := newWatch(m.node.data(), m.cfg.Now)
 	if err != nil {
 		return err
 	}
-	var r Writes
-	var from uint64 // Where the newest snapshot was seen.
-	limit := m.cfg.Now().Add(writeLimit)
-	w := &writing{client: c, clock: m.cfg.Now, room: make(chan struct{}, writers)}
-	err = w.run(ctx, func() (bool, error) {
-		now, err := m.node.snapshots()
-		if err != nil {
-			return true, err
-		}
-		if m.cfg.Now().After(limit) {
-			return true, fmt.Errorf("in %v the node has written %d snapshots, and its log is not full", writeLimit, r.Snapshots)
-		}
+	w := &writing{clock: m.cfg.Now, room: make(chan struct{}, writers)}
+	w.change = func(ctx context.Context, i int) error {
+		_, err := c.SetQuota(ctx, wire.NewQuota{
+			Org: writesOrg, Tag: fmt.Sprintf("tag-%d", i%writesTags), MaxConcurrent: 1 + i%1000,
+		})
+		return err
+	}
+	err = w.watched(ctx, seen, min(m.cfg.Executions, tailEntries), func(ctx context.Context) (uint64, error) {
 		state, err := c.State(ctx, false)
-		if err != nil {
-			return true, err
-		}
-		if fresh := slices.DeleteFunc(now, func(name string) bool { return slices.Contains(had, name) }); len(fresh) > 0 {
-			had, from = append(had, fresh...), state.Index
-			r.Snapshots += len(fresh)
-		}
-		return r.Snapshots > 0 && state.Index-from >= fullLog, nil
+		return state.Index, err
 	})
-	if err = errors.Join(err, w.failed); err != nil {
-		return err
+	after, lost := c.State(ctx, false)
+	err = errors.Join(err, lost, m.node.end(), seen.look())
+	r := w.report(seen)
+	if lost == nil {
+		r.Entries = int(after.Index - before.Index)                  //nolint:gosec // They are few.
+		r.Behind = int(after.Index - min(after.Index, seen.covered)) //nolint:gosec // They are few.
 	}
-	after, err := c.State(ctx, false)
-	if err != nil {
-		return err
-	}
-	r.Requests, r.Late = len(w.times), spreadOf(w.times)
-	r.Entries, r.Behind = int(after.Index-before.Index), int(after.Index-from) //nolint:gosec // They are few.
-	r.Elections = int(after.Term - before.Term)                                //nolint:gosec // Terms are few.
 	m.report.Node.Writes = r
-	return m.node.end()
+	return err
+}
+
+// watched asks until the watch has seen enough.
+func (w *writing) watched(
+	ctx context.Context, seen *watch, entries int, index func(context.Context) (uint64, error),
+) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	enough := make(chan struct{})
+	var blind error
+	go func() {
+		defer close(enough)
+		blind = seen.until(watching, entries, index)
+	}()
+	err := w.run(ctx, enough)
+	stop()
+	<-enough
+	return errors.Join(err, blind)
 }
 
 // replay starts the node with all of that in its log.
 func (m *measurement) replay(ctx context.Context) error {
-	if m.node == nil {
-		return nil
-	}
 	took, err := m.node.start(ctx)
 	if err != nil {
 		return err

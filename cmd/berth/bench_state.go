@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"berth/bench/state"
@@ -30,8 +33,10 @@ belongs to it, how long entries take that come every 2 ms, alone and while a sna
 is written, and how long a restore and the reading of a backup take, with their checks.
 With --node it also starts a real node, measures it idle, restores the backup to it as
 an operator would, and measures how long its restart takes from exec to ready, how
-long requests take that come every 2 ms until the node has written a snapshot, and
-a restart with all that they left in its log.`,
+long requests take that come every 2 ms, while the node writes a snapshot and until
+then and after, and a restart with the entries that they left behind that snapshot.
+The node writes one when it is time, after 2 to 4 minutes.
+After an error the report has the steps that were done before it.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -56,61 +61,94 @@ func (f *stateFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	report, err := state.Run(cmd.Context(), f.config)
-	if err != nil {
+	if len(report.Steps) == 0 {
 		return err
 	}
 	if f.jsonOutput {
-		return printJSON(cmd.OutOrStdout(), report)
+		return errors.Join(err, printJSON(cmd.OutOrStdout(), report))
 	}
-	return printState(cmd.OutOrStdout(), &report)
+	return errors.Join(err, printState(cmd.OutOrStdout(), &report))
+}
+
+// stateTable is the report as a table, with the rows of steps that were done.
+type stateTable struct {
+	table.Writer
+
+	report *state.Report
+}
+
+func (t stateTable) line(step, name, limit, format string, args ...any) {
+	if slices.Contains(t.report.Steps, step) {
+		t.AppendRow(row(name, fmt.Sprintf(format, args...), limit))
+	}
+}
+
+func (t stateTable) pace(step, what string, p *state.Pace) {
+	for _, s := range []struct {
+		name   string
+		spread *state.Spread
+	}{{"applied", &p.Apply}, {"from due to applied", &p.Late}} {
+		t.line(step, "entries "+what+", "+s.name, "", "p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f ms of %d",
+			s.spread.P50MS, s.spread.P99MS, s.spread.P999MS, s.spread.MaxMS, p.Entries)
+	}
+}
+
+// node has the lines of a real node.
+func (t stateTable) node(n *state.NodeReport) {
+	t.line(state.StepRestart, "restart of a node, from exec to ready", "10 s at 1000000",
+		"%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
+	t.line(state.StepReplay, "the same, with entries behind the snapshot", "",
+		"%.2f s, %d entries", n.ReplayS, n.Writes.Behind)
+	t.writes(&n.Writes)
+	t.line(state.StepRestart, "restore of a backup by its command", "60 s at 1000000", "%.2f s", n.RestoreS)
+	t.line(state.StepNode, "resident memory of an idle node", "60 MiB",
+		"%.1f MiB, %.1f MiB its own", n.IdleMiB, n.IdleOwnMiB)
+	t.line(state.StepRestart, "resident memory of the restarted node", "",
+		"%.0f MiB, at most %.0f MiB", n.RestartedMiB, n.RestartedPeak)
+}
+
+// writes has the lines of the requests, also of those before one that failed.
+func (t stateTable) writes(w *state.Writes) {
+	spread := func(a *state.Asked) string {
+		return fmt.Sprintf("p50 %.1f, p99 %.1f, max %.0f ms of %d", a.Late.P50MS, a.Late.P99MS, a.Late.MaxMS, a.Requests)
+	}
+	if w.InSnapshot.Requests > 0 {
+		t.AppendRow(row("requests, due while it wrote a snapshot",
+			fmt.Sprintf("%s; %d in %.2f s", spread(&w.InSnapshot), w.Snapshots, w.SnapshotS), ""))
+	}
+	if w.Otherwise.Requests > 0 {
+		t.AppendRow(row("requests, due before and after",
+			fmt.Sprintf("%s; in %.0f s", spread(&w.Otherwise), w.LastedS-w.SnapshotS), ""))
+	}
 }
 
 // printState writes the report as a table.
 func printState(w io.Writer, r *state.Report) error {
-	t := newTable("figure", "value", "at most")
-	line := func(name, limit, format string, args ...any) {
-		t.AppendRow(row(name, fmt.Sprintf(format, args...), limit))
+	t := stateTable{newTable("figure", "value", "at most"), r}
+	t.line(state.StepHistory, "memory of a finished execution", "1024 B", "%.0f B", r.PerExecution)
+	t.line(state.StepRestore, "the same, restored", "1024 B", "%.0f B", r.RestoredHeap)
+	t.pace(state.StepEntries, "alone", &r.Quiet)
+	t.pace(state.StepEntries, "beside other work", &r.Beside)
+	t.pace(state.StepSnapshot, "while a snapshot is written", &r.InSnapshot)
+	t.line(state.StepRestore, "restore of the snapshot", "10 s at 1000000",
+		"%.2f s, %.2f s of processors", r.RestoreS, r.RestoreCPUS)
+	if r.Node != nil {
+		t.node(r.Node)
 	}
-	line("memory of a finished execution", "1024 B", "%.0f B", r.PerExecution)
-	line("the same, restored", "1024 B", "%.0f B", r.RestoredHeap)
-	pace := func(what string, p *state.Pace) {
-		for _, s := range []struct {
-			name   string
-			spread *state.Spread
-		}{{"applied", &p.Apply}, {"from due to applied", &p.Late}} {
-			line("entries "+what+", "+s.name, "", "p50 %.2f, p99 %.2f, p99.9 %.2f, max %.2f ms of %d",
-				s.spread.P50MS, s.spread.P99MS, s.spread.P999MS, s.spread.MaxMS, p.Entries)
-		}
-	}
-	pace("alone", &r.Quiet)
-	pace("beside other work", &r.Beside)
-	pace("while a snapshot is written", &r.InSnapshot)
-	line("restore of the snapshot", "10 s at 1000000", "%.2f s, %.2f s of processors", r.RestoreS, r.RestoreCPUS)
-	if n := r.Node; n != nil {
-		line("restart of a node, from exec to ready", "10 s at 1000000",
-			"%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
-		line("the same, with entries behind the snapshot", "", "%.2f s, %d entries", n.ReplayS, n.Writes.Behind)
-		late := n.Writes.Late
-		line("requests while it wrote a snapshot", "", "p50 %.1f, p99 %.1f, p99.9 %.1f, max %.0f ms of %d, %d elections",
-			late.P50MS, late.P99MS, late.P999MS, late.MaxMS, n.Writes.Requests, n.Writes.Elections)
-		line("restore of a backup by its command", "60 s at 1000000", "%.2f s", n.RestoreS)
-		line("resident memory of an idle node", "60 MiB", "%.1f MiB, %.1f MiB its own", n.IdleMiB, n.IdleOwnMiB)
-		line("resident memory of the restarted node", "", "%.0f MiB, at most %.0f MiB", n.RestartedMiB, n.RestartedPeak)
-	}
-	line("restore of a backup", "60 s at 1000000", "%.2f s", r.BackupReadS)
-	line("snapshot written", "", "%.2f s, %d MB", r.SnapshotS, r.SnapshotBytes/1_000_000)
-	line("snapshot taken", "", "%.1f us", r.PublishUS)
-	line("backup written", "", "%.2f s", r.BackupS)
-	line("hash of the state", "", "%.0f us", r.HashUS)
-	line("executions applied", "", "%.0f/s", r.AppliedPS)
-	line("an execution read", "", "%.0f us", r.OneUS)
-	line("newest 1000 of a history", "", "%.1f ms", r.PageUS/1000)
-	line("oldest 1000 of a history, by offset", "", "%.1f ms", r.OffsetUS/1000)
-	line("oldest of a history", "", "%.0f ms", r.DeepMS)
-	line("history filtered by status", "", "%.0f ms", r.FilterMS)
-	line("ledger verified", "", "%.0f ms", r.LedgerMS)
-	line("garbage collection", "", "%.0f ms", r.GCMS)
-	if err := printTable(w, t); err != nil {
+	t.line(state.StepBackup, "restore of a backup", "60 s at 1000000", "%.2f s", r.BackupReadS)
+	t.line(state.StepSnapshot, "snapshot written", "", "%.2f s, %d MB", r.SnapshotS, r.SnapshotBytes/1_000_000)
+	t.line(state.StepSnapshot, "snapshot taken", "", "%.1f us", r.PublishUS)
+	t.line(state.StepBackup, "backup written", "", "%.2f s", r.BackupS)
+	t.line(state.StepSnapshot, "hash of the state", "", "%.0f us", r.HashUS)
+	t.line(state.StepHistory, "executions applied", "", "%.0f/s", r.AppliedPS)
+	t.line(state.StepReads, "an execution read", "", "%.0f us", r.OneUS)
+	t.line(state.StepReads, "newest 1000 of a history", "", "%.1f ms", r.PageUS/1000)
+	t.line(state.StepReads, "oldest 1000 of a history, by offset", "", "%.1f ms", r.OffsetUS/1000)
+	t.line(state.StepReads, "oldest of a history", "", "%.0f ms", r.DeepMS)
+	t.line(state.StepReads, "history filtered by status", "", "%.0f ms", r.FilterMS)
+	t.line(state.StepReads, "ledger verified", "", "%.0f ms", r.LedgerMS)
+	t.line(state.StepHistory, "garbage collection", "", "%.0f ms", r.GCMS)
+	if err := printTable(w, t.Writer); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d finished executions, %d cores.\n", r.Executions, r.Cores)
