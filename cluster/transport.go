@@ -256,16 +256,16 @@ func (c *Cluster) dial(ctx context.Context, id compute.NodeID, proto string) (ne
 		return nil
 	})
 	config.ServerName = epochName(c.Epoch())
-	var errs []error
-	for _, address := range addresses {
-		conn, err := dialTLS(ctx, c.cfg.Dial, address, config)
-		if err == nil {
-			return conn, nil
-		}
+	conn, errs := dialFirst(ctx, addresses, func(ctx context.Context, address string) (net.Conn, error) {
+		return dialTLS(ctx, c.cfg.Dial, address, config)
+	})
+	for _, err := range errs {
 		if e, ok := errors.AsType[elsewhereError](err); ok {
 			c.hearOf(id, uint64(e))
 		}
-		errs = append(errs, err)
+	}
+	if conn != nil {
+		return conn, nil
 	}
 	return nil, fmt.Errorf("dial node %s: %w", id, errors.Join(errs...))
 }
