@@ -27,6 +27,7 @@ const (
 	rejoinMax      = 30 * time.Second
 	reclaimAfter   = 30 * time.Second // When a node may come back at another address.
 	maxForgotten   = 1024             // Nodes kept after they were lost.
+	claimRepeat    = 10 * time.Minute // For which the log says of a claim nothing more.
 
 	workerProbe = 5 * time.Second // How often a worker looks whether some other node is there.
 	workerWait  = 3 * time.Second // For the answer.
@@ -68,6 +69,12 @@ type gossipMeta struct {
 	InventoryHash    [16]byte     `cbor:"8,keyasint"`
 }
 
+// claim is where else a member is said to be.
+type claim struct {
+	rpc  string
+	told time.Time // When the log last said so.
+}
+
 // gossip is this node's part in the gossip of the cluster.
 type gossip struct {
 	c         *Cluster
@@ -82,9 +89,9 @@ type gossip struct {
 	body    []byte // The encoded inventory of this node.
 	members map[compute.NodeID]Member
 	bodies  map[compute.NodeID]compute.Inventory
-	claims  map[compute.NodeID]string // Where else a member is said to be reached by RPC.
-	unknown bool                      // Nodes were turned away that the state may know in a moment.
-	changed chan struct{}             // Closed at the next change.
+	claims  map[compute.NodeID]claim
+	unknown bool          // Nodes were turned away that the state may know in a moment.
+	changed chan struct{} // Closed at the next change.
 }
 
 func newGossip(c *Cluster) *gossip {
@@ -93,7 +100,7 @@ func newGossip(c *Cluster) *gossip {
 		publish: make(chan struct{}, 1),
 		members: make(map[compute.NodeID]Member),
 		bodies:  make(map[compute.NodeID]compute.Inventory),
-		claims:  make(map[compute.NodeID]string),
+		claims:  make(map[compute.NodeID]claim),
 		changed: make(chan struct{}),
 	}
 }
@@ -418,18 +425,19 @@ func (g *gossip) rpcAddress(id compute.NodeID) string {
 func (g *gossip) claimedAddress(id compute.NodeID) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.claims[id]
+	return g.claims[id].rpc
 }
 
 // noteClaim keeps where else a member is said to be, and returns whether that is
-// new.
-func (g *gossip) noteClaim(id compute.NodeID, rpc string) bool {
+// to be said: it is new, or stays so.
+func (g *gossip) noteClaim(id compute.NodeID, rpc string, at time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.members[id]; !known || g.claims[id] == rpc {
+	before := g.claims[id]
+	if _, known := g.members[id]; !known || rpc == "" || before.rpc == rpc && at.Sub(before.told) < claimRepeat {
 		return false
 	}
-	g.claims[id] = rpc
+	g.claims[id] = claim{rpc, at}
 	return true
 }
 
@@ -452,7 +460,7 @@ func (g *gossip) note(m Member) {
 	} else {
 		g.members[m.ID] = m
 	}
-	if _, known := g.members[m.ID]; m.Alive || !known {
+	if _, known := g.members[m.ID]; !known || m.Alive && m.RPC == g.claims[m.ID].rpc {
 		delete(g.claims, m.ID)
 	}
 	if !m.Alive {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -94,9 +95,10 @@ func (d *gossipDelegate) NotifyLeave(n *memberlist.Node) { d.seen(n, false) }
 // there must show the node's certificate.
 func (d *gossipDelegate) NotifyConflict(_, other *memberlist.Node) {
 	m, err := d.member(other, true)
-	if err == nil && (*gossip)(d).noteClaim(m.ID, m.RPC) {
-		d.c.logger.Warn("a node is said to be at another address, too: it came back there, or its data was copied",
-			"node", m.ID, "err", m.RPC)
+	if err == nil && (*gossip)(d).noteClaim(m.ID, m.RPC, time.Now()) { //nolint:forbidigo // A stopwatch.
+		d.c.logger.Warn("a node is said to be at another address, too", "node", m.ID, "err", fmt.Sprintf(
+			"%s: if it came back there, this ends within a minute; if not, two processes run with copies of its data: end the "+
+				"one that is not that node, and give it a data directory and a join token of its own", m.RPC))
 	}
 }
 
