@@ -43,7 +43,7 @@ func TestWatchEndsBehindASnapshot(t *testing.T) {
 				if err != nil || seen.covered != 100 {
 					t.Fatalf("covered %d: %v", seen.covered, err)
 				}
-				start := time.Now() //nolint:forbidigo // The bubble's own clock.
+				start := time.Now()
 				begun := start.Add(10 * time.Second)
 				at := func(when time.Time) uint64 { return 100 + uint64(when.Sub(start)/(time.Second/rate)) }
 				go func() {
@@ -56,7 +56,7 @@ func TestWatchEndsBehindASnapshot(t *testing.T) {
 					}
 				}()
 				err = seen.until(t.Context(), c.entries, func(context.Context) (uint64, error) {
-					return at(time.Now()), nil //nolint:forbidigo // The bubble's own clock.
+					return at(time.Now()), nil
 				})
 				took := time.Since(begun)
 				if err != nil || took < c.want || took > c.want+indexEvery+lookEvery {
@@ -86,8 +86,8 @@ func TestWatchEndsWithoutASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late time.Duration
 		seen, err := newWatch(data, func() time.Time {
-			late += writeLimit / 2      // Each look takes long.
-			return time.Now().Add(late) //nolint:forbidigo // The bubble's own clock.
+			late += writeLimit / 2 // Each look takes long.
+			return time.Now().Add(late)
 		})
 		if err != nil {
 			t.Fatal(err)
