@@ -184,6 +184,12 @@ func stopped(result fsm.Result) wire.Stopped {
 // deleteExecution removes the code and the output of an execution.
 func (s *Server) deleteExecution(r *request) (any, error) {
 	if r.repeat {
+		// Whoever proposed it may have ended before the output was deleted.
+		ids := []compute.ExecutionID{r.first.Execution}
+		for _, child := range r.view.Children(r.first.Execution) {
+			ids = append(ids, child.ID)
+		}
+		s.deleteOutput(r, ids)
 		return deleted(r.first), nil
 	}
 	e, err := s.find(r)
@@ -201,18 +207,23 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 	if err != nil {
 		return nil, s.orArchived(r, err, errArchived)
 	}
-	// The record is gone; what remains of the output nobody can reach, and it
-	// is swept later.
 	ids := []compute.ExecutionID{e.ID}
 	if e.Selection != nil {
 		ids = append(ids, e.Selection.Children...)
 	}
+	s.deleteOutput(r, ids)
+	return deleted(result), nil
+}
+
+// deleteOutput removes the output of executions whose records are gone. What
+// remains, on nodes that do not answer, nobody can reach; a node prunes it with
+// the remains of other attempts, the oldest first.
+func (s *Server) deleteOutput(r *request, ids []compute.ExecutionID) {
 	for _, id := range ids {
 		if err := s.cfg.Logs.Delete(r.ctx, id); err != nil {
 			s.log.Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
-	return deleted(result), nil
 }
 
 // deleted is the answer to a deletion.

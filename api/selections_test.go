@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"encoding/csv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,4 +244,20 @@ func TestSelectionNamesAProfile(t *testing.T) {
 	}
 	both["machine_type"] = "CPU"
 	w.mustDo("POST", path, w.adaKey, both, nil)
+}
+
+// TestDeletionAgainDeletesTheOutput holds that the repeat of a deletion removes
+// the output, of sub-executions too: the first one may have ended before.
+func TestDeletionAgainDeletesTheOutput(t *testing.T) {
+	w := newWorld(t)
+	parent, children := w.selected()
+	w.complete(children[0], 2, 10*time.Second)
+	w.complete(children[1], 1, 10*time.Second)
+	for range 2 {
+		w.logs.deleted = nil
+		w.mustDo("DELETE", "/execution/"+parent.String(), w.adaKey, nil, nil, "Idempotency-Key", "k")
+		if want := append([]compute.ExecutionID{parent}, children...); !slices.Equal(w.logs.deleted, want) {
+			t.Errorf("deleted the output of %v, want %v", w.logs.deleted, want)
+		}
+	}
 }

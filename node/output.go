@@ -139,7 +139,8 @@ func (o outputs) Tail(ctx context.Context, id compute.ExecutionID, maxBytes int)
 const methodDeleteLogs = "logs.delete"
 
 // Delete removes all output of a terminal execution from the nodes that have
-// it. One that does not answer removes it when its attempts are reaped.
+// it. One that does not answer keeps it until it is pruned with the remains of
+// other attempts.
 func (o outputs) Delete(ctx context.Context, id compute.ExecutionID) error {
 	var errs []error
 	for _, a := range o.node.machine.View().Attempts(id) {
