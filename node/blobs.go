@@ -57,14 +57,17 @@ func (n *Node) openBlobs(context.Context) error {
 	return nil
 }
 
-// blobNodes returns the nodes that keep blobs: the servers.
-func (n *Node) blobNodes() []storage.Node {
+// blobNodes returns the nodes that keep blobs: the servers. One that is drained
+// may soon be removed.
+func (n *Node) blobNodes() []storage.Node { return blobNodes(n.machine.View()) }
+
+func blobNodes(view *fsm.View) []storage.Node {
 	var nodes []storage.Node
-	for node := range n.machine.View().Nodes() {
+	for node := range view.Nodes() {
 		if node.Role != compute.RoleServer {
 			continue
 		}
-		nodes = append(nodes, storage.Node{ID: node.ID, Up: node.State == compute.NodeUp})
+		nodes = append(nodes, storage.Node{ID: node.ID, Up: node.State == compute.NodeUp, Leaving: node.Drained})
 	}
 	return nodes
 }

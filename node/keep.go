@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,44 +19,60 @@ import (
 
 // Times and limits of what a server brings from others.
 const (
-	keepPeriod   = 30 * time.Second // How often a server looks whether it lacks something.
+	keepPeriod   = 30 * time.Second // How often a server looks whether it lacks something,
+	bundlePeriod = 10 * time.Minute // and whether it lacks code, though no server came or went.
 	bringTimeout = 2 * time.Minute  // To bring one blob from another server.
 	maxRefused   = 16               // Blobs of one look that no server gives now, each of which may take a while.
+	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from what it asks to its entry.
 )
 
 // lacking is what a server is to have and has not. What no server has does not
 // count: to wait for it is no use.
 type lacking struct {
-	Archives int  `cbor:"1,keyasint"`
-	Bundles  int  `cbor:"2,keyasint"`
-	Looked   bool `cbor:"3,keyasint"` // At all that it is to have, not before it was asked.
+	Archives int          `cbor:"1,keyasint"`
+	Bundles  int          `cbor:"2,keyasint"`
+	Looked   bool         `cbor:"3,keyasint"` // At all that it is to have, not before it was asked.
+	First    compute.Hash `cbor:"4,keyasint"` // One of the bundles.
 }
 
 // nothing reports whether the server has what it is to have.
-func (l lacking) nothing() bool { return l == lacking{Looked: true} }
+func (l lacking) nothing() bool { return l.Looked && l.Archives+l.Bundles == 0 }
 
 // keeper brings the blobs that this server is to have: those of all archives,
 // and its share of the bundles, which is another one whenever a server joins or
-// leaves.
+// leaves, or is to leave.
 type keeper struct {
 	view    func() *fsm.View
 	blobs   *storage.Blobs
+	now     func() time.Time
 	logger  *slog.Logger
 	missing prometheus.Gauge
-	wake    chan struct{}    // Of size one, a signal: somebody waits for a look.
-	settled []compute.NodeID // The servers of which this one has its share; of the goroutine that looks.
+	wake    chan struct{} // Of size one, a signal: somebody waits for a look.
+
+	// Of the goroutine that looks.
+	settled []compute.NodeID // The servers of which this one has its share,
+	at      time.Time        // as it found then.
 
 	mu      sync.Mutex
 	begun   uint64        // Looks,
 	ended   uint64        // and the last one that was to its end.
 	changed chan struct{} // Closed at its end.
 	lacks   lacking
+	leavers map[compute.NodeID]time.Time // Servers that may be removed any moment, until when that is believed.
+	silent  []compute.NodeID             // Those that do not answer whoever waits for the next look.
+}
+
+// absent are the servers on whose copies a look does not count.
+type absent struct {
+	leavers []compute.NodeID // What they have is brought before they go.
+	silent  []compute.NodeID
 }
 
 // newKeeper returns the keeper of a server.
 func newKeeper(n *Node) *keeper {
 	k := &keeper{
-		view: n.machine.View, blobs: n.blobs, logger: n.logger, wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		view: n.machine.View, blobs: n.blobs, now: n.opts.Now, logger: n.logger,
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), leavers: make(map[compute.NodeID]time.Time),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_archives_missing",
 			Help: "Archives of old executions whose blob this server lacks, or cannot read, as far as it knows.",
@@ -77,26 +94,45 @@ func (n *Node) keepBlobs(ctx context.Context) error {
 
 // look brings what this server lacks, and says what it goes on lacking.
 func (k *keeper) look(ctx context.Context) {
-	k.mu.Lock()
-	k.begun++
-	look := k.begun
-	k.mu.Unlock()
-	archives, bundles := k.bringArchives(ctx), k.bringBundles(ctx)
+	look, without := k.begin()
+	l := lacking{Looked: true}
+	l.Archives = k.bringArchives(ctx)
+	l.Bundles, l.First = k.bringBundles(ctx, without)
 	if ctx.Err() != nil {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ended, k.lacks = look, lacking{Archives: archives, Bundles: bundles}
+	k.ended, k.lacks = look, l
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// wait has this server look, and returns what it lacks then; what it lacked
-// before when ctx ends too early.
-func (k *keeper) wait(ctx context.Context) lacking {
+// begin begins a look, and returns its number and on whose copies it must not
+// count.
+func (k *keeper) begin() (look uint64, without absent) {
+	servers, now := serversOf(k.view()), k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.begun++
+	maps.DeleteFunc(k.leavers, func(id compute.NodeID, until time.Time) bool {
+		return now.After(until) || !slices.Contains(servers, id)
+	})
+	without.leavers, without.silent = slices.Collect(maps.Keys(k.leavers)), k.silent
+	k.silent = nil
+	return k.begun, without
+}
+
+// wait has this server look at all that it is to have once leaver is removed, of
+// silent servers nothing, and returns what it lacks then; what it lacked before
+// when ctx ends too early. It goes on bringing that, and for a while it counts on
+// no copy of leaver: whoever is to be removed next is not the only one who has
+// what the first had.
+func (k *keeper) wait(ctx context.Context, leaver compute.NodeID, silent []compute.NodeID) lacking {
 	k.mu.Lock()
 	look := k.begun + 1 // One that has begun may have missed what is asked for.
+	k.leavers[leaver] = k.now().Add(leavePeriod)
+	k.silent = append(k.silent, silent...)
 	k.mu.Unlock()
 	select {
 	case k.wake <- struct{}{}:
@@ -133,7 +169,7 @@ func (k *keeper) bringArchives(ctx context.Context) int {
 	for i, row := range rows {
 		hashes[i] = row.Blob
 	}
-	b := k.bring(ctx, hashes, func() {
+	b := k.bring(ctx, hashes, k.blobs.Keep, func() {
 		left--
 		k.missing.Set(float64(left))
 	})
@@ -146,26 +182,63 @@ func (k *keeper) bringArchives(ctx context.Context) int {
 }
 
 // bringBundles brings this server's share of the bundles when that may be another
-// one than it was, and returns how many of them it could not bring and some server
-// may have.
-func (k *keeper) bringBundles(ctx context.Context) int {
-	view := k.view()
+// one than it was, or if it has not looked for long, and returns how many of them
+// it could not bring and some server may have, and one of those. While servers
+// are to leave that is only what they may have.
+func (k *keeper) bringBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
+	view, now := k.view(), k.now()
 	servers := serversOf(view)
-	if slices.Equal(servers, k.settled) {
-		return 0
+	leaving := len(without.leavers) > 0
+	if !leaving && slices.Equal(servers, k.settled) && now.Sub(k.at) < bundlePeriod {
+		return 0, compute.Hash{}
 	}
-	b := k.bring(ctx, k.blobs.Lacking(view.Bundles()), func() {})
+	from := k.blobs.Keep
+	if leaving {
+		from = k.keepFrom(view, without.leavers)
+	}
+	lacks := k.blobs.Lacking(view.Bundles(), slices.Concat(without.leavers, without.silent))
+	b := k.bring(ctx, lacks, from, func() {})
 	if ctx.Err() != nil {
-		return b.refused
+		return b.refused, b.held
 	}
 	if b.err != nil {
 		k.logger.Error("code of executions is missing on this server",
 			"err", fmt.Errorf("%d blobs: %w", b.refused+b.lost, b.err))
 	}
-	if b.refused == 0 {
-		k.settled = servers
+	if b.refused == 0 && !leaving {
+		k.settled, k.at = servers, now
 	}
-	return b.refused
+	return b.refused, b.held
+}
+
+// keepFrom returns what brings a blob that one of leavers has. That none of them
+// has it is no error: it is not lost with them. When one does not answer, the
+// blob has to be had from any server.
+func (k *keeper) keepFrom(view *fsm.View, leavers []compute.NodeID) func(context.Context, compute.Hash) error {
+	var mute []compute.NodeID // None is waited for twice.
+	for _, id := range leavers {
+		if known, ok := view.Node(id); ok && known.State != compute.NodeUp {
+			mute = append(mute, id)
+		}
+	}
+	return func(ctx context.Context, hash compute.Hash) error {
+		for _, id := range leavers {
+			if slices.Contains(mute, id) {
+				continue
+			}
+			err := k.blobs.KeepFrom(ctx, id, hash)
+			if err == nil || compute.CodeOf(err) == compute.CodeNoSpace {
+				return err
+			}
+			if compute.CodeOf(err) != compute.CodeNotFound {
+				mute = append(mute, id)
+			}
+		}
+		if len(mute) == 0 {
+			return nil
+		}
+		return k.blobs.Keep(ctx, hash)
+	}
 }
 
 // serversOf returns the servers of a state, in the order of their identifiers.
@@ -180,20 +253,23 @@ func serversOf(view *fsm.View) (ids []compute.NodeID) {
 
 // brought is what became of blobs that were to be brought.
 type brought struct {
-	lost    int // No server has them.
-	refused int // They could not be brought now.
+	lost    int          // No server has them.
+	refused int          // They could not be brought now,
+	held    compute.Hash // this one first.
 	first   compute.Hash
 	err     error // Of the first that was lost or refused; a full disk rather than another one.
 }
 
-// bring brings blobs and calls have for each that is on this disk then. It leaves
-// the others for later once the disk is full, where they would be brought and
-// thrown away, and once too many cannot be had.
-func (k *keeper) bring(ctx context.Context, hashes []compute.Hash, have func()) (b brought) {
+// bring brings blobs by one and calls have for each that is on this disk then. It
+// leaves the others for later once the disk is full, where they would be brought
+// and thrown away, and once too many cannot be had.
+func (k *keeper) bring(
+	ctx context.Context, hashes []compute.Hash, one func(context.Context, compute.Hash) error, have func(),
+) (b brought) {
 	// Those that cannot be had must not always come first.
 	rand.Shuffle(len(hashes), func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
 	for i, hash := range hashes {
-		err := k.bringOne(ctx, hash)
+		err := inTime(ctx, hash, one)
 		if ctx.Err() != nil {
 			b.refused += len(hashes) - i
 			return b
@@ -208,6 +284,9 @@ func (k *keeper) bring(ctx context.Context, hashes []compute.Hash, have func()) 
 		case compute.CodeOf(err) == compute.CodeNotFound:
 			b.lost++
 		default:
+			if b.refused == 0 {
+				b.held = hash
+			}
 			b.refused++
 		}
 		if full || b.refused >= maxRefused {
@@ -218,8 +297,9 @@ func (k *keeper) bring(ctx context.Context, hashes []compute.Hash, have func()) 
 	return b
 }
 
-func (k *keeper) bringOne(ctx context.Context, hash compute.Hash) error {
+// inTime brings one blob.
+func inTime(ctx context.Context, hash compute.Hash, one func(context.Context, compute.Hash) error) error {
 	ctx, cancel := context.WithTimeout(ctx, bringTimeout)
 	defer cancel()
-	return k.blobs.Keep(ctx, hash)
+	return one(ctx, hash)
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/storage"
 )
 
 // Removed reports whether err is the end of a node because the cluster removed
@@ -57,94 +57,155 @@ func nameOf(view *fsm.View, id compute.NodeID) string {
 }
 
 // methodLacking is the call by which a server asks another one what it still
-// has to bring.
+// has to bring before a third one leaves.
 const methodLacking = "storage.lacking"
 
-// Times of that call.
+// Times of that call, all of it within one request to the API.
 const (
-	settleWait = 3 * time.Second // What a server takes to bring what it lacks before it answers,
-	settleAsk  = 5 * time.Second // and what others wait for its answer.
+	settleWait = 2 * time.Second // What a server takes to bring what it lacks before it answers,
+	settleAsk  = 3 * time.Second // what others wait for its answer,
+	settleAll  = 7 * time.Second // and all of them for all answers.
 )
 
-// checkCopies refuses the removal of a server while another one that answers
-// still brings blobs that it is to have: there might be no other copy of them.
+// lackingQuery asks a server that stays what it lacks once another one is gone.
+type lackingQuery struct {
+	Index  uint64           `cbor:"1,keyasint"` // Of the state that it is to know.
+	Leaver compute.NodeID   `cbor:"2,keyasint"`
+	Silent []compute.NodeID `cbor:"3,keyasint,omitempty"` // Their copies do not count either.
+}
+
+// askLacking asks a server a lackingQuery.
+type askLacking func(ctx context.Context, id compute.NodeID, q lackingQuery) (lacking, error)
+
+// checkCopies refuses the removal of a server while those that stay and answer
+// lack blobs of which it may have the only copies.
 func (n *Node) checkCopies(ctx context.Context, id compute.NodeID) error {
-	view := n.machine.View()
+	view, err := reader{n.machine, n.cluster}.Read(ctx) // What was acknowledged is not to be lost.
+	if err != nil {
+		return err
+	}
 	if leaver, ok := view.Node(id); !ok || leaver.Role != compute.RoleServer {
 		return nil
 	}
-	stay := slices.DeleteFunc(serversOf(view), func(other compute.NodeID) bool { return other == id })
-	lacks := make([]lacking, len(stay))
-	var asked sync.WaitGroup
-	for i, other := range stay {
-		asked.Go(func() {
-			var err error
-			if lacks[i], err = n.askLacking(ctx, other, view.Index()); err != nil {
-				n.logger.Debug("a server does not say what it lacks", "node", other, "err", err)
-				lacks[i] = lacking{Looked: true} // It is as little use as one that is down.
-			}
-		})
-	}
-	asked.Wait()
-	return copiesRefusal(view, stay, lacks)
+	ctx, cancel := context.WithTimeout(ctx, settleAll)
+	defer cancel()
+	return keptWithout(ctx, view, id, n.askLacking)
 }
 
-// copiesRefusal names the servers that lack something; nil for none.
-func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []lacking) error {
-	var names []string
-	for i, l := range lacks {
-		if !l.nothing() {
-			names = append(names, nameOf(view, servers[i])+" "+l.String())
+// keptWithout asks the other servers what they lack without leaver. When some do
+// not answer, or are too old to understand, the rest is asked again, for these
+// have to do without the copies of those too.
+func keptWithout(ctx context.Context, view *fsm.View, leaver compute.NodeID, ask askLacking) error {
+	q := lackingQuery{Index: view.Index(), Leaver: leaver}
+	var stay []compute.NodeID
+	for node := range view.Nodes() {
+		switch {
+		case node.Role != compute.RoleServer || node.ID == leaver:
+		case node.State == compute.NodeUp:
+			stay = append(stay, node.ID)
+		default:
+			q.Silent = append(q.Silent, node.ID)
 		}
 	}
-	if len(names) == 0 {
+	for {
+		lacks, errs := askAll(ctx, stay, q, ask)
+		var answer []compute.NodeID
+		for i, id := range stay {
+			if errs[i] != nil {
+				q.Silent = append(q.Silent, id)
+				continue
+			}
+			answer = append(answer, id)
+		}
+		if len(answer) == len(stay) {
+			return copiesRefusal(view, stay, lacks, q.Silent)
+		}
+		stay = answer
+	}
+}
+
+// askAll asks servers at the same time.
+func askAll(
+	ctx context.Context, servers []compute.NodeID, q lackingQuery, ask askLacking,
+) (lacks []lacking, errs []error) {
+	lacks, errs = make([]lacking, len(servers)), make([]error, len(servers))
+	var asked sync.WaitGroup
+	for i, id := range servers {
+		asked.Go(func() { lacks[i], errs[i] = ask(ctx, id, q) })
+	}
+	asked.Wait()
+	return lacks, errs
+}
+
+// copiesRefusal names the servers that lack something, and those that did not
+// say; nil when nothing is lacking.
+func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []lacking, silent []compute.NodeID) error {
+	var lines []string
+	for i, l := range lacks {
+		if !l.nothing() {
+			lines = append(lines, nameOf(view, servers[i])+" "+l.String())
+		}
+	}
+	switch {
+	case len(servers) == 0:
+		lines = append(lines, "no other server says what it lacks")
+	case len(lines) == 0:
 		return nil
 	}
+	for _, id := range silent {
+		lines = append(lines, "not counted is what "+nameOf(view, id)+" has, which does not say")
+	}
 	return compute.Errorf(compute.CodeConflict,
-		"It may have the only copies of what others still bring: wait for them, or force the removal. %s.",
-		strings.Join(names, "; ")).Named("copies_missing")
+		"It may have the only copies of what others still bring: wait for them, or force the removal and lose what it has alone. %s.",
+		strings.Join(lines, "; ")).Named("copies_missing")
 }
 
 // String says what a server lacks as the end of a sentence about it.
 func (l lacking) String() string {
+	what := fmt.Sprintf("%d archives of old executions and %d bundles of code", l.Archives, l.Bundles)
+	if l.Bundles > 0 && l.First != (compute.Hash{}) {
+		what += " (such as blob " + storage.Name(l.First) + ")"
+	}
 	switch {
 	case l.Looked:
-		return fmt.Sprintf("lacks %d archives of old executions and %d bundles of code", l.Archives, l.Bundles)
+		return "lacks " + what
 	case l.Archives+l.Bundles == 0:
 		return "still looks whether it lacks something"
 	}
-	return fmt.Sprintf("still looks, and lacked %d archives of old executions and %d bundles of code",
-		l.Archives, l.Bundles)
+	return "still looks, and lacked " + what
 }
 
 // serveLacking answers another server's methodLacking, of a state that is as new
 // as the other one's.
 func (n *Node) serveLacking(ctx context.Context, _ rpc.Peer, request []byte) ([]byte, error) {
-	var index uint64
-	if err := cbor.Unmarshal(request, &index); err != nil {
-		return nil, compute.Errorf(compute.CodeInvalid, "Not an index.")
+	var q lackingQuery
+	if err := cbor.Unmarshal(request, &q); err != nil {
+		// An older server does not say who leaves. It takes an error for an answer
+		// from one that lacks nothing, but this for one that does not know yet.
+		return cbor.Marshal(lacking{})
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	if _, err := n.machine.Wait(ctx, index); err != nil {
+	if _, err := n.machine.Wait(ctx, q.Index); err != nil {
 		return cbor.Marshal(lacking{}) // It does not know what it is to have.
 	}
-	return cbor.Marshal(n.keeper.wait(ctx))
+	return cbor.Marshal(n.keeper.wait(ctx, q.Leaver, q.Silent))
 }
 
-// askLacking asks a server what it lacks.
-func (n *Node) askLacking(ctx context.Context, id compute.NodeID, index uint64) (lacking, error) {
-	request, err := cbor.Marshal(index)
+// askLacking asks a server what it lacks. One that is older refuses the question.
+func (n *Node) askLacking(ctx context.Context, id compute.NodeID, q lackingQuery) (lacks lacking, err error) {
+	request, err := cbor.Marshal(q)
 	if err != nil {
 		return lacking{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleAsk)
 	defer cancel()
 	data, err := n.cluster.Call(ctx, id, methodLacking, request)
-	if err != nil {
-		return lacking{}, err
+	if err == nil {
+		err = cbor.Unmarshal(data, &lacks)
 	}
-	var lacks lacking
-	err = cbor.Unmarshal(data, &lacks)
+	if err != nil {
+		n.logger.Debug("a server does not say what it lacks", "node", id, "err", err)
+	}
 	return lacks, err
 }

@@ -72,6 +72,7 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 	nodes := b.cfg.Nodes()
 	wanted := min(max(b.cfg.Replicas, 1), len(nodes))
 	up := slices.DeleteFunc(owners(hash, nodes), func(n Node) bool { return !n.Up })
+	slices.SortStableFunc(up, leavingLast)
 	put := func(ctx context.Context, node compute.NodeID) ([]byte, error) {
 		return nil, b.putOn(ctx, node, hash, data)
 	}

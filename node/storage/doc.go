@@ -6,7 +6,7 @@
 // the cluster's view: every blob is on several nodes, chosen by rendezvous
 // hashing, durable there before Put returns, read from whichever has it, and
 // healed from another one when a disk returns other bytes. Once nodes join or
-// leave, Lacking says what the others are to Keep.
+// leave, or before one leaves, Lacking says what the others are to Keep.
 //
 // It knows no owner, no name and no size beyond MaxBlob: those are records in
 // package fsm, which also says, at a sweep, what is still used. It knows no

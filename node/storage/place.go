@@ -10,8 +10,9 @@ import (
 
 // Node is one node that keeps blobs.
 type Node struct {
-	ID compute.NodeID
-	Up bool
+	ID      compute.NodeID
+	Up      bool
+	Leaving bool // It may soon be gone: a blob is put on others where there are enough.
 }
 
 // owners returns nodes in the order in which they are to keep the blob:
@@ -34,6 +35,17 @@ func owners(hash compute.Hash, nodes []Node) []Node {
 		return bytes.Compare(weights[b.ID], weights[a.ID])
 	})
 	return sorted
+}
+
+// leavingLast orders nodes that stay before those that are about to leave.
+func leavingLast(a, b Node) int {
+	switch {
+	case a.Leaving == b.Leaving:
+		return 0
+	case b.Leaving:
+		return -1
+	}
+	return 1
 }
 
 // weight returns by what a node comes before others that are to keep the blob.

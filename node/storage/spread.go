@@ -51,14 +51,28 @@ func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 	return b.putLocal(hash, data)
 }
 
+// KeepFrom returns once the blob is on this disk, from one other node if it was
+// not. The code is not_found when that node answers that it has none; else the
+// codes are Get's and Put's.
+func (b *Blobs) KeepFrom(ctx context.Context, node compute.NodeID, hash compute.Hash) error {
+	if b.cfg.Store.Has(hash) {
+		return nil
+	}
+	data, err := b.getFrom(ctx, node, hash)
+	if err != nil {
+		return err
+	}
+	return b.putLocal(hash, data)
+}
+
 // Lacking returns those of hashes, each once, that are not on this disk, but
-// were if all nodes were up and had been whenever a blob was put: this one is
-// among the first that are to keep them.
-func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash]) (lacking []compute.Hash) {
-	nodes := b.cfg.Nodes()
+// were if all nodes but those of without were up and had been whenever a blob
+// was put: this one is among the first of them that are to keep it.
+func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash], without []compute.NodeID) (lacking []compute.Hash) {
+	nodes := slices.DeleteFunc(b.others(b.cfg.Nodes()), func(n Node) bool { return slices.Contains(without, n.ID) })
 	seen := make(map[compute.Hash]bool)
 	for hash := range hashes {
-		if b.cfg.Store.Has(hash) || seen[hash] || !b.owns(hash, nodes) {
+		if seen[hash] || !b.owns(hash, nodes) || b.cfg.Store.Has(hash) {
 			continue
 		}
 		seen[hash] = true
@@ -68,11 +82,11 @@ func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash]) (lacking []compute.Hash) 
 }
 
 // owns reports whether this node is among those that are to keep the blob, as
-// long as all are up.
-func (b *Blobs) owns(hash compute.Hash, nodes []Node) bool {
+// long as all are up and others are all there are beside it.
+func (b *Blobs) owns(hash compute.Hash, others []Node) bool {
 	own := weight(hash, b.cfg.Self)
 	before := 0
-	for _, n := range nodes {
+	for _, n := range others {
 		if other := weight(hash, n.ID); bytes.Compare(other[:], own[:]) > 0 {
 			before++
 		}

@@ -60,6 +60,18 @@ func TestKeepBringsWhatIsMissing(t *testing.T) {
 	if got, err := c.nodes[nodeID(2)].cfg.Store.Get(hash); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the server that was down has %q, %v", got, err)
 	}
+	hash, err = c.nodes[nodeID(0)].Put(t.Context(), []byte("on one node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := owners(hash, c.list)
+	third := c.nodes[order[2].ID]
+	if err := third.KeepFrom(t.Context(), order[1].ID, hash); compute.CodeOf(err) != compute.CodeNotFound || third.Has(hash) {
+		t.Errorf("from one that has none: %v, want not_found", err)
+	}
+	if err := third.KeepFrom(t.Context(), order[0].ID, hash); err != nil || !third.Has(hash) {
+		t.Errorf("from the one that has it: %v", err)
+	}
 	err = c.nodes[nodeID(2)].Keep(t.Context(), compute.Hash{1})
 	if compute.CodeOf(err) != compute.CodeNotFound || errors.Is(err, ErrCorrupt) {
 		t.Errorf("a blob that nobody has: %v, want not_found", err)
@@ -122,7 +134,7 @@ func TestUnreadableIsMissing(t *testing.T) {
 }
 
 // TestLackingIsWhatItShouldHave holds that a node that joins lacks its share, and
-// that a node that leaves has the others lack what it had.
+// that a node that leaves, or is to leave, has the others lack what it had.
 func TestLackingIsWhatItShouldHave(t *testing.T) {
 	c := newCluster(t, 4, 2)
 	all := c.list
@@ -135,11 +147,14 @@ func TestLackingIsWhatItShouldHave(t *testing.T) {
 		}
 		hashes = append(hashes, hash)
 	}
-	settle := func(what string, want bool) {
+	settle := func(what string, want bool, without ...compute.NodeID) {
 		t.Helper()
 		brought := 0
 		for _, n := range c.list {
-			for _, hash := range c.nodes[n.ID].Lacking(slices.Values(slices.Concat(hashes, hashes))) {
+			if slices.Contains(without, n.ID) {
+				continue
+			}
+			for _, hash := range c.nodes[n.ID].Lacking(slices.Values(slices.Concat(hashes, hashes)), without) {
 				brought++
 				if err := c.nodes[n.ID].Keep(t.Context(), hash); err != nil {
 					t.Fatal(err)
@@ -157,13 +172,32 @@ func TestLackingIsWhatItShouldHave(t *testing.T) {
 	c.list = all
 	settle("one has joined", true)
 	settle("again", false)
-	for n := range 2 {
-		c.list = all[1+n:]
-		settle("one has left", true)
-	}
+	c.list = all[1:]
+	settle("one has left", true)
+	settle("another is to leave", true, all[1].ID)
+	c.list = all[2:]
+	settle("it has left", false)
 	for _, hash := range hashes {
 		if len(c.have(hash)) != 2 {
 			t.Errorf("a blob is on %d of the two that are left", len(c.have(hash)))
+		}
+	}
+}
+
+// TestPutIsNotOnWhoLeaves holds that a blob is put on nodes that stay, unless
+// they are too few.
+func TestPutIsNotOnWhoLeaves(t *testing.T) {
+	c := newCluster(t, 4, 2)
+	c.list[1].Leaving = true
+	for down := range 3 {
+		if down > 0 {
+			c.list[1+down].Up = false
+		}
+		for i := range 10 {
+			hash, err := c.nodes[nodeID(0)].Put(t.Context(), fmt.Appendf(nil, "blob %d of %d", i, down))
+			if on := slices.Contains(c.have(hash), nodeID(1)); err != nil || len(c.have(hash)) != 2 || on != (down == 2) {
+				t.Errorf("%d down: on %v, %v", down, c.have(hash), err)
+			}
 		}
 	}
 }
