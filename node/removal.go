@@ -156,7 +156,8 @@ func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []lacking, si
 		lines = append(lines, "not counted is what "+nameOf(view, id)+" has, which does not say")
 	}
 	return compute.Errorf(compute.CodeConflict,
-		"It may have the only copies of what others still bring: wait for them, or force the removal and lose what it has alone. %s.",
+		"It may have the only copies of what others still bring: "+
+			"wait for them, or force the removal and lose what it has alone. %s.",
 		strings.Join(lines, "; ")).Named("copies_missing")
 }
 

@@ -564,7 +564,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestDeleteAndSweep(t *testing.T) {
+func TestDelete(t *testing.T) {
 	dir := t.TempDir()
 	store := Open(dir)
 	ids := []compute.ExecutionID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
@@ -580,16 +580,6 @@ func TestDeleteAndSweep(t *testing.T) {
 	}
 	if err := store.Delete(compute.ExecutionID{}); err == nil || !has(ids[1]) {
 		t.Error("deleting no execution deleted all")
-	}
-	live := func(id compute.ExecutionID) bool { return id == ids[1] }
-	if n, err := store.Sweep(live, time.Now().Add(-time.Hour)); err != nil || n != 0 {
-		t.Errorf("sweep of what is new: %d, %v", n, err)
-	}
-	if n, err := store.Sweep(live, time.Now().Add(time.Hour)); err != nil || n != 1 || !has(ids[1]) || has(ids[2]) {
-		t.Errorf("sweep: %d, %v", n, err)
-	}
-	if n, err := Open(t.TempDir()).Sweep(live, time.Now()); err != nil || n != 0 {
-		t.Errorf("sweep of nothing: %d, %v", n, err)
 	}
 }
 

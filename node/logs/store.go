@@ -109,30 +109,6 @@ func (s *Store) Delete(execution compute.ExecutionID) error {
 	return nil
 }
 
-// Sweep deletes the output of executions that live does not know, once nothing
-// has been written to it since before. It returns how many it deleted.
-func (s *Store) Sweep(live func(compute.ExecutionID) bool, before time.Time) (int, error) {
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("sweep logs: %w", err)
-	}
-	deleted := 0
-	for _, entry := range entries {
-		id, err := compute.ParseExecutionID(entry.Name())
-		if err != nil || live(id) || !s.idleSince(id, before) {
-			continue
-		}
-		if err := s.Delete(id); err != nil {
-			return deleted, err
-		}
-		deleted++
-	}
-	return deleted, nil
-}
-
 // chunks returns the files of all output of an execution on this disk.
 func (s *Store) chunks(execution compute.ExecutionID) ([]string, error) {
 	dir := slash.Join(s.dir, execution.String())
@@ -172,20 +148,4 @@ func (s *Store) Epochs(execution compute.ExecutionID) []uint64 {
 	}
 	slices.Sort(epochs)
 	return epochs
-}
-
-// idleSince reports whether the execution has output here, none of which was
-// written after t.
-func (s *Store) idleSince(execution compute.ExecutionID, t time.Time) bool {
-	chunks, err := s.chunks(execution)
-	if err != nil || len(chunks) == 0 {
-		return false
-	}
-	for _, chunk := range chunks {
-		info, err := os.Stat(chunk)
-		if err != nil || info.ModTime().After(t) {
-			return false
-		}
-	}
-	return true
 }
