@@ -178,11 +178,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 			final, ended = end.e, nil
 			drain.start(t.server.cfg.Limits.LastLines)
 		case <-drain.C:
-			missing, err := t.giveUp(final)
-			if err != nil {
-				return err
-			}
-			return t.finish(final, missing)
+			return t.giveUp(final)
 		}
 		if complete == nil && ended == nil {
 			return t.finish(final, "")
@@ -211,9 +207,19 @@ func (t *timeout) stop() {
 // giveUp ends the wait for the rest of the output of an execution that has
 // ended. While the node that has it is up, it can be read in a moment, or from
 // another server now: the stream must end without its last event, which would
-// say that this was all, and the client asks again. Otherwise giveUp returns why
+// say that this was all, and the client asks again. Otherwise that event says why
 // something may be missing.
-func (t *stream) giveUp(final *compute.Execution) (missing string, err error) {
+func (t *stream) giveUp(final *compute.Execution) error {
+	missing, err := t.missing(final)
+	if err != nil {
+		return err
+	}
+	return t.finish(final, missing)
+}
+
+// missing returns why the rest of the output cannot be had, "" when there is none,
+// or an error when it can be, only not here and now.
+func (t *stream) missing(final *compute.Execution) (string, error) {
 	if final == nil || final.Epoch == 0 {
 		return "", nil
 	}

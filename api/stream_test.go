@@ -116,10 +116,14 @@ func TestStreamWithoutItsEnd(t *testing.T) {
 		want   string // In the only event; none without.
 	}{
 		{"its node does not answer this one", silent, false, ""},
-		{"its node is down", silent, true,
-			`"output_missing":"The output is on node ` + nodeID(1).String() + `, which is down`},
-		{"its node has none", compute.Errorf(compute.CodeNotFound, "There is none."), false,
-			`"output_missing":"The output cannot be read any more."`},
+		{
+			"its node is down", silent, true,
+			`"output_missing":"The output is on node ` + nodeID(1).String() + `, which is down`,
+		},
+		{
+			"its node has none", compute.Errorf(compute.CodeNotFound, "There is none."), false,
+			`"output_missing":"The output cannot be read any more."`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			started := w.startStream()
