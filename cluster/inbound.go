@@ -22,6 +22,8 @@ import (
 //     were overruled and finds no room for those that take their place.
 //   - It commits up to its own newest entry, also where that was not compared with
 //     the leader's (Ongaro and Ousterhout, Raft, figure 2, AppendEntries, rule 5).
+//   - It answers heartbeats beside everything else, and writes the term of one: over
+//     a newer one if it votes in that meanwhile.
 //
 // Nothing here writes to the log: raft does, and it alone looks at terms. What is
 // read here may be older than what raft finds when it takes the call, since it may
@@ -36,37 +38,83 @@ type inbound struct {
 
 	calls <-chan raft.RPC // As they come.
 	rpcs  chan raft.RPC   // As raft gets them.
+	late  chan raft.RPC   // Heartbeats that take their turn.
 	logs  raft.LogStore   // Read, never written.
 	fatal func(error)
-	raft  follower // Set by run.
+
+	closed    <-chan struct{}
+	running   chan struct{}  // Closed by run, once
+	raft      follower       // this is set.
+	heartbeat func(raft.RPC) // Raft's own, for heartbeats.
 }
 
 // follower is what raft tells of itself.
 type follower interface {
 	LastIndex() uint64    // The newest entry, or the end of the newest snapshot.
 	AppliedIndex() uint64 // What is committed, and this node knows of it.
+	CurrentTerm() uint64
+	State() raft.RaftState
 }
 
-func newInbound(transport *raft.NetworkTransport, logs raft.LogStore, fatal func(error)) *inbound {
+func newInbound(
+	transport *raft.NetworkTransport, logs raft.LogStore, fatal func(error), closed <-chan struct{},
+) *inbound {
 	return &inbound{
-		NetworkTransport: transport, calls: transport.Consumer(), rpcs: make(chan raft.RPC), logs: logs, fatal: fatal,
+		NetworkTransport: transport, calls: transport.Consumer(), rpcs: make(chan raft.RPC), late: make(chan raft.RPC),
+		logs: logs, fatal: fatal, closed: closed, running: make(chan struct{}),
 	}
 }
 
 // Consumer returns what comes from others. Implements raft.Transport.
 func (i *inbound) Consumer() <-chan raft.RPC { return i.rpcs }
 
-// run hands on what comes until closed is closed, or raft is wrong about its
-// log. Heartbeats do not come this way.
-func (i *inbound) run(to follower, closed <-chan struct{}) {
+// SetHeartbeatHandler takes raft's handler of heartbeats. Implements
+// raft.Transport.
+func (i *inbound) SetHeartbeatHandler(handle func(raft.RPC)) {
+	i.heartbeat = handle
+	i.NetworkTransport.SetHeartbeatHandler(i.beat)
+}
+
+// beat has raft answer a heartbeat at once, beside a call that may wait for the
+// disk, or has it wait for its turn when raft would write a term for it.
+func (i *inbound) beat(call raft.RPC) {
+	if i.writesNoTerm(call) {
+		i.heartbeat(call)
+		return
+	}
+	select {
+	case i.late <- call:
+	case <-i.closed:
+	}
+}
+
+// writesNoTerm reports whether a heartbeat is of the term that raft follows, or
+// of an older one, which it refuses.
+func (i *inbound) writesNoTerm(call raft.RPC) bool {
+	select {
+	case <-i.running:
+	default:
+		return false
+	}
+	req, ok := call.Command.(*raft.AppendEntriesRequest)
+	term := i.raft.CurrentTerm()
+	return ok && (req.Term < term || req.Term == term && i.raft.State() == raft.Follower)
+}
+
+// run hands on what comes until i.closed is closed, or raft is wrong about its
+// log. Most heartbeats do not come this way.
+func (i *inbound) run(to follower) {
 	i.raft = to
+	close(i.running)
 	for {
+		var call raft.RPC
 		select {
-		case call := <-i.calls:
-			if !i.handOn(call, closed) {
-				return
-			}
-		case <-closed:
+		case call = <-i.calls:
+		case call = <-i.late:
+		case <-i.closed:
+			return
+		}
+		if !i.handOn(call) {
 			return
 		}
 	}
@@ -74,17 +122,17 @@ func (i *inbound) run(to follower, closed <-chan struct{}) {
 
 // handOn hands one call on and passes the answer back. It reports false when no
 // other is to follow.
-func (i *inbound) handOn(call raft.RPC, closed <-chan struct{}) bool {
+func (i *inbound) handOn(call raft.RPC) bool {
 	switch req := call.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		i.leaveOut(req)
 	case *raft.InstallSnapshotRequest:
 		if i.needless(req) {
-			return i.answerNeedless(call, req, closed)
+			return i.answerNeedless(call, req)
 		}
 	}
 	newest := i.raft.LastIndex()
-	answer, ok := i.ask(call, closed)
+	answer, ok := i.ask(call)
 	if !ok {
 		return false
 	}
@@ -96,19 +144,19 @@ func (i *inbound) handOn(call raft.RPC, closed <-chan struct{}) bool {
 	return wrong == nil
 }
 
-// ask has raft answer a call, and reports false once closed is closed.
-func (i *inbound) ask(call raft.RPC, closed <-chan struct{}) (raft.RPCResponse, bool) {
+// ask has raft answer a call, and reports false once i.closed is closed.
+func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 	answers := make(chan raft.RPCResponse, 1)
 	call.RespChan = answers
 	select {
 	case i.rpcs <- call:
-	case <-closed:
+	case <-i.closed:
 		return raft.RPCResponse{}, false
 	}
 	select {
 	case answer := <-answers:
 		return answer, true
-	case <-closed:
+	case <-i.closed:
 		return raft.RPCResponse{}, false
 	}
 }
@@ -145,9 +193,9 @@ func (i *inbound) needless(req *raft.InstallSnapshotRequest) bool {
 
 // answerNeedless says of a snapshot that it is here. Raft is asked as if nothing
 // were in it: the term is looked at, and the leader was heard.
-func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest, closed <-chan struct{}) bool {
+func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}
-	answer, ok := i.ask(raft.RPC{Command: nothing}, closed)
+	answer, ok := i.ask(raft.RPC{Command: nothing})
 	if !ok {
 		return false
 	}

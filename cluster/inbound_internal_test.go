@@ -19,6 +19,8 @@ type toldFollower struct{ last, applied uint64 }
 
 func (f toldFollower) LastIndex() uint64    { return f.last }
 func (f toldFollower) AppliedIndex() uint64 { return f.applied }
+func (toldFollower) CurrentTerm() uint64    { return 4 }
+func (toldFollower) State() raft.RaftState  { return raft.Follower }
 
 // entriesOf returns entries from first on, of these terms.
 func entriesOf(first uint64, terms ...uint64) []*raft.Log {
@@ -71,6 +73,7 @@ func TestInboundAppend(t *testing.T) {
 type realFollower struct {
 	*raft.Raft
 
+	inbound  *inbound
 	store    *heldStore
 	machine  *countingMachine
 	calls    chan raft.RPC
@@ -84,11 +87,12 @@ type heldStore struct {
 	*raft.InmemStore
 
 	terms, entries chan struct{} // Closed to let writes go on; nil for at once.
+	term           uint64        // Alone is held; 0 for every one.
 	full, stuck    error         // Of appends, and of removals.
 }
 
 func (s *heldStore) SetUint64(key []byte, value uint64) error {
-	if s.terms != nil {
+	if s.terms != nil && (s.term == 0 || s.term == value) {
 		<-s.terms
 	}
 	return s.InmemStore.SetUint64(key, value)
@@ -145,14 +149,14 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", quiet(), true
 	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = standsNever, standsNever, true
 	logs := &disk.Cache{LogStore: f.store}
-	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) })
-	i.calls = f.calls
+	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) }, f.closed)
+	i.calls, f.inbound = f.calls, i
 	if f.Raft, err = raft.NewRaft(config, f.machine, logs, f.store, snapshots, i); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(f.handling)
-		i.run(f.Raft, f.closed)
+		i.run(f.Raft)
 	}()
 	t.Cleanup(func() {
 		close(f.closed)
@@ -269,6 +273,53 @@ func TestInboundBehindASnapshot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// beat sends a heartbeat.
+func (f *realFollower) beat(term uint64) chan raft.RPCResponse {
+	answers := make(chan raft.RPCResponse, 1)
+	req := &raft.AppendEntriesRequest{RPCHeader: fromLeader(), Term: term}
+	go f.inbound.beat(raft.RPC{Command: req, RespChan: answers})
+	synctest.Wait()
+	return answers
+}
+
+// TestInboundTermsRise has a server vote in a term while the term of a heartbeat
+// is on its way to the disk: it stays in the newer one.
+func TestInboundTermsRise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3))
+		f.store.terms, f.store.term = make(chan struct{}), 5
+		heard := f.beat(5)
+		f.call(&raft.RequestVoteRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("third"), Addr: []byte("third")},
+			Term:      6, LastLogIndex: 20, LastLogTerm: 5, LeadershipTransfer: true,
+		}, nil)
+		close(f.store.terms)
+		synctest.Wait()
+		kept, err := f.store.GetUint64([]byte(disk.KeyCurrentTerm))
+		if err != nil || kept != 6 || f.CurrentTerm() != 6 || !succeeded(heard) {
+			t.Errorf("it is in term %d, and %d on disk, want 6; %v", f.CurrentTerm(), kept, err)
+		}
+	})
+}
+
+// TestInboundHeartbeatWaitsForNoDisk has a leader be heard while an append waits
+// for the disk.
+func TestInboundHeartbeatWaitsForNoDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustFollow(t, 10, entriesOf(11, 3))
+		f.store.entries = make(chan struct{})
+		appended := f.append(4, 11, 3, entriesOf(12, 4)...)
+		if !succeeded(f.beat(4)) {
+			t.Error("a heartbeat waits for the disk")
+		}
+		close(f.store.entries)
+		synctest.Wait()
+		if !succeeded(appended) {
+			t.Error("the append was refused")
+		}
+	})
 }
 
 // TestInboundSnapshot sends snapshots to a server that has entries 11 to 13 of

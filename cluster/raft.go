@@ -109,12 +109,12 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		}
 	}
 	c.armed.Store(true)
-	calls := newInbound(c.transport, c.logs, c.fatal)
+	calls := newInbound(c.transport, c.logs, c.fatal, c.closed)
 	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
-	c.work.Go(func() { calls.run(c.raft, c.closed) })
+	c.work.Go(func() { calls.run(c.raft) })
 	c.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
