@@ -88,7 +88,7 @@ func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration)
 		return err
 	}
 	cfg := workers.Config{
-		RootToken: state.RootToken, APIKey: state.APIKey, GPUType: workerGPU, Calm: f.calm,
+		RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug, GPUType: workerGPU, Calm: f.calm,
 		Progress: benchProgress(cmd.ErrOrStderr()),
 	}
 	for i, n := range state.Nodes {
@@ -129,7 +129,7 @@ func printWorkers(w io.Writer, r *workers.Report, up time.Duration) error {
 	line("memory of a server", "%.0f MiB", r.ServerMiB)
 	line("executions", "%d of %d completed, on %d nodes", r.Completed, r.Executions, r.Executed)
 	line("submitted", "in %.1f s, one after the other", r.SubmitS)
-	line("all ended", "%.1f s after the first submit; each takes 5 s", r.DoneS)
+	line("all ended", "%.1f s after the first submit; each takes %.0f s", r.DoneS, r.HeldS)
 	line("nodes not up", "%d of %d at the worst look", r.MostDown, r.Workers+r.Servers)
 	line("elections", "%d", r.Elections)
 	return printTable(w, t)
