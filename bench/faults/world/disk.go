@@ -62,7 +62,27 @@ func (n *Node) unmount(ctx context.Context) error {
 	if waited != nil {
 		return errors.Join(waited, err)
 	}
-	return poll(ctx, "the file system of "+n.Name+" to be let go", func() bool { return !attached(n.image()) })
+	err = poll(ctx, "the file system of "+n.Name+" to be let go", func() bool { return !attached(n.image()) })
+	if err != nil {
+		err = fmt.Errorf("%w; it is mounted in namespaces of %q", err, holders(n.data()))
+	}
+	return err
+}
+
+// holders returns the processes in whose mount namespace something is mounted at
+// dir, with their command lines: a copy of the mount, which keeps it.
+func holders(dir string) (found []string) {
+	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo") // The pattern is right.
+	for _, table := range tables {
+		mounts, err := os.ReadFile(table)
+		if err != nil || !strings.Contains(string(mounts), " "+dir+" ") {
+			continue // It may be gone meanwhile.
+		}
+		pid := filepath.Base(filepath.Dir(table))
+		said, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // Empty for one that is gone.
+		found = append(found, pid+" "+strings.TrimSpace(strings.ReplaceAll(string(said), "\x00", " ")))
+	}
+	return found
 }
 
 // attached reports whether a loop device has the image.
