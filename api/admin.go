@@ -178,12 +178,16 @@ func (s *Server) removeNode(r *request) (any, error) {
 			return nil, err
 		}
 	}
+	remove := fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: id}
 	if s.cfg.CheckCopies != nil && !r.query.(*wire.RemovalQuery).Force {
-		if err := s.cfg.CheckCopies(r.ctx, id); err != nil {
+		if remove.Beside, err = s.cfg.CheckCopies(r.ctx, id); err != nil {
 			return nil, err
 		}
+		if r.view.Allows(remove) != nil {
+			remove.Beside = nil // The one that is too old may be the one to remove.
+		}
 	}
-	if _, err := s.propose(r, fsm.RemoveNode{Op: s.op(r), Actor: r.caller.actor, Node: id}); err != nil {
+	if _, err := s.propose(r, remove); err != nil {
 		return nil, err
 	}
 	return done, nil

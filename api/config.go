@@ -119,8 +119,9 @@ type Config struct {
 	// its quorum. Nil allows every removal.
 	CheckRemoval func(ctx context.Context, id compute.NodeID) error
 	// CheckCopies refuses the removal of a node while others still copy what it
-	// may have alone. Nil allows every removal.
-	CheckCopies func(ctx context.Context, id compute.NodeID) error
+	// may have alone, and returns those on whose copies it counts. Nil allows every
+	// removal.
+	CheckCopies func(ctx context.Context, id compute.NodeID) (beside []compute.NodeID, err error)
 	// Transfer has another server lead, the one named or the best, and returns
 	// which. Nil where it is not available.
 	Transfer func(ctx context.Context, to compute.NodeID) (compute.NodeID, error)

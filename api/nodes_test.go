@@ -12,8 +12,9 @@ import (
 
 func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	var refusal, copies error
+	var beside []compute.NodeID
 	w := newWorld(t, func(c *api.Config) {
-		c.CheckCopies = func(context.Context, compute.NodeID) error { return copies }
+		c.CheckCopies = func(context.Context, compute.NodeID) ([]compute.NodeID, error) { return beside, copies }
 		c.CheckRemoval = func(_ context.Context, id compute.NodeID) error {
 			if id != nodeID(3) {
 				t.Errorf("asked about %s", id)
@@ -21,6 +22,7 @@ func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 			return refusal
 		}
 	})
+	w.upgrade()
 	path := "/admin/nodes/" + nodeID(3).String()
 	refusal = compute.Errorf(compute.CodeConflict, "Bring n2 back.").Named("quorum_lost")
 	w.want(409, "quorum_lost", "DELETE", path, rootToken, nil)
@@ -30,6 +32,8 @@ func TestRemovalThatCostsTheQuorumIsRefused(t *testing.T) {
 	w.want(409, "quorum_lost", "DELETE", path+"?force=true", rootToken, nil)
 	refusal, copies = nil, compute.Errorf(compute.CodeConflict, "Wait for n2.").Named("copies_missing")
 	w.want(403, "", "DELETE", path, w.bobKey, nil)
+	w.want(409, "copies_missing", "DELETE", path, rootToken, nil)
+	copies, beside = nil, []compute.NodeID{nodeID(98)} // Which was removed since it was asked.
 	w.want(409, "copies_missing", "DELETE", path, rootToken, nil)
 	w.mustDo("DELETE", path+"?force=true", rootToken, nil, nil)
 	if _, ok := w.machine.View().Node(nodeID(3)); ok {

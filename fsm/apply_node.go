@@ -315,6 +315,12 @@ func (s *state) removeNode(c RemoveNode) Result {
 		return refuse(compute.CodeConflict, "node_busy",
 			"the node still has %d executions; drain it first", n)
 	}
+	for _, id := range c.Beside {
+		if _, ok := s.nodes.get(id); !ok {
+			return refuse(compute.CodeConflict, "copies_missing",
+				"node %s has left meanwhile, with copies that were counted on; repeat it", id)
+		}
+	}
 	s.nodes.drop(c.Node)
 	s.admitted.drop(c.Node)
 	s.removed.put(&removedNode{c.Node, s.meta.Now})

@@ -29,7 +29,7 @@ func everyCommand() []fsm.Command {
 		fsm.SetInventory{Term: 1, Inventory: compute.Inventory{Node: node, GPUs: []compute.GPU{{ID: "a", Type: "t4"}}}},
 		fsm.SetNodeState{Term: 1, Node: node, State: compute.NodeDown},
 		fsm.DrainNode{Op: op, Actor: a, Node: node, Drained: true},
-		fsm.RemoveNode{Op: op, Actor: a, Node: node},
+		fsm.RemoveNode{Op: op, Actor: a, Node: node, Beside: []compute.NodeID{node}},
 		fsm.CreateJoinToken{Op: op, Actor: a, Token: compute.JoinToken{ID: "t", Uses: 3}},
 		fsm.CreateUser{Op: op, Actor: a, User: compute.User{Email: "e"}, Org: compute.Org{Slug: "s"}},
 		fsm.CreateKey{Op: op, Actor: a, Key: compute.Key{ID: key, Name: "k"}},

@@ -162,11 +162,13 @@ type (
 		Within  time.Duration  `cbor:"5,keyasint,omitempty"` // After that what still executes is ended; 0 for never.
 	}
 
-	// RemoveNode makes a node that holds no attempt leave for good.
+	// RemoveNode makes a node that holds no attempt leave for good, as long as
+	// those that have its copies stay.
 	RemoveNode struct {
-		Op    Op             `cbor:"1,keyasint"`
-		Actor Actor          `cbor:"2,keyasint"`
-		Node  compute.NodeID `cbor:"3,keyasint"`
+		Op     Op               `cbor:"1,keyasint"`
+		Actor  Actor            `cbor:"2,keyasint"`
+		Node   compute.NodeID   `cbor:"3,keyasint"`
+		Beside []compute.NodeID `cbor:"4,keyasint,omitempty"` // Servers that said they lack nothing without it.
 	}
 
 	// CreateJoinToken records a token with which nodes may join.

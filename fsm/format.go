@@ -38,6 +38,10 @@ func needs(cmd Command) uint64 {
 		if c.Key != (compute.Hash{}) {
 			return formatTrust
 		}
+	case RemoveNode:
+		if len(c.Beside) > 0 {
+			return formatTrust
+		}
 	case DrainNode:
 		if c.Within != 0 {
 			return formatTrust

@@ -282,7 +282,11 @@ func (h *historian) nodeThing() {
 		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
 	case 4:
 		if len(nodes) > 2 || h.view().Format() == fsm.Format { // Which keeps the last one.
-			h.send(fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID})
+			remove := fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID}
+			if h.view().Format() == fsm.Format && h.chance(2) {
+				remove.Beside = []compute.NodeID{pick(h, nodes...).ID, {UUID: compute.UUID{9}}}[:1+h.rng.IntN(2)]
+			}
+			h.send(remove)
 		}
 	case 5:
 		h.names++

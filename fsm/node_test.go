@@ -317,6 +317,17 @@ func TestTheLastServerStays(t *testing.T) {
 	w.must(last)
 }
 
+// TestOneOfTwoThatCountOnEachOtherStays holds that of two removals, each of which
+// counts on copies that the other one takes away, one is refused.
+func TestOneOfTwoThatCountOnEachOtherStays(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	first, second := w.node("n1").ID, w.node("n2").ID
+	w.must(fsm.RemoveNode{Actor: w.root, Node: first, Beside: []compute.NodeID{second, w.node("n3").ID}})
+	w.refused(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{first}}, compute.CodeConflict, "copies_missing")
+	w.must(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{w.node("n3").ID}}) // It asked again.
+}
+
 // TestRefusedNodesAreToldWhatToDo holds that a refusal names the command that
 // helps.
 func TestRefusedNodesAreToldWhatToDo(t *testing.T) {

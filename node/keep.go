@@ -24,6 +24,7 @@ const (
 	bringTimeout = 2 * time.Minute  // To bring one blob from another server.
 	maxRefused   = 16               // Blobs of one look that no server gives now, each of which may take a while.
 	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from what it asks to its entry.
+	downPeriod   = 10 * time.Minute // How long a server is down whose copies of code count no longer. It may come back.
 )
 
 // lacking is what a server is to have and has not. What no server has does not
@@ -40,7 +41,7 @@ func (l lacking) nothing() bool { return l.Looked && l.Archives+l.Bundles == 0 }
 
 // keeper brings the blobs that this server is to have: those of all archives,
 // and its share of the bundles, which is another one whenever a server joins or
-// leaves, or is to leave.
+// leaves, or is to leave, or is down for long, or comes back.
 type keeper struct {
 	view    func() *fsm.View
 	blobs   *storage.Blobs
@@ -50,7 +51,7 @@ type keeper struct {
 	wake    chan struct{} // Of size one, a signal: somebody waits for a look.
 
 	// Of the goroutine that looks.
-	settled []compute.NodeID // The servers of which this one has its share,
+	settled []compute.NodeID // The servers beside which this one has its share,
 	at      time.Time        // as it found then.
 
 	mu      sync.Mutex
@@ -187,7 +188,7 @@ func (k *keeper) bringArchives(ctx context.Context) int {
 // are to leave that is only what they may have.
 func (k *keeper) bringBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
 	view, now := k.view(), k.now()
-	servers := serversOf(view)
+	servers, down := present(view)
 	leaving := len(without.leavers) > 0
 	if !leaving && slices.Equal(servers, k.settled) && now.Sub(k.at) < bundlePeriod {
 		return 0, compute.Hash{}
@@ -196,7 +197,7 @@ func (k *keeper) bringBundles(ctx context.Context, without absent) (refused int,
 	if leaving {
 		from = k.keepFrom(view, without.leavers)
 	}
-	lacks := k.blobs.Lacking(view.Bundles(), slices.Concat(without.leavers, without.silent))
+	lacks := k.blobs.Lacking(view.Bundles(), slices.Concat(without.leavers, without.silent, down))
 	b := k.bring(ctx, lacks, from, func() {})
 	if ctx.Err() != nil {
 		return b.refused, b.held
@@ -249,6 +250,20 @@ func serversOf(view *fsm.View) (ids []compute.NodeID) {
 		}
 	}
 	return ids
+}
+
+// present returns the servers of a state but those that have been down for long,
+// and these.
+func present(view *fsm.View) (servers, down []compute.NodeID) {
+	for _, id := range serversOf(view) {
+		n, _ := view.Node(id)
+		if n.State == compute.NodeDown && view.Now().Sub(n.ChangedAt) >= downPeriod {
+			down = append(down, id)
+			continue
+		}
+		servers = append(servers, id)
+	}
+	return servers, down
 }
 
 // brought is what became of blobs that were to be brought.

@@ -133,6 +133,16 @@ func (f *keepers) count(hashes []compute.Hash, ids ...compute.NodeID) (gone int)
 	return gone
 }
 
+// copies returns on how many of ids a blob is.
+func (f *keepers) copies(hash compute.Hash, ids []compute.NodeID) (n int) {
+	for _, id := range ids {
+		if f.blobs[id].Has(hash) {
+			n++
+		}
+	}
+	return n
+}
+
 // look has every server look once.
 func (f *keepers) look() {
 	for _, k := range f.keepers {
@@ -152,7 +162,8 @@ func (f *keepers) remove(id compute.NodeID) error {
 		k.look(ctx)
 		return <-answer, nil
 	}
-	return keptWithout(f.t.Context(), f.machine.View(), id, ask)
+	_, err := keptWithout(f.t.Context(), f.machine.View(), id, ask)
+	return err
 }
 
 // mustRefuse holds that a server may not leave, for a reason that names all of
@@ -277,6 +288,36 @@ func TestKeeperFindsLateCode(t *testing.T) {
 	f.look()
 	if f.count(hashes, late) == len(hashes) {
 		t.Error("it has none of its share")
+	}
+}
+
+// TestCodeIsCopiedWhileAServerStaysDown holds that code has as many copies as it is
+// to have again once a server is down for long, and not when it merely restarts.
+func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
+	f := newKeepers(t, 4, 2)
+	hashes := f.code(20)
+	f.look()
+	dead, stay := f.ids[0], f.ids[1:]
+	f.mute(true, dead)
+	f.must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
+	single := func() (n int) {
+		for _, hash := range hashes {
+			if f.copies(hash, stay) < 2 {
+				n++
+			}
+		}
+		return n
+	}
+	f.look()
+	if single() == 0 {
+		t.Fatal("a server that was down for no time is as good as gone")
+	}
+	for range 2 { // One entry does not let so much time pass.
+		f.must(fsm.Clock{Term: 1, At: f.machine.View().Now().Add(downPeriod / 2)})
+	}
+	f.look()
+	if n := single(); n != 0 {
+		t.Errorf("%d of %d blobs have one copy that answers", n, len(hashes))
 	}
 }
 

@@ -78,14 +78,15 @@ type lackingQuery struct {
 type askLacking func(ctx context.Context, id compute.NodeID, q lackingQuery) (lacking, error)
 
 // checkCopies refuses the removal of a server while those that stay and answer
-// lack blobs of which it may have the only copies.
-func (n *Node) checkCopies(ctx context.Context, id compute.NodeID) error {
+// lack blobs of which it may have the only copies. It returns those that answered:
+// when one of them is removed too, what it said is void.
+func (n *Node) checkCopies(ctx context.Context, id compute.NodeID) (beside []compute.NodeID, err error) {
 	view, err := reader{n.machine, n.cluster}.Read(ctx) // What was acknowledged is not to be lost.
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if leaver, ok := view.Node(id); !ok || leaver.Role != compute.RoleServer {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleAll)
 	defer cancel()
@@ -94,8 +95,10 @@ func (n *Node) checkCopies(ctx context.Context, id compute.NodeID) error {
 
 // keptWithout asks the other servers what they lack without leaver. When some do
 // not answer, or are too old to understand, the rest is asked again, for these
-// have to do without the copies of those too.
-func keptWithout(ctx context.Context, view *fsm.View, leaver compute.NodeID, ask askLacking) error {
+// have to do without the copies of those too. It returns who answered.
+func keptWithout(
+	ctx context.Context, view *fsm.View, leaver compute.NodeID, ask askLacking,
+) (beside []compute.NodeID, err error) {
 	q := lackingQuery{Index: view.Index(), Leaver: leaver}
 	var stay []compute.NodeID
 	for node := range view.Nodes() {
@@ -118,7 +121,7 @@ func keptWithout(ctx context.Context, view *fsm.View, leaver compute.NodeID, ask
 			answer = append(answer, id)
 		}
 		if len(answer) == len(stay) {
-			return copiesRefusal(view, stay, lacks, q.Silent)
+			return stay, copiesRefusal(view, stay, lacks, q.Silent)
 		}
 		stay = answer
 	}
