@@ -150,7 +150,7 @@ func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 	})
 	switch refusal, _ := errors.AsType[*client.Error](err); {
 	case err == nil:
-		t.Return(answer.Status)
+		t.Return(standingOf(&answer.ExecutionSummary, answer.Attempts))
 		if answer.Status.Terminal() {
 			w.forget(one)
 		}
@@ -207,7 +207,7 @@ func (w *lives) finish(context.Context) []check.Violation {
 			})
 		}
 		t := w.session.history.Call(one.object, -1, check.Status{ID: one.id})
-		t.Return(e.Status)
+		t.Return(standingOf(&e, nil))
 	}
 	wrong = append(wrong, w.outbox(b)...)
 	return append(wrong, w.twice(b)...)

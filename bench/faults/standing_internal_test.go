@@ -1,0 +1,25 @@
+package faults
+
+import (
+	"testing"
+
+	"berth/api/wire"
+	"berth/bench/faults/check"
+	"berth/compute"
+)
+
+// TestStandingOf holds that who was moved is told from who was lost.
+func TestStandingOf(t *testing.T) {
+	e := wire.ExecutionSummary{
+		Status: compute.StatusQueued, Retries: 1, Metadata: &wire.Metadata{Attempt: 3},
+	}
+	attempts := []wire.Attempt{
+		{Attempt: 1, Reason: new(compute.ReasonDrained.String())},
+		{Attempt: 2, Reason: new(compute.ReasonNodeLost.String())},
+		{Attempt: 3},
+	}
+	want := check.Standing{Status: compute.StatusQueued, Attempt: 3, Anew: 2}
+	if got := standingOf(&e, attempts); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
