@@ -24,32 +24,35 @@ const (
 // The brake begins by what is true when nodes fall silent: those that are down
 // for no longer than BrakeWindow are at least BrakeLeast, and more than the set
 // share of them and of the nodes that are up. It ends when that is no longer
-// true of all that fell silent since. So what has been down for long, what was
-// drained, or who is drained or removed afterwards, never begins it. A drained
-// node is expected to go: it is none of those that vanish, and one of those
-// that are up as long as it is heard.
+// true of all that fell silent since, unless it begins with that change. So what
+// has been down for long, what is drained, or who is drained or removed
+// afterwards, never begins it. A drained node is expected to go: it is none of
+// those that vanish, and one of those that are up as long as it is heard.
 func BrakedSince(nodes iter.Seq[*compute.Node], b compute.Brake, now compute.Instant) compute.Instant {
-	from := b.Since
-	if from.IsZero() {
-		from = now.Add(-BrakeWindow)
+	if !b.Since.IsZero() && !vanishedSince(nodes, b, b.Since).IsZero() {
+		return b.Since
 	}
-	up, vanished, since := 0, 0, now
+	return vanishedSince(nodes, b, now.Add(-BrakeWindow))
+}
+
+// vanishedSince returns when the first of the nodes vanished that have done so
+// since from, zero unless they are too many.
+func vanishedSince(nodes iter.Seq[*compute.Node], b compute.Brake, from compute.Instant) (since compute.Instant) {
+	up, vanished := 0, 0
 	for n := range nodes {
 		switch {
 		case n.State == compute.NodeUp:
 			up++
 		case vanishes(n, b, from):
-			vanished++
-			since = min(since, n.ChangedAt)
+			if vanished++; vanished == 1 || n.ChangedAt < since {
+				since = n.ChangedAt
+			}
 		}
 	}
-	switch {
-	case vanished < BrakeLeast || !tooMany(vanished, up+vanished, b.SharePercent):
+	if vanished < BrakeLeast || !tooMany(vanished, up+vanished, b.SharePercent) {
 		return 0
-	case b.Since.IsZero():
-		return since
 	}
-	return b.Since
+	return since
 }
 
 // Vanished returns the nodes that hold the brake, none while it is not held: no

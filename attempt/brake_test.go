@@ -118,6 +118,7 @@ func TestBrake(t *testing.T) {
 		{"one is known to be gone", 5, "-a -b @60 ~a", ""},
 		{"one is removed", 5, "-a -b @60 !a", ""},
 		{"it holds while others are drained", 5, "-a -b @60 ~c ~d ~e", "ab"},
+		{"one is heard, and another is drained no more", 5, "~a -a @4 -b @6 -c @12 ^a @13 +c", "ab"},
 		{"it holds for long", 5, "-a -b @9000 -c +c", "ab"},
 
 		{"released", 5, "-a -b @60 *", ""},
