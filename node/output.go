@@ -53,6 +53,12 @@ func (s outputState) Attempts(
 	return attempts, &logs.Final{ExitCode: e.ExitCode, Error: errorText(e), Status: e.Status.String()}, nil
 }
 
+// Up reports whether the state has a node as one that is heard.
+func (s outputState) Up(id compute.NodeID) bool {
+	n, ok := s.node.machine.View().Node(id)
+	return ok && n.State == compute.NodeUp
+}
+
 // errorText returns why an execution did not complete, for people.
 func errorText(e *compute.Execution) string {
 	if e.Status == compute.StatusCompleted {

@@ -221,6 +221,9 @@ func (o workerOutput) Attempts(_ context.Context, id compute.ExecutionID) ([]com
 	return append(attempts, now), nil, nil
 }
 
+// Up reports that a node is there. All of whose output there is is this one.
+func (workerOutput) Up(compute.NodeID) bool { return true }
+
 // openWorkerOutput reads what executions print here, for servers.
 func (n *Node) openWorkerOutput(context.Context) error {
 	n.logs = logs.Open(n.cfg.DataDir)

@@ -46,7 +46,8 @@ var errSilent = errors.New("the stream went silent")
 // Stream yields the events of an execution in order, beginning behind sequence
 // number after, until the last one. When the node that serves it goes away the
 // stream resumes at another one, without a gap or a repeat. It ends with an
-// error when ctx ends, the API refuses, or no address serves for RetryFor.
+// error when ctx ends, the API refuses, or no address serves for RetryFor. One
+// that kept a quiet stream alive for longer than it may be silent has served.
 func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		follower := &follower{client: c, id: id, seq: after, yield: yield}
@@ -57,7 +58,7 @@ func (c *Client) Stream(ctx context.Context, id compute.ExecutionID, after uint6
 			if follower.done {
 				return
 			}
-			if follower.seq > before {
+			if follower.seq > before || follower.lived > streamIdle {
 				tries.succeeded()
 			}
 			if !retry || ctx.Err() != nil || !tries.next(ctx, err) {
@@ -75,6 +76,8 @@ type follower struct {
 	seq    uint64 // The newest event that was yielded.
 	done   bool   // The last event was yielded, or the caller wants no more.
 	yield  func(Event, error) bool
+
+	lived time.Duration // From the beginning of the last connection to the last word on it.
 }
 
 // connect follows the stream at addr until it ends there. The error is never
@@ -82,6 +85,7 @@ type follower struct {
 func (f *follower) connect(ctx context.Context, addr string) (retry bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	f.lived = 0
 	alarm := time.AfterFunc(streamIdle, func() { cancel(errSilent) })
 	defer alarm.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr+"/api/v1/stream/"+f.id.String(), nil)
@@ -103,7 +107,11 @@ func (f *follower) connect(ctx context.Context, addr string) (retry bool, err er
 		}
 		return temporary(resp.StatusCode), errorOf(resp.StatusCode, resp.Header, body)
 	}
-	err = f.read(resp.Body, func() { alarm.Reset(streamIdle) })
+	began := f.client.cfg.Now()
+	err = f.read(resp.Body, func() {
+		alarm.Reset(streamIdle)
+		f.lived = f.client.cfg.Now().Sub(began)
+	})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}

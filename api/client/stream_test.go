@@ -161,6 +161,32 @@ func TestStreamLeavesSilentNode(t *testing.T) {
 	})
 }
 
+// TestQuietStreamsAreNoFailures holds that nodes which kept a stream alive, and then
+// were restarted, have served, though nothing was printed.
+func TestQuietStreamsAreNoFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		transport := fakeWire(func(*http.Request) (*http.Response, error) {
+			if tries++; tries == 8 {
+				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(finished(1, "0")))}, nil
+			}
+			r, w := io.Pipe()
+			go func() {
+				for range 4 {
+					time.Sleep(15 * time.Second)
+					fmt.Fprint(w, ": alive\n\n")
+				}
+				w.CloseWithError(io.ErrUnexpectedEOF)
+			}()
+			return &http.Response{StatusCode: 200, Body: r}, nil
+		})
+		c := mustNew(t, client.Config{Addrs: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: transport}})
+		if got, err := collect(t.Context(), c, mustID(t), 0); err != nil || !slices.Equal(got, []string{"1 end 0"}) {
+			t.Errorf("after %d connections %q, %v", tries, got, err)
+		}
+	})
+}
+
 func TestStreamEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := fakeWire(func(r *http.Request) (*http.Response, error) {

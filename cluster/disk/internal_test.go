@@ -257,6 +257,33 @@ func TestNoVoteIsWrittenDown(t *testing.T) {
 	}
 }
 
+// TestNoOlderTermIsWritten holds that a term is never written over a newer one.
+func TestNoOlderTermIsWritten(t *testing.T) {
+	store := raft.NewInmemStore()
+	w, key := &Watchdog{Stable: store}, []byte(KeyCurrentTerm)
+	for _, term := range []uint64{6, 6, 7} {
+		if err := w.SetUint64(key, term); err != nil {
+			t.Errorf("term %d: %v", term, err)
+		}
+	}
+	err := w.SetUint64(key, 6)
+	if got, _ := store.GetUint64(key); err == nil || got != 7 {
+		t.Errorf("after an older one the term is %d, error %v", got, err)
+	}
+}
+
+// TestPassing holds which errors of a snapshot say nothing about it.
+func TestPassing(t *testing.T) {
+	for err, want := range map[error]bool{
+		unix.EMFILE: true, unix.EACCES: true, unix.EROFS: true,
+		unix.EIO: false, unix.ENOENT: false, unix.EUCLEAN: false, unix.EBADMSG: false, ErrCorrupt: false,
+	} {
+		if got := passing(fmt.Errorf("read: %w", err)); got != want {
+			t.Errorf("%v passes: %v, want %v", err, got, want)
+		}
+	}
+}
+
 // TestWhatEndsTheProcess holds which failures of the disk do, and that those are
 // no damage of the replica.
 func TestWhatEndsTheProcess(t *testing.T) {

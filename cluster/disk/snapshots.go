@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -150,7 +150,8 @@ func (s *Snapshots) claims() (map[string]uint64, error) {
 // the system refused it, as with too many open files, and may not the next time.
 func passing(err error) bool {
 	_, refused := errors.AsType[unix.Errno](err)
-	return refused && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EIO)
+	return refused && !slices.ContainsFunc([]error{unix.ENOENT, unix.EIO, unix.EUCLEAN, unix.EBADMSG},
+		func(lost error) bool { return errors.Is(err, lost) })
 }
 
 // Open opens a snapshot after it has read all of it once. Implements

@@ -22,6 +22,10 @@ const (
 // errNoVote is why a vote is not given.
 var errNoVote = errors.New("this server may not vote yet")
 
+// errOldTerm is why a term is not written over a newer one. Raft ends the process
+// upon it, and the next start reads the newer one.
+var errOldTerm = errors.New("a newer term is on disk")
+
 // access is a kind of access to the disk.
 type access uint8
 
@@ -78,6 +82,9 @@ type Watchdog struct {
 	pending map[uint64]*pendingAccess
 	sawAt   time.Time
 	probing bool
+
+	termMu sync.Mutex // Held while a term is written.
+	term   uint64     // The newest one that was.
 }
 
 // pendingAccess is an access that has not returned.
@@ -126,7 +133,21 @@ func (w *Watchdog) SetUint64(key []byte, v uint64) error {
 		return errNoVote
 	}
 	defer w.begin(accessWrite)()
-	return w.Stable.SetUint64(key, v)
+	if string(key) != KeyCurrentTerm {
+		return w.Stable.SetUint64(key, v)
+	}
+	// Raft answers heartbeats beside the goroutine that votes, and may write the
+	// term of one after that of a vote.
+	w.termMu.Lock()
+	defer w.termMu.Unlock()
+	if v < w.term {
+		return errOldTerm
+	}
+	err := w.Stable.SetUint64(key, v)
+	if err == nil {
+		w.term = v
+	}
+	return err
 }
 
 // GetUint64 reads a number.

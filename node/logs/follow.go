@@ -17,6 +17,8 @@ type State interface {
 	// epochs and, once its status is terminal, how it ended. The code is
 	// not_found for an execution that is unknown or was deleted.
 	Attempts(context.Context, compute.ExecutionID) ([]compute.Attempt, *Final, error)
+	// Up reports whether a node is there as far as the cluster knows.
+	Up(compute.NodeID) bool
 }
 
 // Peers opens streams to other nodes.
@@ -185,7 +187,7 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 		}
 		if a, found := c.pick(attempts); found {
 			err := c.attempt(ctx, a)
-			if err != nil && ctx.Err() == nil && retriable(err) && c.f.superseded(ctx, a) {
+			if err != nil && ctx.Err() == nil && c.f.gone(ctx, a, err) {
 				err = c.leaveOut(a)
 			}
 			if err != nil {
@@ -205,8 +207,13 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 	}
 }
 
-// superseded reports whether another attempt came after a.
-func (f *Follower) superseded(ctx context.Context, a compute.Attempt) bool {
+// gone reports whether the output of a, which could not be read because of err, is
+// on a node that is down, while another attempt came after a. What is on a node
+// that is up can be read in a moment, or from another server now.
+func (f *Follower) gone(ctx context.Context, a compute.Attempt, err error) bool {
+	if a.Node == f.cfg.Node || compute.CodeOf(err) != compute.CodeUnavailable || f.cfg.State.Up(a.Node) {
+		return false
+	}
 	attempts, _, _ := f.cfg.State.Attempts(ctx, a.Execution) // Unknown is no.
 	return len(attempts) > 0 && attempts[len(attempts)-1].Epoch > a.Epoch
 }
@@ -217,7 +224,7 @@ func (c *cursor) leaveOut(a compute.Attempt) error {
 	if c.after == lastSeq {
 		return nil // It was said.
 	}
-	text := fmt.Sprintf("[berth: the rest of attempt %d is left out here: it is on node %s, which does not answer]",
+	text := fmt.Sprintf("[berth: the rest of attempt %d is left out here: it is on node %s, which is down]",
 		a.Epoch, a.Node)
 	return c.deliver([]Line{{Seq: lastSeq, At: a.EndedAt, Stream: System, Text: []byte(text)}})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ type cluster struct {
 	final    *Final
 	nodes    map[compute.NodeID]*Follower
 	down     map[compute.NodeID]bool
-	breakAt  func() int // After how many bytes the next stream breaks; 0 for never.
+	missed   map[compute.NodeID]bool // Those that are down, and count as up.
+	breakAt  func() int              // After how many bytes the next stream breaks; 0 for never.
 	streams  int
 }
 
@@ -32,6 +34,12 @@ func (c *cluster) Attempts(_ context.Context, _ compute.ExecutionID) ([]compute.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]compute.Attempt(nil), c.attempts...), c.final, nil
+}
+
+func (c *cluster) Up(id compute.NodeID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.down[id] || c.missed[id]
 }
 
 // set changes the state.
@@ -311,6 +319,36 @@ func TestLostNodeHoldsNothingUp(t *testing.T) {
 				}
 			}
 			c.set(func() { c.down[nodeID(1)] = true })
+		}
+	})
+}
+
+// TestWhatIsUpIsNotLeftOut holds that the output of an earlier attempt is left out
+// neither while its node counts as up nor because of an error of the own disk.
+func TestWhatIsUpIsNotLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dirs := newCluster(t, 3)
+		mustWrite(t, c.place(t, dirs, 1, 1), Stdout, "first\n")
+		c.set(func() { c.attempts[0].Ended = true })
+		second := c.place(t, dirs, 2, 2)
+		mustWrite(t, second, Stdout, "second\n")
+		mustEnd(t, second, Final{})
+		c.finish(&Final{})
+		c.down[nodeID(1)], c.missed = true, map[compute.NodeID]bool{nodeID(1): true}
+		if lines, _, err := collect(t.Context(), c.node(3), 0); compute.CodeOf(err) != compute.CodeUnavailable || len(lines) > 0 {
+			t.Errorf("of a node that counts as up: %d lines, error %v", len(lines), err)
+		}
+		c.set(func() { c.down[nodeID(1)] = false })
+		if lines, _, err := collect(t.Context(), c.node(3), 0); err != nil || len(lines) != 2 {
+			t.Errorf("once it answers: %d lines, error %v", len(lines), err)
+		}
+		c.set(func() { c.down[nodeID(1)] = true; c.missed = nil })
+		segment := Path(dirs[0], testExecution(), 1) // Which cannot be opened: a link to itself.
+		if err := errors.Join(os.Remove(segment), os.Symlink(filepath.Base(segment), segment)); err != nil {
+			t.Fatal(err)
+		}
+		if lines, _, err := collect(t.Context(), c.node(1), 0); err == nil {
+			t.Errorf("of a disk that is broken: %d lines and no error", len(lines))
 		}
 	})
 }
