@@ -17,8 +17,13 @@ import (
 // any of them needs. They set credits aside and never run.
 const parkedTag = "parked"
 
-// accounts is the workload of grants, holds, releases and balances: credits are
-// given, submits set some aside, stops give them back, and reads tell.
+// workingTag marks executions that run for a moment, and end by themselves with
+// a charge.
+const workingTag = "working"
+
+// accounts is the workload of grants, holds, releases, charges and balances:
+// credits are given, submits set some aside, stops give them back, ends charge
+// for what ran, and reads tell.
 type accounts struct {
 	session *session
 
@@ -26,21 +31,31 @@ type accounts struct {
 	places [accountsAtOnce]*accountPlace
 }
 
-// accountsAtOnce is how many organizations there are at a time.
-const accountsAtOnce = 3
+// accountsAtOnce is how many organizations there are at a time, and workingAtOnce
+// how many executions of each may run: they take GPUs that others wait for. Of
+// enoughWork, at least one ends with a charge whatever is broken.
+const (
+	accountsAtOnce = 3
+	workingAtOnce  = 2
+	enoughWork     = 50
+)
 
 // accountPlace is one organization and what it holds.
 type accountPlace struct {
 	org    organization
 	object check.Object
-	parked []*parked // What was surely submitted and not surely stopped.
+	parked []*held // What was surely submitted and not surely stopped.
+
+	// Executions that run, and are not known to have ended.
+	working  []*held
+	starting int // Those that are being submitted.
 }
 
-// parked is one execution that waits.
-type parked struct {
+// held is one execution and what is set aside for it.
+type held struct {
 	op      string
 	id      compute.ExecutionID
-	release *check.Try // From the first time that it was asked to stop; nil before.
+	release *check.Try // From the first time that it may have been given back; nil before.
 }
 
 func (w *accounts) name() string { return "account" }
@@ -78,9 +93,14 @@ func (w *accounts) run(ctx context.Context, c *caller) {
 		case n < 2:
 			w.grant(ctx, c, place)
 		case n < 5:
+			if c.rng.IntN(4) == 0 && w.mayWork(place) {
+				w.work(ctx, c, place)
+				continue
+			}
 			w.hold(ctx, c, place)
 		case n < 7:
 			w.release(ctx, c, place)
+		case n < 8 && w.look(ctx, c, place):
 		default:
 			w.balance(ctx, c, place)
 		}
@@ -115,13 +135,51 @@ func (w *accounts) grant(ctx context.Context, c *caller, p *accountPlace) {
 // leastHold buys a second of what is held for: less is refused.
 const leastHold compute.Credits = 1_000
 
-// hold submits an execution that is never placed. What is not known to have
-// been submitted is asked for again at other nodes, a few times: all of that is
-// one operation, because it has one Idempotency-Key.
+// amount returns how much an execution sets aside.
+func (c *caller) amount() compute.Credits { return leastHold + compute.Credits(c.rng.Int64N(30_000)) }
+
+// hold submits an execution that is never placed.
 func (w *accounts) hold(ctx context.Context, c *caller, p *accountPlace) {
-	op := c.next()
-	amount := leastHold + compute.Credits(c.rng.Int64N(30_000))
-	start := parkedStart(op, amount)
+	op, amount := c.next(), c.amount()
+	if one, _ := w.submit(ctx, c, p, op, amount, parkedStart(op, amount)); one != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p.parked = append(p.parked, one)
+	}
+}
+
+// mayWork reports whether one more execution may run, which is submitted then.
+func (w *accounts) mayWork(p *accountPlace) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(p.working)+p.starting >= workingAtOnce {
+		return false
+	}
+	p.starting++
+	return true
+}
+
+// work submits an execution that runs for a moment. From its submit on it may
+// have ended.
+func (w *accounts) work(ctx context.Context, c *caller, p *accountPlace) {
+	op, amount := c.next(), c.amount()
+	one, asked := w.submit(ctx, c, p, op, amount, workingStart(c, op, amount))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.starting--
+	if one != nil {
+		one.release = w.session.history.CallAt(p.object, c.id, check.Settle{Op: op}, asked)
+		p.working = append(p.working, one)
+	}
+}
+
+// submit submits an execution that sets amount aside. What is not known to have
+// been submitted is asked for again at other nodes, a few times: all of that is
+// one operation, because it has one Idempotency-Key. It returns what was surely
+// submitted, nil for nothing, and when it was first asked for.
+func (w *accounts) submit(
+	ctx context.Context, c *caller, p *accountPlace, op string, amount compute.Credits, start client.Start,
+) (*held, int64) {
 	t := w.session.history.Call(p.object, c.id, check.Hold{Op: op, Amount: amount})
 	doubt := false // An earlier try may have taken effect.
 	for range 3 {
@@ -134,19 +192,16 @@ func (w *accounts) hold(ctx context.Context, c *caller, p *accountPlace) {
 		switch {
 		case out == done:
 			t.Return(check.Held)
-			w.mu.Lock()
-			p.parked = append(p.parked, &parked{op: op, id: started.ExecutionID})
-			w.mu.Unlock()
-			return
+			return &held{op: op, id: started.ExecutionID}, t.Called()
 		case out == refused && client.CodeOf(err) == "credits_exhausted":
 			t.Return(check.Refused)
-			return
+			return nil, 0
 		case out == refused:
 			if !doubt {
 				t.Drop()
 			}
 			w.session.odd(w.name(), "submit", err)
-			return
+			return nil, 0
 		}
 		doubt = doubt || out == unknown
 		if !c.pause(ctx, 100*time.Millisecond) {
@@ -156,6 +211,7 @@ func (w *accounts) hold(ctx context.Context, c *caller, p *accountPlace) {
 	if !doubt {
 		t.Drop()
 	}
+	return nil, 0
 }
 
 // parkedStart returns an execution that waits and sets amount aside. A tag says
@@ -165,6 +221,17 @@ func parkedStart(op string, amount compute.Credits) client.Start {
 		Code: "pass", ExecutionType: "h100", Timeout: 600, MaxCredits: &amount,
 		Tags: []string{parkedTag, op}, Priority: new(1), Network: compute.NetworkNone.String(),
 	}
+}
+
+// workingStart returns one that runs for less than a second, and may be executed
+// again after a failure.
+func workingStart(c *caller, op string, amount compute.Credits) client.Start {
+	start := parkedStart(op, amount)
+	start.Code = fmt.Sprintf("import time\ntime.sleep(%f)\n", 0.8*c.rng.Float64())
+	start.Tags = []string{workingTag, op}
+	start.Priority = nil
+	start.MaxRetries = c.rng.IntN(3)
+	return start
 }
 
 // release stops one of the executions that wait. Whoever asks first begins the
@@ -196,9 +263,41 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if at := slices.Index(p.parked, one); at >= 0 {
-		one.release.Return(true)
+		one.release.Return(compute.Credits(0))
 		p.parked = slices.Delete(p.parked, at, at+1)
 	}
+}
+
+// look reads one of the executions that run. Once it has ended it says what it
+// was charged.
+func (w *accounts) look(ctx context.Context, c *caller, p *accountPlace) bool {
+	w.mu.Lock()
+	if len(p.working) == 0 {
+		w.mu.Unlock()
+		return false
+	}
+	one := p.working[c.rng.IntN(len(p.working))]
+	w.mu.Unlock()
+	node := c.any(p.org.key)
+	var answer wire.Execution
+	err := c.read(ctx, w.name(), func(ctx context.Context) (err error) {
+		answer, err = node.Execution(ctx, one.id, 0)
+		return err
+	})
+	if err != nil || !answer.Status.Terminal() {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := slices.Index(p.working, one); at >= 0 {
+		var charged compute.Credits
+		if answer.Billed != nil {
+			charged = *answer.Billed
+		}
+		one.release.Return(charged)
+		p.working = slices.Delete(p.working, at, at+1)
+	}
+	return true
 }
 
 func (w *accounts) balance(ctx context.Context, c *caller, p *accountPlace) {
@@ -216,4 +315,25 @@ func (w *accounts) balance(ctx context.Context, c *caller, p *accountPlace) {
 	t.Return(check.Money{Balance: answer.Remaining, Held: answer.Held})
 }
 
-func (w *accounts) finish(context.Context) []check.Violation { return nil }
+// finish looks whether anything was charged: else the histories say nothing of
+// charges.
+func (w *accounts) finish(context.Context) []check.Violation {
+	worked, charged := 0, 0
+	for _, p := range w.places {
+		b := w.session.books[p.org.slug]
+		for _, op := range b.operations() {
+			if b.works(op) {
+				worked++
+			}
+			if b.movesOf(op).settled.Charge > 0 {
+				charged++
+			}
+		}
+	}
+	if worked < enoughWork || charged > 0 {
+		return nil
+	}
+	return []check.Violation{{
+		What: "vacuous", Object: "workload " + w.name(), Detail: fmt.Sprintf("%d executions, and none was charged", worked),
+	}}
+}

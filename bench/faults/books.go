@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,47 +130,6 @@ func (b *books) ended() map[string]check.Ended {
 	return out
 }
 
-// line returns the place in the ledger of an operation on an account, 0 where
-// it has none: a grant has its operation as the note, a hold and what gives it
-// back are of the execution with its tag.
-func (b *books) line(in any) uint64 {
-	find := func(kind compute.LedgerKind, execution, note string) uint64 {
-		for _, l := range b.lines {
-			if l.Kind == kind && l.Execution == execution && (execution != "" || l.Note == note) {
-				return l.Seq
-			}
-		}
-		return 0
-	}
-	switch in := in.(type) {
-	case check.Grant:
-		return find(compute.LedgerGrant, "", in.Op)
-	case check.Hold:
-		if id := b.byTag[in.Op]; id != "" {
-			return find(compute.LedgerHold, id, "")
-		}
-	case check.Settle:
-		if id := b.byTag[in.Op]; id != "" {
-			return find(compute.LedgerRelease, id, "")
-		}
-	}
-	return 0
-}
-
-// closer is the client that stops what is left when the books are closed.
-const closer = -1
-
-// released returns the operations of which the hold was given back.
-func (b *books) released() []string {
-	var ops []string
-	for op := range b.byTag {
-		if op != parkedTag && op != markedTag && b.line(check.Settle{Op: op}) != 0 {
-			ops = append(ops, op)
-		}
-	}
-	return slices.Sorted(slices.Values(ops))
-}
-
 // checkBooks closes the books of every organization and returns what is wrong
 // in them.
 func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Violation, error) {
@@ -185,11 +143,7 @@ func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Viola
 		s.books[o.slug] = b
 		report.Executions += len(b.executions)
 		wrong = append(wrong, check.Ledger(o.slug, b.lines, b.ended())...)
-		account := check.Object{Kind: check.KindAccount, Name: o.slug}
-		for _, op := range b.released() {
-			s.history.SettleAt(account, closer, op, closing)
-		}
-		s.history.Resolve(account, b.line)
+		report.Charged += b.resolve(s.history, check.Object{Kind: check.KindAccount, Name: o.slug}, closing)
 	}
 	return wrong, nil
 }

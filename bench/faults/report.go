@@ -23,6 +23,7 @@ type Report struct {
 	Objects    int               `json:"objects"`
 	Checked    int               `json:"checked,omitempty"` // Operations in searched histories, those of the end too.
 	Executions int               `json:"executions"`        // Those that wait for ever among them.
+	Charged    int               `json:"charged,omitempty"` // Those that ended with a charge, in searched accounts.
 	Starts     int               `json:"starts"`            // Of code, as the code itself told.
 	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.
 	Oddities   map[string]int    `json:"oddities,omitempty"`

@@ -27,12 +27,20 @@ type Hold struct {
 }
 
 // Settle gives back what the operation Op set aside and charges for it. Its
-// output is true. Settling again, or what was never held, changes nothing
+// output is what was charged, as compute.Credits. Charge is what the ledger says,
+// in the line behind Seq. Settling again, or what was never held, changes nothing
 // where nothing is charged.
 type Settle struct {
 	Op     string
 	Charge compute.Credits
 	Seq    uint64
+}
+
+// Renew gives back what the operation Op set aside and sets the same aside anew,
+// at once: its execution is queued again. Nobody asks for it, and nobody answers.
+type Renew struct {
+	Op  string
+	Seq uint64 // Of the first of its two lines.
 }
 
 // Balance asks for what an account has and what of it is set aside: its output
@@ -72,7 +80,9 @@ func accountModel() porcupine.Model {
 			case Hold:
 				return a.hold(in, out)
 			case Settle:
-				return a.settle(in)
+				return a.settle(in, out)
+			case Renew:
+				return a.renew(in)
 			}
 			return out == nil || out == a.money, a
 		},
@@ -127,7 +137,10 @@ func (a *account) hold(in Hold, out any) (bool, any) {
 	return true, &next
 }
 
-func (a *account) settle(in Settle) (bool, any) {
+func (a *account) settle(in Settle, out any) (bool, any) {
+	if out != nil && out != in.Charge {
+		return false, a
+	}
 	at, held := a.find(in.Op)
 	if !held {
 		return in.Charge == 0 && in.Seq == 0, a
@@ -138,10 +151,22 @@ func (a *account) settle(in Settle) (bool, any) {
 	}
 	next := *a
 	next.seq = in.Seq
+	if in.Seq > 0 && in.Charge > 0 {
+		next.seq++
+	}
 	next.money.Held -= hold.Amount
 	next.money.Balance -= in.Charge
 	next.held = slices.Delete(slices.Clone(a.held), at, at+1)
 	into, _ := slices.BinarySearch(a.settled, in.Op)
 	next.settled = slices.Insert(slices.Clone(a.settled), into, in.Op)
+	return true, &next
+}
+
+func (a *account) renew(in Renew) (bool, any) {
+	if _, held := a.find(in.Op); !held || !a.follows(in.Seq) {
+		return false, a
+	}
+	next := *a
+	next.seq = in.Seq + 1
 	return true, &next
 }

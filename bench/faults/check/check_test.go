@@ -86,7 +86,7 @@ func TestHistories(t *testing.T) {
 		{"credits add up", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 7}, check.Held),
 			whole(2, check.Balance{}, check.Money{Balance: 10, Held: 7}), whole(1, check.Hold{Op: "i", Amount: 4}, check.Refused),
-			whole(1, check.Settle{Op: "h", Charge: 5}, true), whole(2, check.Balance{}, check.Money{Balance: 5})), true},
+			whole(1, check.Settle{Op: "h", Charge: 5}, compute.Credits(5)), whole(2, check.Balance{}, check.Money{Balance: 5})), true},
 		{"more is held than there is", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 11}, check.Held)), false},
 		{"refused though there was enough", check.KindAccount, spread(
@@ -102,10 +102,13 @@ func TestHistories(t *testing.T) {
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(2, check.Balance{}, check.Money{Balance: 10, Held: 5})), true},
 		{"charged twice", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
-			whole(1, check.Settle{Op: "h", Charge: 3}, true), whole(2, check.Balance{}, check.Money{Balance: 4})), false},
+			whole(1, check.Settle{Op: "h", Charge: 3}, compute.Credits(3)), whole(2, check.Balance{}, check.Money{Balance: 4})), false},
 		{"charged more than was held", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
-			whole(1, check.Settle{Op: "h", Charge: 6}, true)), false},
+			whole(1, check.Settle{Op: "h", Charge: 6}, compute.Credits(6))), false},
+		{"charged other than was said", check.KindAccount, spread(
+			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
+			whole(1, check.Settle{Op: "h", Charge: 3}, compute.Credits(2))), false},
 
 		{"a deleted key is dead", check.KindKey, spread(
 			whole(1, check.Use{}, true), whole(1, check.Delete{}, true), whole(2, check.Use{}, false)), true},
@@ -302,11 +305,11 @@ func TestResolve(t *testing.T) {
 		o := check.Object{Kind: check.KindAccount, Name: "a"}
 		h.Call(o, 1, check.Grant{Op: "g", Amount: 5})
 		h.Call(o, 2, check.Balance{}).Return(check.Money{Balance: 5})
-		h.Resolve(o, func(any) uint64 {
+		h.Resolve(o, func(any) (at check.Place) {
 			if took {
-				return 1
+				at.Seq = 1
 			}
-			return 0
+			return at
 		})
 		if _, wrong := h.Check(limit); (len(wrong) == 0) != took {
 			t.Errorf("took effect: %v: %v", took, wrong)
@@ -333,7 +336,7 @@ func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
 		o := check.Object{Kind: check.KindAccount, Name: "a"}
 		h.Call(o, 1, check.Grant{Op: "g", Amount: 5}).Return(true)
 		h.Call(o, 1, check.Grant{Op: "h", Amount: 6}).Return(true)
-		h.Resolve(o, func(in any) uint64 { return tt.lines[in.(check.Grant).Op] })
+		h.Resolve(o, func(in any) check.Place { return check.Place{Seq: tt.lines[in.(check.Grant).Op]} })
 		if _, wrong := h.Check(limit); (len(wrong) == 0) != tt.ok {
 			t.Errorf("%s: %v", tt.name, wrong)
 		}
@@ -360,7 +363,7 @@ func TestBooksAreClosed(t *testing.T) {
 			h.SettleAt(o, -1, "y", at)
 			h.SettleAt(check.Object{Kind: check.KindAccount, Name: "b"}, -1, "z", at)
 		}
-		h.Resolve(o, func(in any) uint64 { return lines[in] })
+		h.Resolve(o, func(in any) check.Place { return check.Place{Seq: lines[in]} })
 		h.Call(check.Object{Kind: check.KindAccount, Name: "unsent"}, 1, check.Balance{}).Drop()
 		searched := check.Checked{Objects: 1, Operations: 4}
 		if told {
@@ -398,7 +401,7 @@ func TestLongHistory(t *testing.T) {
 			h.Call(o, i%6, check.Balance{}).Return(money)
 		}
 	}
-	h.Resolve(o, func(in any) uint64 { return lines[in.(check.Grant).Op] })
+	h.Resolve(o, func(in any) check.Place { return check.Place{Seq: lines[in.(check.Grant).Op]} })
 	if _, wrong := h.Check(limit); len(wrong) > 0 {
 		t.Error(wrong)
 	}

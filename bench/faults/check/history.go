@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"berth/compute"
 )
 
 // Limits of one object: beyond them a search may not end.
@@ -116,35 +118,43 @@ func (t *Try) Drop() {
 	t.dropped = true
 }
 
-// Resolve gives every try of an account the place of its line in the ledger, as
-// everybody can see once the cluster is whole: line returns it for an input, 0
-// where there is none. What was never answered and has no line had no effect,
-// and is dropped; what has one has happened by now. The order of changes is the
-// ledger's then, and only reads are searched for: without that a search would
-// have to try every order of what was never answered.
-func (h *History) Resolve(o Object, line func(in any) uint64) {
+// Place is where the ledger has a change of an account: Seq is that of its first
+// line, 0 for none, and Charge what it charges.
+type Place struct {
+	Seq    uint64
+	Charge compute.Credits
+}
+
+// Resolve gives every try of an account its place in the ledger, as everybody can
+// see once the cluster is whole: place returns it for an input. What was never
+// answered and has no line had no effect, and is dropped; what has one has
+// happened by now. The order of changes is the ledger's then, and only reads are
+// searched for: without that a search would have to try every order of what was
+// never answered.
+func (h *History) Resolve(o Object, place func(in any) Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.tries[o] {
 		if _, read := t.in.(Balance); read || t.dropped || t.out == Refused {
 			continue
 		}
-		seq := line(t.in)
+		at := place(t.in)
 		switch {
-		case seq == 0 && t.back == never:
+		case at.Seq == 0 && t.back == never:
 			t.dropped = true
 			continue
-		case seq == 0:
-			seq = noLine
+		case at.Seq == 0:
+			at.Seq = noLine
 		case t.back == never:
 			t.back = h.now()
 		}
-		t.in = placed(t.in, seq)
+		t.in = placed(t.in, at)
 	}
 }
 
-// SettleAt notes that op was given back at an instant by who closed the books,
-// unless some client asked for it, or nobody asked for anything of the object.
+// SettleAt notes that op was given back, at an instant or later, by itself or by
+// who closed the books, unless some client asked for it, or nobody asked for
+// anything of the object.
 func (h *History) SettleAt(o Object, client int, op string, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,11 +162,36 @@ func (h *History) SettleAt(o Object, client int, op string, at int64) {
 		in, settles := t.in.(Settle)
 		return settles && in.Op == op && !t.dropped
 	})
-	if !asked && len(h.tries[o]) > 0 {
-		h.tries[o] = append(h.tries[o], &Try{
-			history: h, client: client, call: at, back: h.now(), in: Settle{Op: op}, out: true,
-		})
+	if !asked {
+		h.byItself(o, client, Settle{Op: op}, at)
 	}
+}
+
+// RenewAt notes that op was renewed, at an instant or later, with the first of
+// its lines at seq, unless nobody asked for anything of the object.
+func (h *History) RenewAt(o Object, client int, op string, seq uint64, at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byItself(o, client, Renew{Op: op, Seq: seq}, at)
+}
+
+// byItself notes what has happened without an answer to anybody.
+func (h *History) byItself(o Object, client int, in any, at int64) {
+	if len(h.tries[o]) > 0 {
+		h.tries[o] = append(h.tries[o], &Try{history: h, client: client, call: at, back: h.now(), in: in})
+	}
+}
+
+// HeldAt returns when op was first asked for to set credits aside.
+func (h *History) HeldAt(o Object, op string) (at int64, asked bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tries[o] {
+		if in, holds := t.in.(Hold); holds && in.Op == op {
+			return t.call, true
+		}
+	}
+	return 0, false
 }
 
 // noLine is the place of what was acknowledged and is not in the ledger: no
@@ -164,16 +199,19 @@ func (h *History) SettleAt(o Object, client int, op string, at int64) {
 const noLine = math.MaxUint64
 
 // placed returns the input with its place in the ledger.
-func placed(in any, seq uint64) any {
+func placed(in any, at Place) any {
 	switch in := in.(type) {
 	case Grant:
-		in.Seq = seq
+		in.Seq = at.Seq
 		return in
 	case Hold:
-		in.Seq = seq
+		in.Seq = at.Seq
 		return in
 	case Settle:
-		in.Seq = seq
+		in.Seq, in.Charge = at.Seq, at.Charge
+		return in
+	case Renew:
+		in.Seq = at.Seq
 		return in
 	}
 	return in
