@@ -16,10 +16,10 @@ LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check race lint fmt faults faults-long faults-binary clean
+.PHONY: help build demo test check race lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/berth
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
@@ -63,9 +63,17 @@ faults: faults-binary ## Break a cluster for 6 minutes and check it, then see th
 faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl, and all told in faults.md
 	@mkdir -p docs/reliability
 	@scripts/as-root.sh bin/berth-faults bench faults --points --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl; \
-	code=$$?; \
-	bin/berth-faults bench faults --report docs/reliability/faults.jsonl --markdown > docs/reliability/faults.md && \
-	bin/berth-faults bench faults --report docs/reliability/faults.jsonl && exit $$code
+	code=$$?; $(MAKE) --no-print-directory faults-report && exit $$code
+
+FAULT_RUNS := docs/reliability/faults.jsonl
+
+faults-report: ## Write what the lines of docs/reliability/faults.jsonl add up to into faults.md and docs/reliability.md
+	@mkdir -p bin
+	@$(GO) build -o bin/berth-report ./cmd/berth
+	bin/berth-report bench faults --report $(FAULT_RUNS) --markdown > bin/faults.md
+	@cp bin/faults.md docs/reliability/faults.md
+	bin/berth-report bench faults --report $(FAULT_RUNS) --into docs/reliability.md
+	@bin/berth-report bench faults --report $(FAULT_RUNS)
 
 clean: ## Remove what was built
 	rm -rf bin

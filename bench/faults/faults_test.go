@@ -118,15 +118,18 @@ func TestSum(t *testing.T) {
 	never := report(2, 20, 0, check.Violation{What: "recovery"})
 	never.Faults, never.Unfinished = never.Faults[:1], "no strace"
 	got := faults.Sum([]faults.Report{report(0, 0, 0.5), report(1, 10, 1.5, check.Violation{What: "lost"}), never})
-	if got.Runs != 3 || got.Unfinished != 1 || got.Faults != 3 || got.Operations != 45 || got.Objects != 15 ||
-		len(got.Violations) != 2 || len(got.Programs) != 1 || got.Programs[0].Runs != 3 {
+	if f := got.Faulty; f.Runs != 3 || f.Unfinished != 1 || f.Faults != 3 || f.Operations != 45 || f.While != 12 ||
+		f.Objects != 15 || f.Violations != 2 || len(got.Violations) != 2 || len(got.Programs) != 1 || got.Programs[0].Runs != 3 {
 		t.Errorf("got %+v", got)
 	}
-	if c := got.Checked; c.Sum != 30 || c.Runs != 2 || c.From == nil || !c.From.Equal(began.AddDate(0, 0, 1)) {
+	if got.Calm != (faults.Sums{}) {
+		t.Errorf("calm are %+v", got.Calm)
+	}
+	if c := got.Faulty.Checked; c.Sum != 30 || c.Runs != 2 || c.From == nil || !c.From.Equal(began.AddDate(0, 0, 1)) {
 		t.Errorf("checked %+v", c)
 	}
 	row := got.Rows[1]
-	if row.Nemesis != "leader-kill" || row.Runs != 3 || row.Times != 3 || row.Violations != 2 ||
+	if row.Nemesis != "leader-kill" || row.Runs != 3 || row.Times != 3 || row.Missed != 2 || row.Violations != 2 ||
 		row.Held != 9*time.Second || row.Elections != 3 || row.Unknown != 3 ||
 		row.Workloads["register"] != (faults.Work{Operations: 12, Unknown: 3}) ||
 		row.WriteP50 != 1500*time.Millisecond || row.WholeP99 != 2*time.Second {
@@ -134,6 +137,43 @@ func TestSum(t *testing.T) {
 	}
 	if calm := got.Rows[0]; calm.Nemesis != "calm" || calm.Runs != 2 || calm.Violations != 1 {
 		t.Errorf("got %+v", calm)
+	}
+}
+
+// TestFaultsThatBrokeNothingAreNotCounted holds which lines of older runs are no
+// faults, and that a run in which there was nothing else is a calm one.
+func TestFaultsThatBrokeNothingAreNotCounted(t *testing.T) {
+	early := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
+	tests := []struct {
+		began time.Time
+		fault faults.Fault
+		want  int
+	}{
+		{early, faults.Fault{Nemesis: "clock", Note: "n1 by 5m0s"}, 0},
+		{early.Add(8 * time.Hour), faults.Fault{Nemesis: "clock", Note: "n1 by 5m0s"}, 1},
+		{early, faults.Fault{Nemesis: "failpoint", Note: "n1 at x.y"}, 0},
+		{early, faults.Fault{Nemesis: "failpoint", Note: "n1 at x.y: not reached"}, 0},
+		{early, faults.Fault{Nemesis: "failpoint", Note: "n1 at x.y: reached"}, 1},
+		{early, faults.Fault{Nemesis: "out-of-memory"}, 0},
+		{early, faults.Fault{Nemesis: "out-of-memory", Note: "n1: not reached", Missed: true}, 0},
+		{early, faults.Fault{Nemesis: "out-of-memory", Note: "n1: it was killed"}, 1},
+		{early, faults.Fault{Nemesis: "slow-disk", Note: "n1"}, 0},
+		{early.Add(12 * time.Hour), faults.Fault{Nemesis: "slow-disk", Note: "n1"}, 1},
+		{early, faults.Fault{Nemesis: "follower-failing-disk", Note: "n1"}, 1},
+		{early, faults.Fault{Nemesis: "calm"}, 0},
+	}
+	for _, tt := range tests {
+		got := faults.Sum([]faults.Report{{
+			Began: tt.began, Faults: []faults.Fault{tt.fault},
+			Cells: []faults.Cell{{Nemesis: tt.fault.Nemesis, Counts: faults.Counts{Done: 3}}},
+		}})
+		if got.Faulty.Runs != tt.want || got.Calm.Runs != 1-tt.want || got.Faulty.Faults != tt.want ||
+			got.Faulty.While != 3*tt.want || tt.fault.Nemesis != "calm" && got.Rows[0].Times != tt.want {
+			t.Errorf("%+v: %+v", tt.fault, got)
+		}
+		if told := len(got.Uncounted); told != 1-tt.want && tt.fault.Nemesis != "calm" {
+			t.Errorf("%+v: not counted are %+v", tt.fault, got.Uncounted)
+		}
 	}
 }
 

@@ -41,6 +41,12 @@ type breaker struct {
 	wrong   []check.Violation // What the cluster did meanwhile that it must not.
 }
 
+// How the note of a fault ends.
+const (
+	notReached = ": not reached"
+	killed     = ": it was killed"
+)
+
 // violate notes what must not be.
 func (b *breaker) violate(what, object, format string, args ...any) {
 	b.wrong = append(b.wrong, check.Violation{What: what, Object: object, Detail: fmt.Sprintf(format, args...)})
@@ -49,7 +55,7 @@ func (b *breaker) violate(what, object, format string, args ...any) {
 // miss notes that nothing came to where it was broken.
 func (b *breaker) miss() {
 	b.missed = true
-	b.note += ": not reached"
+	b.note += notReached
 }
 
 // follower returns a node that does not lead, as chance has it.

@@ -14,8 +14,9 @@ import (
 // flapPeriod is how long a flapping node is there, and how long away.
 const flapPeriod = 2 * time.Second
 
-// oomBytes is less memory than a node gets by with.
-const oomBytes = 16 << 20
+// oomBytes is less memory than a node needs anew within a second: what it had
+// before stays with the group that it comes from.
+const oomBytes = 1 << 20
 
 // slowNemeses make networks bad without cutting them, and take memory away.
 func slowNemeses() []nemesis {
@@ -39,7 +40,15 @@ func slowNemeses() []nemesis {
 		}},
 		{"out-of-memory", seconds(1, 4), func(_ context.Context, b *breaker) (mending, error) {
 			n := b.any()
-			mend := func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) }
+			b.note = n.Name
+			mend := func(ctx context.Context) error {
+				if ended, _ := n.Ended(); ended {
+					b.note += killed
+				} else {
+					b.miss() // The limit goes with the process.
+				}
+				return errors.Join(n.Kill(ctx), n.Start(ctx))
+			}
 			return mend, n.LimitMemory(oomBytes)
 		}},
 	}

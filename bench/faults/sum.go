@@ -10,18 +10,27 @@ import (
 
 // Totals are the sums over runs.
 type Totals struct {
-	Runs       int               `json:"runs"`
-	Unfinished int               `json:"unfinished"` // Runs that could not be done to their end.
-	Seconds    float64           `json:"seconds"`
-	Faults     int               `json:"faults"`     // Without those that broke nothing.
-	Operations int               `json:"operations"` // That were sent.
-	Checked    Since             `json:"checked"`    // Operations in histories that were searched.
-	Objects    int               `json:"objects"`
-	Executions int               `json:"executions"`
-	Starts     int               `json:"starts"`
+	Faulty     Sums              `json:"with_faults"` // Of runs in which something was broken.
+	Calm       Sums              `json:"calm"`        // Of those in which nothing was.
 	Programs   []Programs        `json:"programs"`
 	Rows       []Row             `json:"rows"`
+	Uncounted  []Uncounted       `json:"uncounted"`
 	Violations []check.Violation `json:"violations"`
+}
+
+// Sums are what runs add up to.
+type Sums struct {
+	Runs       int     `json:"runs"`
+	Unfinished int     `json:"unfinished"` // Runs that could not be done to their end.
+	Seconds    float64 `json:"seconds"`
+	Faults     int     `json:"faults"`     // Without those that broke nothing.
+	Operations int     `json:"operations"` // That were sent.
+	While      int     `json:"while"`      // Those of them that were sent while something was broken.
+	Checked    Since   `json:"checked"`    // Operations in histories that were searched.
+	Objects    int     `json:"objects"`
+	Executions int     `json:"executions"`
+	Starts     int     `json:"starts"`
+	Violations int     `json:"violations"`
 }
 
 // Since is a sum over the runs that count something, which older ones do not.
@@ -41,13 +50,14 @@ type Programs struct {
 // Row is what came of breaking one thing.
 type Row struct {
 	Nemesis string `json:"nemesis"`
-	Runs    int    `json:"runs"`  // In which it was broken.
-	Times   int    `json:"times"` // Without those that were missed.
+	Runs    int    `json:"runs"`   // In which it was tried.
+	Times   int    `json:"times"`  // That count.
+	Missed  int    `json:"missed"` // That do not.
 	// Violations are those of its runs: one is of a whole run, whatever was
 	// broken in it, so it is in the row of each.
 	Violations int             `json:"violations"`
 	Held       time.Duration   `json:"held_ns"`    // All times together, without what recovery took.
-	Operations int             `json:"operations"` // That were sent while it was broken.
+	Operations int             `json:"operations"` // That were sent meanwhile, counted or not.
 	Unknown    int             `json:"unknown"`    // Changes without an answer among them.
 	NoSpace    int             `json:"no_space"`   // Tries that were answered that a disk is full.
 	Elections  int             `json:"elections"`
@@ -74,9 +84,20 @@ func Sum(reports []Report) Totals {
 	var t Totals
 	rows := map[string]*Row{}
 	programs := map[Program]int{}
+	not := map[Uncounted]int{}
 	for i := range reports {
 		r := &reports[i]
-		t.add(r)
+		if r.calm() {
+			t.Calm.add(r)
+		} else {
+			t.Faulty.add(r)
+		}
+		t.Violations = append(t.Violations, r.Violations...)
+		for j := range r.Faults {
+			if why := r.uncounted(&r.Faults[j]); why != "" {
+				not[Uncounted{Nemesis: r.Faults[j].Nemesis, Why: why}]++
+			}
+		}
 		programs[r.Program]++
 		for _, name := range r.nemeses() {
 			if rows[name] == nil {
@@ -91,6 +112,13 @@ func Sum(reports []Report) Totals {
 		t.Rows = append(t.Rows, *r)
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int { return cmp.Compare(a.Nemesis, b.Nemesis) })
+	for u, times := range not {
+		u.Times = times
+		t.Uncounted = append(t.Uncounted, u)
+	}
+	slices.SortFunc(t.Uncounted, func(a, b Uncounted) int {
+		return cmp.Or(cmp.Compare(a.Nemesis, b.Nemesis), cmp.Compare(a.Why, b.Why))
+	})
 	for p, runs := range programs {
 		t.Programs = append(t.Programs, Programs{p, runs})
 	}
@@ -100,18 +128,24 @@ func Sum(reports []Report) Totals {
 	return t
 }
 
-func (t *Totals) add(r *Report) {
+func (t *Sums) add(r *Report) {
 	t.Runs++
 	if r.Unfinished != "" {
 		t.Unfinished++
 	}
 	t.Seconds += r.Seconds
-	for _, f := range r.Faults {
-		if f.Nemesis != calmNemesis && !f.Missed {
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.Nemesis != calmNemesis && r.uncounted(f) == "" {
 			t.Faults++
 		}
 	}
-	t.Operations += r.Operations()
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		t.Operations += c.Sent()
+		if r.broke(c.Nemesis) {
+			t.While += c.Sent()
+		}
+	}
 	if r.Checked > 0 {
 		t.Checked.Runs++
 		t.Checked.Sum += r.Checked
@@ -122,7 +156,7 @@ func (t *Totals) add(r *Report) {
 	t.Objects += r.Objects
 	t.Executions += r.Executions
 	t.Starts += r.Starts
-	t.Violations = append(t.Violations, r.Violations...)
+	t.Violations += len(r.Violations)
 }
 
 // nemeses returns the names of all rows that the run adds to.
@@ -142,8 +176,13 @@ func (r *Report) nemeses() []string {
 func (w *Row) add(r *Report) {
 	w.Runs++
 	w.Violations += len(r.Violations)
-	for _, f := range r.Faults {
-		if f.Nemesis != w.Nemesis || f.Missed {
+	for i := range r.Faults {
+		f := &r.Faults[i]
+		if f.Nemesis != w.Nemesis {
+			continue
+		}
+		if r.uncounted(f) != "" {
+			w.Missed++
 			continue
 		}
 		w.Times++

@@ -22,6 +22,7 @@ type faultsFlags struct {
 	total      time.Duration
 	out        string
 	report     string
+	into       string
 	controls   bool
 	keep       bool
 	markdown   bool
@@ -69,6 +70,7 @@ Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 	flags.StringVar(&f.out, "out", "", "append each run to this `file`, a line of JSON each")
 	flags.BoolVar(&f.keep, "keep", false, "keep the directory of runs without a violation too")
 	flags.BoolVar(&f.markdown, "markdown", false, "print what --report adds up as Markdown")
+	flags.StringVar(&f.into, "into", "", "write what --report adds up into this Markdown `page`, in place of its figures")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }
@@ -94,10 +96,12 @@ func (f *faultsFlags) complete() (err error) {
 }
 
 func (f *faultsFlags) run(cmd *cobra.Command) error {
-	if f.markdown && (f.report == "" || f.jsonOutput) {
+	switch {
+	case f.markdown && (f.report == "" || f.jsonOutput):
 		return usageErrorf("--markdown goes with --report, and not with --json")
-	}
-	if f.report != "" {
+	case f.into != "" && (f.report == "" || f.jsonOutput || f.markdown):
+		return usageErrorf("--into goes with --report, and not with --json or --markdown")
+	case f.report != "":
 		return f.addUp(cmd.OutOrStdout())
 	}
 	if err := f.complete(); err != nil {
@@ -126,30 +130,20 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 	}
 }
 
-// addUp prints the sums of the runs in a file.
+// addUp prints the sums of the runs in a file, or writes them into a page.
 func (f *faultsFlags) addUp(w io.Writer) error {
-	file, err := os.Open(f.report)
-	if err != nil {
-		return usageErrorf("--report: %v", err)
-	}
-	defer file.Close()
-	var reports []faults.Report
-	for lines := json.NewDecoder(file); ; {
-		var one faults.Report
-		if err := lines.Decode(&one); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return fmt.Errorf("read %s: %w", f.report, err)
-		}
-		reports = append(reports, one)
-	}
+	runs, err := readFaultRuns(f.report)
 	switch {
+	case err != nil:
+		return err
+	case f.into != "":
+		return runs.into(f.into)
 	case f.jsonOutput:
-		return printJSON(w, faults.Sum(reports))
+		return printJSON(w, faults.Sum(runs.reports))
 	case f.markdown:
-		return writeFaultRuns(w, reports)
+		return writeFaultRuns(w, runs)
 	}
-	return printFaultRuns(w, reports)
+	return printFaultRuns(w, runs)
 }
 
 // runControls plants each bug and demands that it is found.
@@ -218,7 +212,7 @@ func (f *faultsFlags) show(w io.Writer, report faults.Report) error {
 		if err := printJSON(w, report); err != nil {
 			return err
 		}
-	} else if err := printFaultRuns(w, []faults.Report{report}); err != nil {
+	} else if err := printFaultRuns(w, faultRuns{reports: []faults.Report{report}}); err != nil {
 		return err
 	}
 	if len(report.Violations) == 0 {

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,46 +17,133 @@ import (
 	"berth/bench/faults"
 )
 
+// faultRuns are runs of a file, and what is known of those that were taken out
+// of it.
+type faultRuns struct {
+	reports  []faults.Report
+	excluded []faults.Excluded
+}
+
+// excludedOf returns the file beside the one with the runs that says which were
+// taken out of it.
+func excludedOf(path string) string { return strings.TrimSuffix(path, ".jsonl") + "-excluded.jsonl" }
+
+// readFaultRuns reads the runs of a file.
+func readFaultRuns(path string) (runs faultRuns, err error) {
+	if runs.reports, err = readLines[faults.Report](path); errors.Is(err, fs.ErrNotExist) {
+		return runs, usageErrorf("--report: %v", err)
+	} else if err != nil {
+		return runs, err
+	}
+	runs.excluded, err = readLines[faults.Excluded](excludedOf(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return runs, err
+}
+
+// readLines reads a file that has a value of JSON in each line.
+func readLines[T any](path string) (all []T, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for lines := json.NewDecoder(file); ; {
+		var one T
+		if err := lines.Decode(&one); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		all = append(all, one)
+	}
+}
+
+// into writes the figures into a page.
+func (r faultRuns) into(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return usageErrorf("--into: %v", err)
+	}
+	text, err := withFaultFigures(string(page), r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // For everybody to read.
+}
+
 // printFaultRuns writes runs for people: what was broken how often, what clients
 // did meanwhile, and what was wrong.
-func printFaultRuns(w io.Writer, reports []faults.Report) error {
-	sum := faults.Sum(reports)
-	for _, fact := range faultFacts(sum) {
-		fmt.Fprintf(w, "%-34s %s\n", fact[0], fact[1])
+func printFaultRuns(w io.Writer, runs faultRuns) error {
+	sum := faults.Sum(runs.reports)
+	for _, lines := range []table.Writer{faultFacts(sum), faultRows(sum.Rows), faultCells(sum.Rows)} {
+		if err := printTable(w, lines); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w)
-	if err := printTable(w, faultRows(sum.Rows)); err != nil {
-		return err
+	for _, u := range sum.Uncounted {
+		fmt.Fprintf(w, "NOT COUNTED %s, %d times: %s\n", u.Nemesis, u.Times, u.Why)
 	}
-	fmt.Fprintln(w)
-	if err := printTable(w, faultCells(sum.Rows)); err != nil {
-		return err
+	for _, e := range runs.excluded {
+		fmt.Fprintf(w, "LEFT OUT %d runs: %s\n", e.Runs, e.Why)
 	}
-	for _, r := range reports {
+	for _, r := range runs.reports {
 		if r.Unfinished != "" {
-			fmt.Fprintf(w, "\nNOT FINISHED seed %d: %s\n", r.Seed, r.Unfinished)
+			fmt.Fprintf(w, "NOT FINISHED seed %d: %s\n", r.Seed, r.Unfinished)
 		}
 	}
 	for _, v := range sum.Violations {
-		fmt.Fprintf(w, "\nVIOLATION %s\n", v)
+		fmt.Fprintf(w, "VIOLATION %s\n", v)
 	}
 	return nil
 }
 
 // writeFaultRuns writes the same as a page of Markdown.
-func writeFaultRuns(w io.Writer, reports []faults.Report) error {
-	sum := faults.Sum(reports)
-	facts := newTable("", "so far")
-	for _, fact := range faultFacts(sum) {
-		facts.AppendRow(row(fact[0], fact[1]))
-	}
+func writeFaultRuns(w io.Writer, runs faultRuns) error {
+	sum := faults.Sum(runs.reports)
 	programs := newTable("version", "revision", "binary", "runs")
 	for _, p := range sum.Programs {
 		programs.AppendRow(row(recorded(p.Version), recorded(p.Revision), recorded(p.Binary), p.Runs))
 	}
-	_, err := fmt.Fprintf(w, faultsPage, facts.RenderMarkdown(), faultRows(sum.Rows).RenderMarkdown(),
-		faultCells(sum.Rows).RenderMarkdown(), programs.RenderMarkdown(), faultViolations(reports))
+	_, err := fmt.Fprintf(w, faultsPage, faultFacts(sum).RenderMarkdown(), faultRows(sum.Rows).RenderMarkdown(),
+		faultCells(sum.Rows).RenderMarkdown(), faultUncounted(sum.Uncounted), programs.RenderMarkdown(),
+		faultViolations(runs.reports), faultExcluded(runs.excluded))
 	return err
+}
+
+// What encloses the figures in a page that people write.
+const (
+	figuresBegin = "<!-- Written by make faults-report, and not by hand. -->\n"
+	figuresEnd   = "<!-- Until here. -->\n"
+)
+
+// withFaultFigures returns a page of Markdown with the figures of the runs in
+// place of those that it has.
+func withFaultFigures(page string, runs faultRuns) (string, error) {
+	before, rest, begins := strings.Cut(page, figuresBegin)
+	_, after, ends := strings.Cut(rest, figuresEnd)
+	if !begins || !ends {
+		return "", fmt.Errorf("no place for figures: it needs the lines %q and %q", figuresBegin, figuresEnd)
+	}
+	sum := faults.Sum(runs.reports)
+	return before + figuresBegin + "\n" + faultFacts(sum).RenderMarkdown() + "\n\n" +
+		faultAims(sum.Rows).RenderMarkdown() + "\n\n" + notAdded(sum, runs.excluded) + "\n\n" + figuresEnd + after, nil
+}
+
+// notAdded says how much is in none of the figures.
+func notAdded(sum faults.Totals, excluded []faults.Excluded) string {
+	times, runs := 0, 0
+	for _, u := range sum.Uncounted {
+		times += u.Times
+	}
+	for _, e := range excluded {
+		runs += e.Runs
+	}
+	return fmt.Sprintf("Not among the faults: %s times that something was tried, because nothing was broken or the line "+
+		"does not show it. Not among the runs: %d whose violations were the harness's own. "+
+		"[Each with its reason](reliability/faults.md#not-counted).", grouped(times), runs)
 }
 
 // recorded returns what older runs lack as such.
@@ -65,17 +157,20 @@ func recorded(text string) string {
 // faultsPage is a page about runs, without its tables.
 const faultsPage = `# Runs of berth bench faults
 
-Written by ` + "`make faults-long`" + ` from [faults.jsonl](faults.jsonl), a line a run, and not by hand.
+Written by ` + "`make faults-report`" + ` from [faults.jsonl](faults.jsonl), a line a run, and not by hand.
 What is broken and what is checked is in [reliability](../reliability.md).
 
 %s
 
+A calm run is one in which nothing was broken. The aim is of runs with faults and calm ones together.
+
 ## By what was broken
 
 A violation is of a whole run, whatever was broken in it: it counts in the row of each thing that its run
-broke. "None" is the time between faults, "calm" a fault's time in which nothing is broken. "Held" is all times
-together; those in which nothing came to what was broken are not counted. The first write is measured from the
-fault on, "whole" from its mending until every node answers and knows the others to be up.
+tried to break. "None" is the time between faults, "calm" a fault's time in which nothing is broken. "Held" is all
+counted times together. Operations, and what became of them, are those of all times, counted or not. The first write
+is measured from the fault on, "whole" from its mending until every node answers and knows the others to be up. Most
+runs shared two cores with builds and other tests, which these times have in them.
 
 %s
 
@@ -86,6 +181,13 @@ Operations that were sent, and in brackets changes without an answer among them.
 
 %s
 
+## Not counted
+
+What is in the lines of runs and is not among the faults, because nothing was broken, or because the line does not
+show it:
+
+%s
+
 ## Programs
 
 %s
@@ -93,38 +195,119 @@ Operations that were sent, and in brackets changes without an answer among them.
 ## Violations
 
 %s
+
+Runs that are not in the file, because what was wrong in them was the harness ([faults-excluded.jsonl](faults-excluded.jsonl)):
+
+%s
 `
 
-// faultFacts returns the sums, each with what it is.
-func faultFacts(sum faults.Totals) [][2]string {
-	runs := fmt.Sprintf("%d, %v of faults and load", sum.Runs, time.Duration(sum.Seconds)*time.Second)
-	if sum.Unfinished > 0 {
-		runs += fmt.Sprintf("; %d could not be finished", sum.Unfinished)
+// faultFacts returns the sums, apart for runs in which something was broken and
+// for those in which nothing was.
+func faultFacts(sum faults.Totals) table.Writer {
+	lines := newTable("", "in runs with faults", "in calm runs", "aim")
+	for _, fact := range []struct {
+		name string
+		of   func(faults.Sums) string
+		aim  string
+	}{
+		{"runs", faultSpan, "500"},
+		{"faults", func(s faults.Sums) string { return grouped(s.Faults) }, "300"},
+		{"operations that were sent", func(s faults.Sums) string { return grouped(s.Operations) }, ""},
+		{"of them while something was broken", func(s faults.Sums) string { return grouped(s.While) }, ""},
+		{"operations in searched histories", faultChecked, "1,000,000"},
+		{"objects with a history", func(s faults.Sums) string { return grouped(s.Objects) }, ""},
+		{"executions, most of which wait for ever", func(s faults.Sums) string { return grouped(s.Executions) }, ""},
+		{"starts of their code", func(s faults.Sums) string { return grouped(s.Starts) }, "10,000"},
+		{"violations", func(s faults.Sums) string { return grouped(s.Violations) }, "0"},
+	} {
+		lines.AppendRow(row(fact.name, fact.of(sum.Faulty), fact.of(sum.Calm), fact.aim))
 	}
-	checked := "not counted in these runs"
-	if sum.Checked.From != nil {
-		checked = fmt.Sprintf("%d, in %d runs since %s", sum.Checked.Sum, sum.Checked.Runs,
-			sum.Checked.From.Format(time.DateOnly))
+	return lines
+}
+
+// faultSpan returns how many runs there were, and how long they took.
+func faultSpan(s faults.Sums) string {
+	text := fmt.Sprintf("%s, %v", grouped(s.Runs), time.Duration(s.Seconds)*time.Second)
+	if s.Unfinished > 0 {
+		text += fmt.Sprintf("; %d could not be finished", s.Unfinished)
 	}
-	return [][2]string{
-		{"runs", runs},
-		{"faults", fmt.Sprint(sum.Faults)},
-		{"operations that were sent", fmt.Sprint(sum.Operations)},
-		{"operations in searched histories", checked},
-		{"objects with a history", fmt.Sprint(sum.Objects)},
-		{"executions", fmt.Sprintf("%d, those that wait for ever among them", sum.Executions)},
-		{"starts of their code", fmt.Sprint(sum.Starts)},
-		{"violations", fmt.Sprint(len(sum.Violations))},
+	return text
+}
+
+// faultChecked returns how many operations were in histories, of the runs that
+// count them.
+func faultChecked(s faults.Sums) string {
+	if s.Checked.From == nil {
+		return "0"
 	}
+	return fmt.Sprintf("%s, in %d runs since %s", grouped(s.Checked.Sum), s.Checked.Runs,
+		s.Checked.From.UTC().Format("2006-01-02 15:04"))
+}
+
+// grouped returns a number with its digits in groups of three.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// faultAims returns the table of what has to be broken so many times.
+func faultAims(rows []faults.Row) table.Writer {
+	lines := newTable("what was broken", "times", "aim", "violations in these runs", "first write p50", "p99", "whole p50", "p99")
+	for _, aim := range []struct {
+		nemesis string
+		times   int
+	}{
+		{"leader-kill", 200}, {"power-cut", 200}, {"follower-failing-disk", 200}, {"damaged-file", 200}, {"leader-hanging-disk", 0},
+	} {
+		at := slices.IndexFunc(rows, func(r faults.Row) bool { return r.Nemesis == aim.nemesis })
+		if at < 0 {
+			continue
+		}
+		r, want := rows[at], ""
+		if aim.times > 0 {
+			want = grouped(aim.times)
+		}
+		lines.AppendRow(row("`"+r.Nemesis+"`", grouped(r.Times), want, r.Violations,
+			measured(r.WriteP50), measured(r.WriteP99), measured(r.WholeP50), measured(r.WholeP99)))
+	}
+	return lines
+}
+
+// faultUncounted returns the table of what is not counted, and why.
+func faultUncounted(all []faults.Uncounted) string {
+	if len(all) == 0 {
+		return "Nothing."
+	}
+	lines := newTable("what", "times", "why")
+	for _, u := range all {
+		lines.AppendRow(row(u.Nemesis, u.Times, u.Why))
+	}
+	return lines.RenderMarkdown()
+}
+
+// faultExcluded returns a line of Markdown for each reason.
+func faultExcluded(all []faults.Excluded) string {
+	var lines []string
+	for _, e := range all {
+		lines = append(lines, fmt.Sprintf("- %d: %s", e.Runs, oneLine(e.Why)))
+	}
+	if len(lines) == 0 {
+		return "None."
+	}
+	return strings.Join(lines, "\n")
 }
 
 // faultRows returns the table of what was broken.
 func faultRows(rows []faults.Row) table.Writer {
-	lines := newTable("what was broken", "runs", "their violations", "times", "held", "elections", "operations",
-		"without answer", "507", "first write p50", "p99", "whole p50", "p99")
+	lines := newTable("what was broken", "runs", "their violations", "times", "not counted", "held", "elections",
+		"operations", "without answer", "507", "first write p50", "p99", "whole p50", "p99")
 	for _, r := range rows {
 		lines.AppendRow([]any{
-			r.Nemesis, r.Runs, r.Violations, r.Times, r.Held.Round(time.Second), r.Elections, r.Operations, r.Unknown, r.NoSpace,
+			r.Nemesis, r.Runs, r.Violations, r.Times, r.Missed, r.Held.Round(time.Second), r.Elections,
+			r.Operations, r.Unknown, r.NoSpace,
 			measured(r.WriteP50), measured(r.WriteP99), measured(r.WholeP50), measured(r.WholeP99),
 		})
 	}
@@ -173,7 +356,7 @@ func faultViolations(reports []faults.Report) string {
 		}
 	}
 	if len(lines) == 0 {
-		return "None."
+		return "None in these runs."
 	}
 	return strings.Join(lines, "\n")
 }

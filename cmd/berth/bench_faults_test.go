@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +11,9 @@ import (
 	"berth/bench/faults/check"
 )
 
-// faultReports are two runs: one of before operations in histories were
-// counted, and one that found something and could not be finished.
+// faultReports are three runs: one of before operations in histories were
+// counted, one that found something and could not be finished, and one in which
+// nothing was broken.
 func faultReports() []faults.Report {
 	began := time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
 	old := faults.Report{
@@ -30,40 +32,98 @@ func faultReports() []faults.Report {
 		Violations: []check.Violation{{What: "lost", Object: "execution x", Detail: "gone"}},
 		Faults:     []faults.Fault{{Nemesis: "leader-kill", Held: 3, Write: 0.6, Whole: 3}},
 	}
-	return []faults.Report{old, wrong}
+	calm := faults.Report{
+		Began: began, Seed: 9, Seconds: 600, Checked: 4000,
+		Faults: []faults.Fault{{Nemesis: "calm", Held: 600}, {Nemesis: "clock", Held: 5, Note: "n1 by 5m0s"}},
+		Cells:  []faults.Cell{{Nemesis: "clock", Workload: "keys", Counts: faults.Counts{Done: 1234567}}},
+	}
+	return []faults.Report{old, wrong, calm}
 }
 
 // TestFaultRunsAreTold holds what is told of runs, for people and as Markdown.
 func TestFaultRunsAreTold(t *testing.T) {
 	var plain, page strings.Builder
-	if err := printFaultRuns(&plain, faultReports()); err != nil {
+	runs := faultRuns{faultReports(), []faults.Excluded{{Runs: 4, Why: "strace\ndid not let go"}}}
+	if err := printFaultRuns(&plain, runs); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFaultRuns(&page, faultReports()); err != nil {
+	if err := writeFaultRuns(&page, runs); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| runs | 2, 2m0s of faults and load; 1 could not be finished |\n",
-		"| faults | 2 |\n",
-		"| operations that were sent | 72 |\n",
-		"| operations in searched histories | 25, in 1 runs since 2026-11-23 |\n",
-		"| leader-kill | 2 | 1 | 2 | 6s | 1 | 32 | 2 | 0 | 600ms | 600ms | 3s | 3s |\n",
-		"| none | 1 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
-		"| leader-kill | 0 (0) | 32 (2) |\n",
+		"| runs | 2, 2m0s; 1 could not be finished | 1, 10m0s | 500 |\n",
+		"| faults | 2 | 0 | 300 |\n",
+		"| operations that were sent | 72 | 1,234,567 |  |\n",
+		"| of them while something was broken | 32 | 0 |  |\n",
+		"| operations in searched histories | 25, in 1 runs since 2026-11-23 05:00 | 4,000, in 1 runs since 2026-11-22 05:00 | 1,000,000 |\n",
+		"| leader-kill | 2 | 1 | 2 | 0 | 6s | 1 | 32 | 2 | 0 | 600ms | 600ms | 3s | 3s |\n",
+		"| none | 1 | 0 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
+		"| leader-kill | 0 (0) | 0 (0) | 32 (2) |\n",
+		"| clock | 1 | no part of a node asked for the clock that was shifted |\n",
 		"| 0.1.0 | not recorded | not recorded | 1 |\n",
 		"| 0.1.0 | abc | 00ff | 1 |\n",
 		"- seed 8 could not be finished: no strace\n- seed 8: lost of execution x: gone\n",
+		"- 4: strace did not let go\n",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in\n%s", want, page.String())
 		}
 	}
 	for _, want := range []string{
-		"THEIR VIOLATIONS", "32 (2)", "NOT FINISHED seed 8: no\nstrace", "VIOLATION lost of execution x: gone",
+		"IN CALM RUNS", "THEIR VIOLATIONS", "32 (2)", "NOT FINISHED seed 8: no\nstrace", "VIOLATION lost of execution x: gone",
+		"NOT COUNTED clock, 1 times: no part", "LEFT OUT 4 runs: strace",
 	} {
 		if !strings.Contains(plain.String(), want) {
 			t.Errorf("no %q in\n%s", want, plain.String())
 		}
+	}
+}
+
+// TestFaultFiguresReplaceThoseOfAPage holds that nothing else of a page changes.
+func TestFaultFiguresReplaceThoseOfAPage(t *testing.T) {
+	runs := faultRuns{reports: faultReports()}
+	page := "# A\n\n" + figuresBegin + "old\n" + figuresEnd + "\nthe rest\n"
+	once, err := withFaultFigures(page, runs)
+	if err != nil || !strings.HasPrefix(once, "# A\n\n"+figuresBegin) || !strings.HasSuffix(once, figuresEnd+"\nthe rest\n") ||
+		strings.Contains(once, "old") || !strings.Contains(once, "| `leader-kill` | 2 | 200 |") {
+		t.Errorf("got %v\n%s", err, once)
+	}
+	if twice, err := withFaultFigures(once, runs); err != nil || twice != once {
+		t.Errorf("the second time %v\n%s", err, twice)
+	}
+	for _, bad := range []string{"# A\n", figuresBegin, figuresEnd + figuresBegin} {
+		if _, err := withFaultFigures(bad, runs); err == nil {
+			t.Errorf("%q has a place for figures", bad)
+		}
+	}
+}
+
+// TestPublishedFaultFiguresAreThoseOfTheRuns holds that what is published is
+// what the lines of the runs add up to.
+func TestPublishedFaultFiguresAreThoseOfTheRuns(t *testing.T) {
+	const docs = "../../docs/"
+	runs, err := readFaultRuns(docs + "reliability/faults.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	if err := writeFaultRuns(&all, runs); err != nil {
+		t.Fatal(err)
+	}
+	published := func(name string) string {
+		text, err := os.ReadFile(docs + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	page := published("reliability.md")
+	fresh, err := withFaultFigures(page, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published("reliability/faults.md") != all.String() || page != fresh {
+		t.Error("docs/reliability.md or docs/reliability/faults.md is not of faults.jsonl: make faults-report")
 	}
 }
 
