@@ -1,19 +1,21 @@
 package faults
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // What runs told is not the same at all times. Their lines stay as they were
 // written; what counts of them is decided here.
-var (
+const (
 	// clockSince is when nodes began to ask for the clock that is shifted.
-	clockSince = time.Date(2026, 11, 22, 13, 30, 0, 0, time.UTC)
+	clockSince = "2026-11-22T13:30"
 	// hitSince is when runs began to look whether strace met a sync. The last run
 	// of a program from before began at 17:15.
-	hitSince = time.Date(2026, 11, 22, 17, 30, 0, 0, time.UTC)
+	hitSince = "2026-11-22T17:30"
 )
+
+// since reports whether the run began at an instant of UTC or later.
+func (r *Report) since(instant string) bool {
+	return r.Began.UTC().Format("2006-01-02T15:04") >= instant
+}
 
 // Uncounted is how many times something is in the lines of runs and is not
 // counted as a fault.
@@ -28,7 +30,7 @@ type Uncounted struct {
 func (r *Report) uncounted(f *Fault) string {
 	switch f.Nemesis {
 	case "clock":
-		if r.Began.Before(clockSince) {
+		if !r.since(clockSince) {
 			return "no part of a node asked for the clock that was shifted"
 		}
 	case "failpoint":
@@ -41,7 +43,7 @@ func (r *Report) uncounted(f *Fault) string {
 		}
 	case "slow-disk", "slow-disks", "hanging-disk", "follower-hanging-disk":
 		// The others end a node or its leadership, which their times show.
-		if r.Began.Before(hitSince) {
+		if !r.since(hitSince) {
 			return "the run did not look whether a sync was held up, and nothing else in its line shows it"
 		}
 	}

@@ -196,7 +196,8 @@ show it:
 
 %s
 
-Runs that are not in the file, because what was wrong in them was the harness ([faults-excluded.jsonl](faults-excluded.jsonl)):
+Runs that are not in the file, because what was wrong in them was the harness
+([faults-excluded.jsonl](faults-excluded.jsonl)):
 
 %s
 `
@@ -216,7 +217,7 @@ func faultFacts(sum faults.Totals) table.Writer {
 		{"of them while something was broken", func(s faults.Sums) string { return grouped(s.While) }, ""},
 		{"operations in searched histories", faultChecked, "1,000,000"},
 		{"objects with a history", func(s faults.Sums) string { return grouped(s.Objects) }, ""},
-		{"executions, most of which wait for ever", func(s faults.Sums) string { return grouped(s.Executions) }, ""},
+		{"executions, those that wait for ever among them", func(s faults.Sums) string { return grouped(s.Executions) }, ""},
 		{"starts of their code", func(s faults.Sums) string { return grouped(s.Starts) }, "10,000"},
 		{"violations", func(s faults.Sums) string { return grouped(s.Violations) }, "0"},
 	} {
@@ -255,12 +256,17 @@ func grouped(n int) string {
 
 // faultAims returns the table of what has to be broken so many times.
 func faultAims(rows []faults.Row) table.Writer {
-	lines := newTable("what was broken", "times", "aim", "violations in these runs", "first write p50", "p99", "whole p50", "p99")
+	lines := newTable("what was broken", "times", "aim", "violations in these runs",
+		"first write p50", "p99", "whole p50", "p99")
 	for _, aim := range []struct {
 		nemesis string
 		times   int
 	}{
-		{"leader-kill", 200}, {"power-cut", 200}, {"follower-failing-disk", 200}, {"damaged-file", 200}, {"leader-hanging-disk", 0},
+		{"leader-kill", 200},
+		{"power-cut", 200},
+		{"follower-failing-disk", 200},
+		{"damaged-file", 200},
+		{"leader-hanging-disk", 0},
 	} {
 		at := slices.IndexFunc(rows, func(r faults.Row) bool { return r.Nemesis == aim.nemesis })
 		if at < 0 {
