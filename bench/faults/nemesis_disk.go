@@ -37,6 +37,13 @@ const (
 	syncsHang = "fdatasync,fsync:delay_exit=600000000" // Until mended.
 )
 
+// appendsFull is what it does to writes of the log's file: the file system has
+// no room for them, whatever the node makes.
+const appendsFull = "pwrite64:error=ENOSPC"
+
+// catchUpLimit is how long a follower may take to have what the others have.
+const catchUpLimit = 60 * time.Second
+
 // diskNemeses break disks.
 func diskNemeses() []nemesis {
 	traced := func(pick func(*breaker) *world.Node, inject string) breaking {
@@ -54,6 +61,9 @@ func diskNemeses() []nemesis {
 		{"slow-disk", seconds(3, 8), traced((*breaker).any, syncsLate)},
 		{"leader-failing-disk", seconds(2, 5), traced(leader, syncsFail)},
 		{"follower-failing-disk", seconds(2, 5), traced((*breaker).follower, syncsFail)},
+		{"follower-full-log", seconds(5, 10), func(ctx context.Context, b *breaker) (mending, error) {
+			return b.refuseAppends(ctx, b.follower())
+		}},
 		{"leader-hanging-disk", seconds(3, 6), traced(leader, syncsHang)},
 		{"follower-hanging-disk", seconds(3, 6), traced((*breaker).follower, syncsHang)},
 		{"slow-disks", seconds(3, 8), func(ctx context.Context, b *breaker) (mending, error) {
@@ -107,6 +117,69 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		}
 		return errors.Join(err, restart(n)(ctx))
 	}, nil
+}
+
+// refuseAppends has the appends of a node fail while its process lives on, as on
+// a full disk. Once they succeed again it must catch up, and nobody starts it
+// anew: raft's leader can stop to send it entries for good, while heartbeats say
+// that all is well.
+func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, error) {
+	stop, err := n.Trace(ctx, appendsFull, n.RaftLog())
+	if err != nil {
+		return nil, err
+	}
+	b.note = n.Name
+	b.recover = func(ctx context.Context) error { return b.catchesUp(ctx, n) }
+	return func(ctx context.Context) error {
+		hit, err := stop()
+		if !hit {
+			b.miss()
+		}
+		sleep(ctx, endsWithin) // It may have been about to end.
+		if ended, how := n.Ended(); ended {
+			b.violate("full log", "node "+n.Name, "its process ended: %v", how)
+		}
+		return errors.Join(err, restart(n)(ctx))
+	}, nil
+}
+
+// catchesUp waits until a node has applied what the others had when it was asked
+// for. The error is stuck when it does not.
+func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
+	want := uint64(0)
+	for _, other := range b.world.Nodes {
+		if index, known := b.index(ctx, other); known && other != n {
+			want = max(want, index)
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	for {
+		at, known := b.index(waiting, n)
+		if known && at >= want {
+			return ctx.Err()
+		}
+		if !sleep(waiting, endPoll) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			b.violate("stays behind", "node "+n.Name, "it is at %d (known: %v); when its log was mended, %v ago, the others were at %d",
+				at, known, catchUpLimit, want)
+			return stuck{fmt.Errorf("%s stays behind", n.Name)}
+		}
+	}
+}
+
+// index returns up to where a node has applied the log, if it says so.
+func (b *breaker) index(ctx context.Context, n *world.Node) (at uint64, known bool) {
+	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: -1})
+	if err != nil {
+		return 0, false
+	}
+	one, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	state, err := c.State(one, false)
+	return state.Index, err == nil
 }
 
 // traceAll interferes with system calls of all nodes, as when their disks are

@@ -74,6 +74,9 @@ func (n *Node) pages() ([]page, error) {
 
 func (n *Node) replica() string { return filepath.Join(n.data(), "raft") }
 
+// RaftLog returns the path of the file that the node appends entries to.
+func (n *Node) RaftLog() string { return filepath.Join(n.replica(), "raft.db") }
+
 // Damage flips a bit of, or cuts, a file of the replica of a node that does not
 // run, as chance has it. It returns what it did.
 func (n *Node) Damage(rng *rand.Rand) (what string, err error) {

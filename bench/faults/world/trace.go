@@ -23,14 +23,17 @@ const (
 
 // Trace interferes with system calls of the node's living process, as strace's
 // option --inject says, such as "fdatasync:error=EIO", until the function
-// returned is called, which reports whether there was such a call. Every thread
-// is traced when Trace returns. A process that has ended is left alone.
-func (n *Node) Trace(ctx context.Context, inject string) (stop func() (hit bool, err error), err error) {
+// returned is called, which reports whether there was such a call. With paths
+// only calls on these files count. Every thread is traced when Trace returns. A
+// process that has ended is left alone.
+func (n *Node) Trace(
+	ctx context.Context, inject string, paths ...string,
+) (stop func() (hit bool, err error), err error) {
 	p := n.current()
 	if p == nil || isClosed(p.ended) {
 		return func() (bool, error) { return false, nil }, nil
 	}
-	t := newTracer(ctx, p, filepath.Join(n.dir, "strace.log"), inject)
+	t := newTracer(ctx, p, filepath.Join(n.dir, "strace.log"), inject, paths...)
 	if err := t.start(); err != nil {
 		return nil, fmt.Errorf("trace %s: %w", n.Name, err)
 	}
@@ -51,10 +54,14 @@ type tracer struct {
 }
 
 // newTracer returns what does not trace yet, and goes on when ctx ends.
-func newTracer(ctx context.Context, p *process, log, inject string) *tracer {
+func newTracer(ctx context.Context, p *process, log, inject string, paths ...string) *tracer {
 	calls, _, _ := strings.Cut(inject, ":")
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), toolPath("strace"),
-		"-f", "-q", "-o", log, "-e", "trace="+calls, "-e", "inject="+inject, "-p", strconv.Itoa(p.pid))
+	args := []string{"-f", "-q", "-o", log, "-e", "trace=" + calls, "-e", "inject=" + inject}
+	for _, path := range paths {
+		args = append(args, "-P", path)
+	}
+	args = append(args, "-p", strconv.Itoa(p.pid))
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), toolPath("strace"), args...)
 	return &tracer{target: p, log: log, cmd: cmd, ended: make(chan struct{})}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // mustShell returns a node whose process is a shell with a script.
@@ -53,6 +54,15 @@ func TestTrace(t *testing.T) {
 		if hit, stopped := stop(); err != nil || stopped != nil || hit != want {
 			t.Errorf("hit %v, want %v: %v, %v", hit, want, err, stopped)
 		}
+	}
+	// The other file of the two is left alone.
+	stop, err := syncing.Trace(t.Context(), late, filepath.Join(syncing.dir, "elsewhere"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(100 * time.Millisecond)
+	if hit, err := stop(); err != nil || hit {
+		t.Errorf("calls on another file: hit %v, %v", hit, err)
 	}
 	if _, err := idle.Trace(t.Context(), "locusts:error=EIO"); err == nil || !strings.Contains(err.Error(), "locusts") {
 		t.Errorf("got %v", err)
