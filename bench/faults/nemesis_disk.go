@@ -75,8 +75,9 @@ func diskNemeses() []nemesis {
 		}},
 		{"hanging-disks", seconds(4, 4), func(ctx context.Context, b *breaker) (mending, error) {
 			return b.traceAll(ctx, syncsHang, func(ended int) {
-				if ended == len(b.world.Nodes) && b.hold < hangLimit {
-					b.violate("hanging disks", "cluster", "all nodes ended while all disks hung for %v", b.hold)
+				if all := len(b.world.Nodes); b.hold < hangLimit && !quorum(all-ended, all) {
+					b.violate("hanging disks", "cluster", "%d of %d nodes ended while all disks hung for %v: no quorum was left",
+						ended, all, b.hold)
 				}
 			})
 		}},
@@ -223,6 +224,9 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 		return errors.Join(err, restart(nodes...)(ctx))
 	}, nil
 }
+
+// quorum reports whether so many of all nodes decide.
+func quorum(some, all int) bool { return some > all/2 }
 
 // settle waits until the node's process answers or has ended: on a busy
 // machine one that is about to end takes its time.

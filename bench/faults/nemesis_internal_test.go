@@ -68,3 +68,12 @@ func TestFaultTellsItsRefusals(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestQuorum holds how many nodes may end while all disks hang.
+func TestQuorum(t *testing.T) {
+	for all, mayEnd := range map[int]int{3: 1, 4: 1, 5: 2, 9: 4} {
+		if !quorum(all-mayEnd, all) || quorum(all-mayEnd-1, all) {
+			t.Errorf("of %d nodes not exactly %d may end", all, mayEnd)
+		}
+	}
+}
