@@ -125,7 +125,7 @@ func TestRefusedAppendsDoNotStopReplication(t *testing.T) {
 	slow := f.follower(leader)
 	full := error(unix.ENOSPC)
 	rounds := 12
-	if fault.Planted(fault.PipelinedLog) {
+	if fault.Enabled { // The control, with the bug and without it.
 		rounds = 300
 	}
 	for round := range rounds {

@@ -19,7 +19,7 @@ import (
 func TestReadsAreNotStale(t *testing.T) {
 	const readsPerNode = 20
 	staleRounds := int64(26)
-	if fault.Planted(fault.VerifyLeader) {
+	if fault.Enabled { // The control, with the bug and without it.
 		staleRounds = 150
 	}
 	peers := mustProcesses(t, 3)
