@@ -1,10 +1,12 @@
 package node_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"berth/api/client"
+	"berth/api/wire"
 	"berth/compute"
 	"berth/node/nodetest"
 )
@@ -12,7 +14,7 @@ import (
 // TestDrainOutlivesTheLeader drains a node, asked of a follower, while it
 // executes what may begin anew and what may not, and has another server lead
 // before the deadline: the first is queued again, the second ends unbilled, and
-// the node can be removed.
+// the node is stopped and removed.
 func TestDrainOutlivesTheLeader(t *testing.T) {
 	c := nodetest.NewWith(t, 3, func(_ int, cfg *nodetest.NodeConfig) { cfg.Limits.PreemptNotice = 0 })
 	account := c.MustAccount("acme")
@@ -75,4 +77,11 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 		}
 	}
 	mustBalance(t, api)
+	victim.Stop()
+	rest := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL(), c.Nodes[1].URL())
+	nodetest.Eventually(t, endWait, "the removal", func() bool { return rest.RemoveNode(t.Context(), victim.ID()) == nil })
+	records, err := rest.Nodes(t.Context())
+	if err != nil || slices.ContainsFunc(records, func(n wire.Node) bool { return n.ID == victim.ID() }) {
+		t.Errorf("after the removal there are %+v, %v", records, err)
+	}
 }

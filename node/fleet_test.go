@@ -143,8 +143,10 @@ func mustStandIn(t *testing.T, name string, hosts []string, token string) *stand
 	}
 }
 
-// TestManyWorkers has the workers of a fleet execute at once: each attempt is
-// started once, and none is forgotten. It says what that takes.
+// TestManyWorkers has the workers of a fleet execute at once: each execution is
+// given to one worker, as one attempt, and none is forgotten. It says what that
+// takes. A worker may be told of an attempt again; that it is not started again
+// is for the executor, which a stand-in only acts as if it had.
 func TestManyWorkers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a fleet takes a while")
@@ -250,7 +252,7 @@ func execute(t *testing.T, c *nodetest.Processes, fleet []*standIn) {
 		w.mu.Unlock()
 	}
 	if starts != submitted {
-		t.Errorf("%d attempts were started for %d executions", starts, submitted)
+		t.Errorf("%d attempts were given to workers for %d executions", starts, submitted)
 	}
 	slices.Sort(delays)
 	t.Logf("%d executions in %v: placed to started p50 %v, p99 %v; %s", submitted, took.Round(time.Millisecond),

@@ -11,9 +11,11 @@ import (
 	"berth/node/nodetest"
 )
 
-// TestRollingUpgrade replaces the program of each node in turn by a newer one.
-// What the newer one brings is refused, with the node that holds it up, until
-// the last is there; then it works on every node.
+// TestRollingUpgrade restarts each node in turn as one that knows a newer format
+// of the state. What that brings is refused, with the node that holds it up,
+// until the last is there; then it works on every node. All of them are this
+// program, which is told what format to claim: that an older program decodes
+// what this one writes is not shown here.
 func TestRollingUpgrade(t *testing.T) {
 	c := nodetest.NewOld(t, 3, 1)
 	grant := wire.NewQuota{Org: "acme", MaxConcurrent: 7}
