@@ -81,6 +81,7 @@ type caller struct {
 	session *session
 	nodes   []*client.Client // One per node, with the root token.
 	op      uint64
+	at      string // The node that was asked last.
 }
 
 // keys gives idempotency keys: the same one until the next operation.
@@ -123,7 +124,9 @@ func (c *caller) next() string {
 // any returns a client of the node that chance picks, with a token; "" is the
 // root token.
 func (c *caller) any(token string) *client.Client {
-	one := c.nodes[c.rng.IntN(len(c.nodes))]
+	i := c.rng.IntN(len(c.nodes))
+	one := c.nodes[i]
+	c.at = c.session.world.Nodes[i].Name
 	if token == "" {
 		return one
 	}
@@ -151,6 +154,9 @@ func (c *caller) try(ctx context.Context, workload string, change func(ctx conte
 	err := change(one)
 	o := outcomeOf(err, sent.Load())
 	c.session.tally.count(workload, o)
+	if o == done || o == unknown {
+		c.session.tally.noteWrite(wrote{c.at, called, c.session.now()})
+	}
 	if o == done {
 		c.session.tally.accepted(called, c.session.now())
 	}

@@ -34,7 +34,13 @@ func Controls() []Control {
 			60 * time.Second,
 			[]string{"linearizability", "two executions", "ledger"},
 		},
-		{fault.PipelinedLog, []string{"follower-full-log"}, []string{"register"}, 120 * time.Second, []string{"stays behind"}},
+		{
+			fault.PipelinedLog,
+			[]string{"follower-full-log"},
+			[]string{"register"},
+			120 * time.Second,
+			[]string{"stays behind"},
+		},
 		{
 			fault.MapOrder,
 			[]string{"follower-kill"},

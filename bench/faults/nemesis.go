@@ -35,6 +35,7 @@ type breaker struct {
 	leader *world.Node // Never nil: where nobody leads, the first node.
 	note   string      // What exactly was done, and what came of it.
 	missed bool        // Nothing came to where it was broken.
+	slow   string      // The one node that is slow; "" for none.
 
 	hold    time.Duration     // For how long it is broken.
 	recover recovering        // After the mending; nil for nothing but to be whole.

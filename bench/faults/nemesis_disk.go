@@ -32,14 +32,21 @@ const hangLimit = 30 * time.Second
 
 // What strace does to the system calls that sync a file.
 const (
-	syncsLate = "fdatasync,fsync:delay_exit=200000" // By 200 ms.
-	syncsFail = "fdatasync,fsync:error=EIO"
-	syncsHang = "fdatasync,fsync:delay_exit=600000000" // Until mended.
+	syncsLate  = "fdatasync,fsync:delay_exit=200000" // By 200 ms.
+	syncsLater = "fdatasync,fsync:delay_exit=500000"
+	syncsFail  = "fdatasync,fsync:error=EIO"
+	syncsHang  = "fdatasync,fsync:delay_exit=600000000" // Until mended.
 )
 
 // appendsFull is what it does to writes of the log's file: the file system has
 // no room for them, whatever the node makes.
 const appendsFull = "pwrite64:error=ENOSPC"
+
+// Of these faults it is told how long writes took.
+const (
+	leaderSlowDisk   = "leader-slow-disk"
+	followerSlowDisk = "follower-slow-disk"
+)
 
 // catchUpLimit is how long a follower may take to have what the others have.
 const catchUpLimit = 60 * time.Second
@@ -49,7 +56,7 @@ func diskNemeses() []nemesis {
 	traced := func(pick func(*breaker) *world.Node, inject string) breaking {
 		return func(ctx context.Context, b *breaker) (mending, error) {
 			n := pick(b)
-			b.note = n.Name
+			b.note, b.slow = n.Name, n.Name
 			return b.trace(ctx, n, inject)
 		}
 	}
@@ -58,7 +65,8 @@ func diskNemeses() []nemesis {
 		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (mending, error) {
 			return b.world.StartAll, b.world.PowerCut(ctx)
 		}},
-		{"slow-disk", seconds(3, 8), traced((*breaker).any, syncsLate)},
+		{leaderSlowDisk, seconds(3, 8), traced(leader, syncsLater)},
+		{followerSlowDisk, seconds(3, 8), traced((*breaker).follower, syncsLater)},
 		{"leader-failing-disk", seconds(2, 5), traced(leader, syncsFail)},
 		{"follower-failing-disk", seconds(2, 5), traced((*breaker).follower, syncsFail)},
 		{"follower-full-log", seconds(5, 10), func(ctx context.Context, b *breaker) (mending, error) {
@@ -164,7 +172,8 @@ func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			b.violate("stays behind", "node "+n.Name, "it is at %d (known: %v); when its log was mended, %v ago, the others were at %d",
+			b.violate("stays behind", "node "+n.Name,
+				"it is at %d (known: %v); when its log was mended, %v ago, the others were at %d",
 				at, known, catchUpLimit, want)
 			return stuck{fmt.Errorf("%s stays behind", n.Name)}
 		}

@@ -67,6 +67,15 @@ func TestFaultTellsItsRefusals(t *testing.T) {
 	if got := (&Fault{Note: "n1"}).told(); got != "n1" {
 		t.Errorf("got %q", got)
 	}
+	slow := &Latency{Before: Spread{P50: 0.01, P99: 0.05}, During: Spread{P50: 0.02, P99: 0.09}}
+	if got := (&Fault{Nemesis: "leader-kill", Latency: slow}).told(); got != "" {
+		t.Errorf("got %q", got)
+	}
+	slow.Elsewhere = &Spread{P50: 0.01, P99: 0.06}
+	got := (&Fault{Nemesis: followerSlowDisk, Latency: slow}).told()
+	if got != "writes p50 0.02, p99 0.09 s; at other nodes 0.01, 0.06 s; before 0.01, 0.05 s" {
+		t.Errorf("got %q", got)
+	}
 }
 
 // TestQuorum holds how many nodes may end while all disks hang.

@@ -60,14 +60,21 @@ type Fault struct {
 	Elections int `json:"elections"`
 	// NoSpace is how many tries were answered meanwhile that a disk is full.
 	NoSpace int `json:"no_space,omitempty"`
+	// Latency is how long writes took; nil where there were none. Older runs do
+	// not tell.
+	Latency *Latency `json:"latency,omitempty"`
 }
 
 // told returns what there is to say of the fault besides its times.
 func (f *Fault) told() string {
-	if f.NoSpace == 0 {
-		return f.Note
+	told := f.Note
+	if f.NoSpace > 0 {
+		told = fmt.Sprintf("%s; %d tries were answered 507", told, f.NoSpace)
 	}
-	return strings.TrimPrefix(fmt.Sprintf("%s; %d tries were answered 507", f.Note, f.NoSpace), "; ")
+	if f.Latency != nil && slices.Contains([]string{leaderSlowDisk, followerSlowDisk}, f.Nemesis) {
+		told += "; " + f.Latency.String()
+	}
+	return strings.TrimPrefix(told, "; ")
 }
 
 // Cell is what one workload did under one nemesis.

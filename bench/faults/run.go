@@ -218,11 +218,13 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	}
 	defer func() { s.violated(b.wrong) }()
 	// A write that was asked for while it was being broken says nothing of that.
-	first := s.tally.watch(broken, s.now())
+	held := s.now()
+	first := s.tally.watch(broken, held)
 	defer s.probing(ctx, first)()
 	if !sleep(ctx, hold) {
 		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
 	}
+	f.Latency = s.tally.latency(begun, held, s.now(), b.slow)
 	err = mend(ctx)
 	mended := s.now()
 	f.Held, f.Note, f.Missed = time.Duration(mended-begun).Seconds(), b.note, b.missed
@@ -251,6 +253,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	if now, still := s.world.Term(ctx); known && still {
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.
 	}
+	s.tally.forgetWrites(s.now())
 	return f, nil
 }
 

@@ -13,6 +13,7 @@ type tally struct {
 	nemesis string // What is broken now; "none" for nothing.
 	counts  map[cell]*Counts
 	watches []*watch // Those that have seen nothing.
+	writes  []wrote  // Since a fault was over.
 }
 
 // cell is a nemesis and a workload.
