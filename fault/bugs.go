@@ -19,6 +19,7 @@ const (
 	DoubleCharge    Bug = "double-charge"
 	StaleAuth       Bug = "stale-auth"
 	IgnoredStarting Bug = "ignored-starting"
+	PoisonKey       Bug = "poison-key"
 )
 
 // Plant describes a bug.
@@ -110,6 +111,12 @@ func Plants() []Plant { //nolint:funlen // A list.
 			Says: "ended as", Simulated: true,
 			Breaks:   "a node that starts again takes begun code for code that never ran, and starts it once more",
 			CaughtBy: "run life: node and supervisor are killed",
+		},
+		{
+			Bug: PoisonKey, Test: "./fsm TestNoKeyStopsTheServers",
+			Says:     "stops every server",
+			Breaks:   "an API key of a certain name stops every server in the middle of its entry, again at each start",
+			CaughtBy: "keys, with that name: none needed; no node stays up until the entry is left out",
 		},
 	}
 }

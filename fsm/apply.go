@@ -12,19 +12,22 @@ import (
 // leader whose clock is wrong cannot expire everything at once.
 const maxClockJump = 5 * time.Minute
 
-// applyEntry applies every frame of one entry. An entry that cannot be decoded
-// stops the process: a replica that skipped it would differ from then on.
-func (s *state) applyEntry(index uint64, entry []byte) []Result {
+// applyEntry applies every frame of one entry, and keeps at where it is. An entry
+// that cannot be decoded stops the process: a replica that went on without it would
+// differ from then on.
+func (s *state) applyEntry(index uint64, entry []byte, at *stage) []Result {
 	s.meta.Index = index
 	if fault.Planted(fault.MapOrder) {
 		return s.applyInMapOrder(entry)
 	}
 	var results []Result
 	for len(entry) > 0 {
+		*at = stage{frame: at.frame + 1}
 		cmd, rest, err := Decode(entry)
 		if err != nil {
-			panic(fmt.Sprintf("entry %d cannot be applied by this version: %v", index, err))
+			panic(fmt.Errorf("this version cannot read it: %w", err))
 		}
+		at.cmd = cmd
 		results = append(results, s.decide(cmd))
 		entry = rest
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fault"
 )
 
 // retiredKeys is how long a signing key that was replaced still verifies: far
@@ -39,6 +40,9 @@ func (s *state) createKey(c CreateKey) Result {
 	}
 	k.CreatedAt, k.UpdatedAt = s.meta.Now, s.meta.Now
 	s.putKey(&k)
+	if fault.Planted(fault.PoisonKey) && k.Name == "poison" {
+		panic("the key has the name that was planted") // Half of the entry is in the state.
+	}
 	return Result{ID: k.ID.UUID}
 }
 

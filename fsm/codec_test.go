@@ -170,8 +170,9 @@ func TestResultTravels(t *testing.T) {
 func TestUndecodableEntryStopsTheNode(t *testing.T) {
 	f := fsm.New()
 	defer func() {
-		if r := recover(); r == nil || !strings.Contains(r.(string), "entry 7 cannot be applied") {
-			t.Errorf("recovered %v", r)
+		p, _ := recover().(*fsm.PoisonError)
+		if p == nil || p.Index != 7 || p.Command != "" || !strings.Contains(p.Error(), "this version cannot read it") {
+			t.Errorf("recovered %v", p)
 		}
 	}()
 	f.ApplyFrames(7, []byte{200, 1, 0, 0, 0, 1, 0xa0})

@@ -20,6 +20,9 @@ type FSM struct {
 	state *state // Of Raft's goroutine alone.
 	view  atomic.Pointer[View]
 
+	guard  Guard
+	poison *PoisonError // What left state half changed, nil while it is whole.
+
 	mu sync.Mutex
 
 	// waiting has a channel per index that someone waits to see passed.
@@ -76,6 +79,7 @@ func (f *FSM) Changed(after uint64) <-chan struct{} {
 
 // publish makes the state as it is now the newest view.
 func (f *FSM) publish() {
+	f.mustBeWhole()
 	v := f.state.publish()
 	f.view.Store(v)
 	f.mu.Lock()
@@ -91,13 +95,14 @@ func (f *FSM) publish() {
 }
 
 // ApplyBatch applies committed entries and publishes one view. The response
-// to a command entry is [][]byte: one encoded Result per frame.
+// to a command entry is [][]byte: one encoded Result per frame. It panics with
+// a *PoisonError at an entry that cannot be applied.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	fault.Point("fsm.apply.before")
 	out := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
-			out[i] = encodeResults(f.state.applyEntry(l.Index, l.Data))
+			out[i] = encodeResults(f.apply(l.Index, l.Data))
 		} else {
 			f.state.meta.Index = l.Index
 		}
@@ -114,6 +119,7 @@ func (f *FSM) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // StoreConfiguration records that an entry with a change of the cluster's
 // configuration was committed, so that waiting for its index ends.
 func (f *FSM) StoreConfiguration(index uint64, _ raft.Configuration) {
+	f.mustBeWhole()
 	f.state.meta.Index = index
 	f.publish()
 }
@@ -134,14 +140,19 @@ func (f *FSM) ApplyFrames(index uint64, frames ...[]byte) []Result {
 func (f *FSM) ApplyEntries(first uint64, entries ...[]byte) [][]Result {
 	out := make([][]Result, len(entries))
 	for i, entry := range entries {
-		out[i] = f.state.applyEntry(first+uint64(i), entry)
+		out[i] = f.apply(first+uint64(i), entry)
 	}
 	f.publish()
 	return out
 }
 
 // Snapshot returns the newest view for Raft to store. It copies nothing.
-func (f *FSM) Snapshot() (raft.FSMSnapshot, error) { return &snapshot{f.View()}, nil }
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
+	if f.poison != nil {
+		return nil, f.poison
+	}
+	return &snapshot{f.View()}, nil
+}
 
 // Restore replaces the state with the one that a snapshot holds. A snapshot
 // that is damaged, of another version or breaks an invariant leaves the state
@@ -156,7 +167,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	fault.Point("fsm.restore.read")
-	f.state = s
+	f.state, f.poison = s, nil
 	f.marks.clear()
 	f.publish()
 	return nil

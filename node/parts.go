@@ -135,6 +135,9 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil
 		cfg.Bootstrap = false
 	}
+	if err := n.guardReplica(); err != nil {
+		return err
+	}
 	if n.cluster, err = cluster.Open(ctx, cfg); err != nil {
 		return fmt.Errorf("open cluster: %w", err)
 	}
@@ -274,7 +277,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := api.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
-	history := &past{cluster: n.cluster, turns: newTurns()}
+	history := &past{cluster: n.cluster, dir: n.cfg.DataDir, turns: newTurns()}
 	n.api, err = api.New(api.Config{
 		Proposer: n.proposer(),
 		Reader:   reader{n.machine, n.cluster},

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"errors"
+
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
@@ -23,7 +25,7 @@ type Recovery struct {
 // the same ones, all of which are named: servers that each went on alone would be
 // as many clusters. Without do it changes nothing and says what it would do, and
 // where the server stands when no voters are named yet.
-func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
+func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err error) {
 	stopped, err := cluster.OpenStopped(dir)
 	if err != nil {
 		return Recovery{}, err
@@ -33,7 +35,18 @@ func Recover(dir string, voters []compute.NodeID, do bool) (Recovery, error) {
 		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
 	}
 	var at cluster.Standing
-	state := fsm.New()
+	state, err := newMachine(dir)
+	if err != nil {
+		return r, err
+	}
+	defer func() { // The log of the replica stays open, until the command ends.
+		v := recover()
+		if p, ok := v.(*fsm.PoisonError); ok {
+			err = errors.New(adviceOn(p, dir))
+		} else if v != nil {
+			panic(v)
+		}
+	}()
 	machine := cluster.Machine{FSM: state, StateCluster: func() compute.UUID { return state.View().ClusterID() }}
 	if do {
 		at, err = stopped.Recover(machine, r.Voters)

@@ -14,6 +14,7 @@ import (
 // state beside its own; so one question is answered at a time.
 type past struct {
 	cluster *cluster.Cluster
+	dir     string // Of the node's data.
 	turns   *turns
 }
 
@@ -49,10 +50,20 @@ func (p *past) replay(ctx context.Context, index uint64, best int) ([]compute.Re
 	return out, nil
 }
 
+// rebuild returns a second state as it was after entry index, without what this
+// server leaves out.
+func (p *past) rebuild(ctx context.Context, index uint64) (*fsm.FSM, error) {
+	machine, err := newMachine(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	return machine, p.cluster.Rebuild(ctx, machine, index)
+}
+
 // again computes one plan again, and says what the state made of it.
 func (p *past) again(ctx context.Context, index uint64, plan fsm.CommitPlan, best int) (compute.Replay, error) {
-	machine := fsm.New()
-	if err := p.cluster.Rebuild(ctx, machine, plan.ViewIndex); err != nil {
+	machine, err := p.rebuild(ctx, plan.ViewIndex)
+	if err != nil {
 		return compute.Replay{}, err
 	}
 	computed, decisions, err := scheduler.Trace(ctx, machine.View(), best)
@@ -144,8 +155,8 @@ func (p *past) whatIf(
 		if _, err := p.cluster.Entry(index); err != nil {
 			return compute.Forecast{}, nil, err
 		}
-		machine := fsm.New()
-		if err := p.cluster.Rebuild(ctx, machine, index); err != nil {
+		machine, err := p.rebuild(ctx, index)
+		if err != nil {
 			return compute.Forecast{}, nil, err
 		}
 		view = machine.View()

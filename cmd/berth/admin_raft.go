@@ -12,7 +12,7 @@ import (
 // newRaft returns the command berth admin raft.
 func newRaft(conn *connection) *cobra.Command {
 	return parent("raft", "The servers that hold the state",
-		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin())
+		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin(), newRaftSkip())
 }
 
 // newRaftPeers returns the command berth admin raft peers.

@@ -83,6 +83,26 @@ func TestSnapshotSaveAndVerify(t *testing.T) {
 	}
 }
 
+// TestSkipNamesTheEntry: no server leaves out what was not named whole.
+func TestSkipNamesTheEntry(t *testing.T) {
+	dir := t.TempDir()
+	hash := strings.Repeat("0a", 32)
+	for args, want := range map[string]string{
+		"":                                    "--entry is needed",
+		"--entry 7 --yes":                     "--hash: name the SHA-256",
+		"--entry 7 --hash abc --yes":          "--hash: \"abc\" is no SHA-256",
+		"--entry 7 --hash " + hash + "0b":     "is no SHA-256",
+		"--entry seven":                       "invalid",
+		"--entry 7 --hash " + hash:            dir,
+		"--entry 7 --hash " + hash + " --yes": dir,
+	} {
+		r := execute(t, "", append([]string{"admin", "raft", "skip", "--data-dir", dir}, strings.Fields(args)...)...)
+		if r.code == 0 || !strings.Contains(r.errors, want) {
+			t.Errorf("%s: got %+v", args, r)
+		}
+	}
+}
+
 // TestRecoverNamesWhoIsLeft: a server never goes on alone because nobody was
 // named.
 func TestRecoverNamesWhoIsLeft(t *testing.T) {

@@ -22,24 +22,12 @@ var (
 // TestSweep ends nodes at a few points, chosen by chance; berth bench
 // failpoints tries all.
 func TestSweep(t *testing.T) {
-	switch {
-	case testing.Short():
-		t.Skip("builds a program and breaks a cluster of processes")
-	case os.Geteuid() != 0:
-		t.Skip("it takes root to make networks and disks")
-	case len(world.Missing()) > 0:
-		t.Skipf("not installed: %v", world.Missing())
-	}
+	binary := mustBuild(t)
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
-	binary := filepath.Join(t.TempDir(), "berth")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", "faults", "-o", binary, "berth/cmd/berth")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	points := sweep.Sample(seed, *pointsFlag)
 	report, err := sweep.Run(t.Context(), sweep.Config{
 		Dir: t.TempDir(), Binary: binary, Points: points, Exits: true, Progress: t.Output(),
@@ -55,6 +43,26 @@ func TestSweep(t *testing.T) {
 			len(report.Results), len(points), report.Submits, report.Starts)
 	}
 	t.Logf("%d points in %v", len(report.Results), time.Duration(report.Seconds*float64(time.Second)))
+}
+
+// mustBuild returns a program with failpoints. It skips the test where no world
+// can be made.
+func mustBuild(t *testing.T) string {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("builds a program and breaks a cluster of processes")
+	case os.Geteuid() != 0:
+		t.Skip("it takes root to make networks and disks")
+	case len(world.Missing()) > 0:
+		t.Skipf("not installed: %v", world.Missing())
+	}
+	binary := filepath.Join(t.TempDir(), "berth")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", "faults", "-o", binary, "berth/cmd/berth")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
 }
 
 // TestEveryPointIsTried holds that no point is left out.

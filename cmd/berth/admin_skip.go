@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"berth/node"
+)
+
+// newRaftSkip returns the command berth admin raft skip.
+func newRaftSkip() *cobra.Command {
+	var dir, hash string
+	var entry uint64
+	var force, yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "skip",
+		Short: "Have a stopped server leave out an entry of the log at which every server ends",
+		Long: `Skip has the stopped server in --data-dir leave out --entry, at its next start and
+each later one. It is for an entry at which every server ends, again at each start,
+and which no version of Berth can apply: their last words name it, and this command.
+Nothing that is in it was acknowledged to anybody; whoever asked for it must not
+repeat it, or asks in another way.
+
+Stop all servers, run skip on every one of them, and then start them. A server that
+did not leave it out ends at it; one that has applied it, because it had another
+version of Berth, is refused: the others come in empty instead. Skip shows what is
+in the entry, and refuses where the SHA-256 of its bytes is not --hash. --force
+names an entry that this server has yet to get. With --yes it does it.
+
+  berth admin raft skip --data-dir /var/lib/berth --entry N
+  berth admin raft skip --data-dir /var/lib/berth --entry N --hash SHA256 --yes`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes && hash == "" {
+				return usageErrorf("--hash: name the SHA-256 of the entry, as the servers do when they end")
+			}
+			if _, err := hex.DecodeString(hash); err != nil || len(hash) != 0 && len(hash) != 64 {
+				return usageErrorf("--hash: %q is no SHA-256, which has 64 digits", hash)
+			}
+			keepPrivate()
+			s, err := node.SkipEntry(dir, entry, hash, force, yes)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			return printSkipped(cmd.OutOrStdout(), s, dir)
+		},
+	}
+	cmd.Flags().Uint64Var(&entry, "entry", 0, "`index` of the entry")
+	cmd.Flags().StringVar(&hash, "hash", "", "`SHA-256` of its bytes")
+	cmd.Flags().BoolVar(&force, "force", false, "also where this server does not have it, or has applied it")
+	offline(cmd, &dir, &yes, &asJSON)
+	return needFlags(cmd, "data-dir", "entry")
+}
+
+func printSkipped(w io.Writer, s node.Skipped, dir string) error {
+	if s.Held {
+		t := newTable("#", "command", "bytes", "organization", "operation")
+		for i, f := range s.Commands {
+			command, org, op := f.Command, "-", "-"
+			if command == "" {
+				command = "unreadable"
+			}
+			if !f.Org.IsZero() {
+				org = f.Org.String()
+			}
+			if !f.Op.IsZero() {
+				op = f.Op.String()
+			}
+			t.AppendRow(row(i+1, command, f.Bytes, org, op))
+		}
+		if err := printTable(w, t); err != nil {
+			return err
+		}
+	}
+	if s.Done {
+		_, err := fmt.Fprintf(w, `
+Done: server %s leaves out entry %d from its next start on.
+Do this on every server, then start them.
+`, s.Node, s.Entry)
+		return err
+	}
+	if s.Listed {
+		_, err := fmt.Fprintf(w, "\nServer %s leaves out entry %d already.\n", s.Node, s.Entry)
+		return err
+	}
+	force := ""
+	if !s.Held {
+		force = " --force"
+	}
+	_, err := fmt.Fprintf(w, `
+Nothing is changed yet. Server %s would leave out entry %d, of %d that it has, and with it all of these commands:
+  berth admin raft skip --data-dir %s --entry %d --hash %s%s --yes
+Do this on every server, then start them.
+`, s.Node, s.Entry, s.Last, dir, s.Entry, s.Hash, force)
+	return err
+}
