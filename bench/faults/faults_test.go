@@ -103,7 +103,7 @@ func TestSum(t *testing.T) {
 	report := func(at, checked int, write float64, wrong ...check.Violation) faults.Report {
 		return faults.Report{
 			Began: began.AddDate(0, 0, at), Program: faults.Program{Version: "1"}, Checked: checked,
-			Seconds: 60, Objects: 5, Executions: 7, Starts: 6, Violations: wrong,
+			Seconds: 60, Objects: 5, Executions: 7, Charged: 2, Starts: 6, Violations: wrong,
 			Faults: []faults.Fault{
 				{Nemesis: "leader-kill", Held: 3, Write: write, Whole: 2, Elections: 1},
 				{Nemesis: "leader-kill", Held: 9, Write: 9, Whole: 9, Missed: true},
@@ -119,7 +119,7 @@ func TestSum(t *testing.T) {
 	never.Faults, never.Unfinished = never.Faults[:1], "no strace"
 	got := faults.Sum([]faults.Report{report(0, 0, 0.5), report(1, 10, 1.5, check.Violation{What: "lost"}), never})
 	if f := got.Faulty; f.Runs != 3 || f.Unfinished != 1 || f.Faults != 3 || f.Operations != 45 || f.While != 12 ||
-		f.Objects != 15 || f.Violations != 2 || len(got.Violations) != 2 || len(got.Programs) != 1 || got.Programs[0].Runs != 3 {
+		f.Objects != 15 || f.Charged != 6 || f.Violations != 2 || len(got.Violations) != 2 || len(got.Programs) != 1 || got.Programs[0].Runs != 3 {
 		t.Errorf("got %+v", got)
 	}
 	if got.Calm != (faults.Sums{}) {

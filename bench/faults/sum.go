@@ -29,6 +29,7 @@ type Sums struct {
 	Checked    Since   `json:"checked"`    // Operations in histories that were searched.
 	Objects    int     `json:"objects"`
 	Executions int     `json:"executions"`
+	Charged    int     `json:"charged"` // Those that ended with a charge, in searched accounts; older runs do not tell.
 	Starts     int     `json:"starts"`
 	Violations int     `json:"violations"`
 }
@@ -155,6 +156,7 @@ func (t *Sums) add(r *Report) {
 	}
 	t.Objects += r.Objects
 	t.Executions += r.Executions
+	t.Charged += r.Charged
 	t.Starts += r.Starts
 	t.Violations += len(r.Violations)
 }

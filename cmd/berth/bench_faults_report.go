@@ -143,7 +143,7 @@ func notAdded(sum faults.Totals, excluded []faults.Excluded) string {
 	}
 	return fmt.Sprintf("Not among the faults: %s times that something was tried, because nothing was broken or the line "+
 		"does not show it. Not among the runs: %d whose violations were the harness's own. "+
-		"[Each with its reason](reliability/faults.md#not-counted).", grouped(times), runs)
+		"[Each with its reason](reliability/faults.md).", grouped(times), runs)
 }
 
 // recorded returns what older runs lack as such.
@@ -162,7 +162,8 @@ What is broken and what is checked is in [reliability](../reliability.md).
 
 %s
 
-A calm run is one in which nothing was broken. The aim is of runs with faults and calm ones together.
+A calm run is one in which nothing was broken. The aims of faults and starts are of runs with faults; those of runs
+and operations do not tell the two apart.
 
 ## By what was broken
 
@@ -218,6 +219,7 @@ func faultFacts(sum faults.Totals) table.Writer {
 		{"operations in searched histories", faultChecked, "1,000,000"},
 		{"objects with a history", func(s faults.Sums) string { return grouped(s.Objects) }, ""},
 		{"executions, those that wait for ever among them", func(s faults.Sums) string { return grouped(s.Executions) }, ""},
+		{"of them with a charge in a searched history", func(s faults.Sums) string { return grouped(s.Charged) }, ""},
 		{"starts of their code", func(s faults.Sums) string { return grouped(s.Starts) }, "10,000"},
 		{"violations", func(s faults.Sums) string { return grouped(s.Violations) }, "0"},
 	} {
