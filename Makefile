@@ -55,14 +55,14 @@ faults-binary:
 	$(GO) build -trimpath -tags faults -ldflags '$(LDFLAGS)' -o bin/berth-faults ./cmd/berth
 
 faults: faults-binary ## Break a cluster for 6 minutes and check it, then see that planted bugs are found; SEED=n repeats a run
-	@scripts/as-root.sh bin/berth-faults bench faults --points --duration 6m $(if $(SEED),--seed $(SEED))
+	@scripts/as-root.sh bin/berth-faults bench faults --points --workers 1 --duration 6m $(if $(SEED),--seed $(SEED))
 	@scripts/as-root.sh bin/berth-faults bench faults --controls $(if $(SEED),--seed $(SEED))
 	$(GO) test ./fault -timeout 40m -run 'TestPlantedBugsAreFound|TestSimulationFindsPlantedBugs' -args -all
 	$(GO) test ./bench/dst -run TestInvariantsHold
 
 faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl, and all told in faults.md
 	@mkdir -p docs/reliability
-	@scripts/as-root.sh bin/berth-faults bench faults --points --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl; \
+	@scripts/as-root.sh bin/berth-faults bench faults --points --workers 1 --total $(or $(DURATION),1h) --out docs/reliability/faults.jsonl; \
 	code=$$?; $(MAKE) --no-print-directory faults-report && exit $$code
 
 FAULT_RUNS := docs/reliability/faults.jsonl

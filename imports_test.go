@@ -54,7 +54,7 @@ var rules = []rule{
 
 	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
 	{"bench", []string{"api/client", "api/wire", "compute", "fault", "fsm", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
-	{"bench/faults", []string{"api/client", "api/wire", "attempt", "compute", "fault", "node/executor"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
+	{"bench/faults", []string{"api/client", "api/wire", "attempt", "boottime", "compute", "fault", "node/executor"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
 	{"bench/schedule", []string{"bench/usage", "cluster", "compute", "fsm", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "fault", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},

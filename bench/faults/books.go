@@ -136,6 +136,9 @@ func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Viola
 	var wrong []check.Violation
 	for _, o := range s.orgs {
 		closing := s.now()
+		if s.closing == 0 {
+			s.closing = closing
+		}
 		b, err := s.closeBooks(ctx, o)
 		if err != nil {
 			return wrong, err
@@ -178,7 +181,7 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 
 // checkMarks compares what the code of executions left with what the cluster
 // says of them.
-func (s *session) checkMarks(report *Report) ([]check.Violation, error) {
+func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Violation, error) {
 	marks, err := check.ReadMarks(os.DirFS(s.world.Marks()))
 	if err != nil {
 		return nil, err
@@ -217,5 +220,6 @@ func (s *session) checkMarks(report *Report) ([]check.Violation, error) {
 			})
 		}
 	}
-	return wrong, nil
+	lost, err := s.checkLost(ctx, marks, report)
+	return append(wrong, lost...), err
 }

@@ -18,7 +18,7 @@ type Config struct {
 	Duration  time.Duration // Of faults and load; setting up and checking come on top.
 	Nodes     int           // Servers, 3 to 9.
 	Workers   int           // Nodes of role worker beside them, 0 to 3.
-	Nemeses   []string      // Which things are broken; none for all that Nemeses names.
+	Nemeses   []string      // Which things are broken; none for all that Nemeses names; long ones take a run of 4 minutes.
 	Workloads []string      // Which clients there are; none for all that Workloads names.
 	Count     int           // End after so many faults; 0 for when the time is over.
 	Hold      time.Duration // How long each fault lasts; 0 for as long as chance has it.

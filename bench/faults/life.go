@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -18,6 +19,15 @@ import (
 // markedTag marks executions whose code leaves marks.
 const markedTag = "marked"
 
+// Long code outlives a lease and what the leader waits behind it, so that its
+// attempts are lost with their nodes and begin anew elsewhere. There are few at
+// a time: they leave GPUs to others, and hold up no end of a run, where they
+// are stopped.
+const (
+	longLives = 4
+	longWork  = 45 // Seconds, and up to a third more.
+)
+
 // lives is the workload of executions that really run: submitted, looked at,
 // some of them stopped, most of them left to end. Their code leaves marks on
 // this machine.
@@ -31,6 +41,8 @@ type lives struct {
 	// hooks are the operations whose executions have a callback, acknowledged or
 	// not.
 	hooks map[string]bool
+	// long are the operations with long code that was not seen to have ended.
+	long map[string]bool
 }
 
 // oneLife is one execution from its submit on.
@@ -38,6 +50,7 @@ type oneLife struct {
 	op     string
 	id     compute.ExecutionID
 	object check.Object
+	long   bool
 }
 
 // callbackURL is where nobody listens: callbacks are recorded, not delivered.
@@ -60,7 +73,7 @@ func (w *lives) run(ctx context.Context, c *caller) {
 		switch n := c.rng.IntN(10); {
 		case one == nil || n < 2:
 			w.submit(ctx, c)
-		case n < 9:
+		case n < 9 || one.long: // It is to lose its node, not to be stopped.
 			w.look(ctx, c, one)
 		default:
 			w.stop(ctx, c, one)
@@ -79,8 +92,12 @@ func (w *lives) pick(c *caller) *oneLife {
 	return w.live[c.rng.IntN(len(w.live))]
 }
 
-// start returns an execution that works for a moment on a whole GPU or none.
-func (w *lives) start(c *caller, op string) client.Start {
+// start returns an execution that works on a whole GPU or none: for a moment,
+// or for long while there are few such.
+func (w *lives) start(c *caller, op string) (s client.Start, long bool) {
+	if w.takeLong(op) {
+		return startLong(c.rng, op), true
+	}
 	work := 0.2 + 3*c.rng.Float64()
 	if c.rng.IntN(8) == 0 {
 		work = 8 + 8*c.rng.Float64()
@@ -89,7 +106,7 @@ func (w *lives) start(c *caller, op string) client.Start {
 	if c.rng.IntN(10) == 0 {
 		code = 3
 	}
-	s := client.Start{
+	s = client.Start{
 		Code: fmt.Sprintf(check.Code, work, code), Timeout: 60, Tags: []string{markedTag, op},
 		Network: compute.NetworkNone.String(),
 	}
@@ -100,14 +117,36 @@ func (w *lives) start(c *caller, op string) client.Start {
 	if c.rng.IntN(3) == 0 {
 		s.CallbackURLs = []string{callbackURL}
 	}
-	return s
+	return s, false
+}
+
+// startLong returns an execution that works for longer than a lease lasts, and
+// may begin anew when it is lost.
+func startLong(rng *rand.Rand, op string) client.Start {
+	return client.Start{
+		Code:    fmt.Sprintf(check.Code, longWork*(1+rng.Float64()/3), 0),
+		Timeout: 4 * longWork, Tags: []string{markedTag, op}, Network: compute.NetworkNone.String(),
+		ExecutionType: []string{"", "h100"}[rng.IntN(2)], MaxRetries: 1 + rng.IntN(3),
+	}
+}
+
+// takeLong reports whether the code of an operation is to be long, and counts
+// it then.
+func (w *lives) takeLong(op string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.long) >= longLives {
+		return false
+	}
+	w.long[op] = true
+	return true
 }
 
 // submit submits an execution, again at other nodes until it is known how it
 // went or the run is over.
 func (w *lives) submit(ctx context.Context, c *caller) {
 	op := c.next()
-	start := w.start(c, op)
+	start, long := w.start(c, op)
 	if len(start.CallbackURLs) > 0 {
 		w.mu.Lock()
 		w.hooks[op] = true
@@ -125,13 +164,16 @@ func (w *lives) submit(ctx context.Context, c *caller) {
 		settle(t, out, started.ExecutionID)
 		switch out {
 		case done:
-			one := &oneLife{op: op, id: started.ExecutionID, object: o}
+			one := &oneLife{op: op, id: started.ExecutionID, object: o, long: long}
 			w.mu.Lock()
 			w.live, w.all = append(w.live, one), append(w.all, one)
 			w.mu.Unlock()
 			return
 		case refused:
 			w.session.odd(w.name(), "submit", err)
+			w.mu.Lock()
+			delete(w.long, op)
+			w.mu.Unlock()
 			return
 		case unknown, unsent, full:
 			c.pause(ctx, 100*time.Millisecond)
@@ -166,6 +208,7 @@ func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 func (w *lives) forget(one *oneLife) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.long, one.op)
 	if at := slices.Index(w.live, one); at >= 0 && w.session.history.Len(one.object) > 4 {
 		w.live = slices.Delete(w.live, at, at+1)
 	}
@@ -174,6 +217,7 @@ func (w *lives) forget(one *oneLife) {
 // stop asks for an end.
 func (w *lives) stop(ctx context.Context, c *caller, one *oneLife) {
 	c.next()
+	w.session.noteStop(one.id)
 	node := c.any(w.org.key)
 	out, err := c.relieve(ctx, w.name(), "stop "+one.id.String(), func(ctx context.Context) error {
 		if c.rng.IntN(2) == 0 {

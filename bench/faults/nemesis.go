@@ -36,6 +36,8 @@ type breaker struct {
 	note   string      // What exactly was done, and what came of it.
 	missed bool        // Nothing came to where it was broken.
 	slow   string      // The one node that is slow; "" for none.
+	target *world.Node // Of a long fault.
+	on     []string    // The nodes that it hits; none for all.
 
 	hold    time.Duration     // For how long it is broken.
 	recover recovering        // After the mending; nil for nothing but to be whole.
@@ -51,6 +53,13 @@ const (
 // violate notes what must not be.
 func (b *breaker) violate(what, object, format string, args ...any) {
 	b.wrong = append(b.wrong, check.Violation{What: what, Object: object, Detail: fmt.Sprintf(format, args...)})
+}
+
+// hits notes which nodes are broken, and no others.
+func (b *breaker) hits(nodes ...*world.Node) {
+	for _, n := range nodes {
+		b.on = append(b.on, n.Name)
+	}
 }
 
 // miss notes that nothing came to where it was broken.
@@ -89,7 +98,7 @@ func restart(nodes ...*world.Node) mending {
 func nemeses() []nemesis {
 	return slices.Concat(
 		[]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses(),
-		workerNemeses(),
+		workerNemeses(), longNemeses(),
 	)
 }
 
@@ -124,6 +133,7 @@ func processNemeses() []nemesis {
 	kill := func(pick func(*breaker) []*world.Node) breaking {
 		return func(ctx context.Context, b *breaker) (mending, error) {
 			nodes := pick(b)
+			b.hits(nodes...)
 			for _, n := range nodes {
 				if err := n.Kill(ctx); err != nil {
 					return nil, err
@@ -135,6 +145,7 @@ func processNemeses() []nemesis {
 	pause := func(pick func(*breaker) *world.Node) breaking {
 		return func(_ context.Context, b *breaker) (mending, error) {
 			n := pick(b)
+			b.hits(n)
 			return func(context.Context) error { return n.Thaw() }, n.Freeze()
 		}
 	}
@@ -147,10 +158,12 @@ func processNemeses() []nemesis {
 		{"follower-pause", seconds(0, 8), pause((*breaker).follower)},
 		{"machine-crash", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
 			n := b.any()
+			b.hits(n)
 			return restart(n), n.Crash(ctx)
 		}},
 		{"supervisor-kill", seconds(1, 3), func(ctx context.Context, b *breaker) (mending, error) {
 			n := b.any()
+			b.hits(n)
 			killed, err := n.KillSupervisors(ctx)
 			b.note = fmt.Sprintf("%d of %s", killed, n.Name)
 			return func(context.Context) error { return nil }, err
@@ -167,10 +180,12 @@ func networkNemeses() []nemesis {
 	heal := func(b *breaker) mending { return b.world.Heal }
 	return []nemesis{
 		{"partition-leader", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+			b.hits(b.leader)
 			return heal(b), b.cut(ctx, []*world.Node{b.leader}, b.others(), true, b.rng.IntN(2) == 0)
 		}},
 		{"partition-follower", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
 			n := b.follower()
+			b.hits(n)
 			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
 			return heal(b), b.cut(ctx, []*world.Node{n}, rest, true, b.rng.IntN(2) == 0)
 		}},

@@ -15,6 +15,7 @@ func workerNemeses() []nemesis {
 	return []nemesis{
 		{"worker-kill", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
 			n := b.worker()
+			b.hits(n)
 			return restart(n), n.Kill(ctx)
 		}},
 		{"worker-partition", seconds(2, 40), func(ctx context.Context, b *breaker) (mending, error) {
@@ -23,7 +24,9 @@ func workerNemeses() []nemesis {
 				from = []*world.Node{b.leader}
 				b.note = "from " + b.leader.Name
 			}
-			return b.world.Heal, b.cut(ctx, []*world.Node{b.worker()}, from, true, b.rng.IntN(2) == 0)
+			n := b.worker()
+			b.hits(n)
+			return b.world.Heal, b.cut(ctx, []*world.Node{n}, from, true, b.rng.IntN(2) == 0)
 		}},
 	}
 }
@@ -42,5 +45,6 @@ func (b *breaker) worker() *world.Node { return b.world.Workers[b.rng.IntN(len(b
 
 // lacks reports whether a run of c has not what a nemesis needs.
 func (c Config) lacks(name string) bool {
-	return !c.Points && slices.Contains(needPoints(), name) || c.Workers == 0 && slices.Contains(needWorkers(), name)
+	return !c.Points && slices.Contains(needPoints(), name) || c.Workers == 0 && slices.Contains(needWorkers(), name) ||
+		c.Duration < longRun && slices.Contains(longNames(), name)
 }

@@ -27,6 +27,7 @@ type Report struct {
 	Starts     int               `json:"starts"`            // Of code, as the code itself told.
 	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.
 	Oddities   map[string]int    `json:"oddities,omitempty"`
+	Moves      []Move            `json:"moves,omitempty"` // Of what had begun and began anew.
 	Violations []check.Violation `json:"violations"`
 	// Unfinished is why a run could not be done to its end; "" when it was.
 	Unfinished string `json:"unfinished,omitempty"`
@@ -46,6 +47,9 @@ type Fault struct {
 	Held    float64 `json:"held_s"`           // Until it was mended.
 	Node    string  `json:"leader,omitempty"` // That led before.
 	Note    string  `json:"note,omitempty"`
+	// On are the nodes that it hit; none where it was more than they, and in
+	// older runs.
+	On []string `json:"on,omitempty"`
 
 	// Missed is whether nothing came to where it was broken, so that nothing
 	// was. Older runs do not tell.
@@ -63,6 +67,8 @@ type Fault struct {
 	// Latency is how long writes took; nil where there were none. Older runs do
 	// not tell.
 	Latency *Latency `json:"latency,omitempty"`
+
+	from, over int64 // As the run counts time; over is 0 while it is not.
 }
 
 // told returns what there is to say of the fault besides its times.

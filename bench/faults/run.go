@@ -15,6 +15,8 @@ import (
 
 	"berth/bench/faults/check"
 	"berth/bench/faults/world"
+	"berth/boottime"
+	"berth/compute"
 )
 
 // Limits of a run.
@@ -50,6 +52,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	s := &session{
 		cfg: cfg, world: w, tally: newTally(), oddity: map[string]int{}, books: map[string]*books{},
 		begun: time.Now(), //nolint:forbidigo // Real processes have real time.
+		boot:  int64(boottime.Now()), stopped: map[compute.ExecutionID]bool{},
 	}
 	s.history = check.NewHistory(s.now)
 	defer s.close()
@@ -168,10 +171,12 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		}
 	}
 	rng := s.random("schedule", 0)
+	plan := newSchedule(rng, chosen)
 	var faults []Fault
-	until := s.now() + int64(s.cfg.Duration)
+	begun := s.now()
+	until := begun + int64(s.cfg.Duration)
 	for s.now() < until && (s.cfg.Count == 0 || len(faults) < s.cfg.Count) {
-		n, gap := chosen[rng.IntN(len(chosen))], between(rng, firstGap, lastGap)
+		n, gap := plan.next(time.Duration(s.now()-begun)), between(rng, firstGap, lastGap)
 		hold := between(rng, n.hold[0], n.hold[1])
 		own := rand.New(rand.NewPCG(rng.Uint64(), 0)) //nolint:gosec // A seed must repeat it.
 		if s.cfg.Hold > 0 {
@@ -206,13 +211,20 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	if b.leader == nil {
 		b.leader = s.world.Nodes[0]
 	}
+	if n.isLong() {
+		if err := b.aim(ctx); err != nil {
+			return Fault{Nemesis: n.name}, err
+		}
+	}
 	f := Fault{Nemesis: n.name, At: time.Duration(s.now()).Seconds(), Node: b.leader.Name}
 	begun := s.now()
 	term, known := s.world.Term(ctx)
 	ended := s.tally.begin(n.name)
 	defer ended()
 	broken, full := s.now(), s.tally.noSpace()
+	f.from = broken
 	mend, err := n.broke(ctx, b)
+	f.On = b.on
 	if err != nil {
 		return f, err
 	}
@@ -254,6 +266,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.
 	}
 	s.tally.forgetWrites(s.now())
+	f.over = s.now()
 	return f, nil
 }
 
@@ -272,7 +285,7 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 	for _, look := range []func() ([]check.Violation, error){
 		func() ([]check.Violation, error) { return s.checkBooks(ctx, report) },
 		func() ([]check.Violation, error) { return s.checkStates(ctx, report) },
-		func() ([]check.Violation, error) { return s.checkMarks(report) },
+		func() ([]check.Violation, error) { return s.checkMarks(ctx, report) },
 	} {
 		wrong, err := look()
 		report.Violations = append(report.Violations, wrong...)

@@ -25,6 +25,7 @@ type session struct {
 	history *check.History
 	tally   *tally
 	begun   time.Time
+	boot    int64          // The boottime then, which is what marks tell.
 	admin   *client.Client // Patient; for what is not checked.
 
 	mu     sync.Mutex
@@ -32,11 +33,14 @@ type session struct {
 	oddity map[string]int
 	wrong  []check.Violation
 	closes []func()
+	// stopped are executions that a client asked to stop, or may have.
+	stopped map[compute.ExecutionID]bool
 
 	// Of the end, when only one goroutine is left.
 	books     map[string]*books // By organization.
 	newest    uint64            // The index of the newest state that was read.
 	callbacks int               // Rows of the outbox in it.
+	closing   int64             // When the first books were closed.
 }
 
 // organization is a user with an organization and an API key.
@@ -85,6 +89,13 @@ func (s *session) odd(workload, what string, err error) {
 	if s.oddity[name]++; s.oddity[name] <= oddSaid {
 		s.wrong = append(s.wrong, check.Violation{What: kind, Object: workload, Detail: fmt.Sprintf("%s: %v", what, err)})
 	}
+}
+
+// noteStop notes that a client asks an execution to stop.
+func (s *session) noteStop(id compute.ExecutionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped[id] = true
 }
 
 // violated notes what a nemesis saw that must not be.

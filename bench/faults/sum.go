@@ -13,6 +13,7 @@ type Totals struct {
 	Faulty     Sums              `json:"with_faults"` // Of runs in which something was broken.
 	Calm       Sums              `json:"calm"`        // Of those in which nothing was.
 	Programs   []Programs        `json:"programs"`
+	Moved      Moved             `json:"moved"`
 	Rows       []Row             `json:"rows"`
 	Uncounted  []Uncounted       `json:"uncounted"`
 	Violations []check.Violation `json:"violations"`
@@ -82,7 +83,7 @@ type Work struct {
 
 // Sum adds runs up.
 func Sum(reports []Report) Totals {
-	var t Totals
+	t := Totals{Moved: movedOf(reports)}
 	rows := map[string]*Row{}
 	programs := map[Program]int{}
 	not := map[Uncounted]int{}

@@ -24,9 +24,11 @@ type workload interface {
 // makers are the workloads by name.
 func makers() map[string]func(*session) workload {
 	return map[string]func(*session) workload{
-		"register":  func(s *session) workload { return &registers{session: s} },
-		"account":   func(s *session) workload { return &accounts{session: s} },
-		"life":      func(s *session) workload { return &lives{session: s, hooks: map[string]bool{}} },
+		"register": func(s *session) workload { return &registers{session: s} },
+		"account":  func(s *session) workload { return &accounts{session: s} },
+		"life": func(s *session) workload {
+			return &lives{session: s, hooks: map[string]bool{}, long: map[string]bool{}}
+		},
 		"keys":      func(s *session) workload { return &keyring{session: s} },
 		"selection": func(s *session) workload { return &selections{session: s} },
 	}

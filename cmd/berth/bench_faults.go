@@ -41,6 +41,10 @@ the other: processes, machines, networks, disks, clocks. At the end everything i
 mended and checked: histories of clients for linearizability, replicas for equal
 states, ledgers to the last micro-credit, executions for having been started once.
 
+Faults that outlast the lease of an attempt (long-...) take a minute each: one comes
+after a minute and every two and a half minutes from then on, in runs of at least four
+minutes, or whenever --only names them.
+
 A run is one seed, which decides what is broken when and what clients ask for.
 Without --seed the first is drawn by chance; further runs follow until --total is
 used up. A violation ends the command with exit code 1, keeps the directory and names

@@ -225,6 +225,7 @@ func faultFacts(sum faults.Totals) table.Writer {
 	} {
 		lines.AppendRow(row(fact.name, fact.of(sum.Faulty), fact.of(sum.Calm), fact.aim))
 	}
+	lines.AppendRow(row("starts after a lost lease", faultMoves(sum.Moved), "", ""))
 	return lines
 }
 
@@ -306,6 +307,22 @@ func faultExcluded(all []faults.Excluded) string {
 		return "None."
 	}
 	return strings.Join(lines, "\n")
+}
+
+// faultMoves tells how often code began anew because a lease had ended, and how
+// long that was after the fault. What never met the end of a lease says so.
+func faultMoves(m faults.Moved) string {
+	if m.Runs == 0 && m.Leases == 0 {
+		return "none: no run had a fault that outlasts a lease"
+	}
+	text := fmt.Sprintf("%d", m.Leases)
+	if m.Max > 0 {
+		text += fmt.Sprintf(", after the fault by p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)
+	}
+	if m.Without > 0 {
+		text += fmt.Sprintf("; NONE in %d of %d runs with a fault that outlasts a lease", m.Without, m.Runs)
+	}
+	return text
 }
 
 // faultRows returns the table of what was broken.

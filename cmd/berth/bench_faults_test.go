@@ -29,6 +29,7 @@ func faultReports() []faults.Report {
 	wrong := faults.Report{
 		Began: began.AddDate(0, 0, 1), Program: faults.Program{Version: "0.1.0", Revision: "abc", Binary: "00ff"},
 		Seed: 8, Checked: 25, Seconds: 30, Unfinished: "no\nstrace",
+		Moves:      []faults.Move{{Nemesis: "long-pause", Reason: "node_lost", After: 27.5}},
 		Violations: []check.Violation{{What: "lost", Object: "execution x", Detail: "gone"}},
 		Faults:     []faults.Fault{{Nemesis: "leader-kill", Held: 3, Write: 0.6, Whole: 3}},
 	}
@@ -60,6 +61,7 @@ func TestFaultRunsAreTold(t *testing.T) {
 		"| none | 1 | 0 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
 		"| leader-kill | 0 (0) | 0 (0) | 32 (2) |\n",
 		"| clock | 1 | no part of a node asked for the clock that was shifted |\n",
+		"| starts after a lost lease | 1, after the fault by p50 27.5s, p99 27.5s, longest 27.5s |  |  |\n",
 		"| 0.1.0 | not recorded | not recorded | 1 |\n",
 		"| 0.1.0 | abc | 00ff | 1 |\n",
 		"- seed 8 could not be finished: no strace\n- seed 8: lost of execution x: gone\n",
@@ -140,5 +142,24 @@ func TestRunsThatCouldNotBeFinishedAreKept(t *testing.T) {
 	}
 	if worthKeeping(stopped, fine) || worthKeeping(t.Context(), faults.Report{}) {
 		t.Error("a run that somebody ended, or that had no cluster, is kept")
+	}
+}
+
+// TestRunsWithoutALostLeaseSaySo holds that a fault that outlasts a lease and
+// cost none of them is told.
+func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
+	for _, test := range []struct {
+		moved faults.Moved
+		want  string
+	}{
+		{faults.Moved{}, "none: no run had a fault that outlasts a lease"},
+		{
+			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2},
+			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
+		},
+	} {
+		if got := faultMoves(test.moved); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
 	}
 }

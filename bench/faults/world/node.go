@@ -215,12 +215,15 @@ func (n *Node) Crash(ctx context.Context) error {
 // KillSupervisors kills what watches over the node's executions, and leaves the
 // node. It returns how many there were.
 func (n *Node) KillSupervisors(ctx context.Context) (int, error) {
-	pids, err := owned(n.dir, "supervise")
+	pids, err := n.Supervisors()
 	if err != nil {
 		return 0, err
 	}
 	return len(pids), killAll(ctx, pids)
 }
+
+// Supervisors returns the processes that watch over the node's executions.
+func (n *Node) Supervisors() ([]int, error) { return owned(n.dir, "supervise") }
 
 // writeConfig writes the node's configuration file.
 func (n *Node) writeConfig() error {
