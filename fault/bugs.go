@@ -20,6 +20,7 @@ const (
 	StaleAuth       Bug = "stale-auth"
 	IgnoredStarting Bug = "ignored-starting"
 	PoisonKey       Bug = "poison-key"
+	EndlessLease    Bug = "endless-lease"
 )
 
 // Plant describes a bug.
@@ -117,6 +118,12 @@ func Plants() []Plant { //nolint:funlen // A list.
 			Says:     "stops every server",
 			Breaks:   "an API key of a certain name stops every server in the middle of its entry, again at each start",
 			CaughtBy: "keys, with that name: none needed; no node stays up until the entry is left out",
+		},
+		{
+			Bug: EndlessLease, Test: "./node/executor/supervise TestLateContact",
+			Says:     "the end of a lease is not heard",
+			Breaks:   "a supervisor does not end its code when its lease is over",
+			CaughtBy: "life: a node is cut off, or stands still, for longer than a lease",
 		},
 	}
 }

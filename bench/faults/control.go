@@ -62,6 +62,13 @@ func Controls() []Control {
 			60 * time.Second,
 			[]string{"linearizability"},
 		},
+		{ // Of the first fault there may be too little to lose, so there is another.
+			fault.EndlessLease,
+			[]string{"long-partition", "long-pause"},
+			[]string{"life"},
+			75 * time.Second,
+			[]string{"overlap"},
+		},
 	}
 }
 

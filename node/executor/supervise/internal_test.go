@@ -32,7 +32,13 @@ func TestLateContact(t *testing.T) {
 	if err := s.touch(now); err != nil {
 		t.Fatal(err)
 	}
-	<-timer.C
+	hang := time.NewTimer(10 * time.Second)
+	defer hang.Stop()
+	select {
+	case <-timer.C:
+	case <-hang.C:
+		t.Fatal("the end of a lease is not heard")
+	}
 	if err := s.touch(boottime.Now()); err != nil || s.lease.Until() != now+1 {
 		t.Errorf("a word after the end put it off to %v from now, %v", s.lease.Until()-now, err)
 	}
