@@ -49,6 +49,6 @@ func TestMetrics(t *testing.T) {
 				return false
 			}
 		}
-		return true
+		return cluster.Metric(t, registries[leader.cfg.Name], "berth_gossip_members") == 2
 	})
 }

@@ -466,6 +466,13 @@ func (g *gossip) note(m Member) {
 	if !m.Alive {
 		delete(g.bodies, m.ID)
 	}
+	alive := 0
+	for _, known := range g.members {
+		if known.Alive {
+			alive++
+		}
+	}
+	g.c.metrics.seen.Set(float64(alive))
 	close(g.changed)
 	g.changed = make(chan struct{})
 }

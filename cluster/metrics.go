@@ -20,6 +20,7 @@ type metrics struct {
 	lag        *prometheus.GaugeVec
 	voters     prometheus.Gauge
 	answering  prometheus.Gauge
+	seen       prometheus.Gauge
 	held       prometheus.Gauge
 	free       prometheus.Gauge
 	ballast    prometheus.Gauge
@@ -63,6 +64,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_raft_voters_answering",
 			Help: "Voters that answer the leader, itself included; 0 elsewhere.",
 		}),
+		seen: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_gossip_members", Help: "Nodes that gossip sees alive, this one included.",
+		}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_raft_voters_held",
 			Help: "Voters that were removed or are silent and must stay for the quorum, on the leader.",
@@ -97,7 +101,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"method", "code"}),
 	}
 	reg.MustRegister(m.commit, m.batch, m.appends, m.lag, m.voters, m.answering, m.held, m.terms, m.refused, m.calls,
-		m.ahead, m.free, m.ballast, m.full)
+		m.ahead, m.seen, m.free, m.ballast, m.full)
 	return m
 }
 

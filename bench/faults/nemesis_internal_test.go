@@ -67,6 +67,9 @@ func TestFaultTellsItsRefusals(t *testing.T) {
 	if got := (&Fault{Note: "n1"}).told(); got != "n1" {
 		t.Errorf("got %q", got)
 	}
+	if got := (&Fault{Note: "n1", Gossip: 12.34}).told(); got != "n1; gossip whole after 12.3 s" {
+		t.Errorf("got %q", got)
+	}
 	slow := &Latency{Before: Spread{P50: 0.01, P99: 0.05}, During: Spread{P50: 0.02, P99: 0.09}}
 	if got := (&Fault{Nemesis: "leader-kill", Latency: slow}).told(); got != "" {
 		t.Errorf("got %q", got)

@@ -64,6 +64,9 @@ type Fault struct {
 	Elections int `json:"elections"`
 	// NoSpace is how many tries were answered meanwhile that a disk is full.
 	NoSpace int `json:"no_space,omitempty"`
+	// Gossip is how long it was from the mending until the gossip of each node saw
+	// all others, after a fault that lasted for long; 0 after others.
+	Gossip float64 `json:"gossip_s,omitempty"`
 	// Latency is how long writes took; nil where there were none. Older runs do
 	// not tell.
 	Latency *Latency `json:"latency,omitempty"`
@@ -79,6 +82,9 @@ func (f *Fault) told() string {
 	}
 	if f.Latency != nil && slices.Contains([]string{leaderSlowDisk, followerSlowDisk}, f.Nemesis) {
 		told += "; " + f.Latency.String()
+	}
+	if f.Gossip > 0 {
+		told += fmt.Sprintf("; gossip whole after %.1f s", f.Gossip)
 	}
 	return strings.TrimPrefix(told, "; ")
 }

@@ -265,6 +265,9 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	if now, still := s.world.Term(ctx); known && still {
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.
 	}
+	if hold >= gossipSplit {
+		f.Gossip = s.gossipMeets(ctx, mended).Seconds()
+	}
 	s.tally.forgetWrites(s.now())
 	f.over = s.now()
 	return f, nil
@@ -282,6 +285,7 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 	if err := s.world.WaitWhole(ctx); err != nil {
 		return stuck{fmt.Errorf("at the end: %w", err)}
 	}
+	s.gossipMeets(ctx, s.now())
 	for _, look := range []func() ([]check.Violation, error){
 		func() ([]check.Violation, error) { return s.checkBooks(ctx, report) },
 		func() ([]check.Violation, error) { return s.checkStates(ctx, report) },
