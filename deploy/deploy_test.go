@@ -152,7 +152,10 @@ func TestUnit(t *testing.T) {
 	if out := mustExecute(t, ".", nil, analyze, "verify", "--man=no", unit); out != "" {
 		t.Error(out)
 	}
-	for _, want := range []string{"Restart=always", "KillMode=process", "Delegate=yes", "StartLimitIntervalSec=0", "RestartPreventExitStatus=3"} {
+	for _, want := range []string{
+		"Restart=always", "KillMode=process", "Delegate=yes", "StartLimitIntervalSec=0", "RestartPreventExitStatus=3",
+		"OOMScoreAdjust=-900",
+	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("the unit does not say %s", want)
 		}
