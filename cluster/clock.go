@@ -16,11 +16,18 @@ import (
 // clockRepeat is how long the log says nothing more about a clock that is off.
 const clockRepeat = 10 * time.Minute
 
+// driftsFor is how many measurements in a row must show that a clock drifts: one
+// may be of a node that stood still.
+const driftsFor = 3
+
 // skew is by how much one clock is ahead of another one.
 type skew struct {
 	mu    sync.Mutex
 	ahead time.Duration // Below 0 when it is behind; 0 while it is not known.
 	told  time.Time     // When the log last said that it is off; zero while it is not.
+
+	drifts  int  // Measurements in a row that show it.
+	drifted bool // The log has said so.
 }
 
 // last returns what was measured last.
@@ -46,6 +53,29 @@ func (s *skew) note(ahead time.Duration, at time.Time) (off, say bool) {
 		return true, true
 	}
 	return true, false
+}
+
+// drift takes the last measurement, of a call that took so long, and reports
+// whether the clock drifts: is less off than note says, and more than
+// compute.ClockDrift, wherever in that time the answer was made. It is right again
+// at half of that. Say is whether either is to be said.
+func (s *skew) drift(took time.Duration) (drifts, say bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ahead, was := s.ahead.Abs(), s.drifted
+	switch {
+	case compute.ClockOff(ahead):
+		s.drifts, s.drifted = 0, false // Which is said already.
+		return false, false
+	case ahead-took/2 > compute.ClockDrift:
+		s.drifts++
+	case ahead <= compute.ClockDrift/2:
+		s.drifts, s.drifted = 0, false
+	case !was:
+		s.drifts = 0
+	}
+	s.drifted = s.drifted || s.drifts >= driftsFor
+	return s.drifted, s.drifted != was
 }
 
 // measured returns by how much the clock that says here was ahead of one that
@@ -83,5 +113,22 @@ func (c *Cluster) compareClocks(leader compute.NodeID, answer []byte, took time.
 			compute.AheadText(ahead)))
 	case say:
 		c.logger.Info("the clock of this machine is the cluster's again", "leader", leader)
+	}
+	if leader == c.id {
+		took = 0
+	}
+	c.tellDrift(leader, ahead, took)
+}
+
+// tellDrift says when this node's clock begins to drift, and when it no longer
+// does.
+func (c *Cluster) tellDrift(leader compute.NodeID, ahead, took time.Duration) {
+	switch drifts, say := c.skew.drift(took); {
+	case drifts && say:
+		c.logger.Warn("the clock of this machine drifts from the cluster's", "leader", leader, "err", fmt.Sprintf(
+			"it is %s of that, which follows the leader's: see which of the two is wrong (timedatectl)",
+			compute.AheadText(ahead)))
+	case say:
+		c.logger.Info("the clock of this machine no longer drifts", "leader", leader)
 	}
 }

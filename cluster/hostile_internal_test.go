@@ -173,6 +173,46 @@ func TestMeasuredClocks(t *testing.T) {
 	}
 }
 
+// TestClocksThatDrift holds that people are told once of a clock that differs for
+// longer by what cannot be the call's own time, and once that it is right again.
+func TestClocksThatDrift(t *testing.T) {
+	const ms = time.Millisecond
+	var s skew
+	for i, step := range []struct {
+		ahead, took time.Duration
+		drifts, say bool
+	}{
+		{490 * ms, 0, false, false},
+		{600 * ms, 300 * ms, false, false}, // It may be 450 ms.
+		{600 * ms, 300 * ms, false, false},
+		{600 * ms, 300 * ms, false, false},
+		{-600 * ms, 10 * ms, false, false},
+		{-600 * ms, 10 * ms, false, false},
+		{0, 10 * ms, false, false}, // It stood still.
+		{-600 * ms, 10 * ms, false, false},
+		{-700 * ms, 10 * ms, false, false},
+		{-600 * ms, 10 * ms, true, true},
+		{-600 * ms, 10 * ms, true, false},
+		{-400 * ms, 10 * ms, true, false},
+		{-600 * ms, 2000 * ms, true, false},
+		{-240 * ms, 10 * ms, false, true},
+		{0, 0, false, false},
+		{time.Hour, 0, false, false}, // That is more than drift, and said elsewhere.
+		{time.Hour, 0, false, false},
+		{time.Hour, 0, false, false},
+		{3000 * ms, 0, false, false},
+		{3000 * ms, 0, false, false},
+		{3000 * ms, 0, true, true},
+		{time.Hour, 0, false, false},
+		{0, 0, false, false},
+	} {
+		s.note(step.ahead, time.Unix(0, 0))
+		if drifts, say := s.drift(step.took); drifts != step.drifts || say != step.say {
+			t.Errorf("step %d: drifts %t, said %t", i, drifts, say)
+		}
+	}
+}
+
 // TestAdviceOnHandshakes holds that what TLS says of the other side's refusal is
 // followed by what to do.
 func TestAdviceOnHandshakes(t *testing.T) {

@@ -9,10 +9,18 @@ const ClockTolerance = 10 * time.Second
 // ClockOff reports whether a clock that is so much ahead of another one is off.
 func ClockOff(ahead time.Duration) bool { return ahead.Abs() > ClockTolerance }
 
+// ClockDrift is by how much a clock may differ before people are told: less than
+// anything here rests on, and more than a clock that is set by others is off.
+const ClockDrift = 500 * time.Millisecond
+
 // AheadText says by how much a clock is ahead of another one, or behind.
 func AheadText(ahead time.Duration) string {
-	if ahead < 0 {
-		return (-ahead).Round(time.Second).String() + " behind"
+	unit := time.Second
+	if !ClockOff(ahead) {
+		unit = time.Second / 10
 	}
-	return ahead.Round(time.Second).String() + " ahead"
+	if ahead < 0 {
+		return (-ahead).Round(unit).String() + " behind"
+	}
+	return ahead.Round(unit).String() + " ahead"
 }

@@ -188,13 +188,14 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	return printTable(cmd.OutOrStdout(), t)
 }
 
-// clockOf says that the node's clock is off, "" when it is not.
+// clockOf says by how much the node's clock differs, "" when by nothing that is
+// worth a word.
 func clockOf(n wire.Node) string {
 	if n.ClockAhead == nil {
 		return ""
 	}
 	ahead := time.Duration(*n.ClockAhead) * time.Millisecond
-	if !compute.ClockOff(ahead) {
+	if ahead.Abs() <= compute.ClockDrift {
 		return ""
 	}
 	return ", clock " + compute.AheadText(ahead)
