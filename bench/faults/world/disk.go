@@ -62,41 +62,60 @@ func (n *Node) unmount(ctx context.Context) error {
 	if waited != nil {
 		return errors.Join(waited, err)
 	}
-	err = poll(ctx, "the file system of "+n.Name+" to be let go", func() bool { return !attached(n.image()) })
+	err = poll(ctx, "the file system of "+n.Name+" to be let go", func() bool { return attached(n.image()) == 0 })
 	if err != nil {
-		err = fmt.Errorf("%w; it is mounted in namespaces of %q", err, holders(n.data()))
+		err = fmt.Errorf("%w; it is held by %q", err, holders(attached(n.image())))
 	}
 	return err
 }
 
-// holders returns the processes in whose mount namespace something is mounted at
-// dir, with their command lines: a copy of the mount, which keeps it.
-func holders(dir string) (found []string) {
-	tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo") // The pattern is right.
-	for _, table := range tables {
-		mounts, err := os.ReadFile(table)
-		if err != nil || !strings.Contains(string(mounts), " "+dir+" ") {
-			continue // It may be gone meanwhile.
+// holders returns the processes that keep the file system of a device, with how
+// and with their command lines: a mount of it in their namespace, whatever its
+// place there, or something open.
+func holders(device uint64) (found []string) {
+	number := fmt.Sprintf(" %d:%d ", unix.Major(device), unix.Minor(device))
+	processes, _ := filepath.Glob("/proc/[0-9]*") // The pattern is right.
+	for _, process := range processes {
+		var how []string
+		mounts, _ := os.ReadFile(filepath.Join(process, "mountinfo")) // It may be gone meanwhile.
+		for line := range strings.Lines(string(mounts)) {
+			if fields := strings.Fields(line); len(fields) > 4 && strings.Contains(line, number) {
+				how = append(how, "mount "+fields[4])
+			}
 		}
-		pid := filepath.Base(filepath.Dir(table))
-		said, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // Empty for one that is gone.
-		found = append(found, pid+" "+strings.TrimSpace(strings.ReplaceAll(string(said), "\x00", " ")))
+		open, _ := filepath.Glob(filepath.Join(process, "fd", "*"))
+		for _, name := range append(open, filepath.Join(process, "cwd"), filepath.Join(process, "root")) {
+			var stat unix.Stat_t
+			if unix.Stat(name, &stat) == nil && stat.Dev == device {
+				target, _ := os.Readlink(name)
+				how = append(how, filepath.Base(name)+" "+target)
+			}
+		}
+		if len(how) > 0 {
+			said, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+			found = append(found, fmt.Sprintf("%s %s: %s", filepath.Base(process),
+				strings.TrimSpace(strings.ReplaceAll(string(said), "\x00", " ")), strings.Join(how, ", ")))
+		}
 	}
 	return found
 }
 
-// attached reports whether a loop device has the image.
-func attached(image string) bool {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return false
-	}
+// attached returns the loop device that has the image, 0 for none.
+func attached(image string) (device uint64) {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // The pattern is right.
 	for _, file := range files {
-		if data, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(data)) == image {
-			return true
+		data, err := os.ReadFile(file)
+		if err != nil || strings.TrimSpace(string(data)) != image {
+			continue
 		}
+		var major, minor uint32
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(file)), "dev"))
+		if _, scanErr := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil || scanErr != nil {
+			continue // It was let go meanwhile.
+		}
+		return unix.Mkdev(major, minor)
 	}
-	return false
+	return 0
 }
 
 // cutDisk has the node's disk lose everything that was not synced.
