@@ -103,9 +103,9 @@ func TestFormatIsTooNew(t *testing.T) {
 	const newer = fsm.Format + 1
 	w, _ := newOldWorld(t, newer)
 	defer func() {
-		said, _ := recover().(string)
-		if !strings.Contains(said, "install a newer one") {
-			t.Errorf("it stopped with %q", said)
+		p, _ := recover().(*fsm.PoisonError)
+		if p == nil || !strings.Contains(p.Error(), "install a newer one") {
+			t.Errorf("it stopped with %v", p)
 		}
 	}()
 	w.do(fsm.SetFormat{Term: w.term, Format: newer})
