@@ -58,7 +58,7 @@ func (s *skew) note(ahead time.Duration, at time.Time) (off, say bool) {
 // drift takes the last measurement, of a call that took so long, and reports
 // whether the clock drifts: is less off than note says, and more than
 // compute.ClockDrift, wherever in that time the answer was made. It is right again
-// at half of that. Say is whether either is to be said.
+// at half of that, likewise. Say is whether either is to be said.
 func (s *skew) drift(took time.Duration) (drifts, say bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *skew) drift(took time.Duration) (drifts, say bool) {
 		return false, false
 	case ahead-took/2 > compute.ClockDrift:
 		s.drifts++
-	case ahead <= compute.ClockDrift/2:
+	case ahead+took/2 <= compute.ClockDrift/2:
 		s.drifts, s.drifted = 0, false
 	case !was:
 		s.drifts = 0

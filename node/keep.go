@@ -206,7 +206,7 @@ func (k *keeper) bringBundles(ctx context.Context, without absent) (refused int,
 		k.logger.Error("code of executions is missing on this server",
 			"err", fmt.Errorf("%d blobs: %w", b.refused+b.lost, b.err))
 	}
-	if b.refused == 0 && !leaving {
+	if (b.refused == 0 || len(down) > 0) && !leaving { // What those have alone comes when they are back.
 		k.settled, k.at = servers, now
 	}
 	return b.refused, b.held

@@ -154,16 +154,21 @@ const lastWord = 100 * time.Millisecond
 // endProcess ends the process with exit code 1, whether or not the log takes
 // its last word.
 func endProcess(logger *slog.Logger, err error, exit func(int)) {
-	told := make(chan struct{})
+	within(lastWord, func() { logger.Error("ending the process", "err", err) })
+	exit(1)
+}
+
+// within does something, and returns after a while although it hangs.
+func within(limit time.Duration, do func()) {
+	done := make(chan struct{})
 	go func() {
-		logger.Error("ending the process", "err", err)
-		close(told)
+		do()
+		close(done)
 	}()
 	select {
-	case <-told:
-	case <-time.After(lastWord):
+	case <-done:
+	case <-time.After(limit):
 	}
-	exit(1)
 }
 
 // Run serves until ctx ends, and then stops gracefully. The first part that

@@ -102,7 +102,11 @@ func writeSkips(dir string, skips fsm.Skips) error {
 	for _, index := range slices.Sorted(maps.Keys(skips)) {
 		fmt.Fprintf(text, "%d %x\n", index, skips[index])
 	}
-	if err := file.Write(filepath.Join(dir, skipFile), text.Bytes()); err != nil {
+	path := filepath.Join(dir, skipFile)
+	if _, err := parseSkips(path, text.String()); err != nil {
+		return err // The server would not start with it.
+	}
+	if err := file.Write(path, text.Bytes()); err != nil {
 		return fmt.Errorf("write entries to leave out: %w", err)
 	}
 	return nil
@@ -132,7 +136,8 @@ func (n *Node) guardReplica() error {
 				fmt.Sprintf("%s lists it: nothing in it took effect; the SHA-256 of its bytes is %x", skipFile, hash))
 		},
 		Poisoned: func(p *fsm.PoisonError) {
-			n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack))
+			// The log may hang, with the disk for example.
+			within(lastWord, func() { n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack)) })
 			n.opts.Fatal(errors.New(adviceOn(p, n.cfg.DataDir)))
 		},
 	})
@@ -177,9 +182,12 @@ type Skipped struct {
 // SkipEntry has the stopped server in dir leave out an entry from its next start
 // on, if the SHA-256 of its bytes is hash. It is done on every server. Without do
 // it changes nothing and says what the entry is; hash may be "" then. What cannot
-// be compared, because the log does not have the entry, or comes too late, because
-// the server has applied it, is refused but with force.
+// be compared, because the log does not have the entry, is refused but with force;
+// what comes too late, because the server has applied it, always.
 func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, error) {
+	if index == 0 {
+		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is no index of an entry.")
+	}
 	stopped, err := cluster.OpenStopped(dir)
 	if err != nil {
 		return Skipped{}, err
@@ -194,20 +202,22 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 	if err != nil && (!force || compute.CodeOf(err) == compute.CodeInvalid) {
 		return s, err
 	}
+	known, listed := skips[index]
+	if held.Covered >= index && !listed {
+		return s, compute.Errorf(compute.CodeConflict,
+			"This server has applied entry %d: its snapshot reaches to %d. Servers that leave it out would differ from this "+
+				"one: have those that stop at it come in empty (berth admin raft rejoin).", index, held.Covered)
+	}
 	wanted, err := s.compare(held, hash)
 	if err != nil {
 		return s, err
 	}
-	if known, listed := skips[index]; listed && known == wanted {
+	if listed && known == wanted {
 		s.Listed = true
 		s.Done = do
 		return s, nil
 	}
 	switch {
-	case held.Covered >= index && !force:
-		return s, compute.Errorf(compute.CodeConflict,
-			"This server has applied entry %d: its snapshot reaches to %d. Servers that leave it out would differ from this "+
-				"one: have those that stop at it come in empty (berth admin raft rejoin).", index, held.Covered)
 	case !s.Held && !force:
 		return s, errNotHeld(index, held.Last)
 	case !do:

@@ -92,6 +92,7 @@ func TestSkipEntry(t *testing.T) {
 		{"another hash, forced", found.Entry, other, true, "is another one"},
 		{"no hash", found.Entry, "abc", false, "is no SHA-256"},
 		{"not there", found.Last + 9, other, false, "and --force"},
+		{"no entry", 0, other, true, "is no index of an entry"},
 		{"not there, forced without a hash", found.Last + 9, "", true, "does not have entry"},
 	} {
 		for _, do := range []bool{false, true} {
@@ -136,8 +137,10 @@ func TestSkipEntry(t *testing.T) {
 	if r, err := node.Recover(dir, []compute.NodeID{found.Node}, true); err != nil || !r.Done {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	_, err = node.SkipEntry(dir, found.Entry-1, other, false, true)
-	if err == nil || !strings.Contains(err.Error(), "has applied entry") {
-		t.Errorf("of what is in its snapshot: %v", err)
+	for hash, force := range map[string]bool{other: true, "": false} {
+		_, err = node.SkipEntry(dir, found.Entry-1, hash, force, force)
+		if err == nil || !strings.Contains(err.Error(), "has applied entry") {
+			t.Errorf("of what is in its snapshot: %v", err)
+		}
 	}
 }

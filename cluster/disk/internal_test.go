@@ -272,6 +272,21 @@ func TestNoOlderTermIsWritten(t *testing.T) {
 	}
 }
 
+// TestOneVoteATerm holds that of a term one vote is written down, repeats apart.
+func TestOneVoteATerm(t *testing.T) {
+	w := &Watchdog{Stable: raft.NewInmemStore()}
+	for _, vote := range []struct {
+		term uint64
+		who  string
+		ok   bool
+	}{{6, "a", true}, {6, "a", true}, {6, "b", false}, {7, "b", true}, {7, "a", false}, {8, "a", true}} {
+		err := errors.Join(w.SetUint64([]byte(KeyLastVoteTerm), vote.term), w.Set([]byte(KeyLastVoteCand), []byte(vote.who)))
+		if (err == nil) != vote.ok {
+			t.Errorf("the vote for %s in term %d: %v", vote.who, vote.term, err)
+		}
+	}
+}
+
 // TestPassing holds which errors of a snapshot say nothing about it.
 func TestPassing(t *testing.T) {
 	for err, want := range map[error]bool{

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,6 +26,9 @@ var errNoVote = errors.New("this server may not vote yet")
 // errOldTerm is why a term is not written over a newer one. Raft ends the process
 // upon it, and the next start reads the newer one.
 var errOldTerm = errors.New("a newer term is on disk")
+
+// errVoted is why a second vote is not written down.
+var errVoted = errors.New("the vote of this term is on disk, for another server")
 
 // access is a kind of access to the disk.
 type access uint8
@@ -83,8 +87,10 @@ type Watchdog struct {
 	sawAt   time.Time
 	probing bool
 
-	termMu sync.Mutex // Held while a term is written.
-	term   uint64     // The newest one that was.
+	termMu   sync.Mutex // Held while a term or a vote is written.
+	term     uint64     // The newest one that was.
+	voteTerm uint64     // The one of the newest vote,
+	voted    []byte     // and for whom it is; nil until that was written.
 }
 
 // pendingAccess is an access that has not returned.
@@ -121,7 +127,19 @@ func (w *Watchdog) DeleteRange(low, high uint64) error {
 // Set stores a value under watch.
 func (w *Watchdog) Set(key, value []byte) error {
 	defer w.begin(accessWrite)()
-	return w.Stable.Set(key, value)
+	if string(key) != KeyLastVoteCand {
+		return w.Stable.Set(key, value)
+	}
+	w.termMu.Lock()
+	defer w.termMu.Unlock()
+	if w.voted != nil && !bytes.Equal(w.voted, value) {
+		return errVoted
+	}
+	err := w.Stable.Set(key, value)
+	if err == nil {
+		w.voted = bytes.Clone(value)
+	}
+	return err
 }
 
 // Get reads a value.
@@ -133,19 +151,20 @@ func (w *Watchdog) SetUint64(key []byte, v uint64) error {
 		return errNoVote
 	}
 	defer w.begin(accessWrite)()
-	if string(key) != KeyCurrentTerm {
-		return w.Stable.SetUint64(key, v)
-	}
 	// Raft answers heartbeats beside the goroutine that votes, and may write the
-	// term of one after that of a vote.
+	// term of one after that of a vote, or vote twice in a term that it forgot so.
 	w.termMu.Lock()
 	defer w.termMu.Unlock()
-	if v < w.term {
+	if string(key) == KeyCurrentTerm && v < w.term {
 		return errOldTerm
 	}
 	err := w.Stable.SetUint64(key, v)
-	if err == nil {
+	switch {
+	case err != nil:
+	case string(key) == KeyCurrentTerm:
 		w.term = v
+	case string(key) == KeyLastVoteTerm && v != w.voteTerm:
+		w.voteTerm, w.voted = v, nil
 	}
 	return err
 }

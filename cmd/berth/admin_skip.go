@@ -53,7 +53,7 @@ names an entry that this server has yet to get. With --yes it does it.
 	}
 	cmd.Flags().Uint64Var(&entry, "entry", 0, "`index` of the entry")
 	cmd.Flags().StringVar(&hash, "hash", "", "`SHA-256` of its bytes")
-	cmd.Flags().BoolVar(&force, "force", false, "also where this server does not have it, or has applied it")
+	cmd.Flags().BoolVar(&force, "force", false, "also where this server has yet to get it")
 	offline(cmd, &dir, &yes, &asJSON)
 	return needFlags(cmd, "data-dir", "entry")
 }

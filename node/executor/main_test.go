@@ -268,6 +268,9 @@ func (s *state) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.A
 	return []compute.Attempt{{Execution: id, Epoch: 1, Ended: s.outcome(id) != nil}}, nil, nil
 }
 
+// Up is logs.State: there is one node.
+func (s *state) Up(compute.NodeID) bool { return true }
+
 // output returns what the log has of the execution, Berth's own lines too.
 func (n *node) output(id compute.ExecutionID) string {
 	n.t.Helper()

@@ -56,7 +56,8 @@ func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
 // they are written, attempt after attempt, until the execution has ended. The
 // lines carry numbers as Number makes them, and each comes once. An error of
 // fn ends the following and is returned. A line of System takes the place of
-// what is on a node that does not answer, once another attempt came after it.
+// what is on a node that is down, once another attempt came after it; what cannot
+// be read on one that is up is an error.
 // When the output of the newest one is on such a node after the execution has
 // ended, the code is unavailable and Final is valid.
 func (f *Follower) Follow(
