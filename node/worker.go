@@ -221,7 +221,7 @@ func (o workerOutput) Attempts(_ context.Context, id compute.ExecutionID) ([]com
 	return append(attempts, now), nil, nil
 }
 
-// Up reports that a node is there. All of whose output there is is this one.
+// Up reports that a node is there: of this one alone there is output.
 func (workerOutput) Up(compute.NodeID) bool { return true }
 
 // openWorkerOutput reads what executions print here, for servers.

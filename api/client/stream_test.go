@@ -173,7 +173,7 @@ func TestQuietStreamsAreNoFailures(t *testing.T) {
 			r, w := io.Pipe()
 			go func() {
 				for range 4 {
-					time.Sleep(15 * time.Second)
+					<-time.After(15 * time.Second)
 					fmt.Fprint(w, ": alive\n\n")
 				}
 				w.CloseWithError(io.ErrUnexpectedEOF)
