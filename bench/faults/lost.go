@@ -11,6 +11,7 @@ import (
 	"berth/api/wire"
 	"berth/attempt"
 	"berth/bench/faults/check"
+	"berth/bench/faults/world"
 	"berth/compute"
 )
 
@@ -22,7 +23,7 @@ type Move struct {
 	Nemesis   string `json:"nemesis"` // That hit the node; "none" for nothing.
 	Reason    string `json:"reason"`  // As which it was lost.
 	// After is how long it was from the fault until the code began anew, 0
-	// where there was no fault.
+	// where there was no fault, or it had to wait for its node.
 	After float64 `json:"after_s"`
 }
 
@@ -49,6 +50,7 @@ type past struct {
 	id       string
 	status   compute.Status
 	stopped  bool // By a client, or nobody knows.
+	bound    bool // It has to wait for the node that it was on.
 	marks    map[uint64]check.Mark
 	attempts []wire.Attempt // Oldest first.
 }
@@ -96,7 +98,7 @@ func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error)
 			ours := e.Metadata != nil && slices.Contains(e.Metadata.Tags, markedTag)
 			all = append(all, past{
 				id: e.ExecutionID.String(), status: e.Status, stopped: !ours || s.stopped[e.ExecutionID],
-				marks: own, attempts: whole.Attempts,
+				bound: world.OnOneNode(e.HardwareProfile), marks: own, attempts: whole.Attempts,
 			})
 		}
 	}
@@ -132,7 +134,7 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 		}
 		next, again := p.beganAfter(i)
 		if again {
-			if f != nil {
+			if f != nil && !p.bound {
 				move.After = time.Duration(next - f.from).Seconds()
 			}
 			moves = append(moves, move)
@@ -140,7 +142,7 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 			continue // It was not to begin anew, or may not.
 		}
 		limit := j.grown(moveLimit)
-		if f == nil || !j.alone(f, min(next, f.from+limit)) || next-f.from <= limit {
+		if f == nil || p.bound || !j.alone(f, min(next, f.from+limit)) || next-f.from <= limit {
 			continue
 		}
 		wrong = append(wrong, check.Violation{What: "late move", Object: "execution " + p.id, Detail: fmt.Sprintf(

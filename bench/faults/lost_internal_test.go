@@ -39,6 +39,8 @@ func lost(ended bool, last, again float64) past {
 func TestMoves(t *testing.T) {
 	stopped, ended := lost(false, 24, 0), lost(false, 24, 0)
 	stopped.stopped, ended.status = true, compute.StatusSystemFailure
+	bound := lost(false, 24, 72)
+	bound.bound = true
 	cut := broken("long-partition", 10, 70, "n1")
 	tests := []struct {
 		name   string
@@ -57,6 +59,7 @@ func TestMoves(t *testing.T) {
 		{"late, and everything was broken", lost(false, 10, 56), []Fault{broken("power-cut", 10, 20)}, 46, "power-cut", false},
 		{"another node was broken", lost(false, 24, 56), []Fault{broken("long-pause", 10, 70, "n2")}, 0, noNemesis, false},
 		{"a fault of long before", lost(false, 24, 56), []Fault{broken("leader-kill", 1, 5, "n1")}, 0, noNemesis, false},
+		{"it waits for its node", bound, []Fault{cut}, 0, "long-partition", false},
 		{"never", lost(false, 24, 0), []Fault{cut}, -1, "", true},
 		{"never, it was asked to stop", stopped, []Fault{cut}, -1, "", false},
 		{"never, it has no retries left", ended, []Fault{cut}, -1, "", false},

@@ -47,6 +47,12 @@ func gpus(i int) []string {
 	return [][]string{{"h100:2", "l40s:1"}, {"h100:2", "t4:1"}, {"h100:2"}}[i%3]
 }
 
+// OnOneNode reports whether a profile asks for a GPU that only one of three nodes
+// has: what executed on it has nowhere else to go.
+func OnOneNode(profile string) bool {
+	return strings.HasPrefix(profile, "l40s") || strings.HasPrefix(profile, "t4")
+}
+
 // Open makes the networks and disks, starts the nodes and returns once all of
 // them vote and have told their GPUs. Close undoes it.
 func Open(ctx context.Context, cfg Config) (_ *World, err error) {
