@@ -325,7 +325,7 @@ func (w *accounts) finish(context.Context) []check.Violation {
 			if b.works(op) {
 				worked++
 			}
-			if b.movesOf(op).settled.Charge > 0 {
+			if b.postingsOf(op).settled.Charge > 0 {
 				charged++
 			}
 		}

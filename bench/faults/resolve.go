@@ -10,18 +10,18 @@ import (
 // closer is the client of what happened by itself, or as the books were closed.
 const closer = -1
 
-// moves is what the ledger says of the credits of one operation.
-type moves struct {
+// postings is what the ledger says of the credits of one operation.
+type postings struct {
 	hold    uint64   // The line that set them aside first; 0 for none.
 	renewed []uint64 // The lines that gave them back to set them aside anew.
 	settled check.Place
 }
 
-// movesOf returns what became of the credits of the operation that is a tag.
-func (b *books) movesOf(op string) (m moves) {
+// postingsOf returns what became of the credits of the operation that is a tag.
+func (b *books) postingsOf(op string) (p postings) {
 	id := b.byTag[op]
 	if id == "" {
-		return m
+		return p
 	}
 	for _, l := range b.lines {
 		if l.Execution != id {
@@ -29,20 +29,20 @@ func (b *books) movesOf(op string) (m moves) {
 		}
 		switch l.Kind {
 		case compute.LedgerHold:
-			if m.hold == 0 {
-				m.hold = l.Seq
+			if p.hold == 0 {
+				p.hold = l.Seq
 				continue
 			}
-			m.renewed = append(m.renewed, m.settled.Seq)
-			m.settled.Seq = 0
+			p.renewed = append(p.renewed, p.settled.Seq)
+			p.settled.Seq = 0
 		case compute.LedgerRelease:
-			m.settled.Seq = l.Seq
+			p.settled.Seq = l.Seq
 		case compute.LedgerCharge:
-			m.settled.Charge += l.Amount
+			p.settled.Charge += l.Amount
 		case compute.LedgerGrant, compute.LedgerFork: // Of no execution.
 		}
 	}
-	return m
+	return p
 }
 
 // place returns the place in the ledger of a change of an account: a grant has
@@ -57,9 +57,9 @@ func (b *books) place(in any) check.Place {
 			}
 		}
 	case check.Hold:
-		return check.Place{Seq: b.movesOf(in.Op).hold}
+		return check.Place{Seq: b.postingsOf(in.Op).hold}
 	case check.Settle:
-		return b.movesOf(in.Op).settled
+		return b.postingsOf(in.Op).settled
 	case check.Renew:
 		return check.Place{Seq: in.Seq}
 	}
@@ -90,17 +90,17 @@ func (b *books) works(op string) bool {
 // were charged.
 func (b *books) resolve(h *check.History, account check.Object, closing int64) (charged int) {
 	for _, op := range b.operations() {
-		m, from := b.movesOf(op), closing
+		p, from := b.postingsOf(op), closing
 		if asked, ok := h.HeldAt(account, op); ok && b.works(op) {
 			from = asked
-			if m.settled.Charge > 0 {
+			if p.settled.Charge > 0 {
 				charged++
 			}
 		}
-		for _, seq := range m.renewed {
+		for _, seq := range p.renewed {
 			h.RenewAt(account, closer, op, seq, from)
 		}
-		if m.settled.Seq != 0 {
+		if p.settled.Seq != 0 {
 			h.SettleAt(account, closer, op, from)
 		}
 	}
