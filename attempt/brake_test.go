@@ -127,6 +127,8 @@ func TestBrake(t *testing.T) {
 		{"half is allowed", 4, "%50 -a -b", ""},
 		{"more than half", 5, "%50 -a -b -c", "abc"},
 		{"more is allowed later", 4, "-a -b @60 %50", ""},
+		{"one comes back just after another one fell silent", 5, "-a @30 -b @62 -c +b", "ac"},
+		{"one falls silent after all were few again", 5, "-a @30 -b @62 +b -c", ""},
 		{"never", 3, "%100 -a -b -c", ""},
 		{"no share asks for less than two", 3, "%1 -a", ""},
 	}
@@ -184,6 +186,7 @@ func TestJudge(t *testing.T) {
 		{"one is lost that was not recorded", 3, "", map[string]int{"a": 26}, "-a"},
 		{"one is lost while another one falls silent", 5, "-a", map[string]int{"a": 26, "b": 16}, "-b"},
 		{"one is lost while another one comes back", 5, "-a -b", map[string]int{"a": 26}, "+b"},
+		{"one comes back as another one falls silent", 5, "-a -b", map[string]int{"b": 26, "c": 16}, "+a -c"},
 		{"too many are lost", 5, "-a -b", map[string]int{"a": 26, "b": 26}, ""},
 		{"two alone are lost", 5, "-a @60 -b", map[string]int{"a": 90, "b": 26}, "a b"},
 		{"a drained one is lost while the brake holds", 6, "~c -a -b -d -c", map[string]int{"a": 26, "b": 26, "c": 26, "d": 26}, "c"},
@@ -210,7 +213,7 @@ func TestJudge(t *testing.T) {
 func said(v attempt.Verdict) string {
 	var words []string
 	name := func(id compute.NodeID) string { return string(rune('a' + id.UUID[15])) }
-	for _, c := range v.Changes {
+	for _, c := range slices.Concat(v.Gone, v.Back) {
 		words = append(words, fmt.Sprintf("%s%s", map[compute.NodeState]string{
 			compute.NodeUp: "+", compute.NodeDown: "-",
 		}[c.State], name(c.Node)))

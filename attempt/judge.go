@@ -27,11 +27,17 @@ type Loss struct {
 	Work []compute.Work
 }
 
-// Verdict is what a leader does about nodes after a look at them.
+// Verdict is what a leader does about nodes after a look at them, in this order:
+// were one that is back recorded first, a brake would end for which others that
+// are gone since the same moment have not been counted yet.
 type Verdict struct {
-	Changes []Change // To be recorded.
-	Losses  []Loss   // To be given up; none while there is anything to record.
+	Gone   []Change // Nodes to be recorded as down.
+	Back   []Change // Nodes to be recorded as up.
+	Losses []Loss   // To be given up; none while there is anything to record.
 }
+
+// Changed reports whether there is anything to record.
+func (v Verdict) Changed() bool { return len(v.Gone) > 0 || len(v.Back) > 0 }
 
 // Judge returns what a leader does that has not heard nodes for so long as
 // silence says, false of one that it has not looked at yet. Which nodes are
@@ -41,11 +47,15 @@ type Verdict struct {
 func Judge(s State, silence func(compute.NodeID) (time.Duration, bool)) (v Verdict) {
 	for n := range s.Nodes() {
 		silent, known := silence(n.ID)
-		if state := StateOf(silent); known && state != n.State {
-			v.Changes = append(v.Changes, Change{Node: n.ID, State: state, Silent: silent})
+		switch state := StateOf(silent); {
+		case !known || state == n.State:
+		case state == compute.NodeUp:
+			v.Back = append(v.Back, Change{Node: n.ID, State: state, Silent: silent})
+		default:
+			v.Gone = append(v.Gone, Change{Node: n.ID, State: state, Silent: silent})
 		}
 	}
-	if len(v.Changes) > 0 {
+	if v.Changed() {
 		return v
 	}
 	brake := s.Brake()

@@ -25,6 +25,7 @@ type watch struct {
 
 	began  time.Time // By the stopwatch that tells when nodes were heard.
 	braked bool      // Of the last round; of the one who acts.
+	note   recorder
 
 	mu sync.Mutex
 
@@ -32,11 +33,15 @@ type watch struct {
 	silent  map[compute.NodeID]time.Duration // By the last look.
 }
 
+// recorder has the state take one change. It returns the index at which it did, 0
+// when it did not.
+type recorder func(ctx context.Context, term uint64, c attempt.Change) uint64
+
 // newWatch returns the watch of a term that begins: every node has its full
 // time.
 func (l *leader) newWatch() *watch {
 	return &watch{
-		leader: l, began: time.Now(), //nolint:forbidigo // A stopwatch.
+		leader: l, note: l.recordNode, began: time.Now(), //nolint:forbidigo // A stopwatch.
 		counter: attempt.NewWatch(), silent: map[compute.NodeID]time.Duration{},
 	}
 }
@@ -67,12 +72,12 @@ func (w *watch) silence(node compute.NodeID) (time.Duration, bool) {
 // act records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once: that
 // is judged by what was recorded, so that slow commits delay the loss and never
-// the brake.
+// the brake. Those that are gone are recorded before any that is back.
 func (w *watch) act(ctx context.Context, term uint64) {
 	verdict := w.judge()
-	if len(verdict.Changes) > 0 {
+	if verdict.Changed() {
 		w.catchUp(ctx, term)
-		if !w.record(ctx, term, verdict.Changes) {
+		if !w.record(ctx, term, verdict.Gone) || !w.record(ctx, term, verdict.Back) {
 			return
 		}
 		verdict = w.judge()
@@ -93,13 +98,16 @@ func (w *watch) judge() attempt.Verdict {
 // moment are of one moment there too. It reports whether it did and this node
 // has seen it.
 func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Change) bool {
+	if len(changes) == 0 {
+		return true
+	}
 	var all sync.WaitGroup
 	slots := make(chan struct{}, maxRecords) // Held by those that are on their way.
 	indexes := make([]uint64, len(changes))
 	for i, change := range changes {
 		slots <- struct{}{}
 		all.Go(func() {
-			indexes[i] = w.recordOne(ctx, term, change)
+			indexes[i] = w.note(ctx, term, change)
 			<-slots
 		})
 	}
@@ -111,18 +119,17 @@ func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Chang
 	return err == nil
 }
 
-// recordOne has the state take one change. It returns the index at which it did,
-// 0 when it did not.
-func (w *watch) recordOne(ctx context.Context, term uint64, c attempt.Change) uint64 {
-	w.logger.Warn("node changed", "node", c.Node, "status", c.State, "took", c.Silent)
+// recordNode is the recorder of a leader.
+func (l *leader) recordNode(ctx context.Context, term uint64, c attempt.Change) uint64 {
+	l.logger.Warn("node changed", "node", c.Node, "status", c.State, "took", c.Silent)
 	fault.Point("leader.node_state.before")
-	index, err := w.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+	index, err := l.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
 	fault.Point("leader.node_state.after")
 	if err == nil {
 		return index
 	}
 	if ctx.Err() == nil {
-		w.logger.Warn("node state not recorded", "node", c.Node, "err", err)
+		l.logger.Warn("node state not recorded", "node", c.Node, "err", err)
 	}
 	return 0
 }

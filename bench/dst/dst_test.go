@@ -43,8 +43,9 @@ func simulate(t *testing.T, seed uint64) dst.Report {
 	return r
 }
 
-// TestInvariantsHold simulates seeds that are always the same and fresh ones. The
-// last of the first showed that what lets the brake go may begin it anew.
+// TestInvariantsHold simulates seeds that are always the same and fresh ones. Of the
+// first the last two showed what ends a brake that should hold: what lets it go may
+// begin it anew, and who is back may be recorded before who is gone.
 func TestInvariantsHold(t *testing.T) {
 	began, hours := usage.CPU(), 0.0
 	if *seedFlag != 0 {
@@ -56,7 +57,7 @@ func TestInvariantsHold(t *testing.T) {
 		}
 		return
 	}
-	for _, seed := range []uint64{1, 2, 3, 1015742296322727279} {
+	for _, seed := range []uint64{1, 2, 3, 1015742296322727279, 12617206407784719985} {
 		r := simulate(t, seed)
 		for what, n := range map[string]int{
 			"executions": r.Executions, "lost attempts": r.Lost, "requeued attempts": r.Requeued,

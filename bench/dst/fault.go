@@ -57,8 +57,9 @@ func (w *world) faults() {
 		if w.happens(0.7) {
 			within = w.between(time.Second, 2*time.Minute)
 		}
-		w.drain(m, true, within)
-		w.after(w.exponential(2*time.Minute), func() { w.drain(m, false, 0) })
+		w.drain(m, true, within, func() {
+			w.after(w.exponential(2*time.Minute), func() { w.drain(m, false, 0, func() {}) })
+		})
 	})
 }
 
@@ -141,13 +142,15 @@ func (m *machine) killOne() {
 }
 
 // drain stops or resumes the placing of work on a node. What a drained one
-// executes is ended within a time, or never for 0.
-func (w *world) drain(m *machine, drained bool, within time.Duration) {
+// executes is ended within a time, or never for 0. Like the operator, what comes
+// next waits for the answer: a drain whose first try is late must not come behind
+// what ends it, and stay.
+func (w *world) drain(m *machine, drained bool, within time.Duration, next func()) {
 	cmd := fsm.DrainNode{
 		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true},
 		Node: m.node, Drained: drained, Within: within,
 	}
-	w.propose(outside, always, 0, cmd, func(bool, fsm.Result) {})
+	w.propose(outside, always, 0, cmd, func(bool, fsm.Result) { next() })
 }
 
 // heal ends all faults.

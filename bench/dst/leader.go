@@ -68,7 +68,7 @@ func (s *server) watch() {
 		d, known := silent[id]
 		return d, known
 	})
-	for _, c := range verdict.Changes {
+	for _, c := range slices.Concat(verdict.Gone, verdict.Back) {
 		s.do(fsm.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
 	}
 	for _, loss := range s.losses(view, verdict, silent) {
@@ -85,7 +85,7 @@ func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[com
 	if bug != BugHastyLoss && bug != BugNoBrake && bug != BugEarlyJudge {
 		return verdict.Losses
 	}
-	if len(verdict.Changes) > 0 && bug != BugEarlyJudge {
+	if verdict.Changed() && bug != BugEarlyJudge {
 		return nil
 	}
 	var losses []protocol.Loss
