@@ -25,6 +25,9 @@ type Move struct {
 	// After is how long it was from the fault until the code began anew, 0
 	// where there was no fault, or it had to wait for its node.
 	After float64 `json:"after_s"`
+	// Waited is how much of that it was queued, by the cluster's clock: next to
+	// nothing unless others had the GPUs. Runs before 2026-11-22 23:30 UTC have none.
+	Waited *float64 `json:"waited_s,omitempty"`
 }
 
 // byLease reports whether the attempt ended because its node was not heard.
@@ -42,6 +45,8 @@ const (
 	// beatSlack is how much earlier than its end code may have given its last
 	// sign.
 	beatSlack = time.Second
+	// roomAtOnce is for how long at most what finds room is queued: some passes.
+	roomAtOnce = time.Second
 )
 
 // past is what the code of an execution and the cluster say of it. The times of
@@ -132,10 +137,10 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 		if f != nil {
 			move.Nemesis = f.Nemesis
 		}
-		next, again := p.beganAfter(i)
+		next, waited, again := p.beganAfter(i)
 		if again {
 			if f != nil && !p.bound {
-				move.After = time.Duration(next - f.from).Seconds()
+				move.After, move.Waited = time.Duration(next-f.from).Seconds(), new(waited.Seconds())
 			}
 			moves = append(moves, move)
 		} else if next = j.closing; p.stopped || p.status == compute.StatusSystemFailure {
@@ -152,14 +157,19 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 	return moves, wrong
 }
 
-// beganAfter returns when code of an attempt after the i-th began.
-func (p *past) beganAfter(i int) (at int64, began bool) {
-	for _, a := range p.attempts[i+1:] {
-		if m, began := p.marks[a.Attempt]; began {
-			return m.From, true
+// beganAfter returns when code of an attempt after the i-th began, and for how
+// long the execution was queued in between.
+func (p *past) beganAfter(i int) (at int64, waited time.Duration, began bool) {
+	for ; i+1 < len(p.attempts); i++ {
+		before, next := &p.attempts[i], &p.attempts[i+1]
+		if before.EndedAt != nil {
+			waited += max(next.PlacedAt.Sub(*before.EndedAt), 0)
+		}
+		if m, began := p.marks[next.Attempt]; began {
+			return m.From, waited, true
 		}
 	}
-	return 0, false
+	return 0, waited, false
 }
 
 // cause returns the newest fault that hit a node before or when its code gave
@@ -256,6 +266,9 @@ type Moved struct {
 	P50 time.Duration `json:"p50_ns"` // From the fault to the start.
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
+
+	Prompt    int           `json:"prompt"` // Of those that are timed: they found room at once.
+	PromptMax time.Duration `json:"prompt_max_ns"`
 }
 
 // movedOf sums up what began anew in runs.
@@ -271,6 +284,10 @@ func movedOf(reports []Report) Moved {
 				continue
 			case m.After > 0:
 				took = append(took, duration(m.After))
+				if m.Waited != nil && duration(*m.Waited) <= roomAtOnce {
+					sum.Prompt++
+					sum.PromptMax = max(sum.PromptMax, duration(m.After))
+				}
 			}
 			sum.Leases++
 		}

@@ -28,8 +28,10 @@ func lost(ended bool, last, again float64) past {
 	}
 	if again > 0 {
 		p.marks[3] = check.Mark{Attempt: 3, From: sec(again)}
-		p.attempts = append(p.attempts, wire.Attempt{Attempt: 2, Node: "n2", Status: "system_failure"}, // Never began.
-			wire.Attempt{Attempt: 3, Node: "n2", Status: "completed"})
+		p.attempts[0].EndedAt = new(compute.Instant(1000))
+		p.attempts = append(p.attempts, // The second never began.
+			wire.Attempt{Attempt: 2, Node: "n2", Status: "system_failure", PlacedAt: 1200, EndedAt: new(compute.Instant(9000))},
+			wire.Attempt{Attempt: 3, Node: "n2", Status: "completed", PlacedAt: 9300})
 	}
 	return p
 }
@@ -73,6 +75,9 @@ func TestMoves(t *testing.T) {
 		for _, m := range moves {
 			if m.After != tt.after || m.Nemesis != tt.cause || !m.byLease() {
 				t.Errorf("%s: %+v", tt.name, m)
+			}
+			if timed := tt.after > 0; (m.Waited != nil) != timed || timed && *m.Waited != 0.5 {
+				t.Errorf("%s: it was queued for %v, want 0.5 s", tt.name, m.Waited)
 			}
 		}
 		if j.slow = 3; tt.name == "late" {
@@ -121,11 +126,14 @@ func TestLostResults(t *testing.T) {
 func TestMovedSums(t *testing.T) {
 	long := []Fault{{Nemesis: "long-pause"}}
 	got := movedOf([]Report{
-		{Faults: long, Moves: []Move{{Reason: "node_lost", After: 27}, {Reason: "node_lost"}, {Reason: "supervisor_lost", After: 1}}},
+		{Faults: long, Moves: []Move{{Reason: "node_lost", After: 27, Waited: new(0.1)}, {Reason: "node_lost"}, {Reason: "supervisor_lost", After: 1}}},
 		{Faults: long},
-		{Moves: []Move{{Reason: "node_lost", After: 28}}},
+		{Moves: []Move{{Reason: "node_lost", After: 28}, {Reason: "node_lost", After: 36, Waited: new(9.5)}}},
 	})
-	want := Moved{Leases: 3, Others: 1, Runs: 2, Without: 1, P50: 28 * time.Second, P99: 28 * time.Second, Max: 28 * time.Second}
+	want := Moved{
+		Leases: 4, Others: 1, Runs: 2, Without: 1, P50: 28 * time.Second, P99: 36 * time.Second, Max: 36 * time.Second,
+		Prompt: 1, PromptMax: 27 * time.Second,
+	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
