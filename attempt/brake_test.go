@@ -168,6 +168,9 @@ func (f fleetState) Work(id compute.NodeID) []compute.Work {
 	return []compute.Work{{Execution: &compute.Execution{}, Attempt: &compute.Attempt{Node: id}}}
 }
 
+// unheard stands for a node that was not heard since the term began a second ago.
+const unheard = -2
+
 // TestJudge is what a leader does that has heard nodes for the last time so many
 // seconds ago, by what was recorded before.
 func TestJudge(t *testing.T) {
@@ -186,11 +189,13 @@ func TestJudge(t *testing.T) {
 		{"one is lost that was not recorded", 3, "", map[string]int{"a": 26}, "-a"},
 		{"one is lost while another one falls silent", 5, "-a", map[string]int{"a": 26, "b": 16}, "-b"},
 		{"one is lost while another one comes back", 5, "-a -b", map[string]int{"a": 26}, "+b"},
-		{"one comes back as another one falls silent", 5, "-a -b", map[string]int{"b": 26, "c": 16}, "+a -c"},
+		{"one comes back as another one falls silent", 5, "-a -b", map[string]int{"b": 26, "c": 16}, "-c"},
 		{"too many are lost", 5, "-a -b", map[string]int{"a": 26, "b": 26}, ""},
 		{"two alone are lost", 5, "-a @60 -b", map[string]int{"a": 90, "b": 26}, "a b"},
 		{"a drained one is lost while the brake holds", 6, "~c -a -b -d -c", map[string]int{"a": 26, "b": 26, "c": 26, "d": 26}, "c"},
 		{"one was never looked at", 3, "-a", map[string]int{"a": -1}, ""},
+		{"a new leader has not heard one that is down", 3, "-a", map[string]int{"a": unheard}, ""},
+		{"nor one that is up", 3, "", map[string]int{"a": unheard}, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -198,9 +203,12 @@ func TestJudge(t *testing.T) {
 			for word := range strings.FieldsSeq(test.story) {
 				f.does(t, word)
 			}
-			verdict := attempt.Judge(fleetState{f}, func(id compute.NodeID) (time.Duration, bool) {
+			verdict := attempt.Judge(fleetState{f}, func(id compute.NodeID) (attempt.Silence, bool) {
 				silent := test.silent[string(rune('a'+id.UUID[15]))]
-				return time.Duration(silent) * time.Second, silent >= 0
+				if silent == unheard {
+					return attempt.Silence{For: time.Second}, true
+				}
+				return attempt.Silence{For: time.Duration(silent) * time.Second, Heard: true}, silent >= 0
 			})
 			if got := said(verdict); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -213,7 +221,7 @@ func TestJudge(t *testing.T) {
 func said(v attempt.Verdict) string {
 	var words []string
 	name := func(id compute.NodeID) string { return string(rune('a' + id.UUID[15])) }
-	for _, c := range slices.Concat(v.Gone, v.Back) {
+	for _, c := range v.Changes {
 		words = append(words, fmt.Sprintf("%s%s", map[compute.NodeState]string{
 			compute.NodeUp: "+", compute.NodeDown: "-",
 		}[c.State], name(c.Node)))

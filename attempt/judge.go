@@ -27,35 +27,35 @@ type Loss struct {
 	Work []compute.Work
 }
 
-// Verdict is what a leader does about nodes after a look at them, in this order:
-// were one that is back recorded first, a brake would end for which others that
-// are gone since the same moment have not been counted yet.
+// Verdict is what a leader does about nodes after a look at them.
 type Verdict struct {
-	Gone   []Change // Nodes to be recorded as down.
-	Back   []Change // Nodes to be recorded as up.
-	Losses []Loss   // To be given up; none while there is anything to record.
+	Changes []Change // To be recorded: all of nodes that are gone, or all of nodes that are back.
+	Losses  []Loss   // To be given up; none while there is anything to record.
 }
-
-// Changed reports whether there is anything to record.
-func (v Verdict) Changed() bool { return len(v.Gone) > 0 || len(v.Back) > 0 }
 
 // Judge returns what a leader does that has not heard nodes for so long as
 // silence says, false of one that it has not looked at yet. Which nodes are
 // down is recorded first, and what is lost is judged by the records: only they
-// tell how many nodes vanished at once. While a brake holds nothing is lost but
-// what a drained node executed.
-func Judge(s State, silence func(compute.NodeID) (time.Duration, bool)) (v Verdict) {
+// tell how many nodes vanished at once. Nobody is back before all are recorded
+// that are gone: else a brake would end for which those were not counted yet.
+// While a brake holds nothing is lost but what a drained node executed.
+func Judge(s State, silence func(compute.NodeID) (Silence, bool)) (v Verdict) {
+	var gone, back []Change
 	for n := range s.Nodes() {
 		silent, known := silence(n.ID)
-		switch state := StateOf(silent); {
-		case !known || state == n.State:
-		case state == compute.NodeUp:
-			v.Back = append(v.Back, Change{Node: n.ID, State: state, Silent: silent})
+		change := Change{Node: n.ID, State: silent.State(n.State), Silent: silent.For}
+		switch {
+		case !known || change.State == n.State:
+		case change.State == compute.NodeUp:
+			back = append(back, change)
 		default:
-			v.Gone = append(v.Gone, Change{Node: n.ID, State: state, Silent: silent})
+			gone = append(gone, change)
 		}
 	}
-	if v.Changed() {
+	if v.Changes = gone; len(gone) == 0 {
+		v.Changes = back
+	}
+	if len(v.Changes) > 0 {
 		return v
 	}
 	brake := s.Brake()
@@ -64,7 +64,7 @@ func Judge(s State, silence func(compute.NodeID) (time.Duration, bool)) (v Verdi
 		if !known || n.State == compute.NodeUp || Holds(brake, n) {
 			continue
 		}
-		if lost := Lost(s.Work(n.ID), silent); len(lost) > 0 {
+		if lost := Lost(s.Work(n.ID), silent.For); len(lost) > 0 {
 			v.Losses = append(v.Losses, Loss{Node: n.ID, Work: lost})
 		}
 	}

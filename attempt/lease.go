@@ -56,10 +56,22 @@ func Lost(work []compute.Work, silent time.Duration) []compute.Work {
 	return lost
 }
 
-// StateOf returns the state of a node that was not heard for so long.
-func StateOf(silent time.Duration) compute.NodeState {
-	if silent > NodeTTL {
+// Silence is what a leader knows of how long it has not heard a node.
+type Silence struct {
+	For   time.Duration
+	Heard bool // Since its term began.
+}
+
+// State returns the state of a node whose record says that it was in another one.
+// Silence alone takes a node down, and only that it was heard brings it back: a new
+// leader, which has heard nobody yet, leaves those down that are.
+func (s Silence) State(was compute.NodeState) compute.NodeState {
+	switch {
+	case s.For > NodeTTL:
 		return compute.NodeDown
+	case s.Heard:
+		return compute.NodeUp
+	default:
+		return was
 	}
-	return compute.NodeUp
 }

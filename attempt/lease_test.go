@@ -52,8 +52,23 @@ func TestLostIsPastTheLeaseAndTheMargin(t *testing.T) {
 	}
 }
 
+// TestStateOfSilence: a node is down when it is silent for longer than its TTL, and
+// up again when it was heard.
 func TestStateOfSilence(t *testing.T) {
-	if attempt.StateOf(attempt.NodeTTL) != compute.NodeUp || attempt.StateOf(attempt.NodeTTL+1) != compute.NodeDown {
-		t.Error("a node is down when it is silent for longer than its TTL, and not before")
+	for _, test := range []struct {
+		silence attempt.Silence
+		was     compute.NodeState
+		want    compute.NodeState
+	}{
+		{attempt.Silence{For: attempt.NodeTTL, Heard: true}, compute.NodeUp, compute.NodeUp},
+		{attempt.Silence{For: attempt.NodeTTL, Heard: true}, compute.NodeDown, compute.NodeUp},
+		{attempt.Silence{For: attempt.NodeTTL + 1, Heard: true}, compute.NodeUp, compute.NodeDown},
+		{attempt.Silence{For: attempt.NodeTTL}, compute.NodeUp, compute.NodeUp},
+		{attempt.Silence{For: attempt.NodeTTL}, compute.NodeDown, compute.NodeDown},
+		{attempt.Silence{For: attempt.NodeTTL + 1}, compute.NodeUp, compute.NodeDown},
+	} {
+		if got := test.silence.State(test.was); got != test.want {
+			t.Errorf("%+v makes one that was %v %v, want %v", test.silence, test.was, got, test.want)
+		}
 	}
 }

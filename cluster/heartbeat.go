@@ -62,9 +62,9 @@ func newHeartbeats(c *Cluster) *heartbeats {
 	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom)}
 }
 
-// Heard returns when this node, as the leader, last heard from another one,
-// by its own stopwatch; false when it does not lead. A new leader gives every
-// node full grace: it was heard when the term began.
+// Heard returns when this node, as the leader, last heard from a node, by its own
+// stopwatch: zero when it did not since its term began. It is false when this node
+// does not lead.
 func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	if c.terms.ready() == 0 {
 		return time.Time{}, false
@@ -72,11 +72,10 @@ func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	h := c.heartbeats
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.heard[node].at
-	if at.Before(h.since) {
-		at = h.since
+	if at := h.heard[node].at; !at.Before(h.since) {
+		return at, true
 	}
-	return at, true
+	return time.Time{}, true
 }
 
 // ContactAt returns the boottime at which this node sent the last heartbeat that

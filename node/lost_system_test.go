@@ -3,6 +3,7 @@ package node_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,6 +118,7 @@ func (l *losses) killed() {
 	l.eventually(api, goes, "to begin elsewhere", func(e wire.Execution) bool {
 		return e.Status == compute.StatusRunning && e.Retries == 1
 	})
+	l.staysDown(victim)
 	victim.Start()
 	outbox := filepath.Join(victim.Config.DataDir, "outbox")
 	nodetest.Eventually(l, time.Minute, "the node's words to be refused", func() bool {
@@ -139,6 +141,30 @@ func (l *losses) killed() {
 		l.Errorf("its code was not started twice: its output is %q", out)
 	}
 	mustBalance(l.T, api)
+}
+
+// staysDown has another server lead: a node that is down is so for a leader too that
+// has heard nobody yet.
+func (l *losses) staysDown(dead *nodetest.Process) {
+	l.Helper()
+	root := nodetest.MustClient(l, l.cluster.RootToken, l.others(dead)[0].URL)
+	record := func() wire.Node {
+		nodes, err := root.Nodes(l.Context())
+		i := slices.IndexFunc(nodes, func(n wire.Node) bool { return n.Name == dead.Config.Name })
+		if err != nil || i < 0 {
+			l.Fatalf("no record of %s: %v", dead.Config.Name, err)
+		}
+		return nodes[i]
+	}
+	before := record()
+	if _, err := root.TransferLeadership(l.Context(), compute.NodeID{}); err != nil {
+		l.Fatal(err)
+	}
+	pauseTest(l.Context(), 3*time.Second) // Each second the leader looks at its nodes.
+	if after := record(); before.State != compute.NodeDown || after.State != compute.NodeDown || after.ChangedAt != before.ChangedAt {
+		l.Errorf("%s was %v since %v, and is %v since %v for a new leader",
+			dead.Config.Name, before.State, before.ChangedAt, after.State, after.ChangedAt)
+	}
 }
 
 // mustRunOn is mustRun on one node: the others take no work meanwhile.

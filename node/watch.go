@@ -14,8 +14,10 @@ import (
 	"berth/fsm"
 )
 
-// maxRecords is how many changes of nodes are on their way to the state at once.
-const maxRecords = 64
+const (
+	maxRecords = 64 // Changes of nodes that are on their way to the state at once.
+	maxWaves   = 2  // Of changes in one round.
+)
 
 // watch is how a leader looks after nodes that it does not hear. One goroutine
 // counts their silence, on time whatever the cluster does; another one, which
@@ -30,19 +32,19 @@ type watch struct {
 	mu sync.Mutex
 
 	counter *attempt.Watch
-	silent  map[compute.NodeID]time.Duration // By the last look.
+	silent  map[compute.NodeID]attempt.Silence // By the last look.
 }
 
 // recorder has the state take one change. It returns the index at which it did, 0
 // when it did not.
 type recorder func(ctx context.Context, term uint64, c attempt.Change) uint64
 
-// newWatch returns the watch of a term that begins: every node has its full
-// time.
+// newWatch returns the watch of a term that begins: every node that is up has its
+// full time.
 func (l *leader) newWatch() *watch {
 	return &watch{
 		leader: l, note: l.recordNode, began: time.Now(), //nolint:forbidigo // A stopwatch.
-		counter: attempt.NewWatch(), silent: map[compute.NodeID]time.Duration{},
+		counter: attempt.NewWatch(), silent: map[compute.NodeID]attempt.Silence{},
 	}
 }
 
@@ -54,15 +56,20 @@ func (w *watch) look() {
 	w.counter.Look(time.Since(w.began))
 	clear(w.silent)
 	for node := range view.Nodes() {
-		if heard, leads := w.cluster.Heard(node.ID); leads {
-			w.silent[node.ID] = w.counter.Silent(node.ID, heard.Sub(w.began))
+		heard, leads := w.cluster.Heard(node.ID)
+		switch {
+		case !leads:
+		case heard.IsZero():
+			w.silent[node.ID] = attempt.Silence{For: w.counter.Silent(node.ID, 0)}
+		default:
+			w.silent[node.ID] = attempt.Silence{For: w.counter.Silent(node.ID, heard.Sub(w.began)), Heard: true}
 		}
 	}
 }
 
 // silence returns for how long a node was not heard, false before the first
 // look at it.
-func (w *watch) silence(node compute.NodeID) (time.Duration, bool) {
+func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	silent, known := w.silent[node]
@@ -72,12 +79,15 @@ func (w *watch) silence(node compute.NodeID) (time.Duration, bool) {
 // act records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once: that
 // is judged by what was recorded, so that slow commits delay the loss and never
-// the brake. Those that are gone are recorded before any that is back.
+// the brake. Those that are gone and those that are back are a wave each; who falls
+// silent meanwhile is left to the next round.
 func (w *watch) act(ctx context.Context, term uint64) {
-	verdict := w.judge()
-	if verdict.Changed() {
+	if len(w.judge().Changes) > 0 {
 		w.catchUp(ctx, term)
-		if !w.record(ctx, term, verdict.Gone) || !w.record(ctx, term, verdict.Back) {
+	}
+	verdict := w.judge()
+	for waves := 0; len(verdict.Changes) > 0; waves++ {
+		if waves == maxWaves || !w.record(ctx, term, verdict.Changes) {
 			return
 		}
 		verdict = w.judge()
@@ -98,9 +108,6 @@ func (w *watch) judge() attempt.Verdict {
 // moment are of one moment there too. It reports whether it did and this node
 // has seen it.
 func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Change) bool {
-	if len(changes) == 0 {
-		return true
-	}
 	var all sync.WaitGroup
 	slots := make(chan struct{}, maxRecords) // Held by those that are on their way.
 	indexes := make([]uint64, len(changes))

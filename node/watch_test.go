@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,57 +14,71 @@ import (
 	"berth/fsm"
 )
 
-// TestGoneBeforeBack has nodes fall silent and others come back by one look: all of
-// the first are recorded before any of the others, however long one of them takes.
+// TestGoneBeforeBack has three nodes fall silent and three others come back by one
+// look: all of the first are recorded before any of the others, however long that
+// takes, and none of the others where one of the first is not taken.
 func TestGoneBeforeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const nodes = 6
-		l := newLedger(t)
-		id := func(i int) compute.NodeID { return compute.NodeID{UUID: compute.UUID{200, byte(i)}} }
-		silent := map[compute.NodeID]time.Duration{}
-		l.must(fsm.CreateJoinToken{Op: l.nextOp(), Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
-			ID: "t", Hash: compute.Hash{3}, Uses: nodes, ExpiresAt: l.machine.View().Now().Add(time.Hour),
-		}})
-		for i := range nodes {
-			l.must(fsm.RegisterNode{
-				Node: compute.Node{ID: id(i), Name: string(rune('a' + i))}, TokenID: "t", TokenHash: compute.Hash{3},
+	const gone, back = compute.NodeDown, compute.NodeUp
+	for name, test := range map[string]struct {
+		refused int // So many of those that are gone are not taken.
+		want    []compute.NodeState
+	}{
+		"all are taken":    {0, []compute.NodeState{gone, gone, gone, back, back, back}},
+		"one is not taken": {1, []compute.NodeState{gone, gone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := recordedOf(t, test.refused); !slices.Equal(got, test.want) {
+					t.Errorf("recorded are %v, want %v", got, test.want)
+				}
 			})
-			was := compute.NodeDown
-			if i%2 == 0 {
-				was, silent[id(i)] = compute.NodeUp, attempt.NodeTTL+1
-			} else {
-				silent[id(i)] = 0
-			}
-			l.must(fsm.SetNodeState{Term: 1, Node: id(i), State: was})
+		})
+	}
+}
+
+// recordedOf returns what a leader records of six nodes, one half of which is gone
+// while the other one is back, in the order in which the state takes it.
+func recordedOf(t *testing.T, refused int) (recorded []compute.NodeState) {
+	t.Helper()
+	const nodes = 6
+	l := newLedger(t)
+	l.must(fsm.CreateJoinToken{Op: l.nextOp(), Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
+		ID: "t", Hash: compute.Hash{3}, Uses: nodes, ExpiresAt: l.machine.View().Now().Add(time.Hour),
+	}})
+	silent := map[compute.NodeID]attempt.Silence{}
+	for i := range nodes {
+		id := compute.NodeID{UUID: compute.UUID{200, byte(i)}}
+		was := compute.NodeDown
+		if silent[id] = (attempt.Silence{Heard: true}); i%2 == 0 {
+			was, silent[id] = compute.NodeUp, attempt.Silence{For: attempt.NodeTTL + 1, Heard: true}
 		}
-		now := l.machine.View().Now().Time()
-		w := &watch{
-			leader: &leader{
-				machine: l.machine, now: func() time.Time { return now }, logger: slog.New(slog.DiscardHandler),
-			},
-			silent: silent,
+		l.must(fsm.RegisterNode{
+			Node: compute.Node{ID: id, Name: string(rune('a' + i))}, TokenID: "t", TokenHash: compute.Hash{3},
+		})
+		l.must(fsm.SetNodeState{Term: 1, Node: id, State: was})
+	}
+	now := l.machine.View().Now().Time()
+	var mu sync.Mutex
+	note := func(_ context.Context, term uint64, c attempt.Change) uint64 {
+		if c.State == compute.NodeDown {
+			<-time.After(time.Second)
 		}
-		var mu sync.Mutex
-		var recorded []compute.NodeState
-		w.note = func(_ context.Context, term uint64, c attempt.Change) uint64 {
-			if c.State == compute.NodeDown {
-				<-time.After(time.Second)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			recorded = append(recorded, c.State)
-			l.must(fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
-			return l.index
+		mu.Lock()
+		defer mu.Unlock()
+		if refused > 0 {
+			refused--
+			return 0
 		}
-		w.act(t.Context(), 1)
-		if len(recorded) != len(silent) {
-			t.Fatalf("recorded are %v, want %d", recorded, len(silent))
-		}
-		for i, state := range recorded {
-			if want := i < len(silent)/2; want != (state == compute.NodeDown) {
-				t.Errorf("recorded are %v, want those that are gone before any that is back", recorded)
-				break
-			}
-		}
-	})
+		recorded = append(recorded, c.State)
+		l.must(fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+		return l.index
+	}
+	w := &watch{
+		leader: &leader{
+			machine: l.machine, now: func() time.Time { return now }, logger: slog.New(slog.DiscardHandler),
+		},
+		silent: silent, note: note,
+	}
+	w.act(t.Context(), 1)
+	return recorded
 }

@@ -67,11 +67,11 @@ func (o *oracle) watchBrake(view *fsm.View) {
 
 // givesUp holds that a leader which gives attempts up has recorded every node
 // that it counts as down: else nobody could tell how many vanished at once.
-func (o *oracle) givesUp(view *fsm.View, silent map[compute.NodeID]time.Duration) {
+func (o *oracle) givesUp(view *fsm.View, silent map[compute.NodeID]protocol.Silence) {
 	for _, m := range o.w.machines {
 		n, known := view.Node(m.node)
-		if known && n.State == compute.NodeUp && silent[m.node] > protocol.NodeTTL {
-			o.w.violate("attempts are given up while %s, silent for %v, counts as up", m.name, silent[m.node])
+		if known && n.State == compute.NodeUp && silent[m.node].For > protocol.NodeTTL {
+			o.w.violate("attempts are given up while %s, silent for %v, counts as up", m.name, silent[m.node].For)
 		}
 	}
 }

@@ -59,6 +59,7 @@ const (
 	BugLongLease            // What may start elsewhere goes on for as long as what may not.
 	BugNoBrake              // The leader lets the brake go to give up nodes that vanished at once.
 	BugEarlyJudge           // The leader gives up attempts before it has recorded who else is silent.
+	BugUnheardUp            // A new leader takes every node for one that it has heard.
 )
 
 // bugNames are the bugs as commands spell them.
@@ -67,7 +68,7 @@ var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugSkippedEntry: "skipped-entry", BugStaleTerm: "stale-term", BugDoublePost: "double-post",
 	BugUnsyncedStarting: "unsynced-starting", BugNoDisconnectKill: "no-disconnect-kill",
 	BugForgottenOutcome: "forgotten-outcome", BugHastyLoss: "hasty-loss", BugUncheckedStart: "unchecked-start",
-	BugLongLease: "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge",
+	BugLongLease: "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge", BugUnheardUp: "unheard-up",
 }
 
 // Bugs returns all bugs, BugNone not among them.

@@ -54,21 +54,25 @@ func (s *server) do(cmd fsm.Command, done func()) {
 
 // watch records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once. A
-// new leader gives every node its full time.
+// new leader gives every node that is up its full time. What is back waits for the
+// next round where anything is gone, as package node has it within one.
 func (s *server) watch() {
 	view := s.state.View()
 	s.counter.Look(s.w.now)
-	silent := make(map[compute.NodeID]time.Duration, len(s.w.machines))
+	silent := make(map[compute.NodeID]protocol.Silence, len(s.w.machines))
 	for _, m := range s.w.machines {
 		if _, ok := view.Node(m.node); ok {
-			silent[m.node] = s.counter.Silent(m.node, max(s.heard[m.id], s.since))
+			heard := max(s.heard[m.id], s.since)
+			silent[m.node] = protocol.Silence{
+				For: s.counter.Silent(m.node, heard), Heard: s.heard[m.id] > 0 || s.w.config.Bug == BugUnheardUp,
+			}
 		}
 	}
-	verdict := protocol.Judge(view, func(id compute.NodeID) (time.Duration, bool) {
+	verdict := protocol.Judge(view, func(id compute.NodeID) (protocol.Silence, bool) {
 		d, known := silent[id]
 		return d, known
 	})
-	for _, c := range slices.Concat(verdict.Gone, verdict.Back) {
+	for _, c := range verdict.Changes {
 		s.do(fsm.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
 	}
 	for _, loss := range s.losses(view, verdict, silent) {
@@ -79,23 +83,23 @@ func (s *server) watch() {
 
 // losses returns what the leader gives up: what the verdict says, or what a
 // planted bug makes of it.
-func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[compute.NodeID]time.Duration,
+func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[compute.NodeID]protocol.Silence,
 ) []protocol.Loss {
 	bug := s.w.config.Bug
 	if bug != BugHastyLoss && bug != BugNoBrake && bug != BugEarlyJudge {
 		return verdict.Losses
 	}
-	if verdict.Changed() && bug != BugEarlyJudge {
+	if len(verdict.Changes) > 0 && bug != BugEarlyJudge {
 		return nil
 	}
 	var losses []protocol.Loss
 	for _, m := range s.w.machines {
 		node, ok := view.Node(m.node)
 		held := ok && bug != BugNoBrake && protocol.Holds(view.Brake(), node)
-		if !ok || held || protocol.StateOf(silent[m.node]) == compute.NodeUp {
+		if !ok || held || silent[m.node].For <= protocol.NodeTTL {
 			continue
 		}
-		lost := protocol.Lost(view.Work(m.node), silent[m.node])
+		lost := protocol.Lost(view.Work(m.node), silent[m.node].For)
 		if bug == BugHastyLoss {
 			lost = view.Work(m.node)
 		}

@@ -136,8 +136,13 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 		o.touch(view, c.Start.Execution)
 	case fsm.FinishAttempt:
 		o.finished(view, c, r)
-	case fsm.SetNodeState, fsm.DrainNode:
+	case fsm.SetNodeState:
 		o.brake.unsure = true // Until the entry is over: it may let go what held.
+		if c.State == compute.NodeUp && r.Refusal == nil {
+			o.back(c)
+		}
+	case fsm.DrainNode:
+		o.brake.unsure = true
 	case fsm.LoseAttempts:
 		w.report.Lost += r.Count
 		if node, _ := view.Node(c.Node); r.Count > 0 && o.brake.holds && !o.brake.unsure && !node.Drained {
@@ -148,6 +153,21 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 		}
 	case fsm.StopExecution:
 		o.touch(view, c.Execution)
+	}
+}
+
+// back holds that a leader which records a node as up has heard it: what is placed
+// on one that is dead waits for a lease to end, and may be lost with it.
+func (o *oracle) back(c fsm.SetNodeState) {
+	for _, m := range o.w.machines {
+		if m.node != c.Node {
+			continue
+		}
+		for _, s := range o.w.servers {
+			if s.term == c.Term && s.heard[m.id] == 0 {
+				o.w.violate("%s is recorded as up by a leader that has not heard it", m.name)
+			}
+		}
 	}
 }
 

@@ -26,7 +26,8 @@ type Move struct {
 	// where there was no fault, or it had to wait for its node.
 	After float64 `json:"after_s"`
 	// Waited is how much of that it was queued, by the cluster's clock: next to
-	// nothing unless others had the GPUs. Runs before 2026-11-22 23:30 UTC have none.
+	// nothing unless others had the GPUs; nil where that is not known, as in runs
+	// before 2026-11-22 23:30 UTC.
 	Waited *float64 `json:"waited_s,omitempty"`
 }
 
@@ -45,7 +46,7 @@ const (
 	// beatSlack is how much earlier than its end code may have given its last
 	// sign.
 	beatSlack = time.Second
-	// roomAtOnce is for how long at most what finds room is queued: some passes.
+	// roomAtOnce is what finds room is queued for less than: some passes.
 	roomAtOnce = time.Second
 )
 
@@ -140,7 +141,7 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 		next, waited, again := p.beganAfter(i)
 		if again {
 			if f != nil && !p.bound {
-				move.After, move.Waited = time.Duration(next-f.from).Seconds(), new(waited.Seconds())
+				move.After, move.Waited = time.Duration(next-f.from).Seconds(), waited
 			}
 			moves = append(moves, move)
 		} else if next = j.closing; p.stopped || p.status == compute.StatusSystemFailure {
@@ -158,18 +159,22 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 }
 
 // beganAfter returns when code of an attempt after the i-th began, and for how
-// long the execution was queued in between.
-func (p *past) beganAfter(i int) (at int64, waited time.Duration, began bool) {
+// many seconds the execution was queued in between; nil where nobody knows.
+func (p *past) beganAfter(i int) (at int64, waited *float64, began bool) {
+	waited = new(0.0)
 	for ; i+1 < len(p.attempts); i++ {
 		before, next := &p.attempts[i], &p.attempts[i+1]
-		if before.EndedAt != nil {
-			waited += max(next.PlacedAt.Sub(*before.EndedAt), 0)
+		switch {
+		case before.EndedAt == nil:
+			waited = nil
+		case waited != nil:
+			*waited += max(next.PlacedAt.Sub(*before.EndedAt), 0).Seconds()
 		}
 		if m, began := p.marks[next.Attempt]; began {
 			return m.From, waited, true
 		}
 	}
-	return 0, waited, false
+	return 0, nil, false
 }
 
 // cause returns the newest fault that hit a node before or when its code gave
@@ -267,7 +272,8 @@ type Moved struct {
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
 
-	Prompt    int           `json:"prompt"` // Of those that are timed: they found room at once.
+	Queued    int           `json:"queued"` // Of those that are timed: it is known for how long they were queued.
+	Prompt    int           `json:"prompt"` // Of these: they found room at once.
 	PromptMax time.Duration `json:"prompt_max_ns"`
 }
 
@@ -284,7 +290,10 @@ func movedOf(reports []Report) Moved {
 				continue
 			case m.After > 0:
 				took = append(took, duration(m.After))
-				if m.Waited != nil && duration(*m.Waited) <= roomAtOnce {
+				if m.Waited != nil {
+					sum.Queued++
+				}
+				if m.Waited != nil && duration(*m.Waited) < roomAtOnce {
 					sum.Prompt++
 					sum.PromptMax = max(sum.PromptMax, duration(m.After))
 				}

@@ -132,7 +132,7 @@ func TestMovedSums(t *testing.T) {
 	})
 	want := Moved{
 		Leases: 4, Others: 1, Runs: 2, Without: 1, P50: 28 * time.Second, P99: 36 * time.Second, Max: 36 * time.Second,
-		Prompt: 1, PromptMax: 27 * time.Second,
+		Queued: 2, Prompt: 1, PromptMax: 27 * time.Second,
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

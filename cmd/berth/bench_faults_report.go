@@ -319,8 +319,9 @@ func faultMoves(m faults.Moved) string {
 	if m.Max > 0 {
 		text += fmt.Sprintf(", after the fault by p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)
 	}
-	if m.Prompt > 0 {
-		text += fmt.Sprintf("; %d that found room at once: longest %v", m.Prompt, m.PromptMax)
+	if m.Queued > 0 {
+		text += fmt.Sprintf("; of %d whose time in the queue is known %d found room at once, longest %v",
+			m.Queued, m.Prompt, m.PromptMax)
 	}
 	if m.Without > 0 {
 		text += fmt.Sprintf("; NONE in %d of %d runs with a fault that outlasts a lease", m.Without, m.Runs)

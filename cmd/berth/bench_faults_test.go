@@ -154,8 +154,8 @@ func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 	}{
 		{faults.Moved{}, "none: no run had a fault that outlasts a lease"},
 		{
-			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2, Prompt: 2, PromptMax: 1},
-			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; 2 that found room at once: longest 1ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
+			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2, Queued: 2, Prompt: 1, PromptMax: 1},
+			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; of 2 whose time in the queue is known 1 found room at once, longest 1ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
 		},
 	} {
 		if got := faultMoves(test.moved); got != test.want {
