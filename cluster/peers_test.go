@@ -213,7 +213,7 @@ func (f *fleet) config(name string) cluster.Config {
 	return cluster.Config{
 		DataDir: f.t.TempDir(), Name: name, Listen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		API: "http://127.0.0.1:1/" + name, Version: "test",
-		PromoteAfter: time.Millisecond, Ballast: -1, FSM: nil, Preamble: termFrame,
+		Profile: testProfile, PromoteAfter: time.Millisecond, Ballast: -1, FSM: nil, Preamble: termFrame,
 		Registry: f.registry, Directory: f.registry, Dial: f.wire.dialer(name),
 		Logger: testLogger(f.t, name),
 		Fatal:  func(err error) { f.t.Errorf("%s: fatal: %v", name, err) },
