@@ -10,7 +10,7 @@ import (
 // own: time in which the leader itself stood still counts as no more than
 // MaxStep, because what nodes sent meanwhile was not read yet. So a silence is
 // never counted longer than it is. A new leader makes a new Watch, which gives
-// every node that is up its full time. It is not safe for concurrent use.
+// every node its full time. It is not safe for concurrent use.
 type Watch struct {
 	began bool
 	last  time.Duration

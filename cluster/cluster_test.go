@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/cluster"
+	"berth/compute"
 )
 
 func TestThreePeersAgree(t *testing.T) {
@@ -31,7 +32,7 @@ func TestMetrics(t *testing.T) {
 	})
 	leader := f.leader()
 	f.follower(leader).mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 1})
-	eventually(t, "every metric has a value", func() bool {
+	told := func() map[string]bool {
 		families, err := registries[leader.cfg.Name].Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -40,6 +41,10 @@ func TestMetrics(t *testing.T) {
 		for _, family := range families {
 			seen[family.GetName()] = true
 		}
+		return seen
+	}
+	eventually(t, "every metric has a value", func() bool {
+		seen := told()
 		for _, name := range []string{
 			"berth_raft_commit_seconds", "berth_raft_fsync_seconds", "berth_raft_applied_index", "berth_raft_last_index",
 			"berth_raft_term", "berth_raft_follower_lag_entries", "berth_raft_entry_commands", "berth_raft_terms_led_total",
@@ -50,5 +55,11 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		return cluster.Metric(t, registries[leader.cfg.Name], "berth_gossip_members") == 2
+	})
+	if _, err := leader.Transfer(t.Context(), compute.NodeID{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "who leads no more tells of no other server", func() bool {
+		return !told()["berth_raft_follower_lag_entries"]
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/compute"
 )
@@ -226,6 +227,38 @@ func TestMayVote(t *testing.T) {
 	} {
 		if got := mayVote(test.id, newest, index, test.committed); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// TestHeardInTheTerm holds that what a server heard as the leader of an earlier term
+// is nothing that it has heard in this one.
+func TestHeardInTheTerm(t *testing.T) {
+	c := newCluster(Config{Registerer: prometheus.NewRegistry()}.withDefaults())
+	h, now, node := c.heartbeats, time.Unix(1_000_000, 0), letter('B')
+	h.now = func() time.Time { return now }
+	heard := func() time.Time {
+		t.Helper()
+		at, leads := c.Heard(node)
+		if !leads {
+			t.Fatal("it does not lead")
+		}
+		return at
+	}
+	if _, leads := c.Heard(node); leads {
+		t.Error("it leads before its first term")
+	}
+	for number := range uint64(2) {
+		now = now.Add(time.Second)
+		h.grace()
+		c.terms.set(&term{number: 1 + number})
+		if at := heard(); !at.IsZero() {
+			t.Errorf("in term %d it was heard at %v, before it said anything", 1+number, at)
+		}
+		now = now.Add(time.Second)
+		h.keep(node, heardFrom{at: now})
+		if at := heard(); !at.Equal(now) {
+			t.Errorf("in term %d it was heard at %v, want %v", 1+number, at, now)
 		}
 	}
 }

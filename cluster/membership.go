@@ -29,6 +29,7 @@ func (c *Cluster) tendMembers(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		seen := newCensus()
 		defer c.metrics.showVoters(0, 0, 0)
+		defer c.metrics.lag.Reset() // Who leads next knows better.
 		ticker := time.NewTicker(tendTick)
 		defer ticker.Stop()
 		for {
@@ -133,6 +134,7 @@ func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 // census is what a leader has seen of the servers in its term.
 type census struct {
 	at      time.Time // Of the last look.
+	others  int       // Servers that it asked.
 	steady  map[compute.NodeID]time.Duration
 	silent  map[compute.NodeID]time.Duration
 	demoted map[compute.NodeID]bool   // For their silence, as long as it lasts.
@@ -193,10 +195,16 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *cens
 		took = 0
 	}
 	seen.at = now
+	if len(replies) != seen.others {
+		c.metrics.lag.Reset() // One of them may be a server no more.
+	}
+	seen.others = len(replies)
 	for id, r := range replies {
 		c.room.note(id, r.err == nil && r.full)
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
+		} else {
+			c.metrics.lag.DeleteLabelValues(id.String())
 		}
 		seen.note(id, took, r.err == nil, r.keepsUp())
 	}

@@ -80,7 +80,7 @@ func peerMain(text string) error {
 	fsm := newToyFSM()
 	cfg := cluster.Config{
 		DataDir: s.DataDir, Name: filepath.Base(s.DataDir), Listen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-		Bootstrap: s.Bootstrap, JoinToken: s.Token, PromoteAfter: time.Millisecond,
+		Bootstrap: s.Bootstrap, JoinToken: s.Token, Profile: testProfile, PromoteAfter: time.Millisecond,
 		FSM: fsm, Preamble: termFrame, Registry: openRegistry{}, Dial: dialSlowly,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Fatal: func(err error) {

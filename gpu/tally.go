@@ -14,7 +14,7 @@ const tallyGap = 10 * time.Second
 // Tally adds up what the GPUs of one attempt do, reading by reading: the mean
 // of their utilization and power, the most memory, the energy, and a series of
 // samples that thins out as it grows. A reading stands for the time since the
-// one before it, so that rounds need not be even.
+// one before it, tallyGap at most, so that rounds need not be even.
 //
 // Power and energy of a GPU of which the attempt holds a part count by that
 // part. Utilization and memory are the device's: no driver tells whose they
@@ -63,8 +63,9 @@ func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	if step > tallyGap {
 		t.edge, t.gap = t.edge || t.looks == 0, true
 	}
-	t.util.add(l.util, step)
-	t.watt.add(l.watt, step)
+	known := min(step, tallyGap) // A reading says nothing of longer before.
+	t.util.add(l.util, known)
+	t.watt.add(l.watt, known)
 	t.peakMiB = max(t.peakMiB, l.usedMiB)
 	t.keep(l)
 	t.last = l

@@ -118,6 +118,12 @@ func TestTally(t *testing.T) {
 			compute.Usage{GPUUtilPercent: 50, GPUMemoryMiB: 1, PowerMilliW: 100_000},
 		},
 		{
+			"watched from the second hour on", one,
+			[]seen{{3600, 0, 50, 1, -1}, {3610, 100, 150, 1, -1}},
+			3610,
+			compute.Usage{GPUUtilPercent: 50, GPUMemoryMiB: 1, PowerMilliW: 100_000},
+		},
+		{
 			"a counter that began anew", one,
 			[]seen{{0, 50, 100, 1, 900}, {3, 50, 100, 1, 4}},
 			3,

@@ -98,6 +98,9 @@ func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler
 			if e.Stop != compute.StopNone && !e.Status.Terminal() {
 				c.Runs[i].Status = compute.StatusCancelled // It is ending.
 			}
+			if attempts := view.Attempts(e.ID); e.Status == compute.StatusQueued && len(attempts) > 0 {
+				c.Runs[i].Requeued = attempts[len(attempts)-1].EndedAt
+			}
 		}
 		race.Candidates = append(race.Candidates, c)
 	}

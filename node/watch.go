@@ -39,8 +39,8 @@ type watch struct {
 // when it did not.
 type recorder func(ctx context.Context, term uint64, c attempt.Change) uint64
 
-// newWatch returns the watch of a term that begins: every node that is up has its
-// full time.
+// newWatch returns the watch of a term that begins: every node has its full
+// time.
 func (l *leader) newWatch() *watch {
 	return &watch{
 		leader: l, note: l.recordNode, began: time.Now(), //nolint:forbidigo // A stopwatch.
@@ -79,13 +79,14 @@ func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 // act records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once: that
 // is judged by what was recorded, so that slow commits delay the loss and never
-// the brake. Those that are gone and those that are back are a wave each; who falls
-// silent meanwhile is left to the next round.
+// the brake. Each wave is judged anew: nobody is recorded as back while somebody is
+// gone who is not recorded yet.
 func (w *watch) act(ctx context.Context, term uint64) {
-	if len(w.judge().Changes) > 0 {
-		w.catchUp(ctx, term)
-	}
 	verdict := w.judge()
+	if len(verdict.Changes) > 0 {
+		w.catchUp(ctx, term)
+		verdict = w.judge()
+	}
 	for waves := 0; len(verdict.Changes) > 0; waves++ {
 		if waves == maxWaves || !w.record(ctx, term, verdict.Changes) {
 			return

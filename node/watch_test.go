@@ -16,19 +16,22 @@ import (
 
 // TestGoneBeforeBack has three nodes fall silent and three others come back by one
 // look: all of the first are recorded before any of the others, however long that
-// takes, and none of the others where one of the first is not taken.
+// takes, none of the others where one of the first is not taken, and none that falls
+// silent meanwhile.
 func TestGoneBeforeBack(t *testing.T) {
 	const gone, back = compute.NodeDown, compute.NodeUp
 	for name, test := range map[string]struct {
-		refused int // So many of those that are gone are not taken.
+		refused int  // So many of those that are gone are not taken.
+		fades   bool // One that is back falls silent before all that are gone are taken.
 		want    []compute.NodeState
 	}{
-		"all are taken":    {0, []compute.NodeState{gone, gone, gone, back, back, back}},
-		"one is not taken": {1, []compute.NodeState{gone, gone}},
+		"all are taken":    {0, false, []compute.NodeState{gone, gone, gone, back, back, back}},
+		"one is not taken": {1, false, []compute.NodeState{gone, gone}},
+		"one fades":        {0, true, []compute.NodeState{gone, gone, gone, back, back}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if got := recordedOf(t, test.refused); !slices.Equal(got, test.want) {
+				if got := recordedOf(t, test.refused, test.fades); !slices.Equal(got, test.want) {
 					t.Errorf("recorded are %v, want %v", got, test.want)
 				}
 			})
@@ -38,7 +41,7 @@ func TestGoneBeforeBack(t *testing.T) {
 
 // recordedOf returns what a leader records of six nodes, one half of which is gone
 // while the other one is back, in the order in which the state takes it.
-func recordedOf(t *testing.T, refused int) (recorded []compute.NodeState) {
+func recordedOf(t *testing.T, refused int, fades bool) (recorded []compute.NodeState) {
 	t.Helper()
 	const nodes = 6
 	l := newLedger(t)
@@ -46,6 +49,7 @@ func recordedOf(t *testing.T, refused int) (recorded []compute.NodeState) {
 		ID: "t", Hash: compute.Hash{3}, Uses: nodes, ExpiresAt: l.machine.View().Now().Add(time.Hour),
 	}})
 	silent := map[compute.NodeID]attempt.Silence{}
+	last := compute.NodeID{UUID: compute.UUID{200, nodes - 1}} // One that is back.
 	for i := range nodes {
 		id := compute.NodeID{UUID: compute.UUID{200, byte(i)}}
 		was := compute.NodeDown
@@ -58,6 +62,7 @@ func recordedOf(t *testing.T, refused int) (recorded []compute.NodeState) {
 		l.must(fsm.SetNodeState{Term: 1, Node: id, State: was})
 	}
 	now := l.machine.View().Now().Time()
+	var w *watch
 	var mu sync.Mutex
 	note := func(_ context.Context, term uint64, c attempt.Change) uint64 {
 		if c.State == compute.NodeDown {
@@ -69,11 +74,16 @@ func recordedOf(t *testing.T, refused int) (recorded []compute.NodeState) {
 			refused--
 			return 0
 		}
+		if fades {
+			w.mu.Lock()
+			w.silent[last] = attempt.Silence{For: attempt.NodeTTL + 1, Heard: true}
+			w.mu.Unlock()
+		}
 		recorded = append(recorded, c.State)
 		l.must(fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
 		return l.index
 	}
-	w := &watch{
+	w = &watch{
 		leader: &leader{
 			machine: l.machine, now: func() time.Time { return now }, logger: slog.New(slog.DiscardHandler),
 		},

@@ -11,7 +11,8 @@ import (
 // Times and margins of a GPU selection.
 const (
 	// StartWithin is how long a run may wait for capacity when no deadline was
-	// asked for, from the submit or the end of the run before it.
+	// asked for, from the submit, the end of the run before it, or that of its own
+	// last attempt.
 	StartWithin = time.Hour
 	// Patience is how long a GPU type that waits is waited for once all others
 	// have ended and there is something to recommend.
@@ -37,7 +38,8 @@ type Race struct {
 // each once:
 //
 //   - what has not started by the deadline, or, without one, within an hour,
-//     or a minute after all others have ended;
+//     or a minute after all others have ended; what lost its attempt and begins
+//     anew has that time from then on;
 //   - what still executes after the deadline, once a candidate has completed;
 //   - unless the race is to be complete, what can no longer win: under fastest
 //     and cheapest a candidate that is certain to be slower, or dearer, than
@@ -141,7 +143,7 @@ func (r *Race) outOfTime(c *compute.Candidate, last bool) (within string, out bo
 	if r.Deadline > 0 {
 		return r.Deadline.String(), r.Now.Sub(r.Created) >= r.Deadline
 	}
-	since := max(r.Created, lastEnd(c))
+	since := max(r.Created, lastEnd(c), requeued(c))
 	if r.Now.Sub(since) >= StartWithin {
 		return StartWithin.String(), true
 	}
@@ -158,6 +160,15 @@ func lastEnd(c *compute.Candidate) compute.Instant {
 		end = max(end, c.Runs[i].Finished)
 	}
 	return end
+}
+
+// requeued returns since when a candidate waits to begin anew, zero when it does
+// not.
+func requeued(c *compute.Candidate) compute.Instant {
+	if run := current(c); run != nil && run.Status == compute.StatusQueued {
+		return run.Requeued
+	}
+	return 0
 }
 
 // beaten returns the stop of candidate i when another one has certainly

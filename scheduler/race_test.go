@@ -52,6 +52,10 @@ func TestStops(t *testing.T) {
 	two := func(a, b compute.CandidateRun) []compute.Candidate {
 		return []compute.Candidate{ran("gpu.a", a), ran("gpu.b", b)}
 	}
+	again := two(run(1, done, 310*s), run(2, queued, 0))
+	again[1].Runs[0].Requeued = at(400 * s)
+	alone := []compute.Candidate{ran("gpu.b", run(2, queued, 0))}
+	alone[0].Runs[0].Requeued = at(70 * time.Minute)
 	repeated := two(run(1, running, 0), run(2, queued, 0))
 	repeated[1].Runs = []compute.CandidateRun{run(3, done, 30*s), run(2, queued, 0)}
 	tests := []struct {
@@ -69,6 +73,10 @@ func TestStops(t *testing.T) {
 		{"the other failed", race{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
 		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
 		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
+		{"has a minute again after its attempt was lost", race{Now: at(459 * s), Candidates: again}, scheduler.Pace{}, ""},
+		{"has waited for that too", race{Now: at(460 * s), Candidates: again}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end"},
+		{"lost after more than an hour", race{Now: at(71 * time.Minute), Candidates: alone}, scheduler.Pace{}, ""},
+		{"an hour after that", race{Now: at(130 * time.Minute), Candidates: alone}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s"},
 		{"others go on", race{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, ""},
 		{"the only hope", race{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
 		{"an hour", race{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},

@@ -54,7 +54,7 @@ func (s *server) do(cmd fsm.Command, done func()) {
 
 // watch records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once. A
-// new leader gives every node that is up its full time. What is back waits for the
+// new leader gives every node its full time. What is back waits for the
 // next round where anything is gone, as package node has it within one.
 func (s *server) watch() {
 	view := s.state.View()
