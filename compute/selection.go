@@ -65,7 +65,7 @@ type CandidateRun struct {
 	Price     Price
 	Predicted time.Duration // The least that a run that was stopped early would have taken.
 	Finished  Instant       // Its terminal entry was committed; zero before.
-	Requeued  Instant       // Its last attempt ended, and it waits for another one; zero otherwise. Only a Race looks at it.
+	Requeued  Instant       // Its last attempt ended, and it is queued again; zero otherwise, and outside of a race.
 }
 
 // ByProfile groups the sub-executions of a GPU selection, which come by GPU type
