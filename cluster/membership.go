@@ -203,8 +203,6 @@ func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *cens
 		c.room.note(id, r.err == nil && r.full)
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
-		} else {
-			c.metrics.lag.DeleteLabelValues(id.String())
 		}
 		seen.note(id, took, r.err == nil, r.keepsUp())
 	}

@@ -79,8 +79,8 @@ func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 // act records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once: that
 // is judged by what was recorded, so that slow commits delay the loss and never
-// the brake. Each wave is judged anew: nobody is recorded as back while somebody is
-// gone who is not recorded yet.
+// the brake. Each wave is judged anew: nobody is recorded as back once somebody is
+// known to be gone who is not recorded yet.
 func (w *watch) act(ctx context.Context, term uint64) {
 	verdict := w.judge()
 	if len(verdict.Changes) > 0 {

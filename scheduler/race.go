@@ -38,8 +38,8 @@ type Race struct {
 // each once:
 //
 //   - what has not started by the deadline, or, without one, within an hour,
-//     or a minute after all others have ended; what lost its attempt and begins
-//     anew has that time from then on;
+//     or a minute after all others have ended; without a deadline what lost its
+//     attempt and begins anew has that time from then on;
 //   - what still executes after the deadline, once a candidate has completed;
 //   - unless the race is to be complete, what can no longer win: under fastest
 //     and cheapest a candidate that is certain to be slower, or dearer, than
@@ -148,7 +148,7 @@ func (r *Race) outOfTime(c *compute.Candidate, last bool) (within string, out bo
 		return StartWithin.String(), true
 	}
 	for i := range r.Candidates {
-		since = max(since, lastEnd(&r.Candidates[i]))
+		since = max(since, lastEnd(&r.Candidates[i]), requeued(&r.Candidates[i]))
 	}
 	return Patience.String() + " of the others' end", last && r.Now.Sub(since) >= Patience
 }

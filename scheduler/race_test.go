@@ -54,6 +54,10 @@ func TestStops(t *testing.T) {
 	}
 	again := two(run(1, done, 310*s), run(2, queued, 0))
 	again[1].Runs[0].Requeued = at(400 * s)
+	third := []compute.Candidate{
+		ran("gpu.a", run(1, done, 310*s)), ran("gpu.c", run(3, queued, 0)), ran("gpu.b", run(2, queued, 0)),
+	}
+	third[1].Runs[0].Requeued = at(400 * s)
 	alone := []compute.Candidate{ran("gpu.b", run(2, queued, 0))}
 	alone[0].Runs[0].Requeued = at(70 * time.Minute)
 	repeated := two(run(1, running, 0), run(2, queued, 0))
@@ -74,6 +78,7 @@ func TestStops(t *testing.T) {
 		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
 		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
 		{"has a minute again after its attempt was lost", race{Now: at(459 * s), Candidates: again}, scheduler.Pace{}, ""},
+		{"another one lost its attempt", race{Now: at(459 * s), Candidates: third}, scheduler.Pace{}, ""},
 		{"has waited for that too", race{Now: at(460 * s), Candidates: again}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end"},
 		{"lost after more than an hour", race{Now: at(71 * time.Minute), Candidates: alone}, scheduler.Pace{}, ""},
 		{"an hour after that", race{Now: at(130 * time.Minute), Candidates: alone}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s"},
