@@ -98,7 +98,10 @@ func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler
 			if e.Stop != compute.StopNone && !e.Status.Terminal() {
 				c.Runs[i].Status = compute.StatusCancelled // It is ending.
 			}
-			if attempts := view.Attempts(e.ID); e.Status == compute.StatusQueued && len(attempts) > 0 {
+			if e.Status != compute.StatusQueued {
+				continue
+			}
+			if attempts := view.Attempts(e.ID); len(attempts) > 0 {
 				c.Runs[i].Requeued = attempts[len(attempts)-1].EndedAt
 			}
 		}

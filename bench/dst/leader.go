@@ -54,8 +54,8 @@ func (s *server) do(cmd fsm.Command, done func()) {
 
 // watch records which nodes are heard, and then gives up the attempts that have
 // ended for certain on those that are not, unless too many vanished at once. A
-// new leader gives every node its full time. What is back waits for the
-// next round where anything is gone, as package node has it within one.
+// new leader gives every node its full time. Where some are gone and others are
+// back the others wait for the next round, which in package node follows at once.
 func (s *server) watch() {
 	view := s.state.View()
 	s.counter.Look(s.w.now)

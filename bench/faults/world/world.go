@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,14 @@ func gpus(i int) []string {
 // OnOneNode reports whether a profile asks for a GPU that only one of three nodes
 // has: what executed on it has nowhere else to go.
 func OnOneNode(profile string) bool {
-	return strings.HasPrefix(profile, "l40s") || strings.HasPrefix(profile, "t4")
+	p, err := compute.ParseProfile(profile)
+	nodes := 0
+	for i := range 3 {
+		if slices.ContainsFunc(gpus(i), func(g string) bool { return strings.HasPrefix(g, p.GPUType+":") }) {
+			nodes++
+		}
+	}
+	return err == nil && nodes == 1
 }
 
 // Open makes the networks and disks, starts the nodes and returns once all of
