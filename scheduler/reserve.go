@@ -232,18 +232,15 @@ func (s *pass) reserve(q *shape, best reservation) {
 	s.reserved = append(s.reserved, best)
 }
 
-// fill places e in room that is reserved for others, if it ends before they
-// can start: they find at their time what they would have found without it.
+// fill places e in or beside room that is reserved for others, if they find at
+// their time what they would have found without it.
 func (s *pass) fill(e *compute.Execution, q *shape) bool {
 	end := e.EndsBy(s.view.Now().Add(commitMargin))
-	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || end == compute.Never || ok && end >= tried {
+	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || ok && end >= tried {
 		return false // Room only gets less in a pass.
 	}
 	for i := range s.reserved {
-		if s.reserved[i].at < end || s.reserved[i].at == compute.Never {
-			continue
-		}
-		if s.fillOn(s.reserved[i].node, e, q, end) {
+		if s.reserved[i].at != compute.Never && s.fillOn(s.reserved[i].node, e, q, end) {
 			return true
 		}
 	}
@@ -251,13 +248,21 @@ func (s *pass) fill(e *compute.Execution, q *shape) bool {
 	return false
 }
 
-// fillOn places e on a node as if those reservations there did not exist that
-// begin no sooner than it ends.
+// fillOn places e on a node where it fits now, if whoever has room reserved
+// there finds it at the reserved instant: vCPU and memory that attempts give
+// back by then serve beside it. What has no instant counts as given away.
 func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Instant) bool {
 	then := s.copyOf(node)
 	for i := range s.reserved {
-		if r := &s.reserved[i]; r.node == node && r.at >= end && r.at != compute.Never {
+		r := &s.reserved[i]
+		switch {
+		case r.node != node || r.at == compute.Never:
+		case r.at >= end:
 			then.put(&r.shape, r.devices)
+		case !s.leaves(q, r):
+			return false
+		default:
+			then.put(&r.shape, nil) // Its devices stay away.
 		}
 	}
 	if !then.fits(q) {
@@ -266,4 +271,24 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Inst
 	score := s.packer.scoreOf(then, q)
 	s.place(e, q, node, then.pick(s.packer.value, q, nil), compute.Choice{Score: score})
 	return true
+}
+
+// leaves reports whether q, placed now and still there when r begins, leaves
+// r and all that begins before it the vCPU and memory that they need.
+func (s *pass) leaves(q *shape, r *reservation) bool {
+	slot := &s.packer.slots[r.node]
+	vcpu, memory := slot.vcpu-q.vcpu, slot.memory-q.memory
+	for _, list := range [...][]release{s.releasesOf(r.node), s.placed[r.node]} {
+		for i := range list {
+			if list[i].at <= r.at {
+				vcpu, memory = vcpu+list[i].shape.vcpu, memory+list[i].shape.memory
+			}
+		}
+	}
+	for i := range s.reserved {
+		if o := &s.reserved[i]; o.node == r.node && o.at > r.at && o.at != compute.Never {
+			vcpu, memory = vcpu+o.shape.vcpu, memory+o.shape.memory
+		}
+	}
+	return vcpu >= 0 && memory >= 0
 }

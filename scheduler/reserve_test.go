@@ -126,6 +126,33 @@ func TestReservedRoomIsForWhatEndsBefore(t *testing.T) {
 	}
 }
 
+// TestRoomBesideAReservation: a head of two GPUs of eight vCPUs each waits for
+// one of them on a node of 24 vCPUs, where eight are left when it starts. They
+// are also free now, and what needs no more may run beside it for as long as it
+// likes.
+func TestRoomBesideAReservation(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4", "h100"})
+	running := s.submit("t4", limited(300*time.Second))
+	s.pack()
+	head := s.submit("t4.2x", limited(60*time.Second))
+	first := s.submit("cpu.5x", limited(10*time.Hour))
+	tooMuch := s.submit("cpu.4x", limited(301*time.Second))
+	fills := s.submit("cpu.4x", limited(60*time.Second))
+	second := s.submit("cpu.3x", limited(10*time.Hour))
+	s.pack()
+	for id, want := range map[compute.ExecutionID]bool{
+		running: true, head: false, first: true, tooMuch: false, fills: true, second: true,
+	} {
+		if placed := s.get(id).Epoch > 0; placed != want {
+			t.Errorf("%s with %s: placed %v, want %v", s.get(id).Profile, s.get(id).Timeout, placed, want)
+		}
+	}
+	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
+	if at := s.startOf(head); at.Sub(limit) > time.Second {
+		t.Errorf("the head starts %s after the last of what it waits for", at.Sub(limit))
+	}
+}
+
 // TestHeadNeverStartsLaterThanAlone is the promise of reservations, for random
 // clusters and work: whatever waits behind it, the head starts no later than it
 // would alone if everything before it ran to its limits. Both worlds are the
@@ -164,7 +191,7 @@ func headStart(t *testing.T, seed uint64, crowded bool, least int64) start {
 	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"t4", "t4"}, []string{"h100", "h100", "t4", "t4"})
 	ends := rand.New(rand.NewPCG(seed, 12))
 	s.early = func() int64 { return least + ends.Int64N(1001-least) }
-	profiles := []string{"t4", "t4.2x", "h100", "t4.500m", "cpu.8x", "t4"}
+	profiles := []string{"t4", "t4.2x", "h100", "t4.500m", "cpu.8x", "t4", "cpu.6x", "cpu.3x"}
 	some := func(n int) {
 		for range n {
 			s.submit(profiles[rng.IntN(len(profiles))], limited(time.Duration(1+rng.IntN(60))*10*time.Second))
