@@ -3,8 +3,10 @@ package scheduler_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"berth/compute"
+	"berth/fsm"
 	"berth/scheduler"
 )
 
@@ -49,5 +51,34 @@ func TestPackAvoidsWhereNothingStarted(t *testing.T) {
 				t.Errorf("waits for %v, want %q", plan.Waiting, test.reason)
 			}
 		})
+	}
+}
+
+// TestNoReservedRoomWhereNothingStarted: what could not be started on a node
+// does not go back there in room that is reserved for another, while a node that
+// could have it is busy.
+func TestNoReservedRoomWhereNothingStarted(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4", "h100"}, []string{"l40s"})
+	s.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+	s.submit("t4", limited(time.Hour))
+	s.submit("l40s", limited(time.Hour))
+	s.submit("h100", limited(time.Hour))
+	s.pack()
+	retried := s.submit("cpu", limited(time.Minute))
+	s.pack()
+	first := s.machine.View().Attempts(retried)[0]
+	s.must(fsm.FinishAttempt{Node: first.Node, Outcome: compute.Outcome{
+		Execution: retried, Epoch: first.Epoch, Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed,
+	}})
+	if e := s.get(retried); e.Status != compute.StatusQueued || !e.Avoids(first.Node) {
+		t.Fatalf("it is %s and avoids %v", e.Status, e.Avoid)
+	}
+	head := s.submit("t4.2x", prioritized(60), limited(time.Hour))
+	other := s.submit("cpu", limited(time.Minute))
+	s.pack()
+	for id, want := range map[compute.ExecutionID]uint64{head: 0, retried: first.Epoch, other: 1} {
+		if e := s.get(id); e.Epoch != want {
+			t.Errorf("%s has had %d places, want %d", e.Profile, e.Epoch, want)
+		}
 	}
 }

@@ -93,7 +93,7 @@ type pass struct {
 	lifted    bool                      // What is spared counts as free.
 	lifts     int                       // How often that was done.
 	placed    map[int][]release         // What this pass placed, by slot.
-	unfit     map[shape]compute.Instant // What fits in no reserved room, with the end that was tried.
+	unfit     map[shape]compute.Instant // What fits neither in nor beside reserved room, with the end that was tried.
 	evicted   map[compute.ExecutionID]bool
 	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
 	searched  int                    // Executions beside the heads for which room was sought.

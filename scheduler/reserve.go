@@ -233,62 +233,75 @@ func (s *pass) reserve(q *shape, best reservation) {
 }
 
 // fill places e in or beside room that is reserved for others, if they find at
-// their time what they would have found without it.
+// their time what they would have found without it. Nodes that e avoids are left
+// out: there it would only lose its next try.
 func (s *pass) fill(e *compute.Execution, q *shape) bool {
 	end := e.EndsBy(s.view.Now().Add(commitMargin))
 	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || ok && end >= tried {
 		return false // Room only gets less in a pass.
 	}
 	for i := range s.reserved {
-		if s.reserved[i].at != compute.Never && s.fillOn(s.reserved[i].node, e, q, end) {
+		r := &s.reserved[i]
+		tried := slices.ContainsFunc(s.reserved[:i], func(o reservation) bool { return o.node == r.node && o.timed() })
+		if !r.timed() || tried || e.Avoids(s.packer.slots[r.node].node.ID) {
+			continue
+		}
+		if s.fillOn(r.node, e, q, end) {
 			return true
 		}
 	}
-	s.unfit[*q] = end
+	if len(e.Avoid) == 0 {
+		s.unfit[*q] = end
+	}
 	return false
 }
 
+// timed reports whether it is known when r begins.
+func (r *reservation) timed() bool { return r.at != compute.Never }
+
 // fillOn places e on a node where it fits now, if whoever has room reserved
-// there finds it at the reserved instant: vCPU and memory that attempts give
-// back by then serve beside it. What has no instant counts as given away.
+// there finds it in time. The whole room of those who begin no sooner than e ends
+// serves until then. Of those who begin sooner their devices stay away, but not
+// the vCPU and memory that come back with the devices.
 func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Instant) bool {
 	then := s.copyOf(node)
+	var sooner []*reservation
 	for i := range s.reserved {
-		r := &s.reserved[i]
-		switch {
-		case r.node != node || r.at == compute.Never:
+		switch r := &s.reserved[i]; {
+		case r.node != node || !r.timed():
 		case r.at >= end:
 			then.put(&r.shape, r.devices)
-		case !s.leaves(q, r):
-			return false
 		default:
-			then.put(&r.shape, nil) // Its devices stay away.
+			sooner = append(sooner, r)
 		}
+	}
+	vcpu, memory := then.vcpu-q.vcpu, then.memory-q.memory // What is left when all have begun.
+	for _, r := range sooner {
+		then.put(&r.shape, nil)
 	}
 	if !then.fits(q) {
 		return false
+	}
+	for _, r := range sooner {
+		if back := s.comesWith(r); vcpu+back.vcpu < 0 || memory+back.memory < 0 {
+			return false
+		}
 	}
 	score := s.packer.scoreOf(then, q)
 	s.place(e, q, node, then.pick(s.packer.value, q, nil), compute.Choice{Score: score})
 	return true
 }
 
-// leaves reports whether q, placed now and still there when r begins, leaves
-// r and all that begins before it the vCPU and memory that they need.
-func (s *pass) leaves(q *shape, r *reservation) bool {
-	slot := &s.packer.slots[r.node]
-	vcpu, memory := slot.vcpu-q.vcpu, slot.memory-q.memory
+// comesWith returns the vCPU and memory that attempts give back which hold
+// devices of r, and have to end before it can begin.
+func (s *pass) comesWith(r *reservation) (back shape) {
 	for _, list := range [...][]release{s.releasesOf(r.node), s.placed[r.node]} {
 		for i := range list {
-			if list[i].at <= r.at {
-				vcpu, memory = vcpu+list[i].shape.vcpu, memory+list[i].shape.memory
+			held := func(device int) bool { return slices.Contains(r.devices, device) }
+			if given := &list[i]; given.at <= r.at && slices.ContainsFunc(given.devices, held) {
+				back.vcpu, back.memory = back.vcpu+given.shape.vcpu, back.memory+given.shape.memory
 			}
 		}
 	}
-	for i := range s.reserved {
-		if o := &s.reserved[i]; o.node == r.node && o.at > r.at && o.at != compute.Never {
-			vcpu, memory = vcpu+o.shape.vcpu, memory+o.shape.memory
-		}
-	}
-	return vcpu >= 0 && memory >= 0
+	return back
 }

@@ -127,29 +127,76 @@ func TestReservedRoomIsForWhatEndsBefore(t *testing.T) {
 }
 
 // TestRoomBesideAReservation: a head of two GPUs of eight vCPUs each waits for
-// one of them on a node of 24 vCPUs, where eight are left when it starts. They
-// are also free now, and what needs no more may run beside it for as long as it
-// likes.
+// one of them. The vCPUs of the other are kept for it, those that it waits for
+// come with their GPU, and what else is free may be used for as long as one likes.
 func TestRoomBesideAReservation(t *testing.T) {
-	s := newSimulation(t, []string{"t4", "t4", "h100"})
-	running := s.submit("t4", limited(300*time.Second))
-	s.pack()
-	head := s.submit("t4.2x", limited(60*time.Second))
-	first := s.submit("cpu.5x", limited(10*time.Hour))
-	tooMuch := s.submit("cpu.4x", limited(301*time.Second))
-	fills := s.submit("cpu.4x", limited(60*time.Second))
-	second := s.submit("cpu.3x", limited(10*time.Hour))
-	s.pack()
-	for id, want := range map[compute.ExecutionID]bool{
-		running: true, head: false, first: true, tooMuch: false, fills: true, second: true,
-	} {
-		if placed := s.get(id).Epoch > 0; placed != want {
-			t.Errorf("%s with %s: placed %v, want %v", s.get(id).Profile, s.get(id).Timeout, placed, want)
-		}
+	const long = 10 * time.Hour
+	type job struct {
+		profile string
+		limit   time.Duration
+		placed  bool
 	}
-	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
-	if at := s.startOf(head); at.Sub(limit) > time.Second {
-		t.Errorf("the head starts %s after the last of what it waits for", at.Sub(limit))
+	for name, test := range map[string]struct {
+		node    []string // Eight vCPUs for each.
+		running []job
+		head    string
+		behind  []job
+	}{
+		"all that is left": {
+			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
+			behind: []job{{"cpu.5x", long, true}, {"cpu.3x", long, true}, {"cpu.1x", long, false}},
+		},
+		"GPUs beside it": {
+			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
+			behind: []job{{"h100", long, true}, {"cpu.1x", long, false}},
+		},
+		"what ends before": {
+			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
+			behind: []job{{"cpu.8x", long, true}, {"cpu.8x", time.Minute, true}, {"cpu.1x", 6 * time.Minute, false}},
+		},
+		// Work without GPUs may end late: the head does not wait for it.
+		"not what others bring": {
+			node:    []string{"t4", "t4", "h100", "h100"},
+			running: []job{{profile: "t4", limit: 5 * time.Minute}, {profile: "cpu.8x", limit: time.Minute}}, head: "t4.2x",
+			behind: []job{{"cpu.8x", long, true}, {"cpu.1x", long, false}},
+		},
+		"no devices, no more": {
+			node: []string{"t4", "t4"}, running: []job{{profile: "cpu.8x", limit: 5 * time.Minute}}, head: "cpu.12x",
+			behind: []job{{"cpu.4x", long, false}, {"cpu.4x", time.Minute, true}},
+		},
+		"two that wait": {
+			node:    []string{"t4", "h100", "h100", "h100"},
+			running: []job{{profile: "t4", limit: 10 * time.Minute}, {profile: "cpu.12x", limit: 5 * time.Minute}}, head: "t4",
+			behind: []job{{"cpu.16x", long, false}, {"cpu.4x", long, false}, {"cpu.8x", 8 * time.Minute, false}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, test.node)
+			last := s.now
+			for _, j := range test.running {
+				running := s.get(s.submit(j.profile, limited(j.limit)))
+				s.pack()
+				last = max(last, running.EndsBy(s.now))
+			}
+			head := s.submit(test.head, limited(time.Minute))
+			var behind []compute.ExecutionID
+			for _, j := range test.behind {
+				behind = append(behind, s.submit(j.profile, limited(j.limit)))
+			}
+			s.pack()
+			if s.get(head).Epoch > 0 {
+				t.Fatal("the head was placed: it is to wait")
+			}
+			s.pack() // What one pass gives the next one must not make worse.
+			for i, j := range test.behind {
+				if placed := s.get(behind[i]).Epoch > 0; placed != j.placed {
+					t.Errorf("%s with %s: placed %v, want %v", j.profile, j.limit, placed, j.placed)
+				}
+			}
+			if at := s.startOf(head); at.Sub(last) > time.Second {
+				t.Errorf("the head starts %s after the last of what it waits for", at.Sub(last))
+			}
+		})
 	}
 }
 

@@ -60,7 +60,7 @@ func newCluster(tb testing.TB, nodes ...[]string) *cluster {
 // addNode joins a node with 8 vCPUs and 64 GiB per GPU.
 func (c *cluster) addNode(i int, types []string) {
 	name := "n" + string(rune('1'+i))
-	node := compute.Node{ID: compute.NodeID{UUID: c.uuid()}, Name: name}
+	node := compute.Node{ID: compute.NodeID{UUID: c.uuid()}, Name: name, Format: fsm.Format}
 	join := fsm.RegisterNode{Node: node, First: i == 0}
 	if i > 0 {
 		join.TokenID, join.TokenHash = name, compute.Hash{byte(i)}
