@@ -11,12 +11,7 @@ func (s *pass) elsewhere(e *compute.Execution, r *row, best int, score int64) (n
 	if score > worstFit || !e.Avoids(s.packer.slots[best].node.ID) {
 		return best, score
 	}
-	other := entry(neverFits, positions-1)
-	for i, at := range r.levels[0] {
-		if at < other && !e.Avoids(s.packer.slots[i].node.ID) {
-			other = at
-		}
-	}
+	other := s.bestOther(e, r)
 	switch its = other >> positionBits; {
 	case its >= nodeDown:
 		return best, score
@@ -24,4 +19,22 @@ func (s *pass) elsewhere(e *compute.Execution, r *row, best int, score int64) (n
 		return -1, its
 	}
 	return int(other & (positions - 1)), other >> positionBits
+}
+
+// bestOther returns the entry of the best node for e beside those where its code
+// could not be started, of one that never fits if there is none.
+func (s *pass) bestOther(e *compute.Execution, r *row) int64 {
+	other := entry(neverFits, positions-1)
+	for i, at := range r.levels[0] {
+		if at < other && !e.Avoids(s.packer.slots[i].node.ID) {
+			other = at
+		}
+	}
+	return other
+}
+
+// choosy reports whether e does not go where its code could not be started,
+// because another node could host it now or later.
+func (s *pass) choosy(e *compute.Execution, r *row) bool {
+	return len(e.Avoid) > 0 && s.bestOther(e, r)>>positionBits < nodeDown
 }

@@ -58,27 +58,38 @@ func TestPackAvoidsWhereNothingStarted(t *testing.T) {
 // does not go back there in room that is reserved for another, while a node that
 // could have it is busy.
 func TestNoReservedRoomWhereNothingStarted(t *testing.T) {
-	s := newSimulation(t, []string{"t4", "t4", "h100"}, []string{"l40s"})
-	s.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
-	s.submit("t4", limited(time.Hour))
-	s.submit("l40s", limited(time.Hour))
-	s.submit("h100", limited(time.Hour))
-	s.pack()
-	retried := s.submit("cpu", limited(time.Minute))
-	s.pack()
-	first := s.machine.View().Attempts(retried)[0]
-	s.must(fsm.FinishAttempt{Node: first.Node, Outcome: compute.Outcome{
-		Execution: retried, Epoch: first.Epoch, Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed,
-	}})
-	if e := s.get(retried); e.Status != compute.StatusQueued || !e.Avoids(first.Node) {
-		t.Fatalf("it is %s and avoids %v", e.Status, e.Avoid)
-	}
-	head := s.submit("t4.2x", prioritized(60), limited(time.Hour))
-	other := s.submit("cpu", limited(time.Minute))
-	s.pack()
-	for id, want := range map[compute.ExecutionID]uint64{head: 0, retried: first.Epoch, other: 1} {
-		if e := s.get(id); e.Epoch != want {
-			t.Errorf("%s has had %d places, want %d", e.Profile, e.Epoch, want)
-		}
+	for name, test := range map[string]struct {
+		nodes   [][]string
+		running []string
+		places  uint64 // That what was retried has had.
+	}{
+		"another node is busy": {[][]string{{"t4", "t4", "h100"}, {"l40s"}}, []string{"t4", "h100", "l40s"}, 1},
+		"the only node":        {[][]string{{"t4", "t4", "h100"}}, []string{"t4", "h100"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, test.nodes...)
+			s.must(fsm.SetFormat{Term: 1, Format: fsm.Format})
+			for _, profile := range test.running {
+				s.submit(profile, limited(time.Hour))
+			}
+			s.pack()
+			retried := s.submit("cpu", limited(time.Minute))
+			s.pack()
+			first := s.machine.View().Attempts(retried)[0]
+			s.must(fsm.FinishAttempt{Node: first.Node, Outcome: compute.Outcome{
+				Execution: retried, Epoch: first.Epoch, Status: compute.StatusSystemFailure, Reason: compute.ReasonStartFailed,
+			}})
+			if e := s.get(retried); e.Status != compute.StatusQueued || !e.Avoids(first.Node) {
+				t.Fatalf("it is %s and avoids %v", e.Status, e.Avoid)
+			}
+			head := s.submit("t4.2x", prioritized(60), limited(time.Hour))
+			other := s.submit("cpu", limited(time.Minute))
+			s.pack()
+			for id, want := range map[compute.ExecutionID]uint64{head: 0, retried: test.places, other: 1} {
+				if e := s.get(id); e.Epoch != want {
+					t.Errorf("%s has had %d places, want %d", e.Profile, e.Epoch, want)
+				}
+			}
+		})
 	}
 }

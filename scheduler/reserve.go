@@ -233,24 +233,24 @@ func (s *pass) reserve(q *shape, best reservation) {
 }
 
 // fill places e in or beside room that is reserved for others, if they find at
-// their time what they would have found without it. Nodes that e avoids are left
-// out: there it would only lose its next try.
+// their time what they would have found without it.
 func (s *pass) fill(e *compute.Execution, q *shape) bool {
 	end := e.EndsBy(s.view.Now().Add(commitMargin))
 	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || ok && end >= tried {
 		return false // Room only gets less in a pass.
 	}
+	choosy := s.choosy(e, s.packer.row(*q))
 	for i := range s.reserved {
 		r := &s.reserved[i]
 		tried := slices.ContainsFunc(s.reserved[:i], func(o reservation) bool { return o.node == r.node && o.timed() })
-		if !r.timed() || tried || e.Avoids(s.packer.slots[r.node].node.ID) {
+		if !r.timed() || tried || choosy && e.Avoids(s.packer.slots[r.node].node.ID) {
 			continue
 		}
 		if s.fillOn(r.node, e, q, end) {
 			return true
 		}
 	}
-	if len(e.Avoid) == 0 {
+	if !choosy {
 		s.unfit[*q] = end
 	}
 	return false
@@ -261,25 +261,26 @@ func (r *reservation) timed() bool { return r.at != compute.Never }
 
 // fillOn places e on a node where it fits now, if whoever has room reserved
 // there finds it in time. The whole room of those who begin no sooner than e ends
-// serves until then. Of those who begin sooner their devices stay away, but not
+// serves until then. Of those who begin sooner, their devices stay away, but not
 // the vCPU and memory that come back with the devices.
 func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Instant) bool {
 	then := s.copyOf(node)
+	vcpu, memory := then.vcpu-q.vcpu, then.memory-q.memory // What all that is reserved there leaves.
 	var sooner []*reservation
+	untimed := false
 	for i := range s.reserved {
 		switch r := &s.reserved[i]; {
-		case r.node != node || !r.timed():
+		case r.node != node:
+		case !r.timed():
+			untimed = true
 		case r.at >= end:
 			then.put(&r.shape, r.devices)
 		default:
+			then.put(&r.shape, nil)
 			sooner = append(sooner, r)
 		}
 	}
-	vcpu, memory := then.vcpu-q.vcpu, then.memory-q.memory // What is left when all have begun.
-	for _, r := range sooner {
-		then.put(&r.shape, nil)
-	}
-	if !then.fits(q) {
+	if untimed && len(sooner) > 0 || !then.fits(q) {
 		return false
 	}
 	for _, r := range sooner {
@@ -292,8 +293,8 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Inst
 	return true
 }
 
-// comesWith returns the vCPU and memory that attempts give back which hold
-// devices of r, and have to end before it can begin.
+// comesWith returns the vCPU and memory of attempts that hold devices of r and
+// have ended when it begins, if they run to their latest end.
 func (s *pass) comesWith(r *reservation) (back shape) {
 	for _, list := range [...][]release{s.releasesOf(r.node), s.placed[r.node]} {
 		for i := range list {

@@ -136,29 +136,40 @@ func TestRoomBesideAReservation(t *testing.T) {
 		limit   time.Duration
 		placed  bool
 	}
+	one := []job{{profile: "t4", limit: 5 * time.Minute}}
 	for name, test := range map[string]struct {
 		node    []string // Eight vCPUs for each.
 		running []job
+		atOnce  bool // Those are placed in the same pass.
 		head    string
 		behind  []job
 	}{
 		"all that is left": {
-			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
+			node: []string{"t4", "t4", "h100"}, running: one, head: "t4.2x",
 			behind: []job{{"cpu.5x", long, true}, {"cpu.3x", long, true}, {"cpu.1x", long, false}},
 		},
+		"of what this pass placed": {
+			node: []string{"t4", "t4", "h100"}, running: one, atOnce: true, head: "t4.2x",
+			behind: []job{{"cpu.8x", long, true}, {"cpu.1x", long, false}},
+		},
 		"GPUs beside it": {
-			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
+			node: []string{"t4", "t4", "h100"}, running: one, head: "t4.2x",
 			behind: []job{{"h100", long, true}, {"cpu.1x", long, false}},
 		},
 		"what ends before": {
-			node: []string{"t4", "t4", "h100"}, running: []job{{profile: "t4", limit: 5 * time.Minute}}, head: "t4.2x",
-			behind: []job{{"cpu.8x", long, true}, {"cpu.8x", time.Minute, true}, {"cpu.1x", 6 * time.Minute, false}},
+			node: []string{"t4", "t4", "h100"}, running: one, head: "t4.2x",
+			behind: []job{{"cpu.5x", long, true}, {"cpu.8x", time.Minute, true}, {"cpu.3x", 6 * time.Minute, false}},
 		},
 		// Work without GPUs may end late: the head does not wait for it.
 		"not what others bring": {
 			node:    []string{"t4", "t4", "h100", "h100"},
-			running: []job{{profile: "t4", limit: 5 * time.Minute}, {profile: "cpu.8x", limit: time.Minute}}, head: "t4.2x",
+			running: append([]job{{profile: "cpu.8x", limit: time.Minute}}, one...), head: "t4.2x",
 			behind: []job{{"cpu.8x", long, true}, {"cpu.1x", long, false}},
+		},
+		"not what a longer share brings": {
+			node:    []string{"t4", "h100", "h100"},
+			running: []job{{profile: "t4.250m", limit: 5 * time.Minute}, {profile: "t4.500m", limit: time.Hour}}, head: "t4.500m",
+			behind: []job{{"cpu.16x", long, true}, {"cpu.1x", long, false}},
 		},
 		"no devices, no more": {
 			node: []string{"t4", "t4"}, running: []job{{profile: "cpu.8x", limit: 5 * time.Minute}}, head: "cpu.12x",
@@ -172,31 +183,56 @@ func TestRoomBesideAReservation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulation(t, test.node)
-			last := s.now
+			var running []compute.ExecutionID
 			for _, j := range test.running {
-				running := s.get(s.submit(j.profile, limited(j.limit)))
+				running = append(running, s.submit(j.profile, limited(j.limit)))
+			}
+			if !test.atOnce {
 				s.pack()
-				last = max(last, running.EndsBy(s.now))
 			}
 			head := s.submit(test.head, limited(time.Minute))
 			var behind []compute.ExecutionID
 			for _, j := range test.behind {
 				behind = append(behind, s.submit(j.profile, limited(j.limit)))
 			}
-			s.pack()
-			if s.get(head).Epoch > 0 {
-				t.Fatal("the head was placed: it is to wait")
-			}
-			s.pack() // What one pass gives the next one must not make worse.
-			for i, j := range test.behind {
-				if placed := s.get(behind[i]).Epoch > 0; placed != j.placed {
-					t.Errorf("%s with %s: placed %v, want %v", j.profile, j.limit, placed, j.placed)
+			for range 2 { // What one pass gives the next one must not make worse.
+				s.pack()
+				if s.get(head).Epoch > 0 {
+					t.Fatal("the head was placed: it is to wait")
+				}
+				for i, j := range test.behind {
+					if placed := s.get(behind[i]).Epoch > 0; placed != j.placed {
+						t.Errorf("%s with %s: placed %v, want %v", j.profile, j.limit, placed, j.placed)
+					}
 				}
 			}
-			if at := s.startOf(head); at.Sub(last) > time.Second {
-				t.Errorf("the head starts %s after the last of what it waits for", at.Sub(last))
+			promised := compute.Instant(0)
+			for i, id := range running {
+				if test.running[i].limit < time.Hour {
+					promised = max(promised, s.get(id).EndsBy(s.get(id).PlacedAt))
+				}
+			}
+			if at := s.startOf(head); at.Sub(promised) > time.Second {
+				t.Errorf("the head starts %s after the last of what it waits for", at.Sub(promised))
 			}
 		})
+	}
+}
+
+// TestSecondReservationIsKept: what comes behind two that wait on one node, ends
+// before the first of them can start and not before the second, leaves room for
+// both: in the next pass the first of the order has its room reserved first.
+func TestSecondReservationIsKept(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "h100", "l40s", "l40s"})
+	s.submit("t4.100m", limited(10*time.Minute))
+	running := s.submit("h100", limited(5*time.Minute))
+	s.pack()
+	s.submit("t4", limited(10*time.Hour))
+	second := s.submit("h100", limited(10*time.Hour))
+	s.submit("cpu.20x", limited(8*time.Minute))
+	ended := s.get(running).EndsBy(s.get(running).PlacedAt)
+	if at := s.startOf(second); at.Sub(ended) > time.Second {
+		t.Errorf("the second starts %s after what it waits for", at.Sub(ended))
 	}
 }
 
