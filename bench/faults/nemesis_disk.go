@@ -39,8 +39,13 @@ const (
 )
 
 // appendsFull is what it does to writes of the log's file: the file system has
-// no room for them, whatever the node makes.
-const appendsFull = "pwrite64:error=ENOSPC"
+// no room for them, whatever the node makes. With now and then it has for most:
+// the follower takes entries again while more are under way, which is when a
+// leader that sends them ahead loses its place.
+const (
+	appendsFull = "pwrite64:error=ENOSPC"
+	nowAndThen  = ":when=2+5" // The second of each thread, and each fifth after it.
+)
 
 // Of these faults it is told how long writes took.
 const (
@@ -133,7 +138,11 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 // anew: raft's leader can stop to send it entries for good, while heartbeats say
 // that all is well.
 func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, error) {
-	stop, err := n.Trace(ctx, appendsFull, n.RaftLog())
+	inject := appendsFull
+	if b.rng.IntN(2) == 0 {
+		inject += nowAndThen
+	}
+	stop, err := n.Trace(ctx, inject, n.RaftLog())
 	if err != nil {
 		return nil, err
 	}
