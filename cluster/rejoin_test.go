@@ -340,6 +340,7 @@ func TestDamagedMajorityStops(t *testing.T) {
 	mustRecover(t, intact)
 	f.mustStartAgain(intact)
 	for _, p := range damaged {
+		p.cfg.RejoinFor = 0 // The limit was for the starts that fail.
 		f.mustStartAgain(p)
 	}
 	f.awaitVoters(3)
@@ -402,6 +403,7 @@ func TestDamagedReplicaStaysOutWhileAnotherVoterIsAway(t *testing.T) {
 	f.mustNotStart(t, damaged.again(), "raft recover")
 
 	away = f.mustStartAgain(away)
+	damaged.cfg.RejoinFor = 0 // The limit was for the start that fails.
 	f.mustStartAgain(damaged)
 	f.awaitVoters(3)
 	if got := away.mustRead(t, "k"); got != 1 {

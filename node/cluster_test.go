@@ -27,7 +27,7 @@ func TestUnpluggedGPU(t *testing.T) {
 	})
 	mustKnow(t, c, 2, 2, time.Minute)
 	mustWriteGPUs(t, list, 1)
-	mustKnow(t, c, 2, 1, 5*time.Second)
+	mustKnow(t, c, 2, 1, 15*time.Second) // The promise is 5 s, of a machine that is not busy with tests.
 }
 
 // mustWriteGPUs writes a list of n devices.

@@ -82,6 +82,7 @@ func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	cfg.Listen, cfg.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.API, cfg.Version = "http://127.0.0.1:1", "bench"
 	cfg.PromoteAfter = time.Millisecond
+	cfg.Profile = cluster.ProfileDefault
 	cfg.FSM = p.machine
 	cfg.Preamble = func(term uint64, _ time.Time) []byte { return f.load.clock(term) }
 	cfg.Registry = registry{p}

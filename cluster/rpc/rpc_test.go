@@ -130,14 +130,15 @@ func TestAllowIsAsked(t *testing.T) {
 
 func TestDeadlines(t *testing.T) {
 	s := newServer()
-	ended := make(chan error, 1)
+	begun, ended := make(chan struct{}, 1), make(chan error, 1)
 	s.Handle("hang", func(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+		begun <- struct{}{}
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return nil, ctx.Err()
 	})
 	client, _ := mustConnect(t, s, somebody())
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // Enough to be on its way.
 	defer cancel()
 	_, err := client.Call(ctx, "hang", nil) // Either end may notice first.
 	if !errors.Is(err, context.DeadlineExceeded) && compute.CodeOf(err) != compute.CodeUnavailable {
@@ -146,8 +147,12 @@ func TestDeadlines(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the handler sees %v", err)
 	}
+	<-begun
 	ctx, cancel = context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	go func() {
+		<-begun
+		cancel()
+	}()
 	if _, err := client.Call(ctx, "hang", nil); !errors.Is(err, context.Canceled) || errors.Is(err, rpc.ErrNotSent) {
 		t.Errorf("the caller who gave up sees %v", err)
 	}

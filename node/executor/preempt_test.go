@@ -35,15 +35,15 @@ func TestPreemption(t *testing.T) {
 		retried bool // It leaves a drained node alone, not for more urgent work.
 	}{
 		{
-			"code that is retried saves its work", aware + forever, 200 * time.Millisecond,
+			"code that is retried saves its work", aware + forever, 2 * time.Second,
 			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "", 0},
 			[]string{"notice", "terminated"},
 			true,
 		},
 		{
-			"code that saves its work", aware + forever, 200 * time.Millisecond,
+			"code that saves its work", aware + forever, 2 * time.Second,
 			ending{compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority", 0},
-			[]string{"here", `notice {"sigterm_in_seconds":0.2,"sigkill_after_seconds":`, "terminated"},
+			[]string{"here", `notice {"sigterm_in_seconds":2,"sigkill_after_seconds":`, "terminated"},
 			false,
 		},
 		{

@@ -15,9 +15,7 @@ import (
 // TestRemoveAsksNowAndThen holds that a node whose copies are missing is asked
 // for again with a pause, and that the last refusal is the error.
 func TestRemoveAsksNowAndThen(t *testing.T) {
-	const tries = 5
-	ctx, cancel := context.WithTimeout(t.Context(), tries*pollEvery)
-	defer cancel()
+	const tries = 100
 	var asked atomic.Int32
 	var removable atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -33,6 +31,8 @@ func TestRemoveAsksNowAndThen(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sweep{bench: bench{admin: admin}}
+	ctx, cancel := context.WithTimeout(t.Context(), tries*pollEvery)
+	defer cancel()
 	if err := s.remove(ctx, compute.NodeID{}); client.CodeOf(err) != "copies_missing" {
 		t.Errorf("got %v", err)
 	}

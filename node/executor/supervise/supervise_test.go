@@ -147,7 +147,7 @@ func newSpec(t *testing.T, dir, work string) *supervise.Spec {
 	spec := &supervise.Spec{
 		Execution: compute.ExecutionID{UUID: compute.UUID{1}}, Epoch: 7,
 		Group:     fmt.Sprintf("test.%d.%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", ".")),
-		MemoryMiB: 128, CPUMilli: 1000, Pids: 64, Timeout: time.Minute, StopGrace: time.Second,
+		MemoryMiB: 128, CPUMilli: 1000, Pids: 64, Timeout: time.Minute, StopGrace: 30 * time.Second,
 		Sandbox: sandbox.Spec{
 			UIDBase: 0x70000000, Hostname: "berth", OwnNetwork: true, ScratchMiB: 16,
 			WorkSource: filepath.Join(dir, supervise.WorkDir),
@@ -270,12 +270,12 @@ func TestStop(t *testing.T) {
 
 func TestDisconnectGrace(t *testing.T) {
 	a := begin(t, "sleep", func(s *supervise.Spec) {
-		s.DisconnectGrace, s.ContactAt = 3*time.Second, boottime.Now()
+		s.DisconnectGrace, s.ContactAt = 10*time.Second, boottime.Now()
 	})
 	if event, err := a.conn.Next(); err != nil || event.StartedAt == 0 {
 		t.Fatalf("event %+v, %v, want the start", event, err)
 	}
-	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 3 s", 137)
+	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 10 s", 137)
 }
 
 // TestNoStart has attempts end before their code starts: it never does.
