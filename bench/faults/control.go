@@ -45,7 +45,7 @@ func Controls() []Control {
 			fault.MapOrder,
 			[]string{"follower-kill"},
 			[]string{"account", "life", "register"},
-			20 * time.Second,
+			60 * time.Second,
 			[]string{"replicas differ"},
 		},
 		{
