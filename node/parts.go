@@ -23,7 +23,8 @@ import (
 	"berth/gpu"
 	"berth/node/executor"
 	"berth/scheduler"
-	"berth/scheduler/chart"
+	"berth/scheduler/selection"
+	"berth/scheduler/selection/chart"
 )
 
 // maxTokenFile is the largest token file that is read.
@@ -284,7 +285,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Logs:     outputs{n.output, n},
 		Blobs:    n.blobs,
 		Archives: n.archives,
-		Judge:    scheduler.Judge,
+		Judge:    selection.Judge,
 		Explain:  (&explainer{turns: newTurns()}).explain,
 		Chart:    chart.Selection,
 		Replay:   history.replay,

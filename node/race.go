@@ -12,7 +12,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
-	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // methodProgress is the call by which the leader asks a node how far runs of
@@ -52,7 +52,7 @@ type knownRun struct {
 // its own wait.
 func (l *leader) watchRaces(ctx context.Context, term uint64) {
 	view := l.machine.View()
-	races := map[compute.ExecutionID]*scheduler.Race{}
+	races := map[compute.ExecutionID]*selection.Live{}
 	questions := map[compute.NodeID][]progressRun{}
 	for parent := range view.RunningSelections() {
 		if parent.Stop != compute.StopNone {
@@ -60,14 +60,14 @@ func (l *leader) watchRaces(ctx context.Context, term uint64) {
 		}
 		race := raceOf(view, parent, l.now())
 		races[parent.ID] = race
-		if race.NeedsPaces() {
+		if race.NeedsProgress() {
 			addQuestions(questions, view, parent)
 		}
 	}
 	paces := l.paces(ctx, questions)
 	for parent := range view.RunningSelections() {
 		if race := races[parent.ID]; race != nil && ctx.Err() == nil {
-			race.Paces = paces
+			race.Progress = paces
 			l.stopRuns(ctx, view, fsm.StopCandidates{Term: term, Parent: parent.ID, Stops: race.Stops()})
 		}
 	}
@@ -86,9 +86,9 @@ func (l *leader) stopRuns(ctx context.Context, view *fsm.View, cmd fsm.StopCandi
 }
 
 // raceOf returns what the state knows of a GPU selection.
-func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *scheduler.Race {
+func raceOf(view *fsm.View, parent *compute.Execution, now time.Time) *selection.Live {
 	s := parent.Selection
-	race := &scheduler.Race{
+	race := &selection.Live{
 		Objective: s.Objective, Repeats: s.Runs(), Complete: s.Complete, Deadline: s.Deadline,
 		Created: parent.CreatedAt, Now: compute.InstantOf(now),
 	}
@@ -132,13 +132,13 @@ func addQuestions(questions map[compute.NodeID][]progressRun, view *fsm.View, pa
 // for.
 func (l *leader) paces(
 	ctx context.Context, questions map[compute.NodeID][]progressRun,
-) map[compute.ExecutionID]scheduler.Pace {
+) map[compute.ExecutionID]selection.Progress {
 	ctx, cancel := context.WithTimeout(ctx, progressWait)
 	defer cancel()
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
-		paces = map[compute.ExecutionID]scheduler.Pace{}
+		paces = map[compute.ExecutionID]selection.Progress{}
 	)
 	for node, all := range questions {
 		for runs := range slices.Chunk(all, progressRuns) {
@@ -151,7 +151,7 @@ func (l *leader) paces(
 				mu.Lock()
 				defer mu.Unlock()
 				for _, run := range answer {
-					paces[run.Execution] = scheduler.Pace{Elapsed: run.Elapsed, Points: run.Points}
+					paces[run.Execution] = selection.Progress{Elapsed: run.Elapsed, Points: run.Points}
 				}
 			})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"berth/compute"
 	"berth/fault"
+	"berth/scheduler/selection"
 )
 
 // DefaultTick is how long the loop sleeps when no change wakes it.
@@ -28,9 +29,6 @@ type Config struct {
 	// Changed waits until Views returns a view newer than after, and returns
 	// the error of ctx when that ends first.
 	Changed func(ctx context.Context, after uint64) error
-	// Allowed reports whether an organization may use a hardware profile;
-	// nil allows all.
-	Allowed func(org compute.OrgID, profile string) bool
 
 	Committer  Committer
 	Logger     *slog.Logger
@@ -120,7 +118,7 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 		if taken++; taken > maxTaken || ctx.Err() != nil {
 			return index
 		}
-		profiles, detail := Candidates(v, parent, l.allowed(parent.Org))
+		profiles, detail := selection.Candidates(v.GPUTypes(), parent)
 		fault.Point("scheduler.take.before")
 		i, err := l.config.Committer.TakeSelection(ctx, term, parent, profiles, detail)
 		if err != nil {
@@ -135,14 +133,6 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 		index = max(index, i)
 	}
 	return index
-}
-
-// allowed returns what an organization may use.
-func (l *Loop) allowed(org compute.OrgID) func(profile string) bool {
-	if l.config.Allowed == nil {
-		return func(string) bool { return true }
-	}
-	return func(profile string) bool { return l.config.Allowed(org, profile) }
 }
 
 // await returns when the next look is due: a view includes index and, unless

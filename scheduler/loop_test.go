@@ -255,23 +255,6 @@ func TestLoopTakesSelections(t *testing.T) {
 	})
 }
 
-func TestLoopAsksWhatAnOrganizationMayUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &leader{world: newWorld(t, gpuNode(1, "t4", 1), gpuNode(2, "h100", 1))}
-		l.parents = []*compute.Execution{parent(1)}
-		stop := l.start(t, func(c *scheduler.Config) {
-			c.Allowed = func(org compute.OrgID, profile string) bool {
-				return org == orgID(1) && profile == "gpu.t4"
-			}
-		})
-		synctest.Wait()
-		if want := [][]string{{"gpu.t4"}}; !slices.EqualFunc(l.profiles, want, slices.Equal) {
-			t.Errorf("profiles %v, want %v", l.profiles, want)
-		}
-		_ = stop()
-	})
-}
-
 func TestLoopRestsAfterALongLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leader{world: newWorld(t, cpuNode(1, 64, 256))}
@@ -319,4 +302,13 @@ func TestLoopMeasures(t *testing.T) {
 		}
 		_ = stop()
 	})
+}
+
+// parent returns the parent of a GPU selection that asks for GPU types, or for
+// all of them.
+func parent(n int, gpuTypes ...string) *compute.Execution {
+	e := execution(n, compute.Request{})
+	e.Kind, e.Status = compute.KindSelection, compute.StatusPending
+	e.Selection = &compute.Selection{GPUTypes: gpuTypes}
+	return e
 }

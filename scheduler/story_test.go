@@ -16,6 +16,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // The state's views are what the scheduler reads.
@@ -295,10 +296,13 @@ func TestStoryOfASelection(t *testing.T) {
 
 		var rows []compute.Candidate
 		for _, e := range c.machine.View().Children(parent) {
-			rows = append(rows, ran(e.Profile, compute.CandidateRun{Status: e.Status, Duration: e.Duration, Credits: e.Billed}))
+			rows = append(rows, compute.Candidate{
+				Profile: e.Profile,
+				Runs:    []compute.CandidateRun{{Status: e.Status, Duration: e.Duration, Credits: e.Billed}},
+			})
 		}
-		fastest := rows[scheduler.Judge(compute.ObjectiveFastest, rows).Best].Profile
-		cheapest := rows[scheduler.Judge(compute.ObjectiveCheapest, rows).Best].Profile
+		fastest := rows[selection.Judge(compute.ObjectiveFastest, rows).Best].Profile
+		cheapest := rows[selection.Judge(compute.ObjectiveCheapest, rows).Best].Profile
 		if fastest != "gpu.h100" || cheapest != "gpu.t4" {
 			t.Errorf("fastest %s, cheapest %s, want gpu.h100 and gpu.t4", fastest, cheapest)
 		}

@@ -17,7 +17,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/gpu"
-	"berth/scheduler"
+	gpuselection "berth/scheduler/selection"
 )
 
 // demoPatience is how long the demonstration may take on a slow machine.
@@ -128,7 +128,7 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	if s.Recommendation == nil || s.Reason == nil {
 		t.Fatal("nothing is recommended")
 	}
-	if want := rows[scheduler.Judge(s.Objective, rows).Best].Profile; *s.Recommendation != want {
+	if want := rows[gpuselection.Judge(s.Objective, rows).Best].Profile; *s.Recommendation != want {
 		t.Errorf("%s is recommended, the rows say %s", *s.Recommendation, want)
 	}
 	took := func(c compute.Candidate) time.Duration { return c.Runs[0].Duration }
@@ -140,7 +140,7 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	if slowest.Profile != "gpu.t4" || took(h100) > took(fastest)*2 {
 		t.Errorf("%s is the fastest and %s the slowest, want gpu.h100 and gpu.t4", fastest.Profile, slowest.Profile)
 	}
-	cheapest := rows[scheduler.Judge(compute.ObjectiveCheapest, rows).Best]
+	cheapest := rows[gpuselection.Judge(compute.ObjectiveCheapest, rows).Best]
 	t.Logf("%s is the fastest, %s the cheapest", fastest.Profile, cheapest.Profile)
 }
 
@@ -200,7 +200,7 @@ func TestSpeedsDecide(t *testing.T) {
 			took := 6 * time.Second * 1000 / time.Duration(speed)
 			rows = append(rows, ran("gpu."+device.Type, took, prices[device.Type].Charge(took)))
 		}
-		return rows[scheduler.Judge(objective, rows).Best].Profile
+		return rows[gpuselection.Judge(objective, rows).Best].Profile
 	}
 	tests := []struct {
 		name                        string

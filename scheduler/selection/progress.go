@@ -1,4 +1,4 @@
-package scheduler
+package selection
 
 import (
 	"math"
@@ -20,14 +20,14 @@ const (
 	shapeMargin = 0.10        // The same, beyond what the reference shows.
 )
 
-// Pace is how far a run is: the progress that it has printed.
-type Pace struct {
+// Progress is how far a run is: the progress that it has printed.
+type Progress struct {
 	Elapsed time.Duration // Since its code started.
 	Points  []compute.ProgressPoint
 }
 
 // part returns how much of its work the run had done when it last said so.
-func (p Pace) part() float64 {
+func (p Progress) part() float64 {
 	if len(p.Points) == 0 {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (p Pace) part() float64 {
 }
 
 // clean returns the points that rise in both, as those of a sane program do.
-func (p Pace) clean() []compute.ProgressPoint {
+func (p Progress) clean() []compute.ProgressPoint {
 	var out []compute.ProgressPoint
 	for _, q := range p.Points {
 		if math.IsNaN(q.Part) || q.Part <= 0 || q.Part > 1 || q.At <= 0 {
@@ -55,7 +55,7 @@ func (p Pace) clean() []compute.ProgressPoint {
 // later half of it, with a margin that grows with how much the speed varied;
 // and the speed that a reference had there, a run of the same code that has
 // ended after whole, which knows which parts of the work are quick.
-func (p Pace) Least(reference Pace, whole time.Duration) (time.Duration, bool) {
+func (p Progress) Least(reference Progress, whole time.Duration) (time.Duration, bool) {
 	points := p.clean()
 	if p.Elapsed < paceLeast || len(points) < pacePoints || points[len(points)-1].Part < paceParts {
 		return 0, false
@@ -71,7 +71,7 @@ func (p Pace) Least(reference Pace, whole time.Duration) (time.Duration, bool) {
 
 // straight returns the nanoseconds that are left at the fastest plausible
 // constant speed.
-func (p Pace) straight(points []compute.ProgressPoint) float64 {
+func (p Progress) straight(points []compute.ProgressPoint) float64 {
 	last := points[len(points)-1]
 	speed := speedOf(compute.ProgressPoint{}, last)
 	for _, from := range []int{0, len(points) / 2} {

@@ -1,4 +1,4 @@
-package scheduler_test
+package selection_test
 
 import (
 	"slices"
@@ -7,41 +7,35 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // parent returns the parent of a GPU selection that asks for GPU types, or for
 // all of them.
-func parent(n int, gpuTypes ...string) *compute.Execution {
-	e := execution(n, compute.Request{})
-	e.Kind, e.Status = compute.KindSelection, compute.StatusPending
-	e.Selection = &compute.Selection{GPUTypes: gpuTypes}
-	return e
+func parent(gpuTypes ...string) *compute.Execution {
+	return &compute.Execution{
+		Kind: compute.KindSelection, Status: compute.StatusPending,
+		Selection: &compute.Selection{GPUTypes: gpuTypes},
+	}
 }
 
 func TestCandidates(t *testing.T) {
-	notH100 := func(profile string) bool { return profile != "gpu.h100" }
-	all := func(string) bool { return true }
 	tests := []struct {
-		name    string
-		asked   []string
-		allowed func(string) bool
-		want    []string
-		detail  string
+		name   string
+		asked  []string
+		want   []string
+		detail string
 	}{
-		{"all there are", nil, all, []string{"gpu.a100", "gpu.h100", "gpu.t4"}, ""},
-		{"those asked for, sorted", []string{"t4", "a100"}, all, []string{"gpu.a100", "gpu.t4"}, ""},
-		{"each once, however spelt", []string{"t4", "gpu.t4", "T4"}, all, []string{"gpu.t4"}, ""},
-		{"one does not exist", []string{"b200", "t4"}, all, []string{"gpu.t4"}, "No node reports b200."},
-		{"none exists", []string{"l4", "b200"}, all, nil, "No node reports b200, l4."},
-		{"one is not allowed", nil, notH100, []string{"gpu.a100", "gpu.t4"}, "Not allowed: h100."},
-		{"both", []string{"h100", "b200"}, notH100, nil, "No node reports b200. Not allowed: h100."},
-		{"nonsense", []string{"cpu", "gpu.", "t4.3x"}, all, nil, "No node reports cpu, gpu., t4.3x."},
+		{"all that exist", nil, []string{"gpu.a100", "gpu.h100", "gpu.t4"}, ""},
+		{"those asked for, sorted", []string{"t4", "a100"}, []string{"gpu.a100", "gpu.t4"}, ""},
+		{"each once, however spelt", []string{"t4", "gpu.t4", "T4"}, []string{"gpu.t4"}, ""},
+		{"one does not exist", []string{"b200", "t4"}, []string{"gpu.t4"}, "No node reports b200."},
+		{"none exists", []string{"l4", "b200"}, nil, "No node reports b200, l4."},
+		{"nonsense", []string{"cpu", "gpu.", "t4.3x"}, nil, "No node reports cpu, gpu., t4.3x."},
 	}
-	v := newWorld(t, gpuNode(1, "t4", 1), gpuNode(2, "h100", 2), gpuNode(3, "a100", 1), gpuNode(4, "t4", 1)).view()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, detail := scheduler.Candidates(v, parent(1, tt.asked...), tt.allowed)
+			got, detail := selection.Candidates([]string{"a100", "h100", "t4"}, parent(tt.asked...))
 			if !slices.Equal(got, tt.want) || detail != tt.detail {
 				t.Errorf("got %q, %q; want %q, %q", got, detail, tt.want, tt.detail)
 			}
@@ -50,36 +44,36 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestCandidatesOfAClusterWithoutGPUs(t *testing.T) {
-	got, detail := scheduler.Candidates(newWorld(t, cpuNode(1, 1, 1)).view(), parent(1), func(string) bool { return true })
+	got, detail := selection.Candidates(nil, parent())
 	if got != nil || detail != "No node reports a GPU." {
 		t.Errorf("got %q, %q", got, detail)
 	}
 }
 
 func TestCandidatesAreBounded(t *testing.T) {
-	w := newWorld(t)
-	var asked []string
+	var known, asked []string
 	for i := range 40 {
 		name := strings.Repeat("x", 30) + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		if i < 20 {
-			w.setNode(gpuNode(i+1, name, 1))
+			known = append(known, name)
 		}
 		asked = append(asked, name)
 	}
-	got, detail := scheduler.Candidates(w.view(), parent(1, asked...), func(string) bool { return true })
-	if len(got) != scheduler.MaxCandidates || len(detail) > 512 || !strings.HasSuffix(detail, "...") {
+	got, detail := selection.Candidates(known, parent(asked...))
+	if len(got) != selection.MaxCandidates || len(detail) > 512 || !strings.HasSuffix(detail, "...") {
 		t.Errorf("%d candidates, a detail of %d bytes: %s", len(got), len(detail), detail)
 	}
 }
 
-// TestCandidatesBeyondTheLimitAreNamed holds that what is not tried is said.
+// TestCandidatesBeyondTheLimitAreNamed checks that the detail names GPU types
+// beyond the limit.
 func TestCandidatesBeyondTheLimitAreNamed(t *testing.T) {
-	w := newWorld(t)
-	for i := range scheduler.MaxCandidates + 2 {
-		w.setNode(gpuNode(i+1, "type_"+string(rune('a'+i)), 1))
+	var known []string
+	for i := range selection.MaxCandidates + 2 {
+		known = append(known, "type_"+string(rune('a'+i)))
 	}
-	got, detail := scheduler.Candidates(w.view(), parent(1), func(string) bool { return true })
-	if want := "At most 16 are tried, not gpu.type_q, gpu.type_r."; len(got) != scheduler.MaxCandidates || detail != want {
+	got, detail := selection.Candidates(known, parent())
+	if want := "At most 16 are tried, not gpu.type_q, gpu.type_r."; len(got) != selection.MaxCandidates || detail != want {
 		t.Errorf("%d candidates, detail %q, want %q", len(got), detail, want)
 	}
 }
@@ -177,7 +171,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := scheduler.Judge(tt.objective, tt.rows)
+			got := selection.Judge(tt.objective, tt.rows)
 			var pareto []bool
 			for _, row := range got.Rows {
 				pareto = append(pareto, row.Pareto)
@@ -203,7 +197,7 @@ func TestJudgeScores(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var got []float64
-		for _, row := range scheduler.Judge(tt.objective, rows).Rows {
+		for _, row := range selection.Judge(tt.objective, rows).Rows {
 			got = append(got, row.Score)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -224,7 +218,7 @@ func TestJudgeDoesNotDependOnTheOrder(t *testing.T) {
 		}[objective]
 		for range rows {
 			rows = append(rows[1:], rows[0])
-			v := scheduler.Judge(objective, rows)
+			v := selection.Judge(objective, rows)
 			if got := rows[v.Best].Profile; got != want {
 				t.Errorf("%v: %s recommended, want %s", objective, got, want)
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/scheduler"
-	"berth/scheduler/chart"
+	"berth/scheduler/selection"
+	"berth/scheduler/selection/chart"
 )
 
 func done(profile string, d time.Duration, c compute.Credits) compute.Candidate {
@@ -48,7 +48,7 @@ func TestSelection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := scheduler.Judge(compute.ObjectiveBalanced, tt.candidates)
+			v := selection.Judge(compute.ObjectiveBalanced, tt.candidates)
 			got, err := chart.Selection(compute.ObjectiveBalanced, tt.candidates, v)
 			if err != nil {
 				t.Fatal(err)

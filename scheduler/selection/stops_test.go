@@ -1,4 +1,4 @@
-package scheduler_test
+package selection_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // submitted is when the races of the tests begin.
@@ -30,8 +30,8 @@ func run(n int, status compute.Status, d time.Duration) compute.CandidateRun {
 }
 
 // steady returns the pace of a run that takes so long in all.
-func steady(elapsed, whole time.Duration) scheduler.Pace {
-	p := scheduler.Pace{Elapsed: elapsed}
+func steady(elapsed, whole time.Duration) selection.Progress {
+	p := selection.Progress{Elapsed: elapsed}
 	for i := 1; i <= 100; i++ {
 		if at := whole * time.Duration(i) / 100; at <= elapsed {
 			p.Points = append(p.Points, compute.ProgressPoint{Part: float64(i) / 100, At: at})
@@ -48,7 +48,7 @@ func TestStops(t *testing.T) {
 		failed  = compute.StatusFailed
 		s       = time.Second
 	)
-	type race = scheduler.Race
+	type race = selection.Live
 	two := func(a, b compute.CandidateRun) []compute.Candidate {
 		return []compute.Candidate{ran("gpu.a", a), ran("gpu.b", b)}
 	}
@@ -65,7 +65,7 @@ func TestStops(t *testing.T) {
 	tests := []struct {
 		name string
 		race race
-		pace scheduler.Pace
+		pace selection.Progress
 		want string // Reason and the beginning of the detail.
 	}{
 		{"nothing has completed", race{Candidates: two(run(1, running, 0), run(2, running, 0))}, steady(30*s, 300*s), ""},
@@ -73,30 +73,30 @@ func TestStops(t *testing.T) {
 		{"complete", race{Complete: true, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
 		{"about as good", race{Candidates: two(run(1, done, 30*s), run(2, running, 0))}, steady(20*s, 31*s), ""},
 		{"too early to say", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(29*s, 300*s), ""},
-		{"no progress printed", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 500 * s}, ""},
+		{"no progress printed", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 500 * s}, ""},
 		{"the other failed", race{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
-		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
-		{"has a minute again after its attempt was lost", race{Now: at(459 * s), Candidates: again}, scheduler.Pace{}, ""},
-		{"another one lost its attempt", race{Now: at(459 * s), Candidates: third}, scheduler.Pace{}, ""},
-		{"has waited for that too", race{Now: at(460 * s), Candidates: again}, scheduler.Pace{}, "no_capacity no capacity within 1m0s of the others' end"},
-		{"lost after more than an hour", race{Now: at(71 * time.Minute), Candidates: alone}, scheduler.Pace{}, ""},
-		{"an hour after that", race{Now: at(130 * time.Minute), Candidates: alone}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s"},
-		{"others go on", race{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"the only hope", race{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"an hour", race{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},
-		{"a repeat has an hour of its own", race{Repeats: 2, Now: at(time.Hour + 29*s), Candidates: repeated}, scheduler.Pace{}, ""},
-		{"a repeat after its hour", race{Repeats: 2, Now: at(time.Hour + 30*s), Candidates: repeated}, scheduler.Pace{}, "deadline_passed not repeated within 1h0m0s (gpus_busy)"},
-		{"before the deadline", race{Deadline: 90 * s, Now: at(89 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, ""},
-		{"starved at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, scheduler.Pace{}, "no_capacity no capacity within 1m30s"},
-		{"runs at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, running, 0))}, scheduler.Pace{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
-		{"no answer at the deadline", race{Deadline: 90 * s, Now: at(95 * s), Candidates: two(run(1, running, 0), run(2, running, 0))}, scheduler.Pace{}, ""},
+		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
+		{"has a minute again after its attempt was lost", race{Now: at(459 * s), Candidates: again}, selection.Progress{}, ""},
+		{"another one lost its attempt", race{Now: at(459 * s), Candidates: third}, selection.Progress{}, ""},
+		{"has waited for that too", race{Now: at(460 * s), Candidates: again}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end"},
+		{"lost after more than an hour", race{Now: at(71 * time.Minute), Candidates: alone}, selection.Progress{}, ""},
+		{"an hour after that", race{Now: at(130 * time.Minute), Candidates: alone}, selection.Progress{}, "no_capacity no capacity within 1h0m0s"},
+		{"others go on", race{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"the only hope", race{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"an hour", race{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},
+		{"a repeat has an hour of its own", race{Repeats: 2, Now: at(time.Hour + 29*s), Candidates: repeated}, selection.Progress{}, ""},
+		{"a repeat after its hour", race{Repeats: 2, Now: at(time.Hour + 30*s), Candidates: repeated}, selection.Progress{}, "deadline_passed not repeated within 1h0m0s (gpus_busy)"},
+		{"before the deadline", race{Deadline: 90 * s, Now: at(89 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"starved at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m30s"},
+		{"runs at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
+		{"no answer at the deadline", race{Deadline: 90 * s, Now: at(95 * s), Candidates: two(run(1, running, 0), run(2, running, 0))}, selection.Progress{}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.race.Created = submitted
 			tt.race.Objective = compute.ObjectiveFastest
-			tt.race.Paces = map[compute.ExecutionID]scheduler.Pace{run(2, 0, 0).Execution: tt.pace}
+			tt.race.Progress = map[compute.ExecutionID]selection.Progress{run(2, 0, 0).Execution: tt.pace}
 			got := ""
 			for _, stop := range tt.race.Stops() {
 				if stop.Execution != run(2, 0, 0).Execution {
@@ -113,10 +113,10 @@ func TestStops(t *testing.T) {
 
 func TestConfidence(t *testing.T) {
 	const s = time.Second
-	near := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 101*s, 1)})
-	far := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 200*s, 1)})
-	alone := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1)})
-	live := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+	near := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 101*s, 1)})
+	far := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1), done("b", 200*s, 1)})
+	alone := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{done("a", 100*s, 1)})
+	live := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{
 		done("a", 100*s, 1), done("b", 200*s, 1), ran("c", run(3, compute.StatusRunning, 0)),
 	})
 	if *near.Confidence < 0.5 || *near.Confidence > 0.65 || *far.Confidence < 0.99 || *far.Confidence > 1 {
@@ -131,10 +131,10 @@ func TestConfidence(t *testing.T) {
 		}
 		return c
 	}
-	steady := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+	steady := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{
 		repeats(100*s, 101*s, 99*s, 100*s, 100*s), repeats(110*s, 111*s, 109*s, 110*s, 110*s),
 	})
-	noisy := scheduler.Judge(compute.ObjectiveFastest, []compute.Candidate{
+	noisy := selection.Judge(compute.ObjectiveFastest, []compute.Candidate{
 		repeats(100*s, 160*s, 70*s, 130*s, 80*s), repeats(110*s, 150*s, 90*s, 140*s, 80*s),
 	})
 	if *steady.Confidence < 0.99 || *noisy.Confidence > 0.8 {

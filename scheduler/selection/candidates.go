@@ -1,4 +1,4 @@
-package scheduler
+package selection
 
 import (
 	"fmt"
@@ -15,48 +15,40 @@ const (
 )
 
 // Candidates returns the hardware profiles that a GPU selection tries, in the
-// order of their names: the GPU types that exist, or those asked for that
-// exist, as far as allowed. The detail names those left out and why; it is
-// empty when none was.
-func Candidates(v View, parent *compute.Execution, allowed func(profile string) bool,
-) (profiles []string, detail string) {
-	known := v.GPUTypes()
+// order of their names: the GPU types in known, which nodes report, or those of
+// them that the parent asks for. The detail names the types left out and why.
+// It is empty when none was left out.
+func Candidates(known []string, parent *compute.Execution) (profiles []string, detail string) {
 	asked := known
 	if parent.Selection != nil && len(parent.Selection.GPUTypes) > 0 {
 		asked = parent.Selection.GPUTypes
 	}
-	var unknown, forbidden []string
+	var unknown []string
 	for _, name := range asked {
 		p, err := compute.ParseProfile(name)
-		switch {
-		case err != nil || !p.IsGPU() || !slices.Contains(known, p.Kind()):
+		if err != nil || !p.IsGPU() || !slices.Contains(known, p.Kind()) {
 			unknown = append(unknown, name)
-		case !allowed(p.String()):
-			forbidden = append(forbidden, name)
-		default:
-			profiles = append(profiles, p.String())
+			continue
 		}
+		profiles = append(profiles, p.String())
 	}
 	if len(asked) == 0 {
 		return nil, "No node reports a GPU."
 	}
 	profiles = distinct(profiles)
 	tried := min(len(profiles), MaxCandidates)
-	return profiles[:tried], leftOut(profiles[tried:], unknown, forbidden)
+	return profiles[:tried], leftOut(profiles[tried:], unknown)
 }
 
-// leftOut says which GPU types are no candidates: those beyond the limit, those
-// that no node reports, those that are not allowed.
-func leftOut(beyond, unknown, forbidden []string) string {
+// leftOut names the GPU types that are not candidates: those beyond the limit
+// and those that no node reports.
+func leftOut(beyond, unknown []string) string {
 	var parts []string
 	if len(beyond) > 0 {
 		parts = append(parts, fmt.Sprintf("At most %d are tried, not %s.", MaxCandidates, strings.Join(beyond, ", ")))
 	}
 	if len(unknown) > 0 {
 		parts = append(parts, "No node reports "+strings.Join(distinct(unknown), ", ")+".")
-	}
-	if len(forbidden) > 0 {
-		parts = append(parts, "Not allowed: "+strings.Join(distinct(forbidden), ", ")+".")
 	}
 	detail := strings.Join(parts, " ")
 	if len(detail) > maxDetail {

@@ -1,4 +1,4 @@
-package scheduler_test
+package selection_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"berth/compute"
-	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // gpuKind is a GPU type of the price book with its relative speed.
@@ -138,7 +138,7 @@ func (r *simRace) race(stops bool) (compute.Verdict, compute.Credits) {
 			spent += run.Credits
 		}
 	}
-	return scheduler.Judge(r.objective, candidates), spent
+	return selection.Judge(r.objective, candidates), spent
 }
 
 // answered reports whether any run has completed.
@@ -203,10 +203,10 @@ func (r *simRace) candidates() []compute.Candidate {
 	return out
 }
 
-func (r *simRace) state(now time.Duration) *scheduler.Race {
-	race := &scheduler.Race{
+func (r *simRace) state(now time.Duration) *selection.Live {
+	race := &selection.Live{
 		Objective: r.objective, Repeats: r.repeats, Created: submitted, Now: at(now),
-		Candidates: r.candidates(), Paces: map[compute.ExecutionID]scheduler.Pace{},
+		Candidates: r.candidates(), Progress: map[compute.ExecutionID]selection.Progress{},
 	}
 	for _, runs := range r.runs {
 		for _, run := range runs {
@@ -215,7 +215,7 @@ func (r *simRace) state(now time.Duration) *scheduler.Race {
 			}
 			elapsed := min(now-run.begun, run.length)
 			n := sort.Search(len(run.points), func(i int) bool { return run.points[i].At > elapsed })
-			race.Paces[run.id] = scheduler.Pace{Elapsed: elapsed, Points: compute.ThinProgress(run.points[:n], simPoints)}
+			race.Progress[run.id] = selection.Progress{Elapsed: elapsed, Points: compute.ThinProgress(run.points[:n], simPoints)}
 		}
 	}
 	return race

@@ -1,4 +1,4 @@
-package scheduler
+package selection
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ const (
 	repeatsErrors = 3.0  // Standard errors by which a candidate is worse whose repeats are spared.
 )
 
-// Race is what is known of a GPU selection whose runs have not all ended.
-type Race struct {
+// Live is what is known of a GPU selection whose runs have not all ended.
+type Live struct {
 	Objective  compute.Objective
 	Repeats    int
 	Complete   bool            // Nothing is stopped early.
@@ -31,7 +31,7 @@ type Race struct {
 	Created    compute.Instant // Of the submit.
 	Now        compute.Instant
 	Candidates []compute.Candidate
-	Paces      map[compute.ExecutionID]Pace // Of runs that execute or have completed, as far as known.
+	Progress   map[compute.ExecutionID]Progress // Of runs that execute or have completed, as far as known.
 }
 
 // Stops returns the runs that need not go on, in the order of the candidates,
@@ -49,7 +49,7 @@ type Race struct {
 // Only candidates that have completed stop others: one that still runs may yet
 // fail. The first run of a candidate is judged by its progress, and goes on to
 // its end when it prints none; its repeats are judged by what it took.
-func (r *Race) Stops() []compute.CandidateStop {
+func (r *Live) Stops() []compute.CandidateStop {
 	rows := make([]compute.Standing, len(r.Candidates))
 	answer, active := false, false
 	for i := range r.Candidates {
@@ -73,9 +73,9 @@ func (r *Race) Stops() []compute.CandidateStop {
 	return stops
 }
 
-// NeedsPaces reports whether Stops would say more if it knew the paces of the
+// NeedsProgress reports whether Stops would say more if it knew the paces of the
 // runs: a candidate has completed, and another one executes its first run.
-func (r *Race) NeedsPaces() bool {
+func (r *Live) NeedsProgress() bool {
 	answer, running := false, false
 	for i := range r.Candidates {
 		s := standingOf(&r.Candidates[i])
@@ -109,7 +109,7 @@ func current(c *compute.Candidate) *compute.CandidateRun {
 // late returns the stop of a candidate that is out of time. Answer says
 // whether there is something to recommend, active whether any candidate that
 // has started goes on.
-func (r *Race) late(c *compute.Candidate, answer, active bool) (compute.CandidateStop, bool) {
+func (r *Live) late(c *compute.Candidate, answer, active bool) (compute.CandidateStop, bool) {
 	run := current(c)
 	if run == nil {
 		return compute.CandidateStop{}, false
@@ -129,7 +129,7 @@ func (r *Race) late(c *compute.Candidate, answer, active bool) (compute.Candidat
 		return stop, true
 	case r.Deadline > 0 && answer:
 		stop.Detail = fmt.Sprintf("still running at the deadline of %s", r.Deadline)
-		if part := r.Paces[run.Execution].part(); part > 0 {
+		if part := r.Progress[run.Execution].part(); part > 0 {
 			stop.Detail += fmt.Sprintf(", at %.0f %%", 100*part)
 		}
 		return stop, true
@@ -139,7 +139,7 @@ func (r *Race) late(c *compute.Candidate, answer, active bool) (compute.Candidat
 
 // outOfTime reports whether a candidate's run had to have started by now, and
 // within what. Last says that all others have ended and there is an answer.
-func (r *Race) outOfTime(c *compute.Candidate, last bool) (within string, out bool) {
+func (r *Live) outOfTime(c *compute.Candidate, last bool) (within string, out bool) {
 	if r.Deadline > 0 {
 		return r.Deadline.String(), r.Now.Sub(r.Created) >= r.Deadline
 	}
@@ -173,7 +173,7 @@ func requeued(c *compute.Candidate) compute.Instant {
 
 // beaten returns the stop of candidate i when another one has certainly
 // beaten it.
-func (r *Race) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bool) {
+func (r *Live) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bool) {
 	c := &r.Candidates[i]
 	run := current(c)
 	if run == nil {
@@ -192,7 +192,7 @@ func (r *Race) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bo
 
 // beatenBy returns the stop of the candidate whose turn run has, and which
 // stands as own, when the other one has beaten it.
-func (r *Race) beatenBy(run *compute.CandidateRun, own compute.Standing,
+func (r *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
 	other *compute.Candidate, its compute.Standing,
 ) (compute.CandidateStop, bool) {
 	name := shortName(other.Profile)
@@ -206,7 +206,7 @@ func (r *Race) beatenBy(run *compute.CandidateRun, own compute.Standing,
 				seconds(own.Duration), own.Credits, seconds(its.Duration), its.Credits, name),
 		}, true
 	}
-	pace, known := r.Paces[run.Execution]
+	pace, known := r.Progress[run.Execution]
 	if !known || run.Status != compute.StatusRunning {
 		return compute.CandidateStop{}, false
 	}
@@ -225,19 +225,19 @@ func (r *Race) beatenBy(run *compute.CandidateRun, own compute.Standing,
 
 // reference returns the pace of a candidate's first completed run, and how
 // long that took.
-func (r *Race) reference(c *compute.Candidate) (Pace, time.Duration) {
+func (r *Live) reference(c *compute.Candidate) (Progress, time.Duration) {
 	for i := range c.Runs {
 		if c.Runs[i].Status == compute.StatusCompleted {
-			return r.Paces[c.Runs[i].Execution], c.Runs[i].Duration
+			return r.Progress[c.Runs[i].Execution], c.Runs[i].Duration
 		}
 	}
-	return Pace{}, 0
+	return Progress{}, 0
 }
 
 // spread returns by how much, relatively, candidates with so many runs must
 // differ before one is taken for worse. The one run of a candidate that is not
 // repeated is what counts; with repeats it only estimates that.
-func (r *Race) spread(a, b int) float64 {
+func (r *Live) spread(a, b int) float64 {
 	if r.Repeats <= 1 {
 		return equalMargin
 	}
@@ -251,7 +251,7 @@ func (r *Race) spread(a, b int) float64 {
 
 // worse reports whether a time and a price are worse than another candidate's
 // by more than margin in all that the objective looks at.
-func (r *Race) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
+func (r *Live) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
 	slower := float64(d) > float64(its.Duration)*(1+margin)
 	dearer := float64(c) > float64(its.Credits)*(1+margin)
 	switch r.Objective {
