@@ -142,6 +142,9 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	}
 	cheapest := rows[gpuselection.Judge(compute.ObjectiveCheapest, rows).Best]
 	t.Logf("%s is the fastest, %s the cheapest", fastest.Profile, cheapest.Profile)
+	if fastest.Profile == cheapest.Profile {
+		t.Errorf("%s is the fastest and the cheapest: there is nothing to choose", fastest.Profile)
+	}
 }
 
 // TestDemoWantsEveryType holds that the demonstration fails when a part of
@@ -187,7 +190,7 @@ func TestSpeedsDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Millionths of a credit for a second.
-	prices := map[string]compute.Price{"h100": 900, "a100": 550, "l40s": 400, "t4": 100}
+	prices := map[string]compute.Price{"h100": 800, "a100": 420, "l40s": 280, "t4": 60}
 	// judge returns the profiles that are best when the speeds of some types
 	// are others.
 	judge := func(objective compute.Objective, other map[string]int) string {
