@@ -59,12 +59,13 @@ var rules = []rule{
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "fault", "node", "node/executor/early"}, "a main of a few lines over node, bench and the client"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
+	{"testsize", nil, "tests of every package choose their size by it"},
 	{"examples", nil, "programs for executions, not for nodes"},
 	{"deploy", nil, "files for machines, not for nodes"},
 }
 
 // testsOnly are packages that only tests may import.
-var testsOnly = []string{"node/nodetest"}
+var testsOnly = []string{"node/nodetest", "testsize"}
 
 // A library is a module or package from outside and who may import it.
 type library struct {

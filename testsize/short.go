@@ -1,0 +1,6 @@
+//go:build !long
+
+package testsize
+
+// Long reports whether tests run in their long form.
+const Long = false
