@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster"
+	"berth/testsize"
 )
 
 // TestRejoiningNodeDoesNotRaiseTheTerm cuts a follower off, again and again.
@@ -22,7 +23,8 @@ func TestRejoiningNodeDoesNotRaiseTheTerm(t *testing.T) {
 	// A machine that stands still for a second may have an election of its
 	// own. Such rounds prove nothing and are repeated, but they are few: without
 	// pre-vote every round would be one.
-	const rounds, maxDisturbed = 20, 3
+	const maxDisturbed = 3
+	rounds := testsize.Pick(5, 20)
 	good, disturbed := 0, 0
 	for round := 0; good < rounds && disturbed <= maxDisturbed; round++ {
 		if f.mustRejoin(round) {

@@ -1,10 +1,6 @@
 package faults_test
 
 import (
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,41 +8,8 @@ import (
 
 	"berth/bench/faults"
 	"berth/bench/faults/check"
-	"berth/bench/faults/world"
 	"berth/fault"
 )
-
-// TestClusterUnderFaults is a short run of everything with a seed of its own:
-// what make faults does for longer.
-func TestClusterUnderFaults(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("it makes networks and disks, which takes root and two minutes")
-	}
-	if missing := world.Missing(); len(missing) > 0 {
-		t.Skip("not installed: " + strings.Join(missing, ", "))
-	}
-	binary := filepath.Join(t.TempDir(), "berth")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "berth/cmd/berth")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	cfg := faults.Config{
-		Seed: uint64(rand.Uint32()), Duration: 100 * time.Second, Nodes: 3, Binary: binary,
-		Dir: filepath.Join(t.TempDir(), "run"), Slow: 3, Progress: t.Output(),
-	}
-	t.Logf("seed %d", cfg.Seed)
-	report, err := faults.Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("seed %d: %v", cfg.Seed, err)
-	}
-	for _, v := range report.Violations {
-		t.Errorf("seed %d: %v", cfg.Seed, v)
-	}
-	if len(report.Faults) == 0 || report.Operations() < 100 || report.Objects == 0 || report.States == 0 {
-		t.Errorf("seed %d: %d faults, %d operations, %d objects, %d states compared: too few to mean anything",
-			cfg.Seed, len(report.Faults), report.Operations(), report.Objects, report.States)
-	}
-}
 
 func TestConfigRefuses(t *testing.T) {
 	good := faults.Config{Duration: time.Minute, Nodes: 3, Binary: "berth", Dir: "x"}

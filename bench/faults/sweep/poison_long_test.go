@@ -1,3 +1,5 @@
+//go:build long
+
 package sweep_test
 
 import (

@@ -1,3 +1,5 @@
+//go:build long
+
 package fault_test
 
 import (
@@ -32,9 +34,6 @@ const (
 // planted, the test that its row names says what is broken. With -all each passes
 // without the bug first, in the same way; else its own package tries that.
 func TestPlantedBugsAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles several packages again")
-	}
 	plants := slices.DeleteFunc(fault.Plants(), func(p fault.Plant) bool {
 		return p.Test == "" || !*allFlag && wedges(p.Bug)
 	})
@@ -83,7 +82,7 @@ func control(t *testing.T, dir, name string, bug fault.Bug) (string, error) {
 		limit = "-timeout=2m"
 	}
 	return planted(t, bug, "go", "test", "-v", "-buildvcs=false", "-count=1", limit,
-		"-tags", "faults", "-run", "^"+name+"$", dir)
+		"-tags", "faults,long", "-run", "^"+name+"$", dir)
 }
 
 // planted executes a command in the parent directory with a bug, or with none.
@@ -106,15 +105,12 @@ func planted(t *testing.T, bug fault.Bug, command ...string) (string, error) {
 // executes. An invariant does not hold within a minute of the processor, with
 // fresh seeds, of which all hold without the bug.
 func TestSimulationFindsPlantedBugs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles a package again")
-	}
 	plants := slices.DeleteFunc(fault.Plants(), func(p fault.Plant) bool { return !p.Simulated })
 	if !*allFlag {
 		plants = some(t, plants, simulated)
 	}
 	program := filepath.Join(t.TempDir(), "dst.test")
-	out, err := planted(t, "", "go", "test", "-buildvcs=false", "-c", "-tags", "faults", "-o", program, "./bench/dst")
+	out, err := planted(t, "", "go", "test", "-buildvcs=false", "-c", "-tags", "faults,long", "-o", program, "./bench/dst")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
