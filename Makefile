@@ -11,12 +11,16 @@ LINT_VERSION := v2.15.0
 TOOLS        := $(CURDIR)/bin/tools
 LINT         := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 
+# Runs tests, repeats those that fail and lists flaky and slow ones.
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
+
 # The version is stamped by LDFLAGS; Go need not ask git a second time, which
 # fails in a checkout that belongs to another user.
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check race lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help build demo test test-long check race lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,12 +33,18 @@ demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 
 	@$(MAKE) --no-print-directory build
 	@scripts/as-root.sh bin/berth demo $(if $(KEEP),--keep)
 
-test: ## Install what tests need, then run all of them with the race detector
+test: ## Install what tests need, then run those that prove a change: at most 13 minutes on two cores
 	@scripts/setup.sh test
-	@scripts/test.sh ./...
+	@$(MAKE) --no-print-directory $(GOTESTSUM)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./...)
 
-race: ## Run the tests of PKG (all by default) with the race detector, no set-up
-	@scripts/test.sh $(or $(PKG),./...)
+test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest; under an hour
+	@scripts/setup.sh test-long
+	@$(MAKE) --no-print-directory $(GOTESTSUM)
+	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./...)
+
+race: ## Run the tests of PKG (all by default) under the race detector, without set-up
+	$(GO) test -race -shuffle=on -timeout 40m $(or $(PKG),./...)
 
 check: lint ## Format, vet, lint, known vulnerabilities, then make test
 	@scripts/vulnerabilities.sh
@@ -44,6 +54,7 @@ lint: $(LINT) ## Check format, vet and lint
 	$(LINT) fmt --diff
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu
+	$(GO) vet -tags long ./...
 	$(LINT) run
 
 fmt: $(LINT) ## Format the code
@@ -57,8 +68,8 @@ faults-binary:
 faults: faults-binary ## Break a cluster for 6 minutes and check it, then see that planted bugs are found; SEED=n repeats a run
 	@scripts/as-root.sh bin/berth-faults bench faults --points --workers 1 --duration 6m $(if $(SEED),--seed $(SEED))
 	@scripts/as-root.sh bin/berth-faults bench faults --controls $(if $(SEED),--seed $(SEED))
-	$(GO) test ./fault -timeout 40m -run 'TestPlantedBugsAreFound|TestSimulationFindsPlantedBugs' -args -all
-	$(GO) test ./bench/dst -run TestInvariantsHold
+	$(GO) test -tags long ./fault -timeout 40m -run 'TestPlantedBugsAreFound|TestSimulationFindsPlantedBugs' -args -all
+	$(GO) test -tags long ./bench/dst -run TestInvariantsHold
 
 faults-long: faults-binary ## The same for DURATION (1h), with each run added to docs/reliability/faults.jsonl, and all told in faults.md
 	@mkdir -p docs/reliability
@@ -77,6 +88,11 @@ faults-report: ## Write what the lines of docs/reliability/faults.jsonl add up t
 
 clean: ## Remove what was built
 	rm -rf bin
+
+$(GOTESTSUM):
+	@echo "building gotestsum $(GOTESTSUM_VERSION), once"
+	@GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	@mv $(TOOLS)/gotestsum $@
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing of what the demo or the tests need, from Debian's
-# archive, and says what it did. Usage: scripts/setup.sh demo|test
+# archive, and says what it did. Usage: scripts/setup.sh demo|test|test-long
 set -euo pipefail
 
 # What each needs: COMMAND:PACKAGE, or /FILE:PACKAGE.
@@ -20,14 +20,18 @@ tests=(
 	promtool:prometheus
 	systemd-analyze:systemd
 	vagrant:vagrant
+)
+long=(
+	"${tests[@]}"
 	qemu-system-x86_64:qemu-system-x86
 )
 
 case "${1-}" in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${tests[@]}") ;;
+test-long) wanted=("${long[@]}") ;;
 *)
-	echo "usage: $0 demo|test" >&2
+	echo "usage: $0 demo|test|test-long" >&2
 	exit 2
 	;;
 esac

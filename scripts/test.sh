@@ -1,52 +1,106 @@
 #!/usr/bin/env bash
-# Runs the tests of the packages with the race detector and sums them up. The
-# whole output is kept in bin/test.log. Usage: scripts/test.sh ./...
+# Runs the tests of packages and sums them up: the seconds of each package, every
+# failed, skipped and flaky test, and the slowest ones. A test that fails runs
+# again, alone, up to twice; one that then passes counts as passed and is listed
+# as flaky, also in bin/flaky.txt. Data races and broken invariants are never
+# retried. The whole output is in bin/test.json.
+#
+# Usage: GOTESTSUM=PROGRAM scripts/test.sh [--long] PACKAGE...
 set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export GOFLAGS=${GOFLAGS:--buildvcs=false}
-mkdir -p bin
+tags=
+if [[ ${1-} == --long ]]; then
+	shift
+	tags=long
+fi
+export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
+
+# Packages in which goroutines meet run under the race detector. The others
+# compute, or start processes, which it does not see.
+export BERTH_TEST_RACE='^berth/(api|api/client|cluster(/.*)?|gpu|node/(leader|worker)|node/executor|node/(logs|storage)|scheduler)$'
+
+# Tests that execute code share the machine's cgroups, networks and devices, and
+# run one package after the other. They mostly wait: for elections, leases and the
+# ends of processes. Beside them run peers in one process, and at less priority
+# what computes.
+machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth|bench/faults(/sweep)?|bench/workers|deploy)$'
+peers='^berth/cluster(/.*)?$'
+
 begin=$SECONDS
+out=bin/test
+rm -rf "$out" bin/test.json bin/flaky.txt
+mkdir -p "$out"
+: >bin/flaky.txt
+packages=$(go list -tags="$tags" -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$@")
 
-# Compiling first, on all cores, leaves the tests the whole machine.
-echo "compiling, with the race detector and without"
-go build -race "$@"
-# Tests build the program as it is, and with failpoints: once is enough.
-go build -o /dev/null ./cmd/berth
-go build -tags faults -o /dev/null ./cmd/berth
-echo "compiled in $((SECONDS - begin)) s"
-
-# Packages whose tests start nodes mostly wait: for elections, leases, ends of
-# processes. Those that execute something share the machine's cgroups, networks
-# and devices, and run one after the other. Beside them run those of peers in
-# one process, and then, with what is left of the machine, those that compute.
-machine='^berth/(node|node/executor(/.*)?|cmd/berth|bench/faults|bench/faults/sweep|deploy)$'
-peers='^berth/cluster$'
-packages=$(go list "$@")
-
-# stream NAME N PACKAGE... tests packages, N at a time.
-stream() {
-	local name=$1 at_once=$2
-	shift 2
-	[ $# -gt 0 ] || return 0
-	go test -race -shuffle=on -timeout 20m -p "$at_once" -v "$@" 2>&1 |
-		tee "bin/test-$name.log" | awk -v sums=0 -f scripts/test.awk
+# select WHERE PATTERN prints the packages of standard input that match (in) or
+# do not match (out) a pattern.
+select_packages() {
+	case $1 in
+	in) grep -E "$2" ;;
+	out) grep -Ev "$2" ;;
+	esac || true
 }
 
+# stream NAME N tests the packages of standard input, N at a time: first those
+# under the race detector, then the others.
+stream() {
+	local name=$1 at_once=$2 all where flag list failed=0
+	all=$(cat)
+	for where in in out; do
+		list=$(select_packages "$where" "$BERTH_TEST_RACE" <<<"$all")
+		[[ -n $list ]] || continue
+		flag=()
+		[[ $where == out ]] || flag=(-race)
+		# shellcheck disable=SC2086 # One word a flag and a package.
+		"$GOTESTSUM" --format pkgname --hide-summary all --jsonfile "$out/$name-$where.json" \
+			-- "${flag[@]}" $BERTH_TEST_FLAGS -p "$at_once" $list || failed=1
+	done
+	return "$failed"
+}
+
+echo "compiling"
+# Compiling first, on all cores, leaves the tests the whole machine.
+race_packages=$(select_packages in "$BERTH_TEST_RACE" <<<"$packages")
+if [[ -n $race_packages ]]; then
+	# shellcheck disable=SC2086
+	go build -race $race_packages
+fi
+go build "$@"
+echo "compiled in $((SECONDS - begin)) s"
+
 status=0
-rm -f bin/test-*.log
-touch bin/test-{machine,peers,rest}.log
-# shellcheck disable=SC2046 # One word a package.
 (
-	stream peers 1 $(grep -E "$peers" <<<"$packages") || status=$?
+	failed=0
+	select_packages in "$peers" <<<"$packages" | stream peers 1 || failed=1
 	renice -n 10 -p "$BASHPID" >/dev/null
-	stream rest 2 $(grep -Ev "$machine|$peers" <<<"$packages") || status=$?
-	exit "$status"
+	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 || failed=1
+	exit "$failed"
 ) &
 others=$!
-# shellcheck disable=SC2046
-stream machine 1 $(grep -E "$machine" <<<"$packages") || status=$?
-wait $others || status=$?
-cat bin/test-{machine,peers,rest}.log >bin/test.log
-awk -v sums=1 -f scripts/test.awk bin/test.log
-echo "tests took $((SECONDS - begin)) s in all; the whole output is in bin/test.log"
+select_packages in "$machine" <<<"$packages" | stream machine 1 || status=1
+wait "$others" || status=1
+
+# Replaying the output through one more gotestsum lets it rerun what failed, with
+# nothing beside.
+echo "$status" >"$out/status"
+status=0
+"$GOTESTSUM" --format none --jsonfile bin/test.json --rerun-fails=2 --rerun-fails-run-root-test \
+	--rerun-fails-abort-on-data-race --rerun-fails-report bin/flaky.txt \
+	--raw-command -- scripts/replay-tests.sh || status=$?
+
+echo
+echo "the slowest tests:"
+"$GOTESTSUM" tool slowest --num 20 --jsonfile bin/test.json
+# The report also has the tests that failed each time: those are not flaky.
+sed -i -E '/: ([0-9]+) runs, \1 failures$/d' bin/flaky.txt
+if [[ -s bin/flaky.txt ]]; then
+	echo
+	echo "flaky: they failed and passed alone:"
+	cat bin/flaky.txt
+fi
+echo
+echo "took $((SECONDS - begin)) s; the whole output is in bin/test.json"
 exit "$status"
