@@ -12,6 +12,7 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // Limits of GET /execution/{id}.
@@ -75,21 +76,11 @@ func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.E
 			return nil, errNotFound()
 		}
 		e = found
-		pause(ctx, waitPause)
+		loop.Sleep(ctx, waitPause)
 	}
 	// The time of the request begins anew: the wait was asked for.
 	r.renew()
 	return e, nil
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // parseWait returns how long the parameter wait asks for: 30s, or 30.

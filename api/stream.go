@@ -14,6 +14,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // Limits of output streams.
@@ -270,7 +271,7 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 		if view, err = t.server.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
 			return nil, err
 		}
-		pause(t.ctx, waitPause)
+		loop.Sleep(t.ctx, waitPause)
 	}
 }
 
@@ -282,7 +283,7 @@ func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 		if err == nil || t.ctx.Err() != nil {
 			break
 		}
-		pause(t.ctx, digRetry)
+		loop.Sleep(t.ctx, digRetry)
 	}
 	return known, err
 }
@@ -321,7 +322,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 		}
 		t.broken.Store(&err)
 		t.server.log.Debug("output not readable", "execution", t.id, "err", err)
-		pause(t.ctx, followRetry)
+		loop.Sleep(t.ctx, followRetry)
 	}
 }
 

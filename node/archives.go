@@ -14,6 +14,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/loop"
 	"berth/node/storage"
 )
 
@@ -192,7 +193,7 @@ func (a *archiver) look(ctx context.Context) {
 		switch {
 		case err == nil:
 			a.logger.Info("old executions archived", "attempt", moved, "status", fsm.MonthText(draft.Command.Month))
-			pauseFor(ctx, archivePause)
+			loop.Sleep(ctx, archivePause)
 		case ctx.Err() != nil:
 			return
 		case (errors.Is(err, errUnreadable) || compute.CodeOf(err) == compute.CodeTooLarge) && a.drafts < maxStuck:

@@ -10,6 +10,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // The methods by which a worker lives its attempts. Whose they are, its
@@ -102,7 +103,7 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 			digest = digestOf(codec, work)
 		}
 		view = next
-		pauseFor(held, pollBatch)
+		loop.Sleep(held, pollBatch)
 	}
 	return codec.Marshal(pollAnswer{
 		Work: work, Index: view.Index(), Digest: digest, Life: view.ClusterEpoch(),
@@ -170,16 +171,6 @@ func forWorker(w compute.Work) *compute.Execution {
 // digestOf tells one answer from another.
 func digestOf(codec rpc.Codec, work []workItem) compute.Hash {
 	return sha256.Sum256(codec.Marshal(work))
-}
-
-// pauseFor waits for d or for the end of ctx.
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // serveStart takes a worker's word that code started.

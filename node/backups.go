@@ -18,6 +18,7 @@ import (
 	"berth/cluster/disk"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // Of scheduled backups.
@@ -94,7 +95,7 @@ func (n *Node) saveBackups(ctx context.Context) error {
 	}
 	err := n.cluster.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		defer b.saved.Set(0)
-		every(ctx, backupLook, nil, func() { b.look(ctx) })
+		loop.Every(ctx, backupLook, func() { b.look(ctx) })
 		return nil
 	})
 	if ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 	"berth/node/storage"
 )
 
@@ -111,14 +112,7 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 	if period <= 0 {
 		return nil
 	}
-	for {
-		timer := time.NewTimer(period - period/10 + rand.N(period/5))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
+	for loop.Sleep(ctx, period-period/10+rand.N(period/5)) {
 		start := time.Now() //nolint:forbidigo // A stopwatch.
 		limit := rate.NewLimiter(cluster.ScrubRate, storage.MaxBlob)
 		_, _, err := n.blobs.Scrub(ctx, func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) })
@@ -128,6 +122,7 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 		}
 		n.logger.Info("blobs scrubbed", "took", time.Since(start).Round(time.Millisecond))
 	}
+	return nil
 }
 
 // usedBlobs returns the blobs that executions refer to, and those of archives.

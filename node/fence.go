@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // fencePeriod is how often the names of nodes are resolved again.
@@ -21,7 +22,7 @@ type resolver interface {
 // fence keeps executions of this node away from the addresses of all nodes, as
 // nodes and the addresses of their names change.
 func (n *Node) fence(ctx context.Context) error {
-	every(ctx, fencePeriod, n.cluster.Changed, func() {
+	loop.OnChange(ctx, fencePeriod, n.cluster.Changed, func() {
 		nodes := n.neighbours
 		if !n.isWorker() {
 			nodes = func() []*compute.Node { return slices.Collect(n.machine.View().Nodes()) }

@@ -14,6 +14,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 	"berth/node/storage"
 )
 
@@ -89,7 +90,7 @@ func (n *Node) keepBlobs(ctx context.Context) error {
 	if _, err := (reader{n.machine, n.cluster}).Read(ctx); err != nil {
 		n.logger.Debug("blobs are looked for later", "err", err)
 	}
-	every(ctx, keepPeriod, func() <-chan struct{} { return n.keeper.wake }, func() { n.keeper.look(ctx) })
+	loop.OnChange(ctx, keepPeriod, func() <-chan struct{} { return n.keeper.wake }, func() { n.keeper.look(ctx) })
 	return nil
 }
 

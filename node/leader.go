@@ -12,6 +12,7 @@ import (
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
+	"berth/loop"
 	"berth/node/secrets"
 	"berth/scheduler"
 )
@@ -57,19 +58,19 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 			l.logger.Error("scheduler ended", "err", err)
 		}
 	})
-	duties.Go(func() { every(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
+	duties.Go(func() { loop.OnChange(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
 	l.catchUp(ctx, term)
 	watch := l.newWatch()
-	duties.Go(func() { every(ctx, watchPeriod, nil, watch.look) })
-	duties.Go(func() { every(ctx, watchPeriod, nil, func() { watch.act(ctx, term) }) })
-	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.raiseFormat(ctx, term) }) })
-	duties.Go(func() { every(ctx, watchPeriod, nil, func() { l.endDrains(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, watchPeriod, watch.look) })
+	duties.Go(func() { loop.Every(ctx, watchPeriod, func() { watch.act(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, watchPeriod, func() { l.raiseFormat(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, watchPeriod, func() { l.endDrains(ctx, term) }) })
 	duties.Go(func() { l.estimate(ctx, term) })
-	duties.Go(func() { every(ctx, racePeriod, nil, func() { l.watchRaces(ctx, term) }) })
-	duties.Go(func() { every(ctx, tickPeriod, nil, func() { l.tick(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, racePeriod, func() { l.watchRaces(ctx, term) }) })
+	duties.Go(func() { loop.Every(ctx, tickPeriod, func() { l.tick(ctx, term) }) })
 	duties.Go(func() {
 		a := l.newArchiver(term)
-		every(ctx, archivePeriod, nil, func() { a.look(ctx) })
+		loop.Every(ctx, archivePeriod, func() { a.look(ctx) })
 	})
 	duties.Wait()
 	l.logger.Info("no longer leading", "term", term)
@@ -206,7 +207,7 @@ func (l *leader) rest(ctx context.Context, began *fsm.View) {
 		return
 	}
 	l.logger.Info("nothing is placed yet: code of the life before has time to end", "took", wait)
-	pauseFor(ctx, wait)
+	loop.Sleep(ctx, wait)
 }
 
 // restDoubt is how far past the end of the rest the state's time must be to prove

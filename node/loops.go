@@ -92,22 +92,3 @@ func (n *Node) ready() error {
 	}
 	return nil
 }
-
-// every calls do now, at each tick and at each signal, until ctx ends.
-func every(ctx context.Context, period time.Duration, changed func() <-chan struct{}, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		var signal <-chan struct{}
-		if changed != nil {
-			signal = changed()
-		}
-		do()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-signal:
-		}
-	}
-}

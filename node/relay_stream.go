@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/api"
+	"berth/loop"
 )
 
 const (
@@ -120,7 +121,7 @@ func (s *relayedStream) reopen() error {
 				return errors.Join(errCut, err)
 			}
 		}
-		pauseFor(s.ctx, relayRetry)
+		loop.Sleep(s.ctx, relayRetry)
 	}
 	s.ready = append(s.ready, ":\n\n"...)
 	return nil

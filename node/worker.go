@@ -14,6 +14,7 @@ import (
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/loop"
 	"berth/node/executor"
 	"berth/node/logs"
 )
@@ -263,7 +264,7 @@ func (n *Node) announceWorker(ctx context.Context) error {
 			return nil //nolint:nilerr // The end of ctx.
 		}
 		n.logger.Warn("own record not renewed", "err", err)
-		pauseFor(ctx, announceIn)
+		loop.Sleep(ctx, announceIn)
 	}
 }
 

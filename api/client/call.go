@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"berth/loop"
 )
 
 // call is one exchange with the API, over however many tries.
@@ -189,23 +191,11 @@ func (t *tries) next(ctx context.Context, err error) bool {
 	if t.client.cfg.Now().Add(pause).After(t.until) {
 		return false
 	}
-	return sleep(ctx, pause)
+	return loop.Sleep(ctx, pause)
 }
 
 // succeeded starts the patience anew: what comes next is another failure.
 func (t *tries) succeeded() {
 	t.failed, t.delay = 0, firstDelay
 	t.until = t.client.cfg.Now().Add(t.client.cfg.RetryFor)
-}
-
-// sleep waits for d and reports whether ctx still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"berth/attempt"
 	"berth/bench/faults/check"
 	"berth/compute"
+	"berth/loop"
 )
 
 // page is how much of a list is asked for at once.
@@ -65,7 +66,7 @@ func endAll(ctx context.Context, c *client.Client, org string) ([]wire.Execution
 		if live == 0 {
 			return all, nil
 		}
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !loop.Sleep(ctx, 500*time.Millisecond) {
 			return nil, stuck{fmt.Errorf("%d executions of %s do not end: %w", live, org, ctx.Err())}
 		}
 	}

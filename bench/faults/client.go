@@ -15,6 +15,7 @@ import (
 
 	"berth/api/client"
 	"berth/bench/faults/world"
+	"berth/loop"
 )
 
 // tryLimit is how long a client waits for the answer to one try.
@@ -182,19 +183,7 @@ func (c *caller) read(ctx context.Context, workload string, read func(ctx contex
 
 // pause waits for about d, as chance has it, and reports whether to go on.
 func (c *caller) pause(ctx context.Context, d time.Duration) bool {
-	return sleep(ctx, d/2+time.Duration(c.rng.Int64N(int64(d))))
-}
-
-// sleep waits for d and reports whether ctx still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return loop.Sleep(ctx, d/2+time.Duration(c.rng.Int64N(int64(d))))
 }
 
 // patient returns a client for all nodes that repeats until somebody serves

@@ -12,6 +12,7 @@ import (
 	"berth/api/wire"
 	"berth/bench/faults/check"
 	"berth/bench/faults/world"
+	"berth/loop"
 )
 
 // How replicas are compared.
@@ -108,7 +109,7 @@ func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Vi
 		if len(apart) == 0 {
 			return nil, nil
 		}
-		if !sleep(waiting, comparePause) {
+		if !loop.Sleep(waiting, comparePause) {
 			if err := ctx.Err(); err != nil {
 				return nil, err // They had not all the time to come to one.
 			}

@@ -10,6 +10,7 @@ import (
 
 	"berth/api/client"
 	"berth/bench/faults/world"
+	"berth/loop"
 )
 
 // How long a node is waited for that may be about to end.
@@ -124,7 +125,7 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		if held {
 			return errors.Join(err, n.Kill(ctx), n.Start(ctx))
 		}
-		sleep(ctx, endsWithin) // It may have been about to end.
+		loop.Sleep(ctx, endsWithin) // It may have been about to end.
 		err = errors.Join(err, b.settle(ctx, n))
 		if ended, _ := n.Ended(); ended {
 			b.note += ": it ended"
@@ -153,7 +154,7 @@ func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, er
 		if !hit {
 			b.miss()
 		}
-		sleep(ctx, endsWithin) // It may have been about to end.
+		loop.Sleep(ctx, endsWithin) // It may have been about to end.
 		if ended, how := n.Ended(); ended {
 			b.violate("full log", "node "+n.Name, "its process ended: %v", how)
 		}
@@ -177,7 +178,7 @@ func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
 		if known && at >= want {
 			return ctx.Err()
 		}
-		if !sleep(waiting, endPoll) {
+		if !loop.Sleep(waiting, endPoll) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -226,7 +227,7 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 	}
 	return func(ctx context.Context) error {
 		everywhere, err := letGo()
-		sleep(ctx, endsWithin) // They may have been about to end.
+		loop.Sleep(ctx, endsWithin) // They may have been about to end.
 		ended := 0
 		for _, n := range nodes {
 			err = errors.Join(err, b.settle(ctx, n))
@@ -256,7 +257,7 @@ func (b *breaker) settle(ctx context.Context, n *world.Node) error {
 	waiting, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	for {
-		if ended, _ := n.Ended(); ended || c.Ready(waiting) == nil || !sleep(waiting, endPoll) {
+		if ended, _ := n.Ended(); ended || c.Ready(waiting) == nil || !loop.Sleep(waiting, endPoll) {
 			return ctx.Err()
 		}
 	}
@@ -320,7 +321,7 @@ func (b *breaker) comeBack(ctx context.Context, n *world.Node) (starts int, err 
 			}
 			return starts, stuck{fmt.Errorf("%s: it ended %d times (%w): %s", b.note, starts, how, said)}
 		}
-		if !sleep(ctx, damagedPause) {
+		if !loop.Sleep(ctx, damagedPause) {
 			return starts, ctx.Err()
 		}
 		if err := n.Start(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/bench/faults/world"
+	"berth/loop"
 )
 
 // What a node may take whose disk is full, and once there is room again.
@@ -113,7 +114,7 @@ func (b *breaker) ask(ctx context.Context, n *world.Node, q question) error {
 		case ctx.Err() == nil:
 			last = err.Error()
 		}
-		if !sleep(ctx, fullPoll) {
+		if !loop.Sleep(ctx, fullPoll) {
 			return fmt.Errorf("a %s at %s had no right answer within %v; the last was: %s", q.what, n.Name, q.limit, last)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/bench/faults/world"
+	"berth/loop"
 )
 
 // Long faults come by plan, not by chance, where others are chosen too: they
@@ -62,7 +63,7 @@ func (b *breaker) aim(ctx context.Context) error {
 			return err
 		}
 	}
-	if !sleep(ctx, aimFor) {
+	if !loop.Sleep(ctx, aimFor) {
 		return ctx.Err()
 	}
 	weights := make([]int, len(machines))

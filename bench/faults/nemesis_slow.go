@@ -9,6 +9,7 @@ import (
 
 	"berth/bench/faults/world"
 	"berth/fault"
+	"berth/loop"
 )
 
 // flapPeriod is how long a flapping node is there, and how long away.
@@ -67,7 +68,7 @@ func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
 			} else {
 				err = b.world.Heal(ctx)
 			}
-			sleep(ctx, flapPeriod)
+			loop.Sleep(ctx, flapPeriod)
 		}
 		if ctx.Err() != nil {
 			err = nil // What was going on may have been cut short.

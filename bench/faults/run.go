@@ -17,6 +17,7 @@ import (
 	"berth/bench/faults/world"
 	"berth/boottime"
 	"berth/compute"
+	"berth/loop"
 )
 
 // Limits of a run.
@@ -182,7 +183,7 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		if s.cfg.Hold > 0 {
 			hold = s.cfg.Hold
 		}
-		if !sleep(ctx, gap) {
+		if !loop.Sleep(ctx, gap) {
 			return faults, ctx.Err()
 		}
 		f, err := s.breakOne(ctx, n, own, hold)
@@ -233,7 +234,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	held := s.now()
 	first := s.tally.watch(broken, held)
 	defer s.probing(ctx, first)()
-	if !sleep(ctx, hold) {
+	if !loop.Sleep(ctx, hold) {
 		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
 	}
 	f.Latency = s.tally.latency(begun, held, s.now(), b.slow)

@@ -12,6 +12,7 @@ import (
 	"berth/bench/usage"
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 const (
@@ -243,18 +244,10 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // sleepUntil waits for the moment, or the end of ctx.
 func sleepUntil(ctx context.Context, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !loop.Sleep(ctx, time.Until(at)) {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // parallel calls do with 0 to n-1, in that order, some calls at a time, until

@@ -16,6 +16,7 @@ import (
 	"berth/api/client"
 	"berth/bench/usage"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // How a real node is waited for.
@@ -152,16 +153,6 @@ func (n *node) end() error {
 
 func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// rest lets the node be for a while.
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // found makes the cluster of a real node, looks at it while it is idle, saves
 // its state and ends it.
 func (m *measurement) found(ctx context.Context) error {
@@ -173,8 +164,8 @@ func (m *measurement) found(ctx context.Context) error {
 	if _, err := n.start(ctx); err != nil {
 		return err
 	}
-	if err := rest(ctx, idleFor); err != nil {
-		return err
+	if !loop.Sleep(ctx, idleFor) {
+		return ctx.Err()
 	}
 	used, err := usage.Of(n.cmd.Process.Pid)
 	if err != nil {
@@ -231,8 +222,8 @@ func (m *measurement) restart(ctx context.Context) error {
 		return err
 	}
 	r.RestartS = took.Seconds()
-	if err := rest(ctx, idleFor); err != nil {
-		return err
+	if !loop.Sleep(ctx, idleFor) {
+		return ctx.Err()
 	}
 	used, err := usage.Of(n.cmd.Process.Pid)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"berth/api/wire"
 	"berth/bench/usage"
 	"berth/compute"
+	"berth/loop"
 )
 
 // What is executed, and how often nodes are looked at.
@@ -141,9 +142,7 @@ func (r *Report) rest(ctx context.Context, cfg Config) error {
 		return err
 	}
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
-	select {
-	case <-time.After(cfg.Calm):
-	case <-ctx.Done():
+	if !loop.Sleep(ctx, cfg.Calm) {
 		return ctx.Err()
 	}
 	after, err := used(nodes)

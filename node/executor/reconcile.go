@@ -8,6 +8,7 @@ import (
 	protocol "berth/attempt"
 	"berth/boottime"
 	"berth/compute"
+	"berth/loop"
 )
 
 const (
@@ -37,7 +38,7 @@ func (e *Executor) reconcile(ctx context.Context) {
 		}
 		if err != nil {
 			e.log.Warn("read own attempts", "err", err)
-			pause(ctx, sourceRetry)
+			loop.Sleep(ctx, sourceRetry)
 			continue
 		}
 		e.match(ctx, assigned)
@@ -45,18 +46,8 @@ func (e *Executor) reconcile(ctx context.Context) {
 			after = assigned.Index // Else all is read again, since nothing of it could begin.
 		}
 		if assigned.Contact == 0 || boottime.Now()-assigned.Contact > protocol.NodeTTL {
-			pause(ctx, contactRetry) // A Source that has to read all anew does not wait for a change.
+			loop.Sleep(ctx, contactRetry) // A Source that has to read all anew does not wait for a change.
 		}
-	}
-}
-
-// pause waits for d or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // State says what the cluster knows of an execution's attempts. It is asked
@@ -289,7 +290,7 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 		if failures++; failures > maxRetries && (!c.live || c.f.ended(ctx, of)) {
 			return err
 		}
-		if !pause(ctx, wait) {
+		if !loop.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 		wait = min(2*wait, retryLast)
@@ -301,18 +302,6 @@ func retriable(err error) bool {
 	code := compute.CodeOf(err)
 	_, own := errors.AsType[stoppedError](err)
 	return !own && (code == compute.CodeUnavailable || code == compute.CodeInternal)
-}
-
-// pause waits, or reports false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // deliver passes on lines of this node's disk.

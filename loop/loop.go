@@ -1,0 +1,63 @@
+package loop
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep waits for d or for the end of ctx, and reports whether ctx is still
+// alive.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil || d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Every calls do at once and then once a period, until ctx ends. A call that
+// takes longer than a period delays the next one; missed ticks are dropped.
+func Every(ctx context.Context, period time.Duration, do func()) {
+	OnChange(ctx, period, nil, do)
+}
+
+// OnChange calls do at once, at every change and at least once a period, until
+// ctx ends. Before each call it asks changed for the channel that the next
+// change closes or sends to, so that a change during the call is not missed.
+func OnChange(ctx context.Context, period time.Duration, changed func() <-chan struct{}, do func()) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		var change <-chan struct{}
+		if changed != nil {
+			change = changed()
+		}
+		do()
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-change:
+		}
+	}
+}
+
+// Until calls done at once and then once a period, until it returns true. It
+// returns ctx's error if ctx ends first.
+func Until(ctx context.Context, period time.Duration, done func() bool) error {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
