@@ -34,11 +34,11 @@ var rules = []rule{
 	{"loop", nil, "waiting needs nothing of ours"},
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
 	{"fsm", []string{"attempt", "compute", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
-	{"scheduler", []string{"compute", "fault"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
+	{"scheduler", []string{"compute", "compute/capacity", "fault"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
 	{"gpu", []string{"compute", "loop"}, "devices are reported in compute types; node hands them on"},
 	{"cluster", []string{"boottime", "compute", "fault", "loop"}, "it moves bytes and knows no command; node encodes and decodes them"},
 
-	{"api", []string{"compute", "fault", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
+	{"api", []string{"compute", "compute/capacity", "fault", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},
 	{"api/wire", []string{"compute"}, "JSON bodies are shared with clients, which know no state machine"},
 	{"api/auth", []string{"compute"}, "keys and tokens are checked without knowing where they are kept"},
 	{"api/client", []string{"api/wire", "compute", "loop"}, "a client knows the wire and nothing of the server"},
@@ -54,7 +54,7 @@ var rules = []rule{
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "loop", "node"}, "tests see a node from outside, as its users do"},
 
 	{"web", []string{"api/wire", "compute"}, "the dashboard shows what the API answers"},
-	{"bench", []string{"api/client", "api/wire", "compute", "fault", "fsm", "loop", "scheduler"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
+	{"bench", []string{"api/client", "api/wire", "compute", "fault", "fsm", "loop", "scheduler", "scheduler/forecast"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
 	{"bench/faults", []string{"api/client", "api/wire", "attempt", "boottime", "compute", "fault", "loop", "node/executor"}, "it sees nodes as their users do, and removes from the machine what killed ones leave"},
 	{"bench/schedule", []string{"bench/usage", "cluster", "compute", "fsm", "loop", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},

@@ -3,6 +3,7 @@ package api
 import (
 	"berth/api/wire"
 	"berth/compute"
+	"berth/compute/capacity"
 	"berth/fsm"
 )
 
@@ -11,6 +12,7 @@ const meterExecution = "run_running"
 
 // machineTypes answers the profiles that the nodes make up.
 func (s *Server) machineTypes(r *request) (any, error) {
+	nodes := capacitiesOf(r.view)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
 	for _, name := range r.view.Profiles() {
 		profile, request, price, err := r.view.Resolve(name)
@@ -25,12 +27,7 @@ func (s *Server) machineTypes(r *request) (any, error) {
 		if request.IsGPU() {
 			describeGPUs(&m, r.view, request)
 		}
-		for n := range r.view.Nodes() {
-			m.Total += fits(n, request, false)
-			if n.Schedulable() {
-				m.Available += fits(n, request, true)
-			}
-		}
+		m.Total, m.Available = nodes.count(request)
 		out.MachineTypes = append(out.MachineTypes, m)
 	}
 	out.Count = len(out.MachineTypes)
@@ -60,35 +57,35 @@ func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 	}
 }
 
-// fits returns how many requests n holds when it is empty, or how many more
-// now when only what is free counts.
-func fits(n *compute.Node, q compute.Request, free bool) int {
-	vcpu, memory := n.VCPUMilli, n.MemoryMiB
-	if free {
-		vcpu, memory = vcpu-n.UsedVCPUMilli, memory-n.UsedMemoryMiB
+// capacities are the nodes of a view, as they are and as if nothing ran on them.
+type capacities struct {
+	kinds       *capacity.Kinds
+	free, empty []capacity.Node
+}
+
+func capacitiesOf(view *fsm.View) *capacities {
+	c := &capacities{kinds: capacity.NewKinds()}
+	for n := range view.Nodes() {
+		var free, empty capacity.Node
+		free.Load(n, c.kinds)
+		empty.CopyFrom(&free)
+		empty.Clear()
+		c.free, c.empty = append(c.free, free), append(c.empty, empty)
 	}
-	count := int64(1 << 30)
-	if q.VCPUMilli > 0 {
-		count = min(count, vcpu/q.VCPUMilli)
-	}
-	if q.MemoryMiB > 0 {
-		count = min(count, memory/q.MemoryMiB)
-	}
-	if q.GPUs > 0 {
-		gpus := 0
-		for i := range n.GPUs {
-			g := &n.GPUs[i]
-			switch {
-			case !g.Is(q) || g.Health != compute.HealthOK:
-			case free:
-				gpus += (compute.WholeGPU - g.UsedMilli) / q.MilliGPU
-			default:
-				gpus += compute.WholeGPU / q.MilliGPU
-			}
+	return c
+}
+
+// count returns how many requests the nodes hold when they are empty, and how
+// many more they hold now.
+func (c *capacities) count(q compute.Request) (total, available int) {
+	shape := c.kinds.Shape(&q)
+	for i := range c.free {
+		total += c.empty[i].Holds(&shape)
+		if c.free[i].Open {
+			available += c.free[i].Holds(&shape)
 		}
-		count = min(count, int64(gpus/q.GPUs))
 	}
-	return int(max(count, 0))
+	return total, available
 }
 
 // pricing answers what a second of each profile costs.

@@ -27,6 +27,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
 // root is where the API is.
@@ -122,10 +123,10 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)
 			out, e := survey.Explain(id), survey.Waiting(id)
-			out.Estimate = scheduler.Estimate(v, id, scheduler.EstimateQueue(v))
+			out.Estimate = forecast.Estimate(v, id, forecast.EstimateQueue(v))
 			out.Calibration = v.Calibration()
 			if moves && e != nil {
-				out.Defragment = scheduler.Defragment(ctx, v, e)
+				out.Defragment = forecast.Defragment(ctx, v, e)
 			}
 			return out, nil
 		},

@@ -7,6 +7,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
 // Times of estimates. Computing them takes up to a second on a large cluster.
@@ -51,12 +52,12 @@ func (x *explainer) explain(
 		return out, nil
 	}
 	if age := view.Now().Sub(x.at); x.at.IsZero() || age < 0 || age > estimateAge {
-		x.at, x.estimates = view.Now(), scheduler.EstimateQueue(view)
+		x.at, x.estimates = view.Now(), forecast.EstimateQueue(view)
 	}
-	out.Estimate = scheduler.Estimate(view, id, x.estimates)
+	out.Estimate = forecast.Estimate(view, id, x.estimates)
 	out.Calibration = view.Calibration()
 	if moves {
-		out.Defragment = scheduler.Defragment(ctx, view, e)
+		out.Defragment = forecast.Defragment(ctx, view, e)
 	}
 	return out, ctx.Err()
 }
@@ -65,7 +66,7 @@ func (x *explainer) explain(
 // them with what happens. It returns how long to rest.
 func (l *leader) recordEstimates(ctx context.Context, term uint64) time.Duration {
 	start, view := l.now(), l.machine.View()
-	list := scheduler.Unestimated(view, scheduler.EstimateQueue)
+	list := forecast.Unestimated(view, forecast.EstimateQueue)
 	took := l.now().Sub(start)
 	if len(list) > 0 {
 		cmd := fsm.RecordEstimates{Term: term, At: view.Now(), Estimates: list}

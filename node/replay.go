@@ -8,6 +8,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
 // past recomputes what was decided. The node goes on meanwhile, with a second
@@ -165,6 +166,6 @@ func (p *past) whatIf(
 	if err != nil {
 		return compute.Forecast{}, nil, err
 	}
-	found, err := scheduler.WhatIf(ctx, view, change)
+	found, err := forecast.WhatIf(ctx, view, change)
 	return found, view, err
 }

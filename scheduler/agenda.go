@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // maxAgendas is for how many shapes a Packer remembers when they fit where.
@@ -24,12 +25,12 @@ type agenda struct {
 }
 
 // agenda returns when q fits where, up to date but for what has overstayed.
-func (s *pass) agenda(q *shape) *agenda {
+func (s *pass) agenda(q *capacity.Shape) *agenda {
 	p := s.packer
 	a := p.agendas[*q]
 	if a == nil {
 		if len(p.agendas) >= maxAgendas || p.agendas == nil {
-			p.agendas = map[shape]*agenda{}
+			p.agendas = map[capacity.Shape]*agenda{}
 		}
 		a = &agenda{}
 		p.agendas[*q] = a
@@ -52,7 +53,7 @@ func (s *pass) agenda(q *shape) *agenda {
 
 // opens returns when q, which does not fit there now, fits on a node; never
 // when nobody knows.
-func (s *pass) opens(node int, q *shape) compute.Instant {
+func (s *pass) opens(node int, q *capacity.Shape) compute.Instant {
 	if why := s.packer.slots[node].refusal(q); why != gpusBusy && why != resourcesBusy {
 		return compute.Never
 	}

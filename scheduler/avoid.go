@@ -8,7 +8,7 @@ import "berth/compute"
 // the queue. Where no other node could host e now or later, the best of all
 // remains: it is what there is.
 func (s *pass) elsewhere(e *compute.Execution, r *row, best int, score int64) (node int, its int64) {
-	if score > worstFit || !e.Avoids(s.packer.slots[best].node.ID) {
+	if score > worstFit || !e.Avoids(s.packer.slots[best].Record.ID) {
 		return best, score
 	}
 	other := s.bestOther(e, r)
@@ -26,7 +26,7 @@ func (s *pass) elsewhere(e *compute.Execution, r *row, best int, score int64) (n
 func (s *pass) bestOther(e *compute.Execution, r *row) int64 {
 	other := entry(neverFits, positions-1)
 	for i, at := range r.levels[0] {
-		if at < other && !e.Avoids(s.packer.slots[i].node.ID) {
+		if at < other && !e.Avoids(s.packer.slots[i].Record.ID) {
 			other = at
 		}
 	}

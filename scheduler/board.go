@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Limits of what a board remembers; beyond them it forgets and starts again.
@@ -19,7 +20,7 @@ const (
 // board is the nodes as places to put work, what their free room is worth, and
 // the scores of earlier decisions. What it remembers never changes an answer.
 type board struct {
-	types *types
+	types *capacity.Kinds
 	slots []slot
 	at    map[compute.NodeID]int32 // Slots by node.
 	mix   *compute.Mix
@@ -40,7 +41,7 @@ type board struct {
 	holding  []uint64  // A bit per node: it has openings.
 	epoch    uint64    // Rises when a price changes.
 
-	rows       map[shape]*row
+	rows       map[capacity.Shape]*row
 	entries    int
 	log        []int32 // Nodes in the order in which they changed.
 	dropped    uint64  // How much of the log was dropped at its front.
@@ -61,15 +62,15 @@ type memo struct {
 
 func newBoard() board {
 	return board{
-		types: newTypes(), at: map[compute.NodeID]int32{}, hardware: map[string]int{}, families: map[string]*familyCount{},
-		rows: map[shape]*row{}, revalue: true, generation: 1,
+		types: capacity.NewKinds(), at: map[compute.NodeID]int32{}, hardware: map[string]int{}, families: map[string]*familyCount{},
+		rows: map[capacity.Shape]*row{}, revalue: true, generation: 1,
 	}
 }
 
 // load sets node i to what its record says.
 func (b *board) load(i int, n *compute.Node) {
 	s := &b.slots[i]
-	known := s.node
+	known := s.Record
 	same := known != nil && sameHardware(known, n)
 	if known != nil {
 		b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
@@ -111,10 +112,10 @@ func (b *board) refresh() {
 		return
 	}
 	b.revalue = false
-	for len(b.gpu) < len(b.types.names) {
+	for len(b.gpu) < len(b.types.Names) {
 		b.gpu = append(b.gpu, 0)
 	}
-	c := &capacity{
+	c := &supply{
 		vcpu: coarse(b.vcpu), memory: coarse(b.memory),
 		otherVCPU: coarse(b.otherVCPU), otherMemory: coarse(b.otherMemory),
 	}
@@ -135,7 +136,7 @@ func (b *board) refresh() {
 	}
 	b.valued = word
 	for i := range c.hardware {
-		for len(c.hardware[i].counts) < len(b.types.names) {
+		for len(c.hardware[i].counts) < len(b.types.Names) {
 			c.hardware[i].counts = append(c.hardware[i].counts, 0)
 		}
 	}
@@ -183,7 +184,7 @@ func (b *board) touch(i int) {
 // appraise computes what the room of node i is worth and what is open there.
 func (b *board) appraise(i int) {
 	s := &b.slots[i]
-	s.rest = b.value.rest(s.gpuFree, s.vcpu, s.memory)
+	s.rest = b.value.rest(s.GPUFree, s.VCPU, s.Memory)
 	groups := b.value.groups
 	if len(groups) == 0 {
 		return
@@ -192,8 +193,8 @@ func (b *board) appraise(i int) {
 	some, priced := false, false
 	for j := range groups {
 		n := int64(0)
-		if s.open {
-			n = groups[j].on(s, s.whole, s.vcpu, s.memory)
+		if s.Open {
+			n = groups[j].on(s, s.Whole, s.VCPU, s.Memory)
 		}
 		some = some || n != 0
 		if n == open[j] {
@@ -221,21 +222,21 @@ func (b *board) holds(i int) bool {
 
 // taken returns what the openings cost that q takes from s, which has those of
 // open.
-func (b *board) taken(s *slot, open []int64, q *shape, c change) int64 {
+func (b *board) taken(s *slot, open []int64, q *capacity.Shape, c change) int64 {
 	cost := int64(0)
 	for j := range b.openings {
 		before, price := open[j], b.openings[j].price
 		if before == 0 || price == 0 {
 			continue
 		}
-		after := b.value.groups[j].on(s, s.whole-c.whole, s.vcpu-q.vcpu, s.memory-q.memory)
+		after := b.value.groups[j].on(s, s.Whole-c.whole, s.VCPU-q.VCPU, s.Memory-q.Memory)
 		cost += price * (before - after) >> places
 	}
 	return cost
 }
 
 // row returns the scores of a shape, up to date.
-func (b *board) row(q shape) *row {
+func (b *board) row(q capacity.Shape) *row {
 	b.refresh()
 	r := b.rows[q]
 	if r == nil {
@@ -294,9 +295,9 @@ func (b *board) scoreChanged(r *row) {
 }
 
 // scoreOnce is score, asked once for all idle nodes of the same hardware.
-func (b *board) scoreOnce(i int, q *shape) int64 {
+func (b *board) scoreOnce(i int, q *capacity.Shape) int64 {
 	s := &b.slots[i]
-	if !s.idle {
+	if !s.Idle {
 		return b.score(i, q)
 	}
 	m := &b.equal[s.hardware]
@@ -307,19 +308,19 @@ func (b *board) scoreOnce(i int, q *shape) int64 {
 }
 
 // give takes one of q from a node.
-func (b *board) give(node int, q *shape, devices []int) {
+func (b *board) give(node int, q *capacity.Shape, devices []int) {
 	s := &b.slots[node]
 	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
-	s.take(q, devices)
+	s.Take(q, devices)
 	b.gauge(s)
 	b.touch(node)
 }
 
 // giveBack undoes give.
-func (b *board) giveBack(node int, q *shape, devices []int) {
+func (b *board) giveBack(node int, q *capacity.Shape, devices []int) {
 	s := &b.slots[node]
 	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
-	s.put(q, devices)
+	s.Put(q, devices)
 	b.gauge(s)
 	b.touch(node)
 }

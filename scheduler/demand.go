@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // capacity is what the nodes that take work have. It is coarse, so that one
 // node more or less of many changes nothing.
-type capacity struct {
+type supply struct {
 	gpu                    []int64 // Thousandths of a GPU by kind.
 	vcpu, memory           int64   // Of nodes with GPUs.
 	otherVCPU, otherMemory int64   // Of nodes without.
@@ -25,7 +26,7 @@ type family struct {
 }
 
 // total returns the thousandths of a GPU of all kinds.
-func (c *capacity) total() int64 {
+func (c *supply) total() int64 {
 	sum := int64(0)
 	for _, n := range c.gpu {
 		sum += n
@@ -37,8 +38,8 @@ func (c *capacity) total() int64 {
 // of sums, products and quotients of integers, rounded one at a time, so that
 // every machine makes the same.
 type demand struct {
-	types         *types
-	capacity      *capacity
+	types         *capacity.Kinds
+	supply        *supply
 	shares        []share
 	gpu           float64 // Thousandths of a GPU that one pass through the mix asks for.
 	vcpu          float64 // Of work with GPUs.
@@ -49,28 +50,28 @@ type demand struct {
 
 // share is one request of a mix and how often it came.
 type share struct {
-	shape
+	capacity.Shape
 	count float64
 	gpu   float64 // Thousandths of a GPU that one asks for.
 }
 
 // newDemand returns what a mix asks for.
-func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
-	d := &demand{types: t, capacity: c}
+func newDemand(m *compute.Mix, t *capacity.Kinds, c *supply) *demand {
+	d := &demand{types: t, supply: c}
 	if m == nil {
 		return d
 	}
 	for i := range m.Shares {
-		s := share{shape: t.shape(&m.Shares[i].Request), count: float64(m.Shares[i].Count)}
-		if s.gpus > 0 {
+		s := share{Shape: t.Shape(&m.Shares[i].Request), count: float64(m.Shares[i].Count)}
+		if s.GPUs > 0 {
 			size := compute.SliceMilli(strings.Split(m.Shares[i].Request.Types(), "|")[0], m.Shares[i].Request.MIG)
-			s.gpu = float64(int64(s.gpus)*int64(s.milli)*int64(size)) / compute.WholeGPU
+			s.gpu = float64(int64(s.GPUs)*int64(s.Milli)*int64(size)) / compute.WholeGPU
 			d.gpu += float64(s.gpu * s.count)
-			d.vcpu += float64(float64(s.vcpu) * s.count)
-			d.memory += float64(float64(s.memory) * s.count)
+			d.vcpu += float64(float64(s.VCPU) * s.count)
+			d.memory += float64(float64(s.Memory) * s.count)
 		} else {
-			d.cpuOnly += float64(float64(s.vcpu) * s.count)
-			d.cpuOnlyMemory += float64(float64(s.memory) * s.count)
+			d.cpuOnly += float64(float64(s.VCPU) * s.count)
+			d.cpuOnlyMemory += float64(float64(s.Memory) * s.count)
 		}
 		d.shares = append(d.shares, s)
 	}
@@ -79,14 +80,14 @@ func newDemand(m *compute.Mix, t *types, c *capacity) *demand {
 
 // value returns what free room is worth under d.
 func (d *demand) value() *value {
-	v := &value{scarce: make([]int64, len(d.types.names))}
+	v := &value{scarce: make([]int64, len(d.types.Names))}
 	if d.gpu == 0 {
 		d.presume(v)
 		return v
 	}
 	d.residues(v)
-	v.vcpu = d.frontier(func(s *share) float64 { return float64(s.vcpu) })
-	v.memory = d.frontier(func(s *share) float64 { return float64(s.memory) })
+	v.vcpu = d.frontier(func(s *share) float64 { return float64(s.VCPU) })
+	v.memory = d.frontier(func(s *share) float64 { return float64(s.Memory) })
 	d.pressure(v)
 	d.exposure(v)
 	v.groups = d.groups()
@@ -99,7 +100,7 @@ func (d *demand) presume(v *value) {
 	for r := 1; r < compute.WholeGPU; r++ {
 		v.residues[r] = int64(r) * one
 	}
-	c := d.capacity
+	c := d.supply
 	gpu := float64(c.total())
 	if gpu == 0 {
 		return
@@ -113,7 +114,7 @@ func (d *demand) presume(v *value) {
 		v.groups = append(v.groups, group{
 			gpus: int(k), need: gpu / float64(sizes*each),
 			members: []member{{
-				kinds: d.types.set(&compute.Request{GPUs: int(k)}), weight: one,
+				kinds: d.types.Set(&compute.Request{GPUs: int(k)}), weight: one,
 				vcpu:   int64(float64(c.vcpu) * (float64(each) / gpu)),
 				memory: int64(float64(c.memory) * (float64(each) / gpu)),
 			}},
@@ -137,8 +138,8 @@ func (d *demand) residues(v *value) {
 	devices := 0.0
 	for i := range d.shares {
 		s := &d.shares[i]
-		asked[min(s.milli, compute.WholeGPU)] += float64(s.count * float64(s.gpus))
-		devices += float64(s.count * float64(s.gpus))
+		asked[min(s.Milli, compute.WholeGPU)] += float64(s.count * float64(s.GPUs))
+		devices += float64(s.count * float64(s.GPUs))
 	}
 	more := 0.0
 	for r := compute.WholeGPU - 1; r > 0; r-- {
@@ -148,21 +149,21 @@ func (d *demand) residues(v *value) {
 }
 
 // scale returns how often the mix has to come to ask for all GPUs.
-func (d *demand) scale() float64 { return float64(d.capacity.total()) / d.gpu }
+func (d *demand) scale() float64 { return float64(d.supply.total()) / d.gpu }
 
 // pressure sets what each kind costs: the demand of those who name their types
 // is poured onto the one of them that is filled least, at full load; types on
 // which much of it ends are left to those who need them.
 func (d *demand) pressure(v *value) {
 	masks := d.masks()
-	load := make([]float64, len(d.types.names))
+	load := make([]float64, len(d.types.Names))
 	const pours = 400
 	for _, m := range masks {
 		part := float64(m.gpu*d.scale()) / pours
 		for range pours {
-			best := mixed
+			best := capacity.Mixed
 			for _, kind := range m.kinds {
-				if best == mixed || load[kind]/float64(d.capacity.gpu[kind]) < load[best]/float64(d.capacity.gpu[best]) {
+				if best == capacity.Mixed || load[kind]/float64(d.supply.gpu[kind]) < load[best]/float64(d.supply.gpu[best]) {
 					best = kind
 				}
 			}
@@ -173,7 +174,7 @@ func (d *demand) pressure(v *value) {
 		if l == 0 {
 			continue
 		}
-		rho := min(l/float64(d.capacity.gpu[kind]), 8)
+		rho := min(l/float64(d.supply.gpu[kind]), 8)
 		v.scarce[kind] = int64(float64(float64(rho*rho)*rho) * (typeWeight * one))
 	}
 }
@@ -188,30 +189,30 @@ type mask struct {
 // masks returns the demand that does not accept every kind, by the types that
 // it names.
 func (d *demand) masks() []mask {
-	order := make([]int, 0, len(d.types.names))
-	for kind := range d.types.names {
-		if d.capacity.gpu[kind] > 0 {
+	order := make([]int, 0, len(d.types.Names))
+	for kind := range d.types.Names {
+		if d.supply.gpu[kind] > 0 {
 			order = append(order, kind)
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		x, y := d.types.names[a], d.types.names[b]
-		return cmp.Or(strings.Compare(x.gpuType, y.gpuType), strings.Compare(x.slice, y.slice))
+		x, y := d.types.Names[a], d.types.Names[b]
+		return cmp.Or(strings.Compare(x.GPUType, y.GPUType), strings.Compare(x.Slice, y.Slice))
 	})
 	var out []mask
-	at := map[*kindSet]int{}
+	at := map[*capacity.KindSet]int{}
 	for i := range d.shares {
 		s := &d.shares[i]
-		if s.gpus == 0 || s.kinds.ask.Types() == "*" {
+		if s.GPUs == 0 || s.Kinds.Request.Types() == "*" {
 			continue
 		}
-		n, known := at[s.kinds]
+		n, known := at[s.Kinds]
 		if !known {
 			n = len(out)
-			at[s.kinds] = n
-			out = append(out, mask{name: s.kinds.ask.Types() + "/" + s.kinds.ask.MIG})
+			at[s.Kinds] = n
+			out = append(out, mask{name: s.Kinds.Request.Types() + "/" + s.Kinds.Request.MIG})
 			for _, kind := range order {
-				if s.kinds.has[kind] {
+				if s.Kinds.Has[kind] {
 					out[n].kinds = append(out[n].kinds, kind)
 				}
 			}
@@ -230,7 +231,7 @@ func (d *demand) exposure(v *value) {
 	var classes []share
 	total := 0.0
 	for i := range d.shares {
-		if s := &d.shares[i]; s.gpus == 0 {
+		if s := &d.shares[i]; s.GPUs == 0 {
 			classes = append(classes, *s)
 			total += s.count
 		}
@@ -247,7 +248,7 @@ func (d *demand) exposure(v *value) {
 		most++
 	}
 	for _, c := range classes[:most] {
-		v.cpuOnly = append(v.cpuOnly, cpuClass{c.vcpu, c.memory, int64(risk * (c.count / covered) * one)})
+		v.cpuOnly = append(v.cpuOnly, cpuClass{c.VCPU, c.Memory, int64(risk * (c.count / covered) * one)})
 	}
 }
 
@@ -262,7 +263,7 @@ func (d *demand) shortage() float64 {
 		left := max(float64(cpuOnly*d.scale())-float64(others), 0)
 		return (float64(gpu*d.scale()) + left) / float64(all)
 	}
-	c := d.capacity
+	c := d.supply
 	return max(part(d.vcpu, d.cpuOnly, c.otherVCPU, c.vcpu), part(d.memory, d.cpuOnlyMemory, c.otherMemory, c.memory))
 }
 
@@ -278,13 +279,13 @@ func (d *demand) groups() []group {
 	at := map[string]*found{}
 	for i := range d.shares {
 		s := &d.shares[i]
-		if s.gpus < 2 || s.milli != compute.WholeGPU {
+		if s.GPUs < 2 || s.Milli != compute.WholeGPU {
 			continue
 		}
 		hosts := d.hosts(s)
 		f := at[hosts]
 		if f == nil {
-			f = &found{group: group{gpus: s.gpus}}
+			f = &found{group: group{gpus: s.GPUs}}
 			at[hosts] = f
 			all = append(all, f)
 		}
@@ -298,7 +299,7 @@ func (d *demand) groups() []group {
 		f.need = float64(f.count * d.scale())
 		for _, s := range f.members {
 			weight := int64(s.count / f.count * one)
-			f.group.members = append(f.group.members, member{s.kinds, s.vcpu, s.memory, weight})
+			f.group.members = append(f.group.members, member{s.Kinds, s.VCPU, s.Memory, weight})
 		}
 		out = append(out, f.group)
 	}
@@ -308,18 +309,18 @@ func (d *demand) groups() []group {
 // hosts returns a word for the number of GPUs of s and the hardware that could
 // host it when idle.
 func (d *demand) hosts(s *share) string {
-	word := make([]byte, 0, 2+len(d.capacity.hardware))
-	word = append(word, byte(s.gpus), byte(s.gpus>>8))
-	for i := range d.capacity.hardware {
-		h := &d.capacity.hardware[i]
+	word := make([]byte, 0, 2+len(d.supply.hardware))
+	word = append(word, byte(s.GPUs), byte(s.GPUs>>8))
+	for i := range d.supply.hardware {
+		h := &d.supply.hardware[i]
 		most := 0
 		for kind, n := range h.counts {
-			if s.kinds.has[kind] {
+			if s.Kinds.Has[kind] {
 				most = max(most, n)
 			}
 		}
 		can := byte(0)
-		if h.vcpu >= s.vcpu && h.memory >= s.memory && most >= s.gpus {
+		if h.vcpu >= s.VCPU && h.memory >= s.Memory && most >= s.GPUs {
 			can = 1
 		}
 		word = append(word, can)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Survey is what all explanations from one view have in common: the queue in
@@ -14,13 +15,13 @@ type Survey struct {
 	view  View
 	queue []*compute.Execution
 	at    map[compute.ExecutionID]int // Places in the queue.
-	types *types
+	types *capacity.Kinds
 	slots []slot
 }
 
 // NewSurvey reads the queue and the nodes of v.
 func NewSurvey(v View) *Survey {
-	s := &Survey{view: v, at: map[compute.ExecutionID]int{}, types: newTypes()}
+	s := &Survey{view: v, at: map[compute.ExecutionID]int{}, types: capacity.NewKinds()}
 	for e := range Order(v) {
 		s.at[e.ID] = len(s.queue)
 		s.queue = append(s.queue, e)
@@ -61,7 +62,7 @@ func (s *Survey) Explain(id compute.ExecutionID) compute.Explanation {
 
 // askNodes counts the nodes by how they stand to e.
 func (s *Survey) askNodes(e *compute.Execution, out *compute.Explanation) {
-	q := s.types.shape(&e.Request)
+	q := s.types.Shape(&e.Request)
 	counts := map[compute.Reason]int{}
 	for i := range s.slots {
 		counts[s.slots[i].standing(&q)]++

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"slices"
 
 	"berth/compute"
@@ -16,7 +15,7 @@ func Appraise(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scor
 	b := newBoard()
 	b.setMix(mix)
 	b.setNodes(slices.Values(nodes))
-	q := b.types.shape(r)
+	q := b.types.Shape(r)
 	b.refresh()
 	for i := range b.slots {
 		score, on := b.score(i, &q), []int(nil)
@@ -35,23 +34,6 @@ func PreemptTries(v View) int {
 	s := NewPacker().newPass(v)
 	s.walk()
 	return s.tries
-}
-
-// MaxLooks is the limit of a search for moves.
-const MaxLooks = maxLooks
-
-// DefragmentLooks returns how many looks the search for moves takes for the
-// head of the queue, and its quote.
-func DefragmentLooks(ctx context.Context, v LiveView) (int, *compute.Quote) {
-	s := newMoves(ctx, v)
-	for e := range Order(v) {
-		s.search([]int{s.add(e)})
-		break
-	}
-	if s.best != nil {
-		s.best.Exact = !s.cut
-	}
-	return s.looks, s.best
 }
 
 // Entries returns how many entries a packer's rows are counted for, and how many

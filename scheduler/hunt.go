@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+
+	"berth/compute/capacity"
 )
 
 // eviction is a set of attempts on one node, and what it costs.
@@ -16,18 +18,18 @@ type eviction struct {
 // on their node: branch and bound over the sets of each node.
 type hunt struct {
 	pass     *pass
-	q        *shape
+	q        *capacity.Shape
 	priority int
 	left     int // Attempts that the plan still may ask.
 	best     eviction
 
 	// Of the node that is looked at:
 	node    int
-	some    []*victim // The cheapest first.
-	sums    []uint64  // Of their costs: of the first, of the first two, and so on, behind 0.
-	most    gap       // The most that one of them gives back.
-	missing gap       // The least that has to be given back.
-	then    *slot     // The node without those chosen.
+	some    []*victim    // The cheapest first.
+	sums    []uint64     // Of their costs: of the first, of the first two, and so on, behind 0.
+	most    capacity.Gap // The most that one of them gives back.
+	missing capacity.Gap // The least that has to be given back.
+	then    *slot        // The node without those chosen.
 	chosen  []*victim
 	tries   int
 }
@@ -42,20 +44,20 @@ func (h *hunt) on(y *yielding) {
 	h.read(y)
 	h.then = s.copyOf(y.node)
 	for _, v := range h.some {
-		h.then.put(&v.back.shape, v.back.devices)
+		h.then.Put(&v.back.shape, v.back.devices)
 	}
-	if len(h.some) == 0 || !h.then.fits(h.q) {
+	if len(h.some) == 0 || !h.then.Fits(h.q) {
 		return
 	}
 	h.letOff()
 	h.then = s.copyOf(y.node)
-	h.missing = gap{}
-	if devices := []int(nil); h.q.gpus == 0 || slot.uniform != mixed {
-		if h.q.gpus > 0 {
-			s.devices = slot.nearest(h.q, s.devices[:0])
+	h.missing = capacity.Gap{}
+	if devices := []int(nil); h.q.GPUs == 0 || slot.Uniform != capacity.Mixed {
+		if h.q.GPUs > 0 {
+			s.devices = slot.Nearest(h.q, s.devices[:0])
 			devices = s.devices
 		}
-		h.missing = slot.gap(h.q, devices)
+		h.missing = slot.Gap(h.q, devices)
 	}
 	h.tries = min(maxTries, maxPassTries-s.tries)
 	s.tries += h.tries
@@ -65,7 +67,7 @@ func (h *hunt) on(y *yielding) {
 
 // read reads who may be asked on a node.
 func (h *hunt) read(y *yielding) {
-	h.node, h.some, h.most = y.node, h.some[:0], gap{}
+	h.node, h.some, h.most = y.node, h.some[:0], capacity.Gap{}
 	h.sums, h.chosen = append(h.sums[:0], 0), h.chosen[:0]
 	for i := range y.victims {
 		v := &y.victims[i]
@@ -75,14 +77,18 @@ func (h *hunt) read(y *yielding) {
 		h.some = append(h.some, v)
 		h.sums = append(h.sums, h.sums[len(h.sums)-1]+v.cost)
 		g := v.gives()
-		h.most = gap{max(h.most.milli, g.milli), max(h.most.vcpu, g.vcpu), max(h.most.memory, g.memory)}
+		h.most = capacity.Gap{
+			Milli: max(h.most.Milli, g.Milli), VCPU: max(h.most.VCPU, g.VCPU), Memory: max(h.most.Memory, g.Memory),
+		}
 	}
 }
 
 // gives returns what v gives back.
-func (v *victim) gives() gap {
+func (v *victim) gives() capacity.Gap {
 	r := &v.back
-	return gap{int64(r.shape.milli) * int64(len(r.devices)), r.shape.vcpu, r.shape.memory}
+	return capacity.Gap{
+		Milli: int64(r.shape.Milli) * int64(len(r.devices)), VCPU: r.shape.VCPU, Memory: r.shape.Memory,
+	}
 }
 
 // letOff lets off the dearest while the shape still fits without the others,
@@ -90,12 +96,12 @@ func (v *victim) gives() gap {
 func (h *hunt) letOff() {
 	cost := h.sums[len(h.sums)-1]
 	for _, v := range slices.Backward(h.some) {
-		h.then.take(&v.back.shape, v.back.devices)
-		if h.then.fits(h.q) {
+		h.then.Take(&v.back.shape, v.back.devices)
+		if h.then.Fits(h.q) {
 			cost -= v.cost
 			continue
 		}
-		h.then.put(&v.back.shape, v.back.devices)
+		h.then.Put(&v.back.shape, v.back.devices)
 		h.chosen = append(h.chosen, v)
 	}
 	if len(h.chosen) <= h.left && h.better(cost, len(h.chosen)) {
@@ -111,7 +117,7 @@ func (h *hunt) search(from int, cost uint64) {
 		return
 	}
 	h.tries--
-	if h.then.fits(h.q) {
+	if h.then.Fits(h.q) {
 		h.take(cost)
 		return
 	}
@@ -133,13 +139,15 @@ func (h *hunt) search(from int, cost uint64) {
 // choose lets a victim leave (sign 1), or come back.
 func (h *hunt) choose(v *victim, sign int) {
 	g, by := v.gives(), int64(sign)
-	h.missing = gap{h.missing.milli - by*g.milli, h.missing.vcpu - by*g.vcpu, h.missing.memory - by*g.memory}
+	h.missing = capacity.Gap{
+		Milli: h.missing.Milli - by*g.Milli, VCPU: h.missing.VCPU - by*g.VCPU, Memory: h.missing.Memory - by*g.Memory,
+	}
 	if sign > 0 {
-		h.then.put(&v.back.shape, v.back.devices)
+		h.then.Put(&v.back.shape, v.back.devices)
 		h.chosen = append(h.chosen, v)
 		return
 	}
-	h.then.take(&v.back.shape, v.back.devices)
+	h.then.Take(&v.back.shape, v.back.devices)
 	h.chosen = h.chosen[:len(h.chosen)-1]
 }
 
@@ -147,7 +155,7 @@ func (h *hunt) choose(v *victim, sign int) {
 func (h *hunt) needed() int {
 	n := int64(1)
 	for _, of := range [...][2]int64{
-		{h.missing.milli, h.most.milli}, {h.missing.vcpu, h.most.vcpu}, {h.missing.memory, h.most.memory},
+		{h.missing.Milli, h.most.Milli}, {h.missing.VCPU, h.most.VCPU}, {h.missing.Memory, h.most.Memory},
 	} {
 		if of[0] > 0 && of[1] > 0 {
 			n = max(n, (of[0]+of[1]-1)/of[1])

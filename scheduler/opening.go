@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // maxGroups is how many groups of multi-GPU work are looked after: those that
@@ -23,7 +24,7 @@ type group struct {
 
 // member is one request of a group.
 type member struct {
-	kinds        *kindSet
+	kinds        *capacity.KindSet
 	vcpu, memory int64
 	weight       int64 // Its part of the group; one for all members.
 }
@@ -47,16 +48,16 @@ func (g *group) on(s *slot, whole int, vcpu, memory int64) int64 {
 }
 
 // accepted returns how many of whole free devices are of one of the kinds.
-func (s *slot) accepted(k *kindSet, whole int) int {
-	if s.uniform != mixed {
-		if k.has[s.uniform] {
+func (s *slot) accepted(k *capacity.KindSet, whole int) int {
+	if s.Uniform != capacity.Mixed {
+		if k.Has[s.Uniform] {
 			return whole
 		}
 		return 0
 	}
 	n := 0
-	for i := range s.devices {
-		if d := &s.devices[i]; d.free == compute.WholeGPU && d.usable() && k.has[d.kind] {
+	for i := range s.Devices {
+		if d := &s.Devices[i]; d.Free == compute.WholeGPU && d.Usable() && k.Has[d.Kind] {
 			n++
 		}
 	}

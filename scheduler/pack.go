@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Limits of one plan: encoded it stays below 200 KiB. A plan costs its fsyncs
@@ -39,10 +40,10 @@ func Pack(v View) compute.Plan { return NewPacker().Pack(v) }
 func (p *Packer) Pack(v View) compute.Plan { return p.packTraced(v, nil) }
 
 // packTraced is Pack, telling trace of each decision.
-func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *shape)) compute.Plan {
+func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *capacity.Shape)) compute.Plan {
 	s := p.newPass(v)
 	if trace != nil {
-		s.trace = func(e *compute.Execution, q *shape) { trace(p, e, q) }
+		s.trace = func(e *compute.Execution, q *capacity.Shape) { trace(p, e, q) }
 	}
 	s.walk()
 	return s.plan
@@ -53,9 +54,9 @@ func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
 		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{},
-		promises: map[int]promised{}, useless: map[shape]bool{},
-		placed: map[int][]release{}, unfit: map[shape]compute.Instant{},
-		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[shape]bool{},
+		promises: map[int]promised{}, useless: map[capacity.Shape]bool{},
+		placed: map[int][]release{}, unfit: map[capacity.Shape]compute.Instant{},
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[capacity.Shape]bool{},
 	}
 }
 
@@ -86,14 +87,14 @@ type pass struct {
 	trial   slot                        // Scratch.
 
 	reserved  []reservation
-	promises  map[int]promised          // By GPU type.
-	spared    []spared                  // In the order of the queue.
-	own       *spared                   // What was spared for the execution whose turn it is.
-	useless   map[shape]bool            // What would not fit if all that is spared were free.
-	lifted    bool                      // What is spared counts as free.
-	lifts     int                       // How often that was done.
-	placed    map[int][]release         // What this pass placed, by slot.
-	unfit     map[shape]compute.Instant // What fits neither in nor beside reserved room, with the end that was tried.
+	promises  map[int]promised                   // By GPU type.
+	spared    []spared                           // In the order of the queue.
+	own       *spared                            // What was spared for the execution whose turn it is.
+	useless   map[capacity.Shape]bool            // What would not fit if all that is spared were free.
+	lifted    bool                               // What is spared counts as free.
+	lifts     int                                // How often that was done.
+	placed    map[int][]release                  // What this pass placed, by slot.
+	unfit     map[capacity.Shape]compute.Instant // What fits neither in nor beside reserved room, with the end that was tried.
 	evicted   map[compute.ExecutionID]bool
 	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
 	searched  int                    // Executions beside the heads for which room was sought.
@@ -102,16 +103,16 @@ type pass struct {
 	victimsRead bool // Whether the next two are.
 	yielding    []yielding
 	leaving     []leaving
-	futile      map[shape]bool // For which nobody can make room.
-	tries       int            // Sets of attempts that were tried.
+	futile      map[capacity.Shape]bool // For which nobody can make room.
+	tries       int                     // Sets of attempts that were tried.
 
 	// trace, if there is one, is told of each decision before anything is given.
-	trace func(e *compute.Execution, q *shape)
+	trace func(e *compute.Execution, q *capacity.Shape)
 }
 
 // decide places one execution, and reports that, or says why it waits.
 func (s *pass) decide(e *compute.Execution) (placed bool) {
-	q := s.packer.types.shape(&e.Request)
+	q := s.packer.types.Shape(&e.Request)
 	s.redeem(e)
 	row := s.packer.row(q)
 	node, score := row.best()
@@ -152,10 +153,10 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 }
 
 // place gives e its place.
-func (s *pass) place(e *compute.Execution, q *shape, node int, devices []int, why compute.Choice) {
+func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices []int, why compute.Choice) {
 	slot := &s.packer.slots[node]
 	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
-		Execution: e.ID, Node: slot.node.ID, GPUs: slot.shares(q, devices), Choice: why,
+		Execution: e.ID, Node: slot.Record.ID, GPUs: slot.Shares(q, devices), Choice: why,
 	})
 	s.packer.give(node, q, devices)
 	s.shares += len(devices)
@@ -167,7 +168,7 @@ func (s *pass) place(e *compute.Execution, q *shape, node int, devices []int, wh
 func (s *pass) choice(r *row, winner int, score int64) compute.Choice {
 	c := compute.Choice{Score: score}
 	if second, its := r.runnerUp(winner); second >= 0 {
-		c.RunnerUp, c.RunnerUpScore = s.packer.slots[second].node.ID, its
+		c.RunnerUp, c.RunnerUpScore = s.packer.slots[second].Record.ID, its
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Packer computes plans and remembers scores from one to the next. A plan
@@ -14,9 +15,9 @@ type Packer struct {
 	revision compute.Revision // Of the nodes' records that the slots are of.
 	given    []int32          // Nodes that the last pass gave something of.
 
-	releases []releases          // By slot; see pass.releasesOf.
-	agendas  map[shape]*agenda   // Of shapes that had room reserved.
-	fitting  []compute.NodeScore // Scratch of a trace.
+	releases []releases                 // By slot; see pass.releasesOf.
+	agendas  map[capacity.Shape]*agenda // Of shapes that had room reserved.
+	fitting  []compute.NodeScore        // Scratch of a trace.
 }
 
 // NewPacker returns a Packer that remembers nothing yet.
@@ -25,7 +26,7 @@ func NewPacker() *Packer { return &Packer{board: newBoard()} }
 // sync brings the slots to what the view's nodes say, and takes back what the
 // last pass gave away.
 func (p *Packer) sync(v View) {
-	if len(p.types.inSets) > maxSets {
+	if len(p.types.Sets) > maxSets {
 		*p = *NewPacker()
 	}
 	p.setMix(v.Mix())
@@ -40,7 +41,7 @@ func (p *Packer) sync(v View) {
 		return
 	}
 	for _, i := range p.given {
-		p.reload(v, p.slots[i].node.ID, true)
+		p.reload(v, p.slots[i].Record.ID, true)
 	}
 	p.given = p.given[:0]
 	for _, id := range changed {
@@ -52,7 +53,7 @@ func (p *Packer) sync(v View) {
 func (p *Packer) reload(v View, id compute.NodeID, stale bool) {
 	n, known := v.Node(id)
 	i, placed := p.at[id]
-	if known && placed && (stale || p.slots[i].node != n) {
+	if known && placed && (stale || p.slots[i].Record != n) {
 		p.load(int(i), n)
 	}
 }
@@ -66,7 +67,7 @@ func (b *board) setNodes(nodes iter.Seq[*compute.Node]) {
 			b.slots = append(b.slots, slot{})
 			b.resize()
 		}
-		if s := &b.slots[count]; s.node != n || s.stale {
+		if s := &b.slots[count]; s.Record != n || s.stale {
 			b.load(count, n)
 		}
 		count++
@@ -91,7 +92,7 @@ func (b *board) resize() {
 }
 
 // give takes one of q from a node for the rest of the pass.
-func (p *Packer) give(node int, q *shape, devices []int) {
+func (p *Packer) give(node int, q *capacity.Shape, devices []int) {
 	p.board.give(node, q, devices)
 	p.given = append(p.given, int32(node))
 }
@@ -117,20 +118,20 @@ func (b *Board) SetMix(m *compute.Mix) { b.board.setMix(m) }
 type Placed struct {
 	Node    int
 	Devices []int
-	shape   shape
+	shape   capacity.Shape
 }
 
 // Place puts an execution on the node that it fits best and reports whether
 // there is one.
 func (b *Board) Place(r *compute.Request) (Placed, bool) {
-	q := b.board.types.shape(r)
+	q := b.board.types.Shape(r)
 	node, score := b.board.row(q).best()
 	if score > worstFit {
 		return Placed{Node: -1}, false
 	}
 	p := Placed{Node: node, shape: q}
-	if q.gpus > 0 {
-		p.Devices = b.board.slots[node].pick(b.board.value, &q, make([]int, 0, q.gpus))
+	if q.GPUs > 0 {
+		p.Devices = b.board.slots[node].pick(b.board.value, &q, make([]int, 0, q.GPUs))
 	}
 	b.board.give(node, &q, p.Devices)
 	return p, true
@@ -139,7 +140,7 @@ func (b *Board) Place(r *compute.Request) (Placed, bool) {
 // At returns what Place returns for an execution that is on the node and the
 // devices already.
 func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
-	return Placed{Node: node, Devices: devices, shape: b.board.types.shape(r)}
+	return Placed{Node: node, Devices: devices, shape: b.board.types.Shape(r)}
 }
 
 // Release frees what Place gave.

@@ -5,20 +5,21 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // pick appends to into the devices of s for one of q, which must fit.
-func (s *slot) pick(v *value, q *shape, into []int) []int {
+func (s *slot) pick(v *value, q *capacity.Shape, into []int) []int {
 	switch {
-	case q.gpus == 0:
+	case q.GPUs == 0:
 		return into
-	case q.gpus == 1 && q.milli < compute.WholeGPU:
+	case q.GPUs == 1 && q.Milli < compute.WholeGPU:
 		device, _ := s.sharing(v, q)
 		return append(into, device)
 	}
-	kind := s.uniform
-	if kind == mixed {
-		kind, _ = s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
+	kind := s.Uniform
+	if kind == capacity.Mixed {
+		kind, _ = s.KindFor(q, func(d *capacity.Device) bool { return d.Free >= q.Milli && d.Usable() })
 	}
 	return s.together(q, kind, into)
 }
@@ -27,18 +28,18 @@ func (s *slot) pick(v *value, q *shape, into []int) []int {
 // residues of s then lose in value: the device whose residue loses least, the
 // fullest of equals, the first of those. It is -1 when none has the share
 // free.
-func (s *slot) sharing(v *value, q *shape) (device int, loss int64) {
+func (s *slot) sharing(v *value, q *capacity.Shape) (device int, loss int64) {
 	device, loss = -1, math.MaxInt64
-	for i := range s.devices {
-		d := &s.devices[i]
-		if d.free < q.milli || s.uniform == mixed && (!d.is(q) || !d.usable()) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if d.Free < q.Milli || s.Uniform == capacity.Mixed && (!d.Is(q) || !d.Usable()) {
 			continue
 		}
-		l := v.residues[d.free-q.milli] - v.residues[d.free]
-		if d.size != compute.WholeGPU {
-			l = l * int64(d.size) / compute.WholeGPU
+		l := v.residues[d.Free-q.Milli] - v.residues[d.Free]
+		if d.Size != compute.WholeGPU {
+			l = l * int64(d.Size) / compute.WholeGPU
 		}
-		if l < loss || l == loss && d.free < s.devices[device].free {
+		if l < loss || l == loss && d.Free < s.Devices[device].Free {
 			device, loss = i, l
 		}
 	}
@@ -49,18 +50,18 @@ func (s *slot) sharing(v *value, q *shape) (device int, loss int64) {
 // the share free: on the island with the fewest that are enough. Where no
 // island has enough, the islands with the most come first. On an island, the
 // fullest device first, then the lowest index.
-func (s *slot) together(q *shape, kind int, into []int) []int {
-	for len(into) < q.gpus {
-		island, found := s.island(q, kind, q.gpus-len(into), into)
+func (s *slot) together(q *capacity.Shape, kind int, into []int) []int {
+	for len(into) < q.GPUs {
+		island, found := s.island(q, kind, q.GPUs-len(into), into)
 		if found == 0 {
 			break
 		}
-		for found > 0 && len(into) < q.gpus {
+		for found > 0 && len(into) < q.GPUs {
 			best := -1
-			for i := range s.devices {
-				d := &s.devices[i]
-				if d.island == island && s.offers(d, q, kind) && !slices.Contains(into, i) &&
-					(best < 0 || d.free < s.devices[best].free) {
+			for i := range s.Devices {
+				d := &s.Devices[i]
+				if d.Island == island && s.offers(d, q, kind) && !slices.Contains(into, i) &&
+					(best < 0 || d.Free < s.Devices[best].Free) {
 					best = i
 				}
 			}
@@ -72,21 +73,21 @@ func (s *slot) together(q *shape, kind int, into []int) []int {
 }
 
 // offers reports whether d is of the kind and has the share free.
-func (s *slot) offers(d *device, q *shape, kind int) bool {
-	return d.kind == kind && d.free >= q.milli && d.usable()
+func (s *slot) offers(d *capacity.Device, q *capacity.Shape, kind int) bool {
+	return d.Kind == kind && d.Free >= q.Milli && d.Usable()
 }
 
 // island returns the island that n devices for q are taken from next, and how
 // many it has beside those taken.
-func (s *slot) island(q *shape, kind, n int, taken []int) (island, devices int) {
-	for i := range s.devices {
-		first := &s.devices[i]
+func (s *slot) island(q *capacity.Shape, kind, n int, taken []int) (island, devices int) {
+	for i := range s.Devices {
+		first := &s.Devices[i]
 		if !s.offers(first, q, kind) || slices.Contains(taken, i) {
 			continue
 		}
 		count := 0
-		for j := range s.devices {
-			if d := &s.devices[j]; d.island == first.island && s.offers(d, q, kind) && !slices.Contains(taken, j) {
+		for j := range s.Devices {
+			if d := &s.Devices[j]; d.Island == first.Island && s.offers(d, q, kind) && !slices.Contains(taken, j) {
 				count++
 			}
 		}
@@ -95,15 +96,15 @@ func (s *slot) island(q *shape, kind, n int, taken []int) (island, devices int) 
 			better = devices < n || count < devices
 		}
 		if better {
-			island, devices = first.island, count
+			island, devices = first.Island, count
 		}
 	}
 	return island, devices
 }
 
 // splits returns over how many islands beside the first q is spread on s.
-func (s *slot) splits(q *shape, kind int) int {
-	if !s.islands || q.gpus < 2 {
+func (s *slot) splits(q *capacity.Shape, kind int) int {
+	if !s.Islands || q.GPUs < 2 {
 		return 0
 	}
 	var buffer [16]int
@@ -111,7 +112,7 @@ func (s *slot) splits(q *shape, kind int) int {
 	into := s.together(q, kind, buffer[:0])
 	for n, i := range into {
 		again := slices.ContainsFunc(into[:n], func(j int) bool {
-			return s.devices[j].island == s.devices[i].island
+			return s.Devices[j].Island == s.Devices[i].Island
 		})
 		if !again {
 			seen++

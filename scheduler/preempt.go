@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Limits of preemption.
@@ -73,7 +74,7 @@ func (s *pass) readVictims(priority int) {
 			s.yielding = append(s.yielding, yielding{node: node})
 		}
 		s.yielding[i].victims = append(s.yielding[i].victims, victim{
-			work: w, back: releaseOf(&w, s.packer.slots[node].node), cost: lost(&w, now),
+			work: w, back: releaseOf(&w, s.packer.slots[node].Record), cost: lost(&w, now),
 		})
 	}
 	for i := range s.yielding {
@@ -89,7 +90,7 @@ func (s *pass) readVictims(priority int) {
 
 // awaits reports whether q fits on some node as soon as those have gone there
 // that were asked to: nobody else has to be asked, however long their grace.
-func (s *pass) awaits(e *compute.Execution, q *shape) bool {
+func (s *pass) awaits(e *compute.Execution, q *capacity.Shape) bool {
 	s.readVictims(e.Priority)
 	return slices.ContainsFunc(s.leaving, func(l leaving) bool {
 		if why := s.packer.slots[l.node].refusal(q); why != gpusBusy && why != resourcesBusy {
@@ -104,7 +105,7 @@ func (s *pass) nodeAt(id compute.NodeID) (int, bool) {
 	if s.positions == nil {
 		s.positions = make(map[compute.NodeID]int, len(s.packer.slots))
 		for i := range s.packer.slots {
-			s.positions[s.packer.slots[i].node.ID] = i
+			s.positions[s.packer.slots[i].Record.ID] = i
 		}
 	}
 	i, known := s.positions[id]
@@ -143,7 +144,7 @@ func (s *pass) mayPreempt(e *compute.Execution) bool {
 // promises it their room, and reports whether there are such. Only work of a
 // strictly lower priority makes room: whoever is put back to the queue can
 // never push out who took its place.
-func (s *pass) preempt(e *compute.Execution, q *shape) bool {
+func (s *pass) preempt(e *compute.Execution, q *capacity.Shape) bool {
 	left := MaxPreemptions - len(s.plan.Preemptions)
 	if left == 0 || s.futile[*q] {
 		return false
@@ -163,13 +164,13 @@ func (s *pass) preempt(e *compute.Execution, q *shape) bool {
 	}
 	then, grace := s.copyOf(h.best.node), time.Duration(0)
 	for _, v := range h.best.victims {
-		then.put(&v.back.shape, v.back.devices)
+		then.Put(&v.back.shape, v.back.devices)
 		grace = max(grace, v.work.Execution.StopGrace)
 		s.evicted[v.work.Execution.ID] = true
 		s.plan.Preemptions = append(s.plan.Preemptions, compute.Preemption{
 			Execution: v.work.Execution.ID, Epoch: v.work.Attempt.Epoch, For: e.ID,
 		})
 	}
-	s.reserve(q, reservation{node: h.best.node, at: s.vacating(grace), devices: then.free(q)})
+	s.reserve(q, reservation{node: h.best.node, at: s.vacating(grace), devices: then.FirstFree(q)})
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,40 @@ import (
 	"berth/fsm"
 	"berth/scheduler"
 )
+
+// stage is a view of running attempts.
+type stage struct {
+	*fakeView
+
+	now  compute.Instant
+	work map[compute.NodeID][]compute.Work
+}
+
+func (s *stage) Now() compute.Instant                 { return s.now }
+func (s *stage) Work(n compute.NodeID) []compute.Work { return s.work[n] }
+func (s *stage) Ended() iter.Seq[*compute.Execution]  { return slices.Values([]*compute.Execution{}) }
+
+// put starts an execution on one GPU of a node, age milliseconds ago.
+func (s *stage) put(n int, node *compute.Node, age int64, gpu int) {
+	r := whole("t4", 1)
+	e := execution(n, r)
+	e.Price, e.StartedAt = 1000, s.now-compute.Instant(age)
+	a := &compute.Attempt{
+		Execution: e.ID, Node: node.ID, PlacedAt: e.StartedAt,
+		GPUs: []compute.GPUShare{{GPU: node.GPUs[gpu].ID, Milli: r.MilliGPU}},
+	}
+	node.GPUs[gpu].UsedMilli += r.MilliGPU
+	node.UsedVCPUMilli += r.VCPUMilli
+	node.UsedMemoryMiB += r.MemoryMiB
+	s.work[node.ID] = append(s.work[node.ID], compute.Work{Attempt: a, Execution: e})
+}
+
+func newStage() *stage {
+	return &stage{
+		fakeView: &fakeView{index: 1, limits: map[compute.OrgID]int{}},
+		now:      1_000_000, work: map[compute.NodeID][]compute.Work{},
+	}
+}
 
 // crowd is a stage of which all attempts are preemptible, and on which more
 // urgent work waits. It counts how many attempts it was asked for.
@@ -44,7 +79,7 @@ func newCrowd(nodes, urgent int) *crowd {
 		node := gpuNode(n+1, "t4", 10)
 		c.nodes = append(c.nodes, node)
 		for g := range 10 {
-			c.put(1000+n*10+g, whole("t4", 1), node, 1000+rng.Int64N(900_000), g)
+			c.put(1000+n*10+g, node, 1000+rng.Int64N(900_000), g)
 		}
 		for _, w := range c.work[node.ID] {
 			w.Execution.Preemptible, w.Execution.Status = true, compute.StatusRunning

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 const (
@@ -33,14 +34,14 @@ const (
 type reservation struct {
 	node    int
 	at      compute.Instant // When its room is free at the latest; never when that is not known.
-	shape   shape
+	shape   capacity.Shape
 	devices []int
 }
 
 // release is what an attempt gives back at its latest end.
 type release struct {
 	at      compute.Instant
-	shape   shape // Of which vCPU, memory and share count.
+	shape   capacity.Shape // Of which vCPU, memory and share count.
 	devices []int
 }
 
@@ -58,7 +59,7 @@ func (s *pass) releasesOf(node int) []release {
 	for len(p.releases) <= node {
 		p.releases = append(p.releases, releases{})
 	}
-	r, n := &p.releases[node], p.slots[node].node
+	r, n := &p.releases[node], p.slots[node].Record
 	if r.node != n {
 		r.node, r.list = n, r.list[:0]
 		for _, w := range s.view.Work(n.ID) {
@@ -76,19 +77,17 @@ func (s *pass) releasesOf(node int) []release {
 // releaseOf returns what an attempt on n gives back.
 func releaseOf(w *compute.Work, n *compute.Node) release {
 	r := w.Execution.Request
-	out := release{at: w.LatestEnd(), shape: shape{vcpu: r.VCPUMilli, memory: r.MemoryMiB}}
-	for _, share := range w.Attempt.GPUs {
-		out.shape.milli = share.Milli
-		out.devices = append(out.devices, slices.IndexFunc(n.GPUs, func(g compute.GPU) bool { return g.ID == share.GPU }))
+	out := release{at: w.LatestEnd(), shape: capacity.Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB}}
+	if shares := w.Attempt.GPUs; len(shares) > 0 {
+		out.shape.Milli, out.devices = shares[len(shares)-1].Milli, capacity.DevicesOf(n, shares)
 	}
-	out.devices = slices.DeleteFunc(out.devices, func(d int) bool { return d < 0 })
 	return out
 }
 
 // startOn returns when q fits on a node if everything there runs to its latest
 // end and nothing comes after; never when nobody knows. The trial slot then is
 // what the node has free at that instant.
-func (s *pass) startOn(node int, q *shape) compute.Instant {
+func (s *pass) startOn(node int, q *capacity.Shape) compute.Instant {
 	then := s.copyOf(node)
 	list := s.releasesOf(node)
 	if placed := s.placed[node]; len(placed) > 0 {
@@ -100,48 +99,31 @@ func (s *pass) startOn(node int, q *shape) compute.Instant {
 		if r.at == compute.Never {
 			break
 		}
-		then.vcpu, then.memory = then.vcpu+r.shape.vcpu, then.memory+r.shape.memory
+		then.VCPU, then.Memory = then.VCPU+r.shape.VCPU, then.Memory+r.shape.Memory
 		for _, d := range r.devices {
-			then.devices[d].free += r.shape.milli
+			then.Devices[d].Free += r.shape.Milli
 		}
-		if i+1 < len(list) && list[i+1].at == r.at || then.vcpu < q.vcpu || then.memory < q.memory {
+		if i+1 < len(list) && list[i+1].at == r.at || then.VCPU < q.VCPU || then.Memory < q.Memory {
 			continue
 		}
-		if then.count(); then.fits(q) {
+		if then.Count(); then.Fits(q) {
 			return r.at
 		}
 	}
 	return compute.Never
 }
 
-// copyOf returns a copy of a slot to try things on, good until the next call.
+// copyOf returns a copy of a slot to try things on, valid until the next call.
 func (s *pass) copyOf(node int) *slot {
-	devices := append(s.trial.devices[:0], s.packer.slots[node].devices...)
+	devices := append(s.trial.Devices[:0], s.packer.slots[node].Devices...)
 	s.trial = s.packer.slots[node]
-	s.trial.devices = devices
+	s.trial.Devices = devices
 	return &s.trial
-}
-
-// free returns the first devices of the kind that q gets on s which have its
-// share free. It must fit.
-func (s *slot) free(q *shape) []int {
-	if q.gpus == 0 {
-		return nil
-	}
-	kind, _ := s.kindFor(q, func(d *device) bool { return d.free >= q.milli && d.usable() })
-	out := make([]int, 0, q.gpus)
-	for i := range s.devices {
-		d := &s.devices[i]
-		if len(out) < q.gpus && d.kind == kind && d.free >= q.milli && d.usable() {
-			out = append(out, i)
-		}
-	}
-	return out
 }
 
 // soonest returns the reservation with which q, which is blocked, starts first:
 // on the node that has room for it at the earliest, the first by id when equal.
-func (s *pass) soonest(q *shape) reservation {
+func (s *pass) soonest(q *capacity.Shape) reservation {
 	a := s.agenda(q)
 	for {
 		node, at := a.first()
@@ -150,7 +132,7 @@ func (s *pass) soonest(q *shape) reservation {
 		}
 		now := s.opens(node, q)
 		if now == at {
-			return reservation{node: node, at: max(at, s.view.Now()), devices: s.trial.free(q)}
+			return reservation{node: node, at: max(at, s.view.Now()), devices: s.trial.FirstFree(q)}
 		}
 		a.set(node, now) // Something there has overstayed.
 	}
@@ -160,7 +142,7 @@ func (s *pass) soonest(q *shape) reservation {
 // GPU type, the first CPU-only one and some more that ask for several GPUs are
 // promised a place; so are some that outrank what may be preempted, and for
 // each of them others make room if it does not start as soon without.
-func (s *pass) block(e *compute.Execution, q *shape) {
+func (s *pass) block(e *compute.Execution, q *capacity.Shape) {
 	head, more := s.entitled(q)
 	urgent := s.mayPreempt(e)
 	if !head && !more {
@@ -195,26 +177,26 @@ type promised struct {
 // whether it is one of those that are promised a place beside the first: they
 // ask for several GPUs, which hardly ever become free together, and all that
 // is promised stays a small part of what there is.
-func (s *pass) entitled(q *shape) (head, more bool) {
-	p := s.promises[q.gpuType]
+func (s *pass) entitled(q *capacity.Shape) (head, more bool) {
+	p := s.promises[q.GPUType]
 	if p.heads == 0 {
 		return true, false
 	}
-	asked := p.milli + int64(q.gpus*q.milli)
-	return false, q.gpus > 1 && p.heads < maxReserved && asked*reservedPart <= s.packer.capacityOf(q.kinds)
+	asked := p.milli + int64(q.GPUs*q.Milli)
+	return false, q.GPUs > 1 && p.heads < maxReserved && asked*reservedPart <= s.packer.capacityOf(q.Kinds)
 }
 
 // pledge counts one more that is promised room.
-func (s *pass) pledge(q *shape) {
-	p := s.promises[q.gpuType]
-	s.promises[q.gpuType] = promised{p.heads + 1, p.milli + int64(q.gpus*q.milli)}
+func (s *pass) pledge(q *capacity.Shape) {
+	p := s.promises[q.GPUType]
+	s.promises[q.GPUType] = promised{p.heads + 1, p.milli + int64(q.GPUs*q.Milli)}
 }
 
 // capacityOf returns the thousandths of GPU of some kinds on nodes that take
 // work.
-func (b *board) capacityOf(k *kindSet) (milli int64) {
+func (b *board) capacityOf(k *capacity.KindSet) (milli int64) {
 	for kind, n := range b.gpu {
-		if k.has[kind] {
+		if k.Has[kind] {
 			milli += n
 		}
 	}
@@ -223,7 +205,7 @@ func (b *board) capacityOf(k *kindSet) (milli int64) {
 
 // reserve promises q a place where it starts first, or, when nobody knows when
 // that is, where least is missing.
-func (s *pass) reserve(q *shape, best reservation) {
+func (s *pass) reserve(q *capacity.Shape, best reservation) {
 	if best.node < 0 {
 		best = s.nearest(q)
 	}
@@ -234,7 +216,7 @@ func (s *pass) reserve(q *shape, best reservation) {
 
 // fill places e in or beside room that is reserved for others, if they find at
 // their time what they would have found without it.
-func (s *pass) fill(e *compute.Execution, q *shape) bool {
+func (s *pass) fill(e *compute.Execution, q *capacity.Shape) bool {
 	end := e.EndsBy(s.view.Now().Add(commitMargin))
 	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || ok && end >= tried {
 		return false // Room only gets less in a pass.
@@ -243,7 +225,7 @@ func (s *pass) fill(e *compute.Execution, q *shape) bool {
 	for i := range s.reserved {
 		r := &s.reserved[i]
 		tried := slices.ContainsFunc(s.reserved[:i], func(o reservation) bool { return o.node == r.node && o.timed() })
-		if !r.timed() || tried || choosy && e.Avoids(s.packer.slots[r.node].node.ID) {
+		if !r.timed() || tried || choosy && e.Avoids(s.packer.slots[r.node].Record.ID) {
 			continue
 		}
 		if s.fillOn(r.node, e, q, end) {
@@ -263,9 +245,9 @@ func (r *reservation) timed() bool { return r.at != compute.Never }
 // there finds it in time. The whole room of those who begin no sooner than e ends
 // serves until then. Of those who begin sooner, their devices stay away, but not
 // the vCPU and memory that come back with the devices.
-func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Instant) bool {
+func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end compute.Instant) bool {
 	then := s.copyOf(node)
-	vcpu, memory := then.vcpu-q.vcpu, then.memory-q.memory // What all that is reserved there leaves.
+	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // What all that is reserved there leaves.
 	var sooner []*reservation
 	untimed := false
 	for i := range s.reserved {
@@ -274,17 +256,17 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Inst
 		case !r.timed():
 			untimed = true
 		case r.at >= end:
-			then.put(&r.shape, r.devices)
+			then.Put(&r.shape, r.devices)
 		default:
-			then.put(&r.shape, nil)
+			then.Put(&r.shape, nil)
 			sooner = append(sooner, r)
 		}
 	}
-	if untimed && len(sooner) > 0 || !then.fits(q) {
+	if untimed && len(sooner) > 0 || !then.Fits(q) {
 		return false
 	}
 	for _, r := range sooner {
-		if back := s.comesWith(r); vcpu+back.vcpu < 0 || memory+back.memory < 0 {
+		if back := s.comesWith(r); vcpu+back.VCPU < 0 || memory+back.Memory < 0 {
 			return false
 		}
 	}
@@ -295,12 +277,12 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *shape, end compute.Inst
 
 // comesWith returns the vCPU and memory of attempts that hold devices of r and
 // have ended when it begins, if they run to their latest end.
-func (s *pass) comesWith(r *reservation) (back shape) {
+func (s *pass) comesWith(r *reservation) (back capacity.Shape) {
 	for _, list := range [...][]release{s.releasesOf(r.node), s.placed[r.node]} {
 		for i := range list {
 			held := func(device int) bool { return slices.Contains(r.devices, device) }
 			if given := &list[i]; given.at <= r.at && slices.ContainsFunc(given.devices, held) {
-				back.vcpu, back.memory = back.vcpu+given.shape.vcpu, back.memory+given.shape.memory
+				back.VCPU, back.Memory = back.VCPU+given.shape.VCPU, back.Memory+given.shape.Memory
 			}
 		}
 	}

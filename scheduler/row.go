@@ -1,5 +1,7 @@
 package scheduler
 
+import "berth/compute/capacity"
+
 // fan is how many entries of one level of a row the next level summarizes.
 const fan = 16
 
@@ -9,7 +11,7 @@ const fan = 16
 // sixteen entries below it: the best node is read in one step; a node that
 // changed costs one score and a look at the blocks that it was the least of.
 type row struct {
-	shape      shape
+	shape      capacity.Shape
 	levels     [][]int64 // By node, by block of nodes, and so on; the last has one entry.
 	generation uint64    // Of the board's scores.
 	epoch      uint64    // Of the prices of openings.

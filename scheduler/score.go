@@ -1,6 +1,9 @@
 package scheduler
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/compute/capacity"
+)
 
 // The scores of nodes that do not take a shape now, by why. Lower is better,
 // so the best score over all nodes is also the most hopeful refusal, and with
@@ -18,39 +21,22 @@ const (
 const splitWeight = 1 << 28
 
 // refusal returns why q, which does not fit on s now, does not.
-func (s *slot) refusal(q *shape) int64 {
-	known, healthy := s.ofKind(q)
+func (s *slot) refusal(q *capacity.Shape) int64 {
+	known, healthy := s.OfKind(q)
 	switch {
-	case known < q.gpus || s.node.VCPUMilli < q.vcpu || s.node.MemoryMiB < q.memory:
+	case known < q.GPUs || s.Record.VCPUMilli < q.VCPU || s.Record.MemoryMiB < q.Memory:
 		return neverFits
-	case !s.open || healthy < q.gpus:
+	case !s.Open || healthy < q.GPUs:
 		return nodeDown
-	case s.freeDevices(q) < q.gpus:
+	case s.FreeDevices(q) < q.GPUs:
 		return gpusBusy
 	}
 	return resourcesBusy
 }
 
-// ofKind returns how many devices of one kind s has for q, in whatever health,
-// and how many of those are healthy: of the kind that has most.
-func (s *slot) ofKind(q *shape) (known, healthy int) {
-	if q.gpus == 0 {
-		return 0, 0
-	}
-	if s.uniform != mixed {
-		if !q.kinds.has[s.uniform] {
-			return 0, 0
-		}
-		return len(s.devices), len(s.devices)
-	}
-	_, known = s.kindFor(q, func(d *device) bool { return d.is(q) })
-	_, healthy = s.kindFor(q, (*device).usable)
-	return known, healthy
-}
-
 // standing returns ReasonNone when q fits on s now, and otherwise why not.
-func (s *slot) standing(q *shape) compute.Reason {
-	if s.fits(q) {
+func (s *slot) standing(q *capacity.Shape) compute.Reason {
+	if s.Fits(q) {
 		return compute.ReasonNone
 	}
 	return reasonOf(s.refusal(q))
@@ -74,9 +60,9 @@ func reasonOf(score int64) compute.Reason {
 // score returns how well q fits on node i: its cost in steps, more for each
 // island that it is spread over. CPU-only work of equal cost goes to nodes
 // without GPUs first.
-func (b *board) score(i int, q *shape) int64 {
+func (b *board) score(i int, q *capacity.Shape) int64 {
 	s := &b.slots[i]
-	if !s.fits(q) {
+	if !s.Fits(q) {
 		return s.refusal(q)
 	}
 	c := b.value.change(s, q)
@@ -88,24 +74,24 @@ func (b *board) score(i int, q *shape) int64 {
 }
 
 // scoreOf is score for a slot that is not as the board has it. It must fit.
-func (b *board) scoreOf(s *slot, q *shape) int64 {
-	s.rest = b.value.rest(s.gpuFree, s.vcpu, s.memory)
+func (b *board) scoreOf(s *slot, q *capacity.Shape) int64 {
+	s.rest = b.value.rest(s.GPUFree, s.VCPU, s.Memory)
 	var open [maxGroups]int64
 	for j := range b.value.groups {
-		open[j] = b.value.groups[j].on(s, s.whole, s.vcpu, s.memory)
+		open[j] = b.value.groups[j].on(s, s.Whole, s.VCPU, s.Memory)
 	}
 	c := b.value.change(s, q)
 	return s.steps(q, c, b.value.cost(s, q, c)+b.taken(s, open[:], q, c))
 }
 
 // steps returns the score of a cost that c has for q on s.
-func (s *slot) steps(q *shape, c change, cost int64) int64 {
+func (s *slot) steps(q *capacity.Shape, c change, cost int64) int64 {
 	score := ceilDiv(cost-slack, step*one)
 	score = max(min(score, splitWeight/4), -splitWeight/4) * 2
-	if q.gpus == 0 && len(s.devices) > 0 {
+	if q.GPUs == 0 && len(s.Devices) > 0 {
 		score++
 	}
-	if s.islands && q.gpus > 1 {
+	if s.Islands && q.GPUs > 1 {
 		score += int64(s.splits(q, c.kind)) * splitWeight
 	}
 	return min(score, worstFit)

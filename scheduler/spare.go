@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Limits of what is spared.
@@ -36,7 +37,7 @@ func (s *pass) foresee() {
 		if e.Request.GPUs < 2 || e.Reason != compute.ReasonGPUsBusy && e.Reason != compute.ReasonResourcesBusy {
 			continue
 		}
-		q := s.packer.types.shape(&e.Request)
+		q := s.packer.types.Shape(&e.Request)
 		if head, more := s.entitled(&q); !head && !more {
 			continue
 		}
@@ -51,7 +52,7 @@ func (s *pass) foresee() {
 }
 
 // foreseen returns the room that q has now, or will have first.
-func (s *pass) foreseen(q *shape) (reservation, bool) {
+func (s *pass) foreseen(q *capacity.Shape) (reservation, bool) {
 	switch node, score := s.packer.row(*q).best(); {
 	case score <= worstFit:
 		devices := s.packer.slots[node].pick(s.packer.value, q, nil)
@@ -93,16 +94,16 @@ func (s *pass) redeem(e *compute.Execution) {
 // sooner, since the room of others was only taken away later. What came out of
 // turn, a fairer share within the pass, may have taken other room than was
 // foreseen: then what is kept is a room that q gets in time, not the soonest.
-func (s *pass) kept(q *shape) (reservation, bool) {
+func (s *pass) kept(q *capacity.Shape) (reservation, bool) {
 	if s.own == nil || s.opens(s.own.node, q) != s.own.at {
 		return reservation{}, false
 	}
-	return reservation{node: s.own.node, at: max(s.own.at, s.view.Now()), devices: s.trial.free(q)}, true
+	return reservation{node: s.own.node, at: max(s.own.at, s.view.Now()), devices: s.trial.FirstFree(q)}, true
 }
 
 // yields reports whether q, which fits nowhere, would fit in room that is
 // spared.
-func (s *pass) yields(q *shape) bool {
+func (s *pass) yields(q *capacity.Shape) bool {
 	if len(s.spared) == 0 || s.useless[*q] {
 		return false // Room only gets less in a pass.
 	}
@@ -110,10 +111,10 @@ func (s *pass) yields(q *shape) bool {
 		then := s.copyOf(s.spared[i].node)
 		for j := range s.spared {
 			if r := &s.spared[j]; r.node == s.spared[i].node {
-				then.put(&r.shape, r.devices)
+				then.Put(&r.shape, r.devices)
 			}
 		}
-		if then.fits(q) {
+		if then.Fits(q) {
 			return true
 		}
 	}

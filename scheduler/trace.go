@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/compute/capacity"
 )
 
 // Trace returns the plan that Pack returns for v, and how it decided about each
@@ -25,7 +26,7 @@ func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decis
 		named = append(named, compute.Decision{Execution: w.Execution, Reason: w.Reason})
 	}
 	// Every node is scored for those alone: there may be far more in the queue.
-	NewPacker().packTraced(v, func(p *Packer, e *compute.Execution, q *shape) {
+	NewPacker().packTraced(v, func(p *Packer, e *compute.Execution, q *capacity.Shape) {
 		if i, asked := at[e.ID]; asked && ctx.Err() == nil {
 			p.stand(&named[i], q, best)
 		}
@@ -34,7 +35,7 @@ func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decis
 }
 
 // stand says in d how all nodes stand to q now.
-func (p *Packer) stand(d *compute.Decision, q *shape, best int) {
+func (p *Packer) stand(d *compute.Decision, q *capacity.Shape, best int) {
 	counts, fitting := map[compute.Reason]int{}, p.fitting[:0]
 	for i := range p.slots {
 		score := p.score(i, q)
@@ -42,7 +43,7 @@ func (p *Packer) stand(d *compute.Decision, q *shape, best int) {
 			counts[reason]++
 			continue
 		}
-		fitting = append(fitting, compute.NodeScore{Node: p.slots[i].node.ID, Score: score})
+		fitting = append(fitting, compute.NodeScore{Node: p.slots[i].Record.ID, Score: score})
 	}
 	p.fitting = fitting
 	slices.SortStableFunc(fitting, func(a, b compute.NodeScore) int { return cmp.Compare(a.Score, b.Score) })

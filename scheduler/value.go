@@ -1,6 +1,9 @@
 package scheduler
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/compute/capacity"
+)
 
 // What decides where work goes, in the units of one thousandth of a GPU. None
 // of it is tuned to a workload; DESIGN.md says what each is for, and what
@@ -82,29 +85,29 @@ type change struct {
 }
 
 // change returns what placing q on s, which must fit, takes of its devices.
-func (v *value) change(s *slot, q *shape) change {
+func (v *value) change(s *slot, q *capacity.Shape) change {
 	switch {
-	case q.gpus == 0:
-		return change{kind: mixed}
-	case q.gpus == 1 && q.milli < compute.WholeGPU:
+	case q.GPUs == 0:
+		return change{kind: capacity.Mixed}
+	case q.GPUs == 1 && q.Milli < compute.WholeGPU:
 		i, loss := s.sharing(v, q)
-		d := &s.devices[i]
-		c := change{kind: d.kind, gpu: d.worth(q.milli), loss: loss}
-		if d.free == compute.WholeGPU {
+		d := &s.Devices[i]
+		c := change{kind: d.Kind, gpu: d.Worth(q.Milli), loss: loss}
+		if d.Free == compute.WholeGPU {
 			c.whole = 1
 		}
 		return c
-	case q.milli == compute.WholeGPU && s.uniform != mixed:
-		return change{kind: s.uniform, gpu: s.devices[0].worth(q.gpus * q.milli), whole: q.gpus}
+	case q.Milli == compute.WholeGPU && s.Uniform != capacity.Mixed:
+		return change{kind: s.Uniform, gpu: s.Devices[0].Worth(q.GPUs * q.Milli), whole: q.GPUs}
 	}
 	var buffer [16]int
 	c := change{}
 	for _, i := range s.pick(v, q, buffer[:0]) {
-		d := &s.devices[i]
-		c.kind = d.kind
-		c.gpu += d.worth(q.milli)
-		c.loss += (v.residues[d.free-q.milli] - v.residues[d.free]) * int64(d.size) / compute.WholeGPU
-		if d.free == compute.WholeGPU {
+		d := &s.Devices[i]
+		c.kind = d.Kind
+		c.gpu += d.Worth(q.Milli)
+		c.loss += (v.residues[d.Free-q.Milli] - v.residues[d.Free]) * int64(d.Size) / compute.WholeGPU
+		if d.Free == compute.WholeGPU {
 			c.whole++
 		}
 	}
@@ -114,8 +117,8 @@ func (v *value) change(s *slot, q *shape) change {
 // cost returns the value that s loses when c is taken of its devices for q,
 // and what the type of the devices costs. What q takes from the openings of
 // others is not in it.
-func (v *value) cost(s *slot, q *shape, c change) int64 {
-	cost := c.loss + s.rest - v.rest(s.gpuFree-c.gpu, s.vcpu-q.vcpu, s.memory-q.memory)
+func (v *value) cost(s *slot, q *capacity.Shape, c change) int64 {
+	cost := c.loss + s.rest - v.rest(s.GPUFree-c.gpu, s.VCPU-q.VCPU, s.Memory-q.Memory)
 	if c.gpu > 0 {
 		cost += v.scarce[c.kind] * c.gpu
 	}

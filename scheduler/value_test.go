@@ -180,7 +180,7 @@ func TestValueIsTheFormula(t *testing.T) {
 		}
 		for i := range b.slots {
 			s := &b.slots[i]
-			want := f.rest(float64(s.gpuFree), float64(s.vcpu), float64(s.memory))
+			want := f.rest(float64(s.GPUFree), float64(s.VCPU), float64(s.Memory))
 			if got := float64(s.rest) / one; math.Abs(got-want) > 0.5+math.Abs(want)/1000 {
 				t.Fatalf("round %d: the rest of %+v is worth %f, want %f (risk %f)", round, s, got, want, f.risk)
 			}

@@ -10,6 +10,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
 // How time passes.
@@ -302,7 +303,7 @@ func (s *simulation) estimate() error {
 	s.estimated = s.world.now
 	view := s.world.machine.View()
 	start := s.config.Now()
-	list := scheduler.Unestimated(view, scheduler.EstimateQueue)
+	list := forecast.Unestimated(view, forecast.EstimateQueue)
 	s.estimating += s.config.Now().Sub(start)
 	if len(list) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
-	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
 // job is one line of a trace.
@@ -112,7 +112,7 @@ func (c *cluster) estimate() {
 	c.tb.Helper()
 	c.must(fsm.Tick{Term: 1})
 	v := c.machine.View()
-	if list := scheduler.Unestimated(v, scheduler.EstimateQueue); len(list) > 0 {
+	if list := forecast.Unestimated(v, forecast.EstimateQueue); len(list) > 0 {
 		c.must(fsm.RecordEstimates{Term: 1, At: v.Now(), Estimates: list})
 	}
 }

@@ -31,12 +31,12 @@ func sameHardware(a, b *compute.Node) bool {
 
 // hardwareOf returns the number of what s has.
 func (b *board) hardwareOf(s *slot) int {
-	word := strconv.AppendInt(nil, s.node.VCPUMilli, 10)
-	word = strconv.AppendInt(append(word, ' '), s.node.MemoryMiB, 10)
-	word = strconv.AppendBool(append(word, ' '), s.open)
-	for i := range s.devices {
-		d := &s.devices[i]
-		word = fmt.Appendf(word, " %d,%d,%d,%t", d.kind, d.island, d.health, d.closed)
+	word := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
+	word = strconv.AppendInt(append(word, ' '), s.Record.MemoryMiB, 10)
+	word = strconv.AppendBool(append(word, ' '), s.Open)
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		word = fmt.Appendf(word, " %d,%d,%d,%t", d.Kind, d.Island, d.Health, d.Closed)
 	}
 	n, known := b.hardware[string(word)]
 	if !known {
@@ -49,35 +49,35 @@ func (b *board) hardwareOf(s *slot) int {
 
 // count adds what s has to the capacity, or takes it out.
 func (b *board) count(s *slot, sign int) {
-	for len(b.gpu) < len(b.types.names) {
+	for len(b.gpu) < len(b.types.Names) {
 		b.gpu = append(b.gpu, 0)
 	}
-	if !s.open {
+	if !s.Open {
 		return
 	}
 	f := family{
-		vcpu: coarse(s.node.VCPUMilli), memory: coarse(s.node.MemoryMiB),
-		counts: make([]int, len(b.types.names)),
+		vcpu: coarse(s.Record.VCPUMilli), memory: coarse(s.Record.MemoryMiB),
+		counts: make([]int, len(b.types.Names)),
 	}
 	devices := 0
-	for i := range s.devices {
-		if d := &s.devices[i]; d.usable() {
-			b.gpu[d.kind] += int64(sign * d.size)
-			f.counts[d.kind]++
+	for i := range s.Devices {
+		if d := &s.Devices[i]; d.Usable() {
+			b.gpu[d.Kind] += int64(sign * d.Size)
+			f.counts[d.Kind]++
 			devices++
 		}
 	}
 	if devices == 0 {
-		b.otherVCPU += int64(sign) * s.node.VCPUMilli
-		b.otherMemory += int64(sign) * s.node.MemoryMiB
+		b.otherVCPU += int64(sign) * s.Record.VCPUMilli
+		b.otherMemory += int64(sign) * s.Record.MemoryMiB
 		return
 	}
-	b.vcpu += int64(sign) * s.node.VCPUMilli
-	b.memory += int64(sign) * s.node.MemoryMiB
+	b.vcpu += int64(sign) * s.Record.VCPUMilli
+	b.memory += int64(sign) * s.Record.MemoryMiB
 	for kind, n := range f.counts {
 		if n > 0 {
-			name := b.types.names[kind]
-			f.devices += fmt.Sprintf("%d %s %s,", n, name.gpuType, name.slice)
+			name := b.types.Names[kind]
+			f.devices += fmt.Sprintf("%d %s %s,", n, name.GPUType, name.Slice)
 		}
 	}
 	key := fmt.Sprint(f.vcpu, f.memory, f.devices)
@@ -99,16 +99,16 @@ func coarse(n int64) int64 {
 
 // freeIf returns the free thousandths of a GPU while s takes work.
 func (s *slot) freeIf() int64 {
-	if !s.open {
+	if !s.Open {
 		return 0
 	}
-	return s.gpuFree
+	return s.GPUFree
 }
 
 // gauge brings the sums of free GPU to the new state of s.
 func (b *board) gauge(s *slot) {
 	s.usable = 0
-	if s.open {
+	if s.Open {
 		s.usable = s.wholeUsable()
 	}
 	b.free, b.usable = b.free+s.freeIf(), b.usable+s.usable
@@ -118,21 +118,21 @@ func (b *board) gauge(s *slot) {
 // devices with their share of the node.
 func (s *slot) wholeUsable() int64 {
 	devices, whole, worth := int64(0), int64(0), int64(0)
-	for i := range s.devices {
-		if d := &s.devices[i]; d.usable() {
+	for i := range s.Devices {
+		if d := &s.Devices[i]; d.Usable() {
 			devices++
-			if d.free == compute.WholeGPU {
+			if d.Free == compute.WholeGPU {
 				whole++
-				worth += int64(d.size)
+				worth += int64(d.Size)
 			}
 		}
 	}
 	fed := whole
-	if s.node.VCPUMilli > 0 {
-		fed = min(fed, max(s.vcpu, 0)*devices/s.node.VCPUMilli)
+	if s.Record.VCPUMilli > 0 {
+		fed = min(fed, max(s.VCPU, 0)*devices/s.Record.VCPUMilli)
 	}
-	if s.node.MemoryMiB > 0 {
-		fed = min(fed, max(s.memory, 0)*devices/s.node.MemoryMiB)
+	if s.Record.MemoryMiB > 0 {
+		fed = min(fed, max(s.Memory, 0)*devices/s.Record.MemoryMiB)
 	}
 	if fed == whole {
 		return worth

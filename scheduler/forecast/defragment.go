@@ -1,4 +1,4 @@
-package scheduler
+package forecast
 
 import (
 	"cmp"
@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/compute/capacity"
+	"berth/scheduler"
 )
 
 // Limits of the search for moves.
 const (
 	maxMoves = 8       // Attempts that one quote moves at most.
-	maxLooks = 300_000 // Steps: nodes, devices and sets of attempts that are looked at.
+	maxSteps = 300_000 // Steps: nodes, devices and sets of attempts that are looked at.
 
-	looksPerCheck = 1 << 10 // Between two looks at the context.
+	stepsPerCheck = 1 << 10 // Between two looks at the context.
 )
 
 // Defragment returns the cheapest moves after which e, which waits in v, could
@@ -26,7 +28,7 @@ const (
 // limits nothing cheaper exists, and of equal prices none has fewer moves. When
 // ctx ends it returns what it has found. The quote is an answer, not a plan:
 // nothing in Berth moves what runs by itself.
-func Defragment(ctx context.Context, v LiveView, e *compute.Execution) *compute.Quote {
+func Defragment(ctx context.Context, v View, e *compute.Execution) *compute.Quote {
 	for _, q := range v.Quotas(e.Org) {
 		if q.Concerns(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
 			return nil
@@ -43,15 +45,15 @@ func Defragment(ctx context.Context, v LiveView, e *compute.Execution) *compute.
 // moves is the search for the cheapest moves.
 type moves struct {
 	stopped func() bool // The context has ended.
-	types   *types
+	types   *capacity.Kinds
 	nodes   []compute.NodeID
-	rooms   []room
-	items   []movable       // The last one is the execution that waits.
-	on      [][]int         // By node: the items that are there and were not moved.
-	hosts   map[shape][]int // The nodes that could host a shape if they were empty.
+	free    []capacity.Node
+	items   []movable                // The last one is the execution that waits.
+	on      [][]int                  // By node: the items that are there and were not moved.
+	hosts   map[capacity.Shape][]int // The nodes that could host a shape if they were empty.
 	price   compute.Credits
 	moved   []int // In the order in which they had to go.
-	looks   int
+	steps   int
 	cut     bool // A limit was met, or the context ended.
 	bestOf  cost
 	best    *compute.Quote
@@ -62,7 +64,7 @@ type moves struct {
 type movable struct {
 	execution compute.ExecutionID
 	org       compute.OrgID
-	shape     shape
+	shape     capacity.Shape
 	node      int
 	devices   []int
 	lost      time.Duration
@@ -80,32 +82,32 @@ func (c cost) less(d cost) bool {
 }
 
 // newMoves reads the nodes that take work and what is there.
-func newMoves(ctx context.Context, v LiveView) *moves {
-	f := &future{types: newTypes()}
+func newMoves(ctx context.Context, v View) *moves {
 	s := &moves{
 		stopped: func() bool { return ctx.Err() != nil },
-		types:   f.types, hosts: map[shape][]int{}, bestOf: cost{price: math.MaxInt64},
+		types:   capacity.NewKinds(), hosts: map[capacity.Shape][]int{}, bestOf: cost{price: math.MaxInt64},
 	}
 	for n := range v.Nodes() {
 		if !n.Schedulable() {
 			continue
 		}
-		r, devices := f.room(n)
+		var free capacity.Node
+		free.Load(n, s.types)
 		var here []int
 		for _, w := range v.Work(n.ID) {
 			here = append(here, len(s.items))
-			s.items = append(s.items, movableOf(v, f.types, w, len(s.rooms), devicesOf(devices, w.Attempt.GPUs)))
+			s.items = append(s.items, movableOf(v, s.types, w, len(s.free), capacity.DevicesOf(n, w.Attempt.GPUs)))
 		}
 		slices.SortStableFunc(here, func(a, b int) int { return cmp.Compare(s.items[a].price, s.items[b].price) })
-		s.nodes, s.rooms, s.on = append(s.nodes, n.ID), append(s.rooms, r), append(s.on, here)
+		s.nodes, s.free, s.on = append(s.nodes, n.ID), append(s.free, free), append(s.on, here)
 	}
 	return s
 }
 
 // movableOf returns a live attempt with what its move costs.
-func movableOf(v View, t *types, w compute.Work, node int, devices []int) movable {
+func movableOf(v scheduler.View, t *capacity.Kinds, w compute.Work, node int, devices []int) movable {
 	m := movable{
-		execution: w.Execution.ID, org: w.Execution.Org, shape: t.shape(&w.Execution.Request),
+		execution: w.Execution.ID, org: w.Execution.Org, shape: t.Shape(&w.Execution.Request),
 		node: node, devices: devices,
 	}
 	if started := w.Execution.StartedAt; !started.IsZero() {
@@ -117,7 +119,7 @@ func movableOf(v View, t *types, w compute.Work, node int, devices []int) movabl
 
 // add adds the execution that waits and returns its number.
 func (s *moves) add(e *compute.Execution) int {
-	s.items = append(s.items, movable{execution: e.ID, org: e.Org, shape: s.types.shape(&e.Request), node: -1})
+	s.items = append(s.items, movable{execution: e.ID, org: e.Org, shape: s.types.Shape(&e.Request), node: -1})
 	s.current = make([]int, len(s.items))
 	for i := range s.current {
 		s.current[i] = -1
@@ -126,10 +128,10 @@ func (s *moves) add(e *compute.Execution) int {
 }
 
 // look counts steps of the search and reports whether it may go on.
-func (s *moves) look(steps int) bool {
-	before := s.looks / looksPerCheck
-	s.looks += steps
-	s.cut = s.cut || s.looks > maxLooks || s.looks/looksPerCheck != before && s.stopped()
+func (s *moves) step(steps int) bool {
+	before := s.steps / stepsPerCheck
+	s.steps += steps
+	s.cut = s.cut || s.steps > maxSteps || s.steps/stepsPerCheck != before && s.stopped()
 	return !s.cut
 }
 
@@ -161,7 +163,7 @@ func (s *moves) search(homeless []int) {
 // weight orders items by how hard they are to place.
 func (s *moves) weight(item int) int64 {
 	q := &s.items[item].shape
-	return gapUnit*int64(q.gpus*q.milli) + q.vcpu
+	return gapUnit*int64(q.GPUs*q.Milli) + q.VCPU
 }
 
 // order returns the nodes that could host an item, those first where least is
@@ -170,17 +172,17 @@ func (s *moves) order(item int) []int {
 	q := &s.items[item].shape
 	hosts, known := s.hosts[*q]
 	if !known {
-		if !s.look(len(s.rooms)) {
+		if !s.step(len(s.free)) {
 			return nil
 		}
-		for n := range s.rooms {
-			if s.rooms[n].missing(q) != math.MaxInt64 {
+		for n := range s.free {
+			if missing(&s.free[n], q) != math.MaxInt64 {
 				hosts = append(hosts, n)
 			}
 		}
 		s.hosts[*q] = hosts
 	}
-	if !s.look(len(hosts)) {
+	if !s.step(len(hosts)) {
 		return nil
 	}
 	type candidate struct {
@@ -189,7 +191,7 @@ func (s *moves) order(item int) []int {
 	}
 	all := make([]candidate, len(hosts))
 	for i, n := range hosts {
-		all[i] = candidate{n, s.rooms[n].missing(q)}
+		all[i] = candidate{n, missing(&s.free[n], q)}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.gap, b.gap) })
 	out := make([]int, len(all))
@@ -202,24 +204,25 @@ func (s *moves) order(item int) []int {
 // onNode puts an item on every set of devices of a node that matters: of one
 // kind, and of devices that are idle the first.
 func (s *moves) onNode(item, n int, homeless []int) {
-	q, r := &s.items[item].shape, &s.rooms[n]
-	if q.gpus == 0 {
+	q, r := &s.items[item].shape, &s.free[n]
+	if q.GPUs == 0 {
 		s.onDevices(item, n, nil, homeless)
 		return
 	}
 	var choose func(from int, chosen []int)
 	choose = func(from int, chosen []int) {
-		if !s.look(1) {
+		if !s.step(1) {
 			return
 		}
-		if len(chosen) == q.gpus {
+		if len(chosen) == q.GPUs {
 			s.onDevices(item, n, slices.Clone(chosen), homeless)
 			return
 		}
 		skipped := map[int]bool{} // Kinds of which an idle device was left out.
-		for i := from; i <= len(r.kinds)-q.gpus+len(chosen); i++ {
-			k := r.kinds[i]
-			if !r.is(i, q) || len(chosen) > 0 && k != r.kinds[chosen[0]] || skipped[k] && s.idle(n, i) {
+		for i := from; i <= len(r.Devices)-q.GPUs+len(chosen); i++ {
+			d := &r.Devices[i]
+			k := d.Kind
+			if !d.Is(q) || !d.Usable() || len(chosen) > 0 && k != r.Devices[chosen[0]].Kind || skipped[k] && s.idle(n, i) {
 				continue
 			}
 			choose(i+1, append(chosen, i))
@@ -231,7 +234,7 @@ func (s *moves) onNode(item, n int, homeless []int) {
 
 // idle reports whether nothing has any of a device.
 func (s *moves) idle(n, device int) bool {
-	return s.rooms[n].free[device] == compute.WholeGPU
+	return s.free[n].Devices[device].Free == compute.WholeGPU
 }
 
 // onDevices makes room for an item on given devices in every way that moves
@@ -240,7 +243,7 @@ func (s *moves) onDevices(item, n int, devices, homeless []int) {
 	stayers := slices.Clone(s.on[n])
 	var evict func(from int, gone []int)
 	evict = func(from int, gone []int) {
-		if !s.look(1) {
+		if !s.step(1) {
 			return
 		}
 		if !(cost{s.price, len(s.moved)}).less(s.bestOf) {
@@ -267,20 +270,20 @@ func (s *moves) onDevices(item, n int, devices, homeless []int) {
 
 // takes reports whether an item fits on the devices as they are.
 func (s *moves) takes(n, item int, devices []int) bool {
-	r, q := &s.rooms[n], &s.items[item].shape
-	if r.vcpu < q.vcpu || r.memory < q.memory {
+	r, q := &s.free[n], &s.items[item].shape
+	if r.VCPU < q.VCPU || r.Memory < q.Memory {
 		return false
 	}
-	return !slices.ContainsFunc(devices, func(d int) bool { return r.free[d] < q.milli })
+	return !slices.ContainsFunc(devices, func(d int) bool { return r.Devices[d].Free < q.Milli })
 }
 
 // allNeeded reports whether each of those that left had to.
 func (s *moves) allNeeded(n, item int, devices, gone []int) bool {
 	return !slices.ContainsFunc(gone, func(x int) bool {
 		m := &s.items[x]
-		s.rooms[n].give(&m.shape, m.devices, 1)
+		s.free[n].Take(&m.shape, m.devices)
 		needless := s.takes(n, item, devices)
-		s.rooms[n].give(&m.shape, m.devices, -1)
+		s.free[n].Put(&m.shape, m.devices)
 		return needless
 	})
 }
@@ -288,7 +291,7 @@ func (s *moves) allNeeded(n, item int, devices, gone []int) bool {
 // leave takes an item off its node.
 func (s *moves) leave(item int) {
 	m := &s.items[item]
-	s.rooms[m.node].give(&m.shape, m.devices, -1)
+	s.free[m.node].Put(&m.shape, m.devices)
 	s.on[m.node] = slices.DeleteFunc(slices.Clone(s.on[m.node]), func(i int) bool { return i == item })
 	s.moved = append(s.moved, item)
 	s.price += m.price
@@ -297,7 +300,7 @@ func (s *moves) leave(item int) {
 // comeBack undoes leave.
 func (s *moves) comeBack(item int) {
 	m := &s.items[item]
-	s.rooms[m.node].give(&m.shape, m.devices, 1)
+	s.free[m.node].Take(&m.shape, m.devices)
 	s.on[m.node] = append(s.on[m.node], item)
 	s.moved = s.moved[:len(s.moved)-1]
 	s.price -= m.price
@@ -306,11 +309,11 @@ func (s *moves) comeBack(item int) {
 // settle puts an item on devices that have room and goes on with the others.
 func (s *moves) settle(item, n int, devices, homeless []int) {
 	q := &s.items[item].shape
-	s.rooms[n].give(q, devices, 1)
+	s.free[n].Take(q, devices)
 	s.current[item] = n
 	s.search(homeless)
 	s.current[item] = -1
-	s.rooms[n].give(q, devices, -1)
+	s.free[n].Put(q, devices)
 }
 
 // quote returns what was found.

@@ -1,4 +1,4 @@
-package scheduler
+package forecast
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"berth/compute"
+	"berth/scheduler"
 )
 
 // maxRounds bounds how many plans a what-if question computes: what is beyond
@@ -18,13 +19,13 @@ const maxRounds = 64
 // WhatIf returns what Pack would do with the queue of v on other nodes: plan
 // after plan, until nothing more starts. No time passes meanwhile. The error is
 // that of ctx, which is looked at before each plan.
-func WhatIf(ctx context.Context, v LiveView, change compute.WhatIf) (compute.Forecast, error) {
+func WhatIf(ctx context.Context, v View, change compute.WhatIf) (compute.Forecast, error) {
 	out := compute.Forecast{Index: v.Index()}
 	removed := setOf(change.Remove)
 	for id := range removed {
 		out.Lost += len(v.Work(id))
 	}
-	queue := slices.Collect(Order(v))
+	queue := slices.Collect(scheduler.Order(v))
 	before, err := newOverlay(v, queue, compute.WhatIf{}).settle(ctx)
 	if err != nil {
 		return out, err
@@ -50,7 +51,7 @@ func setOf(nodes []compute.NodeID) map[compute.NodeID]bool {
 
 // overlay is a view with other nodes, on which plans are carried out.
 type overlay struct {
-	View
+	scheduler.View
 
 	nodes      []*compute.Node      // By id.
 	queue      []*compute.Execution // What has not started, in the order of the view.
@@ -80,7 +81,7 @@ type loadKey struct {
 	tag string
 }
 
-func newOverlay(v View, queue []*compute.Execution, change compute.WhatIf) *overlay {
+func newOverlay(v scheduler.View, queue []*compute.Execution, change compute.WhatIf) *overlay {
 	o := &overlay{
 		View: v, queue: slices.Clone(queue),
 		byNode: map[compute.NodeID][]compute.Work{}, byOrg: map[compute.OrgID][]compute.Work{},
@@ -203,7 +204,7 @@ func (o *overlay) Work(node compute.NodeID) []compute.Work {
 // settle carries out plans until nothing more starts and returns what did. The
 // error is that of ctx.
 func (o *overlay) settle(ctx context.Context) (starts []compute.Assignment, err error) {
-	p := NewPacker()
+	p := scheduler.NewPacker()
 	for range maxRounds {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -211,7 +212,7 @@ func (o *overlay) settle(ctx context.Context) (starts []compute.Assignment, err 
 		plan := p.Pack(o)
 		o.apply(plan)
 		starts = append(starts, plan.Assignments...)
-		if len(plan.Assignments) == 0 && len(plan.Waiting) < MaxWaiting {
+		if len(plan.Assignments) == 0 && len(plan.Waiting) < scheduler.MaxWaiting {
 			break
 		}
 	}

@@ -1,4 +1,4 @@
-package scheduler
+package forecast
 
 import (
 	"iter"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/scheduler"
 )
 
 // Limits of an estimate: it has a bounded cost whatever the state holds.
@@ -19,11 +20,9 @@ const (
 	mostWait     = int64(365 * 24 * time.Hour / time.Millisecond)
 )
 
-// LiveView is what an estimate needs of the state beside View.
-type LiveView interface {
-	View
-	// Work returns the live attempts of a node.
-	Work(node compute.NodeID) []compute.Work
+// View is what a forecast needs of the state.
+type View interface {
+	scheduler.View
 	// Ended yields the executions that have ended, the newest end first.
 	Ended() iter.Seq[*compute.Execution]
 }
@@ -35,11 +34,11 @@ type LiveView interface {
 // took of their time limits. The draws are a function of the identifiers, so
 // that the same view gives the same answer everywhere. What is submitted later
 // is unknown to it; compute.Calibration makes up for that.
-func EstimateQueue(v LiveView) []compute.StartEstimate {
-	f := newFuture(v)
+func EstimateQueue(v View) []compute.StartEstimate {
+	f := newSimulation(v)
 	starts := make([][]int64, len(f.queue))
 	for round := range futures {
-		for i, at := range f.simulate(uint64(round)) {
+		for i, at := range f.run(uint64(round)) {
 			starts[i] = append(starts[i], at)
 		}
 	}
@@ -59,12 +58,12 @@ func EstimateQueue(v LiveView) []compute.StartEstimate {
 // Estimate returns when one execution of the queue may start, out of all, the
 // estimates of its queue. One behind those that were simulated waits as much
 // longer as its place is farther back. It returns nil when nothing can be said.
-func Estimate(v View, id compute.ExecutionID, all []compute.StartEstimate) *compute.StartEstimate {
+func Estimate(v scheduler.View, id compute.ExecutionID, all []compute.StartEstimate) *compute.StartEstimate {
 	if i := slices.IndexFunc(all, func(e compute.StartEstimate) bool { return e.Execution == id }); i >= 0 {
 		return &all[i]
 	}
 	position := 0
-	for e := range Order(v) {
+	for e := range scheduler.Order(v) {
 		if position++; e.ID == id {
 			break
 		}
@@ -105,8 +104,8 @@ type history struct {
 	all   *runTimes
 }
 
-// learn reads the newest of what has ended.
-func learn(v LiveView) *history {
+// readHistory reads the newest of what has ended.
+func readHistory(v View) *history {
 	h := &history{kinds: map[kindOfRun]*runTimes{}, orgs: map[compute.OrgID]*runTimes{}, all: &runTimes{}}
 	n := 0
 	for e := range v.Ended() {
@@ -180,10 +179,10 @@ const MaxRecorded = 64
 
 // Unestimated returns the estimates of those in the queue that have none on
 // record, at most MaxRecorded. Nothing is computed when all have one.
-func Unestimated(v LiveView, estimate func(LiveView) []compute.StartEstimate) []compute.StartEstimate {
+func Unestimated(v View, estimate func(View) []compute.StartEstimate) []compute.StartEstimate {
 	missing := map[compute.ExecutionID]bool{}
 	position := 0
-	for e := range Order(v) {
+	for e := range scheduler.Order(v) {
 		if position++; position > MaxEstimated || len(missing) == MaxRecorded {
 			break
 		}

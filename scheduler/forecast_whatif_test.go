@@ -4,50 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 
 	"berth/compute"
 	"berth/fsm"
-	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
-
-// TestTraceIsPack holds that watching a plan does not change it, and that what
-// is said of the winner is in the plan.
-func TestTraceIsPack(t *testing.T) {
-	c := newCluster(t, []string{"h100", "h100"}, []string{"h100", "h100"}, []string{"t4"})
-	for _, profile := range []string{"h100.2x", "h100", "h100.500m", "t4", "h100.2x", "t4"} {
-		c.submit(profile)
-	}
-	v := c.machine.View()
-	plan, decisions, err := scheduler.Trace(t.Context(), v, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := scheduler.Pack(v); !reflect.DeepEqual(plan, want) {
-		t.Fatalf("traced\n%+v\nnot\n%+v", plan, want)
-	}
-	if len(decisions) != len(plan.Assignments)+len(plan.Waiting) {
-		t.Fatalf("%d decisions for %+v", len(decisions), plan)
-	}
-	for _, d := range decisions {
-		nodes := len(d.Best)
-		for _, r := range d.Refused {
-			nodes += r.Nodes
-		}
-		switch {
-		case d.Node.IsZero() && (len(d.Best) > 0 || d.Reason == compute.ReasonNone):
-			t.Errorf("it waits, though nodes took it: %+v", d)
-		case !d.Node.IsZero() && (d.Best[0] != compute.NodeScore{Node: d.Node, Score: d.Choice.Score}):
-			t.Errorf("the best is not the one that was chosen: %+v", d)
-		case !d.Choice.RunnerUp.IsZero() && (d.Best[1] != compute.NodeScore{Node: d.Choice.RunnerUp, Score: d.Choice.RunnerUpScore}):
-			t.Errorf("the second is not the runner-up: %+v", d)
-		case nodes != 3:
-			t.Errorf("%d of 3 nodes are spoken for: %+v", nodes, d)
-		}
-	}
-}
 
 // TestWhatIf holds what other nodes would mean for a queue.
 func TestWhatIf(t *testing.T) {
@@ -77,7 +40,7 @@ func TestWhatIf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := scheduler.WhatIf(t.Context(), v, tt.change)
+			got, err := forecast.WhatIf(t.Context(), v, tt.change)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,11 +70,8 @@ func TestQuestionsEndWithTheirContext(t *testing.T) {
 	c.submit("t4")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := scheduler.WhatIf(ctx, c.machine.View(), compute.WhatIf{}); !errors.Is(err, context.Canceled) {
+	if _, err := forecast.WhatIf(ctx, c.machine.View(), compute.WhatIf{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("what-if returns %v", err)
-	}
-	if _, _, err := scheduler.Trace(ctx, c.machine.View(), 3); !errors.Is(err, context.Canceled) {
-		t.Errorf("trace returns %v", err)
 	}
 }
 
@@ -140,7 +100,7 @@ func TestWhatIfReadsTheQueueOnce(t *testing.T) {
 		e.Reason = compute.ReasonGPUsBusy
 		v.queue = append(v.queue, e)
 	}
-	got, err := scheduler.WhatIf(t.Context(), v, compute.WhatIf{})
+	got, err := forecast.WhatIf(t.Context(), v, compute.WhatIf{})
 	if err != nil || got.Now != 160 || len(got.Starts) != 160 || len(got.Waiting) != 2840 {
 		t.Fatalf("%d start, %d wait: %v", len(got.Starts), len(got.Waiting), err)
 	}
@@ -161,7 +121,7 @@ func BenchmarkWhatIf(b *testing.B) {
 				s.queue = append(s.queue, execution(n+1, whole("t4", 1)))
 			}
 			for b.Loop() {
-				if _, err := scheduler.WhatIf(b.Context(), s, compute.WhatIf{}); err != nil {
+				if _, err := forecast.WhatIf(b.Context(), s, compute.WhatIf{}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,8 +1,9 @@
-package scheduler_test
+package forecast_test
 
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -11,22 +12,32 @@ import (
 
 	"berth/compute"
 	"berth/scheduler"
+	"berth/scheduler/forecast"
 )
 
-// stage is a view with live attempts, for the search for moves.
+// stage is a view with running attempts. It has what the search for moves reads
+// of a view, and nothing else.
 type stage struct {
-	*fakeView
+	scheduler.View
 
-	now  compute.Instant
-	work map[compute.NodeID][]compute.Work
+	now   compute.Instant
+	nodes []*compute.Node
+	queue []*compute.Execution
+	work  map[compute.NodeID][]compute.Work
+
+	quotas []compute.Quota
+	live   []*compute.Execution // What counts in the quotas.
 }
+
+// org is the organization of all executions.
+var org = compute.OrgID{UUID: id(1)}
 
 func (s *stage) Now() compute.Instant                    { return s.now }
 func (s *stage) Work(n compute.NodeID) []compute.Work    { return s.work[n] }
 func (s *stage) Ended() iter.Seq[*compute.Execution]     { return slices.Values([]*compute.Execution{}) }
 func (s *stage) target() *compute.Execution              { return s.queue[0] }
-func (s *stage) Queue() iter.Seq[*compute.Execution]     { return slices.Values(s.queue) }
 func (s *stage) Nodes() iter.Seq[*compute.Node]          { return slices.Values(s.nodes) }
+func (s *stage) Quotas(compute.OrgID) []compute.Quota    { return s.quotas }
 func (s *stage) holds(n *compute.Node, g int, milli int) { n.GPUs[g].UsedMilli += milli }
 
 // put starts an execution on given GPUs of a node, lost milliseconds ago.
@@ -43,11 +54,73 @@ func (s *stage) put(n int, r compute.Request, node *compute.Node, lost int64, de
 	s.work[node.ID] = append(s.work[node.ID], compute.Work{Attempt: a, Execution: e})
 }
 
-func newStage(nodes ...*compute.Node) *stage {
-	return &stage{
-		fakeView: &fakeView{index: 1, nodes: nodes, limits: map[compute.OrgID]int{}},
-		now:      1_000_000, work: map[compute.NodeID][]compute.Work{},
+func (s *stage) Load(q compute.Quota) (l compute.Load) {
+	for _, e := range s.live {
+		if q.Concerns(e) {
+			l.Attempts++
+			l.MilliGPU += e.Request.HeldMilliGPU()
+		}
 	}
+	return l
+}
+
+func newStage(nodes ...*compute.Node) *stage {
+	return &stage{nodes: nodes, now: 1_000_000, work: map[compute.NodeID][]compute.Work{}}
+}
+
+// gpuNode returns an idle node with count GPUs of a type, 8 vCPU and 64 GiB
+// for each. It is the n-th in the order of nodes.
+func gpuNode(n int, gpuType string, count int) *compute.Node {
+	node := cpuNode(n, 8*count, 64*count)
+	for i := range count {
+		node.GPUs = append(node.GPUs, compute.GPU{
+			ID: compute.GPUID(fmt.Sprintf("SIM-%d-%d", n, i)), Index: i, Type: gpuType,
+		})
+	}
+	return node
+}
+
+// cpuNode returns an idle node without GPUs.
+func cpuNode(n, vcpu, memoryGiB int) *compute.Node {
+	return &compute.Node{
+		ID: compute.NodeID{UUID: id(n)}, Name: fmt.Sprintf("n%d", n),
+		VCPUMilli: int64(vcpu) * 1000, MemoryMiB: int64(memoryGiB) << 10,
+	}
+}
+
+// id returns a distinct UUID for n that sorts as n does.
+func id(n int) (u compute.UUID) {
+	binary.BigEndian.PutUint64(u[8:], uint64(n))
+	u[0] = 1
+	return u
+}
+
+// execution returns a queued execution, the n-th in submit order.
+func execution(n int, r compute.Request) *compute.Execution {
+	return &compute.Execution{
+		ID: compute.ExecutionID{UUID: id(n)}, Org: org, Status: compute.StatusQueued, SubmitIndex: uint64(n), Request: r,
+	}
+}
+
+// whole returns a request of count GPUs with their share of the node.
+func whole(gpuType string, count int) compute.Request {
+	return compute.Request{
+		GPUType: gpuType, GPUs: count, MilliGPU: compute.WholeGPU,
+		VCPUMilli: int64(count) * 8000, MemoryMiB: int64(count) * 64 << 10,
+	}
+}
+
+// share returns a request of a part of one GPU.
+func share(gpuType string, milli int) compute.Request {
+	return compute.Request{
+		GPUType: gpuType, GPUs: 1, MilliGPU: milli,
+		VCPUMilli: int64(milli) * 8, MemoryMiB: int64(milli) * 64 << 10 / 1000,
+	}
+}
+
+// cpus returns a CPU-only request with 2 GiB for each vCPU.
+func cpus(n int) compute.Request {
+	return compute.Request{VCPUMilli: int64(n) * 1000, MemoryMiB: int64(n) << 11}
 }
 
 func TestDefragmentMovesTheCheapest(t *testing.T) {
@@ -57,12 +130,12 @@ func TestDefragmentMovesTheCheapest(t *testing.T) {
 	s.put(12, whole("t4", 1), b, 4000, 1)
 	s.put(13, whole("t4", 2), c, 10, 0, 1)
 	s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
-	got := scheduler.Defragment(t.Context(), s, s.target())
+	got := forecast.Defragment(t.Context(), s, s.target())
 	if got == nil || !got.Exact || got.Node != b.ID || len(got.Moves) != 1 {
 		t.Fatalf("quote is %+v", got)
 	}
 	want := compute.Move{
-		Execution: executionID(12), Org: orgID(1), From: b.ID, To: a.ID, Lost: 4e9, Price: 4000,
+		Execution: compute.ExecutionID{UUID: id(12)}, Org: org, From: b.ID, To: a.ID, Lost: 4e9, Price: 4000,
 	}
 	if got.Moves[0] != want || got.Price != want.Price {
 		t.Errorf("got %+v, price %v; want %+v", got.Moves[0], got.Price, want)
@@ -77,24 +150,24 @@ func TestDefragmentMovesNothingInVain(t *testing.T) {
 	}{
 		{"full", func(s *stage) { s.put(13, whole("t4", 1), s.nodes[1], 1, 0) }, "none"},
 		{"at its limit", func(s *stage) {
-			s.limits[orgID(1)] = 1
+			s.quotas = []compute.Quota{{Org: org, Concurrent: 1}}
 			s.live = []*compute.Execution{execution(8, cpus(1))}
 		}, "none"},
 		{"no node of the size", func(s *stage) { s.queue[0].Request = whole("t4", 4) }, "none"},
 		{"drained", func(s *stage) { s.nodes[1].Drained = true }, "none"},
 		{"room already", func(s *stage) { s.queue[0].Request = whole("t4", 1) }, "0 moves"},
 		{"a tag at its limit of attempts", func(s *stage) {
-			s.quotas = []compute.Quota{{Org: orgID(1), Tag: "red", Concurrent: 1}}
+			s.quotas = []compute.Quota{{Org: org, Tag: "red", Concurrent: 1}}
 			s.live = []*compute.Execution{execution(8, cpus(1))}
 			s.live[0].Tags, s.queue[0].Tags = []string{"red"}, []string{"red"}
 		}, "none"},
 		{"a key at its limit of GPUs", func(s *stage) {
-			s.quotas = []compute.Quota{{Org: orgID(1), Key: keyID(1), MilliGPU: 1000}}
-			s.queue[0].Key = keyID(1)
+			s.quotas = []compute.Quota{{Org: org, Key: compute.KeyID{UUID: id(1)}, MilliGPU: 1000}}
+			s.queue[0].Key = compute.KeyID{UUID: id(1)}
 		}, "none"},
 		{"a limit of another key", func(s *stage) {
-			s.quotas = []compute.Quota{{Org: orgID(1), Key: keyID(2), MilliGPU: 1000}}
-			s.queue[0].Key = keyID(1)
+			s.quotas = []compute.Quota{{Org: org, Key: compute.KeyID{UUID: id(2)}, MilliGPU: 1000}}
+			s.queue[0].Key = compute.KeyID{UUID: id(1)}
 		}, "1 moves"},
 		{"one", func(*stage) {}, "1 moves"},
 	}
@@ -106,7 +179,7 @@ func TestDefragmentMovesNothingInVain(t *testing.T) {
 			s.queue = []*compute.Execution{execution(1, whole("t4", 2))}
 			tt.change(s)
 			got := "none"
-			if q := scheduler.Defragment(t.Context(), s, s.target()); q != nil {
+			if q := forecast.Defragment(t.Context(), s, s.target()); q != nil {
 				got = fmt.Sprintf("%d moves", len(q.Moves))
 			}
 			if got != tt.want {
@@ -123,7 +196,7 @@ func TestDefragmentAgainstBruteForce(t *testing.T) {
 	for seed := range uint64(2000) {
 		s := randomStage(rand.New(rand.NewPCG(seed, 3)))
 		want, possible := bruteForce(s)
-		got := scheduler.Defragment(t.Context(), s, s.target())
+		got := forecast.Defragment(t.Context(), s, s.target())
 		switch {
 		case (got != nil) != possible:
 			t.Fatalf("seed %d: quote %+v, possible %v", seed, got, possible)
@@ -160,7 +233,7 @@ func randomStage(rng *rand.Rand) *stage {
 	for i := range 2 + rng.IntN(5) {
 		r := requests[rng.IntN(len(requests))]
 		n := nodes[rng.IntN(len(nodes))]
-		if free := freeGPUs(n, &r); len(allOf(n, &r)) >= r.GPUs && len(free) >= r.GPUs && !slices.ContainsFunc(missing(n, &r), func(m int64) bool { return m > 0 }) {
+		if free := freeGPUs(n, &r); len(free) >= r.GPUs && n.VCPUMilli-n.UsedVCPUMilli >= r.VCPUMilli && n.MemoryMiB-n.UsedMemoryMiB >= r.MemoryMiB {
 			var devices []int
 			rng.Shuffle(len(free), func(a, b int) { free[a], free[b] = free[b], free[a] })
 			for _, g := range free[:r.GPUs] {
@@ -172,6 +245,17 @@ func randomStage(rng *rand.Rand) *stage {
 	wanted := []compute.Request{whole("t4", 1), whole("t4", 2), whole("t4", 3), share("t4", 700), cpus(7)}
 	s.queue = []*compute.Execution{execution(1, wanted[rng.IntN(len(wanted))])}
 	return s
+}
+
+// freeGPUs returns the GPUs with the share of r free, the fullest first.
+func freeGPUs(n *compute.Node, r *compute.Request) (free []*compute.GPU) {
+	for i := range n.GPUs {
+		if g := &n.GPUs[i]; r.GPUs > 0 && compute.WholeGPU-g.UsedMilli >= r.MilliGPU {
+			free = append(free, g)
+		}
+	}
+	slices.SortStableFunc(free, func(a, b *compute.GPU) int { return b.UsedMilli - a.UsedMilli })
+	return free
 }
 
 // solution is what a set of moves costs.
@@ -285,16 +369,17 @@ func TestDefragmentIsBounded(t *testing.T) {
 		s.queue = []*compute.Execution{execution(1, whole("t4", 8))}
 		return s
 	}
-	looks, quote := scheduler.DefragmentLooks(t.Context(), big())
-	if looks < 1000 || looks > scheduler.MaxLooks+1000 {
-		t.Errorf("%d looks, the limit is %d", looks, scheduler.MaxLooks)
+	s := big()
+	steps, quote := forecast.DefragmentSteps(t.Context(), s, s.target())
+	if steps < 1000 || steps > forecast.MaxSteps+1000 {
+		t.Errorf("%d steps, the limit is %d", steps, forecast.MaxSteps)
 	}
 	if quote != nil && quote.Exact {
 		t.Error("what was cut short is called exact")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if looks, _ := scheduler.DefragmentLooks(ended, big()); looks > 5000 {
-		t.Errorf("%d looks for one who has gone", looks)
+	if steps, _ := forecast.DefragmentSteps(ended, s, s.target()); steps > 5000 {
+		t.Errorf("%d steps for one who has gone", steps)
 	}
 }

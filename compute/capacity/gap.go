@@ -1,0 +1,24 @@
+package capacity
+
+import "cmp"
+
+// Gap is what must become free on a node before a shape fits.
+type Gap struct {
+	Milli  int64 // Over the devices that are nearest to free.
+	VCPU   int64
+	Memory int64
+}
+
+// Compare orders gaps: GPUs first, then vCPU, then memory.
+func (g Gap) Compare(h Gap) int {
+	return cmp.Or(cmp.Compare(g.Milli, h.Milli), cmp.Compare(g.VCPU, h.VCPU), cmp.Compare(g.Memory, h.Memory))
+}
+
+// Gap returns what is missing on s before q fits on the given devices.
+func (s *Node) Gap(q *Shape, devices []int) Gap {
+	g := Gap{VCPU: max(q.VCPU-s.VCPU, 0), Memory: max(q.Memory-s.Memory, 0)}
+	for _, i := range devices {
+		g.Milli += int64(max(q.Milli-s.Devices[i].Free, 0))
+	}
+	return g
+}

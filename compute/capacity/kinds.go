@@ -1,0 +1,106 @@
+package capacity
+
+import "berth/compute"
+
+// Shape is what an execution needs of a node. It is comparable, so that callers
+// can remember an answer per shape.
+type Shape struct {
+	GPUType int // Number of the accepted set of kinds; 0 for CPU-only work.
+	GPUs    int
+	Milli   int // Of each GPU.
+	VCPU    int64
+	Memory  int64 // MiB.
+	Kinds   *KindSet
+}
+
+// Kind identifies interchangeable devices: a GPU type, or a MIG slice of it.
+type Kind struct {
+	GPUType string
+	Slice   string
+}
+
+// KindSet is the set of kinds that a request accepts.
+type KindSet struct {
+	Number  int
+	Request compute.Request // The GPU types and the slice of the request.
+	Has     []bool          // By the number of the kind; as long as there are kinds.
+}
+
+// setKey identifies a set.
+type setKey struct{ types, slice string }
+
+// Kinds numbers the kinds of devices, and the sets of kinds that requests
+// accept. A numbered kind is compared in one step.
+type Kinds struct {
+	Names []Kind // By number.
+	Sizes []int  // Worth of one device in thousandths of a GPU, by number.
+	Sets  []*KindSet
+
+	numbers map[Kind]int
+	byKey   map[setKey]*KindSet
+}
+
+// NewKinds returns a Kinds that has numbered nothing.
+func NewKinds() *Kinds {
+	return &Kinds{numbers: map[Kind]int{}, byKey: map[setKey]*KindSet{}}
+}
+
+// Of returns the number of the kind of g.
+func (t *Kinds) Of(g *compute.GPU) int {
+	k := Kind{g.Type, g.Slice()}
+	n, known := t.numbers[k]
+	if known {
+		return n
+	}
+	n = len(t.Names)
+	t.numbers[k] = n
+	t.Names = append(t.Names, k)
+	t.Sizes = append(t.Sizes, compute.SliceMilli(k.GPUType, k.Slice))
+	for _, s := range t.Sets {
+		s.Has = append(s.Has, k.accepted(&s.Request))
+	}
+	return n
+}
+
+// accepted reports whether a request accepts devices of kind k.
+func (k Kind) accepted(r *compute.Request) bool {
+	g := compute.GPU{Type: k.GPUType, MIG: k.Slice}
+	return r.IsGPU() && g.Is(*r)
+}
+
+// Set returns the set of the kinds that r accepts.
+func (t *Kinds) Set(r *compute.Request) *KindSet {
+	key := setKey{types: r.GPUType, slice: r.MIG}
+	if r.GPUType == "" {
+		key.types = r.Types()
+	}
+	if s := t.byKey[key]; s != nil {
+		return s
+	}
+	s := &KindSet{
+		Request: compute.Request{GPUType: r.GPUType, GPUs: r.GPUs, MIG: r.MIG, AnyOf: r.AnyOf},
+		Has:     make([]bool, len(t.Names)),
+	}
+	if r.IsGPU() {
+		s.Number = len(t.Sets) + 1
+	}
+	for i, k := range t.Names {
+		s.Has[i] = k.accepted(r)
+	}
+	t.byKey[key] = s
+	t.Sets = append(t.Sets, s)
+	return s
+}
+
+// Shape returns the shape of a request.
+func (t *Kinds) Shape(r *compute.Request) Shape {
+	s := Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB, Kinds: t.Set(r)}
+	s.GPUType = s.Kinds.Number
+	if r.IsGPU() {
+		s.GPUs, s.Milli = max(r.GPUs, 1), r.MilliGPU
+		if s.Milli <= 0 {
+			s.Milli = compute.WholeGPU
+		}
+	}
+	return s
+}

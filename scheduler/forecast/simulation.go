@@ -1,0 +1,339 @@
+package forecast
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"berth/compute"
+	"berth/compute/capacity"
+	"berth/scheduler"
+)
+
+// never is the time of a start that does not come.
+const never = math.MaxInt64
+
+// simulation draws possible futures of a queue. Running attempts end, and the
+// queue takes the freed capacity in its order, with the claims that Pack
+// makes. Placement is best fit: the policy of Pack would cost far more and
+// change the times little.
+type simulation struct {
+	kinds   *capacity.Kinds
+	shapes  map[capacity.Shape]int // Numbers of the shapes in the queue.
+	nodes   []capacity.Node
+	queue   []queued
+	running []running
+	quotas  []allowance
+	scopes  map[compute.OrgID][]int // By organization, positions in quotas.
+
+	// State of one round:
+	round     uint64
+	now       []capacity.Node
+	unclaimed []*capacity.Node // What claims leave of a node for executions behind them; nil for all of it.
+	failed    []bool           // By shape: no execution later in this walk fits either.
+	used      []compute.Load   // By quota.
+	claims    [][]claim        // By GPU type.
+	ends      endHeap
+	starts    []int64
+	waiting   []int     // Positions in the queue, in order.
+	placed    []running // By position in the queue.
+}
+
+// queued is one execution of the queue.
+type queued struct {
+	running
+
+	id     compute.ExecutionID
+	number int  // Of its shape.
+	over   bool // A quota was used up at the last check.
+}
+
+// running is an execution that holds capacity, or will.
+type running struct {
+	node    int
+	seed    uint64
+	quotas  []int // Those that it counts in.
+	held    int64 // Thousandths of GPU, as quotas count.
+	shape   capacity.Shape
+	devices []int
+	times   *runTimes
+	limit   int64 // Time limit in milliseconds.
+	elapsed int64 // Milliseconds since placement.
+	leaves  int64 // Milliseconds until a preempted attempt has left at the latest; never for others.
+}
+
+// allowance is a quota and its load at the beginning.
+type allowance struct {
+	compute.Quota
+
+	load compute.Load
+}
+
+// claim is the node whose capacity a blocked execution waits for.
+type claim struct{ queued, node int }
+
+// newSimulation reads v.
+func newSimulation(v View) *simulation {
+	f := &simulation{
+		kinds: capacity.NewKinds(), shapes: map[capacity.Shape]int{}, scopes: map[compute.OrgID][]int{},
+	}
+	past := readHistory(v)
+	for n := range v.Nodes() {
+		if !n.Schedulable() {
+			continue // What ends there frees nothing for the queue.
+		}
+		for _, w := range v.Work(n.ID) {
+			leaves := int64(never)
+			if !w.Attempt.PreemptAt.IsZero() {
+				leaves = w.LatestEnd().Sub(v.Now()).Milliseconds()
+			}
+			f.running = append(f.running, running{
+				node: len(f.nodes), seed: seedOf(w.Execution.ID), leaves: leaves,
+				quotas: f.quotasOf(v, w.Execution), held: w.Execution.Request.HeldMilliGPU(),
+				shape: f.kinds.Shape(&w.Execution.Request), devices: capacity.DevicesOf(n, w.Attempt.GPUs),
+				times: past.of(w.Execution), limit: w.Execution.Timeout.Milliseconds(),
+				elapsed: v.Now().Sub(w.Attempt.PlacedAt).Milliseconds(),
+			})
+		}
+		var free capacity.Node
+		free.Load(n, f.kinds)
+		f.nodes = append(f.nodes, free)
+	}
+	for e := range scheduler.Order(v) {
+		if len(f.queue) == MaxEstimated {
+			break
+		}
+		w := queued{id: e.ID, running: running{
+			seed: seedOf(e.ID), quotas: f.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
+			shape: f.kinds.Shape(&e.Request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
+		}}
+		if _, known := f.shapes[w.shape]; !known {
+			f.shapes[w.shape] = len(f.shapes)
+		}
+		w.number = f.shapes[w.shape]
+		f.queue = append(f.queue, w)
+	}
+	return f
+}
+
+// quotasOf returns the quotas that e counts in.
+func (f *simulation) quotasOf(v scheduler.View, e *compute.Execution) (own []int) {
+	all, known := f.scopes[e.Org]
+	if !known {
+		for _, q := range v.Quotas(e.Org) {
+			all = append(all, len(f.quotas))
+			f.quotas = append(f.quotas, allowance{q, v.Load(q)})
+		}
+		f.scopes[e.Org] = all
+	}
+	for _, i := range all {
+		if f.quotas[i].Concerns(e) {
+			own = append(own, i)
+		}
+	}
+	return own
+}
+
+func seedOf(id compute.ExecutionID) uint64 { return mix(binary.BigEndian.Uint64(id.UUID[8:])) }
+
+// run simulates one future and returns when each execution of the queue starts,
+// in milliseconds from now.
+func (f *simulation) run(round uint64) []int64 {
+	f.begin(round)
+	f.walk(0, 0, len(f.now))
+	for left := maxEvents; len(f.ends) > 0 && len(f.waiting) > 0 && left > 0; left-- {
+		e := f.ends.pop()
+		r := &f.placed[max(-e.subject-1, 0)]
+		if e.subject >= 0 {
+			r = &f.running[e.subject]
+		}
+		f.now[r.node].Put(&r.shape, r.devices)
+		f.count(r, -1)
+		f.walk(e.at, r.node, r.node+1)
+	}
+	return f.starts
+}
+
+// begin resets the round to the present.
+func (f *simulation) begin(round uint64) {
+	f.round = mix(round)
+	if f.now == nil {
+		f.now = make([]capacity.Node, len(f.nodes))
+	}
+	for i := range f.nodes {
+		f.now[i].CopyFrom(&f.nodes[i])
+	}
+	f.unclaimed = make([]*capacity.Node, len(f.nodes))
+	f.failed = make([]bool, len(f.shapes))
+	f.used = make([]compute.Load, len(f.quotas))
+	for i := range f.quotas {
+		f.used[i] = f.quotas[i].load
+	}
+	f.claims = make([][]claim, len(f.kinds.Sets)+1)
+	f.ends = f.ends[:0]
+	for i := range f.running {
+		r := &f.running[i]
+		f.ends.push(end{min(r.times.draw(mix(r.seed^f.round), r.limit, r.elapsed), max(r.leaves, 1)), i})
+	}
+	f.starts, f.waiting = make([]int64, len(f.queue)), make([]int, len(f.queue))
+	f.placed = make([]running, len(f.queue))
+	for i := range f.queue {
+		f.starts[i], f.waiting[i], f.queue[i].over = never, i, false
+	}
+}
+
+// walk offers the capacity of nodes first to last-1 to the waiting executions
+// in their order. Capacity only shrinks on the way, so once one execution does
+// not fit, no later one of its shape does.
+func (f *simulation) walk(at int64, first, last int) {
+	clear(f.failed)
+	clear(f.unclaimed)
+	still := f.waiting[:0]
+	for _, i := range f.waiting {
+		if !f.start(i, at, first, last) {
+			still = append(still, i)
+			f.claim(i)
+		}
+	}
+	f.waiting = still
+}
+
+// left returns what claims leave of a node.
+func (f *simulation) left(node int) *capacity.Node {
+	if n := f.unclaimed[node]; n != nil {
+		return n
+	}
+	return &f.now[node]
+}
+
+// start starts a queued execution on one of the nodes, if its quotas allow it
+// and it fits.
+func (f *simulation) start(i int, at int64, first, last int) bool {
+	w := &f.queue[i]
+	if w.over {
+		first, last = 0, len(f.now) // It was not offered the capacity of other nodes.
+	} else if f.failed[w.number] {
+		return false
+	}
+	if w.over = f.over(w); w.over {
+		return false
+	}
+	for n := first; n < last; n++ {
+		free := f.left(n)
+		if !free.Fits(&w.shape) {
+			continue
+		}
+		r := w.running
+		r.node, r.devices = n, bestFit(free, &w.shape)
+		f.now[n].Take(&r.shape, r.devices)
+		if f.unclaimed[n] != nil {
+			free.Take(&r.shape, r.devices)
+		}
+		f.count(&r, 1)
+		f.starts[i], f.placed[i] = at, r
+		f.ends.push(end{at + r.times.draw(mix(r.seed^f.round), r.limit, 0), -i - 1})
+		f.claims[r.shape.GPUType] = slices.DeleteFunc(f.claims[r.shape.GPUType], func(c claim) bool { return c.queued == i })
+		return true
+	}
+	f.failed[w.number] = true
+	return false
+}
+
+// over reports whether a quota of w is used up.
+func (f *simulation) over(w *queued) bool {
+	for _, i := range w.quotas {
+		q, used := &f.quotas[i], &f.used[i]
+		if q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
+			return true
+		}
+	}
+	return false
+}
+
+// count counts r in its quotas, or takes it out.
+func (f *simulation) count(r *running, sign int) {
+	for _, i := range r.quotas {
+		f.used[i].Attempts += sign
+		f.used[i].MilliGPU += int64(sign) * r.held
+	}
+}
+
+// maxClaims is how many executions of one type claim capacity in a simulation.
+// Pack makes several reservations for executions with several GPUs too.
+const maxClaims = 4
+
+// claim withholds the capacity that a blocked execution waits for from those
+// behind it. The first blocked executions of a type claim the nodes where the
+// least is missing.
+func (f *simulation) claim(i int) {
+	w := &f.queue[i]
+	if w.over {
+		return
+	}
+	all := f.claims[w.shape.GPUType]
+	at := slices.IndexFunc(all, func(c claim) bool { return c.queued == i })
+	if at < 0 {
+		if len(all) > 0 && (w.shape.GPUs < 2 || len(all) == maxClaims) {
+			return
+		}
+		node := f.nearest(&w.shape)
+		if node < 0 {
+			return
+		}
+		at, all = len(all), append(all, claim{i, node})
+		f.claims[w.shape.GPUType] = all
+	}
+	f.unclaimed[all[at].node] = without(f.left(all[at].node), &w.shape)
+}
+
+// nearest returns the node where the least is missing for q, -1 for none. What
+// others claim counts as missing.
+func (f *simulation) nearest(q *capacity.Shape) int {
+	best, least := -1, int64(math.MaxInt64)
+	for n := range f.now {
+		if m := missing(f.left(n), q); m < least {
+			best, least = n, m
+		}
+	}
+	return best
+}
+
+// end is when an execution ends. The subject is a position in running, or minus
+// a position in the queue minus one for an execution that started.
+type end struct {
+	at      int64
+	subject int
+}
+
+// endHeap is a heap with the first end at 0.
+type endHeap []end
+
+// push adds an end.
+func (h *endHeap) push(e end) {
+	*h = append(*h, e)
+	s := *h
+	for i := len(s) - 1; i > 0 && s[i].at < s[(i-1)/2].at; i = (i - 1) / 2 {
+		s[i], s[(i-1)/2] = s[(i-1)/2], s[i]
+	}
+}
+
+// pop removes the first end.
+func (h *endHeap) pop() end {
+	s := *h
+	first, last := s[0], len(s)-1
+	s[0] = s[last]
+	s = s[:last]
+	for i := 0; 2*i+1 < last; {
+		child := 2*i + 1
+		if child+1 < last && s[child+1].at < s[child].at {
+			child++
+		}
+		if s[i].at <= s[child].at {
+			break
+		}
+		s[i], s[child] = s[child], s[i]
+		i = child
+	}
+	*h = s
+	return first
+}
