@@ -10,15 +10,16 @@ import (
 	"berth/compute/capacity"
 )
 
-// Limits of what a board remembers; beyond them it forgets and starts again.
+// Limits of the caches of a board. Beyond them it clears a cache and starts
+// over.
 const (
-	maxShapes  = 1024    // Rows.
-	maxEntries = 1 << 25 // Nodes in all rows; one takes about 9 bytes.
+	maxShapes  = 1024    // Score trees.
+	maxEntries = 1 << 25 // Nodes in all score trees, about 9 bytes each.
 	maxSets    = 4096    // Sets of GPU types, misspelt ones included.
 )
 
-// board is the nodes as places to put work, what their free room is worth, and
-// the scores of earlier decisions. What it remembers never changes an answer.
+// board is the nodes with their free capacity, the value of that capacity, and
+// cached scores. The caches never change an answer.
 type board struct {
 	types *capacity.Kinds
 	slots []slot
@@ -28,46 +29,46 @@ type board struct {
 
 	hardware    map[string]int
 	families    map[string]*familyCount
-	gpu         []int64 // Capacity by kind, of nodes that take work.
+	gpu         []int64 // Thousandths of a GPU by kind, on nodes that take work.
 	vcpu        int64   // Of those with GPUs.
 	memory      int64
 	otherVCPU   int64
 	otherMemory int64
-	valued      string // What capacity and mix the value is made of.
-	revalue     bool   // They may have changed.
+	valued      string // Identifies the supply and the mix that the value was computed from.
+	revalue     bool   // The supply or the mix may have changed.
 
 	openings []opening // By group.
 	open     []int64   // Openings by node and group.
 	holding  []uint64  // A bit per node: it has openings.
 	epoch    uint64    // Rises when a price changes.
 
-	rows       map[capacity.Shape]*row
+	trees      map[capacity.Shape]*scoreTree
 	entries    int
 	log        []int32 // Nodes in the order in which they changed.
 	dropped    uint64  // How much of the log was dropped at its front.
 	generation uint64  // Rises when all scores are void.
 
-	seen   []uint64 // Scratch by node: the sync that last looked at it.
+	seen   []uint64 // Scratch by node: the sync that last scored it.
 	equal  []memo   // Scratch by hardware: the score of an idle node.
-	looks  uint64
+	syncs  uint64
 	free   int64 // Thousandths of a GPU on nodes that take work.
-	usable int64 // Of those, what can be given as whole GPUs.
+	usable int64 // Of those, the part that can be given as whole GPUs.
 }
 
-// memo is a score that holds for all idle nodes of one hardware.
+// memo is a score shared by all idle nodes of one hardware.
 type memo struct {
-	look  uint64
+	sync  uint64
 	score int64
 }
 
 func newBoard() board {
 	return board{
 		types: capacity.NewKinds(), at: map[compute.NodeID]int32{}, hardware: map[string]int{}, families: map[string]*familyCount{},
-		rows: map[capacity.Shape]*row{}, revalue: true, generation: 1,
+		trees: map[capacity.Shape]*scoreTree{}, revalue: true, generation: 1,
 	}
 }
 
-// load sets node i to what its record says.
+// load sets node i to its record.
 func (b *board) load(i int, n *compute.Node) {
 	s := &b.slots[i]
 	known := s.Record
@@ -87,11 +88,11 @@ func (b *board) load(i int, n *compute.Node) {
 		b.count(s, 1)
 		b.revalue = true
 	}
-	b.gauge(s)
+	b.addFree(s)
 	b.touch(i)
 }
 
-// unload forgets node i.
+// unload removes node i from the sums.
 func (b *board) unload(i int) {
 	s := &b.slots[i]
 	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
@@ -99,14 +100,15 @@ func (b *board) unload(i int) {
 	b.revalue = true
 }
 
-// setMix sets the demand that room is valued by.
+// setMix sets the demand that free capacity is valued by.
 func (b *board) setMix(m *compute.Mix) {
 	if m != b.mix {
 		b.mix, b.revalue = m, true
 	}
 }
 
-// refresh brings the value of room to the mix and the capacity.
+// refresh recomputes the value of free capacity if the mix or the supply has
+// changed.
 func (b *board) refresh() {
 	if !b.revalue {
 		return
@@ -144,7 +146,7 @@ func (b *board) refresh() {
 	b.revalueSlots()
 }
 
-// revalueSlots computes what depends on the value anew for every node.
+// revalueSlots recomputes everything that depends on the value, for every node.
 func (b *board) revalueSlots() {
 	groups := len(b.value.groups)
 	b.openings = make([]opening, groups)
@@ -152,7 +154,7 @@ func (b *board) revalueSlots() {
 	b.holding = make([]uint64, (len(b.slots)+63)/64)
 	b.forget()
 	for i := range b.slots {
-		b.appraise(i)
+		b.revalueSlot(i)
 	}
 	for j := range b.openings {
 		b.openings[j].reprice(&b.value.groups[j])
@@ -160,14 +162,14 @@ func (b *board) revalueSlots() {
 	b.epoch++
 }
 
-// forget makes every row score all nodes again.
+// forget makes every score tree score all nodes again.
 func (b *board) forget() {
 	b.dropped += uint64(len(b.log))
 	b.log = b.log[:0]
 	b.generation++
 }
 
-// touch notes that node i has changed.
+// touch records that node i has changed.
 func (b *board) touch(i int) {
 	b.log = append(b.log, int32(i))
 	if limit := 4*len(b.slots) + maxShapes; len(b.log) > limit {
@@ -176,13 +178,14 @@ func (b *board) touch(i int) {
 		b.log = b.log[:copy(b.log, b.log[half:])]
 	}
 	if b.valued == "" {
-		return // All are appraised when there is a value.
+		return // All slots are valued once a value exists.
 	}
-	b.appraise(i)
+	b.revalueSlot(i)
 }
 
-// appraise computes what the room of node i is worth and what is open there.
-func (b *board) appraise(i int) {
+// revalueSlot recomputes the value of the free capacity of node i and its
+// openings.
+func (b *board) revalueSlot(i int) {
 	s := &b.slots[i]
 	s.rest = b.value.rest(s.GPUFree, s.VCPU, s.Memory)
 	groups := b.value.groups
@@ -220,8 +223,8 @@ func (b *board) holds(i int) bool {
 	return len(b.openings) > 0 && b.holding[i/64]&(1<<(i%64)) != 0
 }
 
-// taken returns what the openings cost that q takes from s, which has those of
-// open.
+// taken returns the cost of the openings that q takes from s, whose openings
+// are open.
 func (b *board) taken(s *slot, open []int64, q *capacity.Shape, c change) int64 {
 	cost := int64(0)
 	for j := range b.openings {
@@ -235,20 +238,20 @@ func (b *board) taken(s *slot, open []int64, q *capacity.Shape, c change) int64 
 	return cost
 }
 
-// row returns the scores of a shape, up to date.
-func (b *board) row(q capacity.Shape) *row {
+// scores returns the score tree of a shape, up to date.
+func (b *board) scores(q capacity.Shape) *scoreTree {
 	b.refresh()
-	r := b.rows[q]
+	r := b.trees[q]
 	if r == nil {
-		if len(b.rows) >= maxShapes || b.entries+len(b.slots) > maxEntries {
-			clear(b.rows)
+		if len(b.trees) >= maxShapes || b.entries+len(b.slots) > maxEntries {
+			clear(b.trees)
 			b.entries = 0
 		}
-		r = &row{shape: q}
-		b.rows[q] = r
+		r = &scoreTree{shape: q}
+		b.trees[q] = r
 		b.entries += len(b.slots)
 	}
-	b.looks++
+	b.syncs++
 	for len(b.seen) < len(b.slots) {
 		b.seen = append(b.seen, 0)
 	}
@@ -263,7 +266,7 @@ func (b *board) row(q capacity.Shape) *row {
 }
 
 // scoreAll scores every node for r.
-func (b *board) scoreAll(r *row) {
+func (b *board) scoreAll(r *scoreTree) {
 	if len(r.levels) == 0 || len(r.levels[0]) != len(b.slots) {
 		r.size(len(b.slots))
 	}
@@ -273,12 +276,12 @@ func (b *board) scoreAll(r *row) {
 	r.summarize()
 }
 
-// scoreChanged scores the nodes for r that have changed since it was last up
-// to date, and those with openings when the price of openings has.
-func (b *board) scoreChanged(r *row) {
+// scoreChanged rescores the nodes that have changed since r was last up to
+// date, and those with openings if the price of openings has changed.
+func (b *board) scoreChanged(r *scoreTree) {
 	for _, node := range b.log[r.cursor-b.dropped:] {
-		if i := int(node); b.seen[i] != b.looks {
-			b.seen[i] = b.looks
+		if i := int(node); b.seen[i] != b.syncs {
+			b.seen[i] = b.syncs
 			r.set(i, b.scoreOnce(i, &r.shape))
 		}
 	}
@@ -287,32 +290,32 @@ func (b *board) scoreChanged(r *row) {
 	}
 	for word, set := range b.holding {
 		for ; set != 0; set &= set - 1 {
-			if i := word*64 + bits.TrailingZeros64(set); b.seen[i] != b.looks {
+			if i := word*64 + bits.TrailingZeros64(set); b.seen[i] != b.syncs {
 				r.set(i, b.scoreOnce(i, &r.shape))
 			}
 		}
 	}
 }
 
-// scoreOnce is score, asked once for all idle nodes of the same hardware.
+// scoreOnce is score, computed once for all idle nodes of the same hardware.
 func (b *board) scoreOnce(i int, q *capacity.Shape) int64 {
 	s := &b.slots[i]
 	if !s.Idle {
 		return b.score(i, q)
 	}
 	m := &b.equal[s.hardware]
-	if m.look != b.looks {
-		m.look, m.score = b.looks, b.score(i, q)
+	if m.sync != b.syncs {
+		m.sync, m.score = b.syncs, b.score(i, q)
 	}
 	return m.score
 }
 
-// give takes one of q from a node.
+// give takes one q from a node.
 func (b *board) give(node int, q *capacity.Shape, devices []int) {
 	s := &b.slots[node]
 	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
 	s.Take(q, devices)
-	b.gauge(s)
+	b.addFree(s)
 	b.touch(node)
 }
 
@@ -321,6 +324,6 @@ func (b *board) giveBack(node int, q *capacity.Shape, devices []int) {
 	s := &b.slots[node]
 	b.free, b.usable = b.free-s.freeIf(), b.usable-s.usable
 	s.Put(q, devices)
-	b.gauge(s)
+	b.addFree(s)
 	b.touch(node)
 }

@@ -57,7 +57,7 @@ func TestBoardRemembersNothingThatMatters(t *testing.T) {
 				mix = learner.Mix()
 				board.SetMix(mix)
 			}
-			scores, devices := scheduler.Appraise(nodes, mix, r)
+			scores, devices := scheduler.ScoreAll(nodes, mix, r)
 			best := slices.Index(scores, slices.Min(scores))
 			p, placed := board.Place(r)
 			switch {

@@ -5,8 +5,8 @@ import (
 	"berth/compute/capacity"
 )
 
-// nearest returns a reservation for q where it is nearest to fitting. It is
-// for what waits for attempts of which nobody knows when they end.
+// nearest returns a reservation for q on the node where the least is missing.
+// It is for executions that wait for overdue attempts, whose end is unknown.
 func (s *pass) nearest(q *capacity.Shape) reservation {
 	best, least := -1, capacity.Gap{}
 	for i := range s.packer.slots {

@@ -9,7 +9,7 @@ import (
 	"berth/compute/capacity"
 )
 
-// capacity is what the nodes that take work have. It is coarse, so that one
+// supply is the hardware of the nodes that take work. It is coarse, so that one
 // node more or less of many changes nothing.
 type supply struct {
 	gpu                    []int64 // Thousandths of a GPU by kind.
@@ -34,28 +34,28 @@ func (c *supply) total() int64 {
 	return sum
 }
 
-// demand is a mix as the capacity meets it. Numbers are floats: each is made
-// of sums, products and quotients of integers, rounded one at a time, so that
-// every machine makes the same.
+// demand is a mix relative to the supply. Its floats are sums, products and
+// quotients of integers, rounded one at a time, so that every machine computes
+// the same.
 type demand struct {
 	types         *capacity.Kinds
 	supply        *supply
 	shares        []share
-	gpu           float64 // Thousandths of a GPU that one pass through the mix asks for.
+	gpu           float64 // Thousandths of a GPU in one pass through the mix.
 	vcpu          float64 // Of work with GPUs.
 	memory        float64
 	cpuOnly       float64 // vCPU of work without.
 	cpuOnlyMemory float64
 }
 
-// share is one request of a mix and how often it came.
+// share is one request of a mix and its count.
 type share struct {
 	capacity.Shape
 	count float64
 	gpu   float64 // Thousandths of a GPU that one asks for.
 }
 
-// newDemand returns what a mix asks for.
+// newDemand returns the demand of a mix.
 func newDemand(m *compute.Mix, t *capacity.Kinds, c *supply) *demand {
 	d := &demand{types: t, supply: c}
 	if m == nil {
@@ -78,7 +78,7 @@ func newDemand(m *compute.Mix, t *capacity.Kinds, c *supply) *demand {
 	return d
 }
 
-// value returns what free room is worth under d.
+// value returns the value of free capacity under d.
 func (d *demand) value() *value {
 	v := &value{scarce: make([]int64, len(d.types.Names))}
 	if d.gpu == 0 {
@@ -94,8 +94,8 @@ func (d *demand) value() *value {
 	return v
 }
 
-// presume fills in v while no demand for GPUs is known: any number of whole
-// GPUs of any type, with their share of the nodes.
+// presume fills in v while no demand for GPUs is known. It presumes any number
+// of whole GPUs of any type, with their share of the nodes.
 func (d *demand) presume(v *value) {
 	for r := 1; r < compute.WholeGPU; r++ {
 		v.residues[r] = int64(r) * one
@@ -122,7 +122,7 @@ func (d *demand) presume(v *value) {
 	}
 }
 
-// slope returns how much GPU goes with one of what there is an amount of.
+// slope returns how much GPU one unit of the amount feeds.
 func slope(gpu, amount float64) int64 {
 	if amount <= 0 {
 		return 0
@@ -130,9 +130,9 @@ func slope(gpu, amount float64) int64 {
 	return int64(min(gpu/amount*(1<<slopePlaces), maxSlope))
 }
 
-// residues sets what is lost with each free share: r times the part of the
-// devices asked for of which more than r is asked. It is the fragment of one
-// device in the sense of Weng et al. (USENIX ATC 2023), in expectation.
+// residues sets the loss from each free share: r times the part of the
+// requested devices of which more than r is asked. It is the expected fragment
+// of one device in the sense of Weng et al. (USENIX ATC 2023).
 func (d *demand) residues(v *value) {
 	var asked [compute.WholeGPU + 1]float64
 	devices := 0.0
@@ -148,12 +148,12 @@ func (d *demand) residues(v *value) {
 	}
 }
 
-// scale returns how often the mix has to come to ask for all GPUs.
+// scale returns how many times the mix must arrive to ask for all GPUs.
 func (d *demand) scale() float64 { return float64(d.supply.total()) / d.gpu }
 
-// pressure sets what each kind costs: the demand of those who name their types
-// is poured onto the one of them that is filled least, at full load; types on
-// which much of it ends are left to those who need them.
+// pressure sets the price of each kind. The demand of requests that name their
+// types is poured, at full load, onto the type with the lowest load. Types that
+// receive much of it are left to the work that needs them.
 func (d *demand) pressure(v *value) {
 	masks := d.masks()
 	load := make([]float64, len(d.types.Names))
@@ -179,15 +179,15 @@ func (d *demand) pressure(v *value) {
 	}
 }
 
-// mask is the demand of all who accept the same kinds.
+// mask is the demand of all requests that accept the same kinds.
 type mask struct {
 	name  string
 	gpu   float64
-	kinds []int // That have capacity, in the order of their names.
+	kinds []int // Those with supply, in the order of their names.
 }
 
-// masks returns the demand that does not accept every kind, by the types that
-// it names.
+// masks returns the demand of requests that do not accept every kind, by the
+// types that they name.
 func (d *demand) masks() []mask {
 	order := make([]int, 0, len(d.types.Names))
 	for kind := range d.types.Names {
@@ -224,9 +224,9 @@ func (d *demand) masks() []mask {
 	return out
 }
 
-// exposure sets how much of the GPU is at risk beside room for CPU-only work:
-// none unless vCPU or memory runs short at full load, when all that such work
-// takes there is taken from work with GPUs.
+// exposure sets how much of the GPU is at risk beside free capacity for
+// CPU-only work. It is none unless vCPU or memory runs short at full load. Then
+// all that such work takes there is taken from work with GPUs.
 func (d *demand) exposure(v *value) {
 	var classes []share
 	total := 0.0
@@ -252,9 +252,9 @@ func (d *demand) exposure(v *value) {
 	}
 }
 
-// shortage returns which part of the vCPU or the memory of nodes with GPUs,
-// whichever is more, is asked for at full load. What nodes without GPUs can
-// take of the CPU-only work is not counted.
+// shortage returns the part of the vCPU or the memory, whichever is more, of
+// nodes with GPUs that is asked for at full load. CPU-only work that nodes
+// without GPUs can take is not counted.
 func (d *demand) shortage() float64 {
 	part := func(gpu, cpuOnly float64, others, all int64) float64 {
 		if all == 0 {
@@ -306,7 +306,7 @@ func (d *demand) groups() []group {
 	return out
 }
 
-// hosts returns a word for the number of GPUs of s and the hardware that could
+// hosts returns a key for the number of GPUs of s and the hardware that could
 // host it when idle.
 func (d *demand) hosts(s *share) string {
 	word := make([]byte, 0, 2+len(d.supply.hardware))

@@ -65,7 +65,7 @@ func (s *Survey) askNodes(e *compute.Execution, out *compute.Explanation) {
 	q := s.types.Shape(&e.Request)
 	counts := map[compute.Reason]int{}
 	for i := range s.slots {
-		counts[s.slots[i].standing(&q)]++
+		counts[s.slots[i].reason(&q)]++
 	}
 	out.Nodes, out.Fits = len(s.slots), counts[compute.ReasonNone]
 	out.Refused = refused(counts)

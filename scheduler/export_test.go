@@ -11,7 +11,7 @@ const NoFit = neverFits
 
 // Appraise scores every node for a request as somebody does who remembers
 // nothing, and returns the devices that it would get on each.
-func Appraise(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scores []int64, devices [][]int) {
+func ScoreAll(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scores []int64, devices [][]int) {
 	b := newBoard()
 	b.setMix(mix)
 	b.setNodes(slices.Values(nodes))
@@ -39,8 +39,8 @@ func PreemptTries(v View) int {
 // Entries returns how many entries a packer's rows are counted for, and how many
 // they have once all are up to date.
 func Entries(p *Packer) (counted, actual int) {
-	for q := range p.rows {
-		actual += len(p.row(q).levels[0])
+	for q := range p.trees {
+		actual += len(p.scores(q).levels[0])
 	}
 	return p.entries, actual
 }

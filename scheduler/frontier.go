@@ -8,17 +8,17 @@ import (
 // segments is about how many parts a frontier has.
 const segments = 8
 
-// frontier says how much GPU an amount of vCPU, or of memory, feeds at most: as
-// the demand asks for little beside some GPUs and for much beside others, the
-// first part of an amount feeds more than the last. It is the least of straight
-// lines, each of one part of the demand, the most frugal first; none when the
-// demand asks for nothing of it.
+// frontier is how much GPU an amount of vCPU, or of memory, feeds at most. The
+// demand asks for little beside some GPUs and for much beside others, so the
+// first part of an amount feeds more than the last. The frontier is the minimum
+// of straight lines, each of one part of the demand, the most frugal first. It
+// has no lines when the demand asks for none of the amount.
 type frontier []ray
 
-// ray is GPU against what feeds it.
+// ray is one straight line of a frontier.
 type ray struct {
 	slope int64 // Thousandths of a GPU with one more thousandth of a vCPU or MiB.
-	level int64 // Part of the GPU beside it that is fed without any.
+	level int64 // Part of the GPU that is fed without any.
 }
 
 // feeds returns how much of the free GPU beside an amount it feeds.
@@ -30,8 +30,8 @@ func (f frontier) feeds(gpu, amount int64) int64 {
 	return least
 }
 
-// frontier returns how much GPU the demand has for what need says each asks
-// for.
+// frontier returns the frontier for the amount that need returns of each
+// request.
 func (d *demand) frontier(need func(s *share) float64) frontier {
 	var asking []share
 	for i := range d.shares {

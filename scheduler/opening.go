@@ -7,15 +7,15 @@ import (
 	"berth/compute/capacity"
 )
 
-// maxGroups is how many groups of multi-GPU work are looked after: those that
-// ask for most.
+// maxGroups is how many groups of multi-GPU work are protected: those that ask
+// for most.
 const maxGroups = 16
 
 // maxLevel is the level of plenty at which taking an opening costs nothing.
 const maxLevel = 14
 
-// group is work that asks for the same number of GPUs, of more than one, and
-// that the same hardware could host.
+// group is work that asks for the same number of GPUs, at least two, and that
+// the same hardware could host.
 type group struct {
 	gpus    int
 	need    float64 // How many are expected to be in service at full load.
@@ -29,8 +29,8 @@ type member struct {
 	weight       int64 // Its part of the group; one for all members.
 }
 
-// on returns how many of g s has room for while whole devices, vCPU and memory
-// are free: the mean over its members.
+// on returns how many of g fit on s while whole devices, vCPU and memory are
+// free: the mean over its members.
 func (g *group) on(s *slot, whole int, vcpu, memory int64) int64 {
 	if whole < g.gpus {
 		return 0
@@ -47,7 +47,7 @@ func (g *group) on(s *slot, whole int, vcpu, memory int64) int64 {
 	return sum
 }
 
-// accepted returns how many of whole free devices are of one of the kinds.
+// accepted returns how many of the whole free devices are of one of the kinds.
 func (s *slot) accepted(k *capacity.KindSet, whole int) int {
 	if s.Uniform != capacity.Mixed {
 		if k.Has[s.Uniform] {
@@ -64,18 +64,18 @@ func (s *slot) accepted(k *capacity.KindSet, whole int) int {
 	return min(n, whole)
 }
 
-// opening is how much room there is for a group, and what taking some of it
-// costs.
+// opening is how many of a group fit, and the price of taking one.
 type opening struct {
-	count int64 // How many have room, over all nodes, in units of one.
+	count int64 // How many fit, over all nodes, in units of one.
 	price int64 // Of one opening.
 }
 
-// reprice sets the price for taking an opening of g: nothing while there is
-// plenty, all of its GPUs once there are no more openings than the number in
-// service wavers by. The deviation of that number is the root of its mean, as
-// of every count of independent arrivals, so the price goes with mean / room²,
-// in steps of two. It reports whether the price has changed.
+// reprice sets the price of an opening of g. It is zero while openings are
+// plentiful. It is all of the GPUs of g once there are no more openings than
+// the number in service deviates by. The deviation of that number is the root
+// of its mean, as of every count of independent arrivals, so the price goes
+// with mean / count², in steps of two. reprice reports whether the price has
+// changed.
 func (o *opening) reprice(g *group) bool {
 	room := max(float64(o.count)/one, 0.25)
 	mantissa, level := math.Frexp(float64(room*room) / g.need)

@@ -130,7 +130,7 @@ func (o *oracle) place(e *compute.Execution) {
 // best returns the best node for r and the next best, nil for none, with their
 // scores, and the GPUs on the best.
 func (o *oracle) best(r *compute.Request) (best, second *compute.Node, choice compute.Choice, gpus []*compute.GPU) {
-	scores, devices := scheduler.Appraise(o.nodes, o.mix, r)
+	scores, devices := scheduler.ScoreAll(o.nodes, o.mix, r)
 	first := -1
 	for i, n := range o.nodes {
 		fits := empty(n, r) && len(freeGPUs(n, r)) >= r.GPUs && slices.Equal(missing(n, r)[1:], []int64{0, 0})

@@ -7,8 +7,8 @@ import (
 	"berth/compute/capacity"
 )
 
-// Limits of one plan: encoded it stays below 200 KiB. A plan costs its fsyncs
-// once, however much it places; so it places much.
+// Limits of one plan. Encoded it stays below 200 KiB. A plan costs the same
+// fsyncs however much it places, so the limits are high.
 const (
 	MaxAssignments = 1024
 	MaxShares      = 1536 // GPUs of all assignments.
@@ -29,17 +29,17 @@ func Full(plan compute.Plan) bool {
 // maxRequestGPUs is the most GPUs that a hardware profile asks for.
 const maxRequestGPUs = 8
 
-// Pack returns what to place and whose reason to wait has changed. It is pure:
-// the plan depends on the view alone. Executions are placed in the order of
-// the queue, each on the node that it fits best; those that cannot be placed
-// hold back later ones as claim says. Past the limits of a plan it stops: the
-// next view continues.
+// Pack returns the plan for v: which executions start where, and whose reason
+// to wait has changed. It is pure: the plan depends on the view alone.
+// Executions are placed in the order of the queue, each on the node with the
+// best score. Blocked executions get reservations that later ones respect. Pack
+// stops at the limits of a plan; the next view continues.
 func Pack(v View) compute.Plan { return NewPacker().Pack(v) }
 
-// Pack returns what the function Pack returns for the same view.
+// Pack returns the same plan as the function Pack.
 func (p *Packer) Pack(v View) compute.Plan { return p.packTraced(v, nil) }
 
-// packTraced is Pack, telling trace of each decision.
+// packTraced is Pack. It calls trace, if not nil, before each decision.
 func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, q *capacity.Shape)) compute.Plan {
 	s := p.newPass(v)
 	if trace != nil {
@@ -49,21 +49,22 @@ func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, 
 	return s.plan
 }
 
-// newPass returns a pass over v that has decided nothing yet.
+// newPass returns a pass over v that has decided nothing.
 func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
 		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{},
-		promises: map[int]promised{}, useless: map[capacity.Shape]bool{},
-		placed: map[int][]release{}, unfit: map[capacity.Shape]compute.Instant{},
-		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, futile: map[capacity.Shape]bool{},
+		promises: map[int]promised{}, noSoftFit: map[capacity.Shape]bool{},
+		placed: map[int][]release{}, noBackfill: map[capacity.Shape]compute.Instant{},
+		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
 	}
 }
 
-// walk goes through the queue, as far as one plan goes.
+// walk decides about the executions in the order of the queue, up to the limits
+// of a plan.
 func (s *pass) walk() {
-	s.foresee()
-	queue := newTurns(s.view)
+	s.reserveSoftly()
+	queue := newQueueWalk(s.view)
 	for len(s.plan.Assignments) < MaxAssignments {
 		e := queue.next()
 		if e == nil || s.shares > 0 && s.shares+e.Request.GPUs > MaxShares {
@@ -75,7 +76,7 @@ func (s *pass) walk() {
 	}
 }
 
-// pass is one way through the queue.
+// pass is one walk through the queue.
 type pass struct {
 	packer  *Packer
 	view    View
@@ -86,47 +87,48 @@ type pass struct {
 	devices []int                       // Scratch.
 	trial   slot                        // Scratch.
 
-	reserved  []reservation
-	promises  map[int]promised                   // By GPU type.
-	spared    []spared                           // In the order of the queue.
-	own       *spared                            // What was spared for the execution whose turn it is.
-	useless   map[capacity.Shape]bool            // What would not fit if all that is spared were free.
-	lifted    bool                               // What is spared counts as free.
-	lifts     int                                // How often that was done.
-	placed    map[int][]release                  // What this pass placed, by slot.
-	unfit     map[capacity.Shape]compute.Instant // What fits neither in nor beside reserved room, with the end that was tried.
-	evicted   map[compute.ExecutionID]bool
-	outranks  map[int]bool           // By priority: some attempt may have to make room for it.
-	searched  int                    // Executions beside the heads for which room was sought.
-	positions map[compute.NodeID]int // Of nodes among the slots; made when needed.
+	reserved   []reservation
+	promises   map[int]promised                   // By GPU type.
+	soft       []softReservation                  // In the order of the queue.
+	own        *softReservation                   // The soft reservation of the current execution.
+	noSoftFit  map[capacity.Shape]bool            // Shapes that do not fit even if all soft reservations are lifted.
+	lifted     bool                               // Soft reservations count as free.
+	lifts      int                                // How often they were lifted.
+	placed     map[int][]release                  // Capacity that this pass gave away, by slot.
+	noBackfill map[capacity.Shape]compute.Instant // Shapes that backfill cannot place, with the latest end that was tried.
+	evicted    map[compute.ExecutionID]bool
+	outranks   map[int]bool           // By priority: whether any attempt is preemptible for it.
+	searched   int                    // Executions beside the heads that searched for victims.
+	positions  map[compute.NodeID]int // Of nodes among the slots; made when needed.
 
-	victimsRead bool // Whether the next two are.
-	yielding    []yielding
+	victimsRead bool // Whether the next two fields are filled.
+	victimNodes []victimNode
 	leaving     []leaving
-	futile      map[capacity.Shape]bool // For which nobody can make room.
+	noVictims   map[capacity.Shape]bool // Shapes for which no victims exist.
 	tries       int                     // Sets of attempts that were tried.
 
-	// trace, if there is one, is told of each decision before anything is given.
+	// trace, if not nil, is called before each decision changes the board.
 	trace func(e *compute.Execution, q *capacity.Shape)
 }
 
-// decide places one execution, and reports that, or says why it waits.
+// decide places one execution and reports whether it did. Otherwise it records
+// the reason to wait.
 func (s *pass) decide(e *compute.Execution) (placed bool) {
 	q := s.packer.types.Shape(&e.Request)
-	s.redeem(e)
-	row := s.packer.row(q)
-	node, score := row.best()
-	defer s.impose()
+	s.claimOwn(e)
+	tree := s.packer.scores(q)
+	node, score := tree.best()
+	defer s.restoreSoft()
 	if (score == gpusBusy || score == resourcesBusy) && s.yields(&q) {
-		s.lift()
-		row = s.packer.row(q)
-		node, score = row.best()
+		s.liftSoft()
+		tree = s.packer.scores(q)
+		node, score = tree.best()
 	}
 	if s.trace != nil {
 		s.trace(e, &q)
 	}
 	if len(e.Avoid) > 0 {
-		node, score = s.elsewhere(e, row, node, score)
+		node, score = s.elsewhere(e, tree, node, score)
 	}
 	if score >= nodeDown || node < 0 {
 		s.wait(e, reasonOf(score))
@@ -148,11 +150,11 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		return false
 	}
 	s.devices = s.packer.slots[node].pick(s.packer.value, &q, s.devices[:0])
-	s.place(e, &q, node, s.devices, s.choice(row, node, score))
+	s.place(e, &q, node, s.devices, s.choice(tree, node, score))
 	return true
 }
 
-// place gives e its place.
+// place assigns e to devices of a node.
 func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices []int, why compute.Choice) {
 	slot := &s.packer.slots[node]
 	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
@@ -164,8 +166,8 @@ func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices 
 	s.count(e)
 }
 
-// choice returns why the winner was chosen.
-func (s *pass) choice(r *row, winner int, score int64) compute.Choice {
+// choice returns the score of the chosen node and of the runner-up.
+func (s *pass) choice(r *scoreTree, winner int, score int64) compute.Choice {
 	c := compute.Choice{Score: score}
 	if second, its := r.runnerUp(winner); second >= 0 {
 		c.RunnerUp, c.RunnerUpScore = s.packer.slots[second].Record.ID, its
@@ -173,7 +175,7 @@ func (s *pass) choice(r *row, winner int, score int64) compute.Choice {
 	return c
 }
 
-// wait notes why e waits, when that is news.
+// wait adds the reason why e waits to the plan, if it has changed.
 func (s *pass) wait(e *compute.Execution, reason compute.Reason) {
 	if e.Reason != reason && len(s.plan.Waiting) < MaxWaiting {
 		s.plan.Waiting = append(s.plan.Waiting, compute.Waiting{Execution: e.ID, Reason: reason})

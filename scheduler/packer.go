@@ -7,24 +7,24 @@ import (
 	"berth/compute/capacity"
 )
 
-// Packer computes plans and remembers scores from one to the next. A plan
-// depends on its view alone: a Packer that has seen other views gives the same
-// plan as a new one. It must not be used by two goroutines at once.
+// Packer computes plans and caches scores between them. A plan depends on its
+// view alone: a Packer that has seen other views returns the same plan as a new
+// one. It must not be used by two goroutines at once.
 type Packer struct {
 	board
-	revision compute.Revision // Of the nodes' records that the slots are of.
+	revision compute.Revision // Of the node records in the slots.
 	given    []int32          // Nodes that the last pass gave something of.
 
-	releases []releases                 // By slot; see pass.releasesOf.
-	agendas  map[capacity.Shape]*agenda // Of shapes that had room reserved.
-	fitting  []compute.NodeScore        // Scratch of a trace.
+	releases     []releases                      // By slot; see pass.releasesOf.
+	releaseHeaps map[capacity.Shape]*releaseHeap // Of shapes that had room reserved.
+	fitting      []compute.NodeScore             // Scratch of a trace.
 }
 
-// NewPacker returns a Packer that remembers nothing yet.
+// NewPacker returns a Packer with empty caches.
 func NewPacker() *Packer { return &Packer{board: newBoard()} }
 
-// sync brings the slots to what the view's nodes say, and takes back what the
-// last pass gave away.
+// sync brings the slots up to the view's nodes, and undoes what the last pass
+// gave away.
 func (p *Packer) sync(v View) {
 	if len(p.types.Sets) > maxSets {
 		*p = *NewPacker()
@@ -49,7 +49,7 @@ func (p *Packer) sync(v View) {
 	}
 }
 
-// reload brings the slot of a node to its record, in any case when it is stale.
+// reload brings the slot of a node up to its record, always when it is stale.
 func (p *Packer) reload(v View, id compute.NodeID, stale bool) {
 	n, known := v.Node(id)
 	i, placed := p.at[id]
@@ -58,8 +58,9 @@ func (p *Packer) reload(v View, id compute.NodeID, stale bool) {
 	}
 }
 
-// setNodes brings the slots to the records of all nodes. Records are shared and
-// never change: a slot of the same record that is not stale needs no look.
+// setNodes brings the slots up to the records of all nodes. Records are shared
+// and immutable, so a slot with the same record that is not stale is left
+// alone.
 func (b *board) setNodes(nodes iter.Seq[*compute.Node]) {
 	count := 0
 	for n := range nodes {
@@ -81,51 +82,51 @@ func (b *board) setNodes(nodes iter.Seq[*compute.Node]) {
 	}
 }
 
-// resize voids what is kept by node: their number has changed.
+// resize voids everything that is cached by node, because their number has
+// changed.
 func (b *board) resize() {
 	b.valued, b.revalue = "", true
-	if b.entries = len(b.rows) * len(b.slots); b.entries > maxEntries {
-		clear(b.rows)
+	if b.entries = len(b.trees) * len(b.slots); b.entries > maxEntries {
+		clear(b.trees)
 		b.entries = 0
 	}
 	b.forget()
 }
 
-// give takes one of q from a node for the rest of the pass.
+// give takes one q from a node for the rest of the pass.
 func (p *Packer) give(node int, q *capacity.Shape, devices []int) {
 	p.board.give(node, q, devices)
 	p.given = append(p.given, int32(node))
 }
 
-// Board is a cluster whose executions are placed one at a time, by the very
-// rules of Pack: for benchmarks and for what-if questions. It must not be used
-// by two goroutines at once.
+// Board is a cluster on which executions are placed one at a time, by the rules
+// of Pack. It is for benchmarks. It must not be used by two goroutines at once.
 type Board struct{ board board }
 
 // NewBoard returns a board of nodes, in the order in which equal ones are
-// taken. What their records say is given away is.
+// preferred. Capacity that their records count as used is taken.
 func NewBoard(nodes iter.Seq[*compute.Node]) *Board {
 	b := &Board{newBoard()}
 	b.board.setNodes(nodes)
 	return b
 }
 
-// SetMix sets the demand that decides what room is worth.
+// SetMix sets the demand that free capacity is valued by.
 func (b *Board) SetMix(m *compute.Mix) { b.board.setMix(m) }
 
-// Placed is where one execution is: the position of the node on the board, and
-// those of the devices on the node.
+// Placed is the place of one execution: the position of the node on the board,
+// and those of the devices on the node.
 type Placed struct {
 	Node    int
 	Devices []int
 	shape   capacity.Shape
 }
 
-// Place puts an execution on the node that it fits best and reports whether
-// there is one.
+// Place puts an execution on the best node and reports whether it fits
+// anywhere.
 func (b *Board) Place(r *compute.Request) (Placed, bool) {
 	q := b.board.types.Shape(r)
-	node, score := b.board.row(q).best()
+	node, score := b.board.scores(q).best()
 	if score > worstFit {
 		return Placed{Node: -1}, false
 	}
@@ -137,8 +138,8 @@ func (b *Board) Place(r *compute.Request) (Placed, bool) {
 	return p, true
 }
 
-// At returns what Place returns for an execution that is on the node and the
-// devices already.
+// At returns the result that Place returns for an execution that is on the node
+// and the devices already.
 func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
 	return Placed{Node: node, Devices: devices, shape: b.board.types.Shape(r)}
 }
@@ -146,6 +147,6 @@ func (b *Board) At(r *compute.Request, node int, devices []int) Placed {
 // Release frees what Place gave.
 func (b *Board) Release(p Placed) { b.board.giveBack(p.Node, &p.shape, p.Devices) }
 
-// Fragmentation returns which share of the free GPU on nodes that take work
-// cannot be given as whole GPUs, 0 when none is free.
+// Fragmentation returns the share of the free GPU on nodes that take work that
+// cannot be given as whole GPUs. It is 0 when none is free.
 func (b *Board) Fragmentation() float64 { return b.board.fragmentation() }

@@ -8,27 +8,27 @@ import (
 	"berth/compute/capacity"
 )
 
-// pick appends to into the devices of s for one of q, which must fit.
+// pick appends to into the devices of s for one q, which must fit.
 func (s *slot) pick(v *value, q *capacity.Shape, into []int) []int {
 	switch {
 	case q.GPUs == 0:
 		return into
 	case q.GPUs == 1 && q.Milli < compute.WholeGPU:
-		device, _ := s.sharing(v, q)
+		device, _ := s.shareDevice(v, q)
 		return append(into, device)
 	}
 	kind := s.Uniform
 	if kind == capacity.Mixed {
 		kind, _ = s.KindFor(q, func(d *capacity.Device) bool { return d.Free >= q.Milli && d.Usable() })
 	}
-	return s.together(q, kind, into)
+	return s.wholeDevices(q, kind, into)
 }
 
-// sharing returns the device that a share is best taken from, and what the
-// residues of s then lose in value: the device whose residue loses least, the
-// fullest of equals, the first of those. It is -1 when none has the share
-// free.
-func (s *slot) sharing(v *value, q *capacity.Shape) (device int, loss int64) {
+// shareDevice returns the best device to take a share from, and what the
+// residues of s then lose in value. It prefers the device whose residue loses
+// least, then the fullest, then the first. It returns -1 when no device has the
+// share free.
+func (s *slot) shareDevice(v *value, q *capacity.Shape) (device int, loss int64) {
 	device, loss = -1, math.MaxInt64
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -46,11 +46,11 @@ func (s *slot) sharing(v *value, q *capacity.Shape) (device int, loss int64) {
 	return device, loss
 }
 
-// together appends to into as many devices of a kind as q asks for, all with
-// the share free: on the island with the fewest that are enough. Where no
-// island has enough, the islands with the most come first. On an island, the
-// fullest device first, then the lowest index.
-func (s *slot) together(q *capacity.Shape, kind int, into []int) []int {
+// wholeDevices appends to into as many devices of a kind as q asks for, all
+// with the share free: on the island with the fewest that are enough. If no
+// island has enough, it starts with the islands that have the most. On an
+// island it takes the fullest device first, then the lowest index.
+func (s *slot) wholeDevices(q *capacity.Shape, kind int, into []int) []int {
 	for len(into) < q.GPUs {
 		island, found := s.island(q, kind, q.GPUs-len(into), into)
 		if found == 0 {
@@ -77,8 +77,8 @@ func (s *slot) offers(d *capacity.Device, q *capacity.Shape, kind int) bool {
 	return d.Kind == kind && d.Free >= q.Milli && d.Usable()
 }
 
-// island returns the island that n devices for q are taken from next, and how
-// many it has beside those taken.
+// island returns the next island to take n devices for q from, and how many it
+// has beside those taken.
 func (s *slot) island(q *capacity.Shape, kind, n int, taken []int) (island, devices int) {
 	for i := range s.Devices {
 		first := &s.Devices[i]
@@ -109,7 +109,7 @@ func (s *slot) splits(q *capacity.Shape, kind int) int {
 	}
 	var buffer [16]int
 	seen := 0
-	into := s.together(q, kind, buffer[:0])
+	into := s.wholeDevices(q, kind, buffer[:0])
 	for n, i := range into {
 		again := slices.ContainsFunc(into[:n], func(j int) bool {
 			return s.Devices[j].Island == s.Devices[i].Island

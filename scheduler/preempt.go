@@ -15,40 +15,40 @@ import (
 const (
 	MaxPreemptions = 64 // Of one plan.
 
-	// Sets of attempts that are tried: on one node for one execution, and in
-	// a pass. Ten attempts have 1,024 sets. Beyond, the cheapest set known is
-	// taken: that of letting off the dearest while it still fits.
+	// Sets of attempts that are tried: on one node for one execution, and in a
+	// pass. Ten attempts have 1,024 sets. Beyond the limit the cheapest known
+	// set is taken, which at worst is the greedy one.
 	maxTries     = 1 << 11
 	maxPassTries = 1 << 17
 
-	maxLost = 1 << 50 // Sums of what is lost do not overflow.
+	maxLost = 1 << 50 // Keeps sums of lost work from overflowing.
 )
 
-// victim is an attempt that may be asked to make room.
+// victim is an attempt that may be preempted.
 type victim struct {
 	work compute.Work
 	back release
-	cost uint64 // Price × milliseconds of work that is lost.
+	cost uint64 // Price × milliseconds of lost work.
 }
 
-// yielding is a node with the attempts there that may make room for work of
-// the highest priority that asked in this pass, the cheapest first.
-type yielding struct {
+// victimNode is a node with the attempts there that may be preempted for the
+// highest priority that asked in this pass, the cheapest first.
+type victimNode struct {
 	node    int
 	victims []victim
 }
 
-// leaving is a node with attempts that were asked to make room by an earlier
-// plan, and until when the last of them has gone.
+// leaving is a node with attempts that an earlier plan preempted, and when the
+// last of them has left.
 type leaving struct {
 	node  int
 	until compute.Instant
 }
 
-// readVictims reads, once in a pass, who may make room, the nodes with the
-// cheapest attempt first, and who was asked already. The queue is walked from
-// the highest priority down: what is not under the priority of the first who
-// asks is not under any later one.
+// readVictims reads, once in a pass, which attempts may be preempted, the nodes
+// with the cheapest attempt first, and which already are. The queue is walked
+// from the highest priority down, so attempts that the first execution cannot
+// preempt are out of reach for later ones too.
 func (s *pass) readVictims(priority int) {
 	if s.victimsRead {
 		return
@@ -69,18 +69,18 @@ func (s *pass) readVictims(priority int) {
 		}
 		i, listed := at[node]
 		if !listed {
-			i = len(s.yielding)
+			i = len(s.victimNodes)
 			at[node] = i
-			s.yielding = append(s.yielding, yielding{node: node})
+			s.victimNodes = append(s.victimNodes, victimNode{node: node})
 		}
-		s.yielding[i].victims = append(s.yielding[i].victims, victim{
+		s.victimNodes[i].victims = append(s.victimNodes[i].victims, victim{
 			work: w, back: releaseOf(&w, s.packer.slots[node].Record), cost: lost(&w, now),
 		})
 	}
-	for i := range s.yielding {
-		slices.SortStableFunc(s.yielding[i].victims, func(a, b victim) int { return cmp.Compare(a.cost, b.cost) })
+	for i := range s.victimNodes {
+		slices.SortStableFunc(s.victimNodes[i].victims, func(a, b victim) int { return cmp.Compare(a.cost, b.cost) })
 	}
-	slices.SortFunc(s.yielding, func(a, b yielding) int {
+	slices.SortFunc(s.victimNodes, func(a, b victimNode) int {
 		return cmp.Or(cmp.Compare(a.victims[0].cost, b.victims[0].cost), cmp.Compare(a.node, b.node))
 	})
 	for _, node := range slices.Sorted(maps.Keys(asked)) {
@@ -88,9 +88,10 @@ func (s *pass) readVictims(priority int) {
 	}
 }
 
-// awaits reports whether q fits on some node as soon as those have gone there
-// that were asked to: nobody else has to be asked, however long their grace.
-func (s *pass) awaits(e *compute.Execution, q *capacity.Shape) bool {
+// leavesInTime reports whether q fits on some node once the attempts that were
+// preempted there have left. Then no other attempt has to be preempted, however
+// long their grace is.
+func (s *pass) leavesInTime(e *compute.Execution, q *capacity.Shape) bool {
 	s.readVictims(e.Priority)
 	return slices.ContainsFunc(s.leaving, func(l leaving) bool {
 		if why := s.packer.slots[l.node].refusal(q); why != gpusBusy && why != resourcesBusy {
@@ -112,7 +113,7 @@ func (s *pass) nodeAt(id compute.NodeID) (int, bool) {
 	return i, known
 }
 
-// lost returns what an attempt's work so far is worth.
+// lost returns the price of an attempt's work so far.
 func lost(w *compute.Work, now compute.Instant) uint64 {
 	hi, lo := bits.Mul64(uint64(w.Execution.FairPrice()), uint64(w.Attempt.Ran(now).Milliseconds()))
 	if hi > 0 {
@@ -121,13 +122,13 @@ func lost(w *compute.Work, now compute.Instant) uint64 {
 	return min(lo, maxLost)
 }
 
-// vacating returns until when room is made that is asked for now.
+// vacating returns when capacity is free whose attempts are preempted at this
+// view.
 func (s *pass) vacating(grace time.Duration) compute.Instant {
 	return s.view.Now().Add(s.view.PreemptNotice() + grace + compute.EndAllowance)
 }
 
-// mayPreempt reports whether some attempt may have to make room for e, now or
-// later.
+// mayPreempt reports whether e outranks any preemptible attempt.
 func (s *pass) mayPreempt(e *compute.Execution) bool {
 	may, known := s.outranks[e.Priority]
 	if !known {
@@ -140,26 +141,26 @@ func (s *pass) mayPreempt(e *compute.Execution) bool {
 	return may
 }
 
-// preempt asks the cheapest attempts of lower priority to make room for e,
-// promises it their room, and reports whether there are such. Only work of a
-// strictly lower priority makes room: whoever is put back to the queue can
-// never push out who took its place.
+// preempt preempts the cheapest attempts of lower priority for e, reserves
+// their capacity for it, and reports whether such attempts exist. Only strictly
+// lower priorities are preempted: a preempted execution can never preempt the
+// one that took its place.
 func (s *pass) preempt(e *compute.Execution, q *capacity.Shape) bool {
 	left := MaxPreemptions - len(s.plan.Preemptions)
-	if left == 0 || s.futile[*q] {
+	if left == 0 || s.noVictims[*q] {
 		return false
 	}
 	s.readVictims(e.Priority)
-	h := hunt{pass: s, q: q, priority: e.Priority, left: left, best: eviction{node: -1}}
-	for i := range s.yielding {
-		y := &s.yielding[i]
+	h := victimSearch{pass: s, q: q, priority: e.Priority, left: left, best: eviction{node: -1}}
+	for i := range s.victimNodes {
+		y := &s.victimNodes[i]
 		if h.best.node >= 0 && y.victims[0].cost > h.best.cost {
 			break
 		}
 		h.on(y)
 	}
 	if h.best.node < 0 {
-		s.futile[*q] = true // Room and victims only get fewer in a pass.
+		s.noVictims[*q] = true // Capacity and victims only shrink during a pass.
 		return false
 	}
 	then, grace := s.copyOf(h.best.node), time.Duration(0)

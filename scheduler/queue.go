@@ -12,25 +12,25 @@ import (
 
 // How fair share weighs.
 const (
-	// horizon is for how long what an organization holds now counts beside
-	// what it has used, in milliseconds. It makes a place that was given a
-	// moment ago count at once.
+	// horizon is how long an organization's present attempts count ahead,
+	// beside its past usage, in milliseconds. It makes a new placement count at
+	// once.
 	horizon = 3_600_000
 
-	maxStanding = 1 << 62 // Sums stop here, so that none overflows.
+	maxUsage = 1 << 62 // Sums stop here, so that none overflows.
 
 	firstRead, mostRead = 4, 128 // Executions read of a line at a time.
 )
 
-// Order yields the executions that wait in the order in which they get a place
-// if every one gets its place in turn: by priority, the highest first; then
-// whose organization has the least (what it used, decayed, and what it would
-// use in an hour, what it was given on the way included) for its weight; then
-// by age. Pack walks the queue in the same order, counting as given only what
-// it did give.
+// Order yields the queued executions in the order in which they are placed if
+// every one is placed in turn: by priority, the highest first; then by the
+// fair-share usage of the organization divided by its weight, the least first;
+// then by age. The usage is the decayed past usage plus one hour of the present
+// attempts and of the placements on the way. Pack walks the queue in the same
+// order, counting only its real placements.
 func Order(v View) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
-		t := newTurns(v)
+		t := newQueueWalk(v)
 		for e := t.next(); e != nil; e = t.next() {
 			t.given(e)
 			if !yield(e) {
@@ -40,25 +40,24 @@ func Order(v View) iter.Seq[*compute.Execution] {
 	}
 }
 
-// turns is a walk through the queue. An organization has one line at each
-// priority; a heap has the lines of one priority, the one whose turn it is on
-// top.
-type turns struct {
+// queueWalk is a walk through the queue. An organization has one line at each
+// priority. A heap has the lines of one priority, the next one on top.
+type queueWalk struct {
 	view     View
 	priority int // Of the lines; the next ones are below.
 	lines    lines
-	standing map[compute.OrgID]*standing
+	usage    map[compute.OrgID]*usage
 	out      *line // Whose head was returned last, still on top; nil for none.
 }
 
-// standing is where an organization stands in fair share.
-type standing struct {
+// usage is the fair-share usage of an organization.
+type usage struct {
 	value  uint64 // Price × milliseconds.
 	weight uint64
 }
 
-// before compares value by weight, exactly.
-func (s *standing) compare(o *standing) int {
+// compare compares value divided by weight, exactly.
+func (s *usage) compare(o *usage) int {
 	hi, lo := bits.Mul64(s.value, o.weight)
 	hi2, lo2 := bits.Mul64(o.value, s.weight)
 	switch {
@@ -77,35 +76,35 @@ func sign(above bool) int {
 	return -1
 }
 
-// raise counts what a rate uses within the horizon.
-func (s *standing) raise(rate compute.Price) {
+// add counts the usage of a rate within the horizon.
+func (s *usage) add(rate compute.Price) {
 	hi, lo := bits.Mul64(uint64(max(rate, 0)), horizon)
-	if hi > 0 || lo > maxStanding {
-		lo = maxStanding
+	if hi > 0 || lo > maxUsage {
+		lo = maxUsage
 	}
-	s.value = min(s.value+lo, maxStanding)
+	s.value = min(s.value+lo, maxUsage)
 }
 
-// line is the executions of one organization that wait at one priority, read
-// a few at a time.
+// line is the queued executions of one organization at one priority, read a few
+// at a time.
 type line struct {
-	org      compute.OrgID
-	standing *standing
-	read     []*compute.Execution
-	at       int
-	more     bool // There may be more behind what was read.
+	org   compute.OrgID
+	usage *usage
+	read  []*compute.Execution
+	at    int
+	more  bool // There may be more behind what was read.
 }
 
 func (l *line) head() *compute.Execution { return l.read[l.at] }
 
-// lines is a heap: the organization with the least for its weight first, the
-// older head when equal.
+// lines is a heap: the organization with the least usage for its weight first,
+// the older head when equal.
 type lines []*line
 
 func (l lines) Len() int      { return len(l) }
 func (l lines) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
 func (l lines) Less(i, j int) bool {
-	if c := l[i].standing.compare(l[j].standing); c != 0 {
+	if c := l[i].usage.compare(l[j].usage); c != 0 {
 		return c < 0
 	}
 	a, b := l[i].head(), l[j].head()
@@ -115,23 +114,23 @@ func (l lines) Less(i, j int) bool {
 	return bytes.Compare(a.ID.UUID[:], b.ID.UUID[:]) < 0
 }
 
-// Push adds a line, as heap asks.
+// Push implements heap.Interface.
 func (l *lines) Push(x any) { *l = append(*l, x.(*line)) }
 
-// Pop removes the last line, as heap asks.
+// Pop implements heap.Interface.
 func (l *lines) Pop() any {
 	last := (*l)[len(*l)-1]
 	*l = (*l)[:len(*l)-1]
 	return last
 }
 
-// newTurns returns a walk from the head of the queue of v.
-func newTurns(v View) *turns {
-	return &turns{view: v, priority: math.MaxInt, standing: map[compute.OrgID]*standing{}}
+// newQueueWalk returns a walk from the head of the queue of v.
+func newQueueWalk(v View) *queueWalk {
+	return &queueWalk{view: v, priority: math.MaxInt, usage: map[compute.OrgID]*usage{}}
 }
 
-// next returns the execution whose turn it is, nil behind the last one.
-func (t *turns) next() *compute.Execution {
+// next returns the next execution, nil behind the last one.
+func (t *queueWalk) next() *compute.Execution {
 	if t.out != nil {
 		t.advance()
 	}
@@ -145,10 +144,11 @@ func (t *turns) next() *compute.Execution {
 }
 
 // given counts e, which next has just returned, as placed.
-func (t *turns) given(e *compute.Execution) { t.out.standing.raise(e.FairPrice()) }
+func (t *queueWalk) given(e *compute.Execution) { t.out.usage.add(e.FairPrice()) }
 
-// advance goes past the head of the line on top, whose turn may be over.
-func (t *turns) advance() {
+// advance moves past the head of the line on top and restores the order of the
+// heap.
+func (t *queueWalk) advance() {
 	l := t.out
 	t.out = nil
 	l.at++
@@ -159,8 +159,8 @@ func (t *turns) advance() {
 	heap.Fix(&t.lines, 0)
 }
 
-// fill reads on in a line and reports whether there is more.
-func (t *turns) fill(l *line) bool {
+// fill reads more of a line and reports whether there is more.
+func (t *queueWalk) fill(l *line) bool {
 	if !l.more {
 		return false
 	}
@@ -174,13 +174,13 @@ func (t *turns) fill(l *line) bool {
 	return len(l.read) > 0
 }
 
-// descend goes to the lines of the next lower priority and reports whether
+// descend moves to the lines of the next lower priority and reports whether
 // there are any.
-func (t *turns) descend() bool {
+func (t *queueWalk) descend() bool {
 	priority, orgs := t.view.Lines(t.priority)
 	t.priority = priority
 	for _, org := range orgs {
-		l := &line{org: org, standing: t.of(org), more: true}
+		l := &line{org: org, usage: t.of(org), more: true}
 		if t.fill(l) {
 			t.lines = append(t.lines, l)
 		}
@@ -189,14 +189,15 @@ func (t *turns) descend() bool {
 	return len(orgs) > 0
 }
 
-// of returns where an organization stands, counting what this walk gave it.
-func (t *turns) of(org compute.OrgID) *standing {
-	s := t.standing[org]
+// of returns the usage of an organization, including the placements of this
+// walk.
+func (t *queueWalk) of(org compute.OrgID) *usage {
+	s := t.usage[org]
 	if s == nil {
 		share := t.view.Share(org)
-		s = &standing{value: min(share.Used, maxStanding), weight: uint64(max(share.Weight, 1))}
-		s.raise(share.Rate)
-		t.standing[org] = s
+		s = &usage{value: min(share.Used, maxUsage), weight: uint64(max(share.Weight, 1))}
+		s.add(share.Rate)
+		t.usage[org] = s
 	}
 	return s
 }

@@ -11,49 +11,49 @@ import (
 
 const (
 	// overdue is how long after its latest end an attempt still counts as about
-	// to end: its node's word may be on the way.
+	// to end. The report of its end may be on the way.
 	overdue = time.Minute
 
-	// commitMargin is what may pass between a view and the place that was
-	// decided on it.
+	// commitMargin is the time allowed between a view and the commit of a
+	// placement decided on it.
 	commitMargin = 5 * time.Second
 )
 
 // Limits of the reservations of one pass.
 const (
-	maxSearched = 64 // Executions beside the heads for which others may make room.
-	maxReserved = 32 // Executions of one GPU type that are promised room.
+	maxSearched = 64 // Executions beside the heads that search for victims.
+	maxReserved = 32 // Reservations for one GPU type.
 
-	// reservedPart is which part of a type's GPUs may be promised to more than
-	// the first.
+	// reservedPart limits reservations beside the head to one in so many of a
+	// type's GPUs.
 	reservedPart = 8
 )
 
-// reservation is room on a node that is promised to an execution which waits:
-// its share counts as given away there for the rest of the pass.
+// reservation is capacity on a node that is kept for a blocked execution. It
+// counts as given away for the rest of the pass.
 type reservation struct {
 	node    int
-	at      compute.Instant // When its room is free at the latest; never when that is not known.
+	at      compute.Instant // When the capacity is free at the latest; Never when unknown.
 	shape   capacity.Shape
 	devices []int
 }
 
-// release is what an attempt gives back at its latest end.
+// release is what an attempt frees at its latest end.
 type release struct {
 	at      compute.Instant
-	shape   capacity.Shape // Of which vCPU, memory and share count.
+	shape   capacity.Shape // Only vCPU, memory and share are set.
 	devices []int
 }
 
-// releases are those of one node, the first to end first, as long as its
-// record is the same.
+// releases are those of one node, the first to end first. They are valid while
+// the node's record is the same.
 type releases struct {
 	node *compute.Node
 	list []release
 }
 
-// releasesOf returns what the attempts of a slot's node give back. What has
-// overstayed is left out: nobody knows when it ends.
+// releasesOf returns what the attempts on a node free. Overdue attempts are
+// left out, because their end is unknown.
 func (s *pass) releasesOf(node int) []release {
 	p := s.packer
 	for len(p.releases) <= node {
@@ -74,7 +74,7 @@ func (s *pass) releasesOf(node int) []release {
 	return r.list[late:]
 }
 
-// releaseOf returns what an attempt on n gives back.
+// releaseOf returns what an attempt on n frees.
 func releaseOf(w *compute.Work, n *compute.Node) release {
 	r := w.Execution.Request
 	out := release{at: w.LatestEnd(), shape: capacity.Shape{VCPU: r.VCPUMilli, Memory: r.MemoryMiB}}
@@ -84,9 +84,9 @@ func releaseOf(w *compute.Work, n *compute.Node) release {
 	return out
 }
 
-// startOn returns when q fits on a node if everything there runs to its latest
-// end and nothing comes after; never when nobody knows. The trial slot then is
-// what the node has free at that instant.
+// startOn returns when q fits on a node if every attempt there runs to its
+// latest end and nothing else is placed. It returns Never when that is unknown.
+// Afterwards the trial slot holds what is free at that instant.
 func (s *pass) startOn(node int, q *capacity.Shape) compute.Instant {
 	then := s.copyOf(node)
 	list := s.releasesOf(node)
@@ -122,9 +122,9 @@ func (s *pass) copyOf(node int) *slot {
 }
 
 // soonest returns the reservation with which q, which is blocked, starts first:
-// on the node that has room for it at the earliest, the first by id when equal.
+// on the node where it fits at the earliest, the first by id when equal.
 func (s *pass) soonest(q *capacity.Shape) reservation {
-	a := s.agenda(q)
+	a := s.releaseHeap(q)
 	for {
 		node, at := a.first()
 		if at == compute.Never {
@@ -134,16 +134,16 @@ func (s *pass) soonest(q *capacity.Shape) reservation {
 		if now == at {
 			return reservation{node: node, at: max(at, s.view.Now()), devices: s.trial.FirstFree(q)}
 		}
-		a.set(node, now) // Something there has overstayed.
+		a.set(node, now) // An attempt there is overdue.
 	}
 }
 
-// block does what can be done for e, which fits nowhere now. The first of each
-// GPU type, the first CPU-only one and some more that ask for several GPUs are
-// promised a place; so are some that outrank what may be preempted, and for
-// each of them others make room if it does not start as soon without.
+// block handles e, which fits nowhere at present. The first execution of each
+// GPU type, the first CPU-only one and some more with several GPUs get
+// reservations. Executions that outrank preemptible attempts may preempt them
+// if they would not start as soon otherwise.
 func (s *pass) block(e *compute.Execution, q *capacity.Shape) {
-	head, more := s.entitled(q)
+	head, more := s.mayReserve(q)
 	urgent := s.mayPreempt(e)
 	if !head && !more {
 		if !urgent || s.searched == maxSearched {
@@ -151,33 +151,33 @@ func (s *pass) block(e *compute.Execution, q *capacity.Shape) {
 		}
 		s.searched++
 	}
-	best, kept := s.kept(q)
+	best, kept := s.stillValid(q)
 	if !kept || urgent {
-		s.lift()
+		s.liftSoft()
 		best = s.soonest(q)
 	}
-	soon := best.at <= s.vacating(e.StopGrace) || urgent && s.awaits(e, q)
+	soon := best.at <= s.vacating(e.StopGrace) || urgent && s.leavesInTime(e, q)
 	if urgent && !soon && s.preempt(e, q) {
-		s.pledge(q)
+		s.countReserved(q)
 		return
 	}
 	if head || soon || more && best.node >= 0 {
-		s.pledge(q)
+		s.countReserved(q)
 		s.reserve(q, best)
 	}
 }
 
-// promised is what a pass has reserved for those who ask for one GPU type.
+// promised is what a pass has reserved for one GPU type.
 type promised struct {
 	heads int
 	milli int64 // Thousandths of GPU.
 }
 
-// entitled reports whether q, which is blocked, is the first of its type, and
-// whether it is one of those that are promised a place beside the first: they
-// ask for several GPUs, which hardly ever become free together, and all that
-// is promised stays a small part of what there is.
-func (s *pass) entitled(q *capacity.Shape) (head, more bool) {
+// mayReserve reports whether q, which is blocked, is the head of its type, and
+// whether it is one of those that get a reservation beside the head. Those ask
+// for several GPUs, which rarely become free together, and all reservations
+// stay a small part of the capacity.
+func (s *pass) mayReserve(q *capacity.Shape) (head, more bool) {
 	p := s.promises[q.GPUType]
 	if p.heads == 0 {
 		return true, false
@@ -186,14 +186,14 @@ func (s *pass) entitled(q *capacity.Shape) (head, more bool) {
 	return false, q.GPUs > 1 && p.heads < maxReserved && asked*reservedPart <= s.packer.capacityOf(q.Kinds)
 }
 
-// pledge counts one more that is promised room.
-func (s *pass) pledge(q *capacity.Shape) {
+// countReserved counts one more reservation for the type of q.
+func (s *pass) countReserved(q *capacity.Shape) {
 	p := s.promises[q.GPUType]
 	s.promises[q.GPUType] = promised{p.heads + 1, p.milli + int64(q.GPUs*q.Milli)}
 }
 
-// capacityOf returns the thousandths of GPU of some kinds on nodes that take
-// work.
+// capacityOf returns the thousandths of GPU of a set of kinds on nodes that
+// take work.
 func (b *board) capacityOf(k *capacity.KindSet) (milli int64) {
 	for kind, n := range b.gpu {
 		if k.Has[kind] {
@@ -203,8 +203,8 @@ func (b *board) capacityOf(k *capacity.KindSet) (milli int64) {
 	return milli
 }
 
-// reserve promises q a place where it starts first, or, when nobody knows when
-// that is, where least is missing.
+// reserve reserves capacity for q where it starts first. When no start is
+// known, it reserves where the least is missing.
 func (s *pass) reserve(q *capacity.Shape, best reservation) {
 	if best.node < 0 {
 		best = s.nearest(q)
@@ -214,40 +214,40 @@ func (s *pass) reserve(q *capacity.Shape, best reservation) {
 	s.reserved = append(s.reserved, best)
 }
 
-// fill places e in or beside room that is reserved for others, if they find at
-// their time what they would have found without it.
+// fill backfills e in or beside reserved capacity, if no reserved execution
+// starts later because of it.
 func (s *pass) fill(e *compute.Execution, q *capacity.Shape) bool {
 	end := e.EndsBy(s.view.Now().Add(commitMargin))
-	if tried, ok := s.unfit[*q]; len(s.reserved) == 0 || ok && end >= tried {
-		return false // Room only gets less in a pass.
+	if tried, ok := s.noBackfill[*q]; len(s.reserved) == 0 || ok && end >= tried {
+		return false // Free capacity only shrinks during a pass.
 	}
-	choosy := s.choosy(e, s.packer.row(*q))
+	avoids := s.avoids(e, s.packer.scores(*q))
 	for i := range s.reserved {
 		r := &s.reserved[i]
 		tried := slices.ContainsFunc(s.reserved[:i], func(o reservation) bool { return o.node == r.node && o.timed() })
-		if !r.timed() || tried || choosy && e.Avoids(s.packer.slots[r.node].Record.ID) {
+		if !r.timed() || tried || avoids && e.Avoids(s.packer.slots[r.node].Record.ID) {
 			continue
 		}
 		if s.fillOn(r.node, e, q, end) {
 			return true
 		}
 	}
-	if !choosy {
-		s.unfit[*q] = end
+	if !avoids {
+		s.noBackfill[*q] = end
 	}
 	return false
 }
 
-// timed reports whether it is known when r begins.
+// timed reports whether the start of r is known.
 func (r *reservation) timed() bool { return r.at != compute.Never }
 
-// fillOn places e on a node where it fits now, if whoever has room reserved
-// there finds it in time. The whole room of those who begin no sooner than e ends
-// serves until then. Of those who begin sooner, their devices stay away, but not
-// the vCPU and memory that come back with the devices.
+// fillOn backfills e on a node if every execution with a reservation there
+// still starts in time. Reservations that begin no sooner than e ends may be
+// used entirely until then. Of those that begin sooner, the devices stay
+// reserved, but not the vCPU and memory that are released with the devices.
 func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end compute.Instant) bool {
 	then := s.copyOf(node)
-	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // What all that is reserved there leaves.
+	vcpu, memory := then.VCPU-q.VCPU, then.Memory-q.Memory // What the reservations there leave.
 	var sooner []*reservation
 	untimed := false
 	for i := range s.reserved {
@@ -266,7 +266,7 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end com
 		return false
 	}
 	for _, r := range sooner {
-		if back := s.comesWith(r); vcpu+back.VCPU < 0 || memory+back.Memory < 0 {
+		if back := s.releasedWith(r); vcpu+back.VCPU < 0 || memory+back.Memory < 0 {
 			return false
 		}
 	}
@@ -275,9 +275,9 @@ func (s *pass) fillOn(node int, e *compute.Execution, q *capacity.Shape, end com
 	return true
 }
 
-// comesWith returns the vCPU and memory of attempts that hold devices of r and
-// have ended when it begins, if they run to their latest end.
-func (s *pass) comesWith(r *reservation) (back capacity.Shape) {
+// releasedWith returns the vCPU and memory of attempts that hold devices of r
+// and end before it begins, if they run to their latest end.
+func (s *pass) releasedWith(r *reservation) (back capacity.Shape) {
 	for _, list := range [...][]release{s.releasesOf(r.node), s.placed[r.node]} {
 		for i := range list {
 			held := func(device int) bool { return slices.Contains(r.devices, device) }

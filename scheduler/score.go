@@ -5,9 +5,9 @@ import (
 	"berth/compute/capacity"
 )
 
-// The scores of nodes that do not take a shape now, by why. Lower is better,
-// so the best score over all nodes is also the most hopeful refusal, and with
-// it the reason why the execution waits.
+// The scores of nodes that do not fit a shape at present, by the reason. Lower
+// is better, so the best score over all nodes is also the most hopeful refusal,
+// and gives the reason why the execution waits.
 const (
 	neverFits     = 1<<38 - 1 - iota // Would not fit on the empty node.
 	nodeDown                         // Would fit, but the node is down or drained, or its GPUs are.
@@ -16,11 +16,11 @@ const (
 	worstFit                         // No fit scores worse than this.
 )
 
-// splitWeight is what each island beside the first adds to a score, in steps:
-// more than any cost.
+// splitWeight is what each island beside the first adds to a score, in steps.
+// It exceeds any cost.
 const splitWeight = 1 << 28
 
-// refusal returns why q, which does not fit on s now, does not.
+// refusal returns why q does not fit on s. q must not fit.
 func (s *slot) refusal(q *capacity.Shape) int64 {
 	known, healthy := s.OfKind(q)
 	switch {
@@ -34,15 +34,15 @@ func (s *slot) refusal(q *capacity.Shape) int64 {
 	return resourcesBusy
 }
 
-// standing returns ReasonNone when q fits on s now, and otherwise why not.
-func (s *slot) standing(q *capacity.Shape) compute.Reason {
+// reason returns ReasonNone when q fits on s, and otherwise why not.
+func (s *slot) reason(q *capacity.Shape) compute.Reason {
 	if s.Fits(q) {
 		return compute.ReasonNone
 	}
 	return reasonOf(s.refusal(q))
 }
 
-// reasonOf returns the typed reason that stands for a refusal.
+// reasonOf returns the reason for a refusal.
 func reasonOf(score int64) compute.Reason {
 	switch score {
 	case neverFits:
@@ -57,9 +57,9 @@ func reasonOf(score int64) compute.Reason {
 	return compute.ReasonNone
 }
 
-// score returns how well q fits on node i: its cost in steps, more for each
-// island that it is spread over. CPU-only work of equal cost goes to nodes
-// without GPUs first.
+// score returns how well q fits on node i: its cost in steps, plus splitWeight
+// for each further island. CPU-only work of equal cost prefers nodes without
+// GPUs.
 func (b *board) score(i int, q *capacity.Shape) int64 {
 	s := &b.slots[i]
 	if !s.Fits(q) {
@@ -73,7 +73,7 @@ func (b *board) score(i int, q *capacity.Shape) int64 {
 	return s.steps(q, c, cost)
 }
 
-// scoreOf is score for a slot that is not as the board has it. It must fit.
+// scoreOf is score for a slot that differs from the board's. q must fit.
 func (b *board) scoreOf(s *slot, q *capacity.Shape) int64 {
 	s.rest = b.value.rest(s.GPUFree, s.VCPU, s.Memory)
 	var open [maxGroups]int64
@@ -84,7 +84,7 @@ func (b *board) scoreOf(s *slot, q *capacity.Shape) int64 {
 	return s.steps(q, c, b.value.cost(s, q, c)+b.taken(s, open[:], q, c))
 }
 
-// steps returns the score of a cost that c has for q on s.
+// steps converts the cost of change c, for q on s, to a score.
 func (s *slot) steps(q *capacity.Shape, c change, cost int64) int64 {
 	score := ceilDiv(cost-slack, step*one)
 	score = max(min(score, splitWeight/4), -splitWeight/4) * 2

@@ -2,15 +2,15 @@ package scheduler
 
 import "berth/compute/capacity"
 
-// fan is how many entries of one level of a row the next level summarizes.
+// fan is how many entries of one level the next level summarizes.
 const fan = 16
 
-// row remembers how well one shape fits on every node. Each entry is the score
-// of a node with its position behind it, so that the least entry is the best
-// node, the first of equals. Above the nodes, each level holds the least of
-// sixteen entries below it: the best node is read in one step; a node that
-// changed costs one score and a look at the blocks that it was the least of.
-type row struct {
+// scoreTree caches how well one shape fits on every node. An entry is the score
+// of a node followed by its position, so that the least entry is the best node,
+// the first of equals. Each level above the nodes holds the least of every
+// sixteen entries below it. The best node is read in one step. An update costs
+// one score and a scan of the blocks that the node was the least of.
+type scoreTree struct {
 	shape      capacity.Shape
 	levels     [][]int64 // By node, by block of nodes, and so on; the last has one entry.
 	generation uint64    // Of the board's scores.
@@ -18,7 +18,8 @@ type row struct {
 	cursor     uint64    // How much of the change log is included.
 }
 
-// positions is how many nodes a board can tell apart: the low bits of an entry.
+// positions is how many nodes a board can distinguish: the low bits of an
+// entry.
 const (
 	positionBits = 24
 	positions    = 1 << positionBits
@@ -26,8 +27,8 @@ const (
 
 func entry(score int64, node int) int64 { return score<<positionBits | int64(node) }
 
-// size makes room for n nodes.
-func (r *row) size(n int) {
+// size allocates the levels for n nodes.
+func (r *scoreTree) size(n int) {
 	r.levels = r.levels[:0]
 	for {
 		r.levels = append(r.levels, make([]int64, n))
@@ -39,7 +40,7 @@ func (r *row) size(n int) {
 }
 
 // summarize fills the levels above the first.
-func (r *row) summarize() {
+func (r *scoreTree) summarize() {
 	for l := 1; l < len(r.levels); l++ {
 		for block := range r.levels[l] {
 			r.levels[l][block] = least(r.levels[l-1], block)
@@ -58,7 +59,7 @@ func least(level []int64, block int) int64 {
 }
 
 // set changes the score of a node.
-func (r *row) set(node int, score int64) {
+func (r *scoreTree) set(node int, score int64) {
 	e, at := entry(score, node), node
 	old := r.levels[0][node]
 	if e == old {
@@ -83,8 +84,9 @@ func (r *row) set(node int, score int64) {
 	}
 }
 
-// best returns the best node and its score, which says why when no node fits.
-func (r *row) best() (node int, score int64) {
+// best returns the best node and its score. The score is the refusal when no
+// node fits.
+func (r *scoreTree) best() (node int, score int64) {
 	top := r.levels[len(r.levels)-1]
 	if len(top) == 0 {
 		return -1, neverFits
@@ -92,9 +94,9 @@ func (r *row) best() (node int, score int64) {
 	return int(top[0] & (positions - 1)), top[0] >> positionBits
 }
 
-// runnerUp returns the best node beside the winner and its score. It is -1
-// when no other node takes the shape now.
-func (r *row) runnerUp(winner int) (node int, score int64) {
+// runnerUp returns the best node beside the winner and its score, -1 when no
+// other node fits the shape.
+func (r *scoreTree) runnerUp(winner int) (node int, score int64) {
 	second, at := entry(neverFits, positions-1), winner
 	for _, level := range r.levels {
 		from := at / fan * fan

@@ -7,29 +7,29 @@ import (
 	"berth/compute/capacity"
 )
 
-// Limits of what is spared.
+// Limits of soft reservations.
 const (
-	maxForeseen = 256 // Executions of the queue that are looked at for it.
-	maxLifts    = 64  // How often a pass lifts it; then it is forgotten.
+	maxSoftSearched = 256 // Executions of the queue that are checked.
+	maxLifts        = 64  // Times that a pass lifts them before it drops them.
 )
 
-// spared is room that is going to be reserved for an execution which was
-// blocked in an earlier view. Whoever comes before it in the order may take
-// that room, but takes what is elsewhere first: otherwise a node that has been
-// emptying for an hour would be filled by work that would do as well anywhere.
-type spared struct {
+// softReservation is capacity that will be reserved for an execution that was
+// blocked in an earlier view. Executions before it in the order may take that
+// capacity, but take other capacity first. Otherwise work that fits anywhere
+// would fill a node that has been emptying for an hour.
+type softReservation struct {
 	execution compute.ExecutionID
 	reservation
 
-	imposed bool // It counts as given away now.
+	imposed bool // It counts as given away.
 }
 
-// foresee spares the room of those who will be promised some, as far as they
-// ask for several GPUs. The record of an execution says that it was blocked,
-// so a plan still depends on the view alone.
-func (s *pass) foresee() {
-	queue := newTurns(s.view)
-	for range maxForeseen {
+// reserveSoftly makes soft reservations for blocked executions with several
+// GPUs that will get a reservation. The execution's record says that it was
+// blocked, so a plan still depends on the view alone.
+func (s *pass) reserveSoftly() {
+	queue := newQueueWalk(s.view)
+	for range maxSoftSearched {
 		e := queue.next()
 		if e == nil {
 			break
@@ -38,22 +38,22 @@ func (s *pass) foresee() {
 			continue
 		}
 		q := s.packer.types.Shape(&e.Request)
-		if head, more := s.entitled(&q); !head && !more {
+		if head, more := s.mayReserve(&q); !head && !more {
 			continue
 		}
-		if r, ok := s.foreseen(&q); ok {
-			s.pledge(&q)
+		if r, ok := s.softRoom(&q); ok {
+			s.countReserved(&q)
 			r.shape = q
-			s.spared = append(s.spared, spared{execution: e.ID, reservation: r})
-			s.set(&s.spared[len(s.spared)-1], true)
+			s.soft = append(s.soft, softReservation{execution: e.ID, reservation: r})
+			s.set(&s.soft[len(s.soft)-1], true)
 		}
 	}
 	clear(s.promises)
 }
 
-// foreseen returns the room that q has now, or will have first.
-func (s *pass) foreseen(q *capacity.Shape) (reservation, bool) {
-	switch node, score := s.packer.row(*q).best(); {
+// softRoom returns the capacity that q has at present, or will have first.
+func (s *pass) softRoom(q *capacity.Shape) (reservation, bool) {
+	switch node, score := s.packer.scores(*q).best(); {
 	case score <= worstFit:
 		devices := s.packer.slots[node].pick(s.packer.value, q, nil)
 		return reservation{node: node, at: s.view.Now(), devices: devices}, true
@@ -64,8 +64,8 @@ func (s *pass) foreseen(q *capacity.Shape) (reservation, bool) {
 	return reservation{}, false
 }
 
-// set makes room that is spared count as given away, or not.
-func (s *pass) set(r *spared, imposed bool) {
+// set makes a soft reservation count as given away, or not.
+func (s *pass) set(r *softReservation, imposed bool) {
 	switch {
 	case r.imposed == imposed:
 		return
@@ -77,40 +77,41 @@ func (s *pass) set(r *spared, imposed bool) {
 	r.imposed = imposed
 }
 
-// redeem ends the sparing for e, whose turn it is.
-func (s *pass) redeem(e *compute.Execution) {
+// claimOwn ends the soft reservation of e before its decision.
+func (s *pass) claimOwn(e *compute.Execution) {
 	s.own = nil
-	for i := range s.spared {
-		if own := s.spared[i]; own.execution == e.ID {
+	for i := range s.soft {
+		if own := s.soft[i]; own.execution == e.ID {
 			s.set(&own, false)
-			s.own, s.spared = &own, slices.Delete(s.spared, i, i+1)
+			s.own, s.soft = &own, slices.Delete(s.soft, i, i+1)
 			return
 		}
 	}
 }
 
-// kept returns what was foreseen for q, whose turn it is and which is blocked,
-// if that still holds. As long as those before it came as foreseen nothing is
-// sooner, since the room of others was only taken away later. What came out of
-// turn, a fairer share within the pass, may have taken other room than was
-// foreseen: then what is kept is a room that q gets in time, not the soonest.
-func (s *pass) kept(q *capacity.Shape) (reservation, bool) {
+// stillValid returns the soft reservation of q, which is blocked, if it still
+// starts at the same instant. While executions are decided in the foreseen
+// order nothing starts sooner, because capacity was only taken away since. An
+// execution out of that order, of an organization that became first within the
+// pass, may have taken other capacity. Then the result is a node that q gets in
+// time, not necessarily the soonest.
+func (s *pass) stillValid(q *capacity.Shape) (reservation, bool) {
 	if s.own == nil || s.opens(s.own.node, q) != s.own.at {
 		return reservation{}, false
 	}
 	return reservation{node: s.own.node, at: max(s.own.at, s.view.Now()), devices: s.trial.FirstFree(q)}, true
 }
 
-// yields reports whether q, which fits nowhere, would fit in room that is
-// spared.
+// yields reports whether q, which fits nowhere, would fit if all soft
+// reservations were lifted.
 func (s *pass) yields(q *capacity.Shape) bool {
-	if len(s.spared) == 0 || s.useless[*q] {
-		return false // Room only gets less in a pass.
+	if len(s.soft) == 0 || s.noSoftFit[*q] {
+		return false // Free capacity only shrinks during a pass.
 	}
-	for i := range s.spared {
-		then := s.copyOf(s.spared[i].node)
-		for j := range s.spared {
-			if r := &s.spared[j]; r.node == s.spared[i].node {
+	for i := range s.soft {
+		then := s.copyOf(s.soft[i].node)
+		for j := range s.soft {
+			if r := &s.soft[j]; r.node == s.soft[i].node {
 				then.Put(&r.shape, r.devices)
 			}
 		}
@@ -118,33 +119,33 @@ func (s *pass) yields(q *capacity.Shape) bool {
 			return true
 		}
 	}
-	s.useless[*q] = true
+	s.noSoftFit[*q] = true
 	return false
 }
 
-// lift makes what is spared free for the execution whose turn it is.
-func (s *pass) lift() {
-	if s.lifted || len(s.spared) == 0 {
+// liftSoft makes soft reservations count as free for the current decision.
+func (s *pass) liftSoft() {
+	if s.lifted || len(s.soft) == 0 {
 		return
 	}
 	s.lifted = true
 	s.lifts++
-	for i := range s.spared {
-		s.set(&s.spared[i], false)
+	for i := range s.soft {
+		s.set(&s.soft[i], false)
 	}
 }
 
-// impose spares again what lift made free.
-func (s *pass) impose() {
+// restoreSoft undoes liftSoft.
+func (s *pass) restoreSoft() {
 	if !s.lifted {
 		return
 	}
 	s.lifted = false
 	if s.lifts >= maxLifts {
-		s.spared = nil
+		s.soft = nil
 		return
 	}
-	for i := range s.spared {
-		s.set(&s.spared[i], true)
+	for i := range s.soft {
+		s.set(&s.soft[i], true)
 	}
 }

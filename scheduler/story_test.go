@@ -294,15 +294,15 @@ func TestStoryOfASelection(t *testing.T) {
 			t.Errorf("the parent is %v (%v)", e.Status, e.Reason)
 		}
 
-		var rows []compute.Candidate
+		var trees []compute.Candidate
 		for _, e := range c.machine.View().Children(parent) {
-			rows = append(rows, compute.Candidate{
+			trees = append(trees, compute.Candidate{
 				Profile: e.Profile,
 				Runs:    []compute.CandidateRun{{Status: e.Status, Duration: e.Duration, Credits: e.Billed}},
 			})
 		}
-		fastest := rows[selection.Judge(compute.ObjectiveFastest, rows).Best].Profile
-		cheapest := rows[selection.Judge(compute.ObjectiveCheapest, rows).Best].Profile
+		fastest := trees[selection.Judge(compute.ObjectiveFastest, trees).Best].Profile
+		cheapest := trees[selection.Judge(compute.ObjectiveCheapest, trees).Best].Profile
 		if fastest != "gpu.h100" || cheapest != "gpu.t4" {
 			t.Errorf("fastest %s, cheapest %s, want gpu.h100 and gpu.t4", fastest, cheapest)
 		}

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// familyCount is a family and how many nodes that take work are of it.
+// familyCount is a family and how many of its nodes take work.
 type familyCount struct {
 	family
 	nodes int
@@ -29,7 +29,7 @@ func sameHardware(a, b *compute.Node) bool {
 	return true
 }
 
-// hardwareOf returns the number of what s has.
+// hardwareOf returns the number of the hardware of s.
 func (b *board) hardwareOf(s *slot) int {
 	word := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
 	word = strconv.AppendInt(append(word, ' '), s.Record.MemoryMiB, 10)
@@ -47,7 +47,7 @@ func (b *board) hardwareOf(s *slot) int {
 	return n
 }
 
-// count adds what s has to the capacity, or takes it out.
+// count adds the hardware of s to the supply, or removes it.
 func (b *board) count(s *slot, sign int) {
 	for len(b.gpu) < len(b.types.Names) {
 		b.gpu = append(b.gpu, 0)
@@ -97,7 +97,7 @@ func coarse(n int64) int64 {
 	return (n + 1<<shift - 1) >> shift << shift
 }
 
-// freeIf returns the free thousandths of a GPU while s takes work.
+// freeIf returns the free thousandths of a GPU of s, 0 if it takes no work.
 func (s *slot) freeIf() int64 {
 	if !s.Open {
 		return 0
@@ -105,8 +105,8 @@ func (s *slot) freeIf() int64 {
 	return s.GPUFree
 }
 
-// gauge brings the sums of free GPU to the new state of s.
-func (b *board) gauge(s *slot) {
+// addFree adds the free GPU of s to the sums.
+func (b *board) addFree(s *slot) {
 	s.usable = 0
 	if s.Open {
 		s.usable = s.wholeUsable()
@@ -140,8 +140,8 @@ func (s *slot) wholeUsable() int64 {
 	return worth * fed / whole
 }
 
-// fragmentation returns which share of the free GPU on nodes that take work
-// cannot be given as whole GPUs, 0 when none is free.
+// fragmentation returns the share of the free GPU on nodes that take work that
+// cannot be given as whole GPUs. It is 0 when none is free.
 func (b *board) fragmentation() float64 {
 	if b.free == 0 {
 		return 0

@@ -5,23 +5,23 @@ import (
 	"berth/compute/capacity"
 )
 
-// What decides where work goes, in the units of one thousandth of a GPU. None
-// of it is tuned to a workload; DESIGN.md says what each is for, and what
-// changes when it is halved or doubled.
+// Weights of the placement policy, in thousandths of a GPU. None is tuned to a
+// workload. DESIGN.md says what each is for and what changes when it is halved
+// or doubled.
 const (
 	step       = 40 // Costs within a step are equal.
 	typeWeight = 3  // Of the pressure on a type, cubed.
 
-	// What of the GPU is at risk beside room for CPU-only work: nothing as
-	// long as nine tenths of the vCPU and of the memory are asked for at most,
-	// half of it when a tenth more is asked for than there is.
+	// How much of the GPU is at risk beside free capacity for CPU-only work:
+	// nothing while at most nine tenths of the vCPU and of the memory are asked
+	// for, half of it when a tenth more is asked for than exists.
 	riskFrom, riskTo = 0.9, 1.1
 	riskMost         = 0.5
 )
 
-// Values are integers with this many binary places, so that every node
-// computes the same: sixteen for values, twenty-four for the slopes that turn
-// vCPU and memory into GPU.
+// Values are integers with this many binary places, so that every node computes
+// the same: sixteen for values, twenty-four for the slopes that convert vCPU
+// and memory to GPU.
 const (
 	places      = 16
 	one         = 1 << places
@@ -30,17 +30,17 @@ const (
 	maxFree  = 1 << 30 // vCPU thousandths and MiB of a node beyond this do not count.
 	maxSlope = 1 << 32
 	maxWorth = 1 << (20 + places) // A thousand GPUs.
-	slack    = 64                 // What rounding may have lost of a cost; a thousandth of a thousandth.
+	slack    = 64                 // Bound of the rounding error of a cost.
 )
 
-// value is what the free room of a node is worth, given the demand that the
-// cluster has seen and the capacity that it has. It never changes.
+// value is what the free capacity of a node is worth, given the demand and the
+// supply of the cluster. It is immutable.
 type value struct {
-	// residues is what is lost with a free share of a device: as much as is
-	// free, in as far as the demand asks for more at once. By thousandths.
+	// residues is the loss from a free share of a device, by thousandths: the
+	// whole share, as far as the demand asks for more at once.
 	residues [compute.WholeGPU + 1]int64
 
-	vcpu, memory frontier // What of the GPU beside it is fed.
+	vcpu, memory frontier // How much of the GPU beside it each feeds.
 
 	cpuOnly []cpuClass
 	scarce  []int64 // What a thousandth of a GPU costs, by kind.
@@ -58,10 +58,9 @@ func fed(amount, slope int64) int64 {
 	return min(min(max(amount, 0), maxFree)*slope>>(slopePlaces-places), maxWorth)
 }
 
-// rest returns the value of gpu free thousandths by the vCPU and memory that
-// are free beside them, and nothing else of the devices: what is stranded is
-// lost, and so is a part of the others where CPU-only work would fit, which
-// strands them when it comes.
+// rest returns the value of gpu free thousandths given the free vCPU and memory
+// beside them. Stranded GPU is lost. So is a part of the rest where CPU-only
+// work would fit, because that work would strand it.
 func (v *value) rest(gpu, vcpu, memory int64) int64 {
 	if gpu <= 0 {
 		return 0
@@ -84,13 +83,13 @@ type change struct {
 	loss  int64 // Of value, by the residues.
 }
 
-// change returns what placing q on s, which must fit, takes of its devices.
+// change returns what placing q on s takes of its devices. q must fit.
 func (v *value) change(s *slot, q *capacity.Shape) change {
 	switch {
 	case q.GPUs == 0:
 		return change{kind: capacity.Mixed}
 	case q.GPUs == 1 && q.Milli < compute.WholeGPU:
-		i, loss := s.sharing(v, q)
+		i, loss := s.shareDevice(v, q)
 		d := &s.Devices[i]
 		c := change{kind: d.Kind, gpu: d.Worth(q.Milli), loss: loss}
 		if d.Free == compute.WholeGPU {
@@ -114,9 +113,8 @@ func (v *value) change(s *slot, q *capacity.Shape) change {
 	return c
 }
 
-// cost returns the value that s loses when c is taken of its devices for q,
-// and what the type of the devices costs. What q takes from the openings of
-// others is not in it.
+// cost returns the value that s loses when q takes c, plus the price of the
+// type of the devices. It leaves out the openings that q takes from other work.
 func (v *value) cost(s *slot, q *capacity.Shape, c change) int64 {
 	cost := c.loss + s.rest - v.rest(s.GPUFree-c.gpu, s.VCPU-q.VCPU, s.Memory-q.Memory)
 	if c.gpu > 0 {

@@ -235,7 +235,7 @@ func TestPriceOfOpenings(t *testing.T) {
 func TestRowIsAScan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 15, 16, 17, 256, 257, 5000} {
-		var r row
+		var r scoreTree
 		r.size(n)
 		scores := make([]int64, n)
 		for i := range scores {

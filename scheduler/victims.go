@@ -7,35 +7,35 @@ import (
 	"berth/compute/capacity"
 )
 
-// eviction is a set of attempts on one node, and what it costs.
+// eviction is a set of attempts on one node and the cost of preempting them.
 type eviction struct {
 	node    int // -1 for none.
 	victims []*victim
 	cost    uint64
 }
 
-// hunt is the search for the cheapest attempts without which a shape would fit
-// on their node: branch and bound over the sets of each node.
-type hunt struct {
+// victimSearch finds the cheapest attempts to preempt so that a shape fits on
+// their node. It is branch and bound over the sets of attempts of each node.
+type victimSearch struct {
 	pass     *pass
 	q        *capacity.Shape
 	priority int
-	left     int // Attempts that the plan still may ask.
+	left     int // Preemptions that the plan may still contain.
 	best     eviction
 
-	// Of the node that is looked at:
+	// State of the current node:
 	node    int
 	some    []*victim    // The cheapest first.
 	sums    []uint64     // Of their costs: of the first, of the first two, and so on, behind 0.
-	most    capacity.Gap // The most that one of them gives back.
-	missing capacity.Gap // The least that has to be given back.
+	most    capacity.Gap // The most that one of them frees.
+	missing capacity.Gap // The least that must be freed.
 	then    *slot        // The node without those chosen.
 	chosen  []*victim
 	tries   int
 }
 
-// on looks for cheaper attempts than the best on one more node.
-func (h *hunt) on(y *yielding) {
+// on searches one more node for cheaper attempts than the best.
+func (h *victimSearch) on(y *victimNode) {
 	s := h.pass
 	slot := &s.packer.slots[y.node]
 	if why := slot.refusal(h.q); why != gpusBusy && why != resourcesBusy {
@@ -49,7 +49,7 @@ func (h *hunt) on(y *yielding) {
 	if len(h.some) == 0 || !h.then.Fits(h.q) {
 		return
 	}
-	h.letOff()
+	h.spareVictims()
 	h.then = s.copyOf(y.node)
 	h.missing = capacity.Gap{}
 	if devices := []int(nil); h.q.GPUs == 0 || slot.Uniform != capacity.Mixed {
@@ -65,8 +65,8 @@ func (h *hunt) on(y *yielding) {
 	s.tries -= h.tries
 }
 
-// read reads who may be asked on a node.
-func (h *hunt) read(y *yielding) {
+// read reads the attempts on a node that may be preempted.
+func (h *victimSearch) read(y *victimNode) {
 	h.node, h.some, h.most = y.node, h.some[:0], capacity.Gap{}
 	h.sums, h.chosen = append(h.sums[:0], 0), h.chosen[:0]
 	for i := range y.victims {
@@ -83,7 +83,7 @@ func (h *hunt) read(y *yielding) {
 	}
 }
 
-// gives returns what v gives back.
+// gives returns what the preemption of v frees.
 func (v *victim) gives() capacity.Gap {
 	r := &v.back
 	return capacity.Gap{
@@ -91,9 +91,10 @@ func (v *victim) gives() capacity.Gap {
 	}
 }
 
-// letOff lets off the dearest while the shape still fits without the others,
-// and takes those for the best if they are. All of them have left then.
-func (h *hunt) letOff() {
+// spareVictims greedily spares the costliest victims while the request still
+// fits, and makes the rest the best set if it is. At the start all victims have
+// left.
+func (h *victimSearch) spareVictims() {
 	cost := h.sums[len(h.sums)-1]
 	for _, v := range slices.Backward(h.some) {
 		h.then.Take(&v.back.shape, v.back.devices)
@@ -110,9 +111,9 @@ func (h *hunt) letOff() {
 	h.chosen = h.chosen[:0]
 }
 
-// search tries what is chosen with every set of those from there on that may
-// be better than the best.
-func (h *hunt) search(from int, cost uint64) {
+// search extends the chosen set with every later subset that may be better than
+// the best.
+func (h *victimSearch) search(from int, cost uint64) {
 	if h.tries == 0 {
 		return
 	}
@@ -122,8 +123,8 @@ func (h *hunt) search(from int, cost uint64) {
 		return
 	}
 	for i := from; i < len(h.some); i++ {
-		// Each later one costs as much at least, and so does what is needed
-		// beside it.
+		// Later victims cost at least as much, and so do the others that are
+		// needed.
 		n := h.needed()
 		if i+n > len(h.some) || len(h.chosen)+n > h.left ||
 			!h.better(cost+h.sums[i+n]-h.sums[i], len(h.chosen)+n) {
@@ -136,8 +137,8 @@ func (h *hunt) search(from int, cost uint64) {
 	}
 }
 
-// choose lets a victim leave (sign 1), or come back.
-func (h *hunt) choose(v *victim, sign int) {
+// choose takes a victim off the node (sign 1), or puts it back (-1).
+func (h *victimSearch) choose(v *victim, sign int) {
 	g, by := v.gives(), int64(sign)
 	h.missing = capacity.Gap{
 		Milli: h.missing.Milli - by*g.Milli, VCPU: h.missing.VCPU - by*g.VCPU, Memory: h.missing.Memory - by*g.Memory,
@@ -151,8 +152,9 @@ func (h *hunt) choose(v *victim, sign int) {
 	h.chosen = h.chosen[:len(h.chosen)-1]
 }
 
-// needed returns how many more have to leave at the least, one at least.
-func (h *hunt) needed() int {
+// needed returns a lower bound of how many more victims have to leave, at least
+// one.
+func (h *victimSearch) needed() int {
 	n := int64(1)
 	for _, of := range [...][2]int64{
 		{h.missing.Milli, h.most.Milli}, {h.missing.VCPU, h.most.VCPU}, {h.missing.Memory, h.most.Memory},
@@ -164,15 +166,15 @@ func (h *hunt) needed() int {
 	return int(n)
 }
 
-// better reports whether attempts on this node that cost so much are better
-// than the best: cheaper, or fewer, or on an earlier node.
-func (h *hunt) better(cost uint64, attempts int) bool {
+// better reports whether a set on this node with such a cost is better than the
+// best: cheaper, or smaller, or on an earlier node.
+func (h *victimSearch) better(cost uint64, attempts int) bool {
 	b := &h.best
 	return b.node < 0 || cmp.Or(cmp.Compare(cost, b.cost), cmp.Compare(attempts, len(b.victims)),
 		cmp.Compare(h.node, b.node)) < 0
 }
 
-// take makes what is chosen the best.
-func (h *hunt) take(cost uint64) {
+// take makes the chosen set the best.
+func (h *victimSearch) take(cost uint64) {
 	h.best = eviction{node: h.node, victims: slices.Clone(h.chosen), cost: cost}
 }
