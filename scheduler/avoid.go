@@ -2,11 +2,10 @@ package scheduler
 
 import "berth/compute"
 
-// elsewhere returns the best node for e beside those where its code could not
-// be started, and its score. Where all others are busy there is none, -1, and
-// e waits for them, so that a node on which nothing starts does not swallow
-// the queue. Where no other node could host e now or later, the best of all
-// remains: it is what there is.
+// elsewhere returns the best node for e, and its score, leaving out nodes on
+// which its code failed to start. If all others are busy it returns -1, and e
+// waits for them, so that a node on which nothing starts does not drain the
+// queue. If no other node could ever host e, it returns the best of all nodes.
 func (s *pass) elsewhere(e *compute.Execution, r *scoreTree, best int, score int64) (node int, its int64) {
 	if score > worstFit || !e.Avoids(s.packer.slots[best].Record.ID) {
 		return best, score
@@ -21,8 +20,8 @@ func (s *pass) elsewhere(e *compute.Execution, r *scoreTree, best int, score int
 	return int(other & (positions - 1)), other >> positionBits
 }
 
-// bestOther returns the entry of the best node for e beside those where its code
-// could not be started, of one that never fits if there is none.
+// bestOther returns the entry of the best node on which the code of e has not
+// failed to start, or of one that never fits if none exists.
 func (s *pass) bestOther(e *compute.Execution, r *scoreTree) int64 {
 	other := entry(neverFits, positions-1)
 	for i, at := range r.levels[0] {
@@ -33,8 +32,8 @@ func (s *pass) bestOther(e *compute.Execution, r *scoreTree) int64 {
 	return other
 }
 
-// choosy reports whether e does not go where its code could not be started,
-// because another node could host it now or later.
+// avoids reports whether e avoids the nodes on which its code failed to start,
+// because another node could host it at some time.
 func (s *pass) avoids(e *compute.Execution, r *scoreTree) bool {
 	return len(e.Avoid) > 0 && s.bestOther(e, r)>>positionBits < nodeDown
 }

@@ -8,9 +8,8 @@ import (
 	"berth/compute/capacity"
 )
 
-// Survey is what all explanations from one view have in common: the queue in
-// its order and the nodes as places. It must not be used by two goroutines at
-// once.
+// Survey holds what all explanations from one view share: the queue in its
+// order, and the nodes. It must not be used by two goroutines at once.
 type Survey struct {
 	view  View
 	queue []*compute.Execution
@@ -33,7 +32,7 @@ func NewSurvey(v View) *Survey {
 	return s
 }
 
-// Waiting returns an execution of the queue, nil when it is not in it.
+// Waiting returns an execution of the queue, nil when it is not queued.
 func (s *Survey) Waiting(id compute.ExecutionID) *compute.Execution {
 	i, waits := s.at[id]
 	if !waits {
@@ -42,10 +41,10 @@ func (s *Survey) Waiting(id compute.ExecutionID) *compute.Execution {
 	return s.queue[i]
 }
 
-// Explain returns why the execution waits: how every node stands to it, and
-// what goes first. It counts what is free in the view, before any execution of
-// the queue is placed. When it may start and what could be moved for it are for
-// Estimate and Defragment.
+// Explain returns why the execution waits: how many nodes refuse it for which
+// reason, and what goes first. It counts the free capacity in the view, before
+// any execution of the queue is placed. Package forecast answers when it may
+// start and what could be moved for it.
 func (s *Survey) Explain(id compute.ExecutionID) compute.Explanation {
 	out := compute.Explanation{Index: s.view.Index(), Queued: len(s.queue)}
 	e := s.Waiting(id)
@@ -56,12 +55,12 @@ func (s *Survey) Explain(id compute.ExecutionID) compute.Explanation {
 	own := s.view.Quotas(e.Org)[0]
 	out.Running, out.Limit = s.view.Load(own).Attempts, own.Concurrent
 	out.Ahead = aheadOf(e, s.queue[:s.at[id]])
-	s.askNodes(e, &out)
+	s.countNodes(e, &out)
 	return out
 }
 
-// askNodes counts the nodes by how they stand to e.
-func (s *Survey) askNodes(e *compute.Execution, out *compute.Explanation) {
+// countNodes counts the nodes by their reason to refuse e.
+func (s *Survey) countNodes(e *compute.Execution, out *compute.Explanation) {
 	q := s.types.Shape(&e.Request)
 	counts := map[compute.Reason]int{}
 	for i := range s.slots {
@@ -83,7 +82,7 @@ func refused(counts map[compute.Reason]int) []compute.Refused {
 	return out
 }
 
-// aheadOf sums up what goes before e.
+// aheadOf sums up the executions before e.
 func aheadOf(e *compute.Execution, ahead []*compute.Execution) (out compute.Ahead) {
 	types := map[string]*compute.Demand{}
 	for _, a := range ahead {

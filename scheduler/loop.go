@@ -18,7 +18,7 @@ import (
 const DefaultTick = time.Second
 
 const (
-	maxTaken = 64               // Queue messages of GPU selections per look.
+	maxTaken = 64               // Queue messages of GPU selections per step.
 	minRest  = time.Millisecond // A shorter computation needs no rest.
 )
 
@@ -37,16 +37,16 @@ type Config struct {
 	Tick       time.Duration    // DefaultTick when zero.
 }
 
-// Loop is the leader's duty: it packs the newest view, commits the plan and
-// takes the queue messages of GPU selections. It keeps no truth: a new leader
-// starts with an empty Loop and loses nothing.
+// Loop is the leader's scheduling loop. It packs the newest view, commits the
+// plan and takes the queue messages of GPU selections. It keeps no truth: a new
+// leader starts with an empty Loop and loses nothing.
 type Loop struct {
 	config  Config
 	log     *slog.Logger
 	metrics *metrics
 	packer  *Packer
-	last    compute.Plan  // The plan that was committed last.
-	busy    time.Duration // What the last plan took to compute.
+	last    compute.Plan  // The last committed plan.
+	busy    time.Duration // How long the last plan took to compute.
 }
 
 // New returns an idle Loop.
@@ -62,8 +62,8 @@ func New(c Config) *Loop {
 	}
 }
 
-// Run works for the leader of term until ctx ends, and returns its error. It
-// must not run twice at once.
+// Run schedules for the leader of term until ctx ends, and returns its error.
+// It must not run twice at once.
 func (l *Loop) Run(ctx context.Context, term uint64) error {
 	l.last = compute.Plan{}
 	for {
@@ -75,8 +75,8 @@ func (l *Loop) Run(ctx context.Context, term uint64) error {
 	}
 }
 
-// step decides once on v. It returns the index that the next view must
-// include, and whether the next look should come without waiting for news.
+// step decides once on v. It returns the index that the next view must include,
+// and whether the next step should follow without waiting for a change.
 func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, again bool) {
 	taken := l.takeSelections(ctx, term, v)
 	plan := l.pack(v)
@@ -85,7 +85,7 @@ func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, aga
 	}
 	if samePlan(plan, l.last) {
 		l.log.WarnContext(ctx, "plan had no effect", "term", term, "index", v.Index())
-		l.last = compute.Plan{} // The next look tries it again.
+		l.last = compute.Plan{} // The next step retries it.
 		return taken, false
 	}
 	fault.Point("scheduler.commit.before")
@@ -99,7 +99,7 @@ func (l *Loop) step(ctx context.Context, term uint64, v View) (index uint64, aga
 	return max(taken, placed), true
 }
 
-// pack computes the plan for v and measures it.
+// pack computes the plan for v and measures how long that takes.
 func (l *Loop) pack(v View) compute.Plan {
 	start := l.config.Now()
 	plan := l.packer.Pack(v)
@@ -109,9 +109,9 @@ func (l *Loop) pack(v View) compute.Plan {
 	return plan
 }
 
-// takeSelections takes the queue messages that wait, the oldest first, and
-// returns the highest index of their entries. One that is refused does not
-// hold up the others.
+// takeSelections takes the pending queue messages, the oldest first, and
+// returns the highest index of their entries. A refused message does not delay
+// the others.
 func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index uint64) {
 	taken := 0
 	for parent := range v.PendingSelections() {
@@ -135,10 +135,10 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 	return index
 }
 
-// await returns when the next look is due: a view includes index and, unless
-// again, something has changed since or a tick has passed. A plan that took
-// long is followed by as long a rest, so that a long queue does not take a
-// core for itself. The error is that of ctx.
+// await returns when the next step is due: a view includes index and, unless
+// again is set, something has changed since or a tick has passed. After a long
+// computation it rests as long as that took, so that a long queue does not
+// occupy a core. The error is that of ctx.
 func (l *Loop) await(ctx context.Context, index uint64, again bool) error {
 	for l.config.Views().Index() < index {
 		if err := l.changed(ctx, index-1); err != nil {
@@ -157,8 +157,8 @@ func (l *Loop) await(ctx context.Context, index uint64, again bool) error {
 	return l.changed(ctx, index)
 }
 
-// changed waits for a view newer than after, for a tick at most. Any error but
-// the end of ctx costs a tick: the next look reads the whole state anyway.
+// changed waits for a view newer than after, for at most a tick. An error other
+// than the end of ctx costs a tick: the next step reads the whole state anyway.
 func (l *Loop) changed(ctx context.Context, after uint64) error {
 	tick, cancel := context.WithTimeout(ctx, l.config.Tick)
 	defer cancel()
@@ -168,7 +168,7 @@ func (l *Loop) changed(ctx context.Context, after uint64) error {
 	return ctx.Err()
 }
 
-// samePlan reports whether two plans want the same.
+// samePlan reports whether two plans are equal.
 func samePlan(a, b compute.Plan) bool {
 	return slices.Equal(a.Waiting, b.Waiting) && slices.Equal(a.Preemptions, b.Preemptions) &&
 		slices.EqualFunc(a.Assignments, b.Assignments, func(x, y compute.Assignment) bool {

@@ -18,8 +18,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		fragmentation: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_scheduler_fragmentation_ratio",
-			Help: "Share of the free GPU that cannot be given as whole GPUs: " +
-				"on partly used ones, or short of vCPU or memory.",
+			Help: "Share of the free GPU that cannot be given as whole GPUs: it is " +
+				"on partly used devices, or lacks vCPU or memory.",
 		}),
 	}
 	reg.MustRegister(m.decision, m.fragmentation)

@@ -7,24 +7,22 @@ import (
 	"berth/compute"
 )
 
-// quota is a limit with what counts in it already, counting what this pass has
-// placed.
+// quota is a limit and its load, including what this pass has placed.
 type quota struct {
 	compute.Quota
 
 	load     compute.Load
-	promised int64           // Thousandths of GPUs that are kept for one who waits;
-	from     compute.Instant // from then on. Never: nobody knows when.
+	promised int64           // Thousandths of GPUs promised to one execution.
+	from     compute.Instant // When the promise begins; Never when unknown.
 }
 
-// holding is what an execution with a place counts in its quotas, and until
-// when at the latest.
+// holding is a placed execution that counts in quotas, and its latest end.
 type holding struct {
 	execution *compute.Execution
 	until     compute.Instant
 }
 
-// quotas returns those that an organization, its keys and its tags have.
+// quotas returns the quotas of an organization, its keys and its tags.
 func (s *pass) quotas(org compute.OrgID) []*quota {
 	known, ok := s.granted[org]
 	if !ok {
@@ -36,8 +34,8 @@ func (s *pass) quotas(org compute.OrgID) []*quota {
 	return known
 }
 
-// overQuota returns why e may not get a place now, ReasonNone when it may.
-// Where nothing but GPUs refuses it, they are promised to it.
+// overQuota returns why e may not be placed at present, ReasonNone when it may.
+// If only GPU quotas refuse it, those GPUs are promised to it.
 func (s *pass) overQuota(e *compute.Execution) compute.Reason {
 	end, why := e.EndsBy(s.view.Now().Add(commitMargin)), compute.ReasonNone
 	for _, q := range s.quotas(e.Org) {
@@ -53,7 +51,7 @@ func (s *pass) overQuota(e *compute.Execution) compute.Reason {
 		case compute.ReasonQuotaGPUs:
 			why = refusal
 		default:
-			return refusal // It holds nobody up.
+			return refusal // It blocks no other execution.
 		}
 	}
 	if why != compute.ReasonNone {
@@ -62,11 +60,11 @@ func (s *pass) overQuota(e *compute.Execution) compute.Reason {
 	return why
 }
 
-// promise keeps GPUs for e, which waits for them or for a place from an instant
-// on, in all quotas that it counts in: what is behind it there cannot pass it
-// for ever, but for what has ended by the time that all of them have room. Of
-// each quota it is the first who is promised something in a pass; the next one
-// is when that one has its place.
+// promise reserves quota GPUs for e, which waits for them or for a place from
+// an instant on, in all quotas that count it. Executions behind it cannot pass
+// it for ever, except those that end before all of the quotas have room. In
+// each quota only the first execution gets a promise in a pass. The next one
+// gets it when that one is placed.
 func (s *pass) promise(e *compute.Execution, at compute.Instant) {
 	held, from := e.Request.HeldMilliGPU(), at
 	var kept []*quota
@@ -78,17 +76,17 @@ func (s *pass) promise(e *compute.Execution, at compute.Instant) {
 			return
 		}
 		kept = append(kept, q)
-		from = max(from, s.roomIn(q, held))
+		from = max(from, s.freeIn(q, held))
 	}
 	for _, q := range kept {
 		q.promised, q.from = held, from
 	}
 }
 
-// roomIn returns when a quota has room for so many thousandths of GPUs if all
-// that counts in it runs to its latest end and nothing comes after; Never when
-// nobody knows.
-func (s *pass) roomIn(q *quota, milli int64) compute.Instant {
+// freeIn returns when a quota has so many thousandths of GPUs free if
+// everything that counts in it runs to its latest end and nothing else is
+// placed. It returns Never when that is unknown.
+func (s *pass) freeIn(q *quota, milli int64) compute.Instant {
 	over, now := q.load.MilliGPU+milli-q.MilliGPU, s.view.Now()
 	if over <= 0 {
 		return now
@@ -114,7 +112,7 @@ func (s *pass) roomIn(q *quota, milli int64) compute.Instant {
 	return compute.Never
 }
 
-// count counts e, which has got a place, in its quotas.
+// count counts e, which has been placed, in its quotas.
 func (s *pass) count(e *compute.Execution) {
 	s.started[e.Org] = append(s.started[e.Org], holding{e, e.EndsBy(s.view.Now())})
 	for _, q := range s.quotas(e.Org) {

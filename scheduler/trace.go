@@ -9,10 +9,10 @@ import (
 	"berth/compute/capacity"
 )
 
-// Trace returns the plan that Pack returns for v, and how it decided about each
-// execution that the plan names: the best nodes, at most so many, and the others
-// by reason, with what earlier decisions had given away. The error is that of
-// ctx.
+// Trace returns the plan that Pack returns for v, and a record of the decision
+// about each execution that the plan names: the scores of at most best nodes,
+// and the number of other nodes by reason, given the earlier decisions of the
+// plan. The error is that of ctx.
 func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decision, error) {
 	plan := Pack(v)
 	named := make([]compute.Decision, 0, len(plan.Assignments)+len(plan.Waiting))
@@ -25,17 +25,18 @@ func Trace(ctx context.Context, v View, best int) (compute.Plan, []compute.Decis
 		at[w.Execution] = len(named)
 		named = append(named, compute.Decision{Execution: w.Execution, Reason: w.Reason})
 	}
-	// Every node is scored for those alone: there may be far more in the queue.
+	// All nodes are scored only for executions in the plan: the queue may be far
+	// longer.
 	NewPacker().packTraced(v, func(p *Packer, e *compute.Execution, q *capacity.Shape) {
 		if i, asked := at[e.ID]; asked && ctx.Err() == nil {
-			p.stand(&named[i], q, best)
+			p.describe(&named[i], q, best)
 		}
 	})
 	return plan, named, ctx.Err()
 }
 
-// stand says in d how all nodes stand to q now.
-func (p *Packer) stand(d *compute.Decision, q *capacity.Shape, best int) {
+// describe records in d how all nodes score q.
+func (p *Packer) describe(d *compute.Decision, q *capacity.Shape, best int) {
 	counts, fitting := map[compute.Reason]int{}, p.fitting[:0]
 	for i := range p.slots {
 		score := p.score(i, q)

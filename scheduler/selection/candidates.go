@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// Limits of what one GPU selection becomes.
+// Limits of one GPU selection.
 const (
 	MaxCandidates = 16
 	maxDetail     = 512 // Bytes of the detail.

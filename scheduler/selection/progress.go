@@ -8,25 +8,27 @@ import (
 	"berth/compute"
 )
 
-// When the pace of a run says enough to predict its end, and how much faster
-// than that it is allowed to become.
+// When the progress of a sub-execution suffices to predict its end, and how
+// much faster it may become.
 const (
-	paceLeast   = time.Second // It has executed for so long,
-	paceParts   = 0.10        // has done so much of its work,
-	pacePoints  = 4           // and has said so often how far it is.
-	paceMargin  = 0.15        // It may go on so much faster than ever so far,
-	paceNoise   = 2.0         // and by so many standard errors of its speed.
-	paceGroups  = 8           // Stretches of about equal work whose speeds are compared.
-	shapeMargin = 0.10        // The same, beyond what the reference shows.
+	rateLeast   = time.Second // Least time that it has executed.
+	rateParts   = 0.10        // Least part of its work that is done.
+	ratePoints  = 4           // Least number of reports.
+	rateMargin  = 0.15        // It may become so much faster than so far,
+	rateNoise   = 2.0         // and by so many standard errors of its rate.
+	rateGroups  = 8           // Stretches of about equal work whose speeds are compared.
+	referenceMargin = 0.10        // Margin beyond the reference.
 )
 
-// Progress is how far a run is: the progress that it has printed.
+// Progress is how far a sub-execution is: the progress that its code has
+// printed.
 type Progress struct {
 	Elapsed time.Duration // Since its code started.
 	Points  []compute.ProgressPoint
 }
 
-// part returns how much of its work the run had done when it last said so.
+// part returns the part of its work that the sub-execution last reported as
+// done.
 func (p Progress) part() float64 {
 	if len(p.Points) == 0 {
 		return 0
@@ -34,7 +36,8 @@ func (p Progress) part() float64 {
 	return p.Points[len(p.Points)-1].Part
 }
 
-// clean returns the points that rise in both, as those of a sane program do.
+// clean returns the points that rise in both values, as those of a sane program
+// do.
 func (p Progress) clean() []compute.ProgressPoint {
 	var out []compute.ProgressPoint
 	for _, q := range p.Points {
@@ -49,28 +52,27 @@ func (p Progress) clean() []compute.ProgressPoint {
 	return out
 }
 
-// Least returns the least time that the run will take in all, as far as its
-// pace tells, and false while it tells too little. What is left of the work is
-// taken to go as fast as the faster of two: the run's own speed so far, or the
-// later half of it, with a margin that grows with how much the speed varied;
-// and the speed that a reference had there, a run of the same code that has
-// ended after whole, which knows which parts of the work are quick.
+// Least returns the least total time of the sub-execution that its progress
+// allows, and false if the progress shows too little. The rest of the work is
+// assumed to go as fast as the faster of two rates. One is its own rate so far,
+// or of the later half, plus a margin that grows with the variation. The other
+// is the rate of a reference there: a sub-execution of the same code that has
+// ended after whole, and shows which parts of the work are quick.
 func (p Progress) Least(reference Progress, whole time.Duration) (time.Duration, bool) {
 	points := p.clean()
-	if p.Elapsed < paceLeast || len(points) < pacePoints || points[len(points)-1].Part < paceParts {
+	if p.Elapsed < rateLeast || len(points) < ratePoints || points[len(points)-1].Part < rateParts {
 		return 0, false
 	}
 	last := points[len(points)-1]
 	left := p.straight(points)
-	if ref := reference.clean(); len(ref) >= pacePoints && whole > 0 {
+	if ref := reference.clean(); len(ref) >= ratePoints && whole > 0 {
 		left = min(left, shaped(last, ref, whole))
 	}
 	least := last.At + time.Duration(left)
 	return max(least, p.Elapsed), true
 }
 
-// straight returns the nanoseconds that are left at the fastest plausible
-// constant speed.
+// straight returns the nanoseconds left at the fastest plausible constant rate.
 func (p Progress) straight(points []compute.ProgressPoint) float64 {
 	last := points[len(points)-1]
 	speed := speedOf(compute.ProgressPoint{}, last)
@@ -80,23 +82,23 @@ func (p Progress) straight(points []compute.ProgressPoint) float64 {
 		}
 	}
 	variation, groups := variationOf(points)
-	margin := paceMargin + paceNoise*variation/math.Sqrt(groups)
+	margin := rateMargin + rateNoise*variation/math.Sqrt(groups)
 	return (1 - last.Part) / (speed * (1 + margin))
 }
 
-// shaped returns the nanoseconds that are left when what is left of the work
-// is the same share of the time as it was for the reference.
+// shaped returns the nanoseconds left when the rest of the work takes the same
+// share of the time as it did for the reference.
 func shaped(last compute.ProgressPoint, ref []compute.ProgressPoint, whole time.Duration) float64 {
 	done := timeAt(ref, last.Part, whole)
 	if done <= 0 {
 		return 0
 	}
 	at := float64(last.At)
-	return max(at/done*float64(whole)-at, 0) / (1 + shapeMargin)
+	return max(at/done*float64(whole)-at, 0) / (1 + referenceMargin)
 }
 
 // timeAt returns after how many nanoseconds the reference had done part of its
-// work, between its points on a straight line.
+// work, by linear interpolation.
 func timeAt(ref []compute.ProgressPoint, part float64, whole time.Duration) float64 {
 	before := compute.ProgressPoint{}
 	for _, q := range append(slices.Clone(ref), compute.ProgressPoint{Part: 1, At: whole}) {
@@ -114,11 +116,11 @@ func speedOf(a, b compute.ProgressPoint) float64 {
 	return (b.Part - a.Part) / float64(b.At-a.At)
 }
 
-// variationOf returns the relative standard deviation of the speed between
-// stretches of the work, and of how many. The first stretch holds the start
-// and does not count.
+// variationOf returns the relative standard deviation of the rate between
+// stretches of the work, and their number. The first stretch includes the
+// start-up and does not count.
 func variationOf(points []compute.ProgressPoint) (deviation, groups float64) {
-	step := max((len(points)-1)/paceGroups, 1)
+	step := max((len(points)-1)/rateGroups, 1)
 	var speeds []float64
 	for i := step; i < len(points); i += step {
 		speeds = append(speeds, speedOf(points[i-step], points[i]))

@@ -10,20 +10,20 @@ import (
 	"berth/compute"
 )
 
-// What is assumed of the differences between runs of the same code on GPUs of
-// one type before any were measured: their relative standard deviation, and
-// how many degrees of freedom the assumption counts for beside measurements.
-// Five percent is what neighbours, clocks and caches of a shared machine make
-// of a steady program.
+// The assumed differences between sub-executions of the same code on one GPU
+// type, before any are measured: their relative standard deviation, and the
+// degrees of freedom of the assumption beside measurements. Five percent is the
+// effect of neighbours, clocks and caches of a shared machine on a steady
+// program.
 const (
 	priorNoise   = 0.05
 	priorFreedom = 4
 )
 
-// standingOf returns how a candidate stands by its runs. Its time and its
-// credits are the medians of those that completed: one run that was held up
-// does not move them.
-func standingOf(c *compute.Candidate) compute.Standing {
+// resultOf returns the result of a candidate. Its time and its credits are the
+// medians of the completed sub-executions, so that one slow sub-execution does
+// not move them.
+func resultOf(c *compute.Candidate) compute.Standing {
 	var times []time.Duration
 	var credits []compute.Credits
 	s := compute.Standing{Status: compute.StatusPending}
@@ -33,7 +33,7 @@ func standingOf(c *compute.Candidate) compute.Standing {
 		if r.Status == compute.StatusCompleted {
 			times, credits = append(times, r.Duration), append(credits, r.Credits)
 		}
-		// Of the runs that have not ended, only one is not pending.
+		// At most one unfinished sub-execution is not pending.
 		if !r.Status.Terminal() && (!live || r.Status > s.Status) || i == 0 {
 			s.Status, s.Reason = r.Status, r.Reason
 		}
@@ -61,16 +61,16 @@ func median[T ~int64](values []T) T {
 	return low + (high-low)/2
 }
 
-// measured is a candidate as it is compared: the logarithms of what its runs
-// scored. Differences of logarithms are ratios, so that noise is relative.
+// measured is the scores of a candidate as logarithms. Differences of
+// logarithms are ratios, so the noise is relative.
 type measured struct {
 	logs []float64
 	mean float64
 }
 
-// measure returns what the runs of a candidate scored by the objective. One
-// that was stopped early counts with the least that it would have taken. It
-// is empty when there is nothing to compare.
+// measure returns the scores of a candidate by the objective. A sub-execution
+// that was stopped early counts with its predicted least time. The result is
+// empty when there is nothing to compare.
 func measure(objective compute.Objective, c *compute.Candidate) measured {
 	var m measured
 	for i := range c.Runs {
@@ -99,9 +99,10 @@ func (m *measured) add(objective compute.Objective, d time.Duration, c compute.C
 	m.mean += (value - m.mean) / float64(len(m.logs))
 }
 
-// noise returns the relative standard deviation between runs, pooled over the
-// candidates, and its degrees of freedom: the assumption and what was measured,
-// each by its weight (the scaled inverse chi-squared prior of a variance).
+// noise returns the relative standard deviation between sub-executions, pooled
+// over the candidates, and its degrees of freedom. It combines the assumption
+// and the measurements by their weights (the scaled inverse chi-squared prior
+// of a variance).
 func noise(all []measured) (deviation, freedom float64) {
 	sum, freedom := priorFreedom*priorNoise*priorNoise, float64(priorFreedom)
 	for _, m := range all {
@@ -116,8 +117,8 @@ func noise(all []measured) (deviation, freedom float64) {
 // confidence returns the probability that the candidate at best is better than
 // all others, nil when there is no other to compare. For each other one it is
 // Student's t distribution of the difference between the means with the pooled
-// noise (Welch's test with one variance); their product takes the comparisons
-// for independent.
+// noise (Welch's test with one variance). The product treats the comparisons as
+// independent.
 func confidence(objective compute.Objective, candidates []compute.Candidate, best int) *float64 {
 	all := make([]measured, len(candidates))
 	for i := range candidates {

@@ -10,19 +10,20 @@ import (
 
 // Times and margins of a GPU selection.
 const (
-	// StartWithin is how long a run may wait for capacity when no deadline was
-	// asked for, from the submit, the end of the run before it, or that of its own
-	// last attempt.
+	// StartWithin is how long a sub-execution may wait for capacity without a
+	// deadline. It counts from the submit, from the end of the sub-execution
+	// before it, or from the end of its own last attempt.
 	StartWithin = time.Hour
-	// Patience is how long a GPU type that waits is waited for once all others
-	// have ended and there is something to recommend.
+	// Patience is how long a GPU type may go on waiting once all others have
+	// ended and there is something to recommend.
 	Patience = time.Minute
 
-	equalMargin   = 0.01 // A candidate that is worse by no more may run on: it is as good.
-	repeatsErrors = 3.0  // Standard errors by which a candidate is worse whose repeats are spared.
+	equalMargin   = 0.01 // A candidate that is worse by no more counts as equal.
+	repeatsErrors = 3.0  // Standard errors by which a candidate must be worse to skip its repeats.
 )
 
-// Live is what is known of a GPU selection whose runs have not all ended.
+// Live is a GPU selection whose sub-executions have not all ended. A candidate
+// is one of its GPU types.
 type Live struct {
 	Objective  compute.Objective
 	Repeats    int
@@ -31,40 +32,41 @@ type Live struct {
 	Created    compute.Instant // Of the submit.
 	Now        compute.Instant
 	Candidates []compute.Candidate
-	Progress   map[compute.ExecutionID]Progress // Of runs that execute or have completed, as far as known.
+	Progress   map[compute.ExecutionID]Progress // Of sub-executions that run or have completed, as far as known.
 }
 
-// Stops returns the runs that need not go on, in the order of the candidates,
-// each once:
+// Stops returns the sub-executions that need not go on, in the order of the
+// candidates, each once:
 //
-//   - what has not started by the deadline, or, without one, within an hour,
-//     or a minute after all others have ended; without a deadline what lost its
-//     attempt and begins anew has that time from then on;
-//   - what still executes after the deadline, once a candidate has completed;
-//   - unless the race is to be complete, what can no longer win: under fastest
-//     and cheapest a candidate that is certain to be slower, or dearer, than
-//     one that has completed; under balanced one that is both, so that it
-//     could not be on the Pareto front either.
+//   - one that has not started by the deadline, or, without a deadline, within
+//     an hour, or within a minute after all others have ended. Without a
+//     deadline a lost attempt restarts this time;
+//   - one that still executes after the deadline, once a candidate has
+//     completed;
+//   - unless the selection must be complete, one that can no longer win. Under
+//     fastest and cheapest that is a candidate that is certain to be slower, or
+//     dearer, than one that has completed. Under balanced it must be both, so
+//     that it cannot be on the Pareto front.
 //
-// Only candidates that have completed stop others: one that still runs may yet
-// fail. The first run of a candidate is judged by its progress, and goes on to
-// its end when it prints none; its repeats are judged by what it took.
-func (r *Live) Stops() []compute.CandidateStop {
-	rows := make([]compute.Standing, len(r.Candidates))
+// Only completed candidates stop others: a running one may still fail. The
+// first sub-execution of a candidate is judged by its progress, and is not
+// stopped if it prints none. Its repeats are judged by its result.
+func (l *Live) Stops() []compute.CandidateStop {
+	results := make([]compute.Standing, len(l.Candidates))
 	answer, active := false, false
-	for i := range r.Candidates {
-		rows[i] = standingOf(&r.Candidates[i])
-		answer = answer || rows[i].Completed > 0
-		active = active || !rows[i].Status.Terminal() && started(&r.Candidates[i])
+	for i := range l.Candidates {
+		results[i] = resultOf(&l.Candidates[i])
+		answer = answer || results[i].Completed > 0
+		active = active || !results[i].Status.Terminal() && started(&l.Candidates[i])
 	}
 	var stops []compute.CandidateStop
-	for i := range r.Candidates {
-		if rows[i].Status.Terminal() {
+	for i := range l.Candidates {
+		if results[i].Status.Terminal() {
 			continue
 		}
-		stop, ok := r.late(&r.Candidates[i], answer, active)
-		if !ok && !r.Complete {
-			stop, ok = r.beaten(i, rows)
+		stop, ok := l.late(&l.Candidates[i], answer, active)
+		if !ok && !l.Complete {
+			stop, ok = l.beaten(i, results)
 		}
 		if ok {
 			stops = append(stops, stop)
@@ -73,19 +75,20 @@ func (r *Live) Stops() []compute.CandidateStop {
 	return stops
 }
 
-// NeedsProgress reports whether Stops would say more if it knew the paces of the
-// runs: a candidate has completed, and another one executes its first run.
-func (r *Live) NeedsProgress() bool {
+// NeedsProgress reports whether Stops would decide more if it knew the progress
+// of the sub-executions: a candidate has completed, and another one executes
+// its first sub-execution.
+func (l *Live) NeedsProgress() bool {
 	answer, running := false, false
-	for i := range r.Candidates {
-		s := standingOf(&r.Candidates[i])
+	for i := range l.Candidates {
+		s := resultOf(&l.Candidates[i])
 		answer = answer || s.Completed > 0
 		running = running || s.Completed == 0 && s.Status == compute.StatusRunning
 	}
-	return answer && running && !r.Complete
+	return answer && running && !l.Complete
 }
 
-// started reports whether any run of the candidate was ever placed.
+// started reports whether any sub-execution of the candidate was ever placed.
 func started(c *compute.Candidate) bool {
 	for i := range c.Runs {
 		run := &c.Runs[i]
@@ -96,7 +99,8 @@ func started(c *compute.Candidate) bool {
 	return false
 }
 
-// current returns the run of the candidate that is not over and has its turn.
+// current returns the sub-execution of the candidate that is queued or
+// executes, nil for none.
 func current(c *compute.Candidate) *compute.CandidateRun {
 	for i := range c.Runs {
 		if s := c.Runs[i].Status; !s.Terminal() && s != compute.StatusPending {
@@ -106,15 +110,15 @@ func current(c *compute.Candidate) *compute.CandidateRun {
 	return nil
 }
 
-// late returns the stop of a candidate that is out of time. Answer says
-// whether there is something to recommend, active whether any candidate that
-// has started goes on.
-func (r *Live) late(c *compute.Candidate, answer, active bool) (compute.CandidateStop, bool) {
+// late returns the stop of a candidate that is out of time. answer reports that
+// there is something to recommend, active that some candidate that has started
+// goes on.
+func (l *Live) late(c *compute.Candidate, answer, active bool) (compute.CandidateStop, bool) {
 	run := current(c)
 	if run == nil {
 		return compute.CandidateStop{}, false
 	}
-	within, out := r.outOfTime(c, answer && !active)
+	within, out := l.outOfTime(c, answer && !active)
 	if !out {
 		return compute.CandidateStop{}, false
 	}
@@ -127,9 +131,9 @@ func (r *Live) late(c *compute.Candidate, answer, active bool) (compute.Candidat
 	case run.Status == compute.StatusQueued:
 		stop.Detail = fmt.Sprintf("not repeated within %s (%s)", within, run.Reason)
 		return stop, true
-	case r.Deadline > 0 && answer:
-		stop.Detail = fmt.Sprintf("still running at the deadline of %s", r.Deadline)
-		if part := r.Progress[run.Execution].part(); part > 0 {
+	case l.Deadline > 0 && answer:
+		stop.Detail = fmt.Sprintf("still running at the deadline of %s", l.Deadline)
+		if part := l.Progress[run.Execution].part(); part > 0 {
 			stop.Detail += fmt.Sprintf(", at %.0f %%", 100*part)
 		}
 		return stop, true
@@ -137,23 +141,24 @@ func (r *Live) late(c *compute.Candidate, answer, active bool) (compute.Candidat
 	return compute.CandidateStop{}, false
 }
 
-// outOfTime reports whether a candidate's run had to have started by now, and
-// within what. Last says that all others have ended and there is an answer.
-func (r *Live) outOfTime(c *compute.Candidate, last bool) (within string, out bool) {
-	if r.Deadline > 0 {
-		return r.Deadline.String(), r.Now.Sub(r.Created) >= r.Deadline
+// outOfTime reports whether a candidate's sub-execution must have started by
+// now, and within which time. last reports that all others have ended and there
+// is an answer.
+func (l *Live) outOfTime(c *compute.Candidate, last bool) (within string, out bool) {
+	if l.Deadline > 0 {
+		return l.Deadline.String(), l.Now.Sub(l.Created) >= l.Deadline
 	}
-	since := max(r.Created, lastEnd(c), requeued(c))
-	if r.Now.Sub(since) >= StartWithin {
+	since := max(l.Created, lastEnd(c), requeued(c))
+	if l.Now.Sub(since) >= StartWithin {
 		return StartWithin.String(), true
 	}
-	for i := range r.Candidates {
-		since = max(since, lastEnd(&r.Candidates[i]), requeued(&r.Candidates[i]))
+	for i := range l.Candidates {
+		since = max(since, lastEnd(&l.Candidates[i]), requeued(&l.Candidates[i]))
 	}
-	return Patience.String() + " of the others' end", last && r.Now.Sub(since) >= Patience
+	return Patience.String() + " of the others' end", last && l.Now.Sub(since) >= Patience
 }
 
-// lastEnd returns when the last of a candidate's runs that are over ended.
+// lastEnd returns when the last finished sub-execution of a candidate ended.
 func lastEnd(c *compute.Candidate) compute.Instant {
 	var end compute.Instant
 	for i := range c.Runs {
@@ -162,7 +167,7 @@ func lastEnd(c *compute.Candidate) compute.Instant {
 	return end
 }
 
-// requeued returns since when a candidate waits to begin anew, zero when it does
+// requeued returns since when a candidate waits for a retry, zero when it does
 // not.
 func requeued(c *compute.Candidate) compute.Instant {
 	if run := current(c); run != nil && run.Status == compute.StatusQueued {
@@ -171,33 +176,33 @@ func requeued(c *compute.Candidate) compute.Instant {
 	return 0
 }
 
-// beaten returns the stop of candidate i when another one has certainly
-// beaten it.
-func (r *Live) beaten(i int, rows []compute.Standing) (compute.CandidateStop, bool) {
-	c := &r.Candidates[i]
+// beaten returns the stop of candidate i if another one has certainly beaten
+// it.
+func (l *Live) beaten(i int, results []compute.Standing) (compute.CandidateStop, bool) {
+	c := &l.Candidates[i]
 	run := current(c)
 	if run == nil {
 		return compute.CandidateStop{}, false
 	}
-	for j := range r.Candidates {
-		if j == i || rows[j].Completed == 0 {
+	for j := range l.Candidates {
+		if j == i || results[j].Completed == 0 {
 			continue
 		}
-		if stop, ok := r.beatenBy(run, rows[i], &r.Candidates[j], rows[j]); ok {
+		if stop, ok := l.beatenBy(run, results[i], &l.Candidates[j], results[j]); ok {
 			return stop, true
 		}
 	}
 	return compute.CandidateStop{}, false
 }
 
-// beatenBy returns the stop of the candidate whose turn run has, and which
-// stands as own, when the other one has beaten it.
-func (r *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
+// beatenBy returns the stop of the candidate with the current sub-execution run
+// and the result own, if the other candidate has beaten it.
+func (l *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
 	other *compute.Candidate, its compute.Standing,
 ) (compute.CandidateStop, bool) {
 	name := shortName(other.Profile)
 	if own.Completed > 0 {
-		if !r.worse(own.Duration, own.Credits, its, r.spread(own.Completed, its.Completed)) {
+		if !l.worse(own.Duration, own.Credits, its, l.spread(own.Completed, its.Completed)) {
 			return compute.CandidateStop{}, false
 		}
 		return compute.CandidateStop{
@@ -206,13 +211,13 @@ func (r *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
 				seconds(own.Duration), own.Credits, seconds(its.Duration), its.Credits, name),
 		}, true
 	}
-	pace, known := r.Progress[run.Execution]
+	pace, known := l.Progress[run.Execution]
 	if !known || run.Status != compute.StatusRunning {
 		return compute.CandidateStop{}, false
 	}
-	reference, whole := r.reference(other)
+	reference, whole := l.reference(other)
 	least, ok := pace.Least(reference, whole)
-	if !ok || !r.worse(least, run.Price.Charge(least), its, r.spread(1, its.Completed)) {
+	if !ok || !l.worse(least, run.Price.Charge(least), its, l.spread(1, its.Completed)) {
 		return compute.CandidateStop{}, false
 	}
 	return compute.CandidateStop{
@@ -223,38 +228,38 @@ func (r *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
 	}, true
 }
 
-// reference returns the pace of a candidate's first completed run, and how
-// long that took.
-func (r *Live) reference(c *compute.Candidate) (Progress, time.Duration) {
+// reference returns the progress of a candidate's first completed
+// sub-execution, and its duration.
+func (l *Live) reference(c *compute.Candidate) (Progress, time.Duration) {
 	for i := range c.Runs {
 		if c.Runs[i].Status == compute.StatusCompleted {
-			return r.Progress[c.Runs[i].Execution], c.Runs[i].Duration
+			return l.Progress[c.Runs[i].Execution], c.Runs[i].Duration
 		}
 	}
 	return Progress{}, 0
 }
 
-// spread returns by how much, relatively, candidates with so many runs must
-// differ before one is taken for worse. The one run of a candidate that is not
-// repeated is what counts; with repeats it only estimates that.
-func (r *Live) spread(a, b int) float64 {
-	if r.Repeats <= 1 {
+// spread returns the relative margin by which candidates with a and b results
+// must differ before one counts as worse. A candidate without repeats is judged
+// by its one result. With repeats the results only estimate it.
+func (l *Live) spread(a, b int) float64 {
+	if l.Repeats <= 1 {
 		return equalMargin
 	}
-	all := make([]measured, len(r.Candidates))
-	for i := range r.Candidates {
-		all[i] = measure(r.Objective, &r.Candidates[i])
+	all := make([]measured, len(l.Candidates))
+	for i := range l.Candidates {
+		all[i] = measure(l.Objective, &l.Candidates[i])
 	}
 	deviation, _ := noise(all)
 	return equalMargin + repeatsErrors*deviation*math.Sqrt(1/float64(a)+1/float64(b))
 }
 
 // worse reports whether a time and a price are worse than another candidate's
-// by more than margin in all that the objective looks at.
-func (r *Live) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
+// by more than margin in everything that the objective compares.
+func (l *Live) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
 	slower := float64(d) > float64(its.Duration)*(1+margin)
 	dearer := float64(c) > float64(its.Credits)*(1+margin)
-	switch r.Objective {
+	switch l.Objective {
 	case compute.ObjectiveFastest:
 		return slower
 	case compute.ObjectiveCheapest:

@@ -17,21 +17,21 @@ import (
 type finished struct {
 	row     int
 	name    string // The profile without "gpu.".
-	runs    int    // That completed.
+	runs    int    // Number of completed sub-executions.
 	time    uint64 // Nanoseconds.
 	credits uint64 // Micro-credits.
 }
 
-// Judge compares the candidates of a GPU selection: which are on the Pareto
-// front of time and credits, which is best for the objective, why, and how
-// certain that is once all have ended. Only those that completed are compared,
-// by the medians of their runs. Integers decide; of two equal ones the cheaper
-// is better, then the faster, then the first by name.
+// Judge compares the candidates of a GPU selection. It returns which are on the
+// Pareto front of time and credits, which is best for the objective and why,
+// and how certain that is once all have ended. It compares only candidates that
+// completed, by the medians of their sub-executions. Integers decide. Of two
+// equal ones the cheaper is better, then the faster, then the first by name.
 func Judge(objective compute.Objective, candidates []compute.Candidate) compute.Verdict {
 	v := compute.Verdict{Best: -1, Rows: make([]compute.Standing, len(candidates))}
 	live := false
 	for i := range candidates {
-		v.Rows[i] = standingOf(&candidates[i])
+		v.Rows[i] = resultOf(&candidates[i])
 		live = live || !v.Rows[i].Status.Terminal()
 	}
 	runs := completed(candidates, v.Rows)
@@ -70,13 +70,14 @@ func completed(candidates []compute.Candidate, rows []compute.Standing) []finish
 	return out
 }
 
-// dominatedBy reports whether b is as good as a in both and better in one.
+// dominatedBy reports whether b is as good as a in both values and better in
+// one.
 func (a finished) dominatedBy(b finished) bool {
 	return b.time <= a.time && b.credits <= a.credits && (b.time < a.time || b.credits < a.credits)
 }
 
-// compareBy returns the order in which the better run for the objective comes
-// first; no two runs are equal in it unless their names are.
+// compareBy returns the order in which the better candidate for the objective
+// comes first. No two candidates are equal in it unless their names are.
 func compareBy(objective compute.Objective) func(a, b finished) int {
 	return func(a, b finished) int {
 		byTime, byCredits := cmp.Compare(a.time, b.time), cmp.Compare(a.credits, b.credits)
@@ -92,20 +93,21 @@ func compareBy(objective compute.Objective) func(a, b finished) int {
 	}
 }
 
-// compareProducts compares time × credits, which orders runs as the balanced
-// score does: the best time, the best price and the root are the same for all.
+// compareProducts compares time × credits, which gives the same order as the
+// balanced score: the best time, the best price and the root are the same for
+// all.
 func compareProducts(a, b finished) int {
 	aHigh, aLow := bits.Mul64(a.time, a.credits)
 	bHigh, bLow := bits.Mul64(b.time, b.credits)
 	return cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow))
 }
 
-// ranking is which runs are extreme in what.
+// ranking holds the best candidates by each measure.
 type ranking struct {
 	fastest, cheapest, best finished
 }
 
-// score returns the value that the objective makes small.
+// score returns the value that the objective minimizes.
 func (k *ranking) score(objective compute.Objective, r finished) float64 {
 	switch objective {
 	case compute.ObjectiveFastest:
@@ -117,7 +119,7 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 	return math.Sqrt(ratio(r.time, k.fastest.time) * ratio(r.credits, k.cheapest.credits))
 }
 
-// reason returns the sentence for the best run, without its full stop.
+// reason returns the sentence for the best candidate, without its full stop.
 func (k *ranking) reason(rows []compute.Standing, runs []finished) string {
 	b := k.best
 	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
@@ -132,7 +134,7 @@ func (k *ranking) reason(rows []compute.Standing, runs []finished) string {
 	return said + ": " + k.speed(rest) + ", " + k.price(rest)
 }
 
-// speed compares the best run's time with the rest.
+// speed compares the time of the best candidate with the rest.
 func (k *ranking) speed(rest []finished) string {
 	next := slices.MinFunc(rest, compareBy(compute.ObjectiveFastest))
 	switch b := k.best; {
@@ -145,7 +147,7 @@ func (k *ranking) speed(rest []finished) string {
 	}
 }
 
-// price compares the best run's credits with the rest.
+// price compares the credits of the best candidate with the rest.
 func (k *ranking) price(rest []finished) string {
 	next := slices.MinFunc(rest, compareBy(compute.ObjectiveCheapest))
 	switch b := k.best; {
@@ -158,8 +160,8 @@ func (k *ranking) price(rest []finished) string {
 	}
 }
 
-// others names the candidates that did not complete and how they stand, behind
-// lead; "" when all completed.
+// others names the candidates that did not complete and their status, after
+// lead. It returns an empty string when all completed.
 func others(candidates []compute.Candidate, rows []compute.Standing, lead string) string {
 	var parts []string
 	for i, s := range rows {
@@ -182,7 +184,7 @@ func others(candidates []compute.Candidate, rows []compute.Standing, lead string
 	return lead + strings.Join(parts, ", ")
 }
 
-// seconds returns d with as many decimals as are of use.
+// seconds formats d with a useful number of decimals.
 func seconds(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%.3f", d.Seconds())
@@ -190,8 +192,8 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-// ratio returns a/b for people.
+// ratio returns a/b.
 func ratio(a, b uint64) float64 { return float64(a) / float64(b) }
 
-// shortName returns a profile without "gpu." in front.
+// shortName returns a profile without its prefix "gpu.".
 func shortName(profile string) string { return strings.TrimPrefix(profile, "gpu.") }
