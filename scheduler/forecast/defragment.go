@@ -14,20 +14,21 @@ import (
 
 // Limits of the search for moves.
 const (
-	maxMoves = 8       // Attempts that one quote moves at most.
-	maxSteps = 300_000 // Steps: nodes, devices and sets of attempts that are looked at.
+	maxMoves = 8       // Attempts that one quote moves.
+	maxSteps = 300_000 // Nodes, devices and sets of attempts that are tried.
 
-	stepsPerCheck = 1 << 10 // Between two looks at the context.
+	stepsPerCheck = 1 << 10 // Steps between two checks of the context.
 )
 
 // Defragment returns the cheapest moves after which e, which waits in v, could
-// start now; nil when there are none, or when room is not what it waits for.
-// What moves starts again on another node, or on other GPUs of its own, and
-// loses the time since it started, at its price; what has to make room for it
-// moves too. The search is branch and bound over who goes where; within its
-// limits nothing cheaper exists, and of equal prices none has fewer moves. When
-// ctx ends it returns what it has found. The quote is an answer, not a plan:
-// nothing in Berth moves what runs by itself.
+// start at once. It returns nil when there are none, or when e does not wait
+// for capacity. A moved attempt starts again on another node, or on other GPUs
+// of its own, and loses the time since its start, at its price. Attempts that
+// must make room for it move too. The search is branch and bound over
+// assignments of attempts to nodes. Within its limits nothing cheaper exists,
+// and of equal prices none has fewer moves. When ctx ends it returns the best
+// quote so far. The quote is an answer, not a plan: Berth never moves running
+// attempts by itself.
 func Defragment(ctx context.Context, v View, e *compute.Execution) *compute.Quote {
 	for _, q := range v.Quotas(e.Org) {
 		if q.Concerns(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
@@ -49,18 +50,18 @@ type moves struct {
 	nodes   []compute.NodeID
 	free    []capacity.Node
 	items   []movable                // The last one is the execution that waits.
-	on      [][]int                  // By node: the items that are there and were not moved.
+	on      [][]int                  // By node: the items that have not been moved.
 	hosts   map[capacity.Shape][]int // The nodes that could host a shape if they were empty.
 	price   compute.Credits
-	moved   []int // In the order in which they had to go.
+	moved   []int // In the order in which they left.
 	steps   int
-	cut     bool // A limit was met, or the context ended.
+	cut     bool // A limit was reached, or the context ended.
 	bestOf  cost
 	best    *compute.Quote
-	current []int // By item: the node where it goes; -1 while it stays.
+	current []int // By item: its new node; -1 while it stays.
 }
 
-// movable is something that holds room, or wants it.
+// movable is an execution that holds capacity or waits for it.
 type movable struct {
 	execution compute.ExecutionID
 	org       compute.OrgID
@@ -71,7 +72,7 @@ type movable struct {
 	price     compute.Credits
 }
 
-// cost orders solutions: the price, then how many have to move.
+// cost orders solutions: the price, then the number of moves.
 type cost struct {
 	price compute.Credits
 	moves int
@@ -81,7 +82,7 @@ func (c cost) less(d cost) bool {
 	return cmp.Or(cmp.Compare(c.price, d.price), cmp.Compare(c.moves, d.moves)) < 0
 }
 
-// newMoves reads the nodes that take work and what is there.
+// newMoves reads the nodes that take work and their attempts.
 func newMoves(ctx context.Context, v View) *moves {
 	s := &moves{
 		stopped: func() bool { return ctx.Err() != nil },
@@ -104,7 +105,7 @@ func newMoves(ctx context.Context, v View) *moves {
 	return s
 }
 
-// movableOf returns a live attempt with what its move costs.
+// movableOf returns a live attempt with the cost of moving it.
 func movableOf(v scheduler.View, t *capacity.Kinds, w compute.Work, node int, devices []int) movable {
 	m := movable{
 		execution: w.Execution.ID, org: w.Execution.Org, shape: t.Shape(&w.Execution.Request),
@@ -127,7 +128,7 @@ func (s *moves) add(e *compute.Execution) int {
 	return len(s.items) - 1
 }
 
-// look counts steps of the search and reports whether it may go on.
+// step counts steps of the search and reports whether it may go on.
 func (s *moves) step(steps int) bool {
 	before := s.steps / stepsPerCheck
 	s.steps += steps
@@ -135,7 +136,7 @@ func (s *moves) step(steps int) bool {
 	return !s.cut
 }
 
-// search finds places for what is homeless, the largest first.
+// search finds nodes for the items without one, the largest first.
 func (s *moves) search(homeless []int) {
 	switch now := (cost{s.price, len(s.moved)}); {
 	case !now.less(s.bestOf):
@@ -166,8 +167,8 @@ func (s *moves) weight(item int) int64 {
 	return gapUnit*int64(q.GPUs*q.Milli) + q.VCPU
 }
 
-// order returns the nodes that could host an item, those first where least is
-// missing; none when the search is over.
+// order returns the nodes that could host an item, those first where the least
+// is missing. It returns none when the search is over.
 func (s *moves) order(item int) []int {
 	q := &s.items[item].shape
 	hosts, known := s.hosts[*q]
@@ -201,8 +202,8 @@ func (s *moves) order(item int) []int {
 	return out
 }
 
-// onNode puts an item on every set of devices of a node that matters: of one
-// kind, and of devices that are idle the first.
+// onNode tries an item on every relevant set of devices of a node: devices of
+// one kind, and only the first of several idle ones.
 func (s *moves) onNode(item, n int, homeless []int) {
 	q, r := &s.items[item].shape, &s.free[n]
 	if q.GPUs == 0 {
@@ -232,13 +233,13 @@ func (s *moves) onNode(item, n int, homeless []int) {
 	choose(0, nil)
 }
 
-// idle reports whether nothing has any of a device.
+// idle reports whether a device is entirely free.
 func (s *moves) idle(n, device int) bool {
 	return s.free[n].Devices[device].Free == compute.WholeGPU
 }
 
-// onDevices makes room for an item on given devices in every way that moves
-// nobody needlessly, and goes on with those that had to go.
+// onDevices makes room for an item on given devices in every way that moves no
+// attempt needlessly, and continues with the moved ones.
 func (s *moves) onDevices(item, n int, devices, homeless []int) {
 	stayers := slices.Clone(s.on[n])
 	var evict func(from int, gone []int)
@@ -277,7 +278,7 @@ func (s *moves) takes(n, item int, devices []int) bool {
 	return !slices.ContainsFunc(devices, func(d int) bool { return r.Devices[d].Free < q.Milli })
 }
 
-// allNeeded reports whether each of those that left had to.
+// allNeeded reports whether each of the moved items had to leave.
 func (s *moves) allNeeded(n, item int, devices, gone []int) bool {
 	return !slices.ContainsFunc(gone, func(x int) bool {
 		m := &s.items[x]
@@ -306,7 +307,7 @@ func (s *moves) comeBack(item int) {
 	s.price -= m.price
 }
 
-// settle puts an item on devices that have room and goes on with the others.
+// settle puts an item on devices that have room and continues with the others.
 func (s *moves) settle(item, n int, devices, homeless []int) {
 	q := &s.items[item].shape
 	s.free[n].Take(q, devices)
@@ -316,7 +317,7 @@ func (s *moves) settle(item, n int, devices, homeless []int) {
 	s.free[n].Put(q, devices)
 }
 
-// quote returns what was found.
+// quote returns the current solution.
 func (s *moves) quote() *compute.Quote {
 	q := &compute.Quote{Node: s.nodes[s.current[len(s.items)-1]], Price: s.price}
 	for _, item := range s.moved {

@@ -74,7 +74,7 @@ type claim struct{ queued, node int }
 
 // newSimulation reads v.
 func newSimulation(v View) *simulation {
-	f := &simulation{
+	s := &simulation{
 		kinds: capacity.NewKinds(), shapes: map[capacity.Shape]int{}, scopes: map[compute.OrgID][]int{},
 	}
 	past := readHistory(v)
@@ -87,47 +87,47 @@ func newSimulation(v View) *simulation {
 			if !w.Attempt.PreemptAt.IsZero() {
 				leaves = w.LatestEnd().Sub(v.Now()).Milliseconds()
 			}
-			f.running = append(f.running, running{
-				node: len(f.nodes), seed: seedOf(w.Execution.ID), leaves: leaves,
-				quotas: f.quotasOf(v, w.Execution), held: w.Execution.Request.HeldMilliGPU(),
-				shape: f.kinds.Shape(&w.Execution.Request), devices: capacity.DevicesOf(n, w.Attempt.GPUs),
+			s.running = append(s.running, running{
+				node: len(s.nodes), seed: seedOf(w.Execution.ID), leaves: leaves,
+				quotas: s.quotasOf(v, w.Execution), held: w.Execution.Request.HeldMilliGPU(),
+				shape: s.kinds.Shape(&w.Execution.Request), devices: capacity.DevicesOf(n, w.Attempt.GPUs),
 				times: past.of(w.Execution), limit: w.Execution.Timeout.Milliseconds(),
 				elapsed: v.Now().Sub(w.Attempt.PlacedAt).Milliseconds(),
 			})
 		}
 		var free capacity.Node
-		free.Load(n, f.kinds)
-		f.nodes = append(f.nodes, free)
+		free.Load(n, s.kinds)
+		s.nodes = append(s.nodes, free)
 	}
 	for e := range scheduler.Order(v) {
-		if len(f.queue) == MaxEstimated {
+		if len(s.queue) == MaxEstimated {
 			break
 		}
 		w := queued{id: e.ID, running: running{
-			seed: seedOf(e.ID), quotas: f.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
-			shape: f.kinds.Shape(&e.Request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
+			seed: seedOf(e.ID), quotas: s.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
+			shape: s.kinds.Shape(&e.Request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
 		}}
-		if _, known := f.shapes[w.shape]; !known {
-			f.shapes[w.shape] = len(f.shapes)
+		if _, known := s.shapes[w.shape]; !known {
+			s.shapes[w.shape] = len(s.shapes)
 		}
-		w.number = f.shapes[w.shape]
-		f.queue = append(f.queue, w)
+		w.number = s.shapes[w.shape]
+		s.queue = append(s.queue, w)
 	}
-	return f
+	return s
 }
 
-// quotasOf returns the quotas that e counts in.
-func (f *simulation) quotasOf(v scheduler.View, e *compute.Execution) (own []int) {
-	all, known := f.scopes[e.Org]
+// quotasOf returns the quotas that count e.
+func (s *simulation) quotasOf(v scheduler.View, e *compute.Execution) (own []int) {
+	all, known := s.scopes[e.Org]
 	if !known {
 		for _, q := range v.Quotas(e.Org) {
-			all = append(all, len(f.quotas))
-			f.quotas = append(f.quotas, allowance{q, v.Load(q)})
+			all = append(all, len(s.quotas))
+			s.quotas = append(s.quotas, allowance{q, v.Load(q)})
 		}
-		f.scopes[e.Org] = all
+		s.scopes[e.Org] = all
 	}
 	for _, i := range all {
-		if f.quotas[i].Concerns(e) {
+		if s.quotas[i].Concerns(e) {
 			own = append(own, i)
 		}
 	}
@@ -138,111 +138,111 @@ func seedOf(id compute.ExecutionID) uint64 { return mix(binary.BigEndian.Uint64(
 
 // run simulates one future and returns when each execution of the queue starts,
 // in milliseconds from now.
-func (f *simulation) run(round uint64) []int64 {
-	f.begin(round)
-	f.walk(0, 0, len(f.now))
-	for left := maxEvents; len(f.ends) > 0 && len(f.waiting) > 0 && left > 0; left-- {
-		e := f.ends.pop()
-		r := &f.placed[max(-e.subject-1, 0)]
+func (s *simulation) run(round uint64) []int64 {
+	s.begin(round)
+	s.walk(0, 0, len(s.now))
+	for left := maxEvents; len(s.ends) > 0 && len(s.waiting) > 0 && left > 0; left-- {
+		e := s.ends.pop()
+		r := &s.placed[max(-e.subject-1, 0)]
 		if e.subject >= 0 {
-			r = &f.running[e.subject]
+			r = &s.running[e.subject]
 		}
-		f.now[r.node].Put(&r.shape, r.devices)
-		f.count(r, -1)
-		f.walk(e.at, r.node, r.node+1)
+		s.now[r.node].Put(&r.shape, r.devices)
+		s.count(r, -1)
+		s.walk(e.at, r.node, r.node+1)
 	}
-	return f.starts
+	return s.starts
 }
 
 // begin resets the round to the present.
-func (f *simulation) begin(round uint64) {
-	f.round = mix(round)
-	if f.now == nil {
-		f.now = make([]capacity.Node, len(f.nodes))
+func (s *simulation) begin(round uint64) {
+	s.round = mix(round)
+	if s.now == nil {
+		s.now = make([]capacity.Node, len(s.nodes))
 	}
-	for i := range f.nodes {
-		f.now[i].CopyFrom(&f.nodes[i])
+	for i := range s.nodes {
+		s.now[i].CopyFrom(&s.nodes[i])
 	}
-	f.unclaimed = make([]*capacity.Node, len(f.nodes))
-	f.failed = make([]bool, len(f.shapes))
-	f.used = make([]compute.Load, len(f.quotas))
-	for i := range f.quotas {
-		f.used[i] = f.quotas[i].load
+	s.unclaimed = make([]*capacity.Node, len(s.nodes))
+	s.failed = make([]bool, len(s.shapes))
+	s.used = make([]compute.Load, len(s.quotas))
+	for i := range s.quotas {
+		s.used[i] = s.quotas[i].load
 	}
-	f.claims = make([][]claim, len(f.kinds.Sets)+1)
-	f.ends = f.ends[:0]
-	for i := range f.running {
-		r := &f.running[i]
-		f.ends.push(end{min(r.times.draw(mix(r.seed^f.round), r.limit, r.elapsed), max(r.leaves, 1)), i})
+	s.claims = make([][]claim, len(s.kinds.Sets)+1)
+	s.ends = s.ends[:0]
+	for i := range s.running {
+		r := &s.running[i]
+		s.ends.push(end{min(r.times.draw(mix(r.seed^s.round), r.limit, r.elapsed), max(r.leaves, 1)), i})
 	}
-	f.starts, f.waiting = make([]int64, len(f.queue)), make([]int, len(f.queue))
-	f.placed = make([]running, len(f.queue))
-	for i := range f.queue {
-		f.starts[i], f.waiting[i], f.queue[i].over = never, i, false
+	s.starts, s.waiting = make([]int64, len(s.queue)), make([]int, len(s.queue))
+	s.placed = make([]running, len(s.queue))
+	for i := range s.queue {
+		s.starts[i], s.waiting[i], s.queue[i].over = never, i, false
 	}
 }
 
 // walk offers the capacity of nodes first to last-1 to the waiting executions
 // in their order. Capacity only shrinks on the way, so once one execution does
 // not fit, no later one of its shape does.
-func (f *simulation) walk(at int64, first, last int) {
-	clear(f.failed)
-	clear(f.unclaimed)
-	still := f.waiting[:0]
-	for _, i := range f.waiting {
-		if !f.start(i, at, first, last) {
+func (s *simulation) walk(at int64, first, last int) {
+	clear(s.failed)
+	clear(s.unclaimed)
+	still := s.waiting[:0]
+	for _, i := range s.waiting {
+		if !s.start(i, at, first, last) {
 			still = append(still, i)
-			f.claim(i)
+			s.claim(i)
 		}
 	}
-	f.waiting = still
+	s.waiting = still
 }
 
 // left returns what claims leave of a node.
-func (f *simulation) left(node int) *capacity.Node {
-	if n := f.unclaimed[node]; n != nil {
+func (s *simulation) left(node int) *capacity.Node {
+	if n := s.unclaimed[node]; n != nil {
 		return n
 	}
-	return &f.now[node]
+	return &s.now[node]
 }
 
 // start starts a queued execution on one of the nodes, if its quotas allow it
 // and it fits.
-func (f *simulation) start(i int, at int64, first, last int) bool {
-	w := &f.queue[i]
+func (s *simulation) start(i int, at int64, first, last int) bool {
+	w := &s.queue[i]
 	if w.over {
-		first, last = 0, len(f.now) // It was not offered the capacity of other nodes.
-	} else if f.failed[w.number] {
+		first, last = 0, len(s.now) // It was not offered the capacity of other nodes.
+	} else if s.failed[w.number] {
 		return false
 	}
-	if w.over = f.over(w); w.over {
+	if w.over = s.over(w); w.over {
 		return false
 	}
 	for n := first; n < last; n++ {
-		free := f.left(n)
+		free := s.left(n)
 		if !free.Fits(&w.shape) {
 			continue
 		}
 		r := w.running
 		r.node, r.devices = n, bestFit(free, &w.shape)
-		f.now[n].Take(&r.shape, r.devices)
-		if f.unclaimed[n] != nil {
+		s.now[n].Take(&r.shape, r.devices)
+		if s.unclaimed[n] != nil {
 			free.Take(&r.shape, r.devices)
 		}
-		f.count(&r, 1)
-		f.starts[i], f.placed[i] = at, r
-		f.ends.push(end{at + r.times.draw(mix(r.seed^f.round), r.limit, 0), -i - 1})
-		f.claims[r.shape.GPUType] = slices.DeleteFunc(f.claims[r.shape.GPUType], func(c claim) bool { return c.queued == i })
+		s.count(&r, 1)
+		s.starts[i], s.placed[i] = at, r
+		s.ends.push(end{at + r.times.draw(mix(r.seed^s.round), r.limit, 0), -i - 1})
+		s.claims[r.shape.GPUType] = slices.DeleteFunc(s.claims[r.shape.GPUType], func(c claim) bool { return c.queued == i })
 		return true
 	}
-	f.failed[w.number] = true
+	s.failed[w.number] = true
 	return false
 }
 
 // over reports whether a quota of w is used up.
-func (f *simulation) over(w *queued) bool {
+func (s *simulation) over(w *queued) bool {
 	for _, i := range w.quotas {
-		q, used := &f.quotas[i], &f.used[i]
+		q, used := &s.quotas[i], &s.used[i]
 		if q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
 			return true
 		}
@@ -250,11 +250,11 @@ func (f *simulation) over(w *queued) bool {
 	return false
 }
 
-// count counts r in its quotas, or takes it out.
-func (f *simulation) count(r *running, sign int) {
+// count adds r to the load of its quotas, or removes it.
+func (s *simulation) count(r *running, sign int) {
 	for _, i := range r.quotas {
-		f.used[i].Attempts += sign
-		f.used[i].MilliGPU += int64(sign) * r.held
+		s.used[i].Attempts += sign
+		s.used[i].MilliGPU += int64(sign) * r.held
 	}
 }
 
@@ -265,33 +265,33 @@ const maxClaims = 4
 // claim withholds the capacity that a blocked execution waits for from those
 // behind it. The first blocked executions of a type claim the nodes where the
 // least is missing.
-func (f *simulation) claim(i int) {
-	w := &f.queue[i]
+func (s *simulation) claim(i int) {
+	w := &s.queue[i]
 	if w.over {
 		return
 	}
-	all := f.claims[w.shape.GPUType]
+	all := s.claims[w.shape.GPUType]
 	at := slices.IndexFunc(all, func(c claim) bool { return c.queued == i })
 	if at < 0 {
 		if len(all) > 0 && (w.shape.GPUs < 2 || len(all) == maxClaims) {
 			return
 		}
-		node := f.nearest(&w.shape)
+		node := s.nearest(&w.shape)
 		if node < 0 {
 			return
 		}
 		at, all = len(all), append(all, claim{i, node})
-		f.claims[w.shape.GPUType] = all
+		s.claims[w.shape.GPUType] = all
 	}
-	f.unclaimed[all[at].node] = without(f.left(all[at].node), &w.shape)
+	s.unclaimed[all[at].node] = without(s.left(all[at].node), &w.shape)
 }
 
 // nearest returns the node where the least is missing for q, -1 for none. What
 // others claim counts as missing.
-func (f *simulation) nearest(q *capacity.Shape) int {
+func (s *simulation) nearest(q *capacity.Shape) int {
 	best, least := -1, int64(math.MaxInt64)
-	for n := range f.now {
-		if m := missing(f.left(n), q); m < least {
+	for n := range s.now {
+		if m := missing(s.left(n), q); m < least {
 			best, least = n, m
 		}
 	}

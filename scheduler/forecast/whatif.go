@@ -12,13 +12,13 @@ import (
 	"berth/scheduler"
 )
 
-// maxRounds bounds how many plans a what-if question computes: what is beyond
-// them in the queue waits.
+// maxRounds bounds how many plans a what-if question computes. Executions
+// beyond them in the queue wait.
 const maxRounds = 64
 
 // WhatIf returns what Pack would do with the queue of v on other nodes: plan
-// after plan, until nothing more starts. No time passes meanwhile. The error is
-// that of ctx, which is looked at before each plan.
+// after plan, until nothing more starts. No time passes between the plans. The
+// error is that of ctx, which is checked before each plan.
 func WhatIf(ctx context.Context, v View, change compute.WhatIf) (compute.Forecast, error) {
 	out := compute.Forecast{Index: v.Index()}
 	removed := setOf(change.Remove)
@@ -54,27 +54,27 @@ type overlay struct {
 	scheduler.View
 
 	nodes      []*compute.Node      // By id.
-	queue      []*compute.Execution // What has not started, in the order of the view.
+	queue      []*compute.Execution // Executions that have not started, in the order of the view.
 	lines      map[lineKey][]*compute.Execution
-	places     map[compute.ExecutionID]int // In its line.
-	orgs       map[int][]compute.OrgID     // By priority: whose lines there are, by id.
+	places     map[compute.ExecutionID]int // Positions in the lines.
+	orgs       map[int][]compute.OrgID     // By priority: the organizations with lines, by id.
 	priorities []int                       // The highest first.
 
-	// What has started, beside what lives in the view.
+	// What has started beside the live attempts of the view.
 	byNode map[compute.NodeID][]compute.Work
 	byOrg  map[compute.OrgID][]compute.Work
 	rates  map[compute.OrgID]compute.Price
 	loads  map[loadKey]compute.Load
 }
 
-// lineKey is a line of the queue.
+// lineKey identifies a line of the queue.
 type lineKey struct {
 	priority int
 	org      compute.OrgID
 }
 
-// loadKey is what attempts are counted by for quotas: an organization, one of
-// its keys or one of its tags.
+// loadKey is what quotas count attempts by: an organization, one of its keys or
+// one of its tags.
 type loadKey struct {
 	org compute.OrgID
 	key compute.KeyID
@@ -125,7 +125,7 @@ func (o *overlay) arrange() {
 	}
 }
 
-// Nodes yields the nodes of the question.
+// Nodes yields the nodes of the overlay.
 func (o *overlay) Nodes() iter.Seq[*compute.Node] { return slices.Values(o.nodes) }
 
 // Node returns one of them.
@@ -143,12 +143,12 @@ func (o *overlay) at(id compute.NodeID) (int, bool) {
 	})
 }
 
-// NodesChanged knows nothing: all are looked at.
+// NodesChanged reports that any node may have changed.
 func (o *overlay) NodesChanged(compute.Revision) ([]compute.NodeID, compute.Revision, bool) {
 	return nil, compute.Revision{}, false
 }
 
-// Lines returns the lines of what has not started.
+// Lines returns the lines of executions that have not started.
 func (o *overlay) Lines(below int) (priority int, orgs []compute.OrgID) {
 	for _, p := range o.priorities {
 		if p < below {
@@ -158,7 +158,7 @@ func (o *overlay) Lines(below int) (priority int, orgs []compute.OrgID) {
 	return 0, nil
 }
 
-// Line returns part of a line of what has not started.
+// Line returns part of a line of executions that have not started.
 func (o *overlay) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
 	line := o.lines[lineKey{priority, org}]
 	if after != nil {
@@ -167,20 +167,20 @@ func (o *overlay) Line(priority int, org compute.OrgID, after *compute.Execution
 	return line[:min(limit, len(line))]
 }
 
-// Share counts what has started too.
+// Share includes started executions.
 func (o *overlay) Share(org compute.OrgID) compute.Share {
 	share := o.View.Share(org)
 	share.Rate += o.rates[org]
 	return share
 }
 
-// Load counts what has started too.
+// Load includes started executions.
 func (o *overlay) Load(q compute.Quota) compute.Load {
 	load, more := o.View.Load(q), o.loads[loadKey{q.Org, q.Key, q.Tag}]
 	return compute.Load{Attempts: load.Attempts + more.Attempts, MilliGPU: load.MilliGPU + more.MilliGPU}
 }
 
-// Held yields what has started too.
+// Held includes started executions.
 func (o *overlay) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	return func(yield func(compute.Work) bool) {
 		for w := range o.View.Held(org) {
@@ -196,13 +196,13 @@ func (o *overlay) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	}
 }
 
-// Work returns what has started too.
+// Work includes started executions.
 func (o *overlay) Work(node compute.NodeID) []compute.Work {
 	return slices.Concat(o.View.Work(node), o.byNode[node])
 }
 
-// settle carries out plans until nothing more starts and returns what did. The
-// error is that of ctx.
+// settle carries out plans until nothing more starts, and returns the
+// assignments. The error is that of ctx.
 func (o *overlay) settle(ctx context.Context) (starts []compute.Assignment, err error) {
 	p := scheduler.NewPacker()
 	for range maxRounds {
@@ -219,7 +219,8 @@ func (o *overlay) settle(ctx context.Context) (starts []compute.Assignment, err 
 	return starts, nil
 }
 
-// apply takes off the queue what a plan starts, and notes why the rest waits.
+// apply starts the assigned executions of a plan, and records why the others
+// wait.
 func (o *overlay) apply(plan compute.Plan) {
 	places := make(map[compute.ExecutionID]compute.Assignment, len(plan.Assignments))
 	for _, a := range plan.Assignments {
@@ -246,7 +247,7 @@ func (o *overlay) apply(plan compute.Plan) {
 	o.arrange()
 }
 
-// start gives an execution its place.
+// start places an execution.
 func (o *overlay) start(e *compute.Execution, a compute.Assignment) {
 	w := compute.Work{Execution: e, Attempt: &compute.Attempt{
 		Execution: e.ID, Node: a.Node, GPUs: a.GPUs, PlacedAt: o.Now(),
