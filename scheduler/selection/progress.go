@@ -11,12 +11,12 @@ import (
 // When the progress of a sub-execution suffices to predict its end, and how
 // much faster it may become.
 const (
-	rateLeast   = time.Second // Least time that it has executed.
-	rateParts   = 0.10        // Least part of its work that is done.
-	ratePoints  = 4           // Least number of reports.
-	rateMargin  = 0.15        // It may become so much faster than so far,
-	rateNoise   = 2.0         // and by so many standard errors of its rate.
-	rateGroups  = 8           // Stretches of about equal work whose speeds are compared.
+	rateLeast       = time.Second // Least time that it has executed.
+	rateParts       = 0.10        // Least part of its work that is done.
+	ratePoints      = 4           // Least number of reports.
+	rateMargin      = 0.15        // It may become so much faster than so far,
+	rateNoise       = 2.0         // and by so many standard errors of its rate.
+	rateGroups      = 8           // Stretches of about equal work whose speeds are compared.
 	referenceMargin = 0.10        // Margin beyond the reference.
 )
 
