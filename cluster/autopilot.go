@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -123,7 +124,7 @@ func (r *roll) next() (change, []obstacle) {
 	wanted := r.wanted()
 	leaving, obstacles := r.leaving(voters)
 	standby := r.standby()
-	if standby != nil && voters <= wanted && voters-len(leaving) < wanted && current+1 >= quorum(voters+1) {
+	if standby != nil && voters <= wanted && voters-len(leaving) < wanted && current+1 >= raftconf.Quorum(voters+1) {
 		reason := becauseReplaces
 		if len(leaving) == 0 {
 			reason = becauseTooFew
@@ -142,7 +143,7 @@ func (r *roll) next() (change, []obstacle) {
 	}
 	if len(leaving) == 0 && voters > wanted && r.answering() == voters {
 		m := r.surplus()
-		if left := r.obstacle(m, wouldCostQuorum); left.current >= quorum(left.voters) {
+		if left := r.obstacle(m, wouldCostQuorum); left.current >= raftconf.Quorum(left.voters) {
 			return change{actionDemote, m.id, becauseSurplus}, obstacles
 		}
 	}
@@ -194,7 +195,7 @@ func (r *roll) leave(m *member) (change, *obstacle) {
 	switch heir := r.heir(); {
 	case inTheWay.voters == 0:
 		inTheWay.reason = wouldLeaveNobody
-	case inTheWay.current < quorum(inTheWay.voters):
+	case inTheWay.current < raftconf.Quorum(inTheWay.voters):
 	case m.id == r.self && heir == nil:
 		inTheWay.reason = nobodyToLead
 	case m.id == r.self && !r.transferred:
@@ -325,6 +326,3 @@ func (r *roll) with(step change) *roll {
 	}
 	return &after
 }
-
-// quorum returns how many of the voters decide.
-func quorum(voters int) int { return voters/2 + 1 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -170,7 +171,7 @@ func TestAutopilotNeverCostsTheQuorum(t *testing.T) {
 					members: slices.Clone(members), self: m.id, voters: voters,
 					promoteAfter: testPromote, replaceAfter: testReplace,
 				}
-				if all, current := r.count(); current >= quorum(all) {
+				if all, current := r.count(); current >= raftconf.Quorum(all) {
 					rolls++
 					followAutopilot(t, r)
 				}
@@ -204,7 +205,7 @@ func followAutopilot(t *testing.T, r *roll) {
 		}
 		checkStep(t, r, step)
 		r = r.with(step)
-		if voters, current := r.count(); current < quorum(voters) {
+		if voters, current := r.count(); current < raftconf.Quorum(voters) {
 			t.Fatalf("%+v\nleaves %d of %d voters of\n%+v", step, current, voters, began)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/disk"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -75,7 +76,7 @@ func newRoom(c *Cluster) *room {
 
 // open finds the ballast and has the stores ask for its room.
 func (r *room) open() (err error) {
-	if r.ballast, err = disk.OpenBallast(r.c.files.dir, r.c.cfg.Ballast); err != nil {
+	if r.ballast, err = disk.OpenBallast(r.c.dir.Root(), r.c.cfg.Ballast); err != nil {
 		return err
 	}
 	r.c.store.Relieve(r.relieve)
@@ -134,7 +135,7 @@ func (r *room) look() bool {
 	if size == 0 {
 		return false
 	}
-	free, _, err := r.c.cfg.freeSpace(r.c.files.dir)
+	free, _, err := r.c.cfg.freeSpace(r.c.dir.Root())
 	if err != nil {
 		r.c.logger.Warn("room on the disk not known", "err", err)
 		return r.isFull()
@@ -188,7 +189,7 @@ func (r *room) words() error {
 		need *= 2
 	}
 	return fmt.Errorf("%d MiB are free on the file system of %s, %d MiB are needed: make room there",
-		r.free>>20, r.c.files.dir, need>>20+1)
+		r.free>>20, r.c.dir.Root(), need>>20+1)
 }
 
 // makeRoom has the log compacted and old snapshots removed, at most once a
@@ -248,7 +249,7 @@ func (r *room) giveLeadership(ctx context.Context) {
 		return
 	}
 	for _, s := range r.c.servers() {
-		id := nodeOf(s.ID)
+		id := raftconf.NodeOf(s.ID)
 		r.mu.Lock()
 		full := r.others[id]
 		r.mu.Unlock()
@@ -305,13 +306,13 @@ func (r *room) refusal() *compute.Error {
 	for _, s := range r.c.servers() {
 		if s.Suffrage == raft.Voter {
 			voters++
-			if !r.others[nodeOf(s.ID)] {
+			if !r.others[raftconf.NodeOf(s.ID)] {
 				roomy++
 			}
 		}
 	}
 	r.mu.Unlock()
-	if roomy >= quorum(voters) {
+	if roomy >= raftconf.Quorum(voters) {
 		return nil
 	}
 	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: make room there. "+

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"berth/cluster/datadir"
 )
 
 // A server that came in empty is behind until it has what took its vote. Until
@@ -22,7 +24,7 @@ const (
 func (c *Cluster) raftConfigAtStart() *raft.Config {
 	cfg := c.raftConfig()
 	c.leaderTimeout = unheardFor * cfg.HeartbeatTimeout
-	if c.files.get().CatchUp > 0 {
+	if c.dir.Record().CatchUp > 0 {
 		c.behind.Store(true)
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout = standsNever, standsNever
 	}
@@ -40,7 +42,7 @@ func (c *Cluster) takePartWhenCaughtUp() {
 	if !c.behind.Load() {
 		return
 	}
-	until := c.files.get().CatchUp
+	until := c.dir.Record().CatchUp
 	c.work.Go(func() {
 		ticker := time.NewTicker(catchUpLook)
 		defer ticker.Stop()
@@ -66,7 +68,7 @@ func (c *Cluster) takePart() bool {
 		return false
 	}
 	c.behind.Store(false)
-	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = 0 }); err != nil {
+	if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = 0 }); err != nil {
 		c.logger.Warn("not written down that this server has caught up: at its next start it looks again", "err", err)
 	}
 	return true

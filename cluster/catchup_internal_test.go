@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"berth/cluster/datadir"
 )
 
 // TestCatchingUpWhileTheLogIsCompacted has a server that came in empty catch up
@@ -14,11 +16,11 @@ func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 	c := newCluster(Config{DataDir: t.TempDir()}.withDefaults())
 	c.id = letter('A')
 	var err error
-	if c.files, err = openFiles(c.cfg.DataDir); err != nil {
+	if c.dir, err = datadir.Open(c.cfg.DataDir); err != nil {
 		t.Fatal(err)
 	}
-	defer c.files.close()
-	if err := c.files.update(func(r *nodeRecord) { r.CatchUp = 7 }); err != nil {
+	defer c.dir.Close()
+	if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = 7 }); err != nil {
 		t.Fatal(err)
 	}
 	store := raft.NewInmemStore()

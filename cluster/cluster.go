@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
@@ -21,17 +22,18 @@ import (
 
 // Cluster is an open peer. Its methods may be called from any goroutine.
 type Cluster struct {
-	cfg       Config
-	logger    *slog.Logger
-	metrics   *metrics
-	codec     rpc.Codec
-	files     *files
-	id        compute.NodeID
-	clusterID compute.UUID
-	ca        *pki.CA
-	pair      atomic.Pointer[tls.Certificate]
-	fatalOnce sync.Once
-	armed     atomic.Bool // Raft runs: damage to its files ends the process.
+	cfg        Config
+	logger     *slog.Logger
+	metrics    *metrics
+	codec      rpc.Codec
+	dir        *datadir.Dir
+	quarantine quarantine
+	id         compute.NodeID
+	clusterID  compute.UUID
+	ca         *pki.CA
+	pair       atomic.Pointer[tls.Certificate]
+	fatalOnce  sync.Once
+	armed      atomic.Bool // Raft runs: damage to its files ends the process.
 
 	behind        atomic.Bool   // This server came in empty and has not caught up.
 	leaderTimeout time.Duration // After which such a one knows no leader; set before Raft runs.
@@ -125,16 +127,17 @@ func newCluster(cfg Config) *Cluster {
 // open acquires files and sockets in the order in which they need each other.
 // A worker has no replica to open.
 func (c *Cluster) open(ctx context.Context) (err error) {
-	if c.files, err = openFiles(c.cfg.DataDir); err != nil {
+	if c.dir, err = datadir.Open(c.cfg.DataDir); err != nil {
 		return err
 	}
+	c.quarantine.dir = c.dir
 	if err := c.listen(ctx); err != nil {
 		return err
 	}
 	if err := c.gossip.listen(); err != nil {
 		return err
 	}
-	if err := errors.Join(c.files.checkFinished(), c.files.checkTrusted(c.cfg.Now())); err != nil {
+	if err := errors.Join(checkFinished(c.dir), checkTrusted(c.dir, c.cfg.Now())); err != nil {
 		return err
 	}
 	fresh, err := c.takeIdentity(ctx)
@@ -245,8 +248,8 @@ func (c *Cluster) Close() error {
 		if c.store != nil {
 			errs = append(errs, c.store.Close())
 		}
-		if c.files != nil {
-			errs = append(errs, c.files.close())
+		if c.dir != nil {
+			errs = append(errs, c.dir.Close())
 		}
 	})
 	if err := errors.Join(errs...); err != nil {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -88,7 +90,7 @@ func (c *Cluster) compareOnce(ctx context.Context) {
 	voters := make(map[compute.NodeID]bool)
 	for _, s := range servers {
 		if s.Suffrage == raft.Voter {
-			voters[nodeOf(s.ID)] = true
+			voters[raftconf.NodeOf(s.ID)] = true
 		}
 	}
 	found := compareMarks(told, voters)
@@ -128,7 +130,7 @@ func (c *Cluster) askMarks(ctx context.Context, servers []raft.Server) map[compu
 	}
 	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
 	for _, s := range servers {
-		id := nodeOf(s.ID)
+		id := raftconf.NodeOf(s.ID)
 		c.work.Go(func() {
 			r := reply{id: id}
 			if data, err := c.Call(ctx, id, methodMarks, nil); err != nil || c.codec.Unmarshal(data, &r.m) != nil {
@@ -156,7 +158,7 @@ type comparison struct {
 // compareMarks compares at the newest index at which a quorum of the voters has
 // a mark.
 func compareMarks(told map[compute.NodeID]marks, voters map[compute.NodeID]bool) comparison {
-	need := quorum(len(voters))
+	need := raftconf.Quorum(len(voters))
 	found := comparison{right: StateMark{Index: newestMark(told, voters, need)}}
 	if found.right.Index == 0 {
 		return found
@@ -228,7 +230,7 @@ func (c *Cluster) diverged(right StateMark) error {
 // its memory or its program is at fault, and people have to look.
 func (c *Cluster) distrust(damage string) error {
 	now := c.cfg.Now()
-	err := c.files.update(func(r *nodeRecord) {
+	err := c.dir.Update(func(r *datadir.Record) {
 		if since := now.Sub(r.DivergedAt).Abs(); since < divergedOnce {
 			r.OutUntil = now.Add(divergedOnce)
 		}
@@ -238,7 +240,7 @@ func (c *Cluster) distrust(damage string) error {
 		c.logger.Error("not written down that the state is wrong", "err", err)
 	}
 	err = fmt.Errorf("%w: %s", disk.ErrCorrupt, damage)
-	if out := c.files.checkTrusted(now); out != nil {
+	if out := checkTrusted(c.dir, now); out != nil {
 		err = out
 	}
 	c.fatal(err)
@@ -246,8 +248,8 @@ func (c *Cluster) distrust(damage string) error {
 }
 
 // checkTrusted refuses to start a server that was distrusted twice within a day.
-func (f *files) checkTrusted(now time.Time) error {
-	record := f.get()
+func checkTrusted(dir *datadir.Dir, now time.Time) error {
+	record := dir.Record()
 	if left := record.OutUntil.Sub(now); left <= 0 || left > divergedOnce { // Or that clock was wrong.
 		return nil
 	}
@@ -256,5 +258,5 @@ func (f *files) checkTrusted(now time.Time) error {
 			"fault. Test the memory (memtest86+, rasdaemon) and compare the version with that of the others. It stays out "+
 			"until %s and then comes in empty; berth admin raft rejoin --data-dir %s --yes lets it in before.",
 		divergedOnce, record.DivergedAt.UTC().Format(time.RFC3339), record.Damaged,
-		record.OutUntil.UTC().Format(time.RFC3339), f.dir).Named("state_differs_again")
+		record.OutUntil.UTC().Format(time.RFC3339), dir.Root()).Named("state_differs_again")
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/cluster/datadir"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -44,7 +45,7 @@ type epochs struct {
 }
 
 // Epoch returns which life of the cluster this node is in.
-func (c *Cluster) Epoch() uint64 { return c.files.get().Epoch }
+func (c *Cluster) Epoch() uint64 { return c.dir.Record().Epoch }
 
 func epochName(epoch uint64) string {
 	if epoch == 0 {
@@ -127,7 +128,7 @@ func (c *Cluster) watchLife(ctx context.Context) error {
 // takes part. When one is in a later epoch, and those that are in this one are
 // too few to go on, the replica is set aside.
 func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness, error) {
-	record := c.files.get()
+	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {
 		return fresh, nil
 	}
@@ -135,18 +136,18 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 	if newest <= record.Epoch || same > (len(record.Peers)+1)/2 {
 		return fresh, nil
 	}
-	aside, err := c.files.setAside(c.cfg.Now(), nil)
+	aside, err := c.quarantine.setAside(c.cfg.Now(), nil)
 	if err != nil {
 		return fresh, err
 	}
 	c.logger.Warn("replica set aside: the cluster was restored or recovered since, and this server comes in empty",
 		"err", fmt.Sprintf("it was of epoch %d, the cluster is in %d; it is in %s", record.Epoch, newest, aside))
-	return freshReplica, c.files.update(func(r *nodeRecord) { r.Epoch, r.Damaged, r.CatchUp = newest, "", 0 })
+	return freshReplica, c.dir.Update(func(r *datadir.Record) { r.Epoch, r.Damaged, r.CatchUp = newest, "", 0 })
 }
 
 // askEpochs returns the newest epoch that a server is in, and how many, this
 // one counted, are in its own.
-func (c *Cluster) askEpochs(ctx context.Context, peers []peerRecord) (newest uint64, same int) {
+func (c *Cluster) askEpochs(ctx context.Context, peers []datadir.Peer) (newest uint64, same int) {
 	ctx, cancel := context.WithTimeout(ctx, askLife)
 	defer cancel()
 	own := c.Epoch()

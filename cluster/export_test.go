@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/cluster/pki"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -120,7 +121,7 @@ func (c *Cluster) Present(ca *pki.CA, role compute.Role) error {
 
 // DialRaft opens a connection to another node as raft does.
 func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
-	return c.layer.Dial(raft.ServerAddress(serverID(id)), 5*time.Second)
+	return c.layer.Dial(raft.ServerAddress(raftconf.ServerID(id)), 5*time.Second)
 }
 
 // DialAs opens a connection to another node that is to speak proto.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"berth/cluster/liblog"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -126,7 +127,7 @@ func (g *gossip) listen() error {
 	g.transport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{ip.IP.String()},
 		BindPort:  port,
-		Logger:    log.New(gossipLogger(g.c.logger, g.c.closed), "", 0),
+		Logger:    log.New(liblog.Memberlist(g.c.logger, g.c.closed), "", 0),
 	})
 	if err != nil {
 		return fmt.Errorf("open gossip port: %w", err)
@@ -181,7 +182,7 @@ func (g *gossip) config(address *net.UDPAddr) *memberlist.Config {
 	cfg.DelegateProtocolVersion = delegateVersion
 	cfg.DelegateProtocolMin = delegateVersionMin
 	cfg.DelegateProtocolMax = delegateVersionMax
-	cfg.LogOutput = gossipLogger(g.c.logger, g.c.closed)
+	cfg.LogOutput = liblog.Memberlist(g.c.logger, g.c.closed)
 	// What nodes send is short: packing it costs more than it saves.
 	cfg.EnableCompression = false
 	if g.c.isWorker() {
@@ -302,7 +303,7 @@ func (g *gossip) join() {
 	var addresses []string
 	g.mu.Lock()
 	g.unknown = false
-	for _, p := range g.c.files.get().Peers {
+	for _, p := range g.c.dir.Record().Peers {
 		if p.Gossip != "" && p.ID != g.c.id {
 			addresses = append(addresses, namedAddress(p.ID, p.Gossip))
 		}

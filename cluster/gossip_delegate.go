@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -70,7 +71,7 @@ func (d *gossipDelegate) NotifyAlive(n *memberlist.Node) error {
 	}
 	_, removed, known := d.c.cfg.Directory.Node(m.ID)
 	for _, s := range d.c.servers() {
-		known = known || nodeOf(s.ID) == m.ID
+		known = known || raftconf.NodeOf(s.ID) == m.ID
 	}
 	if !removed && !known {
 		(*gossip)(d).turnAway()

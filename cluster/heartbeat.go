@@ -217,7 +217,7 @@ func (h *heartbeats) otherServers() (servers []compute.NodeID) {
 	for _, s := range h.c.Servers() {
 		add(s.ID)
 	}
-	for _, p := range h.c.files.get().Peers {
+	for _, p := range h.c.dir.Record().Peers {
 		add(p.ID)
 	}
 	return servers

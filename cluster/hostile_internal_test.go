@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/compute"
 )
@@ -49,31 +50,32 @@ func TestVerdictOf(t *testing.T) {
 
 // TestQuarantineIsBounded fills the quarantine.
 func TestQuarantineIsBounded(t *testing.T) {
-	f, err := openFiles(t.TempDir())
+	f, err := datadir.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.close()
+	defer f.Close()
+	q := quarantine{dir: f}
 	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	aside := func(bytes int, damage error) string {
 		t.Helper()
 		at = at.Add(time.Minute)
-		if err := os.WriteFile(f.path(raftDir, disk.FileName), make([]byte, bytes), 0o600); err != nil {
+		if err := os.WriteFile(f.Path(datadir.RaftDir, disk.FileName), make([]byte, bytes), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		dir, err := f.setAside(at, damage)
-		if err := errors.Join(err, os.Mkdir(f.path(raftDir), dirMode)); err != nil {
+		dir, err := q.setAside(at, damage)
+		if err := errors.Join(err, os.Mkdir(f.Path(datadir.RaftDir), datadir.DirMode)); err != nil {
 			t.Fatal(err)
 		}
 		return filepath.Dir(dir)
 	}
 	left := func() (left []string) {
-		entries, err := os.ReadDir(f.path(quarantineDir))
+		entries, err := os.ReadDir(f.Path(quarantineDir))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			left = append(left, f.path(quarantineDir, e.Name()))
+			left = append(left, f.Path(quarantineDir, e.Name()))
 		}
 		return left
 	}
@@ -82,20 +84,20 @@ func TestQuarantineIsBounded(t *testing.T) {
 	for range 5 {
 		all = append(all, aside(1000, errors.New("damaged")))
 	}
-	if _, err := f.asideDir(at.Add(time.Second), errors.New("a crash came")); err != nil {
+	if _, err := q.asideDir(at.Add(time.Second), errors.New("a crash came")); err != nil {
 		t.Fatal(err)
 	}
-	removed, err := f.pruneDamaged(1 << 30)
+	removed, err := q.pruneDamaged(1 << 30)
 	if want := append([]string{restored}, all[2:]...); err != nil || len(removed) != 3 || !slices.Equal(left(), want) {
 		t.Errorf("by number: left %v, removed %v, %v", left(), removed, err)
 	}
-	if _, err := f.pruneDamaged(2100); err != nil || !slices.Equal(left(), append([]string{restored}, all[3:]...)) {
+	if _, err := q.pruneDamaged(2100); err != nil || !slices.Equal(left(), append([]string{restored}, all[3:]...)) {
 		t.Errorf("by size: left %v, %v", left(), err)
 	}
-	if _, err := f.pruneDamaged(0); err != nil || !slices.Equal(left(), []string{restored, all[4]}) {
+	if _, err := q.pruneDamaged(0); err != nil || !slices.Equal(left(), []string{restored, all[4]}) {
 		t.Errorf("the newest stays: left %v, %v", left(), err)
 	}
-	if _, err := f.pruneDamaged(keepNone); err != nil || !slices.Equal(left(), []string{restored}) {
+	if _, err := q.pruneDamaged(keepNone); err != nil || !slices.Equal(left(), []string{restored}) {
 		t.Errorf("none stays: left %v, %v", left(), err)
 	}
 }
@@ -115,15 +117,16 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 		cfg := Config{DataDir: t.TempDir(), Ballast: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
 		c := newCluster(cfg.withDefaults())
 		var err error
-		if c.files, err = openFiles(cfg.DataDir); err != nil {
+		if c.dir, err = datadir.Open(cfg.DataDir); err != nil {
 			t.Fatal(err)
 		}
-		defer c.files.close()
+		defer c.dir.Close()
+		c.quarantine.dir = c.dir
 		ballast, err := disk.OpenBallast(cfg.DataDir, cfg.Ballast)
-		if err := errors.Join(err, ballast.Make(), os.WriteFile(c.files.path(raftDir, disk.FileName), nil, 0o600)); err != nil {
+		if err := errors.Join(err, ballast.Make(), os.WriteFile(c.dir.Path(datadir.RaftDir, disk.FileName), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		aside, err := c.files.setAside(c.cfg.Now(), errors.New("damaged"))
+		aside, err := c.quarantine.setAside(c.cfg.Now(), errors.New("damaged"))
 		if err != nil {
 			t.Fatal(err)
 		}

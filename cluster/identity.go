@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"time"
 
+	"berth/cluster/datadir"
 	"berth/cluster/pki"
 	"berth/compute"
 	"berth/fault"
@@ -27,14 +29,14 @@ const renewCheck = time.Minute
 // takeIdentity loads the node's identity, or gets one by making a cluster or
 // joining one.
 func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
-	record := c.files.get()
+	record := c.dir.Record()
 	if c.cfg.NodeID != record.NodeID && !c.cfg.NodeID.IsZero() && !record.NodeID.IsZero() {
 		return 0, compute.Errorf(compute.CodeConflict, "The data directory belongs to node %s.", record.NodeID)
 	}
 	switch {
-	case record.Standing == standingMember && c.isWorker():
+	case record.State == datadir.StateMember && c.isWorker():
 		return freshNone, c.loadWorker(ctx, record)
-	case record.Standing == standingMember:
+	case record.State == datadir.StateMember:
 		return freshNone, c.loadIdentity(record)
 	case c.cfg.Bootstrap:
 		return freshCluster, c.makeIdentity()
@@ -48,8 +50,8 @@ func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
 // loadIdentity reads a member's identity from disk. A certificate that cannot
 // be used any more, because the node was away for long or stopped in the
 // middle of a renewal, is made anew.
-func (c *Cluster) loadIdentity(record nodeRecord) error {
-	ca, err := pki.LoadCA(c.files.path(pkiDir))
+func (c *Cluster) loadIdentity(record datadir.Record) error {
+	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func (c *Cluster) loadIdentity(record nodeRecord) error {
 	if ca.Key == nil {
 		return errOtherRole(compute.RoleWorker)
 	}
-	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
+	pair, err := pki.LoadPair(c.dir.Path(datadir.PKIDir), ca)
 	if err == nil {
 		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
 	}
@@ -79,7 +81,7 @@ func (c *Cluster) checkAuthority() error {
 	if of := c.ca.Cluster(); !of.IsZero() && of != c.clusterID {
 		return compute.Errorf(compute.CodeConflict, "The certificate authority in %s is of cluster %s, this node is of "+
 			"cluster %s: copy ca.crt and, on a server, ca.key from a server of the latter.",
-			c.files.path(pkiDir), of, c.clusterID)
+			c.dir.Path(datadir.PKIDir), of, c.clusterID)
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func (c *Cluster) makeIdentity() error {
 	if c.ca, err = pki.NewCA(c.cfg.Rand, c.clusterID, c.cfg.Now()); err != nil {
 		return err
 	}
-	if err := pki.SaveCA(c.files.path(pkiDir), c.ca); err != nil {
+	if err := pki.SaveCA(c.dir.Path(datadir.PKIDir), c.ca); err != nil {
 		return err
 	}
 	if err := c.issueOwn(); err != nil {
@@ -110,12 +112,12 @@ func (c *Cluster) makeIdentity() error {
 // settle records that the node is a member. From then on it never makes or
 // joins a cluster again, whatever its flags say.
 func (c *Cluster) settle() error {
-	if c.files.get().Standing == standingMember {
+	if c.dir.Record().State == datadir.StateMember {
 		return nil
 	}
 	fault.Point("cluster.join.settle")
-	return c.files.update(func(r *nodeRecord) {
-		r.NodeID, r.ClusterID, r.Standing = c.id, c.clusterID, standingMember
+	return c.dir.Update(func(r *datadir.Record) {
+		r.NodeID, r.ClusterID, r.State = c.id, c.clusterID, datadir.StateMember
 	})
 }
 
@@ -136,7 +138,7 @@ func (c *Cluster) issueOwn() error {
 
 // usePair saves a certificate and presents it from the next handshake on.
 func (c *Cluster) usePair(pair *tls.Certificate) error {
-	if err := pki.SavePair(c.files.path(pkiDir), pair); err != nil {
+	if err := pki.SavePair(c.dir.Path(datadir.PKIDir), pair); err != nil {
 		return err
 	}
 	c.pair.Store(pair)
@@ -180,4 +182,20 @@ func (c *Cluster) newRequest() (ed25519.PrivateKey, []byte, error) {
 		return nil, nil, fmt.Errorf("ask for certificate: %w", err)
 	}
 	return key, csr, nil
+}
+
+// newNodeID returns a random (version 4) node id.
+func newNodeID(random io.Reader) (compute.NodeID, error) {
+	u, err := newUUID(random)
+	return compute.NodeID{UUID: u}, err
+}
+
+func newUUID(random io.Reader) (compute.UUID, error) {
+	var u compute.UUID
+	if _, err := io.ReadFull(random, u[:]); err != nil {
+		return u, fmt.Errorf("make id: %w", err)
+	}
+	u[6] = u[6]&0x0f | 0x40
+	u[8] = u[8]&0x3f | 0x80
+	return u, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/disk"
+	"berth/cluster/liblog"
 )
 
 // toldFollower is a raft that says what it is told to.
@@ -135,7 +136,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 		calls: make(chan raft.RPC), closed: make(chan struct{}), handling: make(chan struct{}),
 	}
 	layer := &raftLayer{accepted: make(chan net.Conn), closed: make(chan struct{}), advertise: "follower"}
-	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Logger: quiet()})
+	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Logger: liblog.Discard()})
 	snapshots := raft.NewInmemSnapshotStore()
 	sink, err := snapshots.Create(1, snapshot, 2, servers(), 1, transport)
 	if err != nil {
@@ -146,7 +147,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 		t.Fatal(err)
 	}
 	config := raft.DefaultConfig()
-	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", quiet(), true
+	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", liblog.Discard(), true
 	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = standsNever, standsNever, true
 	logs := &disk.Cache{LogStore: f.store}
 	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) }, f.closed)

@@ -1,11 +1,8 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -16,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -122,35 +120,6 @@ func TestJudgeApplyErrors(t *testing.T) {
 	}
 }
 
-func TestLibraryLinesBecomeRecords(t *testing.T) {
-	var out bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	raftLogger(logger).Error("failed to make requestVote RPC", "target", "x", "error", errors.New("refused"))
-	raftLogger(logger).Info("entering follower state", "follower", "me")
-	raftLogger(logger).Debug("accepted connection")
-	w := gossipLogger(logger, nil)
-	for _, line := range []string{
-		"[WARN] memberlist: Refuting a suspect message (from: n2)\n",
-		"[DEBUG] memberlist: Stream connection from=1\n",
-	} {
-		if n, err := io.WriteString(w, line); err != nil || n != len(line) {
-			t.Errorf("%d bytes of %q written: %v", n, line, err)
-		}
-	}
-	for _, want := range []string{
-		`level=WARN msg="raft failed to make requestvote rpc" err="target=x error=refused"`,
-		`level=INFO msg="raft entering follower state" err="follower=me"`,
-		`level=WARN msg="memberlist refuting a suspect message (from" err=n2)`,
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("missing %s in:\n%s", want, &out)
-		}
-	}
-	if n := strings.Count(out.String(), "\n"); n != 3 {
-		t.Errorf("%d records:\n%s", n, &out)
-	}
-}
-
 func TestAdvertisedHost(t *testing.T) {
 	for _, test := range []struct{ configured, listening, want string }{
 		{"node.example", "0.0.0.0", "node.example"},
@@ -211,7 +180,7 @@ func TestMayVote(t *testing.T) {
 	const index = 7
 	a, b := letter('A'), letter('B')
 	newest := raft.Configuration{Servers: []raft.Server{
-		{ID: serverID(a), Suffrage: raft.Voter}, {ID: serverID(b), Suffrage: raft.Nonvoter},
+		{ID: raftconf.ServerID(a), Suffrage: raft.Voter}, {ID: raftconf.ServerID(b), Suffrage: raft.Nonvoter},
 	}}
 	for _, test := range []struct {
 		name      string

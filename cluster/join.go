@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"berth/cluster/datadir"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -217,7 +218,7 @@ func (c *Cluster) join(ctx context.Context) error {
 // prepareJoin fixes the node's id on disk first, so that a repeat after a
 // crash comes from the same node and costs no second use of the token.
 func (c *Cluster) prepareJoin() (err error) {
-	record := c.files.get()
+	record := c.dir.Record()
 	if c.id = record.NodeID; c.id.IsZero() {
 		c.id = c.cfg.NodeID
 	}
@@ -226,7 +227,7 @@ func (c *Cluster) prepareJoin() (err error) {
 			return err
 		}
 	}
-	if err := c.files.put(nodeRecord{NodeID: c.id, Standing: standingJoining}); err != nil {
+	if err := c.dir.Put(datadir.Record{NodeID: c.id, State: datadir.StateJoining}); err != nil {
 		return err
 	}
 	fault.Point("cluster.join.prepared")
@@ -237,7 +238,7 @@ func (c *Cluster) prepareJoin() (err error) {
 // that is on disk, and the same after a crash, because a token that it was spent
 // for counts for no other.
 func (c *Cluster) joiningKey() (ed25519.PrivateKey, error) {
-	dir := c.files.path(pkiDir)
+	dir := c.dir.Path(datadir.PKIDir)
 	key, err := pki.LoadKey(dir)
 	if err == nil {
 		return key, nil
@@ -330,7 +331,7 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	if err := c.cfg.Accept(answer.Cluster, bytes.Clone(answer.Secrets)); err != nil {
 		return fmt.Errorf("take over secrets: %w", err)
 	}
-	if err := pki.SaveCA(c.files.path(pkiDir), ca); err != nil {
+	if err := pki.SaveCA(c.dir.Path(datadir.PKIDir), ca); err != nil {
 		return err
 	}
 	if err := c.usePair(pki.Pair(cert, key, ca)); err != nil {
@@ -340,12 +341,12 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 		return err
 	}
 	fault.Point("cluster.join.save")
-	record := c.files.get()
+	record := c.dir.Record()
 	record.Peers, record.Epoch = nil, answer.Epoch
 	for _, p := range answer.Peers {
 		if p.ID != c.id {
-			record.Peers = append(record.Peers, peerRecord(p))
+			record.Peers = append(record.Peers, datadir.Peer(p))
 		}
 	}
-	return c.files.put(record)
+	return c.dir.Put(record)
 }

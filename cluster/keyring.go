@@ -43,7 +43,7 @@ func parseKeyring(text []byte) ([][]byte, error) {
 	return ring.Keys, nil
 }
 
-func (g *gossip) keyringPath() string { return g.c.files.path(keysDir, keyringFile) }
+func (g *gossip) keyringPath() string { return g.c.dir.KeyringPath() }
 
 // makeKeyring makes the keyring of a new cluster.
 func (g *gossip) makeKeyring() error {

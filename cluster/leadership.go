@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
 )
@@ -82,7 +83,7 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 		return compute.NodeID{}, false
 	}
 	_, id := c.raft.LeaderWithID()
-	node := nodeOf(id)
+	node := raftconf.NodeOf(id)
 	return node, !node.IsZero() && c.heardOfLate()
 }
 

@@ -137,7 +137,7 @@ func (c *Cluster) addressesOf(id compute.NodeID) []string {
 			add(string(s.Address))
 		}
 	}
-	for _, p := range c.files.get().Peers {
+	for _, p := range c.dir.Record().Peers {
 		if p.ID == id {
 			add(p.RPC)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
 )
@@ -84,7 +86,7 @@ func (c *Cluster) tend(ctx context.Context, seen *census) error {
 
 // take does one change of the configuration with the index prev.
 func (c *Cluster) take(step change, servers []raft.Server, prev uint64) error {
-	id := serverID(step.server)
+	id := raftconf.ServerID(step.server)
 	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
 	switch step.action {
 	case actionRemove:
@@ -122,11 +124,11 @@ func (c *Cluster) tellObstacles(seen *census, obstacles []obstacle) {
 // library changes addresses in a way that races with its replication.
 func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 	for id, address := range c.heartbeats.servers() {
-		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == serverID(id) }) {
+		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == raftconf.ServerID(id) }) {
 			continue
 		}
 		c.logger.Info("server enters the configuration", "node", id)
-		return true, c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
+		return true, c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
 	}
 	return false, nil
 }
@@ -175,7 +177,7 @@ func (c *Cluster) roll(servers []raft.Server, seen *census) *roll {
 		transferred: c.transferred.Load(),
 	}
 	for _, s := range servers {
-		id := nodeOf(s.ID)
+		id := raftconf.NodeOf(s.ID)
 		r.members = append(r.members, member{
 			id: id, voter: s.Suffrage == raft.Voter, removed: c.removed(id),
 			demoted: seen.demoted[id], steady: seen.steady[id], silent: seen.silent[id],
@@ -229,7 +231,7 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
 	asked := 0
 	for _, s := range servers {
-		id := nodeOf(s.ID)
+		id := raftconf.NodeOf(s.ID)
 		if id == c.id {
 			continue
 		}
@@ -256,37 +258,30 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 // non-voter, unless it is there.
 func (c *Cluster) addServer(id compute.NodeID, address string) error {
 	for _, s := range c.servers() {
-		if s.ID == serverID(id) {
+		if s.ID == raftconf.ServerID(id) {
 			return nil
 		}
 	}
 	if fault.Planted(fault.DirectVoter) {
-		return c.answerTo(c.raft.AddVoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout))
+		return c.answerTo(c.raft.AddVoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
 	}
-	return c.answerTo(c.raft.AddNonvoter(serverID(id), raft.ServerAddress(address), 0, tendTimeout))
-}
-
-// Server is a server in the raft configuration.
-type Server struct {
-	ID      compute.NodeID
-	Address string // host:port of its cluster port, as last heard.
-	Voter   bool
+	return c.answerTo(c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
 }
 
 // Servers returns the servers of the newest configuration that this node has,
 // committed or not; on a worker those that a server has told it of.
-func (c *Cluster) Servers() []Server {
+func (c *Cluster) Servers() []raftconf.Server {
 	if c.isWorker() {
 		return c.upstream.servers()
 	}
 	configured := c.servers()
-	servers := make([]Server, 0, len(configured))
+	servers := make([]raftconf.Server, 0, len(configured))
 	for _, s := range configured {
-		id, address := nodeOf(s.ID), string(s.Address)
+		id, address := raftconf.NodeOf(s.ID), string(s.Address)
 		if known := c.addressesOf(id); len(known) > 0 {
 			address = known[0]
 		}
-		servers = append(servers, Server{ID: id, Address: address, Voter: s.Suffrage == raft.Voter})
+		servers = append(servers, raftconf.Server{ID: id, Address: address, Voter: s.Suffrage == raft.Voter})
 	}
 	return servers
 }
@@ -306,14 +301,14 @@ func (c *Cluster) savePeers() error {
 	if c.behind.Load() {
 		return nil // The configurations that it is sent are old ones.
 	}
-	record := c.files.get()
-	var peers []peerRecord
+	record := c.dir.Record()
+	var peers []datadir.Peer
 	for _, s := range c.Servers() {
 		if s.ID == c.id {
 			continue
 		}
-		p := peerRecord{ID: s.ID, RPC: s.Address, Gossip: c.gossip.gossipAddress(s.ID)}
-		i := slices.IndexFunc(record.Peers, func(old peerRecord) bool { return old.ID == s.ID })
+		p := datadir.Peer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.gossipAddress(s.ID)}
+		i := slices.IndexFunc(record.Peers, func(old datadir.Peer) bool { return old.ID == s.ID })
 		if p.Gossip == "" && i >= 0 {
 			p.Gossip = record.Peers[i].Gossip
 		}
@@ -322,5 +317,5 @@ func (c *Cluster) savePeers() error {
 	if len(peers) == 0 || slices.Equal(peers, record.Peers) {
 		return nil
 	}
-	return c.files.update(func(r *nodeRecord) { r.Peers = peers })
+	return c.dir.Update(func(r *datadir.Record) { r.Peers = peers })
 }

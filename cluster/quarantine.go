@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/file"
+	"berth/cluster/raftconf"
 )
 
 // What is set aside: replicas and snapshots that were damaged, with what was
@@ -26,12 +29,18 @@ const (
 	keepNone        = -1       // For pruneDamagedTo: not the newest either.
 )
 
+// quarantine is where damaged and replaced replicas are moved.
+type quarantine struct {
+	dir *datadir.Dir
+	mu  sync.Mutex // Held while anything is moved in or removed.
+}
+
 // asideDir makes the directory for what is set aside now. Its reason, when it is
 // damaged, is on disk before what it is about. The caller holds asides: to who
 // removes old ones, one without anything but a reason looks like one of a crash.
-func (f *files) asideDir(now time.Time, damage error) (string, error) {
-	dir := f.path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+func (q *quarantine) asideDir(now time.Time, damage error) (string, error) {
+	dir := q.dir.Path(quarantineDir, now.UTC().Format("20060102T150405.000Z"))
+	if err := os.MkdirAll(dir, datadir.DirMode); err != nil {
 		return "", fmt.Errorf("make quarantine: %w", err)
 	}
 	if damage != nil {
@@ -44,29 +53,29 @@ func (f *files) asideDir(now time.Time, damage error) (string, error) {
 
 // setAside moves the replica out of the way, with what is wrong with it, if that
 // is why. It returns where it is then, "" when there is none.
-func (f *files) setAside(now time.Time, damage error) (string, error) {
-	f.asides.Lock()
-	defer f.asides.Unlock()
+func (q *quarantine) setAside(now time.Time, damage error) (string, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	// A directory with nothing in it goes; one with a replica stays.
-	if err := os.Remove(f.path(raftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(q.dir.Path(datadir.RaftDir)); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	aside, err := f.asideDir(now, damage)
+	aside, err := q.asideDir(now, damage)
 	if err != nil {
 		return "", err
 	}
-	aside = filepath.Join(aside, raftDir)
-	if err := os.Rename(f.path(raftDir), aside); err != nil {
+	aside = filepath.Join(aside, datadir.RaftDir)
+	if err := os.Rename(q.dir.Path(datadir.RaftDir), aside); err != nil {
 		return "", fmt.Errorf("set replica aside: %w", err)
 	}
-	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(f.dir))
+	return aside, errors.Join(file.SyncDir(filepath.Dir(aside)), file.SyncDir(q.dir.Root()))
 }
 
 // pruneDamaged bounds what is kept of damaged replicas and snapshots, and says
 // what it removed. What a restore or a recovery has set aside stays, but counts in
 // the metric.
 func (c *Cluster) pruneDamaged() {
-	_, total, err := c.cfg.freeSpace(c.files.dir)
+	_, total, err := c.cfg.freeSpace(c.dir.Root())
 	if err != nil {
 		c.logger.Warn("quarantine not pruned", "err", err)
 		return
@@ -77,7 +86,7 @@ func (c *Cluster) pruneDamaged() {
 // pruneDamagedTo keeps the newest, and older ones while they take at most so many
 // bytes together with it, or none at all.
 func (c *Cluster) pruneDamagedTo(most int64) {
-	removed, err := c.files.pruneDamaged(most)
+	removed, err := c.quarantine.pruneDamaged(most)
 	switch names := strings.Join(removed, ", "); {
 	case names == "":
 	case most == keepNone:
@@ -105,23 +114,23 @@ func (c *Cluster) giveDamagedUp() {
 func (c *Cluster) othersHold() bool {
 	leader, known := c.Leader()
 	return known && (leader != c.id || slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
-		return s.Suffrage == raft.Voter && nodeOf(s.ID) != c.id
+		return s.Suffrage == raft.Voter && raftconf.NodeOf(s.ID) != c.id
 	}))
 }
 
 // showQuarantine sets the metric of what is set aside.
 func (c *Cluster) showQuarantine() {
-	c.metrics.quarantine.Set(float64(treeSize(c.files.path(quarantineDir))))
+	c.metrics.quarantine.Set(float64(treeSize(c.dir.Path(quarantineDir))))
 }
 
 // pruneDamaged removes the oldest of what was set aside because it was damaged,
 // and returns what it removed: at most damagedKept stay, and of these no more than
 // take most bytes together, but the newest, which goes with the others for
 // keepNone. One of which a crash left nothing but the reason goes too.
-func (f *files) pruneDamaged(most int64) (removed []string, err error) {
-	f.asides.Lock()
-	defer f.asides.Unlock()
-	entries, err := os.ReadDir(f.path(quarantineDir)) // By name, which is by time.
+func (q *quarantine) pruneDamaged(most int64) (removed []string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entries, err := os.ReadDir(q.dir.Path(quarantineDir)) // By name, which is by time.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -130,7 +139,7 @@ func (f *files) pruneDamaged(most int64) (removed []string, err error) {
 		if !entries[i].IsDir() {
 			continue
 		}
-		dir := f.path(quarantineDir, entries[i].Name())
+		dir := q.dir.Path(quarantineDir, entries[i].Name())
 		inside, err := os.ReadDir(dir)
 		if err != nil {
 			return removed, err

@@ -12,8 +12,10 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
-	"berth/compute"
+	"berth/cluster/liblog"
+	"berth/cluster/raftconf"
 	"berth/fault"
 )
 
@@ -31,7 +33,7 @@ const (
 // raftConfig returns the library's settings for the profile.
 func (c *Cluster) raftConfig() *raft.Config {
 	cfg := raft.DefaultConfig()
-	cfg.LocalID = serverID(c.id)
+	cfg.LocalID = raftconf.ServerID(c.id)
 	if c.cfg.Profile == ProfileLAN {
 		cfg.HeartbeatTimeout = 300 * time.Millisecond
 		cfg.ElectionTimeout = 300 * time.Millisecond
@@ -51,7 +53,7 @@ func (c *Cluster) raftConfig() *raft.Config {
 	cfg.NotifyCh = nil                  // Raft blocks on it; LeaderCh is used.
 	cfg.NoSnapshotRestoreOnStart = true // restoreReplica does it.
 	cfg.NoLegacyTelemetry = true
-	cfg.Logger = raftLogger(c.logger)
+	cfg.Logger = liblog.Raft(c.logger)
 	return cfg
 }
 
@@ -70,7 +72,7 @@ func (c *Cluster) reloadRaft(change func(*raft.ReloadableConfig)) error {
 // only voter. A damaged one is replaced, when the other servers allow it.
 func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	if fresh != freshNone {
-		if err := c.files.clearRaft(); err != nil {
+		if err := c.dir.ClearReplica(); err != nil {
 			return err
 		}
 	}
@@ -98,10 +100,10 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		MaxRPCsInFlight:       rpcsInFlight(),
 		Timeout:               raftTimeout,
 		ServerAddressProvider: c.layer,
-		Logger:                raftLogger(c.logger),
+		Logger:                liblog.Raft(c.logger),
 	})
 	if fresh == freshCluster {
-		self := raft.Server{Suffrage: raft.Voter, ID: serverID(c.id), Address: raft.ServerAddress(c.advertise)}
+		self := raft.Server{Suffrage: raft.Voter, ID: raftconf.ServerID(c.id), Address: raft.ServerAddress(c.advertise)}
 		err := raft.BootstrapCluster(c.raftConfig(), c.logs, c.watchdog, c.snapshots, c.transport,
 			raft.Configuration{Servers: []raft.Server{self}})
 		if err != nil {
@@ -129,7 +131,7 @@ func (c *Cluster) leadAlone() {
 	alone := false
 	for _, s := range c.servers() {
 		if s.Suffrage == raft.Voter {
-			if alone = nodeOf(s.ID) == c.id; !alone {
+			if alone = raftconf.NodeOf(s.ID) == c.id; !alone {
 				return
 			}
 		}
@@ -154,12 +156,12 @@ func rpcsInFlight() int {
 // openReplica opens what raft keeps on disk, and refuses what is damaged. What
 // it refused is closed again.
 func (c *Cluster) openReplica(fresh freshness) error {
-	dir := c.files.path(raftDir)
+	dir := c.dir.Path(datadir.RaftDir)
 	_, err := os.Stat(filepath.Join(dir, disk.FileName))
 	if fresh == freshNone && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
 	}
-	if damaged := c.files.get().Damaged; fresh == freshNone && damaged != "" {
+	if damaged := c.dir.Record().Damaged; fresh == freshNone && damaged != "" {
 		return fmt.Errorf("%w: %s", disk.ErrCorrupt, damaged)
 	}
 	if err = c.openStores(dir); err != nil && c.store != nil {
@@ -175,7 +177,7 @@ func (c *Cluster) openStores(dir string) (err error) {
 		return err
 	}
 	c.watchdog = &disk.Watchdog{Now: time.Now, Observed: c.metrics.fsync}
-	c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatalOnceArmed, raftLogger(c.logger))
+	c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatalOnceArmed, liblog.Raft(c.logger))
 	if err != nil {
 		return err
 	}
@@ -249,15 +251,4 @@ func (c *Cluster) LastContact() time.Duration {
 		return time.Duration(1<<63 - 1)
 	}
 	return time.Since(at)
-}
-
-func serverID(id compute.NodeID) raft.ServerID { return raft.ServerID(id.String()) }
-
-// nodeOf returns the node with a raft id; ids are node ids.
-func nodeOf(id raft.ServerID) compute.NodeID {
-	node, err := compute.ParseNodeID(string(id))
-	if err != nil {
-		return compute.NodeID{}
-	}
-	return node
 }

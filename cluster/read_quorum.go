@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
 )
@@ -26,11 +27,11 @@ func (c *Cluster) confirmLeader(ctx context.Context, term uint64) error {
 			continue
 		}
 		voters++
-		if s.ID == serverID(c.id) {
+		if s.ID == raftconf.ServerID(c.id) {
 			agreed++
 			continue
 		}
-		others = append(others, nodeOf(s.ID))
+		others = append(others, raftconf.NodeOf(s.ID))
 	}
 	answers := make(chan status, len(others)) // Room for all, so that late ones never block.
 	for _, id := range others {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -55,14 +56,14 @@ func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 			return rejoinAnswer{}, errNoLeader()
 		}
 		servers := future.Configuration().Servers
-		if !votesIn(servers, id) {
+		if !raftconf.Votes(servers, id) {
 			err := c.confirmConfiguration(term)
 			return rejoinAnswer{Term: term, Index: c.raft.CommitIndex()}, err // Behind the barrier.
 		}
 		if err := c.mayTakeVote(ctx, servers, id); err != nil {
 			return rejoinAnswer{}, err
 		}
-		if err := c.raft.DemoteVoter(serverID(id), future.Index(), tendTimeout).Error(); err != nil {
+		if err := c.raft.DemoteVoter(raftconf.ServerID(id), future.Index(), tendTimeout).Error(); err != nil {
 			c.logger.Info("vote not taken yet", "node", id, "err", err)
 		}
 	}
@@ -81,23 +82,16 @@ func (c *Cluster) confirmConfiguration(term uint64) error {
 	return nil
 }
 
-// votesIn reports whether a server is a voter.
-func votesIn(servers []raft.Server, id compute.NodeID) bool {
-	return slices.ContainsFunc(servers, func(s raft.Server) bool {
-		return s.ID == serverID(id) && s.Suffrage == raft.Voter
-	})
-}
-
 // mayTakeVote asks the voters but the one that is to lose its vote, and refuses
 // unless they can go on without it.
 func (c *Cluster) mayTakeVote(ctx context.Context, servers []raft.Server, id compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	others := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool {
-		return s.ID == serverID(id) || s.Suffrage != raft.Voter
+		return s.ID == raftconf.ServerID(id) || s.Suffrage != raft.Voter
 	})
 	current := 0
-	if votesIn(others, c.id) {
+	if raftconf.Votes(others, c.id) {
 		current = 1
 	}
 	var behind []compute.NodeID
@@ -116,7 +110,7 @@ func (c *Cluster) mayTakeVote(ctx context.Context, servers []raft.Server, id com
 // be a quorum of the configuration with it. One that is itself rejoining does
 // not answer, and so is not counted.
 func refuseReadmission(voters, current int, behind []compute.NodeID) error {
-	need := quorum(voters)
+	need := raftconf.Quorum(voters)
 	if current >= need {
 		return nil
 	}

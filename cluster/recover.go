@@ -12,8 +12,11 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/file"
+	"berth/cluster/liblog"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -29,9 +32,9 @@ const (
 
 // Standing is where the replica of a stopped server stands.
 type Standing struct {
-	Last    uint64   // Index of its newest entry.
-	Term    uint64   // The newest term that it has seen.
-	Servers []Server // As its newest configuration names them.
+	Last    uint64            // Index of its newest entry.
+	Term    uint64            // The newest term that it has seen.
+	Servers []raftconf.Server // As its newest configuration names them.
 }
 
 // Machine is what a stopped replica is read into. It is to be thrown away.
@@ -54,7 +57,7 @@ func (s *Stopped) Inspect(machine Machine, voters []compute.NodeID) (Standing, e
 	if err != nil {
 		return Standing{}, fmt.Errorf("read configuration: %w", err)
 	}
-	if err := checkStateOf(machine.StateCluster, s.files.path(raftDir), s.ClusterID()); err != nil {
+	if err := checkStateOf(machine.StateCluster, s.dir.Path(datadir.RaftDir), s.ClusterID()); err != nil {
 		return Standing{}, err
 	}
 	standing, err := st.standing(configuration)
@@ -78,12 +81,12 @@ func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Standing, e
 	if err != nil {
 		return before, err
 	}
-	record := s.files.get()
+	record := s.dir.Record()
 	record.Epoch, record.Pending, record.CatchUp = s.NextEpoch(), pendingRecovery, 0
-	if err := s.files.put(record); err != nil {
+	if err := s.dir.Put(record); err != nil {
 		return before, err
 	}
-	path := s.files.path(raftDir, peersFile)
+	path := s.dir.Path(datadir.RaftDir, peersFile)
 	if err := file.Write(path, configuration); err != nil {
 		return before, fmt.Errorf("write peers: %w", err)
 	}
@@ -95,12 +98,12 @@ func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Standing, e
 		return after, fmt.Errorf("remove peers: %w", err)
 	}
 	record.Pending, record.Damaged = "", ""
-	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.files.put(record))
+	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.dir.Put(record))
 }
 
 // checkTrusted refuses a replica that is no base for a recovery.
 func (s *Stopped) checkTrusted(known Standing) error {
-	record := s.files.get()
+	record := s.dir.Record()
 	why := record.Damaged
 	if why == "" && known.Last < record.CatchUp {
 		why = fmt.Sprintf("it came in empty and has not reached entry %d", record.CatchUp)
@@ -141,7 +144,7 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	}
 	var peers []peer
 	for _, id := range voters {
-		i := slices.IndexFunc(known.Servers, func(s Server) bool { return s.ID == id })
+		i := slices.IndexFunc(known.Servers, func(s raftconf.Server) bool { return s.ID == id })
 		if i < 0 {
 			return nil, compute.Errorf(compute.CodeInvalid, "%s is no server of this replica's configuration.", id)
 		}
@@ -161,7 +164,7 @@ func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Standing, error) {
 	if err != nil {
 		return Standing{}, fmt.Errorf("read peers: %w", err)
 	}
-	if err := disk.RemoveUnfinishedSnapshots(s.files.path(raftDir)); err != nil {
+	if err := disk.RemoveUnfinishedSnapshots(s.dir.Path(datadir.RaftDir)); err != nil {
 		return Standing{}, err
 	}
 	st, err := s.openStores(openToRecover)
@@ -208,10 +211,10 @@ func openToRecover(dir string, covered uint64) (*disk.Log, error) {
 // is damaged or not this node's. Of the latter it speaks first: what is not ours
 // may look damaged.
 func (s *Stopped) openStores(open func(dir string, covered uint64) (*disk.Log, error)) (*stores, error) {
-	if record := s.files.get(); record.Pending == pendingRestore {
+	if record := s.dir.Record(); record.Pending == pendingRestore {
 		return nil, errPending(record.Pending)
 	}
-	dir := s.files.path(raftDir)
+	dir := s.dir.Path(datadir.RaftDir)
 	if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
 		return nil, fmt.Errorf("%w: the replica is gone: %w", disk.ErrCorrupt, err)
 	}
@@ -237,8 +240,8 @@ func (s *Stopped) openStores(open func(dir string, covered uint64) (*disk.Log, e
 		return nil, errors.Join(err, log.Close())
 	}
 	config := raft.DefaultConfig()
-	config.LocalID, config.NoLegacyTelemetry = serverID(s.Node()), true
-	config.Logger = quiet()
+	config.LocalID, config.NoLegacyTelemetry = raftconf.ServerID(s.Node()), true
+	config.Logger = liblog.Discard()
 	_, transport := raft.NewInmemTransport("")
 	return &stores{config, log, snapshots, transport}, nil
 }
@@ -272,8 +275,8 @@ func (st *stores) standing(configuration raft.Configuration) (Standing, error) {
 		return Standing{}, fmt.Errorf("read term: %w", err)
 	}
 	for _, s := range configuration.Servers {
-		out.Servers = append(out.Servers, Server{
-			ID: nodeOf(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
+		out.Servers = append(out.Servers, raftconf.Server{
+			ID: raftconf.NodeOf(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
 		})
 	}
 	return out, nil
@@ -293,11 +296,11 @@ func errPending(what string) error {
 // checkFinished refuses to start a server on which a restore or a recovery was
 // not finished, or into whose replica somebody put a peers file: raft would not
 // read it, and whoever put it there expects that.
-func (f *files) checkFinished() error {
-	if pending := f.get().Pending; pending != "" {
+func checkFinished(dir *datadir.Dir) error {
+	if pending := dir.Record().Pending; pending != "" {
 		return errPending(pending)
 	}
-	path := f.path(raftDir, peersFile)
+	path := dir.Path(datadir.RaftDir, peersFile)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return compute.Errorf(compute.CodeConflict,
 			"%s was left there and is not used: remove it, and to go on without a quorum use berth admin raft recover.", path)

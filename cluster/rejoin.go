@@ -9,8 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/file"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -51,10 +53,10 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 	}
 	var aside string
 	err = c.withRoom(func() (err error) {
-		if err := c.files.update(func(r *nodeRecord) { r.CatchUp = answer.Index }); err != nil {
+		if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = answer.Index }); err != nil {
 			return err
 		}
-		aside, err = c.files.replaceDamaged(answer.Term, damage, c.cfg.Now())
+		aside, err = c.quarantine.replaceDamaged(answer.Term, damage, c.cfg.Now())
 		return err
 	})
 	if err != nil {
@@ -75,7 +77,7 @@ func (c *Cluster) withRoom(replace func() error) error {
 		return err
 	}
 	c.logger.Error("the disk is full: there is no room for an empty replica", "err", err)
-	if ballast, err := disk.OpenBallast(c.files.dir, c.cfg.Ballast); err != nil {
+	if ballast, err := disk.OpenBallast(c.dir.Root(), c.cfg.Ballast); err != nil {
 		c.logger.Warn("ballast not given up", "err", err)
 	} else {
 		ballast.Drop()
@@ -86,7 +88,7 @@ func (c *Cluster) withRoom(replace func() error) error {
 
 // awaitReadmission asks until the leader has taken this server's vote.
 func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
-	peers := c.files.get().Peers
+	peers := c.dir.Record().Peers
 	if len(peers) == 0 {
 		return rejoinAnswer{}, errDamagedAlone()
 	}
@@ -142,7 +144,7 @@ type readmissionReply struct {
 }
 
 // askReadmission finds the leader and asks it once.
-func (c *Cluster) askReadmission(ctx context.Context, peers []peerRecord) (rejoinAnswer, error) {
+func (c *Cluster) askReadmission(ctx context.Context, peers []datadir.Peer) (rejoinAnswer, error) {
 	replies := c.askPeers(ctx, peers)
 	if err := verdictOf(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
@@ -184,7 +186,7 @@ func (c *Cluster) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinA
 }
 
 // askPeers asks all known servers for their status.
-func (c *Cluster) askPeers(ctx context.Context, peers []peerRecord) []readmissionReply {
+func (c *Cluster) askPeers(ctx context.Context, peers []datadir.Peer) []readmissionReply {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	replies := make(chan readmissionReply, len(peers)) // Room for all, so that none blocks.
@@ -219,7 +221,7 @@ func verdictOf(replies []readmissionReply, own uint64) error {
 			led = led || !r.st.Leader.IsZero()
 		}
 	}
-	if outlived && !led && same < quorum(len(replies)+1) {
+	if outlived && !led && same < raftconf.Quorum(len(replies)+1) {
 		return ErrOutlived
 	}
 	return nil
@@ -227,20 +229,20 @@ func verdictOf(replies []readmissionReply, own uint64) error {
 
 // replaceDamaged sets the replica aside and puts an empty one in its place. It
 // can be repeated: until the new one is there, the next start finds none.
-func (f *files) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
-	if err := makeEmptyReplica(f.path(newRaftDir), term); err != nil {
+func (q *quarantine) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
+	if err := makeEmptyReplica(q.dir.Path(newRaftDir), term); err != nil {
 		return "", err
 	}
-	if aside, err = f.setAside(now, damage); err != nil {
+	if aside, err = q.setAside(now, damage); err != nil {
 		return "", err
 	}
-	if err := os.Rename(f.path(newRaftDir), f.path(raftDir)); err != nil {
+	if err := os.Rename(q.dir.Path(newRaftDir), q.dir.Path(datadir.RaftDir)); err != nil {
 		return aside, err
 	}
-	if err := file.SyncDir(f.dir); err != nil {
+	if err := file.SyncDir(q.dir.Root()); err != nil {
 		return aside, err
 	}
-	return aside, f.update(func(r *nodeRecord) { r.Damaged = "" })
+	return aside, q.dir.Update(func(r *datadir.Record) { r.Damaged = "" })
 }
 
 // makeEmptyReplica makes a replica without an entry that votes in no term up to
@@ -249,7 +251,7 @@ func makeEmptyReplica(dir string, term uint64) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, dirMode); err != nil {
+	if err := os.Mkdir(dir, datadir.DirMode); err != nil {
 		return err
 	}
 	store, err := disk.Open(dir, 0, func(error) {})

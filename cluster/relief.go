@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/disk"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -88,7 +89,7 @@ func (c *Cluster) othersWrite(ctx context.Context) bool {
 			continue
 		}
 		voters++
-		if id := nodeOf(s.ID); id != c.id {
+		if id := raftconf.NodeOf(s.ID); id != c.id {
 			others = append(others, id)
 		}
 	}
@@ -105,7 +106,7 @@ func (c *Cluster) othersWrite(ctx context.Context) bool {
 		if <-wrote {
 			able++
 		}
-		if able >= quorum(voters) {
+		if able >= raftconf.Quorum(voters) {
 			return true
 		}
 	}

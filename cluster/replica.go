@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/compute"
 )
@@ -154,9 +155,9 @@ func (c *Cluster) setSnapshotsAside(ids []string, reason error) error {
 // moveAside moves snapshots to a directory of the quarantine, which it returns,
 // while nothing is removed from there.
 func (c *Cluster) moveAside(ids []string, reason error) (dir string, err error) {
-	c.files.asides.Lock()
-	defer c.files.asides.Unlock()
-	if dir, err = c.files.asideDir(c.cfg.Now(), reason); err != nil {
+	c.quarantine.mu.Lock()
+	defer c.quarantine.mu.Unlock()
+	if dir, err = c.quarantine.asideDir(c.cfg.Now(), reason); err != nil {
 		return "", err
 	}
 	for _, id := range ids {
@@ -197,7 +198,7 @@ func (c *Cluster) restoreSnapshot(id string) (err error) {
 
 // checkState refuses a state of another cluster, which a snapshot held.
 func (c *Cluster) checkState() error {
-	return checkStateOf(c.cfg.StateCluster, c.files.path(raftDir), c.clusterID)
+	return checkStateOf(c.cfg.StateCluster, c.dir.Path(datadir.RaftDir), c.clusterID)
 }
 
 // checkStateOf is checkState of a replica in dir, by what tells whose its state

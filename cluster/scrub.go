@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/time/rate"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 )
 
@@ -69,7 +70,7 @@ func (c *Cluster) recount(pace disk.Pace) error {
 		return nil
 	}
 	c.metrics.miscounted.Inc() // Nobody may read it any more.
-	c.noteCount(c.files.get().Miscounted + 1)
+	c.noteCount(c.dir.Record().Miscounted + 1)
 	err = fmt.Errorf("the state in memory is not what was stored: %w; the next start reads it from the disk: "+
 		"test the memory of this machine (memtest86+, rasdaemon)", err)
 	c.fatal(err)
@@ -79,17 +80,17 @@ func (c *Cluster) recount(pace disk.Pace) error {
 // noteCount writes down how often the state in memory was wrong of late: the
 // process that finds it so ends, and the next ones tell of it.
 func (c *Cluster) noteCount(wrong int) {
-	if c.files.get().Miscounted == wrong {
+	if c.dir.Record().Miscounted == wrong {
 		return
 	}
-	if err := c.files.update(func(r *nodeRecord) { r.Miscounted = wrong }); err != nil {
+	if err := c.dir.Update(func(r *datadir.Record) { r.Miscounted = wrong }); err != nil {
 		c.logger.Error("not written down how often the state in memory was wrong", "err", err)
 	}
 }
 
 // showDamage sets the metrics of the damage that processes before this one found.
 func (c *Cluster) showDamage() {
-	c.metrics.miscounted.Add(float64(c.files.get().Miscounted))
+	c.metrics.miscounted.Add(float64(c.dir.Record().Miscounted))
 	c.showQuarantine()
 }
 

@@ -4,69 +4,70 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/file"
+	"berth/cluster/liblog"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
 // newRaftDir is a replica while it is made.
 const newRaftDir = "raft.new"
 
-// quiet returns a log for the library that says nothing: its errors do.
-func quiet() hclog.Logger { return raftLogger(slog.New(slog.DiscardHandler)) }
-
 // openQuiet opens the snapshots of a replica that does not run.
 func openQuiet(dir string) (*disk.Snapshots, error) {
 	watch := &disk.Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
-	return disk.OpenSnapshots(dir, snapshotsKept, watch, func(error) {}, quiet())
+	return disk.OpenSnapshots(dir, snapshotsKept, watch, func(error) {}, liblog.Discard())
 }
 
 // Stopped is the data directory of a server that does not run. While it is
 // open, none can be started on it.
-type Stopped struct{ files *files }
+type Stopped struct {
+	dir        *datadir.Dir
+	quarantine quarantine
+}
 
 // OpenStopped opens the data directory of a server that was stopped. The code
 // is conflict when it runs, not_found when there is no server in dir.
 func OpenStopped(dir string) (*Stopped, error) {
-	if _, err := os.Stat(filepath.Join(dir, nodeFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, compute.Errorf(compute.CodeNotFound, "There is no node in %s: its %s is missing.", dir, nodeFile)
+	if _, err := os.Stat(filepath.Join(dir, datadir.NodeFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no node in %s: its %s is missing.", dir, datadir.NodeFile)
 	}
-	f, err := openFiles(dir)
+	f, err := datadir.Open(dir)
 	if err != nil {
 		if compute.CodeOf(err) == compute.CodeConflict {
 			return nil, compute.Errorf(compute.CodeConflict, "A node runs in %s: stop it first.", dir)
 		}
 		return nil, err
 	}
-	s := &Stopped{f}
-	if _, err := os.Stat(f.path(pkiDir, "ca.key")); f.record.Standing != standingMember || err != nil {
+	s := &Stopped{dir: f, quarantine: quarantine{dir: f}}
+	if _, err := os.Stat(f.Path(datadir.PKIDir, "ca.key")); f.Record().State != datadir.StateMember || err != nil {
 		return nil, errors.Join(s.Close(), compute.Errorf(compute.CodeConflict,
-			"The node in %s is no server of a cluster: a server holds %s/ca.key.", dir, pkiDir))
+			"The node in %s is no server of a cluster: a server holds %s/ca.key.", dir, datadir.PKIDir))
 	}
 	return s, nil
 }
 
 // Node returns the server's id.
-func (s *Stopped) Node() compute.NodeID { return s.files.get().NodeID }
+func (s *Stopped) Node() compute.NodeID { return s.dir.Record().NodeID }
 
 // ClusterID returns the id of the cluster that it is a member of.
-func (s *Stopped) ClusterID() compute.UUID { return s.files.get().ClusterID }
+func (s *Stopped) ClusterID() compute.UUID { return s.dir.Record().ClusterID }
 
 // Close gives the directory back.
-func (s *Stopped) Close() error { return s.files.close() }
+func (s *Stopped) Close() error { return s.dir.Close() }
 
 // NextEpoch returns the epoch in which the cluster goes on after what is to be
 // done here; the same again when that was begun before and not finished.
 func (s *Stopped) NextEpoch() uint64 {
-	record := s.files.get()
+	record := s.dir.Record()
 	if record.Pending != "" {
 		return record.Epoch
 	}
@@ -91,31 +92,31 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 	}
 	// The epoch is on disk first: no server of the life before may speak to this
 	// replica.
-	record := s.files.get()
+	record := s.dir.Record()
 	record.Epoch, record.Pending, record.CatchUp = r.Epoch, pendingRestore, 0
-	if err := s.files.put(record); err != nil {
+	if err := s.dir.Put(record); err != nil {
 		return "", err
 	}
-	if aside, err = s.files.setAside(now, nil); err != nil {
+	if aside, err = s.quarantine.setAside(now, nil); err != nil {
 		return "", err
 	}
-	if err := os.Rename(s.files.path(newRaftDir), s.files.path(raftDir)); err != nil {
+	if err := os.Rename(s.dir.Path(newRaftDir), s.dir.Path(datadir.RaftDir)); err != nil {
 		return aside, fmt.Errorf("put replica in place: %w", err)
 	}
-	if err := file.SyncDir(s.files.dir); err != nil {
+	if err := file.SyncDir(s.dir.Root()); err != nil {
 		return aside, err
 	}
 	record.Pending, record.Damaged, record.OutUntil = "", "", time.Time{}
-	return aside, s.files.put(record)
+	return aside, s.dir.Put(record)
 }
 
 // make writes the new replica beside the old one.
 func (s *Stopped) make(r Replica) error {
-	dir := s.files.path(newRaftDir)
+	dir := s.dir.Path(newRaftDir)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, dirMode); err != nil {
+	if err := os.Mkdir(dir, datadir.DirMode); err != nil {
 		return err
 	}
 	snapshots, err := openQuiet(dir)
@@ -128,7 +129,7 @@ func (s *Stopped) make(r Replica) error {
 	}
 	_, transport := raft.NewInmemTransport("")
 	sink, err := snapshots.Create(raft.SnapshotVersionMax, r.Index, r.Term, raft.Configuration{Servers: []raft.Server{
-		{Suffrage: raft.Voter, ID: serverID(id), Address: raft.ServerAddress(r.Address)},
+		{Suffrage: raft.Voter, ID: raftconf.ServerID(id), Address: raft.ServerAddress(r.Address)},
 	}}, r.Index, transport)
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (s *Stopped) make(r Replica) error {
 // oldTerm returns the newest term that the replica there has seen, 0 when that
 // cannot be read any more.
 func (s *Stopped) oldTerm() uint64 {
-	dir := s.files.path(raftDir)
+	dir := s.dir.Path(datadir.RaftDir)
 	if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
 		return 0
 	}
@@ -180,7 +181,7 @@ func (s *Stopped) oldTerm() uint64 {
 // that, as one whose replica is damaged does: also one that stays out because its
 // state was wrong twice.
 func (s *Stopped) Rejoin() error {
-	record := s.files.get()
+	record := s.dir.Record()
 	if len(record.Peers) == 0 {
 		return errDamagedAlone()
 	}
@@ -191,5 +192,5 @@ func (s *Stopped) Rejoin() error {
 		record.Damaged = "an operator had this server come in empty"
 	}
 	record.OutUntil = time.Time{}
-	return s.files.put(record)
+	return s.dir.Put(record)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/boottime"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -205,7 +206,7 @@ func (c *Cluster) clocks() (ahead []time.Duration, voters int) {
 			continue
 		}
 		voters++
-		if clock, known := c.heartbeats.clockOf(nodeOf(s.ID)); known {
+		if clock, known := c.heartbeats.clockOf(raftconf.NodeOf(s.ID)); known {
 			ahead = append(ahead, clock.Sub(now))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -109,9 +110,9 @@ func (c *Cluster) transfer(ctx context.Context, to compute.NodeID) (compute.Node
 		return compute.Errorf(compute.CodeConflict, format, args...).Named(detail)
 	}
 	servers := c.servers()
-	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == serverID(to) })
+	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == raftconf.ServerID(to) })
 	others := slices.ContainsFunc(servers, func(s raft.Server) bool {
-		return s.Suffrage == raft.Voter && s.ID != serverID(c.id)
+		return s.Suffrage == raft.Voter && s.ID != raftconf.ServerID(c.id)
 	})
 	switch {
 	case to == c.id:

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/pki"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -225,7 +226,7 @@ func (c *Cluster) votes(id compute.NodeID) bool {
 // newest index that is committed.
 func mayVote(id compute.NodeID, newest raft.Configuration, index, committed uint64) bool {
 	return index > committed || slices.ContainsFunc(newest.Servers, func(s raft.Server) bool {
-		return s.ID == serverID(id) && s.Suffrage == raft.Voter
+		return s.ID == raftconf.ServerID(id) && s.Suffrage == raft.Voter
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"berth/boottime"
+	"berth/cluster/datadir"
+	"berth/cluster/raftconf"
 	"berth/compute"
 )
 
@@ -72,15 +74,15 @@ func (u *upstream) note(id compute.NodeID, answered bool) {
 }
 
 // servers returns the servers with their newest addresses.
-func (u *upstream) servers() []Server {
-	peers := u.c.files.get().Peers
-	servers := make([]Server, 0, len(peers))
+func (u *upstream) servers() []raftconf.Server {
+	peers := u.c.dir.Record().Peers
+	servers := make([]raftconf.Server, 0, len(peers))
 	for _, p := range peers {
 		address := p.RPC
 		if known := u.c.addressesOf(p.ID); len(known) > 0 {
 			address = known[0]
 		}
-		servers = append(servers, Server{ID: p.ID, Address: address})
+		servers = append(servers, raftconf.Server{ID: p.ID, Address: address})
 	}
 	return servers
 }
@@ -88,7 +90,7 @@ func (u *upstream) servers() []Server {
 // order returns the servers in the order in which to ask them: who answered
 // last, who lives by gossip's word, who did not answer lately, the others.
 func (u *upstream) order() []compute.NodeID {
-	peers := u.c.files.get().Peers
+	peers := u.c.dir.Record().Peers
 	ids := make([]compute.NodeID, 0, len(peers))
 	rank := make(map[compute.NodeID]int, len(peers))
 	for _, p := range peers {
@@ -182,16 +184,16 @@ func (u *upstream) learn(ctx context.Context) {
 
 // keep writes down who the servers are.
 func (u *upstream) keep(told []joinPeer) error {
-	record := u.c.files.get()
-	var peers []peerRecord
+	record := u.c.dir.Record()
+	var peers []datadir.Peer
 	for _, p := range told {
-		peers = append(peers, peerRecord(p))
+		peers = append(peers, datadir.Peer(p))
 	}
-	slices.SortFunc(peers, func(a, b peerRecord) int { return slices.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
+	slices.SortFunc(peers, func(a, b datadir.Peer) int { return slices.Compare(a.ID.UUID[:], b.ID.UUID[:]) })
 	if len(peers) == 0 || slices.Equal(peers, record.Peers) {
 		return nil
 	}
-	return u.c.files.update(func(r *nodeRecord) { r.Peers = peers })
+	return u.c.dir.Update(func(r *datadir.Record) { r.Peers = peers })
 }
 
 // lost reports whether gossip has seen a node and does not any more.

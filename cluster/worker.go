@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 
+	"berth/cluster/datadir"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -31,8 +32,8 @@ func errOtherRole(was compute.Role) error {
 // loadWorker reads a worker's identity from disk. A certificate that cannot be
 // used any more, because the worker was away for longer than it lasts, costs a
 // new token: only servers make certificates.
-func (c *Cluster) loadWorker(ctx context.Context, record nodeRecord) error {
-	ca, err := pki.LoadCA(c.files.path(pkiDir))
+func (c *Cluster) loadWorker(ctx context.Context, record datadir.Record) error {
+	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (c *Cluster) loadWorker(ctx context.Context, record nodeRecord) error {
 	if err := c.checkAuthority(); err != nil {
 		return err
 	}
-	pair, err := pki.LoadPair(c.files.path(pkiDir), ca)
+	pair, err := pki.LoadPair(c.dir.Path(datadir.PKIDir), ca)
 	if err == nil {
 		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/cluster"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -76,7 +77,7 @@ func TestWorkerIsAMemberWithoutAReplica(t *testing.T) {
 		}
 	}
 	for _, p := range f.peers {
-		if slices.ContainsFunc(p.Servers(), func(s cluster.Server) bool { return s.ID == w.ID() }) {
+		if slices.ContainsFunc(p.Servers(), func(s raftconf.Server) bool { return s.ID == w.ID() }) {
 			t.Errorf("%s has the worker in its raft configuration", p.cfg.Name)
 		}
 	}

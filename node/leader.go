@@ -9,6 +9,7 @@ import (
 
 	"berth/attempt"
 	"berth/cluster"
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
 	"berth/fsm"
@@ -169,8 +170,8 @@ func (l *leader) raiseFormat(ctx context.Context, term uint64) {
 // unknownServer reports whether a server has a replica and no record: one that
 // was removed stays in the configuration, and may vote, until the others are a
 // quorum. Nobody knows which formats it knows, and it would stop at a newer one.
-func unknownServer(view *fsm.View, servers []cluster.Server) bool {
-	return slices.ContainsFunc(servers, func(s cluster.Server) bool {
+func unknownServer(view *fsm.View, servers []raftconf.Server) bool {
+	return slices.ContainsFunc(servers, func(s raftconf.Server) bool {
 		_, known := view.Node(s.ID)
 		return !known
 	})

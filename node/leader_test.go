@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth/attempt"
-	"berth/cluster"
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -79,14 +79,14 @@ func TestTicksUntilSwept(t *testing.T) {
 // was removed and still has a replica: nobody knows what that can apply.
 func TestUnknownServer(t *testing.T) {
 	l := newLedger(t)
-	known, removed := cluster.Server{ID: l.node, Voter: true}, cluster.Server{ID: compute.NodeID{UUID: compute.UUID{77}}}
+	known, removed := raftconf.Server{ID: l.node, Voter: true}, raftconf.Server{ID: compute.NodeID{UUID: compute.UUID{77}}}
 	for _, test := range []struct {
 		name    string
-		servers []cluster.Server
+		servers []raftconf.Server
 		want    bool
 	}{
-		{"all are registered", []cluster.Server{known}, false},
-		{"one was removed and is still there", []cluster.Server{known, removed}, true},
+		{"all are registered", []raftconf.Server{known}, false},
+		{"one was removed and is still there", []raftconf.Server{known, removed}, true},
 	} {
 		if got := unknownServer(l.machine.View(), test.servers); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)

@@ -4,20 +4,21 @@ import (
 	"errors"
 
 	"berth/cluster"
+	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fsm"
 )
 
 // Recovery is what a recovery without a quorum does to a server.
 type Recovery struct {
-	Node    compute.NodeID   `json:"node"`
-	Cluster compute.UUID     `json:"cluster_id"`
-	Epoch   uint64           `json:"epoch"`      // In which the cluster goes on.
-	Last    uint64           `json:"last_entry"` // The newest that this server has.
-	Term    uint64           `json:"term"`
-	Servers []cluster.Server `json:"servers"` // Of the configuration: before, and once done after.
-	Voters  []compute.NodeID `json:"voters"`  // With which it goes on.
-	Done    bool             `json:"done"`
+	Node    compute.NodeID    `json:"node"`
+	Cluster compute.UUID      `json:"cluster_id"`
+	Epoch   uint64            `json:"epoch"`      // In which the cluster goes on.
+	Last    uint64            `json:"last_entry"` // The newest that this server has.
+	Term    uint64            `json:"term"`
+	Servers []raftconf.Server `json:"servers"` // Of the configuration: before, and once done after.
+	Voters  []compute.NodeID  `json:"voters"`  // With which it goes on.
+	Done    bool              `json:"done"`
 }
 
 // Recover has the stopped server in dir go on with the voters alone, although

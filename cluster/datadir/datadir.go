@@ -1,10 +1,9 @@
-package cluster
+package datadir
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -18,38 +17,37 @@ import (
 
 // Where things are in the data directory.
 const (
-	nodeFile    = "node.json"
-	lockFile    = "lock"
-	pkiDir      = "pki"
-	keysDir     = "keys"
-	keyringFile = "gossip.json"
-	raftDir     = "raft"
-	dirMode     = 0o700
-	fileMode    = 0o600
+	NodeFile = "node.json"
+	lockFile = "lock"
+	PKIDir   = "pki"
+	keysDir  = "keys"
+	RaftDir  = "raft"
+	DirMode  = 0o700
+	fileMode = 0o600
 )
 
 // The standing of a node. Only a member has anything to lose; what the others
 // left behind is thrown away and made again.
 const (
-	standingNew     = ""
-	standingJoining = "joining"
-	standingMember  = "member"
+	StateNew     = ""
+	StateJoining = "joining"
+	StateMember  = "member"
 )
 
-// peerRecord is where a peer was last reached.
-type peerRecord struct {
+// Peer is where a peer was last reached.
+type Peer struct {
 	ID     compute.NodeID `json:"id"`
 	RPC    string         `json:"rpc"`
 	Gossip string         `json:"gossip"`
 }
 
-// nodeRecord is the content of node.json. That it says "member" is what keeps
+// Record is the content of node.json. That it says "member" is what keeps
 // a node from ever bootstrapping twice.
-type nodeRecord struct {
+type Record struct {
 	NodeID    compute.NodeID `json:"node_id"`
 	ClusterID compute.UUID   `json:"cluster_id"`
-	Standing  string         `json:"standing"`
-	Peers     []peerRecord   `json:"peers,omitempty"`
+	State     string         `json:"standing"`
+	Peers     []Peer         `json:"peers,omitempty"`
 
 	// Epoch is in which life of the cluster the node is: servers of different
 	// ones do not speak to each other.
@@ -73,24 +71,22 @@ type nodeRecord struct {
 	Sum string `json:"crc32c,omitempty"` // Of the text, see file.WriteSealed.
 }
 
-// files is the data directory, held exclusively.
-type files struct {
-	dir  string
+// Dir is the data directory, held exclusively.
+type Dir struct {
+	root string
 	lock *os.File
 
-	asides sync.Mutex // Held while something is set aside, or what was is removed; never with mu.
-
 	mu     sync.Mutex
-	record nodeRecord
+	record Record
 }
 
-// openFiles makes the directory if need be, locks it and reads the record.
-func openFiles(dir string) (*files, error) {
-	for _, d := range []string{dir, filepath.Join(dir, pkiDir), filepath.Join(dir, keysDir), filepath.Join(dir, raftDir)} {
-		if err := os.MkdirAll(d, dirMode); err != nil {
+// Open makes the directory if need be, locks it and reads the record.
+func Open(dir string) (*Dir, error) {
+	for _, sub := range []string{dir, filepath.Join(dir, PKIDir), filepath.Join(dir, keysDir), filepath.Join(dir, RaftDir)} {
+		if err := os.MkdirAll(sub, DirMode); err != nil {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
-		if err := os.Chmod(d, dirMode); err != nil {
+		if err := os.Chmod(sub, DirMode); err != nil {
 			return nil, fmt.Errorf("protect data directory: %w", err)
 		}
 	}
@@ -105,27 +101,27 @@ func openFiles(dir string) (*files, error) {
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	f := &files{dir: dir, lock: lock}
-	if err := f.load(); err != nil {
+	d := &Dir{root: dir, lock: lock}
+	if err := d.load(); err != nil {
 		lock.Close()
 		return nil, err
 	}
-	return f, nil
+	return d, nil
 }
 
-func (f *files) load() error {
-	text, err := file.ReadSealed(f.path(nodeFile))
+func (d *Dir) load() error {
+	text, err := file.ReadSealed(d.Path(NodeFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		if err = json.Unmarshal(text, &f.record); err != nil {
+		if err = json.Unmarshal(text, &d.record); err != nil {
 			err = fmt.Errorf("%w: %w", file.ErrDamaged, err)
 		}
 	}
 	if errors.Is(err, file.ErrDamaged) {
 		return compute.Errorf(compute.CodeConflict, "%s, which says who this node is, cannot be read: %w. "+
-			"Put a copy of it back, or move %s away and have the node join anew.", f.path(nodeFile), err, f.dir)
+			"Put a copy of it back, or move %s away and have the node join anew.", d.Path(NodeFile), err, d.root)
 	}
 	if err != nil {
 		return fmt.Errorf("read node record: %w", err)
@@ -133,68 +129,58 @@ func (f *files) load() error {
 	return nil
 }
 
-// get returns the record.
-func (f *files) get() nodeRecord {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.record
+// Record returns the record.
+func (d *Dir) Record() Record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.record
 }
 
-// put writes the record and keeps it.
-func (f *files) put(r nodeRecord) error {
-	return f.update(func(now *nodeRecord) { *now = r })
+// Put writes the record and keeps it.
+func (d *Dir) Put(r Record) error {
+	return d.Update(func(now *Record) { *now = r })
 }
 
-// update changes the record, and writes and keeps it. What other goroutines
+// Update changes the record, and writes and keeps it. What other goroutines
 // change meanwhile is not lost.
-func (f *files) update(change func(*nodeRecord)) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r := f.record
+func (d *Dir) Update(change func(*Record)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.record
 	change(&r)
 	r.Sum = file.Unsealed
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
-	if err := file.WriteSealed(f.path(nodeFile), append(text, '\n')); err != nil {
+	if err := file.WriteSealed(d.Path(NodeFile), append(text, '\n')); err != nil {
 		return fmt.Errorf("write node record: %w", err)
 	}
-	f.record = r
+	d.record = r
 	return nil
 }
 
-// path returns a path inside the directory.
-func (f *files) path(elem ...string) string {
-	return filepath.Join(append([]string{f.dir}, elem...)...)
+// Root returns the path of the directory.
+func (d *Dir) Root() string { return d.root }
+
+// KeyringPath returns where the gossip keyring is.
+func (d *Dir) KeyringPath() string { return d.Path(keysDir, "gossip.json") }
+
+// Path returns a path inside the directory.
+func (d *Dir) Path(elem ...string) string {
+	return filepath.Join(append([]string{d.root}, elem...)...)
 }
 
-// clearRaft removes what a start that never ended left of the replica.
-func (f *files) clearRaft() error {
-	if err := os.RemoveAll(f.path(raftDir)); err != nil {
+// ClearReplica removes what a start that never ended left of the replica.
+func (d *Dir) ClearReplica() error {
+	if err := os.RemoveAll(d.Path(RaftDir)); err != nil {
 		return fmt.Errorf("clear replica: %w", err)
 	}
-	if err := os.Mkdir(f.path(raftDir), dirMode); err != nil {
+	if err := os.Mkdir(d.Path(RaftDir), DirMode); err != nil {
 		return fmt.Errorf("clear replica: %w", err)
 	}
 	return nil
 }
 
-// close gives the directory back.
-func (f *files) close() error { return f.lock.Close() }
-
-// newNodeID returns a random (version 4) node id.
-func newNodeID(random io.Reader) (compute.NodeID, error) {
-	u, err := newUUID(random)
-	return compute.NodeID{UUID: u}, err
-}
-
-func newUUID(random io.Reader) (compute.UUID, error) {
-	var u compute.UUID
-	if _, err := io.ReadFull(random, u[:]); err != nil {
-		return u, fmt.Errorf("make id: %w", err)
-	}
-	u[6] = u[6]&0x0f | 0x40
-	u[8] = u[8]&0x3f | 0x80
-	return u, nil
-}
+// Close gives the directory back.
+func (d *Dir) Close() error { return d.lock.Close() }

@@ -1,4 +1,4 @@
-package cluster
+package liblog
 
 import (
 	"bytes"
@@ -76,10 +76,10 @@ func (l libraryLog) line(line string) {
 	l.logger.LogAttrs(ctx, level, strings.ToLower(message), attrs...) //nolint:sloglint // The library's words.
 }
 
-// raftLogger returns what raft logs to. Its errors are warnings to us: it
+// Raft returns what raft logs to. Its errors are warnings to us: it
 // reports each peer that it cannot reach as one, and what must end the
 // process goes through Config.Fatal.
-func raftLogger(logger *slog.Logger) hclog.Logger {
+func Raft(logger *slog.Logger) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name:        "raft",
 		Level:       hclog.Info,
@@ -88,7 +88,10 @@ func raftLogger(logger *slog.Logger) hclog.Logger {
 	})
 }
 
-// gossipLogger returns what memberlist logs to until done is closed.
-func gossipLogger(logger *slog.Logger, done <-chan struct{}) io.Writer {
+// Memberlist returns what memberlist logs to until done is closed.
+func Memberlist(logger *slog.Logger, done <-chan struct{}) io.Writer {
 	return libraryLog{logger: logger, cap: slog.LevelWarn, done: done}
 }
+
+// Discard returns a logger for a library that drops all records.
+func Discard() hclog.Logger { return Raft(slog.New(slog.DiscardHandler)) }
