@@ -55,7 +55,7 @@ const (
 // handleOwn registers the methods that nodes call of each other by
 // themselves. A worker answers for its inventory alone.
 func (c *Cluster) handleOwn() {
-	c.Handle(methodInventory, Servers, c.gossip.handleInventory)
+	c.Handle(methodInventory, Servers, c.gossip.HandleInventory)
 	if c.isWorker() {
 		return
 	}

@@ -15,7 +15,9 @@ import (
 
 	"berth/cluster/datadir"
 	"berth/cluster/disk"
+	"berth/cluster/gossip"
 	"berth/cluster/pki"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -64,7 +66,7 @@ type Cluster struct {
 	reads     *rounds
 
 	heartbeats *heartbeats
-	gossip     *gossip
+	gossip     *gossip.Gossip
 	joins      *joinLimit
 	health     health
 	time       *clusterTime
@@ -118,7 +120,12 @@ func newCluster(cfg Config) *Cluster {
 	c.reads = &rounds{spawn: c.work.Go, do: c.readRound}
 	c.heartbeats = newHeartbeats(c)
 	c.time = newClusterTime(cfg.Now)
-	c.gossip = newGossip(c)
+	c.gossip = gossip.New(gossip.Config{
+		Listen: cfg.GossipListen, Name: cfg.Name, Role: cfg.Role, API: cfg.API, Metrics: cfg.Metrics, Version: cfg.Version,
+		AdvertisedHost: func(ip net.IP) (string, error) { return advertisedHost(cfg.Advertise, ip) },
+		Rand:           cfg.Rand, Codec: c.codec, Logger: c.logger, Closed: c.closed, Alive: c.metrics.seen,
+		Servers: c.serverIDs, Lookup: c.lookup,
+	})
 	c.room = newRoom(c)
 	c.handleOwn()
 	return c
@@ -134,7 +141,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.listen(ctx); err != nil {
 		return err
 	}
-	if err := c.gossip.listen(); err != nil {
+	if err := c.gossip.Listen(c.dir); err != nil {
 		return err
 	}
 	if err := errors.Join(checkFinished(c.dir), checkTrusted(c.dir, c.cfg.Now())); err != nil {
@@ -155,7 +162,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.settle(); err != nil {
 		return err
 	}
-	return c.gossip.open()
+	return c.gossip.Open(gossip.Identity{Node: c.id, Cluster: c.clusterID, RPC: c.advertise})
 }
 
 // listen opens the cluster port.
@@ -212,7 +219,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 // loops returns what goes on while the node takes part.
 func (c *Cluster) loops() []func(context.Context) error {
 	all := []func(context.Context) error{
-		c.serve, c.heartbeats.run, c.gossip.run, c.gossip.rejoin, c.renew,
+		c.serve, c.heartbeats.run, c.gossip.Run, c.gossip.Rejoin, c.renew,
 	}
 	if c.isWorker() {
 		return append(all, c.upstream.run)
@@ -230,7 +237,7 @@ func (c *Cluster) Close() error {
 		if c.listener != nil {
 			c.listener.Close() // Run has closed it already, as a rule.
 		}
-		errs = append(errs, c.gossip.close())
+		errs = append(errs, c.gossip.Close())
 		if c.store != nil && c.store.Starved() {
 			errs = append(errs, errStarved)
 			return // Raft waits for room on the disk: only the end of the process ends that.
@@ -283,8 +290,41 @@ func (c *Cluster) CA() *pki.CA { return c.ca }
 // RPCAddress returns host:port of the cluster port as others reach it.
 func (c *Cluster) RPCAddress() string { return c.advertise }
 
-// GossipAddress returns host:port of the gossip port as others reach it.
-func (c *Cluster) GossipAddress() string { return c.gossip.advertise }
+// Gossip returns this node's part in the gossip of the cluster.
+func (c *Cluster) Gossip() *gossip.Gossip { return c.gossip }
+
+// serverIDs returns the servers in the configuration.
+func (c *Cluster) serverIDs() []compute.NodeID {
+	var ids []compute.NodeID
+	for _, s := range c.Servers() {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// lookup reports whether a node was removed, and whether the state or the Raft
+// configuration knows it.
+func (c *Cluster) lookup(id compute.NodeID) (removed, known bool) {
+	_, removed, known = c.cfg.Directory.Node(id)
+	return removed, known || raftconf.Contains(c.servers(), id)
+}
+
+// PullInventory asks a node for its inventory over an authenticated connection.
+// The error is CodeNotFound when the node has none yet.
+func (c *Cluster) PullInventory(ctx context.Context, node compute.NodeID) (compute.Inventory, error) {
+	var inv compute.Inventory
+	body, err := c.Call(ctx, node, methodInventory, nil)
+	if err != nil {
+		return inv, err
+	}
+	if err := c.codec.Unmarshal(body, &inv); err != nil {
+		return inv, err
+	}
+	if inv.Node != node {
+		return inv, fmt.Errorf("pull inventory: node %s sent the one of %s", node, inv.Node)
+	}
+	return inv, nil
+}
 
 // NewJoinToken makes a token for this cluster. Its text is shown once; the
 // state keeps its ID and SecretHash.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -33,20 +33,13 @@ func (c *Config) FreeSpace(free func() int64) {
 	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }
 }
 
-// GossipComplete reports whether the next exchange with everyone can wait.
-func (c *Cluster) GossipComplete() bool { return c.gossip.complete() }
-
-// SeesServers reports whether gossip knows all servers to be alive.
+// SeesServers reports whether gossip sees all servers alive.
 func (c *Cluster) SeesServers() bool {
-	for _, s := range c.Servers() {
-		c.gossip.mu.Lock()
-		alive := c.gossip.members[s.ID].Alive
-		c.gossip.mu.Unlock()
-		if !alive {
-			return false
-		}
+	alive := make(map[compute.NodeID]bool)
+	for _, m := range c.gossip.Members() {
+		alive[m.ID] = m.Alive
 	}
-	return true
+	return !slices.ContainsFunc(c.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
 }
 
 // LookForRoom looks at the disk, as is done every second.
@@ -132,15 +125,6 @@ func (c *Cluster) DialAs(ctx context.Context, id compute.NodeID, proto string) (
 // DialTLS is dialTLS.
 func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)
-}
-
-// ErrStranger is errStranger.
-var ErrStranger = errStranger
-
-// NotifyAlive is what memberlist asks when it hears of a node.
-func (c *Cluster) NotifyAlive(id, name string) error {
-	meta := c.codec.Marshal(gossipMeta{Name: name})
-	return (*gossipDelegate)(c.gossip).NotifyAlive(&memberlist.Node{Name: id, Meta: meta})
 }
 
 // Behind reports whether this server came in empty and has not caught up.

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"berth/cluster"
+	"berth/cluster/gossip"
 	"berth/compute"
 )
 
@@ -21,13 +21,13 @@ func newID() compute.NodeID {
 }
 
 // member returns what p's gossip says of a node.
-func (p *peer) member(id compute.NodeID) cluster.Member {
-	for _, m := range p.Members() {
+func (p *peer) member(id compute.NodeID) gossip.Member {
+	for _, m := range p.Gossip().Members() {
 		if m.ID == id {
 			return m
 		}
 	}
-	return cluster.Member{}
+	return gossip.Member{}
 }
 
 func inventory(version uint64, gpus int) compute.Inventory {
@@ -41,26 +41,26 @@ func inventory(version uint64, gpus int) compute.Inventory {
 func TestInventorySpreads(t *testing.T) {
 	f := newFleet(t, nil)
 	first := f.mustAdd()
-	if err := first.SetInventory(inventory(1, 2)); err != nil {
+	if err := first.Gossip().SetInventory(inventory(1, 2)); err != nil {
 		t.Fatal(err)
 	}
 	f.mustAdd()
 	f.mustAdd()
 	for _, p := range f.peers {
-		eventually(t, p.cfg.Name+" sees all three", func() bool { return len(p.Members()) == 3 })
+		eventually(t, p.cfg.Name+" sees all three", func() bool { return len(p.Gossip().Members()) == 3 })
 		m := p.member(first.ID())
-		if m.Name != "n1" || m.RPC != first.RPCAddress() || m.API != first.cfg.API || m.Gossip != first.GossipAddress() || !m.Alive {
+		if m.Name != "n1" || m.RPC != first.RPCAddress() || m.API != first.cfg.API || m.Gossip != first.Gossip().Address() || !m.Alive {
 			t.Errorf("%s sees %+v", p.cfg.Name, m)
 		}
 	}
 	second := f.peers[1]
 	eventually(t, "the body comes with the first exchange", func() bool {
-		inv, ok := second.Inventory(first.ID())
+		inv, ok := second.Gossip().Inventory(first.ID())
 		return ok && len(inv.GPUs) == 2
 	})
 	before := second.member(first.ID())
-	changed := second.Changed()
-	if err := first.SetInventory(inventory(2, 1)); err != nil {
+	changed := second.Gossip().Changed()
+	if err := first.Gossip().SetInventory(inventory(2, 1)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the change is announced", func() bool {
@@ -86,7 +86,7 @@ func TestInventorySpreads(t *testing.T) {
 
 func TestInventoryIsBounded(t *testing.T) {
 	f := mustFleet(t, 1, nil)
-	if err := f.peers[0].SetInventory(inventory(1, 20_000)); compute.CodeOf(err) != compute.CodeTooLarge {
+	if err := f.peers[0].Gossip().SetInventory(inventory(1, 20_000)); compute.CodeOf(err) != compute.CodeTooLarge {
 		t.Errorf("got %v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestMetaFitsAtItsLongest(t *testing.T) {
 		c.Name, c.API, c.Metrics, c.Version = long(64), long(112), long(112), long(32)
 	})
 	p := f.mustAdd()
-	if err := p.SetInventory(inventory(1<<63, 1)); err != nil {
+	if err := p.Gossip().SetInventory(inventory(1<<63, 1)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the meta is out", func() bool { return p.member(p.ID()).InventoryVersion == 1<<63 })
@@ -107,30 +107,13 @@ func TestLostNodeIsNoticed(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	first, last := f.peers[0], f.peers[2]
 	eventually(t, "all are seen", func() bool { return first.member(last.ID()).Alive })
-	if err := last.Leave(t.Context()); err != nil {
+	if err := last.stop(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the node is seen as gone", func() bool {
 		m := first.member(last.ID())
 		return m.ID == last.ID() && !m.Alive
 	})
-}
-
-func TestGossipRejectsStrangers(t *testing.T) {
-	f := mustFleet(t, 2, nil)
-	p := f.peers[0]
-	if err := p.NotifyAlive(f.peers[1].ID().String(), "a"); err != nil {
-		t.Errorf("a node of the cluster is rejected: %v", err)
-	}
-	for _, name := range []string{newID().String(), "not an id"} {
-		if err := p.NotifyAlive(name, "a"); !errors.Is(err, cluster.ErrStranger) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	f.registry.remove(f.peers[1].ID())
-	if err := p.NotifyAlive(f.peers[1].ID().String(), "a"); !errors.Is(err, cluster.ErrStranger) {
-		t.Errorf("a removed node: %v", err)
-	}
 }
 
 // TestServerComesBackElsewhere restarts one of two voters at another address,
@@ -167,34 +150,33 @@ func TestServerComesBackElsewhere(t *testing.T) {
 
 func TestGossipKeysRotate(t *testing.T) {
 	f := mustFleet(t, 2, nil)
-	old := f.peers[0].GossipKeys()[0]
+	old := f.peers[0].Gossip().Keys()[0]
 	if len(old) != 32 {
 		t.Fatalf("the key has %d bytes", len(old))
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
-	for _, step := range []func(*cluster.Cluster) error{
-		func(c *cluster.Cluster) error { return c.AddGossipKey(key) },
-		func(c *cluster.Cluster) error { return c.UseGossipKey(key) },
-		func(c *cluster.Cluster) error { return c.RemoveGossipKey(old) },
-	} {
+	for _, step := range []struct {
+		step gossip.Rotation
+		key  []byte
+	}{{gossip.AddKey, key}, {gossip.UseKey, key}, {gossip.RemoveKey, old}} {
 		for _, p := range f.peers {
-			if err := step(p.Cluster); err != nil {
+			if err := p.Gossip().Rotate(step.step, step.key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := f.peers[0].AddGossipKey(key[:16]); compute.CodeOf(err) != compute.CodeInvalid {
+	if err := f.peers[0].Gossip().Rotate(gossip.AddKey, key[:16]); compute.CodeOf(err) != compute.CodeInvalid {
 		t.Errorf("a short key: %v", err)
 	}
-	if err := f.peers[0].RemoveGossipKey(key); err == nil {
+	if err := f.peers[0].Gossip().Rotate(gossip.RemoveKey, key); err == nil {
 		t.Error("the key in use was removed")
 	}
 	// It is on disk, handed to who joins, and spoken.
 	f.mustRestart(1)
 	f.mustAdd()
 	for _, p := range f.peers {
-		if keys := p.GossipKeys(); len(keys) != 1 || !bytes.Equal(keys[0], key) {
+		if keys := p.Gossip().Keys(); len(keys) != 1 || !bytes.Equal(keys[0], key) {
 			t.Errorf("%s has %d keys", p.cfg.Name, len(keys))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/cluster/datadir"
+	"berth/cluster/gossip"
 	"berth/cluster/pki"
 	"berth/compute"
 	"berth/fault"
@@ -106,7 +107,7 @@ func (c *Cluster) makeIdentity() error {
 	if err := c.issueOwn(); err != nil {
 		return err
 	}
-	return c.gossip.makeKeyring()
+	return gossip.MakeKeyring(c.dir, c.cfg.Rand)
 }
 
 // settle records that the node is a member. From then on it never makes or

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"berth/cluster/datadir"
+	"berth/cluster/gossip"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -142,7 +143,7 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 	}
 	caPEM, keyPEM := c.ca.PEM()
 	answer := &joinAnswer{Cluster: c.clusterID, CA: caPEM, Cert: cert.Raw, Peers: c.joinPeers(), Epoch: c.Epoch()}
-	if answer.Keyring, err = c.gossip.exportKeyring(); err != nil {
+	if answer.Keyring, err = c.gossip.ExportKeyring(); err != nil {
 		return nil, err
 	}
 	if req.Node.Role != compute.RoleServer {
@@ -170,7 +171,7 @@ func errNodeLives(id compute.NodeID) error {
 func (c *Cluster) joinPeers() []joinPeer {
 	var peers []joinPeer
 	for _, s := range c.Servers() {
-		peers = append(peers, joinPeer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.gossipAddress(s.ID)})
+		peers = append(peers, joinPeer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.AddressOf(s.ID)})
 	}
 	return peers
 }
@@ -195,7 +196,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	}
 	req := joinRequest{TokenID: token.ID, Secret: token.Secret, CSR: csr, Node: compute.Node{
 		ID: c.id, Name: c.cfg.Name, Role: c.cfg.Role, API: c.cfg.API, RPC: c.advertise,
-		Gossip: c.gossip.advertise, Metrics: c.cfg.Metrics, Version: c.cfg.Version,
+		Gossip: c.gossip.Address(), Metrics: c.cfg.Metrics, Version: c.cfg.Version,
 		Format: c.cfg.Format,
 	}}
 	wait := joinPauseMin
@@ -337,7 +338,7 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	if err := c.usePair(pki.Pair(cert, key, ca)); err != nil {
 		return err
 	}
-	if err := c.gossip.importKeyring(answer.Keyring); err != nil {
+	if err := gossip.ImportKeyring(c.dir, answer.Keyring); err != nil {
 		return err
 	}
 	fault.Point("cluster.join.save")

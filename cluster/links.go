@@ -129,9 +129,9 @@ func (c *Cluster) addressesOf(id compute.NodeID) []string {
 	if c.terms.ready() != 0 {
 		add(c.heartbeats.rpcAddress(id)) // Authenticated, and of this term.
 	}
-	add(c.gossip.rpcAddress(id))
+	add(c.gossip.RPCAddress(id))
 	add(c.heartbeats.rpcAddress(id))
-	add(c.gossip.claimedAddress(id))
+	add(c.gossip.ClaimedAddress(id))
 	for _, s := range c.servers() {
 		if s.ID == raft.ServerID(id.String()) {
 			add(string(s.Address))

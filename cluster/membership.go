@@ -307,7 +307,7 @@ func (c *Cluster) savePeers() error {
 		if s.ID == c.id {
 			continue
 		}
-		p := datadir.Peer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.gossipAddress(s.ID)}
+		p := datadir.Peer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.AddressOf(s.ID)}
 		i := slices.IndexFunc(record.Peers, func(old datadir.Peer) bool { return old.ID == s.ID })
 		if p.Gossip == "" && i >= 0 {
 			p.Gossip = record.Peers[i].Gossip

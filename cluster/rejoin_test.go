@@ -277,7 +277,7 @@ func mustStop(t *testing.T, p *peer) {
 func (p *peer) again() cluster.Config {
 	cfg := p.cfg
 	cfg.Bootstrap, cfg.JoinToken, cfg.JoinHosts = false, "", nil
-	cfg.Listen, cfg.GossipListen = p.RPCAddress(), p.GossipAddress()
+	cfg.Listen, cfg.GossipListen = p.RPCAddress(), p.Gossip().Address()
 	return cfg
 }
 

@@ -96,7 +96,7 @@ func (u *upstream) order() []compute.NodeID {
 	for _, p := range peers {
 		ids = append(ids, p.ID)
 		rank[p.ID] = 1
-		if u.c.gossip.lost(p.ID) {
+		if u.c.gossip.Lost(p.ID) {
 			rank[p.ID] = 3
 		}
 	}
@@ -141,8 +141,8 @@ func (u *upstream) run(ctx context.Context) error {
 	defer u.bury(func(compute.NodeID) bool { return true })
 	u.learn(ctx)
 	for {
-		changed := u.c.Changed()
-		u.bury(u.c.gossip.lost)
+		changed := u.c.gossip.Changed()
+		u.bury(u.c.gossip.Lost)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -194,12 +194,4 @@ func (u *upstream) keep(told []joinPeer) error {
 		return nil
 	}
 	return u.c.dir.Update(func(r *datadir.Record) { r.Peers = peers })
-}
-
-// lost reports whether gossip has seen a node and does not any more.
-func (g *gossip) lost(id compute.NodeID) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	m, known := g.members[id]
-	return known && !m.Alive
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/cluster"
+	"berth/cluster/gossip"
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -59,12 +60,12 @@ func TestWorkerIsAMemberWithoutAReplica(t *testing.T) {
 	if at, known := w.Leader(); !known || at != leader.ID() {
 		t.Errorf("it takes %v for the leader, want %v", at, leader.ID())
 	}
-	if err := w.SetInventory(compute.Inventory{Version: 3, VCPUMilli: 4000}); err != nil {
+	if err := w.Gossip().SetInventory(compute.Inventory{Version: 3, VCPUMilli: 4000}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "gossip to tell of its inventory", func() bool {
-		members := leader.Members()
-		i := slices.IndexFunc(members, func(m cluster.Member) bool { return m.ID == w.ID() })
+		members := leader.Gossip().Members()
+		i := slices.IndexFunc(members, func(m gossip.Member) bool { return m.ID == w.ID() })
 		return i >= 0 && members[i].Role == compute.RoleWorker && members[i].InventoryVersion == 3
 	})
 	if inv, err := leader.PullInventory(t.Context(), w.ID()); err != nil || inv.VCPUMilli != 4000 {
@@ -190,7 +191,7 @@ func TestServerComesBackAndFindsWorkers(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	w := f.mustWorker("w1")
 	eventually(t, "the leader to answer the worker", func() bool { return w.ContactAt() > 0 })
-	if err := w.SetInventory(compute.Inventory{Version: 1}); err != nil {
+	if err := w.Gossip().SetInventory(compute.Inventory{Version: 1}); err != nil {
 		t.Fatal(err)
 	}
 	p := f.follower(f.leader())
@@ -199,7 +200,7 @@ func TestServerComesBackAndFindsWorkers(t *testing.T) {
 	p.cfg.Directory = late
 	p = f.mustStartAgain(p)
 	eventually(t, "the worker to be turned away, and the next exchange not to wait", func() bool {
-		return p.SeesServers() && !p.GossipComplete()
+		return p.SeesServers() && !p.Gossip().Complete()
 	})
 	late.there.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

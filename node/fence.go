@@ -22,7 +22,7 @@ type resolver interface {
 // fence keeps executions of this node away from the addresses of all nodes, as
 // nodes and the addresses of their names change.
 func (n *Node) fence(ctx context.Context) error {
-	loop.OnChange(ctx, fencePeriod, n.cluster.Changed, func() {
+	loop.OnChange(ctx, fencePeriod, n.cluster.Gossip().Changed, func() {
 		nodes := n.neighbours
 		if !n.isWorker() {
 			nodes = func() []*compute.Node { return slices.Collect(n.machine.View().Nodes()) }

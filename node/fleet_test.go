@@ -129,7 +129,7 @@ func mustStandIn(t *testing.T, name string, hosts []string, token string) *stand
 	if err != nil {
 		t.Fatalf("open %s: %v", name, err)
 	}
-	err = c.SetInventory(compute.Inventory{
+	err = c.Gossip().SetInventory(compute.Inventory{
 		Version: 1, VCPUMilli: 8000, MemoryMiB: 32 << 10,
 		GPUs: []compute.GPU{{
 			ID: compute.GPUID("SIM-" + name), Type: "b200", Model: "Simulated B200", VRAMMiB: 180 << 10, Simulated: true,

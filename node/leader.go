@@ -59,7 +59,7 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 			l.logger.Error("scheduler ended", "err", err)
 		}
 	})
-	duties.Go(func() { loop.OnChange(ctx, watchPeriod, l.cluster.Changed, func() { l.commitInventories(ctx, term) }) })
+	duties.Go(func() { loop.OnChange(ctx, watchPeriod, l.cluster.Gossip().Changed, func() { l.commitInventories(ctx, term) }) })
 	l.catchUp(ctx, term)
 	watch := l.newWatch()
 	duties.Go(func() { loop.Every(ctx, watchPeriod, watch.look) })
@@ -249,7 +249,7 @@ func (l *leader) do(ctx context.Context, cmd fsm.Command) (uint64, error) {
 // each pulled from its own node over the authenticated channel.
 func (l *leader) commitInventories(ctx context.Context, term uint64) {
 	view := l.machine.View()
-	for _, member := range l.cluster.Members() {
+	for _, member := range l.cluster.Gossip().Members() {
 		record, ok := view.Node(member.ID)
 		if !ok || !member.Alive || member.InventoryVersion <= record.InventoryVersion {
 			continue

@@ -33,7 +33,7 @@ func (n *Node) publishInventory(ctx context.Context) error {
 	for {
 		inventory := n.devices.Current()
 		inventory.Node = n.cluster.ID()
-		if err := n.cluster.SetInventory(inventory); err != nil {
+		if err := n.cluster.Gossip().SetInventory(inventory); err != nil {
 			n.logger.Warn("inventory not published", "err", err)
 		}
 		select {

@@ -322,4 +322,4 @@ func (n *Node) openSecrets(context.Context) (err error) {
 func (n *Node) RPCAddress() string { return n.cluster.RPCAddress() }
 
 // GossipAddress returns the address of this node's gossip port.
-func (n *Node) GossipAddress() string { return n.cluster.GossipAddress() }
+func (n *Node) GossipAddress() string { return n.cluster.Gossip().Address() }

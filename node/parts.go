@@ -198,7 +198,7 @@ func (n *Node) proposer() proposer { return proposer{n} }
 func (n *Node) self() compute.Node {
 	return compute.Node{
 		ID: n.cluster.ID(), Name: n.cfg.Name, Role: n.role(), API: n.urls.api,
-		RPC: n.cluster.RPCAddress(), Gossip: n.cluster.GossipAddress(), Metrics: n.urls.metrics,
+		RPC: n.cluster.RPCAddress(), Gossip: n.cluster.Gossip().Address(), Metrics: n.urls.metrics,
 		Version: n.opts.Version, Format: n.opts.Format,
 	}
 }

@@ -271,7 +271,7 @@ func (n *Node) announceWorker(ctx context.Context) error {
 // neighbours returns the nodes that this worker knows of, for fence.
 func (n *Node) neighbours() []*compute.Node {
 	var nodes []*compute.Node
-	for _, m := range n.cluster.Members() {
+	for _, m := range n.cluster.Gossip().Members() {
 		nodes = append(nodes, &compute.Node{RPC: m.RPC, Gossip: m.Gossip})
 	}
 	for _, s := range n.cluster.Servers() {
