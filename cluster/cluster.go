@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"berth/cluster/clock"
 	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/gossip"
@@ -69,9 +70,7 @@ type Cluster struct {
 	gossip     *gossip.Gossip
 	joins      *joinLimit
 	health     health
-	time       *clusterTime
-	skew       skew      // Of this node's clock and the cluster's time.
-	drift      skew      // Of the cluster's time and most servers' clocks, while it leads.
+	clock      *clock.Clock
 	upstream   *upstream // Of a worker.
 
 	epochs    epochs
@@ -119,7 +118,9 @@ func newCluster(cfg Config) *Cluster {
 	c.proposals = newProposals(c)
 	c.reads = &rounds{spawn: c.work.Go, do: c.readRound}
 	c.heartbeats = newHeartbeats(c)
-	c.time = newClusterTime(cfg.Now)
+	c.clock = clock.New(clock.Config{
+		Local: cfg.Now, Logger: c.logger, Ahead: c.metrics.ahead, Voters: c.voterClocks,
+	})
 	c.gossip = gossip.New(gossip.Config{
 		Listen: cfg.GossipListen, Name: cfg.Name, Role: cfg.Role, API: cfg.API, Metrics: cfg.Metrics, Version: cfg.Version,
 		AdvertisedHost: func(ip net.IP) (string, error) { return advertisedHost(cfg.Advertise, ip) },

@@ -8,7 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"berth/boottime"
+	"berth/cluster/clock"
+	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
@@ -150,14 +154,14 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	defer cancel()
 	sentAt := boottime.Now()
 	beat := h.c.codec.Marshal(heartbeat{
-		RPC: h.c.advertise, Ahead: h.c.skew.last().Milliseconds(), At: h.c.cfg.Now().UnixMilli(),
+		RPC: h.c.advertise, Ahead: h.c.clock.Ahead().Milliseconds(), At: h.c.cfg.Now().UnixMilli(),
 	})
 	answer, err := h.c.Call(ctx, leader, methodHeartbeat, beat)
 	if err != nil {
 		h.c.upstream.lead(compute.NodeID{})
 		return err
 	}
-	h.c.compareClocks(leader, answer, boottime.Now()-sentAt)
+	h.compareClocks(leader, answer, boottime.Now()-sentAt)
 	h.c.upstream.lead(leader)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,7 +247,7 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 		}
 	}
 	if peer.Role == compute.RoleServer {
-		h.c.leadTime()
+		h.c.clock.Steer()
 	}
 	return h.answer(), nil
 }
@@ -252,11 +256,26 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 // with that as the cluster's: a leader that goes by the state's alone, which is as
 // old as the last entry, tells none.
 func (h *heartbeats) answer() []byte {
-	at, known := h.c.time.agreed()
+	at, known := h.c.clock.Agreed()
 	if !known {
 		return nil
 	}
 	return h.c.codec.Marshal(heartbeatAnswer{At: at.UnixMilli()})
+}
+
+// compareClocks compares this node's clock with the cluster's time by the
+// leader's answer to a heartbeat. An answer without the time is of a leader that
+// does not know it yet, or of an older version.
+func (h *heartbeats) compareClocks(leader compute.NodeID, answer []byte, took time.Duration) {
+	var got heartbeatAnswer
+	if len(answer) == 0 || h.c.codec.Unmarshal(answer, &got) != nil {
+		return
+	}
+	if leader == h.c.id {
+		h.c.clock.CompareOwn(leader)
+		return
+	}
+	h.c.clock.Follow(leader, time.UnixMilli(got.At), took)
 }
 
 // from returns what a heartbeat tells that came at a time of the stopwatch.
@@ -373,4 +392,22 @@ func (h *heartbeats) servers() map[compute.NodeID]string {
 		}
 	}
 	return servers
+}
+
+// Clock returns the cluster's time.
+func (c *Cluster) Clock() *clock.Clock { return c.clock }
+
+// voterClocks returns by how much the clocks of the other voters that were heard
+// lately are ahead of now, and how many voters there are.
+func (c *Cluster) voterClocks(now time.Time) (ahead []time.Duration, voters int) {
+	for _, s := range c.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if clock, known := c.heartbeats.clockOf(raftconf.NodeOf(s.ID)); known {
+			ahead = append(ahead, clock.Sub(now))
+		}
+	}
+	return ahead, voters
 }

@@ -191,8 +191,8 @@ func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
 		}
 		fault.Point("cluster.term.opened")
 		c.heartbeats.grace()
-		c.time.begin(c.cfg.StateTime()) // Everything of the terms before was applied.
-		c.leadTime()
+		c.clock.Begin(c.cfg.StateTime()) // Everything of the terms before was applied.
+		c.clock.Steer()
 		c.metrics.terms.Inc()
 		c.logger.Info("leading", "term", number)
 		c.terms.set(&term{number: number, ctx: ctx})
@@ -236,7 +236,7 @@ func (c *Cluster) preamble(number uint64) []byte {
 	if c.cfg.Preamble == nil {
 		return nil
 	}
-	return c.cfg.Preamble(number, c.time.stamp())
+	return c.cfg.Preamble(number, c.clock.Stamp())
 }
 
 // WhileLeader calls fn in each term in which this node leads, until ctx ends

@@ -81,7 +81,7 @@ func newBackups(cfg BackupConfig, cluster compute.UUID, reg prometheus.Registere
 // saveBackups saves backups while this node leads.
 func (n *Node) saveBackups(ctx context.Context) error {
 	b := newBackups(n.cfg.Backup, n.cluster.ClusterID(), n.registry)
-	b.version, b.now, b.logger = n.opts.Version, n.cluster.Now, n.logger.With("part", "backup")
+	b.version, b.now, b.logger = n.opts.Version, n.cluster.Clock().Now, n.logger.With("part", "backup")
 	b.view = func(ctx context.Context) (*fsm.View, error) {
 		index, err := n.cluster.ReadIndex(ctx)
 		if err != nil {

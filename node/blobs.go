@@ -37,7 +37,7 @@ func (p blobPeers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.
 
 // openBlobs opens this node's blob store and its view of the others'.
 func (n *Node) openBlobs(context.Context) error {
-	store, err := storage.Open(n.cfg.DataDir, n.cluster.Now)
+	store, err := storage.Open(n.cfg.DataDir, n.cluster.Clock().Now)
 	if err != nil {
 		return fmt.Errorf("open blobs: %w", err)
 	}

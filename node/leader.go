@@ -47,7 +47,7 @@ type leader struct {
 // lead works until ctx, the term, ends.
 func (l *leader) lead(ctx context.Context, term uint64) error {
 	l.logger.Info("leading", "term", term)
-	l.cluster.AwaitTime(ctx)
+	l.cluster.Clock().Await(ctx)
 	began := l.machine.View()
 	if !l.established(ctx, term) {
 		return nil

@@ -21,9 +21,9 @@ func (n *Node) leadWhileLeader(ctx context.Context) error {
 		machine: n.machine, cluster: n.cluster, propose: n.proposer(), schedule: n.schedule,
 		secrets: n.master, settings: settingsOf(n.cfg), self: n.self,
 		found: func() (fsm.Bootstrap, error) {
-			return found(n.cfg, n.cluster.ClusterID(), n.master, n.cluster.Now())
+			return found(n.cfg, n.cluster.ClusterID(), n.master, n.cluster.Clock().Now())
 		},
-		now: n.cluster.Now, spread: n.spreadArchive, progress: n.askProgress, logger: n.logger.With("part", "leader"),
+		now: n.cluster.Clock().Now, spread: n.spreadArchive, progress: n.askProgress, logger: n.logger.With("part", "leader"),
 	}
 	return n.cluster.WhileLeader(ctx, l.lead)
 }

@@ -308,7 +308,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		MetricsToken: metricsToken,
 		Version:      n.opts.Version,
 		Build:        n.opts.Build,
-		Now:          n.cluster.Now,
+		Now:          n.cluster.Clock().Now,
 		Logger:       n.logger,
 		Registerer:   n.registry,
 		Gatherer:     gatherer,
@@ -377,7 +377,7 @@ func (n *Node) newJoinToken(role compute.Role, ttl time.Duration, uses int) (str
 	}
 	return token.String(), compute.JoinToken{
 		ID: token.ID, Hash: token.SecretHash(), Role: role, Uses: uses,
-		ExpiresAt: compute.InstantOf(n.cluster.Now().Add(ttl)),
+		ExpiresAt: compute.InstantOf(n.cluster.Clock().Now().Add(ttl)),
 	}, nil
 }
 

@@ -1,4 +1,4 @@
-package cluster
+package clock
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"berth/cluster/rpc"
 	"berth/compute"
 )
 
@@ -20,14 +19,18 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // testTime is the cluster's time on a machine whose clock a test sets.
 type testTime struct {
-	*clusterTime
+	*Clock
 
 	passed, shift time.Duration
+	log           bytes.Buffer
 }
 
 func newTestTime(shift time.Duration) *testTime {
 	t := &testTime{shift: shift}
-	t.clusterTime = newClusterTime(func() time.Time { return t.real().Add(t.shift) })
+	t.Clock = New(Config{
+		Local:  func() time.Time { return t.real().Add(t.shift) },
+		Logger: slog.New(slog.NewTextHandler(&t.log, nil)), Ahead: prometheus.NewGauge(prometheus.GaugeOpts{}),
+	})
 	t.watch = func() time.Duration { return t.passed }
 	return t
 }
@@ -36,7 +39,7 @@ func newTestTime(shift time.Duration) *testTime {
 func (t *testTime) real() time.Time { return noon.Add(t.passed) }
 
 // wrong returns by how much the cluster's time is ahead of what it really is.
-func (t *testTime) wrong() time.Duration { return t.now().Sub(t.real()) }
+func (t *testTime) wrong() time.Duration { return t.Now().Sub(t.real()) }
 
 // goOn lets time pass, in which the leader hears voters whose clocks are ahead of
 // the real time.
@@ -44,7 +47,7 @@ func (t *testTime) goOn(d time.Duration, others []time.Duration, voters int) {
 	const step = time.Second
 	for range d / step {
 		t.passed += step
-		t.lead(t.heard(others), voters)
+		t.steer(t.heard(others), voters)
 	}
 }
 
@@ -84,11 +87,11 @@ func TestClockOfALeader(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newTestTime(test.own)
 			c.follow(noon)
-			c.begin(noon.Add(-20 * time.Second))
-			last := c.now()
+			c.Begin(noon.Add(-20 * time.Second))
+			last := c.Now()
 			for range 600 {
 				c.goOn(time.Second, test.others, test.voters)
-				if now := c.now(); !now.After(last) {
+				if now := c.Now(); !now.After(last) {
 					t.Fatalf("it went from %s to %s", last, now)
 				} else {
 					last = now
@@ -130,16 +133,16 @@ func TestBeginOfATerm(t *testing.T) {
 			if !test.said.IsZero() {
 				c.follow(test.said)
 			}
-			if got := c.stamp(); !got.Equal(test.stamp) {
+			if got := c.Stamp(); !got.Equal(test.stamp) {
 				t.Errorf("the first entry is stamped %s, want %s", got, test.stamp)
 			}
-			c.begin(test.state)
-			c.lead(c.heard(test.others), test.voters)
+			c.Begin(test.state)
+			c.steer(c.heard(test.others), test.voters)
 			if got := c.wrong(); got != test.want {
 				t.Errorf("it is %s wrong, want %s", got, test.want)
 			}
 			select {
-			case <-c.known:
+			case <-c.agreed:
 			default:
 				if test.known {
 					t.Error("it is not known")
@@ -156,126 +159,72 @@ func TestBeginOfATerm(t *testing.T) {
 // TestAwaitTime has a leader wait for clocks that do not come.
 func TestAwaitTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(Config{}.withDefaults())
 		own := newTestTime(time.Hour)
-		c.time = own.clusterTime
-		own.begin(noon.Add(-24 * time.Hour))
-		if _, known := own.lead(nil, 3); known {
+		own.Begin(noon.Add(-24 * time.Hour))
+		if _, known := own.steer(nil, 3); known {
 			t.Fatal("one clock of three is a majority")
 		}
 		begun := time.Now()
-		c.AwaitTime(t.Context())
-		if took := time.Since(begun); took != timeWait || own.wrong() != time.Hour {
+		own.Await(t.Context())
+		if took := time.Since(begun); took != awaitFor || own.wrong() != time.Hour {
 			t.Errorf("after %s it is %s wrong: there is only the clock of the machine", took, own.wrong())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if c.AwaitTime(ctx); time.Since(begun) != timeWait {
+		if own.Await(ctx); time.Since(begun) != awaitFor {
 			t.Error("it waited again")
 		}
 	})
 }
 
-// TestTimeThatALeaderDoesNotKnow starts three voters anew after a night. The leader
-// hears one of them, answers it, and is gone: that one leads then and takes the
-// clocks of those that are there, and not what the first leader went by.
-func TestTimeThatALeaderDoesNotKnow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const voters, night = 3, 8 * time.Hour
-		var log bytes.Buffer
-		start := func() (*Cluster, *testTime) {
-			c := newCluster(Config{
-				Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
-			}.withDefaults())
-			own := newTestTime(0)
-			c.time, c.cfg.Now = own.clusterTime, own.clock
-			return c, own
-		}
-		first, firstTime := start()
-		firstTime.begin(noon.Add(-night))
-		if _, known := firstTime.lead(firstTime.heard([]time.Duration{0}), voters); known {
-			t.Fatal("two clocks of three are all")
-		}
-		second, secondTime := start()
-		second.compareClocks(letter('A'), first.heartbeats.answer(), 0)
-		if log.Len() > 0 {
-			t.Errorf("it says %q", log.String())
-		}
-		secondTime.begin(noon.Add(-night))
-		secondTime.lead(secondTime.heard([]time.Duration{0}), voters)
-		second.AwaitTime(t.Context())
-		if got := secondTime.wrong(); got != 0 {
-			t.Fatalf("the cluster's time is %s", compute.AheadText(got))
-		}
-		third, thirdTime := start()
-		third.compareClocks(letter('B'), second.heartbeats.answer(), 0)
-		if at, known := thirdTime.agreed(); !known || !at.Equal(noon) {
-			t.Errorf("once it is known a heartbeat is told %s, %t", at, known)
-		}
-	})
-}
-
-// TestClocksOfVoters has other nodes tell a leader what their clocks say.
-func TestClocksOfVoters(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		led    time.Duration // For how long it leads.
-		ago    time.Duration // When it was heard.
-		tells  bool
-		served time.Duration // How long its heartbeat waited for its answer.
-		known  bool
-	}{
-		{"heard", time.Hour, time.Second, true, time.Second, true},
-		{"in the term before", time.Second, 5 * time.Second, true, 0, false},
-		{"silent", time.Hour, time.Minute, true, 0, false},
-		{"of an older version", time.Hour, time.Second, false, 0, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var log bytes.Buffer
-			c := newCluster(Config{
-				Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
-			}.withDefaults())
-			h, now := c.heartbeats, noon
-			h.now = func() time.Time { return now }
-			now = noon.Add(-test.led)
-			h.grace()
-			now = noon.Add(-test.ago)
-			beat := heartbeat{}
-			if test.tells {
-				beat.At = now.Add(-test.served).Add(time.Hour).UnixMilli()
-			}
-			h.keep(letter('B'), h.from(rpc.Peer{ID: letter('B')}, beat, now.Add(-test.served)))
-			now = noon
-			clock, known := h.clockOf(letter('B'))
-			if known != test.known || known && !clock.Equal(noon.Add(time.Hour)) {
-				t.Errorf("its clock says %s, %t", clock, known)
-			}
-		})
-	}
-}
-
 // TestTimeThatIsOff tells of a time that has far to go.
 func TestTimeThatIsOff(t *testing.T) {
-	var log bytes.Buffer
-	c := newCluster(Config{
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
-	}.withDefaults())
 	own := newTestTime(0)
-	c.time = own.clusterTime
 	own.follow(noon)
 	for _, step := range []struct {
 		shift time.Duration
 		want  string
 	}{
 		{0, ""},
-		{time.Hour, "1h0m0s behind and runs a tenth faster"},
-		{0, "is that of most servers again"},
+		{time.Hour, "1h0m0s behind"},
+		{0, "agrees with most servers' clocks again"},
 	} {
-		log.Reset()
+		own.log.Reset()
 		own.shift = step.shift
-		c.leadTime()
-		if got := log.String(); !strings.Contains(got, step.want) || step.want == "" && got != "" {
+		own.Steer()
+		if got := own.log.String(); !strings.Contains(got, step.want) || step.want == "" && got != "" {
 			t.Errorf("with a clock %s: %q, want %q", compute.AheadText(step.shift), got, step.want)
 		}
 	}
+}
+
+// TestTimeThatALeaderDoesNotKnow restarts three voters after a night. The leader
+// hears one of them and is gone before the time is agreed: the next leader uses
+// the clocks of those that are there, and not the first leader's time.
+func TestTimeThatALeaderDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const voters, night = 3, 8 * time.Hour
+		first, second, third := newTestTime(0), newTestTime(0), newTestTime(0)
+		first.Begin(noon.Add(-night))
+		if _, known := first.steer(first.heard([]time.Duration{0}), voters); known {
+			t.Fatal("two clocks of three are all")
+		}
+		if _, known := first.Agreed(); known {
+			t.Fatal("the first leader reports a time that is not agreed")
+		}
+		second.Begin(noon.Add(-night))
+		second.steer(second.heard([]time.Duration{0}), voters)
+		second.Await(t.Context())
+		if got := second.wrong(); got != 0 {
+			t.Fatalf("the cluster's time is %s", compute.AheadText(got))
+		}
+		at, known := second.Agreed()
+		if !known {
+			t.Fatal("the second leader does not know the time")
+		}
+		third.Follow(compute.NodeID{}, at, 0)
+		if at, known := third.Agreed(); !known || !at.Equal(noon) {
+			t.Errorf("a follower knows %s, %t", at, known)
+		}
+	})
 }
