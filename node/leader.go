@@ -59,7 +59,9 @@ func (l *leader) lead(ctx context.Context, term uint64) error {
 			l.logger.Error("scheduler ended", "err", err)
 		}
 	})
-	duties.Go(func() { loop.OnChange(ctx, watchPeriod, l.cluster.Gossip().Changed, func() { l.commitInventories(ctx, term) }) })
+	duties.Go(func() {
+		loop.OnChange(ctx, watchPeriod, l.cluster.Gossip().Changed, func() { l.commitInventories(ctx, term) })
+	})
 	l.catchUp(ctx, term)
 	watch := l.newWatch()
 	duties.Go(func() { loop.Every(ctx, watchPeriod, watch.look) })
