@@ -1,17 +1,17 @@
-// Package gpu knows the devices of this node: what they are, whether they are
-// well, and what they do now.
+// Package gpu reports the devices of this node: their types, their health and
+// their load.
 //
-// A Source is where devices come from: the NVIDIA driver (NVML), a file that
-// lists them, or a simulation. The Watcher turns a source into the inventory
-// that the node reports, the Sampler keeps the newest readings, and the
-// Collector shows both to Prometheus under the names of NVIDIA's DCGM
-// exporter, so that existing boards work unchanged.
+// A Source lists devices: the NVIDIA driver (NVML), a file, or a simulation.
+// The Watcher turns a source into the inventory that the node reports. The
+// Sampler keeps the newest readings. The Collector exports both to Prometheus
+// under the names of NVIDIA's DCGM exporter, so that existing dashboards work
+// unchanged.
 //
-// It does not know which execution holds a device, and places nothing: that
-// is the state's and the scheduler's. Nothing here reaches another node.
+// It is not for placement: it does not know which execution holds a device,
+// and reaches no other node.
 //
-// Rules: nobody but the watcher and the sampler talks to a driver, and neither
-// lets a driver that hangs hold up a caller. A value that a device does not
-// report is negative and is left out of the metrics. Whatever is simulated
-// says so in its model name.
+// Rules: only the watcher and the sampler call a driver, and a driver that
+// hangs never blocks their callers. A value that a device does not report is
+// negative and is left out of the metrics. The model name of a simulated device
+// says that it is simulated.
 package gpu

@@ -24,10 +24,9 @@ const (
 	maxFileDevices = 1024
 )
 
-// entry is one device as the file spells it. Type or model is needed; what a
-// known type implies need not be repeated for a simulated device. A MIG slice
-// says so in mig, as in 1g.5gb, and names its parent, a device of the file with
-// mig: enabled.
+// entry is one device as the file spells it. Type or model is required. A
+// simulated device may omit what its type implies. A MIG slice has mig set, as
+// in 1g.5gb, and names its parent, a device of the file with mig: enabled.
 type entry struct {
 	ID         string `yaml:"id"`
 	Type       string `yaml:"type"`
@@ -39,17 +38,17 @@ type entry struct {
 	Health     string `yaml:"health"`
 	Simulated  bool   `yaml:"simulated"`
 	SpeedMilli int    `yaml:"speed_milli"`
-	Island     int    `yaml:"island"` // The same for devices that are joined.
+	Island     int    `yaml:"island"` // Equal for linked devices.
 
 	Parent          string `yaml:"parent"` // Of slices only, as are these:
 	Instance        int    `yaml:"instance"`
 	ComputeInstance int    `yaml:"compute_instance"`
 }
 
-// ParseFile returns the devices that the text of a device file lists, in YAML
-// or JSON. An error names the line. An empty text is an error, so that a file
-// caught while it is being written does not unplug every device: a node
-// without devices has the list [].
+// ParseFile returns the devices that a device file lists, in YAML or JSON. An
+// error names the line. An empty text is an error, so that a file read while it
+// is being written does not remove every device. A node without devices has the
+// list [].
 func ParseFile(text []byte) ([]compute.GPU, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, errors.New("empty, write [] for no devices")
@@ -75,8 +74,8 @@ func ParseFile(text []byte) ([]compute.GPU, error) {
 	return parseEntries(list.Values)
 }
 
-// fault returns what is wrong in the words of someone who wrote the file: the
-// line first, and none of our own types' names.
+// fault rewrites a parse error for the author of the file: the line first, and
+// without the names of Go types.
 func fault(err error) error {
 	mistyped, ok := errors.AsType[*yaml.TypeError](err)
 	if ok && mistyped.Token != nil {
@@ -93,7 +92,7 @@ func fault(err error) error {
 // parseEntries reads each device and reports the faults of all of them.
 func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 	devices := make([]compute.GPU, 0, len(nodes))
-	whole := 0 // Devices so far that are no slices.
+	whole := 0 // Devices so far that are not slices.
 	lines := make([]int, 0, len(nodes))
 	var faults []error
 	for _, node := range nodes {
@@ -125,8 +124,8 @@ func parseEntries(nodes []ast.Node) ([]compute.GPU, error) {
 	return devices, nil
 }
 
-// placeSlices gives each slice the index of its parent, puts it behind that,
-// and returns what is wrong with the parents that the slices name.
+// placeSlices gives each slice the index of its parent, moves it behind the
+// parent, and returns the faults in the parents that slices name.
 func placeSlices(devices []compute.GPU, lines []int) (faults []error) {
 	for i := range devices {
 		g := &devices[i]
@@ -173,7 +172,7 @@ func (e entry) device(index int) (compute.GPU, error) {
 	return g, e.check(g)
 }
 
-// modelOf returns what a driver may call a device of the type, or the slice of
+// modelOf returns a driver's name for a device of the type, or for a slice of
 // one.
 func modelOf(gpuType, slice string) string {
 	model := "NVIDIA " + strings.ToUpper(gpuType)
@@ -205,7 +204,7 @@ func simulate(g *compute.GPU) {
 	}
 }
 
-// check reports what is wrong with e, which became g.
+// check reports the faults of e, which became g.
 func (e entry) check(g compute.GPU) error {
 	switch {
 	case e.ID == "":
@@ -235,20 +234,20 @@ func (e entry) check(g compute.GPU) error {
 	return nil
 }
 
-// isSlice reports whether name is that of a MIG slice.
+// isSlice reports whether name is the name of a MIG slice.
 func isSlice(name string) bool {
 	_, err := compute.ParseMIG(name)
 	return err == nil
 }
 
-// fileSource reads its devices from a file each time it is asked: such a file
-// is small, and a clock that is too coarse cannot hide a change.
+// fileSource reads its devices from a file on each call. The file is small, and
+// comparing modification times would miss quick changes.
 type fileSource struct {
 	path string
 	sim  *simulation
 
 	mu      sync.Mutex
-	devices []compute.GPU // What the file last listed without a fault.
+	devices []compute.GPU // The last list without a fault.
 }
 
 func openFile(c Config) (*fileSource, error) {
@@ -270,8 +269,8 @@ func (s *fileSource) Devices() ([]compute.GPU, error) {
 	return slices.Clone(devices), nil
 }
 
-// Read returns made-up values for a simulated device. Of a device that is
-// only listed nothing is known but that it is there.
+// Read returns simulated values for a simulated device. For a device that is
+// only listed, all values are unknown.
 func (s *fileSource) Read(id compute.GPUID) (Reading, error) {
 	s.mu.Lock()
 	devices := s.devices

@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// patience is how long a driver may take to answer, and farewell how long it
-// may once the caller wants to go.
+// answerTimeout is how long a driver may take to answer, and exitTimeout how
+// long it may take once the caller's context has ended.
 const (
-	patience = 15 * time.Second
-	farewell = time.Second
+	answerTimeout = 15 * time.Second
+	exitTimeout   = time.Second
 )
 
-// errHangs is what is said of a driver that does not answer.
-var errHangs = errors.New("the gpu driver does not answer")
+// errNoAnswer is the error for a driver that hangs.
+var errNoAnswer = errors.New("the gpu driver does not answer")
 
-// asker calls something that may hang, such as a driver, without hanging with
-// it. While a call hangs no other is begun, so that at most one goroutine is
-// lost to a driver that never comes back. It is for one caller at a time.
-type asker[T any] struct {
-	answer chan T // Of the call under way; nil when there is none.
+// guard makes calls that may hang, such as to a driver, without hanging itself.
+// While a call hangs it starts no other, so that a driver that never returns
+// costs at most one goroutine. It must not be used by two goroutines at once.
+type guard[T any] struct {
+	answer chan T // Of the pending call; nil when there is none.
 }
 
-// ask returns what call returns. A call that was given up on is picked up by
-// the next ask, whose own call is not made then.
-func (a *asker[T]) ask(ctx context.Context, call func() T) (T, error) {
-	if a.answer == nil {
-		answer := make(chan T, 1) // The goroutine ends also when nobody waits.
+// do returns the result of call. If an earlier call was abandoned, it waits for
+// that one instead and does not make its own.
+func (g *guard[T]) do(ctx context.Context, call func() T) (T, error) {
+	if g.answer == nil {
+		answer := make(chan T, 1) // Buffered, so that an abandoned call can end.
 		go func() { answer <- call() }()
-		a.answer = answer
+		g.answer = answer
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(answerTimeout)
 	defer late.Stop()
 	select {
-	case v := <-a.answer:
-		a.answer = nil
+	case v := <-g.answer:
+		g.answer = nil
 		return v, nil
 	case <-late.C:
-		return *new(T), errHangs
+		return *new(T), errNoAnswer
 	case <-ctx.Done():
-		late.Reset(farewell)
+		late.Reset(exitTimeout)
 	}
 	select {
-	case <-a.answer:
-		a.answer = nil
+	case <-g.answer:
+		g.answer = nil
 	case <-late.C:
 	}
 	return *new(T), ctx.Err()

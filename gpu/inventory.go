@@ -14,23 +14,23 @@ import (
 	"berth/compute"
 )
 
-// What a node declares for each simulated device. What executions really get
-// is the smaller share that the machine has.
+// What a node declares for each simulated device. Executions really get the
+// smaller share that the machine has.
 const (
 	simulatedVCPUMilli = 8_000
 	simulatedMemoryMiB = 64 << 10
 )
 
-// DefaultWatchInterval is how often a watcher looks at its source.
+// DefaultWatchInterval is how often a watcher polls its source.
 const DefaultWatchInterval = time.Second
 
-// WatcherConfig says what a watcher watches.
+// WatcherConfig configures a watcher.
 type WatcherConfig struct {
 	Node      compute.NodeID
 	Source    Source
-	VCPUMilli int64            // What executions may use; 0 for what there is.
-	MemoryMiB int64            // What executions may use; 0 for what there is.
-	Interval  time.Duration    // Between looks; 0 is DefaultWatchInterval.
+	VCPUMilli int64            // What executions may use; 0 for all of the machine.
+	MemoryMiB int64            // What executions may use; 0 for all of the machine.
+	Interval  time.Duration    // Between polls; 0 is DefaultWatchInterval.
 	Now       func() time.Time // Nil is time.Now.
 	Logger    *slog.Logger     // Nil discards.
 }
@@ -41,22 +41,22 @@ type Watcher struct {
 	log     *slog.Logger
 	changed chan struct{}
 
-	// looking serialises looks, and is held while one is under way.
-	looking sync.Mutex
-	asker   asker[look]
-	fault   string // The last one logged, so that each is logged once.
+	// polling serialises polls. It is held during each.
+	polling sync.Mutex
+	guard   guard[pollResult]
+	fault   string // The last logged fault, so that each is logged once.
 
 	mu      sync.Mutex
 	current compute.Inventory
 }
 
-// look is what a source answered.
-type look struct {
+// pollResult is the answer of a source.
+type pollResult struct {
 	devices []compute.GPU
 	err     error
 }
 
-// NewWatcher returns a watcher that has not looked yet.
+// NewWatcher returns a watcher that has not polled yet.
 func NewWatcher(cfg WatcherConfig) *Watcher {
 	if cfg.Interval <= 0 {
 		cfg.Interval = DefaultWatchInterval
@@ -74,24 +74,24 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 	}
 }
 
-// Current returns the newest inventory. Its version is 0 before the first
-// look. Its GPUs are shared: the caller must not write to them.
+// Current returns the newest inventory. Its version is 0 before the first poll.
+// Its GPUs are shared: the caller must not write to them.
 func (w *Watcher) Current() compute.Inventory {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.current
 }
 
-// Changed returns a channel that gets a value after each change, at most one
-// at a time. It is for one receiver, who then reads Current.
+// Changed returns a channel that gets a value after each change, at most one at
+// a time. It is for one receiver, which then calls Current.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Run looks at once and then at each interval, until ctx ends.
+// Run polls at once and then at each interval, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	ticker := time.NewTicker(w.cfg.Interval)
 	defer ticker.Stop()
 	for {
-		w.Look(ctx)
+		w.Poll(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -100,21 +100,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks the source now, so that a node may know its inventory before Run.
-// A source with a fault, which is logged, leaves what was last known; one that
-// hangs leaves it as failed.
-func (w *Watcher) Look(ctx context.Context) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
-	seen, err := w.asker.ask(ctx, func() look {
+// Poll polls the source once, so that a node can know its inventory before Run.
+// When the source has a fault, which is logged, the last inventory stays. When
+// the source hangs, its devices are marked as failed.
+func (w *Watcher) Poll(ctx context.Context) {
+	w.polling.Lock()
+	defer w.polling.Unlock()
+	seen, err := w.guard.do(ctx, func() pollResult {
 		devices, err := w.cfg.Source.Devices()
-		return look{devices, err}
+		return pollResult{devices, err}
 	})
 	switch {
-	case errors.Is(err, errHangs):
-		seen = look{failed(w.Current().GPUs), err}
+	case errors.Is(err, errNoAnswer):
+		seen = pollResult{failed(w.Current().GPUs), err}
 	case err != nil:
-		return // The caller is leaving.
+		return // The caller has stopped.
 	}
 	w.report(seen.err)
 	w.take(seen.devices)
@@ -137,7 +137,7 @@ func (w *Watcher) report(err error) {
 	}
 }
 
-// take makes the devices the inventory, under a new version if that changes
+// take makes the devices the inventory, with a new version if that changes
 // anything.
 func (w *Watcher) take(devices []compute.GPU) {
 	next := w.inventory(devices)
@@ -158,7 +158,7 @@ func (w *Watcher) take(devices []compute.GPU) {
 	}
 }
 
-// inventory returns what the node offers with the devices.
+// inventory returns the inventory of the node with the devices.
 func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 	vcpuMilli, memoryMiB := capacity(devices)
 	if w.cfg.VCPUMilli > 0 {
@@ -172,9 +172,9 @@ func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 	}
 }
 
-// capacity returns what a node with the devices has for executions: the
+// capacity returns the vCPU and memory that a node with the devices offers: the
 // declared share of each device, slices not counted, when all are simulated,
-// else the machine.
+// else that of the machine.
 func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
 	physical, n := false, int64(0)
 	for _, g := range devices {
@@ -193,12 +193,12 @@ func capacity(devices []compute.GPU) (vcpuMilli, memoryMiB int64) {
 	return int64(runtime.NumCPU()) * 1000, memoryMiB
 }
 
-// same reports whether two inventories differ in nothing but their version.
+// same reports whether two inventories differ in their version only.
 func same(a, b compute.Inventory) bool {
 	return a.VCPUMilli == b.VCPUMilli && a.MemoryMiB == b.MemoryMiB && slices.Equal(a.GPUs, b.GPUs)
 }
 
-// logChange tells the story of what changed from last to next.
+// logChange logs the changes from last to next.
 func (w *Watcher) logChange(last, next compute.Inventory) {
 	for _, g := range next.GPUs {
 		before, known := find(last.GPUs, g.ID)

@@ -148,7 +148,7 @@ func TestWatcherVersionRisesAcrossRestart(t *testing.T) {
 		var last uint64
 		for range 3 {
 			w := gpu.NewWatcher(gpu.WatcherConfig{Source: &plug{}})
-			w.Look(t.Context())
+			w.Poll(t.Context())
 			if v := w.Current().Version; v <= last {
 				t.Errorf("version %d after %d", v, last)
 			}
@@ -177,7 +177,7 @@ func TestWatcherCapacity(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.cfg.Source = &plug{devices: test.gpus}
 			w := gpu.NewWatcher(test.cfg)
-			w.Look(t.Context())
+			w.Poll(t.Context())
 			got := w.Current()
 			if got.VCPUMilli != test.vcpu || got.MemoryMiB < 64 {
 				t.Errorf("%d vCPU milli, %d MiB; want %d", got.VCPUMilli, got.MemoryMiB, test.vcpu)

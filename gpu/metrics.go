@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// CollectorConfig says what a collector shows.
+// CollectorConfig configures a collector.
 type CollectorConfig struct {
 	Hostname string               // The node's name.
 	Devices  func() []compute.GPU // The inventory.
@@ -17,17 +17,16 @@ type CollectorConfig struct {
 	// Last returns the newest reading of a device.
 	Last func(compute.GPUID) (Reading, bool)
 
-	// Allocated returns how many thousandths of a device are given to
-	// attempts.
+	// Allocated returns how many thousandths of a device attempts hold.
 	Allocated func(compute.GPUID) int
 }
 
-// Collector shows the last readings to Prometheus: under the names, labels and
-// units of NVIDIA's DCGM exporter (%, W, mJ, C, MHz, MiB; not base units), and
-// what is allocated under a name of our own. It never asks a driver.
+// Collector exports the last readings to Prometheus, under the names, labels
+// and units of NVIDIA's DCGM exporter (%, W, mJ, C, MHz, MiB; not base units).
+// It exports the allocation under a name of our own. It never calls a driver.
 //
-// It describes nothing in advance, as a series has two more labels on a slice
-// of a device in MIG mode than on a device; so it must be registered once.
+// It is unchecked, because a series has two more labels on a MIG slice than on
+// a device. So it must be registered only once.
 type Collector struct {
 	cfg       CollectorConfig
 	series    []series
@@ -56,8 +55,8 @@ func NewCollector(cfg CollectorConfig) *Collector {
 // Describe sends nothing: the collector is unchecked.
 func (c *Collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what the last readings hold. A GPU instance is shown once,
-// however many compute instances share its memory.
+// Collect sends the last readings. A GPU instance is sent once, however many
+// compute instances share its memory.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	devices := c.cfg.Devices()
 	type place struct {
@@ -85,7 +84,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collect sends what one reading holds of some series.
+// collect sends the values of one reading for some series.
 func collect(out chan<- prometheus.Metric, all []series, labels []string, r *Reading) {
 	for _, s := range all {
 		if v := s.value(r); v >= 0 {
@@ -95,7 +94,7 @@ func collect(out chan<- prometheus.Metric, all []series, labels []string, r *Rea
 }
 
 // instanceProfile returns the driver's name of the GPU instance that the slice
-// is, or is a compute instance of: "2g.10gb" for "1c_2g_10gb".
+// is or belongs to: "2g.10gb" for "1c_2g_10gb".
 func instanceProfile(slice string) string {
 	profile := compute.MIGProfile(slice)
 	if units, instance, found := strings.Cut(profile, "c."); found && isDigits(units) {
@@ -104,7 +103,7 @@ func instanceProfile(slice string) string {
 	return profile
 }
 
-// deviceLabels returns the names of the labels of a device's series.
+// deviceLabels returns the label names of a device's series.
 func deviceLabels() []string {
 	return []string{
 		"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION",
@@ -122,12 +121,12 @@ func (c *Collector) labels(g compute.GPU) []string {
 	}
 }
 
-// gauge returns the series of a value that goes up and down.
+// gauge returns a series of type gauge.
 func gauge(name, help string, value func(*Reading) float64) series {
 	return series{prometheus.NewDesc(name, help, deviceLabels(), nil), prometheus.GaugeValue, value}
 }
 
-// counter returns the series of a value that only goes up.
+// counter returns a series of type counter.
 func counter(name, help string, value func(*Reading) int64) series {
 	return series{
 		desc:  prometheus.NewDesc(name, help, deviceLabels(), nil),
@@ -142,7 +141,7 @@ const (
 	helpReserved = "Framebuffer memory reserved (in MiB)."
 )
 
-// deviceSeries returns what is shown of a device.
+// deviceSeries returns the series of a device.
 func deviceSeries() []series {
 	return []series{
 		gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).",
@@ -190,9 +189,9 @@ func deviceSeries() []series {
 	}
 }
 
-// sliceSeries returns what is shown of a MIG slice, with its device's labels
-// and two of its own. Drivers know no utilisation of one; the activity of its
-// engines stands for it where that is known.
+// sliceSeries returns the series of a MIG slice, with its device's labels and
+// two of its own. Drivers report no utilization of a slice. The activity of its
+// engines replaces it where known.
 func sliceSeries() []series {
 	labels := append(deviceLabels(), "GPU_I_PROFILE", "GPU_I_ID")
 	gauge := func(name, help string, value func(*Reading) float64) series {

@@ -5,14 +5,14 @@ import (
 	"unicode"
 )
 
-// UnknownType is the type of a device whose model name says nothing.
+// UnknownType is the type of a device whose model name does not identify one.
 const UnknownType = "unknown"
 
 // TypeOf returns our name for the model that a driver reports: "h100" for
-// "NVIDIA H100 80GB HBM3". Data-centre models are known by their one word, the
-// way they are cooled, linked or fitted with memory does not make a type.
-// Of all others the words that tell them apart are joined with underscores.
-// The result always matches [a-z0-9_]+ and is never "cpu".
+// "NVIDIA H100 80GB HBM3". A data-centre model is identified by its one word:
+// its cooling, links and memory size do not make another type. For all other
+// models the identifying words are joined with underscores. The result always
+// matches [a-z0-9_]+ and is never "cpu".
 func TypeOf(model string) string {
 	var words []string
 	for _, word := range strings.FieldsFunc(strings.ToLower(model), isSeparator) {
@@ -29,7 +29,7 @@ func TypeOf(model string) string {
 	return strings.Join(words, "_")
 }
 
-// typeName returns name when it can be a type of our own, else UnknownType.
+// typeName returns name if it can be one of our types, else UnknownType.
 func typeName(name string) string {
 	if name == "" || name == "cpu" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		return UnknownType
@@ -37,13 +37,13 @@ func typeName(name string) string {
 	return name
 }
 
-// isSeparator reports whether r stands between the words of a model name. A
-// letter or digit outside ASCII cannot be part of a type either.
+// isSeparator reports whether r separates the words of a model name. A letter
+// or digit outside ASCII cannot be part of a type either.
 func isSeparator(r rune) bool {
 	return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
-// isNoise reports whether word, of a model name, tells no type from another.
+// isNoise reports whether a word of a model name does not distinguish types.
 func isNoise(word string) bool {
 	switch word {
 	case "nvidia", "tesla", "geforce", "quadro", "graphics", "device", "gpu",
@@ -53,14 +53,15 @@ func isNoise(word string) bool {
 	return false
 }
 
-// isMemorySize reports whether word is one such as 80gb.
+// isMemorySize reports whether word is a memory size such as 80gb.
 func isMemorySize(word string) bool {
 	digits, found := strings.CutSuffix(word, "gb")
 	return found && isDigits(digits)
 }
 
-// isDataCentre reports whether word is one such as h100, l40s or gb200: one or
-// two letters of a generation, digits, and at most one more letter.
+// isDataCentre reports whether word is a data-centre model such as h100, l40s
+// or gb200: one or two letters of a generation, digits, and at most one more
+// letter.
 func isDataCentre(word string) bool {
 	rest := strings.TrimLeft(word, "abghlkmptv")
 	if letters := len(word) - len(rest); letters < 1 || letters > 2 {

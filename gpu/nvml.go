@@ -17,46 +17,46 @@ import (
 	"berth/compute"
 )
 
-// driverRetry is how long a missing driver is left alone. A machine may load
-// it after this process has started.
+// driverRetry is the pause between attempts to find a missing driver. A machine
+// may load it after this process has started.
 const driverRetry = 30 * time.Second
 
-// nvmlSource asks the NVIDIA driver. Only Devices, which has one caller at a
-// time, starts and stops the library.
+// nvmlSource reads the NVIDIA driver. Only Devices, which one goroutine calls
+// at a time, starts and stops the library.
 type nvmlSource struct {
 	lib    nvml.Interface
 	log    *slog.Logger
-	absent slog.Level // Of the one line that says that there is no driver.
+	absent slog.Level // Level of the one log line about a missing driver.
 	now    func() time.Time
 
 	running  bool // The library is initialised.
-	ran      bool // It has been, at some time.
+	ran      bool // It has been initialised before.
 	startErr error
-	retryAt  time.Time // When to try again to initialise it.
+	retryAt  time.Time // When to retry the initialisation.
 	driver   string
 	events   nvml.EventSet // Nil where the driver has none.
-	islands  islands       // Of the devices that were there last.
+	islands  islands       // Of the devices last described.
 
 	// calls is held for reading during each call into lib. Close gives up
-	// rather than pull the library from under a call that hangs.
+	// rather than unload the library during a call that hangs.
 	calls sync.RWMutex
 
-	// mu guards what Devices writes and Read reads. No call into lib is made
-	// under it.
+	// mu guards the fields that Devices writes and Read reads. No call into lib
+	// is made under it.
 	mu      sync.Mutex
 	devices []compute.GPU // As last described.
 	handles map[compute.GPUID]handle
 	xids    map[compute.GPUID]xid
 }
 
-// handle is how the driver knows a device.
+// handle is the driver's handle of a device.
 type handle struct {
 	nvml.Device
-	slice bool // A MIG slice, of which the driver knows little.
+	slice bool // A MIG slice, for which the driver reports little.
 }
 
-// openNVML returns the source of the driver's devices. It does not fail where
-// there is no driver: there are no devices then.
+// openNVML returns the source of the driver's devices. Without a driver it
+// succeeds and has no devices.
 func openNVML(c Config) Source { return newNVML(nvml.New(), c) }
 
 func newNVML(lib nvml.Interface, c Config) *nvmlSource {
@@ -79,15 +79,15 @@ func check(ret nvml.Return) error {
 	return ret
 }
 
-// Devices describes what the driver has, the slices of a device in MIG mode
-// after the device. A driver that has gone away leaves its devices listed, as
+// Devices describes the driver's devices, the slices of a device in MIG mode
+// after the device. When the driver goes away, its devices stay listed as
 // failed.
 func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	s.calls.RLock()
 	defer s.calls.RUnlock()
 	if err := s.start(); err != nil {
 		if !s.ran {
-			return nil, nil // There never was a driver, and start has said so.
+			return nil, nil // There never was a driver, and start has logged that.
 		}
 		return s.failed(), err
 	}
@@ -100,7 +100,7 @@ func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	devices := make([]compute.GPU, 0, count)
 	var silent []int
 	for i := range count {
-		found, err := s.look(i)
+		found, err := s.describeDevice(i)
 		if err != nil {
 			silent = append(silent, i)
 			continue
@@ -114,8 +114,8 @@ func (s *nvmlSource) Devices() ([]compute.GPU, error) {
 	return slices.Clone(s.devices), nil
 }
 
-// addLost adds the devices that do not answer, as they were when they last
-// did, but failed. One that never has is left out. The lock is held.
+// addLost adds the devices that do not answer, as last described, but failed. A
+// device that has never answered is left out. The caller holds the lock.
 func (s *nvmlSource) addLost(devices []compute.GPU, indexes []int) []compute.GPU {
 	for _, g := range s.devices {
 		_, moved := find(devices, g.ID)
@@ -128,7 +128,7 @@ func (s *nvmlSource) addLost(devices []compute.GPU, indexes []int) []compute.GPU
 	return devices
 }
 
-// start initialises the library unless it is, and logs once that it cannot.
+// start initialises the library if needed, and logs once when it cannot.
 func (s *nvmlSource) start() error {
 	if s.running {
 		return nil
@@ -154,14 +154,14 @@ func (s *nvmlSource) start() error {
 	return nil
 }
 
-// stop lets go of a library that no longer answers, so that start may load
-// the driver's next version.
+// stop unloads a library that no longer answers, so that start may load the
+// driver's next version.
 func (s *nvmlSource) stop() {
 	if s.events != nil {
 		_ = s.events.Free()
 		s.events = nil
 	}
-	_ = s.lib.Shutdown() // What is wrong with it, the next Init says.
+	_ = s.lib.Shutdown() // The next Init reports what is wrong.
 	s.running = false
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,9 +175,9 @@ func (s *nvmlSource) failed() []compute.GPU {
 	return failed(s.devices)
 }
 
-// look describes the device at the index, and its slices, and says whether
-// they are well.
-func (s *nvmlSource) look(index int) ([]compute.GPU, error) {
+// describeDevice describes the device at the index, its slices, and their
+// health.
+func (s *nvmlSource) describeDevice(index int) ([]compute.GPU, error) {
 	found, ret := s.lib.DeviceGetHandleByIndex(index)
 	if err := check(ret); err != nil {
 		return nil, fmt.Errorf("find gpu: %w", err)
@@ -188,18 +188,18 @@ func (s *nvmlSource) look(index int) ([]compute.GPU, error) {
 	}
 	device.Index = index
 	s.keep(device.ID, found)
-	if s.unwell(device.ID, found) {
+	if s.unhealthy(device.ID, found) {
 		device.Health = compute.HealthFailed
 	}
 	devices := []compute.GPU{device}
 	if device.Sliced() {
-		devices = append(devices, s.lookSlices(device, found)...)
+		devices = append(devices, s.findSlices(device, found)...)
 	}
 	return devices, nil
 }
 
-// keep remembers the handle for Read, and asks for the events of a device that
-// is new.
+// keep stores the handle for Read, and registers for the events of a new
+// device.
 func (s *nvmlSource) keep(id compute.GPUID, device nvml.Device) {
 	s.mu.Lock()
 	_, known := s.handles[id]
@@ -211,7 +211,7 @@ func (s *nvmlSource) keep(id compute.GPUID, device nvml.Device) {
 	}
 }
 
-// describe asks a device what it is.
+// describe reads the properties of a device.
 func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 	uuid, ret := handle.GetUUID()
 	if err := check(ret); err != nil {
@@ -242,8 +242,8 @@ func (s *nvmlSource) describe(handle nvml.Device) (compute.GPU, error) {
 	return device, nil
 }
 
-// Close shuts the library down, unless a call into it hangs: then the end of
-// the process has to do.
+// Close shuts the library down, unless a call into it hangs. Then only the end
+// of the process unloads it.
 func (s *nvmlSource) Close() error {
 	if !s.calls.TryLock() {
 		return nil

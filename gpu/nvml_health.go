@@ -11,10 +11,10 @@ import (
 )
 
 // xidRest is how long a device stays failed after a fatal XID. If it answers
-// and reports no other by then, something has reset it.
+// and reports no other by then, it has been reset.
 const xidRest = 10 * time.Minute
 
-// maxEvents is the most events that one look takes from the driver.
+// maxEvents is the most events that one poll takes from the driver.
 const maxEvents = 256
 
 // xid is the last critical error that a device reported.
@@ -23,8 +23,8 @@ type xid struct {
 	fatalAt time.Time // Of the last one that was fatal; zero for none.
 }
 
-// isFatal reports whether a device with the XID needs a reset. The others are
-// the fault of the program that was using it, by NVIDIA's own table.
+// isFatal reports whether a device with the XID needs a reset. By NVIDIA's
+// table the other XIDs are faults of the program that used the device.
 func isFatal(code int64) bool {
 	switch code {
 	case 8, // A channel timed out.
@@ -41,7 +41,7 @@ func isFatal(code int64) bool {
 	return true
 }
 
-// drainEvents takes the critical errors that came since the last look.
+// drainEvents takes the critical errors since the last poll.
 func (s *nvmlSource) drainEvents() {
 	if s.events == nil {
 		return
@@ -55,12 +55,12 @@ func (s *nvmlSource) drainEvents() {
 		if ret != nvml.SUCCESS || event.EventType != nvml.EventTypeXidCriticalError {
 			continue
 		}
-		s.noteXID(compute.GPUID(uuid), int64(event.EventData))
+		s.recordXID(compute.GPUID(uuid), int64(event.EventData))
 	}
 }
 
-// noteXID remembers the critical error.
-func (s *nvmlSource) noteXID(id compute.GPUID, code int64) {
+// recordXID records the critical error.
+func (s *nvmlSource) recordXID(id compute.GPUID, code int64) {
 	s.mu.Lock()
 	last := s.xids[id]
 	last.code = code
@@ -72,9 +72,9 @@ func (s *nvmlSource) noteXID(id compute.GPUID, code int64) {
 	s.log.Warn("gpu reported a critical error", "gpu", id, "code", code)
 }
 
-// unwell reports whether nothing new may be placed on the device: after a
-// fatal XID, or while its memory has faults that need a reset.
-func (s *nvmlSource) unwell(id compute.GPUID, handle nvml.Device) bool {
+// unhealthy reports whether the device must not get new work: after a fatal
+// XID, or while its memory has faults that need a reset.
+func (s *nvmlSource) unhealthy(id compute.GPUID, handle nvml.Device) bool {
 	s.mu.Lock()
 	fatalAt := s.xids[id].fatalAt
 	s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *nvmlSource) unwell(id compute.GPUID, handle nvml.Device) bool {
 	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || needsReset(handle)
 }
 
-// needsReset looks at a device that is older than row remapping: one with
-// uncorrected errors since the last reset, or with pages to retire, needs one.
+// needsReset checks a device without row remapping. It needs a reset if it has
+// uncorrected errors since the last one, or pages to retire.
 func needsReset(handle nvml.Device) bool {
 	pending, ret := handle.GetRetiredPagesPendingStatus()
 	if ret == nvml.SUCCESS && pending == nvml.FEATURE_ENABLED {

@@ -11,15 +11,15 @@ import (
 	"berth/compute"
 )
 
-// islands is which devices of a machine are joined. It does not change while
-// they are the same: asking takes a call for each pair of them.
+// islands groups the devices of a machine that are linked. It is cached until
+// the devices change, because it takes a call for each pair of them.
 type islands struct {
 	of      string // The devices, joined.
 	numbers map[compute.GPUID]int
 }
 
-// assignIslands writes to each device the number of its island. A device in
-// MIG mode has none, as its links are off.
+// assignIslands writes to each device the number of its island. A device in MIG
+// mode has none, because its links are off.
 func (s *nvmlSource) assignIslands(devices []compute.GPU) {
 	var whole []compute.GPU
 	var names []string
@@ -30,18 +30,18 @@ func (s *nvmlSource) assignIslands(devices []compute.GPU) {
 		}
 	}
 	if of := strings.Join(names, ","); of != s.islands.of {
-		s.islands = islands{of, s.lookIslands(whole)}
+		s.islands = islands{of, s.findIslands(whole)}
 	}
 	for i := range devices {
 		devices[i].Island = s.islands.numbers[devices[i].ID]
 	}
 }
 
-// lookIslands finds the islands of whole devices: those that NVLink joins,
-// through a switch or not; of devices without a link, those between which
-// there are PCIe switches only. An island's number is the index of its first
-// device, plus 1. A device of which the driver says nothing has no number.
-func (s *nvmlSource) lookIslands(devices []compute.GPU) map[compute.GPUID]int {
+// findIslands finds the islands of whole devices: devices that NVLink joins,
+// directly or through a switch, and devices without NVLink that only PCIe
+// switches separate. The number of an island is the index of its first device,
+// plus 1. A device about which the driver reports nothing has no number.
+func (s *nvmlSource) findIslands(devices []compute.GPU) map[compute.GPUID]int {
 	handles := make([]nvml.Device, len(devices))
 	s.mu.Lock()
 	for i, g := range devices {
@@ -49,12 +49,12 @@ func (s *nvmlSource) lookIslands(devices []compute.GPU) map[compute.GPUID]int {
 	}
 	s.mu.Unlock()
 	joins := newJoins(len(devices))
-	joins.look(func(i, j int) (bool, bool) {
+	joins.scan(func(i, j int) (bool, bool) {
 		status, ret := handles[i].GetP2PStatus(handles[j], nvml.P2P_CAPS_INDEX_NVLINK)
 		return status == nvml.P2P_STATUS_OK, ret == nvml.SUCCESS
 	})
 	linked := slices.Clone(joins.joined)
-	joins.look(func(i, j int) (bool, bool) {
+	joins.scan(func(i, j int) (bool, bool) {
 		if linked[i] || linked[j] {
 			return false, false
 		}
@@ -70,11 +70,11 @@ func (s *nvmlSource) lookIslands(devices []compute.GPU) map[compute.GPUID]int {
 	return numbers
 }
 
-// joins is which of some devices are joined, by position.
+// joins records which devices are linked, by position.
 type joins struct {
 	first  []int  // The first device of each one's island.
-	joined []bool // With another device.
-	known  []bool // Something was said about it.
+	joined []bool // Linked to another device.
+	known  []bool // The driver reported something about it.
 }
 
 func newJoins(n int) *joins {
@@ -85,8 +85,8 @@ func newJoins(n int) *joins {
 	return j
 }
 
-// look asks about each pair whether it is joined, and whether that is known.
-func (j *joins) look(ask func(a, b int) (joined, known bool)) {
+// scan asks about each pair whether it is linked, and whether that is known.
+func (j *joins) scan(ask func(a, b int) (joined, known bool)) {
 	for a := range j.first {
 		for b := a + 1; b < len(j.first); b++ {
 			joined, known := ask(a, b)
@@ -101,7 +101,7 @@ func (j *joins) look(ask func(a, b int) (joined, known bool)) {
 	}
 }
 
-// join makes one island of those of a and b.
+// join merges the islands of a and b.
 func (j *joins) join(a, b int) {
 	j.joined[a], j.joined[b] = true, true
 	keep, drop := min(j.first[a], j.first[b]), max(j.first[a], j.first[b])

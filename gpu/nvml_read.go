@@ -11,9 +11,9 @@ import (
 	"berth/compute"
 )
 
-// Read asks the device for each of its values. What it does not support stays
-// negative: of a MIG slice that is all but its memory. Only a device that
-// answers nothing at all is an error.
+// Read reads each value of the device. Values that it does not support stay
+// negative. For a MIG slice only the memory is supported. Read fails only for a
+// device that answers nothing at all.
 func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
 	s.calls.RLock()
 	defer s.calls.RUnlock()
@@ -38,8 +38,8 @@ func (s *nvmlSource) Read(id compute.GPUID) (Reading, error) {
 	return r, nil
 }
 
-// readMemory reads what the second version of the call tells apart: what
-// executions use, and what the driver keeps for itself.
+// readMemory reads the second version of the call, which separates the memory
+// that executions use from the memory that the driver reserves.
 func readMemory(handle nvml.Device, r *Reading) nvml.Return {
 	memory, ret := handle.GetMemoryInfo_v2()
 	if ret != nvml.SUCCESS {
@@ -50,7 +50,7 @@ func readMemory(handle nvml.Device, r *Reading) nvml.Return {
 	return ret
 }
 
-// readOldMemory reads what drivers report that know only the first version.
+// readOldMemory reads the first version, for drivers that know no other.
 func readOldMemory(handle nvml.Device, r *Reading) nvml.Return {
 	memory, ret := handle.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
@@ -59,7 +59,7 @@ func readOldMemory(handle nvml.Device, r *Reading) nvml.Return {
 	return ret
 }
 
-// readUse reads how busy the device is.
+// readUse reads the utilization of the device.
 func readUse(handle nvml.Device, r *Reading) {
 	if use, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS {
 		r.UtilPercent, r.MemUtilPercent = float64(use.Gpu), float64(use.Memory)
@@ -105,7 +105,7 @@ func readPower(handle nvml.Device, r *Reading) {
 	}
 }
 
-// readFaults reads the counters of what went wrong.
+// readFaults reads the error counters.
 func readFaults(handle nvml.Device, r *Reading) {
 	if replays, ret := handle.GetPcieReplayCounter(); ret == nvml.SUCCESS {
 		r.PCIeReplays = int64(replays)

@@ -12,10 +12,10 @@ import (
 	"berth/compute"
 )
 
-// lookSlices describes the MIG slices of a device, in the order of their
-// instances. One that does not answer, because it is being made or removed, is
-// left out. The health of a slice is its device's.
-func (s *nvmlSource) lookSlices(parent compute.GPU, device nvml.Device) []compute.GPU {
+// findSlices describes the MIG slices of a device, in the order of their
+// instances. A slice that does not answer, because it is being created or
+// removed, is left out. The health of a slice is that of its device.
+func (s *nvmlSource) findSlices(parent compute.GPU, device nvml.Device) []compute.GPU {
 	places, ret := device.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
 		return nil
@@ -25,7 +25,7 @@ func (s *nvmlSource) lookSlices(parent compute.GPU, device nvml.Device) []comput
 	for i := range places {
 		slice, ret := device.GetMigDeviceHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			continue // Not every place is taken.
+			continue // Not every position has a slice.
 		}
 		g, ok := describeSlice(parent, slice)
 		if !ok {
@@ -38,7 +38,7 @@ func (s *nvmlSource) lookSlices(parent compute.GPU, device nvml.Device) []comput
 		found = append(found, g)
 	}
 	for i := range found {
-		// The driver shows each compute instance the memory of all.
+		// The driver reports the memory of all compute instances for each.
 		found[i].VRAMMiB /= inside[found[i].Instance]
 	}
 	slices.SortFunc(found, func(a, b compute.GPU) int {
@@ -47,7 +47,7 @@ func (s *nvmlSource) lookSlices(parent compute.GPU, device nvml.Device) []comput
 	return found
 }
 
-// describeSlice asks a slice what it is.
+// describeSlice reads the properties of a slice.
 func describeSlice(parent compute.GPU, slice nvml.Device) (compute.GPU, bool) {
 	uuid, ret := slice.GetUUID()
 	if ret != nvml.SUCCESS {

@@ -6,22 +6,22 @@ import (
 	"berth/compute"
 )
 
-// Reading is one look at one device: the sample that other packages speak of,
-// and beside it what only the DCGM series show. What the device does not
+// Reading is one reading of one device: the sample that other packages use, and
+// the values that only the DCGM series show. A value that the device does not
 // report is negative.
 type Reading struct {
 	compute.GPUSample
 	MemoryTemperatureC  float64
 	EncoderPercent      float64
 	DecoderPercent      float64
-	ReservedMiB         int64 // Kept by the driver for itself.
+	ReservedMiB         int64 // Reserved by the driver.
 	PCIeReplays         int64 // A counter.
 	CorrectableRemaps   int64 // Memory rows; a counter.
 	UncorrectableRemaps int64 // Memory rows; a counter.
 	RemapFailure        int64 // 1 when a row could not be remapped.
 }
 
-// unread returns a reading in which the device has reported nothing yet.
+// unread returns a reading without any value.
 func unread(id compute.GPUID, at compute.Instant) Reading {
 	return Reading{
 		GPUSample: compute.GPUSample{

@@ -18,7 +18,7 @@ const DefaultSampleInterval = 3 * time.Second
 // the default interval.
 const MaxSamples = 1200
 
-// SamplerConfig says what a sampler reads.
+// SamplerConfig configures a sampler.
 type SamplerConfig struct {
 	Source   Source
 	Devices  func() []compute.GPU // Those to read.
@@ -30,22 +30,22 @@ type SamplerConfig struct {
 type Sampler struct {
 	cfg    SamplerConfig
 	log    *slog.Logger
-	asker  asker[map[compute.GPUID]Reading]
+	guard  guard[map[compute.GPUID]Reading]
 	hangs  bool
 	silent map[compute.GPUID]bool // Devices that the last round could not read.
-	wake   chan struct{}          // Asks for a round before the next tick.
+	wake   chan struct{}          // Requests a round before the next tick.
 
 	mu      sync.Mutex
 	last    map[compute.GPUID]Reading
 	rings   map[compute.GPUID]*ring
-	tallies map[*Tally]bool // Of the attempts that are watched.
+	tallies map[*Tally]bool // Of running attempts.
 	round   chan struct{}   // Closed at the end of the next round.
 }
 
 // ring is the newest samples of one device.
 type ring struct {
 	samples []compute.GPUSample
-	at      int // Where the next one goes, once the ring is full.
+	at      int // Position of the next sample, once the ring is full.
 	missed  int // Rounds since the last one.
 }
 
@@ -67,8 +67,8 @@ func NewSampler(cfg SamplerConfig) *Sampler {
 	}
 }
 
-// Run reads every device at once, then at each interval and when an attempt
-// wants it, until ctx ends.
+// Run reads every device at once, then at each interval and on request, until
+// ctx ends.
 func (s *Sampler) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.cfg.Interval)
 	defer ticker.Stop()
@@ -93,8 +93,8 @@ func (s *Sampler) Last(id compute.GPUID) (Reading, bool) {
 	return r, ok
 }
 
-// Since returns the samples of the device that are not older than from, at
-// most MaxSamples, oldest first.
+// Since returns the samples of the device that are not older than from, at most
+// MaxSamples, oldest first.
 func (s *Sampler) Since(id compute.GPUID, from compute.Instant) []compute.GPUSample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Sampler) Since(id compute.GPUID, from compute.Instant) []compute.GPUSam
 // sample takes one round of readings.
 func (s *Sampler) sample(ctx context.Context, regular bool) {
 	devices := s.cfg.Devices()
-	readings, err := s.asker.ask(ctx, func() map[compute.GPUID]Reading { return s.readAll(devices) })
+	readings, err := s.guard.do(ctx, func() map[compute.GPUID]Reading { return s.readAll(devices) })
 	if ctx.Err() != nil {
 		return
 	}
@@ -124,7 +124,7 @@ func (s *Sampler) sample(ctx context.Context, regular bool) {
 	s.keep(readings, regular)
 }
 
-// readAll reads each device. One that does not answer has no reading.
+// readAll reads each device. A device that does not answer has no reading.
 func (s *Sampler) readAll(devices []compute.GPU) map[compute.GPUID]Reading {
 	readings := make(map[compute.GPUID]Reading, len(devices))
 	silent := make(map[compute.GPUID]bool)
@@ -143,9 +143,9 @@ func (s *Sampler) readAll(devices []compute.GPU) map[compute.GPUID]Reading {
 	return readings
 }
 
-// keep makes the readings the last ones and tallies them. Those of a regular
-// round become samples, and devices that have had none for as long as samples
-// are kept are forgotten.
+// keep stores the readings as the last ones and tallies them. The readings of a
+// regular round become samples. Devices without a reading for as long as
+// samples are kept are forgotten.
 func (s *Sampler) keep(readings map[compute.GPUID]Reading, regular bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Sampler) keep(readings map[compute.GPUID]Reading, regular bool) {
 	})
 }
 
-// add puts the sample in the place of the oldest.
+// add replaces the oldest sample.
 func (r *ring) add(sample compute.GPUSample) {
 	r.missed = 0
 	if len(r.samples) < MaxSamples {

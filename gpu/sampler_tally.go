@@ -7,12 +7,12 @@ import (
 	"berth/compute"
 )
 
-// lookWait is how long an extra round may take; a driver that hangs holds
-// nobody up for longer.
-const lookWait = time.Second
+// pollTimeout is how long an extra round may take, so that a driver that hangs
+// does not block callers.
+const pollTimeout = time.Second
 
-// Watch begins to tally the GPUs that the shares name, for an attempt whose
-// code started at from, with a round of readings of its own. Unwatch ends it.
+// Watch starts a tally of the GPUs that shares names, for an attempt whose code
+// started at from, with an extra round of readings. Unwatch ends it.
 func (s *Sampler) Watch(shares []compute.GPUShare, from compute.Instant) *Tally {
 	t := NewTally(shares, from)
 	s.mu.Lock()
@@ -22,7 +22,7 @@ func (s *Sampler) Watch(shares []compute.GPUShare, from compute.Instant) *Tally 
 	return t
 }
 
-// Unwatch ends a tally and returns what the GPUs did until the code ended.
+// Unwatch ends a tally and returns the usage of the GPUs until the code ended.
 func (s *Sampler) Unwatch(t *Tally, end compute.Instant) compute.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,9 +30,9 @@ func (s *Sampler) Unwatch(t *Tally, end compute.Instant) compute.Usage {
 	return t.Usage(end)
 }
 
-// Look has every device read now, and waits for that, at most a second.
-func (s *Sampler) Look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookWait)
+// Poll has every device read at once and waits for that, at most a second.
+func (s *Sampler) Poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	s.mu.Lock()
 	round := s.round
@@ -44,7 +44,7 @@ func (s *Sampler) Look(ctx context.Context) {
 	}
 }
 
-// poke asks for a round; one that is asked for already serves all.
+// poke requests a round. A pending request serves all callers.
 func (s *Sampler) poke() {
 	select {
 	case s.wake <- struct{}{}:

@@ -18,7 +18,7 @@ const MaxSimulated = 64
 // simulatedMark ends the model name of every simulated device.
 const simulatedMark = " (simulated)"
 
-// kind is what is known about one type of device that can be simulated.
+// kind holds the properties of one type of simulated device.
 type kind struct {
 	name       string
 	vramGiB    int64
@@ -50,7 +50,7 @@ func SimulatedTypes() []string {
 	return types
 }
 
-// kindOf returns what is known about the type.
+// kindOf returns the properties of the type.
 func kindOf(name string) (kind, bool) {
 	all := kinds()
 	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
@@ -85,8 +85,8 @@ func (k kind) slice(parent compute.GPU, name string, n int) compute.GPU {
 	return g
 }
 
-// holds returns how many slices of one name a device of the kind is cut into:
-// both its compute and its memory bound them.
+// holds returns how many slices of one name a device of the kind is cut into.
+// Both its compute and its memory bound the number.
 func (k kind) holds(s compute.MIGSlice) int {
 	return min(compute.MIGParts(k.name)/s.Compute, int(k.vramGiB)/s.MemoryGiB)
 }
@@ -97,9 +97,9 @@ func (k kind) holds(s compute.MIGSlice) int {
 //	TYPE[:COUNT][/ISLAND]          h100:8/4  eight devices, joined in fours
 //	TYPE.mig_SLICE[:COUNT]         a100.mig_1g_5gb:7  seven slices
 //
-// and commas separate as well. A type without a count is one device, without
-// an island nothing is known of its links. Slices come on as many devices in
-// MIG mode as it takes, which are listed too.
+// Commas separate specs too. A type without a count is one device. Without an
+// island its links are unknown. Slices need as many devices in MIG mode as hold
+// them, which are listed too.
 func ParseSimulated(node string, specs ...string) ([]compute.GPU, error) {
 	return parseSimulated(node, specs)
 }
@@ -134,7 +134,7 @@ func parseSimulated(node string, specs []string) ([]compute.GPU, error) {
 	return devices, nil
 }
 
-// simulatedPart is one part of what ParseSimulated reads.
+// simulatedPart is one part of the input of ParseSimulated.
 type simulatedPart struct {
 	kind   kind
 	slice  string // "" for whole devices.
@@ -143,8 +143,8 @@ type simulatedPart struct {
 	island int // Devices in one island, 0 for unknown.
 }
 
-// devices returns the devices of the part, when whole devices and island
-// islands came before.
+// devices returns the devices of the part, behind whole devices and island
+// islands.
 func (p simulatedPart) devices(node string, whole, island int) []compute.GPU {
 	var out []compute.GPU
 	var parent compute.GPU
@@ -199,7 +199,7 @@ func parsePart(part string) (simulatedPart, error) {
 	return p, err
 }
 
-// parseCount reads a number of devices, as part of which text.
+// parseCount parses a number of devices. part and what name it in errors.
 func parseCount(part, text, what string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 || n > MaxSimulated {
@@ -208,7 +208,7 @@ func parseCount(part, text, what string) (int, error) {
 	return n, nil
 }
 
-// simulatedSource has the same devices for as long as it lives.
+// simulatedSource has a fixed list of devices.
 type simulatedSource struct {
 	devices []compute.GPU
 	sim     *simulation
@@ -236,7 +236,7 @@ func (s *simulatedSource) Read(id compute.GPUID) (Reading, error) {
 
 func (s *simulatedSource) Close() error { return nil }
 
-// simulation makes up readings from the load of simulated devices.
+// simulation derives readings from the load of simulated devices.
 type simulation struct {
 	load func(compute.GPUID) float64
 	now  func() time.Time
@@ -245,7 +245,7 @@ type simulation struct {
 	meters map[compute.GPUID]meter
 }
 
-// meter is the energy a device has used up to an instant.
+// meter is the energy that a device has used up to an instant.
 type meter struct {
 	at         time.Time
 	milliJoule float64
@@ -266,8 +266,8 @@ const (
 	idlePowerPart = 0.15 // Of the power at full load.
 )
 
-// loadOf returns how busy the device is, one of all: a device in MIG mode as
-// its slices are, by their part of it.
+// loadOf returns the load of the device, one of all. The load of a device in
+// MIG mode is that of its slices, weighted by their size.
 func (s *simulation) loadOf(device compute.GPU, all []compute.GPU) float64 {
 	if !device.Sliced() || device.SpeedMilli == 0 {
 		return min(max(s.load(device.ID), 0), 1)
@@ -281,8 +281,8 @@ func (s *simulation) loadOf(device compute.GPU, all []compute.GPU) float64 {
 	return min(load, 1)
 }
 
-// SimulatedWatt returns the power that a simulated device takes at a load of 0
-// to 1; negative for a slice, which has no power of its own.
+// SimulatedWatt returns the power of a simulated device at a load of 0 to 1. It
+// is negative for a slice, which has no power of its own.
 func SimulatedWatt(device compute.GPU, load float64) float64 {
 	k, known := kindOf(device.Type)
 	if !known || device.Slice() != "" {
@@ -291,8 +291,8 @@ func SimulatedWatt(device compute.GPU, load float64) float64 {
 	return k.powerWatt * (idlePowerPart + (1-idlePowerPart)*load)
 }
 
-// read returns a reading of the device, one of all, as busy as its load says.
-// A slice has no power, temperature or clock of its own.
+// read returns a reading of the device, one of all, for its load. A slice has
+// no power, temperature or clock of its own.
 func (s *simulation) read(device compute.GPU, all []compute.GPU) Reading {
 	now := s.now()
 	load := s.loadOf(device, all)
@@ -313,7 +313,7 @@ func (s *simulation) read(device compute.GPU, all []compute.GPU) Reading {
 	return r
 }
 
-// meter adds what the device used since it was last read, and returns the sum.
+// meter adds the energy since the last reading and returns the sum.
 func (s *simulation) meter(id compute.GPUID, now time.Time, watt float64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

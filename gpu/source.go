@@ -10,36 +10,36 @@ import (
 	"berth/compute"
 )
 
-// The sources of devices, as configuration spells them.
+// The sources of devices, as spelled in the configuration.
 const (
-	SourceAuto      = "auto"      // The NVIDIA driver, or nothing where there is none.
-	SourceNVML      = "nvml"      // The NVIDIA driver; its absence is worth a warning.
+	SourceAuto      = "auto"      // The NVIDIA driver, or no devices without one.
+	SourceNVML      = "nvml"      // The NVIDIA driver; its absence is logged as a warning.
 	SourceFile      = "file"      // A list in a file, read again when it changes.
-	SourceSimulated = "simulated" // Made up; executed on CPU shares.
+	SourceSimulated = "simulated" // Simulated devices; executions run on CPU shares.
 	SourceNone      = "none"      // No devices.
 )
 
-// Source is where a node's devices come from. Any call may block for as long
-// as a driver hangs.
+// Source reports the devices of a node. Any call may block for as long as a
+// driver hangs.
 type Source interface {
-	// Devices returns what is there now, in the order of Index, the slices of
-	// a device after it. With an error
-	// it returns what the source last knew. It is for one caller at a time.
+	// Devices returns the present devices in the order of Index, the slices of
+	// a device after it. With an error it returns the devices last known. It
+	// must not be called by two goroutines at once.
 	Devices() ([]compute.GPU, error)
 	// Read takes one reading of one device, at any time.
 	Read(id compute.GPUID) (Reading, error)
-	// Close lets go of the driver.
+	// Close releases the driver.
 	Close() error
 }
 
-// Config says where devices come from.
+// Config selects a source of devices.
 type Config struct {
 	Source    string   // One of the Source constants; "" is SourceAuto.
 	File      string   // The list, for SourceFile.
 	Simulated []string // As ParseSimulated reads them, for SourceSimulated.
 	NodeName  string   // Part of the ids of simulated devices.
 
-	// Load returns what share, 0 to 1, of its CPU quota a simulated device
+	// Load returns the share, 0 to 1, of its CPU quota that a simulated device
 	// uses. Nil means that all are idle.
 	Load func(compute.GPUID) float64
 
@@ -47,7 +47,7 @@ type Config struct {
 	Logger *slog.Logger     // Nil discards.
 }
 
-// Validate reports everything that is wrong with c, without touching a device.
+// Validate reports all faults of c without touching a device.
 func (c Config) Validate() error {
 	switch c.Source {
 	case "", SourceAuto, SourceNVML, SourceNone:
@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 		c.Source, strings.Join(known, ", "))
 }
 
-// Open returns the source that c names. A missing driver is no error: the
-// source logs it once, has no devices, and looks again now and then.
+// Open returns the source that c names. A missing driver is not an error: the
+// source logs it once, has no devices, and retries from time to time.
 func Open(c Config) (Source, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func Open(c Config) (Source, error) {
 	}
 }
 
-// errNoDevice is returned for a reading of a device that is not there.
+// errNoDevice is returned for a reading of an unknown device.
 var errNoDevice = errors.New("no such device")
 
 // noSource has no devices.

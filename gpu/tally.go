@@ -8,33 +8,33 @@ import (
 )
 
 // tallyGap is how long GPUs may go without a reading and still count as
-// watched: three rounds at the default interval.
+// observed: three rounds at the default interval.
 const tallyGap = 10 * time.Second
 
-// Tally adds up what the GPUs of one attempt do, reading by reading: the mean
-// of their utilization and power, the most memory, the energy, and a series of
-// samples that thins out as it grows. A reading stands for the time since the
-// one before it, tallyGap at most, so that rounds need not be even.
+// Tally sums the readings of the GPUs of one attempt: the mean of their
+// utilization and power, the highest memory, the energy, and a series of
+// samples that is thinned as it grows. A reading stands for the time since the
+// one before it, tallyGap at most, so rounds may be uneven.
 //
-// Power and energy of a GPU of which the attempt holds a part count by that
-// part. Utilization and memory are the device's: no driver tells whose they
-// are. A Tally is for one caller at a time.
+// Power and energy of a GPU count by the part that the attempt holds.
+// Utilization and memory are those of the device, because drivers do not
+// attribute them. A Tally must not be used by two goroutines at once.
 type Tally struct {
 	shares []compute.GPUShare
 	from   compute.Instant
 
 	first, last total
 	looks       int
-	edge, gap   bool // Not watched from the start, or for a while since.
+	edge, gap   bool // Not observed from the start, or with a gap since.
 
 	util, watt mean
 	peakMiB    int64
 	points     []compute.UsageSample
-	stride     int // Every so many looks one is a sample.
+	stride     int // Every so many readings one becomes a sample.
 }
 
-// total is one reading of all GPUs together. What one of them does not report
-// is negative.
+// total is one reading of all GPUs together. It is negative where one of them
+// does not report a value.
 type total struct {
 	at         compute.Instant
 	util, watt float64
@@ -42,14 +42,14 @@ type total struct {
 	milliJoule int64 // A counter.
 }
 
-// NewTally returns a tally of the GPUs that the shares name, for an attempt
-// whose code started at from.
+// NewTally returns a tally of the GPUs that shares names, for an attempt whose
+// code started at from.
 func NewTally(shares []compute.GPUShare, from compute.Instant) *Tally {
 	return &Tally{shares: shares, from: from, stride: 1, peakMiB: compute.GPUUnknown}
 }
 
-// Add counts one round of readings. A round without one of the GPUs, or not
-// newer than the last one, is none.
+// Add counts one round of readings. It ignores a round that lacks one of the
+// GPUs or is not newer than the last one.
 func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	l, ok := totalOf(t.shares, round)
 	if !ok || t.looks > 0 && l.at <= t.last.at {
@@ -63,7 +63,7 @@ func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	if step > tallyGap {
 		t.edge, t.gap = t.edge || t.looks == 0, true
 	}
-	known := min(step, tallyGap) // A reading says nothing of longer before.
+	known := min(step, tallyGap) // A reading covers no longer time before it.
 	t.util.add(l.util, known)
 	t.watt.add(l.watt, known)
 	t.peakMiB = max(t.peakMiB, l.usedMiB)
@@ -72,7 +72,7 @@ func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	t.looks++
 }
 
-// totalOf returns the readings of all shares as one.
+// totalOf combines the readings of all shares.
 func totalOf(shares []compute.GPUShare, round map[compute.GPUID]Reading) (total, bool) {
 	var l total
 	for _, share := range shares {
@@ -98,8 +98,8 @@ func plus(sum, value, part float64) float64 {
 	return sum + part*value
 }
 
-// keep makes the look a sample. When there are as many as may be kept, every
-// second one goes, and from then on half as many looks become one.
+// keep makes the reading a sample. At the limit every second sample is dropped,
+// and from then on half as many readings become samples.
 func (t *Tally) keep(l total) {
 	if t.looks%t.stride != 0 {
 		return
@@ -117,12 +117,13 @@ func (t *Tally) keep(l total) {
 	})
 }
 
-// Usage returns what the GPUs did until the code ended, no more than its GPU
-// part. Utilization and memory are negative where a GPU did not report them,
-// as a MIG slice its utilization. The energy is the counters' difference where the devices count, and
-// what the readings do not cover at both ends goes at the mean power; without
-// counters all of it does. It is 0, for unknown, when the GPUs report no power
-// or were not watched all the time.
+// Usage returns the usage of the GPUs until the code ended, without anything
+// but its GPU part. Utilization and memory are negative where a GPU did not
+// report them, as a MIG slice does its utilization. The energy is the
+// difference of the counters where devices have them, plus the mean power for
+// the time at both ends that the readings do not cover. Without counters it is
+// the mean power over all of the time. It is 0, for unknown, when the GPUs
+// report no power or were not observed all the time.
 func (t *Tally) Usage(end compute.Instant) compute.Usage {
 	u := compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: compute.GPUUnknown}
 	if t.looks == 0 {
@@ -134,7 +135,7 @@ func (t *Tally) Usage(end compute.Instant) compute.Usage {
 	u.GPUMemoryMiB = t.peakMiB
 	u.Samples = append(u.Samples, t.points...)
 	took, late := end.Sub(t.from), end.Sub(t.last.at)
-	for i := range u.Samples { // The last look may come after the end.
+	for i := range u.Samples { // The last reading may come after the end.
 		u.Samples[i].AtMs = min(u.Samples[i].AtMs, max(took, 0).Milliseconds())
 	}
 	watt := t.watt.value()
@@ -154,7 +155,7 @@ func (t *Tally) Usage(end compute.Instant) compute.Usage {
 	return u
 }
 
-// mean is a mean over time. It is negative once a value was.
+// mean is a mean over time. It is negative once a value was negative.
 type mean struct {
 	sum    float64 // Of values times seconds.
 	took   time.Duration
@@ -169,7 +170,7 @@ func (m *mean) add(value float64, d time.Duration) {
 	m.newest = value
 }
 
-// value returns the mean; of values that took no time, the newest.
+// value returns the mean. If the values took no time, it is the newest value.
 func (m *mean) value() float64 {
 	switch {
 	case m.broken:

@@ -187,18 +187,18 @@ func TestWatch(t *testing.T) {
 		s := gpu.NewSampler(gpu.SamplerConfig{
 			Source: &plug{}, Devices: func() []compute.GPU { return devices }, Interval: time.Hour,
 		})
-		s.Look(t.Context()) // Nobody reads: it gives up.
+		s.Poll(t.Context()) // Nobody reads: it gives up.
 		stop := goRun(t, s.Run)
 		defer stop()
 		synctest.Wait()
 		tally := s.Watch([]compute.GPUShare{{GPU: devices[0].ID, Milli: 1000}}, compute.InstantOf(time.Now()))
 		advance(2 * time.Second)
-		s.Look(context.Background())
+		s.Poll(context.Background())
 		u := s.Unwatch(tally, compute.InstantOf(time.Now()))
 		if len(u.Samples) != 2 || u.Samples[1].AtMs != 2000 {
 			t.Errorf("got %+v, want looks at 0 and 2 s", u.Samples)
 		}
-		s.Look(context.Background())
+		s.Poll(context.Background())
 		if again := s.Unwatch(tally, compute.InstantOf(time.Now())); len(again.Samples) != 2 {
 			t.Errorf("an ended tally goes on: %+v", again.Samples)
 		}

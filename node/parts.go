@@ -42,7 +42,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 	}
 	n.onClose(source.Close)
 	n.devices = gpu.NewWatcher(gpu.WatcherConfig{Source: source, Now: n.opts.Now, Logger: n.logger})
-	n.devices.Look(ctx)
+	n.devices.Poll(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }
 	n.sampler = gpu.NewSampler(gpu.SamplerConfig{Source: source, Devices: inventory, Logger: n.logger})
 	n.usages = &gpuUsages{sampler: n.sampler, live: map[attemptKey]watched{}}

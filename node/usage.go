@@ -57,7 +57,7 @@ func (u *gpuUsages) Measure(o *compute.Outcome) {
 	}
 	simulated := anySimulated(w.work.GPUs)
 	if o.Ran && !simulated {
-		u.sampler.Look(context.Background())
+		u.sampler.Poll(context.Background())
 	}
 	seen := u.sampler.Unwatch(w.tally, o.EndedAt)
 	if !o.Ran {
