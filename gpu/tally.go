@@ -24,7 +24,7 @@ type Tally struct {
 	from   compute.Instant
 
 	first, last total
-	looks       int
+	readings       int
 	edge, gap   bool // Not observed from the start, or with a gap since.
 
 	util, watt mean
@@ -52,16 +52,16 @@ func NewTally(shares []compute.GPUShare, from compute.Instant) *Tally {
 // GPUs or is not newer than the last one.
 func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	l, ok := totalOf(t.shares, round)
-	if !ok || t.looks > 0 && l.at <= t.last.at {
+	if !ok || t.readings > 0 && l.at <= t.last.at {
 		return
 	}
 	since := t.last.at
-	if t.looks == 0 {
+	if t.readings == 0 {
 		t.first, since = l, t.from
 	}
 	step := max(l.at.Sub(since), 0)
 	if step > tallyGap {
-		t.edge, t.gap = t.edge || t.looks == 0, true
+		t.edge, t.gap = t.edge || t.readings == 0, true
 	}
 	known := min(step, tallyGap) // A reading covers no longer time before it.
 	t.util.add(l.util, known)
@@ -69,7 +69,7 @@ func (t *Tally) Add(round map[compute.GPUID]Reading) {
 	t.peakMiB = max(t.peakMiB, l.usedMiB)
 	t.keep(l)
 	t.last = l
-	t.looks++
+	t.readings++
 }
 
 // totalOf combines the readings of all shares.
@@ -101,7 +101,7 @@ func plus(sum, value, part float64) float64 {
 // keep makes the reading a sample. At the limit every second sample is dropped,
 // and from then on half as many readings become samples.
 func (t *Tally) keep(l total) {
-	if t.looks%t.stride != 0 {
+	if t.readings%t.stride != 0 {
 		return
 	}
 	if len(t.points) == compute.MaxUsageSamples {
@@ -126,7 +126,7 @@ func (t *Tally) keep(l total) {
 // report no power or were not observed all the time.
 func (t *Tally) Usage(end compute.Instant) compute.Usage {
 	u := compute.Usage{GPUUtilPercent: compute.GPUUnknown, GPUMemoryMiB: compute.GPUUnknown}
-	if t.looks == 0 {
+	if t.readings == 0 {
 		return u
 	}
 	if util := t.util.value(); util >= 0 {

@@ -121,22 +121,22 @@ func (b *board) refresh() {
 		vcpu: coarse(b.vcpu), memory: coarse(b.memory),
 		otherVCPU: coarse(b.otherVCPU), otherMemory: coarse(b.otherMemory),
 	}
-	word := fmt.Sprint(c.vcpu, c.memory, c.otherVCPU, c.otherMemory)
+	key := fmt.Sprint(c.vcpu, c.memory, c.otherVCPU, c.otherMemory)
 	for kind, n := range b.gpu {
 		c.gpu = append(c.gpu, coarse(n))
-		word += fmt.Sprint(" ", kind, " ", coarse(n))
+		key += fmt.Sprint(" ", kind, " ", coarse(n))
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.families)) {
-		c.hardware = append(c.hardware, b.families[key].family)
-		word += key
+	for _, family := range slices.Sorted(maps.Keys(b.families)) {
+		c.hardware = append(c.hardware, b.families[family].family)
+		key += family
 	}
 	if b.mix != nil {
-		word += fmt.Sprint("mix ", b.mix.Version)
+		key += fmt.Sprint("mix ", b.mix.Version)
 	}
-	if word == b.valued {
+	if key == b.valued {
 		return
 	}
-	b.valued = word
+	b.valued = key
 	for i := range c.hardware {
 		for len(c.hardware[i].counts) < len(b.types.Names) {
 			c.hardware[i].counts = append(c.hardware[i].counts, 0)

@@ -309,8 +309,8 @@ func (d *demand) groups() []group {
 // hosts returns a key for the number of GPUs of s and the hardware that could
 // host it when idle.
 func (d *demand) hosts(s *share) string {
-	word := make([]byte, 0, 2+len(d.supply.hardware))
-	word = append(word, byte(s.GPUs), byte(s.GPUs>>8))
+	key := make([]byte, 0, 2+len(d.supply.hardware))
+	key = append(key, byte(s.GPUs), byte(s.GPUs>>8))
 	for i := range d.supply.hardware {
 		h := &d.supply.hardware[i]
 		most := 0
@@ -323,7 +323,7 @@ func (d *demand) hosts(s *share) string {
 		if h.vcpu >= s.VCPU && h.memory >= s.Memory && most >= s.GPUs {
 			can = 1
 		}
-		word = append(word, can)
+		key = append(key, can)
 	}
-	return string(word)
+	return string(key)
 }

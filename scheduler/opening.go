@@ -77,8 +77,8 @@ type opening struct {
 // with mean / count², in steps of two. reprice reports whether the price has
 // changed.
 func (o *opening) reprice(g *group) bool {
-	room := max(float64(o.count)/one, 0.25)
-	mantissa, level := math.Frexp(float64(room*room) / g.need)
+	count := max(float64(o.count)/one, 0.25)
+	mantissa, level := math.Frexp(float64(count*count) / g.need)
 	if mantissa < math.Sqrt2/2 {
 		level-- // Frexp rounds up.
 	}

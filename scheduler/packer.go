@@ -16,7 +16,7 @@ type Packer struct {
 	given    []int32          // Nodes that the last pass gave something of.
 
 	releases     []releases                      // By slot; see pass.releasesOf.
-	releaseHeaps map[capacity.Shape]*releaseHeap // Of shapes that had room reserved.
+	releaseHeaps map[capacity.Shape]*releaseHeap // Of shapes with reservations.
 	fitting      []compute.NodeScore             // Scratch of a trace.
 }
 

@@ -62,7 +62,7 @@ func (s *pass) overQuota(e *compute.Execution) compute.Reason {
 
 // promise reserves quota GPUs for e, which waits for them or for a place from
 // an instant on, in all quotas that count it. Executions behind it cannot pass
-// it for ever, except those that end before all of the quotas have room. In
+// it for ever, except those that end before all of the quotas are free for it. In
 // each quota only the first execution gets a promise in a pass. The next one
 // gets it when that one is placed.
 func (s *pass) promise(e *compute.Execution, at compute.Instant) {

@@ -31,17 +31,17 @@ func sameHardware(a, b *compute.Node) bool {
 
 // hardwareOf returns the number of the hardware of s.
 func (b *board) hardwareOf(s *slot) int {
-	word := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
-	word = strconv.AppendInt(append(word, ' '), s.Record.MemoryMiB, 10)
-	word = strconv.AppendBool(append(word, ' '), s.Open)
+	key := strconv.AppendInt(nil, s.Record.VCPUMilli, 10)
+	key = strconv.AppendInt(append(key, ' '), s.Record.MemoryMiB, 10)
+	key = strconv.AppendBool(append(key, ' '), s.Open)
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		word = fmt.Appendf(word, " %d,%d,%d,%t", d.Kind, d.Island, d.Health, d.Closed)
+		key = fmt.Appendf(key, " %d,%d,%d,%t", d.Kind, d.Island, d.Health, d.Closed)
 	}
-	n, known := b.hardware[string(word)]
+	n, known := b.hardware[string(key)]
 	if !known {
 		n = len(b.hardware)
-		b.hardware[string(word)] = n
+		b.hardware[string(key)] = n
 		b.equal = append(b.equal, memo{})
 	}
 	return n

@@ -50,7 +50,7 @@ type value struct {
 // cpuClass is CPU-only work of one size.
 type cpuClass struct {
 	vcpu, memory int64
-	risk         int64 // Part of the GPU beside room for it that it takes the vCPU from.
+	risk         int64 // Part of the GPU beside it that it takes the vCPU from.
 }
 
 // fed returns how much GPU an amount feeds.

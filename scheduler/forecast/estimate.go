@@ -11,7 +11,7 @@ import (
 
 // Limits of an estimate: it has a bounded cost whatever the state holds.
 const (
-	futures      = 40      // Number of simulations; the estimates are their quantiles.
+	simulations      = 40      // Number of simulations; the estimates are their quantiles.
 	MaxEstimated = 512     // Executions of the queue that are simulated; later ones are extrapolated.
 	maxEvents    = 20_000  // Ends of attempts in one simulation.
 	maxHistory   = 4096    // Finished executions that run times are taken from.
@@ -37,7 +37,7 @@ type View interface {
 func EstimateQueue(v View) []compute.StartEstimate {
 	f := newSimulation(v)
 	starts := make([][]int64, len(f.queue))
-	for round := range futures {
+	for round := range simulations {
 		for i, at := range f.run(uint64(round)) {
 			starts[i] = append(starts[i], at)
 		}
@@ -45,10 +45,10 @@ func EstimateQueue(v View) []compute.StartEstimate {
 	out := make([]compute.StartEstimate, 0, len(f.queue))
 	for i := range f.queue {
 		slices.Sort(starts[i])
-		if at := starts[i][futures*9/10-1]; at != never {
+		if at := starts[i][simulations*9/10-1]; at != never {
 			out = append(out, compute.StartEstimate{
 				Execution: f.queue[i].id, Samples: f.queue[i].times.samples,
-				P50: milliseconds(starts[i][futures/2-1]), P90: milliseconds(at),
+				P50: milliseconds(starts[i][simulations/2-1]), P90: milliseconds(at),
 			})
 		}
 	}

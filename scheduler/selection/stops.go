@@ -211,19 +211,19 @@ func (l *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
 				seconds(own.Duration), own.Credits, seconds(its.Duration), its.Credits, name),
 		}, true
 	}
-	pace, known := l.Progress[run.Execution]
+	progress, known := l.Progress[run.Execution]
 	if !known || run.Status != compute.StatusRunning {
 		return compute.CandidateStop{}, false
 	}
 	reference, whole := l.reference(other)
-	least, ok := pace.Least(reference, whole)
+	least, ok := progress.Least(reference, whole)
 	if !ok || !l.worse(least, run.Price.Charge(least), its, l.spread(1, its.Completed)) {
 		return compute.CandidateStop{}, false
 	}
 	return compute.CandidateStop{
 		Execution: run.Execution, Reason: compute.ReasonStoppedEarly, Predicted: least,
 		Detail: fmt.Sprintf("at %.0f %% after %s s: it would take at least %s s and %s credits, %s took %s s and %s",
-			100*pace.part(), seconds(pace.Elapsed), seconds(least), run.Price.Charge(least),
+			100*progress.part(), seconds(progress.Elapsed), seconds(least), run.Price.Charge(least),
 			name, seconds(its.Duration), its.Credits),
 	}, true
 }

@@ -15,7 +15,7 @@ import (
 // finished is one candidate that can be compared. Neither number is zero, so
 // that ratios exist.
 type finished struct {
-	row     int
+	index   int
 	name    string // The profile without "gpu.".
 	runs    int    // Number of completed sub-executions.
 	time    uint64 // Nanoseconds.
@@ -45,10 +45,10 @@ func Judge(objective compute.Objective, candidates []compute.Candidate) compute.
 		best:     slices.MinFunc(runs, compareBy(objective)),
 	}
 	for _, r := range runs {
-		v.Rows[r.row].Score = ranks.score(objective, r)
-		v.Rows[r.row].Pareto = !slices.ContainsFunc(runs, r.dominatedBy)
+		v.Rows[r.index].Score = ranks.score(objective, r)
+		v.Rows[r.index].Pareto = !slices.ContainsFunc(runs, r.dominatedBy)
 	}
-	v.Best = ranks.best.row
+	v.Best = ranks.best.index
 	v.Reason = ranks.reason(v.Rows, runs) + others(candidates, v.Rows, "; not compared: ") + "."
 	if !live {
 		v.Confidence = confidence(objective, candidates, v.Best)
@@ -57,12 +57,12 @@ func Judge(objective compute.Objective, candidates []compute.Candidate) compute.
 }
 
 // completed returns the candidates that can be compared.
-func completed(candidates []compute.Candidate, rows []compute.Standing) []finished {
+func completed(candidates []compute.Candidate, results []compute.Standing) []finished {
 	var out []finished
-	for i, s := range rows {
+	for i, s := range results {
 		if s.Completed > 0 {
 			out = append(out, finished{
-				row: i, name: shortName(candidates[i].Profile), runs: s.Completed,
+				index: i, name: shortName(candidates[i].Profile), runs: s.Completed,
 				time: uint64(max(s.Duration, 1)), credits: uint64(max(s.Credits, 1)),
 			})
 		}
@@ -120,17 +120,17 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 }
 
 // reason returns the sentence for the best candidate, without its full stop.
-func (k *ranking) reason(rows []compute.Standing, runs []finished) string {
+func (k *ranking) reason(results []compute.Standing, runs []finished) string {
 	b := k.best
 	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
-		seconds(rows[b.row].Duration), rows[b.row].Credits)
+		seconds(results[b.index].Duration), results[b.index].Credits)
 	if b.runs > 1 {
 		said += fmt.Sprintf(" (medians of %d runs)", b.runs)
 	}
 	if len(runs) == 1 {
 		return said + ", the only GPU type that completed"
 	}
-	rest := slices.DeleteFunc(slices.Clone(runs), func(r finished) bool { return r.row == b.row })
+	rest := slices.DeleteFunc(slices.Clone(runs), func(r finished) bool { return r.index == b.index })
 	return said + ": " + k.speed(rest) + ", " + k.price(rest)
 }
 
@@ -162,9 +162,9 @@ func (k *ranking) price(rest []finished) string {
 
 // others names the candidates that did not complete and their status, after
 // lead. It returns an empty string when all completed.
-func others(candidates []compute.Candidate, rows []compute.Standing, lead string) string {
+func others(candidates []compute.Candidate, results []compute.Standing, lead string) string {
 	var parts []string
-	for i, s := range rows {
+	for i, s := range results {
 		name := shortName(candidates[i].Profile)
 		switch {
 		case s.Completed > 0:

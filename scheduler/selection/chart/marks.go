@@ -12,7 +12,7 @@ import (
 )
 
 // Sizes of what is drawn, in points. Text is placed by the measures of one
-// font and read in another, so it gets a little more room than it needs.
+// font and read in another, so it gets a little more space than it needs.
 const (
 	dotRadius  = 4.5
 	ringRadius = 8.5
@@ -155,24 +155,24 @@ func outside(box, area vg.Rectangle) vg.Length {
 
 // drawLegend writes what the marks mean, in one line at the bottom left of c.
 func drawLegend(c draw.Canvas, dots []dot) {
-	const room = 18 // Of a mark.
+	const entryGap = 18 // Between a mark and its name.
 	style := textStyle()
 	at := vg.Point{X: c.Min.X, Y: c.Min.Y + textSize/2}
 	write := func(name string) {
-		c.FillText(style, vg.Point{X: at.X + room, Y: c.Min.Y + textSize/4}, name)
-		at.X += 2*room + style.Width(name)*textSlack
+		c.FillText(style, vg.Point{X: at.X + entryGap, Y: c.Min.Y + textSize/4}, name)
+		at.X += 2*entryGap + style.Width(name)*textSlack
 	}
 	for _, kind := range kindsOfMarks() {
 		for _, d := range dots {
 			if kind.of(d) {
 				kind.radius = min(kind.radius, dotRadius+1)
-				kind.draw(c, vg.Point{X: at.X + room/2, Y: at.Y})
+				kind.draw(c, vg.Point{X: at.X + entryGap/2, Y: at.Y})
 				write(kind.name)
 				break
 			}
 		}
 	}
-	c.StrokeLine2(frontStyle(), at.X-room/6, at.Y, at.X+room*5/6, at.Y)
+	c.StrokeLine2(frontStyle(), at.X-entryGap/6, at.Y, at.X+entryGap*5/6, at.Y)
 	write("Pareto front")
 }
 

@@ -24,7 +24,7 @@ const (
 	width    = 640
 	height   = 420
 	logRatio = 20
-	sans     = "Sans" // By whose measures text is placed.
+	sans     = "Sans" // The font whose measures place the text.
 
 	margin     = 12 // Around everything.
 	legendRoom = 34 // Below the axis.
@@ -94,7 +94,7 @@ func title(objective compute.Objective) string {
 	return "GPU selection: seconds and credits per GPU type, objective " + objective.String()
 }
 
-// describe says in words what the chart shows.
+// describe returns the content of the chart as text.
 func describe(dots []dot, v compute.Verdict) string {
 	var b strings.Builder
 	for _, d := range dots {
@@ -149,8 +149,8 @@ func bounds(axis *plot.Axis, dots []dot, value func(dot) float64) {
 		axis.Scale, axis.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		return
 	}
-	room := max(high-low, high/2) * 0.2
-	axis.Min, axis.Max = max(low-room, 0), high+room
+	margin := max(high-low, high/2) * 0.2
+	axis.Min, axis.Max = max(low-margin, 0), high+margin
 	if high <= 0 { // All of it is free.
 		axis.Max = 1
 	}
@@ -188,7 +188,7 @@ func addFront(p *plot.Plot, dots []dot) error {
 	return nil
 }
 
-// Colours that are told apart also by those who see no red or green.
+// Colours that people with red-green blindness can distinguish too.
 func blue() color.Color { return color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff} }
 func red() color.Color  { return color.RGBA{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff} }
 func grey() color.Color { return color.RGBA{R: 0x66, G: 0x66, B: 0x66, A: 0xff} }
