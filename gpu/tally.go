@@ -24,7 +24,7 @@ type Tally struct {
 	from   compute.Instant
 
 	first, last total
-	readings       int
+	readings    int
 	edge, gap   bool // Not observed from the start, or with a gap since.
 
 	util, watt mean

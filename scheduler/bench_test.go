@@ -122,7 +122,7 @@ func BenchmarkLonePlacement(b *testing.B) {
 	}
 }
 
-// BenchmarkFullCluster is a look at a long queue of which nothing fits.
+// BenchmarkFullCluster is a pass over a long queue of which nothing fits.
 func BenchmarkFullCluster(b *testing.B) {
 	w := newWorld(b, used(gpuNode(1, "t4", 2), 16, 128, 1000, 1000), used(gpuNode(2, "h100", 1), 8, 64, 1000))
 	v := w.view()

@@ -9,8 +9,8 @@ import (
 // NoFit is the score of a node that does not take a request.
 const NoFit = neverFits
 
-// Appraise scores every node for a request as somebody does who remembers
-// nothing, and returns the devices that it would get on each.
+// ScoreAll scores every node for a request without caches, and returns the
+// devices that the request would get on each.
 func ScoreAll(nodes []*compute.Node, mix *compute.Mix, r *compute.Request) (scores []int64, devices [][]int) {
 	b := newBoard()
 	b.setMix(mix)
@@ -36,8 +36,8 @@ func PreemptTries(v View) int {
 	return s.tries
 }
 
-// Entries returns how many entries a packer's rows are counted for, and how many
-// they have once all are up to date.
+// Entries returns the counted entries of a packer's score trees, and their
+// number once all are up to date.
 func Entries(p *Packer) (counted, actual int) {
 	for q := range p.trees {
 		actual += len(p.scores(q).levels[0])

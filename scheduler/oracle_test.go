@@ -9,11 +9,11 @@ import (
 )
 
 // oracle is the rules of Pack written down a second time, as plainly as can
-// be: every node is looked at for every execution, and nothing is remembered.
+// be: it scores every node for every execution and caches nothing.
 type oracle struct {
 	nodes   []*compute.Node // Copies; Used counts assignments and claims.
 	claimed map[string]bool
-	spared  []*sparedOracle
+	soft    []*softOracle
 	mix     *compute.Mix
 	order   *turnOracle
 	quotas  *quotaOracle
@@ -29,25 +29,26 @@ func (o *oracle) pack(v *fakeView, limit int) []compute.Assignment {
 		clone.GPUs = slices.Clone(n.GPUs)
 		o.nodes = append(o.nodes, &clone)
 	}
-	o.foresee(v)
+	o.reserveSoftly(v)
 	for e := o.order.next(); e != nil && len(o.out) < limit; e = o.order.next() {
 		o.place(e)
-		o.spare(true)
+		o.setSoft(true)
 	}
 	return o.out
 }
 
-// sparedOracle is room that others than one execution take last.
-type sparedOracle struct {
+// softOracle is a soft reservation.
+type softOracle struct {
 	of   *compute.Execution
 	node *compute.Node
 	gpus []*compute.GPU
 	held bool
 }
 
-// foresee spares room for several GPUs that has just become free for those who
-// wait for it. Nobody knows here when anything else becomes free.
-func (o *oracle) foresee(v *fakeView) {
+// reserveSoftly makes soft reservations of capacity that has just become free,
+// for blocked executions with several GPUs. In these worlds the time of later
+// releases is unknown.
+func (o *oracle) reserveSoftly(v *fakeView) {
 	heads, milli := map[string]int{}, map[string]int{}
 	order := newTurnOracle(v)
 	for e := order.next(); e != nil; e = order.next() {
@@ -70,20 +71,20 @@ func (o *oracle) foresee(v *fakeView) {
 		if best, _, _, devices := o.best(r); best != nil {
 			heads[kind]++
 			milli[kind] = asked
-			o.spared = append(o.spared, &sparedOracle{of: e, node: best, gpus: devices})
-			o.spare(true)
+			o.soft = append(o.soft, &softOracle{of: e, node: best, gpus: devices})
+			o.setSoft(true)
 		}
 	}
 }
 
-// spare makes room that is spared count as given away, or not.
-func (o *oracle) spare(held bool) {
-	for _, s := range o.spared {
+// setSoft makes soft reservations count as given away, or not.
+func (o *oracle) setSoft(held bool) {
+	for _, s := range o.soft {
 		s.hold(held)
 	}
 }
 
-func (s *sparedOracle) hold(held bool) {
+func (s *softOracle) hold(held bool) {
 	if s.held == held {
 		return
 	}
@@ -98,7 +99,7 @@ func (s *sparedOracle) hold(held bool) {
 
 func (o *oracle) place(e *compute.Execution) {
 	r := &e.Request
-	o.spared = slices.DeleteFunc(o.spared, func(s *sparedOracle) bool {
+	o.soft = slices.DeleteFunc(o.soft, func(s *softOracle) bool {
 		if s.of == e {
 			s.hold(false)
 		}
@@ -110,7 +111,7 @@ func (o *oracle) place(e *compute.Execution) {
 	}
 	best, second, choice, gpus := o.best(r)
 	if best == nil {
-		o.spare(false)
+		o.setSoft(false)
 		best, second, choice, gpus = o.best(r)
 	}
 	if best == nil {

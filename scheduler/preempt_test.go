@@ -112,9 +112,9 @@ func TestPreemptionIsBounded(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedForWhatWasSearchedInVain holds that a shape for which nobody
-// can make room is searched for once in a pass.
-func TestNobodyIsAskedForWhatWasSearchedInVain(t *testing.T) {
+// TestVictimsAreSearchedOncePerShape checks that a pass searches victims for a
+// shape without any only once.
+func TestVictimsAreSearchedOncePerShape(t *testing.T) {
 	c := newCrowd(10, 60)
 	for _, w := range c.work[c.nodes[3].ID] {
 		w.Execution.Preemptible = false
@@ -159,7 +159,7 @@ func TestPreemptionDoesNotRepeat(t *testing.T) {
 				}
 			}
 			if asked != 1 || s.get(urgent).Epoch > 0 {
-				t.Fatalf("%d attempts were asked to make room for one execution", asked)
+				t.Fatalf("%d attempts were preempted for one execution", asked)
 			}
 			another := s.submit("t4", prioritized(50))
 			s.run(time.Second)

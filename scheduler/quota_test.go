@@ -45,7 +45,7 @@ func TestQuotaIsNotIdleForWhatEndsBefore(t *testing.T) {
 	})
 	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
 	if at := s.startOf(head); at.Sub(limit) > time.Second {
-		t.Errorf("the head starts %s after the quota had room for it", at.Sub(limit))
+		t.Errorf("the head starts %s after the quota was free for it", at.Sub(limit))
 	}
 }
 
@@ -65,7 +65,7 @@ func TestWhoHasRoomPromisedKeepsItsQuota(t *testing.T) {
 	s.waits(map[compute.ExecutionID]compute.Reason{head: compute.ReasonGPUsBusy, long: compute.ReasonQuotaGPUs})
 	limit := s.get(running).EndsBy(s.get(running).PlacedAt)
 	if at := s.startOf(head); at.Sub(limit) > time.Second {
-		t.Errorf("the head starts %s after the node had room for it", at.Sub(limit))
+		t.Errorf("the head starts %s after the node was free for it", at.Sub(limit))
 	}
 	s.actor = greedy
 }

@@ -79,7 +79,7 @@ func (s *simulation) end(w compute.Work) compute.Instant {
 	return min(s.ends[of], w.LatestEnd())
 }
 
-// finishWork ends an attempt, as preempted if it was asked to make room.
+// finishWork ends an attempt, as preempted if it was preempted.
 func (s *simulation) finishWork(w compute.Work) {
 	s.tb.Helper()
 	o := compute.Outcome{
@@ -376,7 +376,7 @@ func TestPreemption(t *testing.T) {
 	urgent := s.submit("t4", prioritized(60))
 	s.pack()
 	if !s.asked(old) || s.asked(young) {
-		t.Fatalf("asked to make room: old %v, young %v, want the one that has run for its minimum", s.asked(old), s.asked(young))
+		t.Fatalf("preempted: old %v, young %v, want the one that has run for its minimum", s.asked(old), s.asked(young))
 	}
 	s.run(10 * time.Minute)
 	if s.asked(young) || s.get(urgent).Epoch == 0 && s.get(urgent).Reason != compute.ReasonGPUsBusy {
@@ -405,7 +405,7 @@ func (s *simulation) run(d time.Duration) {
 	s.until(s.now.Add(d))
 }
 
-// asked reports whether an execution's newest attempt was asked to make room.
+// asked reports whether an execution's newest attempt was preempted.
 func (s *simulation) asked(id compute.ExecutionID) bool {
 	a := s.machine.View().Attempts(id)
 	return len(a) > 0 && !a[len(a)-1].PreemptAt.IsZero() && !a[len(a)-1].Ended

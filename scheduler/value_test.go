@@ -50,11 +50,12 @@ func drawNode(rng *rand.Rand, n int) *compute.Node {
 	return node
 }
 
-// formula is the value of free room as DESIGN.md writes it, in real numbers.
+// formula is the value of free capacity as DESIGN.md writes it, in real
+// numbers.
 type formula struct {
 	mix  *compute.Mix
 	gpu  float64 // Asked by work with GPUs.
-	risk float64 // Of the GPU beside room for CPU-only work.
+	risk float64 // Of the GPU beside free capacity for CPU-only work.
 }
 
 // residue is r times the part of the devices asked for that need more.
@@ -231,8 +232,9 @@ func TestPriceOfOpenings(t *testing.T) {
 	}
 }
 
-// TestRowIsAScan holds that a row says what a look at every node would.
-func TestRowIsAScan(t *testing.T) {
+// TestScoreTreeIsAScan checks that a score tree gives the same answers as a
+// scan of every node.
+func TestScoreTreeIsAScan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 15, 16, 17, 256, 257, 5000} {
 		var r scoreTree

@@ -11,7 +11,7 @@ import (
 
 // Limits of an estimate: it has a bounded cost whatever the state holds.
 const (
-	simulations      = 40      // Number of simulations; the estimates are their quantiles.
+	simulations  = 40      // Number of simulations; the estimates are their quantiles.
 	MaxEstimated = 512     // Executions of the queue that are simulated; later ones are extrapolated.
 	maxEvents    = 20_000  // Ends of attempts in one simulation.
 	maxHistory   = 4096    // Finished executions that run times are taken from.

@@ -37,26 +37,26 @@ type simRun struct {
 	price  compute.Price
 	points []compute.ProgressPoint
 	length time.Duration
-	begun  time.Duration // In the race's time; negative before.
+	begun  time.Duration // In the selection's time; negative before.
 	ended  time.Duration
 	status compute.Status
 	reason compute.Reason
 	least  time.Duration
 }
 
-// simRace is a race in simulated time.
-type simRace struct {
+// simSelection is a GPU selection in simulated time.
+type simSelection struct {
 	objective compute.Objective
 	repeats   int
 	types     []gpuKind
 	runs      [][]*simRun // By type, then by repeat.
 }
 
-// newSimRace draws a race: GPU types, a program with quick and slow parts, a
+// newSimSelection draws a selection: GPU types, a program with quick and slow parts, a
 // start that no GPU makes faster, and for each run noise in every step, drift,
 // stalls and a difference of its own.
-func newSimRace(rng *rand.Rand, objective compute.Objective, repeats int) *simRace {
-	r := &simRace{objective: objective, repeats: repeats}
+func newSimSelection(rng *rand.Rand, objective compute.Objective, repeats int) *simSelection {
+	r := &simSelection{objective: objective, repeats: repeats}
 	work := math.Exp(rng.NormFloat64()*0.8) * 20 // Seconds on an h100.
 	shape := simShape(rng)
 	start := rng.Float64() * 3
@@ -111,15 +111,15 @@ func simRunOf(rng *rand.Rand, shape []float64, seconds, start, noise float64) *s
 	return run
 }
 
-// How often a leader looks at a race, and how many points it hears of a run.
+// How often a leader checks a selection, and how many points of progress it gets.
 const (
 	simTick   = time.Second
 	simPoints = 32
 )
 
-// race lets the runs of a type follow each other, with stops or to the end,
+// play lets the sub-executions of a type follow each other, with stops or to the end,
 // and returns what it found and cost.
-func (r *simRace) race(stops bool) (compute.Verdict, compute.Credits) {
+func (r *simSelection) play(stops bool) (compute.Verdict, compute.Credits) {
 	if !stops {
 		r.advance(math.MaxInt64)
 	}
@@ -142,12 +142,12 @@ func (r *simRace) race(stops bool) (compute.Verdict, compute.Credits) {
 }
 
 // answered reports whether any run has completed.
-func (r *simRace) answered() bool {
+func (r *simSelection) answered() bool {
 	return slices.ContainsFunc(r.runs, func(runs []*simRun) bool { return runs[0].status == compute.StatusCompleted })
 }
 
 // advance brings every type to now, and reports whether any is live.
-func (r *simRace) advance(now time.Duration) (live bool) {
+func (r *simSelection) advance(now time.Duration) (live bool) {
 	for _, runs := range r.runs {
 		from := time.Duration(0)
 		for _, run := range runs {
@@ -170,7 +170,7 @@ func (r *simRace) advance(now time.Duration) (live bool) {
 }
 
 // stop ends a run, and with it those behind it.
-func (r *simRace) stop(stop compute.CandidateStop, now time.Duration) {
+func (r *simSelection) stop(stop compute.CandidateStop, now time.Duration) {
 	for _, runs := range r.runs {
 		for i, run := range runs {
 			if run.id != stop.Execution {
@@ -184,8 +184,8 @@ func (r *simRace) stop(stop compute.CandidateStop, now time.Duration) {
 	}
 }
 
-// candidates returns the race as a leader sees it.
-func (r *simRace) candidates() []compute.Candidate {
+// candidates returns the selection as a leader sees it.
+func (r *simSelection) candidates() []compute.Candidate {
 	out := make([]compute.Candidate, len(r.runs))
 	for i, runs := range r.runs {
 		out[i].Profile = r.types[i].name
@@ -203,7 +203,7 @@ func (r *simRace) candidates() []compute.Candidate {
 	return out
 }
 
-func (r *simRace) state(now time.Duration) *selection.Live {
+func (r *simSelection) state(now time.Duration) *selection.Live {
 	race := &selection.Live{
 		Objective: r.objective, Repeats: r.repeats, Created: submitted, Now: at(now),
 		Candidates: r.candidates(), Progress: map[compute.ExecutionID]selection.Progress{},
@@ -221,8 +221,8 @@ func (r *simRace) state(now time.Duration) *selection.Live {
 	return race
 }
 
-// reset makes the race ready to be run again, with the same course.
-func (r *simRace) reset() {
+// reset makes the selection ready to be played again, with the same course.
+func (r *simSelection) reset() {
 	for _, runs := range r.runs {
 		for _, run := range runs {
 			run.begun, run.ended, run.status, run.reason, run.least = -1, 0, 0, 0, 0
@@ -230,9 +230,8 @@ func (r *simRace) reset() {
 	}
 }
 
-// TestEarlyStopsFindTheWinner simulates a thousand races for each objective,
-// and fewer with repeats, once with early stops and once to the end: in at
-// least 99 of 100 the recommendation is the same.
+// TestEarlyStopsFindTheWinner simulates a thousand selections for each
+// objective and compares the winner with and without early stops.
 func TestEarlyStopsFindTheWinner(t *testing.T) {
 	for _, objective := range []compute.Objective{
 		compute.ObjectiveFastest, compute.ObjectiveCheapest, compute.ObjectiveBalanced,
@@ -245,10 +244,10 @@ func TestEarlyStopsFindTheWinner(t *testing.T) {
 				right, front := 0, 0
 				var spent, whole compute.Credits
 				for range races {
-					r := newSimRace(rng, objective, repeats)
-					want, full := r.race(false)
+					r := newSimSelection(rng, objective, repeats)
+					want, full := r.play(false)
 					r.reset()
-					got, some := r.race(true)
+					got, some := r.play(true)
 					if got.Best == want.Best {
 						right++
 					}
@@ -257,13 +256,13 @@ func TestEarlyStopsFindTheWinner(t *testing.T) {
 					}
 					spent, whole = spent+some, whole+full
 				}
-				t.Logf("right winner in %d of %d races, whole Pareto front in %d, %.1f %% of the credits saved",
+				t.Logf("right winner in %d of %d selections, whole Pareto front in %d, %.1f %% of the credits saved",
 					right, races, front, 100*(1-float64(spent)/float64(whole)))
 				if right*100 < races*99 {
-					t.Errorf("the right winner in %d of %d races, want 99 %%", right, races)
+					t.Errorf("the right winner in %d of %d selections, want 99 %%", right, races)
 				}
 				if objective == compute.ObjectiveBalanced && repeats == 1 && front*100 < races*98 {
-					t.Errorf("the whole Pareto front in %d of %d races, want 98 %%", front, races)
+					t.Errorf("the whole Pareto front in %d of %d selections, want 98 %%", front, races)
 				}
 				if saved := 1 - float64(spent)/float64(whole); saved < 0.1 && objective != compute.ObjectiveCheapest {
 					t.Errorf("%.1f %% of the credits saved, want a tenth", 100*saved)

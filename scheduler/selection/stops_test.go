@@ -9,13 +9,13 @@ import (
 	"berth/scheduler/selection"
 )
 
-// submitted is when the races of the tests begin.
+// submitted is when the selections of the tests begin.
 const submitted = compute.Instant(1_000_000)
 
 // at returns the instant so long after the submit.
 func at(d time.Duration) compute.Instant { return submitted.Add(d) }
 
-// run returns a run of the n-th type that stands so.
+// run returns a sub-execution of the n-th type with a status.
 func run(n int, status compute.Status, d time.Duration) compute.CandidateRun {
 	r := compute.CandidateRun{Status: status, Duration: d, Price: 100}
 	r.Execution.UUID[0] = byte(n)
@@ -29,7 +29,7 @@ func run(n int, status compute.Status, d time.Duration) compute.CandidateRun {
 	return r
 }
 
-// steady returns the pace of a run that takes so long in all.
+// steady returns the progress of a sub-execution that takes so long in all.
 func steady(elapsed, whole time.Duration) selection.Progress {
 	p := selection.Progress{Elapsed: elapsed}
 	for i := 1; i <= 100; i++ {
@@ -48,7 +48,7 @@ func TestStops(t *testing.T) {
 		failed  = compute.StatusFailed
 		s       = time.Second
 	)
-	type race = selection.Live
+	type live = selection.Live
 	two := func(a, b compute.CandidateRun) []compute.Candidate {
 		return []compute.Candidate{ran("gpu.a", a), ran("gpu.b", b)}
 	}
@@ -64,41 +64,41 @@ func TestStops(t *testing.T) {
 	repeated[1].Runs = []compute.CandidateRun{run(3, done, 30*s), run(2, queued, 0)}
 	tests := []struct {
 		name string
-		race race
+		live live
 		pace selection.Progress
 		want string // Reason and the beginning of the detail.
 	}{
-		{"nothing has completed", race{Candidates: two(run(1, running, 0), run(2, running, 0))}, steady(30*s, 300*s), ""},
-		{"beaten", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), "stopped_early at 10 % after 30.0 s: it would take at least"},
-		{"complete", race{Complete: true, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
-		{"about as good", race{Candidates: two(run(1, done, 30*s), run(2, running, 0))}, steady(20*s, 31*s), ""},
-		{"too early to say", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(29*s, 300*s), ""},
-		{"no progress printed", race{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 500 * s}, ""},
-		{"the other failed", race{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
-		{"waits a minute", race{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, ""},
-		{"has waited", race{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
-		{"has a minute again after its attempt was lost", race{Now: at(459 * s), Candidates: again}, selection.Progress{}, ""},
-		{"another one lost its attempt", race{Now: at(459 * s), Candidates: third}, selection.Progress{}, ""},
-		{"has waited for that too", race{Now: at(460 * s), Candidates: again}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end"},
-		{"lost after more than an hour", race{Now: at(71 * time.Minute), Candidates: alone}, selection.Progress{}, ""},
-		{"an hour after that", race{Now: at(130 * time.Minute), Candidates: alone}, selection.Progress{}, "no_capacity no capacity within 1h0m0s"},
-		{"others go on", race{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, ""},
-		{"the only hope", race{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
-		{"an hour", race{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},
-		{"a repeat has an hour of its own", race{Repeats: 2, Now: at(time.Hour + 29*s), Candidates: repeated}, selection.Progress{}, ""},
-		{"a repeat after its hour", race{Repeats: 2, Now: at(time.Hour + 30*s), Candidates: repeated}, selection.Progress{}, "deadline_passed not repeated within 1h0m0s (gpus_busy)"},
-		{"before the deadline", race{Deadline: 90 * s, Now: at(89 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
-		{"starved at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m30s"},
-		{"runs at the deadline", race{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
-		{"no answer at the deadline", race{Deadline: 90 * s, Now: at(95 * s), Candidates: two(run(1, running, 0), run(2, running, 0))}, selection.Progress{}, ""},
+		{"nothing has completed", live{Candidates: two(run(1, running, 0), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"beaten", live{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), "stopped_early at 10 % after 30.0 s: it would take at least"},
+		{"complete", live{Complete: true, Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"about as good", live{Candidates: two(run(1, done, 30*s), run(2, running, 0))}, steady(20*s, 31*s), ""},
+		{"too early to say", live{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, steady(29*s, 300*s), ""},
+		{"no progress printed", live{Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 500 * s}, ""},
+		{"the other failed", live{Candidates: two(run(1, failed, 10*s), run(2, running, 0))}, steady(30*s, 300*s), ""},
+		{"waits a minute", live{Now: at(369 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"has waited", live{Now: at(370 * s), Candidates: two(run(1, done, 310*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end (gpus_busy)"},
+		{"has a minute again after its attempt was lost", live{Now: at(459 * s), Candidates: again}, selection.Progress{}, ""},
+		{"another one lost its attempt", live{Now: at(459 * s), Candidates: third}, selection.Progress{}, ""},
+		{"has waited for that too", live{Now: at(460 * s), Candidates: again}, selection.Progress{}, "no_capacity no capacity within 1m0s of the others' end"},
+		{"lost after more than an hour", live{Now: at(71 * time.Minute), Candidates: alone}, selection.Progress{}, ""},
+		{"an hour after that", live{Now: at(130 * time.Minute), Candidates: alone}, selection.Progress{}, "no_capacity no capacity within 1h0m0s"},
+		{"others go on", live{Now: at(60 * s), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"the only hope", live{Now: at(600 * s), Candidates: two(run(1, failed, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"an hour", live{Now: at(time.Hour), Candidates: two(run(1, running, 0), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1h0m0s (gpus_busy)"},
+		{"a repeat has an hour of its own", live{Repeats: 2, Now: at(time.Hour + 29*s), Candidates: repeated}, selection.Progress{}, ""},
+		{"a repeat after its hour", live{Repeats: 2, Now: at(time.Hour + 30*s), Candidates: repeated}, selection.Progress{}, "deadline_passed not repeated within 1h0m0s (gpus_busy)"},
+		{"before the deadline", live{Deadline: 90 * s, Now: at(89 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, ""},
+		{"starved at the deadline", live{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, queued, 0))}, selection.Progress{}, "no_capacity no capacity within 1m30s"},
+		{"runs at the deadline", live{Deadline: 90 * s, Now: at(90 * s), Candidates: two(run(1, done, 10*s), run(2, running, 0))}, selection.Progress{Elapsed: 80 * s}, "deadline_passed still running at the deadline of 1m30s"},
+		{"no answer at the deadline", live{Deadline: 90 * s, Now: at(95 * s), Candidates: two(run(1, running, 0), run(2, running, 0))}, selection.Progress{}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.race.Created = submitted
-			tt.race.Objective = compute.ObjectiveFastest
-			tt.race.Progress = map[compute.ExecutionID]selection.Progress{run(2, 0, 0).Execution: tt.pace}
+			tt.live.Created = submitted
+			tt.live.Objective = compute.ObjectiveFastest
+			tt.live.Progress = map[compute.ExecutionID]selection.Progress{run(2, 0, 0).Execution: tt.pace}
 			got := ""
-			for _, stop := range tt.race.Stops() {
+			for _, stop := range tt.live.Stops() {
 				if stop.Execution != run(2, 0, 0).Execution {
 					t.Errorf("%v is stopped", stop.Execution)
 				}
@@ -120,7 +120,7 @@ func TestConfidence(t *testing.T) {
 		done("a", 100*s, 1), done("b", 200*s, 1), ran("c", run(3, compute.StatusRunning, 0)),
 	})
 	if *near.Confidence < 0.5 || *near.Confidence > 0.65 || *far.Confidence < 0.99 || *far.Confidence > 1 {
-		t.Errorf("confidence %v of a near race, %v of one that is not", *near.Confidence, *far.Confidence)
+		t.Errorf("confidence %v of a close result, %v of a clear one", *near.Confidence, *far.Confidence)
 	}
 	if alone.Confidence != nil || live.Confidence != nil {
 		t.Error("a confidence without a comparison")
