@@ -53,7 +53,9 @@ func (p *Packer) packTraced(v View, trace func(p *Packer, e *compute.Execution, 
 func (p *Packer) newPass(v View) *pass {
 	p.sync(v)
 	return &pass{
-		packer: p, view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{},
+		packer: p, view: v, quotas: quotaLoads{
+			view: v, granted: map[compute.OrgID][]*quota{}, started: map[compute.OrgID][]holding{},
+		},
 		promises: map[int]promised{}, noSoftFit: map[capacity.Shape]bool{},
 		placed: map[int][]release{}, noBackfill: map[capacity.Shape]compute.Instant{},
 		evicted: map[compute.ExecutionID]bool{}, outranks: map[int]bool{}, noVictims: map[capacity.Shape]bool{},
@@ -82,10 +84,9 @@ type pass struct {
 	view    View
 	plan    compute.Plan
 	shares  int // GPUs of all its assignments.
-	granted map[compute.OrgID][]*quota
-	started map[compute.OrgID][]holding // What this pass placed.
-	devices []int                       // Scratch.
-	trial   slot                        // Scratch.
+	quotas  quotaLoads
+	devices []int // Scratch.
+	trial   slot  // Scratch.
 
 	reserved   []reservation
 	promises   map[int]promised                   // By GPU type.
@@ -134,7 +135,7 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		s.wait(e, reasonOf(score))
 		return false
 	}
-	if why := s.overQuota(e); why != compute.ReasonNone {
+	if why := s.quotas.refusal(e); why != compute.ReasonNone {
 		s.wait(e, why)
 		return false
 	}
@@ -145,7 +146,7 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		s.wait(e, reasonOf(score))
 		before := len(s.reserved)
 		if s.block(e, &q); len(s.reserved) > before {
-			s.promise(e, s.reserved[before].at)
+			s.quotas.promise(e, s.reserved[before].at)
 		}
 		return false
 	}
@@ -163,7 +164,7 @@ func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices 
 	s.packer.give(node, q, devices)
 	s.shares += len(devices)
 	s.placed[node] = append(s.placed[node], release{e.EndsBy(s.view.Now()), *q, slices.Clone(devices)})
-	s.count(e)
+	s.quotas.count(e)
 }
 
 // choice returns the score of the chosen node and of the runner-up.
