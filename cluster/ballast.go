@@ -13,6 +13,7 @@ import (
 
 	"berth/cluster/disk"
 	"berth/cluster/raftconf"
+	"berth/cluster/replica"
 	"berth/compute"
 )
 
@@ -79,8 +80,8 @@ func (r *room) open() (err error) {
 	if r.ballast, err = disk.OpenBallast(r.c.dir.Root(), r.c.cfg.Ballast); err != nil {
 		return err
 	}
-	r.c.store.Relieve(r.relieve)
-	r.c.snapshots.Relieve(r.relieveSnapshot)
+	r.c.replica.Log.Relieve(r.relieve)
+	r.c.replica.Snapshots.Relieve(r.relieveSnapshot)
 	r.look()
 	return nil
 }
@@ -140,7 +141,7 @@ func (r *room) look() bool {
 		r.c.logger.Warn("room on the disk not known", "err", err)
 		return r.isFull()
 	}
-	now := look{free: free, slack: r.c.store.Slack(), size: size, held: r.ballast.Held(), full: r.isFull()}
+	now := look{free: free, slack: r.c.replica.Log.Slack(), size: size, held: r.ballast.Held(), full: r.isFull()}
 	if now.restores() {
 		if err := r.ballast.Make(); err != nil {
 			r.c.logger.Warn("ballast not made", "err", err)
@@ -209,13 +210,13 @@ func (r *room) makeRoom() {
 	if err := r.compact(); err != nil {
 		r.c.logger.Warn("log not compacted", "err", err)
 	}
-	r.c.pruneDamagedTo(0)
+	r.c.replica.Quarantine.PruneTo(0)
 }
 
 // compact makes a snapshot, unless it would let few entries go, and keeps only
 // the newest.
 func (r *room) compact() error {
-	first, err := r.c.store.FirstIndex()
+	first, err := r.c.replica.Log.FirstIndex()
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (r *room) compact() error {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	return r.c.snapshots.KeepNewest()
+	return r.c.replica.Snapshots.KeepNewest()
 }
 
 // withTrailing has raft keep so many entries behind snapshots that are made by
@@ -318,4 +319,21 @@ func (r *room) refusal() *compute.Error {
 	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: make room there. "+
 		"What is stored can be read, stopped and deleted.", voters-roomy, voters)
 	return e.Named("no_space").Retry(fullRetry)
+}
+
+// giveDamagedUp empties the quarantine to make free space, unless no other
+// server is known to hold the state.
+func (c *Cluster) giveDamagedUp() {
+	if c.othersHold() {
+		c.replica.Quarantine.PruneTo(replica.KeepNone)
+	}
+}
+
+// othersHold reports whether other servers hold the state too: one of them leads,
+// or this one does and has other voters.
+func (c *Cluster) othersHold() bool {
+	leader, known := c.Leader()
+	return known && (leader != c.id || slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
+		return s.Suffrage == raft.Voter && raftconf.NodeOf(s.ID) != c.id
+	}))
 }

@@ -66,8 +66,6 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodTransfer, Servers, c.handleTransfer)
 	c.Handle(methodRejoin, Servers, c.handleRejoin)
 	c.Handle(methodProbe, Servers, c.handleProbe)
-	c.Handle(methodMarks, Servers, c.handleMarks)
-	c.Handle(methodDiverged, Servers, c.handleDiverged)
 	c.Handle(methodHealth, Servers, c.handleHealth)
 	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
 	c.Handle(methodRenew, Workers, c.handleRenew)

@@ -15,28 +15,28 @@ import (
 
 	"berth/cluster/clock"
 	"berth/cluster/datadir"
-	"berth/cluster/disk"
 	"berth/cluster/gossip"
 	"berth/cluster/pki"
 	"berth/cluster/raftconf"
+	"berth/cluster/replica"
 	"berth/cluster/rpc"
 	"berth/compute"
 )
 
 // Cluster is an open peer. Its methods may be called from any goroutine.
 type Cluster struct {
-	cfg        Config
-	logger     *slog.Logger
-	metrics    *metrics
-	codec      rpc.Codec
-	dir        *datadir.Dir
-	quarantine quarantine
-	id         compute.NodeID
-	clusterID  compute.UUID
-	ca         *pki.CA
-	pair       atomic.Pointer[tls.Certificate]
-	fatalOnce  sync.Once
-	armed      atomic.Bool // Raft runs: damage to its files ends the process.
+	cfg       Config
+	logger    *slog.Logger
+	metrics   *metrics
+	codec     rpc.Codec
+	dir       *datadir.Dir
+	replica   *replica.Replica // Nil on a worker.
+	comparer  *replica.Comparer
+	id        compute.NodeID
+	clusterID compute.UUID
+	ca        *pki.CA
+	pair      atomic.Pointer[tls.Certificate]
+	fatalOnce sync.Once
 
 	behind        atomic.Bool   // This server came in empty and has not caught up.
 	leaderTimeout time.Duration // After which such a one knows no leader; set before Raft runs.
@@ -55,10 +55,6 @@ type Cluster struct {
 
 	raft      *raft.Raft
 	transport *raft.NetworkTransport
-	store     *disk.Log
-	watchdog  *disk.Watchdog
-	logs      *disk.Cache
-	snapshots *disk.Snapshots
 	room      *room
 	relief    relief
 	leaders   *leaderWatch
@@ -69,7 +65,6 @@ type Cluster struct {
 	heartbeats *heartbeats
 	gossip     *gossip.Gossip
 	joins      *joinLimit
-	health     health
 	clock      *clock.Clock
 	upstream   *upstream // Of a worker.
 
@@ -138,14 +133,13 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.dir, err = datadir.Open(c.cfg.DataDir); err != nil {
 		return err
 	}
-	c.quarantine.dir = c.dir
 	if err := c.listen(ctx); err != nil {
 		return err
 	}
 	if err := c.gossip.Listen(c.dir); err != nil {
 		return err
 	}
-	if err := errors.Join(checkFinished(c.dir), checkTrusted(c.dir, c.cfg.Now())); err != nil {
+	if err := errors.Join(replica.CheckFinished(c.dir), replica.CheckTrusted(c.dir, c.cfg.Now())); err != nil {
 		return err
 	}
 	fresh, err := c.takeIdentity(ctx)
@@ -153,6 +147,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 		return err
 	}
 	if !c.isWorker() {
+		c.newReplica()
 		if fresh, err = c.leaveOldLife(ctx, fresh); err != nil {
 			return err
 		}
@@ -226,7 +221,7 @@ func (c *Cluster) loops() []func(context.Context) error {
 		return append(all, c.upstream.run)
 	}
 	return append(all, c.watchDisk, c.room.run, c.leaders.run, c.lead, c.tendMembers, c.rememberPeers,
-		c.watchTransfer, c.watchLife, c.scrub, c.compareStates)
+		c.watchTransfer, c.watchLife, c.scrub, c.comparer.Run)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.
@@ -239,7 +234,7 @@ func (c *Cluster) Close() error {
 			c.listener.Close() // Run has closed it already, as a rule.
 		}
 		errs = append(errs, c.gossip.Close())
-		if c.store != nil && c.store.Starved() {
+		if c.hasReplica() && c.replica.Log.Starved() {
 			errs = append(errs, errStarved)
 			return // Raft waits for room on the disk: only the end of the process ends that.
 		}
@@ -253,8 +248,8 @@ func (c *Cluster) Close() error {
 		}
 		c.links.closeAll()
 		c.work.wait()
-		if c.store != nil {
-			errs = append(errs, c.store.Close())
+		if c.hasReplica() {
+			errs = append(errs, c.replica.Log.Close())
 		}
 		if c.dir != nil {
 			errs = append(errs, c.dir.Close())
@@ -271,13 +266,14 @@ func (c *Cluster) fatal(err error) {
 	c.fatalOnce.Do(func() { c.cfg.Fatal(err) }) // It logs: a log may be on the disk that hangs.
 }
 
-// fatalOnceArmed is fatal for what the files report. Until raft runs, who opens
-// them judges that: what is damaged may be replaced.
-func (c *Cluster) fatalOnceArmed(err error) {
-	if c.armed.Load() {
-		c.fatal(err)
-	}
-}
+// hasReplica reports whether the files of a replica are open.
+func (c *Cluster) hasReplica() bool { return c.replica != nil && c.replica.Log != nil }
+
+// Replica returns the replica of this server.
+func (c *Cluster) Replica() *replica.Replica { return c.replica }
+
+// scrub checks the replica for damage at intervals.
+func (c *Cluster) scrub(ctx context.Context) error { return c.replica.Scrub(ctx, c.cfg.ScrubEvery) }
 
 // ID returns the node's id.
 func (c *Cluster) ID() compute.NodeID { return c.id }

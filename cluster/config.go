@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"berth/cluster/disk"
+	"berth/cluster/replica"
 	"berth/compute"
 )
 
@@ -88,7 +89,7 @@ type Config struct {
 	CheckState func(pace func(bytes int) error) error
 	// StateMarks returns hashes of the state after entries at which every replica
 	// takes one, the newest last; nil for none. Replicas are compared by them.
-	StateMarks func() []StateMark
+	StateMarks func() []replica.StateMark
 	// Preamble, when set, returns a frame that is put in front of each entry
 	// by the leader of the term; its result is dropped. At is the cluster's time,
 	// zero while the leader does not know it.

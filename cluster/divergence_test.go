@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth/cluster"
+	"berth/cluster/replica"
 )
 
 // TestReplicaWithAnotherStateIsReplaced changes the state of a follower behind
@@ -88,7 +89,7 @@ func TestReplicaWithAnotherStateIsReplaced(t *testing.T) {
 			t.Errorf("refused with %q, want %q in it", err, word)
 		}
 	}
-	stopped, err := cluster.OpenStopped(p.cfg.DataDir)
+	stopped, err := replica.OpenStopped(p.cfg.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 	if newest <= record.Epoch || same > (len(record.Peers)+1)/2 {
 		return fresh, nil
 	}
-	aside, err := c.quarantine.setAside(c.cfg.Now(), nil)
+	aside, err := c.replica.Quarantine.SetAside(c.cfg.Now(), nil)
 	if err != nil {
 		return fresh, err
 	}

@@ -55,13 +55,13 @@ func (c *Cluster) GiveDamagedUp() { c.giveDamagedUp() }
 func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
 
 // ScrubOnce reads the replica on disk, as is done every few hours.
-func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.scrubOnce(ctx) }
+func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.replica.ScrubOnce(ctx) }
 
 // CompareOnce compares the replicas, as a leader does every few seconds.
-func (c *Cluster) CompareOnce(ctx context.Context) { c.compareOnce(ctx) }
+func (c *Cluster) CompareOnce(ctx context.Context) { c.comparer.CompareOnce(ctx) }
 
 // WritePending returns for how long the disk has not answered.
-func (c *Cluster) WritePending() time.Duration { return c.watchdog.Pending() }
+func (c *Cluster) WritePending() time.Duration { return c.replica.Watchdog.Pending() }
 
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
@@ -83,7 +83,7 @@ func (c *Cluster) Transport() raft.Transport { return c.transport }
 
 // FirstIndex returns the oldest entry on disk.
 func (c *Cluster) FirstIndex() uint64 {
-	first, err := c.store.FirstIndex()
+	first, err := c.replica.Log.FirstIndex()
 	if err != nil {
 		panic(err)
 	}
@@ -131,7 +131,7 @@ func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn,
 func (c *Cluster) Behind() bool { return c.behind.Load() }
 
 // MayVote reports whether a vote of this server could be written down.
-func (c *Cluster) MayVote() bool { return c.watchdog.MayVote() }
+func (c *Cluster) MayVote() bool { return c.replica.Watchdog.MayVote() }
 
 // Reissue makes a server another certificate, as a renewal does.
 func (c *Cluster) Reissue() error { return c.issueOwn() }

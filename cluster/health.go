@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"berth/cluster/rpc"
@@ -24,19 +23,6 @@ type NodeClock struct {
 	Ahead time.Duration  `cbor:"2,keyasint"`
 }
 
-// health is what a leader keeps of comparisons.
-type health struct {
-	mu   sync.Mutex
-	last comparison
-}
-
-// compared keeps what comparing replicas found.
-func (h *health) compared(found comparison) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = found
-}
-
 // Health returns what the leader has found; any server may be asked.
 func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	var found Health
@@ -56,10 +42,8 @@ func (c *Cluster) Health(ctx context.Context) (Health, error) {
 }
 
 func (c *Cluster) ownHealth() Health {
-	c.health.mu.Lock()
-	last := c.health.last
-	c.health.mu.Unlock()
-	return Health{Diverged: last.odd, Unclear: last.unclear, Clocks: c.heartbeats.clocks()}
+	found := c.comparer.Last()
+	return Health{Diverged: found.Diverged, Unclear: found.Unclear, Clocks: c.heartbeats.clocks()}
 }
 
 func (c *Cluster) handleHealth(context.Context, rpc.Peer, []byte) ([]byte, error) {

@@ -21,7 +21,7 @@ func TestRebuildReachesAsFarAsTheDisk(t *testing.T) {
 	}
 	rebuilt := func(index uint64) (int64, error) {
 		machine := newToyFSM()
-		err := p.Rebuild(t.Context(), machine, index)
+		err := p.Replica().Rebuild(t.Context(), machine, index)
 		return machine.get("k"), err
 	}
 	for i, index := range indexes {
@@ -29,7 +29,7 @@ func TestRebuildReachesAsFarAsTheDisk(t *testing.T) {
 			t.Errorf("at %d it is %d, %v; want %d", index, got, err, i)
 		}
 	}
-	if data, err := p.Entry(indexes[3]); err != nil || !strings.Contains(string(data), "op3") {
+	if data, err := p.Replica().Entry(indexes[3]); err != nil || !strings.Contains(string(data), "op3") {
 		t.Errorf("entry %d is %q, %v", indexes[3], data, err)
 	}
 	if err := p.Compact(); err != nil {
@@ -43,10 +43,10 @@ func TestRebuildReachesAsFarAsTheDisk(t *testing.T) {
 	if compute.CodeOf(err) != compute.CodeNotFound || !strings.Contains(err.Error(), "the oldest that can be recomputed is") {
 		t.Errorf("of what is gone: %v", err)
 	}
-	if _, err := p.Entry(indexes[0]); compute.CodeOf(err) != compute.CodeNotFound {
+	if _, err := p.Replica().Entry(indexes[0]); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("an entry that is gone: %v", err)
 	}
-	if _, err := p.Entry(newest + 100); compute.CodeOf(err) != compute.CodeNotFound {
+	if _, err := p.Replica().Entry(newest + 100); compute.CodeOf(err) != compute.CodeNotFound {
 		t.Errorf("an entry that does not exist: %v", err)
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,60 +46,6 @@ func TestVerdictOf(t *testing.T) {
 	}
 }
 
-// TestQuarantineIsBounded fills the quarantine.
-func TestQuarantineIsBounded(t *testing.T) {
-	f, err := datadir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	q := quarantine{dir: f}
-	at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	aside := func(bytes int, damage error) string {
-		t.Helper()
-		at = at.Add(time.Minute)
-		if err := os.WriteFile(f.Path(datadir.RaftDir, disk.FileName), make([]byte, bytes), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		dir, err := q.setAside(at, damage)
-		if err := errors.Join(err, os.Mkdir(f.Path(datadir.RaftDir), datadir.DirMode)); err != nil {
-			t.Fatal(err)
-		}
-		return filepath.Dir(dir)
-	}
-	left := func() (left []string) {
-		entries, err := os.ReadDir(f.Path(quarantineDir))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			left = append(left, f.Path(quarantineDir, e.Name()))
-		}
-		return left
-	}
-	restored := aside(1000, nil)
-	var all []string
-	for range 5 {
-		all = append(all, aside(1000, errors.New("damaged")))
-	}
-	if _, err := q.asideDir(at.Add(time.Second), errors.New("a crash came")); err != nil {
-		t.Fatal(err)
-	}
-	removed, err := q.pruneDamaged(1 << 30)
-	if want := append([]string{restored}, all[2:]...); err != nil || len(removed) != 3 || !slices.Equal(left(), want) {
-		t.Errorf("by number: left %v, removed %v, %v", left(), removed, err)
-	}
-	if _, err := q.pruneDamaged(2100); err != nil || !slices.Equal(left(), append([]string{restored}, all[3:]...)) {
-		t.Errorf("by size: left %v, %v", left(), err)
-	}
-	if _, err := q.pruneDamaged(0); err != nil || !slices.Equal(left(), []string{restored, all[4]}) {
-		t.Errorf("the newest stays: left %v, %v", left(), err)
-	}
-	if _, err := q.pruneDamaged(keepNone); err != nil || !slices.Equal(left(), []string{restored}) {
-		t.Errorf("none stays: left %v, %v", left(), err)
-	}
-}
-
 // TestReplicaIsReplacedOnAFullDisk has the making of an empty replica find no room.
 func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 	for _, test := range []struct {
@@ -121,12 +65,12 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.dir.Close()
-		c.quarantine.dir = c.dir
+		c.newReplica()
 		ballast, err := disk.OpenBallast(cfg.DataDir, cfg.Ballast)
 		if err := errors.Join(err, ballast.Make(), os.WriteFile(c.dir.Path(datadir.RaftDir, disk.FileName), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		aside, err := c.quarantine.setAside(c.cfg.Now(), errors.New("damaged"))
+		aside, err := c.replica.Quarantine.SetAside(c.cfg.Now(), errors.New("damaged"))
 		if err != nil {
 			t.Fatal(err)
 		}

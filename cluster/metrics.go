@@ -11,8 +11,6 @@ import (
 
 // metrics are what this package counts.
 type metrics struct {
-	damageMetrics
-
 	registerer prometheus.Registerer
 	commit     prometheus.Histogram
 	batch      prometheus.Histogram
@@ -34,8 +32,6 @@ type metrics struct {
 // newMetrics registers the collectors.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		damageMetrics: newDamageMetrics(reg),
-
 		registerer: reg,
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "berth_raft_commit_seconds",
@@ -150,48 +146,4 @@ func (m *metrics) call(method string, code compute.Code, _ time.Duration) {
 		code = "ok"
 	}
 	m.calls.WithLabelValues(method, string(code)).Inc()
-}
-
-// damageMetrics are about what the disk, the memory or the program broke.
-type damageMetrics struct {
-	rejoins  prometheus.Counter
-	damaged  prometheus.Counter
-	scrubbed prometheus.Gauge
-	diverged prometheus.Gauge
-
-	miscounted prometheus.Counter
-	quarantine prometheus.Gauge
-}
-
-// newDamageMetrics registers the collectors.
-func newDamageMetrics(reg prometheus.Registerer) damageMetrics {
-	m := damageMetrics{
-		rejoins: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_raft_damaged_replicas_total",
-			Help: "Damaged replicas that this process has set aside, to come in empty.",
-		}),
-		damaged: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_raft_damaged_snapshots_total",
-			Help: "Snapshots on this node's disk that a scrub found damaged.",
-		}),
-		scrubbed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_raft_scrubbed_timestamp_seconds",
-			Help: "When the replica on disk was last read through and found whole, or mended; 0 for not yet.",
-		}),
-		diverged: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_raft_replicas_diverged",
-			Help: "Replicas whose state is not that of the majority, or all when there is none, on the leader; 0 elsewhere.",
-		}),
-	}
-	m.quarantine = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "berth_raft_quarantine_bytes",
-		Help: "What replicas and snapshots that were set aside take on this node's disk.",
-	})
-	m.miscounted = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "berth_raft_damaged_states_total",
-		Help: "How often the state in memory was found to differ from what was stored in it; " +
-			"at a start as often as since it was last found right.",
-	})
-	reg.MustRegister(m.miscounted, m.quarantine, m.rejoins, m.damaged, m.scrubbed, m.diverged)
-	return m
 }

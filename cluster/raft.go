@@ -2,20 +2,16 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"berth/cluster/datadir"
 	"berth/cluster/disk"
 	"berth/cluster/liblog"
 	"berth/cluster/raftconf"
+	"berth/cluster/replica"
 	"berth/fault"
 )
 
@@ -25,7 +21,6 @@ const (
 	trailingLogs      = 65_536
 	snapshotThreshold = 8192
 	snapshotInterval  = 2 * time.Minute
-	snapshotsKept     = 3
 	raftPool          = 3
 	raftTimeout       = 10 * time.Second
 )
@@ -76,10 +71,10 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 			return err
 		}
 	}
-	err := c.openReplica(fresh)
+	err := c.replica.Open(fresh != freshNone)
 	if fresh == freshNone && disk.Damaged(err) {
 		if err = c.rejoin(ctx, err); err == nil {
-			err = c.openReplica(fresh)
+			err = c.replica.Open(false)
 		}
 	}
 	if err != nil {
@@ -104,15 +99,15 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	})
 	if fresh == freshCluster {
 		self := raft.Server{Suffrage: raft.Voter, ID: raftconf.ServerID(c.id), Address: raft.ServerAddress(c.advertise)}
-		err := raft.BootstrapCluster(c.raftConfig(), c.logs, c.watchdog, c.snapshots, c.transport,
+		err := raft.BootstrapCluster(c.raftConfig(), c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, c.transport,
 			raft.Configuration{Servers: []raft.Server{self}})
 		if err != nil {
 			return fmt.Errorf("bootstrap raft: %w", err)
 		}
 	}
-	c.armed.Store(true)
-	calls := newInbound(c.transport, c.logs, c.fatal, c.closed)
-	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.logs, c.watchdog, c.snapshots, calls)
+	c.replica.Arm()
+	calls := newInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
+	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
@@ -120,8 +115,28 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	c.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
-	c.showDamage()
+	c.replica.Start(c.raft)
 	return nil
+}
+
+// newReplica wires the replica and what compares it with others. It holds no
+// file yet.
+func (c *Cluster) newReplica() {
+	c.replica = replica.New(replica.Config{
+		Dir: c.dir, Cluster: c.clusterID, Node: c.id,
+		FSM: c.cfg.FSM, StateCluster: c.cfg.StateCluster, CheckState: c.cfg.CheckState,
+		MayVote: func() bool { return !c.behind.Load() }, WrapStore: c.cfg.wrapStore, Space: c.cfg.freeSpace,
+		Fsync: c.metrics.fsync, Fatal: c.fatal,
+		Logger: c.logger, Registerer: c.cfg.Registerer, Now: c.cfg.Now,
+	})
+	c.comparer = replica.NewComparer(replica.CompareConfig{
+		Node: c.id, Version: c.cfg.Version, StateMarks: c.cfg.StateMarks,
+		MarksMethod: methodMarks, DivergedMethod: methodDiverged,
+		Dir: c.dir, Codec: c.codec, Logger: c.logger, Now: c.cfg.Now, Fatal: c.fatal,
+		Go: c.work.Go, Servers: c.servers, Call: c.Call, WhileLeader: c.WhileLeader,
+	}, c.cfg.Registerer)
+	c.Handle(methodMarks, Servers, c.comparer.HandleMarks)
+	c.Handle(methodDiverged, Servers, c.comparer.HandleDiverged)
 }
 
 // leadAlone has the only voter of a cluster lead at once: there is nobody who
@@ -151,70 +166,6 @@ func rpcsInFlight() int {
 		return raft.DefaultMaxRPCsInFlight
 	}
 	return 1
-}
-
-// openReplica opens what raft keeps on disk, and refuses what is damaged. What
-// it refused is closed again.
-func (c *Cluster) openReplica(fresh freshness) error {
-	dir := c.dir.Path(datadir.RaftDir)
-	_, err := os.Stat(filepath.Join(dir, disk.FileName))
-	if fresh == freshNone && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: this node is a member, but its replica is gone: %w", disk.ErrCorrupt, err)
-	}
-	if damaged := c.dir.Record().Damaged; fresh == freshNone && damaged != "" {
-		return fmt.Errorf("%w: %s", disk.ErrCorrupt, damaged)
-	}
-	if err = c.openStores(dir); err != nil && c.store != nil {
-		err = errors.Join(err, c.store.Close())
-		c.store = nil
-	}
-	return err
-}
-
-// openStores opens the log and the snapshots.
-func (c *Cluster) openStores(dir string) (err error) {
-	if err := disk.RemoveUnfinishedSnapshots(dir); err != nil {
-		return err
-	}
-	c.watchdog = &disk.Watchdog{Now: time.Now, Observed: c.metrics.fsync}
-	c.snapshots, err = disk.OpenSnapshots(dir, snapshotsKept, c.watchdog, c.fatalOnceArmed, liblog.Raft(c.logger))
-	if err != nil {
-		return err
-	}
-	covered, claimed, err := c.snapshots.Listed()
-	if err != nil {
-		return err
-	}
-	if err := checkCluster(dir, c.clusterID); err != nil {
-		return err
-	}
-	if c.store, err = disk.Open(dir, covered, c.fatalOnceArmed); err != nil {
-		return err
-	}
-	if err := checkOwner(c.store, dir, c.clusterID, c.id); err != nil {
-		return err
-	}
-	if err := disk.CheckGap(c.store, covered, claimed); err != nil {
-		return err
-	}
-	newest, err := c.restoreReplica(claimed)
-	if err != nil {
-		return err
-	}
-	if err := c.checkState(); err != nil {
-		return err
-	}
-	if err := takeOver(c.store, newest, c.clusterID, c.id); err != nil {
-		return err
-	}
-	c.watchdog.LogStore, c.watchdog.Stable = c.cfg.wrapStore(c.store), c.store
-	c.watchdog.Starved, c.watchdog.Probe = c.store.Starved, c.store.Probe
-	c.watchdog.MayVote = func() bool { return !c.behind.Load() }
-	if prober, ok := c.watchdog.LogStore.(interface{ Probe() error }); ok {
-		c.watchdog.Probe = prober.Probe
-	}
-	c.logs = &disk.Cache{LogStore: c.watchdog}
-	return nil
 }
 
 // servers returns the latest raft configuration, none before Raft runs.

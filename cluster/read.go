@@ -147,7 +147,7 @@ func (c *Cluster) confirmedIndex(ctx context.Context) (uint64, error) {
 func (c *Cluster) countedIndex(commit uint64) (uint64, error) {
 	var entry raft.Log
 	for index := commit; index > 0; index-- {
-		if err := c.logs.GetLog(index, &entry); err != nil {
+		if err := c.replica.Cache.GetLog(index, &entry); err != nil {
 			return 0, fmt.Errorf("find read index: %w", err)
 		}
 		if entry.Type == raft.LogCommand || entry.Type == raft.LogConfiguration && c.countsConfigurations() {
@@ -200,7 +200,7 @@ func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error
 		Leader: leader,
 
 		Full:      c.room.isFull(),
-		PendingMS: uint64(c.watchdog.Pending().Milliseconds()),
+		PendingMS: uint64(c.replica.Watchdog.Pending().Milliseconds()),
 		Behind:    c.behind.Load(),
 	}), nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 
-	"berth/cluster"
 	"berth/cluster/disk"
+	"berth/cluster/replica"
 	"berth/compute"
 )
 
@@ -93,13 +93,13 @@ func TestWhatIsNotRecoveredIsNotChanged(t *testing.T) {
 	p.mustPropose(t, toyCommand{Op: "a", Key: "k", Value: 1})
 	mustStop(t, p)
 	raftDir := filepath.Join(p.cfg.DataDir, "raft")
-	stopped, err := cluster.OpenStopped(p.cfg.DataDir)
+	stopped, err := replica.OpenStopped(p.cfg.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other, voters := compute.UUID{1}, []compute.NodeID{p.ID()}
-	machine := func(of compute.UUID) cluster.Machine {
-		return cluster.Machine{FSM: newToyFSM(), StateCluster: func() compute.UUID { return of }}
+	machine := func(of compute.UUID) replica.Machine {
+		return replica.Machine{FSM: newToyFSM(), StateCluster: func() compute.UUID { return of }}
 	}
 	at, err := stopped.Inspect(machine(p.ClusterID()), nil)
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"berth/cluster/datadir"
 	"berth/cluster/disk"
-	"berth/cluster/file"
 	"berth/cluster/raftconf"
+	"berth/cluster/replica"
 	"berth/compute"
 )
 
@@ -27,7 +26,6 @@ const (
 	rejoinFor   = time.Minute // How long a server asks before it gives up.
 	rejoinPause = 500 * time.Millisecond
 	rejoinTry   = 10 * time.Second // To have the leader take the vote.
-	noCandidate = "rejoined"       // For whom a server that rejoins has voted: for nobody.
 )
 
 // rejoinRequest asks the leader to take a server's vote.
@@ -56,16 +54,16 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 		if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = answer.Index }); err != nil {
 			return err
 		}
-		aside, err = c.quarantine.replaceDamaged(answer.Term, damage, c.cfg.Now())
+		aside, err = c.replica.Quarantine.ReplaceDamaged(answer.Term, damage, c.cfg.Now())
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("replace damaged replica: %w", err)
 	}
-	c.metrics.rejoins.Inc()
+	c.replica.Replaced()
 	c.logger.Warn("damaged replica set aside: this server comes in empty and without a vote",
 		"term", answer.Term, "err", fmt.Sprintf("%v; what is left of it is in %s", damage, aside))
-	c.pruneDamaged()
+	c.replica.Quarantine.Prune()
 	return nil
 }
 
@@ -82,7 +80,7 @@ func (c *Cluster) withRoom(replace func() error) error {
 	} else {
 		ballast.Drop()
 	}
-	c.pruneDamagedTo(keepNone)
+	c.replica.Quarantine.PruneTo(replica.KeepNone)
 	return replace()
 }
 
@@ -90,7 +88,7 @@ func (c *Cluster) withRoom(replace func() error) error {
 func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	peers := c.dir.Record().Peers
 	if len(peers) == 0 {
-		return rejoinAnswer{}, errDamagedAlone()
+		return rejoinAnswer{}, replica.ErrAlone()
 	}
 	asking, cancel := context.WithTimeout(ctx, c.cfg.RejoinFor)
 	defer cancel()
@@ -117,13 +115,6 @@ func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 		}
 		return rejoinAnswer{}, errDamagedLost(c.cfg.RejoinFor, last)
 	}
-}
-
-// errDamagedAlone is why a damaged replica without others cannot be healed.
-func errDamagedAlone() error {
-	return compute.Errorf(compute.CodeConflict,
-		"This server knows no other one to get the state from. Restore a backup here with "+
-			"berth admin snapshot restore, or move its data directory away and join it to a cluster anew.")
 }
 
 // errDamagedLost is why a damaged replica is not healed: no quorum of the
@@ -225,43 +216,4 @@ func verdictOf(replies []readmissionReply, own uint64) error {
 		return ErrOutlived
 	}
 	return nil
-}
-
-// replaceDamaged sets the replica aside and puts an empty one in its place. It
-// can be repeated: until the new one is there, the next start finds none.
-func (q *quarantine) replaceDamaged(term uint64, damage error, now time.Time) (aside string, err error) {
-	if err := makeEmptyReplica(q.dir.Path(newRaftDir), term); err != nil {
-		return "", err
-	}
-	if aside, err = q.setAside(now, damage); err != nil {
-		return "", err
-	}
-	if err := os.Rename(q.dir.Path(newRaftDir), q.dir.Path(datadir.RaftDir)); err != nil {
-		return aside, err
-	}
-	if err := file.SyncDir(q.dir.Root()); err != nil {
-		return aside, err
-	}
-	return aside, q.dir.Update(func(r *datadir.Record) { r.Damaged = "" })
-}
-
-// makeEmptyReplica makes a replica without an entry that votes in no term up to
-// term: whom the one before it voted for is forgotten.
-func makeEmptyReplica(dir string, term uint64) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, datadir.DirMode); err != nil {
-		return err
-	}
-	store, err := disk.Open(dir, 0, func(error) {})
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		store.SetUint64([]byte(disk.KeyCurrentTerm), term),
-		store.SetUint64([]byte(disk.KeyLastVoteTerm), term),
-		store.Set([]byte(disk.KeyLastVoteCand), []byte(noCandidate)),
-		store.Close(), file.SyncDir(dir),
-	)
 }

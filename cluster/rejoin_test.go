@@ -21,6 +21,7 @@ import (
 
 	"berth/cluster"
 	"berth/cluster/disk"
+	"berth/cluster/replica"
 	"berth/compute"
 )
 
@@ -354,12 +355,12 @@ func TestDamagedMajorityStops(t *testing.T) {
 // mustRecover has a stopped server go on alone.
 func mustRecover(t *testing.T, p *peer) {
 	t.Helper()
-	stopped, err := cluster.OpenStopped(p.cfg.DataDir)
+	stopped, err := replica.OpenStopped(p.cfg.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stopped.Close()
-	if _, err := stopped.Recover(cluster.Machine{FSM: newToyFSM()}, []compute.NodeID{stopped.Node()}); err != nil {
+	if _, err := stopped.Recover(replica.Machine{FSM: newToyFSM()}, []compute.NodeID{stopped.Node()}); err != nil {
 		t.Fatal(err)
 	}
 }

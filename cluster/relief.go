@@ -38,7 +38,7 @@ func (c *Cluster) watchDisk(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			if err := c.watchdog.Look(now, c.writeLimit(ctx, now)); err != nil {
+			if err := c.replica.Watchdog.Look(now, c.writeLimit(ctx, now)); err != nil {
 				c.fatal(err)
 				return err
 			}
@@ -48,7 +48,7 @@ func (c *Cluster) watchDisk(ctx context.Context) error {
 
 // writeLimit returns how long a write may hang before this process ends.
 func (c *Cluster) writeLimit(ctx context.Context, now time.Time) time.Duration {
-	hangs := c.raft.State() == raft.Leader && c.watchdog.Pending() >= reliefAfter
+	hangs := c.raft.State() == raft.Leader && c.replica.Watchdog.Pending() >= reliefAfter
 	r := &c.relief
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *Cluster) othersWrite(ctx context.Context) bool {
 
 // handleProbe answers once a few bytes are on this server's disk.
 func (c *Cluster) handleProbe(context.Context, rpc.Peer, []byte) ([]byte, error) {
-	done, err := c.watchdog.TryProbe()
+	done, err := c.replica.Watchdog.TryProbe()
 	switch {
 	case err != nil:
 		return nil, compute.Errorf(compute.CodeUnavailable, "The disk does not take a write: %w", err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"berth/cluster"
+	"berth/cluster/replica"
 )
 
 // The toy's frames: kind u8, version u8, length u32, payload.
@@ -69,13 +69,13 @@ type toyFSM struct {
 
 	refuse  func(toyState) error // Of what Restore is given; nil for nothing.
 	marking bool                 // Take marks, after every toyMarkEvery-th entry.
-	marks   []cluster.StateMark
+	marks   []replica.StateMark
 }
 
 const toyMarkEvery = 32
 
 // stateMarks returns the marks that were taken.
-func (f *toyFSM) stateMarks() []cluster.StateMark {
+func (f *toyFSM) stateMarks() []replica.StateMark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.marks)
@@ -90,7 +90,7 @@ func (f *toyFSM) mark() {
 	if err != nil {
 		panic(err)
 	}
-	f.marks = append(f.marks, cluster.StateMark{Index: f.state.Index, Hash: sha256.Sum256(text)})
+	f.marks = append(f.marks, replica.StateMark{Index: f.state.Index, Hash: sha256.Sum256(text)})
 }
 
 func newToyFSM() *toyFSM {

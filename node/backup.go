@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"berth/cluster"
+	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/storage"
@@ -72,7 +72,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	if err != nil {
 		return Restore{Backup: b}, err
 	}
-	stopped, err := cluster.OpenStopped(dir)
+	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
 		return Restore{Backup: b}, err
 	}
@@ -111,7 +111,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Aside, err = stopped.Replace(cluster.Replica{
+	r.Aside, err = stopped.Replace(replica.Replacement{
 		Epoch: r.Epoch, Index: view.Index(), Term: max(view.Term(), 1), Address: self.RPC, Write: snapshot.Persist,
 	}, now)
 	r.Done = err == nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"berth/cluster"
+	"berth/cluster/replica"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
@@ -114,7 +115,7 @@ func (n *Node) scrubBlobs(ctx context.Context) error {
 	}
 	for loop.Sleep(ctx, period-period/10+rand.N(period/5)) {
 		start := time.Now() //nolint:forbidigo // A stopwatch.
-		limit := rate.NewLimiter(cluster.ScrubRate, storage.MaxBlob)
+		limit := rate.NewLimiter(replica.ScrubRate, storage.MaxBlob)
 		_, _, err := n.blobs.Scrub(ctx, func(bytes int) error { return limit.WaitN(ctx, min(bytes, limit.Burst())) })
 		if err != nil {
 			n.logger.Error("blobs not scrubbed", "err", err)

@@ -17,6 +17,7 @@ import (
 	"berth/api"
 	"berth/api/wire"
 	"berth/cluster"
+	"berth/cluster/replica"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
@@ -150,11 +151,11 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 }
 
 // stateMarks returns the hashes by which this replica is compared with others.
-func (n *Node) stateMarks() []cluster.StateMark {
+func (n *Node) stateMarks() []replica.StateMark {
 	marks := n.machine.Marks()
-	out := make([]cluster.StateMark, len(marks))
+	out := make([]replica.StateMark, len(marks))
 	for i, m := range marks {
-		out[i] = cluster.StateMark{Index: m.Index, Hash: m.Hash}
+		out[i] = replica.StateMark{Index: m.Index, Hash: m.Hash}
 	}
 	return out
 }

@@ -3,8 +3,8 @@ package node
 import (
 	"errors"
 
-	"berth/cluster"
 	"berth/cluster/raftconf"
+	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -27,7 +27,7 @@ type Recovery struct {
 // as many clusters. Without do it changes nothing and says what it would do, and
 // where the server stands when no voters are named yet.
 func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err error) {
-	stopped, err := cluster.OpenStopped(dir)
+	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -35,7 +35,7 @@ func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err erro
 	r := Recovery{
 		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
 	}
-	var at cluster.Standing
+	var at replica.Position
 	state, err := newMachine(dir)
 	if err != nil {
 		return r, err
@@ -48,7 +48,7 @@ func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err erro
 			panic(v)
 		}
 	}()
-	machine := cluster.Machine{FSM: state, StateCluster: func() compute.UUID { return state.View().ClusterID() }}
+	machine := replica.Machine{FSM: state, StateCluster: func() compute.UUID { return state.View().ClusterID() }}
 	if do {
 		at, err = stopped.Recover(machine, r.Voters)
 	} else {
@@ -68,7 +68,7 @@ type Rejoined struct {
 // Rejoin has the stopped server in dir come in empty at its next start. Without do
 // it changes nothing.
 func Rejoin(dir string, do bool) (Rejoined, error) {
-	stopped, err := cluster.OpenStopped(dir)
+	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
 		return Rejoined{}, err
 	}

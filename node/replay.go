@@ -22,7 +22,7 @@ type past struct {
 // replay computes the plans of entry index again, each from the state that it
 // was computed from, with the best nodes for each execution.
 func (p *past) replay(ctx context.Context, index uint64, best int) ([]compute.Replay, error) {
-	entry, err := p.cluster.Entry(index)
+	entry, err := p.cluster.Replica().Entry(index)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (p *past) rebuild(ctx context.Context, index uint64) (*fsm.FSM, error) {
 	if err != nil {
 		return nil, err
 	}
-	return machine, p.cluster.Rebuild(ctx, machine, index)
+	return machine, p.cluster.Replica().Rebuild(ctx, machine, index)
 }
 
 // again computes one plan again, and says what the state made of it.
@@ -75,11 +75,11 @@ func (p *past) again(ctx context.Context, index uint64, plan fsm.CommitPlan, bes
 		Index: index, ViewIndex: plan.ViewIndex, Term: plan.Term, Waiting: len(plan.Plan.Waiting),
 		Recorded: fsm.HashPlan(plan.Plan), Computed: fsm.HashPlan(computed), Decisions: decisions,
 	}
-	if err := p.cluster.Advance(ctx, machine, plan.ViewIndex, index-1); err != nil {
+	if err := p.cluster.Replica().Advance(ctx, machine, plan.ViewIndex, index-1); err != nil {
 		return out, err
 	}
 	before := machine.View()
-	if err := p.cluster.Advance(ctx, machine, index-1, index); err != nil {
+	if err := p.cluster.Replica().Advance(ctx, machine, index-1, index); err != nil {
 		return out, err
 	}
 	for i := range out.Decisions {
@@ -153,7 +153,7 @@ func (p *past) whatIf(
 	}
 	defer done()
 	if index > 0 {
-		if _, err := p.cluster.Entry(index); err != nil {
+		if _, err := p.cluster.Replica().Entry(index); err != nil {
 			return compute.Forecast{}, nil, err
 		}
 		machine, err := p.rebuild(ctx, index)

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/cluster"
 	"berth/cluster/file"
+	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -188,7 +188,7 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 	if index == 0 {
 		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is no index of an entry.")
 	}
-	stopped, err := cluster.OpenStopped(dir)
+	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
 		return Skipped{}, err
 	}
@@ -233,7 +233,7 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 
 // compare notes what the server has of the entry, and returns the SHA-256 of its
 // bytes. It refuses an entry that has another one than the operator named.
-func (s *Skipped) compare(held cluster.Held, named string) (compute.Hash, error) {
+func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error) {
 	s.Last, s.Hash = held.Last, strings.ToLower(named)
 	if s.Held = held.Data != nil; s.Held {
 		s.Hash, s.Commands = fmt.Sprintf("%x", fsm.HashEntry(held.Data)), fsm.Frames(held.Data)

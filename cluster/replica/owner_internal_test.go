@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"errors"
@@ -52,4 +52,13 @@ func TestTakeOverComparesWithTheSnapshot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// entriesOf returns entries from first on, of these terms.
+func entriesOf(first uint64, terms ...uint64) []*raft.Log {
+	var out []*raft.Log
+	for i, term := range terms {
+		out = append(out, &raft.Log{Index: first + uint64(i), Term: term})
+	}
+	return out
 }

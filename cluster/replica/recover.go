@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"bytes"
@@ -20,62 +20,63 @@ import (
 	"berth/compute"
 )
 
-// peersFile is where a recovery writes the configuration that raft reads. It is
-// there only while a recovery is under way.
+// peersFile is where a recovery writes the configuration for raft. It exists only
+// during a recovery.
 const peersFile = "peers.json"
 
-// What was begun in a data directory and not finished.
+// Operations on a data directory that were begun and not finished.
 const (
 	pendingRestore  = "restore"
 	pendingRecovery = "recovery"
 )
 
-// Standing is where the replica of a stopped server stands.
-type Standing struct {
+// Position is how far the replica of a stopped server is.
+type Position struct {
 	Last    uint64            // Index of its newest entry.
 	Term    uint64            // The newest term that it has seen.
 	Servers []raftconf.Server // As its newest configuration names them.
 }
 
-// Machine is what a stopped replica is read into. It is to be thrown away.
+// Machine is the state machine that a stopped replica is read into. It is
+// discarded afterwards.
 type Machine struct {
 	FSM          raft.FSM
-	StateCluster func() compute.UUID // Which cluster its state is of, as Config.StateCluster.
+	StateCluster func() compute.UUID // As cluster.Config.StateCluster.
 }
 
-// Inspect reads where the replica stands, and refuses voters, if there are any,
-// with which Recover would not go on, and a replica of another cluster. It hands
-// what the replica holds to machine, and changes nothing.
-func (s *Stopped) Inspect(machine Machine, voters []compute.NodeID) (Standing, error) {
+// Inspect reads the replica into machine and returns its position. It refuses a
+// replica of another cluster, and voters, if any, that Recover would refuse. It
+// changes nothing.
+func (s *Stopped) Inspect(machine Machine, voters []compute.NodeID) (Position, error) {
 	st, err := s.openStores(disk.OpenToRead)
 	if err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
 	defer st.log.Close()
 	values := unwritten{st.log}
 	configuration, err := raft.GetConfiguration(st.config, machine.FSM, st.log, values, st.snapshots, st.transport)
 	if err != nil {
-		return Standing{}, fmt.Errorf("read configuration: %w", err)
+		return Position{}, fmt.Errorf("read configuration: %w", err)
 	}
 	if err := checkStateOf(machine.StateCluster, s.dir.Path(datadir.RaftDir), s.ClusterID()); err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
-	standing, err := st.standing(configuration)
+	at, err := st.position(configuration)
 	if err == nil && len(voters) > 0 {
-		_, err = s.chosen(standing, voters)
+		_, err = s.chosen(at, voters)
 	}
-	return standing, err
+	return at, err
 }
 
-// Recover makes voters the configuration of this replica, with all entries that
-// it has: those that a majority never acknowledged, too. Every survivor is
-// given the same voters, of which the server itself has to be one; all must be
-// in the configuration that it has. It hands what the replica holds to machine.
-// What Inspect refuses is not changed. It can be repeated.
-func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Standing, error) {
+// Recover makes voters the configuration of this replica, with all of its entries,
+// including those that a majority never acknowledged. Every survivor is given the
+// same voters: this server is one of them, and all are in its present
+// configuration. It reads the replica into machine. A replica that Inspect refuses
+// is not changed. It can be repeated.
+func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Position, error) {
 	before, err := s.Inspect(machine, nil)
 	if err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
 	configuration, err := s.chosen(before, voters)
 	if err != nil {
@@ -101,12 +102,12 @@ func (s *Stopped) Recover(machine Machine, voters []compute.NodeID) (Standing, e
 	return after, errors.Join(file.SyncDir(filepath.Dir(path)), s.dir.Put(record))
 }
 
-// checkTrusted refuses a replica that is no base for a recovery.
-func (s *Stopped) checkTrusted(known Standing) error {
+// checkTrusted refuses a replica that a recovery must not build on.
+func (s *Stopped) checkTrusted(known Position) error {
 	record := s.dir.Record()
 	why := record.Damaged
 	if why == "" && known.Last < record.CatchUp {
-		why = fmt.Sprintf("it came in empty and has not reached entry %d", record.CatchUp)
+		why = fmt.Sprintf("it rejoined with an empty replica and has not reached entry %d", record.CatchUp)
 	}
 	if why == "" {
 		return nil
@@ -115,13 +116,13 @@ func (s *Stopped) checkTrusted(known Standing) error {
 		"Recover another server, or restore a backup.", why)
 }
 
-// maxRecovered is how many voters a recovery may go on with: of two both must
-// agree, so that what either has acknowledged is kept. Of more, those that have
-// less could outvote the one that has most.
+// maxRecovered is how many voters a recovery may name. Of two, both must agree, so
+// that everything that either has acknowledged is kept. Of more, those with fewer
+// entries could outvote the one with most.
 const maxRecovered = 2
 
-// chosen returns the content of the peers file.
-func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error) {
+// chosen returns the content of the peers file for the voters, or refuses them.
+func (s *Stopped) chosen(known Position, voters []compute.NodeID) ([]byte, error) {
 	type peer struct {
 		ID      compute.NodeID `json:"id"`
 		Address string         `json:"address"`
@@ -137,7 +138,7 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	}
 	if len(voters) > maxRecovered {
 		return nil, compute.Errorf(compute.CodeInvalid, "A recovery goes on with one or two voters, those that have most. "+
-			"The others come in empty when they are started, and vote again once they have everything.")
+			"The others rejoin with empty replicas when they are started, and vote again once they have everything.")
 	}
 	if err := s.checkTrusted(known); err != nil {
 		return nil, err
@@ -157,36 +158,36 @@ func (s *Stopped) chosen(known Standing, voters []compute.NodeID) ([]byte, error
 	return json.MarshalIndent(peers, "", "\t")
 }
 
-// recoverFrom makes the configuration in a file that of the replica, which
-// Inspect has looked at.
-func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Standing, error) {
+// recoverFrom gives the replica, which Inspect has accepted, the configuration in
+// a file.
+func (s *Stopped) recoverFrom(machine raft.FSM, path string) (Position, error) {
 	configuration, err := raft.ReadConfigJSON(path)
 	if err != nil {
-		return Standing{}, fmt.Errorf("read peers: %w", err)
+		return Position{}, fmt.Errorf("read peers: %w", err)
 	}
 	if err := disk.RemoveUnfinishedSnapshots(s.dir.Path(datadir.RaftDir)); err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
 	st, err := s.openStores(openToRecover)
 	if err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
 	newest, err := st.newest()
 	if err == nil {
 		err = takeOver(st.log, newest, s.ClusterID(), s.Node())
 	}
 	if err != nil {
-		return Standing{}, errors.Join(err, st.log.Close())
+		return Position{}, errors.Join(err, st.log.Close())
 	}
 	err = raft.RecoverCluster(st.config, machine, st.log, st.log, st.snapshots, st.transport, configuration)
 	if err != nil {
-		return Standing{}, errors.Join(fmt.Errorf("recover: %w", err), st.log.Close())
+		return Position{}, errors.Join(fmt.Errorf("recover: %w", err), st.log.Close())
 	}
-	after, err := st.standing(configuration)
+	after, err := st.position(configuration)
 	return after, errors.Join(err, st.log.Close())
 }
 
-// stores are those of a replica that does not run.
+// stores are the files of a stopped replica.
 type stores struct {
 	config    *raft.Config
 	log       *disk.Log
@@ -194,22 +195,21 @@ type stores struct {
 	transport raft.Transport
 }
 
-// unwritten are the values of a replica that is not to be changed: raft stores
-// its term whenever it looks at one.
+// unwritten drops writes: raft stores its term even when it only reads a replica.
 type unwritten struct{ raft.StableStore }
 
 func (unwritten) Set([]byte, []byte) error { return nil }
 
 func (unwritten) SetUint64([]byte, uint64) error { return nil }
 
-// openToRecover opens a log that is to be changed.
+// openToRecover opens a log for writing.
 func openToRecover(dir string, covered uint64) (*disk.Log, error) {
 	return disk.Open(dir, covered, func(error) {})
 }
 
 // openStores opens the replica, its log by the given function, and refuses one that
-// is damaged or not this node's. Of the latter it speaks first: what is not ours
-// may look damaged.
+// is damaged or not this node's. It checks the owner first: a foreign replica may
+// look damaged.
 func (s *Stopped) openStores(open func(dir string, covered uint64) (*disk.Log, error)) (*stores, error) {
 	if record := s.dir.Record(); record.Pending == pendingRestore {
 		return nil, errPending(record.Pending)
@@ -261,18 +261,18 @@ func (st *stores) newest() (*raft.SnapshotMeta, error) {
 	return nil, err
 }
 
-func (st *stores) standing(configuration raft.Configuration) (Standing, error) {
+func (st *stores) position(configuration raft.Configuration) (Position, error) {
 	last, err := st.log.LastIndex()
 	if err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
 	covered, _, err := st.snapshots.Covered()
 	if err != nil {
-		return Standing{}, err
+		return Position{}, err
 	}
-	out := Standing{Last: max(last, covered)}
+	out := Position{Last: max(last, covered)}
 	if out.Term, err = st.log.GetUint64([]byte(disk.KeyCurrentTerm)); err != nil {
-		return Standing{}, fmt.Errorf("read term: %w", err)
+		return Position{}, fmt.Errorf("read term: %w", err)
 	}
 	for _, s := range configuration.Servers {
 		out.Servers = append(out.Servers, raftconf.Server{
@@ -282,8 +282,7 @@ func (st *stores) standing(configuration raft.Configuration) (Standing, error) {
 	return out, nil
 }
 
-// errPending is returned where something that was begun on a stopped server
-// was not finished.
+// errPending refuses a server on which a restore or a recovery was not finished.
 func errPending(what string) error {
 	if what == pendingRestore {
 		return compute.Errorf(compute.CodeConflict,
@@ -293,10 +292,10 @@ func errPending(what string) error {
 		"A recovery was begun here and not finished: run berth admin raft recover again.")
 }
 
-// checkFinished refuses to start a server on which a restore or a recovery was
-// not finished, or into whose replica somebody put a peers file: raft would not
-// read it, and whoever put it there expects that.
-func checkFinished(dir *datadir.Dir) error {
+// CheckFinished refuses to start a server with an unfinished restore or recovery,
+// or with a peers file in its replica: whoever put it there expects that raft
+// reads it, and it does not.
+func CheckFinished(dir *datadir.Dir) error {
 	if pending := dir.Record().Pending; pending != "" {
 		return errPending(pending)
 	}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"errors"
@@ -10,14 +10,14 @@ import (
 	"berth/compute"
 )
 
-// Held is what a stopped server has of one entry of the log.
+// Held is one entry of the log as a stopped server has it.
 type Held struct {
 	Data    []byte // nil where its log does not have the entry.
 	Last    uint64 // Index of its newest entry.
-	Covered uint64 // The newest entry in its snapshot: these it has applied.
+	Covered uint64 // Last entry in its snapshot: all up to it are applied.
 }
 
-// Entry returns what the replica has of a command entry. It changes nothing.
+// Entry returns a command entry as the replica has it. It changes nothing.
 func (s *Stopped) Entry(index uint64) (Held, error) {
 	st, err := s.openStores(disk.OpenToRead)
 	if err != nil {

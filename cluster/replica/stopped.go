@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"errors"
@@ -18,20 +18,20 @@ import (
 	"berth/compute"
 )
 
-// newRaftDir is a replica while it is made.
+// newRaftDir holds a replica while it is written.
 const newRaftDir = "raft.new"
 
-// openQuiet opens the snapshots of a replica that does not run.
+// openQuiet opens the snapshots of a stopped replica without a log.
 func openQuiet(dir string) (*disk.Snapshots, error) {
 	watch := &disk.Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
-	return disk.OpenSnapshots(dir, snapshotsKept, watch, func(error) {}, liblog.Discard())
+	return disk.OpenSnapshots(dir, SnapshotsKept, watch, func(error) {}, liblog.Discard())
 }
 
 // Stopped is the data directory of a server that does not run. While it is
 // open, none can be started on it.
 type Stopped struct {
 	dir        *datadir.Dir
-	quarantine quarantine
+	quarantine Quarantine
 }
 
 // OpenStopped opens the data directory of a server that was stopped. The code
@@ -47,7 +47,7 @@ func OpenStopped(dir string) (*Stopped, error) {
 		}
 		return nil, err
 	}
-	s := &Stopped{dir: f, quarantine: quarantine{dir: f}}
+	s := &Stopped{dir: f, quarantine: Quarantine{dir: f}}
 	if _, err := os.Stat(f.Path(datadir.PKIDir, "ca.key")); f.Record().State != datadir.StateMember || err != nil {
 		return nil, errors.Join(s.Close(), compute.Errorf(compute.CodeConflict,
 			"The node in %s is no server of a cluster: a server holds %s/ca.key.", dir, datadir.PKIDir))
@@ -64,8 +64,8 @@ func (s *Stopped) ClusterID() compute.UUID { return s.dir.Record().ClusterID }
 // Close gives the directory back.
 func (s *Stopped) Close() error { return s.dir.Close() }
 
-// NextEpoch returns the epoch in which the cluster goes on after what is to be
-// done here; the same again when that was begun before and not finished.
+// NextEpoch returns the epoch of the cluster after a restore or recovery here. A
+// repeat of an unfinished one returns the same epoch.
 func (s *Stopped) NextEpoch() uint64 {
 	record := s.dir.Record()
 	if record.Pending != "" {
@@ -74,8 +74,8 @@ func (s *Stopped) NextEpoch() uint64 {
 	return record.Epoch + 1
 }
 
-// Replica is what a server is to hold instead of what it has.
-type Replica struct {
+// Replacement is the state that a server is to hold instead of its replica.
+type Replacement struct {
 	Epoch       uint64 // Of the cluster from then on.
 	Index, Term uint64 // Of the last entry that Write's state has in it.
 	Address     string // host:port of the server's cluster port, as last known.
@@ -83,21 +83,21 @@ type Replica struct {
 }
 
 // Replace makes the server the only voter of its cluster, with the state that r
-// writes. The replica that it had is set aside and its place returned, "" for
-// none. When it fails, or the machine does, it can be repeated, and the server
-// does not start before it is done.
-func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
+// writes. It sets the former replica aside and returns its path, "" for none.
+// After a failure or a crash it can be repeated, and the server does not start
+// before it is finished.
+func (s *Stopped) Replace(r Replacement, now time.Time) (aside string, err error) {
 	if err := s.make(r); err != nil {
 		return "", fmt.Errorf("make replica: %w", err)
 	}
-	// The epoch is on disk first: no server of the life before may speak to this
+	// The epoch is on disk first: no server of the former epoch may reach this
 	// replica.
 	record := s.dir.Record()
 	record.Epoch, record.Pending, record.CatchUp = r.Epoch, pendingRestore, 0
 	if err := s.dir.Put(record); err != nil {
 		return "", err
 	}
-	if aside, err = s.quarantine.setAside(now, nil); err != nil {
+	if aside, err = s.quarantine.SetAside(now, nil); err != nil {
 		return "", err
 	}
 	if err := os.Rename(s.dir.Path(newRaftDir), s.dir.Path(datadir.RaftDir)); err != nil {
@@ -111,7 +111,7 @@ func (s *Stopped) Replace(r Replica, now time.Time) (aside string, err error) {
 }
 
 // make writes the new replica beside the old one.
-func (s *Stopped) make(r Replica) error {
+func (s *Stopped) make(r Replacement) error {
 	dir := s.dir.Path(newRaftDir)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *Stopped) make(r Replica) error {
 	}
 	id := s.Node()
 	if r.Address == "" {
-		r.Address = id.String() // Whoever dials looks the id up.
+		r.Address = id.String() // Dialling resolves ids.
 	}
 	_, transport := raft.NewInmemTransport("")
 	sink, err := snapshots.Create(raft.SnapshotVersionMax, r.Index, r.Term, raft.Configuration{Servers: []raft.Server{
@@ -144,14 +144,13 @@ func (s *Stopped) make(r Replica) error {
 	if err != nil {
 		return err
 	}
-	// A term that is above every one that the state has seen: a leader's
-	// commands carry it.
+	// At least every term that the state has seen, since commands carry it.
 	err = store.SetUint64([]byte(disk.KeyCurrentTerm), max(r.Term, s.oldTerm()))
 	return errors.Join(err, store.SetOwner(ownerOf(s.ClusterID(), id)), store.Close(), file.SyncDir(dir))
 }
 
-// oldTerm returns the newest term that the replica there has seen, 0 when that
-// cannot be read any more.
+// oldTerm returns the newest term that the present replica has seen, 0 when it
+// cannot be read.
 func (s *Stopped) oldTerm() uint64 {
 	dir := s.dir.Path(datadir.RaftDir)
 	if _, err := os.Stat(filepath.Join(dir, disk.FileName)); err != nil {
@@ -163,7 +162,7 @@ func (s *Stopped) oldTerm() uint64 {
 	}
 	covered, _, err := snapshots.Covered()
 	if err != nil {
-		covered = 0 // The log has the term, whatever it needs a snapshot for.
+		covered = 0 // The log has the term even if it depends on a snapshot.
 	}
 	store, err := disk.OpenToRead(dir, covered)
 	if err != nil {
@@ -177,19 +176,19 @@ func (s *Stopped) oldTerm() uint64 {
 	return term
 }
 
-// Rejoin has the server come in empty at its next start, when the others allow
-// that, as one whose replica is damaged does: also one that stays out because its
-// state was wrong twice.
+// Rejoin makes the server rejoin with an empty replica at its next start, as if
+// its replica were damaged. It also readmits one that stays out because its state
+// was wrong twice.
 func (s *Stopped) Rejoin() error {
 	record := s.dir.Record()
 	if len(record.Peers) == 0 {
-		return errDamagedAlone()
+		return ErrAlone()
 	}
 	if record.Pending != "" {
 		return errPending(record.Pending)
 	}
 	if record.Damaged == "" {
-		record.Damaged = "an operator had this server come in empty"
+		record.Damaged = "an operator made this server rejoin with an empty replica"
 	}
 	record.OutUntil = time.Time{}
 	return s.dir.Put(record)
