@@ -44,9 +44,9 @@ var rules = []rule{
 	{"cluster/clock", []string{"boottime", "compute"}, "the cluster's time needs clocks, not the cluster"},
 	{"cluster/replica", []string{"cluster/datadir", "cluster/disk", "cluster/file", "cluster/liblog", "cluster/raftconf", "cluster/rpc", "compute", "loop"}, "a replica is opened, checked and recovered without the cluster around it"},
 	{"cluster/membership", []string{"cluster/raftconf", "compute"}, "the plan of who votes is a pure function"},
-	{"cluster/disk", []string{"cluster/file", "compute", "fault"}, "the log store knows no cluster"},
-	{"cluster/file", []string{"fault"}, "files that survive a power cut know no content"},
-	{"cluster/rpc", []string{"compute", "fault"}, "calls are frames between identities"},
+	{"cluster/disk", []string{"cluster/file", "fault"}, "the log store knows no cluster"},
+	{"cluster/file", nil, "files that survive a power cut know no content"},
+	{"cluster/rpc", []string{"compute"}, "calls are frames between identities"},
 	{"cluster/pki", []string{"cluster/file", "compute"}, "certificates name nodes and know no cluster around them"},
 
 	{"api", []string{"compute", "compute/capacity", "fault", "fsm", "loop"}, "handlers build commands and read views: the one sideways edge; the rest comes through interfaces"},

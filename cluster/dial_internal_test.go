@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"berth/loop"
 )
 
 // countedConn is a connection to one of several addresses.
@@ -67,7 +69,7 @@ func TestDialFirst(t *testing.T) {
 					if h.late {
 						ctx = context.WithoutCancel(ctx)
 					}
-					if err := errors.Join(pause(ctx, h.after), h.err); err != nil {
+					if err := errors.Join(sleep(ctx, h.after), h.err); err != nil {
 						return nil, err
 					}
 					open.Add(1)
@@ -92,4 +94,12 @@ func TestDialFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// sleep waits for d or for the end of ctx, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	if !loop.Sleep(ctx, d) {
+		return ctx.Err()
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"berth/cluster/pki"
 	"berth/compute"
 	"berth/fault"
+	"berth/loop"
 )
 
 // freshness says what a start finds.
@@ -150,7 +151,7 @@ func (c *Cluster) usePair(pair *tls.Certificate) error {
 func (c *Cluster) renew(ctx context.Context) error {
 	for {
 		c.renewIfDue(ctx)
-		if pause(ctx, renewCheck) != nil {
+		if !loop.Sleep(ctx, renewCheck) {
 			return nil //nolint:nilerr // The end of ctx.
 		}
 	}

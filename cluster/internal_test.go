@@ -261,3 +261,5 @@ func (d directoryOf) Node(id compute.NodeID) (compute.Role, bool, bool) {
 }
 
 func (directoryOf) Address(compute.NodeID) string { return "" }
+
+func letter(name byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{15: name}} }

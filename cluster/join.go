@@ -19,6 +19,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fault"
+	"berth/loop"
 )
 
 // Limits of joining.
@@ -209,7 +210,7 @@ func (c *Cluster) join(ctx context.Context) error {
 			return fmt.Errorf("join cluster: %w", err)
 		}
 		c.logger.Warn("not joined yet", "err", err)
-		if pause(ctx, wait) != nil {
+		if !loop.Sleep(ctx, wait) {
 			return fmt.Errorf("join cluster: %w", err)
 		}
 		wait = min(2*wait, joinPauseMax)

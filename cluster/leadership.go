@@ -12,6 +12,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
+	"berth/loop"
 )
 
 const (
@@ -224,8 +225,8 @@ func (c *Cluster) openTerm(ctx context.Context) (uint64, error) {
 		if !c.IsLeader() {
 			return 0, fmt.Errorf("open term %d: %w", number, raft.ErrNotLeader)
 		}
-		if err := pause(ctx, openingRetry); err != nil {
-			return 0, err
+		if !loop.Sleep(ctx, openingRetry) {
+			return 0, ctx.Err()
 		}
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/hashicorp/raft"
 
 	"berth/cluster/datadir"
+	"berth/cluster/membership"
 	"berth/cluster/raftconf"
 	"berth/compute"
 	"berth/fault"
+	"berth/loop"
 )
 
 // Limits of membership.
@@ -29,7 +31,7 @@ const (
 // leads. It is level-triggered: each look begins from what is there.
 func (c *Cluster) tendMembers(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
-		seen := newCensus()
+		seen := membership.NewObservations()
 		defer c.metrics.showVoters(0, 0, 0)
 		defer c.metrics.lag.Reset() // Who leads next knows better.
 		ticker := time.NewTicker(tendTick)
@@ -52,7 +54,7 @@ func (c *Cluster) tendMembers(ctx context.Context) error {
 }
 
 // tend makes the first change that is due.
-func (c *Cluster) tend(ctx context.Context, seen *census) error {
+func (c *Cluster) tend(ctx context.Context, seen *membership.Observations) error {
 	future := c.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -65,57 +67,57 @@ func (c *Cluster) tend(ctx context.Context, seen *census) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // Nobody answers to a term that is over.
 	}
-	roll := c.roll(servers, seen)
-	step, obstacles := roll.next()
-	voters, _ := roll.count()
-	c.metrics.showVoters(voters, roll.answering(), len(obstacles))
-	c.tellObstacles(seen, obstacles)
-	if step.action == actionNone {
+	plan := c.plan(servers, seen)
+	step, obstacles := plan.Next()
+	voters, _ := plan.Count()
+	c.metrics.showVoters(voters, plan.Answering(), len(obstacles))
+	c.logObstacles(seen, obstacles)
+	if step.Action == membership.None {
 		return nil
 	}
-	c.logger.Info("membership changes", "node", step.server, "status", string(step.action), "code", step.reason)
+	c.logger.Info("membership changes", "node", step.Server, "status", string(step.Action), "code", step.Reason)
 	if err := c.take(step, servers, future.Index()); err != nil {
-		return fmt.Errorf("%s server %s: %w", step.action, step.server, err)
+		return fmt.Errorf("%s server %s: %w", step.Action, step.Server, err)
 	}
 	fault.Point("cluster.member.changed")
-	if step.action == actionDemote {
-		seen.demoted[step.server] = true
+	if step.Action == membership.Demote {
+		seen.Demoted[step.Server] = true
 	}
 	return nil
 }
 
 // take does one change of the configuration with the index prev.
-func (c *Cluster) take(step change, servers []raft.Server, prev uint64) error {
-	id := raftconf.ServerID(step.server)
+func (c *Cluster) take(step membership.Change, servers []raft.Server, prev uint64) error {
+	id := raftconf.ServerID(step.Server)
 	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
-	switch step.action {
-	case actionRemove:
+	switch step.Action {
+	case membership.Remove:
 		fault.Point("cluster.member.remove")
 		return c.raft.RemoveServer(id, prev, tendTimeout).Error()
-	case actionDemote:
+	case membership.Demote:
 		fault.Point("cluster.member.demote")
 		return c.raft.DemoteVoter(id, prev, tendTimeout).Error()
-	case actionPromote:
+	case membership.Promote:
 		fault.Point("cluster.member.promote")
 		return c.raft.AddVoter(id, servers[at].Address, prev, tendTimeout).Error()
-	case actionTransfer:
+	case membership.Transfer:
 		return c.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
-	case actionNone:
+	case membership.None:
 	}
 	return nil
 }
 
-// tellObstacles logs who has to stay a voter, once for each reason.
-func (c *Cluster) tellObstacles(seen *census, obstacles []obstacle) {
-	told := make(map[compute.NodeID]string, len(obstacles))
+// logObstacles logs who has to stay a voter, once for each reason.
+func (c *Cluster) logObstacles(seen *membership.Observations, obstacles []membership.Obstacle) {
+	logged := make(map[compute.NodeID]string, len(obstacles))
 	for _, o := range obstacles {
-		told[o.server] = o.reason
-		if seen.told[o.server] != o.reason {
-			c.logger.Warn("server stays a voter", "node", o.server, "code", o.reason,
-				"err", fmt.Sprintf("without it %d of %d voters would keep up", o.current, o.voters))
+		logged[o.Server] = o.Reason
+		if seen.Logged[o.Server] != o.Reason {
+			c.logger.Warn("server stays a voter", "node", o.Server, "code", o.Reason,
+				"err", fmt.Sprintf("without it %d of %d voters would keep up", o.Current, o.Voters))
 		}
 	}
-	seen.told = told
+	seen.Logged = logged
 }
 
 // admitHeard adds a server that sends heartbeats but is not in the
@@ -133,80 +135,44 @@ func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 	return false, nil
 }
 
-// census is what a leader has seen of the servers in its term.
-type census struct {
-	at      time.Time // Of the last look.
-	others  int       // Servers that it asked.
-	steady  map[compute.NodeID]time.Duration
-	silent  map[compute.NodeID]time.Duration
-	demoted map[compute.NodeID]bool   // For their silence, as long as it lasts.
-	told    map[compute.NodeID]string // Why each stays a voter, as logged.
-}
-
-func newCensus() *census {
-	return &census{
-		steady:  make(map[compute.NodeID]time.Duration),
-		silent:  make(map[compute.NodeID]time.Duration),
-		demoted: make(map[compute.NodeID]bool),
-		told:    make(map[compute.NodeID]string),
-	}
-}
-
-// note adds what one look found: whether the server answered, and whether it
-// keeps up. A look counts for at least a moment.
-func (s *census) note(id compute.NodeID, took time.Duration, answered, keepsUp bool) {
-	took = max(took, 1)
-	if answered {
-		delete(s.silent, id)
-		delete(s.demoted, id)
-	} else {
-		s.silent[id] += took
-	}
-	if keepsUp {
-		s.steady[id] += took
-	} else {
-		delete(s.steady, id)
-	}
-}
-
-// roll returns the configuration with what was seen of its servers.
-func (c *Cluster) roll(servers []raft.Server, seen *census) *roll {
-	r := &roll{
-		self: c.id, voters: c.cfg.Voters,
-		promoteAfter: c.cfg.PromoteAfter, replaceAfter: c.cfg.ReplaceAfter,
-		transferred: c.transferred.Load(),
+// plan returns the configuration with what was observed of its servers.
+func (c *Cluster) plan(servers []raft.Server, seen *membership.Observations) *membership.Plan {
+	p := &membership.Plan{
+		Self: c.id, Voters: c.cfg.Voters,
+		PromoteAfter: c.cfg.PromoteAfter, ReplaceAfter: c.cfg.ReplaceAfter,
+		Transferred: c.transferred.Load(),
 	}
 	for _, s := range servers {
 		id := raftconf.NodeOf(s.ID)
-		r.members = append(r.members, member{
-			id: id, voter: s.Suffrage == raft.Voter, removed: c.removed(id),
-			demoted: seen.demoted[id], steady: seen.steady[id], silent: seen.silent[id],
+		p.Members = append(p.Members, membership.Member{
+			ID: id, Voter: s.Suffrage == raft.Voter, Removed: c.removed(id),
+			Demoted: seen.Demoted[id], Steady: seen.Steady[id], Silent: seen.Silent[id],
 		})
 	}
-	return r
+	return p
 }
 
 // measure asks each other server how far it is.
-func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *census) {
+func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *membership.Observations) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	replies := c.askStatus(ctx, servers)
 	now := time.Now() //nolint:forbidigo // A stopwatch.
-	took := min(now.Sub(seen.at), maxLook)
-	if seen.at.IsZero() {
+	took := min(now.Sub(seen.At), maxLook)
+	if seen.At.IsZero() {
 		took = 0
 	}
-	seen.at = now
-	if len(replies) != seen.others {
+	seen.At = now
+	if len(replies) != seen.Others {
 		c.metrics.lag.Reset() // One of them may be a server no more.
 	}
-	seen.others = len(replies)
+	seen.Others = len(replies)
 	for id, r := range replies {
 		c.room.note(id, r.err == nil && r.full)
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
 		}
-		seen.note(id, took, r.err == nil, r.keepsUp())
+		seen.Note(id, took, r.err == nil, r.keepsUp())
 	}
 }
 
@@ -269,7 +235,7 @@ func (c *Cluster) addServer(id compute.NodeID, address string) error {
 }
 
 // Servers returns the servers of the newest configuration that this node has,
-// committed or not; on a worker those that a server has told it of.
+// committed or not; on a worker those that a server has logged it of.
 func (c *Cluster) Servers() []raftconf.Server {
 	if c.isWorker() {
 		return c.upstream.servers()
@@ -289,7 +255,7 @@ func (c *Cluster) Servers() []raftconf.Server {
 // rememberPeers keeps on disk where the other servers are, for the next
 // start.
 func (c *Cluster) rememberPeers(ctx context.Context) error {
-	for pause(ctx, peersLookEvery) == nil {
+	for loop.Sleep(ctx, peersLookEvery) {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("addresses of peers not saved", "err", err)
 		}
@@ -318,4 +284,41 @@ func (c *Cluster) savePeers() error {
 		return nil
 	}
 	return c.dir.Update(func(r *datadir.Record) { r.Peers = peers })
+}
+
+// CheckRemoval asks all servers and returns nil when the node can be removed
+// without the loss of the quorum: when it is no server, or when the leader can
+// take its vote, in steps each of which leaves a quorum that answers. Standbys
+// that answer count as ready to vote in its place. The answer is of the moment:
+// a server that is removed keeps its vote for as long as it is needed, even if
+// others fail right after.
+func (c *Cluster) CheckRemoval(ctx context.Context, id compute.NodeID) *membership.Removal {
+	servers := c.servers()
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	replies := c.askStatus(ctx, servers)
+	seen := membership.NewObservations()
+	for node, reply := range replies {
+		seen.Note(node, max(c.cfg.PromoteAfter, 1), reply.err == nil, reply.err == nil)
+	}
+	return c.foresee(servers, seen, id)
+}
+
+// foresee returns what is in the way of the removal of a server, nil for
+// nothing.
+func (c *Cluster) foresee(servers []raft.Server, seen *membership.Observations, id compute.NodeID) *membership.Removal {
+	p := c.plan(servers, seen)
+	// This node may follow: for the leader it answers, and keeps up.
+	if at := p.At(c.id); at >= 0 {
+		p.Members[at].Steady = max(c.cfg.PromoteAfter, 1)
+	}
+	if leader, known := c.Leader(); known {
+		p.Self = leader
+	}
+	at := p.At(id)
+	if at < 0 {
+		return nil
+	}
+	p.Members[at].Removed, p.Transferred = true, false
+	return p.Foresee(id)
 }

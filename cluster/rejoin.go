@@ -13,6 +13,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
 	"berth/compute"
+	"berth/loop"
 )
 
 // A server whose replica is damaged has forgotten what it acknowledged, and for
@@ -107,7 +108,7 @@ func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 			}
 			last = err
 		}
-		if pause(asking, rejoinPause) == nil {
+		if loop.Sleep(asking, rejoinPause) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -141,7 +142,7 @@ func (c *Cluster) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 		return rejoinAnswer{}, err
 	}
 	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest word first, a leader's own before.
-		return cmp.Or(cmp.Compare(b.st.Term, a.st.Term), order(b.st.Leader == b.id, a.st.Leader == a.id))
+		return cmp.Or(cmp.Compare(b.st.Term, a.st.Term), byBool(b.st.Leader == b.id, a.st.Leader == a.id))
 	})
 	errs := []error{errNoLeader()}
 	for _, r := range replies {
@@ -216,4 +217,15 @@ func verdictOf(replies []readmissionReply, own uint64) error {
 		return ErrOutlived
 	}
 	return nil
+}
+
+// byBool orders booleans: false before true.
+func byBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }

@@ -19,6 +19,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/loop"
 )
 
 // The protocols of the cluster port, by ALPN.
@@ -59,7 +60,7 @@ func (c *Cluster) serve(ctx context.Context) error {
 		}
 		if err != nil {
 			c.logger.Warn("accept failed", "err", err)
-			if err := pause(ctx, acceptRetry); err != nil {
+			if !loop.Sleep(ctx, acceptRetry) {
 				return nil
 			}
 			continue
@@ -425,15 +426,3 @@ type layerAddr string
 
 func (layerAddr) Network() string  { return "tcp" }
 func (a layerAddr) String() string { return string(a) }
-
-// pause waits for d or for the end of ctx, whose error it returns.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

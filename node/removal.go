@@ -10,6 +10,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"berth/cluster"
+	"berth/cluster/membership"
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
@@ -28,7 +29,7 @@ func (n *Node) checkRemoval(ctx context.Context, id compute.NodeID) error {
 
 // removalRefusal says in the names of nodes what is in the way; nil for
 // nothing.
-func removalRefusal(view *fsm.View, r *cluster.Removal) error {
+func removalRefusal(view *fsm.View, r *membership.Removal) error {
 	switch {
 	case r == nil:
 		return nil

@@ -21,6 +21,7 @@ import (
 	"berth/cluster/liblog"
 	"berth/cluster/rpc"
 	"berth/compute"
+	"berth/loop"
 )
 
 // Limits of gossip.
@@ -247,25 +248,13 @@ func (g *Gossip) Rejoin(ctx context.Context) error {
 	delay := rejoinMin
 	for {
 		g.join()
-		if pause(ctx, delay+rand.N(delay)) != nil {
-			return nil //nolint:nilerr // The end of ctx.
+		if !loop.Sleep(ctx, delay+rand.N(delay)) {
+			return nil
 		}
 		delay = min(2*delay, rejoinMax)
 		if g.Complete() {
 			delay = rejoinMax
 		}
-	}
-}
-
-// pause waits for d or for the end of ctx, whose error it returns.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -1,4 +1,4 @@
-package cluster
+package membership
 
 import (
 	"fmt"
@@ -16,46 +16,46 @@ const (
 	testReplace = 10 * time.Minute
 )
 
-// parseRoll reads servers such as "A* v, B v dead, C v removed, D steady":
+// parsePlan reads servers such as "A* v, B v dead, C v removed, D steady":
 // the star leads; v votes; steady, dead, down (silent for a short time) and behind
 // (it answers) are states, a voter without one is steady.
-func parseRoll(t *testing.T, voters int, text string) *roll {
+func parsePlan(t *testing.T, voters int, text string) *Plan {
 	t.Helper()
-	r := &roll{voters: voters, promoteAfter: testPromote, replaceAfter: testReplace}
+	p := &Plan{Voters: voters, PromoteAfter: testPromote, ReplaceAfter: testReplace}
 	for part := range strings.SplitSeq(text, ",") {
 		words := strings.Fields(part)
-		m := member{id: letter(words[0][0])}
+		m := Member{ID: letter(words[0][0])}
 		if strings.HasSuffix(words[0], "*") {
-			r.self = m.id
+			p.Self = m.ID
 		}
 		for _, word := range words[1:] {
 			switch word {
 			case "v":
-				m.voter, m.steady = true, testPromote
+				m.Voter, m.Steady = true, testPromote
 			case "steady":
-				m.steady = testPromote
+				m.Steady = testPromote
 			case "dead":
-				m.silent, m.steady = testReplace, 0
+				m.Silent, m.Steady = testReplace, 0
 			case "down":
-				m.silent, m.steady = time.Second, 0
+				m.Silent, m.Steady = time.Second, 0
 			case "behind":
-				m.steady = 0
+				m.Steady = 0
 			case "removed":
-				m.removed = true
+				m.Removed = true
 			case "demoted":
-				m.demoted = true
+				m.Demoted = true
 			default:
 				t.Fatalf("%q is no state", word)
 			}
 		}
-		r.members = append(r.members, m)
+		p.Members = append(p.Members, m)
 	}
-	return r
+	return p
 }
 
 func letter(name byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{15: name}} }
 
-func TestAutopilot(t *testing.T) {
+func TestNextChange(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		voters  int
@@ -107,14 +107,14 @@ func TestAutopilot(t *testing.T) {
 		{"one voter is enough where one is wanted", 1, "A* v, B v, C v", "demote C", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			step, obstacles := parseRoll(t, test.voters, test.servers).next()
+			step, obstacles := parsePlan(t, test.voters, test.servers).Next()
 			got := ""
-			if step.action != actionNone {
-				got = fmt.Sprintf("%s %c", step.action, step.server.UUID[15])
+			if step.Action != None {
+				got = fmt.Sprintf("%s %c", step.Action, step.Server.UUID[15])
 			}
 			var held []byte
 			for _, o := range obstacles {
-				held = append(held, o.server.UUID[15])
+				held = append(held, o.Server.UUID[15])
 			}
 			if got != test.want || string(held) != test.held {
 				t.Errorf("got %q and %q stay, want %q and %q", got, held, test.want, test.held)
@@ -124,26 +124,26 @@ func TestAutopilot(t *testing.T) {
 }
 
 func TestLeaderThatCouldNotHandOverRemovesItself(t *testing.T) {
-	r := parseRoll(t, 0, "A* v removed, B v, C v")
-	r.transferred = true
-	if step, _ := r.next(); step.action != actionRemove || step.server != r.self {
+	p := parsePlan(t, 0, "A* v removed, B v, C v")
+	p.Transferred = true
+	if step, _ := p.Next(); step.Action != Remove || step.Server != p.Self {
 		t.Errorf("got %+v", step)
 	}
 }
 
-// everyState is what a server can be.
-func everyState() []member {
-	var all []member
+// everyState returns all states of a server.
+func everyState() []Member {
+	var all []Member
 	for _, voter := range []bool{false, true} {
 		for _, removed := range []bool{false, true} {
-			base := member{voter: voter, removed: removed}
-			for _, seen := range []member{
-				{steady: testPromote}, {}, {silent: time.Second}, {silent: testReplace}, {silent: testReplace, demoted: true},
+			base := Member{Voter: voter, Removed: removed}
+			for _, seen := range []Member{
+				{Steady: testPromote}, {}, {Silent: time.Second}, {Silent: testReplace}, {Silent: testReplace, Demoted: true},
 			} {
-				if voter && seen.demoted {
+				if voter && seen.Demoted {
 					continue // A vote is given after an answer only.
 				}
-				seen.voter, seen.removed = base.voter, base.removed
+				seen.Voter, seen.Removed = base.Voter, base.Removed
 				all = append(all, seen)
 			}
 		}
@@ -151,29 +151,29 @@ func everyState() []member {
 	return all
 }
 
-// TestAutopilotNeverCostsTheQuorum follows the decisions from every
+// TestPlanNeverCostsTheQuorum follows the decisions from every
 // configuration of up to five servers that has a quorum to where nothing is
 // left to do.
-func TestAutopilotNeverCostsTheQuorum(t *testing.T) {
+func TestPlanNeverCostsTheQuorum(t *testing.T) {
 	states := everyState()
-	rolls := 0
-	var extend func(members []member, from int)
-	extend = func(members []member, from int) {
+	plans := 0
+	var extend func(members []Member, from int)
+	extend = func(members []Member, from int) {
 		for at := range members {
 			m := &members[at]
-			if !m.voter || !m.answers() || at > 0 && members[at-1] == (member{
-				id: members[at-1].id, voter: m.voter, removed: m.removed, steady: m.steady,
+			if !m.Voter || !m.Answers() || at > 0 && members[at-1] == (Member{
+				ID: members[at-1].ID, Voter: m.Voter, Removed: m.Removed, Steady: m.Steady,
 			}) {
 				continue // Nobody who leads, or the same as the one before.
 			}
 			for _, voters := range []int{1, 3, 5} {
-				r := &roll{
-					members: slices.Clone(members), self: m.id, voters: voters,
-					promoteAfter: testPromote, replaceAfter: testReplace,
+				p := &Plan{
+					Members: slices.Clone(members), Self: m.ID, Voters: voters,
+					PromoteAfter: testPromote, ReplaceAfter: testReplace,
 				}
-				if all, current := r.count(); current >= raftconf.Quorum(all) {
-					rolls++
-					followAutopilot(t, r)
+				if all, current := p.Count(); current >= raftconf.Quorum(all) {
+					plans++
+					followPlan(t, p)
 				}
 			}
 		}
@@ -182,77 +182,77 @@ func TestAutopilotNeverCostsTheQuorum(t *testing.T) {
 		}
 		for i := from; i < len(states); i++ {
 			next := states[i]
-			next.id = letter(byte('A' + len(members)))
+			next.ID = letter(byte('A' + len(members)))
 			extend(append(slices.Clone(members), next), i)
 		}
 	}
 	extend(nil, 0)
-	t.Logf("%d configurations", rolls)
-	if rolls < 10_000 {
+	t.Logf("%d configurations", plans)
+	if plans < 10_000 {
 		t.Error("too few")
 	}
 }
 
-// followAutopilot takes the decisions one by one and checks each.
-func followAutopilot(t *testing.T, r *roll) {
+// followPlan makes the planned changes one by one and checks each.
+func followPlan(t *testing.T, p *Plan) {
 	t.Helper()
-	began := r
+	began := p
 	for range 4 * 6 {
-		step, obstacles := r.next()
-		if step.action == actionNone {
-			checkEnd(t, began, r, obstacles)
+		step, obstacles := p.Next()
+		if step.Action == None {
+			checkEnd(t, began, p, obstacles)
 			return
 		}
-		checkStep(t, r, step)
-		r = r.with(step)
-		if voters, current := r.count(); current < raftconf.Quorum(voters) {
+		checkStep(t, p, step)
+		p = p.With(step)
+		if voters, current := p.Count(); current < raftconf.Quorum(voters) {
 			t.Fatalf("%+v\nleaves %d of %d voters of\n%+v", step, current, voters, began)
 		}
 	}
 	t.Fatalf("no end of changes of\n%+v", began)
 }
 
-func checkStep(t *testing.T, r *roll, step change) {
+func checkStep(t *testing.T, p *Plan, step Change) {
 	t.Helper()
-	m := r.members[r.at(step.server)]
-	voters, _ := r.count()
+	m := p.Members[p.At(step.Server)]
+	voters, _ := p.Count()
 	demoted := 0
-	for _, other := range r.members {
-		if other.demoted {
+	for _, other := range p.Members {
+		if other.Demoted {
 			demoted++
 		}
 	}
 	ok := false
-	switch step.action {
-	case actionRemove:
-		ok = m.removed && m.id != r.self
-	case actionPromote:
-		ok = !m.voter && !m.removed && m.steady >= testPromote && voters <= r.wanted()
-	case actionTransfer:
-		ok = m.voter && m.steady > 0 && !m.removed && m.id != r.self && r.members[r.at(r.self)].removed
-	case actionDemote:
-		surplus := r.answering() == voters
-		replaced := m.silent >= testReplace && demoted < (voters-1)/2
-		ok = m.voter && m.id != r.self && voters > r.wanted() && (surplus || replaced)
-	case actionNone:
+	switch step.Action {
+	case Remove:
+		ok = m.Removed && m.ID != p.Self
+	case Promote:
+		ok = !m.Voter && !m.Removed && m.Steady >= testPromote && voters <= p.wanted()
+	case Transfer:
+		ok = m.Voter && m.Steady > 0 && !m.Removed && m.ID != p.Self && p.Members[p.At(p.Self)].Removed
+	case Demote:
+		surplus := p.Answering() == voters
+		replaced := m.Silent >= testReplace && demoted < (voters-1)/2
+		ok = m.Voter && m.ID != p.Self && voters > p.wanted() && (surplus || replaced)
+	case None:
 	}
 	if !ok {
-		t.Fatalf("%+v of\n%+v", step, r)
+		t.Fatalf("%+v of\n%+v", step, p)
 	}
 }
 
 // checkEnd checks where nothing is left to do: what was removed is gone, or
-// told, and a voter is missing only where no standby could take its place.
-func checkEnd(t *testing.T, began, r *roll, obstacles []obstacle) {
+// reported, and a voter is missing only where no standby could take its place.
+func checkEnd(t *testing.T, began, p *Plan, obstacles []Obstacle) {
 	t.Helper()
-	voters, _ := r.count()
-	for _, m := range r.members {
-		told := slices.ContainsFunc(obstacles, func(o obstacle) bool { return o.server == m.id })
+	voters, _ := p.Count()
+	for _, m := range p.Members {
+		reported := slices.ContainsFunc(obstacles, func(o Obstacle) bool { return o.Server == m.ID })
 		switch {
-		case m.removed && !told:
-			t.Fatalf("%c stays, untold, of\n%+v\nfrom\n%+v", m.id.UUID[15], r, began)
-		case !m.voter && !m.removed && m.steady >= testPromote && voters < r.wanted():
-			t.Fatalf("%c does not vote of\n%+v\nfrom\n%+v", m.id.UUID[15], r, began)
+		case m.Removed && !reported:
+			t.Fatalf("%c stays, unreported, of\n%+v\nfrom\n%+v", m.ID.UUID[15], p, began)
+		case !m.Voter && !m.Removed && m.Steady >= testPromote && voters < p.wanted():
+			t.Fatalf("%c does not vote of\n%+v\nfrom\n%+v", m.ID.UUID[15], p, began)
 		}
 	}
 }
