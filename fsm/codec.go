@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"berth/compute"
 )
 
@@ -15,75 +13,16 @@ import (
 const (
 	MaxCommand  = 256 << 10 // Bytes of one frame.
 	frameHeader = 6         // Kind, version, length.
-	maxNesting  = 8
-	maxElements = 16 << 10 // Of one array or map.
 )
 
 // version is the version of every command's encoding. A kind whose meaning
 // changes gets a new kind, never another reading of an old log.
 const version = 1
 
-// modes is how the package speaks CBOR.
-type modes struct {
-	enc    cbor.EncMode
-	dec    cbor.DecMode // For commands and records: what is unknown is an error.
-	answer cbor.DecMode // For results, which newer nodes may say more in.
-}
-
-// codec is built once and never changes: building it costs more than using
-// it, and every command and record needs it.
-var codec = newModes() //nolint:gochecknoglobals // Immutable.
-
-func newModes() modes {
-	enc, err := cbor.CoreDetEncOptions().EncMode()
-	if err != nil {
-		panic(err)
-	}
-	options := cbor.DecOptions{
-		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
-		MaxNestedLevels:  maxNesting,
-		MaxArrayElements: maxElements,
-		MaxMapPairs:      maxElements,
-		IndefLength:      cbor.IndefLengthForbidden,
-		TagsMd:           cbor.TagsForbidden,
-		Inf:              cbor.InfDecodeForbidden,
-		NaN:              cbor.NaNDecodeForbidden,
-	}
-	answer, err := options.DecMode()
-	if err != nil {
-		panic(err)
-	}
-	options.ExtraReturnErrors = cbor.ExtraDecErrorUnknownField
-	dec, err := options.DecMode()
-	if err != nil {
-		panic(err)
-	}
-	return modes{enc, dec, answer}
-}
-
-// mustEncode returns the encoding of a record. Records are plain data, so it
-// cannot fail.
-func mustEncode(record any) []byte {
-	data, err := codec.enc.Marshal(record)
-	if err != nil {
-		panic(fmt.Errorf("encode %T: %w", record, err))
-	}
-	return data
-}
-
-// mustDecode returns the record that mustEncode encoded.
-func mustDecode[V any](data []byte) *V {
-	v := new(V)
-	if err := codec.dec.Unmarshal(data, v); err != nil {
-		panic(fmt.Errorf("decode %T: %w", v, err))
-	}
-	return v
-}
-
 // Encode returns cmd as one frame. It decodes what it made, so that a frame
 // that no replica could read is never proposed.
 func Encode(cmd Command) ([]byte, error) {
-	payload, err := codec.enc.Marshal(cmd)
+	payload, err := encode(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
 	}
@@ -130,7 +69,7 @@ func Decode(entry []byte) (Command, []byte, error) {
 // DecodeResult returns the result that Apply encoded.
 func DecodeResult(data []byte) (Result, error) {
 	var r Result
-	if err := codec.answer.Unmarshal(data, &r); err != nil {
+	if err := decodeKnown(data, &r); err != nil {
 		return Result{}, fmt.Errorf("decode result: %w", err)
 	}
 	return r, nil
@@ -138,7 +77,7 @@ func DecodeResult(data []byte) (Result, error) {
 
 func decodeAs[T Command](payload []byte) (Command, error) {
 	var cmd T
-	if err := codec.dec.Unmarshal(payload, &cmd); err != nil {
+	if err := decode(payload, &cmd); err != nil {
 		return nil, err
 	}
 	return cmd, nil

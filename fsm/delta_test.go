@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
-
-	"berth/compute"
 )
 
 // someRecord returns a map as records are encoded: small keys, and items of
@@ -63,28 +61,6 @@ func TestWhatIsPackedComesBack(t *testing.T) {
 	}
 	if smaller < len(rows)/3 {
 		t.Errorf("only %d of %d are smaller", smaller, len(rows))
-	}
-}
-
-func TestRecordsPackSmall(t *testing.T) {
-	p := newPacker(2, 3, 4, 10, 11)
-	execution := func(n byte) []byte {
-		e := compute.Execution{
-			ID: compute.ExecutionID{UUID: compute.UUID{n, 1}}, Org: compute.OrgID{UUID: compute.UUID{2}},
-			Status: compute.StatusCompleted, Profile: "h100", CreatedAt: 1_790_000_000_000 + compute.Instant(n),
-			FinishedAt: 1_790_000_001_000 + 3*compute.Instant(n), SubmitIndex: 1_000_000 + uint64(n), Ran: true,
-		}
-		return mustEncode(&e)
-	}
-	first := execution(1)
-	p.pack(nil, first[4:20], first)
-	for n := byte(2); n < 100; n++ {
-		record := execution(n)
-		id := executionBytes(mustDecode[compute.Execution](record).ID)
-		packed := p.pack(nil, id, record)
-		if len(packed) > 16 || len(record) < 60 {
-			t.Fatalf("a record of %d bytes takes %d", len(record), len(packed))
-		}
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"berth/compute"
 )
 
 // kindOfItem is what an item of an encoding is.
@@ -38,16 +36,6 @@ type form struct {
 	must   uint64  // The fields that are always there, a bit for each.
 }
 
-// forms of records that rest. They are built once and never change.
-//
-//nolint:gochecknoglobals // Immutable.
-var (
-	executionForm = formOf[compute.Execution]()
-	attemptForm   = formOf[compute.Attempt]()
-	opForm        = formOf[op]()
-	lineForm      = formOf[compute.LedgerEntry]()
-)
-
 func formOf[V any]() *form { return newForm(reflect.TypeFor[V](), false) }
 
 // newForm returns the form of a type, of a field from which zero values are
@@ -58,7 +46,7 @@ func newForm(t reflect.Type, filled bool) *form {
 	switch t.Kind() {
 	case reflect.Struct:
 		if marshals {
-			if t.ConvertibleTo(reflect.TypeFor[struct{ compute.UUID }]()) {
+			if t.NumField() == 1 && t.Field(0).Anonymous && isIDType(t.Field(0).Type) {
 				s.kind = itemID
 			}
 			return s
@@ -66,7 +54,7 @@ func newForm(t reflect.Type, filled bool) *form {
 		s.record(t)
 	case reflect.Array:
 		switch {
-		case t == reflect.TypeFor[compute.UUID]():
+		case isIDType(t):
 			s.kind = itemID
 		case !filled && t.Elem().Kind() == reflect.Uint8:
 			s.kind, s.limit = itemBytes, uint64(t.Len())
@@ -97,6 +85,13 @@ func newForm(t reflect.Type, filled bool) *form {
 		s.kind = itemOther
 	}
 	return s
+}
+
+// isIDType reports whether t is an identifier: 16 bytes that encode themselves,
+// the zero value as none.
+func isIDType(t reflect.Type) bool {
+	return t.Kind() == reflect.Array && t.Len() == idBytes && t.Elem().Kind() == reflect.Uint8 &&
+		t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
 }
 
 // record makes s the form of a struct whose fields have numbers.
@@ -175,7 +170,7 @@ func (s *form) holds(major byte, value []byte) bool {
 	case itemText:
 		return major == majorText && utf8.Valid(value)
 	case itemID:
-		return major == majorBytes && (len(value) == 0 || len(value) == idBytes && compute.UUID(value) != compute.UUID{})
+		return major == majorBytes && (len(value) == 0 || len(value) == idBytes && [idBytes]byte(value) != [idBytes]byte{})
 	default:
 		return major == majorBytes && (s.limit == 0 || s.limit == uint64(len(value)))
 	}

@@ -85,7 +85,7 @@ func testForm[V any](t *testing.T, f *form) {
 			}
 			kept++
 			again := new(V)
-			if err := codec.dec.Unmarshal(record, again); err != nil {
+			if err := decode(record, again); err != nil {
 				t.Fatalf("accepted, but %v: %x", err, record)
 			}
 			if back := mustEncode(again); !bytes.Equal(back, record) {
@@ -133,7 +133,7 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 			s.executions.drop(id)
 			e.Profile = "t4"
 			record := change(mustEncode(e))
-			if err := codec.dec.Unmarshal(record, new(compute.Execution)); err == nil {
+			if err := decode(record, new(compute.Execution)); err == nil {
 				t.Fatal("it can be decoded")
 			}
 			s.executions.sum.add(sha256.Sum256(appendLean(nil, record)))
@@ -143,5 +143,27 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 				t.Errorf("restored with %v", err)
 			}
 		})
+	}
+}
+
+func TestRecordsPackSmall(t *testing.T) {
+	p := newPacker(2, 3, 4, 10, 11)
+	execution := func(n byte) []byte {
+		e := compute.Execution{
+			ID: compute.ExecutionID{UUID: compute.UUID{n, 1}}, Org: compute.OrgID{UUID: compute.UUID{2}},
+			Status: compute.StatusCompleted, Profile: "h100", CreatedAt: 1_790_000_000_000 + compute.Instant(n),
+			FinishedAt: 1_790_000_001_000 + 3*compute.Instant(n), SubmitIndex: 1_000_000 + uint64(n), Ran: true,
+		}
+		return mustEncode(&e)
+	}
+	first := execution(1)
+	p.pack(nil, first[4:20], first)
+	for n := byte(2); n < 100; n++ {
+		record := execution(n)
+		id := executionBytes(mustDecode[compute.Execution](record).ID)
+		packed := p.pack(nil, id, record)
+		if len(packed) > 16 || len(record) < 60 {
+			t.Fatalf("a record of %d bytes takes %d", len(record), len(packed))
+		}
 	}
 }

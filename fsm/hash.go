@@ -7,40 +7,16 @@ import (
 	"berth/compute"
 )
 
-// sum is the sum of the hashes of a set of records, in four lanes that wrap.
-// It does not depend on the order in which they were added, so replicas that
-// hold the same records have the same sum, and a change costs one hash.
-type sum [4]uint64
-
-func (s *sum) add(h compute.Hash) {
-	for i := range s {
-		s[i] += binary.BigEndian.Uint64(h[8*i:])
+// lean returns an execution without its code: a record's hash counts the code
+// by its hash, which the record carries anyway, so that a change of status does
+// not hash the code again.
+func lean(e *compute.Execution) *compute.Execution {
+	if e.Bundle.Inline == nil {
+		return e
 	}
-}
-
-// merge adds the sum of other records.
-func (s *sum) merge(other *sum) {
-	for i := range s {
-		s[i] += other[i]
-	}
-}
-
-func (s *sum) sub(h compute.Hash) {
-	for i := range s {
-		s[i] -= binary.BigEndian.Uint64(h[8*i:])
-	}
-}
-
-// hashOf returns the hash of a record's encoding. The code of an execution
-// counts by its hash, which its record carries anyway, so that a change of
-// status does not hash the code again.
-func hashOf(record any) compute.Hash {
-	if e, ok := record.(*compute.Execution); ok && e.Bundle.Inline != nil {
-		lean := *e
-		lean.Bundle.Inline = nil
-		record = &lean
-	}
-	return sha256.Sum256(mustEncode(record))
+	out := *e
+	out.Bundle.Inline = nil
+	return &out
 }
 
 // Hash returns the hash of the whole state. Replicas that have applied the

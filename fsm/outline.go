@@ -15,6 +15,16 @@ const (
 	leanRoom    = 64 // Bytes of where it is, without the code.
 )
 
+// forms of records that rest. They are built once and never change.
+//
+//nolint:gochecknoglobals // Immutable.
+var (
+	executionForm = formOf[compute.Execution]()
+	attemptForm   = formOf[compute.Attempt]()
+	opForm        = formOf[op]()
+	lineForm      = formOf[compute.LedgerEntry]()
+)
+
 // outlineExecution reads from an encoded execution what indexes, counts, checks
 // filters and estimates need, which takes a small part of the time of decoding
 // it: who and whose it is, how it stands, most of its numbers. Where it has more than that, in a list
@@ -86,7 +96,7 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 	if !f.ends() || !more {
 		return f.ends()
 	}
-	return decode(data, e) == nil
+	return decodeRecord(data, e) == nil
 }
 
 // idIn returns the identifier that an item is, zero for none.

@@ -314,7 +314,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 	b.records(func(record []byte) bool {
 		ofForm := outlineExecution(record, e)
 		if !ofForm {
-			if err = decode(record, e); err != nil {
+			if err = decodeRecord(record, e); err != nil {
 				return false
 			}
 		}

@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"berth/compute"
 )
 
 // rowsOf returns what a shelf holds.
@@ -168,28 +166,4 @@ func TestShelfIsLoadedInOrder(t *testing.T) {
 		want[string(k)] = "later"
 	}
 	checkShelf(t, &s, want)
-}
-
-func TestKeysAsBytesKeepTheirOrder(t *testing.T) {
-	rng := rand.New(rand.NewPCG(4, 4))
-	id := func() (u compute.UUID) { u[0], u[15] = byte(rng.IntN(2)), byte(rng.IntN(3)); return u }
-	for range 1000 {
-		a, b := place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}},
-			place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}}
-		if bytes.Compare(placeBytes(a), placeBytes(b)) != byPlace(a, b) || placeFrom(placeBytes(a)) != a {
-			t.Fatalf("places %v and %v", a, b)
-		}
-		c, d := line{id(), rng.Uint64N(300)}, line{id(), rng.Uint64N(300)}
-		if bytes.Compare(lineBytes(c), lineBytes(d)) != byLine(c, d) || lineFrom(lineBytes(c)) != c {
-			t.Fatalf("lines %v and %v", c, d)
-		}
-		e, f := pair{id(), id()}, pair{id(), id()}
-		if bytes.Compare(pairBytes(e), pairBytes(f)) != byPair(e, f) || pairFrom(pairBytes(e)) != e {
-			t.Fatalf("pairs %v and %v", e, f)
-		}
-		g, h := momentOf(compute.Instant(rng.IntN(600)-300), id()), momentOf(compute.Instant(rng.IntN(600)-300), id())
-		if bytes.Compare(endBytes(g), endBytes(h)) != byMoment(g, h) || endFrom(endBytes(g)) != g {
-			t.Fatalf("moments %v and %v", g, h)
-		}
-	}
 }

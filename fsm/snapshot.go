@@ -152,10 +152,10 @@ func readMeta(data []byte, m *meta) error {
 	var of struct {
 		Format uint64 `cbor:"10,keyasint"`
 	}
-	if err := codec.answer.Unmarshal(data, &of); err == nil && of.Format > Format {
+	if err := decodeKnown(data, &of); err == nil && of.Format > Format {
 		return errFormat(of.Format)
 	}
-	if err := codec.dec.Unmarshal(data, m); err != nil {
+	if err := decode(data, m); err != nil {
 		return fmt.Errorf("decode meta: %w", err)
 	}
 	return nil
@@ -328,20 +328,10 @@ func (s *state) loadExecution(data []byte) error {
 func load[V any](put func(*V)) func([]byte) error {
 	return func(data []byte) error {
 		v := new(V)
-		if err := decode(data, v); err != nil {
+		if err := decodeRecord(data, v); err != nil {
 			return err
 		}
 		put(v)
 		return nil
 	}
-}
-
-// decode sets v to the record that data is. V itself does not come to the heap by it.
-func decode[V any](data []byte, v *V) error {
-	whole := new(V)
-	if err := codec.dec.Unmarshal(data, whole); err != nil {
-		return fmt.Errorf("decode %T: %w", whole, err)
-	}
-	*v = *whole
-	return nil
 }

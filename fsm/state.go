@@ -195,7 +195,7 @@ func (v *View) makeRestingRecords() {
 		func(e *compute.Execution) compute.ExecutionID { return e.ID }, executionWidth,
 		resting[compute.ExecutionID, compute.Execution]{
 			is:    func(e *compute.Execution) bool { return e.Status.Terminal() },
-			bytes: executionBytes, key: executionFrom, packer: newPacker(org, user, key, profile, request),
+			bytes: executionBytes, key: executionFrom, packer: newPacker(org, user, key, profile, request), lean: lean,
 		})
 	const node, gpus, placement = 3, 4, 12
 	v.attempts = newRestingRecords(byLine,

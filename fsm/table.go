@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"iter"
 
@@ -97,6 +98,7 @@ type records[K, V any] struct {
 
 	compare func(a, b K) int
 	key     func(*V) K
+	lean    func(*V) *V // What of a record is hashed; nil for all of it.
 	sum     sum
 	resting *resting[K, V] // Nil when none of them ever rests.
 	shelf   shelf
@@ -109,6 +111,7 @@ type resting[K, V any] struct {
 	bytes  func(K) []byte
 	key    func([]byte) K
 	packer *packer
+	lean   func(*V) *V // What of a record is hashed; nil for all of it.
 }
 
 func newRecords[K, V any](compare func(a, b K) int, key func(*V) K) records[K, V] {
@@ -119,7 +122,7 @@ func newRecords[K, V any](compare func(a, b K) int, key func(*V) K) records[K, V
 // many bytes a key has.
 func newRestingRecords[K, V any](compare func(a, b K) int, key func(*V) K, width int, r resting[K, V]) records[K, V] {
 	out := newRecords(compare, key)
-	out.resting, out.shelf = &r, newShelf(width, false)
+	out.resting, out.shelf, out.lean = &r, newShelf(width, false), r.lean
 	return out
 }
 
@@ -203,14 +206,22 @@ func (r *records[K, V]) visit(yield func(encoded []byte) bool) {
 	})
 }
 
+// hash returns the hash of a record's encoding.
+func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
+	if r.lean != nil {
+		v = r.lean(v)
+	}
+	return sha256.Sum256(mustEncode(v))
+}
+
 // put stores v and returns the record it replaces, nil for none.
 func (r *records[K, V]) put(v *V) *V {
 	k := r.key(v)
 	old, ok := r.get(k)
 	if ok {
-		r.sum.sub(hashOf(old))
+		r.sum.sub(r.hash(old))
 	}
-	r.sum.add(hashOf(v))
+	r.sum.add(r.hash(v))
 	if r.resting != nil && r.resting.is(v) {
 		key := r.resting.bytes(k)
 		r.shelf.set(key, r.resting.packer.pack(nil, key, mustEncode(v)))
@@ -230,7 +241,7 @@ func (r *records[K, V]) put(v *V) *V {
 func (r *records[K, V]) drop(k K) *V {
 	old, ok := r.get(k)
 	if ok {
-		r.sum.sub(hashOf(old))
+		r.sum.sub(r.hash(old))
 		r.remove(k)
 		if r.resting != nil {
 			r.shelf.remove(r.resting.bytes(k))

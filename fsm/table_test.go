@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"testing"
-
-	"berth/compute"
 )
 
 func TestSharedTablesNeverChange(t *testing.T) {
@@ -83,14 +81,20 @@ func TestTablesAreOrdered(t *testing.T) {
 	}
 }
 
+// item is a record.
+type item struct {
+	Name  string `cbor:"1,keyasint"`
+	Price int    `cbor:"2,keyasint"`
+}
+
 func TestRecordsSumTheirHashes(t *testing.T) {
-	make3 := func(order ...string) records[string, price] {
-		r := newRecords(cmp.Compare[string], func(p *price) string { return p.Name })
+	make3 := func(order ...string) records[string, item] {
+		r := newRecords(cmp.Compare[string], func(p *item) string { return p.Name })
 		for i, name := range order {
-			r.put(&price{name, compute.Price(i)})
+			r.put(&item{name, i})
 		}
 		for _, name := range order {
-			r.put(&price{name, 1})
+			r.put(&item{name, 1})
 		}
 		return r
 	}
@@ -98,7 +102,7 @@ func TestRecordsSumTheirHashes(t *testing.T) {
 	if a.sum != b.sum {
 		t.Error("the sum depends on the order of changes")
 	}
-	old := b.put(&price{"x", 2})
+	old := b.put(&item{"x", 2})
 	if old == nil || old.Price != 1 || a.sum == b.sum {
 		t.Error("a change does not change the sum")
 	}
@@ -111,12 +115,12 @@ func TestRecordsSumTheirHashes(t *testing.T) {
 }
 
 func TestIndexFollowsItsCondition(t *testing.T) {
-	x := newIndex(cmp.Compare[string], func(p *price) string { return p.Name },
-		func(p *price) bool { return p.Price > 0 })
-	on, off := &price{"a", 1}, &price{"a", 0}
+	x := newIndex(cmp.Compare[string], func(p *item) string { return p.Name },
+		func(p *item) bool { return p.Price > 0 })
+	on, off := &item{"a", 1}, &item{"a", 0}
 	steps := []struct {
 		name          string
-		before, after *price
+		before, after *item
 		want          int
 	}{
 		{"not yet", nil, off, 0},
@@ -133,41 +137,12 @@ func TestIndexFollowsItsCondition(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"c", "a", "b"} {
-		x.update(nil, &price{name, 1})
+		x.update(nil, &item{name, 1})
 	}
 	if got := x.take(2); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("the first two are %v", got)
 	}
 	if got := slices.Collect(x.keys("b")); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("from b on are %v", got)
-	}
-}
-
-func TestOrders(t *testing.T) {
-	id := func(i byte) (u compute.UUID) { u[15] = i; return u }
-	queue := []turn{
-		{priority: 50, index: 1, id: compute.ExecutionID{UUID: id(9)}},
-		{priority: 50, index: 2, id: compute.ExecutionID{UUID: id(1)}},
-		{priority: 50, index: 2, id: compute.ExecutionID{UUID: id(2)}},
-		{priority: 0, index: 0, id: compute.ExecutionID{UUID: id(0)}},
-	}
-	if !slices.IsSortedFunc(queue, byTurn) {
-		t.Error("the queue is not by priority, then age, then identifier")
-	}
-	lines := []line{{id(1), 2}, {id(1), 300}, {id(2), 1}}
-	if !slices.IsSortedFunc(lines, byLine) {
-		t.Error("lines are not by owner, then number")
-	}
-	places := []place{
-		{compute.OrgID{UUID: id(1)}, 5, compute.ExecutionID{UUID: id(9)}},
-		{compute.OrgID{UUID: id(1)}, 6, compute.ExecutionID{UUID: id(1)}},
-		{compute.OrgID{UUID: id(2)}, 1, compute.ExecutionID{UUID: id(1)}},
-	}
-	if !slices.IsSortedFunc(places, byPlace) {
-		t.Error("places are not by organization, then index")
-	}
-	m := momentOf(7, id(3))
-	if m.execution() != (compute.ExecutionID{UUID: id(3)}) || byMoment(m, momentOf(8, id(1))) >= 0 {
-		t.Error("moments are not by time, or lose their execution")
 	}
 }
