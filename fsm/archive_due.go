@@ -177,18 +177,11 @@ func (v *View) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (at
 // eachOf visits the encodings of the records of an owner and returns how many
 // they are.
 func eachOf[V any](r *records[line, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
-	from := line{owner: owner}
-	var room []byte
-	r.scan(&from, func(k line, v *V, key, packed []byte) bool {
+	r.eachFrom(line{owner: owner}, func(k line, encoded []byte) bool {
 		if k.owner != owner {
 			return false
 		}
-		if v != nil {
-			room = mustEncode(v)
-		} else {
-			room = r.resting.packer.unpack(room[:0], key, packed)
-		}
-		visit(room)
+		visit(encoded)
 		n++
 		return true
 	})

@@ -50,7 +50,10 @@ func (b *books) freeze() {
 
 func (b *books) len() int { return b.records.len() + b.lines }
 
-func (b *books) tally() (int, sum) { return b.len(), b.sum }
+func (b *books) tally() (int, sum) {
+	_, s := b.records.tally()
+	return b.len(), s
+}
 
 // put adds a line to a ledger.
 func (b *books) put(e *compute.LedgerEntry) {
@@ -100,8 +103,7 @@ func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, who
 		if !whole && chained(hashIn(lines[i]), text) != hashIn(text) {
 			next = text // The chain is broken here.
 		}
-		d := delta{words: b.words}
-		out, _ = d.diff(out, oldFieldsOf(room.before), next, 0)
+		out = appendDiff(out, b.words, room.before, next)
 		room.before, room.short = room.short, room.before
 	}
 	return out
@@ -109,8 +111,8 @@ func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, who
 
 // read yields the lines of a chapter. They are only lent.
 func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
-	n, rest := takeUvarint(chapter)
-	text, rest := bytes.Clone(rest[:n]), rest[n:]
+	n, size := binary.Uvarint(chapter)
+	text, rest := bytes.Clone(chapter[size:size+int(n)]), chapter[size+int(n):]
 	before := shorten(nil, text)
 	var short []byte
 	for {
@@ -120,8 +122,7 @@ func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 		if len(rest) == 0 {
 			return true
 		}
-		d := delta{words: b.words}
-		short, rest = d.merge(short[:0], oldFieldsOf(before), rest)
+		short, rest = applyDiff(short[:0], b.words, before, rest)
 		hash := hashIn(text)
 		if bytes.HasSuffix(short, []byte{hashKey, majorBytes << 5}) {
 			text = lengthen(text[:0], short, hash)
@@ -158,6 +159,15 @@ func chained(before compute.Hash, text []byte) compute.Hash {
 	return sha256.Sum256(append(room, make([]byte, sha256.Size)...))
 }
 
+// binder returns what makes pages of chapters.
+func (b *books) binder() binder { return newBinder(lineWidth, false) }
+
+// load adds pages of chapters, the sum of whose lines' hashes is sum. It reports
+// false when they are not behind all others.
+func (b *books) load(pages []page, sum *sum) bool {
+	return b.records.load(nil, sum) && b.closed.load(pages)
+}
+
 // each visits the encoding of every line, by organization and sequence.
 func (b *books) each(visit func(encoded []byte)) {
 	b.visit(func(encoded []byte) bool {
@@ -168,17 +178,19 @@ func (b *books) each(visit func(encoded []byte)) {
 
 // visit yields what each visits, until yield returns false.
 func (b *books) visit(yield func(encoded []byte) bool) {
-	at := b.records.tree.Iter()
-	more, goes := at.First(), true
+	next, stop := iter.Pull2(b.records.all())
+	defer stop()
+	k, e, more := next()
+	goes := true
 	b.closed.scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
-		for first := lineFrom(key); goes && more && byLine(at.Item().key, first) < 0; more = at.Next() {
-			goes = yield(mustEncode(at.Item().value))
+		for first := lineFrom(key); goes && more && byLine(k, first) < 0; k, e, more = next() {
+			goes = yield(mustEncode(e))
 		}
 		goes = goes && b.read(chapter, yield)
 		return goes
 	})
-	for ; goes && more; more = at.Next() {
-		goes = yield(mustEncode(at.Item().value))
+	for ; goes && more; _, e, more = next() {
+		goes = yield(mustEncode(e))
 	}
 }
 

@@ -391,6 +391,21 @@ func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) 
 	return append(dst, item...), diff
 }
 
+// appendDiff appends what differs between an old map and record; words that many
+// have are in w.
+func appendDiff(dst []byte, w *words, old, record []byte) []byte {
+	d := delta{words: w}
+	dst, _ = d.diff(dst, oldFieldsOf(old), record, 0)
+	return dst
+}
+
+// applyDiff appends the record that appendDiff made a difference of, and returns
+// what is behind the difference.
+func applyDiff(dst []byte, w *words, old, diff []byte) (record, rest []byte) {
+	d := delta{words: w}
+	return d.merge(dst, oldFieldsOf(old), diff)
+}
+
 // takeUvarint returns the number that b begins with and what is behind it.
 func takeUvarint(b []byte) (n uint64, rest []byte) {
 	n, size := binary.Uvarint(b)

@@ -119,6 +119,14 @@ func (s *form) record(t reflect.Type) {
 	}
 }
 
+// last returns the highest number of a field of a record, -1 for what is none.
+func (s *form) last() int {
+	if s.kind != itemRecord {
+		return -1
+	}
+	return len(s.fields) - 1
+}
+
 // size returns how many bytes the first item of b takes, 0 when s does not
 // accept it.
 func (s *form) size(b []byte) int {

@@ -136,9 +136,13 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 			if err := decode(record, new(compute.Execution)); err == nil {
 				t.Fatal("it can be decoded")
 			}
-			s.executions.sum.add(sha256.Sum256(appendLean(nil, record)))
+			sum, pages := sum{}, s.executions.binder()
+			sum.add(sha256.Sum256(appendLean(nil, record)))
 			key := executionBytes(id)
-			s.executions.shelf.set(key, s.executions.resting.packer.pack(nil, key, record))
+			pages.add(key, s.executions.pack(nil, key, record))
+			if made, _ := pages.take(); !s.executions.load(made, &sum) {
+				t.Fatal("the record has no place")
+			}
 			if _, err := restored(t, s); err == nil || !strings.Contains(err.Error(), "decode *compute.Execution") {
 				t.Errorf("restored with %v", err)
 			}

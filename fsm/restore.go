@@ -50,7 +50,6 @@ func (b *batch) records(yield func(record []byte) bool) {
 type made struct {
 	sum    sum      // Of those that rest.
 	pages  []page   // Those that rest.
-	last   []byte   // The key of the last of them.
 	hot    [][]byte // The others.
 	places [][placeWidth]byte
 	ends   [][endWidth]byte
@@ -95,8 +94,7 @@ type restoring struct {
 
 	spare sync.Pool // Of *batch, whose records nobody needs any more.
 
-	table   int    // The current one.
-	last    []byte // The key of the last row on its shelf.
+	table   int // The current one.
 	hot     [][]byte
 	late    [][]byte // Executions that do not rest, until there are indexes.
 	places  [][placeWidth]byte
@@ -260,8 +258,7 @@ type maker struct {
 func (r *restoring) newMaker() *maker {
 	w := &maker{restoring: r, pages: make(map[int]*binder)}
 	for _, table := range []int{tableLedger, tableExecutions, tableAttempts, tableOps} {
-		shelf, _ := r.shelfOf(table)
-		b := newBinder(shelf.width, false)
+		b := r.packedTable(table).binder()
 		w.pages[table] = &b
 	}
 	return w
@@ -289,7 +286,6 @@ func (w *maker) make(b *batch) (m made, err error) {
 		if m.pages, ordered = pages.take(); !ordered && err == nil {
 			err = errOrder
 		}
-		m.last = bytes.Clone(w.key)
 	}
 	return m, err
 }
@@ -302,7 +298,7 @@ func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) 
 
 // rest adds the row of a record that rests, at w.key; what hashOf hashes of it
 // is counted.
-func (w *maker) rest(m *made, b *batch, p *packer, record, counted []byte) {
+func (w *maker) rest(m *made, b *batch, p packs, record, counted []byte) {
 	m.sum.add(sha256.Sum256(counted))
 	w.packed = p.pack(w.packed[:0], w.key, record)
 	w.pages[b.table].add(w.key, w.packed)
@@ -333,7 +329,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		}
 		w.lean = appendLean(w.lean[:0], record)
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
-		w.rest(m, b, w.executions.resting.packer, record, w.lean)
+		w.rest(m, b, &w.executions, record, w.lean)
 		m.places = append(m.places, [placeWidth]byte(placeBytes(placeOf(e))))
 		m.ends = append(m.ends, [endWidth]byte(endBytes(momentOf(e.FinishedAt, e.ID.UUID))))
 		m.seen = append(m.seen, ended{
@@ -360,7 +356,7 @@ func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 			return false
 		}
 		w.key = append(w.key[:0], lineBytes(line{a.Execution.UUID, a.Epoch})...)
-		w.rest(m, b, w.attempts.resting.packer, record, record)
+		w.rest(m, b, &w.attempts, record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
@@ -375,7 +371,7 @@ func (w *maker) makeOps(b *batch, m *made) {
 			return true
 		}
 		w.key = append(w.key[:0], pairBytes(k)...)
-		w.rest(m, b, w.ops.resting.packer, record, record)
+		w.rest(m, b, &w.ops, record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
@@ -444,14 +440,8 @@ func (r *restoring) store(b *batch) error {
 		return err
 	}
 	m := &b.made
-	shelf, sum := r.shelfOf(b.table)
-	if len(m.pages) > 0 {
-		if r.last != nil && bytes.Compare(shelf.first(m.pages[0]), r.last) <= 0 {
-			return errOrder
-		}
-		r.last = m.last
-		shelf.bind(m.pages)
-		sum.merge(&m.sum)
+	if len(m.pages) > 0 && !r.packedTable(b.table).load(m.pages, &m.sum) {
+		return errOrder
 	}
 	r.hot = append(r.hot, m.hot...)
 	r.places, r.ends, r.ages = append(r.places, m.places...), append(r.ends, m.ends...), append(r.ages, m.ages...)
@@ -474,19 +464,30 @@ func (r *restoring) store(b *batch) error {
 	return nil
 }
 
-// shelfOf returns the shelf and the sum of a table, nil for one that has none.
-func (r *restoring) shelfOf(table int) (*shelf, *sum) {
+// packs is a table some of whose records rest.
+type packs interface {
+	pack(dst, key, encoded []byte) []byte
+}
+
+// loads is a table to which pages are added.
+type loads interface {
+	binder() binder
+	load(pages []page, sum *sum) bool
+}
+
+// packedTable returns a table to which pages are added, nil for another one.
+func (r *restoring) packedTable(table int) loads {
 	switch table {
 	case tableLedger:
-		return &r.ledger.closed, &r.ledger.sum
+		return &r.ledger
 	case tableExecutions:
-		return &r.executions.shelf, &r.executions.sum
+		return &r.executions
 	case tableAttempts:
-		return &r.attempts.shelf, &r.attempts.sum
+		return &r.attempts
 	case tableOps:
-		return &r.ops.shelf, &r.ops.sum
+		return &r.ops
 	}
-	return nil, nil
+	return nil
 }
 
 // turn ends the tables before table: their indexes are made, and what did not
@@ -509,7 +510,7 @@ func (r *restoring) turn(table int) error {
 	if err := r.loadHot(r.table, r.hot); err != nil {
 		return err
 	}
-	r.table, r.last, r.hot = table, nil, nil
+	r.table, r.hot = table, nil
 	return nil
 }
 
@@ -533,22 +534,18 @@ func (r *restoring) loadLate() error {
 
 func (r *restoring) loadPlaces(places [][placeWidth]byte) {
 	slices.SortFunc(places, func(a, b [placeWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	b := newBinder(placeWidth, true)
-	for i := range places {
-		b.add(places[i][:], nil)
-	}
-	pages, _ := b.take()
-	r.history.shelf.bind(pages)
+	r.history.load(func(yield func([]byte) bool) {
+		for i := 0; i < len(places) && yield(places[i][:]); i++ {
+		}
+	})
 }
 
 func (r *restoring) loadEnds(ends [][endWidth]byte) {
 	slices.SortFunc(ends, func(a, b [endWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	b := newBinder(endWidth, true)
-	for i := range ends {
-		b.add(ends[i][:], nil)
-	}
-	pages, _ := b.take()
-	r.finished.shelf.bind(pages)
+	r.finished.load(func(yield func([]byte) bool) {
+		for i := 0; i < len(ends) && yield(ends[i][:]); i++ {
+		}
+	})
 }
 
 func (r *restoring) loadAges() {
@@ -558,7 +555,7 @@ func (r *restoring) loadAges() {
 		b.add(ageBytes(a.seq), r.opAges.row(a.op))
 	}
 	pages, _ := b.take()
-	r.opAges.shelf.bind(pages)
+	r.opAges.shelf.load(pages)
 	r.ages = nil
 }
 

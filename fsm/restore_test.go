@@ -22,8 +22,8 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		"op":        {opForm, 6},
 		"line":      {lineForm, hashKey},
 	} {
-		if test.form.kind != itemRecord || len(test.form.fields)-1 != test.last {
-			t.Errorf("the last field of an %s is %d, its outline knows %d", name, len(test.form.fields)-1, test.last)
+		if test.form.last() != test.last {
+			t.Errorf("the last field of an %s is %d, its outline knows %d", name, test.form.last(), test.last)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestRestoreKeepsWhatRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back.Hash() != s.Hash() || back.executions.shelf.len() != 1 || back.attempts.shelf.len() != 1 ||
+	if back.Hash() != s.Hash() || back.executions.packed() != 1 || back.attempts.packed() != 1 ||
 		back.ledger.lines != s.ledger.lines || back.ops.len() != s.ops.len() {
 		t.Error("the restored state is another one")
 	}

@@ -377,12 +377,27 @@ func (s *shelf) upTo(p page, key []byte) int {
 	return at
 }
 
-// bind adds pages that a binder made, which are behind all others.
-func (s *shelf) bind(pages []page) {
+// load adds pages that a binder made. It reports false when their keys are not
+// behind all others.
+func (s *shelf) load(pages []page) bool {
+	if len(pages) > 0 && len(s.drawers) > 0 {
+		last := s.drawers[len(s.drawers)-1]
+		if bytes.Compare(s.first(pages[0]), s.lastKey(last.pages[len(last.pages)-1])) <= 0 {
+			return false
+		}
+	}
 	for _, p := range pages {
 		s.push(p)
 		s.rows += int(p[0])
 	}
+	return true
+}
+
+// lastKey returns the last key of p.
+func (s *shelf) lastKey(p page) []byte {
+	n, prefix, suffixes := s.shape(p)
+	w := s.width - len(prefix)
+	return slices.Concat(prefix, suffixes[(n-1)*w:])
 }
 
 // binder makes pages of rows that come in the order of their keys.

@@ -158,7 +158,9 @@ func TestShelfIsLoadedInOrder(t *testing.T) {
 	if !ordered {
 		t.Fatal("the binder says that keys are out of order")
 	}
-	s.bind(pages)
+	if !s.load(pages) || s.load(pages) {
+		t.Fatal("pages have to be behind all others, and that is all")
+	}
 	checkShelf(t, &s, want)
 	for i := range uint64(300) {
 		k := binary.BigEndian.AppendUint64(nil, i*7)

@@ -250,6 +250,42 @@ func (r *records[K, V]) drop(k K) *V {
 	return old
 }
 
+// eachFrom yields the encoding of every record from k on, by key. It is only
+// lent.
+func (r *records[K, V]) eachFrom(k K, yield func(k K, encoded []byte) bool) {
+	var room []byte
+	r.scan(&k, func(k K, v *V, key, packed []byte) bool {
+		if v != nil {
+			return yield(k, mustEncode(v))
+		}
+		room = r.resting.packer.unpack(room[:0], key, packed)
+		return yield(k, room)
+	})
+}
+
+// resting returns how many records rest.
+func (r *records[K, V]) packed() int { return r.shelf.len() }
+
+// pack appends the packed form of a record that rests.
+func (r *records[K, V]) pack(dst, key, encoded []byte) []byte {
+	return r.resting.packer.pack(dst, key, encoded)
+}
+
+// unpack appends the encoding of a record that rests.
+func (r *records[K, V]) unpack(dst, key, packed []byte) []byte {
+	return r.resting.packer.unpack(dst, key, packed)
+}
+
+// binder returns what makes pages of records that rest.
+func (r *records[K, V]) binder() binder { return newBinder(r.shelf.width, false) }
+
+// load adds pages of records that rest, the sum of whose hashes is sum. It
+// reports false when their keys are not behind all others.
+func (r *records[K, V]) load(pages []page, sum *sum) bool {
+	r.sum.merge(sum)
+	return r.shelf.load(pages)
+}
+
 // scan yields every record from a key on, or all, by key: v, or the key and the
 // packed form of one that rests, which are only lent.
 func (r *records[K, V]) scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
@@ -417,6 +453,18 @@ func (x *packedIndex[K, V]) update(before, after *V) {
 	}
 	if is {
 		x.shelf.set(x.bytes(x.key(after)), nil)
+	}
+}
+
+// load adds keys, which are in their order and behind all others.
+func (x *packedIndex[K, V]) load(keys iter.Seq[[]byte]) {
+	b := newBinder(x.shelf.width, true)
+	for key := range keys {
+		b.add(key, nil)
+	}
+	pages, ordered := b.take()
+	if !ordered || !x.shelf.load(pages) {
+		panic("keys are not in their order")
 	}
 }
 

@@ -269,7 +269,7 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 			if e != nil {
 				ref = e.Bundle
 			} else {
-				room = v.executions.resting.packer.unpack(room[:0], key, packed)
+				room = v.executions.unpack(room[:0], key, packed)
 				ref = outlineBundle(room)
 			}
 			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
