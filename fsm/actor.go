@@ -8,7 +8,7 @@ func (s *state) admit(a Actor) *compute.Error {
 	if a.Root {
 		return nil
 	}
-	u, ok := s.users.get(a.User)
+	u, ok := s.users.Get(a.User)
 	if !ok || !u.Active {
 		return unauthenticated("user_inactive", "the user is not active")
 	}
@@ -27,7 +27,7 @@ func (s *state) admit(a Actor) *compute.Error {
 }
 
 func (s *state) admitKey(a Actor) *compute.Error {
-	k, ok := s.keys.get(a.Key)
+	k, ok := s.keys.Get(a.Key)
 	switch {
 	case !ok || k.Org != a.Org || k.User != a.User:
 		return unauthenticated("key_unknown", "the API key does not exist")
@@ -48,7 +48,7 @@ func (s *state) admitOperator(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil || a.Root {
 		return refusal
 	}
-	if u, _ := s.users.get(a.User); !u.Operator {
+	if u, _ := s.users.Get(a.User); !u.Operator {
 		return compute.Errorf(compute.CodeForbidden,
 			"only an operator may do this").Named("not_an_operator")
 	}

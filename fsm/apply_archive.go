@@ -3,6 +3,8 @@ package fsm
 import (
 	"slices"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -10,7 +12,7 @@ import (
 // are. What the leader made the blob of has to be what this replica has: the
 // sum of the hashes says so. A repeat changes nothing.
 func (s *state) archiveExecutions(c ArchiveExecutions) Result {
-	if _, ok := s.archiveBlobs.get(c.Blob); ok {
+	if _, ok := s.archiveBlobs.Get(c.Blob); ok {
 		return Result{Repeat: true}
 	}
 	ids, refusal := s.archivable(c)
@@ -21,24 +23,24 @@ func (s *state) archiveExecutions(c ArchiveExecutions) Result {
 		Number: s.nextArchive(), Blob: c.Blob, Size: c.Size, Month: c.Month, Executions: len(ids), Sum: c.Sum,
 		Tails: tailsOf(ids),
 	}
-	var found sum
+	var found store.Sum
 	for _, id := range ids {
 		execution := true
 		s.recordsOf(id, func(encoded []byte) {
-			found.add(hashOfEncoded(encoded, execution))
+			found.Add(hashOfEncoded(encoded, execution))
 			execution = false
 		})
-		e, _ := s.executions.get(id)
+		e, _ := s.executions.Get(id)
 		a.add(e)
 	}
-	if found != sum(c.Sum) {
+	if found != store.Sum(c.Sum) {
 		return refuse(compute.CodeConflict, "archive_differs", "the executions are no longer those of the archive")
 	}
 	slices.SortFunc(a.Orgs, func(x, y ArchivedOrg) int { return byOrg(x.Org, y.Org) })
 	slices.SortFunc(a.Bundles, byHash)
 	a.Bundles = slices.Compact(a.Bundles)
 	for _, id := range ids {
-		e, _ := s.executions.get(id)
+		e, _ := s.executions.Get(id)
 		s.forget(e)
 	}
 	s.putArchive(a)
@@ -63,7 +65,7 @@ func (s *state) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute
 	if len(goes) != n {
 		return nil, compute.Errorf(compute.CodeInvalid, "an execution is in the archive twice").Named("archive")
 	}
-	left := s.finished.len() - n
+	left := s.finished.Len() - n
 	for _, id := range ids {
 		if refusal := s.mayLeave(id, c.Month, left, goes); refusal != nil {
 			return nil, refusal
@@ -78,13 +80,13 @@ func (s *state) mayLeave(id compute.ExecutionID, month, left int, goes map[compu
 	stays := func(why string) *compute.Error {
 		return compute.Errorf(compute.CodeConflict, "execution %s stays: %s", id, why).Named("archive_refused")
 	}
-	e, ok := s.executions.get(id)
+	e, ok := s.executions.Get(id)
 	switch {
 	case !ok:
 		return stays("it is not there")
 	case !e.Status.Terminal():
 		return stays("it has not ended")
-	case s.executions.has(e.Parent):
+	case s.executions.Has(e.Parent):
 		if !goes[e.Parent] {
 			return stays("so does its parent")
 		}

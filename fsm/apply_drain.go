@@ -18,7 +18,7 @@ func (s *state) drainNode(c DrainNode) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.nodes.get(c.Node)
+	known, ok := s.nodes.Get(c.Node)
 	switch {
 	case !ok:
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
@@ -59,7 +59,7 @@ func (s *state) moveAway(n *compute.Node, within time.Duration) {
 // asked to make room is on its way. Of the rest, what has not started by then is
 // queued again as soon as its node says so (attempt.Decide).
 func (s *state) endDrains() {
-	for n := range s.nodes.values() {
+	for n := range s.nodes.Values() {
 		if !due(n, s.meta.Now) {
 			continue
 		}
@@ -80,7 +80,7 @@ func due(n *compute.Node, now compute.Instant) bool { return !n.DrainBy.IsZero()
 // DrainDue reports whether there is something that a Tick at now would end
 // because its node's drain is due.
 func (v *View) DrainDue(now compute.Instant) bool {
-	for n := range v.nodes.values() {
+	for n := range v.nodes.Values() {
 		if !due(n, now) {
 			continue
 		}

@@ -53,7 +53,7 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
 	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
-	for o := range s.orgs.values() {
+	for o := range s.orgs.Values() {
 		s.post(compute.LedgerEntry{
 			Org: o.ID, Kind: compute.LedgerFork,
 			Note: fmt.Sprintf("cluster epoch %d: %s", c.Epoch, c.Cause),
@@ -74,7 +74,7 @@ func (v *View) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 // as it may be disconnected, which is longer than the leader rests.
 func (s *state) endLife(why string) int {
 	var nodes []*compute.Node
-	for n := range s.nodes.values() {
+	for n := range s.nodes.Values() {
 		nodes = append(nodes, n)
 	}
 	ended := 0
@@ -109,21 +109,21 @@ func (s *state) outlive(a compute.Attempt, e *compute.Execution, why string) {
 // the leader makes another at once. API keys and passwords stay.
 func (s *state) forgetCredentials() {
 	var joins, keys []string
-	for t := range s.joins.values() {
+	for t := range s.joins.Values() {
 		joins = append(joins, t.ID)
 	}
-	for k := range s.signing.values() {
+	for k := range s.signing.Values() {
 		keys = append(keys, k.ID)
 	}
 	var logins []compute.Hash
-	for t := range s.refresh.values() {
+	for t := range s.refresh.Values() {
 		logins = append(logins, t.Token.Hash)
 	}
 	for _, id := range joins {
-		s.joins.drop(id)
+		s.joins.Drop(id)
 	}
 	for _, id := range keys {
-		s.signing.drop(id)
+		s.signing.Drop(id)
 	}
 	for _, h := range logins {
 		s.dropRefresh(h)

@@ -14,7 +14,7 @@ const maxEstimate = 366 * 24 * time.Hour
 func (s *state) recordEstimates(c RecordEstimates) Result {
 	var r Result
 	for _, estimate := range c.Estimates {
-		known, ok := s.executions.get(estimate.Execution)
+		known, ok := s.executions.Get(estimate.Execution)
 		if !ok || known.Status != compute.StatusQueued || known.Estimate != nil ||
 			estimate.P50 < 0 || estimate.P90 < estimate.P50 || estimate.P90 > maxEstimate {
 			continue
@@ -37,18 +37,18 @@ const lateSweep = 1_000
 func (s *state) countLate() {
 	if s.Format() < formatTrust {
 		// As every replica of that format does: the front of the queue alone.
-		for _, k := range s.queue.take(lateSweep) {
+		for _, k := range s.queue.FirstKeys(lateSweep) {
 			s.countIfLate(k.id)
 		}
 		return
 	}
-	for _, m := range s.estimated.take(lateSweep) {
+	for _, m := range s.estimated.FirstKeys(lateSweep) {
 		s.countIfLate(m.execution())
 	}
 }
 
 func (s *state) countIfLate(id compute.ExecutionID) {
-	known, _ := s.executions.get(id)
+	known, _ := s.executions.Get(id)
 	if known.Estimate == nil {
 		return
 	}

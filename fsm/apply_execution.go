@@ -42,7 +42,7 @@ func (s *state) submit(c Submit) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	t, _ := s.totals.get(e.Org)
+	t, _ := s.totals.Get(e.Org)
 	waiting := t.byStatus[compute.StatusQueued] + t.byStatus[compute.StatusPending]
 	if limit := s.meta.Settings.Queued; limit > 0 && waiting >= limit {
 		return refuse(compute.CodeForbidden, "queue_full",
@@ -91,7 +91,7 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 	if len(b.Inline) > compute.MaxInlineBundle || b.Inline != nil && b.Hash != sha256.Sum256(b.Inline) {
 		return invalid("bundle", "the bundle is too large for the log or not what its hash says")
 	}
-	if s.executions.has(e.ID) {
+	if s.executions.Has(e.ID) {
 		return compute.Errorf(compute.CodeConflict,
 			"an execution with this identifier exists").Named("execution_exists")
 	}
@@ -178,23 +178,23 @@ func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch u
 	if fault.Planted(fault.StaleEpoch) {
 		node, epoch = s.newestAttempt(id)
 	}
-	a, ok := s.attempts.get(line{id.UUID, epoch})
+	a, ok := s.attempts.Get(line{id.UUID, epoch})
 	if !ok || a.Ended || a.Node != node {
 		return compute.Attempt{}, compute.Execution{}, compute.Errorf(compute.CodeConflict,
 			"this attempt is not live on this node").Named("stale_attempt")
 	}
-	e, _ := s.executions.get(id)
+	e, _ := s.executions.Get(id)
 	return *a, *e, nil
 }
 
 // newestAttempt names the newest attempt of an execution: what a word about any
 // of them is taken for while StaleEpoch is planted.
 func (s *state) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
-	e, ok := s.executions.get(id)
+	e, ok := s.executions.Get(id)
 	if !ok {
 		return compute.NodeID{}, 0
 	}
-	a, ok := s.attempts.get(line{id.UUID, e.Epoch})
+	a, ok := s.attempts.Get(line{id.UUID, e.Epoch})
 	if !ok {
 		return compute.NodeID{}, 0
 	}
@@ -290,7 +290,7 @@ func stopEnding(stop compute.Stop) ending {
 // While too many nodes have vanished at once that is refused: a leader that saw
 // fewer asks again once they are back, or known to be gone.
 func (s *state) loseAttempts(c LoseAttempts) Result {
-	if n, known := s.nodes.get(c.Node); known && attempt.Holds(s.Brake(), n) {
+	if n, known := s.nodes.Get(c.Node); known && attempt.Holds(s.Brake(), n) {
 		return refuse(compute.CodeConflict, "braked",
 			"%d nodes vanished at once: no attempt is given up", len(s.Vanished()))
 	}
@@ -335,7 +335,7 @@ func (s *state) end(e *compute.Execution, how ending) {
 		return
 	}
 	for i, url := range e.CallbackURLs {
-		s.callbacks.put(&compute.Callback{
+		s.callbacks.Put(&compute.Callback{
 			Execution: e.ID, Number: i, URL: url, CreatedAt: s.meta.Now,
 		})
 	}
@@ -374,7 +374,7 @@ func (s *state) stopExecution(c StopExecution) Result {
 	} else {
 		s.stop(known, c.Stop, compute.ReasonNone)
 	}
-	now, _ := s.executions.get(c.Execution)
+	now, _ := s.executions.Get(c.Execution)
 	return Result{Execution: now.ID, Status: now.Status}
 }
 
@@ -422,7 +422,7 @@ func (s *state) deleteExecution(c DeleteExecution) Result {
 	s.strip(known)
 	if known.Selection != nil {
 		for _, id := range known.Selection.Children { // Ended before their parent did.
-			if child, ok := s.executions.get(id); ok {
+			if child, ok := s.executions.Get(id); ok {
 				s.strip(child)
 			}
 		}
@@ -441,7 +441,7 @@ func (s *state) strip(known *compute.Execution) {
 // free gives back what a holds of its node. A GPU that is gone and was only
 // kept for a goes with it.
 func (s *state) free(a *compute.Attempt, e *compute.Execution) {
-	known, ok := s.nodes.get(a.Node)
+	known, ok := s.nodes.Get(a.Node)
 	if !ok {
 		return
 	}

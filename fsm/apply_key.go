@@ -16,8 +16,8 @@ func (s *state) createKey(c CreateKey) Result {
 	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.keys.get(c.Key.ID)
-	_, taken := s.lookups.get(c.Key.Lookup)
+	_, known := s.keys.Get(c.Key.ID)
+	_, taken := s.lookups.Get(c.Key.Lookup)
 	limit := s.meta.Settings.Keys
 	switch {
 	case c.Key.ID.IsZero() || c.Key.Lookup == "":
@@ -101,7 +101,7 @@ func (s *state) regenerateKey(c RegenerateKey) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if _, taken := s.lookups.get(c.Lookup); taken || c.Lookup == "" {
+	if _, taken := s.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	}
 	k.Lookup, k.Prefix, k.Hash = c.Lookup, c.Prefix, c.Hash
@@ -119,7 +119,7 @@ func (s *state) touchKeys(c TouchKeys) Result {
 	slices.SortFunc(ids, byKey)
 	var r Result
 	for _, id := range ids {
-		known, ok := s.keys.get(id)
+		known, ok := s.keys.Get(id)
 		at := min(c.Used[id], s.meta.Now)
 		at -= at % compute.Instant(time.Minute/time.Millisecond)
 		if !ok || at <= known.LastUsedAt {
@@ -134,7 +134,7 @@ func (s *state) touchKeys(c TouchKeys) Result {
 }
 
 func (s *state) addSigningKey(c AddSigningKey) Result {
-	if _, known := s.signing.get(c.Key.ID); known || c.Key.ID == "" {
+	if _, known := s.signing.Get(c.Key.ID); known || c.Key.ID == "" {
 		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
 	}
 	s.putSigningKey(c.Key)
@@ -147,18 +147,18 @@ func (s *state) putSigningKey(k compute.SigningKey) {
 		if known.RetiredAt.IsZero() {
 			retired := *known
 			retired.RetiredAt = max(s.meta.Now, 1)
-			s.signing.put(&retired)
+			s.signing.Put(&retired)
 		}
 	}
 	k.CreatedAt, k.RetiredAt = s.meta.Now, 0
-	s.signing.put(&k)
+	s.signing.Put(&k)
 }
 
 // expireSigningKeys forgets keys of which no token is alive.
 func (s *state) expireSigningKeys() {
 	for _, k := range s.SigningKeys() {
 		if !k.RetiredAt.IsZero() && s.meta.Now.Sub(k.RetiredAt) > retiredKeys {
-			s.signing.drop(k.ID)
+			s.signing.Drop(k.ID)
 		}
 	}
 }

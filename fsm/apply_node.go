@@ -34,7 +34,7 @@ func (s *state) registerNode(c RegisterNode) Result {
 	if refusal := s.tooOld(c.Node); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if known, ok := s.nodes.get(id); ok {
+	if known, ok := s.nodes.Get(id); ok {
 		if c.Node.Role != known.Role {
 			return otherRole(known.Role, c.Node.Role)
 		}
@@ -43,10 +43,10 @@ func (s *state) registerNode(c RegisterNode) Result {
 		}
 		return s.renewNode(known, c.Node)
 	}
-	if s.nodes.len() >= maxNodes {
+	if s.nodes.Len() >= maxNodes {
 		return refuse(compute.CodeForbidden, "too_many_nodes", "the cluster has %d nodes", maxNodes)
 	}
-	if !c.First || s.nodes.len() > 0 {
+	if !c.First || s.nodes.Len() > 0 {
 		if refusal := s.spendToken(c); refusal != nil {
 			return Result{Refusal: refusal}
 		}
@@ -66,11 +66,11 @@ func (s *state) readmit(known *compute.Node, c RegisterNode) *compute.Error {
 	if c.TokenID == "" {
 		return nil // A member, by its certificate.
 	}
-	a, ok := s.admitted.get(known.ID)
+	a, ok := s.admitted.Get(known.ID)
 	if ok = ok && a.TokenID == c.TokenID; ok && (a.Key == c.Key || a.Key == compute.Hash{}) {
 		refusal := s.checkToken(c)
 		if refusal == nil && a.Key != c.Key { // The first who repeats: an older version kept no key.
-			s.admitted.put(&admission{known.ID, c.TokenID, c.Key})
+			s.admitted.Put(&admission{known.ID, c.TokenID, c.Key})
 		}
 		return refusal
 	}
@@ -116,15 +116,15 @@ func (s *state) spendToken(c RegisterNode) *compute.Error {
 	if refusal := s.checkToken(c); refusal != nil {
 		return refusal
 	}
-	known, _ := s.joins.get(c.TokenID)
+	known, _ := s.joins.Get(c.TokenID)
 	if known.Uses < 1 {
 		return compute.Errorf(compute.CodeForbidden,
 			"the join token has been used up: make another with berth admin token create").Named("token_spent")
 	}
 	t := *known
 	t.Uses--
-	s.joins.put(&t)
-	s.admitted.put(&admission{c.Node.ID, c.TokenID, c.Key})
+	s.joins.Put(&t)
+	s.admitted.Put(&admission{c.Node.ID, c.TokenID, c.Key})
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (s *state) checkToken(c RegisterNode) *compute.Error {
 	forbid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
 	}
-	known, ok := s.joins.get(c.TokenID)
+	known, ok := s.joins.Get(c.TokenID)
 	switch {
 	case !ok || known.Hash != c.TokenHash:
 		return forbid("token_unknown",
@@ -154,7 +154,7 @@ func (s *state) createJoinToken(c CreateJoinToken) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.joins.get(c.Token.ID)
+	_, known := s.joins.Get(c.Token.ID)
 	switch {
 	case c.Token.ID == "" || c.Token.Uses < 1 || c.Token.Uses > maxTokenUses:
 		return refuse(compute.CodeInvalid, "token_uses",
@@ -163,12 +163,12 @@ func (s *state) createJoinToken(c CreateJoinToken) Result {
 		return refuse(compute.CodeInvalid, "token_expired",
 			"the join token has expired already, by the cluster's clock: make one with berth admin token create, at a node "+
 				"whose clock is right (timedatectl set-ntp true), or with a longer --ttl")
-	case s.joins.len() >= maxTokens:
+	case s.joins.Len() >= maxTokens:
 		return refuse(compute.CodeForbidden, "too_many_tokens", "there are %d join tokens", maxTokens)
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "there is a join token with this name")
 	}
-	s.joins.put(&c.Token)
+	s.joins.Put(&c.Token)
 	return Result{}
 }
 
@@ -176,20 +176,20 @@ func (s *state) createJoinToken(c CreateJoinToken) Result {
 func (s *state) expireTokens() {
 	limit := s.meta.Now.Add(-tokenMemory)
 	var old []string
-	for t := range s.joins.values() {
+	for t := range s.joins.Values() {
 		if t.ExpiresAt < limit {
 			old = append(old, t.ID)
 		}
 	}
 	for _, id := range old {
-		s.joins.drop(id)
+		s.joins.Drop(id)
 	}
 }
 
 // setInventory records what a node has. What the state keeps itself, the use
 // of each GPU, stays.
 func (s *state) setInventory(c SetInventory) Result {
-	known, ok := s.nodes.get(c.Inventory.Node)
+	known, ok := s.nodes.Get(c.Inventory.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
@@ -272,7 +272,7 @@ func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
 // setNodeState records whether the leader hears a node, and tells those whose
 // executions are on it.
 func (s *state) setNodeState(c SetNodeState) Result {
-	known, ok := s.nodes.get(c.Node)
+	known, ok := s.nodes.Get(c.Node)
 	switch {
 	case !ok:
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
@@ -303,7 +303,7 @@ func (s *state) removeNode(c RemoveNode) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	known, ok := s.nodes.get(c.Node)
+	known, ok := s.nodes.Get(c.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
 	}
@@ -316,14 +316,14 @@ func (s *state) removeNode(c RemoveNode) Result {
 			"the node still has %d executions; drain it first", n)
 	}
 	for _, id := range c.Beside {
-		if _, ok := s.nodes.get(id); !ok {
+		if _, ok := s.nodes.Get(id); !ok {
 			return refuse(compute.CodeConflict, "copies_missing",
 				"node %s has left meanwhile, with copies that were counted on; repeat it", id)
 		}
 	}
 	s.nodes.drop(c.Node)
-	s.admitted.drop(c.Node)
-	s.removed.put(&removedNode{c.Node, s.meta.Now})
+	s.admitted.Drop(c.Node)
+	s.removed.Put(&removedNode{c.Node, s.meta.Now})
 	s.judgeBrake()
 	s.reshape()
 	return Result{ID: c.Node.UUID}
@@ -332,7 +332,7 @@ func (s *state) removeNode(c RemoveNode) Result {
 // servers returns how many servers there are.
 func (s *state) servers() int {
 	n := 0
-	for node := range s.nodes.values() {
+	for node := range s.nodes.Values() {
 		if node.Role == compute.RoleServer {
 			n++
 		}

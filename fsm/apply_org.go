@@ -9,10 +9,10 @@ func (s *state) createUser(c CreateUser) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, userKnown := s.users.get(c.User.ID)
-	_, orgKnown := s.orgs.get(c.Org.ID)
-	_, emailTaken := s.emails.get(c.User.Email)
-	_, slugTaken := s.slugs.get(c.Org.Slug)
+	_, userKnown := s.users.Get(c.User.ID)
+	_, orgKnown := s.orgs.Get(c.Org.ID)
+	_, emailTaken := s.emails.Get(c.User.Email)
+	_, slugTaken := s.slugs.Get(c.Org.Slug)
 	switch {
 	case c.User.ID.IsZero() || c.Org.ID.IsZero() || c.User.Email == "" || c.Org.Slug == "":
 		return refuse(compute.CodeInvalid, "user", "a user needs an e-mail address and an organization")

@@ -12,7 +12,7 @@ func (s *state) commitPlan(c CommitPlan) Result {
 	var r Result
 	hosts := hosts{state: s, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
-		e, ok := s.executions.get(a.Execution)
+		e, ok := s.executions.Get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
 			continue // Stopped meanwhile, or placed already.
 		}
@@ -30,7 +30,7 @@ func (s *state) commitPlan(c CommitPlan) Result {
 		s.preempt(p)
 	}
 	for _, w := range c.Plan.Waiting {
-		e, ok := s.executions.get(w.Execution)
+		e, ok := s.executions.Get(w.Execution)
 		if ok && e.Status == compute.StatusQueued && w.Reason.Waits() {
 			s.wait(e, w.Reason)
 		}
@@ -51,7 +51,7 @@ func (h *hosts) get(id compute.NodeID) (*compute.Node, bool) {
 	if n, ok := h.changed[id]; ok {
 		return n, true
 	}
-	return h.state.nodes.get(id)
+	return h.state.nodes.Get(id)
 }
 
 // change returns the record of a node that get returned, to write to.

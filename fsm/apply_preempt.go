@@ -10,9 +10,9 @@ import (
 // preempt asks an attempt to make room, if it still may be asked and the work
 // of a higher priority still waits. It reports whether it did.
 func (s *state) preempt(p compute.Preemption) bool {
-	e, live := s.executions.get(p.Execution)
-	a, known := s.attempts.get(line{p.Execution.UUID, p.Epoch})
-	urgent, waits := s.executions.get(p.For)
+	e, live := s.executions.Get(p.Execution)
+	a, known := s.attempts.Get(line{p.Execution.UUID, p.Epoch})
+	urgent, waits := s.executions.Get(p.For)
 	if !live || !known || !waits || urgent.Status != compute.StatusQueued {
 		return false
 	}
@@ -25,7 +25,7 @@ func (s *state) preempt(p compute.Preemption) bool {
 	told.Reason = compute.ReasonPreempted
 	s.putAttempt(&asked)
 	s.putExecution(&told)
-	if n, ok := s.nodes.get(a.Node); ok {
+	if n, ok := s.nodes.Get(a.Node); ok {
 		// Another record: whoever remembers when the node's attempts end has
 		// to look again.
 		touched := *n
@@ -60,9 +60,9 @@ func (s *state) leave(a *compute.Attempt, e *compute.Execution) {
 // under below, in a fixed order.
 func (v *View) Victims(below int) iter.Seq[compute.Work] {
 	return func(yield func(compute.Work) bool) {
-		for k := range v.victims.keys(turn{priority: below - 1}) {
-			e, _ := v.executions.get(k.id)
-			a, _ := v.attempts.get(line{k.id.UUID, e.Epoch})
+		for k := range v.victims.Keys(turn{priority: below - 1}) {
+			e, _ := v.executions.Get(k.id)
+			a, _ := v.attempts.Get(line{k.id.UUID, e.Epoch})
 			if !yield(compute.Work{Attempt: a, Execution: e}) {
 				return
 			}

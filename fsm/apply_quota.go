@@ -53,14 +53,14 @@ func holds(e *compute.Execution) bool {
 // load counts e in, or out with sign -1, everywhere it counts.
 func (s *state) load(e *compute.Execution, sign int) {
 	for _, at := range scopesOf(e) {
-		l, _ := s.loads.get(at)
+		l, _ := s.loads.Get(at)
 		l.Attempts += sign
 		l.MilliGPU += int64(sign) * e.Request.HeldMilliGPU()
 		if l == (compute.Load{}) {
-			s.loads.remove(at)
+			s.loads.Remove(at)
 			continue
 		}
-		s.loads.set(at, l)
+		s.loads.Set(at, l)
 	}
 }
 
@@ -76,11 +76,11 @@ func (s *state) setQuota(c SetQuota) Result {
 	}
 	q.ChangedAt = 0
 	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag}) {
-		s.quotas.drop(scopeOf(&q))
+		s.quotas.Drop(scopeOf(&q))
 		return Result{ID: q.Org.UUID}
 	}
 	q.ChangedAt = s.meta.Now
-	s.quotas.put(&q)
+	s.quotas.Put(&q)
 	return Result{ID: q.Org.UUID}
 }
 
@@ -89,9 +89,9 @@ func (s *state) checkQuota(q *compute.Quota) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("quota")
 	}
-	_, known := s.orgs.get(q.Org)
+	_, known := s.orgs.Get(q.Org)
 	_, owns := s.Key(q.Org, q.Key)
-	_, replaces := s.quotas.get(scopeOf(q))
+	_, replaces := s.quotas.Get(scopeOf(q))
 	part := !q.Key.IsZero() || q.Tag != ""
 	switch {
 	case !known:
@@ -115,7 +115,7 @@ func (s *state) checkQuota(q *compute.Quota) *compute.Error {
 
 func (s *state) countQuotas(org compute.OrgID) int {
 	n := 0
-	for at := range s.quotas.from(scope{org: org}) {
+	for at := range s.quotas.From(scope{org: org}) {
 		if at.org != org {
 			break
 		}
@@ -129,7 +129,7 @@ func (s *state) countQuotas(org compute.OrgID) int {
 func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 	own := compute.Quota{Org: org}
 	var parts []compute.Quota
-	for at, q := range v.quotas.from(scope{org: org}) {
+	for at, q := range v.quotas.From(scope{org: org}) {
 		switch {
 		case at.org != org:
 			return append([]compute.Quota{v.complete(own)}, parts...)
@@ -145,7 +145,7 @@ func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 // OwnQuota returns what the operator granted an organization itself, without
 // the cluster's limits: zero where those hold.
 func (v *View) OwnQuota(org compute.OrgID) compute.Quota {
-	if q, ok := v.quotas.get(scope{org: org}); ok {
+	if q, ok := v.quotas.Get(scope{org: org}); ok {
 		return *q
 	}
 	return compute.Quota{Org: org}
@@ -165,14 +165,14 @@ func (v *View) complete(own compute.Quota) compute.Quota {
 
 // Load returns what the live attempts hold that count in q.
 func (v *View) Load(q compute.Quota) compute.Load {
-	l, _ := v.loads.get(scopeOf(&q))
+	l, _ := v.loads.Get(scopeOf(&q))
 	return l
 }
 
 // overQuota returns why e may not get a place now, ReasonNone when it may.
 func (s *state) overQuota(e *compute.Execution) compute.Reason {
 	for _, at := range scopesOf(e) {
-		q, ok := s.quotas.get(at)
+		q, ok := s.quotas.Get(at)
 		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag}
 		if ok {
 			own = *q

@@ -58,7 +58,7 @@ func asRefusal(err error) *compute.Error {
 
 // takeSelection takes a parent's queue message and creates its children.
 func (s *state) takeSelection(c TakeSelection) Result {
-	known, ok := s.executions.get(c.Parent)
+	known, ok := s.executions.Get(c.Parent)
 	switch {
 	case !ok || known.Kind != compute.KindSelection:
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
@@ -96,7 +96,7 @@ func (s *state) checkChildren(parent *compute.Execution, children []Child) *comp
 	}
 	seen := map[compute.ExecutionID]bool{parent.ID: true}
 	for _, c := range children {
-		if s.executions.has(c.ID) || seen[c.ID] || c.ID.IsZero() {
+		if s.executions.Has(c.ID) || seen[c.ID] || c.ID.IsZero() {
 			return compute.Errorf(compute.CodeConflict,
 				"an execution with this identifier exists").Named("execution_exists")
 		}
@@ -266,7 +266,7 @@ func (s *state) releaseParent(parent *compute.Execution) {
 
 // startParent records on a child's parent that code has started.
 func (s *state) startParent(child *compute.Execution) {
-	known, ok := s.executions.get(child.Parent)
+	known, ok := s.executions.Get(child.Parent)
 	if !ok || !known.StartedAt.IsZero() {
 		return
 	}
@@ -278,7 +278,7 @@ func (s *state) startParent(child *compute.Execution) {
 // endChild tells a parent that one of its children has ended. The last one
 // ends the parent.
 func (s *state) endChild(child *compute.Execution) {
-	known, ok := s.executions.get(child.Parent)
+	known, ok := s.executions.Get(child.Parent)
 	if !ok || known.Status.Terminal() {
 		return
 	}
@@ -325,7 +325,7 @@ func (s *state) nextRun(parent, ended *compute.Execution) {
 // runOf returns one run of a profile among a parent's children.
 func (s *state) runOf(parent *compute.Execution, profile string, repeat int) (*compute.Execution, bool) {
 	for _, id := range parent.Selection.Children {
-		e, ok := s.executions.get(id)
+		e, ok := s.executions.Get(id)
 		if ok && e.Profile == profile && e.Repeat == repeat {
 			return e, true
 		}
@@ -341,7 +341,7 @@ func raced(r compute.Reason) bool {
 
 // stopCandidates ends runs of a GPU selection that need not go on.
 func (s *state) stopCandidates(c StopCandidates) Result {
-	parent, ok := s.executions.get(c.Parent)
+	parent, ok := s.executions.Get(c.Parent)
 	switch {
 	case !ok || parent.Kind != compute.KindSelection:
 		return refuse(compute.CodeNotFound, "execution_not_found", "execution not found")
@@ -351,7 +351,7 @@ func (s *state) stopCandidates(c StopCandidates) Result {
 	}
 	var r Result
 	for _, stop := range c.Stops {
-		e, ok := s.executions.get(stop.Execution)
+		e, ok := s.executions.Get(stop.Execution)
 		placed := ok && e.Status > compute.StatusQueued
 		if !ok || e.Parent != c.Parent || e.Status.Terminal() || e.Stop != compute.StopNone ||
 			!raced(stop.Reason) || placed && stop.Reason == compute.ReasonNoCapacity {
@@ -445,7 +445,7 @@ func (s *state) stopSelection(known *compute.Execution, how compute.Stop) {
 	s.putExecution(&parent)
 	for _, id := range parent.Selection.Children {
 		// The end of one run may have ended the next.
-		if c, ok := s.executions.get(id); ok && !c.Status.Terminal() {
+		if c, ok := s.executions.Get(id); ok && !c.Status.Terminal() {
 			s.stop(c, how, compute.ReasonParentEnded)
 		}
 	}

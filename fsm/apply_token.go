@@ -14,8 +14,8 @@ const RefreshGrace = 30 * time.Second
 const refreshSweep = 1_000
 
 func (s *state) storeRefresh(c StoreRefresh) Result {
-	u, ok := s.users.get(c.Token.User)
-	_, known := s.refresh.get(c.Token.Hash)
+	u, ok := s.users.Get(c.Token.User)
+	_, known := s.refresh.Get(c.Token.Hash)
 	switch {
 	case !ok || !u.Active:
 		return Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
@@ -34,11 +34,11 @@ func (s *state) storeRefresh(c StoreRefresh) Result {
 // spent before has been stolen, from here or from the client, so its whole
 // family ends; unless it is the same request again, within the grace.
 func (s *state) rotateRefresh(c RotateRefresh) Result {
-	known, ok := s.refresh.get(c.Old)
+	known, ok := s.refresh.Get(c.Old)
 	if !ok || known.Token.ExpiresAt <= s.meta.Now {
 		return Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
 	}
-	u, ok := s.users.get(known.Token.User)
+	u, ok := s.users.Get(known.Token.User)
 	switch {
 	case known.Token.Revoked:
 		return Result{Refusal: unauthenticated("token_revoked", "the refresh token was revoked")}
@@ -52,7 +52,7 @@ func (s *state) rotateRefresh(c RotateRefresh) Result {
 		return Result{Refusal: unauthenticated("token_reused",
 			"the refresh token was used before: all tokens of this login are revoked")}
 	}
-	if _, taken := s.refresh.get(c.Next.Hash); taken {
+	if _, taken := s.refresh.Get(c.Next.Hash); taken {
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")
 	}
 	spent := *known
@@ -67,7 +67,7 @@ func (s *state) rotateRefresh(c RotateRefresh) Result {
 
 // revokeRefresh ends a login. It succeeds also when there is none.
 func (s *state) revokeRefresh(c RevokeRefresh) Result {
-	if known, ok := s.refresh.get(c.Token); ok {
+	if known, ok := s.refresh.Get(c.Token); ok {
 		s.revokeFamily(known.Token.Family)
 	}
 	return Result{}
@@ -75,14 +75,14 @@ func (s *state) revokeRefresh(c RevokeRefresh) Result {
 
 func (s *state) revokeFamily(id compute.UUID) {
 	var members []compute.Hash
-	for k := range s.families.keys(family{id: id}) {
+	for k := range s.families.Keys(family{id: id}) {
 		if k.id != id {
 			break
 		}
 		members = append(members, k.token)
 	}
 	for _, h := range members {
-		t, _ := s.refresh.get(h)
+		t, _ := s.refresh.Get(h)
 		revoked := *t
 		revoked.Token.Revoked = true
 		s.putRefresh(&revoked)
@@ -92,7 +92,7 @@ func (s *state) revokeFamily(id compute.UUID) {
 // expireRefresh forgets refresh tokens that nobody can use any more. Spent
 // ones stay until then, so that their reuse is noticed.
 func (s *state) expireRefresh() {
-	for _, m := range s.expiring.take(refreshSweep) {
+	for _, m := range s.expiring.FirstKeys(refreshSweep) {
 		if m.at > s.meta.Now {
 			return
 		}

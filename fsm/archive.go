@@ -160,12 +160,12 @@ func (o *ArchivedOrg) count(status *compute.Status, kind *compute.Kind) (n int) 
 }
 
 // Archives yields all archives, the oldest first.
-func (v *View) Archives() iter.Seq[*Archive] { return v.archives.values() }
+func (v *View) Archives() iter.Seq[*Archive] { return v.archives.Values() }
 
 // Archived returns how many archives there are, and how many executions are in
 // them.
 func (v *View) Archived() (archives, executions int) {
-	return v.archives.len(), v.counts.archived
+	return v.archives.Len(), v.counts.archived
 }
 
 // ArchivesWith returns the archives in which an organization's execution may
@@ -173,7 +173,7 @@ func (v *View) Archived() (archives, executions int) {
 // in which it is, if it is in any, and a few more at most.
 func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
 	var out []*Archive
-	for _, a := range v.archives.downFrom(math.MaxUint64) {
+	for _, a := range v.archives.Descend(math.MaxUint64) {
 		if !a.mayHave(id) {
 			continue
 		}
@@ -192,21 +192,21 @@ func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archiv
 
 // putArchive stores a and everything that is derived from it.
 func (s *state) putArchive(a *Archive) {
-	s.archives.put(a)
-	s.archiveBlobs.set(a.Blob, struct{}{})
+	s.archives.Put(a)
+	s.archiveBlobs.Set(a.Blob, struct{}{})
 	s.counts.archived += a.Executions
 	for i := range a.Orgs {
 		o := &a.Orgs[i]
-		s.shelfmarks.set(shelfmark{o.Org, o.Newest, a.Number}, struct{}{})
-		t, _ := s.archivedTotals.get(o.Org)
+		s.shelfmarks.Set(shelfmark{o.Org, o.Newest, a.Number}, struct{}{})
+		t, _ := s.archivedTotals.Get(o.Org)
 		t.merge(o.totals())
-		s.archivedTotals.set(o.Org, t)
+		s.archivedTotals.Set(o.Org, t)
 	}
 }
 
 // nextArchive returns the number of the next archive.
 func (v *View) nextArchive() uint64 {
-	for number := range v.archives.downFrom(math.MaxUint64) {
+	for number := range v.archives.Descend(math.MaxUint64) {
 		return number + 1
 	}
 	return 1

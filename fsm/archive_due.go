@@ -3,6 +3,8 @@ package fsm
 import (
 	"slices"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -63,9 +65,9 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 // dueForArchive returns the executions of the next archive and their month;
 // none as long as waiting a little makes it a larger one.
 func (v *View) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
-	left, looks, size, full := v.finished.len(), 0, 0, false
+	left, looks, size, full := v.finished.Len(), 0, 0, false
 	var first compute.Instant
-	for m := range v.finished.keys(moment{}) {
+	for m := range v.finished.Keys(moment{}) {
 		if looks++; looks > maxLooks || !v.pastRetention(m.at, left-1) {
 			break
 		}
@@ -118,10 +120,10 @@ func (v *View) Overdue() int {
 	}
 	n := 0
 	if most > 0 {
-		n = v.finished.len() - most - most/slackOfNumber
+		n = v.finished.Len() - most - most/slackOfNumber
 	}
 	if keep > 0 {
-		n = max(n, v.finished.before(moment{at: v.meta.Now.Add(-keep - keep/slackOfAge)}))
+		n = max(n, v.finished.CountBefore(moment{at: v.meta.Now.Add(-keep - keep/slackOfAge)}))
 	}
 	return max(n, 0)
 }
@@ -129,8 +131,8 @@ func (v *View) Overdue() int {
 // familyOf returns the execution id with the sub-executions that it has in the
 // state, nil for a sub-execution whose parent is there: it goes with that.
 func (v *View) familyOf(id compute.ExecutionID) []compute.ExecutionID {
-	e, ok := v.executions.get(id)
-	if !ok || v.executions.has(e.Parent) {
+	e, ok := v.executions.Get(id)
+	if !ok || v.executions.Has(e.Parent) {
 		return nil
 	}
 	return append(v.stateChildren(e), id)
@@ -144,7 +146,7 @@ func (v *View) stateChildren(e *compute.Execution) []compute.ExecutionID {
 	}
 	var out []compute.ExecutionID
 	for _, id := range e.Selection.Children {
-		if v.executions.has(id) && !slices.Contains(out, id) {
+		if v.executions.Has(id) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
@@ -163,12 +165,12 @@ func (v *View) bytesOf(ids []compute.ExecutionID) (n int) {
 // callbacks, in this order, and returns how many there are of the latter two.
 // They are only lent.
 func (v *View) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
-	e, encoded, ok := v.executions.peek(id, nil)
+	e, encoded, ok := v.executions.Peek(id, nil)
 	if !ok {
 		return 0, 0
 	}
 	if e != nil {
-		encoded = mustEncode(e)
+		encoded = store.MustEncode(e)
 	}
 	visit(encoded)
 	return eachOf(&v.attempts, id.UUID, visit), eachOf(&v.callbacks, id.UUID, visit)
@@ -176,8 +178,8 @@ func (v *View) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (at
 
 // eachOf visits the encodings of the records of an owner and returns how many
 // they are.
-func eachOf[V any](r *records[line, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
-	r.eachFrom(line{owner: owner}, func(k line, encoded []byte) bool {
+func eachOf[V any](r *store.Records[line, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
+	r.EachFrom(line{owner: owner}, func(k line, encoded []byte) bool {
 		if k.owner != owner {
 			return false
 		}

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -32,10 +34,10 @@ const (
 
 // archiveFile returns the blob of executions, its name, and the sum of the
 // hashes of its records. The same executions give the same bytes.
-func (v *View) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s sum) {
+func (v *View) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
 	places := make([]place, 0, len(ids))
 	for _, id := range ids {
-		e, _ := v.executions.get(id)
+		e, _ := v.executions.Get(id)
 		places = append(places, placeOf(e))
 	}
 	slices.SortFunc(places, byPlace)
@@ -45,7 +47,7 @@ func (v *View) archiveFile(ids []compute.ExecutionID, month int) (data []byte, n
 		var text []byte
 		var at int // Behind the execution's record.
 		attempts, callbacks := v.recordsOf(p.id, func(encoded []byte) {
-			s.add(hashOfEncoded(encoded, at == 0))
+			s.Add(hashOfEncoded(encoded, at == 0))
 			text = append(binary.BigEndian.AppendUint32(text, uint32(len(encoded))), encoded...)
 			if at == 0 {
 				at = len(text)
@@ -78,7 +80,7 @@ func hashOfEncoded(encoded []byte, execution bool) compute.Hash {
 type ArchiveFile struct {
 	body  []byte
 	month int
-	sum   sum
+	sum   store.Sum
 	rows  []archivedRow // By place.
 	byID  map[compute.ExecutionID]int
 }
@@ -134,7 +136,7 @@ func readArchive(a *Archive, data []byte) (*ArchiveFile, error) {
 	if err := f.index(); err != nil {
 		return nil, err
 	}
-	if len(f.rows) != a.Executions || f.sum != sum(a.Sum) || f.month != a.Month {
+	if len(f.rows) != a.Executions || f.sum != store.Sum(a.Sum) || f.month != a.Month {
 		return nil, fmt.Errorf("%w: it does not hold what the state says", errArchive)
 	}
 	return f, nil
@@ -181,7 +183,7 @@ func (f *ArchiveFile) index() error {
 	}
 	record := func(execution bool) []byte {
 		b := take(number())
-		f.sum.add(hashOfEncoded(b, execution))
+		f.sum.Add(hashOfEncoded(b, execution))
 		return b
 	}
 	take(archiveTop - 8)
@@ -248,9 +250,9 @@ func (f *ArchiveFile) Family(id compute.ExecutionID) []*Case {
 
 // decode returns the execution of a row.
 func (r *archivedRow) decode() *Case {
-	c := &Case{Execution: mustDecode[compute.Execution](r.record), Archived: true}
+	c := &Case{Execution: store.MustDecode[compute.Execution](r.record), Archived: true}
 	for _, text := range r.attempts {
-		c.Attempts = append(c.Attempts, mustDecode[compute.Attempt](text))
+		c.Attempts = append(c.Attempts, store.MustDecode[compute.Attempt](text))
 	}
 	return c
 }

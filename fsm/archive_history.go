@@ -28,7 +28,7 @@ func (v *View) With(cases ...*Case) *View {
 
 // known returns the execution id of the state, or one that With added.
 func (v *View) known(id compute.ExecutionID) (*compute.Execution, bool) {
-	if e, ok := v.executions.get(id); ok {
+	if e, ok := v.executions.Get(id); ok {
 		return e, true
 	}
 	if c, ok := v.extra[id]; ok {
@@ -47,7 +47,7 @@ func (v *View) FromArchive(id compute.ExecutionID) bool {
 // zero, and what belongs to it, where an archive has it; v itself when the
 // state has it or nothing has.
 func (v *View) Dig(org compute.OrgID, id compute.ExecutionID, open OpenArchive) (*View, error) {
-	if v.executions.has(id) || v.FromArchive(id) {
+	if v.executions.Has(id) || v.FromArchive(id) {
 		return v, nil
 	}
 	for _, a := range v.ArchivesWith(org, id) {
@@ -74,7 +74,7 @@ func (v *View) WholeHistory(
 	org compute.OrgID, f HistoryFilter, open OpenArchive,
 ) iter.Seq2[*Case, error] {
 	return func(yield func(*Case, error) bool) {
-		if _, archived := v.archivedTotals.get(org); !archived {
+		if _, archived := v.archivedTotals.Get(org); !archived {
 			for e := range v.History(org, f) {
 				if !yield(&Case{Execution: e}, nil) {
 					return
@@ -230,7 +230,7 @@ func (m *merge) inState(from uint64) iter.Seq2[place, func() *compute.Execution]
 
 // row returns an archive, and what it has of the organization.
 func (m *merge) row(mark shelfmark) (*Archive, *ArchivedOrg) {
-	a, _ := m.view.archives.get(mark.number)
+	a, _ := m.view.archives.Get(mark.number)
 	o, _ := a.of(m.org)
 	return a, o
 }
@@ -316,7 +316,7 @@ func lastShelfmark(org compute.OrgID) shelfmark {
 // newest of each, the newest first, from one on.
 func (v *View) archivesOf(org compute.OrgID, from shelfmark) iter.Seq[shelfmark] {
 	return func(yield func(shelfmark) bool) {
-		for k := range v.shelfmarks.downFrom(from) {
+		for k := range v.shelfmarks.Descend(from) {
 			if k.org != org || !yield(k) {
 				return
 			}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"iter"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -24,40 +26,40 @@ const (
 // records; the others lie in chapters, each line as what differs from the line
 // before it. A line that the chain follows from is kept without its hash.
 type books struct {
-	records[line, compute.LedgerEntry]
+	store.Records[line, compute.LedgerEntry]
 
-	closed shelf // By organization and the sequence number of the first line.
-	lines  int   // In chapters.
-	words  *words
+	closed store.PackedMap // By organization and the sequence number of the first line.
+	lines  int             // In chapters.
+	words  *store.Dictionary
 }
 
 func newBooks() books {
 	return books{
-		records: newRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} }),
-		closed:  newShelf(lineWidth, false), words: newWords(),
+		Records: store.NewRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} }),
+		closed:  store.NewPackedMap(lineWidth, false), words: store.NewDictionary(),
 	}
 }
 
-func (b *books) share() {
-	b.records.share()
-	b.closed.share()
+func (b *books) Share() {
+	b.Records.Share()
+	b.closed.Share()
 }
 
-func (b *books) freeze() {
-	b.records.freeze()
-	b.closed.freeze()
+func (b *books) Freeze() {
+	b.Records.Freeze()
+	b.closed.Freeze()
 }
 
-func (b *books) len() int { return b.records.len() + b.lines }
+func (b *books) len() int { return b.Records.Len() + b.lines }
 
-func (b *books) tally() (int, sum) {
-	_, s := b.records.tally()
+func (b *books) Digest() (int, store.Sum) {
+	_, s := b.Records.Digest()
 	return b.len(), s
 }
 
 // put adds a line to a ledger.
 func (b *books) put(e *compute.LedgerEntry) {
-	b.records.put(e)
+	b.Records.Put(e)
 	if e.Seq%chapterLines == 0 {
 		b.close(e.Org.UUID, e.Seq-chapterLines+1)
 	}
@@ -67,19 +69,19 @@ func (b *books) put(e *compute.LedgerEntry) {
 // all there.
 func (b *books) close(org compute.UUID, first uint64) {
 	lines := make([][]byte, 0, chapterLines)
-	for k, e := range b.records.from(line{org, first}) {
+	for k, e := range b.Records.From(line{org, first}) {
 		if k != (line{org, first + uint64(len(lines))}) || len(lines) == chapterLines {
 			break
 		}
-		lines = append(lines, mustEncode(e))
+		lines = append(lines, store.MustEncode(e))
 	}
 	if len(lines) < chapterLines {
 		return
 	}
-	b.closed.set(lineBytes(line{org, first}), b.chapter(lines, false))
+	b.closed.Set(lineBytes(line{org, first}), b.chapter(lines, false))
 	b.lines += chapterLines
 	for i := range lines {
-		b.records.remove(line{org, first + uint64(i)})
+		b.Records.Remove(line{org, first + uint64(i)})
 	}
 }
 
@@ -103,7 +105,7 @@ func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, who
 		if !whole && chained(hashIn(lines[i]), text) != hashIn(text) {
 			next = text // The chain is broken here.
 		}
-		out = appendDiff(out, b.words, room.before, next)
+		out = store.AppendDiff(out, b.words, room.before, next)
 		room.before, room.short = room.short, room.before
 	}
 	return out
@@ -122,9 +124,9 @@ func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 		if len(rest) == 0 {
 			return true
 		}
-		short, rest = applyDiff(short[:0], b.words, before, rest)
+		short, rest = store.ApplyDiff(short[:0], b.words, before, rest)
 		hash := hashIn(text)
-		if bytes.HasSuffix(short, []byte{hashKey, majorBytes << 5}) {
+		if bytes.HasSuffix(short, []byte{hashKey, store.MajorBytes << 5}) {
 			text = lengthen(text[:0], short, hash)
 			before, short = short, before
 			continue
@@ -139,12 +141,12 @@ func hashIn(text []byte) compute.Hash { return compute.Hash(text[len(text)-sha25
 
 // shorten appends the encoding of a line with an empty hash.
 func shorten(dst, text []byte) []byte {
-	return append(append(dst, text[:len(text)-hashTail]...), hashKey, majorBytes<<5)
+	return append(append(dst, text[:len(text)-hashTail]...), hashKey, store.MajorBytes<<5)
 }
 
 // lengthen appends the encoding that shorten has shortened.
 func lengthen(dst, short []byte, before compute.Hash) []byte {
-	dst = append(append(dst, short[:len(short)-1]...), majorBytes<<5|24, sha256.Size)
+	dst = append(append(dst, short[:len(short)-1]...), store.MajorBytes<<5|24, sha256.Size)
 	dst = append(dst, make([]byte, sha256.Size)...)
 	hash := chained(before, dst)
 	copy(dst[len(dst)-sha256.Size:], hash[:])
@@ -160,37 +162,37 @@ func chained(before compute.Hash, text []byte) compute.Hash {
 }
 
 // binder returns what makes pages of chapters.
-func (b *books) binder() binder { return newBinder(lineWidth, false) }
+func (b *books) Builder() store.Builder { return store.NewBuilder(lineWidth, false) }
 
 // load adds pages of chapters, the sum of whose lines' hashes is sum. It reports
 // false when they are not behind all others.
-func (b *books) load(pages []page, sum *sum) bool {
-	return b.records.load(nil, sum) && b.closed.load(pages)
+func (b *books) Load(pages []store.Page, sum *store.Sum) bool {
+	return b.Records.Load(nil, sum) && b.closed.Load(pages)
 }
 
 // each visits the encoding of every line, by organization and sequence.
-func (b *books) each(visit func(encoded []byte)) {
-	b.visit(func(encoded []byte) bool {
+func (b *books) Each(visit func(encoded []byte)) {
+	b.Visit(func(encoded []byte) bool {
 		visit(encoded)
 		return true
 	})
 }
 
 // visit yields what each visits, until yield returns false.
-func (b *books) visit(yield func(encoded []byte) bool) {
-	next, stop := iter.Pull2(b.records.all())
+func (b *books) Visit(yield func(encoded []byte) bool) {
+	next, stop := iter.Pull2(b.Records.All())
 	defer stop()
 	k, e, more := next()
 	goes := true
-	b.closed.scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
+	b.closed.Scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
 		for first := lineFrom(key); goes && more && byLine(k, first) < 0; k, e, more = next() {
-			goes = yield(mustEncode(e))
+			goes = yield(store.MustEncode(e))
 		}
 		goes = goes && b.read(chapter, yield)
 		return goes
 	})
 	for ; goes && more; _, e, more = next() {
-		goes = yield(mustEncode(e))
+		goes = yield(store.MustEncode(e))
 	}
 }
 
@@ -198,8 +200,8 @@ func (b *books) visit(yield func(encoded []byte) bool) {
 func (b *books) values() iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		goes := true
-		b.each(func(text []byte) {
-			goes = goes && yield(mustDecode[compute.LedgerEntry](text))
+		b.Each(func(text []byte) {
+			goes = goes && yield(store.MustDecode[compute.LedgerEntry](text))
 		})
 	}
 }
@@ -211,7 +213,7 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 		from = max(from, 1)
 		goes := true
 		start := line{org.UUID, (from-1)/chapterLines*chapterLines + 1}
-		b.closed.scan(lineBytes(start), func(key, chapter []byte) bool {
+		b.closed.Scan(lineBytes(start), func(key, chapter []byte) bool {
 			first := lineFrom(key)
 			if first.owner != org.UUID {
 				return false
@@ -226,8 +228,8 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 		if !goes {
 			return
 		}
-		for k, e := range b.records.from(line{org.UUID, from}) {
-			if k.owner != org.UUID || !yield(mustEncode(e)) {
+		for k, e := range b.Records.From(line{org.UUID, from}) {
+			if k.owner != org.UUID || !yield(store.MustEncode(e)) {
 				return
 			}
 		}
@@ -238,7 +240,7 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 func (b *books) of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		for text := range b.texts(org, from) {
-			if !yield(mustDecode[compute.LedgerEntry](text)) {
+			if !yield(store.MustDecode[compute.LedgerEntry](text)) {
 				return
 			}
 		}

@@ -40,9 +40,9 @@ func TestBooksKeepEveryLine(t *testing.T) {
 		}
 		n++
 	}
-	b.share()
+	b.Share()
 	view := b
-	view.freeze()
+	view.Freeze()
 	for from := range uint64(lines + 2) {
 		for _, org := range orgs {
 			want := []compute.LedgerEntry{}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"berth/fsm/store"
+
 	"berth/attempt"
 	"berth/compute"
 )
@@ -33,20 +35,20 @@ func (v *View) checkDerived() error {
 		differ("slugs", &v.slugs, &fresh.slugs),
 		differ("emails", &v.emails, &fresh.emails),
 		differ("lookups", &v.lookups, &fresh.lookups),
-		differ("joined", &v.joined.table, &fresh.joined.table),
-		differ("keys of organizations", &v.orgKeys.table, &fresh.orgKeys.table),
-		differ("families", &v.families.table, &fresh.families.table),
-		differ("expiring", &v.expiring.table, &fresh.expiring.table),
-		v.history.differ("history", &fresh.history),
-		differ("live", &v.live.table, &fresh.live.table),
-		differ("queue", &v.queue.table, &fresh.queue.table),
-		differ("pending", &v.pending.table, &fresh.pending.table),
-		differ("races", &v.races.table, &fresh.races.table),
-		differ("growing", &v.growing.table, &fresh.growing.table),
-		v.finished.differ("finished", &fresh.finished),
-		differ("estimated", &v.estimated.table, &fresh.estimated.table),
-		differ("work", &v.work.table, &fresh.work.table),
-		differ("victims", &v.victims.table, &fresh.victims.table),
+		differ("joined", &v.joined.Table, &fresh.joined.Table),
+		differ("keys of organizations", &v.orgKeys.Table, &fresh.orgKeys.Table),
+		differ("families", &v.families.Table, &fresh.families.Table),
+		differ("expiring", &v.expiring.Table, &fresh.expiring.Table),
+		v.history.Differ("history", &fresh.history),
+		differ("live", &v.live.Table, &fresh.live.Table),
+		differ("queue", &v.queue.Table, &fresh.queue.Table),
+		differ("pending", &v.pending.Table, &fresh.pending.Table),
+		differ("races", &v.races.Table, &fresh.races.Table),
+		differ("growing", &v.growing.Table, &fresh.growing.Table),
+		v.finished.Differ("finished", &fresh.finished),
+		differ("estimated", &v.estimated.Table, &fresh.estimated.Table),
+		differ("work", &v.work.Table, &fresh.work.Table),
+		differ("victims", &v.victims.Table, &fresh.victims.Table),
 		v.opAges.differ("ages of ops", &fresh.opAges),
 		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
@@ -63,48 +65,48 @@ func (v *View) checkDerived() error {
 func (v *View) rebuilt() *state {
 	s := newState()
 	s.meta = v.meta
-	copyRecords(&v.nodes.records, func(n *compute.Node) { s.nodes.put(n) })
-	copyRecords(&v.removed, func(n *removedNode) { s.removed.put(n) })
-	copyRecords(&v.prices, func(p *price) { s.prices.put(p) })
-	copyRecords(&v.joins, func(t *compute.JoinToken) { s.joins.put(t) })
+	copyRecords(&v.nodes.Records, func(n *compute.Node) { s.nodes.put(n) })
+	copyRecords(&v.removed, func(n *removedNode) { s.removed.Put(n) })
+	copyRecords(&v.prices, func(p *price) { s.prices.Put(p) })
+	copyRecords(&v.joins, func(t *compute.JoinToken) { s.joins.Put(t) })
 	copyRecords(&v.orgs, s.putOrg)
 	copyRecords(&v.users, s.putUser)
 	copyRecords(&v.members, s.putMembership)
 	copyRecords(&v.keys, s.putKey)
 	copyRecords(&v.refresh, s.putRefresh)
-	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.put(k) })
+	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.Put(k) })
 	copyRecords(&v.accounts, s.putAccount)
 	for e := range v.ledger.values() {
 		s.ledger.put(e)
 	}
 	copyRecords(&v.executions, s.putExecution)
 	copyRecords(&v.attempts, s.putAttempt)
-	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.put(c) })
+	copyRecords(&v.callbacks, func(c *compute.Callback) { s.callbacks.Put(c) })
 	copyRecords(&v.ops, s.putOp)
-	copyRecords(&v.admitted, func(a *admission) { s.admitted.put(a) })
-	copyRecords(&v.arrived, func(a *arrival) { s.arrived.put(a) })
-	copyRecords(&v.usage, func(u *usage) { s.usage.put(u) })
-	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.put(q) })
-	copyRecords(&v.tallies, func(t *tally) { s.tallies.put(t) })
+	copyRecords(&v.admitted, func(a *admission) { s.admitted.Put(a) })
+	copyRecords(&v.arrived, func(a *arrival) { s.arrived.Put(a) })
+	copyRecords(&v.usage, func(u *usage) { s.usage.Put(u) })
+	copyRecords(&v.quotas, func(q *compute.Quota) { s.quotas.Put(q) })
+	copyRecords(&v.tallies, func(t *tally) { s.tallies.Put(t) })
 	copyRecords(&v.archives, s.putArchive)
 	s.reshape()
 	s.remix()
 	return s
 }
 
-func copyRecords[K, V any](r *records[K, V], put func(*V)) {
-	for record := range r.values() {
+func copyRecords[K, V any](r *store.Records[K, V], put func(*V)) {
+	for record := range r.Values() {
 		put(record)
 	}
 }
 
 // differ returns an error when two tables do not hold the same rows.
-func differ[K, V comparable](name string, got, want *table[K, V]) error {
-	if got.len() != want.len() {
-		return fmt.Errorf("%s: %d rows, the records say %d", name, got.len(), want.len())
+func differ[K, V comparable](name string, got, want *store.Table[K, V]) error {
+	if got.Len() != want.Len() {
+		return fmt.Errorf("%s: %d rows, the records say %d", name, got.Len(), want.Len())
 	}
-	for k, value := range want.all() {
-		if found, ok := got.get(k); !ok || found != value {
+	for k, value := range want.All() {
+		if found, ok := got.Get(k); !ok || found != value {
 			return fmt.Errorf("%s: at %v is %v, the records say %v", name, k, found, value)
 		}
 	}
@@ -114,7 +116,7 @@ func differ[K, V comparable](name string, got, want *table[K, V]) error {
 // checkMoney compares every account with its ledger and with what the
 // organization's executions hold.
 func (v *View) checkMoney() error {
-	for o := range v.orgs.values() {
+	for o := range v.orgs.Values() {
 		if err := v.VerifyLedger(o.ID); err != nil {
 			return err
 		}
@@ -126,10 +128,10 @@ func (v *View) checkMoney() error {
 // hold. Those that ended hold nothing.
 func (v *View) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
-	for e := range v.executions.hot() {
+	for e := range v.executions.Hot() {
 		held[e.Org] += e.Held
 	}
-	for o := range v.orgs.values() {
+	for o := range v.orgs.Values() {
 		if a := v.Account(o.ID); a.Held != held[o.ID] {
 			return fmt.Errorf("organization %s: %s held, its executions hold %s", o.ID, a.Held, held[o.ID])
 		}
@@ -139,7 +141,7 @@ func (v *View) checkHeld() error {
 
 // checkNodes compares what each node has given away with its live attempts.
 func (v *View) checkNodes() error {
-	for n := range v.nodes.values() {
+	for n := range v.nodes.Values() {
 		gpus := make(map[compute.GPUID]int)
 		var vcpu, memory int64
 		for _, w := range v.Work(n.ID) {
@@ -180,7 +182,7 @@ func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
 }
 
 func (v *View) checkExecutions() error {
-	for e := range v.executions.values() {
+	for e := range v.executions.Values() {
 		if err := errors.Join(v.checkExecution(e), v.checkOrg(e.Org)); err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (v *View) checkExecutions() error {
 
 // checkOrg checks that the organization of an execution exists.
 func (v *View) checkOrg(id compute.OrgID) error {
-	if _, ok := v.orgs.get(id); !ok {
+	if _, ok := v.orgs.Get(id); !ok {
 		return fmt.Errorf("an execution belongs to no organization: there is no %s", id)
 	}
 	return nil
@@ -200,7 +202,7 @@ func (v *View) checkExecution(e *compute.Execution) error {
 	err := checkAlone(e)
 	parent := e.Kind == compute.KindSelection
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
-	newest, ok := v.attempts.get(line{e.ID.UUID, e.Epoch})
+	newest, ok := v.attempts.Get(line{e.ID.UUID, e.Epoch})
 	if live := ok && !newest.Ended; placed != live {
 		err = errors.Join(err, errors.New("placed without a live attempt, or the other way round"))
 	}
@@ -246,7 +248,7 @@ func (v *View) checkParent(parent *compute.Execution) error {
 		}
 	}
 	for _, id := range parent.Selection.Children {
-		c, ok := v.executions.get(id)
+		c, ok := v.executions.Get(id)
 		if !ok {
 			all = false // Forgotten; only after the parent's end.
 			continue
@@ -282,8 +284,8 @@ func (v *View) checkParent(parent *compute.Execution) error {
 
 // checkAttempts checks that attempts belong to executions and end with them.
 func (v *View) checkAttempts() error {
-	for a := range v.attempts.values() {
-		e, _ := v.executions.get(a.Execution)
+	for a := range v.attempts.Values() {
+		e, _ := v.executions.Get(a.Execution)
 		if err := v.checkAttempt(a, e); err != nil {
 			return err
 		}
@@ -314,20 +316,20 @@ func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries >
 // checkQuotas checks that quotas have their organization and key, and that
 // fair share knows what every organization holds.
 func (v *View) checkQuotas() error {
-	for q := range v.quotas.values() {
-		_, org := v.orgs.get(q.Org)
+	for q := range v.quotas.Values() {
+		_, org := v.orgs.Get(q.Org)
 		if _, key := v.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
 			return fmt.Errorf("a quota of organization %s and key %s: one does not exist", q.Org, q.Key)
 		}
 	}
 	rates := make(map[compute.OrgID]compute.Price)
-	for e := range v.executions.hot() {
+	for e := range v.executions.Hot() {
 		if holds(e) {
 			rates[e.Org] += e.FairPrice()
 		}
 	}
-	for o := range v.orgs.values() {
-		u, known := v.usage.get(o.ID)
+	for o := range v.orgs.Values() {
+		u, known := v.usage.Get(o.ID)
 		if known && u.Rate != rates[o.ID] || !known && rates[o.ID] != 0 {
 			return fmt.Errorf("organization %s: its attempts are worth %d a second, fair share counts otherwise",
 				o.ID, rates[o.ID])
@@ -342,11 +344,11 @@ func (v *View) checkQuotas() error {
 // checkArchives checks that archives are numbered and have organizations, and
 // what they say of themselves.
 func (v *View) checkArchives() error {
-	for a := range v.archives.values() {
+	for a := range v.archives.Values() {
 		n := 0
 		for _, o := range a.Orgs {
 			n += o.Executions
-			if _, ok := v.orgs.get(o.Org); !ok {
+			if _, ok := v.orgs.Get(o.Org); !ok {
 				return fmt.Errorf("archive %d: there is no organization %s", a.Number, o.Org)
 			}
 			if counted := o.count(nil, nil); counted != o.Executions || len(o.Counts) > kinds*compute.Statuses {
@@ -365,14 +367,14 @@ func (v *View) checkArchives() error {
 
 // checkPeople checks that what belongs to users and organizations has them.
 func (v *View) checkPeople() error {
-	for m := range v.members.values() {
-		_, org := v.orgs.get(m.Org)
-		_, user := v.users.get(m.User)
+	for m := range v.members.Values() {
+		_, org := v.orgs.Get(m.Org)
+		_, user := v.users.Get(m.User)
 		if !org || !user {
 			return fmt.Errorf("membership of %s in %s: one does not exist", m.User, m.Org)
 		}
 	}
-	for k := range v.keys.values() {
+	for k := range v.keys.Values() {
 		if _, ok := v.Membership(k.Org, k.User); !ok {
 			return fmt.Errorf("key %s acts as nobody's member", k.ID)
 		}

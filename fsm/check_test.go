@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -73,11 +75,11 @@ func populated(t *testing.T) *state {
 
 // change stores a changed copy of a record, behind the back of everything that
 // is kept beside it.
-func change[K, V any](r *records[K, V], k K, f func(*V)) {
-	old, _ := r.get(k)
+func change[K, V any](r *store.Records[K, V], k K, f func(*V)) {
+	old, _ := r.Get(k)
 	changed := *old
 	f(&changed)
-	r.put(&changed)
+	r.Put(&changed)
 }
 
 // TestCheckSees breaks every invariant once.
@@ -85,7 +87,7 @@ func TestCheckSees(t *testing.T) {
 	execution := func(i byte) (id compute.ExecutionID) { id.UUID[0] = i; return id }
 	edit := func(i byte, f func(*compute.Execution)) func(*state) {
 		return func(s *state) {
-			old, _ := s.executions.get(execution(i))
+			old, _ := s.executions.Get(execution(i))
 			e := *old
 			f(&e)
 			s.putExecution(&e)
@@ -93,7 +95,7 @@ func TestCheckSees(t *testing.T) {
 	}
 	attempt := func(i byte, f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			old, _ := s.attempts.get(line{execution(i).UUID, 1})
+			old, _ := s.attempts.Get(line{execution(i).UUID, 1})
 			a := *old
 			f(&a)
 			s.putAttempt(&a)
@@ -101,11 +103,11 @@ func TestCheckSees(t *testing.T) {
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
 	ledger := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(&s.ledger.records, line{org.UUID, seq}, f) }
+		return func(s *state) { change(&s.ledger.Records, line{org.UUID, seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
-			change(&s.nodes.records, node, func(n *compute.Node) {
+			change(&s.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				f(&n.GPUs[0])
 			})
@@ -124,38 +126,38 @@ func TestCheckSees(t *testing.T) {
 		want  string
 	}{
 		{"record written to", func(s *state) {
-			e, _ := s.executions.get(execution(10))
+			e, _ := s.executions.Get(execution(10))
 			e.Detail = "written"
 		}, "hash of the state"},
 		{"count", func(s *state) { s.counts.held++ }, "counts are"},
 		{"missing in an index", func(s *state) {
-			e, _ := s.executions.get(execution(13))
-			s.queue.remove(spotOf(e))
+			e, _ := s.executions.Get(execution(13))
+			s.queue.Remove(spotOf(e))
 		}, "queue: 0 rows"},
-		{"wrong row", func(s *state) { s.slugs.set("s", compute.OrgID{}) }, "slugs: at s"},
+		{"wrong row", func(s *state) { s.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
 		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},
 		{"ledger amount", ledger(2, func(e *compute.LedgerEntry) { e.Amount++ }), "line 2 does not add up"},
 		{"ledger note", ledger(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
 		{"ledger hash", ledger(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
 		{"ledger negative", ledger(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
-		{"ledger line gone", func(s *state) { s.ledger.drop(line{org.UUID, 2}) }, "line 2 is missing"},
+		{"ledger line gone", func(s *state) { s.ledger.Drop(line{org.UUID, 2}) }, "line 2 is missing"},
 		{"last ledger line gone", func(s *state) {
-			a, _ := s.accounts.get(org)
-			s.ledger.drop(line{org.UUID, a.Seq})
+			a, _ := s.accounts.Get(org)
+			s.ledger.Drop(line{org.UUID, a.Seq})
 		}, "the account is not what its lines say"},
 		{"balance", func(s *state) {
 			change(&s.accounts, org, func(a *compute.Account) { a.Charged++ })
 		}, "the account is not what its lines say"},
 		{"held by nobody", edit(10, func(e *compute.Execution) { e.Held-- }), "its executions hold"},
 		{"vCPUs of a node", func(s *state) {
-			change(&s.nodes.records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
+			change(&s.nodes.Records, node, func(n *compute.Node) { n.UsedVCPUMilli++ })
 		}, "its attempts hold"},
 		{"GPU", gpu(func(g *compute.GPU) { g.UsedMilli-- }), "GPU a: gave 999"},
 		{"held GPU gone", func(s *state) {
-			change(&s.nodes.records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
+			change(&s.nodes.Records, node, func(n *compute.Node) { n.GPUs = n.GPUs[1:] })
 		}, "GPUs that it has not"},
 		{"free GPU missing", func(s *state) {
-			change(&s.nodes.records, node, func(n *compute.Node) {
+			change(&s.nodes.Records, node, func(n *compute.Node) {
 				n.GPUs = append([]compute.GPU(nil), n.GPUs...)
 				n.GPUs[1].Health = compute.HealthMissing
 			})
@@ -198,7 +200,7 @@ func TestCheckSees(t *testing.T) {
 			s.putMembership(&compute.Membership{Org: org})
 		}, "one does not exist"},
 		{"key of nobody", func(s *state) {
-			k, _ := s.keys.get(compute.KeyID{UUID: compute.UUID{4}})
+			k, _ := s.keys.Get(compute.KeyID{UUID: compute.UUID{4}})
 			other := *k
 			other.User = compute.UserID{}
 			s.putKey(&other)
@@ -293,7 +295,7 @@ func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 	for tick := range 2 {
 		s.tick()
 		for _, n := range []int{0, 1, growSweep} {
-			e, _ := s.executions.get(execution(n))
+			e, _ := s.executions.Get(execution(n))
 			if waits := n == 0 && tick == 0; (e.Held == 1) != waits {
 				t.Errorf("after Tick %d, execution %d holds %s", tick, n, e.Held)
 			}

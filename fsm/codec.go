@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -22,7 +24,7 @@ const version = 1
 // Encode returns cmd as one frame. It decodes what it made, so that a frame
 // that no replica could read is never proposed.
 func Encode(cmd Command) ([]byte, error) {
-	payload, err := encode(cmd)
+	payload, err := store.Encode(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
 	}
@@ -69,7 +71,7 @@ func Decode(entry []byte) (Command, []byte, error) {
 // DecodeResult returns the result that Apply encoded.
 func DecodeResult(data []byte) (Result, error) {
 	var r Result
-	if err := decodeKnown(data, &r); err != nil {
+	if err := store.DecodeKnown(data, &r); err != nil {
 		return Result{}, fmt.Errorf("decode result: %w", err)
 	}
 	return r, nil
@@ -77,7 +79,7 @@ func DecodeResult(data []byte) (Result, error) {
 
 func decodeAs[T Command](payload []byte) (Command, error) {
 	var cmd T
-	if err := decode(payload, &cmd); err != nil {
+	if err := store.Decode(payload, &cmd); err != nil {
 		return nil, err
 	}
 	return cmd, nil
@@ -100,4 +102,4 @@ func PlansOf(entry []byte) ([]CommitPlan, error) {
 }
 
 // HashPlan returns the SHA-256 of a plan's encoding.
-func HashPlan(plan compute.Plan) compute.Hash { return sha256.Sum256(mustEncode(&plan)) }
+func HashPlan(plan compute.Plan) compute.Hash { return sha256.Sum256(store.MustEncode(&plan)) }

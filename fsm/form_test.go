@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -68,27 +70,27 @@ func spoiled(rng *rand.Rand, record []byte) []byte {
 
 // testForm holds that a form accepts what the encoder makes, and nothing that
 // the decoder refuses or that the encoder would make something else of.
-func testForm[V any](t *testing.T, f *form) {
+func testForm[V any](t *testing.T, f *store.Schema) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	kept := 0
 	for range 1000 {
 		v := new(V)
 		fillIn(rng, reflect.ValueOf(v).Elem())
-		record := mustEncode(v)
-		if f.size(record) != len(record) {
+		record := store.MustEncode(v)
+		if f.Size(record) != len(record) {
 			t.Fatalf("%+v is not accepted: %x", v, record)
 		}
 		for range 60 {
 			record := spoiled(rng, record)
-			if f.size(record) != len(record) {
+			if f.Size(record) != len(record) {
 				continue
 			}
 			kept++
 			again := new(V)
-			if err := decode(record, again); err != nil {
+			if err := store.Decode(record, again); err != nil {
 				t.Fatalf("accepted, but %v: %x", err, record)
 			}
-			if back := mustEncode(again); !bytes.Equal(back, record) {
+			if back := store.MustEncode(again); !bytes.Equal(back, record) {
 				t.Fatalf("accepted, but %x comes back as %x", record, back)
 			}
 		}
@@ -111,15 +113,15 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	for name, change := range map[string]func(record []byte) []byte{
 		"a field of the request that nobody knows": func(record []byte) []byte {
-			f, _ := fieldsOf(record)
-			for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+			f, _ := store.FieldsOf(record)
+			for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 				if key != 11 {
 					continue
 				}
-				inner, n := fieldsOf(item)
-				request := append(append(appendHead(nil, majorMap, n+1), inner.rest...), 20, 1)
-				at := len(record) - len(f.rest) - len(item)
-				return slices.Concat(record[:at], request, f.rest)
+				inner, n := store.FieldsOf(item)
+				request := append(append(store.AppendHead(nil, store.MajorMap, n+1), inner.Rest...), 20, 1)
+				at := len(record) - len(f.Rest) - len(item)
+				return slices.Concat(record[:at], request, f.Rest)
 			}
 			return nil
 		},
@@ -129,18 +131,18 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := longHistory(t)
-			e, _ := s.executions.get(id)
-			s.executions.drop(id)
+			e, _ := s.executions.Get(id)
+			s.executions.Drop(id)
 			e.Profile = "t4"
-			record := change(mustEncode(e))
-			if err := decode(record, new(compute.Execution)); err == nil {
+			record := change(store.MustEncode(e))
+			if err := store.Decode(record, new(compute.Execution)); err == nil {
 				t.Fatal("it can be decoded")
 			}
-			sum, pages := sum{}, s.executions.binder()
-			sum.add(sha256.Sum256(appendLean(nil, record)))
+			sum, pages := store.Sum{}, s.executions.Builder()
+			sum.Add(sha256.Sum256(appendLean(nil, record)))
 			key := executionBytes(id)
-			pages.add(key, s.executions.pack(nil, key, record))
-			if made, _ := pages.take(); !s.executions.load(made, &sum) {
+			pages.Add(key, s.executions.Pack(nil, key, record))
+			if made, _ := pages.Pages(); !s.executions.Load(made, &sum) {
 				t.Fatal("the record has no place")
 			}
 			if _, err := restored(t, s); err == nil || !strings.Contains(err.Error(), "decode *compute.Execution") {
@@ -151,21 +153,21 @@ func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 }
 
 func TestRecordsPackSmall(t *testing.T) {
-	p := newPacker(2, 3, 4, 10, 11)
+	p := store.NewPacker(2, 3, 4, 10, 11)
 	execution := func(n byte) []byte {
 		e := compute.Execution{
 			ID: compute.ExecutionID{UUID: compute.UUID{n, 1}}, Org: compute.OrgID{UUID: compute.UUID{2}},
 			Status: compute.StatusCompleted, Profile: "h100", CreatedAt: 1_790_000_000_000 + compute.Instant(n),
 			FinishedAt: 1_790_000_001_000 + 3*compute.Instant(n), SubmitIndex: 1_000_000 + uint64(n), Ran: true,
 		}
-		return mustEncode(&e)
+		return store.MustEncode(&e)
 	}
 	first := execution(1)
-	p.pack(nil, first[4:20], first)
+	p.Pack(nil, first[4:20], first)
 	for n := byte(2); n < 100; n++ {
 		record := execution(n)
-		id := executionBytes(mustDecode[compute.Execution](record).ID)
-		packed := p.pack(nil, id, record)
+		id := executionBytes(store.MustDecode[compute.Execution](record).ID)
+		packed := p.Pack(nil, id, record)
 		if len(packed) > 16 || len(record) < 60 {
 			t.Fatalf("a record of %d bytes takes %d", len(record), len(packed))
 		}

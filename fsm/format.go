@@ -123,7 +123,7 @@ func (s *state) setFormat(c SetFormat) Result {
 
 // checkFormat checks that every server knows the format of the state.
 func (v *View) checkFormat() error {
-	if v.CommonFormat() < v.Format() && v.nodes.len() > 0 {
+	if v.CommonFormat() < v.Format() && v.nodes.Len() > 0 {
 		return fmt.Errorf("the state has format %d, a server knows %d", v.Format(), v.CommonFormat())
 	}
 	return nil

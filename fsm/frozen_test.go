@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -41,4 +43,4 @@ func TestRecordsAreFrozen(t *testing.T) {
 	}
 }
 
-func encodeAgain[V any](encoded []byte) []byte { return mustEncode(mustDecode[V](encoded)) }
+func encodeAgain[V any](encoded []byte) []byte { return store.MustEncode(store.MustDecode[V](encoded)) }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"berth/fsm/store"
+
 	"github.com/hashicorp/raft"
 	"github.com/tidwall/btree"
 
@@ -176,7 +178,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 func encodeResults(results []Result) [][]byte {
 	out := make([][]byte, len(results))
 	for i := range results {
-		out[i] = mustEncode(&results[i])
+		out[i] = store.MustEncode(&results[i])
 	}
 	return out
 }

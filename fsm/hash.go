@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -23,9 +25,9 @@ func lean(e *compute.Execution) *compute.Execution {
 // same entries return the same.
 func (v *View) Hash() compute.Hash {
 	h := sha256.New()
-	h.Write(mustEncode(&v.meta))
+	h.Write(store.MustEncode(&v.meta))
 	for _, t := range v.kept() {
-		n, s := t.tally()
+		n, s := t.Digest()
 		var b [40]byte
 		binary.BigEndian.PutUint64(b[:], uint64(n))
 		for i, lane := range s {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -49,7 +51,7 @@ func monthOf(i compute.Instant) int {
 // chain returns the hash of a line behind the line with hash before.
 func chain(before compute.Hash, e compute.LedgerEntry) compute.Hash {
 	e.Hash = compute.Hash{}
-	return sha256.Sum256(append(before[:], mustEncode(&e)...))
+	return sha256.Sum256(append(before[:], store.MustEncode(&e)...))
 }
 
 // VerifyLedger recomputes an organization's chain and balances from its first
@@ -96,7 +98,7 @@ func (s *state) grant(c Grant) Result {
 	if refusal := s.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	_, known := s.orgs.get(c.Org)
+	_, known := s.orgs.Get(c.Org)
 	switch {
 	case !known:
 		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
@@ -143,6 +145,6 @@ func (s *state) setPrices(c SetPrices) Result {
 // not matter.
 func (s *state) putPrices(prices map[string]compute.Price) {
 	for name, p := range prices { // Any order.
-		s.prices.put(&price{name, p})
+		s.prices.Put(&price{name, p})
 	}
 }

@@ -32,7 +32,7 @@ func (s *state) remix() { s.mix = s.meta.Learning.Mix(arrivals{s}) }
 type arrivals struct{ s *state }
 
 func (a arrivals) Arrival(key string) (compute.Arrival, bool) {
-	row, ok := a.s.arrived.get(key)
+	row, ok := a.s.arrived.Get(key)
 	if !ok {
 		return compute.Arrival{}, false
 	}
@@ -40,16 +40,16 @@ func (a arrivals) Arrival(key string) (compute.Arrival, bool) {
 }
 
 func (a arrivals) PutArrival(key string, row compute.Arrival) {
-	a.s.arrived.put(&arrival{key, row})
+	a.s.arrived.Put(&arrival{key, row})
 }
 
-func (a arrivals) DropArrival(key string) { a.s.arrived.drop(key) }
+func (a arrivals) DropArrival(key string) { a.s.arrived.Drop(key) }
 
-func (a arrivals) NumArrivals() int { return a.s.arrived.len() }
+func (a arrivals) NumArrivals() int { return a.s.arrived.Len() }
 
 func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 	return func(yield func(string, compute.Arrival) bool) {
-		for key, row := range a.s.arrived.all() {
+		for key, row := range a.s.arrived.All() {
 			if !yield(key, row.Arrival) {
 				return
 			}
@@ -60,7 +60,7 @@ func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 // checkMix checks that what was learned adds up.
 func (v *View) checkMix() error {
 	sum := uint64(0)
-	for key, row := range v.arrived.all() {
+	for key, row := range v.arrived.All() {
 		if want := row.Arrival.Request.Key(); key != want {
 			return fmt.Errorf("arrivals of %s are counted as %s", want, key)
 		}
@@ -72,9 +72,9 @@ func (v *View) checkMix() error {
 	switch {
 	case sum != v.meta.Learning.Total:
 		return fmt.Errorf("arrivals: %d counted, their total says %d", sum, v.meta.Learning.Total)
-	case v.arrived.len() > compute.MaxMixShapes:
+	case v.arrived.Len() > compute.MaxMixShapes:
 		return fmt.Errorf("arrivals: %d different ones are counted, at most %d are",
-			v.arrived.len(), compute.MaxMixShapes)
+			v.arrived.Len(), compute.MaxMixShapes)
 	}
 	return nil
 }

@@ -119,11 +119,11 @@ func owes(e *compute.Execution) (compute.Credits, string) {
 // have waited longest come first; what is over the bound waits for the next
 // Tick, for which there is the margin.
 func (s *state) growHolds() {
-	for _, m := range s.growing.take(growSweep) {
+	for _, m := range s.growing.FirstKeys(growSweep) {
 		if m.at > s.meta.Now {
 			return
 		}
-		known, _ := s.executions.get(m.execution())
+		known, _ := s.executions.Get(m.execution())
 		e := *known
 		wanted := costs(&e, min(s.meta.Now.Sub(e.PlacedAt)+holdMore, e.Timeout)) - e.Held
 		if s.lacks(e.Org, wanted) == nil {

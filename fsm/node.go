@@ -1,6 +1,9 @@
 package fsm
 
-import "berth/compute"
+import (
+	"berth/compute"
+	"berth/fsm/store"
+)
 
 // changesKept is how many changes of nodes are remembered at least.
 const changesKept = 4096
@@ -8,7 +11,7 @@ const changesKept = 4096
 // nodeRecords is the table of nodes with what changed in it last. The memory is
 // no part of the state: it makes reading faster, and is empty after a restore.
 type nodeRecords struct {
-	records[compute.NodeID, compute.Node]
+	store.Records[compute.NodeID, compute.Node]
 
 	origin  *int             // One for each life of the table.
 	changed []compute.NodeID // In the order of change; views share the array.
@@ -18,20 +21,20 @@ type nodeRecords struct {
 
 func newNodeRecords() nodeRecords {
 	return nodeRecords{
-		records: newRecords(byNode, func(n *compute.Node) compute.NodeID { return n.ID }),
+		Records: store.NewRecords(byNode, func(n *compute.Node) compute.NodeID { return n.ID }),
 		origin:  new(int),
 	}
 }
 
 // put stores n.
 func (r *nodeRecords) put(n *compute.Node) {
-	old := r.records.put(n)
+	old := r.Records.Put(n)
 	r.note(n.ID, old == nil)
 }
 
 // drop removes the node id.
 func (r *nodeRecords) drop(id compute.NodeID) {
-	r.records.drop(id)
+	r.Records.Drop(id)
 	r.note(id, true)
 }
 

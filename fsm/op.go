@@ -6,6 +6,8 @@ import (
 	"iter"
 	"time"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 	"berth/fault"
 )
@@ -56,7 +58,7 @@ func (c SetBrake) request() Op        { return c.Op }
 
 // Recall returns the first answer to o, if o is remembered.
 func (v *View) Recall(o Op) (Result, bool) {
-	known, ok := v.ops.get(pair{o.Org.UUID, o.ID.UUID})
+	known, ok := v.ops.Get(pair{o.Org.UUID, o.ID.UUID})
 	if !ok || known.refused() && known.At.Add(refusalAge) <= v.meta.Now {
 		return Result{}, false
 	}
@@ -116,7 +118,7 @@ func (s *state) expire(of *ages, age time.Duration) {
 		if !ok {
 			return
 		}
-		o, _ := s.ops.get(k)
+		o, _ := s.ops.Get(k)
 		if o.At > limit {
 			return
 		}
@@ -126,34 +128,36 @@ func (s *state) expire(of *ages, age time.Duration) {
 
 // ages says in which order ops were remembered.
 type ages struct {
-	shelf shelf
-	owner *words // Organizations.
+	shelf store.PackedMap
+	owner *store.Dictionary // Organizations.
 }
 
-func newAges() ages { return ages{shelf: newShelf(ageWidth, false), owner: newWords()} }
+func newAges() ages {
+	return ages{shelf: store.NewPackedMap(ageWidth, false), owner: store.NewDictionary()}
+}
 
-func (a *ages) share()   { a.shelf.share() }
-func (a *ages) freeze()  { a.shelf.freeze() }
-func (a *ages) len() int { return a.shelf.len() }
+func (a *ages) Share()   { a.shelf.Share() }
+func (a *ages) Freeze()  { a.shelf.Freeze() }
+func (a *ages) len() int { return a.shelf.Len() }
 
 func ageBytes(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
 // set records that the op k has the sequence number seq.
 func (a *ages) set(seq uint64, k pair) {
-	a.shelf.set(ageBytes(seq), a.row(k))
+	a.shelf.Set(ageBytes(seq), a.row(k))
 }
 
 // row returns the bytes of a row: the identifier and the number of the owner,
 // or the pair when there are too many owners.
 func (a *ages) row(k pair) []byte {
-	owner, ok := a.owner.number(k.owner[:])
+	owner, ok := a.owner.Number(k.owner[:])
 	if !ok {
 		return pairBytes(k)
 	}
 	return binary.AppendUvarint(k.id[:], owner)
 }
 
-func (a *ages) remove(seq uint64) { a.shelf.remove(ageBytes(seq)) }
+func (a *ages) remove(seq uint64) { a.shelf.Remove(ageBytes(seq)) }
 
 // pair returns the op behind the bytes of a row.
 func (a *ages) pair(row []byte) (k pair) {
@@ -161,7 +165,7 @@ func (a *ages) pair(row []byte) (k pair) {
 		return pairFrom(row)
 	}
 	n, _ := binary.Uvarint(row[copy(k.id[:], row):])
-	copy(k.owner[:], a.owner.at(n))
+	copy(k.owner[:], a.owner.At(n))
 	return k
 }
 
@@ -176,7 +180,7 @@ func (a *ages) first() (k pair, ok bool) {
 // all yields the ops in their order.
 func (a *ages) all() iter.Seq2[uint64, pair] {
 	return func(yield func(uint64, pair) bool) {
-		a.shelf.scan(make([]byte, ageWidth), func(key, row []byte) bool {
+		a.shelf.Scan(make([]byte, ageWidth), func(key, row []byte) bool {
 			return yield(binary.BigEndian.Uint64(key), a.pair(row))
 		})
 	}
@@ -188,7 +192,7 @@ func (a *ages) differ(name string, want *ages) error {
 		return fmt.Errorf("%s: %d rows, the records say %d", name, a.len(), want.len())
 	}
 	for seq, k := range want.all() {
-		if row, ok := a.shelf.get(ageBytes(seq)); !ok || a.pair(row) != k {
+		if row, ok := a.shelf.Get(ageBytes(seq)); !ok || a.pair(row) != k {
 			return fmt.Errorf("%s: at %d the records say %v", name, seq, k)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -19,10 +21,10 @@ const (
 //
 //nolint:gochecknoglobals // Immutable.
 var (
-	executionForm = formOf[compute.Execution]()
-	attemptForm   = formOf[compute.Attempt]()
-	opForm        = formOf[op]()
-	lineForm      = formOf[compute.LedgerEntry]()
+	executionForm = store.SchemaOf[compute.Execution]()
+	attemptForm   = store.SchemaOf[compute.Attempt]()
+	opForm        = store.SchemaOf[op]()
+	lineForm      = store.SchemaOf[compute.LedgerEntry]()
 )
 
 // outlineExecution reads from an encoded execution what indexes, counts, checks
@@ -33,9 +35,9 @@ var (
 func outlineExecution(data []byte, e *compute.Execution) bool {
 	profile, more := e.Profile, false
 	*e = compute.Execution{}
-	f := executionForm.fieldsOf(data)
-	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
-		n, _ := numberIn(item)
+	f := executionForm.FieldsOf(data)
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
+		n, _ := store.Number(item)
 		switch key {
 		case 1:
 			e.ID.UUID = idIn(item)
@@ -50,10 +52,10 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 		case 8:
 			e.Reason = compute.Reason(n)
 		case 9:
-			_, _, size := head(item)
+			_, _, size := store.Head(item)
 			e.Detail = string(item[size:])
 		case 10:
-			_, _, size := head(item)
+			_, _, size := store.Head(item)
 			if e.Profile = profile; string(item[size:]) != profile {
 				e.Profile = string(item[size:]) // Most have that of the one before.
 			}
@@ -93,15 +95,15 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 			more = true
 		}
 	}
-	if !f.ends() || !more {
-		return f.ends()
+	if !f.Complete() || !more {
+		return f.Complete()
 	}
-	return decodeRecord(data, e) == nil
+	return store.DecodeRecord(data, e) == nil
 }
 
 // idIn returns the identifier that an item is, zero for none.
 func idIn(item []byte) (id compute.UUID) {
-	if isID(item) {
+	if store.IsID(item) {
 		copy(id[:], item[1:])
 	}
 	return id
@@ -109,14 +111,14 @@ func idIn(item []byte) (id compute.UUID) {
 
 // outlineBundle reads from an encoded execution where its bundle is.
 func outlineBundle(data []byte) (ref compute.BundleRef) {
-	f, _ := fieldsOf(data)
-	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {
+	f, _ := store.FieldsOf(data)
+	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
 		if key != bundleField {
 			continue
 		}
-		inner, _ := fieldsOf(item)
-		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
-			_, n, size := head(value)
+		inner, _ := store.FieldsOf(item)
+		for key, value, ok := inner.Next(); ok; key, value, ok = inner.Next() {
+			_, n, size := store.Head(value)
 			switch key {
 			case 1:
 				copy(ref.Hash[:], value[size:])
@@ -132,8 +134,8 @@ func outlineBundle(data []byte) (ref compute.BundleRef) {
 
 // outlineParent reads from an encoded execution who its parent is.
 func outlineParent(data []byte) (parent compute.ExecutionID) {
-	f, _ := fieldsOf(data)
-	for key, item, ok := f.next(); ok && key <= parentField; key, item, ok = f.next() {
+	f, _ := store.FieldsOf(data)
+	for key, item, ok := f.Next(); ok && key <= parentField; key, item, ok = f.Next() {
 		if key == parentField {
 			parent.UUID = idIn(item)
 		}
@@ -143,9 +145,9 @@ func outlineParent(data []byte) (parent compute.ExecutionID) {
 
 // outlineAttempt reads from an encoded attempt what checks need.
 func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
-	f := attemptForm.fieldsOf(data)
-	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
-		n, _ := numberIn(item)
+	f := attemptForm.FieldsOf(data)
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
+		n, _ := store.Number(item)
 		switch key {
 		case 1:
 			a.Execution.UUID = idIn(item)
@@ -159,30 +161,30 @@ func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
 			a.PreemptAt = compute.Instant(n)
 		}
 	}
-	return a, f.ends()
+	return a, f.Complete()
 }
 
 // outlineOp reads from an encoded op what its place among the others is. It
 // reports false for one that was refused, too.
 func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
-	f := opForm.fieldsOf(data)
-	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+	f := opForm.FieldsOf(data)
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		switch key {
 		case 1:
 			k.owner = idIn(item)
 		case 2:
 			k.id = idIn(item)
 		case 4:
-			result, _ := fieldsOf(item)
-			if first, _, ok := result.next(); ok && first == 1 || result.bad {
+			result, _ := store.FieldsOf(item)
+			if first, _, ok := result.Next(); ok && first == 1 || result.Bad {
 				return 0, k, false // Field 1 is the refusal.
 			}
 		case 6:
-			n, _ := numberIn(item)
+			n, _ := store.Number(item)
 			seq = uint64(n)
 		}
 	}
-	return seq, k, f.ends()
+	return seq, k, f.Complete()
 }
 
 // ledgerLine is what the lines of a ledger are checked by.
@@ -198,9 +200,9 @@ type ledgerLine struct {
 
 // outlineLine reads an encoded line. It reports false for what is none.
 func outlineLine(data []byte) (l ledgerLine, ok bool) {
-	f := lineForm.fieldsOf(data)
-	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
-		n, _ := numberIn(item)
+	f := lineForm.FieldsOf(data)
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
+		n, _ := store.Number(item)
 		switch key {
 		case 1:
 			l.org.UUID = idIn(item)
@@ -218,7 +220,7 @@ func outlineLine(data []byte) (l ledgerLine, ok bool) {
 			copy(l.hash[:], item[2:]) // It is the last field.
 		}
 	}
-	return l, f.ends()
+	return l, f.Complete()
 }
 
 // follows returns what is wrong with a line, of the encoding text, behind
@@ -263,19 +265,19 @@ func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits,
 // appendLean appends the encoding of an execution without its code: what hashOf
 // hashes.
 func appendLean(dst, data []byte) []byte {
-	f, _ := fieldsOf(data)
-	for key, item, ok := f.next(); ok && key <= bundleField; key, item, ok = f.next() {
-		if key != bundleField || !isMap(item) {
+	f, _ := store.FieldsOf(data)
+	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
+		if key != bundleField || !store.IsMap(item) {
 			continue
 		}
-		inner, n := fieldsOf(item)
-		lean := appendHead(make([]byte, 0, leanRoom), majorMap, n-1)
-		for key, value, ok := inner.next(); ok; key, value, ok = inner.next() {
+		inner, n := store.FieldsOf(item)
+		lean := store.AppendHead(make([]byte, 0, leanRoom), store.MajorMap, n-1)
+		for key, value, ok := inner.Next(); ok; key, value, ok = inner.Next() {
 			if key == codeField {
-				at := len(data) - len(f.rest) - len(item)
-				return append(append(append(dst, data[:at]...), lean...), f.rest...)
+				at := len(data) - len(f.Rest) - len(item)
+				return append(append(append(dst, data[:at]...), lean...), f.Rest...)
 			}
-			lean = append(appendHead(lean, majorUint, key), value...)
+			lean = append(store.AppendHead(lean, store.MajorUint, key), value...)
 		}
 	}
 	return append(dst, data...)

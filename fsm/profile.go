@@ -39,7 +39,7 @@ type offer struct {
 // reshape brings what the nodes offer to their inventories.
 func (s *state) reshape() {
 	o := offer{types: make(map[string]shape)}
-	for n := range s.nodes.values() {
+	for n := range s.nodes.Values() {
 		o.add(n)
 	}
 	s.offered = o
@@ -171,7 +171,7 @@ func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute
 		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d; %s would fit",
 			p, p.GPUType, s.most, v.nearest(p, s.most))
 	}
-	each, priced := v.prices.get(p.GPUType)
+	each, priced := v.prices.Get(p.GPUType)
 	if !priced {
 		return faulty("unknown_profile", "GPU type %q has no price", p.GPUType)
 	}
@@ -257,7 +257,7 @@ func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *comp
 		return faulty("never_fits", "%s fits on no node: %s is the largest that would",
 			p, compute.Profile{Count: int(max(most, 1))})
 	}
-	each, priced := v.prices.get(cpuName)
+	each, priced := v.prices.Get(cpuName)
 	if !priced {
 		return faulty("unknown_profile", "CPU-only work has no price")
 	}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"berth/fsm/store"
 )
 
 // The hash of the state is kept on write: a bit of memory that flips in a record
@@ -32,23 +34,23 @@ func (f *FSM) Recount(pace func(bytes int) error) error {
 
 // recount hashes the records of one table. What cannot be decoded any more is no
 // record that was stored.
-func recount(t stored, table int, pace func(bytes int) error) (err error) {
+func recount(t store.Stored, table int, pace func(bytes int) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", ErrRecount, v)
 		}
 	}()
-	var got sum
+	var got store.Sum
 	var lean []byte
 	n, bytes := 0, 0
-	t.visit(func(encoded []byte) bool {
+	t.Visit(func(encoded []byte) bool {
 		n++
 		bytes += len(encoded)
 		if table == tableExecutions {
 			lean = appendLean(lean[:0], encoded)
 			encoded = lean
 		}
-		got.add(sha256.Sum256(encoded))
+		got.Add(sha256.Sum256(encoded))
 		if n%recountRecords == 0 {
 			err = pace(bytes)
 			bytes = 0
@@ -58,7 +60,7 @@ func recount(t stored, table int, pace func(bytes int) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if records, want := t.tally(); n != records || got != want {
+	if records, want := t.Digest(); n != records || got != want {
 		return fmt.Errorf("%w: %d of %d were found, with another hash", ErrRecount, n, records)
 	}
 	return pace(bytes)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -16,26 +18,26 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 		flip func(s *state)
 	}{
 		{"a live record", func(s *state) {
-			for e := range s.executions.hot() {
+			for e := range s.executions.Hot() {
 				e.Priority ^= 1
 				return
 			}
 		}},
 		{"a record that rests", func(s *state) {
-			s.executions.scan(nil, func(_ compute.ExecutionID, _ *compute.Execution, _, packed []byte) bool {
+			s.executions.Scan(nil, func(_ compute.ExecutionID, _ *compute.Execution, _, packed []byte) bool {
 				return !flipped(packed)
 			})
 		}},
 		{"a ledger", func(s *state) {
-			s.ledger.closed.scan(make([]byte, lineWidth), func(_, chapter []byte) bool { return !flipped(chapter) })
+			s.ledger.closed.Scan(make([]byte, lineWidth), func(_, chapter []byte) bool { return !flipped(chapter) })
 		}},
 		{"an organization", func(s *state) {
-			for o := range s.orgs.values() {
+			for o := range s.orgs.Values() {
 				o.Slug += "x"
 				return
 			}
 		}},
-		{"the hash itself", func(s *state) { s.nodes.load(nil, &sum{2: 1 << 40}) }},
+		{"the hash itself", func(s *state) { s.nodes.Load(nil, &store.Sum{2: 1 << 40}) }},
 	} {
 		f := &FSM{state: longHistory(t)}
 		f.publish()

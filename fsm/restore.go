@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -48,9 +50,9 @@ func (b *batch) records(yield func(record []byte) bool) {
 
 // made is what a worker makes of a batch. Nothing of the batch is in it.
 type made struct {
-	sum    sum      // Of those that rest.
-	pages  []page   // Those that rest.
-	hot    [][]byte // The others.
+	sum    store.Sum    // Of those that rest.
+	pages  []store.Page // Those that rest.
+	hot    [][]byte     // The others.
 	places [][placeWidth]byte
 	ends   [][endWidth]byte
 	ages   []age
@@ -246,7 +248,7 @@ const (
 type maker struct {
 	*restoring
 
-	pages   map[int]*binder // By table.
+	pages   map[int]*store.Builder // By table.
 	chapter chapterRoom
 	lines   [][]byte
 	packed  []byte
@@ -256,9 +258,9 @@ type maker struct {
 }
 
 func (r *restoring) newMaker() *maker {
-	w := &maker{restoring: r, pages: make(map[int]*binder)}
+	w := &maker{restoring: r, pages: make(map[int]*store.Builder)}
 	for _, table := range []int{tableLedger, tableExecutions, tableAttempts, tableOps} {
-		b := r.packedTable(table).binder()
+		b := r.packedTable(table).Builder()
 		w.pages[table] = &b
 	}
 	return w
@@ -283,7 +285,7 @@ func (w *maker) make(b *batch) (m made, err error) {
 	}
 	if pages := w.pages[b.table]; pages != nil {
 		var ordered bool
-		if m.pages, ordered = pages.take(); !ordered && err == nil {
+		if m.pages, ordered = pages.Pages(); !ordered && err == nil {
 			err = errOrder
 		}
 	}
@@ -299,9 +301,9 @@ func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) 
 // rest adds the row of a record that rests, at w.key; what hashOf hashes of it
 // is counted.
 func (w *maker) rest(m *made, b *batch, p packs, record, counted []byte) {
-	m.sum.add(sha256.Sum256(counted))
-	w.packed = p.pack(w.packed[:0], w.key, record)
-	w.pages[b.table].add(w.key, w.packed)
+	m.sum.Add(sha256.Sum256(counted))
+	w.packed = p.Pack(w.packed[:0], w.key, record)
+	w.pages[b.table].Add(w.key, w.packed)
 }
 
 func (w *maker) makeExecutions(b *batch, m *made) (err error) {
@@ -310,7 +312,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 	b.records(func(record []byte) bool {
 		ofForm := outlineExecution(record, e)
 		if !ofForm {
-			if err = decodeRecord(record, e); err != nil {
+			if err = store.DecodeRecord(record, e); err != nil {
 				return false
 			}
 		}
@@ -427,11 +429,11 @@ func (m *made) keepAll(lines [][]byte) [][]byte {
 // close makes a chapter of lines whose chain is whole.
 func (w *maker) close(m *made, first line, lines [][]byte) {
 	for _, text := range lines {
-		m.sum.add(sha256.Sum256(text))
+		m.sum.Add(sha256.Sum256(text))
 	}
 	w.key = append(w.key[:0], lineBytes(first)...)
 	w.packed = w.ledger.appendChapter(w.packed[:0], &w.chapter, lines, true)
-	w.pages[tableLedger].add(w.key, w.packed)
+	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
 // store adds what was made of a batch, in the order of the snapshot.
@@ -440,16 +442,16 @@ func (r *restoring) store(b *batch) error {
 		return err
 	}
 	m := &b.made
-	if len(m.pages) > 0 && !r.packedTable(b.table).load(m.pages, &m.sum) {
+	if len(m.pages) > 0 && !r.packedTable(b.table).Load(m.pages, &m.sum) {
 		return errOrder
 	}
 	r.hot = append(r.hot, m.hot...)
 	r.places, r.ends, r.ages = append(r.places, m.places...), append(r.ends, m.ends...), append(r.ages, m.ages...)
 	r.counts.merge(&m.counts)
 	for org, t := range m.totals { // Any order.
-		known, _ := r.totals.get(org)
+		known, _ := r.totals.Get(org)
 		known.merge(&t)
-		r.totals.set(org, known)
+		r.totals.Set(org, known)
 	}
 	for i := range m.books {
 		r.ledger.lines += m.books[i].lines
@@ -466,13 +468,13 @@ func (r *restoring) store(b *batch) error {
 
 // packs is a table some of whose records rest.
 type packs interface {
-	pack(dst, key, encoded []byte) []byte
+	Pack(dst, key, encoded []byte) []byte
 }
 
 // loads is a table to which pages are added.
 type loads interface {
-	binder() binder
-	load(pages []page, sum *sum) bool
+	Builder() store.Builder
+	Load(pages []store.Page, sum *store.Sum) bool
 }
 
 // packedTable returns a table to which pages are added, nil for another one.
@@ -534,7 +536,7 @@ func (r *restoring) loadLate() error {
 
 func (r *restoring) loadPlaces(places [][placeWidth]byte) {
 	slices.SortFunc(places, func(a, b [placeWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	r.history.load(func(yield func([]byte) bool) {
+	r.history.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(places) && yield(places[i][:]); i++ {
 		}
 	})
@@ -542,7 +544,7 @@ func (r *restoring) loadPlaces(places [][placeWidth]byte) {
 
 func (r *restoring) loadEnds(ends [][endWidth]byte) {
 	slices.SortFunc(ends, func(a, b [endWidth]byte) int { return bytes.Compare(a[:], b[:]) })
-	r.finished.load(func(yield func([]byte) bool) {
+	r.finished.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(ends) && yield(ends[i][:]); i++ {
 		}
 	})
@@ -550,12 +552,12 @@ func (r *restoring) loadEnds(ends [][endWidth]byte) {
 
 func (r *restoring) loadAges() {
 	slices.SortFunc(r.ages, func(a, b age) int { return cmp.Compare(a.seq, b.seq) })
-	b := newBinder(ageWidth, false)
+	b := store.NewBuilder(ageWidth, false)
 	for _, a := range r.ages {
-		b.add(ageBytes(a.seq), r.opAges.row(a.op))
+		b.Add(ageBytes(a.seq), r.opAges.row(a.op))
 	}
-	pages, _ := b.take()
-	r.opAges.shelf.load(pages)
+	pages, _ := b.Pages()
+	r.opAges.shelf.Load(pages)
 	r.ages = nil
 }
 
@@ -581,26 +583,26 @@ func (r *restoring) compare(attempts []ended) error {
 // rests was checked while it was read.
 func (r *restoring) check() error {
 	var wrong []error
-	for e := range r.executions.hot() {
+	for e := range r.executions.Hot() {
 		wrong = append(wrong, r.checkExecution(e), r.checkOrg(e.Org))
 	}
 	for i := range r.seen {
 		if r.seen[i].parent {
-			e, _ := r.executions.get(r.seen[i].id)
+			e, _ := r.executions.Get(r.seen[i].id)
 			wrong = append(wrong, r.checkExecution(e))
 		}
 	}
-	for a := range r.attempts.hot() {
-		e, ok := r.executions.get(a.Execution)
+	for a := range r.attempts.Hot() {
+		e, ok := r.executions.Get(a.Execution)
 		if ok {
 			wrong = append(wrong, r.checkExecution(e))
 		}
 		wrong = append(wrong, r.checkAttempt(a, e))
 	}
-	for org := range r.totals.all() {
+	for org := range r.totals.All() {
 		wrong = append(wrong, r.checkOrg(org))
 	}
-	for o := range r.orgs.values() {
+	for o := range r.orgs.Values() {
 		k := r.books[o.ID]
 		wrong = append(wrong, r.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -14,7 +16,7 @@ import (
 // filters look into? Then it is read there.
 func TestOutlinesKnowAllFields(t *testing.T) {
 	for name, test := range map[string]struct {
-		form *form
+		form *store.Schema
 		last int
 	}{
 		"execution": {executionForm, 49},
@@ -22,8 +24,8 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		"op":        {opForm, 6},
 		"line":      {lineForm, hashKey},
 	} {
-		if test.form.last() != test.last {
-			t.Errorf("the last field of an %s is %d, its outline knows %d", name, test.form.last(), test.last)
+		if test.form.LastField() != test.last {
+			t.Errorf("the last field of an %s is %d, its outline knows %d", name, test.form.LastField(), test.last)
 		}
 	}
 }
@@ -31,10 +33,10 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 // TestOutlinesRefuseWhatTheyDoNotKnow: a record with a key that was never one of
 // its fields is left to the decoder, which refuses it.
 func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
-	known := mustEncode(&compute.Execution{Status: compute.StatusCompleted})
+	known := store.MustEncode(&compute.Execution{Status: compute.StatusCompleted})
 	with := func(key uint64, item byte) []byte {
-		f, n := fieldsOf(known)
-		return append(appendHead(append(appendHead(nil, majorMap, n+1), f.rest...), majorUint, key), item)
+		f, n := store.FieldsOf(known)
+		return append(store.AppendHead(append(store.AppendHead(nil, store.MajorMap, n+1), f.Rest...), store.MajorUint, key), item)
 	}
 	var e compute.Execution
 	if !outlineExecution(with(46, 1), &e) || e.MaxRetries != 1 {
@@ -82,8 +84,8 @@ func TestRestoreKeepsWhatRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back.Hash() != s.Hash() || back.executions.packed() != 1 || back.attempts.packed() != 1 ||
-		back.ledger.lines != s.ledger.lines || back.ops.len() != s.ops.len() {
+	if back.Hash() != s.Hash() || back.executions.ColdLen() != 1 || back.attempts.ColdLen() != 1 ||
+		back.ledger.lines != s.ledger.lines || back.ops.Len() != s.ops.Len() {
 		t.Error("the restored state is another one")
 	}
 	if err := back.publish().Check(); err != nil {
@@ -97,14 +99,14 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	ended := func(f func(*compute.Execution)) func(*state) {
 		return func(s *state) {
-			e, _ := s.executions.get(id)
+			e, _ := s.executions.Get(id)
 			f(e)
 			s.putExecution(e)
 		}
 	}
 	attempt := func(f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			a, _ := s.attempts.get(line{id.UUID, 1})
+			a, _ := s.attempts.Get(line{id.UUID, 1})
 			f(a)
 			s.putAttempt(a)
 		}
@@ -150,7 +152,7 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 		}), "not what its lines say"},
 		{"a brake that nobody holds", func(s *state) {
 			s.meta.Format, s.meta.Brake.Since = formatTrust, s.meta.Now
-			change(&s.nodes.records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
+			change(&s.nodes.Records, compute.NodeID{UUID: compute.UUID{1}}, func(n *compute.Node) { n.Format = Format })
 		}, "a brake holds since"},
 		{"a ledger gone", lines(func([]*compute.LedgerEntry) []*compute.LedgerEntry { return nil }), "not what its lines say"},
 	}
@@ -158,7 +160,7 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := longHistory(t)
 			if test.want == "" {
-				s.executions.put(&compute.Execution{ID: id, Status: 200})
+				s.executions.Put(&compute.Execution{ID: id, Status: 200})
 			} else {
 				test.spoil(s)
 			}
@@ -171,14 +173,14 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 
 func TestBundlesAreThoseInBlobStores(t *testing.T) {
 	s := populated(t)
-	e, _ := s.executions.get(compute.ExecutionID{UUID: compute.UUID{11}})
+	e, _ := s.executions.Get(compute.ExecutionID{UUID: compute.UUID{11}})
 	for i, ref := range []compute.BundleRef{
 		{Hash: compute.Hash{1}, Size: 3, Inline: []byte("abc")}, {Hash: compute.Hash{2}, Size: 1 << 20}, {},
 	} {
 		for _, status := range []compute.Status{compute.StatusCompleted, compute.StatusQueued} {
 			e := *e
 			e.ID.UUID[0], e.Status, e.Bundle = byte(100+10*i)+byte(status), status, ref
-			s.executions.put(&e)
+			s.executions.Put(&e)
 		}
 	}
 	if got := slices.Collect(s.Bundles()); !slices.Equal(got, []compute.Hash{{2}, {2}}) {

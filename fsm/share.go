@@ -74,22 +74,22 @@ func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 // now on.
 func (s *state) useMore(org compute.OrgID, rate compute.Price) {
 	u := usage{Org: org}
-	if known, ok := s.usage.get(org); ok {
+	if known, ok := s.usage.Get(org); ok {
 		u = *known
 	}
 	u.Used = u.until(s.meta.Now, s.meta.Settings.ShareHalfLife)
 	u.Rate += rate
 	u.At = s.meta.Now
-	s.usage.put(&u)
+	s.usage.Put(&u)
 }
 
 // Share returns what fair share knows of an organization now.
 func (v *View) Share(org compute.OrgID) compute.Share {
 	out := compute.Share{Weight: compute.DefaultWeight}
-	if q, ok := v.quotas.get(scope{org: org}); ok && q.Weight > 0 {
+	if q, ok := v.quotas.Get(scope{org: org}); ok && q.Weight > 0 {
 		out.Weight = q.Weight
 	}
-	if u, ok := v.usage.get(org); ok {
+	if u, ok := v.usage.Get(org); ok {
 		out.Used, out.Rate = u.until(v.meta.Now, v.meta.Settings.ShareHalfLife), u.Rate
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"hash"
 	"io"
 
+	"berth/fsm/store"
+
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
@@ -60,13 +62,13 @@ func (v *View) WriteSnapshot(w io.Writer) error {
 	out := &snapshotWriter{w: w, hash: sha256.New(), block: make([]byte, 0, snapshotBlock)}
 	out.write([]byte(snapshotMagic))
 	out.write(binary.BigEndian.AppendUint16(nil, snapshotFormat))
-	out.record(mustEncode(&v.meta))
+	out.record(store.MustEncode(&v.meta))
 	total := 0
 	for i, t := range v.kept() {
-		n, _ := t.tally()
+		n, _ := t.Digest()
 		total += n
 		out.write(binary.BigEndian.AppendUint64([]byte{byte(i)}, uint64(n)))
-		t.each(out.record)
+		t.Each(out.record)
 	}
 	out.write(binary.BigEndian.AppendUint64([]byte{snapshotEnd}, uint64(total)))
 	state := v.Hash()
@@ -152,10 +154,10 @@ func readMeta(data []byte, m *meta) error {
 	var of struct {
 		Format uint64 `cbor:"10,keyasint"`
 	}
-	if err := decodeKnown(data, &of); err == nil && of.Format > Format {
+	if err := store.DecodeKnown(data, &of); err == nil && of.Format > Format {
 		return errFormat(of.Format)
 	}
-	if err := decode(data, m); err != nil {
+	if err := store.Decode(data, m); err != nil {
 		return fmt.Errorf("decode meta: %w", err)
 	}
 	return nil
@@ -289,22 +291,22 @@ func (in *snapshotReader) trailer(total uint64, state compute.Hash) error {
 func (s *state) loaders() []func([]byte) error {
 	return []func([]byte) error{
 		load(func(n *compute.Node) { s.nodes.put(n) }),
-		load(func(n *removedNode) { s.removed.put(n) }),
-		load(func(p *price) { s.prices.put(p) }),
-		load(func(t *compute.JoinToken) { s.joins.put(t) }),
+		load(func(n *removedNode) { s.removed.Put(n) }),
+		load(func(p *price) { s.prices.Put(p) }),
+		load(func(t *compute.JoinToken) { s.joins.Put(t) }),
 		load(s.putOrg), load(s.putUser), load(s.putMembership), load(s.putKey),
 		load(s.putRefresh),
-		load(func(k *compute.SigningKey) { s.signing.put(k) }),
+		load(func(k *compute.SigningKey) { s.signing.Put(k) }),
 		load(s.putAccount),
 		load(func(e *compute.LedgerEntry) { s.ledger.put(e) }),
 		s.loadExecution, load(s.putAttempt),
-		load(func(c *compute.Callback) { s.callbacks.put(c) }),
+		load(func(c *compute.Callback) { s.callbacks.Put(c) }),
 		load(s.putOp),
-		load(func(a *admission) { s.admitted.put(a) }),
-		load(func(a *arrival) { s.arrived.put(a) }),
-		load(func(u *usage) { s.usage.put(u) }),
-		load(func(q *compute.Quota) { s.quotas.put(q) }),
-		load(func(t *tally) { s.tallies.put(t) }),
+		load(func(a *admission) { s.admitted.Put(a) }),
+		load(func(a *arrival) { s.arrived.Put(a) }),
+		load(func(u *usage) { s.usage.Put(u) }),
+		load(func(q *compute.Quota) { s.quotas.Put(q) }),
+		load(func(t *tally) { s.tallies.Put(t) }),
 		load(s.putArchive),
 	}
 }
@@ -328,7 +330,7 @@ func (s *state) loadExecution(data []byte) error {
 func load[V any](put func(*V)) func([]byte) error {
 	return func(data []byte) error {
 		v := new(V)
-		if err := decodeRecord(data, v); err != nil {
+		if err := store.DecodeRecord(data, v); err != nil {
 			return err
 		}
 		put(v)

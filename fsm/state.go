@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -15,55 +17,55 @@ type View struct {
 	counts counts
 
 	nodes      nodeRecords
-	removed    records[compute.NodeID, removedNode]
-	prices     records[string, price]
-	joins      records[string, compute.JoinToken]
-	orgs       records[compute.OrgID, compute.Org]
-	users      records[compute.UserID, compute.User]
-	members    records[pair, compute.Membership] // By organization, user.
-	keys       records[compute.KeyID, compute.Key]
-	refresh    records[compute.Hash, refreshToken]
-	signing    records[string, compute.SigningKey]
-	accounts   records[compute.OrgID, compute.Account]
+	removed    store.Records[compute.NodeID, removedNode]
+	prices     store.Records[string, price]
+	joins      store.Records[string, compute.JoinToken]
+	orgs       store.Records[compute.OrgID, compute.Org]
+	users      store.Records[compute.UserID, compute.User]
+	members    store.Records[pair, compute.Membership] // By organization, user.
+	keys       store.Records[compute.KeyID, compute.Key]
+	refresh    store.Records[compute.Hash, refreshToken]
+	signing    store.Records[string, compute.SigningKey]
+	accounts   store.Records[compute.OrgID, compute.Account]
 	ledger     books // By organization, sequence.
-	executions records[compute.ExecutionID, compute.Execution]
-	attempts   records[line, compute.Attempt]  // By execution, epoch.
-	callbacks  records[line, compute.Callback] // By execution, number.
-	ops        records[pair, op]               // By organization, identifier.
-	admitted   records[compute.NodeID, admission]
-	arrived    records[string, arrival] // By the request's key.
-	usage      records[compute.OrgID, usage]
-	quotas     records[scope, compute.Quota]
-	tallies    records[tallyKey, tally]
-	archives   records[uint64, Archive] // By number.
+	executions store.Records[compute.ExecutionID, compute.Execution]
+	attempts   store.Records[line, compute.Attempt]  // By execution, epoch.
+	callbacks  store.Records[line, compute.Callback] // By execution, number.
+	ops        store.Records[pair, op]               // By organization, identifier.
+	admitted   store.Records[compute.NodeID, admission]
+	arrived    store.Records[string, arrival] // By the request's key.
+	usage      store.Records[compute.OrgID, usage]
+	quotas     store.Records[scope, compute.Quota]
+	tallies    store.Records[tallyKey, tally]
+	archives   store.Records[uint64, Archive] // By number.
 
-	slugs     table[string, compute.OrgID]
-	emails    table[string, compute.UserID]
-	lookups   table[string, compute.KeyID]
-	joined    index[pair, compute.Membership] // By user, organization.
-	orgKeys   index[pair, compute.Key]        // By organization, key.
-	families  index[family, refreshToken]
-	expiring  index[moment, refreshToken]
-	history   packedIndex[place, compute.Execution]
-	live      index[place, compute.Execution]
-	queue     index[spot, compute.Execution]
-	pending   index[turn, compute.Execution]         // Parents with a queue message.
-	races     index[turn, compute.Execution]         // Parents whose children run.
-	growing   index[moment, compute.Execution]       // Placed, by when the hold has to grow.
-	finished  packedIndex[moment, compute.Execution] // By the end; what goes first.
-	estimated index[moment, compute.Execution]       // Those that wait, by when their estimates end.
-	work      index[pair, compute.Attempt]           // Live attempts by node, execution.
-	victims   index[turn, compute.Execution]         // Preemptible ones that have a place.
-	opAges    ages                                   // Ops that changed something, by sequence: the oldest first.
-	refusals  ages                                   // The others.
+	slugs     store.Table[string, compute.OrgID]
+	emails    store.Table[string, compute.UserID]
+	lookups   store.Table[string, compute.KeyID]
+	joined    store.Index[pair, compute.Membership] // By user, organization.
+	orgKeys   store.Index[pair, compute.Key]        // By organization, key.
+	families  store.Index[family, refreshToken]
+	expiring  store.Index[moment, refreshToken]
+	history   store.PackedIndex[place, compute.Execution]
+	live      store.Index[place, compute.Execution]
+	queue     store.Index[spot, compute.Execution]
+	pending   store.Index[turn, compute.Execution]         // Parents with a queue message.
+	races     store.Index[turn, compute.Execution]         // Parents whose children run.
+	growing   store.Index[moment, compute.Execution]       // Placed, by when the hold has to grow.
+	finished  store.PackedIndex[moment, compute.Execution] // By the end; what goes first.
+	estimated store.Index[moment, compute.Execution]       // Those that wait, by when their estimates end.
+	work      store.Index[pair, compute.Attempt]           // Live attempts by node, execution.
+	victims   store.Index[turn, compute.Execution]         // Preemptible ones that have a place.
+	opAges    ages                                         // Ops that changed something, by sequence: the oldest first.
+	refusals  ages                                         // The others.
 
-	shelfmarks     table[shelfmark, struct{}]    // What archives have of organizations.
-	archiveBlobs   table[compute.Hash, struct{}] // Those of archives.
-	archivedTotals table[compute.OrgID, totals]  // Of executions in archives.
-	extra          map[compute.ExecutionID]*Case // From archives; of views that With has made.
+	shelfmarks     store.Table[shelfmark, struct{}]    // What archives have of organizations.
+	archiveBlobs   store.Table[compute.Hash, struct{}] // Those of archives.
+	archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
+	extra          map[compute.ExecutionID]*Case       // From archives; of views that With has made.
 
-	totals  table[compute.OrgID, totals]
-	loads   table[scope, compute.Load] // Of live attempts.
+	totals  store.Table[compute.OrgID, totals]
+	loads   store.Table[scope, compute.Load] // Of live attempts.
 	offered offer
 	mix     *compute.Mix // In force; derived from arrived.
 }
@@ -157,97 +159,97 @@ func newState() *state {
 
 func (v *View) makeRecords() {
 	v.nodes = newNodeRecords()
-	v.removed = newRecords(byNode, func(n *removedNode) compute.NodeID { return n.ID })
-	v.prices = newRecords(strings.Compare, func(p *price) string { return p.Name })
-	v.joins = newRecords(strings.Compare, func(t *compute.JoinToken) string { return t.ID })
-	v.orgs = newRecords(byOrg, func(o *compute.Org) compute.OrgID { return o.ID })
-	v.users = newRecords(byUser, func(u *compute.User) compute.UserID { return u.ID })
-	v.members = newRecords(byPair, func(m *compute.Membership) pair {
+	v.removed = store.NewRecords(byNode, func(n *removedNode) compute.NodeID { return n.ID })
+	v.prices = store.NewRecords(strings.Compare, func(p *price) string { return p.Name })
+	v.joins = store.NewRecords(strings.Compare, func(t *compute.JoinToken) string { return t.ID })
+	v.orgs = store.NewRecords(byOrg, func(o *compute.Org) compute.OrgID { return o.ID })
+	v.users = store.NewRecords(byUser, func(u *compute.User) compute.UserID { return u.ID })
+	v.members = store.NewRecords(byPair, func(m *compute.Membership) pair {
 		return pair{m.Org.UUID, m.User.UUID}
 	})
-	v.keys = newRecords(byKey, func(k *compute.Key) compute.KeyID { return k.ID })
-	v.refresh = newRecords(byHash, func(t *refreshToken) compute.Hash { return t.Token.Hash })
-	v.signing = newRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
-	v.accounts = newRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
+	v.keys = store.NewRecords(byKey, func(k *compute.Key) compute.KeyID { return k.ID })
+	v.refresh = store.NewRecords(byHash, func(t *refreshToken) compute.Hash { return t.Token.Hash })
+	v.signing = store.NewRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
+	v.accounts = store.NewRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
 	v.ledger = newBooks()
 	v.makeRestingRecords()
-	v.admitted = newRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
-	v.arrived = newRecords(strings.Compare, func(a *arrival) string { return a.Key })
-	v.usage = newRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
-	v.quotas = newRecords(byScope, scopeOf)
-	v.tallies = newRecords(byTally, keyOfTally)
-	v.archives = newRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
-	v.shelfmarks = newTable[shelfmark, struct{}](byShelfmark)
-	v.archiveBlobs = newTable[compute.Hash, struct{}](byHash)
-	v.archivedTotals = newTable[compute.OrgID, totals](byOrg)
-	v.slugs = newTable[string, compute.OrgID](strings.Compare)
-	v.emails = newTable[string, compute.UserID](strings.Compare)
-	v.lookups = newTable[string, compute.KeyID](strings.Compare)
-	v.totals = newTable[compute.OrgID, totals](byOrg)
-	v.loads = newTable[scope, compute.Load](byScope)
+	v.admitted = store.NewRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
+	v.arrived = store.NewRecords(strings.Compare, func(a *arrival) string { return a.Key })
+	v.usage = store.NewRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
+	v.quotas = store.NewRecords(byScope, scopeOf)
+	v.tallies = store.NewRecords(byTally, keyOfTally)
+	v.archives = store.NewRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
+	v.shelfmarks = store.NewTable[shelfmark, struct{}](byShelfmark)
+	v.archiveBlobs = store.NewTable[compute.Hash, struct{}](byHash)
+	v.archivedTotals = store.NewTable[compute.OrgID, totals](byOrg)
+	v.slugs = store.NewTable[string, compute.OrgID](strings.Compare)
+	v.emails = store.NewTable[string, compute.UserID](strings.Compare)
+	v.lookups = store.NewTable[string, compute.KeyID](strings.Compare)
+	v.totals = store.NewTable[compute.OrgID, totals](byOrg)
+	v.loads = store.NewTable[scope, compute.Load](byScope)
 }
 
 // makeRestingRecords makes the tables of which most records never change again.
 // The numbers are the fields whose items many records have.
 func (v *View) makeRestingRecords() {
 	const org, user, key, profile, request = 2, 3, 4, 10, 11
-	v.executions = newRestingRecords(byExecution,
+	v.executions = store.NewColdRecords(byExecution,
 		func(e *compute.Execution) compute.ExecutionID { return e.ID }, executionWidth,
-		resting[compute.ExecutionID, compute.Execution]{
-			is:    func(e *compute.Execution) bool { return e.Status.Terminal() },
-			bytes: executionBytes, key: executionFrom, packer: newPacker(org, user, key, profile, request), lean: lean,
+		store.Cold[compute.ExecutionID, compute.Execution]{
+			Is:    func(e *compute.Execution) bool { return e.Status.Terminal() },
+			Bytes: executionBytes, Key: executionFrom, Packer: store.NewPacker(org, user, key, profile, request), Lean: lean,
 		})
 	const node, gpus, placement = 3, 4, 12
-	v.attempts = newRestingRecords(byLine,
+	v.attempts = store.NewColdRecords(byLine,
 		func(a *compute.Attempt) line { return line{a.Execution.UUID, a.Epoch} }, lineWidth,
-		resting[line, compute.Attempt]{
-			is:    func(a *compute.Attempt) bool { return a.Ended },
-			bytes: lineBytes, key: lineFrom, packer: newPacker(node, gpus, placement),
+		store.Cold[line, compute.Attempt]{
+			Is:    func(a *compute.Attempt) bool { return a.Ended },
+			Bytes: lineBytes, Key: lineFrom, Packer: store.NewPacker(node, gpus, placement),
 		})
-	v.callbacks = newRestingRecords(byLine,
+	v.callbacks = store.NewColdRecords(byLine,
 		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} }, lineWidth,
-		resting[line, compute.Callback]{is: always[compute.Callback], bytes: lineBytes, key: lineFrom, packer: newPacker()})
+		store.Cold[line, compute.Callback]{Is: always[compute.Callback], Bytes: lineBytes, Key: lineFrom, Packer: store.NewPacker()})
 	const owner = 1
-	v.ops = newRestingRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} }, pairWidth,
-		resting[pair, op]{is: always[op], bytes: pairBytes, key: pairFrom, packer: newPacker(owner)})
+	v.ops = store.NewColdRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} }, pairWidth,
+		store.Cold[pair, op]{Is: always[op], Bytes: pairBytes, Key: pairFrom, Packer: store.NewPacker(owner)})
 }
 
 func (v *View) makeIndexes() {
-	v.joined = newIndex(byPair,
+	v.joined = store.NewIndex(byPair,
 		func(m *compute.Membership) pair { return pair{m.User.UUID, m.Org.UUID} },
 		always[compute.Membership])
-	v.orgKeys = newIndex(byPair,
+	v.orgKeys = store.NewIndex(byPair,
 		func(k *compute.Key) pair { return pair{k.Org.UUID, k.ID.UUID} },
 		always[compute.Key])
-	v.families = newIndex(byFamily, func(t *refreshToken) family {
+	v.families = store.NewIndex(byFamily, func(t *refreshToken) family {
 		return family{t.Token.Family, t.Token.Hash}
 	}, always[refreshToken])
-	v.expiring = newIndex(byMoment,
+	v.expiring = store.NewIndex(byMoment,
 		func(t *refreshToken) moment { return moment{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
-	v.history = newPackedIndex(placeWidth, placeBytes, placeFrom, placeOf, always[compute.Execution])
-	v.live = newIndex(byPlace, placeOf,
+	v.history = store.NewPackedIndex(placeWidth, placeBytes, placeFrom, placeOf, always[compute.Execution])
+	v.live = store.NewIndex(byPlace, placeOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
-	v.queue = newIndex(bySpot, spotOf,
+	v.queue = store.NewIndex(bySpot, spotOf,
 		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
-	v.pending = newIndex(byTurn, turnOf,
+	v.pending = store.NewIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusPending
 		})
-	v.races = newIndex(byTurn, turnOf,
+	v.races = store.NewIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusRunning
 		})
-	v.growing = newIndex(byMoment,
+	v.growing = store.NewIndex(byMoment,
 		func(e *compute.Execution) moment { return momentOf(growsAt(e), e.ID.UUID) }, grows)
-	v.finished = newPackedIndex(endWidth, endBytes, endFrom,
+	v.finished = store.NewPackedIndex(endWidth, endBytes, endFrom,
 		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
-	v.estimated = newIndex(byMoment, lateFrom, mayBeLate)
-	v.work = newIndex(byPair,
+	v.estimated = store.NewIndex(byMoment, lateFrom, mayBeLate)
+	v.work = store.NewIndex(byPair,
 		func(a *compute.Attempt) pair { return pair{a.Node.UUID, a.Execution.UUID} },
 		func(a *compute.Attempt) bool { return !a.Ended })
-	v.victims = newIndex(byTurn, turnOf,
+	v.victims = store.NewIndex(byTurn, turnOf,
 		func(e *compute.Execution) bool { return e.Preemptible && holds(e) })
 	v.opAges, v.refusals = newAges(), newAges()
 }
@@ -262,8 +264,8 @@ func turnOf(e *compute.Execution) turn { return turn{e.Priority, e.SubmitIndex, 
 
 // stored lists what snapshots carry, in the order in which they carry it:
 // append only.
-func (v *View) stored() []stored {
-	return []stored{
+func (v *View) stored() []store.Stored {
+	return []store.Stored{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
@@ -273,9 +275,9 @@ func (v *View) stored() []stored {
 
 // kept lists those of stored that snapshots and hashes know: not archives as
 // long as there are none, of which older formats of the state know nothing.
-func (v *View) kept() []stored {
+func (v *View) kept() []store.Stored {
 	all := v.stored()
-	if v.archives.len() == 0 {
+	if v.archives.Len() == 0 {
 		return all[:tableArchives]
 	}
 	return all
@@ -292,8 +294,8 @@ func storedNames() []string {
 }
 
 // shareables lists every table and index.
-func (v *View) shareables() []shareable {
-	return []shareable{
+func (v *View) shareables() []store.Shareable {
+	return []store.Shareable{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
@@ -307,39 +309,39 @@ func (v *View) shareables() []shareable {
 // publish returns the state as it is now, for everybody to read.
 func (s *state) publish() *View {
 	for _, t := range s.shareables() {
-		t.share()
+		t.Share()
 	}
 	v := new(View)
 	*v = *s.View
 	for _, t := range v.shareables() {
-		t.freeze()
+		t.Freeze()
 	}
 	return v
 }
 
 // putExecution stores e and everything that is derived from it.
 func (s *state) putExecution(e *compute.Execution) {
-	s.follow(s.executions.put(e), e)
+	s.follow(s.executions.Put(e), e)
 }
 
 // dropExecution removes the execution id with everything derived from it.
 func (s *state) dropExecution(id compute.ExecutionID) {
-	if old := s.executions.drop(id); old != nil {
+	if old := s.executions.Drop(id); old != nil {
 		s.follow(old, nil)
 	}
 }
 
 // follow brings the indexes and counts of executions from before to after.
 func (s *state) follow(before, after *compute.Execution) {
-	s.history.update(before, after)
-	s.live.update(before, after)
-	s.queue.update(before, after)
-	s.pending.update(before, after)
-	s.races.update(before, after)
-	s.growing.update(before, after)
-	s.victims.update(before, after)
-	s.finished.update(before, after)
-	s.estimated.update(before, after)
+	s.history.Update(before, after)
+	s.live.Update(before, after)
+	s.queue.Update(before, after)
+	s.pending.Update(before, after)
+	s.races.Update(before, after)
+	s.growing.Update(before, after)
+	s.victims.Update(before, after)
+	s.finished.Update(before, after)
+	s.estimated.Update(before, after)
 	if before != nil {
 		s.count(before, -1)
 	}
@@ -353,16 +355,16 @@ func (s *state) count(e *compute.Execution, n int) {
 	if waits(e) {
 		s.counts.waiting[e.Reason] += n
 	}
-	t, _ := s.totals.get(e.Org)
+	t, _ := s.totals.Get(e.Org)
 	t.add(e, n)
 	if holds(e) {
 		s.load(e, n)
 	}
 	if t == (totals{}) {
-		s.totals.remove(e.Org)
+		s.totals.Remove(e.Org)
 		return
 	}
-	s.totals.set(e.Org, t)
+	s.totals.Set(e.Org, t)
 }
 
 // add counts e, n times.
@@ -397,10 +399,10 @@ func waits(e *compute.Execution) bool {
 	return e.Status <= compute.StatusQueued && e.Reason.Waits()
 }
 
-func (s *state) putAttempt(a *compute.Attempt) { s.work.update(s.attempts.put(a), a) }
+func (s *state) putAttempt(a *compute.Attempt) { s.work.Update(s.attempts.Put(a), a) }
 
 func (s *state) putAccount(a *compute.Account) {
-	old := s.accounts.put(a)
+	old := s.accounts.Put(a)
 	if old != nil {
 		s.counts.held -= old.Held
 	}
@@ -408,59 +410,59 @@ func (s *state) putAccount(a *compute.Account) {
 }
 
 func (s *state) putOrg(o *compute.Org) {
-	if old := s.orgs.put(o); old != nil {
-		s.slugs.remove(old.Slug)
+	if old := s.orgs.Put(o); old != nil {
+		s.slugs.Remove(old.Slug)
 	}
-	s.slugs.set(o.Slug, o.ID)
+	s.slugs.Set(o.Slug, o.ID)
 }
 
 func (s *state) putUser(u *compute.User) {
-	if old := s.users.put(u); old != nil {
-		s.emails.remove(old.Email)
+	if old := s.users.Put(u); old != nil {
+		s.emails.Remove(old.Email)
 	}
-	s.emails.set(u.Email, u.ID)
+	s.emails.Set(u.Email, u.ID)
 }
 
-func (s *state) putMembership(m *compute.Membership) { s.joined.update(s.members.put(m), m) }
+func (s *state) putMembership(m *compute.Membership) { s.joined.Update(s.members.Put(m), m) }
 
 func (s *state) putKey(k *compute.Key) {
-	old := s.keys.put(k)
+	old := s.keys.Put(k)
 	if old != nil {
-		s.lookups.remove(old.Lookup)
+		s.lookups.Remove(old.Lookup)
 	}
-	s.lookups.set(k.Lookup, k.ID)
-	s.orgKeys.update(old, k)
+	s.lookups.Set(k.Lookup, k.ID)
+	s.orgKeys.Update(old, k)
 }
 
 func (s *state) dropKey(id compute.KeyID) {
-	old := s.keys.drop(id)
-	s.quotas.drop(scope{org: old.Org, key: id})
-	s.lookups.remove(old.Lookup)
-	s.orgKeys.update(old, nil)
+	old := s.keys.Drop(id)
+	s.quotas.Drop(scope{org: old.Org, key: id})
+	s.lookups.Remove(old.Lookup)
+	s.orgKeys.Update(old, nil)
 }
 
 func (s *state) putRefresh(t *refreshToken) {
-	old := s.refresh.put(t)
-	s.families.update(old, t)
-	s.expiring.update(old, t)
+	old := s.refresh.Put(t)
+	s.families.Update(old, t)
+	s.expiring.Update(old, t)
 }
 
 func (s *state) dropRefresh(h compute.Hash) {
-	if old := s.refresh.drop(h); old != nil {
-		s.families.update(old, nil)
-		s.expiring.update(old, nil)
+	if old := s.refresh.Drop(h); old != nil {
+		s.families.Update(old, nil)
+		s.expiring.Update(old, nil)
 	}
 }
 
 func (s *state) putOp(o *op) {
-	if old := s.ops.put(o); old != nil {
+	if old := s.ops.Put(o); old != nil {
 		s.agesOf(old).remove(old.Seq)
 	}
 	s.agesOf(o).set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
 }
 
 func (s *state) dropOp(k pair) {
-	if old := s.ops.drop(k); old != nil {
+	if old := s.ops.Drop(k); old != nil {
 		s.agesOf(old).remove(old.Seq)
 	}
 }

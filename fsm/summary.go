@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -35,10 +37,10 @@ type Summary struct {
 func (v *View) TableSums() map[string]string {
 	tables := v.stored()
 	sums := make(map[string]string, len(tables)+1)
-	meta := sha256.Sum256(mustEncode(&v.meta))
+	meta := sha256.Sum256(store.MustEncode(&v.meta))
 	sums["meta"] = hex.EncodeToString(meta[:8])
 	for i, name := range storedNames() {
-		_, s := tables[i].tally()
+		_, s := tables[i].Digest()
 		sums[name] = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, s[0]))
 	}
 	return sums
@@ -48,8 +50,8 @@ func (v *View) TableSums() map[string]string {
 func (v *View) Summary() Summary {
 	hash := v.Hash()
 	sum := Summary{
-		Hash: hex.EncodeToString(hash[:]), Nodes: v.nodes.len(), Orgs: v.orgs.len(), Users: v.users.len(), Keys: v.keys.len(),
-		Executions: v.executions.len(), ByStatus: make(map[string]int), Live: v.work.len(), Entries: v.ledger.len(),
+		Hash: hex.EncodeToString(hash[:]), Nodes: v.nodes.Len(), Orgs: v.orgs.Len(), Users: v.users.Len(), Keys: v.keys.Len(),
+		Executions: v.executions.Len(), ByStatus: make(map[string]int), Live: v.work.Len(), Entries: v.ledger.len(),
 	}
 	sum.Archives, sum.Archived = v.Archived()
 	for status, byKind := range v.counts.executions {
@@ -61,7 +63,7 @@ func (v *View) Summary() Summary {
 			sum.ByStatus[compute.Status(status).String()] = n
 		}
 	}
-	for a := range v.accounts.values() {
+	for a := range v.accounts.Values() {
 		sum.Granted += a.Granted
 		sum.Charged += a.Charged
 		sum.Balance += a.Balance

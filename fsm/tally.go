@@ -56,10 +56,10 @@ func (s *state) tally(what tallied, why compute.Reason, e *compute.Execution, wo
 	if key.gpuType == "" {
 		key.gpuType = "cpu"
 	}
-	known, ok := s.tallies.get(key)
-	if !ok && s.tallies.len() >= maxTallies {
+	known, ok := s.tallies.Get(key)
+	if !ok && s.tallies.Len() >= maxTallies {
 		key.gpuType = otherType
-		known, ok = s.tallies.get(key)
+		known, ok = s.tallies.Get(key)
 	}
 	t := tally{What: key.what, Reason: key.reason, GPUType: key.gpuType}
 	if ok {
@@ -67,7 +67,7 @@ func (s *state) tally(what tallied, why compute.Reason, e *compute.Execution, wo
 	}
 	t.Count++
 	t.Worth += worth
-	s.tallies.put(&t)
+	s.tallies.Put(&t)
 }
 
 // tallyEnd counts how an attempt ended that was asked to make room, or is free.
@@ -108,7 +108,7 @@ func (v *View) Unbilled() iter.Seq[Tally] { return v.talliesOf(talliedUnbilled) 
 
 func (v *View) talliesOf(what tallied) iter.Seq[Tally] {
 	return func(yield func(Tally) bool) {
-		for _, t := range v.tallies.from(tallyKey{what: what}) {
+		for _, t := range v.tallies.From(tallyKey{what: what}) {
 			if t.What != what || !yield(Tally{t.GPUType, t.Reason, t.Count, t.Worth}) {
 				return
 			}

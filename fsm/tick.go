@@ -32,13 +32,13 @@ func (s *state) retire() int {
 		return 0
 	}
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
-	looks, left := retireSweep, s.finished.len()
+	looks, left := retireSweep, s.finished.Len()
 	if s.Format() < formatTrust {
 		looks = RetirePerTick // As every replica of that format does.
 	}
 	var due []*compute.Execution
 	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
-	for m := range s.finished.keys(moment{}) {
+	for m := range s.finished.Keys(moment{}) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
 		tooMany := most > 0 && left > most
 		if looks == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
@@ -50,7 +50,7 @@ func (s *state) retire() int {
 			waiting[id] = parent
 			continue
 		}
-		e, _ := s.executions.get(id)
+		e, _ := s.executions.Get(id)
 		due = append(due, e)
 		left--
 	}
@@ -68,7 +68,7 @@ func (s *state) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
 		return parent, true
 	}
 	var parent compute.ExecutionID
-	e, encoded, _ := s.executions.peek(id, s.room)
+	e, encoded, _ := s.executions.Peek(id, s.room)
 	if e != nil {
 		parent = e.Parent
 	} else {
@@ -82,7 +82,7 @@ func (s *state) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
 func (s *state) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
 	is, ok := known[parent]
 	if !ok {
-		e, there := s.executions.get(parent)
+		e, there := s.executions.Get(parent)
 		is = there && !e.Status.Terminal()
 		known[parent] = is
 	}
@@ -92,17 +92,17 @@ func (s *state) lives(parent compute.ExecutionID, known map[compute.ExecutionID]
 // forget removes an execution with its attempts and callbacks.
 func (s *state) forget(e *compute.Execution) {
 	for _, a := range s.Attempts(e.ID) {
-		s.attempts.drop(line{e.ID.UUID, a.Epoch})
+		s.attempts.Drop(line{e.ID.UUID, a.Epoch})
 	}
 	var urls []line
-	for k := range s.callbacks.from(line{owner: e.ID.UUID}) {
+	for k := range s.callbacks.From(line{owner: e.ID.UUID}) {
 		if k.owner != e.ID.UUID {
 			break
 		}
 		urls = append(urls, k)
 	}
 	for _, k := range urls {
-		s.callbacks.drop(k)
+		s.callbacks.Drop(k)
 	}
 	s.dropExecution(e.ID)
 }

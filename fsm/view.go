@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"berth/fsm/store"
+
 	"berth/compute"
 )
 
@@ -34,21 +36,21 @@ func (v *View) ClusterEpoch() uint64 { return v.meta.Epoch }
 func (v *View) Settings() Settings { return v.meta.Settings }
 
 // Node returns the node id.
-func (v *View) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.get(id) }
+func (v *View) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.Get(id) }
 
 // Nodes yields the nodes by identifier.
-func (v *View) Nodes() iter.Seq[*compute.Node] { return v.nodes.values() }
+func (v *View) Nodes() iter.Seq[*compute.Node] { return v.nodes.Values() }
 
 // RemovedNode reports whether the node id was removed for good.
 func (v *View) RemovedNode(id compute.NodeID) bool {
-	_, removed := v.removed.get(id)
+	_, removed := v.removed.Get(id)
 	return removed
 }
 
 // Prices returns a copy of the price book: by GPU type, and "cpu".
 func (v *View) Prices() map[string]compute.Price {
-	book := make(map[string]compute.Price, v.prices.len())
-	for p := range v.prices.values() {
+	book := make(map[string]compute.Price, v.prices.Len())
+	for p := range v.prices.Values() {
 		book[p.Name] = p.Price
 	}
 	return book
@@ -95,7 +97,7 @@ func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
 		return c.Attempts
 	}
 	var out []*compute.Attempt
-	for k, a := range v.attempts.from(line{owner: id.UUID}) {
+	for k, a := range v.attempts.From(line{owner: id.UUID}) {
 		if k.owner != id.UUID {
 			break
 		}
@@ -107,17 +109,17 @@ func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
 // Work returns what a node has to do: its live attempts, each with its
 // execution and the GPUs it holds.
 func (v *View) Work(node compute.NodeID) []compute.Work {
-	n, ok := v.nodes.get(node)
+	n, ok := v.nodes.Get(node)
 	if !ok {
 		return nil
 	}
 	var out []compute.Work
-	for k := range v.work.keys(pair{owner: node.UUID}) {
+	for k := range v.work.Keys(pair{owner: node.UUID}) {
 		if k.owner != node.UUID {
 			break
 		}
-		e, _ := v.executions.get(compute.ExecutionID{UUID: k.id})
-		a, _ := v.attempts.get(line{k.id, e.Epoch})
+		e, _ := v.executions.Get(compute.ExecutionID{UUID: k.id})
+		a, _ := v.attempts.Get(line{k.id, e.Epoch})
 		out = append(out, compute.Work{Attempt: a, Execution: e, GPUs: described(n, a.GPUs)})
 	}
 	return out
@@ -141,7 +143,7 @@ func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
 
 // Live yields an organization's executions that have not ended, newest first.
 func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
-	return v.newest(v.live.downKeys(lastPlace(org)), org)
+	return v.newest(v.live.Descend(lastPlace(org)), org)
 }
 
 // Held yields the live attempts of an organization, the newest execution
@@ -152,7 +154,7 @@ func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
 			if !holds(e) {
 				continue
 			}
-			a, _ := v.attempts.get(line{e.ID.UUID, e.Epoch})
+			a, _ := v.attempts.Get(line{e.ID.UUID, e.Epoch})
 			if !yield(compute.Work{Attempt: a, Execution: e}) {
 				return
 			}
@@ -170,7 +172,7 @@ func (v *View) newest(places iter.Seq[place], org compute.OrgID) iter.Seq[*compu
 			if k.org != org {
 				return
 			}
-			e, _ := v.executions.get(k.id)
+			e, _ := v.executions.Get(k.id)
 			if !yield(e) {
 				return
 			}
@@ -203,7 +205,7 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 // where nothing else is asked for not even looked at.
 func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
-		return v.newest(v.history.downKeys(lastPlace(org), place{org: org}, f.Skip), org)
+		return v.newest(v.history.Descend(lastPlace(org), place{org: org}, f.Skip), org)
 	}
 	return func(yield func(*compute.Execution) bool) {
 		skip := f.Skip
@@ -225,10 +227,10 @@ func (v *View) selected(from place, f HistoryFilter) iter.Seq2[place, func() *co
 		var outline compute.Execution
 		var at place
 		load := func() *compute.Execution {
-			e, _ := v.executions.get(at.id)
+			e, _ := v.executions.Get(at.id)
 			return e
 		}
-		for at = range v.history.downKeys(from, place{org: from.org}, 0) {
+		for at = range v.history.Descend(from, place{org: from.org}, 0) {
 			var is bool
 			if is, room = v.selects(f, at.id, &outline, room); is && !yield(at, load) {
 				return
@@ -245,7 +247,7 @@ func (v *View) selects(
 	if f == (HistoryFilter{}) {
 		return true, room
 	}
-	e, encoded, _ := v.executions.peek(id, room)
+	e, encoded, _ := v.executions.Peek(id, room)
 	if e != nil {
 		return f.matches(e), room
 	}
@@ -264,12 +266,12 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 			}
 		}
 		var room []byte
-		v.executions.scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
+		v.executions.Scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
 			var ref compute.BundleRef
 			if e != nil {
 				ref = e.Bundle
 			} else {
-				room = v.executions.unpack(room[:0], key, packed)
+				room = v.executions.Unpack(room[:0], key, packed)
 				ref = outlineBundle(room)
 			}
 			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
@@ -281,8 +283,8 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 // status too, and what they cost, those in archives too. Parents count, their
 // credits do not: those are their children's.
 func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, byStatus [compute.Statuses]int) {
-	t, _ := v.totals.get(org)
-	archived, _ := v.archivedTotals.get(org)
+	t, _ := v.totals.Get(org)
+	archived, _ := v.archivedTotals.Get(org)
 	t.merge(&archived)
 	return t.executions, t.spent, t.byStatus
 }
@@ -291,8 +293,8 @@ func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, bySt
 // then by organization, then by age. The scheduler's order is its own.
 func (v *View) Queue() iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
-		for k := range v.queue.all() {
-			e, _ := v.executions.get(k.id)
+		for k := range v.queue.All() {
+			e, _ := v.executions.Get(k.id)
 			if !yield(e) {
 				return
 			}
@@ -305,7 +307,7 @@ func (v *View) Queue() iter.Seq[*compute.Execution] {
 func (v *View) Lines(below int) (priority int, orgs []compute.OrgID) {
 	at := spot{priority: below - 1}
 	for {
-		k, ok := v.queue.next(at)
+		k, ok := v.queue.Next(at)
 		if !ok || len(orgs) > 0 && k.priority != priority {
 			return priority, orgs
 		}
@@ -322,12 +324,12 @@ func (v *View) Line(priority int, org compute.OrgID, after *compute.Execution, l
 		at = spotOf(after)
 	}
 	out := make([]*compute.Execution, 0, limit)
-	for k := range v.queue.keys(at) {
+	for k := range v.queue.Keys(at) {
 		if len(out) == limit || k.priority != priority || k.org != org {
 			break
 		}
 		if after == nil || k.id != after.ID {
-			e, _ := v.executions.get(k.id)
+			e, _ := v.executions.Get(k.id)
 			out = append(out, e)
 		}
 	}
@@ -335,7 +337,7 @@ func (v *View) Line(priority int, org compute.OrgID, after *compute.Execution, l
 }
 
 // QueueLen returns how many executions are queued.
-func (v *View) QueueLen() int { return v.queue.len() }
+func (v *View) QueueLen() int { return v.queue.Len() }
 
 // PendingSelections yields the parents whose queue message nobody has taken.
 func (v *View) PendingSelections() iter.Seq[*compute.Execution] { return v.turns(&v.pending) }
@@ -344,10 +346,10 @@ func (v *View) PendingSelections() iter.Seq[*compute.Execution] { return v.turns
 // have not all ended.
 func (v *View) RunningSelections() iter.Seq[*compute.Execution] { return v.turns(&v.races) }
 
-func (v *View) turns(x *index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
+func (v *View) turns(x *store.Index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
-		for k := range x.all() {
-			e, _ := v.executions.get(k.id)
+		for k := range x.All() {
+			e, _ := v.executions.Get(k.id)
 			if !yield(e) {
 				return
 			}
@@ -364,12 +366,12 @@ func (v *View) Ended() iter.Seq[*compute.Execution] {
 	last := moment{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
 		var room []byte
-		for k := range v.finished.downKeys(last, moment{at: math.MinInt64}, 0) {
-			e, encoded, _ := v.executions.peek(k.execution(), room)
+		for k := range v.finished.Descend(last, moment{at: math.MinInt64}, 0) {
+			e, encoded, _ := v.executions.Peek(k.execution(), room)
 			if e == nil {
 				e, room = new(compute.Execution), encoded
 				if !outlineExecution(encoded, e) {
-					e = mustDecode[compute.Execution](encoded)
+					e = store.MustDecode[compute.Execution](encoded)
 				}
 			}
 			if !yield(e) {
@@ -380,7 +382,7 @@ func (v *View) Ended() iter.Seq[*compute.Execution] {
 }
 
 // Callbacks yields the outbox: who must hear of executions that ended.
-func (v *View) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.values() }
+func (v *View) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.Values() }
 
 // JoinTokens yields the tokens with which nodes may join.
-func (v *View) JoinTokens() iter.Seq[*compute.JoinToken] { return v.joins.values() }
+func (v *View) JoinTokens() iter.Seq[*compute.JoinToken] { return v.joins.Values() }

@@ -9,45 +9,45 @@ import (
 )
 
 // Org returns the organization id.
-func (v *View) Org(id compute.OrgID) (*compute.Org, bool) { return v.orgs.get(id) }
+func (v *View) Org(id compute.OrgID) (*compute.Org, bool) { return v.orgs.Get(id) }
 
 // OrgBySlug returns the organization with a slug.
 func (v *View) OrgBySlug(slug string) (*compute.Org, bool) {
-	id, ok := v.slugs.get(slug)
+	id, ok := v.slugs.Get(slug)
 	if !ok {
 		return nil, false
 	}
-	return v.orgs.get(id)
+	return v.orgs.Get(id)
 }
 
 // Orgs yields the organizations by identifier.
-func (v *View) Orgs() iter.Seq[*compute.Org] { return v.orgs.values() }
+func (v *View) Orgs() iter.Seq[*compute.Org] { return v.orgs.Values() }
 
 // User returns the user id.
-func (v *View) User(id compute.UserID) (*compute.User, bool) { return v.users.get(id) }
+func (v *View) User(id compute.UserID) (*compute.User, bool) { return v.users.Get(id) }
 
 // UserByEmail returns the user with an e-mail address in lower case.
 func (v *View) UserByEmail(email string) (*compute.User, bool) {
-	id, ok := v.emails.get(email)
+	id, ok := v.emails.Get(email)
 	if !ok {
 		return nil, false
 	}
-	return v.users.get(id)
+	return v.users.Get(id)
 }
 
 // Membership returns what ties a user to an organization.
 func (v *View) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
-	return v.members.get(pair{org.UUID, user.UUID})
+	return v.members.Get(pair{org.UUID, user.UUID})
 }
 
 // Memberships returns the memberships of a user.
 func (v *View) Memberships(user compute.UserID) []*compute.Membership {
 	var out []*compute.Membership
-	for k := range v.joined.keys(pair{owner: user.UUID}) {
+	for k := range v.joined.Keys(pair{owner: user.UUID}) {
 		if k.owner != user.UUID {
 			break
 		}
-		m, _ := v.members.get(pair{k.id, k.owner})
+		m, _ := v.members.Get(pair{k.id, k.owner})
 		out = append(out, m)
 	}
 	return out
@@ -56,7 +56,7 @@ func (v *View) Memberships(user compute.UserID) []*compute.Membership {
 // Members returns the memberships in an organization.
 func (v *View) Members(org compute.OrgID) []*compute.Membership {
 	var out []*compute.Membership
-	for k, m := range v.members.from(pair{owner: org.UUID}) {
+	for k, m := range v.members.From(pair{owner: org.UUID}) {
 		if k.owner != org.UUID {
 			break
 		}
@@ -67,7 +67,7 @@ func (v *View) Members(org compute.OrgID) []*compute.Membership {
 
 // Key returns an organization's API key.
 func (v *View) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
-	k, ok := v.keys.get(id)
+	k, ok := v.keys.Get(id)
 	if !ok || k.Org != org {
 		return nil, false
 	}
@@ -77,11 +77,11 @@ func (v *View) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
 // Keys returns the API keys of an organization by identifier.
 func (v *View) Keys(org compute.OrgID) []*compute.Key {
 	var out []*compute.Key
-	for p := range v.orgKeys.keys(pair{owner: org.UUID}) {
+	for p := range v.orgKeys.Keys(pair{owner: org.UUID}) {
 		if p.owner != org.UUID {
 			break
 		}
-		k, _ := v.keys.get(compute.KeyID{UUID: p.id})
+		k, _ := v.keys.Get(compute.KeyID{UUID: p.id})
 		out = append(out, k)
 	}
 	return out
@@ -89,16 +89,16 @@ func (v *View) Keys(org compute.OrgID) []*compute.Key {
 
 // KeyByLookup returns the API key whose text has lookup behind "lk_".
 func (v *View) KeyByLookup(lookup string) (*compute.Key, bool) {
-	id, ok := v.lookups.get(lookup)
+	id, ok := v.lookups.Get(lookup)
 	if !ok {
 		return nil, false
 	}
-	return v.keys.get(id)
+	return v.keys.Get(id)
 }
 
 // Refresh returns the refresh token with a hash.
 func (v *View) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
-	t, ok := v.refresh.get(hash)
+	t, ok := v.refresh.Get(hash)
 	if !ok {
 		return nil, false
 	}
@@ -108,7 +108,7 @@ func (v *View) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
 // SigningKeys returns the keys that access tokens are signed with, the newest
 // first. Only it signs; the others still verify.
 func (v *View) SigningKeys() []*compute.SigningKey {
-	out := slices.Collect(v.signing.values())
+	out := slices.Collect(v.signing.Values())
 	slices.SortStableFunc(out, func(a, b *compute.SigningKey) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.RetiredAt, b.RetiredAt))
 	})
@@ -118,7 +118,7 @@ func (v *View) SigningKeys() []*compute.SigningKey {
 // Account returns an organization's account; one without credits when it has
 // never had any.
 func (v *View) Account(org compute.OrgID) *compute.Account {
-	if a, ok := v.accounts.get(org); ok {
+	if a, ok := v.accounts.Get(org); ok {
 		return a
 	}
 	return &compute.Account{Org: org}

@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"cmp"
@@ -7,42 +7,42 @@ import (
 )
 
 func TestSharedTablesNeverChange(t *testing.T) {
-	work := newTable[int, string](cmp.Compare[int])
+	work := NewTable[int, string](cmp.Compare[int])
 	for i := range 500 {
-		work.set(i, "old")
+		work.Set(i, "old")
 	}
-	work.share()
+	work.Share()
 	view := work
-	view.freeze()
+	view.Freeze()
 	same := work.shared
-	if work.share(); work.shared != same {
+	if work.Share(); work.shared != same {
 		t.Error("a table that has not changed was copied")
 	}
 	for i := range 500 {
 		if i%2 == 0 {
-			work.set(i, "new")
+			work.Set(i, "new")
 		} else {
-			work.remove(i)
+			work.Remove(i)
 		}
 	}
-	work.set(1000, "new")
-	if view.len() != 500 {
-		t.Fatalf("the view has %d rows", view.len())
+	work.Set(1000, "new")
+	if view.Len() != 500 {
+		t.Fatalf("the view has %d rows", view.Len())
 	}
-	for k, v := range view.all() {
+	for k, v := range view.All() {
 		if v != "old" {
 			t.Fatalf("row %d of the view is %s", k, v)
 		}
 	}
-	if v, ok := work.get(2); !ok || v != "new" || work.len() != 251 {
-		t.Errorf("the table has %d rows", work.len())
+	if v, ok := work.Get(2); !ok || v != "new" || work.Len() != 251 {
+		t.Errorf("the table has %d rows", work.Len())
 	}
 }
 
 func TestTablesAreOrdered(t *testing.T) {
-	x := newTable[int, int](cmp.Compare[int])
+	x := NewTable[int, int](cmp.Compare[int])
 	for _, k := range []int{5, 1, 9, 3, 7} {
-		x.set(k, -k)
+		x.Set(k, -k)
 	}
 	collect := func(seq func(func(int, int) bool), n int) (out []int) {
 		for k, v := range seq {
@@ -60,12 +60,12 @@ func TestTablesAreOrdered(t *testing.T) {
 		got  []int
 		want []int
 	}{
-		{"all", collect(x.all(), 0), []int{1, 3, 5, 7, 9}},
-		{"the first two", collect(x.all(), 2), []int{1, 3}},
-		{"from a key", collect(x.from(5), 0), []int{5, 7, 9}},
-		{"from between", collect(x.from(6), 0), []int{7, 9}},
-		{"down", collect(x.downFrom(6), 0), []int{5, 3, 1}},
-		{"the next down", collect(x.downFrom(9), 1), []int{9}},
+		{"all", collect(x.All(), 0), []int{1, 3, 5, 7, 9}},
+		{"the first two", collect(x.All(), 2), []int{1, 3}},
+		{"from a key", collect(x.From(5), 0), []int{5, 7, 9}},
+		{"from between", collect(x.From(6), 0), []int{7, 9}},
+		{"down", collect(x.Descend(6), 0), []int{5, 3, 1}},
+		{"the next down", collect(x.Descend(9), 1), []int{9}},
 	}
 	for _, test := range tests {
 		if !slices.Equal(test.got, test.want) {
@@ -75,7 +75,7 @@ func TestTablesAreOrdered(t *testing.T) {
 	if k, _, ok := x.first(); !ok || k != 1 {
 		t.Errorf("the first is %d", k)
 	}
-	empty := newTable[int, int](cmp.Compare[int])
+	empty := NewTable[int, int](cmp.Compare[int])
 	if _, _, ok := empty.first(); ok {
 		t.Error("an empty table has a first row")
 	}
@@ -88,13 +88,13 @@ type item struct {
 }
 
 func TestRecordsSumTheirHashes(t *testing.T) {
-	make3 := func(order ...string) records[string, item] {
-		r := newRecords(cmp.Compare[string], func(p *item) string { return p.Name })
+	make3 := func(order ...string) Records[string, item] {
+		r := NewRecords(cmp.Compare[string], func(p *item) string { return p.Name })
 		for i, name := range order {
-			r.put(&item{name, i})
+			r.Put(&item{name, i})
 		}
 		for _, name := range order {
-			r.put(&item{name, 1})
+			r.Put(&item{name, 1})
 		}
 		return r
 	}
@@ -102,20 +102,20 @@ func TestRecordsSumTheirHashes(t *testing.T) {
 	if a.sum != b.sum {
 		t.Error("the sum depends on the order of changes")
 	}
-	old := b.put(&item{"x", 2})
+	old := b.Put(&item{"x", 2})
 	if old == nil || old.Price != 1 || a.sum == b.sum {
 		t.Error("a change does not change the sum")
 	}
 	for _, name := range []string{"x", "y", "z"} {
-		b.drop(name)
+		b.Drop(name)
 	}
-	if b.sum != (sum{}) || b.drop("x") != nil || b.len() != 0 {
+	if b.sum != (Sum{}) || b.Drop("x") != nil || b.Len() != 0 {
 		t.Errorf("empty, but the sum is %v", b.sum)
 	}
 }
 
 func TestIndexFollowsItsCondition(t *testing.T) {
-	x := newIndex(cmp.Compare[string], func(p *item) string { return p.Name },
+	x := NewIndex(cmp.Compare[string], func(p *item) string { return p.Name },
 		func(p *item) bool { return p.Price > 0 })
 	on, off := &item{"a", 1}, &item{"a", 0}
 	steps := []struct {
@@ -131,18 +131,18 @@ func TestIndexFollowsItsCondition(t *testing.T) {
 		{"gone", on, nil, 0},
 	}
 	for _, step := range steps {
-		x.update(step.before, step.after)
-		if x.len() != step.want {
-			t.Fatalf("%s: %d keys, want %d", step.name, x.len(), step.want)
+		x.Update(step.before, step.after)
+		if x.Len() != step.want {
+			t.Fatalf("%s: %d keys, want %d", step.name, x.Len(), step.want)
 		}
 	}
 	for _, name := range []string{"c", "a", "b"} {
-		x.update(nil, &item{name, 1})
+		x.Update(nil, &item{name, 1})
 	}
-	if got := x.take(2); !slices.Equal(got, []string{"a", "b"}) {
+	if got := x.FirstKeys(2); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("the first two are %v", got)
 	}
-	if got := slices.Collect(x.keys("b")); !slices.Equal(got, []string{"b", "c"}) {
+	if got := slices.Collect(x.Keys("b")); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("from b on are %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 // Limits of a page. A page that is full is of the size of one of the
 // allocator's classes.
 const (
-	pageBytes   = 8 << 10
-	pageRows    = 250
-	drawerPages = 256
+	pageBytes    = 8 << 10
+	pageRows     = 250
+	segmentPages = 256
 )
 
 // shelf is an ordered copy-on-write map from keys of one width to bytes, for
@@ -21,25 +21,25 @@ const (
 // one, and pages in drawers. Only the apply goroutine writes to it and shares
 // it. It is no B-tree of the library that tables are: the arrays of one that
 // has split keep pages that have been replaced.
-type shelf struct {
-	width   int  // Bytes of a key.
-	bare    bool // Rows are keys alone.
-	rows    int
-	drawers []*drawer
-	edition *edition // Whose drawers may be written to.
-	open    bool     // So may the list of drawers.
-	shared  bool     // Nothing was written since share.
-	draft   *draft   // Of the goroutine that writes.
+type PackedMap struct {
+	width      int  // Bytes of a key.
+	keysOnly   bool // Rows are keys alone.
+	rows       int
+	segments   []*segment
+	generation *generation  // Whose drawers may be written to.
+	open       bool         // So may the list of drawers.
+	shared     bool         // Nothing was written since share.
+	builder    *pageBuilder // Of the goroutine that writes.
 }
 
 // drawer is some pages in the order of their keys, at least one.
-type drawer struct {
-	edition *edition
-	pages   []page
+type segment struct {
+	generation *generation
+	pages      []Page
 }
 
 // edition is what a shelf is between two times that it is shared.
-type edition struct{ _ byte }
+type generation struct{ _ byte }
 
 // page is some rows in the order of their keys. It never changes:
 //
@@ -48,108 +48,108 @@ type edition struct{ _ byte }
 //	unless rows are keys alone, per row: its length (uvarint), its bytes
 //
 // so that the first key is behind the first two bytes in one piece.
-type page []byte
+type Page []byte
 
-func newShelf(width int, bare bool) shelf {
-	return shelf{width: width, bare: bare, edition: new(edition), open: true, draft: &draft{width: width, bare: bare}}
+func NewPackedMap(width int, bare bool) PackedMap {
+	return PackedMap{width: width, keysOnly: bare, generation: new(generation), open: true, builder: &pageBuilder{width: width, keysOnly: bare}}
 }
 
 // share makes the shelf as it is now safe to hand out.
-func (s *shelf) share() {
+func (s *PackedMap) Share() {
 	if !s.shared {
-		s.edition, s.open, s.shared = new(edition), false, true
+		s.generation, s.open, s.shared = new(generation), false, true
 	}
 }
 
 // freeze turns a copied shelf into the shared one.
-func (s *shelf) freeze() { s.draft = nil }
+func (s *PackedMap) Freeze() { s.builder = nil }
 
-func (s *shelf) len() int { return s.rows }
+func (s *PackedMap) Len() int { return s.rows }
 
 // first returns the first key of p.
-func (s *shelf) first(p page) []byte { return p[2 : 2+s.width] }
+func (s *PackedMap) first(p Page) []byte { return p[2 : 2+s.width] }
 
 // corner is a page's place: its drawer, and its place in that.
-type corner struct{ drawer, page int }
+type position struct{ segment, page int }
 
 // at returns the place of the page in which key is, or would be; ok is false
 // when there is none.
-func (s *shelf) at(key []byte) (at corner, ok bool) {
-	if len(s.drawers) == 0 {
+func (s *PackedMap) at(key []byte) (at position, ok bool) {
+	if len(s.segments) == 0 {
 		return at, false
 	}
-	at.drawer = max(sort.Search(len(s.drawers), func(i int) bool {
-		return bytes.Compare(s.first(s.drawers[i].pages[0]), key) > 0
+	at.segment = max(sort.Search(len(s.segments), func(i int) bool {
+		return bytes.Compare(s.first(s.segments[i].pages[0]), key) > 0
 	})-1, 0)
-	pages := s.drawers[at.drawer].pages
+	pages := s.segments[at.segment].pages
 	at.page = max(sort.Search(len(pages), func(i int) bool { return bytes.Compare(s.first(pages[i]), key) > 0 })-1, 0)
 	return at, true
 }
 
 // pageOf returns the page in which key is, or would be, nil for none.
-func (s *shelf) pageOf(key []byte) page {
+func (s *PackedMap) pageOf(key []byte) Page {
 	at, ok := s.at(key)
 	if !ok {
 		return nil
 	}
-	return s.drawers[at.drawer].pages[at.page]
+	return s.segments[at.segment].pages[at.page]
 }
 
 // write returns the list of drawers and one of them to write to.
-func (s *shelf) write(i int) *drawer {
+func (s *PackedMap) write(i int) *segment {
 	if !s.open {
-		s.drawers, s.open = slices.Clone(s.drawers), true
+		s.segments, s.open = slices.Clone(s.segments), true
 	}
-	d := s.drawers[i]
-	if d.edition != s.edition {
-		d = &drawer{s.edition, slices.Clone(d.pages)}
-		s.drawers[i] = d
+	d := s.segments[i]
+	if d.generation != s.generation {
+		d = &segment{s.generation, slices.Clone(d.pages)}
+		s.segments[i] = d
 	}
 	return d
 }
 
 // replace puts pages, at most two, in the place of one.
-func (s *shelf) replace(at corner, pages ...page) {
+func (s *PackedMap) replace(at position, pages ...Page) {
 	s.shared = false
-	d := s.write(at.drawer)
+	d := s.write(at.segment)
 	d.pages = slices.Replace(d.pages, at.page, at.page+1, pages...)
 	switch n := len(d.pages); {
 	case n == 0:
-		s.drawers = slices.Delete(s.drawers, at.drawer, at.drawer+1)
-	case n > drawerPages:
+		s.segments = slices.Delete(s.segments, at.segment, at.segment+1)
+	case n > segmentPages:
 		cut := n / 2
-		if at.drawer == len(s.drawers)-1 && at.page >= n-2 {
+		if at.segment == len(s.segments)-1 && at.page >= n-2 {
 			cut = n - 1 // Pages come in their order: leave the drawer full.
 		}
-		next := &drawer{s.edition, slices.Clone(d.pages[cut:])}
+		next := &segment{s.generation, slices.Clone(d.pages[cut:])}
 		d.pages = slices.Clone(d.pages[:cut])
-		s.drawers = slices.Insert(s.drawers, at.drawer+1, next)
+		s.segments = slices.Insert(s.segments, at.segment+1, next)
 	}
 }
 
 // push adds a page behind all others.
-func (s *shelf) push(p page) {
+func (s *PackedMap) push(p Page) {
 	s.shared = false
-	if n := len(s.drawers); n > 0 && len(s.drawers[n-1].pages) < drawerPages {
+	if n := len(s.segments); n > 0 && len(s.segments[n-1].pages) < segmentPages {
 		d := s.write(n - 1)
 		d.pages = append(d.pages, p)
 		return
 	}
 	if !s.open {
-		s.drawers, s.open = slices.Clone(s.drawers), true
+		s.segments, s.open = slices.Clone(s.segments), true
 	}
-	s.drawers = append(s.drawers, &drawer{s.edition, []page{p}})
+	s.segments = append(s.segments, &segment{s.generation, []Page{p}})
 }
 
 // shape returns how many rows p has, what their keys have in common, and the
 // rests of the keys.
-func (s *shelf) shape(p page) (n int, prefix, suffixes []byte) {
+func (s *PackedMap) shape(p Page) (n int, prefix, suffixes []byte) {
 	n, pre := int(p[0]), int(p[1])
 	return n, p[2 : 2+pre], p[2+pre : 2+pre+n*(s.width-pre)]
 }
 
 // find returns the place of key in p.
-func (s *shelf) find(p page, key []byte) (at int, found bool) {
+func (s *PackedMap) find(p Page, key []byte) (at int, found bool) {
 	n, prefix, suffixes := s.shape(p)
 	pre := len(prefix)
 	if pre == s.width {
@@ -175,7 +175,7 @@ func (s *shelf) find(p page, key []byte) (at int, found bool) {
 }
 
 // value returns the bytes of row i of p.
-func (s *shelf) value(p page, i int) []byte {
+func (s *PackedMap) value(p Page, i int) []byte {
 	_, prefix, suffixes := s.shape(p)
 	rest := p[2+len(prefix)+len(suffixes):]
 	for {
@@ -189,20 +189,20 @@ func (s *shelf) value(p page, i int) []byte {
 }
 
 // get returns the bytes at key, which nobody may write to.
-func (s *shelf) get(key []byte) ([]byte, bool) {
+func (s *PackedMap) Get(key []byte) ([]byte, bool) {
 	p := s.pageOf(key)
 	if p == nil {
 		return nil, false
 	}
 	i, ok := s.find(p, key)
-	if !ok || s.bare {
+	if !ok || s.keysOnly {
 		return nil, ok
 	}
 	return s.value(p, i), true
 }
 
 // has reports whether there is a row at key.
-func (s *shelf) has(key []byte) bool {
+func (s *PackedMap) has(key []byte) bool {
 	p := s.pageOf(key)
 	if p == nil {
 		return false
@@ -212,28 +212,28 @@ func (s *shelf) has(key []byte) bool {
 }
 
 // before returns how many rows have keys before key.
-func (s *shelf) before(key []byte) (n int) {
+func (s *PackedMap) CountBefore(key []byte) (n int) {
 	at, ok := s.at(key)
 	if !ok {
 		return 0
 	}
-	count := func(pages []page) {
+	count := func(pages []Page) {
 		for _, p := range pages {
 			n += int(p[0])
 		}
 	}
-	for _, d := range s.drawers[:at.drawer] {
+	for _, d := range s.segments[:at.segment] {
 		count(d.pages)
 	}
-	pages := s.drawers[at.drawer].pages
+	pages := s.segments[at.segment].pages
 	count(pages[:at.page])
 	i, _ := s.find(pages[at.page], key)
 	return n + i
 }
 
 // set stores a row, whose bytes it copies.
-func (s *shelf) set(key, value []byte) {
-	d := s.draft
+func (s *PackedMap) Set(key, value []byte) {
+	d := s.builder
 	d.reset()
 	where, ok := s.at(key)
 	if !ok {
@@ -242,11 +242,11 @@ func (s *shelf) set(key, value []byte) {
 		s.rows++
 		return
 	}
-	p := s.drawers[where.drawer].pages[where.page]
+	p := s.segments[where.segment].pages[where.page]
 	at, found := s.find(p, key)
-	d.load(s, p)
+	d.Load(s, p)
 	if found {
-		if !s.bare {
+		if !s.keysOnly {
 			d.values[at] = value
 		}
 	} else {
@@ -266,12 +266,12 @@ func (s *shelf) set(key, value []byte) {
 }
 
 // remove drops the row at key, if there is one.
-func (s *shelf) remove(key []byte) {
+func (s *PackedMap) Remove(key []byte) {
 	where, ok := s.at(key)
 	if !ok {
 		return
 	}
-	p := s.drawers[where.drawer].pages[where.page]
+	p := s.segments[where.segment].pages[where.page]
 	at, found := s.find(p, key)
 	if !found {
 		return
@@ -281,18 +281,18 @@ func (s *shelf) remove(key []byte) {
 		s.replace(where)
 		return
 	}
-	d := s.draft
+	d := s.builder
 	d.reset()
-	d.load(s, p)
+	d.Load(s, p)
 	d.delete(at)
 	s.replace(where, d.page(0, len(d.values)))
 }
 
 // pagesFrom yields the pages from that of key on, until yield returns false.
-func (s *shelf) pagesFrom(key []byte, yield func(page) bool) {
+func (s *PackedMap) pagesFrom(key []byte, yield func(Page) bool) {
 	at, _ := s.at(key)
-	for i := at.drawer; i < len(s.drawers); i++ {
-		for _, p := range s.drawers[i].pages[at.page:] {
+	for i := at.segment; i < len(s.segments); i++ {
+		for _, p := range s.segments[i].pages[at.page:] {
 			if !yield(p) {
 				return
 			}
@@ -303,9 +303,9 @@ func (s *shelf) pagesFrom(key []byte, yield func(page) bool) {
 
 // scan yields the rows from key on, in order, until yield returns false. Both
 // the key and the bytes are only lent.
-func (s *shelf) scan(from []byte, yield func(key, value []byte) bool) {
+func (s *PackedMap) Scan(from []byte, yield func(key, value []byte) bool) {
 	key := make([]byte, s.width)
-	s.pagesFrom(from, func(p page) bool {
+	s.pagesFrom(from, func(p Page) bool {
 		n, prefix, suffixes := s.shape(p)
 		w := s.width - len(prefix)
 		rest := p[2+len(prefix)+len(suffixes):]
@@ -313,7 +313,7 @@ func (s *shelf) scan(from []byte, yield func(key, value []byte) bool) {
 		for i := range n {
 			copy(key[len(prefix):], suffixes[i*w:i*w+w])
 			var value []byte
-			if !s.bare {
+			if !s.keysOnly {
 				size, at := binary.Uvarint(rest)
 				value, rest = rest[at:at+int(size)], rest[at+int(size):]
 			}
@@ -327,17 +327,17 @@ func (s *shelf) scan(from []byte, yield func(key, value []byte) bool) {
 
 // scanDown yields the keys from key down to low, without the first skip of them.
 // They are only lent. Pages of which none is wanted are not gone through.
-func (s *shelf) scanDown(from, low []byte, skip int, yield func(key []byte) bool) {
+func (s *PackedMap) Descend(from, low []byte, skip int, yield func(key []byte) bool) {
 	key := make([]byte, s.width)
 	at, _ := s.at(from)
-	for i := min(at.drawer, len(s.drawers)-1); i >= 0; i-- {
-		pages := s.drawers[i].pages
-		if i == at.drawer {
+	for i := min(at.segment, len(s.segments)-1); i >= 0; i-- {
+		pages := s.segments[i].pages
+		if i == at.segment {
 			pages = pages[:at.page+1]
 		}
 		for j, p := range slices.Backward(pages) {
 			n := int(p[0])
-			if i == at.drawer && j == at.page {
+			if i == at.segment && j == at.page {
 				n = s.upTo(p, from)
 			}
 			switch {
@@ -355,7 +355,7 @@ func (s *shelf) scanDown(from, low []byte, skip int, yield func(key []byte) bool
 
 // keysDown yields the keys of the first n rows of a page from the last down to
 // low, in key, and reports whether there may be more to yield.
-func (s *shelf) keysDown(p page, n int, key, low []byte, yield func(key []byte) bool) bool {
+func (s *PackedMap) keysDown(p Page, n int, key, low []byte, yield func(key []byte) bool) bool {
 	_, prefix, suffixes := s.shape(p)
 	w := s.width - len(prefix)
 	copy(key, prefix)
@@ -369,7 +369,7 @@ func (s *shelf) keysDown(p page, n int, key, low []byte, yield func(key []byte) 
 }
 
 // upTo returns how many rows of p have keys up to key.
-func (s *shelf) upTo(p page, key []byte) int {
+func (s *PackedMap) upTo(p Page, key []byte) int {
 	at, found := s.find(p, key)
 	if found {
 		at++
@@ -379,9 +379,9 @@ func (s *shelf) upTo(p page, key []byte) int {
 
 // load adds pages that a binder made. It reports false when their keys are not
 // behind all others.
-func (s *shelf) load(pages []page) bool {
-	if len(pages) > 0 && len(s.drawers) > 0 {
-		last := s.drawers[len(s.drawers)-1]
+func (s *PackedMap) Load(pages []Page) bool {
+	if len(pages) > 0 && len(s.segments) > 0 {
+		last := s.segments[len(s.segments)-1]
 		if bytes.Compare(s.first(pages[0]), s.lastKey(last.pages[len(last.pages)-1])) <= 0 {
 			return false
 		}
@@ -394,36 +394,38 @@ func (s *shelf) load(pages []page) bool {
 }
 
 // lastKey returns the last key of p.
-func (s *shelf) lastKey(p page) []byte {
+func (s *PackedMap) lastKey(p Page) []byte {
 	n, prefix, suffixes := s.shape(p)
 	w := s.width - len(prefix)
 	return slices.Concat(prefix, suffixes[(n-1)*w:])
 }
 
 // binder makes pages of rows that come in the order of their keys.
-type binder struct {
-	draft  draft
-	room   []byte // The values of the draft.
-	weight int    // Bytes of those and of their lengths.
-	pages  []page
-	mixed  bool // Some did not come in their order.
+type Builder struct {
+	page      pageBuilder
+	values    []byte // The values of the draft.
+	weight    int    // Bytes of those and of their lengths.
+	pages     []Page
+	unordered bool // Some did not come in their order.
 }
 
-func newBinder(width int, bare bool) binder { return binder{draft: draft{width: width, bare: bare}} }
+func NewBuilder(width int, bare bool) Builder {
+	return Builder{page: pageBuilder{width: width, keysOnly: bare}}
+}
 
 // add adds a row, both parts of which are only lent.
-func (b *binder) add(key, value []byte) {
-	d := &b.draft
+func (b *Builder) Add(key, value []byte) {
+	d := &b.page
 	n := len(d.values)
 	if n > 0 && bytes.Compare(d.keys[(n-1)*d.width:], key) >= 0 {
-		b.mixed = true
+		b.unordered = true
 	}
 	d.keys = append(d.keys, key...)
-	at := len(b.room)
-	b.room = append(b.room, value...)
-	d.values = append(d.values, b.room[at:])
+	at := len(b.values)
+	b.values = append(b.values, value...)
+	d.values = append(d.values, b.values[at:])
 	weight := 0
-	if !d.bare {
+	if !d.keysOnly {
 		weight = uvarintSize(uint64(len(value))) + len(value)
 	}
 	if b.weight += weight; n == 0 || n < pageRows && d.frame(0, n+1)+b.weight <= pageBytes {
@@ -431,20 +433,20 @@ func (b *binder) add(key, value []byte) {
 	}
 	b.pages = append(b.pages, d.page(0, n))
 	d.keys = append(d.keys[:0], key...)
-	b.room = append(b.room[:0], value...)
-	d.values = append(d.values[:0], b.room)
+	b.values = append(b.values[:0], value...)
+	d.values = append(d.values[:0], b.values)
 	b.weight = weight
 }
 
 // take returns the pages of all rows so far, and begins anew. It reports false
 // when they did not come in their order.
-func (b *binder) take() ([]page, bool) {
-	if n := len(b.draft.values); n > 0 {
-		b.pages = append(b.pages, b.draft.page(0, n))
+func (b *Builder) Pages() ([]Page, bool) {
+	if n := len(b.page.values); n > 0 {
+		b.pages = append(b.pages, b.page.page(0, n))
 	}
-	pages, mixed := b.pages, b.mixed
-	b.draft.reset()
-	b.room, b.weight, b.pages, b.mixed = b.room[:0], 0, nil, false
+	pages, mixed := b.pages, b.unordered
+	b.page.reset()
+	b.values, b.weight, b.pages, b.unordered = b.values[:0], 0, nil, false
 	return pages, !mixed
 }
 
@@ -452,24 +454,24 @@ func (b *binder) take() ([]page, bool) {
 func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // draft is a page in the making.
-type draft struct {
-	width  int
-	bare   bool
-	keys   []byte // Whole, one behind the other.
-	values [][]byte
+type pageBuilder struct {
+	width    int
+	keysOnly bool
+	keys     []byte // Whole, one behind the other.
+	values   [][]byte
 }
 
-func (d *draft) reset() { d.keys, d.values = d.keys[:0], d.values[:0] }
+func (d *pageBuilder) reset() { d.keys, d.values = d.keys[:0], d.values[:0] }
 
 // load fills an empty draft with the rows of p.
-func (d *draft) load(s *shelf, p page) {
+func (d *pageBuilder) Load(s *PackedMap, p Page) {
 	n, prefix, suffixes := s.shape(p)
 	w := s.width - len(prefix)
 	rest := p[2+len(prefix)+len(suffixes):]
 	for i := range n {
 		d.keys = append(append(d.keys, prefix...), suffixes[i*w:i*w+w]...)
 		var value []byte
-		if !d.bare {
+		if !d.keysOnly {
 			size, at := binary.Uvarint(rest)
 			value, rest = rest[at:at+int(size)], rest[at+int(size):]
 		}
@@ -477,19 +479,19 @@ func (d *draft) load(s *shelf, p page) {
 	}
 }
 
-func (d *draft) insert(at int, key, value []byte) {
+func (d *pageBuilder) insert(at int, key, value []byte) {
 	d.keys = slices.Insert(d.keys, at*d.width, key...)
 	d.values = slices.Insert(d.values, at, value)
 }
 
-func (d *draft) delete(at int) {
+func (d *pageBuilder) delete(at int) {
 	d.keys = slices.Delete(d.keys, at*d.width, (at+1)*d.width)
 	d.values = slices.Delete(d.values, at, at+1)
 }
 
 // common returns how many bytes the keys of some rows have in common: as many
 // as the first and the last.
-func (d *draft) common(from, to int) int {
+func (d *pageBuilder) common(from, to int) int {
 	first, last := d.keys[from*d.width:(from+1)*d.width], d.keys[(to-1)*d.width:to*d.width]
 	n := 0
 	for n < d.width && first[n] == last[n] {
@@ -499,9 +501,9 @@ func (d *draft) common(from, to int) int {
 }
 
 // size returns how many bytes the page of some rows takes.
-func (d *draft) size(from, to int) int {
+func (d *pageBuilder) size(from, to int) int {
 	size := d.frame(from, to)
-	if !d.bare {
+	if !d.keysOnly {
 		for _, v := range d.values[from:to] {
 			size += uvarintSize(uint64(len(v))) + len(v)
 		}
@@ -510,26 +512,26 @@ func (d *draft) size(from, to int) int {
 }
 
 // frame returns how many bytes the page of some rows takes without their values.
-func (d *draft) frame(from, to int) int {
+func (d *pageBuilder) frame(from, to int) int {
 	pre := d.common(from, to)
 	return 2 + pre + (to-from)*(d.width-pre)
 }
 
 // fits reports whether some rows fit into one page. A single one always does.
-func (d *draft) fits(from, to int) bool {
+func (d *pageBuilder) fits(from, to int) bool {
 	return to-from == 1 || to-from <= pageRows && d.size(from, to) <= pageBytes
 }
 
 // page returns the page of some rows.
-func (d *draft) page(from, to int) page {
+func (d *pageBuilder) page(from, to int) Page {
 	pre := d.common(from, to)
-	p := make(page, 0, d.size(from, to))
+	p := make(Page, 0, d.size(from, to))
 	p = append(p, byte(to-from), byte(pre))
 	p = append(p, d.keys[from*d.width:from*d.width+pre]...)
 	for i := from; i < to; i++ {
 		p = append(p, d.keys[i*d.width+pre:(i+1)*d.width]...)
 	}
-	if !d.bare {
+	if !d.keysOnly {
 		for _, v := range d.values[from:to] {
 			p = append(binary.AppendUvarint(p, uint64(len(v))), v...)
 		}

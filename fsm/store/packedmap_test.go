@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 )
 
 // rowsOf returns what a shelf holds.
-func rowsOf(s *shelf) map[string]string {
+func rowsOf(s *PackedMap) map[string]string {
 	out := make(map[string]string)
 	last := ""
-	s.scan(make([]byte, s.width), func(key, value []byte) bool {
+	s.Scan(make([]byte, s.width), func(key, value []byte) bool {
 		if string(key) <= last && last != "" {
 			panic("keys are out of order")
 		}
@@ -25,17 +25,17 @@ func rowsOf(s *shelf) map[string]string {
 	return out
 }
 
-func checkShelf(t *testing.T, s *shelf, want map[string]string) {
+func checkShelf(t *testing.T, s *PackedMap, want map[string]string) {
 	t.Helper()
 	got := rowsOf(s)
-	if len(got) != len(want) || s.len() != len(want) {
-		t.Fatalf("%d rows, counted %d, want %d", len(got), s.len(), len(want))
+	if len(got) != len(want) || s.Len() != len(want) {
+		t.Fatalf("%d rows, counted %d, want %d", len(got), s.Len(), len(want))
 	}
 	for k, v := range want {
 		if got[k] != v || !s.has([]byte(k)) {
 			t.Fatalf("at %x is %x, want %x", k, got[k], v)
 		}
-		if value, ok := s.get([]byte(k)); !ok || string(value) != v {
+		if value, ok := s.Get([]byte(k)); !ok || string(value) != v {
 			t.Fatalf("get %x: %x", k, value)
 		}
 	}
@@ -47,14 +47,14 @@ func TestShelfIsAMap(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		t.Run(fmt.Sprint("bare ", bare), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 3))
-			s, want := newShelf(16, bare), make(map[string]string)
+			s, want := NewPackedMap(16, bare), make(map[string]string)
 			key := func() []byte {
 				k := make([]byte, 16)
 				binary.BigEndian.PutUint64(k, rng.Uint64N(4))
 				binary.BigEndian.PutUint64(k[8:], rng.Uint64N(3000))
 				return k
 			}
-			var old shelf
+			var old PackedMap
 			var then map[string]string
 			for step := range 20_000 {
 				switch k := key(); {
@@ -63,16 +63,16 @@ func TestShelfIsAMap(t *testing.T) {
 					if !bare {
 						value = string(bytes.Repeat([]byte{byte(step)}, rng.IntN(60)*(1+rng.IntN(200)/199*200)))
 					}
-					s.set(k, []byte(value))
+					s.Set(k, []byte(value))
 					want[string(k)] = value
 				default:
-					s.remove(k)
+					s.Remove(k)
 					delete(want, string(k))
 				}
 				if step == 9000 {
-					s.share()
+					s.Share()
 					old, then = s, make(map[string]string)
-					old.freeze()
+					old.Freeze()
 					for k, v := range want { // Any order.
 						then[k] = v
 					}
@@ -83,9 +83,9 @@ func TestShelfIsAMap(t *testing.T) {
 			checkDown(t, &s, want)
 			checkSkip(t, &s, want)
 			for k := range want { // Any order.
-				s.remove([]byte(k))
+				s.Remove([]byte(k))
 			}
-			if s.len() != 0 || len(rowsOf(&s)) != 0 {
+			if s.Len() != 0 || len(rowsOf(&s)) != 0 {
 				t.Error("an emptied shelf has rows")
 			}
 		})
@@ -93,7 +93,7 @@ func TestShelfIsAMap(t *testing.T) {
 }
 
 // checkDown compares going down with going up, from every tenth key.
-func checkDown(t *testing.T, s *shelf, want map[string]string) {
+func checkDown(t *testing.T, s *PackedMap, want map[string]string) {
 	t.Helper()
 	var keys []string
 	for k := range want { // Any order.
@@ -102,7 +102,7 @@ func checkDown(t *testing.T, s *shelf, want map[string]string) {
 	slices.Sort(keys)
 	for i := 0; i < len(keys); i += 10 {
 		n := i
-		s.scanDown([]byte(keys[i]), nil, 0, func(key []byte) bool {
+		s.Descend([]byte(keys[i]), nil, 0, func(key []byte) bool {
 			if string(key) != keys[n] {
 				t.Fatalf("down from %x: %x, want %x", keys[i], key, keys[n])
 			}
@@ -110,7 +110,7 @@ func checkDown(t *testing.T, s *shelf, want map[string]string) {
 			return n > i-5 && n >= 0
 		})
 		n = i
-		s.scan([]byte(keys[i]), func(key, _ []byte) bool {
+		s.Scan([]byte(keys[i]), func(key, _ []byte) bool {
 			if string(key) != keys[n] {
 				t.Fatalf("up from %x: %x, want %x", keys[i], key, keys[n])
 			}
@@ -121,13 +121,13 @@ func checkDown(t *testing.T, s *shelf, want map[string]string) {
 }
 
 // checkSkip compares what is left of keys between two when some are skipped.
-func checkSkip(t *testing.T, s *shelf, want map[string]string) {
+func checkSkip(t *testing.T, s *PackedMap, want map[string]string) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(want))
 	for i := 0; i < len(keys); i += 97 {
 		for _, skip := range []int{0, 1, 7, 249, 250, 251, 1900, i - i/3, i - i/3 + 1, len(keys)} {
 			n := i - skip
-			s.scanDown([]byte(keys[i]), []byte(keys[i/3]), skip, func(key []byte) bool {
+			s.Descend([]byte(keys[i]), []byte(keys[i/3]), skip, func(key []byte) bool {
 				if n < i/3 || string(key) != keys[n] {
 					t.Fatalf("down from %d to %d without %d: %x is not at %d", i, i/3, skip, key, n)
 				}
@@ -139,32 +139,32 @@ func checkSkip(t *testing.T, s *shelf, want map[string]string) {
 			}
 		}
 	}
-	s.scanDown(bytes.Repeat([]byte{255}, s.width), nil, len(keys), func(key []byte) bool {
+	s.Descend(bytes.Repeat([]byte{255}, s.width), nil, len(keys), func(key []byte) bool {
 		t.Fatalf("all are skipped, and yet there is %x", key)
 		return false
 	})
 }
 
 func TestShelfIsLoadedInOrder(t *testing.T) {
-	s, want := newShelf(8, false), make(map[string]string)
-	b := newBinder(8, false)
+	s, want := NewPackedMap(8, false), make(map[string]string)
+	b := NewBuilder(8, false)
 	for i := range uint64(5000) {
 		k := binary.BigEndian.AppendUint64(nil, i*3)
 		value := fmt.Sprint("value ", i)
-		b.add(k, []byte(value))
+		b.Add(k, []byte(value))
 		want[string(k)] = value
 	}
-	pages, ordered := b.take()
+	pages, ordered := b.Pages()
 	if !ordered {
 		t.Fatal("the binder says that keys are out of order")
 	}
-	if !s.load(pages) || s.load(pages) {
+	if !s.Load(pages) || s.Load(pages) {
 		t.Fatal("pages have to be behind all others, and that is all")
 	}
 	checkShelf(t, &s, want)
 	for i := range uint64(300) {
 		k := binary.BigEndian.AppendUint64(nil, i*7)
-		s.set(k, []byte("later"))
+		s.Set(k, []byte("later"))
 		want[string(k)] = "later"
 	}
 	checkShelf(t, &s, want)

@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 
 // Limits of what records that rest are made from.
 const (
-	maxWords     = 1 << 16
-	maxWordBytes = 4 << 20 // All words together.
-	leastWord    = 4       // Bytes: shorter items are their own best word.
-	longestWord  = 512
+	maxEntries         = 1 << 16
+	maxDictionaryBytes = 4 << 20 // All words together.
+	minEntry           = 4       // Bytes: shorter items are their own best word.
+	maxEntry           = 512
 
 	maxBases   = 4096
 	baseShapes = 64   // A record's shape is how many fields it has.
@@ -20,7 +20,7 @@ const (
 )
 
 // words is a list that only grows. Any number of goroutines may use it.
-type words struct {
+type Dictionary struct {
 	list atomic.Pointer[[][]byte]
 
 	mu    sync.RWMutex
@@ -28,22 +28,22 @@ type words struct {
 	bytes int
 }
 
-func newWords() *words {
-	w := &words{ids: make(map[string]uint64)}
+func NewDictionary() *Dictionary {
+	w := &Dictionary{ids: make(map[string]uint64)}
 	w.list.Store(new([][]byte))
 	return w
 }
 
 // at returns the word i, which nobody may write to.
-func (w *words) at(i uint64) []byte { return (*w.list.Load())[i] }
+func (w *Dictionary) At(i uint64) []byte { return (*w.list.Load())[i] }
 
 // number returns the number of a word, which is added if it is not there and
 // there is room.
-func (w *words) number(word []byte) (uint64, bool) {
+func (w *Dictionary) Number(word []byte) (uint64, bool) {
 	w.mu.RLock()
 	i, ok := w.ids[string(word)]
 	w.mu.RUnlock()
-	if ok || len(word) > longestWord {
+	if ok || len(word) > maxEntry {
 		return i, ok
 	}
 	w.mu.Lock()
@@ -51,7 +51,7 @@ func (w *words) number(word []byte) (uint64, bool) {
 	if i, ok := w.ids[string(word)]; ok {
 		return i, true
 	}
-	if len(w.ids) == maxWords || w.bytes+len(word) > maxWordBytes {
+	if len(w.ids) == maxEntries || w.bytes+len(word) > maxDictionaryBytes {
 		return 0, false
 	}
 	w.ids[string(word)] = uint64(len(w.ids))
@@ -61,7 +61,7 @@ func (w *words) number(word []byte) (uint64, bool) {
 
 // add appends a word. Who reads the list meanwhile sees the front of the same
 // array, which is never written again. The caller holds mu.
-func (w *words) add(word []byte) uint64 {
+func (w *Dictionary) add(word []byte) uint64 {
 	old := *w.list.Load()
 	list := append(old, bytes.Clone(word))
 	w.list.Store(&list)
@@ -73,10 +73,10 @@ func (w *words) add(word []byte) uint64 {
 // is for memory alone: two replicas may keep the same record in two ways. Any
 // number of goroutines may use it.
 type packer struct {
-	often uint64 // The fields whose items many records have, a bit for each.
-	words *words
-	bases atomic.Pointer[[]base] // Only grows.
-	rooms sync.Pool              // Of *[]byte.
+	frequent   uint64 // The fields whose items many records have, a bit for each.
+	dictionary *Dictionary
+	bases      atomic.Pointer[[]base] // Only grows.
+	buffers    sync.Pool              // Of *[]byte.
 
 	mu     sync.Mutex
 	shapes [baseShapes]struct {
@@ -87,11 +87,11 @@ type packer struct {
 
 // newPacker returns a packer; often names the fields whose items many records
 // have.
-func newPacker(often ...uint) *packer {
-	p := &packer{words: newWords()}
+func NewPacker(often ...uint) *packer {
+	p := &packer{dictionary: NewDictionary()}
 	p.bases.Store(new([]base))
 	for _, key := range often {
-		p.often |= 1 << key
+		p.frequent |= 1 << key
 	}
 	return p
 }
@@ -106,12 +106,12 @@ type part struct {
 
 // newBase takes a record apart. It returns nil for what is none.
 func newBase(record []byte) base {
-	f, n := fieldsOf(bytes.Clone(record))
+	f, n := FieldsOf(bytes.Clone(record))
 	b := make(base, 0, min(n, maxElements))
-	for key, item, ok := f.next(); ok; key, item, ok = f.next() {
+	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		b = append(b, part{key, item})
 	}
-	if f.bad || f.left > 0 {
+	if f.Bad || f.left > 0 {
 		return nil
 	}
 	return b
@@ -120,7 +120,7 @@ func newBase(record []byte) base {
 // base returns the base for a record + 1, which may be the record itself, or 0
 // when there is none.
 func (p *packer) base(record []byte) uint64 {
-	_, n := fieldsOf(record)
+	_, n := FieldsOf(record)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shape := &p.shapes[min(n, baseShapes-1)]
@@ -141,19 +141,19 @@ func (p *packer) base(record []byte) uint64 {
 }
 
 // old returns the fields of a base by its number + 1.
-func (p *packer) old(n uint64) oldFields {
-	return oldFields{parts: (*p.bases.Load())[n-1], apart: true}
+func (p *packer) old(n uint64) baseFields {
+	return baseFields{parts: (*p.bases.Load())[n-1], apart: true}
 }
 
 // pack appends what unpack makes the record of, with the same key: the number
 // of its base and what differs from that, or 0 and the record.
-func (p *packer) pack(dst, key, record []byte) []byte {
+func (p *packer) Pack(dst, key, record []byte) []byte {
 	start := len(dst)
 	if base := p.base(record); base != 0 {
-		d := delta{words: p.words}
+		d := delta{dictionary: p.dictionary}
 		d.begin(key)
-		out, ok := d.diff(binary.AppendUvarint(dst, base), p.old(base), record, p.often)
-		room, _ := p.rooms.Get().(*[]byte)
+		out, ok := d.diff(binary.AppendUvarint(dst, base), p.old(base), record, p.frequent)
+		room, _ := p.buffers.Get().(*[]byte)
 		if room == nil {
 			room = new([]byte)
 		}
@@ -161,7 +161,7 @@ func (p *packer) pack(dst, key, record []byte) []byte {
 			*room = p.unpack((*room)[:0], key, out[start:])
 			ok = bytes.Equal(*room, record)
 		}
-		p.rooms.Put(room)
+		p.buffers.Put(room)
 		if ok {
 			return out
 		}
@@ -176,7 +176,7 @@ func (p *packer) unpack(dst, key, packed []byte) []byte {
 	if base == 0 {
 		return append(dst, rest...)
 	}
-	d := delta{words: p.words}
+	d := delta{dictionary: p.dictionary}
 	d.begin(key)
 	dst, _ = d.merge(dst, p.old(base), rest)
 	return dst

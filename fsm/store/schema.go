@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"encoding"
@@ -9,12 +9,12 @@ import (
 )
 
 // kindOfItem is what an item of an encoding is.
-type kindOfItem uint8
+type itemKind uint8
 
 const (
-	itemOther kindOfItem = iota // What no form can tell: it is left to the decoder.
-	itemUint                    // A number from 0 to limit.
-	itemInt                     // A number from -limit-1 to limit.
+	itemOther itemKind = iota // What no form can tell: it is left to the decoder.
+	itemUint                  // A number from 0 to limit.
+	itemInt                   // A number from -limit-1 to limit.
 	itemBool
 	itemText
 	itemBytes  // As many bytes as limit, any number for 0.
@@ -27,21 +27,21 @@ const (
 // byte for byte, what the encoder makes of that which the decoder makes of it: it
 // can be decoded whenever it is read, and its hash is that of the value. What it
 // does not accept may be right all the same, which the decoder says.
-type form struct {
-	kind   kindOfItem
-	filled bool // A zero value is left out, so it never occurs.
-	limit  uint64
-	items  *form
-	fields []*form // By number; nil where there is none.
-	must   uint64  // The fields that are always there, a bit for each.
+type Schema struct {
+	kind     itemKind
+	nonzero  bool // A zero value is left out, so it never occurs.
+	limit    uint64
+	items    *Schema
+	fields   []*Schema // By number; nil where there is none.
+	required uint64    // The fields that are always there, a bit for each.
 }
 
-func formOf[V any]() *form { return newForm(reflect.TypeFor[V](), false) }
+func SchemaOf[V any]() *Schema { return newSchema(reflect.TypeFor[V](), false) }
 
 // newForm returns the form of a type, of a field from which zero values are
 // left out if filled is set.
-func newForm(t reflect.Type, filled bool) *form {
-	s := &form{filled: filled}
+func newSchema(t reflect.Type, filled bool) *Schema {
+	s := &Schema{nonzero: filled}
 	marshals := t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
 	switch t.Kind() {
 	case reflect.Struct:
@@ -61,7 +61,7 @@ func newForm(t reflect.Type, filled bool) *form {
 		}
 	case reflect.Pointer: // Nil is left out: what is there may be zero.
 		if filled && t.Elem().Kind() == reflect.Struct {
-			return newForm(t.Elem(), false)
+			return newSchema(t.Elem(), false)
 		}
 	case reflect.Slice:
 		switch {
@@ -69,7 +69,7 @@ func newForm(t reflect.Type, filled bool) *form {
 		case t.Elem().Kind() == reflect.Uint8:
 			s.kind = itemBytes
 		default:
-			s.kind, s.items = itemList, newForm(t.Elem(), false)
+			s.kind, s.items = itemList, newSchema(t.Elem(), false)
 		}
 	case reflect.String:
 		s.kind = itemText
@@ -95,7 +95,7 @@ func isIDType(t reflect.Type) bool {
 }
 
 // record makes s the form of a struct whose fields have numbers.
-func (s *form) record(t reflect.Type) {
+func (s *Schema) record(t reflect.Type) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("cbor"), ",")
 		if name == "-" {
@@ -109,18 +109,18 @@ func (s *form) record(t reflect.Type) {
 			s.fields = append(s.fields, nil)
 		}
 		omits := strings.Contains(options, "omit")
-		s.fields[key] = newForm(f.Type, omits)
+		s.fields[key] = newSchema(f.Type, omits)
 		if !omits {
-			s.must |= 1 << key
+			s.required |= 1 << key
 		}
 	}
-	if s.must == 0 || !s.filled {
+	if s.required == 0 || !s.nonzero {
 		s.kind = itemRecord
 	}
 }
 
 // last returns the highest number of a field of a record, -1 for what is none.
-func (s *form) last() int {
+func (s *Schema) LastField() int {
 	if s.kind != itemRecord {
 		return -1
 	}
@@ -129,36 +129,36 @@ func (s *form) last() int {
 
 // size returns how many bytes the first item of b takes, 0 when s does not
 // accept it.
-func (s *form) size(b []byte) int {
+func (s *Schema) Size(b []byte) int {
 	if len(b) > 0 && b[0] < 24 && (s.kind == itemInt || s.kind == itemUint) {
-		return accepted(1, b[0] != 0 || !s.filled) // A small number, as most are.
+		return accepted(1, b[0] != 0 || !s.nonzero) // A small number, as most are.
 	}
-	major, n, size := head(b)
-	if size == 0 || size != headSize(n) || s.filled && n == 0 && major != majorNint {
+	major, n, size := Head(b)
+	if size == 0 || size != headSize(n) || s.nonzero && n == 0 && major != majorNint {
 		return 0
 	}
 	switch s.kind {
 	case itemUint:
-		return accepted(size, major == majorUint && n <= s.limit)
+		return accepted(size, major == MajorUint && n <= s.limit)
 	case itemInt:
 		return accepted(size, major <= majorNint && n <= s.limit)
 	case itemBool:
-		return accepted(size, major == majorPlain && (n == plainTrue || n == plainFalse && !s.filled))
+		return accepted(size, major == majorPlain && (n == plainTrue || n == plainFalse && !s.nonzero))
 	case itemText, itemBytes, itemID:
 		if n > uint64(len(b)-size) {
 			return 0
 		}
-		return accepted(size+int(n), s.holds(major, b[size:size+int(n)]))
+		return accepted(size+int(n), s.accepts(major, b[size:size+int(n)]))
 	case itemList:
 		if major != majorArray || n > maxElements {
 			return 0
 		}
 		return s.list(b, n, size)
 	case itemRecord:
-		f := s.fieldsOf(b)
-		for _, _, ok := f.next(); ok; _, _, ok = f.next() {
+		f := s.FieldsOf(b)
+		for _, _, ok := f.Next(); ok; _, _, ok = f.Next() {
 		}
-		return accepted(len(b)-len(f.rest), f.whole())
+		return accepted(len(b)-len(f.rest), f.complete())
 	case itemOther:
 	}
 	return 0
@@ -173,21 +173,21 @@ func accepted(size int, is bool) int {
 }
 
 // holds reports whether an item of bytes is of the form.
-func (s *form) holds(major byte, value []byte) bool {
+func (s *Schema) accepts(major byte, value []byte) bool {
 	switch s.kind {
 	case itemText:
 		return major == majorText && utf8.Valid(value)
 	case itemID:
-		return major == majorBytes && (len(value) == 0 || len(value) == idBytes && [idBytes]byte(value) != [idBytes]byte{})
+		return major == MajorBytes && (len(value) == 0 || len(value) == idBytes && [idBytes]byte(value) != [idBytes]byte{})
 	default:
-		return major == majorBytes && (s.limit == 0 || s.limit == uint64(len(value)))
+		return major == MajorBytes && (s.limit == 0 || s.limit == uint64(len(value)))
 	}
 }
 
 // list returns how many bytes a list of n items takes whose head is of size.
-func (s *form) list(b []byte, n uint64, size int) int {
+func (s *Schema) list(b []byte, n uint64, size int) int {
 	for range n {
-		item := s.items.size(b[size:])
+		item := s.items.Size(b[size:])
 		if item == 0 {
 			return 0
 		}
@@ -213,35 +213,35 @@ func headSize(n uint64) int {
 
 // formFields goes through the fields of a record as fields does, and accepts
 // those of the record's form alone, each once and in their order.
-type formFields struct {
-	form *form
-	rest []byte
-	left uint64
-	seen uint64 // The fields so far, a bit for each.
-	bad  bool
+type SchemaFields struct {
+	schema *Schema
+	rest   []byte
+	left   uint64
+	seen   uint64 // The fields so far, a bit for each.
+	bad    bool
 }
 
 // fieldsOf returns the fields of the map that b begins with.
-func (s *form) fieldsOf(b []byte) formFields {
-	major, n, size := head(b)
-	return formFields{form: s, rest: b[size:], left: n, bad: size == 0 || major != majorMap || size != headSize(n)}
+func (s *Schema) FieldsOf(b []byte) SchemaFields {
+	major, n, size := Head(b)
+	return SchemaFields{schema: s, rest: b[size:], left: n, bad: size == 0 || major != MajorMap || size != headSize(n)}
 }
 
 // next returns the next field; ok is false at the end and when f is bad.
-func (f *formFields) next() (key uint64, item []byte, ok bool) {
+func (f *SchemaFields) Next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.bad {
 		return 0, nil, false
 	}
 	key, size := fieldKey(f.rest)
 	f.bad = true
-	if size == 0 || size != headSize(key) || key >= uint64(len(f.form.fields)) || f.seen>>key != 0 {
+	if size == 0 || size != headSize(key) || key >= uint64(len(f.schema.fields)) || f.seen>>key != 0 {
 		return 0, nil, false
 	}
-	of := f.form.fields[key]
+	of := f.schema.fields[key]
 	if of == nil {
 		return 0, nil, false
 	}
-	n := of.size(f.rest[size:])
+	n := of.Size(f.rest[size:])
 	if n == 0 {
 		return 0, nil, false
 	}
@@ -251,9 +251,9 @@ func (f *formFields) next() (key uint64, item []byte, ok bool) {
 }
 
 // whole reports whether the record was read to its end and was of the form.
-func (f *formFields) whole() bool {
-	return !f.bad && f.left == 0 && f.seen&f.form.must == f.form.must
+func (f *SchemaFields) complete() bool {
+	return !f.bad && f.left == 0 && f.seen&f.schema.required == f.schema.required
 }
 
 // ends reports whether the record is whole and nothing is behind it.
-func (f *formFields) ends() bool { return f.whole() && len(f.rest) == 0 }
+func (f *SchemaFields) Complete() bool { return f.complete() && len(f.rest) == 0 }

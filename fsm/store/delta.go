@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"bytes"
@@ -17,39 +17,39 @@ import (
 // with, behind the tag of each kind, what the constants below say. It exists
 // in memory alone: neither a snapshot nor a hash knows of it.
 const (
-	fieldGone   = 1 // Nothing: the base has the field, the record has not.
-	fieldItem   = 2 // The item.
-	fieldNumber = 3 // How far a number is from that of the base, zigzag.
-	fieldMap    = 4 // What differs, for a field that is a map in both.
-	fieldID     = 5 // The number of an identifier that was there before (uvarint).
-	fieldWord   = 6 // The number of an item that many records have (uvarint).
+	fieldRemoved = 1 // Nothing: the base has the field, the record has not.
+	fieldItem    = 2 // The item.
+	fieldNumber  = 3 // How far a number is from that of the base, zigzag.
+	fieldMap     = 4 // What differs, for a field that is a map in both.
+	fieldID      = 5 // The number of an identifier that was there before (uvarint).
+	fieldEntry   = 6 // The number of an item that many records have (uvarint).
 )
 
 // Of CBOR, what records use.
 const (
-	majorUint  = 0
+	MajorUint  = 0
 	majorNint  = 1
-	majorBytes = 2
+	MajorBytes = 2
 	majorText  = 3
 	majorArray = 4
-	majorMap   = 5
+	MajorMap   = 5
 	majorPlain = 7
 
 	plainFalse = 20
 	plainTrue  = 21
 
-	idBytes   = 16
-	idItem    = 1 + idBytes
-	idHead    = majorBytes<<5 | idBytes
-	lateBase  = 1 << 40 // From here on numbers are instants, which move together.
-	knownIDs  = 6
-	restDepth = maxNesting
+	idBytes  = 16
+	idItem   = 1 + idBytes
+	idHead   = MajorBytes<<5 | idBytes
+	lateBase = 1 << 40 // From here on numbers are instants, which move together.
+	knownIDs = 6
+	maxDepth = maxNesting
 )
 
 // head reads the head of the first item of b: its major type, its number, and
 // the bytes that the head takes, 0 when b is cut or of a kind that records do
 // not use.
-func head(b []byte) (major byte, n uint64, size int) {
+func Head(b []byte) (major byte, n uint64, size int) {
 	if len(b) == 0 {
 		return 0, 0, 0
 	}
@@ -70,7 +70,7 @@ func head(b []byte) (major byte, n uint64, size int) {
 }
 
 // appendHead appends the shortest head.
-func appendHead(dst []byte, major byte, n uint64) []byte {
+func AppendHead(dst []byte, major byte, n uint64) []byte {
 	major <<= 5
 	switch {
 	case n < 24:
@@ -88,22 +88,22 @@ func appendHead(dst []byte, major byte, n uint64) []byte {
 // itemSize returns how many bytes the first item of b takes, 0 when b does not
 // hold it whole.
 func itemSize(b []byte, depth int) int {
-	if len(b) > 0 && b[0]&31 < 24 && b[0] < majorBytes<<5 {
+	if len(b) > 0 && b[0]&31 < 24 && b[0] < MajorBytes<<5 {
 		return 1 // A small number, as most are.
 	}
-	major, n, size := head(b)
+	major, n, size := Head(b)
 	if size == 0 || depth == 0 {
 		return 0
 	}
 	switch major {
-	case majorUint, majorNint:
+	case MajorUint, majorNint:
 		return size
-	case majorBytes, majorText:
+	case MajorBytes, majorText:
 		if n > uint64(len(b)-size) {
 			return 0
 		}
 		return size + int(n)
-	case majorMap:
+	case MajorMap:
 		n *= 2
 		fallthrough
 	case majorArray:
@@ -128,38 +128,38 @@ func itemSize(b []byte, depth int) int {
 }
 
 // fields goes through the fields of a record.
-type fields struct {
-	rest []byte
+type Fields struct {
+	Rest []byte
 	left uint64
-	bad  bool // It is no record, or it is cut.
+	Bad  bool // It is no record, or it is cut.
 }
 
 // fieldsOf returns the fields of the map that b begins with, and how many
 // there are.
-func fieldsOf(b []byte) (fields, uint64) {
-	major, n, size := head(b)
-	if size == 0 || major != majorMap {
-		return fields{bad: true}, 0
+func FieldsOf(b []byte) (Fields, uint64) {
+	major, n, size := Head(b)
+	if size == 0 || major != MajorMap {
+		return Fields{Bad: true}, 0
 	}
-	return fields{rest: b[size:], left: n}, n
+	return Fields{Rest: b[size:], left: n}, n
 }
 
 // next returns the next field; ok is false at the end and when f is bad.
-func (f *fields) next() (key uint64, item []byte, ok bool) {
-	if f.left == 0 || f.bad {
+func (f *Fields) Next() (key uint64, item []byte, ok bool) {
+	if f.left == 0 || f.Bad {
 		return 0, nil, false
 	}
-	key, size := fieldKey(f.rest)
+	key, size := fieldKey(f.Rest)
 	n := 0
 	if size > 0 {
-		n = itemSize(f.rest[size:], restDepth)
+		n = itemSize(f.Rest[size:], maxDepth)
 	}
 	if n == 0 {
-		f.bad = true
+		f.Bad = true
 		return 0, nil, false
 	}
-	item = f.rest[size : size+n]
-	f.rest = f.rest[size+n:]
+	item = f.Rest[size : size+n]
+	f.Rest = f.Rest[size+n:]
 	f.left--
 	return key, item, true
 }
@@ -169,8 +169,8 @@ func fieldKey(b []byte) (key uint64, size int) {
 	if len(b) > 0 && b[0] < 24 { // As nearly all are.
 		return uint64(b[0]), 1
 	}
-	major, key, size := head(b)
-	if major != majorUint {
+	major, key, size := Head(b)
+	if major != MajorUint {
 		return 0, 0
 	}
 	return key, size
@@ -178,21 +178,21 @@ func fieldKey(b []byte) (key uint64, size int) {
 
 // oldFields goes through the fields of what a record differs from: a base, or
 // a record that is not taken apart.
-type oldFields struct {
+type baseFields struct {
 	parts base
-	rest  fields
+	rest  Fields
 	apart bool
 }
 
-func oldFieldsOf(b []byte) (old oldFields) {
-	old.rest, _ = fieldsOf(b)
+func baseFieldsOf(b []byte) (old baseFields) {
+	old.rest, _ = FieldsOf(b)
 	return old
 }
 
 // next is as that of fields.
-func (o *oldFields) next() (key uint64, item []byte, ok bool) {
+func (o *baseFields) next() (key uint64, item []byte, ok bool) {
 	if !o.apart {
-		return o.rest.next()
+		return o.rest.Next()
 	}
 	if len(o.parts) == 0 {
 		return 0, nil, false
@@ -203,8 +203,8 @@ func (o *oldFields) next() (key uint64, item []byte, ok bool) {
 }
 
 // numberIn returns the number that an item is.
-func numberIn(item []byte) (int64, bool) {
-	major, n, size := head(item)
+func Number(item []byte) (int64, bool) {
+	major, n, size := Head(item)
 	if size == 0 || major > majorNint || n > 1<<63-1 {
 		return 0, false
 	}
@@ -216,18 +216,18 @@ func numberIn(item []byte) (int64, bool) {
 
 func appendNumber(dst []byte, n int64) []byte {
 	if n < 0 {
-		return appendHead(dst, majorNint, uint64(-1-n))
+		return AppendHead(dst, majorNint, uint64(-1-n))
 	}
-	return appendHead(dst, majorUint, uint64(n))
+	return AppendHead(dst, MajorUint, uint64(n))
 }
 
 // delta is what the writing and the reading of a difference have in common:
 // what they remember of the record so far.
 type delta struct {
-	words *words
-	drift int64 // How far the last instant was from that of the base.
-	ids   [knownIDs][idBytes]byte
-	known int
+	dictionary *Dictionary
+	drift      int64 // How far the last instant was from that of the base.
+	ids        [knownIDs][idBytes]byte
+	known      int
 }
 
 // begin makes the identifiers known that key is made of.
@@ -263,16 +263,16 @@ func (d *delta) moved(was, is int64) {
 // diff appends what differs between an old map and record. Often has a bit for each field
 // whose items many records have. It reports false when they are not what
 // records are.
-func (d *delta) diff(dst []byte, old oldFields, record []byte, often uint64) ([]byte, bool) {
-	now, n := fieldsOf(record)
+func (d *delta) diff(dst []byte, old baseFields, record []byte, often uint64) ([]byte, bool) {
+	now, n := FieldsOf(record)
 	dst = binary.AppendUvarint(dst, n)
 	last := int64(-1)
 	whole := true
 	was, before, more := old.next()
-	key, item, ok := now.next()
+	key, item, ok := now.Next()
 	for whole && (ok || more) {
 		if more && (!ok || was < key) {
-			dst = appendTag(dst, &last, was, fieldGone)
+			dst = appendTag(dst, &last, was, fieldRemoved)
 			was, before, more = old.next()
 			continue
 		}
@@ -284,9 +284,9 @@ func (d *delta) diff(dst []byte, old oldFields, record []byte, often uint64) ([]
 		if !bytes.Equal(same, item) {
 			dst, whole = d.field(dst, &last, key, same, item, often)
 		}
-		key, item, ok = now.next()
+		key, item, ok = now.Next()
 	}
-	return append(dst, 0), whole && !old.rest.bad && !now.bad
+	return append(dst, 0), whole && !old.rest.Bad && !now.Bad
 }
 
 func appendTag(dst []byte, last *int64, key uint64, what byte) []byte {
@@ -297,8 +297,8 @@ func appendTag(dst []byte, last *int64, key uint64, what byte) []byte {
 
 // field appends one field that differs from what it was, nil for a new one.
 func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, often uint64) ([]byte, bool) {
-	if before, ok := numberIn(was); ok {
-		if now, ok := numberIn(item); ok {
+	if before, ok := Number(was); ok {
+		if now, ok := Number(item); ok {
 			dst = appendTag(dst, last, key, fieldNumber)
 			dst = binary.AppendVarint(dst, now-d.expected(before))
 			d.moved(before, now)
@@ -306,10 +306,10 @@ func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, oft
 		}
 	}
 	often = often >> min(key, 63) & 1
-	if isMap(was) && isMap(item) {
-		return d.diff(appendTag(dst, last, key, fieldMap), oldFieldsOf(was), item, -often)
+	if IsMap(was) && IsMap(item) {
+		return d.diff(appendTag(dst, last, key, fieldMap), baseFieldsOf(was), item, -often)
 	}
-	if isID(item) {
+	if IsID(item) {
 		for i := range d.known {
 			if bytes.Equal(d.ids[i][:], item[1:]) {
 				return binary.AppendUvarint(appendTag(dst, last, key, fieldID), uint64(i)), true
@@ -317,23 +317,23 @@ func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, oft
 		}
 		d.know(item[1:])
 	}
-	if often != 0 && len(item) >= leastWord {
-		if id, ok := d.words.number(item); ok {
-			return binary.AppendUvarint(appendTag(dst, last, key, fieldWord), id), true
+	if often != 0 && len(item) >= minEntry {
+		if id, ok := d.dictionary.Number(item); ok {
+			return binary.AppendUvarint(appendTag(dst, last, key, fieldEntry), id), true
 		}
 	}
 	return append(appendTag(dst, last, key, fieldItem), item...), true
 }
 
-func isMap(item []byte) bool { return len(item) > 0 && item[0]>>5 == majorMap }
+func IsMap(item []byte) bool { return len(item) > 0 && item[0]>>5 == MajorMap }
 
-func isID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
+func IsID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
 
 // merge appends the record that diff made a difference of, and returns what is
 // behind the difference.
-func (d *delta) merge(dst []byte, old oldFields, diff []byte) (record, rest []byte) {
+func (d *delta) merge(dst []byte, old baseFields, diff []byte) (record, rest []byte) {
 	n, diff := takeUvarint(diff)
-	dst = appendHead(dst, majorMap, n)
+	dst = AppendHead(dst, MajorMap, n)
 	was, before, more := old.next()
 	key := uint64(math.MaxUint64) // One before 0.
 	for {
@@ -343,7 +343,7 @@ func (d *delta) merge(dst []byte, old oldFields, diff []byte) (record, rest []by
 		}
 		key += tag >> 3
 		for more && was < key {
-			dst = append(appendHead(dst, majorUint, was), before...)
+			dst = append(AppendHead(dst, MajorUint, was), before...)
 			was, before, more = old.next()
 		}
 		var same []byte
@@ -351,12 +351,12 @@ func (d *delta) merge(dst []byte, old oldFields, diff []byte) (record, rest []by
 			same = before
 			was, before, more = old.next()
 		}
-		if tag&7 != fieldGone {
-			dst, diff = d.value(appendHead(dst, majorUint, key), same, diff, tag&7)
+		if tag&7 != fieldRemoved {
+			dst, diff = d.value(AppendHead(dst, MajorUint, key), same, diff, tag&7)
 		}
 	}
 	for more {
-		dst = append(appendHead(dst, majorUint, was), before...)
+		dst = append(AppendHead(dst, MajorUint, was), before...)
 		was, before, more = old.next()
 	}
 	return dst, diff
@@ -367,25 +367,25 @@ func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) 
 	switch what {
 	case fieldNumber:
 		by, size := binary.Varint(diff)
-		before, _ := numberIn(was)
+		before, _ := Number(was)
 		now := d.expected(before) + by
 		d.moved(before, now)
 		return appendNumber(dst, now), diff[size:]
 	case fieldMap:
-		return d.merge(dst, oldFieldsOf(was), diff)
+		return d.merge(dst, baseFieldsOf(was), diff)
 	case fieldID:
 		i, rest := takeUvarint(diff)
 		return append(append(dst, idHead), d.ids[i][:]...), rest
 	}
 	var item []byte
-	if what == fieldWord {
+	if what == fieldEntry {
 		i, rest := takeUvarint(diff)
-		item, diff = d.words.at(i), rest
+		item, diff = d.dictionary.At(i), rest
 	} else {
-		n := itemSize(diff, restDepth)
+		n := itemSize(diff, maxDepth)
 		item, diff = diff[:n], diff[n:]
 	}
-	if isID(item) {
+	if IsID(item) {
 		d.know(item[1:])
 	}
 	return append(dst, item...), diff
@@ -393,17 +393,17 @@ func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) 
 
 // appendDiff appends what differs between an old map and record; words that many
 // have are in w.
-func appendDiff(dst []byte, w *words, old, record []byte) []byte {
-	d := delta{words: w}
-	dst, _ = d.diff(dst, oldFieldsOf(old), record, 0)
+func AppendDiff(dst []byte, w *Dictionary, old, record []byte) []byte {
+	d := delta{dictionary: w}
+	dst, _ = d.diff(dst, baseFieldsOf(old), record, 0)
 	return dst
 }
 
 // applyDiff appends the record that appendDiff made a difference of, and returns
 // what is behind the difference.
-func applyDiff(dst []byte, w *words, old, diff []byte) (record, rest []byte) {
-	d := delta{words: w}
-	return d.merge(dst, oldFieldsOf(old), diff)
+func ApplyDiff(dst []byte, w *Dictionary, old, diff []byte) (record, rest []byte) {
+	d := delta{dictionary: w}
+	return d.merge(dst, baseFieldsOf(old), diff)
 }
 
 // takeUvarint returns the number that b begins with and what is behind it.

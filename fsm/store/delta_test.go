@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"bytes"
@@ -41,14 +41,14 @@ func someRecord(rng *rand.Rand, depth int) map[uint64]any {
 
 func TestWhatIsPackedComesBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	p := newPacker(3, 10, 20, 21)
+	p := NewPacker(3, 10, 20, 21)
 	key := make([]byte, 32)
 	key[7] = 2 // One of the identifiers.
 	type row struct{ record, packed []byte }
 	var rows []row
 	for range 20_000 {
-		record := mustEncode(someRecord(rng, 2))
-		rows = append(rows, row{record, p.pack(nil, key, record)})
+		record := MustEncode(someRecord(rng, 2))
+		rows = append(rows, row{record, p.Pack(nil, key, record)})
 	}
 	smaller := 0
 	for _, r := range rows {
@@ -68,15 +68,15 @@ func TestWhatIsPackedComesBack(t *testing.T) {
 func FuzzPack(f *testing.F) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 20 {
-		f.Add(mustEncode(someRecord(rng, 2)), mustEncode(someRecord(rng, 2)))
+		f.Add(MustEncode(someRecord(rng, 2)), MustEncode(someRecord(rng, 2)))
 	}
 	f.Add([]byte{0xa1, 0x01, 0x18, 0x01}, []byte{0xa1, 0x01, 0x02}) // A number in more bytes than it needs.
 	f.Add([]byte{0xa1, 0x01, 0x02}, []byte{0xa1, 0x01})
 	f.Fuzz(func(t *testing.T, base, record []byte) {
-		p := newPacker(1, 2)
+		p := NewPacker(1, 2)
 		key := make([]byte, 16)
 		for _, data := range [][]byte{base, record, record} {
-			if got := p.unpack(nil, key, p.pack(nil, key, data)); !bytes.Equal(got, data) {
+			if got := p.unpack(nil, key, p.Pack(nil, key, data)); !bytes.Equal(got, data) {
 				t.Fatalf("%x came back as %x", data, got)
 			}
 		}
@@ -84,26 +84,26 @@ func FuzzPack(f *testing.F) {
 }
 
 func TestWordsAreBounded(t *testing.T) {
-	w := newWords()
-	long := make([]byte, longestWord+1)
-	if _, ok := w.number(long); ok {
+	w := NewDictionary()
+	long := make([]byte, maxEntry+1)
+	if _, ok := w.Number(long); ok {
 		t.Error("a word that is too long was taken")
 	}
-	word := long[:longestWord]
+	word := long[:maxEntry]
 	taken := 0
-	for i := range uint64(2 * maxWordBytes / longestWord) {
+	for i := range uint64(2 * maxDictionaryBytes / maxEntry) {
 		binary.BigEndian.PutUint64(word, i)
-		if n, ok := w.number(word); ok {
-			if taken++; binary.BigEndian.Uint64(w.at(n)) != i {
+		if n, ok := w.Number(word); ok {
+			if taken++; binary.BigEndian.Uint64(w.At(n)) != i {
 				t.Fatalf("word %d is another one", i)
 			}
 		}
 	}
-	if taken != maxWordBytes/longestWord {
+	if taken != maxDictionaryBytes/maxEntry {
 		t.Errorf("%d words were taken", taken)
 	}
 	binary.BigEndian.PutUint64(word, 5)
-	if n, ok := w.number(word); !ok || n != 5 {
+	if n, ok := w.Number(word); !ok || n != 5 {
 		t.Error("a word that is there is not found when there is no more room")
 	}
 }

@@ -1,4 +1,4 @@
-package fsm
+package store
 
 import (
 	"fmt"
@@ -52,8 +52,8 @@ func newModes() modes {
 
 // mustEncode returns the encoding of a record. Records are plain data, so it
 // cannot fail.
-func mustEncode(record any) []byte {
-	data, err := encode(record)
+func MustEncode(record any) []byte {
+	data, err := Encode(record)
 	if err != nil {
 		panic(fmt.Errorf("encode %T: %w", record, err))
 	}
@@ -61,7 +61,7 @@ func mustEncode(record any) []byte {
 }
 
 // mustDecode returns the record that mustEncode encoded.
-func mustDecode[V any](data []byte) *V {
+func MustDecode[V any](data []byte) *V {
 	v := new(V)
 	if err := codec.dec.Unmarshal(data, v); err != nil {
 		panic(fmt.Errorf("decode %T: %w", v, err))
@@ -70,17 +70,17 @@ func mustDecode[V any](data []byte) *V {
 }
 
 // encode returns the deterministic encoding of a value.
-func encode(value any) ([]byte, error) { return codec.enc.Marshal(value) }
+func Encode(value any) ([]byte, error) { return codec.enc.Marshal(value) }
 
 // decode sets v to the value that data encodes. A field that V does not have is
 // an error.
-func decode[V any](data []byte, v *V) error { return codec.dec.Unmarshal(data, v) }
+func Decode[V any](data []byte, v *V) error { return codec.dec.Unmarshal(data, v) }
 
 // decodeKnown is decode, except that fields that V does not have are ignored.
-func decodeKnown[V any](data []byte, v *V) error { return codec.answer.Unmarshal(data, v) }
+func DecodeKnown[V any](data []byte, v *V) error { return codec.answer.Unmarshal(data, v) }
 
 // decodeRecord sets v to the record that data is. V itself does not come to the heap by it.
-func decodeRecord[V any](data []byte, v *V) error {
+func DecodeRecord[V any](data []byte, v *V) error {
 	whole := new(V)
 	if err := codec.dec.Unmarshal(data, whole); err != nil {
 		return fmt.Errorf("decode %T: %w", whole, err)
