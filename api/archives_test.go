@@ -115,12 +115,12 @@ func (p racing) Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint6
 func TestArchivedWhileItIsChanged(t *testing.T) {
 	l := library{}
 	var w *world
-	var gone fsm.Kind // Of the command that comes too late.
+	var gone func(fsm.Command) bool // The command that comes too late.
 	w = newWorld(t, func(c *api.Config) {
 		c.Archives = l
 		c.Proposer = racing{c.Proposer, func(cmd fsm.Command) {
-			if cmd.Kind() == gone {
-				gone = 0
+			if gone != nil && gone(cmd) {
+				gone = nil
 				w.archive(l, 1)
 			}
 		}}
@@ -135,23 +135,29 @@ func TestArchivedWhileItIsChanged(t *testing.T) {
 		end()
 	}
 	for _, test := range []struct {
-		kind   fsm.Kind
+		late   func(fsm.Command) bool
 		method string
 		path   string
 		code   string
 	}{
-		{fsm.KindStopExecution, "POST", "/workloads/abort/", "already_ended"},
-		{fsm.KindDeleteExecution, "DELETE", "/execution/", "archived"},
+		{isCommand[fsm.StopExecution], "POST", "/workloads/abort/", "already_ended"},
+		{isCommand[fsm.DeleteExecution], "DELETE", "/execution/", "archived"},
 	} {
 		id := end()
 		end()
-		gone = test.kind
+		gone = test.late
 		w.want(409, test.code, test.method, test.path+id.String(), w.adaKey, nil)
-		if gone != 0 {
+		if gone != nil {
 			t.Errorf("%s: nothing was archived meanwhile", test.path)
 		}
 		w.want(404, "", test.method, test.path+compute.ExecutionID{UUID: uuid(77)}.String(), w.adaKey, nil)
 	}
+}
+
+// isCommand reports whether cmd has the payload C.
+func isCommand[C any](cmd fsm.Command) bool {
+	_, is := cmd.(C)
+	return is
 }
 
 // TestHistoryOfAParent holds that the sub-executions of one are found without the

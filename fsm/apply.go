@@ -23,12 +23,12 @@ func (s *state) applyEntry(index uint64, entry []byte, at *stage) []Result {
 	var results []Result
 	for len(entry) > 0 {
 		*at = stage{frame: at.frame + 1}
-		cmd, rest, err := Decode(entry)
+		c, rest, err := s.commands.decode(entry)
 		if err != nil {
 			panic(fmt.Errorf("this version cannot read it: %w", err))
 		}
-		at.cmd = cmd
-		results = append(results, s.decide(cmd))
+		at.command = c.name
+		results = append(results, s.decide(c))
 		entry = rest
 	}
 	return results
@@ -38,168 +38,63 @@ func (s *state) applyEntry(index uint64, entry []byte, at *stage) []Result {
 // is another one on each replica, while MapOrder is planted.
 func (s *state) applyInMapOrder(entry []byte) []Result {
 	var results []Result
-	commands := make(map[int]Command)
+	later := make(map[int]call)
 	for len(entry) > 0 {
-		cmd, rest, err := Decode(entry)
+		c, rest, err := s.commands.decode(entry)
 		if err != nil {
 			panic(err)
 		}
 		if len(results) == 0 {
-			results = append(results, s.decide(cmd)) // The preamble, as a rule.
+			results = append(results, s.decide(c)) // The preamble, as a rule.
 		} else {
-			commands[len(results)] = cmd
+			later[len(results)] = c
 			results = append(results, Result{})
 		}
 		entry = rest
 	}
-	for i, cmd := range commands { // Any order: that is the bug.
-		results[i] = s.decide(cmd)
+	for i, c := range later { // Any order: that is the bug.
+		results[i] = s.decide(c)
 	}
 	return results
 }
 
 // decide applies one command once: a request that was answered before gets
 // that answer.
-func (s *state) decide(cmd Command) Result {
-	if refusal := s.ready(cmd); refusal != nil {
+func (s *state) decide(c call) Result {
+	if refusal := s.ready(c); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	r, named := cmd.(request)
-	if !named {
-		return s.apply(cmd)
+	if c.op == nil {
+		return c.apply(s, c.cmd)
 	}
-	op := r.request()
+	op := c.op(c.cmd)
 	if first, known := s.Recall(op); known {
 		return first
 	}
-	result := s.apply(cmd)
+	result := c.apply(s, c.cmd)
 	s.remember(op, result)
 	return result
 }
 
 // ready refuses what comes before Bootstrap and what an older leader made.
-func (s *state) ready(cmd Command) *compute.Error {
-	switch cmd.(type) {
-	case Clock, Bootstrap:
+func (s *state) ready(c call) *compute.Error {
+	switch {
+	case c.beforeBootstrap:
 		return nil
-	}
-	if !s.Bootstrapped() {
+	case !s.Bootstrapped():
 		return compute.Errorf(compute.CodeUnavailable,
 			"the cluster is not set up yet").Named("not_bootstrapped")
-	}
-	if led, ok := cmd.(led); ok && led.term() < s.meta.Term {
+	case c.term != nil && c.term(c.cmd) < s.meta.Term:
 		return compute.Errorf(compute.CodeConflict,
 			"a newer leader has taken over").Named("stale_term")
 	}
 	return nil
 }
 
-// led is a command that only the leader makes, of its own accord.
-type led interface{ term() uint64 }
-
-func (c SetSettings) term() uint64    { return c.Term }
-func (c SetInventory) term() uint64   { return c.Term }
-func (c SetNodeState) term() uint64   { return c.Term }
-func (c TakeSelection) term() uint64  { return c.Term }
-func (c CommitPlan) term() uint64     { return c.Term }
-func (c LoseAttempts) term() uint64   { return c.Term }
-func (c AddSigningKey) term() uint64  { return c.Term }
-func (c Tick) term() uint64           { return c.Term }
-func (c StopCandidates) term() uint64 { return c.Term }
-func (c SetFormat) term() uint64      { return c.Term }
-func (c RaiseEpoch) term() uint64     { return c.Term }
-
-func (c RecordEstimates) term() uint64   { return c.Term }
-func (c ArchiveExecutions) term() uint64 { return c.Term }
-
-// apply decides one command.
-func (s *state) apply(cmd Command) Result {
-	switch c := cmd.(type) {
-	case Clock:
-		return s.raiseClock(c)
-	case Bootstrap:
-		return s.bootstrap(c)
-	case SetSettings:
-		s.meta.Settings = c.Settings
-		return Result{}
-	case SetFormat:
-		return s.setFormat(c)
-	case RaiseEpoch:
-		return s.raiseEpoch(c)
-	case Tick:
-		return s.tick()
-	case ArchiveExecutions:
-		return s.archiveExecutions(c)
-	case RegisterNode:
-		return s.registerNode(c)
-	case SetInventory:
-		return s.setInventory(c)
-	case SetNodeState:
-		return s.setNodeState(c)
-	case DrainNode:
-		return s.drainNode(c)
-	case RemoveNode:
-		return s.removeNode(c)
-	case SetBrake:
-		return s.setBrake(c)
-	case CreateJoinToken:
-		return s.createJoinToken(c)
-	case CreateUser:
-		return s.createUser(c)
-	case CreateKey:
-		return s.createKey(c)
-	case ToggleKey:
-		return s.toggleKey(c)
-	case DeleteKey:
-		return s.deleteKey(c)
-	case RegenerateKey:
-		return s.regenerateKey(c)
-	case TouchKeys:
-		return s.touchKeys(c)
-	case StoreRefresh:
-		return s.storeRefresh(c)
-	case RotateRefresh:
-		return s.rotateRefresh(c)
-	case RevokeRefresh:
-		return s.revokeRefresh(c)
-	default:
-		return s.applyWork(cmd)
-	}
-}
-
-// applyWork decides the commands about executions and money.
-func (s *state) applyWork(cmd Command) Result {
-	switch c := cmd.(type) {
-	case Submit:
-		return s.submit(c)
-	case TakeSelection:
-		return s.takeSelection(c)
-	case StopCandidates:
-		return s.stopCandidates(c)
-	case CommitPlan:
-		return s.commitPlan(c)
-	case StartAttempt:
-		return s.startAttempt(c)
-	case FinishAttempt:
-		return s.finishAttempt(c)
-	case LoseAttempts:
-		return s.loseAttempts(c)
-	case StopExecution:
-		return s.stopExecution(c)
-	case DeleteExecution:
-		return s.deleteExecution(c)
-	case Grant:
-		return s.grant(c)
-	case SetPrices:
-		return s.setPrices(c)
-	case SetQuota:
-		return s.setQuota(c)
-	case AddSigningKey:
-		return s.addSigningKey(c)
-	case RecordEstimates:
-		return s.recordEstimates(c)
-	}
-	panic(fmt.Sprintf("command %d has a decoder but no meaning", cmd.Kind()))
+// setSettings replaces what the operator configured.
+func (s *state) setSettings(c SetSettings) Result {
+	s.meta.Settings = c.Settings
+	return Result{}
 }
 
 // refuse returns the answer to a command that changes nothing.

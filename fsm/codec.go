@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -23,49 +22,15 @@ const version = 1
 
 // Encode returns cmd as one frame. It decodes what it made, so that a frame
 // that no replica could read is never proposed.
-func Encode(cmd Command) ([]byte, error) {
-	payload, err := store.Encode(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
-	}
-	if len(payload)+frameHeader > MaxCommand {
-		return nil, compute.Errorf(compute.CodeTooLarge,
-			"the request needs %d bytes in the log, at most %d fit",
-			len(payload)+frameHeader, MaxCommand).Named("command_too_large")
-	}
-	frame := make([]byte, 0, frameHeader+len(payload))
-	frame = append(frame, byte(cmd.Kind()), version)
-	frame = binary.BigEndian.AppendUint32(frame, uint32(len(payload)))
-	frame = append(frame, payload...)
-	if _, _, err := Decode(frame); err != nil {
-		return nil, fmt.Errorf("encode command %d: %w", cmd.Kind(), err)
-	}
-	return frame, nil
-}
+func Encode(cmd Command) ([]byte, error) { return commands.encode(cmd) }
 
 // errFrame is returned for bytes that end inside a frame.
 var errFrame = errors.New("frame is cut short")
 
 // Decode returns the command of the first frame and the bytes behind it.
 func Decode(entry []byte) (Command, []byte, error) {
-	if len(entry) < frameHeader {
-		return nil, nil, errFrame
-	}
-	kind, v, size := Kind(entry[0]), entry[1], binary.BigEndian.Uint32(entry[2:])
-	rest := entry[frameHeader:]
-	switch {
-	case size > MaxCommand-frameHeader:
-		return nil, nil, fmt.Errorf("frame of %d bytes, at most %d allowed", size, MaxCommand)
-	case uint32(len(rest)) < size:
-		return nil, nil, errFrame
-	case v != version:
-		return nil, nil, fmt.Errorf("command %d has version %d, known is %d", kind, v, version)
-	}
-	cmd, err := decodePayload(kind, rest[:size])
-	if err != nil {
-		return nil, nil, fmt.Errorf("decode command %d: %w", kind, err)
-	}
-	return cmd, rest[size:], nil
+	c, rest, err := commands.decode(entry)
+	return c.cmd, rest, err
 }
 
 // DecodeResult returns the result that Apply encoded.
@@ -75,14 +40,6 @@ func DecodeResult(data []byte) (Result, error) {
 		return Result{}, fmt.Errorf("decode result: %w", err)
 	}
 	return r, nil
-}
-
-func decodeAs[T Command](payload []byte) (Command, error) {
-	var cmd T
-	if err := store.Decode(payload, &cmd); err != nil {
-		return nil, err
-	}
-	return cmd, nil
 }
 
 // PlansOf returns the plans in the data of one entry, in order.

@@ -6,55 +6,10 @@ import (
 	"berth/compute"
 )
 
-// Kind is the first byte of a command's frame. Values are on disk in every
-// Raft log: append only, and never use one again.
-type Kind uint8
-
-// The kinds of commands.
-const (
-	KindClock Kind = iota + 1
-	KindBootstrap
-	KindSetSettings
-	KindRegisterNode
-	KindSetInventory
-	KindSetNodeState
-	KindDrainNode
-	KindRemoveNode
-	KindCreateJoinToken
-	KindCreateUser
-	KindCreateKey
-	KindToggleKey
-	KindDeleteKey
-	KindRegenerateKey
-	KindTouchKeys
-	KindStoreRefresh
-	KindRotateRefresh
-	KindRevokeRefresh
-	KindSubmit
-	KindTakeSelection
-	KindCommitPlan
-	KindStartAttempt
-	KindFinishAttempt
-	KindLoseAttempts
-	KindStopExecution
-	KindDeleteExecution
-	KindGrant
-	KindSetPrices
-	KindAddSigningKey
-	KindTick
-	KindRecordEstimates
-	KindStopCandidates
-	KindSetQuota
-	KindSetFormat
-
-	KindSetBrake   Kind = 35
-	KindRaiseEpoch Kind = 36
-	KindArchive    Kind = 37
-)
-
-// Command is one change of the state. Encode makes a frame of it, Apply
-// decides it on every replica alike.
-type Command interface{ Kind() Kind }
+// Command is one change of the state: a payload below, by value, that has a row
+// in the table of commands. Encode makes a frame of it, Apply decides it on every
+// replica alike.
+type Command any
 
 // Op names the request behind a command, so that a repeat of it gives the
 // first answer. A zero ID is never remembered.

@@ -23,39 +23,6 @@ const (
 // maxNamed is how many nodes a refusal names.
 const maxNamed = 3
 
-// needs returns the format that a replica has to know to apply cmd. A kind
-// that is new goes here with the format that adds it, and so does a command
-// that uses a field that is new.
-func needs(cmd Command) uint64 {
-	switch c := cmd.(type) {
-	case SetBrake, RaiseEpoch, ArchiveExecutions:
-		return formatTrust
-	case SetSettings:
-		if c.Settings.Forget {
-			return formatTrust
-		}
-	case RegisterNode:
-		if c.Key != (compute.Hash{}) {
-			return formatTrust
-		}
-	case RemoveNode:
-		if len(c.Beside) > 0 {
-			return formatTrust
-		}
-	case DrainNode:
-		if c.Within != 0 {
-			return formatTrust
-		}
-	case Submit:
-		if c.Execution.MaxRetries > 0 {
-			return formatTrust
-		}
-	case RecordEstimates, StopCandidates, SetQuota:
-		return formatFairness
-	}
-	return formatFirst
-}
-
 // Format returns the format up to which commands may be proposed. It never
 // falls, so that a view that is behind allows too little, never too much.
 func (v *View) Format() uint64 { return max(v.meta.Format, formatFirst) }
@@ -78,7 +45,15 @@ func (v *View) CommonFormat() uint64 {
 // Allows returns why cmd may not be proposed: a server that is registered could
 // not apply it, and would stop. The refusal is a conflict, "upgrade_required".
 func (v *View) Allows(cmd Command) error {
-	want := needs(cmd)
+	r, err := commands.rowOf(cmd)
+	if err != nil {
+		return err
+	}
+	return v.allowsFormat(r.needs(cmd))
+}
+
+// allowsFormat returns why no command of a format may be proposed.
+func (v *View) allowsFormat(want uint64) error {
 	if want <= v.Format() {
 		return nil
 	}

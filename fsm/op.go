@@ -34,28 +34,6 @@ type op struct {
 	Seq     uint64          `cbor:"6,keyasint"` // Rises with each op: which is the oldest.
 }
 
-// request is a command that a user's request stands behind.
-type request interface{ request() Op }
-
-func (c DrainNode) request() Op       { return c.Op }
-func (c RemoveNode) request() Op      { return c.Op }
-func (c CreateJoinToken) request() Op { return c.Op }
-func (c CreateUser) request() Op      { return c.Op }
-func (c CreateKey) request() Op       { return c.Op }
-func (c ToggleKey) request() Op       { return c.Op }
-func (c DeleteKey) request() Op       { return c.Op }
-func (c RegenerateKey) request() Op   { return c.Op }
-func (c StoreRefresh) request() Op    { return c.Op }
-func (c RotateRefresh) request() Op   { return c.Op }
-func (c RevokeRefresh) request() Op   { return c.Op }
-func (c Submit) request() Op          { return c.Op }
-func (c StopExecution) request() Op   { return c.Op }
-func (c DeleteExecution) request() Op { return c.Op }
-func (c Grant) request() Op           { return c.Op }
-func (c SetPrices) request() Op       { return c.Op }
-func (c SetQuota) request() Op        { return c.Op }
-func (c SetBrake) request() Op        { return c.Op }
-
 // Recall returns the first answer to o, if o is remembered.
 func (v *View) Recall(o Op) (Result, bool) {
 	known, ok := v.ops.Get(pair{o.Org.UUID, o.ID.UUID})

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime/debug"
-	"strings"
 
 	"berth/compute"
 )
@@ -61,8 +60,8 @@ func (f *FSM) Guard(g Guard) { f.guard = g }
 
 // stage is where in an entry Apply is.
 type stage struct {
-	frame int
-	cmd   Command // nil while it is decoded.
+	frame   int
+	command string // Its name; "" while it is decoded.
 }
 
 // apply applies one entry, or leaves it out. What a panic leaves behind is never
@@ -77,10 +76,7 @@ func (f *FSM) apply(index uint64, entry []byte) []Result {
 		if v := recover(); v != nil {
 			f.poison = &PoisonError{
 				Index: index, Hash: HashEntry(entry), Frame: at.frame, Frames: len(Frames(entry)),
-				Reason: v, Stack: debug.Stack(),
-			}
-			if at.cmd != nil {
-				f.poison.Command = nameOf(at.cmd)
+				Command: at.command, Reason: v, Stack: debug.Stack(),
 			}
 			if f.guard.Poisoned != nil {
 				f.guard.Poisoned(f.poison)
@@ -131,10 +127,11 @@ func Frames(entry []byte) []Frame {
 			size = min(size, frameHeader+uint64(binary.BigEndian.Uint32(entry[2:])))
 		}
 		f := Frame{Bytes: int(size)}
-		if cmd, _, err := Decode(entry[:size]); err == nil {
-			f.Command = nameOf(cmd)
-			if r, named := cmd.(request); named {
-				f.Org, f.Op = r.request().Org, r.request().ID
+		if c, _, err := commands.decode(entry[:size]); err == nil {
+			f.Command = c.name
+			if c.op != nil {
+				op := c.op(c.cmd)
+				f.Org, f.Op = op.Org, op.ID
 			}
 		}
 		out = append(out, f)
@@ -142,6 +139,3 @@ func Frames(entry []byte) []Frame {
 	}
 	return out
 }
-
-// nameOf returns the name of a command: that of its type.
-func nameOf(cmd Command) string { return strings.TrimPrefix(fmt.Sprintf("%T", cmd), "fsm.") }

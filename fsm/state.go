@@ -144,6 +144,8 @@ type totals struct {
 type state struct {
 	*View
 
+	commands *commandTable
+
 	waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
 	room    []byte                                      // Of what is unpacked and looked at once.
 }
@@ -154,7 +156,7 @@ func newState() *state {
 	v.makeIndexes()
 	v.mix = new(compute.Mix)
 	v.offered = offer{types: make(map[string]shape)}
-	return &state{View: v}
+	return &state{View: v, commands: commands}
 }
 
 func (v *View) makeRecords() {

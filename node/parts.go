@@ -119,7 +119,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		StateMarks:   n.stateMarks,
 		Preamble:     stamp,
 		StateTime:    func() time.Time { return n.machine.View().Now().Time() },
-		Relieves:     fsm.Relieves,
+		Relieves:     fsm.AllowedOnFullDisk,
 		Registry:     registry{n.proposer()},
 		Directory:    directory{n.machine},
 		ServerSecrets: func() []byte {
