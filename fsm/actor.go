@@ -4,7 +4,7 @@ import "berth/compute"
 
 // admit refuses an actor whose credential no longer holds: revocation counts
 // from the entry on that carries it.
-func (s *state) admit(a Actor) *compute.Error {
+func (s *access) admit(a Actor) *compute.Error {
 	if a.Root {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (s *state) admit(a Actor) *compute.Error {
 	return nil
 }
 
-func (s *state) admitKey(a Actor) *compute.Error {
+func (s *access) admitKey(a Actor) *compute.Error {
 	k, ok := s.keys.Get(a.Key)
 	switch {
 	case !ok || k.Org != a.Org || k.User != a.User:
@@ -44,7 +44,7 @@ func unauthenticated(detail, message string) *compute.Error {
 }
 
 // admitOperator refuses who may not change the cluster.
-func (s *state) admitOperator(a Actor) *compute.Error {
+func (s *access) admitOperator(a Actor) *compute.Error {
 	if refusal := s.admit(a); refusal != nil || a.Root {
 		return refusal
 	}
@@ -56,7 +56,7 @@ func (s *state) admitOperator(a Actor) *compute.Error {
 }
 
 // admitRole refuses who is less than role in the organization it acts in.
-func (s *state) admitRole(a Actor, role compute.OrgRole) *compute.Error {
+func (s *access) admitRole(a Actor, role compute.OrgRole) *compute.Error {
 	if refusal := s.admit(a); refusal != nil {
 		return refusal
 	}

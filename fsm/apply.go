@@ -92,7 +92,7 @@ func (s *state) ready(c call) *compute.Error {
 }
 
 // setSettings replaces what the operator configured.
-func (s *state) setSettings(c SetSettings) Result {
+func (s *lifecycle) setSettings(c SetSettings) Result {
 	s.meta.Settings = c.Settings
 	return Result{}
 }
@@ -103,7 +103,7 @@ func refuse(code compute.Code, detail, format string, args ...any) Result {
 }
 
 // raiseClock moves the state's clock forward, never back.
-func (s *state) raiseClock(c Clock) Result {
+func (s *lifecycle) raiseClock(c Clock) Result {
 	limit := c.At
 	if !s.meta.Now.IsZero() {
 		limit = s.meta.Now.Add(maxClockJump)
@@ -114,7 +114,7 @@ func (s *state) raiseClock(c Clock) Result {
 }
 
 // bootstrap sets the cluster up, once. A repeat by the same node succeeds.
-func (s *state) bootstrap(c Bootstrap) Result {
+func (s *lifecycle) bootstrap(c Bootstrap) Result {
 	switch {
 	case c.ClusterID.IsZero():
 		return refuse(compute.CodeInvalid, "no_cluster_id", "a cluster needs an identifier")
@@ -132,7 +132,7 @@ func (s *state) bootstrap(c Bootstrap) Result {
 	s.meta.Settings = c.Settings
 	s.putPrices(c.Prices)
 	if c.Signing.ID != "" {
-		s.putSigningKey(c.Signing)
+		s.identity.putSigningKey(c.Signing)
 	}
 	return Result{ID: c.ClusterID}
 }

@@ -3,15 +3,14 @@ package fsm
 import (
 	"slices"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // archiveExecutions drops executions that are in a blob and keeps where they
 // are. What the leader made the blob of has to be what this replica has: the
 // sum of the hashes says so. A repeat changes nothing.
-func (s *state) archiveExecutions(c ArchiveExecutions) Result {
+func (s *retention) archiveExecutions(c ArchiveExecutions) Result {
 	if _, ok := s.archiveBlobs.Get(c.Blob); ok {
 		return Result{Repeat: true}
 	}
@@ -26,7 +25,7 @@ func (s *state) archiveExecutions(c ArchiveExecutions) Result {
 	var found store.Sum
 	for _, id := range ids {
 		execution := true
-		s.recordsOf(id, func(encoded []byte) {
+		archiver{s.View}.recordsOf(id, func(encoded []byte) {
 			found.Add(hashOfEncoded(encoded, execution))
 			execution = false
 		})
@@ -48,7 +47,7 @@ func (s *state) archiveExecutions(c ArchiveExecutions) Result {
 }
 
 // archivable returns the executions of c, or why they have to stay.
-func (s *state) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
+func (s *retention) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute.Error) {
 	const width = len(compute.UUID{})
 	n := len(c.Executions) / width
 	if n == 0 || len(c.Executions)%width != 0 || c.Size <= 0 || s.Format() < formatTrust || s.meta.Settings.Forget {
@@ -76,7 +75,7 @@ func (s *state) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *compute
 
 // mayLeave returns why the execution id has to stay when `goes` leave and
 // left others that have ended stay.
-func (s *state) mayLeave(id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool) *compute.Error {
+func (s *retention) mayLeave(id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool) *compute.Error {
 	stays := func(why string) *compute.Error {
 		return compute.Errorf(compute.CodeConflict, "execution %s stays: %s", id, why).Named("archive_refused")
 	}
@@ -90,12 +89,12 @@ func (s *state) mayLeave(id compute.ExecutionID, month, left int, goes map[compu
 		if !goes[e.Parent] {
 			return stays("so does its parent")
 		}
-	case !s.pastRetention(e.FinishedAt, left):
+	case !archiver{s.View}.pastRetention(e.FinishedAt, left):
 		return stays("it is neither too old nor one too many")
 	case MonthOf(e.FinishedAt) != month:
 		return stays("it ended in another month")
 	}
-	for _, child := range s.stateChildren(e) {
+	for _, child := range (archiver{s.View}).stateChildren(e) {
 		if !goes[child] {
 			return stays("so does a sub-execution of it")
 		}

@@ -9,8 +9,8 @@ import (
 )
 
 // setBrake records what the operator says of nodes that vanish at once.
-func (s *state) setBrake(c SetBrake) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *membership) setBrake(c SetBrake) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	if c.Share != nil {
@@ -30,7 +30,7 @@ func (s *state) setBrake(c SetBrake) Result {
 // judgeBrake decides again whether too many nodes have vanished at once. It
 // follows each change of a node's state, drain or membership. Below format 3
 // there is no brake.
-func (s *state) judgeBrake() {
+func (s *membership) judgeBrake() {
 	if s.Format() >= formatTrust {
 		s.meta.Brake.Since = attempt.BrakedSince(s.Nodes(), s.meta.Brake, s.meta.Now)
 	}
@@ -38,14 +38,14 @@ func (s *state) judgeBrake() {
 
 // Brake returns what the operator said of nodes that vanish at once, and whether
 // too many have.
-func (v *View) Brake() compute.Brake { return v.meta.Brake }
+func (v *clusterState) Brake() compute.Brake { return v.meta.Brake }
 
 // Vanished returns the nodes that vanished at once while those are too many to
 // be given up: as long as there are any, no attempt is.
 func (v *View) Vanished() []*compute.Node { return attempt.Vanished(v.Nodes(), v.Brake()) }
 
 // checkBrake checks that somebody holds a brake that holds.
-func (v *View) checkBrake() error {
+func (v checker) checkBrake() error {
 	b := v.Brake()
 	switch {
 	case b.Since.IsZero():

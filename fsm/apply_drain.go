@@ -14,8 +14,8 @@ const maxDrain = 30 * 24 * time.Hour
 // may begin anew elsewhere is asked to make room at once, and what still
 // executes by then is ended. The last word counts: a drain without a deadline,
 // or the end of the drain, calls the deadline off.
-func (s *state) drainNode(c DrainNode) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *membership) drainNode(c DrainNode) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.nodes.Get(c.Node)
@@ -42,7 +42,7 @@ func (s *state) drainNode(c DrainNode) Result {
 
 // moveAway asks what executes on a node and may begin anew to make room, with
 // the usual notice where the deadline leaves it.
-func (s *state) moveAway(n *compute.Node, within time.Duration) {
+func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.Work(n.ID) {
 		if !attempt.MayLeave(w.Execution) || w.Leaves() {
 			continue
@@ -51,14 +51,14 @@ func (s *state) moveAway(n *compute.Node, within time.Duration) {
 		asked.PreemptAt, asked.Notice = s.meta.Now, min(s.PreemptNotice(), within)
 		told.Reason = compute.ReasonDrained
 		s.putAttempt(&asked)
-		s.putExecution(&told)
+		s.execution.putExecution(&told)
 	}
 }
 
 // endDrains stops what still executes on nodes whose drain is due. What was
 // asked to make room is on its way. Of the rest, what has not started by then is
 // queued again as soon as its node says so (attempt.Decide).
-func (s *state) endDrains() {
+func (s *membership) endDrains() {
 	for n := range s.nodes.Values() {
 		if !due(n, s.meta.Now) {
 			continue
@@ -69,7 +69,7 @@ func (s *state) endDrains() {
 			}
 			e := *w.Execution
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonDrained
-			s.putExecution(&e)
+			s.execution.putExecution(&e)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (c EpochCause) String() string {
 }
 
 // raiseEpoch ends what of the life before could still act.
-func (s *state) raiseEpoch(c RaiseEpoch) Result {
+func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	switch {
 	case c.Epoch <= s.meta.Epoch:
 		return Result{Repeat: true}
@@ -54,7 +54,7 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
 	for o := range s.orgs.Values() {
-		s.post(compute.LedgerEntry{
+		s.money.post(compute.LedgerEntry{
 			Org: o.ID, Kind: compute.LedgerFork,
 			Note: fmt.Sprintf("cluster epoch %d: %s", c.Epoch, c.Cause),
 		})
@@ -65,14 +65,14 @@ func (s *state) raiseEpoch(c RaiseEpoch) Result {
 // RestsUntil returns until when the leader places nothing because a life of the
 // cluster has begun; zero in the first. What of the life before waits for another
 // attempt has ended by then, also where nobody can reach it.
-func (v *View) RestsUntil() compute.Instant { return v.meta.RestsUntil }
+func (v *clusterState) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 
 // endLife takes every node to be down until it is heard, and gives every live
 // attempt up; it returns how many. No word of their nodes can count any more, so
 // none is charged, and what has retries left waits for another attempt. What
 // has none ends, also where it was making room: its code may go on for as long
 // as it may be disconnected, which is longer than the leader rests.
-func (s *state) endLife(why string) int {
+func (s *lifecycle) endLife(why string) int {
 	var nodes []*compute.Node
 	for n := range s.nodes.Values() {
 		nodes = append(nodes, n)
@@ -85,7 +85,7 @@ func (s *state) endLife(why string) int {
 		for _, w := range s.Work(n.ID) {
 			// The end of one may have changed the next: a sibling of a GPU
 			// selection is stopped.
-			a, e, refusal := s.liveAttempt(n.ID, w.Execution.ID, w.Attempt.Epoch)
+			a, e, refusal := s.execution.liveAttempt(n.ID, w.Execution.ID, w.Attempt.Epoch)
 			if refusal == nil {
 				ended++
 				s.outlive(a, &e, why)
@@ -96,18 +96,18 @@ func (s *state) endLife(why string) int {
 }
 
 // outlive ends a live attempt of the life before, with why for the owner of e.
-func (s *state) outlive(a compute.Attempt, e *compute.Execution, why string) {
+func (s *lifecycle) outlive(a compute.Attempt, e *compute.Execution, why string) {
 	if attempt.Moves(e) {
-		s.loseAttempt(a, e, why)
+		s.execution.loseAttempt(a, e, why)
 		return
 	}
-	s.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
+	s.execution.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
 }
 
 // forgetCredentials forgets what lets somebody in who may have been turned away
 // since: join tokens, logins, and the keys that sign access tokens, of which
 // the leader makes another at once. API keys and passwords stay.
-func (s *state) forgetCredentials() {
+func (s *lifecycle) forgetCredentials() {
 	var joins, keys []string
 	for t := range s.joins.Values() {
 		joins = append(joins, t.ID)

@@ -11,7 +11,7 @@ import (
 const maxEstimate = 366 * 24 * time.Hour
 
 // recordEstimates keeps estimates of executions that wait and have none yet.
-func (s *state) recordEstimates(c RecordEstimates) Result {
+func (s *statistics) recordEstimates(c RecordEstimates) Result {
 	var r Result
 	for _, estimate := range c.Estimates {
 		known, ok := s.executions.Get(estimate.Execution)
@@ -22,7 +22,7 @@ func (s *state) recordEstimates(c RecordEstimates) Result {
 		e := *known
 		by := s.meta.Calibration.Sizes[e.Request.SizeClass()].Scales()
 		e.Estimate = &compute.Estimated{At: c.At, P50: estimate.P50, P90: estimate.P90, By: by}
-		s.putExecution(&e)
+		s.execution.putExecution(&e)
 		r.Count++
 	}
 	return r
@@ -34,7 +34,7 @@ const lateSweep = 1_000
 
 // countLate corrects the estimates by those that are overdue: of the
 // executions that wait, those whose estimates end first.
-func (s *state) countLate() {
+func (s *statistics) countLate() {
 	if s.Format() < formatTrust {
 		// As every replica of that format does: the front of the queue alone.
 		for _, k := range s.queue.FirstKeys(lateSweep) {
@@ -47,7 +47,7 @@ func (s *state) countLate() {
 	}
 }
 
-func (s *state) countIfLate(id compute.ExecutionID) {
+func (s *statistics) countIfLate(id compute.ExecutionID) {
 	known, _ := s.executions.Get(id)
 	if known.Estimate == nil {
 		return
@@ -55,7 +55,7 @@ func (s *state) countIfLate(id compute.ExecutionID) {
 	if counted, news := s.meta.Calibration.Overdue(*known.Estimate, known.Request.SizeClass(), s.meta.Now); news {
 		e := *known
 		e.Estimate = &counted
-		s.putExecution(&e)
+		s.execution.putExecution(&e)
 	}
 }
 
@@ -75,7 +75,7 @@ func lateFrom(e *compute.Execution) moment {
 }
 
 // observeStart compares the estimate of e, which starts now, with the truth.
-func (s *state) observeStart(e *compute.Execution) {
+func (s *statistics) observeStart(e *compute.Execution) {
 	if e.Estimate != nil {
 		s.meta.Calibration.Observe(*e.Estimate, e.Request.SizeClass(), s.meta.Now)
 		e.Estimate = nil

@@ -22,8 +22,8 @@ const (
 
 // submit records an execution as queued, or a parent as pending, and sets its
 // credits aside.
-func (s *state) submit(c Submit) Result {
-	if refusal := s.admit(c.Actor); refusal != nil {
+func (s *execution) submit(c Submit) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	if c.Actor.Org.IsZero() || c.Actor.Root {
@@ -35,7 +35,7 @@ func (s *state) submit(c Submit) Result {
 	e := s.accepted(c)
 	var refusal *compute.Error
 	if e.Kind == compute.KindSelection {
-		refusal = s.prepareSelection(&e)
+		refusal = s.selection.prepareSelection(&e)
 	} else {
 		refusal = s.prepareSingle(&e)
 	}
@@ -52,19 +52,19 @@ func (s *state) submit(c Submit) Result {
 	if e.Kind == compute.KindSelection {
 		amount = e.MaxCredits
 	}
-	if refusal := s.lacks(e.Org, amount); refusal != nil {
+	if refusal := s.money.lacks(e.Org, amount); refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	s.hold(&e, amount, "submitted")
+	s.money.hold(&e, amount, "submitted")
 	s.putExecution(&e)
 	if e.Kind != compute.KindSelection {
-		s.learn(e.Request)
+		s.statistics.learn(e.Request)
 	}
 	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
 }
 
 // checkSubmit refuses what no state could accept.
-func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
+func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	invalid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named(detail)
 	}
@@ -100,7 +100,7 @@ func (s *state) checkSubmit(e *compute.Execution) *compute.Error {
 
 // accepted returns the execution as the state records it: what the client
 // said, and nothing that is the state's to say.
-func (s *state) accepted(c Submit) compute.Execution {
+func (s *execution) accepted(c Submit) compute.Execution {
 	said := c.Execution
 	if s.Format() < formatTrust {
 		said.MaxRetries = 0
@@ -120,7 +120,7 @@ func (s *state) accepted(c Submit) compute.Execution {
 // prepareSingle sizes and prices an execution that will run itself. A ceiling
 // of credits below its worst case shortens its time limit to what it buys, so
 // that no more is ever spent.
-func (s *state) prepareSingle(e *compute.Execution) *compute.Error {
+func (s *execution) prepareSingle(e *compute.Execution) *compute.Error {
 	p, r, price, err := s.Resolve(e.Profile)
 	if err != nil {
 		return asRefusal(err)
@@ -153,7 +153,7 @@ func limitTime(e *compute.Execution) bool {
 }
 
 // startAttempt records that the user's process started.
-func (s *state) startAttempt(c StartAttempt) Result {
+func (s *execution) startAttempt(c StartAttempt) Result {
 	a, e, refusal := s.liveAttempt(c.Node, c.Start.Execution, c.Start.Epoch)
 	if refusal != nil {
 		return Result{Refusal: refusal}
@@ -166,14 +166,14 @@ func (s *state) startAttempt(c StartAttempt) Result {
 	e.Status = compute.StatusRunning
 	e.ExecletAt, e.StartedAt = c.Start.ExecletAt, c.Start.StartedAt
 	s.putExecution(&e)
-	s.startParent(&e)
+	s.selection.startParent(&e)
 	return Result{Execution: e.ID, Status: e.Status}
 }
 
 // liveAttempt returns copies of a live attempt and its execution. Words about
 // an attempt that has ended, was replaced or is another node's are refused:
 // they change nothing, and whoever sent them may forget them.
-func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch uint64,
+func (s *execution) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch uint64,
 ) (compute.Attempt, compute.Execution, *compute.Error) {
 	if fault.Planted(fault.StaleEpoch) {
 		node, epoch = s.newestAttempt(id)
@@ -189,7 +189,7 @@ func (s *state) liveAttempt(node compute.NodeID, id compute.ExecutionID, epoch u
 
 // newestAttempt names the newest attempt of an execution: what a word about any
 // of them is taken for while StaleEpoch is planted.
-func (s *state) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
+func (s *execution) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
 	e, ok := s.executions.Get(id)
 	if !ok {
 		return compute.NodeID{}, 0
@@ -202,7 +202,7 @@ func (s *state) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
 }
 
 // finishAttempt ends an execution as its node says.
-func (s *state) finishAttempt(c FinishAttempt) Result {
+func (s *execution) finishAttempt(c FinishAttempt) Result {
 	o := c.Outcome
 	if !o.Status.Terminal() || int(o.Status) >= compute.Statuses || o.Duration < 0 {
 		return refuse(compute.CodeInvalid, "outcome", "an outcome has a terminal status and a duration")
@@ -218,7 +218,7 @@ func (s *state) finishAttempt(c FinishAttempt) Result {
 	e.ExecletAt, e.EndedAt = orInstant(o.ExecletAt, e.ExecletAt), o.EndedAt
 	e.StartedAt = orInstant(o.StartedAt, e.StartedAt)
 	if !e.StartedAt.IsZero() {
-		s.startParent(&e)
+		s.selection.startParent(&e)
 	}
 	s.endAttempt(a, &e, verdictOf(&e, o))
 	return Result{Execution: e.ID, Status: e.Status}
@@ -289,7 +289,7 @@ func stopEnding(stop compute.Stop) ending {
 //
 // While too many nodes have vanished at once that is refused: a leader that saw
 // fewer asks again once they are back, or known to be gone.
-func (s *state) loseAttempts(c LoseAttempts) Result {
+func (s *execution) loseAttempts(c LoseAttempts) Result {
 	if n, known := s.nodes.Get(c.Node); known && attempt.Holds(s.Brake(), n) {
 		return refuse(compute.CodeConflict, "braked",
 			"%d nodes vanished at once: no attempt is given up", len(s.Vanished()))
@@ -308,30 +308,30 @@ func (s *state) loseAttempts(c LoseAttempts) Result {
 
 // loseAttempt ends a live attempt whose node is given up, and the execution e
 // with it, with why for its owner, unless e may wait for another attempt.
-func (s *state) loseAttempt(a compute.Attempt, e *compute.Execution, why string) {
+func (s *execution) loseAttempt(a compute.Attempt, e *compute.Execution, why string) {
 	if !s.goesOn(a, e, attempt.GivenUp()) {
 		s.endAttempt(a, e, ending{compute.StatusSystemFailure, compute.ReasonNodeLost, why})
 	}
 }
 
 // endAttempt ends a live attempt and with it the execution e.
-func (s *state) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
-	s.leave(&a, e)
+func (s *execution) endAttempt(a compute.Attempt, e *compute.Execution, how ending) {
+	s.placement.leave(&a, e)
 	a.Status, a.Reason = how.status, how.reason
-	s.tallyEnd(&a, e, a.Status, a.Reason)
+	s.statistics.tallyEnd(&a, e, a.Status, a.Reason)
 	s.putAttempt(&a)
 	s.end(e, how)
 }
 
 // end makes e terminal: its status, its charge and who must hear of it, all
 // in this entry.
-func (s *state) end(e *compute.Execution, how ending) {
+func (s *execution) end(e *compute.Execution, how ending) {
 	e.Status, e.Reason, e.Detail = how.status, how.reason, clip(how.detail)
 	e.FinishedAt, e.Estimate = s.meta.Now, nil
-	s.settle(e)
+	s.money.settle(e)
 	s.putExecution(e)
 	if !e.Parent.IsZero() {
-		s.endChild(e)
+		s.selection.endChild(e)
 		return
 	}
 	for i, url := range e.CallbackURLs {
@@ -355,8 +355,8 @@ func clip(text string) string {
 
 // stopExecution asks for the end of an execution; one without an attempt ends
 // at once. A hard stop overrides a graceful one, never the other way round.
-func (s *state) stopExecution(c StopExecution) Result {
-	if refusal := s.admit(c.Actor); refusal != nil {
+func (s *execution) stopExecution(c StopExecution) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.visible(c.Actor, c.Execution)
@@ -370,7 +370,7 @@ func (s *state) stopExecution(c StopExecution) Result {
 			"the execution has already ended as %s", known.Status)
 	}
 	if known.Kind == compute.KindSelection {
-		s.stopSelection(known, c.Stop)
+		s.selection.stopSelection(known, c.Stop)
 	} else {
 		s.stop(known, c.Stop, compute.ReasonNone)
 	}
@@ -379,7 +379,7 @@ func (s *state) stopExecution(c StopExecution) Result {
 }
 
 // visible returns an execution that the actor may see.
-func (s *state) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bool) {
+func (s *execution) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bool) {
 	if a.Root {
 		return s.AnyExecution(id)
 	}
@@ -387,7 +387,7 @@ func (s *state) visible(a Actor, id compute.ExecutionID) (*compute.Execution, bo
 }
 
 // stop stops an execution that is no parent. Why is kept until it has ended.
-func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Reason) {
+func (s *execution) stop(known *compute.Execution, how compute.Stop, why compute.Reason) {
 	e := *known
 	if e.Status <= compute.StatusQueued {
 		v := stopEnding(how)
@@ -407,8 +407,8 @@ func (s *state) stop(known *compute.Execution, how compute.Stop, why compute.Rea
 
 // deleteExecution removes what an ended execution was, its sub-executions too,
 // and leaves the billing rows.
-func (s *state) deleteExecution(c DeleteExecution) Result {
-	if refusal := s.admit(c.Actor); refusal != nil {
+func (s *execution) deleteExecution(c DeleteExecution) Result {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.visible(c.Actor, c.Execution)
@@ -431,7 +431,7 @@ func (s *state) deleteExecution(c DeleteExecution) Result {
 }
 
 // strip leaves nothing of an ended execution but its billing row.
-func (s *state) strip(known *compute.Execution) {
+func (s *execution) strip(known *compute.Execution) {
 	e := *known
 	e.Deleted = true
 	e.Bundle, e.FileName, e.Imports, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil, nil
@@ -440,7 +440,7 @@ func (s *state) strip(known *compute.Execution) {
 
 // free gives back what a holds of its node. A GPU that is gone and was only
 // kept for a goes with it.
-func (s *state) free(a *compute.Attempt, e *compute.Execution) {
+func (s *execution) free(a *compute.Attempt, e *compute.Execution) {
 	known, ok := s.nodes.Get(a.Node)
 	if !ok {
 		return
@@ -457,6 +457,6 @@ func (s *state) free(a *compute.Attempt, e *compute.Execution) {
 	})
 	s.nodes.put(&n)
 	if len(n.GPUs) != len(known.GPUs) {
-		s.reshape()
+		s.membership.reshape()
 	}
 }

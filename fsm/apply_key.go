@@ -12,7 +12,7 @@ import (
 // longer than any access token lives.
 const retiredKeys = 24 * time.Hour
 
-func (s *state) createKey(c CreateKey) Result {
+func (s *identity) createKey(c CreateKey) Result {
 	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
 		return Result{Refusal: refusal}
 	}
@@ -48,18 +48,18 @@ func (s *state) createKey(c CreateKey) Result {
 
 // admitKeyOwner refuses who may not manage k: a personal key is its user's,
 // the others are the admins'.
-func (s *state) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
+func (s *identity) admitKeyOwner(a Actor, k *compute.Key) *compute.Error {
 	if k.Personal && k.User == a.User {
-		return s.admitRole(a, compute.OrgMember)
+		return s.access.admitRole(a, compute.OrgMember)
 	}
-	return s.admitRole(a, compute.OrgAdmin)
+	return s.access.admitRole(a, compute.OrgAdmin)
 }
 
 // managedKey returns a key that the actor may manage.
-func (s *state) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Error) {
+func (s *identity) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Error) {
 	known, ok := s.Key(a.Org, id)
 	if !ok {
-		if refusal := s.admit(a); refusal != nil {
+		if refusal := s.access.admit(a); refusal != nil {
 			return compute.Key{}, refusal
 		}
 		return compute.Key{}, compute.Errorf(compute.CodeNotFound,
@@ -71,7 +71,7 @@ func (s *state) managedKey(a Actor, id compute.KeyID) (compute.Key, *compute.Err
 	return *known, nil
 }
 
-func (s *state) toggleKey(c ToggleKey) Result {
+func (s *identity) toggleKey(c ToggleKey) Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
 		return Result{Refusal: refusal}
@@ -87,7 +87,7 @@ func (s *state) toggleKey(c ToggleKey) Result {
 	return r
 }
 
-func (s *state) deleteKey(c DeleteKey) Result {
+func (s *identity) deleteKey(c DeleteKey) Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
 		return Result{Refusal: refusal}
@@ -96,7 +96,7 @@ func (s *state) deleteKey(c DeleteKey) Result {
 	return Result{ID: k.ID.UUID}
 }
 
-func (s *state) regenerateKey(c RegenerateKey) Result {
+func (s *identity) regenerateKey(c RegenerateKey) Result {
 	k, refusal := s.managedKey(c.Actor, c.Key)
 	if refusal != nil {
 		return Result{Refusal: refusal}
@@ -111,7 +111,7 @@ func (s *state) regenerateKey(c RegenerateKey) Result {
 }
 
 // touchKeys records when keys were last used, to the minute.
-func (s *state) touchKeys(c TouchKeys) Result {
+func (s *identity) touchKeys(c TouchKeys) Result {
 	ids := make([]compute.KeyID, 0, len(c.Used))
 	for id := range c.Used { // Sorted below.
 		ids = append(ids, id)
@@ -133,7 +133,7 @@ func (s *state) touchKeys(c TouchKeys) Result {
 	return r
 }
 
-func (s *state) addSigningKey(c AddSigningKey) Result {
+func (s *identity) addSigningKey(c AddSigningKey) Result {
 	if _, known := s.signing.Get(c.Key.ID); known || c.Key.ID == "" {
 		return refuse(compute.CodeConflict, "signing_key_exists", "the signing key exists")
 	}
@@ -142,7 +142,7 @@ func (s *state) addSigningKey(c AddSigningKey) Result {
 }
 
 // putSigningKey stores k as the one that signs; the one before it retires.
-func (s *state) putSigningKey(k compute.SigningKey) {
+func (s *identity) putSigningKey(k compute.SigningKey) {
 	for _, known := range s.SigningKeys() {
 		if known.RetiredAt.IsZero() {
 			retired := *known
@@ -155,7 +155,7 @@ func (s *state) putSigningKey(k compute.SigningKey) {
 }
 
 // expireSigningKeys forgets keys of which no token is alive.
-func (s *state) expireSigningKeys() {
+func (s *identity) expireSigningKeys() {
 	for _, k := range s.SigningKeys() {
 		if !k.RetiredAt.IsZero() && s.meta.Now.Sub(k.RetiredAt) > retiredKeys {
 			s.signing.Drop(k.ID)

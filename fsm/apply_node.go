@@ -22,7 +22,7 @@ const (
 
 // registerNode admits a new node with its join token, or renews what a known
 // one says of itself.
-func (s *state) registerNode(c RegisterNode) Result {
+func (s *membership) registerNode(c RegisterNode) Result {
 	id := c.Node.ID
 	switch {
 	case id.IsZero():
@@ -62,7 +62,7 @@ func (s *state) registerNode(c RegisterNode) Result {
 // keys. Only the token that admitted it counts again without being spent, and
 // only for the key that it counted for: a spent token may have been found by
 // somebody. Nobody may become a node that is up.
-func (s *state) readmit(known *compute.Node, c RegisterNode) *compute.Error {
+func (s *membership) readmit(known *compute.Node, c RegisterNode) *compute.Error {
 	if c.TokenID == "" {
 		return nil // A member, by its certificate.
 	}
@@ -102,7 +102,7 @@ func otherRole(joined, said compute.Role) Result {
 		joined, said, joined, said)
 }
 
-func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
+func (s *membership) renewNode(known *compute.Node, said compute.Node) Result {
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format
@@ -112,7 +112,7 @@ func (s *state) renewNode(known *compute.Node, said compute.Node) Result {
 }
 
 // spendToken takes one use of the join token that a node brings.
-func (s *state) spendToken(c RegisterNode) *compute.Error {
+func (s *membership) spendToken(c RegisterNode) *compute.Error {
 	if refusal := s.checkToken(c); refusal != nil {
 		return refusal
 	}
@@ -130,7 +130,7 @@ func (s *state) spendToken(c RegisterNode) *compute.Error {
 
 // checkToken refuses a join token that is unknown, has expired or is for
 // another role.
-func (s *state) checkToken(c RegisterNode) *compute.Error {
+func (s *membership) checkToken(c RegisterNode) *compute.Error {
 	forbid := func(detail, format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeForbidden, format, args...).Named(detail)
 	}
@@ -150,8 +150,8 @@ func (s *state) checkToken(c RegisterNode) *compute.Error {
 	return nil
 }
 
-func (s *state) createJoinToken(c CreateJoinToken) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *membership) createJoinToken(c CreateJoinToken) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	_, known := s.joins.Get(c.Token.ID)
@@ -173,7 +173,7 @@ func (s *state) createJoinToken(c CreateJoinToken) Result {
 }
 
 // expireTokens forgets join tokens that expired long ago.
-func (s *state) expireTokens() {
+func (s *membership) expireTokens() {
 	limit := s.meta.Now.Add(-tokenMemory)
 	var old []string
 	for t := range s.joins.Values() {
@@ -188,7 +188,7 @@ func (s *state) expireTokens() {
 
 // setInventory records what a node has. What the state keeps itself, the use
 // of each GPU, stays.
-func (s *state) setInventory(c SetInventory) Result {
+func (s *membership) setInventory(c SetInventory) Result {
 	known, ok := s.nodes.Get(c.Inventory.Node)
 	if !ok {
 		return refuse(compute.CodeNotFound, "node_unknown", "the node is not known")
@@ -271,7 +271,7 @@ func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
 
 // setNodeState records whether the leader hears a node, and tells those whose
 // executions are on it.
-func (s *state) setNodeState(c SetNodeState) Result {
+func (s *membership) setNodeState(c SetNodeState) Result {
 	known, ok := s.nodes.Get(c.Node)
 	switch {
 	case !ok:
@@ -293,14 +293,14 @@ func (s *state) setNodeState(c SetNodeState) Result {
 		if w.Execution.Reason == from {
 			e := *w.Execution
 			e.Reason = to
-			s.putExecution(&e)
+			s.execution.putExecution(&e)
 		}
 	}
 	return Result{}
 }
 
-func (s *state) removeNode(c RemoveNode) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *membership) removeNode(c RemoveNode) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	known, ok := s.nodes.Get(c.Node)
@@ -330,7 +330,7 @@ func (s *state) removeNode(c RemoveNode) Result {
 }
 
 // servers returns how many servers there are.
-func (s *state) servers() int {
+func (s *membership) servers() int {
 	n := 0
 	for node := range s.nodes.Values() {
 		if node.Role == compute.RoleServer {

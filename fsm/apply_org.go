@@ -5,8 +5,8 @@ import (
 )
 
 // createUser records a user, an organization of its own and the sign-up grant.
-func (s *state) createUser(c CreateUser) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *identity) createUser(c CreateUser) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	_, userKnown := s.users.Get(c.User.ID)
@@ -30,9 +30,9 @@ func (s *state) createUser(c CreateUser) Result {
 	s.putMembership(&compute.Membership{
 		Org: o.ID, User: u.ID, Role: compute.OrgOwner, Default: true, JoinedAt: s.meta.Now,
 	})
-	s.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.meta.Now})
+	s.money.putAccount(&compute.Account{Org: o.ID, UpdatedAt: s.meta.Now})
 	if amount := s.meta.Settings.SignupGrant; amount > 0 {
-		s.post(compute.LedgerEntry{
+		s.money.post(compute.LedgerEntry{
 			Org: o.ID, Kind: compute.LedgerGrant, Amount: amount, Note: "sign-up grant",
 		})
 	}

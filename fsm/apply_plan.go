@@ -8,15 +8,15 @@ import (
 
 // commitPlan places what still can be placed; the rest stays queued and the
 // scheduler sees it again.
-func (s *state) commitPlan(c CommitPlan) Result {
+func (s *placement) commitPlan(c CommitPlan) Result {
 	var r Result
-	hosts := hosts{state: s, changed: make(map[compute.NodeID]*compute.Node)}
+	hosts := hosts{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
 		e, ok := s.executions.Get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
 			continue // Stopped meanwhile, or placed already.
 		}
-		if why := s.overQuota(e); why != compute.ReasonNone {
+		if why := s.quota.overQuota(e); why != compute.ReasonNone {
 			s.wait(e, why)
 			continue
 		}
@@ -41,7 +41,7 @@ func (s *state) commitPlan(c CommitPlan) Result {
 // hosts is the nodes on which one plan places work. Many assignments are on one
 // node: its record is copied and stored once for all of them.
 type hosts struct {
-	state   *state
+	nodes   *nodeRecords
 	changed map[compute.NodeID]*compute.Node
 	order   []*compute.Node // As they were first changed.
 }
@@ -51,7 +51,7 @@ func (h *hosts) get(id compute.NodeID) (*compute.Node, bool) {
 	if n, ok := h.changed[id]; ok {
 		return n, true
 	}
-	return h.state.nodes.Get(id)
+	return h.nodes.Get(id)
 }
 
 // change returns the record of a node that get returned, to write to.
@@ -69,18 +69,18 @@ func (h *hosts) change(known *compute.Node) *compute.Node {
 // put stores what was changed. Nothing may be written after it.
 func (h *hosts) put() {
 	for _, n := range h.order {
-		h.state.nodes.put(n)
+		h.nodes.put(n)
 	}
 }
 
 // wait records why e waits.
-func (s *state) wait(known *compute.Execution, why compute.Reason) {
+func (s *placement) wait(known *compute.Execution, why compute.Reason) {
 	if known.Reason == why {
 		return
 	}
 	e := *known
 	e.Reason = why
-	s.putExecution(&e)
+	s.execution.putExecution(&e)
 }
 
 // fits reports whether n can host a request on these shares of its GPUs now.
@@ -112,7 +112,7 @@ func fits(r compute.Request, n *compute.Node, shares []compute.GPUShare) bool {
 
 // place makes an attempt of e on n, as the plan from the view at viewIndex says,
 // and writes to n, which the caller stores, what it holds.
-func (s *state) place(known *compute.Execution, n *compute.Node, a compute.Assignment, viewIndex uint64) {
+func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.Assignment, viewIndex uint64) {
 	e := *known
 	n.UsedVCPUMilli += e.Request.VCPUMilli
 	n.UsedMemoryMiB += e.Request.MemoryMiB
@@ -123,11 +123,11 @@ func (s *state) place(known *compute.Execution, n *compute.Node, a compute.Assig
 		g.UsedMilli += share.Milli
 		share.VRAMMiB, share.Isolation = g.ShareMiB(share.Milli), g.Isolation(share.Milli)
 	}
-	s.observeStart(&e)
+	s.statistics.observeStart(&e)
 	e.Epoch = max(e.Epoch, s.meta.Epoch<<epochShift) + 1
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
-	s.putExecution(&e)
-	s.useMore(e.Org, e.FairPrice())
+	s.execution.putExecution(&e)
+	s.quota.useMore(e.Org, e.FairPrice())
 	s.putAttempt(&compute.Attempt{
 		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: shares,
 		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,

@@ -9,7 +9,7 @@ import (
 
 // preempt asks an attempt to make room, if it still may be asked and the work
 // of a higher priority still waits. It reports whether it did.
-func (s *state) preempt(p compute.Preemption) bool {
+func (s *placement) preempt(p compute.Preemption) bool {
 	e, live := s.executions.Get(p.Execution)
 	a, known := s.attempts.Get(line{p.Execution.UUID, p.Epoch})
 	urgent, waits := s.executions.Get(p.For)
@@ -24,7 +24,7 @@ func (s *state) preempt(p compute.Preemption) bool {
 	asked.PreemptAt, asked.Notice = s.meta.Now, s.PreemptNotice()
 	told.Reason = compute.ReasonPreempted
 	s.putAttempt(&asked)
-	s.putExecution(&told)
+	s.execution.putExecution(&told)
 	if n, ok := s.nodes.Get(a.Node); ok {
 		// Another record: whoever remembers when the node's attempts end has
 		// to look again.
@@ -50,15 +50,15 @@ func afterPreemption(e *compute.Execution) again {
 }
 
 // leave gives back all that a live attempt holds, and ends it.
-func (s *state) leave(a *compute.Attempt, e *compute.Execution) {
-	s.free(a, e)
-	s.useMore(e.Org, -e.FairPrice())
+func (s *placement) leave(a *compute.Attempt, e *compute.Execution) {
+	s.execution.free(a, e)
+	s.quota.useMore(e.Org, -e.FairPrice())
 	a.Ended, a.EndedAt = true, s.meta.Now
 }
 
 // Victims yields the live attempts of preemptible executions of a priority
 // under below, in a fixed order.
-func (v *View) Victims(below int) iter.Seq[compute.Work] {
+func (v *executionTables) Victims(below int) iter.Seq[compute.Work] {
 	return func(yield func(compute.Work) bool) {
 		for k := range v.victims.Keys(turn{priority: below - 1}) {
 			e, _ := v.executions.Get(k.id)
@@ -71,8 +71,8 @@ func (v *View) Victims(below int) iter.Seq[compute.Work] {
 }
 
 // MinRun returns for how long an attempt may run before it can be preempted.
-func (v *View) MinRun() time.Duration { return v.meta.Settings.PreemptMinRun }
+func (v *clusterState) MinRun() time.Duration { return v.meta.Settings.PreemptMinRun }
 
 // PreemptNotice returns how long before SIGTERM code is told that it has to
 // make room.
-func (v *View) PreemptNotice() time.Duration { return v.meta.Settings.PreemptNotice }
+func (v *clusterState) PreemptNotice() time.Duration { return v.meta.Settings.PreemptNotice }

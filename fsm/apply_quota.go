@@ -51,7 +51,7 @@ func holds(e *compute.Execution) bool {
 }
 
 // load counts e in, or out with sign -1, everywhere it counts.
-func (s *state) load(e *compute.Execution, sign int) {
+func (s *quota) load(e *compute.Execution, sign int) {
 	for _, at := range scopesOf(e) {
 		l, _ := s.loads.Get(at)
 		l.Attempts += sign
@@ -66,8 +66,8 @@ func (s *state) load(e *compute.Execution, sign int) {
 
 // setQuota replaces what an organization, a key or a tag is granted; a quota
 // that grants nothing of its own is forgotten.
-func (s *state) setQuota(c SetQuota) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *quota) setQuota(c SetQuota) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	q := c.Quota
@@ -85,7 +85,7 @@ func (s *state) setQuota(c SetQuota) Result {
 }
 
 // checkQuota refuses a quota of nobody and one out of bounds.
-func (s *state) checkQuota(q *compute.Quota) *compute.Error {
+func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("quota")
 	}
@@ -113,7 +113,7 @@ func (s *state) checkQuota(q *compute.Quota) *compute.Error {
 	return nil
 }
 
-func (s *state) countQuotas(org compute.OrgID) int {
+func (s *quota) countQuotas(org compute.OrgID) int {
 	n := 0
 	for at := range s.quotas.From(scope{org: org}) {
 		if at.org != org {
@@ -144,7 +144,7 @@ func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 
 // OwnQuota returns what the operator granted an organization itself, without
 // the cluster's limits: zero where those hold.
-func (v *View) OwnQuota(org compute.OrgID) compute.Quota {
+func (v *quotaTables) OwnQuota(org compute.OrgID) compute.Quota {
 	if q, ok := v.quotas.Get(scope{org: org}); ok {
 		return *q
 	}
@@ -153,7 +153,7 @@ func (v *View) OwnQuota(org compute.OrgID) compute.Quota {
 
 // complete fills in what the cluster's configuration says for all
 // organizations.
-func (v *View) complete(own compute.Quota) compute.Quota {
+func (v *clusterState) complete(own compute.Quota) compute.Quota {
 	if own.Concurrent == 0 {
 		own.Concurrent = v.meta.Settings.Concurrent
 	}
@@ -164,13 +164,13 @@ func (v *View) complete(own compute.Quota) compute.Quota {
 }
 
 // Load returns what the live attempts hold that count in q.
-func (v *View) Load(q compute.Quota) compute.Load {
+func (v *quotaTables) Load(q compute.Quota) compute.Load {
 	l, _ := v.loads.Get(scopeOf(&q))
 	return l
 }
 
 // overQuota returns why e may not get a place now, ReasonNone when it may.
-func (s *state) overQuota(e *compute.Execution) compute.Reason {
+func (s *quota) overQuota(e *compute.Execution) compute.Reason {
 	for _, at := range scopesOf(e) {
 		q, ok := s.quotas.Get(at)
 		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag}

@@ -17,27 +17,27 @@ type again struct {
 // requeue ends a live attempt, as a system failure, and puts its execution
 // back to where it was in the queue. The attempt is free: what was set aside
 // is given back, with the reason, and set aside anew.
-func (s *state) requeue(a compute.Attempt, e *compute.Execution, why again) {
-	s.leave(&a, e)
+func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) {
+	s.placement.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended
-	s.tallyEnd(&a, e, a.Status, a.Reason)
+	s.statistics.tallyEnd(&a, e, a.Status, a.Reason)
 	s.putAttempt(&a)
 	e.Status, e.Reason = compute.StatusQueued, why.waits
 	e.PlacedAt, e.ExecletAt, e.StartedAt, e.EndedAt = 0, 0, 0, 0
 	e.Estimate = nil // It was of the first start.
-	s.post(compute.LedgerEntry{
+	s.money.post(compute.LedgerEntry{
 		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
 		Execution: e.ID, Epoch: e.Epoch, Note: "free: " + why.note,
 	})
 	e.Held = 0
-	s.hold(e, firstHold(e), "queued again") // No more than was released.
+	s.money.hold(e, firstHold(e), "queued again") // No more than was released.
 	s.putExecution(e)
 }
 
 // goesOn has the execution of a live attempt that ended so wait for another
 // one, if it may have one, and reports whether it does. Below format 3 only
 // attempts that made room had another.
-func (s *state) goesOn(a compute.Attempt, e *compute.Execution, end attempt.Ending) bool {
+func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.Ending) bool {
 	if yielded(&a, e, end.Status, end.Reason) {
 		s.requeue(a, e, afterPreemption(e))
 		return true
@@ -62,7 +62,7 @@ func (s *state) goesOn(a compute.Attempt, e *compute.Execution, end attempt.Endi
 }
 
 // retriesOfRuns returns how often each run of a GPU selection may start again.
-func (s *state) retriesOfRuns(parent *compute.Execution) int {
+func (s *execution) retriesOfRuns(parent *compute.Execution) int {
 	if s.Format() < formatTrust {
 		return 0
 	}

@@ -15,7 +15,7 @@ const selectionProfile = "gpu_selection"
 
 // prepareSelection makes e the parent of a GPU selection with its queue
 // message: pending until the leader takes it.
-func (s *state) prepareSelection(e *compute.Execution) *compute.Error {
+func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 	types := make([]string, 0, len(e.Selection.GPUTypes))
 	for _, name := range e.Selection.GPUTypes {
 		p, _, _, err := s.Resolve("gpu." + strings.TrimPrefix(strings.ToLower(name), "gpu."))
@@ -57,7 +57,7 @@ func asRefusal(err error) *compute.Error {
 }
 
 // takeSelection takes a parent's queue message and creates its children.
-func (s *state) takeSelection(c TakeSelection) Result {
+func (s *selection) takeSelection(c TakeSelection) Result {
 	known, ok := s.executions.Get(c.Parent)
 	switch {
 	case !ok || known.Kind != compute.KindSelection:
@@ -80,7 +80,7 @@ func (s *state) takeSelection(c TakeSelection) Result {
 		case reason == compute.ReasonNone:
 			reason = compute.ReasonNoCandidates
 		}
-		s.end(&parent, ending{compute.StatusFailed, reason, detail})
+		s.execution.end(&parent, ending{compute.StatusFailed, reason, detail})
 		return Result{Execution: parent.ID, Status: parent.Status}
 	}
 	s.startSelection(&parent, children, clip(detail))
@@ -88,7 +88,7 @@ func (s *state) takeSelection(c TakeSelection) Result {
 }
 
 // checkChildren refuses children that no leader's loop would ask for.
-func (s *state) checkChildren(parent *compute.Execution, children []Child) *compute.Error {
+func (s *selection) checkChildren(parent *compute.Execution, children []Child) *compute.Error {
 	limit := s.meta.Settings.SelectionMax
 	if limit > 0 && len(children) > limit*parent.Selection.Runs() {
 		return compute.Errorf(compute.CodeInvalid,
@@ -110,7 +110,7 @@ func (s *state) checkChildren(parent *compute.Execution, children []Child) *comp
 // children together are within the parent's. One that does not pay for the
 // worst case of every repeat pays for fewer repeats, rather than for shorter
 // ones.
-func (s *state) childrenOf(parent *compute.Execution, asked []Child,
+func (s *selection) childrenOf(parent *compute.Execution, asked []Child,
 ) (children []*compute.Execution, left, tooDear []string) {
 	var once compute.Credits // The worst case of one run of each profile.
 	for _, c := range asked {
@@ -128,7 +128,7 @@ func (s *state) childrenOf(parent *compute.Execution, asked []Child,
 			DisconnectGrace: parent.DisconnectGrace, Priority: parent.Priority,
 			Network: parent.Network, Tags: parent.Tags, StopGrace: parent.StopGrace,
 			SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now, Repeat: max(c.Repeat, 1),
-			MaxRetries: s.retriesOfRuns(parent),
+			MaxRetries: s.execution.retriesOfRuns(parent),
 		}
 		if e.Repeat == 1 {
 			once += worst(e)
@@ -200,7 +200,7 @@ func split(children []*compute.Execution, ceiling compute.Credits,
 
 // startSelection creates the children that the organization can pay for and
 // makes the parent run; without any it fails.
-func (s *state) startSelection(parent *compute.Execution, children []*compute.Execution, detail string) {
+func (s *selection) startSelection(parent *compute.Execution, children []*compute.Execution, detail string) {
 	selection := *parent.Selection
 	selection.Taken = true
 	s.releaseParent(parent)
@@ -215,14 +215,14 @@ func (s *state) startSelection(parent *compute.Execution, children []*compute.Ex
 		if poor[e.Profile] {
 			continue
 		}
-		if s.lacks(e.Org, amount) != nil {
+		if s.money.lacks(e.Org, amount) != nil {
 			poor[e.Profile] = true
 			detail = joinDetail(detail, e.Profile+": credits exhausted"+afterRuns(e.Repeat-1))
 			continue
 		}
-		s.hold(e, amount, "sub-execution")
-		s.putExecution(e)
-		s.learn(e.Request)
+		s.money.hold(e, amount, "sub-execution")
+		s.execution.putExecution(e)
+		s.statistics.learn(e.Request)
 		kept = append(kept, e)
 	}
 	slices.SortFunc(kept, byRun)
@@ -232,12 +232,12 @@ func (s *state) startSelection(parent *compute.Execution, children []*compute.Ex
 	selection.Live = len(selection.Children)
 	parent.Selection = &selection
 	if selection.Live == 0 {
-		s.end(parent, ending{compute.StatusFailed, compute.ReasonCredits, detail})
+		s.execution.end(parent, ending{compute.StatusFailed, compute.ReasonCredits, detail})
 		return
 	}
 	parent.Status, parent.Reason, parent.Detail = compute.StatusRunning, compute.ReasonNone, clip(detail)
 	parent.PlacedAt = s.meta.Now
-	s.putExecution(parent)
+	s.execution.putExecution(parent)
 }
 
 // afterRuns says how many runs of a profile credits were there for.
@@ -253,11 +253,11 @@ func afterRuns(n int) string {
 
 // releaseParent gives back what was set aside for a parent: its children have
 // holds of their own from here on.
-func (s *state) releaseParent(parent *compute.Execution) {
+func (s *selection) releaseParent(parent *compute.Execution) {
 	if parent.Held == 0 {
 		return
 	}
-	s.post(compute.LedgerEntry{
+	s.money.post(compute.LedgerEntry{
 		Org: parent.Org, Kind: compute.LedgerRelease, Amount: parent.Held,
 		Execution: parent.ID, Note: "passed on to the sub-executions",
 	})
@@ -265,19 +265,19 @@ func (s *state) releaseParent(parent *compute.Execution) {
 }
 
 // startParent records on a child's parent that code has started.
-func (s *state) startParent(child *compute.Execution) {
+func (s *selection) startParent(child *compute.Execution) {
 	known, ok := s.executions.Get(child.Parent)
 	if !ok || !known.StartedAt.IsZero() {
 		return
 	}
 	parent := *known
 	parent.ExecletAt, parent.StartedAt = child.ExecletAt, child.StartedAt
-	s.putExecution(&parent)
+	s.execution.putExecution(&parent)
 }
 
 // endChild tells a parent that one of its children has ended. The last one
 // ends the parent.
-func (s *state) endChild(child *compute.Execution) {
+func (s *selection) endChild(child *compute.Execution) {
 	known, ok := s.executions.Get(child.Parent)
 	if !ok || known.Status.Terminal() {
 		return
@@ -289,20 +289,20 @@ func (s *state) endChild(child *compute.Execution) {
 	parent.EndedAt = max(parent.EndedAt, child.EndedAt)
 	parent.Ran = parent.Ran || child.Ran
 	if selection.Live > 0 {
-		s.putExecution(&parent)
+		s.execution.putExecution(&parent)
 		s.nextRun(&parent, child)
 		return
 	}
 	if parent.EndedAt > parent.StartedAt && !parent.StartedAt.IsZero() {
 		parent.Duration = parent.EndedAt.Sub(parent.StartedAt)
 	}
-	s.end(&parent, judge(&parent, s.Children(parent.ID)))
+	s.execution.end(&parent, judge(&parent, s.Children(parent.ID)))
 }
 
 // nextRun decides on the run behind one that has ended: it has its turn when
 // that one completed or failed for our reasons. Code that failed would fail
 // again, and what was stopped stays stopped.
-func (s *state) nextRun(parent, ended *compute.Execution) {
+func (s *selection) nextRun(parent, ended *compute.Execution) {
 	known, ok := s.runOf(parent, ended.Profile, ended.Repeat+1)
 	if !ok || known.Status != compute.StatusPending {
 		return
@@ -311,11 +311,11 @@ func (s *state) nextRun(parent, ended *compute.Execution) {
 	switch ended.Status {
 	case compute.StatusCompleted, compute.StatusSystemFailure:
 		e.Status, e.Reason = compute.StatusQueued, compute.ReasonScheduling
-		s.putExecution(&e)
+		s.execution.putExecution(&e)
 	case compute.StatusAborted, compute.StatusCancelled:
-		s.end(&e, ending{ended.Status, ended.Reason, ended.Detail})
+		s.execution.end(&e, ending{ended.Status, ended.Reason, ended.Detail})
 	default:
-		s.end(&e, ending{
+		s.execution.end(&e, ending{
 			compute.StatusCancelled, compute.ReasonStoppedEarly,
 			"not repeated: the run before it " + ended.Status.String() + " (" + ended.Reason.String() + ")",
 		})
@@ -323,7 +323,7 @@ func (s *state) nextRun(parent, ended *compute.Execution) {
 }
 
 // runOf returns one run of a profile among a parent's children.
-func (s *state) runOf(parent *compute.Execution, profile string, repeat int) (*compute.Execution, bool) {
+func (s *selection) runOf(parent *compute.Execution, profile string, repeat int) (*compute.Execution, bool) {
 	for _, id := range parent.Selection.Children {
 		e, ok := s.executions.Get(id)
 		if ok && e.Profile == profile && e.Repeat == repeat {
@@ -340,7 +340,7 @@ func raced(r compute.Reason) bool {
 }
 
 // stopCandidates ends runs of a GPU selection that need not go on.
-func (s *state) stopCandidates(c StopCandidates) Result {
+func (s *selection) stopCandidates(c StopCandidates) Result {
 	parent, ok := s.executions.Get(c.Parent)
 	switch {
 	case !ok || parent.Kind != compute.KindSelection:
@@ -364,15 +364,15 @@ func (s *state) stopCandidates(c StopCandidates) Result {
 }
 
 // stopCandidate ends a run that was not placed, and stops another one.
-func (s *state) stopCandidate(known *compute.Execution, stop compute.CandidateStop) {
+func (s *selection) stopCandidate(known *compute.Execution, stop compute.CandidateStop) {
 	e := *known
 	e.Stop, e.Predicted = compute.StopGraceful, max(stop.Predicted, 0)
 	if e.Status <= compute.StatusQueued {
-		s.end(&e, ending{compute.StatusCancelled, stop.Reason, stop.Detail})
+		s.execution.end(&e, ending{compute.StatusCancelled, stop.Reason, stop.Detail})
 		return
 	}
 	e.Reason, e.Detail = stop.Reason, clip(stop.Detail)
-	s.putExecution(&e)
+	s.execution.putExecution(&e)
 }
 
 // judge returns how a parent ends by how its children ended. Those that the
@@ -435,18 +435,18 @@ func whyNone(children []*compute.Execution) string {
 
 // stopSelection stops a parent: at once while it is pending, else by stopping
 // its children, the last of which ends it.
-func (s *state) stopSelection(known *compute.Execution, how compute.Stop) {
+func (s *selection) stopSelection(known *compute.Execution, how compute.Stop) {
 	parent := *known
 	parent.Stop = max(parent.Stop, how)
 	if parent.Status == compute.StatusPending {
-		s.end(&parent, stopEnding(how))
+		s.execution.end(&parent, stopEnding(how))
 		return
 	}
-	s.putExecution(&parent)
+	s.execution.putExecution(&parent)
 	for _, id := range parent.Selection.Children {
 		// The end of one run may have ended the next.
 		if c, ok := s.executions.Get(id); ok && !c.Status.Terminal() {
-			s.stop(c, how, compute.ReasonParentEnded)
+			s.execution.stop(c, how, compute.ReasonParentEnded)
 		}
 	}
 }

@@ -13,7 +13,7 @@ const RefreshGrace = 30 * time.Second
 // refreshSweep is how many refresh tokens one Tick forgets at most.
 const refreshSweep = 1_000
 
-func (s *state) storeRefresh(c StoreRefresh) Result {
+func (s *identity) storeRefresh(c StoreRefresh) Result {
 	u, ok := s.users.Get(c.Token.User)
 	_, known := s.refresh.Get(c.Token.Hash)
 	switch {
@@ -33,7 +33,7 @@ func (s *state) storeRefresh(c StoreRefresh) Result {
 // rotateRefresh spends a refresh token for its successor. A token that was
 // spent before has been stolen, from here or from the client, so its whole
 // family ends; unless it is the same request again, within the grace.
-func (s *state) rotateRefresh(c RotateRefresh) Result {
+func (s *identity) rotateRefresh(c RotateRefresh) Result {
 	known, ok := s.refresh.Get(c.Old)
 	if !ok || known.Token.ExpiresAt <= s.meta.Now {
 		return Result{Refusal: unauthenticated("token_expired", "the refresh token is not valid any more")}
@@ -66,14 +66,14 @@ func (s *state) rotateRefresh(c RotateRefresh) Result {
 }
 
 // revokeRefresh ends a login. It succeeds also when there is none.
-func (s *state) revokeRefresh(c RevokeRefresh) Result {
+func (s *identity) revokeRefresh(c RevokeRefresh) Result {
 	if known, ok := s.refresh.Get(c.Token); ok {
 		s.revokeFamily(known.Token.Family)
 	}
 	return Result{}
 }
 
-func (s *state) revokeFamily(id compute.UUID) {
+func (s *identity) revokeFamily(id compute.UUID) {
 	var members []compute.Hash
 	for k := range s.families.Keys(family{id: id}) {
 		if k.id != id {
@@ -91,7 +91,7 @@ func (s *state) revokeFamily(id compute.UUID) {
 
 // expireRefresh forgets refresh tokens that nobody can use any more. Spent
 // ones stay until then, so that their reuse is noticed.
-func (s *state) expireRefresh() {
+func (s *identity) expireRefresh() {
 	for _, m := range s.expiring.FirstKeys(refreshSweep) {
 		if m.at > s.meta.Now {
 			return

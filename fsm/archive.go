@@ -160,7 +160,7 @@ func (o *ArchivedOrg) count(status *compute.Status, kind *compute.Kind) (n int) 
 }
 
 // Archives yields all archives, the oldest first.
-func (v *View) Archives() iter.Seq[*Archive] { return v.archives.Values() }
+func (v *archiveTables) Archives() iter.Seq[*Archive] { return v.archives.Values() }
 
 // Archived returns how many archives there are, and how many executions are in
 // them.
@@ -171,7 +171,7 @@ func (v *View) Archived() (archives, executions int) {
 // ArchivesWith returns the archives in which an organization's execution may
 // be, the newest first; of all organizations when org is zero. They are the one
 // in which it is, if it is in any, and a few more at most.
-func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
+func (v *archiveTables) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
 	var out []*Archive
 	for _, a := range v.archives.Descend(math.MaxUint64) {
 		if !a.mayHave(id) {
@@ -191,7 +191,7 @@ func (v *View) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archiv
 }
 
 // putArchive stores a and everything that is derived from it.
-func (s *state) putArchive(a *Archive) {
+func (s *retention) putArchive(a *Archive) {
 	s.archives.Put(a)
 	s.archiveBlobs.Set(a.Blob, struct{}{})
 	s.counts.archived += a.Executions
@@ -205,7 +205,7 @@ func (s *state) putArchive(a *Archive) {
 }
 
 // nextArchive returns the number of the next archive.
-func (v *View) nextArchive() uint64 {
+func (v *archiveTables) nextArchive() uint64 {
 	for number := range v.archives.Descend(math.MaxUint64) {
 		return number + 1
 	}

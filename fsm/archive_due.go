@@ -3,9 +3,8 @@ package fsm
 import (
 	"slices"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // Limits of one archive.
@@ -26,6 +25,9 @@ const (
 	slackOfAge    = 90
 	slackOfNumber = 10
 )
+
+// archiver drafts archives of a view.
+type archiver struct{ *View }
 
 // ArchiveDraft is an archive that has been made and not been proposed. Blob has
 // to be durable on most servers before Command is proposed.
@@ -49,7 +51,7 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	if v.Format() < formatTrust || v.meta.Settings.Forget {
 		return nil
 	}
-	ids, month := v.dueForArchive(stay)
+	ids, month := archiver{v}.dueForArchive(stay)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -57,14 +59,14 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	for _, id := range ids {
 		d.Command.Executions = append(d.Command.Executions, id.UUID[:]...)
 	}
-	d.Blob, d.Command.Blob, d.Command.Sum = v.archiveFile(ids, month)
+	d.Blob, d.Command.Blob, d.Command.Sum = archiver{v}.archiveFile(ids, month)
 	d.Command.Size = int64(len(d.Blob))
 	return d
 }
 
 // dueForArchive returns the executions of the next archive and their month;
 // none as long as waiting a little makes it a larger one.
-func (v *View) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
+func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
 	left, looks, size, full := v.finished.Len(), 0, 0, false
 	var first compute.Instant
 	for m := range v.finished.Keys(moment{}) {
@@ -99,14 +101,14 @@ func (v *View) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.E
 
 // pastRetention reports whether an execution that ended at an instant may leave
 // the state when left others that have ended stay.
-func (v *View) pastRetention(at compute.Instant, left int) bool {
+func (v archiver) pastRetention(at compute.Instant, left int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && at < v.meta.Now.Add(-keep) || most > 0 && left >= most
 }
 
 // ripe reports whether n executions, of which the first ended at an instant, are
 // worth an archive of their own.
-func (v *View) ripe(first compute.Instant, n int) bool {
+func (v archiver) ripe(first compute.Instant, n int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
 }
@@ -130,7 +132,7 @@ func (v *View) Overdue() int {
 
 // familyOf returns the execution id with the sub-executions that it has in the
 // state, nil for a sub-execution whose parent is there: it goes with that.
-func (v *View) familyOf(id compute.ExecutionID) []compute.ExecutionID {
+func (v archiver) familyOf(id compute.ExecutionID) []compute.ExecutionID {
 	e, ok := v.executions.Get(id)
 	if !ok || v.executions.Has(e.Parent) {
 		return nil
@@ -140,7 +142,7 @@ func (v *View) familyOf(id compute.ExecutionID) []compute.ExecutionID {
 
 // stateChildren returns the identifiers of the sub-executions of e that are in the
 // state, each once.
-func (v *View) stateChildren(e *compute.Execution) []compute.ExecutionID {
+func (v archiver) stateChildren(e *compute.Execution) []compute.ExecutionID {
 	if e.Selection == nil {
 		return nil
 	}
@@ -154,7 +156,7 @@ func (v *View) stateChildren(e *compute.Execution) []compute.ExecutionID {
 }
 
 // bytesOf returns how many bytes the records of executions take.
-func (v *View) bytesOf(ids []compute.ExecutionID) (n int) {
+func (v archiver) bytesOf(ids []compute.ExecutionID) (n int) {
 	for _, id := range ids {
 		v.recordsOf(id, func(encoded []byte) { n += len(encoded) })
 	}
@@ -164,7 +166,7 @@ func (v *View) bytesOf(ids []compute.ExecutionID) (n int) {
 // recordsOf visits the encodings of an execution, of its attempts and of its
 // callbacks, in this order, and returns how many there are of the latter two.
 // They are only lent.
-func (v *View) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
+func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
 	e, encoded, ok := v.executions.Peek(id, nil)
 	if !ok {
 		return 0, 0

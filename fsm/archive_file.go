@@ -10,9 +10,8 @@ import (
 	"io"
 	"slices"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // The blob of an archive is
@@ -34,7 +33,7 @@ const (
 
 // archiveFile returns the blob of executions, its name, and the sum of the
 // hashes of its records. The same executions give the same bytes.
-func (v *View) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
+func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
 	places := make([]place, 0, len(ids))
 	for _, id := range ids {
 		e, _ := v.executions.Get(id)

@@ -38,7 +38,7 @@ func (v *View) known(id compute.ExecutionID) (*compute.Execution, bool) {
 }
 
 // FromArchive reports whether With added the execution id.
-func (v *View) FromArchive(id compute.ExecutionID) bool {
+func (v *archiveTables) FromArchive(id compute.ExecutionID) bool {
 	_, ok := v.extra[id]
 	return ok
 }
@@ -314,7 +314,7 @@ func lastShelfmark(org compute.OrgID) shelfmark {
 
 // archivesOf yields where archives have executions of an organization, by the
 // newest of each, the newest first, from one on.
-func (v *View) archivesOf(org compute.OrgID, from shelfmark) iter.Seq[shelfmark] {
+func (v *archiveTables) archivesOf(org compute.OrgID, from shelfmark) iter.Seq[shelfmark] {
 	return func(yield func(shelfmark) bool) {
 		for k := range v.shelfmarks.Descend(from) {
 			if k.org != org || !yield(k) {

@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"iter"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // chapterLines is how many lines of an organization's ledger are closed

@@ -4,18 +4,22 @@ import (
 	"errors"
 	"fmt"
 
-	"berth/fsm/store"
-
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/store"
 )
+
+// checker checks the invariants of a view.
+type checker struct{ *View }
 
 // Check returns what is wrong with the state, nil when every invariant holds.
 // It reads everything, so it is for tests and for a state that was restored.
-func (v *View) Check() error { return errors.Join(v.checkDerived(), v.checkRecords()) }
+func (v *View) Check() error {
+	return errors.Join(checker{v}.checkDerived(), checker{v}.checkRecords())
+}
 
 // checkRecords checks what must hold between records.
-func (v *View) checkRecords() error {
+func (v checker) checkRecords() error {
 	return errors.Join(v.checkMoney(), v.checkNodes(), v.checkExecutions(),
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives())
 }
@@ -23,7 +27,7 @@ func (v *View) checkRecords() error {
 // checkDerived builds a state anew from the records alone and compares: the
 // sums of hashes, the indexes and the counts must be what the records say. A
 // record that was written to after it was stored shows here too.
-func (v *View) checkDerived() error {
+func (v checker) checkDerived() error {
 	fresh := v.rebuilt()
 	if fresh.Hash() != v.Hash() {
 		return errors.New("the hash of the state is not that of its records")
@@ -62,7 +66,7 @@ func (v *View) checkDerived() error {
 }
 
 // rebuilt returns a state of v's records with everything derived anew.
-func (v *View) rebuilt() *state {
+func (v checker) rebuilt() *state {
 	s := newState()
 	s.meta = v.meta
 	copyRecords(&v.nodes.Records, func(n *compute.Node) { s.nodes.put(n) })
@@ -115,7 +119,7 @@ func differ[K, V comparable](name string, got, want *store.Table[K, V]) error {
 
 // checkMoney compares every account with its ledger and with what the
 // organization's executions hold.
-func (v *View) checkMoney() error {
+func (v checker) checkMoney() error {
 	for o := range v.orgs.Values() {
 		if err := v.VerifyLedger(o.ID); err != nil {
 			return err
@@ -126,7 +130,7 @@ func (v *View) checkMoney() error {
 
 // checkHeld compares every account with what the organization's executions
 // hold. Those that ended hold nothing.
-func (v *View) checkHeld() error {
+func (v checker) checkHeld() error {
 	held := make(map[compute.OrgID]compute.Credits)
 	for e := range v.executions.Hot() {
 		held[e.Org] += e.Held
@@ -140,7 +144,7 @@ func (v *View) checkHeld() error {
 }
 
 // checkNodes compares what each node has given away with its live attempts.
-func (v *View) checkNodes() error {
+func (v checker) checkNodes() error {
 	for n := range v.nodes.Values() {
 		gpus := make(map[compute.GPUID]int)
 		var vcpu, memory int64
@@ -181,7 +185,7 @@ func checkGPUs(n *compute.Node, held map[compute.GPUID]int) error {
 	return nil
 }
 
-func (v *View) checkExecutions() error {
+func (v checker) checkExecutions() error {
 	for e := range v.executions.Values() {
 		if err := errors.Join(v.checkExecution(e), v.checkOrg(e.Org)); err != nil {
 			return err
@@ -191,14 +195,14 @@ func (v *View) checkExecutions() error {
 }
 
 // checkOrg checks that the organization of an execution exists.
-func (v *View) checkOrg(id compute.OrgID) error {
+func (v checker) checkOrg(id compute.OrgID) error {
 	if _, ok := v.orgs.Get(id); !ok {
 		return fmt.Errorf("an execution belongs to no organization: there is no %s", id)
 	}
 	return nil
 }
 
-func (v *View) checkExecution(e *compute.Execution) error {
+func (v checker) checkExecution(e *compute.Execution) error {
 	err := checkAlone(e)
 	parent := e.Kind == compute.KindSelection
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
@@ -238,7 +242,7 @@ func checkAlone(e *compute.Execution) error {
 	return nil
 }
 
-func (v *View) checkParent(parent *compute.Execution) error {
+func (v checker) checkParent(parent *compute.Execution) error {
 	live, billed, all := 0, compute.Credits(0), true
 	var ceiling compute.Credits
 	runs := map[string]int{} // Live runs of each profile that have had their turn.
@@ -283,7 +287,7 @@ func (v *View) checkParent(parent *compute.Execution) error {
 }
 
 // checkAttempts checks that attempts belong to executions and end with them.
-func (v *View) checkAttempts() error {
+func (v checker) checkAttempts() error {
 	for a := range v.attempts.Values() {
 		e, _ := v.executions.Get(a.Execution)
 		if err := v.checkAttempt(a, e); err != nil {
@@ -294,7 +298,7 @@ func (v *View) checkAttempts() error {
 }
 
 // checkAttempt checks an attempt of e, nil for none.
-func (v *View) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
+func (v checker) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
 	switch {
 	case e == nil || a.Epoch == 0 || a.Epoch > e.Epoch:
 		return fmt.Errorf("attempt %d of %s has no execution", a.Epoch, a.Execution)
@@ -315,7 +319,7 @@ func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries >
 
 // checkQuotas checks that quotas have their organization and key, and that
 // fair share knows what every organization holds.
-func (v *View) checkQuotas() error {
+func (v checker) checkQuotas() error {
 	for q := range v.quotas.Values() {
 		_, org := v.orgs.Get(q.Org)
 		if _, key := v.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
@@ -343,7 +347,7 @@ func (v *View) checkQuotas() error {
 
 // checkArchives checks that archives are numbered and have organizations, and
 // what they say of themselves.
-func (v *View) checkArchives() error {
+func (v checker) checkArchives() error {
 	for a := range v.archives.Values() {
 		n := 0
 		for _, o := range a.Orgs {
@@ -366,7 +370,7 @@ func (v *View) checkArchives() error {
 }
 
 // checkPeople checks that what belongs to users and organizations has them.
-func (v *View) checkPeople() error {
+func (v checker) checkPeople() error {
 	for m := range v.members.Values() {
 		_, org := v.orgs.Get(m.Org)
 		_, user := v.users.Get(m.User)

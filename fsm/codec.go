@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // Limits of what is encoded and decoded.

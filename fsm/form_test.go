@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // fillIn sets what v consists of to values that records may have, many of them

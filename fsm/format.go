@@ -25,11 +25,11 @@ const maxNamed = 3
 
 // Format returns the format up to which commands may be proposed. It never
 // falls, so that a view that is behind allows too little, never too much.
-func (v *View) Format() uint64 { return max(v.meta.Format, formatFirst) }
+func (v *clusterState) Format() uint64 { return max(v.meta.Format, formatFirst) }
 
 // CommonFormat returns the newest format that every registered server knows,
 // down or not: one that comes back applies what it has missed.
-func (v *View) CommonFormat() uint64 {
+func (v *nodeTables) CommonFormat() uint64 {
 	common := uint64(0)
 	for n := range v.Nodes() {
 		if n.Role != compute.RoleServer {
@@ -81,7 +81,7 @@ func (v *View) allowsFormat(want uint64) error {
 // setFormat raises the format of the state, which every server must know. A
 // replica that does not know it stops here, with a clear word: its program was
 // replaced by an older one.
-func (s *state) setFormat(c SetFormat) Result {
+func (s *lifecycle) setFormat(c SetFormat) Result {
 	switch common := s.CommonFormat(); {
 	case c.Format <= s.Format():
 		return Result{Repeat: true}
@@ -92,12 +92,12 @@ func (s *state) setFormat(c SetFormat) Result {
 		panic(errFormat(c.Format).Error())
 	}
 	s.meta.Format = c.Format
-	s.judgeBrake() // Nodes may have vanished before there was one.
+	s.membership.judgeBrake() // Nodes may have vanished before there was one.
 	return Result{}
 }
 
 // checkFormat checks that every server knows the format of the state.
-func (v *View) checkFormat() error {
+func (v checker) checkFormat() error {
 	if v.CommonFormat() < v.Format() && v.nodes.Len() > 0 {
 		return fmt.Errorf("the state has format %d, a server knows %d", v.Format(), v.CommonFormat())
 	}
@@ -113,7 +113,7 @@ func errFormat(format uint64) *compute.Error {
 }
 
 // tooOld refuses a server that could not apply what the state allows.
-func (s *state) tooOld(n compute.Node) *compute.Error {
+func (s *membership) tooOld(n compute.Node) *compute.Error {
 	if n.Role != compute.RoleServer || n.KnownFormat() >= s.Format() {
 		return nil
 	}

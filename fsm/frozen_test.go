@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 //go:embed testdata/frozen.txt

@@ -4,9 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // lean returns an execution without its code: a record's hash counts the code

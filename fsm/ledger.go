@@ -4,9 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // maxAmount bounds balances, so that no sum overflows.
@@ -14,7 +13,7 @@ const maxAmount compute.Credits = 1 << 60
 
 // post writes a line of an organization's ledger and brings its account to
 // it. Index, time, sequence, balances and hash are filled here.
-func (s *state) post(e compute.LedgerEntry) {
+func (s *money) post(e compute.LedgerEntry) {
 	a := *s.Account(e.Org)
 	switch e.Kind {
 	case compute.LedgerGrant:
@@ -56,7 +55,7 @@ func chain(before compute.Hash, e compute.LedgerEntry) compute.Hash {
 
 // VerifyLedger recomputes an organization's chain and balances from its first
 // line on, and compares them with its account.
-func (v *View) VerifyLedger(org compute.OrgID) error {
+func (v *moneyTables) VerifyLedger(org compute.OrgID) error {
 	var want compute.Account
 	for e := range v.Ledger(org, 0) {
 		want.Seq++
@@ -94,8 +93,8 @@ func (v *View) VerifyLedger(org compute.OrgID) error {
 }
 
 // grant gives credits to an organization.
-func (s *state) grant(c Grant) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *money) grant(c Grant) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	_, known := s.orgs.Get(c.Org)
@@ -130,8 +129,8 @@ func checkPrices(prices map[string]compute.Price) *compute.Error {
 }
 
 // setPrices changes prices. What was submitted before keeps its own.
-func (s *state) setPrices(c SetPrices) Result {
-	if refusal := s.admitOperator(c.Actor); refusal != nil {
+func (s *money) setPrices(c SetPrices) Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	if refusal := checkPrices(c.Prices); refusal != nil {
@@ -143,7 +142,7 @@ func (s *state) setPrices(c SetPrices) Result {
 
 // putPrices stores prices. Each is a record of its own, so their order does
 // not matter.
-func (s *state) putPrices(prices map[string]compute.Price) {
+func (s *moneyTables) putPrices(prices map[string]compute.Price) {
 	for name, p := range prices { // Any order.
 		s.prices.Put(&price{name, p})
 	}

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // arrival counts one request that came.
@@ -16,23 +17,25 @@ type arrival struct {
 // Mix returns the demand that the cluster has seen, as far as it is in force:
 // a mix stays for a number of arrivals, so that the scheduler seldom has to
 // value everything anew. It is the same until its version rises.
-func (v *View) Mix() *compute.Mix { return v.mix }
+func (v *learnedTables) Mix() *compute.Mix { return v.mix }
 
 // learn counts an execution that will ask for a place.
-func (s *state) learn(r compute.Request) {
-	if s.meta.Learning.Learn(arrivals{s}, r) {
+func (s *statistics) learn(r compute.Request) {
+	if s.meta.Learning.Learn(arrivals{&s.arrived}, r) {
 		s.remix()
 	}
 }
 
 // remix derives the mix in force from what was learned.
-func (s *state) remix() { s.mix = s.meta.Learning.Mix(arrivals{s}) }
+func (s *statistics) remix() { s.mix = s.meta.Learning.Mix(arrivals{&s.arrived}) }
 
 // arrivals is the table of arrivals as learning sees it.
-type arrivals struct{ s *state }
+type arrivals struct {
+	table *store.Records[string, arrival]
+}
 
 func (a arrivals) Arrival(key string) (compute.Arrival, bool) {
-	row, ok := a.s.arrived.Get(key)
+	row, ok := a.table.Get(key)
 	if !ok {
 		return compute.Arrival{}, false
 	}
@@ -40,16 +43,16 @@ func (a arrivals) Arrival(key string) (compute.Arrival, bool) {
 }
 
 func (a arrivals) PutArrival(key string, row compute.Arrival) {
-	a.s.arrived.Put(&arrival{key, row})
+	a.table.Put(&arrival{key, row})
 }
 
-func (a arrivals) DropArrival(key string) { a.s.arrived.Drop(key) }
+func (a arrivals) DropArrival(key string) { a.table.Drop(key) }
 
-func (a arrivals) NumArrivals() int { return a.s.arrived.Len() }
+func (a arrivals) NumArrivals() int { return a.table.Len() }
 
 func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 	return func(yield func(string, compute.Arrival) bool) {
-		for key, row := range a.s.arrived.All() {
+		for key, row := range a.table.All() {
 			if !yield(key, row.Arrival) {
 				return
 			}
@@ -58,7 +61,7 @@ func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 }
 
 // checkMix checks that what was learned adds up.
-func (v *View) checkMix() error {
+func (v checker) checkMix() error {
 	sum := uint64(0)
 	for key, row := range v.arrived.All() {
 		if want := row.Arrival.Request.Key(); key != want {

@@ -54,7 +54,7 @@ func buys(credits compute.Credits, price compute.Price, limit time.Duration) tim
 
 // lacks refuses to set aside more than an organization has, unless credits are
 // only metered.
-func (s *state) lacks(org compute.OrgID, amount compute.Credits) *compute.Error {
+func (s *money) lacks(org compute.OrgID, amount compute.Credits) *compute.Error {
 	available := s.Account(org).Available()
 	if s.meta.Settings.Meter && s.Account(org).Held <= maxAmount-amount || amount <= available {
 		return nil
@@ -65,7 +65,7 @@ func (s *state) lacks(org compute.OrgID, amount compute.Credits) *compute.Error 
 }
 
 // hold sets credits of e's organization aside. The caller stores e.
-func (s *state) hold(e *compute.Execution, amount compute.Credits, note string) {
+func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) {
 	if amount <= 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (s *state) hold(e *compute.Execution, amount compute.Credits, note string) 
 
 // settle gives back what is set aside for e and charges what it owes, which
 // is never more. The caller stores e, which has its final status.
-func (s *state) settle(e *compute.Execution) {
+func (s *money) settle(e *compute.Execution) {
 	owed, note := owes(e)
 	released := e.Held
 	e.Held = 0
@@ -118,7 +118,7 @@ func owes(e *compute.Execution) (compute.Credits, string) {
 // aside for them, and stops those whose organization has no more. Those that
 // have waited longest come first; what is over the bound waits for the next
 // Tick, for which there is the margin.
-func (s *state) growHolds() {
+func (s *money) growHolds() {
 	for _, m := range s.growing.FirstKeys(growSweep) {
 		if m.at > s.meta.Now {
 			return
@@ -132,7 +132,7 @@ func (s *state) growHolds() {
 			e.Stop, e.Reason = compute.StopGraceful, compute.ReasonCredits
 			e.Detail = "the organization's credits are exhausted"
 		}
-		s.putExecution(&e)
+		s.execution.putExecution(&e)
 	}
 }
 

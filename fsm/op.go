@@ -6,10 +6,9 @@ import (
 	"iter"
 	"time"
 
-	"berth/fsm/store"
-
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/store"
 )
 
 // Limits of the memory of requests.
@@ -54,7 +53,7 @@ func (v *View) Recall(o Op) (Result, bool) {
 // was sent before may still be on its way, from a node that gave up waiting for
 // it: without the memory it would be applied after its client was told that it
 // was refused.
-func (s *state) remember(o Op, r Result) {
+func (s *requests) remember(o Op, r Result) {
 	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {
 		return
 	}
@@ -75,7 +74,7 @@ func (s *state) remember(o Op, r Result) {
 func (o *op) refused() bool { return o.Result.Refusal != nil }
 
 // forgetOldest drops the op that was remembered first of those.
-func (s *state) forgetOldest(of *ages) {
+func (s *requests) forgetOldest(of *ages) {
 	k, ok := of.first()
 	if ok {
 		s.dropOp(k)
@@ -83,13 +82,13 @@ func (s *state) forgetOldest(of *ages) {
 }
 
 // expireOps forgets ops past their age.
-func (s *state) expireOps() {
+func (s *requests) expireOps() {
 	s.expire(&s.opAges, opAge)
 	s.expire(&s.refusals, refusalAge)
 }
 
 // expire forgets those ops that are older than age.
-func (s *state) expire(of *ages, age time.Duration) {
+func (s *requests) expire(of *ages, age time.Duration) {
 	limit := s.meta.Now.Add(-age)
 	for range opSweep {
 		k, ok := of.first()

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // Where an execution has its parent, its bundle, and that its code.
@@ -253,7 +252,7 @@ func (l *ledgerLine) follows(before *ledgerLine, text []byte) error {
 
 // checkAccount compares the account of an organization with what its lines
 // grant, charge and end with.
-func (v *View) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
+func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
 	a := v.Account(org)
 	if a.Seq != last.seq || a.Head != last.hash || a.Balance != last.balance ||
 		a.Held != last.held || a.Granted != granted || a.Charged != charged {

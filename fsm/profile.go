@@ -37,7 +37,7 @@ type offer struct {
 }
 
 // reshape brings what the nodes offer to their inventories.
-func (s *state) reshape() {
+func (s *membership) reshape() {
 	o := offer{types: make(map[string]shape)}
 	for n := range s.nodes.Values() {
 		o.add(n)
@@ -47,7 +47,7 @@ func (s *state) reshape() {
 
 // widen counts in a node that had reported nothing before: no look at the
 // others, of which there may be many when a cluster starts.
-func (s *state) widen(n *compute.Node) {
+func (s *membership) widen(n *compute.Node) {
 	o := s.offered
 	o.types = maps.Clone(o.types)
 	o.add(n)
@@ -96,7 +96,7 @@ func (o offer) differ(want offer) error {
 
 // GPUTypes returns the kinds of GPU of the known nodes, sorted: types such as
 // "a100", and MIG slices such as "a100.mig_1g_5gb".
-func (v *View) GPUTypes() []string {
+func (v *nodeTables) GPUTypes() []string {
 	return slices.Sorted(maps.Keys(v.offered.types)) // Sorted, so any order will do.
 }
 
@@ -105,7 +105,7 @@ func (v *View) GPUTypes() []string {
 func (v *View) Profiles() []string {
 	var names []string
 	add := func(p compute.Profile) {
-		if _, _, err := v.size(p); err == nil {
+		if _, _, err := (resolver{v}).size(p); err == nil {
 			names = append(names, p.String())
 		}
 	}
@@ -125,17 +125,20 @@ func (v *View) Profiles() []string {
 	return names
 }
 
+// resolver finds what profiles stand for in a view.
+type resolver struct{ *View }
+
 // Resolve returns what a profile asks of a node and costs per second. A name
 // that is malformed, of an unknown type or larger than any known node is
 // CodeInvalid, and the message names the profiles that are valid now.
 func (v *View) Resolve(profile string) (compute.Profile, compute.Request, compute.Price, error) {
 	p, err := compute.ParseProfile(profile)
 	if err != nil {
-		return compute.Profile{}, compute.Request{}, 0, v.unknownProfile(err.Error(), "unknown_profile")
+		return compute.Profile{}, compute.Request{}, 0, resolver{v}.unknownProfile(err.Error(), "unknown_profile")
 	}
-	r, price, fault := v.size(p)
+	r, price, fault := resolver{v}.size(p)
 	if fault != nil {
-		return compute.Profile{}, compute.Request{}, 0, v.unknownProfile(fault.Message, fault.Detail)
+		return compute.Profile{}, compute.Request{}, 0, resolver{v}.unknownProfile(fault.Message, fault.Detail)
 	}
 	return p, r, price, nil
 }
@@ -149,13 +152,13 @@ func maxCount(p compute.Profile) int {
 	return 8
 }
 
-func (v *View) unknownProfile(why, detail string) *compute.Error {
+func (v resolver) unknownProfile(why, detail string) *compute.Error {
 	return compute.Errorf(compute.CodeInvalid, "%s; valid profiles: %s",
 		why, strings.Join(v.Profiles(), ", ")).Named(detail)
 }
 
 // size returns the request and the price of p.
-func (v *View) size(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
+func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	if !p.IsGPU() {
 		return v.sizeCPU(p)
 	}
@@ -188,7 +191,7 @@ const maxNearest = 3
 
 // nearest names what would fit in place of p: the largest profile of its type,
 // and as many GPUs of other types.
-func (v *View) nearest(p compute.Profile, most int) string {
+func (v *nodeTables) nearest(p compute.Profile, most int) string {
 	count := 1
 	for 2*count <= most {
 		count *= 2
@@ -211,7 +214,7 @@ func (v *View) nearest(p compute.Profile, most int) string {
 
 // meant asks whether a type that differs in one letter was meant; "" when there
 // is none.
-func (v *View) meant(gpuType string) string {
+func (v *nodeTables) meant(gpuType string) string {
 	for _, kind := range v.GPUTypes() {
 		if nearlySame(kind, gpuType) {
 			return fmt.Sprintf("; was %q meant?", kind)
@@ -243,14 +246,14 @@ func partsOf(p compute.Profile) (parts, whole int64) {
 }
 
 // sliced reports whether a node offers MIG slices of the type.
-func (v *View) sliced(gpuType string) bool {
+func (v *nodeTables) sliced(gpuType string) bool {
 	prefix := compute.Profile{GPUType: gpuType}.Kind() + ".mig_"
 	return slices.ContainsFunc(v.GPUTypes(), func(kind string) bool { return strings.HasPrefix(kind, prefix) })
 }
 
 // sizeCPU sizes a CPU-only profile. While no node has reported what it has,
 // any number of vCPUs is valid and waits.
-func (v *View) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
+func (v resolver) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
 	r := compute.Request{VCPUMilli: n * cpuMilli, MemoryMiB: n * cpuMemory}
 	if most := v.offered.cpus; v.offered.nodes > 0 && n > max(most, 1) {

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // TestRecountFindsFlippedBits flips bits of records that are in memory: in one

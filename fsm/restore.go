@@ -10,9 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // How a snapshot is read: one goroutine reads records and hashes the stream,
@@ -584,30 +583,30 @@ func (r *restoring) compare(attempts []ended) error {
 func (r *restoring) check() error {
 	var wrong []error
 	for e := range r.executions.Hot() {
-		wrong = append(wrong, r.checkExecution(e), r.checkOrg(e.Org))
+		wrong = append(wrong, checker{r.View}.checkExecution(e), checker{r.View}.checkOrg(e.Org))
 	}
 	for i := range r.seen {
 		if r.seen[i].parent {
 			e, _ := r.executions.Get(r.seen[i].id)
-			wrong = append(wrong, r.checkExecution(e))
+			wrong = append(wrong, checker{r.View}.checkExecution(e))
 		}
 	}
 	for a := range r.attempts.Hot() {
 		e, ok := r.executions.Get(a.Execution)
 		if ok {
-			wrong = append(wrong, r.checkExecution(e))
+			wrong = append(wrong, checker{r.View}.checkExecution(e))
 		}
-		wrong = append(wrong, r.checkAttempt(a, e))
+		wrong = append(wrong, checker{r.View}.checkAttempt(a, e))
 	}
 	for org := range r.totals.All() {
-		wrong = append(wrong, r.checkOrg(org))
+		wrong = append(wrong, checker{r.View}.checkOrg(org))
 	}
 	for o := range r.orgs.Values() {
 		k := r.books[o.ID]
-		wrong = append(wrong, r.checkAccount(o.ID, k.granted, k.charged, &k.last))
+		wrong = append(wrong, checker{r.View}.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
-	return errors.Join(append(wrong, r.checkHeld(), r.checkNodes(), r.checkPeople(),
-		r.checkMix(), r.checkQuotas(), r.checkFormat(), r.checkBrake(), r.checkArchives())...)
+	return errors.Join(append(wrong, checker{r.View}.checkHeld(), checker{r.View}.checkNodes(), checker{r.View}.checkPeople(),
+		checker{r.View}.checkMix(), checker{r.View}.checkQuotas(), checker{r.View}.checkFormat(), checker{r.View}.checkBrake(), checker{r.View}.checkArchives())...)
 }
 
 // add counts the next line.

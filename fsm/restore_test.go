@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // TestOutlinesKnowAllFields holds that a field that is added to a record comes

@@ -72,7 +72,7 @@ func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 
 // useMore brings what an organization uses to now, and changes its rate from
 // now on.
-func (s *state) useMore(org compute.OrgID, rate compute.Price) {
+func (s *quota) useMore(org compute.OrgID, rate compute.Price) {
 	u := usage{Org: org}
 	if known, ok := s.usage.Get(org); ok {
 		u = *known

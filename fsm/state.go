@@ -4,71 +4,116 @@ import (
 	"cmp"
 	"strings"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // View is the whole state at one Raft index. It never changes, and any number
 // of goroutines may read it. The records that its methods return are shared:
 // nobody may write to them.
 type View struct {
-	meta   meta
+	clusterState
+	nodeTables
+	identityTables
+	moneyTables
+	executionTables
+	quotaTables
+	requestTables
+	archiveTables
+	learnedTables
+
 	counts counts
-
-	nodes      nodeRecords
-	removed    store.Records[compute.NodeID, removedNode]
-	prices     store.Records[string, price]
-	joins      store.Records[string, compute.JoinToken]
-	orgs       store.Records[compute.OrgID, compute.Org]
-	users      store.Records[compute.UserID, compute.User]
-	members    store.Records[pair, compute.Membership] // By organization, user.
-	keys       store.Records[compute.KeyID, compute.Key]
-	refresh    store.Records[compute.Hash, refreshToken]
-	signing    store.Records[string, compute.SigningKey]
-	accounts   store.Records[compute.OrgID, compute.Account]
-	ledger     books // By organization, sequence.
-	executions store.Records[compute.ExecutionID, compute.Execution]
-	attempts   store.Records[line, compute.Attempt]  // By execution, epoch.
-	callbacks  store.Records[line, compute.Callback] // By execution, number.
-	ops        store.Records[pair, op]               // By organization, identifier.
-	admitted   store.Records[compute.NodeID, admission]
-	arrived    store.Records[string, arrival] // By the request's key.
-	usage      store.Records[compute.OrgID, usage]
-	quotas     store.Records[scope, compute.Quota]
-	tallies    store.Records[tallyKey, tally]
-	archives   store.Records[uint64, Archive] // By number.
-
-	slugs     store.Table[string, compute.OrgID]
-	emails    store.Table[string, compute.UserID]
-	lookups   store.Table[string, compute.KeyID]
-	joined    store.Index[pair, compute.Membership] // By user, organization.
-	orgKeys   store.Index[pair, compute.Key]        // By organization, key.
-	families  store.Index[family, refreshToken]
-	expiring  store.Index[moment, refreshToken]
-	history   store.PackedIndex[place, compute.Execution]
-	live      store.Index[place, compute.Execution]
-	queue     store.Index[spot, compute.Execution]
-	pending   store.Index[turn, compute.Execution]         // Parents with a queue message.
-	races     store.Index[turn, compute.Execution]         // Parents whose children run.
-	growing   store.Index[moment, compute.Execution]       // Placed, by when the hold has to grow.
-	finished  store.PackedIndex[moment, compute.Execution] // By the end; what goes first.
-	estimated store.Index[moment, compute.Execution]       // Those that wait, by when their estimates end.
-	work      store.Index[pair, compute.Attempt]           // Live attempts by node, execution.
-	victims   store.Index[turn, compute.Execution]         // Preemptible ones that have a place.
-	opAges    ages                                         // Ops that changed something, by sequence: the oldest first.
-	refusals  ages                                         // The others.
-
-	shelfmarks     store.Table[shelfmark, struct{}]    // What archives have of organizations.
-	archiveBlobs   store.Table[compute.Hash, struct{}] // Those of archives.
-	archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
-	extra          map[compute.ExecutionID]*Case       // From archives; of views that With has made.
-
-	totals  store.Table[compute.OrgID, totals]
-	loads   store.Table[scope, compute.Load] // Of live attempts.
-	offered offer
-	mix     *compute.Mix // In force; derived from arrived.
 }
+
+// The tables of the state, by noun. Methods that read the tables of one noun
+// belong to it; those that read more are methods of View.
+type (
+	// clusterState is what there is one of.
+	clusterState struct {
+		meta meta
+	}
+
+	// nodeTables has nodes and how they join.
+	nodeTables struct {
+		nodes    nodeRecords
+		removed  store.Records[compute.NodeID, removedNode]
+		joins    store.Records[string, compute.JoinToken]
+		admitted store.Records[compute.NodeID, admission]
+		offered  offer
+	}
+
+	// identityTables has organizations, users, keys and tokens.
+	identityTables struct {
+		orgs     store.Records[compute.OrgID, compute.Org]
+		users    store.Records[compute.UserID, compute.User]
+		members  store.Records[pair, compute.Membership] // By organization, user.
+		keys     store.Records[compute.KeyID, compute.Key]
+		refresh  store.Records[compute.Hash, refreshToken]
+		signing  store.Records[string, compute.SigningKey]
+		slugs    store.Table[string, compute.OrgID]
+		emails   store.Table[string, compute.UserID]
+		lookups  store.Table[string, compute.KeyID]
+		joined   store.Index[pair, compute.Membership] // By user, organization.
+		orgKeys  store.Index[pair, compute.Key]        // By organization, key.
+		families store.Index[family, refreshToken]
+		expiring store.Index[moment, refreshToken]
+	}
+
+	// moneyTables has accounts, ledgers and prices.
+	moneyTables struct {
+		prices   store.Records[string, price]
+		accounts store.Records[compute.OrgID, compute.Account]
+		ledger   books // By organization, sequence.
+	}
+
+	// executionTables has executions, attempts and callbacks.
+	executionTables struct {
+		executions store.Records[compute.ExecutionID, compute.Execution]
+		attempts   store.Records[line, compute.Attempt]  // By execution, epoch.
+		callbacks  store.Records[line, compute.Callback] // By execution, number.
+		history    store.PackedIndex[place, compute.Execution]
+		live       store.Index[place, compute.Execution]
+		queue      store.Index[spot, compute.Execution]
+		pending    store.Index[turn, compute.Execution]         // Parents with a queue message.
+		races      store.Index[turn, compute.Execution]         // Parents whose children run.
+		growing    store.Index[moment, compute.Execution]       // Placed, by when the hold has to grow.
+		finished   store.PackedIndex[moment, compute.Execution] // By the end; what goes first.
+		estimated  store.Index[moment, compute.Execution]       // Those that wait, by when their estimates end.
+		work       store.Index[pair, compute.Attempt]           // Live attempts by node, execution.
+		victims    store.Index[turn, compute.Execution]         // Preemptible ones that have a place.
+		totals     store.Table[compute.OrgID, totals]
+	}
+
+	// quotaTables has quotas and what counts against them.
+	quotaTables struct {
+		usage  store.Records[compute.OrgID, usage]
+		quotas store.Records[scope, compute.Quota]
+		loads  store.Table[scope, compute.Load] // Of live attempts.
+	}
+
+	// requestTables has the answers to requests.
+	requestTables struct {
+		ops      store.Records[pair, op] // By organization, identifier.
+		opAges   ages                    // Ops that changed something, by sequence: the oldest first.
+		refusals ages                    // The others.
+	}
+
+	// archiveTables has where archived executions are.
+	archiveTables struct {
+		archives       store.Records[uint64, Archive]      // By number.
+		shelfmarks     store.Table[shelfmark, struct{}]    // What archives have of organizations.
+		archiveBlobs   store.Table[compute.Hash, struct{}] // Those of archives.
+		archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
+		extra          map[compute.ExecutionID]*Case       // From archives; of views that With has made.
+	}
+
+	// learnedTables has what was learned from executions and attempts.
+	learnedTables struct {
+		arrived store.Records[string, arrival] // By the request's key.
+		tallies store.Records[tallyKey, tally]
+		mix     *compute.Mix // In force; derived from arrived.
+	}
+)
 
 // meta is what there is one of.
 type meta struct {
@@ -140,23 +185,35 @@ type totals struct {
 	byStatus   [compute.Statuses]int
 }
 
-// state is the view that the apply goroutine works on.
+// state is the view that the apply goroutine works on, with the parts that apply
+// commands to it.
 type state struct {
 	*View
 
 	commands *commandTable
 
-	waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
-	room    []byte                                      // Of what is unpacked and looked at once.
+	*access
+	*lifecycle
+	*membership
+	*identity
+	*money
+	*placement
+	*execution
+	*selection
+	*quota
+	*requests
+	*retention
+	*statistics
 }
 
-func newState() *state {
+// newView returns a view of an empty state.
+func newView() *View {
 	v := new(View)
 	v.makeRecords()
 	v.makeIndexes()
 	v.mix = new(compute.Mix)
 	v.offered = offer{types: make(map[string]shape)}
-	return &state{View: v, commands: commands}
+	return v
 }
 
 func (v *View) makeRecords() {
@@ -322,19 +379,19 @@ func (s *state) publish() *View {
 }
 
 // putExecution stores e and everything that is derived from it.
-func (s *state) putExecution(e *compute.Execution) {
+func (s *execution) putExecution(e *compute.Execution) {
 	s.follow(s.executions.Put(e), e)
 }
 
 // dropExecution removes the execution id with everything derived from it.
-func (s *state) dropExecution(id compute.ExecutionID) {
+func (s *execution) dropExecution(id compute.ExecutionID) {
 	if old := s.executions.Drop(id); old != nil {
 		s.follow(old, nil)
 	}
 }
 
 // follow brings the indexes and counts of executions from before to after.
-func (s *state) follow(before, after *compute.Execution) {
+func (s *execution) follow(before, after *compute.Execution) {
 	s.history.Update(before, after)
 	s.live.Update(before, after)
 	s.queue.Update(before, after)
@@ -352,7 +409,7 @@ func (s *state) follow(before, after *compute.Execution) {
 	}
 }
 
-func (s *state) count(e *compute.Execution, n int) {
+func (s *execution) count(e *compute.Execution, n int) {
 	s.counts.executions[e.Status][e.Kind] += n
 	if waits(e) {
 		s.counts.waiting[e.Reason] += n
@@ -360,7 +417,7 @@ func (s *state) count(e *compute.Execution, n int) {
 	t, _ := s.totals.Get(e.Org)
 	t.add(e, n)
 	if holds(e) {
-		s.load(e, n)
+		s.quota.load(e, n)
 	}
 	if t == (totals{}) {
 		s.totals.Remove(e.Org)
@@ -401,9 +458,9 @@ func waits(e *compute.Execution) bool {
 	return e.Status <= compute.StatusQueued && e.Reason.Waits()
 }
 
-func (s *state) putAttempt(a *compute.Attempt) { s.work.Update(s.attempts.Put(a), a) }
+func (s *executionTables) putAttempt(a *compute.Attempt) { s.work.Update(s.attempts.Put(a), a) }
 
-func (s *state) putAccount(a *compute.Account) {
+func (s *money) putAccount(a *compute.Account) {
 	old := s.accounts.Put(a)
 	if old != nil {
 		s.counts.held -= old.Held
@@ -411,23 +468,23 @@ func (s *state) putAccount(a *compute.Account) {
 	s.counts.held += a.Held
 }
 
-func (s *state) putOrg(o *compute.Org) {
+func (s *identityTables) putOrg(o *compute.Org) {
 	if old := s.orgs.Put(o); old != nil {
 		s.slugs.Remove(old.Slug)
 	}
 	s.slugs.Set(o.Slug, o.ID)
 }
 
-func (s *state) putUser(u *compute.User) {
+func (s *identityTables) putUser(u *compute.User) {
 	if old := s.users.Put(u); old != nil {
 		s.emails.Remove(old.Email)
 	}
 	s.emails.Set(u.Email, u.ID)
 }
 
-func (s *state) putMembership(m *compute.Membership) { s.joined.Update(s.members.Put(m), m) }
+func (s *identityTables) putMembership(m *compute.Membership) { s.joined.Update(s.members.Put(m), m) }
 
-func (s *state) putKey(k *compute.Key) {
+func (s *identityTables) putKey(k *compute.Key) {
 	old := s.keys.Put(k)
 	if old != nil {
 		s.lookups.Remove(old.Lookup)
@@ -436,41 +493,41 @@ func (s *state) putKey(k *compute.Key) {
 	s.orgKeys.Update(old, k)
 }
 
-func (s *state) dropKey(id compute.KeyID) {
+func (s *identity) dropKey(id compute.KeyID) {
 	old := s.keys.Drop(id)
 	s.quotas.Drop(scope{org: old.Org, key: id})
 	s.lookups.Remove(old.Lookup)
 	s.orgKeys.Update(old, nil)
 }
 
-func (s *state) putRefresh(t *refreshToken) {
+func (s *identityTables) putRefresh(t *refreshToken) {
 	old := s.refresh.Put(t)
 	s.families.Update(old, t)
 	s.expiring.Update(old, t)
 }
 
-func (s *state) dropRefresh(h compute.Hash) {
+func (s *identityTables) dropRefresh(h compute.Hash) {
 	if old := s.refresh.Drop(h); old != nil {
 		s.families.Update(old, nil)
 		s.expiring.Update(old, nil)
 	}
 }
 
-func (s *state) putOp(o *op) {
+func (s *requestTables) putOp(o *op) {
 	if old := s.ops.Put(o); old != nil {
 		s.agesOf(old).remove(old.Seq)
 	}
 	s.agesOf(o).set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
 }
 
-func (s *state) dropOp(k pair) {
+func (s *requestTables) dropOp(k pair) {
 	if old := s.ops.Drop(k); old != nil {
 		s.agesOf(old).remove(old.Seq)
 	}
 }
 
 // agesOf returns the table that says when o is forgotten.
-func (s *state) agesOf(o *op) *ages {
+func (s *requestTables) agesOf(o *op) *ages {
 	if o.refused() {
 		return &s.refusals
 	}

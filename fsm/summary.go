@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // Summary is a state in numbers, by which two copies of it can be compared.

@@ -51,7 +51,7 @@ func byTally(a, b tallyKey) int {
 }
 
 // tally counts an attempt of e.
-func (s *state) tally(what tallied, why compute.Reason, e *compute.Execution, worth compute.Credits) {
+func (s *statistics) tally(what tallied, why compute.Reason, e *compute.Execution, worth compute.Credits) {
 	key := tallyKey{what, why, e.Request.GPUType}
 	if key.gpuType == "" {
 		key.gpuType = "cpu"
@@ -71,7 +71,7 @@ func (s *state) tally(what tallied, why compute.Reason, e *compute.Execution, wo
 }
 
 // tallyEnd counts how an attempt ended that was asked to make room, or is free.
-func (s *state) tallyEnd(a *compute.Attempt, e *compute.Execution, status compute.Status, why compute.Reason) {
+func (s *statistics) tallyEnd(a *compute.Attempt, e *compute.Execution, status compute.Status, why compute.Reason) {
 	worth := e.Price.Charge(a.Ran(s.meta.Now))
 	switch {
 	case !a.PreemptAt.IsZero() && why == compute.ReasonPreempted && status == compute.StatusSystemFailure:
@@ -95,7 +95,7 @@ type Tally struct {
 // Preempted yields how many attempts were asked to make room for work of a
 // higher priority, by GPU type: with made those that did, else those that
 // ended before.
-func (v *View) Preempted(made bool) iter.Seq[Tally] {
+func (v *learnedTables) Preempted(made bool) iter.Seq[Tally] {
 	if made {
 		return v.talliesOf(talliedMadeRoom)
 	}
@@ -104,9 +104,9 @@ func (v *View) Preempted(made bool) iter.Seq[Tally] {
 
 // Unbilled yields how many attempts nobody was charged for though they were
 // placed, by reason and GPU type: failures of the system and preemptions.
-func (v *View) Unbilled() iter.Seq[Tally] { return v.talliesOf(talliedUnbilled) }
+func (v *learnedTables) Unbilled() iter.Seq[Tally] { return v.talliesOf(talliedUnbilled) }
 
-func (v *View) talliesOf(what tallied) iter.Seq[Tally] {
+func (v *learnedTables) talliesOf(what tallied) iter.Seq[Tally] {
 	return func(yield func(Tally) bool) {
 		for _, t := range v.tallies.From(tallyKey{what: what}) {
 			if t.What != what || !yield(Tally{t.GPUType, t.Reason, t.Count, t.Worth}) {

@@ -13,21 +13,21 @@ const (
 )
 
 // tick lets time pass. Each part does a bounded amount of work.
-func (s *state) tick() Result {
-	s.growHolds()
-	s.expireOps()
-	s.expireTokens()
-	s.expireRefresh()
-	s.expireSigningKeys()
-	s.countLate()
-	s.endDrains()
-	return Result{Count: s.retire()}
+func (s *lifecycle) tick() Result {
+	s.money.growHolds()
+	s.requests.expireOps()
+	s.membership.expireTokens()
+	s.identity.expireRefresh()
+	s.identity.expireSigningKeys()
+	s.statistics.countLate()
+	s.membership.endDrains()
+	return Result{Count: s.retention.retire()}
 }
 
 // retire forgets terminal executions past their age or number, the oldest
 // first, and returns how many, where they do not go to archives. Their ledger
 // lines stay. A child stays as long as its parent lives, which counts on it.
-func (s *state) retire() int {
+func (s *retention) retire() int {
 	if s.Format() >= formatTrust && !s.meta.Settings.Forget {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (s *state) retire() int {
 
 // parentOf returns the parent of an execution that has ended, if it has one. A
 // sweep begins where the one before began: what that skipped is remembered.
-func (s *state) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
+func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
 	if parent, ok := s.waiting[id]; ok {
 		return parent, true
 	}
@@ -79,7 +79,7 @@ func (s *state) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
 
 // lives reports whether a parent is known and has not ended. It asks once for
 // each.
-func (s *state) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
+func (s *retention) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
 	is, ok := known[parent]
 	if !ok {
 		e, there := s.executions.Get(parent)
@@ -90,7 +90,7 @@ func (s *state) lives(parent compute.ExecutionID, known map[compute.ExecutionID]
 }
 
 // forget removes an execution with its attempts and callbacks.
-func (s *state) forget(e *compute.Execution) {
+func (s *retention) forget(e *compute.Execution) {
 	for _, a := range s.Attempts(e.ID) {
 		s.attempts.Drop(line{e.ID.UUID, a.Epoch})
 	}
@@ -104,5 +104,5 @@ func (s *state) forget(e *compute.Execution) {
 	for _, k := range urls {
 		s.callbacks.Drop(k)
 	}
-	s.dropExecution(e.ID)
+	s.execution.dropExecution(e.ID)
 }

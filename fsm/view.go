@@ -5,50 +5,49 @@ import (
 	"math"
 	"slices"
 
-	"berth/fsm/store"
-
 	"berth/compute"
+	"berth/fsm/store"
 )
 
 // Index returns the Raft index of the last entry in v.
-func (v *View) Index() uint64 { return v.meta.Index }
+func (v *clusterState) Index() uint64 { return v.meta.Index }
 
 // Now returns the state's clock: the time of the last entry.
-func (v *View) Now() compute.Instant { return v.meta.Now }
+func (v *clusterState) Now() compute.Instant { return v.meta.Now }
 
 // Term returns the newest leader's term that an entry carried.
-func (v *View) Term() uint64 { return v.meta.Term }
+func (v *clusterState) Term() uint64 { return v.meta.Term }
 
 // Bootstrapped reports whether the cluster has been set up.
-func (v *View) Bootstrapped() bool { return !v.meta.Cluster.IsZero() }
+func (v *clusterState) Bootstrapped() bool { return !v.meta.Cluster.IsZero() }
 
 // ClusterID returns the cluster's identifier, zero before Bootstrap.
-func (v *View) ClusterID() compute.UUID { return v.meta.Cluster }
+func (v *clusterState) ClusterID() compute.UUID { return v.meta.Cluster }
 
 // RootToken returns the SHA-256 of the root token.
-func (v *View) RootToken() compute.Hash { return v.meta.RootToken }
+func (v *clusterState) RootToken() compute.Hash { return v.meta.RootToken }
 
 // ClusterEpoch returns which life of the cluster this is: 0 for the first, and
 // one more after each restore or recovery.
-func (v *View) ClusterEpoch() uint64 { return v.meta.Epoch }
+func (v *clusterState) ClusterEpoch() uint64 { return v.meta.Epoch }
 
 // Settings returns what the operator configured.
-func (v *View) Settings() Settings { return v.meta.Settings }
+func (v *clusterState) Settings() Settings { return v.meta.Settings }
 
 // Node returns the node id.
-func (v *View) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.Get(id) }
+func (v *nodeTables) Node(id compute.NodeID) (*compute.Node, bool) { return v.nodes.Get(id) }
 
 // Nodes yields the nodes by identifier.
-func (v *View) Nodes() iter.Seq[*compute.Node] { return v.nodes.Values() }
+func (v *nodeTables) Nodes() iter.Seq[*compute.Node] { return v.nodes.Values() }
 
 // RemovedNode reports whether the node id was removed for good.
-func (v *View) RemovedNode(id compute.NodeID) bool {
+func (v *nodeTables) RemovedNode(id compute.NodeID) bool {
 	_, removed := v.removed.Get(id)
 	return removed
 }
 
 // Prices returns a copy of the price book: by GPU type, and "cpu".
-func (v *View) Prices() map[string]compute.Price {
+func (v *moneyTables) Prices() map[string]compute.Price {
 	book := make(map[string]compute.Price, v.prices.Len())
 	for p := range v.prices.Values() {
 		book[p.Name] = p.Price
@@ -142,13 +141,13 @@ func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
 }
 
 // Live yields an organization's executions that have not ended, newest first.
-func (v *View) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
+func (v *executionTables) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
 	return v.newest(v.live.Descend(lastPlace(org)), org)
 }
 
 // Held yields the live attempts of an organization, the newest execution
 // first.
-func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
+func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	return func(yield func(compute.Work) bool) {
 		for e := range v.Live(org) {
 			if !holds(e) {
@@ -166,7 +165,7 @@ func (v *View) Held(org compute.OrgID) iter.Seq[compute.Work] {
 func lastPlace(org compute.OrgID) place { return place{org: org, index: math.MaxUint64} }
 
 // newest yields the executions of org at places, as long as those are org's.
-func (v *View) newest(places iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
+func (v *executionTables) newest(places iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range places {
 			if k.org != org {
@@ -203,7 +202,7 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 // History yields an organization's executions in the state, newest first. Of
 // deleted ones it yields what billing needs. What is skipped is not decoded, and
 // where nothing else is asked for not even looked at.
-func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
+func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
 		return v.newest(v.history.Descend(lastPlace(org), place{org: org}, f.Skip), org)
 	}
@@ -220,7 +219,7 @@ func (v *View) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Exe
 // selected yields what f selects of the executions in the state, those that it
 // skips too, from a place in an organization's history down: the place of each, and
 // what returns it before the next one.
-func (v *View) selected(from place, f HistoryFilter) iter.Seq2[place, func() *compute.Execution] {
+func (v *executionTables) selected(from place, f HistoryFilter) iter.Seq2[place, func() *compute.Execution] {
 	f.Skip = 0
 	return func(yield func(place, func() *compute.Execution) bool) {
 		var room []byte
@@ -241,7 +240,7 @@ func (v *View) selected(from place, f HistoryFilter) iter.Seq2[place, func() *co
 
 // selects reports whether f selects the execution id, whose outline it may read,
 // from an encoding in room. It returns that.
-func (v *View) selects(
+func (v *executionTables) selects(
 	f HistoryFilter, id compute.ExecutionID, outline *compute.Execution, room []byte,
 ) (bool, []byte) {
 	if f == (HistoryFilter{}) {
@@ -291,7 +290,7 @@ func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, bySt
 
 // Queue yields the queued executions line by line: by priority, highest first,
 // then by organization, then by age. The scheduler's order is its own.
-func (v *View) Queue() iter.Seq[*compute.Execution] {
+func (v *executionTables) Queue() iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range v.queue.All() {
 			e, _ := v.executions.Get(k.id)
@@ -304,7 +303,7 @@ func (v *View) Queue() iter.Seq[*compute.Execution] {
 
 // Lines returns the highest priority under below that work waits at, and the
 // organizations whose it is, by identifier; none when there is no such work.
-func (v *View) Lines(below int) (priority int, orgs []compute.OrgID) {
+func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) {
 	at := spot{priority: below - 1}
 	for {
 		k, ok := v.queue.Next(at)
@@ -318,7 +317,7 @@ func (v *View) Lines(below int) (priority int, orgs []compute.OrgID) {
 
 // Line returns at most limit executions of an organization that wait at a
 // priority, the oldest first, those behind after when that is one.
-func (v *View) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
+func (v *executionTables) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
 	at := spot{priority: priority, org: org}
 	if after != nil {
 		at = spotOf(after)
@@ -337,16 +336,18 @@ func (v *View) Line(priority int, org compute.OrgID, after *compute.Execution, l
 }
 
 // QueueLen returns how many executions are queued.
-func (v *View) QueueLen() int { return v.queue.Len() }
+func (v *executionTables) QueueLen() int { return v.queue.Len() }
 
 // PendingSelections yields the parents whose queue message nobody has taken.
-func (v *View) PendingSelections() iter.Seq[*compute.Execution] { return v.turns(&v.pending) }
+func (v *executionTables) PendingSelections() iter.Seq[*compute.Execution] {
+	return v.turns(&v.pending)
+}
 
 // RunningSelections yields the parents of GPU selections whose sub-executions
 // have not all ended.
-func (v *View) RunningSelections() iter.Seq[*compute.Execution] { return v.turns(&v.races) }
+func (v *executionTables) RunningSelections() iter.Seq[*compute.Execution] { return v.turns(&v.races) }
 
-func (v *View) turns(x *store.Index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
+func (v *executionTables) turns(x *store.Index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range x.All() {
 			e, _ := v.executions.Get(k.id)
@@ -358,11 +359,11 @@ func (v *View) turns(x *store.Index[turn, compute.Execution]) iter.Seq[*compute.
 }
 
 // Calibration returns how good the estimates of starts have been.
-func (v *View) Calibration() compute.Calibration { return v.meta.Calibration }
+func (v *clusterState) Calibration() compute.Calibration { return v.meta.Calibration }
 
 // Ended yields the executions that have ended, the newest end first, also
 // deleted ones: of each whose it is, its status and its times, and no more.
-func (v *View) Ended() iter.Seq[*compute.Execution] {
+func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
 	last := moment{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
 		var room []byte
@@ -382,7 +383,7 @@ func (v *View) Ended() iter.Seq[*compute.Execution] {
 }
 
 // Callbacks yields the outbox: who must hear of executions that ended.
-func (v *View) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.Values() }
+func (v *executionTables) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.Values() }
 
 // JoinTokens yields the tokens with which nodes may join.
-func (v *View) JoinTokens() iter.Seq[*compute.JoinToken] { return v.joins.Values() }
+func (v *nodeTables) JoinTokens() iter.Seq[*compute.JoinToken] { return v.joins.Values() }

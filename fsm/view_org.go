@@ -9,10 +9,10 @@ import (
 )
 
 // Org returns the organization id.
-func (v *View) Org(id compute.OrgID) (*compute.Org, bool) { return v.orgs.Get(id) }
+func (v *identityTables) Org(id compute.OrgID) (*compute.Org, bool) { return v.orgs.Get(id) }
 
 // OrgBySlug returns the organization with a slug.
-func (v *View) OrgBySlug(slug string) (*compute.Org, bool) {
+func (v *identityTables) OrgBySlug(slug string) (*compute.Org, bool) {
 	id, ok := v.slugs.Get(slug)
 	if !ok {
 		return nil, false
@@ -21,13 +21,13 @@ func (v *View) OrgBySlug(slug string) (*compute.Org, bool) {
 }
 
 // Orgs yields the organizations by identifier.
-func (v *View) Orgs() iter.Seq[*compute.Org] { return v.orgs.Values() }
+func (v *identityTables) Orgs() iter.Seq[*compute.Org] { return v.orgs.Values() }
 
 // User returns the user id.
-func (v *View) User(id compute.UserID) (*compute.User, bool) { return v.users.Get(id) }
+func (v *identityTables) User(id compute.UserID) (*compute.User, bool) { return v.users.Get(id) }
 
 // UserByEmail returns the user with an e-mail address in lower case.
-func (v *View) UserByEmail(email string) (*compute.User, bool) {
+func (v *identityTables) UserByEmail(email string) (*compute.User, bool) {
 	id, ok := v.emails.Get(email)
 	if !ok {
 		return nil, false
@@ -36,12 +36,12 @@ func (v *View) UserByEmail(email string) (*compute.User, bool) {
 }
 
 // Membership returns what ties a user to an organization.
-func (v *View) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
+func (v *identityTables) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
 	return v.members.Get(pair{org.UUID, user.UUID})
 }
 
 // Memberships returns the memberships of a user.
-func (v *View) Memberships(user compute.UserID) []*compute.Membership {
+func (v *identityTables) Memberships(user compute.UserID) []*compute.Membership {
 	var out []*compute.Membership
 	for k := range v.joined.Keys(pair{owner: user.UUID}) {
 		if k.owner != user.UUID {
@@ -54,7 +54,7 @@ func (v *View) Memberships(user compute.UserID) []*compute.Membership {
 }
 
 // Members returns the memberships in an organization.
-func (v *View) Members(org compute.OrgID) []*compute.Membership {
+func (v *identityTables) Members(org compute.OrgID) []*compute.Membership {
 	var out []*compute.Membership
 	for k, m := range v.members.From(pair{owner: org.UUID}) {
 		if k.owner != org.UUID {
@@ -66,7 +66,7 @@ func (v *View) Members(org compute.OrgID) []*compute.Membership {
 }
 
 // Key returns an organization's API key.
-func (v *View) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
+func (v *identityTables) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
 	k, ok := v.keys.Get(id)
 	if !ok || k.Org != org {
 		return nil, false
@@ -75,7 +75,7 @@ func (v *View) Key(org compute.OrgID, id compute.KeyID) (*compute.Key, bool) {
 }
 
 // Keys returns the API keys of an organization by identifier.
-func (v *View) Keys(org compute.OrgID) []*compute.Key {
+func (v *identityTables) Keys(org compute.OrgID) []*compute.Key {
 	var out []*compute.Key
 	for p := range v.orgKeys.Keys(pair{owner: org.UUID}) {
 		if p.owner != org.UUID {
@@ -88,7 +88,7 @@ func (v *View) Keys(org compute.OrgID) []*compute.Key {
 }
 
 // KeyByLookup returns the API key whose text has lookup behind "lk_".
-func (v *View) KeyByLookup(lookup string) (*compute.Key, bool) {
+func (v *identityTables) KeyByLookup(lookup string) (*compute.Key, bool) {
 	id, ok := v.lookups.Get(lookup)
 	if !ok {
 		return nil, false
@@ -97,7 +97,7 @@ func (v *View) KeyByLookup(lookup string) (*compute.Key, bool) {
 }
 
 // Refresh returns the refresh token with a hash.
-func (v *View) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
+func (v *identityTables) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
 	t, ok := v.refresh.Get(hash)
 	if !ok {
 		return nil, false
@@ -107,7 +107,7 @@ func (v *View) Refresh(hash compute.Hash) (*compute.RefreshToken, bool) {
 
 // SigningKeys returns the keys that access tokens are signed with, the newest
 // first. Only it signs; the others still verify.
-func (v *View) SigningKeys() []*compute.SigningKey {
+func (v *identityTables) SigningKeys() []*compute.SigningKey {
 	out := slices.Collect(v.signing.Values())
 	slices.SortStableFunc(out, func(a, b *compute.SigningKey) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), cmp.Compare(a.RetiredAt, b.RetiredAt))
@@ -117,7 +117,7 @@ func (v *View) SigningKeys() []*compute.SigningKey {
 
 // Account returns an organization's account; one without credits when it has
 // never had any.
-func (v *View) Account(org compute.OrgID) *compute.Account {
+func (v *moneyTables) Account(org compute.OrgID) *compute.Account {
 	if a, ok := v.accounts.Get(org); ok {
 		return a
 	}
@@ -125,6 +125,6 @@ func (v *View) Account(org compute.OrgID) *compute.Account {
 }
 
 // Ledger yields the ledger of an organization behind sequence number after.
-func (v *View) Ledger(org compute.OrgID, after uint64) iter.Seq[*compute.LedgerEntry] {
+func (v *moneyTables) Ledger(org compute.OrgID, after uint64) iter.Seq[*compute.LedgerEntry] {
 	return v.ledger.of(org, after+1)
 }

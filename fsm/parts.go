@@ -1,0 +1,172 @@
+package fsm
+
+import "berth/compute"
+
+// The parts of the state that apply commands, one for each noun. All work on the
+// same tables; each names the other parts that it needs.
+type (
+	// access decides whose command may be applied: it checks the credential
+	// behind a command again.
+	access struct {
+		*View
+	}
+
+	// lifecycle applies what concerns the cluster as a whole: its clock, settings,
+	// format and epochs, and Tick.
+	lifecycle struct {
+		*View
+
+		execution  *execution
+		identity   *identity
+		membership *membership
+		money      *money
+		requests   *requests
+		retention  *retention
+		statistics *statistics
+	}
+
+	// membership applies what nodes are: registered, drained, removed, and the
+	// brake on rescheduling.
+	membership struct {
+		*View
+
+		access    *access
+		execution *execution
+	}
+
+	// identity applies changes of organizations, users, keys and tokens.
+	identity struct {
+		*View
+
+		access *access
+		money  *money
+	}
+
+	// money applies everything that a ledger records.
+	money struct {
+		*View
+
+		access    *access
+		execution *execution
+	}
+
+	// placement applies plans: it checks assignments again, and preempts.
+	placement struct {
+		*View
+
+		execution  *execution
+		quota      *quota
+		statistics *statistics
+	}
+
+	// execution applies the life of executions and of their attempts.
+	execution struct {
+		*View
+
+		access     *access
+		membership *membership
+		money      *money
+		placement  *placement
+		quota      *quota
+		selection  *selection
+		statistics *statistics
+	}
+
+	// selection applies the life of GPU selections.
+	selection struct {
+		*View
+
+		execution  *execution
+		money      *money
+		statistics *statistics
+	}
+
+	// quota applies quotas and counts what fair share knows.
+	quota struct {
+		*View
+
+		access *access
+	}
+
+	// requests remembers the answers to requests.
+	requests struct {
+		*View
+	}
+
+	// retention drops executions that ended long ago, or archives them.
+	retention struct {
+		*View
+
+		execution *execution
+
+		waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
+		room    []byte                                      // For the encoding of a record.
+	}
+
+	// statistics counts what is learned from attempts: estimates, the mix of
+	// arrivals, and tallies.
+	statistics struct {
+		*View
+
+		execution *execution
+	}
+)
+
+// newState returns an empty state.
+func newState() *state {
+	v := newView()
+	s := &state{
+		View: v, commands: commands,
+		access: new(access), lifecycle: new(lifecycle), membership: new(membership),
+		identity: new(identity), money: new(money), placement: new(placement),
+		execution: new(execution), selection: new(selection), quota: new(quota),
+		requests: new(requests), retention: new(retention), statistics: new(statistics),
+	}
+	*s.access = access{View: v}
+	*s.lifecycle = lifecycle{
+		View:      v,
+		execution: s.execution, identity: s.identity, membership: s.membership,
+		money: s.money, requests: s.requests, retention: s.retention,
+		statistics: s.statistics,
+	}
+	*s.membership = membership{
+		View:   v,
+		access: s.access, execution: s.execution,
+	}
+	*s.identity = identity{
+		View:   v,
+		access: s.access, money: s.money,
+	}
+	*s.money = money{
+		View:   v,
+		access: s.access, execution: s.execution,
+	}
+	*s.placement = placement{
+		View:      v,
+		execution: s.execution, quota: s.quota, statistics: s.statistics,
+	}
+	*s.execution = execution{
+		View:   v,
+		access: s.access, membership: s.membership, money: s.money,
+		placement: s.placement, quota: s.quota, selection: s.selection,
+		statistics: s.statistics,
+	}
+	*s.selection = selection{
+		View:      v,
+		execution: s.execution, money: s.money, statistics: s.statistics,
+	}
+	*s.quota = quota{
+		View:   v,
+		access: s.access,
+	}
+	*s.requests = requests{View: v}
+	*s.retention = retention{
+		View:      v,
+		execution: s.execution,
+	}
+	*s.statistics = statistics{
+		View:      v,
+		execution: s.execution,
+	}
+	return s
+}
