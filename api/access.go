@@ -9,29 +9,36 @@ import (
 	"berth/fsm"
 )
 
+// access decides who may make a request.
+type access struct {
+	*core
+	pace    *pace
+	touched *touched
+}
+
 // admit finds out who asks and whether the route is for them, in one view of
 // the state.
-func (s *Server) admit(r *request) error {
+func (a *access) admit(r *request) error {
 	if err := r.checkIdempotency(); err != nil {
 		return err
 	}
 	switch r.route.need {
 	case needNothing:
 		if r.route.body != nil {
-			return s.pace.stranger(r)
+			return a.pace.stranger(r)
 		}
 		return nil
 	case needScraper:
-		return s.admitScraper(r)
+		return a.admitScraper(r)
 	case needStream:
-		if ok, err := s.admitStream(r); ok || err != nil {
+		if ok, err := a.admitStream(r); ok || err != nil {
 			return err
 		}
 	case needOperator:
-		return s.admitOperator(r)
+		return a.admitOperator(r)
 	case needCaller, needOrg:
 	}
-	if err := s.authenticate(r); err != nil {
+	if err := a.authenticate(r); err != nil {
 		return err
 	}
 	if r.route.need == needOrg {
@@ -41,43 +48,43 @@ func (s *Server) admit(r *request) error {
 }
 
 // authenticate sets the view and the caller from the bearer token.
-func (s *Server) authenticate(r *request) error {
+func (a *access) authenticate(r *request) error {
 	if len(r.bearer) < minCredential {
-		return s.stranger(r)
+		return a.stranger(r)
 	}
-	if err := s.readView(r); err != nil {
+	if err := a.readView(r); err != nil {
 		return err
 	}
-	who, ok := s.identify(r)
+	who, ok := a.identify(r)
 	if !ok {
-		return s.stranger(r)
+		return a.stranger(r)
 	}
 	r.caller = who
 	if err := r.enterDefaultOrg(); err != nil {
 		return err
 	}
-	return s.pace.caller(r)
+	return a.pace.caller(r)
 }
 
 // stranger refuses a request without a good credential.
-func (s *Server) stranger(r *request) error {
-	if err := s.pace.stranger(r); err != nil {
+func (a *access) stranger(r *request) error {
+	if err := a.pace.stranger(r); err != nil {
 		return err
 	}
 	return errUnauthenticated()
 }
 
 // identify returns whom the bearer token is of.
-func (s *Server) identify(r *request) (caller, bool) {
+func (a *access) identify(r *request) (caller, bool) {
 	if auth.LooksLikeAPIKey(r.bearer) {
-		return s.identifyKey(r)
+		return a.identifyKey(r)
 	}
-	return s.identifyToken(r)
+	return a.identifyToken(r)
 }
 
 // identifyKey returns whom the API key is of. It acts as its creator, in its
 // organization, as long as the creator is a member.
-func (s *Server) identifyKey(r *request) (caller, bool) {
+func (a *access) identifyKey(r *request) (caller, bool) {
 	given, err := auth.ParseAPIKey(r.bearer)
 	if err != nil {
 		return caller{}, false
@@ -86,7 +93,7 @@ func (s *Server) identifyKey(r *request) (caller, bool) {
 	if !ok || !given.Matches(key.Hash) {
 		return caller{}, false
 	}
-	now := s.now()
+	now := a.now()
 	if !key.Active || (!key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(now)) {
 		return caller{}, false
 	}
@@ -98,14 +105,14 @@ func (s *Server) identifyKey(r *request) (caller, bool) {
 	if !who.join(r.view, key.Org) {
 		return caller{}, false
 	}
-	s.touched.use(key, now)
+	a.touched.use(key, now)
 	return who, true
 }
 
 // identifyToken returns whom the access token is of. It has no organization
 // yet.
-func (s *Server) identifyToken(r *request) (caller, bool) {
-	claims, err := s.credentials.verify(r.view, r.bearer)
+func (a *access) identifyToken(r *request) (caller, bool) {
+	claims, err := a.credentials.verify(r.view, r.bearer)
 	if err != nil {
 		return caller{}, false
 	}
@@ -167,19 +174,19 @@ func (r *request) enterOrg() error {
 }
 
 // admitOperator lets the root token and operators in.
-func (s *Server) admitOperator(r *request) error {
+func (a *access) admitOperator(r *request) error {
 	if r.bearer == "" {
-		return s.stranger(r)
+		return a.stranger(r)
 	}
-	if err := s.readView(r); err != nil {
+	if err := a.readView(r); err != nil {
 		return err
 	}
 	sum, want := sha256.Sum256([]byte(r.bearer)), r.view.RootToken()
 	if r.view.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
 		r.caller.actor = fsm.Actor{Root: true}
-		return s.pace.caller(r)
+		return a.pace.caller(r)
 	}
-	if err := s.authenticate(r); err != nil {
+	if err := a.authenticate(r); err != nil {
 		return err
 	}
 	if !r.caller.user.Operator {
@@ -189,38 +196,38 @@ func (s *Server) admitOperator(r *request) error {
 }
 
 // admitScraper lets in who knows the metrics token, where there is one.
-func (s *Server) admitScraper(r *request) error {
-	want := s.cfg.MetricsToken
+func (a *access) admitScraper(r *request) error {
+	want := a.cfg.MetricsToken
 	if want == "" || subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
 		return nil
 	}
-	return s.stranger(r)
+	return a.stranger(r)
 }
 
 // admitStream lets in who knows the token of the stream. Not ok means that
 // there is none, or not this one: a credential may still do.
-func (s *Server) admitStream(r *request) (ok bool, err error) {
-	id, ok := s.openStream(r)
+func (a *access) admitStream(r *request) (ok bool, err error) {
+	id, ok := a.openStream(r)
 	if !ok {
 		return false, nil
 	}
 	// Output is read without a quorum too: only what is not known here, in an
 	// archive neither, has to be asked for.
-	stale, _, _ := s.cfg.Reader.Stale()
-	view, err := stale.Dig(compute.OrgID{}, id, s.openArchive(r.ctx))
+	stale, _, _ := a.cfg.Reader.Stale()
+	view, err := stale.Dig(compute.OrgID{}, id, a.openArchive(r.ctx))
 	if err != nil {
-		return true, s.readView(r)
+		return true, a.readView(r)
 	}
 	if _, known := view.AnyExecution(id); known {
 		r.view = view
 		return true, nil
 	}
-	return true, s.readView(r)
+	return true, a.readView(r)
 }
 
 // openStream returns the execution of which the request has the stream token.
-func (s *Server) openStream(r *request) (compute.ExecutionID, bool) {
+func (a *access) openStream(r *request) (compute.ExecutionID, bool) {
 	token, given := r.args["token"]
 	id, err := compute.ParseExecutionID(r.params["id"])
-	return id, given && err == nil && s.credentials.opensStream(id, token)
+	return id, given && err == nil && a.credentials.opensStream(id, token)
 }

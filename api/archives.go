@@ -8,14 +8,14 @@ import (
 )
 
 // openArchive returns what opens archives for a request.
-func (s *Server) openArchive(ctx context.Context) fsm.OpenArchive {
-	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return s.cfg.Archives.Open(ctx, a) }
+func (c *core) openArchive(ctx context.Context) fsm.OpenArchive {
+	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return c.cfg.Archives.Open(ctx, a) }
 }
 
 // dig has the view of the request know an execution of the caller's that is in
 // an archive.
-func (s *Server) dig(r *request, id compute.ExecutionID) (err error) {
-	view, err := r.view.Dig(r.caller.actor.Org, id, s.openArchive(r.ctx))
+func (c *core) dig(r *request, id compute.ExecutionID) (err error) {
+	view, err := r.view.Dig(r.caller.actor.Org, id, c.openArchive(r.ctx))
 	if err == nil {
 		r.view = view
 	}
@@ -24,16 +24,16 @@ func (s *Server) dig(r *request, id compute.ExecutionID) (err error) {
 
 // orArchived returns err, with which a change of an execution that find found was
 // refused, unless it went to an archive meanwhile: then what refusal says of it.
-func (s *Server) orArchived(r *request, err error, refusal func(*compute.Execution) error) error {
+func (g *executions) orArchived(r *request, err error, refusal func(*compute.Execution) error) error {
 	if compute.CodeOf(err) != compute.CodeNotFound {
 		return err
 	}
-	view, readErr := s.cfg.Reader.Read(r.ctx)
+	view, readErr := g.cfg.Reader.Read(r.ctx)
 	if readErr != nil {
 		return readErr
 	}
 	r.view = view
-	e, findErr := s.find(r)
+	e, findErr := g.find(r)
 	switch {
 	case findErr == nil && r.view.FromArchive(e.ID):
 		return refusal(e)

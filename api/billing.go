@@ -2,14 +2,56 @@ package api
 
 import (
 	"encoding/hex"
+	"net/http"
 
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
+// billing serves Billing: credits, history and the ledger.
+type billing struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *billing) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/billing/history", tag: "Billing", need: needCaller,
+			summary: "The executions of the organization, newest first.",
+			query:   of[wire.HistoryQuery](), reply: of[wire.ExecutionHistory](), handle: g.history,
+		},
+		{
+			method: http.MethodGet, path: root + "/billing/credits", tag: "Billing", need: needCaller,
+			summary: "Where the organization's credits stand.",
+			reply:   of[wire.Credits](), handle: g.credits,
+		},
+		{
+			method: http.MethodGet, path: root + "/billing/credits/details", tag: "Billing", need: needCaller,
+			summary: "Where the organization's credits stand, with whose they are.",
+			reply:   of[wire.CreditsDetails](), handle: g.creditsDetails,
+		},
+		{
+			method: http.MethodGet, path: root + "/billing/ledger", tag: "Billing", need: needCaller,
+			summary: "The organization's ledger, oldest line first.",
+			query:   of[wire.LedgerQuery](), reply: of[wire.Ledger](), handle: g.ledger,
+		},
+		{
+			method: http.MethodGet, path: root + "/billing/ledger/verify", tag: "Billing", need: needCaller,
+			summary: "Whether the chain of the organization's ledger holds, computed anew.",
+			reply:   of[wire.LedgerCheck](), handle: g.verifyLedger,
+		},
+		{
+			method: http.MethodPost, path: root + "/billing/grant", tag: "Billing", need: needOperator,
+			summary: "Give credits to an organization.",
+			body:    of[wire.Grant](), reply: of[wire.Message](), handle: g.grant,
+		},
+	}
+}
+
 // history answers a page of the organization's executions.
-func (s *Server) history(r *request) (any, error) {
+func (g *billing) history(r *request) (any, error) {
 	in := r.query.(*wire.HistoryQuery)
 	filter, ok := filterOf(in)
 	total, spent, byStatus := r.view.Totals(r.caller.actor.Org)
@@ -25,7 +67,7 @@ func (s *Server) history(r *request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, s.openArchive(r.ctx)) {
+	for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, g.openArchive(r.ctx)) {
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +110,7 @@ func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
 }
 
 // credits answers where the organization's credits stand.
-func (s *Server) credits(r *request) (any, error) {
+func (g *billing) credits(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	out := wire.Credits{
 		Available: a.Available(), Used: usedThisMonth(a, r.view.Now()), TotalUsed: a.Charged,
@@ -93,7 +135,7 @@ func usedThisMonth(a *compute.Account, now compute.Instant) compute.Credits {
 }
 
 // creditsDetails answers where the organization's credits stand, and whose.
-func (s *Server) creditsDetails(r *request) (any, error) {
+func (g *billing) creditsDetails(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	updated := a.UpdatedAt
 	if updated.IsZero() {
@@ -107,7 +149,7 @@ func (s *Server) creditsDetails(r *request) (any, error) {
 }
 
 // ledger answers a page of the organization's ledger.
-func (s *Server) ledger(r *request) (any, error) {
+func (g *billing) ledger(r *request) (any, error) {
 	in := r.query.(*wire.LedgerQuery)
 	out := wire.Ledger{Entries: []wire.LedgerEntry{}}
 	for e := range r.view.Ledger(r.caller.actor.Org, in.Cursor) {
@@ -136,7 +178,7 @@ func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 }
 
 // verifyLedger answers whether the organization's chain holds.
-func (s *Server) verifyLedger(r *request) (any, error) {
+func (g *billing) verifyLedger(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	out := wire.LedgerCheck{Valid: true, Entries: a.Seq, Head: hex.EncodeToString(a.Head[:])}
 	if err := r.view.VerifyLedger(r.caller.actor.Org); err != nil {
@@ -146,14 +188,14 @@ func (s *Server) verifyLedger(r *request) (any, error) {
 }
 
 // grant gives credits to an organization.
-func (s *Server) grant(r *request) (any, error) {
+func (g *billing) grant(r *request) (any, error) {
 	in := r.body.(*wire.Grant)
 	org, err := r.findOrg(in.Org)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.propose(r, fsm.Grant{
-		Op: s.op(r), Actor: r.caller.actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
+	_, err = g.propose(r, fsm.Grant{
+		Op: g.op(r), Actor: r.caller.actor, Org: org.ID, Amount: in.Credits, Note: in.Reason,
 	})
 	if err != nil {
 		return nil, err

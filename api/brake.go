@@ -1,13 +1,36 @@
 package api
 
 import (
+	"net/http"
+
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
+// brakes serves the circuit breaker for rescheduling, to operators.
+type brakes struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *brakes) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/admin/brake", need: needOperator,
+			summary: "Whether so many nodes have vanished at once that no attempt is given up, and which.",
+			reply:   of[wire.Brake](), handle: g.brake,
+		},
+		{
+			method: http.MethodPost, path: root + "/admin/brake", need: needOperator,
+			summary: "Say how many nodes that vanish at once are too many, or that those which have vanished are gone.",
+			body:    of[wire.NewBrake](), reply: of[wire.Brake](), handle: g.setBrake,
+		},
+	}
+}
+
 // brake answers whether too many nodes have vanished at once, and which.
-func (s *Server) brake(r *request) (any, error) { return brakeOf(r.view), nil }
+func (g *brakes) brake(r *request) (any, error) { return brakeOf(r.view), nil }
 
 func brakeOf(view *fsm.View) wire.Brake {
 	b := view.Brake()
@@ -25,10 +48,10 @@ func brakeOf(view *fsm.View) wire.Brake {
 
 // setBrake says which share of nodes is too many, or that those which vanished
 // are gone.
-func (s *Server) setBrake(r *request) (any, error) {
+func (g *brakes) setBrake(r *request) (any, error) {
 	in := r.body.(*wire.NewBrake)
-	_, err := s.proposeAndSee(r, fsm.SetBrake{
-		Op: s.op(r), Actor: r.caller.actor, Share: in.Share, Release: in.Release,
+	_, err := g.proposeAndSee(r, fsm.SetBrake{
+		Op: g.op(r), Actor: r.caller.actor, Share: in.Share, Release: in.Release,
 	})
 	if err != nil {
 		return nil, err

@@ -24,12 +24,12 @@ const (
 )
 
 // getExecution answers everything about one execution.
-func (s *Server) getExecution(r *request) (any, error) {
-	e, err := s.find(r)
+func (g *executions) getExecution(r *request) (any, error) {
+	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	e, err = s.hold(r, e, r.query.(*wire.ExecutionQuery).Wait)
+	e, err = g.hold(r, e, r.query.(*wire.ExecutionQuery).Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func (s *Server) getExecution(r *request) (any, error) {
 	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.ifNoneMatch == r.etag {
 		return notModified{}, nil
 	}
-	return s.execution(r, e), nil
+	return g.execution(r, e), nil
 }
 
 // hold waits for as long as the client asked, until e changes or ends. What it
 // returns is of the request's new view.
-func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.Execution, error) {
+func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compute.Execution, error) {
 	if wait == "" {
 		return e, nil
 	}
@@ -55,7 +55,7 @@ func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.E
 	if e.Status.Terminal() || (r.ifNoneMatch != "" && r.ifNoneMatch != seen) {
 		return e, nil
 	}
-	release, err := s.takeStream()
+	release, err := g.takeStream()
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func (s *Server) hold(r *request, e *compute.Execution, wait string) (*compute.E
 	ctx, cancel := context.WithTimeout(r.life.soft, limit)
 	defer cancel()
 	for etagOf(r.view, e) == seen {
-		view, err := s.cfg.Reader.Wait(ctx, r.view.Index())
+		view, err := g.cfg.Reader.Wait(ctx, r.view.Index())
 		if err != nil {
 			break // Time is up: the answer is what is known.
 		}
 		r.view = view
-		if err := s.dig(r, e.ID); err != nil {
+		if err := g.dig(r, e.ID); err != nil {
 			return nil, err
 		}
 		found, ok := r.view.Execution(r.caller.actor.Org, e.ID)
@@ -118,7 +118,7 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 
 // execution returns everything about e. Where the code or the output cannot be
 // read now, a warning says so: the record is worth having without.
-func (s *Server) execution(r *request, e *compute.Execution) wire.Execution {
+func (g *executions) execution(r *request, e *compute.Execution) wire.Execution {
 	out := wire.Execution{
 		ExecutionSummary: summaryOf(r.view, e),
 		Errors:           errorsOf(e), Warnings: []string{},
@@ -142,24 +142,24 @@ func (s *Server) execution(r *request, e *compute.Execution) wire.Execution {
 	if !e.Status.Terminal() {
 		out.PendingReason = orNull(e.Reason.String())
 	}
-	s.addCode(r, e, &out)
-	s.addOutput(r, e, &out)
+	g.addCode(r, e, &out)
+	g.addOutput(r, e, &out)
 	return out
 }
 
 // addCode adds the code of e.
-func (s *Server) addCode(r *request, e *compute.Execution, out *wire.Execution) {
+func (g *executions) addCode(r *request, e *compute.Execution, out *wire.Execution) {
 	data := e.Bundle.Inline
 	var err error
 	if data == nil {
-		data, err = s.cfg.Blobs.Get(r.ctx, e.Bundle.Hash)
+		data, err = g.cfg.Blobs.Get(r.ctx, e.Bundle.Hash)
 	}
 	var bundle *compute.Bundle
 	if err == nil {
 		bundle, err = compute.DecodeBundle(data)
 	}
 	if err != nil {
-		s.log.Debug("code not readable", "execution", e.ID, "err", err)
+		g.log.Debug("code not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The code cannot be read now.")
 		return
 	}
@@ -167,15 +167,15 @@ func (s *Server) addCode(r *request, e *compute.Execution, out *wire.Execution) 
 }
 
 // addOutput adds the end of what e wrote.
-func (s *Server) addOutput(r *request, e *compute.Execution, out *wire.Execution) {
+func (g *executions) addOutput(r *request, e *compute.Execution, out *wire.Execution) {
 	if e.Epoch == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, outputBudget)
 	defer cancel()
-	output, err := s.cfg.Logs.Tail(ctx, e.ID, outputBytes)
+	output, err := g.cfg.Logs.Tail(ctx, e.ID, outputBytes)
 	if err != nil {
-		s.log.Debug("output not readable", "execution", e.ID, "err", err)
+		g.log.Debug("output not readable", "execution", e.ID, "err", err)
 		out.Warnings = append(out.Warnings, "The output cannot be read now.")
 		return
 	}
@@ -190,7 +190,7 @@ func (s *Server) addOutput(r *request, e *compute.Execution, out *wire.Execution
 
 // progressOf returns the newest progress that the output of a live execution
 // tells of, nil for none.
-func (s *Server) progressOf(ctx context.Context, e *compute.Execution) *float64 {
+func (g *executions) progressOf(ctx context.Context, e *compute.Execution) *float64 {
 	whole := 1.0
 	switch {
 	case e.Status == compute.StatusCompleted:
@@ -198,7 +198,7 @@ func (s *Server) progressOf(ctx context.Context, e *compute.Execution) *float64 
 	case e.Status != compute.StatusRunning:
 		return nil
 	}
-	output, err := s.cfg.Logs.Tail(ctx, e.ID, progressBytes)
+	output, err := g.cfg.Logs.Tail(ctx, e.ID, progressBytes)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -12,22 +13,71 @@ import (
 	"berth/fsm"
 )
 
+// executions serves Streaming Execution and Execution Management. The groups of
+// other kinds of executions embed it.
+type executions struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *executions) routes() []route {
+	const one = root + "/execution/{id}"
+	return []route{
+		{
+			method: http.MethodPost, path: streaming + "/start", tag: "Streaming Execution", need: needCaller,
+			summary: "Execute Python code.",
+			body:    of[wire.PythonStart](), reply: of[wire.Started](), handle: g.startPython,
+		},
+		{
+			method: http.MethodGet, path: streaming + "/{id}/status", tag: "Streaming Execution", need: needCaller,
+			summary: "Where an execution stands.",
+			reply:   of[wire.ExecutionStatus](), handle: g.pythonStatus,
+		},
+		{
+			method: http.MethodPost, path: streaming + "/abort/{id}", tag: "Streaming Execution", need: needCaller,
+			summary: "End an execution at once.",
+			reply:   of[wire.Stopped](), handle: g.abortPython,
+		},
+		{
+			method: http.MethodGet, path: one, tag: "Execution Management", need: needCaller,
+			summary: "Everything about one execution. With wait, held until it changes or ends.",
+			query:   of[wire.ExecutionQuery](), reply: of[wire.Execution](), handle: g.getExecution,
+		},
+		{
+			method: http.MethodDelete, path: one, tag: "Execution Management", need: needCaller,
+			summary: "Remove the code and the output of an execution that has ended. Its billing row stays.",
+			reply:   of[wire.Stopped](), handle: g.deleteExecution,
+		},
+		{
+			method: http.MethodGet, path: one + "/timing", tag: "Execution Management", need: needCaller,
+			summary: "How long an execution was in each phase.",
+			reply:   of[wire.TimingAnswer](), handle: g.getTiming,
+		},
+		{
+			method: http.MethodGet, path: one + "/explain", tag: "Execution Management", need: needCaller,
+			summary: "Why an execution waits: nodes by typed reason, what is ahead of it, when it may start;" +
+				" and why it is where it is.",
+			query: of[wire.ExplainQuery](), reply: of[wire.Explanation](), handle: g.explain,
+		},
+	}
+}
+
 // startPython accepts a Python execution.
-func (s *Server) startPython(r *request) (any, error) {
+func (g *executions) startPython(r *request) (any, error) {
 	in := r.body.(*wire.PythonStart)
 	if err := available(in); err != nil {
 		return nil, err
 	}
-	e := s.newExecution(r, in)
+	e := g.newExecution(r, in)
 	e.Kind, e.Profile = compute.KindPython, in.Profile()
-	result, err := s.submit(r, in, e)
+	result, err := g.submit(r, in, e)
 	if err != nil {
 		return nil, err
 	}
 	return wire.Started{
 		ExecutionID:  result.Execution,
 		Status:       result.Status,
-		StreamingURL: s.streamURL(r.base, result.Execution),
+		StreamingURL: g.streamURL(r.base, result.Execution),
 		Message:      "The execution is queued.",
 	}, nil
 }
@@ -51,9 +101,9 @@ func available(in *wire.PythonStart) error {
 
 // newExecution returns the record that in asks for. What depends on the state
 // is filled when it is applied.
-func (s *Server) newExecution(r *request, in *wire.PythonStart) compute.Execution {
+func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Execution {
 	e := compute.Execution{
-		ID:              compute.ExecutionID{UUID: s.newID()},
+		ID:              compute.ExecutionID{UUID: g.newID()},
 		Org:             r.caller.actor.Org,
 		User:            r.caller.actor.User,
 		Key:             r.caller.actor.Key,
@@ -76,21 +126,21 @@ func (s *Server) newExecution(r *request, in *wire.PythonStart) compute.Executio
 
 // submit stores the bundle and has the state accept e. The answer to a repeat
 // is the first one's.
-func (s *Server) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
+func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
 	if r.repeat {
 		return r.first, nil
 	}
-	ref, err := s.storeBundle(r.ctx, in)
+	ref, err := g.storeBundle(r.ctx, in)
 	if err != nil {
 		return fsm.Result{}, err
 	}
 	e.Bundle = ref
-	return s.propose(r, fsm.Submit{Op: s.op(r), Actor: r.caller.actor, Execution: e})
+	return g.propose(r, fsm.Submit{Op: g.op(r), Actor: r.caller.actor, Execution: e})
 }
 
 // storeBundle encodes what the execution executes. What is too large for a
 // command is durable on other nodes before this returns.
-func (s *Server) storeBundle(ctx context.Context, in *wire.PythonStart) (compute.BundleRef, error) {
+func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env,
@@ -104,18 +154,18 @@ func (s *Server) storeBundle(ctx context.Context, in *wire.PythonStart) (compute
 		ref.Inline = data
 		return ref, nil
 	}
-	ref.Hash, err = s.cfg.Blobs.Put(ctx, data)
+	ref.Hash, err = g.cfg.Blobs.Put(ctx, data)
 	return ref, err
 }
 
 // find returns the execution that the path names, if it is the caller's and of
 // one of kinds (any when there are none).
-func (s *Server) find(r *request, kinds ...compute.Kind) (*compute.Execution, error) {
+func (c *core) find(r *request, kinds ...compute.Kind) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(r.params["id"])
 	if err != nil {
 		return nil, errNotFound()
 	}
-	if err := s.dig(r, id); err != nil {
+	if err := c.dig(r, id); err != nil {
 		return nil, err
 	}
 	e, ok := r.view.Execution(r.caller.actor.Org, id)
@@ -130,44 +180,46 @@ func streamingKinds() []compute.Kind {
 	return []compute.Kind{compute.KindPython, compute.KindSubSelection}
 }
 
-func (s *Server) pythonStatus(r *request) (any, error) { return s.status(r, streamingKinds()...) }
+func (g *executions) pythonStatus(r *request) (any, error) { return g.status(r, streamingKinds()...) }
 
-func (s *Server) selectionStatus(r *request) (any, error) { return s.status(r, compute.KindSelection) }
+func (g *selections) selectionStatus(r *request) (any, error) {
+	return g.status(r, compute.KindSelection)
+}
 
 // status answers where an execution stands.
-func (s *Server) status(r *request, kinds ...compute.Kind) (any, error) {
-	e, err := s.find(r, kinds...)
+func (g *executions) status(r *request, kinds ...compute.Kind) (any, error) {
+	e, err := g.find(r, kinds...)
 	if err != nil {
 		return nil, err
 	}
 	return wire.ExecutionStatus{ExecutionID: e.ID, Status: e.Status, Errors: errorsOf(e)}, nil
 }
 
-func (s *Server) abortPython(r *request) (any, error) {
-	return s.stop(r, compute.StopHard, streamingKinds()...)
+func (g *executions) abortPython(r *request) (any, error) {
+	return g.stop(r, compute.StopHard, streamingKinds()...)
 }
 
-func (s *Server) abortSelection(r *request) (any, error) {
-	return s.stop(r, compute.StopHard, compute.KindSelection)
+func (g *selections) abortSelection(r *request) (any, error) {
+	return g.stop(r, compute.StopHard, compute.KindSelection)
 }
 
 // stop asks for the end of an execution.
-func (s *Server) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
+func (g *executions) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
 	if r.repeat {
 		return stopped(r.first), nil
 	}
-	e, err := s.find(r, kinds...)
+	e, err := g.find(r, kinds...)
 	if err != nil {
 		return nil, err
 	}
 	if r.view.FromArchive(e.ID) {
 		return nil, errEnded(e)
 	}
-	result, err := s.propose(r, fsm.StopExecution{
-		Op: s.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
+	result, err := g.propose(r, fsm.StopExecution{
+		Op: g.op(r), Actor: r.caller.actor, Execution: e.ID, Stop: how,
 	})
 	if err != nil {
-		return nil, s.orArchived(r, err, errEnded)
+		return nil, g.orArchived(r, err, errEnded)
 	}
 	return stopped(result), nil
 }
@@ -182,17 +234,17 @@ func stopped(result fsm.Result) wire.Stopped {
 }
 
 // deleteExecution removes the code and the output of an execution.
-func (s *Server) deleteExecution(r *request) (any, error) {
+func (g *executions) deleteExecution(r *request) (any, error) {
 	if r.repeat {
 		// Whoever proposed it may have ended before the output was deleted.
 		ids := []compute.ExecutionID{r.first.Execution}
 		for _, child := range r.view.Children(r.first.Execution) {
 			ids = append(ids, child.ID)
 		}
-		s.deleteOutput(r, ids)
+		g.deleteOutput(r, ids)
 		return deleted(r.first), nil
 	}
-	e, err := s.find(r)
+	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -203,25 +255,25 @@ func (s *Server) deleteExecution(r *request) (any, error) {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"The execution is %s; only one that has ended can be deleted.", e.Status).Named("not_terminal")
 	}
-	result, err := s.propose(r, fsm.DeleteExecution{Op: s.op(r), Actor: r.caller.actor, Execution: e.ID})
+	result, err := g.propose(r, fsm.DeleteExecution{Op: g.op(r), Actor: r.caller.actor, Execution: e.ID})
 	if err != nil {
-		return nil, s.orArchived(r, err, errArchived)
+		return nil, g.orArchived(r, err, errArchived)
 	}
 	ids := []compute.ExecutionID{e.ID}
 	if e.Selection != nil {
 		ids = append(ids, e.Selection.Children...)
 	}
-	s.deleteOutput(r, ids)
+	g.deleteOutput(r, ids)
 	return deleted(result), nil
 }
 
 // deleteOutput removes the output of executions whose records are gone. What
 // remains, on nodes that do not answer, nobody can reach; a node prunes it with
 // the remains of other attempts, the oldest first.
-func (s *Server) deleteOutput(r *request, ids []compute.ExecutionID) {
+func (g *executions) deleteOutput(r *request, ids []compute.ExecutionID) {
 	for _, id := range ids {
-		if err := s.cfg.Logs.Delete(r.ctx, id); err != nil {
-			s.log.Warn("output not deleted", "execution", id, "err", err)
+		if err := g.cfg.Logs.Delete(r.ctx, id); err != nil {
+			g.log.Warn("output not deleted", "execution", id, "err", err)
 		}
 	}
 }
@@ -235,8 +287,8 @@ func deleted(result fsm.Result) wire.Stopped {
 }
 
 // getTiming answers how long an execution was in each phase.
-func (s *Server) getTiming(r *request) (any, error) {
-	e, err := s.find(r)
+func (g *executions) getTiming(r *request) (any, error) {
+	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}

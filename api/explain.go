@@ -10,12 +10,12 @@ import (
 
 // explain answers why an execution waits, when it may start, and why it is
 // where it is.
-func (s *Server) explain(r *request) (any, error) {
-	e, err := s.find(r)
+func (g *executions) explain(r *request) (any, error) {
+	e, err := g.find(r)
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.cfg.Explain(r.ctx, r.view, e.ID, r.query.(*wire.ExplainQuery).Defrag)
+	known, err := g.cfg.Explain(r.ctx, r.view, e.ID, r.query.(*wire.ExplainQuery).Defrag)
 	if err != nil {
 		return nil, err
 	}

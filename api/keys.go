@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 
 	"berth/api/auth"
@@ -9,6 +10,44 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// keys serves the API keys of an organization.
+type keys struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *keys) routes() []route {
+	const keys = root + "/orgs/{slug}/api-keys"
+	return []route{
+		{
+			method: http.MethodGet, path: keys, tag: "Account", need: needOrg,
+			summary: "The API keys of an organization.",
+			reply:   of[[]wire.Key](), handle: g.listKeys,
+		},
+		{
+			method: http.MethodPost, path: keys, tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin, once: true,
+			summary: "Create an API key. Its value is shown this once.",
+			body:    of[wire.NewKey](), reply: of[wire.MintedKey](), handle: g.createKey,
+		},
+		{
+			method: http.MethodDelete, path: keys + "/{id}", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
+			summary: "Delete an API key. It is dead from the next request on.",
+			reply:   of[wire.Message](), handle: g.deleteKey,
+		},
+		{
+			method: http.MethodPatch, path: keys + "/{id}/toggle", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
+			summary: "Make an active API key inactive, or the other way round.",
+			reply:   of[wire.Key](), handle: g.toggleKey,
+		},
+		{
+			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg,
+			role: compute.OrgAdmin, once: true,
+			summary: "Give an API key a new value, which is shown this once. The old value is dead.",
+			reply:   of[wire.MintedKey](), handle: g.regenerateKey,
+		},
+	}
+}
 
 // keyOf returns the record of a key as its organization sees it.
 func keyOf(k *compute.Key) wire.Key {
@@ -19,7 +58,7 @@ func keyOf(k *compute.Key) wire.Key {
 }
 
 // listKeys answers the keys of an organization, oldest first.
-func (s *Server) listKeys(r *request) (any, error) {
+func (g *keys) listKeys(r *request) (any, error) {
 	out := []wire.Key{}
 	for _, k := range r.view.Keys(r.caller.actor.Org) {
 		if !k.Personal {
@@ -31,23 +70,23 @@ func (s *Server) listKeys(r *request) (any, error) {
 }
 
 // createKey makes a key. Its value is in this answer and nowhere else.
-func (s *Server) createKey(r *request) (any, error) {
+func (g *keys) createKey(r *request) (any, error) {
 	in := r.body.(*wire.NewKey)
-	if !r.repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(s.now()) {
+	if !r.repeat && !in.ExpiresAt.IsZero() && in.ExpiresAt <= compute.InstantOf(g.now()) {
 		f := new(wire.Faults)
 		f.Value("expires_at is in the past", "body", "expires_at")
 		return nil, f
 	}
-	minted, err := s.credentials.newAPIKey()
+	minted, err := g.credentials.newAPIKey()
 	if err != nil {
 		return nil, err
 	}
 	key := compute.Key{
-		ID: compute.KeyID{UUID: s.newID()}, Lookup: minted.Lookup, Hash: minted.Hash,
+		ID: compute.KeyID{UUID: g.newID()}, Lookup: minted.Lookup, Hash: minted.Hash,
 		Org: r.caller.actor.Org, User: r.caller.actor.User, Name: in.Name,
 		Prefix: minted.Prefix, Active: true, ExpiresAt: in.ExpiresAt,
 	}
-	result, err := s.proposeAndSee(r, fsm.CreateKey{Op: s.op(r), Actor: r.caller.actor, Key: key})
+	result, err := g.proposeAndSee(r, fsm.CreateKey{Op: g.op(r), Actor: r.caller.actor, Key: key})
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +94,11 @@ func (s *Server) createKey(r *request) (any, error) {
 	if result.Repeat && result.ID != key.ID.UUID {
 		return nil, errSecretGone("key", result.ID.String())
 	}
-	return s.minted(r, key.ID, minted)
+	return g.minted(r, key.ID, minted)
 }
 
 // minted answers a key with its value.
-func (s *Server) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, error) {
+func (g *keys) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, error) {
 	k, ok := r.view.Key(r.caller.actor.Org, id)
 	if !ok {
 		return nil, errNotFound()
@@ -81,12 +120,12 @@ func (r *request) keyID() (compute.KeyID, error) {
 }
 
 // deleteKey removes a key.
-func (s *Server) deleteKey(r *request) (any, error) {
+func (g *keys) deleteKey(r *request) (any, error) {
 	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.propose(r, fsm.DeleteKey{Op: s.op(r), Actor: r.caller.actor, Key: id}); err != nil {
+	if _, err := g.propose(r, fsm.DeleteKey{Op: g.op(r), Actor: r.caller.actor, Key: id}); err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The API key is deleted."}, nil
@@ -94,12 +133,12 @@ func (s *Server) deleteKey(r *request) (any, error) {
 
 // toggleKey switches a key off, or on again. The answer is the key as it was
 // then.
-func (s *Server) toggleKey(r *request) (any, error) {
+func (g *keys) toggleKey(r *request) (any, error) {
 	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
-	result, err := s.proposeAndSee(r, fsm.ToggleKey{Op: s.op(r), Actor: r.caller.actor, Key: id})
+	result, err := g.proposeAndSee(r, fsm.ToggleKey{Op: g.op(r), Actor: r.caller.actor, Key: id})
 	switch {
 	case err != nil:
 		return nil, err
@@ -114,17 +153,17 @@ func (s *Server) toggleKey(r *request) (any, error) {
 }
 
 // regenerateKey gives a key a new value, in this answer and nowhere else.
-func (s *Server) regenerateKey(r *request) (any, error) {
+func (g *keys) regenerateKey(r *request) (any, error) {
 	id, err := r.keyID()
 	if err != nil {
 		return nil, err
 	}
-	minted, err := s.credentials.newAPIKey()
+	minted, err := g.credentials.newAPIKey()
 	if err != nil {
 		return nil, err
 	}
-	result, err := s.proposeAndSee(r, fsm.RegenerateKey{
-		Op: s.op(r), Actor: r.caller.actor, Key: id,
+	result, err := g.proposeAndSee(r, fsm.RegenerateKey{
+		Op: g.op(r), Actor: r.caller.actor, Key: id,
 		Lookup: minted.Lookup, Prefix: minted.Prefix, Hash: minted.Hash,
 	})
 	if err != nil {
@@ -133,7 +172,7 @@ func (s *Server) regenerateKey(r *request) (any, error) {
 	k, ok := r.view.Key(r.caller.actor.Org, id)
 	switch {
 	case ok && k.Hash == minted.Hash:
-		return s.minted(r, id, minted)
+		return g.minted(r, id, minted)
 	case ok || result.Repeat:
 		return nil, errSecretGone("key", id.String())
 	}

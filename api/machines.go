@@ -1,17 +1,40 @@
 package api
 
 import (
+	"net/http"
+
 	"berth/api/wire"
 	"berth/compute"
 	"berth/compute/capacity"
 	"berth/fsm"
 )
 
+// machines serves Machine Types and Pricing.
+type machines struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *machines) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/machine-types", tag: "Machine Types", need: needCaller,
+			summary: "The hardware profiles that the nodes make up.",
+			reply:   of[wire.MachineTypes](), handle: g.machineTypes,
+		},
+		{
+			method: http.MethodGet, path: root + "/pricing", tag: "Pricing", need: needCaller,
+			summary: "What a second of each hardware profile costs.",
+			reply:   of[wire.Pricing](), handle: g.pricing,
+		},
+	}
+}
+
 // meterExecution is the meter of executions.
 const meterExecution = "run_running"
 
 // machineTypes answers the profiles that the nodes make up.
-func (s *Server) machineTypes(r *request) (any, error) {
+func (g *machines) machineTypes(r *request) (any, error) {
 	nodes := capacitiesOf(r.view)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
 	for _, name := range r.view.Profiles() {
@@ -89,7 +112,7 @@ func (c *capacities) count(q compute.Request) (total, available int) {
 }
 
 // pricing answers what a second of each profile costs.
-func (s *Server) pricing(r *request) (any, error) {
+func (g *machines) pricing(r *request) (any, error) {
 	out := wire.Pricing{Prices: []wire.Price{}}
 	for _, name := range r.view.Profiles() {
 		price, err := priceOf(r.view, name)

@@ -20,16 +20,16 @@ const maxIdempotencyKey = 255
 // Idempotency-Key it is the same on every repeat and every node; without one
 // it is new, so that only repeats inside the cluster are recognised, and there
 // is no other request to tell it from.
-func (s *Server) op(r *request) fsm.Op {
+func (c *core) op(r *request) fsm.Op {
 	if !r.op.ID.IsZero() {
 		return r.op
 	}
-	op := fsm.Op{ID: compute.OpID{UUID: s.newUUID()}, Org: r.caller.actor.Org}
+	op := fsm.Op{ID: compute.OpID{UUID: c.newUUID()}, Org: r.caller.actor.Org}
 	if !r.seed.IsZero() {
 		op.ID.UUID = r.seed // The node that handed it on may have asked another server before.
 	}
 	if r.idempotency != "" {
-		op.Request = r.digest(hmac.New(sha256.New, s.requestKey))
+		op.Request = r.digest(hmac.New(sha256.New, c.requestKey))
 		scope := op.Org.String()
 		if op.Org.IsZero() && r.caller.user != nil {
 			scope = r.caller.user.ID.String() // A login acts in no organization yet.
@@ -83,7 +83,7 @@ func (r *request) checkIdempotency() error {
 // Who signs in is known only to the handler; what that proposes is recalled when
 // it is applied, and so are refusals, which are kept by the clock of then. An
 // error means that the key was used with another request.
-func (s *Server) recall(r *request) error {
+func (c *core) recall(r *request) error {
 	switch r.route.need {
 	case needCaller, needOrg, needOperator:
 	default:
@@ -92,7 +92,7 @@ func (s *Server) recall(r *request) error {
 	if r.route.method == http.MethodGet || r.idempotency == "" && r.seed.IsZero() {
 		return nil
 	}
-	first, known := r.view.Recall(s.op(r))
+	first, known := r.view.Recall(c.op(r))
 	switch refusal := first.Refusal; {
 	case refusal == nil:
 		r.first, r.repeat = first, known
@@ -104,19 +104,19 @@ func (s *Server) recall(r *request) error {
 
 // propose has the state decide about cmd, once at a time for a request with an
 // Idempotency-Key. A repeat gets the first decision.
-func (s *Server) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
+func (c *core) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 	if r.repeat {
 		return r.first, nil
 	}
 	if r.idempotency != "" {
-		end, err := s.inflight.begin(r.op)
+		end, err := c.inflight.begin(r.op)
 		if err != nil {
 			return fsm.Result{}, err
 		}
 		defer end()
 	}
 	fault.Point("api.propose.before")
-	result, index, err := s.cfg.Proposer.Propose(r.ctx, cmd)
+	result, index, err := c.cfg.Proposer.Propose(r.ctx, cmd)
 	fault.Point("api.propose.after")
 	if err != nil {
 		return fsm.Result{}, err
@@ -127,12 +127,12 @@ func (s *Server) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 
 // proposeAndSee does what propose does, and moves the request's view to where
 // the result can be seen.
-func (s *Server) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
-	result, err := s.propose(r, cmd)
+func (c *core) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
+	result, err := c.propose(r, cmd)
 	if err != nil || r.index == 0 {
 		return result, err
 	}
-	view, err := s.cfg.Reader.Wait(r.ctx, r.index-1)
+	view, err := c.cfg.Reader.Wait(r.ctx, r.index-1)
 	if err != nil {
 		return result, fmt.Errorf("wait for the change: %w", err)
 	}

@@ -1,31 +1,32 @@
 package api
 
 import (
+	"net/http"
+
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 )
 
-// quotas answers what the organization may use, and uses.
-func (s *Server) quotas(r *request) (any, error) {
-	org := r.caller.actor.Org
-	used := make(map[string]int)
-	for e := range r.view.Live(org) {
-		if e.Epoch > 0 {
-			used[e.Profile]++
-		}
+// limits serves quotas, to operators.
+type limits struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *limits) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
+			summary: "What an organization, its API keys and its tags are granted, and hold.",
+			query:   of[wire.QuotaQuery](), reply: of[wire.OrgQuotas](), handle: g.orgQuotas,
+		},
+		{
+			method: http.MethodPost, path: root + "/admin/quotas", need: needOperator,
+			summary: "Replace what an organization, one of its API keys or one of its tags is granted. All zero forgets it.",
+			body:    of[wire.NewQuota](), reply: of[wire.OrgQuotas](), handle: g.setQuota,
+		},
 	}
-	own := r.view.Quotas(org)[0]
-	out := wire.Quotas{
-		Quotas: []wire.Quota{}, MaxConcurrentRuns: own.Concurrent, MaxGPUs: gpusFor(r.view, own),
-		Limits: limitsOf(r.view, org), FairShare: fairShareOf(r.view, org),
-	}
-	for _, profile := range r.view.Profiles() {
-		out.Quotas = append(out.Quotas, wire.Quota{
-			HardwareProfile: profile, Allowed: true, MaxConcurrent: own.Concurrent, InUse: used[profile],
-		})
-	}
-	return out, nil
 }
 
 // gpusFor returns how many of the cluster's GPUs a quota lets an organization
@@ -103,7 +104,7 @@ func (r *request) findOrg(slug string) (*compute.Org, error) {
 }
 
 // orgQuotas answers what an organization is granted.
-func (s *Server) orgQuotas(r *request) (any, error) {
+func (g *limits) orgQuotas(r *request) (any, error) {
 	org, err := r.findOrg(r.query.(*wire.QuotaQuery).Org)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func (s *Server) orgQuotas(r *request) (any, error) {
 }
 
 // setQuota replaces what an organization, a key or a tag is granted.
-func (s *Server) setQuota(r *request) (any, error) {
+func (g *limits) setQuota(r *request) (any, error) {
 	in := r.body.(*wire.NewQuota)
 	org, err := r.findOrg(in.Org)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Server) setQuota(r *request) (any, error) {
 			return nil, errNotFound()
 		}
 	}
-	if _, err := s.proposeAndSee(r, fsm.SetQuota{Op: s.op(r), Actor: r.caller.actor, Quota: q}); err != nil {
+	if _, err := g.proposeAndSee(r, fsm.SetQuota{Op: g.op(r), Actor: r.caller.actor, Quota: q}); err != nil {
 		return nil, err
 	}
 	return wire.OrgQuotas{

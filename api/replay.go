@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,27 @@ import (
 	"berth/compute"
 	"berth/fsm"
 )
+
+// decisions serves replays and what-if questions, to operators.
+type decisions struct {
+	*core
+}
+
+// routes returns the routes of the group.
+func (g *decisions) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/admin/replay", need: needOperator,
+			summary: "Compute the scheduler's plan in a Raft entry again, from the state that it was computed from.",
+			query:   of[wire.ReplayQuery](), reply: of[wire.Replay](), handle: g.replay,
+		},
+		{
+			method: http.MethodPost, path: root + "/admin/whatif", need: needOperator,
+			summary: "What the scheduler would do with the queue if nodes were added, left out or drained. It changes nothing.",
+			body:    of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: g.whatIf,
+		},
+	}
+}
 
 // Limits of what-if questions.
 const (
@@ -50,14 +72,14 @@ func tooLong(err error) error {
 }
 
 // replay answers the plans of one entry, computed again.
-func (s *Server) replay(r *request) (any, error) {
-	if s.cfg.Replay == nil {
+func (g *decisions) replay(r *request) (any, error) {
+	if g.cfg.Replay == nil {
 		return nil, errNoHistory()
 	}
 	q := r.query.(*wire.ReplayQuery)
 	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
 	defer cancel()
-	again, err := s.cfg.Replay(ctx, q.Index, q.Top)
+	again, err := g.cfg.Replay(ctx, q.Index, q.Top)
 	if err != nil {
 		return nil, tooLong(err)
 	}
@@ -106,8 +128,8 @@ func gpuIDs(shares []compute.GPUShare) []compute.GPUID {
 
 // whatIf answers what the scheduler would do on other nodes. It changes
 // nothing.
-func (s *Server) whatIf(r *request) (any, error) {
-	if s.cfg.WhatIf == nil {
+func (g *decisions) whatIf(r *request) (any, error) {
+	if g.cfg.WhatIf == nil {
 		return nil, errNoHistory()
 	}
 	in := r.body.(*wire.WhatIf)
@@ -115,7 +137,7 @@ func (s *Server) whatIf(r *request) (any, error) {
 	var only compute.ExecutionID
 	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
 	defer cancel()
-	found, view, err := s.cfg.WhatIf(ctx, r.view, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
+	found, view, err := g.cfg.WhatIf(ctx, r.view, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
 		change, only, err = questionOf(view, in)
 		return change, err
 	})

@@ -193,7 +193,7 @@ const maxRequestID = 64
 
 // requestID returns the client's request id where it is harmless, else a new
 // one.
-func (s *Server) requestID(given string) string {
+func (c *core) requestID(given string) string {
 	harmless := func(r rune) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	}
@@ -201,14 +201,14 @@ func (s *Server) requestID(given string) string {
 		!strings.ContainsFunc(given, func(r rune) bool { return !harmless(r) }) {
 		return given
 	}
-	return s.newUUID().String()
+	return c.newUUID().String()
 }
 
 // newUUID returns a random identifier.
-func (s *Server) newUUID() compute.UUID {
+func (c *core) newUUID() compute.UUID {
 	var u compute.UUID
 	// A failing source would repeat identifiers: nothing can be served then.
-	if _, err := io.ReadFull(s.cfg.Rand, u[:]); err != nil {
+	if _, err := io.ReadFull(c.cfg.Rand, u[:]); err != nil {
 		panic("api: no randomness: " + err.Error())
 	}
 	u[6] = u[6]&0x0f | 0x40
@@ -217,9 +217,9 @@ func (s *Server) newUUID() compute.UUID {
 }
 
 // newID returns an identifier that begins with the time: UUIDv7.
-func (s *Server) newID() compute.UUID {
-	u := s.newUUID()
-	ms := s.now().UnixMilli()
+func (c *core) newID() compute.UUID {
+	u := c.newUUID()
+	ms := c.now().UnixMilli()
 	for i := range 6 {
 		u[i] = byte(ms >> (40 - 8*i))
 	}

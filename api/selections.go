@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,38 @@ import (
 	"berth/fsm"
 )
 
+// selections serves GPU Selection Execution.
+type selections struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *selections) routes() []route {
+	return []route{
+		{
+			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
+			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
+			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: g.startSelection,
+		},
+		{
+			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,
+			summary: "What a GPU selection found so far: a row per GPU type, the Pareto front, a recommendation.",
+			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: g.getSelection,
+			accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
+		},
+		{
+			method: http.MethodGet, path: selecting + "/{id}/status", tag: "GPU Selection Execution", need: needCaller,
+			summary: "Where a GPU selection stands.",
+			reply:   of[wire.ExecutionStatus](), handle: g.selectionStatus,
+		},
+		{
+			method: http.MethodPost, path: selecting + "/abort/{id}", tag: "GPU Selection Execution", need: needCaller,
+			summary: "End a GPU selection with all its sub-executions at once.",
+			reply:   of[wire.Stopped](), handle: g.abortSelection,
+		},
+	}
+}
+
 // Limits of what a GPU selection's answer reads of its sub-executions.
 const (
 	progressBudget = time.Second // For the output of all of them together.
@@ -21,7 +54,7 @@ const (
 
 // startSelection accepts a GPU selection: the parent and its queue message are
 // one record, the sub-executions follow.
-func (s *Server) startSelection(r *request) (any, error) {
+func (g *selections) startSelection(r *request) (any, error) {
 	in := r.body.(*wire.SelectionStart)
 	if err := available(&in.PythonStart); err != nil {
 		return nil, err
@@ -45,9 +78,9 @@ func (s *Server) startSelection(r *request) (any, error) {
 	if err := selection.Objective.UnmarshalText([]byte(in.Objective)); err != nil {
 		return nil, err
 	}
-	e := s.newExecution(r, &in.PythonStart)
+	e := g.newExecution(r, &in.PythonStart)
 	e.Kind, e.Profile, e.Selection = compute.KindSelection, compute.KindSelection.String(), selection
-	result, err := s.submit(r, &in.PythonStart, e)
+	result, err := g.submit(r, &in.PythonStart, e)
 	if err != nil {
 		return nil, err
 	}
@@ -58,27 +91,27 @@ func (s *Server) startSelection(r *request) (any, error) {
 }
 
 // getSelection answers what a GPU selection found so far.
-func (s *Server) getSelection(r *request) (any, error) {
-	e, err := s.find(r, compute.KindSelection)
+func (g *selections) getSelection(r *request) (any, error) {
+	e, err := g.find(r, compute.KindSelection)
 	if err != nil {
 		return nil, err
 	}
 	query := r.query.(*wire.SelectionQuery)
-	if e, err = s.hold(r, e, query.Wait); err != nil {
+	if e, err = g.hold(r, e, query.Wait); err != nil {
 		return nil, err
 	}
 	c := contestOf(r.view, e)
-	c.verdict = s.cfg.Judge(e.Selection.Objective, c.candidates)
+	c.verdict = g.cfg.Judge(e.Selection.Objective, c.candidates)
 	switch query.Format {
 	case "svg":
-		image, err := s.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
+		image, err := g.cfg.Chart(e.Selection.Objective, c.candidates, c.verdict)
 		return text{"image/svg+xml", image}, err
 	case "csv":
 		table, err := selectionCSV(selectionOf(r.view, c))
 		return text{"text/csv; charset=utf-8", table}, err
 	}
 	out := selectionOf(r.view, c)
-	s.addOutputs(r.ctx, c.runs, out.Rows)
+	g.addOutputs(r.ctx, c.runs, out.Rows)
 	return out, nil
 }
 
@@ -263,19 +296,19 @@ func thousandths(n int64) *float64 {
 
 // addOutputs adds to the rows what is in the output of their runs, all read at
 // once: how far a live one is, and how the output of one that has ended ends.
-func (s *Server) addOutputs(ctx context.Context, runs [][]*compute.Execution, rows []wire.SelectionRow) {
+func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution, rows []wire.SelectionRow) {
 	ctx, cancel := context.WithTimeout(ctx, progressBudget)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range rows {
 		wg.Go(func() {
 			if e := telling(runs[i]); e != nil {
-				rows[i].Progress = s.progressOf(ctx, e)
-				addExpected(&rows[i], e, s.now())
+				rows[i].Progress = g.progressOf(ctx, e)
+				addExpected(&rows[i], e, g.now())
 			}
 		})
 		if first := runs[i][0]; first.Status.Terminal() && first.Ran {
-			wg.Go(func() { rows[i].OutputTail = s.rowTail(ctx, first) })
+			wg.Go(func() { rows[i].OutputTail = g.rowTail(ctx, first) })
 		}
 	}
 	wg.Wait()
@@ -309,10 +342,10 @@ func addExpected(row *wire.SelectionRow, e *compute.Execution, now time.Time) {
 
 // rowTail returns the end of what an execution printed, nil when nobody can
 // read it now.
-func (s *Server) rowTail(ctx context.Context, e *compute.Execution) *string {
-	output, err := s.cfg.Logs.Tail(ctx, e.ID, rowTailBytes)
+func (g *selections) rowTail(ctx context.Context, e *compute.Execution) *string {
+	output, err := g.cfg.Logs.Tail(ctx, e.ID, rowTailBytes)
 	if err != nil {
-		s.log.Debug("output not readable", "execution", e.ID, "err", err)
+		g.log.Debug("output not readable", "execution", e.ID, "err", err)
 		return nil
 	}
 	tail := strings.ToValidUTF8(string(output.Combined), "\uFFFD")

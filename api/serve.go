@@ -111,7 +111,7 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 // is well formed, then the route's handler has the word.
 func (s *Server) answer(r *request) (any, error) {
 	fault.Point("api.admit.before")
-	if err := s.admit(r); err != nil {
+	if err := s.access.admit(r); err != nil {
 		return nil, err
 	}
 	reused := s.recall(r)
@@ -163,15 +163,15 @@ func (r *request) checkMedia() error {
 }
 
 // readView sets the view that the request reads.
-func (s *Server) readView(r *request) error {
+func (c *core) readView(r *request) error {
 	if fault.Planted(fault.StaleAuth) {
-		return s.staleView(r)
+		return c.staleView(r)
 	}
 	switch mode := r.args["consistency"]; {
 	case mode == "stale" && r.route.method == fasthttp.MethodGet:
-		return s.staleView(r)
+		return c.staleView(r)
 	case slices.Contains([]string{"", "stale", "linearizable"}, mode):
-		view, err := s.cfg.Reader.Read(r.ctx)
+		view, err := c.cfg.Reader.Read(r.ctx)
 		if err != nil {
 			return fmt.Errorf("read the state: %w", err)
 		}
@@ -188,11 +188,11 @@ func (s *Server) readView(r *request) error {
 
 // staleView sets the view to the newest local one, if it is new enough to
 // check a credential against.
-func (s *Server) staleView(r *request) error {
-	view, lastContact, known := s.cfg.Reader.Stale()
+func (c *core) staleView(r *request) error {
+	view, lastContact, known := c.cfg.Reader.Stale()
 	limit := staleMax
 	if !known {
-		limit = s.cfg.Limits.StaleAuthMax
+		limit = c.cfg.Limits.StaleAuthMax
 	}
 	if lastContact > limit {
 		return compute.Errorf(compute.CodeUnavailable, "This node is too far behind the cluster.").Named("too_stale")

@@ -31,21 +31,14 @@ const (
 	maxRequestsPerConn = 10_000
 )
 
-// Server serves the API of one node.
+// Server serves the API of one node: connections, routes, and the way of a
+// request from its bytes to its answer. The groups of the specification have
+// the handlers.
 type Server struct {
-	cfg         Config
-	log         *slog.Logger
-	metrics     *metrics
-	routes      []route
-	credentials *credentials
-	requestKey  []byte // Of the hashes by which requests are told apart.
-	pace        *pace
-	touched     *touched
-	inflight    *inflight
-	draining    atomic.Bool
-	streams     atomic.Int64 // Streams, held answers and relayed requests now.
-	life        atomic.Pointer[lifetime]
-	openapi     []byte
+	*core
+	access *access
+	routes []route
+	life   atomic.Pointer[lifetime]
 }
 
 // New returns a Server for cfg that does nothing yet.
@@ -54,19 +47,12 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	cfg.setDefaults()
-	s := &Server{
-		cfg:     cfg,
-		log:     cfg.Logger.With("part", "api"),
-		metrics: newMetrics(cfg.Registerer),
-		pace:    newPace(cfg.Limits, cfg.Stopwatch),
-		touched: newTouched(), inflight: newInflight(),
-	}
-	s.requestKey = requestKey(cfg.RefreshKey)
-	s.routes = s.table()
-	var err error
-	if s.credentials, err = newCredentials(cfg); err != nil {
+	c, err := newCore(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
+	s := &Server{core: c, access: &access{core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}
+	s.routes = s.table()
 	document, err := openAPI(s.routes, cfg.Version)
 	if err != nil {
 		return nil, fmt.Errorf("new api: %w", err)
@@ -122,11 +108,6 @@ func (c *Config) setDefaults() {
 	}
 }
 
-func (s *Server) now() time.Time { return s.cfg.Now() }
-
-// took returns how long a request has taken up to now.
-func (s *Server) took(r *request) time.Duration { return s.cfg.Stopwatch().Sub(r.begun) }
-
 // Drain tells clients to go elsewhere while the server still answers: /readyz
 // is 503 from now on, and every answer closes its connection.
 func (s *Server) Drain() { s.draining.Store(true) }
@@ -147,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ended := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { ended <- server.Serve(l) })
-	wg.Go(func() { s.touchLoop(ctx) })
+	wg.Go(func() { s.access.recordUse(ctx) })
 	defer wg.Wait()
 	select {
 	case err := <-ended:

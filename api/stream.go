@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
 	"berth/loop"
@@ -25,86 +26,9 @@ const (
 	digTries     = 60               // and how often in a row before the stream ends without a last word.
 )
 
-// takeStream counts a stream or a held answer; the caller calls what it
-// returns at the end of it.
-func (s *Server) takeStream() (release func(), err error) {
-	if s.streams.Add(1) > int64(s.cfg.Limits.Streams) {
-		s.streams.Add(-1)
-		return nil, compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
-	}
-	s.metrics.streams.Inc()
-	return func() {
-		s.streams.Add(-1)
-		s.metrics.streams.Dec()
-	}, nil
-}
-
-// streamURL returns the URL at which anyone who has it reads the output of an
-// execution.
-func (s *Server) streamURL(base string, id compute.ExecutionID) string {
-	return base + streamRoot + "/stream/" + id.String() + "?token=" + s.credentials.streamToken(id)
-}
-
-// streamOutput answers with the output of an execution as it is written.
-func (s *Server) streamOutput(r *request) (any, error) {
-	e, err := s.findStream(r)
-	if err != nil {
-		return nil, err
-	}
-	after, err := lastEvent(r)
-	if err != nil {
-		return nil, err
-	}
-	release, err := s.takeStream()
-	if err != nil {
-		return nil, err
-	}
-	soft := r.life.soft
-	return events(func(conn net.Conn, w *bufio.Writer) {
-		defer release()
-		out := &stream{server: s, id: e.ID, after: after, conn: conn, w: w}
-		if err := out.serve(soft, e); err != nil {
-			s.log.Debug("stream ended early", "execution", e.ID, "err", err)
-		}
-	}), nil
-}
-
-// findStream returns the execution that the path names. The token of the
-// stream opens it to anyone, a credential to its organization.
-func (s *Server) findStream(r *request) (*compute.Execution, error) {
-	if r.caller.user != nil {
-		return s.find(r)
-	}
-	id, err := compute.ParseExecutionID(r.params["id"])
-	if err != nil {
-		return nil, errNotFound()
-	}
-	view, err := r.view.Dig(compute.OrgID{}, id, s.openArchive(r.ctx))
-	if err != nil {
-		return nil, err
-	}
-	e, ok := view.AnyExecution(id)
-	if !ok {
-		return nil, errNotFound()
-	}
-	return e, nil
-}
-
-// lastEvent returns the number behind which the client wants to go on.
-func lastEvent(r *request) (uint64, error) {
-	if r.lastEventID == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(r.lastEventID, 10, 64)
-	if err != nil {
-		return 0, compute.Errorf(compute.CodeInvalid, "Last-Event-ID is not the id of an event of this stream.")
-	}
-	return n, nil
-}
-
 // stream sends the output of one execution to one client.
 type stream struct {
-	server *Server
+	core   *core
 	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
 	id     compute.ExecutionID
 	after  uint64 // The newest line that was sent.
@@ -164,7 +88,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 				return err
 			}
 			if ended == nil {
-				drain.start(t.server.cfg.Limits.LastLines)
+				drain.start(t.core.cfg.Limits.LastLines)
 			}
 		case <-ticker.C:
 			if err := t.comment(); err != nil {
@@ -177,7 +101,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 				return end.err // The client asks again, or elsewhere.
 			}
 			final, ended = end.e, nil
-			drain.start(t.server.cfg.Limits.LastLines)
+			drain.start(t.core.cfg.Limits.LastLines)
 		case <-drain.C:
 			return t.giveUp(final)
 		}
@@ -224,7 +148,7 @@ func (t *stream) missing(final *compute.Execution) (string, error) {
 	if final == nil || final.Epoch == 0 {
 		return "", nil
 	}
-	view, _, _ := t.server.cfg.Reader.Stale()
+	view, _, _ := t.core.cfg.Reader.Stale()
 	known, err := t.dig(view)
 	if err != nil {
 		return "", err
@@ -255,7 +179,7 @@ func (t *stream) watch(e *compute.Execution, ended chan<- ending) {
 // deleted, and an error when the stream has ended or the archive in which the
 // execution is cannot be read.
 func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, error) {
-	view, _, _ := t.server.cfg.Reader.Stale()
+	view, _, _ := t.core.cfg.Reader.Stale()
 	for {
 		known, err := t.dig(view)
 		if err != nil {
@@ -268,7 +192,7 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 		if ok && want(e) {
 			return e, nil
 		}
-		if view, err = t.server.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
+		if view, err = t.core.cfg.Reader.Wait(t.ctx, view.Index()); err != nil {
 			return nil, err
 		}
 		loop.Sleep(t.ctx, waitPause)
@@ -279,7 +203,7 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 // now may be in a moment: this node may have been cut off.
 func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 	for range digTries {
-		known, err = view.Dig(compute.OrgID{}, t.id, t.server.openArchive(t.ctx))
+		known, err = view.Dig(compute.OrgID{}, t.id, t.core.openArchive(t.ctx))
 		if err == nil || t.ctx.Err() != nil {
 			break
 		}
@@ -306,7 +230,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 		return
 	}
 	for {
-		err := t.server.cfg.Logs.Follow(t.ctx, t.id, after, func(lines []Line) error {
+		err := t.core.cfg.Logs.Follow(t.ctx, t.id, after, func(lines []Line) error {
 			if len(lines) == 0 {
 				return nil
 			}
@@ -321,7 +245,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 			return
 		}
 		t.broken.Store(&err)
-		t.server.log.Debug("output not readable", "execution", t.id, "err", err)
+		t.core.log.Debug("output not readable", "execution", t.id, "err", err)
 		loop.Sleep(t.ctx, followRetry)
 	}
 }
@@ -342,24 +266,16 @@ func (t *stream) pass(batches chan<- batch, lines []Line) error {
 	}
 }
 
-// outputEvent is the data of an event with output. Clients in the wild know
-// output as exactly that; what is ours stands beside it.
-type outputEvent struct {
-	Output struct {
-		Content string `json:"content"`
-	} `json:"output"`
-	Stream string `json:"stream"`
-}
-
 // send writes an event for each line.
 func (t *stream) send(lines []Line) error {
 	for _, line := range lines {
 		if line.Seq <= t.after {
 			continue
 		}
-		var event outputEvent
-		event.Output.Content = strings.ToValidUTF8(string(line.Text), "\uFFFD")
-		event.Stream = line.Stream
+		event := wire.StreamEvent{
+			Output: &wire.StreamOutput{Content: strings.ToValidUTF8(string(line.Text), "\uFFFD")},
+			Stream: line.Stream,
+		}
 		if !line.Partial {
 			event.Output.Content += "\n"
 		}
@@ -371,27 +287,14 @@ func (t *stream) send(lines []Line) error {
 	return t.flush()
 }
 
-// finishedEvent is the data of the last event.
-type finishedEvent struct {
-	JobFinished struct {
-		Job struct {
-			Result struct {
-				ReturnCode string  `json:"returnCode"`
-				Error      *string `json:"error"`
-			} `json:"result"`
-		} `json:"job"`
-	} `json:"jobFinished"`
-	Missing string `json:"output_missing,omitempty"` // Why output may be missing before this event.
-}
-
 // noReturnCode is the return code of what never became a process.
 const noReturnCode = "-1"
 
 // finish writes the last event. It has no id: a client that asks again behind
 // the last line gets it again, so that it cannot be missed.
 func (t *stream) finish(e *compute.Execution, missing string) error {
-	event := finishedEvent{Missing: missing}
-	result := &event.JobFinished.Job.Result
+	event := wire.StreamEvent{Finished: new(wire.StreamEnd), Missing: missing}
+	result := &event.Finished.Job.Result
 	result.ReturnCode = noReturnCode
 	switch {
 	case e == nil:

@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
 )
 
 // Limits of what is remembered of the use of keys.
@@ -47,23 +48,16 @@ func (t *touched) take() map[compute.KeyID]compute.Instant {
 	return used
 }
 
-// touchLoop tells the state once a minute which keys were used. What cannot be
-// told is dropped: the next use comes.
-func (s *Server) touchLoop(ctx context.Context) {
-	ticker := time.NewTicker(touchEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		used := s.touched.take()
+// recordUse proposes once a minute which keys were used. What cannot be proposed
+// is dropped: the next use is recorded again.
+func (a *access) recordUse(ctx context.Context) {
+	for loop.Sleep(ctx, touchEvery) {
+		used := a.touched.take()
 		if len(used) == 0 {
 			continue
 		}
-		if _, _, err := s.cfg.Proposer.Propose(ctx, fsm.TouchKeys{Used: used}); err != nil {
-			s.log.Debug("use of keys not recorded", "err", err)
+		if _, _, err := a.cfg.Proposer.Propose(ctx, fsm.TouchKeys{Used: used}); err != nil {
+			a.log.Debug("use of keys not recorded", "err", err)
 		}
 	}
 }

@@ -1,16 +1,44 @@
 package api
 
 import (
+	"net/http"
+
 	"berth/api/wire"
 	"berth/compute"
 )
+
+// workloads serves Workload Management: executions of any kind.
+type workloads struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *workloads) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: root + "/workloads/list", tag: "Workload Management", need: needCaller,
+			summary: "The executions that have not ended, newest first.",
+			reply:   of[[]wire.ExecutionSummary](), handle: g.listWorkloads,
+		},
+		{
+			method: http.MethodPost, path: root + "/workloads/abort/{id}", tag: "Workload Management", need: needCaller,
+			summary: "End an execution of any kind at once. It becomes aborted.",
+			reply:   of[wire.Stopped](), handle: g.abortWorkload,
+		},
+		{
+			method: http.MethodPost, path: root + "/workloads/stop/{id}", tag: "Workload Management", need: needCaller,
+			summary: "End an execution of any kind gracefully: SIGTERM first. It becomes cancelled.",
+			reply:   of[wire.Stopped](), handle: g.stopWorkload,
+		},
+	}
+}
 
 // maxWorkloads is how many executions the list of workloads holds: as many as
 // an organization may have waiting and live by default.
 const maxWorkloads = 11_000
 
 // listWorkloads answers the executions that have not ended.
-func (s *Server) listWorkloads(r *request) (any, error) {
+func (g *workloads) listWorkloads(r *request) (any, error) {
 	out := []wire.ExecutionSummary{}
 	for e := range r.view.Live(r.caller.actor.Org) {
 		if len(out) == maxWorkloads {
@@ -21,6 +49,6 @@ func (s *Server) listWorkloads(r *request) (any, error) {
 	return out, nil
 }
 
-func (s *Server) abortWorkload(r *request) (any, error) { return s.stop(r, compute.StopHard) }
+func (g *workloads) abortWorkload(r *request) (any, error) { return g.stop(r, compute.StopHard) }
 
-func (s *Server) stopWorkload(r *request) (any, error) { return s.stop(r, compute.StopGraceful) }
+func (g *workloads) stopWorkload(r *request) (any, error) { return g.stop(r, compute.StopGraceful) }

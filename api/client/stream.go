@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"berth/api/wire"
 	"berth/compute"
 )
 
@@ -157,29 +158,15 @@ func (f *follower) dispatch(seq uint64, data []byte) error {
 	if data == nil || (seq != 0 && seq <= f.seq) {
 		return nil
 	}
-	var body struct {
-		Output *struct {
-			Content string `json:"content"`
-		} `json:"output"`
-		Stream      string `json:"stream"`
-		JobFinished *struct {
-			Job struct {
-				Result struct {
-					ReturnCode string  `json:"returnCode"`
-					Error      *string `json:"error"`
-				} `json:"result"`
-			} `json:"job"`
-		} `json:"jobFinished"`
-		Missing string `json:"output_missing"`
-	}
+	var body wire.StreamEvent
 	if err := json.Unmarshal(data, &body); err != nil {
 		return fmt.Errorf("decode event %d: %w", seq, err)
 	}
 	f.seq = max(f.seq, seq)
 	event := Event{Seq: seq}
 	switch {
-	case body.JobFinished != nil:
-		result := body.JobFinished.Job.Result
+	case body.Finished != nil:
+		result := body.Finished.Job.Result
 		event.Finished = &Finished{ReturnCode: result.ReturnCode, Error: result.Error, Missing: body.Missing}
 	case body.Output != nil:
 		event.Content, event.Stderr = body.Output.Content, body.Stream == "stderr" || body.Stream == "system"

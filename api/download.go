@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"berth/compute"
 )
 
 // Media types of streams.
@@ -20,20 +18,6 @@ const (
 // download is an answer that is a file too large to hold in memory. It shows by
 // itself where it was cut, because no status can say so any more.
 type download func(w io.Writer) error
-
-// saveSnapshot answers with a backup of the state. The view stands still while
-// it is written, and holds nothing up.
-func (s *Server) saveSnapshot(r *request) (any, error) {
-	release, err := s.takeStream()
-	if err != nil {
-		return nil, err
-	}
-	view := r.view
-	return download(func(w io.Writer) error {
-		defer release()
-		return view.WriteBackup(w, s.cfg.Version, compute.InstantOf(s.now()))
-	}), nil
-}
 
 // download has write send the body.
 func (s *Server) download(ctx *fasthttp.RequestCtx, write download) {

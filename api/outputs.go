@@ -1,0 +1,108 @@
+package api
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strconv"
+
+	"berth/compute"
+)
+
+// outputs serves the output of executions as server-sent events.
+type outputs struct {
+	executions
+}
+
+// routes returns the routes of the group.
+func (g *outputs) routes() []route {
+	return []route{
+		{
+			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
+			accepts: []string{eventStream}, handle: g.streamOutput,
+		},
+		{
+			method: http.MethodPost, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
+			summary: "The same as GET.",
+			accepts: []string{eventStream}, handle: g.streamOutput,
+		},
+	}
+}
+
+// takeStream counts a stream or a held answer; the caller calls what it
+// returns at the end of it.
+func (c *core) takeStream() (release func(), err error) {
+	if c.streams.Add(1) > int64(c.cfg.Limits.Streams) {
+		c.streams.Add(-1)
+		return nil, compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
+	}
+	c.metrics.streams.Inc()
+	return func() {
+		c.streams.Add(-1)
+		c.metrics.streams.Dec()
+	}, nil
+}
+
+// streamURL returns the URL at which anyone who has it reads the output of an
+// execution.
+func (c *core) streamURL(base string, id compute.ExecutionID) string {
+	return base + streamRoot + "/stream/" + id.String() + "?token=" + c.credentials.streamToken(id)
+}
+
+// streamOutput answers with the output of an execution as it is written.
+func (g *outputs) streamOutput(r *request) (any, error) {
+	e, err := g.findStream(r)
+	if err != nil {
+		return nil, err
+	}
+	after, err := lastEvent(r)
+	if err != nil {
+		return nil, err
+	}
+	release, err := g.takeStream()
+	if err != nil {
+		return nil, err
+	}
+	soft := r.life.soft
+	return events(func(conn net.Conn, w *bufio.Writer) {
+		defer release()
+		out := &stream{core: g.core, id: e.ID, after: after, conn: conn, w: w}
+		if err := out.serve(soft, e); err != nil {
+			g.log.Debug("stream ended early", "execution", e.ID, "err", err)
+		}
+	}), nil
+}
+
+// findStream returns the execution that the path names. The token of the
+// stream opens it to anyone, a credential to its organization.
+func (g *outputs) findStream(r *request) (*compute.Execution, error) {
+	if r.caller.user != nil {
+		return g.find(r)
+	}
+	id, err := compute.ParseExecutionID(r.params["id"])
+	if err != nil {
+		return nil, errNotFound()
+	}
+	view, err := r.view.Dig(compute.OrgID{}, id, g.openArchive(r.ctx))
+	if err != nil {
+		return nil, err
+	}
+	e, ok := view.AnyExecution(id)
+	if !ok {
+		return nil, errNotFound()
+	}
+	return e, nil
+}
+
+// lastEvent returns the number behind which the client wants to go on.
+func lastEvent(r *request) (uint64, error) {
+	if r.lastEventID == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(r.lastEventID, 10, 64)
+	if err != nil {
+		return 0, compute.Errorf(compute.CodeInvalid, "Last-Event-ID is not the id of an event of this stream.")
+	}
+	return n, nil
+}
