@@ -46,11 +46,12 @@ test-long: ## Run all tests in their long form: fault round, failpoints, planted
 race: ## Run the tests of PKG (all by default) under the race detector, without set-up
 	$(GO) test -race -shuffle=on -timeout 40m $(or $(PKG),./...)
 
-check: lint ## Format, vet, lint, known vulnerabilities, then make test
+check: lint ## Check words, format, lint and known vulnerabilities, then run make test
 	@scripts/vulnerabilities.sh
 	@$(MAKE) --no-print-directory test
 
-lint: $(LINT) ## Check format, vet and lint
+lint: $(LINT) ## Check words, format, vet and lint
+	scripts/words.sh
 	$(LINT) fmt --diff
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu
