@@ -16,8 +16,8 @@ type access struct {
 	touched *touched
 }
 
-// admit finds out who asks and whether the route is for them, in one view of
-// the state.
+// admit authenticates the caller and checks the rights that the route needs, in
+// one view of the state.
 func (a *access) admit(r *request) error {
 	if err := r.checkIdempotency(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *access) stranger(r *request) error {
 	return errUnauthenticated()
 }
 
-// identify returns whom the bearer token is of.
+// identify returns the caller of the bearer token.
 func (a *access) identify(r *request) (caller, bool) {
 	if auth.LooksLikeAPIKey(r.bearer) {
 		return a.identifyKey(r)
@@ -82,8 +82,8 @@ func (a *access) identify(r *request) (caller, bool) {
 	return a.identifyToken(r)
 }
 
-// identifyKey returns whom the API key is of. It acts as its creator, in its
-// organization, as long as the creator is a member.
+// identifyKey returns the caller of an API key. A key acts as its creator, in
+// its organization, while the creator is a member.
 func (a *access) identifyKey(r *request) (caller, bool) {
 	given, err := auth.ParseAPIKey(r.bearer)
 	if err != nil {
@@ -109,8 +109,7 @@ func (a *access) identifyKey(r *request) (caller, bool) {
 	return who, true
 }
 
-// identifyToken returns whom the access token is of. It has no organization
-// yet.
+// identifyToken returns the caller of an access token, without an organization.
 func (a *access) identifyToken(r *request) (caller, bool) {
 	claims, err := a.credentials.verify(r.view, r.bearer)
 	if err != nil {
@@ -123,7 +122,7 @@ func (a *access) identifyToken(r *request) (caller, bool) {
 	return caller{user: user, actor: fsm.Actor{User: user.ID, TokenVersion: claims.TokenVersion}}, true
 }
 
-// join makes an organization the one that c acts in, if c is a member.
+// join sets the organization that c acts in, if c is a member.
 func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
 	m, ok := view.Membership(id, c.user.ID)
 	if !ok {
@@ -137,8 +136,8 @@ func (c *caller) join(view *fsm.View, id compute.OrgID) bool {
 	return true
 }
 
-// enterDefaultOrg makes the caller act in an organization: the key's, else the
-// one that X-Org-Slug names, else the default one.
+// enterDefaultOrg sets the caller's organization: the key's, else that of
+// X-Org-Slug, else the default one.
 func (r *request) enterDefaultOrg() error {
 	if r.orgSlug != "" {
 		org, ok := r.view.OrgBySlug(r.orgSlug)
@@ -159,8 +158,8 @@ func (r *request) enterDefaultOrg() error {
 	return compute.Errorf(compute.CodeForbidden, "You are a member of no organization.").Named("no_org")
 }
 
-// enterOrg makes the caller act in the organization that the path names, which
-// a key does only in its own. An unknown one and a foreign one are the same.
+// enterOrg sets the caller's organization to the one in the path. A key may act
+// in its own only. An unknown and a foreign organization get the same answer.
 func (r *request) enterOrg() error {
 	org, ok := r.view.OrgBySlug(r.params["slug"])
 	if !ok || (!r.caller.actor.Key.IsZero() && org.ID != r.caller.actor.Org) || !r.caller.join(r.view, org.ID) {
@@ -173,7 +172,7 @@ func (r *request) enterOrg() error {
 	return nil
 }
 
-// admitOperator lets the root token and operators in.
+// admitOperator admits the root token and operators.
 func (a *access) admitOperator(r *request) error {
 	if r.bearer == "" {
 		return a.stranger(r)
@@ -195,7 +194,7 @@ func (a *access) admitOperator(r *request) error {
 	return nil
 }
 
-// admitScraper lets in who knows the metrics token, where there is one.
+// admitScraper checks the metrics token, if one is configured.
 func (a *access) admitScraper(r *request) error {
 	want := a.cfg.MetricsToken
 	if want == "" || subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
@@ -204,15 +203,15 @@ func (a *access) admitScraper(r *request) error {
 	return a.stranger(r)
 }
 
-// admitStream lets in who knows the token of the stream. Not ok means that
-// there is none, or not this one: a credential may still do.
+// admitStream checks the token of a stream. Not ok means that it is missing or
+// wrong; a credential may still admit the caller.
 func (a *access) admitStream(r *request) (ok bool, err error) {
 	id, ok := a.openStream(r)
 	if !ok {
 		return false, nil
 	}
-	// Output is read without a quorum too: only what is not known here, in an
-	// archive neither, has to be asked for.
+	// Output is readable without a quorum. A linearizable read is needed only
+	// if neither the local view nor an archive has the execution.
 	stale, _, _ := a.cfg.Reader.Stale()
 	view, err := stale.Dig(compute.OrgID{}, id, a.openArchive(r.ctx))
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"berth/fsm"
 )
 
-// openArchive returns what opens archives for a request.
+// openArchive returns a function that opens archives within ctx.
 func (c *core) openArchive(ctx context.Context) fsm.OpenArchive {
 	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return c.cfg.Archives.Open(ctx, a) }
 }
 
-// dig has the view of the request know an execution of the caller's that is in
-// an archive.
+// dig adds an archived execution of the caller's organization to the request's
+// view.
 func (c *core) dig(r *request, id compute.ExecutionID) (err error) {
 	view, err := r.view.Dig(r.caller.actor.Org, id, c.openArchive(r.ctx))
 	if err == nil {
@@ -22,8 +22,8 @@ func (c *core) dig(r *request, id compute.ExecutionID) (err error) {
 	return err
 }
 
-// orArchived returns err, with which a change of an execution that find found was
-// refused, unless it went to an archive meanwhile: then what refusal says of it.
+// orArchived returns err, the refusal of a change to an execution, unless the
+// execution was archived meanwhile. Then it returns refusal's error.
 func (g *executions) orArchived(r *request, err error, refusal func(*compute.Execution) error) error {
 	if compute.CodeOf(err) != compute.CodeNotFound {
 		return err

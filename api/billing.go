@@ -83,8 +83,8 @@ func (g *billing) history(r *request) (any, error) {
 	return out, nil
 }
 
-// filterOf returns what in asks for; not ok when nothing can match it. The
-// enumerations were checked when in was read.
+// filterOf returns the filter of a query; not ok if nothing can match it.
+// Decoding has checked the enumerations.
 func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
 	filter = fsm.HistoryFilter{From: in.From, To: in.To, Skip: in.Offset}
 	if in.Status != "" {
@@ -109,7 +109,8 @@ func filterOf(in *wire.HistoryQuery) (filter fsm.HistoryFilter, ok bool) {
 	return filter, true
 }
 
-// credits answers where the organization's credits stand.
+// credits answers the organization's credits: granted, charged, held,
+// available.
 func (g *billing) credits(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	out := wire.Credits{
@@ -134,7 +135,7 @@ func usedThisMonth(a *compute.Account, now compute.Instant) compute.Credits {
 	return a.InMonth
 }
 
-// creditsDetails answers where the organization's credits stand, and whose.
+// creditsDetails answers the organization's credits, with the organization.
 func (g *billing) creditsDetails(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	updated := a.UpdatedAt
@@ -177,7 +178,7 @@ func ledgerEntryOf(e *compute.LedgerEntry) wire.LedgerEntry {
 	return out
 }
 
-// verifyLedger answers whether the organization's chain holds.
+// verifyLedger recomputes the hash chain of the organization's ledger.
 func (g *billing) verifyLedger(r *request) (any, error) {
 	a := r.view.Account(r.caller.actor.Org)
 	out := wire.LedgerCheck{Valid: true, Entries: a.Seq, Head: hex.EncodeToString(a.Head[:])}

@@ -29,7 +29,7 @@ func (g *brakes) routes() []route {
 	}
 }
 
-// brake answers whether too many nodes have vanished at once, and which.
+// brake answers whether the brake holds, and for which nodes.
 func (g *brakes) brake(r *request) (any, error) { return brakeOf(r.view), nil }
 
 func brakeOf(view *fsm.View) wire.Brake {
@@ -46,8 +46,7 @@ func brakeOf(view *fsm.View) wire.Brake {
 	return out
 }
 
-// setBrake says which share of nodes is too many, or that those which vanished
-// are gone.
+// setBrake sets the share of nodes above which the brake holds, or releases it.
 func (g *brakes) setBrake(r *request) (any, error) {
 	in := r.body.(*wire.NewBrake)
 	_, err := g.proposeAndSee(r, fsm.SetBrake{
@@ -59,8 +58,8 @@ func (g *brakes) setBrake(r *request) (any, error) {
 	return brakeOf(r.view), nil
 }
 
-// brakeHolding returns why the attempt of e is not given up although its node is
-// down; nil while the node is heard, or is given up as usual.
+// brakeHolding returns the brake if it keeps the attempt of e, whose node is
+// down, from being given up; nil otherwise.
 func brakeHolding(view *fsm.View, e *compute.Execution) *wire.BrakeHold {
 	attempts := view.Attempts(e.ID)
 	if len(attempts) == 0 || view.Brake().Since.IsZero() {

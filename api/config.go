@@ -18,22 +18,22 @@ import (
 
 // Proposer changes the state.
 type Proposer interface {
-	// Propose returns what the state decided about cmd, and the Raft index
-	// of it. A refusal is the error, with its code. The same command may be
-	// proposed again: its op id makes that safe.
+	// Propose returns the state's result of cmd and its Raft index. A refusal
+	// is an error with a code. The op id of a command makes it safe to propose
+	// it again.
 	Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
 }
 
 // Reader reads the state.
 type Reader interface {
-	// Read returns a view that holds everything that was acknowledged before
-	// the call, on any node.
+	// Read returns a view that includes everything acknowledged before the
+	// call, on any node.
 	Read(ctx context.Context) (*fsm.View, error)
 	// Stale returns the newest local view and how old it may be.
 	Stale() (view *fsm.View, lastContact time.Duration, knownLeader bool)
 	// Wait returns the local view once its index is above after.
 	Wait(ctx context.Context, after uint64) (*fsm.View, error)
-	// Status returns what the X-Berth-* headers say.
+	// Status returns the values of the X-Berth-* headers.
 	Status() (index uint64, knownLeader bool, lastContact time.Duration)
 }
 
@@ -54,9 +54,9 @@ type Output struct {
 
 // Logs reads what executions wrote, wherever that is kept.
 type Logs interface {
-	// Follow calls fn with the lines behind after, in order, without
-	// gap or repeat, until the output is complete, fn returns an error or ctx
-	// ends. fn may not keep the lines.
+	// Follow calls fn with the lines after the sequence number, in order,
+	// without gap or repeat, until the output is complete, fn returns an error
+	// or ctx ends. fn may not keep the lines.
 	Follow(ctx context.Context, id compute.ExecutionID, after uint64, fn func([]Line) error) error
 	// Tail returns the last maxBytes of each stream.
 	Tail(ctx context.Context, id compute.ExecutionID, maxBytes int) (Output, error)
@@ -66,7 +66,7 @@ type Logs interface {
 
 // Blobs keeps bundles that are too large for a command.
 type Blobs interface {
-	// Put returns when data is durable on as many nodes as the cluster wants.
+	// Put returns once data is durable on as many nodes as storage.replicas.
 	Put(ctx context.Context, data []byte) (compute.Hash, error)
 	// Get returns the data with a hash.
 	Get(ctx context.Context, hash compute.Hash) ([]byte, error)
@@ -74,15 +74,15 @@ type Blobs interface {
 
 // Archives reads executions that have left the state.
 type Archives interface {
-	// Open returns the content of an archive, wherever its blob is. The code is
-	// unavailable when it cannot be read.
+	// Open returns the content of an archive from any node that has its blob.
+	// The error's code is unavailable if none can be read.
 	Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error)
 }
 
-// Config is what a Server needs.
+// Config has the settings of a Server and the parts of the node that it uses.
 type Config struct {
-	// Relay has requests answered elsewhere, on a node without a replica. What
-	// is for reading and changing the state is not needed there.
+	// Relay forwards requests, on a node without a replica. The fields for
+	// reading and changing the state are not needed there.
 	Relay Relay
 
 	Proposer Proposer
@@ -91,19 +91,19 @@ type Config struct {
 	Blobs    Blobs
 	Archives Archives
 
-	// Judge says what a GPU selection found.
+	// Judge returns the verdict of a GPU selection.
 	Judge func(compute.Objective, []compute.Candidate) compute.Verdict
-	// Explain says why an execution waits and when it may start, and, when
-	// moves is set, what could be moved for it.
+	// Explain returns why an execution waits and when it may start. With moves
+	// it also searches for executions that could be moved for it.
 	Explain func(ctx context.Context, view *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error)
-	// Chart draws what a GPU selection found, as SVG.
+	// Chart draws the result of a GPU selection as SVG.
 	Chart func(compute.Objective, []compute.Candidate, compute.Verdict) ([]byte, error)
-	// Replay computes the plans of an entry again, with so many of the best
-	// nodes for each execution. Nil where it is not available.
+	// Replay recomputes the plans of an entry, with the best nodes for each
+	// execution. Nil if not available.
 	Replay func(ctx context.Context, index uint64, best int) ([]compute.Replay, error)
-	// WhatIf says what the scheduler would do on other nodes, with the state
-	// after an index or, for 0, with view. The question is made from that state,
-	// which is returned too. Nil where it is not available.
+	// WhatIf returns what the scheduler would do on other nodes, with the state
+	// after an index or, for 0, with view. It makes the question from that
+	// state and returns the state too. Nil if not available.
 	WhatIf func(ctx context.Context, view *fsm.View, index uint64, question func(*fsm.View) (compute.WhatIf, error),
 	) (compute.Forecast, *fsm.View, error)
 	// Unseal returns the private half of a signing key.
@@ -112,20 +112,20 @@ type Config struct {
 	NewJoinToken func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error)
 	// Peers returns the Raft configuration.
 	Peers func(ctx context.Context) ([]wire.Peer, error)
-	// Clocks returns by how much the clocks of nodes are ahead of the cluster's, as
-	// far as that is known. Nil for of none.
+	// Clocks returns how far the clocks of nodes are ahead of the cluster's
+	// time, where known. Nil if not available.
 	Clocks func(ctx context.Context) map[compute.NodeID]time.Duration
 	// CheckRemoval refuses the removal of a node that would cost the cluster
 	// its quorum. Nil allows every removal.
 	CheckRemoval func(ctx context.Context, id compute.NodeID) error
-	// CheckCopies refuses the removal of a node while others still copy what it
-	// may have alone, and returns those on whose copies it counts. Nil allows every
-	// removal.
+	// CheckCopies refuses the removal of a node while others still copy data
+	// that only it may have, and returns the nodes whose copies it relies on.
+	// Nil allows every removal.
 	CheckCopies func(ctx context.Context, id compute.NodeID) (beside []compute.NodeID, err error)
-	// Transfer has another server lead, the one named or the best, and returns
-	// which. Nil where it is not available.
+	// Transfer hands leadership to the named server, or the most up-to-date
+	// one, and returns it. Nil if not available.
 	Transfer func(ctx context.Context, to compute.NodeID) (compute.NodeID, error)
-	// Ready says what the node still lacks to serve. Nil for nothing.
+	// Ready returns why the node cannot serve yet. Nil for always ready.
 	Ready func() error
 
 	StreamKey  []byte // Makes stream tokens; the same on every node.
@@ -134,25 +134,25 @@ type Config struct {
 	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
 	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
 
-	// PasswordCost is what the hash of a new password costs;
-	// auth.DefaultPasswordCost when zero.
+	// PasswordCost is the cost of hashing a new password;
+	// auth.DefaultPasswordCost if zero.
 	PasswordCost auth.PasswordCost
 
-	// PublicURL is the base of URLs in answers. Empty for the one that the
+	// PublicURL is the base of URLs in answers. Empty for the URL that the
 	// client used.
 	PublicURL string
 	TLS       *tls.Config // Nil for plain HTTP.
 	Limits    Limits      // Zero fields are DefaultLimits'.
 
-	// MetricsToken is what a scraper must send as bearer. Empty for nothing.
+	// MetricsToken is the bearer token that a scraper must send. Empty for
+	// none.
 	MetricsToken string
 
 	Version string
 	Build   string
 
-	// Now tells the time of the day: what credentials and identifiers are given.
-	// It jumps when a clock is set. Stopwatch does not, and durations are counted
-	// by it. Both are time.Now when nil.
+	// Now returns the wall-clock time, for credentials and identifiers.
+	// Stopwatch is monotonic, for durations. Both are time.Now if nil.
 	Now, Stopwatch func() time.Time
 
 	Rand       io.Reader // crypto/rand when nil.
@@ -161,7 +161,8 @@ type Config struct {
 	Gatherer   prometheus.Gatherer // Nil where /metrics is served elsewhere: it is not found here.
 }
 
-// Limits bound what clients can make a node do. The operator may change them.
+// Limits bound the load that clients can put on a node. The operator may change
+// them.
 type Limits struct {
 	StartBody  int // Bytes of a start body.
 	Body       int // Bytes of any other body.

@@ -16,7 +16,7 @@ import (
 // addressFactor is how many accounts may be behind one address that signs in.
 const addressFactor = 4
 
-// credentials makes and checks what proves who someone is, with the keys of
+// credentials makes and verifies passwords, keys and tokens with the keys of
 // this cluster.
 type credentials struct {
 	cfg       Config
@@ -69,7 +69,7 @@ func (c *credentials) opensStream(id compute.ExecutionID, token string) bool {
 	return auth.CheckStreamToken(c.cfg.StreamKey, id, token)
 }
 
-// accessConfig returns what access tokens of the cluster of view say.
+// accessConfig returns the issuer and lifetimes of the cluster's access tokens.
 func (c *credentials) accessConfig(view *fsm.View) auth.AccessConfig {
 	id := view.ClusterID().String()
 	return auth.AccessConfig{
@@ -77,8 +77,7 @@ func (c *credentials) accessConfig(view *fsm.View) auth.AccessConfig {
 	}
 }
 
-// verify returns what an access token says, if one of the keys in view signed
-// it.
+// verify returns the claims of an access token, if a key in view signed it.
 func (c *credentials) verify(view *fsm.View, text string) (auth.Access, error) {
 	return auth.NewVerifier(c.accessConfig(view), func(id string) (ed25519.PublicKey, bool) {
 		for _, key := range view.SigningKeys() {
@@ -140,8 +139,8 @@ func (c *credentials) nextRefresh(text string) (string, compute.Hash, error) {
 	return next, hash, err
 }
 
-// checkPassword reports whether password is user's. For nobody, a nil user, it
-// takes as long.
+// checkPassword reports whether password is user's. For a nil user it takes as
+// long, so that timing reveals no accounts.
 func (c *credentials) checkPassword(ctx context.Context, user *compute.User, password string) (bool, error) {
 	stored := ""
 	if user != nil {

@@ -15,11 +15,11 @@ const (
 	eventStream = "text/event-stream"
 )
 
-// download is an answer that is a file too large to hold in memory. It shows by
-// itself where it was cut, because no status can say so any more.
+// download is an answer too large to hold in memory. The file format itself
+// reveals truncation, because the status is already sent.
 type download func(w io.Writer) error
 
-// download has write send the body.
+// download streams the body that write produces.
 func (s *Server) download(ctx *fasthttp.RequestCtx, write download) {
 	ctx.SetContentType(octetStream)
 	conn := ctx.Conn()
@@ -30,7 +30,8 @@ func (s *Server) download(ctx *fasthttp.RequestCtx, write download) {
 	})
 }
 
-// patientWriter gives the client new time with each piece that it takes.
+// patientWriter extends the write deadline with each piece that the client
+// takes.
 type patientWriter struct {
 	conn net.Conn
 	w    *bufio.Writer

@@ -48,14 +48,14 @@ func statusOf(code compute.Code) int {
 	return fasthttp.StatusInternalServerError
 }
 
-// failure is an error as the client gets it.
+// failure is an error as sent to the client.
 type failure struct {
 	status     int
 	body       any
 	retryAfter string
 }
 
-// failureOf returns what the client gets for err.
+// failureOf returns the client's view of err.
 func failureOf(err error) failure {
 	if faults, ok := errors.AsType[*wire.Faults](err); ok {
 		return failure{status: fasthttp.StatusUnprocessableEntity, body: faults}
@@ -76,7 +76,7 @@ func failureOf(err error) failure {
 	return f
 }
 
-// isDeadline reports whether err is only that a request's time is up.
+// isDeadline reports whether err is only an exceeded request deadline.
 func isDeadline(err error) bool {
 	if _, ok := errors.AsType[*compute.Error](err); ok {
 		return false
@@ -97,10 +97,10 @@ func retryAfter(e *compute.Error) string {
 	return strconv.FormatInt(int64(seconds), 10)
 }
 
-// errNotFound is the one answer for what is absent and what is another's.
+// errNotFound is the same answer for absent and for foreign objects.
 func errNotFound() error { return compute.Errorf(compute.CodeNotFound, "No such resource.") }
 
-// errUnauthenticated is the one answer to a credential that is no good.
+// errUnauthenticated is the same answer to every bad credential.
 func errUnauthenticated() error {
 	return compute.Errorf(compute.CodeUnauthenticated, "The bearer token is missing, invalid or expired.")
 }
@@ -111,7 +111,7 @@ func errOrgHeader() error {
 	return compute.Errorf(compute.CodeForbidden, "X-Org-Slug names no organization of yours.").Named("org_forbidden")
 }
 
-// errNotAvailable is the answer to what a later version will do.
+// errNotAvailable refuses a field that a later version will support.
 func errNotAvailable(what string) error {
 	return compute.Errorf(compute.CodeInvalid, "%s is not available in this version.", what).Named("not_available")
 }

@@ -34,15 +34,15 @@ func (g *executions) getExecution(r *request) (any, error) {
 		return nil, err
 	}
 	r.etag = etagOf(r.view, e)
-	// While it runs its output grows, of which the tag says nothing.
+	// A running execution's output grows, which the tag does not cover.
 	if quiet := e.Epoch == 0 || e.Status.Terminal(); quiet && r.ifNoneMatch == r.etag {
 		return notModified{}, nil
 	}
 	return g.execution(r, e), nil
 }
 
-// hold waits for as long as the client asked, until e changes or ends. What it
-// returns is of the request's new view.
+// hold waits until e changes or ends, for at most the time that the client
+// asked for. It returns the execution in the request's new view.
 func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compute.Execution, error) {
 	if wait == "" {
 		return e, nil
@@ -78,12 +78,12 @@ func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compu
 		e = found
 		loop.Sleep(ctx, waitPause)
 	}
-	// The time of the request begins anew: the wait was asked for.
+	// The wait was asked for and does not count against the deadline.
 	r.renew()
 	return e, nil
 }
 
-// parseWait returns how long the parameter wait asks for: 30s, or 30.
+// parseWait parses the parameter wait: 30s, or 30.
 func parseWait(text string) (time.Duration, error) {
 	f := new(wire.Faults)
 	d, err := time.ParseDuration(text)
@@ -99,8 +99,8 @@ func parseWait(text string) (time.Duration, error) {
 	return d, f.Err()
 }
 
-// etagOf returns what changes whenever the record of e does. Output does not
-// count, hence the weak form.
+// etagOf returns a tag that changes with the record of e. It is weak because
+// output is not part of it.
 func etagOf(view *fsm.View, e *compute.Execution) string {
 	h := fnv.New64a()
 	parts := []any{
@@ -116,8 +116,8 @@ func etagOf(view *fsm.View, e *compute.Execution) string {
 	return `W/"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
-// execution returns everything about e. Where the code or the output cannot be
-// read now, a warning says so: the record is worth having without.
+// execution returns everything about e. If the code or the output cannot be
+// read, the record has a warning instead.
 func (g *executions) execution(r *request, e *compute.Execution) wire.Execution {
 	out := wire.Execution{
 		ExecutionSummary: summaryOf(r.view, e),
@@ -166,7 +166,7 @@ func (g *executions) addCode(r *request, e *compute.Execution, out *wire.Executi
 	out.Code = bundle.Code
 }
 
-// addOutput adds the end of what e wrote.
+// addOutput adds the end of the output of e.
 func (g *executions) addOutput(r *request, e *compute.Execution, out *wire.Execution) {
 	if e.Epoch == 0 {
 		return
@@ -188,8 +188,8 @@ func (g *executions) addOutput(r *request, e *compute.Execution, out *wire.Execu
 	}
 }
 
-// progressOf returns the newest progress that the output of a live execution
-// tells of, nil for none.
+// progressOf returns the newest progress in the output of a live execution, nil
+// for none.
 func (g *executions) progressOf(ctx context.Context, e *compute.Execution) *float64 {
 	whole := 1.0
 	switch {

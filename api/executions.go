@@ -82,7 +82,7 @@ func (g *executions) startPython(r *request) (any, error) {
 	}, nil
 }
 
-// available refuses what a later version will do.
+// available refuses fields that a later version will support.
 func available(in *wire.PythonStart) error {
 	for _, f := range []struct {
 		name  string
@@ -99,8 +99,8 @@ func available(in *wire.PythonStart) error {
 	return nil
 }
 
-// newExecution returns the record that in asks for. What depends on the state
-// is filled when it is applied.
+// newExecution returns the requested record. Apply fills fields that depend on
+// the state.
 func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Execution {
 	e := compute.Execution{
 		ID:              compute.ExecutionID{UUID: g.newID()},
@@ -124,8 +124,7 @@ func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Exec
 	return e
 }
 
-// submit stores the bundle and has the state accept e. The answer to a repeat
-// is the first one's.
+// submit stores the bundle and proposes e. A repeat gets the first answer.
 func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Execution) (fsm.Result, error) {
 	if r.repeat {
 		return r.first, nil
@@ -138,8 +137,8 @@ func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Executio
 	return g.propose(r, fsm.Submit{Op: g.op(r), Actor: r.caller.actor, Execution: e})
 }
 
-// storeBundle encodes what the execution executes. What is too large for a
-// command is durable on other nodes before this returns.
+// storeBundle encodes code and files. A bundle too large for a command is
+// durable on other nodes when it returns.
 func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
@@ -186,7 +185,7 @@ func (g *selections) selectionStatus(r *request) (any, error) {
 	return g.status(r, compute.KindSelection)
 }
 
-// status answers where an execution stands.
+// status answers the status of an execution.
 func (g *executions) status(r *request, kinds ...compute.Kind) (any, error) {
 	e, err := g.find(r, kinds...)
 	if err != nil {
@@ -203,7 +202,7 @@ func (g *selections) abortSelection(r *request) (any, error) {
 	return g.stop(r, compute.StopHard, compute.KindSelection)
 }
 
-// stop asks for the end of an execution.
+// stop proposes the end of an execution.
 func (g *executions) stop(r *request, how compute.Stop, kinds ...compute.Kind) (any, error) {
 	if r.repeat {
 		return stopped(r.first), nil
@@ -236,7 +235,7 @@ func stopped(result fsm.Result) wire.Stopped {
 // deleteExecution removes the code and the output of an execution.
 func (g *executions) deleteExecution(r *request) (any, error) {
 	if r.repeat {
-		// Whoever proposed it may have ended before the output was deleted.
+		// The first proposer may have ended before it deleted the output.
 		ids := []compute.ExecutionID{r.first.Execution}
 		for _, child := range r.view.Children(r.first.Execution) {
 			ids = append(ids, child.ID)
@@ -267,9 +266,8 @@ func (g *executions) deleteExecution(r *request) (any, error) {
 	return deleted(result), nil
 }
 
-// deleteOutput removes the output of executions whose records are gone. What
-// remains, on nodes that do not answer, nobody can reach; a node prunes it with
-// the remains of other attempts, the oldest first.
+// deleteOutput removes the output of executions whose records are gone. Output
+// on nodes that do not answer is unreachable; those nodes prune it later.
 func (g *executions) deleteOutput(r *request, ids []compute.ExecutionID) {
 	for _, id := range ids {
 		if err := g.cfg.Logs.Delete(r.ctx, id); err != nil {
@@ -322,6 +320,6 @@ func timingOf(e *compute.Execution, now compute.Instant) wire.Timing {
 	return t
 }
 
-// seconds returns d in seconds, to the millisecond; never less than none,
-// because the instants are of different clocks.
+// seconds returns d in seconds, to the millisecond, at least 0: the instants
+// come from different clocks.
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }

@@ -8,8 +8,8 @@ import (
 	"berth/fsm"
 )
 
-// explain answers why an execution waits, when it may start, and why it is
-// where it is.
+// explain answers why an execution waits, when it may start, and why it was
+// placed where it is.
 func (g *executions) explain(r *request) (any, error) {
 	e, err := g.find(r)
 	if err != nil {
@@ -39,7 +39,7 @@ func (g *executions) explain(r *request) (any, error) {
 	return out, nil
 }
 
-// maxLimit is the smallest limit that is none.
+// maxLimit is the smallest value that means no limit.
 const maxLimit = 1 << 40
 
 // gpus returns thousandths of a GPU as GPUs.
@@ -59,8 +59,8 @@ func aheadOf(a compute.Ahead) *wire.Ahead {
 	return out
 }
 
-// estimateOf returns the estimate, scaled by what earlier ones of as many GPUs
-// have taught.
+// estimateOf returns the estimate, scaled by the accuracy of earlier ones with
+// as many GPUs.
 func estimateOf(now compute.Instant, of *compute.Execution, known compute.Explanation) *wire.Estimate {
 	if known.Estimate == nil {
 		return nil
@@ -78,7 +78,7 @@ func estimateOf(now compute.Instant, of *compute.Execution, known compute.Explan
 	}
 }
 
-// coverage returns the part that was covered, nil of nothing.
+// coverage returns the fraction of estimates that held, nil without any.
 func coverage(c compute.Coverage) *float64 {
 	if c.Total == 0 {
 		return nil
@@ -87,7 +87,7 @@ func coverage(c compute.Coverage) *float64 {
 	return &part
 }
 
-// placementOf returns why the newest attempt of e is where it is.
+// placementOf returns why the newest attempt of e was placed where it is.
 func placementOf(view *fsm.View, e *compute.Execution) *wire.Placement {
 	attempts := view.Attempts(e.ID)
 	if len(attempts) == 0 {
@@ -106,8 +106,8 @@ func placementOf(view *fsm.View, e *compute.Execution) *wire.Placement {
 	return out
 }
 
-// quoteOf returns a quote as an organization may see it: of other
-// organizations' executions it says what they would lose, not which they are.
+// quoteOf returns a quote as an organization may see it: for foreign executions
+// only their loss, not their identity.
 func quoteOf(view *fsm.View, org compute.OrgID, q *compute.Quote) *wire.Quote {
 	if q == nil {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"berth/fsm"
 )
 
-// inflight are the requests with an Idempotency-Key about which this node
-// waits for the state's decision. A repeat that comes meanwhile is told so at
-// once, instead of waiting for an answer that may be slow in coming. On another
-// node the state decides about both copies, and gives both the same answer.
+// inflight has the requests with an Idempotency-Key that this node has proposed
+// and not answered. A repeat that arrives meanwhile is refused at once instead
+// of waiting. If it arrives at another node, both copies are proposed and get
+// the same answer.
 type inflight struct {
 	mu   sync.Mutex
 	live map[compute.OpID]compute.Hash // The request behind each operation.
@@ -19,8 +19,8 @@ type inflight struct {
 
 func newInflight() *inflight { return &inflight{live: make(map[compute.OpID]compute.Hash)} }
 
-// begin notes that op is on its way until end is called, or refuses it when it
-// is on its way already.
+// begin marks op as in flight until end is called, or refuses it if it is in
+// flight already.
 func (f *inflight) begin(op fsm.Op) (end func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

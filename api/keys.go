@@ -106,8 +106,8 @@ func (g *keys) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, er
 	return wire.MintedKey{Key: keyOf(k), PlaintextKey: minted.Text}, nil
 }
 
-// keyID returns the identifier of the key that the path names. There is such a
-// key, unless this is a repeat.
+// keyID returns the id of the key in the path. The key exists, unless this is a
+// repeat.
 func (r *request) keyID() (compute.KeyID, error) {
 	id, err := compute.ParseKeyID(r.params["id"])
 	if err != nil {
@@ -131,8 +131,7 @@ func (g *keys) deleteKey(r *request) (any, error) {
 	return wire.Message{Message: "The API key is deleted."}, nil
 }
 
-// toggleKey switches a key off, or on again. The answer is the key as it was
-// then.
+// toggleKey disables or enables a key. The answer is the key right after that.
 func (g *keys) toggleKey(r *request) (any, error) {
 	id, err := r.keyID()
 	if err != nil {

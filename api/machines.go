@@ -33,7 +33,7 @@ func (g *machines) routes() []route {
 // meterExecution is the meter of executions.
 const meterExecution = "run_running"
 
-// machineTypes answers the profiles that the nodes make up.
+// machineTypes answers the profiles that the nodes offer.
 func (g *machines) machineTypes(r *request) (any, error) {
 	nodes := capacitiesOf(r.view)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
@@ -57,8 +57,8 @@ func (g *machines) machineTypes(r *request) (any, error) {
 	return out, nil
 }
 
-// describeGPUs fills in what m promises of each GPU: what the least of those
-// that the request may get has.
+// describeGPUs sets what m guarantees of each GPU: the minimum over the GPUs
+// that the request may get.
 func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 	own, share := compute.IsolationNone, compute.IsolationNone
 	for n := range view.Nodes() {

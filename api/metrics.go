@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the API counts of itself.
+// metrics are the API's own metrics.
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	streams prometheus.Gauge
@@ -29,8 +29,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// observe counts one answer. Requests of no route share one label, so that a
-// client cannot make series.
+// observe counts one answer. Requests without a route share one label, so that
+// clients cannot create series.
 func (m *metrics) observe(r *request, method string, status int, took time.Duration) {
 	path := "none"
 	if r.route != nil {

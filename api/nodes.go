@@ -58,7 +58,7 @@ func (g *nodes) listNodes(r *request) (any, error) {
 	return out, nil
 }
 
-// nodeOf returns a node as an operator sees it.
+// nodeOf returns a node as shown to operators.
 func nodeOf(shown fsm.ShownNode) wire.Node {
 	n := &shown.Node
 	out := wire.Node{
@@ -90,8 +90,8 @@ func (g *nodes) drainNode(r *request) (any, error) {
 
 func (g *nodes) undrainNode(r *request) (any, error) { return g.drain(r, false, 0) }
 
-// nodeID returns the identifier of the node that the path names. There is such a
-// node, unless this is a repeat.
+// nodeID returns the id of the node in the path. The node exists, unless this
+// is a repeat.
 func (r *request) nodeID() (compute.NodeID, error) {
 	id, err := compute.ParseNodeID(r.params["id"])
 	if err != nil {
@@ -103,9 +103,9 @@ func (r *request) nodeID() (compute.NodeID, error) {
 	return id, nil
 }
 
-// drain stops or resumes the placing of new work on a node. What executes on a
-// drained one is ended within a time, or never for 0. The answer is the node as
-// it was then.
+// drain stops or resumes placing work on a node. Running executions on a
+// drained node end within a time, or never for 0. The answer is the node right
+// after that.
 func (g *nodes) drain(r *request, drained bool, within time.Duration) (any, error) {
 	id, err := r.nodeID()
 	if err != nil {
@@ -127,8 +127,8 @@ func (g *nodes) drain(r *request, drained bool, within time.Duration) (any, erro
 	return nodeOf(r.view.Show(n)), nil
 }
 
-// removeNode makes a node leave for good, unless the state could not change
-// without it, or blobs might be lost with it.
+// removeNode removes a node permanently, unless that would cost the quorum or
+// the only copy of a blob.
 func (g *nodes) removeNode(r *request) (any, error) {
 	done := wire.Message{Message: "The node is removed."}
 	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {

@@ -65,7 +65,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 	return data, nil
 }
 
-// operation returns what the document says of one route.
+// operation returns the OpenAPI operation of a route.
 func operation(rt *route, schemas wire.Schemas) object {
 	out := object{
 		"summary":     rt.summary,
@@ -90,7 +90,7 @@ func operation(rt *route, schemas wire.Schemas) object {
 	return out
 }
 
-// operationID returns a name of a route that no other one has.
+// operationID returns a unique name for a route.
 func operationID(rt *route) string {
 	clean := strings.NewReplacer("/", "_", "{", "", "}", "", "-", "_", ".", "_")
 	return strings.ToLower(rt.method) + clean.Replace(strings.TrimPrefix(rt.path, root))
@@ -167,7 +167,7 @@ func responses(rt *route, schemas wire.Schemas) object {
 	return out
 }
 
-// needText says what a route needs of its caller.
+// needText describes the rights that a route needs.
 func needText(rt *route) string {
 	switch rt.need {
 	case needCaller:

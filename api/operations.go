@@ -13,13 +13,12 @@ import (
 	"berth/fsm"
 )
 
-// maxIdempotencyKey is the length up to which an Idempotency-Key is taken.
+// maxIdempotencyKey is the maximum length of an Idempotency-Key.
 const maxIdempotencyKey = 255
 
-// op returns the operation that the request stands for. With an
-// Idempotency-Key it is the same on every repeat and every node; without one
-// it is new, so that only repeats inside the cluster are recognised, and there
-// is no other request to tell it from.
+// op returns the operation of the request. With an Idempotency-Key its id is
+// the same on every repeat and every node. Without one the id is new, so that
+// only repeats inside the cluster are recognised.
 func (c *core) op(r *request) fsm.Op {
 	if !r.op.ID.IsZero() {
 		return r.op
@@ -43,16 +42,16 @@ func (c *core) op(r *request) fsm.Op {
 	return op
 }
 
-// requestKey returns the key of the hashes by which requests are told apart.
-// A hash without a key would give passwords away: they are in bodies, and the
-// hash is in the replicated log.
+// requestKey returns the key of the hashes that identify requests. A hash
+// without a key would reveal passwords: they are in bodies, and the hash is in
+// the replicated log.
 func requestKey(master []byte) []byte {
 	h := hmac.New(sha256.New, master)
 	h.Write([]byte("request hash v1"))
 	return h.Sum(nil)
 }
 
-// digest returns what tells this request from another one with the same
+// digest returns a hash that differs between requests with the same
 // Idempotency-Key.
 func (r *request) digest(h hash.Hash) compute.Hash {
 	fmt.Fprintf(h, "%s %s", r.route.method, r.route.path)
@@ -64,7 +63,7 @@ func (r *request) digest(h hash.Hash) compute.Hash {
 	return compute.Hash(h.Sum(nil))
 }
 
-// checkIdempotency refuses a key that would not be kept as it came.
+// checkIdempotency refuses a key that is too long.
 func (r *request) checkIdempotency() error {
 	if len(r.idempotency) <= maxIdempotencyKey {
 		return nil
@@ -78,11 +77,10 @@ func (r *request) checkIdempotency() error {
 	return f
 }
 
-// recall finds out whether the request was decided before. A repeat is answered
-// from that decision alone: what it names may be gone by now, by its own doing.
-// Who signs in is known only to the handler; what that proposes is recalled when
-// it is applied, and so are refusals, which are kept by the clock of then. An
-// error means that the key was used with another request.
+// recall checks whether the request was decided before. A repeat is answered
+// from that decision alone, because its object may be gone since. Sign-ins and
+// refusals are recalled by Apply instead. An error means that the key was used
+// with a different request.
 func (c *core) recall(r *request) error {
 	switch r.route.need {
 	case needCaller, needOrg, needOperator:
@@ -102,8 +100,8 @@ func (c *core) recall(r *request) error {
 	return nil
 }
 
-// propose has the state decide about cmd, once at a time for a request with an
-// Idempotency-Key. A repeat gets the first decision.
+// propose proposes cmd, one at a time for each Idempotency-Key. A repeat gets
+// the first result.
 func (c *core) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 	if r.repeat {
 		return r.first, nil
@@ -125,8 +123,8 @@ func (c *core) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 	return result, nil
 }
 
-// proposeAndSee does what propose does, and moves the request's view to where
-// the result can be seen.
+// proposeAndSee proposes cmd and moves the request's view to one that includes
+// the result.
 func (c *core) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
 	result, err := c.propose(r, cmd)
 	if err != nil || r.index == 0 {
@@ -140,8 +138,8 @@ func (c *core) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
 	return result, nil
 }
 
-// errSecretGone is the answer to the repeat of a request whose first answer
-// held a secret that nobody kept.
+// errSecretGone answers the repeat of a request whose first answer had a secret
+// that is not stored.
 func errSecretGone(what, id string) error {
 	if id != "" {
 		id = " It is " + id + "."

@@ -8,7 +8,7 @@ import (
 	"berth/api/wire"
 )
 
-// orgs serves Organizations and what the caller is and may use.
+// orgs serves Organizations, and the caller's status and quotas.
 type orgs struct {
 	*core
 }
@@ -39,8 +39,8 @@ func (g *orgs) routes() []route {
 	}
 }
 
-// listOrgs answers the organizations of the caller. An API key sees only the
-// one that it belongs to.
+// listOrgs answers the organizations of the caller. An API key sees only its
+// own.
 func (g *orgs) listOrgs(r *request) (any, error) {
 	out := []wire.Org{}
 	for _, m := range r.view.Memberships(r.caller.actor.User) {
@@ -57,7 +57,7 @@ func (g *orgs) listOrgs(r *request) (any, error) {
 	return out, nil
 }
 
-// userStatus answers who the caller is.
+// userStatus answers the caller's identity.
 func (g *orgs) userStatus(r *request) (any, error) {
 	user, org := r.caller.user, r.caller.org
 	active := 0
@@ -78,7 +78,7 @@ func (g *orgs) availableHardware(r *request) (any, error) {
 	return wire.AvailableHardware{Profiles: append([]string{}, r.view.Profiles()...)}, nil
 }
 
-// quotas answers what the organization may use, and uses.
+// quotas answers the organization's limits and usage.
 func (g *orgs) quotas(r *request) (any, error) {
 	org := r.caller.actor.Org
 	used := make(map[string]int)

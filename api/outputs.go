@@ -30,8 +30,8 @@ func (g *outputs) routes() []route {
 	}
 }
 
-// takeStream counts a stream or a held answer; the caller calls what it
-// returns at the end of it.
+// takeStream counts a stream or a held answer. The caller calls release at its
+// end.
 func (c *core) takeStream() (release func(), err error) {
 	if c.streams.Add(1) > int64(c.cfg.Limits.Streams) {
 		c.streams.Add(-1)
@@ -44,8 +44,8 @@ func (c *core) takeStream() (release func(), err error) {
 	}, nil
 }
 
-// streamURL returns the URL at which anyone who has it reads the output of an
-// execution.
+// streamURL returns the URL of an execution's output, which needs no other
+// credential.
 func (c *core) streamURL(base string, id compute.ExecutionID) string {
 	return base + streamRoot + "/stream/" + id.String() + "?token=" + c.credentials.streamToken(id)
 }
@@ -74,8 +74,8 @@ func (g *outputs) streamOutput(r *request) (any, error) {
 	}), nil
 }
 
-// findStream returns the execution that the path names. The token of the
-// stream opens it to anyone, a credential to its organization.
+// findStream returns the execution in the path, for the stream's token or a
+// credential of its organization.
 func (g *outputs) findStream(r *request) (*compute.Execution, error) {
 	if r.caller.user != nil {
 		return g.find(r)
@@ -95,7 +95,7 @@ func (g *outputs) findStream(r *request) (*compute.Execution, error) {
 	return e, nil
 }
 
-// lastEvent returns the number behind which the client wants to go on.
+// lastEvent returns the sequence number after which the client resumes.
 func lastEvent(r *request) (uint64, error) {
 	if r.lastEventID == "" {
 		return 0, nil

@@ -43,7 +43,7 @@ func (p *pace) stranger(r *request) error {
 	return r.paced(wait, ok, p.limits.AnonBurst)
 }
 
-// paced refuses a request that came too soon, and says when to come again.
+// paced refuses a request that came too soon, with the time to retry.
 func (r *request) paced(wait time.Duration, ok bool, burst int) error {
 	if ok {
 		return nil

@@ -63,13 +63,13 @@ func (g *probes) version(*request) (any, error) {
 	return wire.Version{Version: g.cfg.Version, Build: g.cfg.Build}, nil
 }
 
-// health answers how the node is.
+// health answers the health of the node.
 func (g *probes) health(*request) (any, error) {
 	h := g.condition()
 	return h, nil
 }
 
-// standing returns how near the node is to the state.
+// standing returns the node's index and its contact with the leader.
 func (c *core) standing() Standing {
 	if c.cfg.Relay != nil {
 		return c.cfg.Relay.Status()
@@ -78,7 +78,7 @@ func (c *core) standing() Standing {
 	return Standing{Index: index, KnownLeader: known, LastContact: lastContact.Milliseconds()}
 }
 
-// condition returns how the node is.
+// condition returns the health of the node.
 func (g *probes) condition() wire.Health {
 	now := g.standing()
 	h := wire.Health{
@@ -110,7 +110,7 @@ func (g *probes) ready(*request) (any, error) {
 	return h, nil
 }
 
-// scrape answers the metrics in the form that the scraper wants.
+// scrape answers the metrics in the scraper's format.
 func (g *probes) scrape(r *request) (any, error) {
 	if g.cfg.Gatherer == nil {
 		return nil, errNotFound()
@@ -136,8 +136,8 @@ func (g *probes) scrape(r *request) (any, error) {
 	return text{contentType: string(format), body: buf.Bytes()}, nil
 }
 
-// targets answers every node that has metrics, those that are down too: that
-// they cannot be scraped is what one wants to see.
+// targets answers every node with metrics. Nodes that are down are included, so
+// that their failed scrapes are seen.
 func (g *probes) targets(*request) (any, error) {
 	view, _, _ := g.cfg.Reader.Stale()
 	out := []wire.Target{}

@@ -72,8 +72,8 @@ func limitsOf(view *fsm.View, org compute.OrgID) []wire.Limit {
 	return out
 }
 
-// inherited returns which fields of an organization's row the cluster's
-// configuration says.
+// inherited returns the fields of an organization's row that come from the
+// cluster's configuration.
 func inherited(own compute.Quota) []string {
 	names := []string{}
 	if own.Concurrent == 0 {
@@ -85,7 +85,7 @@ func inherited(own compute.Quota) []string {
 	return names
 }
 
-// fairShareOf returns where an organization stands in fair share.
+// fairShareOf returns an organization's weight and usage in fair share.
 func fairShareOf(view *fsm.View, org compute.OrgID) wire.FairShare {
 	const perMicroCredit = 1000 // Price × milliseconds.
 	share := view.Share(org)

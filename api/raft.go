@@ -51,8 +51,8 @@ func (g *raft) listPeers(r *request) (any, error) {
 	return wire.Peers{Peers: append([]wire.Peer{}, peers...), Count: len(peers)}, nil
 }
 
-// saveSnapshot answers with a backup of the state. The view stands still while
-// it is written, and holds nothing up.
+// saveSnapshot answers a backup of the state. The view is immutable, so that
+// writing it blocks nothing.
 func (g *raft) saveSnapshot(r *request) (any, error) {
 	release, err := g.takeStream()
 	if err != nil {
@@ -65,7 +65,7 @@ func (g *raft) saveSnapshot(r *request) (any, error) {
 	}), nil
 }
 
-// transfer has another server lead.
+// transfer hands leadership to another server.
 func (g *raft) transfer(r *request) (any, error) {
 	in := r.body.(*wire.NewTransfer)
 	if g.cfg.Transfer == nil {
@@ -90,8 +90,8 @@ func (g *raft) transfer(r *request) (any, error) {
 	return out, nil
 }
 
-// replicaState answers what this node's own replica of the state is: two nodes
-// that have applied the same entries answer the same hash.
+// replicaState answers the index and hashes of this node's replica. Nodes that
+// have applied the same entries answer the same hashes.
 func (g *raft) replicaState(r *request) (any, error) {
 	sum := r.view.Summary()
 	out := wire.State{

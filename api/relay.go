@@ -14,10 +14,10 @@ import (
 	"berth/compute"
 )
 
-// Limits of requests that are handed on.
+// Limits of relayed requests.
 const (
-	// MaxRelays is how many at once: they share their connection to a server
-	// with what keeps the node's attempts alive, which must not wait for them.
+	// MaxRelays is the number of relayed requests at once. They share their
+	// connection with the node's heartbeats, which must not wait for them.
 	MaxRelays = 512
 	// relayTimeout bounds the wait for an answer, beside what the client itself
 	// asks to wait: time for one server to be found dead and another to answer.
@@ -26,7 +26,7 @@ const (
 	relayBuffer  = 32 << 10
 )
 
-// relay has a server answer the request, and passes the answer on.
+// relay forwards the request to a server and passes its answer on.
 func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	if s.streams.Add(1) > MaxRelays {
 		s.streams.Add(-1)
@@ -68,7 +68,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
 }
 
-// waitOf returns how long the client asks its answer to be held.
+// waitOf returns the time that the client asks to hold its answer.
 func waitOf(r *request) time.Duration {
 	wait, err := parseWait(r.args["wait"])
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *Server) Relayed(
 	return passOn(&fast.Response, begin)
 }
 
-// respondTo answers in. A handler that panics is an answer too: without one the
-// next server would be asked, and panic as well.
+// respondTo answers in. A panic is answered too, because otherwise the next
+// server would be asked and panic as well.
 func (s *Server) respondTo(in Relayed, life lifetime, fast *fasthttp.RequestCtx) {
 	r, err := s.requestOf(in)
 	defer func() {
@@ -172,7 +172,7 @@ func ownHeaders() []string {
 	}
 }
 
-// passOn writes a response where begin says.
+// passOn writes a response to the writer that begin returns.
 func passOn(response *fasthttp.Response, begin func(RelayedHead) (io.Writer, error)) error {
 	head := RelayedHead{Status: response.StatusCode(), Stream: response.IsBodyStream()}
 	for name, value := range response.Header.All() {

@@ -55,17 +55,17 @@ func (a *RelayedAnswer) Events() bool {
 	})
 }
 
-// Relay is how a node that holds no replica has its requests answered.
+// Relay forwards the requests of a node without a replica.
 type Relay interface {
-	// Relay has a server answer in: another one when it dies before it has. A
-	// stream goes on at another server behind the last event that came. The body
-	// ends with ctx.
+	// Relay forwards in to a server, and to another one if that dies before it
+	// answers. A stream continues at another server after the last event. The
+	// body ends with ctx.
 	Relay(ctx context.Context, in Relayed) (*RelayedAnswer, error)
-	// Status returns what the X-Berth-* headers say of this node itself.
+	// Status returns the values of the X-Berth-* headers of this node.
 	Status() Standing
 }
 
-// Standing is how near a node is to the state.
+// Standing is a node's applied index and its contact with the leader.
 type Standing struct {
 	Index       uint64 // Of the newest state that it knows of.
 	KnownLeader bool

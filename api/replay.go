@@ -43,24 +43,24 @@ const (
 	maxDevices = 64   // GPUs of one of them.
 )
 
-// What an added node has beside each GPU of a type that no node reports, and
-// beside each vCPU of one without GPUs.
+// Resources of an added node: per GPU of a type that no node reports, and per
+// vCPU of a node without GPUs.
 const (
 	addedVCPU      = 8000
 	addedMemory    = 64 << 10
 	addedCPUMemory = 4 << 10
 )
 
-// errNoHistory is the answer of a server that does not know the log.
+// errNoHistory is the answer of a server without access to the log.
 func errNoHistory() error {
 	return compute.Errorf(compute.CodeUnavailable, "This node does not know the log.")
 }
 
-// historyTimeout is how long an answer may take for which the log is applied
-// again: some millions of entries.
+// historyTimeout bounds requests that apply the log again: some millions of
+// entries.
 const historyTimeout = 2 * time.Minute
 
-// tooLong says what to do when that was not enough.
+// tooLong is the answer when that was not enough.
 func tooLong(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -147,8 +147,8 @@ func (g *decisions) whatIf(r *request) (any, error) {
 	return whatIfAnswer(view, found, change, only), nil
 }
 
-// questionOf returns what is to be changed of the nodes of view, and the only
-// execution that is asked for, zero for all.
+// questionOf returns the changes to the nodes of view, and the only execution
+// of interest, zero for all.
 func questionOf(view *fsm.View, in *wire.WhatIf) (change compute.WhatIf, only compute.ExecutionID, err error) {
 	faults := new(wire.Faults)
 	if in.Execution != "" {

@@ -14,17 +14,17 @@ import (
 	"berth/compute"
 )
 
-// text is an answer that is not JSON made of a struct.
+// text is an answer other than JSON.
 type text struct {
 	contentType string
 	body        []byte
 }
 
-// notModified is the answer to a client that has the newest answer.
+// notModified answers a client that already has the newest version.
 type notModified struct{}
 
-// events is an answer that is written while things happen. It runs in a
-// goroutine of its own until it returns or a write fails.
+// events is a streamed answer. It runs in its own goroutine until it returns or
+// a write fails.
 type events func(conn net.Conn, w *bufio.Writer)
 
 // reply sends answer.
@@ -64,7 +64,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// stream has write send the body.
+// stream sends the body that write produces.
 func (s *Server) stream(ctx *fasthttp.RequestCtx, write events) {
 	ctx.SetContentType(eventStream)
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
@@ -99,7 +99,7 @@ func (s *Server) fail(ctx *fasthttp.RequestCtx, r *request, err error) {
 	s.metrics.observe(r, string(ctx.Method()), f.status, s.took(r))
 }
 
-// logFailure logs what the client is not told.
+// logFailure logs the cause, which the answer does not contain.
 func (s *Server) logFailure(r *request, status int, err error) {
 	log := s.log.Error
 	if compute.CodeOf(err) == compute.CodeUnavailable || isDeadline(err) {

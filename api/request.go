@@ -57,7 +57,7 @@ type request struct {
 	extra map[string]string // More headers of the answer.
 }
 
-// caller is who makes a request.
+// caller is the authenticated sender of a request.
 type caller struct {
 	actor fsm.Actor
 	user  *compute.User // Nil for the root token.
@@ -65,7 +65,7 @@ type caller struct {
 	role  compute.OrgRole
 }
 
-// newRequest copies what a handler may use out of ctx.
+// newRequest copies everything that a handler may use out of ctx.
 func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, error) {
 	header := &ctx.Request.Header
 	r := &request{
@@ -91,7 +91,7 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, erro
 	return r, r.copyURL(ctx)
 }
 
-// renew gives the request a full deadline from now on.
+// renew restarts the request's deadline.
 func (r *request) renew() {
 	r.release()
 	r.ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
@@ -146,9 +146,9 @@ func (s *Server) baseURL(host string, tls bool) string {
 	return "http://" + host
 }
 
-// singular are the headers of which a request may have one: whoever reads the
-// first of two, as a proxy may, would take another caller, another organization
-// or another request for it than who reads the last.
+// singular returns the headers that may occur once. A proxy that reads the
+// first of two would see another caller, organization or request than a server
+// that reads the last.
 func singular() []string {
 	return []string{
 		"Authorization", "X-Org-Slug", "Idempotency-Key", "Host", "Content-Type", "Content-Length", "Content-Encoding",

@@ -6,7 +6,7 @@ import (
 	"berth/compute"
 )
 
-// Where the API is.
+// Paths of the API.
 const (
 	root       = "/api/v2/external"
 	streamRoot = "/api/v1"
@@ -15,7 +15,7 @@ const (
 	selecting = root + "/execution/gpu_selection"
 )
 
-// need is what a route needs of its caller.
+// need is the credential that a route requires.
 type need uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	needStream               // The token of the stream, or as needCaller.
 )
 
-// route is one method of one path: how it is served, and documented.
+// route is one method of one path, with its handler and its documentation.
 type route struct {
 	method  string
 	path    string
@@ -48,7 +48,7 @@ type route struct {
 	params []string // Names in the path.
 }
 
-// of returns a function that makes a new T.
+// of returns a constructor of T.
 func of[T any]() func() any { return func() any { return new(T) } }
 
 // A group is the handlers of one part of the specification.

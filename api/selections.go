@@ -132,7 +132,7 @@ func contestOf(view *fsm.View, parent *compute.Execution) *contest {
 	return c
 }
 
-// selectionOf returns a GPU selection as clients read it, without what is in the
+// selectionOf returns a GPU selection as sent to clients, without data from the
 // output of its runs.
 func selectionOf(view *fsm.View, c *contest) wire.Selection {
 	e := c.parent
@@ -169,7 +169,7 @@ func selectionOf(view *fsm.View, c *contest) wire.Selection {
 	return out
 }
 
-// addStanding adds to a row how its GPU type stands.
+// addStanding adds the result of a GPU type to its row.
 func addStanding(row *wire.SelectionRow, s compute.Standing) {
 	row.Status, row.StatusDetails, row.Pareto = s.Status, orNull(s.Reason.String()), s.Pareto
 	if s.Completed == 0 {
@@ -187,7 +187,7 @@ func finite(x float64) *float64 {
 	return &x
 }
 
-// rowOf returns what one GPU type did, by its first run where runs differ.
+// rowOf returns the row of one GPU type, from its first run where runs differ.
 func rowOf(view *fsm.View, runs []*compute.Execution) wire.SelectionRow {
 	first := runs[0]
 	one := runRow(view, first)
@@ -232,7 +232,7 @@ func simulated(view *fsm.View, e *compute.Execution) bool {
 	})
 }
 
-// runRow returns what one run did.
+// runRow returns the row of one run.
 func runRow(view *fsm.View, e *compute.Execution) wire.SelectionRun {
 	run := wire.SelectionRun{
 		ExecutionID: e.ID, Status: e.Status, StatusDetails: orNull(e.Reason.String()), Detail: orNull(e.Detail),
@@ -270,8 +270,8 @@ func addUsage(row *wire.SelectionRow, u compute.Usage) {
 	}
 }
 
-// gpuUsage returns the utilization and the memory of an execution's GPUs, nil
-// where nobody has measured them.
+// gpuUsage returns the utilization and memory of an execution's GPUs, nil if
+// not measured.
 func gpuUsage(u *compute.Usage) (utilPercent *int, memoryMiB *int64) {
 	if !u.Measured() {
 		return nil, nil
@@ -294,8 +294,8 @@ func thousandths(n int64) *float64 {
 	return &whole
 }
 
-// addOutputs adds to the rows what is in the output of their runs, all read at
-// once: how far a live one is, and how the output of one that has ended ends.
+// addOutputs reads the outputs of all runs concurrently and adds to their rows
+// the progress of live runs and the last lines of ended ones.
 func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution, rows []wire.SelectionRow) {
 	ctx, cancel := context.WithTimeout(ctx, progressBudget)
 	defer cancel()
@@ -314,8 +314,8 @@ func (g *selections) addOutputs(ctx context.Context, runs [][]*compute.Execution
 	wg.Wait()
 }
 
-// telling returns the run of a GPU type whose progress is the type's: the last
-// one that has its turn or has completed; nil for none.
+// telling returns the run whose progress stands for its GPU type: the last one
+// that is running or has completed; nil for none.
 func telling(runs []*compute.Execution) *compute.Execution {
 	for _, e := range slices.Backward(runs) {
 		if !e.Status.Terminal() && e.Status != compute.StatusPending || e.Status == compute.StatusCompleted {
@@ -325,8 +325,8 @@ func telling(runs []*compute.Execution) *compute.Execution {
 	return nil
 }
 
-// addExpected adds to a row what the run that executes is going to take, if it
-// goes on as fast as it was up to its newest progress.
+// addExpected adds the expected time and cost of the running run, extrapolated
+// from its newest progress.
 func addExpected(row *wire.SelectionRow, e *compute.Execution, now time.Time) {
 	row.Expected, row.ExpectedCredits = nil, nil
 	elapsed := now.Sub(e.StartedAt.Time())
@@ -340,8 +340,7 @@ func addExpected(row *wire.SelectionRow, e *compute.Execution, now time.Time) {
 	row.Expected, row.ExpectedCredits = &whole, &credits
 }
 
-// rowTail returns the end of what an execution printed, nil when nobody can
-// read it now.
+// rowTail returns the end of an execution's output, nil if it cannot be read.
 func (g *selections) rowTail(ctx context.Context, e *compute.Execution) *string {
 	output, err := g.cfg.Logs.Tail(ctx, e.ID, rowTailBytes)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 // ?consistency=stale while a leader is known.
 const staleMax = 5 * time.Second
 
-// lifetime is how long requests may go on: streams and held answers until soft
-// ends, the others until hard does.
+// lifetime bounds requests: streams and held answers end with soft, the others
+// with hard.
 type lifetime struct{ soft, hard context.Context } //nolint:containedctx // Of one call of Serve.
 
 // handler returns the handler of all requests.
@@ -58,8 +58,8 @@ func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) error {
 	return compute.Errorf(compute.CodeInternal, "panic: %v", cause)
 }
 
-// trimSlash makes a path with a slash behind it the same as without: the
-// router itself can only redirect between the two.
+// trimSlash removes a trailing slash from the path. The router could only
+// redirect.
 func trimSlash(ctx *fasthttp.RequestCtx) {
 	path := ctx.URI().PathOriginal()
 	if n := len(path); n > 1 && path[n-1] == '/' {
@@ -107,8 +107,8 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 	s.reply(ctx, r, answer)
 }
 
-// answer returns what to answer: the caller is known and allowed, the request
-// is well formed, then the route's handler has the word.
+// answer authenticates the caller, decodes the request and calls the route's
+// handler.
 func (s *Server) answer(r *request) (any, error) {
 	fault.Point("api.admit.before")
 	if err := s.access.admit(r); err != nil {
@@ -150,7 +150,7 @@ func (r *request) decode() error {
 	return faults.Err()
 }
 
-// checkMedia refuses bodies that are not said to be plain JSON.
+// checkMedia refuses bodies that are not declared as plain JSON.
 func (r *request) checkMedia() error {
 	kind, _, _ := strings.Cut(r.mediaType, ";")
 	if kind = strings.TrimSpace(kind); kind != "" && !strings.EqualFold(kind, "application/json") {
@@ -186,8 +186,8 @@ func (c *core) readView(r *request) error {
 	return f
 }
 
-// staleView sets the view to the newest local one, if it is new enough to
-// check a credential against.
+// staleView sets the view to the newest local one, if it is recent enough to
+// check credentials.
 func (c *core) staleView(r *request) error {
 	view, lastContact, known := c.cfg.Reader.Stale()
 	limit := staleMax
@@ -200,8 +200,8 @@ func (c *core) staleView(r *request) error {
 	return r.see(view)
 }
 
-// see answers the request from view. Before the first command of a cluster
-// there is no credential to check, so nobody can be told that theirs is bad.
+// see sets the request's view. Before the cluster is bootstrapped no credential
+// can be checked, so the request is refused as unavailable.
 func (r *request) see(view *fsm.View) error {
 	if !view.Bootstrapped() {
 		return compute.Errorf(compute.CodeUnavailable, "The cluster is being made.").

@@ -20,7 +20,7 @@ import (
 	"berth/compute"
 )
 
-// Limits of the server that nobody needs to change.
+// Fixed limits of the server.
 const (
 	readFactorStart    = 6 // Start bodies are large: times ReadTimeout.
 	idleTimeout        = 60 * time.Second
@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// validate names everything that is missing.
+// validate reports all missing fields at once.
 func (c *Config) validate() error {
 	missing := func(absent bool, name string) error {
 		if !absent {
@@ -108,8 +108,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Drain tells clients to go elsewhere while the server still answers: /readyz
-// is 503 from now on, and every answer closes its connection.
+// Drain sends clients elsewhere while the server still answers: /readyz answers
+// 503 from now on, and every answer closes its connection.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // Serve answers requests from l until ctx ends. Streams end then, other
@@ -143,8 +143,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// newServer returns the fasthttp server with every limit set: its defaults are
-// none.
+// newServer returns the fasthttp server with every limit set, because fasthttp
+// sets none by default.
 func (s *Server) newServer(life lifetime) *fasthttp.Server {
 	limits := s.cfg.Limits
 	return &fasthttp.Server{
@@ -170,7 +170,7 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 	}
 }
 
-// parserLog takes what fasthttp says.
+// parserLog logs fasthttp's messages.
 type parserLog struct{ log *slog.Logger }
 
 // Printf logs one message of fasthttp.
@@ -178,9 +178,9 @@ func (l parserLog) Printf(format string, args ...any) {
 	l.log.Debug("connection error", "err", fmt.Sprintf(format, args...))
 }
 
-// headerReceived returns the limits of one request. Only the start of an
-// execution, and only with something that looks like a credential, gets a
-// large body and long to send it.
+// headerReceived returns the limits of one request. Only a start of an
+// execution with a plausible credential may have a large body and more time to
+// send it.
 func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
 	path = strings.TrimSuffix(path, "/")
@@ -196,14 +196,14 @@ func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.Request
 // minCredential is the length of the shortest credential there is.
 const minCredential = 40
 
-// parserError answers what never became a request.
+// parserError answers bytes that are not a valid request.
 func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
 	r := &request{id: s.newUUID().String(), begun: s.cfg.Stopwatch()}
 	s.fail(ctx, r, parserErrorOf(err))
 }
 
-// parserErrorOf returns what the client is told about a request that could not
-// be read.
+// parserErrorOf returns the client's error for a request that could not be
+// read.
 func parserErrorOf(err error) error {
 	var small *fasthttp.ErrSmallBuffer
 	var slow interface{ Timeout() bool }

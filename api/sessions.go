@@ -38,8 +38,8 @@ func (g *sessions) routes() []route {
 	}
 }
 
-// login answers a pair of tokens for a password. Who is unknown costs as much
-// time as who is known, and is told the same.
+// login answers a pair of tokens for a password. An unknown account takes as
+// long and gets the same answer as a wrong password.
 func (g *sessions) login(r *request) (any, error) {
 	in := r.body.(*wire.Login)
 	email := strings.ToLower(strings.TrimSpace(in.Email))
@@ -94,10 +94,10 @@ func (g *sessions) session(r *request, user *compute.User, family compute.UUID, 
 	}, nil
 }
 
-// refresh changes a refresh token for its successor. The successor follows
-// from the token, so that a client which lost the answer gets the same one
-// when it asks again soon. Later than that a repeat with its Idempotency-Key
-// is no theft, but gets no token, either.
+// refresh exchanges a refresh token for its successor. The successor is derived
+// from the token, so that a client that lost the answer gets the same one if it
+// repeats soon. A later repeat with its Idempotency-Key is not treated as theft
+// but gets no token.
 func (g *sessions) refresh(r *request) (any, error) {
 	in := r.body.(*wire.RefreshBody)
 	if err := g.readView(r); err != nil {
@@ -136,8 +136,8 @@ func (g *sessions) refresh(r *request) (any, error) {
 	return g.session(r, user, token.Family, next)
 }
 
-// logout revokes a refresh token with its family. One that is not known is as
-// good as revoked.
+// logout revokes a refresh token with its family. An unknown token counts as
+// revoked.
 func (g *sessions) logout(r *request) (any, error) {
 	in := r.body.(*wire.RefreshBody)
 	if err := g.readView(r); err != nil {

@@ -37,14 +37,14 @@ type stream struct {
 	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 
-// ending is what became of the execution: nil when it was deleted. With err it is
-// unknown.
+// ending is the final record of the execution: nil if it was deleted, unknown
+// with err.
 type ending struct {
 	e   *compute.Execution
 	err error
 }
 
-// batch is some lines on their way from the reader to the client.
+// batch has lines in transit from the reader to the client.
 type batch struct {
 	lines []Line
 	sent  chan error
@@ -70,7 +70,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	return t.pump(batches, complete, ended)
 }
 
-// pump sends what comes until all of it was sent.
+// pump sends batches until the output is complete.
 func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-chan ending) error {
 	ticker := time.NewTicker(commentEvery)
 	defer ticker.Stop()
@@ -129,11 +129,9 @@ func (t *timeout) stop() {
 	}
 }
 
-// giveUp ends the wait for the rest of the output of an execution that has
-// ended. While the node that has it is up, it can be read in a moment, or from
-// another server now: the stream must end without its last event, which would
-// say that this was all, and the client asks again. Otherwise that event says why
-// something may be missing.
+// giveUp ends the wait for the rest of the output of an ended execution. If the
+// node that has it is up, the stream ends without its last event, so that the
+// client resumes; else the last event says why output may be missing.
 func (t *stream) giveUp(final *compute.Execution) error {
 	missing, err := t.missing(final)
 	if err != nil {
@@ -142,8 +140,8 @@ func (t *stream) giveUp(final *compute.Execution) error {
 	return t.finish(final, missing)
 }
 
-// missing returns why the rest of the output cannot be had, "" when there is none,
-// or an error when it can be, only not here and now.
+// missing returns why the rest of the output is unavailable, "" if there is no
+// rest, or an error if it is available later or elsewhere.
 func (t *stream) missing(final *compute.Execution) (string, error) {
 	if final == nil || final.Epoch == 0 {
 		return "", nil
@@ -175,9 +173,9 @@ func (t *stream) watch(e *compute.Execution, ended chan<- ending) {
 	ended <- ending{e, err}
 }
 
-// next waits until the execution is as want says. It returns nil when it was
-// deleted, and an error when the stream has ended or the archive in which the
-// execution is cannot be read.
+// next waits until want accepts the execution. It returns nil if the execution
+// was deleted, and an error if the stream has ended or the execution's archive
+// cannot be read.
 func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, error) {
 	view, _, _ := t.core.cfg.Reader.Stale()
 	for {
@@ -199,8 +197,8 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 	}
 }
 
-// dig has view know the execution where it is in an archive. What cannot be read
-// now may be in a moment: this node may have been cut off.
+// dig adds the execution from its archive to view. It retries, because this
+// node may have been partitioned.
 func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 	for range digTries {
 		known, err = view.Dig(compute.OrgID{}, t.id, t.core.openArchive(t.ctx))
@@ -212,8 +210,8 @@ func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 	return known, err
 }
 
-// follow hands the output over to serve, and closes complete when there will
-// be no more. A parent has none, and neither has what never began.
+// follow passes the output to serve and closes complete at its end. Parents and
+// executions that never started have no output.
 func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch, complete chan<- struct{}) {
 	defer close(complete)
 	if e.Kind == compute.KindSelection {
@@ -250,7 +248,7 @@ func (t *stream) follow(e *compute.Execution, after uint64, batches chan<- batch
 	}
 }
 
-// pass hands lines to serve and waits until they are sent.
+// pass gives lines to serve and waits until they are sent.
 func (t *stream) pass(batches chan<- batch, lines []Line) error {
 	b := batch{lines: lines, sent: make(chan error, 1)}
 	select {
@@ -287,11 +285,11 @@ func (t *stream) send(lines []Line) error {
 	return t.flush()
 }
 
-// noReturnCode is the return code of what never became a process.
+// noReturnCode is the return code of an execution that never became a process.
 const noReturnCode = "-1"
 
-// finish writes the last event. It has no id: a client that asks again behind
-// the last line gets it again, so that it cannot be missed.
+// finish writes the last event. It has no id, so that a client that resumes
+// after the last line gets it again.
 func (t *stream) finish(e *compute.Execution, missing string) error {
 	event := wire.StreamEvent{Finished: new(wire.StreamEnd), Missing: missing}
 	result := &event.Finished.Job.Result
@@ -338,7 +336,7 @@ func (t *stream) comment() error {
 	return t.flush()
 }
 
-// flush sends what was written, and gives the client new time to take it.
+// flush sends buffered data and extends the write deadline.
 func (t *stream) flush() error {
 	if err := t.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err

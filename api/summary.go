@@ -8,7 +8,7 @@ import (
 	"berth/fsm"
 )
 
-// summaryOf returns an execution as lists show it.
+// summaryOf returns an execution as shown in lists.
 func summaryOf(view *fsm.View, e *compute.Execution) wire.ExecutionSummary {
 	s := wire.ExecutionSummary{
 		ExecutionID: e.ID, CreatedAt: e.CreatedAt, ExecutionType: e.Kind,
@@ -59,8 +59,8 @@ func importsOf(e *compute.Execution) *string {
 	return orNull(string(data))
 }
 
-// billedOf returns what an execution cost, nil until that is settled. The
-// state keeps of a parent what its children cost.
+// billedOf returns the cost of an execution, nil until it is settled. A
+// parent's cost is the sum of its children's.
 func billedOf(e *compute.Execution) *compute.Credits {
 	if !e.Status.Terminal() {
 		return nil
@@ -68,7 +68,7 @@ func billedOf(e *compute.Execution) *compute.Credits {
 	return &e.Billed
 }
 
-// metadataOf returns where an execution was and what it is marked with.
+// metadataOf returns the node, GPUs and tags of an execution.
 func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
 	m := &wire.Metadata{GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{}, Attempt: e.Epoch, Tags: e.Tags}
 	if m.Tags == nil {
@@ -120,8 +120,8 @@ func sharesOf(a *compute.Attempt) []wire.GPUShare {
 	return out
 }
 
-// levelOf returns what is promised of a GPU that is isolated so: nothing where
-// that was not recorded.
+// levelOf returns the guarantee of a GPU's isolation, "" if it was not
+// recorded.
 func levelOf(i compute.Isolation) string {
 	if i == compute.IsolationNone {
 		i = compute.IsolationSimulated
@@ -129,8 +129,8 @@ func levelOf(i compute.Isolation) string {
 	return i.Level()
 }
 
-// errorsOf returns why an execution did not complete, for people; none while
-// it may.
+// errorsOf returns readable reasons why an execution did not complete, none
+// while it is live.
 func errorsOf(e *compute.Execution) []string {
 	if !e.Status.Terminal() || e.Status == compute.StatusCompleted {
 		return []string{}
@@ -138,7 +138,7 @@ func errorsOf(e *compute.Execution) []string {
 	return []string{errorOf(e)}
 }
 
-// errorOf returns why an execution that has ended did not complete.
+// errorOf returns why an ended execution did not complete.
 func errorOf(e *compute.Execution) string {
 	switch {
 	case e.Detail == "" && e.Reason == compute.ReasonNone:

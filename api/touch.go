@@ -10,13 +10,13 @@ import (
 	"berth/loop"
 )
 
-// Limits of what is remembered of the use of keys.
+// Limits of recorded key use.
 const (
 	touchEvery = time.Minute
 	maxTouched = 10_000 // Keys beyond it are recorded at their next use.
 )
 
-// touched remembers when keys were last used, until the state is told.
+// touched collects when keys were last used, until that is proposed.
 type touched struct {
 	mu   sync.Mutex
 	used map[compute.KeyID]compute.Instant
@@ -24,7 +24,7 @@ type touched struct {
 
 func newTouched() *touched { return &touched{used: make(map[compute.KeyID]compute.Instant)} }
 
-// use records that k is used now, unless the state has it to the minute.
+// use records that k is used now, unless the state already has this minute.
 func (t *touched) use(k *compute.Key, now time.Time) {
 	at := compute.InstantOf(now.Truncate(touchEvery))
 	if k.LastUsedAt >= at {

@@ -33,8 +33,8 @@ func (g *workloads) routes() []route {
 	}
 }
 
-// maxWorkloads is how many executions the list of workloads holds: as many as
-// an organization may have waiting and live by default.
+// maxWorkloads is the length of the list of workloads: the default limit of
+// queued and live executions of an organization.
 const maxWorkloads = 11_000
 
 // listWorkloads answers the executions that have not ended.

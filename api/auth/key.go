@@ -113,7 +113,7 @@ func isBase62(s string) bool {
 	return true
 }
 
-// notValid is what a caller is told whose credential is none.
+// notValid is the answer to a malformed credential.
 func notValid(what string) *compute.Error {
 	return compute.Errorf(compute.CodeUnauthenticated, "The %s is not valid.", what)
 }
