@@ -20,9 +20,9 @@ import (
 // newAdmin returns the command berth admin.
 func newAdmin() *cobra.Command {
 	conn := &connection{operator: true}
-	cmd := parent("admin", "What an operator does to a cluster",
-		parent("token", "Tokens with which machines join", newTokenCreate(conn)),
-		parent("user", "Users", newUserCreate(conn)),
+	cmd := parent("admin", "Operate a cluster",
+		parent("token", "Manage join tokens", newTokenCreate(conn)),
+		parent("user", "Manage users", newUserCreate(conn)),
 		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn), newBrake(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`
@@ -37,7 +37,7 @@ func newTokenCreate(conn *connection) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token with which machines join",
+		Short: "Create a join token",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)
@@ -55,9 +55,9 @@ func newTokenCreate(conn *connection) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&token.Role, "role", compute.RoleServer.String(),
 		"what the machine may be: server, which holds the state, or worker, which executes only")
-	flags.DurationVar(&ttl, "ttl", time.Hour, "how long it is good for, at most 1h")
+	flags.DurationVar(&ttl, "ttl", time.Hour, "lifetime of the token, at most 1h")
 	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
-	flags.StringVar(&out, "out", "", "`file` to write it to, for its owner only; - for standard output")
+	flags.StringVar(&out, "out", "", "`file` to write the token to, readable only by you; - for standard output")
 	return needFlags(cmd, "out")
 }
 
@@ -86,9 +86,9 @@ func newUserCreate(conn *connection) *cobra.Command {
 	var passwordFile string
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a user with an organization",
-		Long: `Create makes a user who owns a new organization. The password is read from a
-file, or asked for on a terminal.`,
+		Short: "Create a user with an organization",
+		Long: `Create makes a user who owns a new organization. It reads the password from a
+file, or asks for it on a terminal.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)
@@ -149,7 +149,7 @@ func newNodes(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "List the nodes of the cluster and their GPUs",
+		Short: "List the nodes and their GPUs",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)
@@ -234,7 +234,7 @@ func newGrant(conn *connection) *cobra.Command {
 	var org, credits, reason string
 	cmd := &cobra.Command{
 		Use:   "grant",
-		Short: "Give credits to an organization",
+		Short: "Grant credits to an organization",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			amount, err := compute.ParseCredits(credits)
@@ -249,7 +249,7 @@ func newGrant(conn *connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
-	cmd.Flags().StringVar(&credits, "credits", "", "how many `credits`")
+	cmd.Flags().StringVar(&credits, "credits", "", "`credits` to grant")
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for its ledger")
 	return needFlags(cmd, "org", "credits")
 }

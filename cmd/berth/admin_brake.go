@@ -11,21 +11,20 @@ import (
 
 // newBrake returns the command berth admin brake.
 func newBrake(conn *connection) *cobra.Command {
-	cmd := parent("brake", "What it means that many nodes vanish at once",
+	cmd := parent("brake", "Control the circuit breaker for rescheduling",
 		newBrakeShow(conn), newBrakeSet(conn), newBrakeRelease(conn))
-	cmd.Long = `When more than a third of the nodes, and at least two, fall silent within 30 s, a
-brake holds: no attempt is given up or begun elsewhere, since the fault is rather
-the network's than theirs. It ends when they are heard again or are drained, or by
+	cmd.Long = `When more than a third of the nodes, and at least two, are lost within 30 s, the
+network is more likely at fault than the nodes. The brake then holds: no attempt is
+given up or restarted elsewhere. It ends when the nodes are heard again or drained.
+If they are really gone, end it with
 
-  berth admin brake release
-
-when they are gone indeed.`
+  berth admin brake release`
 	return cmd
 }
 
 // newBrakeShow returns the command berth admin brake show.
 func newBrakeShow(conn *connection) *cobra.Command {
-	return brakeCommand(conn, "show", "Show whether the brake holds, since when, and which nodes hold it",
+	return brakeCommand(conn, "show", "Show whether the brake holds, since when, and for which nodes",
 		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) { return c.Brake(cmd.Context()) })
 }
 
@@ -40,7 +39,7 @@ func newBrakeSet(conn *connection) *cobra.Command {
 			return c.SetBrakeShare(cmd.Context(), share)
 		})
 	cmd.Flags().IntVar(&share, "share", 0,
-		"more than so many `percent` of the nodes are too many; 0 for a third, 100 for never")
+		"`percent` of the nodes above which the brake holds; 0 for a third, 100 for never")
 	return needFlags(cmd, "share")
 }
 

@@ -21,14 +21,14 @@ func newNodeDrain(conn *connection) *cobra.Command {
 	var deadline time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Place no new work on a node; what it executes goes on, or ends by a deadline",
-		Long: `Drain places no new work on a node. What it executes goes on to its end.
+		Short: "Stop placing work on a node, and optionally empty it by a deadline",
+		Long: `Drain stops placing work on a node. Running executions finish.
 
-With a deadline, what is preemptible or has retries left makes room at once and begins
-anew on another node, and what still executes at the deadline is ended, as a system
-failure that is not billed; what has not started by then is queued again. The
-deadline is the cluster's: it holds when the leader changes. berth admin node
-undrain, or another drain, calls it off; what was asked to leave by then leaves.`,
+With a deadline, executions that are preemptible or have retries left are moved to
+other nodes at once. Executions that have not started by the deadline are queued
+again. Those that still run then are ended as a system failure and not billed. The
+cluster keeps the deadline, also when the leader changes. berth admin node undrain,
+or another drain, cancels it; executions that were asked to leave still do.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("deadline") && deadline < time.Second {
@@ -49,8 +49,8 @@ undrain, or another drain, calls it off; what was asked to leave by then leaves.
 			return sayNode(cmd, n, asJSON)
 		},
 	}
-	cmd.Flags().DurationVar(&deadline, "deadline", 0, "after this `time` what still executes is ended (default: never)")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node executes nothing, and show what is left")
+	cmd.Flags().DurationVar(&deadline, "deadline", 0, "`time` after which running executions are ended (default: never)")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node is idle, and show the remaining executions")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -60,7 +60,7 @@ func newNodeUndrain(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undrain NODE",
-		Short: "Place new work on a node again",
+		Short: "Resume placing work on a node",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, n, err := conn.node(cmd, args[0])

@@ -16,7 +16,7 @@ import (
 func newAdminNode(conn *connection) *cobra.Command {
 	list := newNodes(conn)
 	list.Use = "list"
-	cmd := parent("node", "The nodes of the cluster: drain and remove them",
+	cmd := parent("node", "Manage the nodes of the cluster",
 		list, newNodeDrain(conn), newNodeUndrain(conn), newNodeRemove(conn))
 	cmd.Long = `A node is named by its name or its identifier, as berth admin node list shows
 them. To take a machine out of the cluster, drain it, wait until it executes
@@ -32,12 +32,12 @@ func newNodeRemove(conn *connection) *cobra.Command {
 	var asJSON, force bool
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Remove a node that executes nothing, for good",
-		Long: `Remove takes a node out of the cluster. It is refused while the node executes
-something, while too few of the servers that vote would answer without it, while
-other servers still copy what it may have alone (archives of old executions, and
-code), and for the last server. The node ends with exit code 3. To have its machine join again,
-move its data directory away and start it with a new join token.`,
+		Short: "Remove an idle node permanently",
+		Long: `Remove takes an idle node out of the cluster. It is refused while the node runs
+something, while too few voters would answer without it, while other servers still
+copy data that only the node may have (archives of old executions, and code), and
+for the last server. The removed node ends with exit code 3. To let its machine join
+again, move its data directory away and start it with a new join token.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, n, err := conn.node(cmd, args[0])
@@ -59,7 +59,7 @@ move its data directory away and start it with a new join token.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&force, "force", false, "give up what it may have alone")
+	cmd.Flags().BoolVar(&force, "force", false, "remove the node even if it may hold the only copy of some data")
 	return cmd
 }
 

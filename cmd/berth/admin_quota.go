@@ -16,7 +16,7 @@ import (
 
 // newQuota returns the command berth admin quota.
 func newQuota(conn *connection) *cobra.Command {
-	cmd := parent("quota", "What organizations, API keys and tags may hold at once",
+	cmd := parent("quota", "Manage quotas of organizations, API keys and tags",
 		newQuotaList(conn), newQuotaSet(conn), newQuotaRemove(conn))
 	cmd.Long = `A quota limits how many executions an organization, one of its API keys, or what
 carries one of its tags has in execution at once, and how many GPUs those hold.
@@ -35,8 +35,8 @@ type quotaFlags struct {
 func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.org, "org", "", "`slug` of the organization")
-	flags.StringVar(&f.key, "key", "", "`id` of one of its API keys, whose quota it is")
-	flags.StringVar(&f.tag, "tag", "", "one of its `tags`, whose quota it is")
+	flags.StringVar(&f.key, "key", "", "apply to this API key (`id`) of the organization")
+	flags.StringVar(&f.tag, "tag", "", "apply to this `tag` of the organization")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return needFlags(cmd, "org")
 }
@@ -95,7 +95,7 @@ func newQuotaList(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show what an organization, its keys and its tags are granted, and hold",
+		Short: "List the quotas and usage of an organization, its keys and tags",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)
@@ -121,9 +121,9 @@ func newQuotaSet(conn *connection) *cobra.Command {
 	var gpus string
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Grant an organization, an API key or a tag something else",
-		Long: `Set changes what its flags name; the rest of the quota stays as it is. It takes
-effect with the next decision; what is in execution goes on.
+		Short: "Set the quota of an organization, an API key or a tag",
+		Long: `Set changes the limits that its flags name and keeps the others. It takes effect
+with the next scheduling decision; running executions continue.
 
   berth admin quota set --org lab --max-gpus 8 --weight 200
   berth admin quota set --org lab --tag sweep --max-concurrent 4`,
@@ -159,7 +159,7 @@ effect with the next decision; what is in execution goes on.
 	flags.IntVar(&concurrent, "max-concurrent", 0,
 		"`executions` at once; 0 for any number, of an organization: for the cluster's limit")
 	flags.StringVar(&gpus, "max-gpus", "0", "`GPUs` held at once, such as 8 or 2.5; 0 for any number")
-	flags.IntVar(&weight, "weight", 0, "`weight` of fair share, 1 to 10000; 0 for the usual 100")
+	flags.IntVar(&weight, "weight", 0, "fair-share `weight`, 1 to 10000; 0 for the default of 100")
 	return f.register(cmd)
 }
 
@@ -168,7 +168,7 @@ func newQuotaRemove(conn *connection) *cobra.Command {
 	f := &quotaFlags{}
 	cmd := &cobra.Command{
 		Use:   "remove",
-		Short: "Forget a quota: the cluster's limits hold again",
+		Short: "Remove a quota, so that the cluster's limits apply again",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.change(cmd, conn, func(q *wire.NewQuota, exists bool) error {

@@ -11,7 +11,7 @@ import (
 
 // newRaft returns the command berth admin raft.
 func newRaft(conn *connection) *cobra.Command {
-	return parent("raft", "The servers that hold the state",
+	return parent("raft", "Manage the servers that hold the state",
 		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin(), newRaftSkip())
 }
 
@@ -20,7 +20,7 @@ func newRaftPeers(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "peers",
-		Short: "Show which servers hold the state, which vote on it and which one leads",
+		Short: "List the servers, the voters and the leader",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)
@@ -69,13 +69,13 @@ func newRaftTransfer(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "transfer [NODE]",
-		Short: "Have another server lead",
-		Long: `Transfer has the server that leads hand leadership to another one that votes, or
-to the one that has kept up best when none is named. Requests wait for it, as a
-rule for less than a second. A node that stops does the same by itself.
+		Short: "Transfer leadership to another server",
+		Long: `Transfer makes the leader hand leadership to another voter: the one named, or the
+one that is most up to date. Requests wait for it, usually less than a second. A
+node that stops does this by itself.
 
-A process hands leadership over once in its life: after that, or when it failed,
-restart the leader to have another one lead.`,
+A process hands leadership over once in its life. After that, or after a failed
+transfer, restart the leader to make another server lead.`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := conn.client(cmd)

@@ -14,12 +14,12 @@ func newRaftRejoin() *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rejoin",
-		Short: "Have a stopped server come in empty at its next start",
-		Long: `Rejoin has the stopped server in --data-dir give up its replica at its next start: the
-other servers take its vote, the replica is set aside, and the server gets the state
-from them, as one whose disk was damaged does by itself. It also lets a server in
-that stays out because its state was wrong twice within a day: test the memory of
-the machine first. With --yes it does it.`,
+		Short: "Make a stopped server rejoin empty at its next start",
+		Long: `Rejoin makes the stopped server in --data-dir give up its replica at its next
+start. The other servers take its vote, the replica is set aside, and the server
+receives the state from them, as after disk damage. It also readmits a server whose
+state was wrong twice within a day; test that machine's memory first. Without --yes
+it changes nothing.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			keepPrivate()

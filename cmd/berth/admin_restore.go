@@ -18,15 +18,15 @@ func newSnapshotRestore() *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a stopped server hold the state of a backup",
+		Short: "Restore a backup to a stopped server",
 		Long: `Restore makes the server in --data-dir the only voter of its cluster, with the
-state of FILE. Stop all servers first. It checks the backup as verify does and
-says what it would do; with --yes it does it, and checks only what reading checks:
-sums, the form of each record, the ledgers' chains. The keys in the directory stay
-and have to be of the same cluster; what the server held is set aside.
+state in FILE. Stop all servers first. It verifies the backup and prints what it
+would do; with --yes it does so, checking only checksums, record formats and ledger
+chains. The keys in the directory stay and must belong to the same cluster. The
+server's previous state is set aside.
 
-Start this server then, and the others after it: each sets its own replica aside
-and comes in empty. Join tokens, logins and attempts of before are void.`,
+Then start this server, and the others after it: each sets its own replica aside and
+rejoins empty. Earlier join tokens, logins and attempts become void.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keepPrivate()
@@ -47,7 +47,7 @@ and comes in empty. Join tokens, logins and attempts of before are void.`,
 // offline adds the flags of a command on a stopped server.
 func offline(cmd *cobra.Command, dir *string, yes, asJSON *bool) {
 	cmd.Flags().StringVar(dir, "data-dir", "", "`directory` of the stopped server (data_dir of its configuration)")
-	cmd.Flags().BoolVar(yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(yes, "yes", false, "confirm: make the change")
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
@@ -90,15 +90,16 @@ func newRaftRecover() *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Go on without a quorum, when most voters are lost for good",
-		Long: `Recover makes the stopped server in --data-dir, alone or with another survivor, the
-only voter of the cluster. Be sure that the lost servers never come back with their
-data: stop all survivors, and run recover on one, or on the two that have the newest
-entries, with the same --voters on both: two that each went on alone would be two
-clusters. Other survivors come in empty once they are started, and vote again. It says
-what it would do, and without --voters which servers there were; with --yes it does
-it. Everything that was acknowledged and reached those voters is kept; what only the
-others had is gone. Join tokens, logins and attempts of before are void.
+		Short: "Recover when most voters are lost permanently",
+		Long: `Recover makes the stopped server in --data-dir, alone or with one more survivor, the
+only voter of the cluster. The lost servers must never return with their data. Stop
+all survivors. Run recover on the one, or the two, with the newest entries, with the
+same --voters on both: two survivors that each recovered alone would be two clusters.
+Other survivors rejoin empty when they start, and vote again.
+
+Without --voters it prints the known servers; without --yes it prints what it would
+do. Everything acknowledged that reached those voters is kept, and anything that only
+the lost servers had is gone. Earlier join tokens, logins and attempts become void.
 
   berth admin raft recover --data-dir /var/lib/berth
   berth admin raft recover --data-dir /var/lib/berth --voters ID,ID --yes`,

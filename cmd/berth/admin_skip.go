@@ -17,18 +17,17 @@ func newRaftSkip() *cobra.Command {
 	var force, yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "skip",
-		Short: "Have a stopped server leave out an entry of the log at which every server ends",
-		Long: `Skip has the stopped server in --data-dir leave out --entry, at its next start and
-each later one. It is for an entry at which every server ends, again at each start,
-and which no version of Berth can apply: their last words name it, and this command.
-Nothing that is in it was acknowledged to anybody; whoever asked for it must not
-repeat it, or asks in another way.
+		Short: "Make a stopped server skip a log entry that crashes every server",
+		Long: `Skip makes the stopped server in --data-dir leave out the log entry --entry at every
+start. Use it for an entry that crashes every server at each start and that no
+version of Berth can apply: the servers' last log lines name it and this command.
+Nothing in such an entry was acknowledged. Its sender must not repeat it unchanged.
 
-Stop all servers, run skip on every one of them, and then start them. A server that
-did not leave it out ends at it; one that has applied it, because it had another
-version of Berth, is refused: the others come in empty instead. Skip shows what is
-in the entry, and refuses where the SHA-256 of its bytes is not --hash. --force
-names an entry that this server has yet to get. With --yes it does it.
+Stop all servers, run skip on every one of them, then start them. A server without
+the skip crashes at the entry. A server that has applied it, with another version of
+Berth, is refused: make the others rejoin empty instead. Skip prints the content of
+the entry and refuses if its SHA-256 is not --hash. --force accepts an entry that this
+server has not received yet. Without --yes it changes nothing.
 
   berth admin raft skip --data-dir /var/lib/berth --entry N
   berth admin raft skip --data-dir /var/lib/berth --entry N --hash SHA256 --yes`,
@@ -53,7 +52,7 @@ names an entry that this server has yet to get. With --yes it does it.
 	}
 	cmd.Flags().Uint64Var(&entry, "entry", 0, "`index` of the entry")
 	cmd.Flags().StringVar(&hash, "hash", "", "`SHA-256` of its bytes")
-	cmd.Flags().BoolVar(&force, "force", false, "also where this server has yet to get it")
+	cmd.Flags().BoolVar(&force, "force", false, "skip the entry even if this server has not received it yet")
 	offline(cmd, &dir, &yes, &asJSON)
 	return needFlags(cmd, "data-dir", "entry")
 }

@@ -18,7 +18,7 @@ import (
 
 // newSnapshot returns the command berth admin snapshot.
 func newSnapshot(conn *connection) *cobra.Command {
-	cmd := parent("snapshot", "Backups of the state: save, verify and restore them",
+	cmd := parent("snapshot", "Save, verify and restore backups of the state",
 		newSnapshotSave(conn), newSnapshotVerify(), newSnapshotRestore())
 	cmd.Long = `A backup is one file with the whole state of the cluster: organizations, users and
 keys, executions, ledgers. It does not hold
@@ -31,10 +31,10 @@ func newSnapshotSave(conn *connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "save [FILE]",
-		Short: "Save a backup of the state through any node",
-		Long: `Save writes everything that was acknowledged before to FILE (default: a name of
-the current directory made of the time), which only its owner may read, and
-checks it. A file that is there already is left alone. - is standard output.`,
+		Short: "Save a backup of the state",
+		Long: `Save writes everything that was acknowledged before the command to FILE, through any
+node, and verifies it. Only you can read the file. The default name contains the
+time. An existing file is not overwritten. - is standard output.`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := time.Now().UTC().Format("berth-20060102T150405Z.backup") //nolint:forbidigo // A file name.
@@ -118,9 +118,9 @@ func newSnapshotVerify() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check a backup without a cluster",
-		Long: `Verify compares the file's checksum, reads the state in it as a restore would,
-checks every invariant and each organization's ledger, and prints what is there.`,
+		Short: "Verify a backup, without a cluster",
+		Long: `Verify checks the file's checksum, reads its state as a restore would, checks every
+invariant and each organization's ledger, and prints a summary.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := node.VerifyBackup(args[0])
@@ -157,7 +157,7 @@ func printBackup(w io.Writer, b node.Backup) error {
 	t.AppendRow(row("archives",
 		fmt.Sprintf("%d with %d executions, whose blobs are not in the backup", s.Archives, s.Archived)))
 	t.AppendRow(row("ledgers", fmt.Sprintf("%d lines, every chain is whole and adds up", s.Entries)))
-	t.AppendRow(row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are set aside",
+	t.AppendRow(row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are held",
 		s.Granted, s.Charged, s.Balance, s.Held)))
 	if err := printTable(w, t); err != nil {
 		return err

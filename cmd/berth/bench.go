@@ -14,7 +14,7 @@ import (
 
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
-	return parent("bench", "Measure the scheduler, and look for mistakes under faults",
+	return parent("bench", "Measure Berth, and test it under faults",
 		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchState(), newBenchDST(),
 		newBenchFailpoints(), newBenchFaults(), newBenchWorkers())
 }

@@ -38,30 +38,28 @@ func newBenchDST() *cobra.Command {
 	f := &dstFlags{}
 	cmd := &cobra.Command{
 		Use:   "dst",
-		Short: "Seeded faults against state machine, scheduler and attempts, in one process",
-		Long: `Dst (deterministic simulation testing) lets whole clusters live in one process under
-a virtual clock: the real state machine on three replicas, the real scheduler, the
-real journals of attempts, and a model of network, replicated log, machines, disks
-and clients. Messages are lost, late, repeated and reordered, nodes cut off,
-processes, machines and supervisors end, leaders change. What must hold is looked at:
-at each start and after each entry of the log what it is about (code starts once per
-attempt, no GPU is held twice, what has ended stays as it ended, credits add up); after
-every 256 entries all executions, what was acknowledged and the settled ledger; after
-every 2,048 and at the end every invariant of the state; replicas are compared after
-each batch of entries that one applies.
+		Short: "Simulate a cluster under seeded faults, in one process",
+		Long: `Dst (deterministic simulation testing) runs whole clusters in one process under a
+virtual clock: the real state machine on three replicas, the real scheduler, the real
+journals of attempts, and a model of network, replicated log, machines, disks and
+clients. Messages are lost, late, repeated and reordered; nodes are partitioned;
+processes, machines and supervisors end; leaders change.
 
-A history is one seed. Without --seed the first is drawn by chance; further ones
-follow, until --time of the processor is used up. A violation ends the command with
-exit code 1 and names its seed, which shows it again.`,
+Invariants are checked after each log entry for the records it touches, every 256
+entries for all executions and acknowledged requests, and every 2,048 entries for the
+whole state. Replicas are compared after each batch.
+
+A history is one seed. Further seeds follow until --time of CPU time is used up. A
+violation ends the command with exit code 1 and prints the seed that reproduces it.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.config.Seed, "seed", 0, "the only `seed`, or with --time the first one; 0 draws one")
-	flags.DurationVar(&f.config.Duration, "duration", time.Hour, "virtual `time` with faults of each history")
+	flags.Uint64Var(&f.config.Seed, "seed", 0, "`seed` to simulate, the first one with --time; 0 for a random one")
+	flags.DurationVar(&f.config.Duration, "duration", time.Hour, "virtual `time` of faults in each history")
 	flags.IntVar(&f.config.Nodes, "nodes", 5, "`nodes` of the cluster; the first three hold replicas")
-	flags.DurationVar(&f.processor, "time", 0, "go on with further seeds for so much `time` of the processor")
-	flags.StringVar(&f.bug, "bug", dst.BugNone.String(), "plant a `bug`, to see that it is found")
+	flags.DurationVar(&f.processor, "time", 0, "continue with further seeds for this CPU `time`")
+	flags.StringVar(&f.bug, "bug", dst.BugNone.String(), "plant a `bug`, to check that it is found")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -24,22 +24,21 @@ func newBenchFailpoints() *cobra.Command {
 	f := &failpointsFlags{}
 	cmd := &cobra.Command{
 		Use:   "failpoints",
-		Short: "End a node at every failpoint, and check what was acknowledged",
-		Long: `Failpoints starts a cluster of three berth processes and goes through the points
-between the steps of what they do: one node ends there, or the step fails, while
-clients submit. Then the node starts again, and everything is checked: what was
-acknowledged is there, a repeat gets the first answer, no code was started twice, the
-ledger adds up, and all replicas say the same. It needs root, and a berth that was
-built with -tags faults.`,
+		Short: "Crash a node at every failpoint and check that nothing acknowledged is lost",
+		Long: `Failpoints starts a cluster of three berth processes and goes through all failpoints:
+one node crashes there, or the step fails, while clients submit. Then the node is
+started again and everything is checked: acknowledged requests are kept, repeats get
+the first answer, no code started twice, the ledger adds up, and all replicas agree.
+It needs root, and a berth built with -tags faults.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.config.Points, "only", nil, "try only these `points`")
-	flags.BoolVar(&f.config.Exits, "exits", false, "let no step fail, only end")
+	flags.StringSliceVar(&f.config.Points, "only", nil, "test only these `points`")
+	flags.BoolVar(&f.config.Exits, "exits", false, "only crash at failpoints, inject no errors")
 	flags.StringVar(&f.config.Binary, "binary", "", "the berth `program` of the nodes (default: this one)")
 	flags.StringVar(&f.config.Dir, "dir", "", "`directory` for logs and data (default: a temporary one)")
-	flags.BoolVar(&f.keep, "keep", false, "keep the directory when nothing was wrong too")
+	flags.BoolVar(&f.keep, "keep", false, "keep the directory even if nothing was wrong")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -34,47 +34,46 @@ func newBenchFaults() *cobra.Command {
 	f := &faultsFlags{}
 	cmd := &cobra.Command{
 		Use:   "faults",
-		Short: "Break a cluster of real processes under load, and check what was acknowledged",
-		Long: `Faults starts a cluster of berth processes, each in a network namespace and on a file
-system of its own, has clients work on it through the API, and breaks one thing after
-the other: processes, machines, networks, disks, clocks. At the end everything is
-mended and checked: histories of clients for linearizability, replicas for equal
-states, ledgers to the last micro-credit, executions for having been started once.
+		Short: "Inject faults into a cluster under load and check that nothing acknowledged is lost",
+		Long: `Faults starts a cluster of berth processes, each in its own network namespace and on
+its own file system. Clients work on it through the API while one fault after another
+is injected: processes, machines, networks, disks, clocks. At the end everything is
+repaired and checked: linearizability of client histories, equal replicas, exact
+ledgers, and that each attempt's code started once.
 
-Faults that outlast the lease of an attempt (long-...) take a minute each: one comes
-after a minute and every two and a half minutes from then on, in runs of at least four
-minutes, or whenever --only names them.
+Faults that outlast the lease of an attempt (long-...) take a minute each. They come
+after one minute and then every two and a half, in runs of at least four minutes, or
+whenever --only names them.
 
-A run is one seed, which decides what is broken when and what clients ask for.
-Without --seed the first is drawn by chance; further runs follow until --total is
-used up. A violation ends the command with exit code 1, keeps the directory and names
-the seed. It needs root.
+A run is one seed, which decides the faults and the requests. Further runs follow
+until --total is used up. A violation ends the command with exit code 1, keeps the
+directory and prints the seed. It needs root.
 
-What can be broken: ` + strings.Join(faults.Nemeses(), ", ") + `.
+Faults: ` + strings.Join(faults.Nemeses(), ", ") + `.
 Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.config.Seed, "seed", 0, "the first `seed`; 0 draws one")
-	flags.DurationVar(&f.config.Duration, "duration", 6*time.Minute, "`time` with faults of each run")
-	flags.DurationVar(&f.total, "total", 0, "go on with further seeds until so much `time` has passed")
+	flags.Uint64Var(&f.config.Seed, "seed", 0, "first `seed`; 0 for a random one")
+	flags.DurationVar(&f.config.Duration, "duration", 6*time.Minute, "`time` of faults in each run")
+	flags.DurationVar(&f.total, "total", 0, "continue with further seeds for this `time`")
 	flags.IntVar(&f.config.Nodes, "nodes", 3, "`nodes` of the cluster, 3 to 9")
-	flags.IntVar(&f.config.Workers, "workers", 0, "`nodes` of role worker beside them, 0 to 3")
-	flags.StringSliceVar(&f.config.Nemeses, "only", nil, "break only these `things`")
-	flags.StringSliceVar(&f.config.Workloads, "workload", nil, "start only these `workloads`")
-	flags.IntVar(&f.config.Count, "count", 0, "end a run after so many `faults`")
-	flags.DurationVar(&f.config.Hold, "hold", 0, "`time` that each fault lasts; 0 for as long as chance has it")
+	flags.IntVar(&f.config.Workers, "workers", 0, "additional `nodes` of role worker, 0 to 3")
+	flags.StringSliceVar(&f.config.Nemeses, "only", nil, "inject only these `faults`")
+	flags.StringSliceVar(&f.config.Workloads, "workload", nil, "run only these `workloads`")
+	flags.IntVar(&f.config.Count, "count", 0, "end a run after this number of `faults`")
+	flags.DurationVar(&f.config.Hold, "hold", 0, "`time` that each fault lasts; 0 for a random time")
 	flags.StringVar(&f.config.Binary, "binary", "", "the berth `program` of the nodes (default: this one)")
 	flags.StringVar(&f.config.Dir, "dir", "", "`directory` for logs and data (default: a temporary one)")
 	flags.BoolVar(&f.config.Points, "points", false, "the program was built with failpoints, -tags faults")
-	flags.StringVar(&f.config.Plant, "plant", "", "plant a `bug` into every node, to see that it is found")
-	flags.BoolVar(&f.controls, "controls", false, "plant one bug after the other and demand that each is found")
-	flags.StringVar(&f.report, "report", "", "only add up the runs in this `file`")
+	flags.StringVar(&f.config.Plant, "plant", "", "plant a `bug` into every node, to check that it is found")
+	flags.BoolVar(&f.controls, "controls", false, "plant each bug in turn and require that it is found")
+	flags.StringVar(&f.report, "report", "", "only summarize the runs in this `file`")
 	flags.StringVar(&f.out, "out", "", "append each run to this `file`, a line of JSON each")
-	flags.BoolVar(&f.keep, "keep", false, "keep the directory of runs without a violation too")
-	flags.BoolVar(&f.markdown, "markdown", false, "print what --report adds up as Markdown")
-	flags.StringVar(&f.into, "into", "", "write what --report adds up into this Markdown `page`, in place of its figures")
+	flags.BoolVar(&f.keep, "keep", false, "keep the directory of runs without a violation, too")
+	flags.BoolVar(&f.markdown, "markdown", false, "print the summary of --report as Markdown")
+	flags.StringVar(&f.into, "into", "", "replace the figures in this Markdown `page` with the summary of --report")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -32,20 +32,20 @@ func newBenchPacking() *cobra.Command {
 	f := &packingFlags{}
 	cmd := &cobra.Command{
 		Use:   "packing --nodes FILE --pods FILE",
-		Short: "How much of the GPUs a placement policy can give away",
-		Long: `Packing lets the pods of a trace arrive until they ask for 130 % of the GPUs, and
-measures how much of them a policy has given away when 100 % was asked for. Pods
-are placed at once or lost, and never leave. This is the protocol of the FGD paper
-(USENIX ATC 2023); its figures stand beside ours where the trace is one of its.
+		Short: "Measure GPU allocation by placement policy",
+		Long: `Packing lets the pods of a trace arrive until they request 130 % of the GPUs, and
+measures how much a policy has allocated when 100 % was requested. Pods are placed at
+once or refused, and never leave. This is the protocol of the FGD paper (USENIX ATC
+2023); its figures are printed beside ours for its traces.
 
 The files are CSV as those of the openb trace:
   nodes   sn,cpu_milli,memory_mib,gpu,model
   pods    name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one
 
---vary changes the pods first, to see where a policy loses: work of one sort so many
-times as often (cpu-only, shares, whole, multi-gpu), so many times the vCPU of work with
-GPUs or the memory of all (vcpu, memory), a part of the pods that name a model (types).
---variants does so in many ways and compares Berth with best-fit and FGD on each.
+--vary changes the pods first, to see where a policy loses: it multiplies the work of
+one kind (cpu-only, shares, whole, multi-gpu), the vCPU of work with GPUs (vcpu) or all
+memory (memory), or sets the part of the pods that name a model (types). --variants
+compares Berth with best-fit and FGD on many such changes.
 
 Berth's policy knows of the pods only those that have arrived, as a cluster does.
 
@@ -62,13 +62,13 @@ quiet machine has them, add --parallel 1.`,
 	flags.StringVar(&f.config.Vary, "vary", "", "change the pods first: `changes`, as cpu-only=3,types=0.33")
 	flags.BoolVar(&f.config.PublishedDraws, "published-draws", false,
 		"let pods and nodes stand in the order of the published runs, seed by seed (42-51)")
-	flags.BoolVar(&f.variants, "variants", false, "compare best-fit, fgd and berth on many changes of the trace")
+	flags.BoolVar(&f.variants, "variants", false, "compare best-fit, fgd and berth on many variants of the trace")
 	flags.BoolVar(&f.config.Oracle, "oracle", false,
 		"tell Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
 	flags.StringVar(&f.seeds, "seeds", "42-51", "`seeds` of the orders of nodes and pods")
 	flags.Float64SliceVar(&f.config.Churn, "churn", nil,
 		"measure also with pods that leave, at these offered `loads`, as 0.90,0.95,1.00")
-	flags.IntVar(&f.config.Arrivals, "arrivals", packing.DefaultArrivals, "`pods` that arrive in a run of churn")
+	flags.IntVar(&f.config.Arrivals, "arrivals", packing.DefaultArrivals, "`pods` that arrive in a churn run")
 	flags.IntVar(&f.config.Parallel, "parallel", runtime.GOMAXPROCS(0), "`runs` at once")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return needFlags(cmd, "nodes", "pods")

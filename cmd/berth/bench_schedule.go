@@ -22,26 +22,26 @@ func newBenchSchedule() *cobra.Command {
 	f := &scheduleFlags{}
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "How many executions a cluster places durably in a second",
+		Short: "Measure durable placements per second",
 		Long: `Schedule starts three peers with Raft over mutual TLS and an fsync for every entry,
 registers simulated nodes of eight GPUs, queues executions, and lets the leader's
 own loop place them. An execution counts once the entry with its plan is committed
 on a quorum and applied on the leader. Then it submits at a steady rate and measures
-how long each takes from its submit to the commit of its place. Beside it stand what
-bare Raft commits on the same peers in the same run, and what other systems report.
+the time from submit to the commit of the placement. The report includes what bare
+Raft commits on the same peers in the same run, and figures of other systems.
 
-The peers are in one process; the nodes that would execute are records, with no
-processes behind them, so nothing is executed and nothing ends.`,
+The peers are in one process. The simulated nodes are records without processes, so
+nothing is executed and nothing ends.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.config.Nodes, "nodes", schedule.DefaultNodes, "simulated `nodes`")
-	flags.IntVar(&f.config.Queued, "queued", schedule.DefaultQueued, "`executions` that wait when the loop starts")
+	flags.IntVar(&f.config.Queued, "queued", schedule.DefaultQueued, "`executions` in the queue when the loop starts")
 	flags.IntVar(&f.config.Rate, "rate", schedule.DefaultRate, "`submits` per second while latency is measured")
 	flags.DurationVar(&f.config.Steady, "steady", schedule.DefaultSteady,
 		"`time` for which latency is measured, 0s for not at all")
-	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of what is asked for")
+	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of the workload")
 	flags.StringVar(&f.config.Dir, "dir", "", "empty `directory` for the peers' data (default: a temporary one)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of the peers")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")

@@ -27,7 +27,7 @@ func newBenchSimulate() *cobra.Command {
 	f := &simulateFlags{}
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Days of a large cluster in minutes, with the real scheduler and state machine",
+		Short: "Simulate days of a large cluster in minutes",
 		Long: `Simulate submits executions to the state machine that nodes replicate and lets the
 scheduler that leaders run place them, under a clock of its own. It prints how much
 of the GPUs was used, how long work waited by priority and size, how fair it was
@@ -50,17 +50,17 @@ what executes on a node that fails ends with it.`,
 	flags.IntVar(&f.config.Executions, "executions", 100_000, "`executions` to submit; a shorter trace is repeated")
 	flags.StringVar(&f.config.Trace, "trace", "", "CSV `file` of pods to submit")
 	flags.StringVar(&f.mix, "mix", defaultMix, "the synthetic `mix`, instead of a trace: default")
-	flags.Float64Var(&f.config.Load, "load", 0.95, "GPUs asked for, as a `share` of those there are")
-	flags.IntVar(&f.config.Organizations, "organizations", 10, "among how many `organizations` the work is divided")
-	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of all chance")
-	flags.DurationVar(&f.config.Round, "round", time.Second, "virtual `time` between two looks of the scheduler")
+	flags.Float64Var(&f.config.Load, "load", 0.95, "requested GPUs as a `share` of all GPUs")
+	flags.IntVar(&f.config.Organizations, "organizations", 10, "number of `organizations` that share the work")
+	flags.Uint64Var(&f.config.Seed, "seed", 42, "random `seed`")
+	flags.DurationVar(&f.config.Round, "round", time.Second, "virtual `time` between two scheduling passes")
 	flags.DurationVar(&f.config.Estimates, "estimates", 0,
 		"record estimates of starts every so much virtual `time`, as 10s, and show how good they were")
 	flags.Float64Var(&f.config.Preemptible, "preemptible", 0,
 		"which `share` of the work of priority 0 makes room for higher ones")
 	flags.DurationVar(&f.config.Failures, "failures", 0, "mean `time` between two failures of a node, as 720h; 0 for none")
 	flags.DurationVar(&f.config.Drains, "drains", 0, "mean `time` between two drains of a node; 0 for none")
-	flags.DurationVar(&f.config.Repair, "repair", time.Hour, "for how long a node is away in the mean, as `time`")
+	flags.DurationVar(&f.config.Repair, "repair", time.Hour, "mean `time` until a node returns")
 	flags.StringVar(&f.plots, "plots", "", "`directory` for charts, as SVG and PNG")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON, with the cluster over time")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {

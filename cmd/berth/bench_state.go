@@ -25,26 +25,25 @@ func newBenchState() *cobra.Command {
 	f := &stateFlags{}
 	cmd := &cobra.Command{
 		Use:   "state",
-		Short: "What finished executions cost a replica: memory, snapshots, restarts",
-		Long: `State fills a state machine with finished executions by real commands: each is
-submitted with an API key, a tag, an op and a bundle of 400 bytes, placed, started
-and finished. Then it measures the live heap for each execution, with all that
-belongs to it, how long entries take that come every 2 ms, alone and while a snapshot
-is written, and how long a restore and the reading of a backup take, with their checks.
-With --node it also starts a real node, measures it idle, restores the backup to it as
-an operator would, and measures how long its restart takes from exec to ready, how
-long requests take that come every 2 ms, while the node writes a snapshot and until
-then and after, and a restart with the entries that they left behind that snapshot.
-The node writes one when it is time, after 2 to 4 minutes.
-After an error the report has the steps that were done before it.`,
+		Short: "Measure memory, snapshots and restarts with many finished executions",
+		Long: `State fills a state machine with finished executions through real commands: each is
+submitted with an API key, a tag, an op id and a bundle of 400 bytes, placed, started
+and finished. Then it measures the live heap per execution, the latency of entries that
+come every 2 ms (alone, and while a snapshot is written), and the time to restore a
+snapshot and to read a backup with all checks.
+
+With --node it also starts a real node and measures it idle, restoring the backup,
+restarting, and answering requests that come every 2 ms before, while and after it
+writes a snapshot. The node writes one after 2 to 4 minutes. After an error the
+report has the completed steps.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.config.Executions, "executions", state.DefaultExecutions, "finished `executions`")
-	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of what is executed")
+	flags.Uint64Var(&f.config.Seed, "seed", 42, "`seed` of the executions")
 	flags.StringVar(&f.config.Dir, "dir", "", "empty `directory` for the snapshot (default: a temporary one)")
-	flags.BoolVar(&f.node, "node", false, "measure a real node too, for some minutes more")
+	flags.BoolVar(&f.node, "node", false, "also measure a real node, which takes some minutes")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -33,20 +33,20 @@ func newBenchWorkers() *cobra.Command {
 	f := &workersFlags{}
 	cmd := &cobra.Command{
 		Use:   "workers",
-		Short: "Whether one machine can run a cluster with many workers",
-		Long: `Workers starts three servers and many workers on this machine, each a process of its own
-with one simulated GPU, and waits until all are up. For a while nothing is asked, and
-it is measured what the processes use. Then a follower is asked for as many
-executions as there are workers, each for a whole GPU.
+		Short: "Measure a cluster with many workers on one machine",
+		Long: `Workers starts three servers and many workers on this machine, each as a process with
+one simulated GPU, and waits until all are up. It measures CPU and memory of the idle
+processes. Then it asks a follower for as many executions as there are workers, each
+for a whole GPU.
 
-The exit code is 1 unless all complete, each on a worker of its own. It needs root,
-and about 50 MiB of memory for each worker.`,
+The exit code is 1 unless all complete, each on a different worker. It needs root, and
+about 50 MiB of memory per worker.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.workers, "workers", 200, fmt.Sprintf("`workers`, 1 to %d", mostWorkers))
-	flags.DurationVar(&f.calm, "calm", 30*time.Second, "`time` for which nothing is asked")
+	flags.DurationVar(&f.calm, "calm", 30*time.Second, "idle `time` to measure")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -24,9 +24,9 @@ func newConfigCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Name everything that is wrong with a configuration file",
-		Long: `Check holds a configuration file against what berth node accepts and prints
-every fault with its line. The exit code is 1 when there is one.`,
+		Short: "Check a configuration file",
+		Long: `Check reads a configuration file as berth node does and prints every fault with its
+line. The exit code is 1 if there are any.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			faults, err := node.CheckConfig(args[0])

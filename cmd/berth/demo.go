@@ -35,16 +35,16 @@ func newDemo() *cobra.Command {
 	f := &demoFlags{}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See it all: a cluster, a race of GPU types, a recommendation",
-		Long: `Demo starts a cluster of three node processes on this machine with simulated GPUs
-of four types, signs in, and asks a follower on which type a matrix product is
-best executed. It takes about a minute and leaves nothing behind; with --keep the
-cluster stays, in .berth/demo, until berth dev down --dir .berth/demo.`,
+		Short: "Start a cluster, compare GPU types and print a recommendation",
+		Long: `Demo starts a cluster of three node processes on this machine with simulated GPUs of
+four types, signs in, and asks a follower on which type a matrix product runs best. It
+takes about a minute and a half and cleans up. With --keep the cluster stays, in
+.berth/demo, until berth dev down --dir .berth/demo.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.keep, "keep", false, "leave the cluster running and say how to use it")
+	flags.BoolVar(&f.keep, "keep", false, "leave the cluster running and print how to use it")
 	registerObjective(flags, &f.objective)
 	flags.StringVar(&f.gpus, "gpus", "", "simulated `GPUs`, as for berth dev (default "+dev.DefaultGPUs+")")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
@@ -96,7 +96,7 @@ func (f *demoFlags) runKept(cmd *cobra.Command, cfg dev.Config) error {
 		return err
 	}
 	out := cmd.ErrOrStderr()
-	fmt.Fprintln(out, "\nThe cluster goes on:")
+	fmt.Fprintln(out, "\nThe cluster keeps running:")
 	if err := printCluster(out, cfg.Dir, state); err != nil {
 		return err
 	}

@@ -27,27 +27,26 @@ func newDev() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a whole cluster on this machine",
 		Long: `Dev runs a cluster of node processes on this machine, with simulated GPUs, until
-Ctrl-C; then nothing is left running. The state stays in the directory, and the
-next berth dev goes on with it.
+Ctrl-C stops all of them. The state stays in the directory, and the next berth dev
+continues with it.
 
-DIR/cluster.json says how to reach the cluster, and as whom; it is there only
-while the cluster is. Client commands in this directory find it by themselves.
-Each node has its configuration in DIR/NODE/berth.yaml and its log in
-DIR/NODE/node.log. A node that berth admin node remove took out stays out; delete
-DIR/NODE/data and start again to have a new one join in its place.`,
+DIR/cluster.json has the addresses and credentials while the cluster runs. Client
+commands in this directory find it by themselves. Each node has its configuration in
+DIR/NODE/berth.yaml and its log in DIR/NODE/node.log. A node that berth admin node
+remove took out stays out; delete DIR/NODE/data and start again to let a new one join.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.PersistentFlags().StringVar(&f.cfg.Dir, "dir", filepath.Join(".berth", "dev"), "`directory` of the cluster")
 	flags := cmd.Flags()
-	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "how many nodes (default: as before, or 3)")
+	flags.IntVar(&f.cfg.Nodes, "nodes", 0, "number of nodes (default: as in the previous run, or 3)")
 	flags.IntVar(&f.cfg.Workers, "workers", 0,
 		"how many of the nodes, the last ones, execute only (default: as before, or 0)")
 	flags.StringVar(&f.cfg.GPUs, "gpus", "",
 		"simulated `GPUs`, NODE=TYPE:COUNT,...;...; a type may be cut, as in a100.mig_1g_10gb:7 "+
 			"(default: as before, or "+dev.DefaultGPUs+")")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return once the cluster is ready and leave it running")
-	flags.BoolVar(&f.noRestart, "no-restart", false, "leave a node that died as it is")
+	flags.BoolVar(&f.noRestart, "no-restart", false, "do not restart a node that died")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the content of cluster.json when the cluster is ready")
 	cmd.AddCommand(newDevDown(&f.cfg.Dir), newDevGuard(&f.cfg.Dir))
 	return cmd
@@ -153,7 +152,7 @@ func devGPUs(n dev.Node) string {
 func newDevDown(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the cluster of a directory, whoever started it",
+		Short: "Stop the cluster of a directory",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := dev.Down(cmd.Context(), *dir)
@@ -169,7 +168,7 @@ func newDevDown(dir *string) *cobra.Command {
 func newDevGuard(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "guard",
-		Short:  "End the cluster when standard input ends",
+		Short:  "Stop the cluster when standard input ends",
 		Hidden: true,
 		Args:   arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,9 +28,9 @@ const (
 const exitHelp = `The exit code is the execution's own. Otherwise it is
   1    the execution failed without a code of its own
   2    the command line is wrong
-  125  Berth refused it, could not execute it, lost it, or cannot be reached
+  125  Berth refused it, could not run it, lost it, or cannot be reached
   126  it was ended on request before it ran
-  130  Ctrl-C: this command ended, the execution goes on
+  130  Ctrl-C: this command ended, the execution continues
 and 128+n when signal n ended the execution: 137 when it was killed, as when
 its memory ran out, 143 when it ended at its time limit.`
 

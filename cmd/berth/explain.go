@@ -20,7 +20,7 @@ func newExplain() *cobra.Command {
 	var asJSON, defrag bool
 	cmd := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Say why an execution waits, when it may start, or why it is where it is",
+		Short: "Explain why an execution waits, when it may start, or why it was placed where it is",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := compute.ParseExecutionID(args[0])
@@ -42,7 +42,7 @@ func newExplain() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&defrag, "defrag", false, "also look for the cheapest moves that would let it start now")
+	cmd.Flags().BoolVar(&defrag, "defrag", false, "also search for the cheapest moves that would let it start now")
 	conn.register(cmd)
 	return cmd
 }

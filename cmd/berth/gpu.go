@@ -38,16 +38,15 @@ func newRecommend() *cobra.Command {
 	f := &recommendFlags{}
 	cmd := &cobra.Command{
 		Use:   "recommend {FILE | - | -c CODE}",
-		Short: "Execute the same code on several GPU types and say which is best",
-		Long: `Recommend executes the code on every GPU type (or on those asked for), shows how
-far each is, and prints what each took: seconds, credits, and whether no other
-type is both faster and cheaper.
+		Short: "Run the same code on several GPU types and recommend one",
+		Long: `Recommend runs the code on every GPU type (or on those named), shows their progress,
+and prints the seconds and credits that each took, and whether no other type is both
+faster and cheaper.
 
-Code that prints lines such as BERTH_PROGRESS 37/100 has its progress shown, and
-a type whose progress says that it cannot win any more is stopped early, with the
-reason: with fastest one that is certain to be slower than one that has
-completed, with cheapest one that is certain to be dearer, with balanced one that
-is both. --no-early-stop lets every type run to its end.
+Code that prints lines such as BERTH_PROGRESS 37/100 has its progress shown. A type
+that can no longer win is stopped early: for fastest one that is certain to be slower
+than a completed one, for cheapest one that is certain to cost more, for balanced one
+that is both. --no-early-stop runs every type to its end.
 
 With --repeats each type executes the code several times, one after the other,
 and medians are compared. With --deadline what has no capacity by then is left
@@ -65,10 +64,10 @@ confidence is the probability that the recommended type is really the best.
 	f.code.register(cmd)
 	flags := cmd.Flags()
 	registerObjective(flags, &f.objective)
-	flags.StringSliceVar(&f.types, "gpu-types", nil, "GPU `types` to try, by comma (default: every type there is)")
+	flags.StringSliceVar(&f.types, "gpu-types", nil, "comma-separated GPU `types` to try (default: all)")
 	flags.IntVar(&f.repeats, "repeats", 1, fmt.Sprintf("`runs` of each GPU type, 1 to %d", compute.MaxRepeats))
-	flags.DurationVar(&f.deadline, "deadline", 0, "when the answer is wanted, as in `90s` (default: when all have ended)")
-	flags.BoolVar(&f.complete, "no-early-stop", false, "let types that cannot win any more run to their end")
+	flags.DurationVar(&f.deadline, "deadline", 0, "time limit for the answer, such as `90s` (default: until all have ended)")
+	flags.BoolVar(&f.complete, "no-early-stop", false, "run every type to its end, even if it cannot win")
 	flags.StringVar(&f.format, "format", formatTable, "print a `table`, json, csv or svg (a chart)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "the same as --format json")
 	cmd.MarkFlagsMutuallyExclusive("json", "format")
@@ -198,7 +197,7 @@ func newTypes() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "types",
-		Short: "List what hardware there is and what it costs",
+		Short: "List the available hardware and its prices",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)

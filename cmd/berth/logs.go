@@ -23,17 +23,18 @@ func newLogs() *cobra.Command {
 	f := &logsFlags{}
 	cmd := &cobra.Command{
 		Use:   "logs ID",
-		Short: "Show what an execution printed",
-		Long: `Logs shows the output of an execution from its beginning. Without -f, of one
-that has not ended, it is what there is so far, at most the last MiB.
+		Short: "Show the output of an execution",
+		Long: `Logs shows the output of an execution from its beginning. For a running execution it
+shows the output so far, at most the last MiB; with -f it follows the output until the
+execution has ended.
 
-With -f it goes on until the execution has ended. ` + exitHelp,
+` + exitHelp,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.conn.register(cmd)
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on until the execution has ended")
-	cmd.Flags().Uint64Var(&f.after, "after", 0, "begin behind this sequence `number`")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the execution has ended")
+	cmd.Flags().Uint64Var(&f.after, "after", 0, "start after this sequence `number`")
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
 	return cmd
 }

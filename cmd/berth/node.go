@@ -35,16 +35,15 @@ func newNode() *cobra.Command {
 	var promoteAfter time.Duration
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Start one node of a cluster and keep it running",
-		Long: `Node is one machine's part of a cluster. It keeps its state in data_dir and ends
-when it is asked to (SIGTERM or Ctrl-C); what executes on it goes on and is found
-again at the next start. Once the cluster has removed it, it ends with exit code 3,
-now and at each start.
+		Short: "Run one node of a cluster",
+		Long: `Node runs one node of a cluster until SIGTERM or Ctrl-C. Its state is in data_dir.
+Executions keep running while the node is stopped, and its next start adopts them. A
+node that the cluster has removed ends with exit code 3, now and at each start.
 
-Without join.hosts the first start makes a new cluster and leaves its root token
-in DATA_DIR/root_token. To add a machine to it, make a token there
+Without join.hosts the first start creates a new cluster and writes its root token to
+DATA_DIR/root_token. To add a machine, create a token there
   berth admin token create --role server --out token
-bring the file to the machine and start
+copy the file to the machine and start
   berth node --join.hosts FIRST:6471 --join.token_file token
 
 Each setting can be given, in this order of precedence, as a flag, as a variable

@@ -24,13 +24,13 @@ func newPs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List executions",
-		Long:  "Ps lists the executions that have not ended; with -a also those that have, the newest first.",
+		Long:  "Ps lists the executions that have not ended, newest first; -a includes those that have.",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.conn.register(cmd)
-	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "also those that have ended")
-	cmd.Flags().IntVarP(&f.limit, "limit", "n", 50, "with -a: list at most so many")
+	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "include executions that have ended")
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", 50, "with -a: list at most this many")
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print JSON")
 	return cmd
 }

@@ -20,10 +20,10 @@ func newReplay() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Compute a decision of the scheduler again and say why it was so",
-		Long: `Replay computes the plan in one entry of the Raft log again, from the snapshot and
-the log of the node that answers, and compares it byte for byte with what was
-decided then. berth explain names the entry that placed an execution.`,
+		Short: "Recompute a scheduling decision and explain it",
+		Long: `Replay recomputes the plan in one entry of the Raft log, from the snapshot and the log
+of the node that answers, and compares it byte for byte with the original decision.
+berth explain prints the entry that placed an execution.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.client(cmd)

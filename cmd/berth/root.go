@@ -8,13 +8,13 @@ import (
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "A private compute cloud from the GPU machines you have",
-		Long: `Berth turns a handful of GPU machines into one private compute cloud: the same
-program on every machine, no database beside it, and any node answers.
+		Short: "Turn your GPU machines into a private compute cloud",
+		Long: `Berth turns a handful of GPU machines into one private compute cloud. The same
+program runs on every machine, without a database, and any node answers.
 
 Try it on this machine:    berth demo
-A cluster to work with:    berth dev
-Execute code on it:        berth run examples/hello.py
+Start a cluster:           berth dev
+Run code on it:            berth run examples/hello.py
 Add a machine to it:       berth admin token create, then berth node --help`,
 		SilenceUsage:  true,
 		SilenceErrors: true,

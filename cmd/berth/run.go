@@ -43,10 +43,10 @@ func newRun() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "run {FILE | - | -c CODE}",
-		Short: "Execute Python code on the cluster and show its output",
-		Long: `Run sends Python code to the cluster and shows what it prints as it prints it,
-standard output and standard error apart. Ctrl-C ends only this command: the
-execution goes on, and what is printed says how to see or end it.
+		Short: "Run Python code on the cluster and show its output",
+		Long: `Run sends Python code to the cluster and shows its live output, standard output and
+standard error apart. Ctrl-C ends only this command: the execution continues, and the
+commands that follow or stop it are printed.
 
 ` + exitHelp,
 		Args: arguments(cobra.MaximumNArgs(1)),
@@ -55,8 +55,8 @@ execution goes on, and what is printed says how to see or end it.
 	f.conn.register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type, and how many, as in h100 or a100:2")
-	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, as in cpu.4x or gpu.a100.500m (default cpu)")
+	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2")
+	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
 	return cmd
@@ -140,7 +140,7 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.priority, "priority", 50, "0 to 100, higher first")
 	flags.StringVar(&f.maxCredits, "max-credits", "", "ceiling on what it may cost, in `credits`")
 	flags.IntVar(&f.maxRetries, "max-retries", 0,
-		"how often it begins anew after a failure of the system, 0 to 10; code that fails is never retried")
+		"retries after a system failure, 0 to 10; code that fails is never retried")
 	flags.StringVar(&f.network, "network", "",
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }

@@ -16,9 +16,9 @@ func newWhatIf() *cobra.Command {
 	var now, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "whatif",
-		Short: "Say what would start if nodes were added, left out or drained",
-		Long: `Whatif asks the scheduler what it would do with the queue on other nodes. It
-changes nothing.
+		Short: "Show what would start if nodes were added, removed or drained",
+		Long: `Whatif asks the scheduler what it would do with the queue on other nodes. It changes
+nothing.
 
   berth whatif --add 'h100:8 x2' --drain n3
   berth whatif --index 4711 --remove n1 --execution ID`,
