@@ -146,7 +146,7 @@ find_api() {
 }
 
 # status prints the status line of a GET on this node's API, or the status. The
-# certificate may be for a name that only others know: nothing is told here.
+# certificate may be for a name that only others know: so it is not verified here.
 status() {
 	if [[ $scheme == https ]]; then
 		python3 - "$scheme://$host:$port$1" <<-'END'

@@ -36,8 +36,8 @@ func TestQuotaList(t *testing.T) {
 	}
 }
 
-// What a command does not name stays as it is, and what the cluster's
-// configuration says is not written down as the organization's own.
+// A command keeps the limits that it does not name, and does not copy the
+// cluster's limits into the organization's own.
 func TestQuotaSet(t *testing.T) {
 	const key = "0198C0DE-0000-7000-8000-00000000000A"
 	tests := []struct {

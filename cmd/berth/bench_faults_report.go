@@ -309,7 +309,7 @@ func faultExcluded(all []faults.Excluded) string {
 	return strings.Join(lines, "\n")
 }
 
-// faultMoves tells how often code began anew because a lease had ended, and how
+// faultMoves reports how often code restarted because a lease had ended, and how
 // long that was after the fault. What never met the end of a lease says so.
 func faultMoves(m faults.Moved) string {
 	if m.Runs == 0 && m.Leases == 0 {

@@ -11,7 +11,7 @@ import (
 	"berth/bench/faults/check"
 )
 
-// faultReports are three runs: one of before operations in histories were
+// faultReports are three runs: one from before operations in histories were
 // counted, one that found something and could not be finished, and one in which
 // nothing was broken.
 func faultReports() []faults.Report {
@@ -41,8 +41,8 @@ func faultReports() []faults.Report {
 	return []faults.Report{old, wrong, calm}
 }
 
-// TestFaultRunsAreTold holds what is told of runs, for people and as Markdown.
-func TestFaultRunsAreTold(t *testing.T) {
+// TestFaultRunsAreReported checks the report of runs, as text and as Markdown.
+func TestFaultRunsAreReported(t *testing.T) {
 	var plain, page strings.Builder
 	runs := faultRuns{faultReports(), []faults.Excluded{{Runs: 4, Why: "strace\ndid not let go"}}}
 	if err := printFaultRuns(&plain, runs); err != nil {
@@ -146,7 +146,7 @@ func TestRunsThatCouldNotBeFinishedAreKept(t *testing.T) {
 }
 
 // TestRunsWithoutALostLeaseSaySo holds that a fault that outlasts a lease and
-// cost none of them is told.
+// cost none of them is reported.
 func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 	for _, test := range []struct {
 		moved faults.Moved

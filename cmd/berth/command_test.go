@@ -279,7 +279,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// A client that was told nothing uses the cluster of berth dev.
+// A client without an address uses the cluster of berth dev.
 func TestLocalCluster(t *testing.T) {
 	var bearer string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

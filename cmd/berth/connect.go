@@ -14,7 +14,7 @@ import (
 	"berth/cmd/berth/dev"
 )
 
-// clusterDirs are where a client that was told nothing looks for a cluster.
+// clusterDirs are where a client without an address searches for a cluster.
 func clusterDirs() []string {
 	return []string{filepath.Join(".berth", "dev"), filepath.Join(".berth", "demo")}
 }

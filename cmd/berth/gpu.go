@@ -175,7 +175,7 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 	if !ok || s.Status != compute.StatusFailed || len(s.Rows) == 0 {
 		return ended
 	}
-	// What the race gave up on says nothing about the code.
+	// A candidate that was stopped says nothing about the code.
 	rows := slices.DeleteFunc(slices.Clone(s.Rows), func(r wire.SelectionRow) bool {
 		return r.Status == compute.StatusCancelled
 	})

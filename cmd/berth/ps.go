@@ -70,7 +70,7 @@ func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSu
 	return history.Executions, err
 }
 
-// whyOf says why an execution waits or ended so, and how often it began anew.
+// whyOf returns why an execution waits or has ended, and its retries.
 func whyOf(e wire.ExecutionSummary) string {
 	why := orNone(e.StatusDetails)
 	if e.Retries > 0 {

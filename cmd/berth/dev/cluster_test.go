@@ -175,7 +175,7 @@ func TestNoRestart(t *testing.T) {
 }
 
 // A node that the cluster has removed is left out, also the first one, and is
-// made anew once its data is gone.
+// created again once its data is gone.
 func TestRemovedNode(t *testing.T) {
 	dir := t.TempDir()
 	cfg := dev.Config{Dir: dir, Nodes: 3, GPUs: "n1=t4", Restart: true}

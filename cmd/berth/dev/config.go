@@ -14,13 +14,13 @@ import (
 	"berth/gpu"
 )
 
-// DefaultGPUs are the simulated GPUs of a cluster that was told nothing.
+// DefaultGPUs are the simulated GPUs of a cluster without --gpus.
 const DefaultGPUs = "n1=h100:2,l40s:4;n2=a100:4;n3=t4:4"
 
 // MaxNodes is the most nodes that one machine is asked to run.
 const MaxNodes = 253
 
-// defaultNodes is how many nodes a cluster has that was told nothing.
+// defaultNodes is the number of nodes of a cluster without --nodes.
 const defaultNodes = 3
 
 // Config is what a cluster on this machine is to be.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestArguments passes all that a cluster is told on to the process that runs it.
+// TestArguments passes all settings of a cluster to the process that runs it.
 func TestArguments(t *testing.T) {
 	for _, tt := range []struct {
 		name string

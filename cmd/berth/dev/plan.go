@@ -54,8 +54,8 @@ type plannedNode struct {
 	GPUs   string `json:"gpus,omitempty"` // As in "h100:2,l40s:4".
 	Worker bool   `json:"worker,omitempty"`
 
-	// Removed is set once the cluster has removed the node. It is made anew
-	// when its data is gone at a start.
+	// Removed is set once the cluster has removed the node. It is created
+	// again if its data is gone at a start.
 	Removed bool `json:"removed,omitempty"`
 }
 

@@ -92,7 +92,7 @@ func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
 }
 
 // environment returns the variables of this process but for Berth's own: the
-// nodes of a cluster are told by their files alone.
+// nodes of a cluster read their configuration from files alone.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {

@@ -222,8 +222,8 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", limit, err))
 }
 
-// survey writes cluster.json anew if the cluster differs from what it says.
-// While the cluster does not answer only the processes are told anew.
+// survey rewrites cluster.json if the cluster differs from it. While the cluster
+// does not answer, it updates the processes only.
 func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
 	if err := c.dropRemoved(); err != nil {
 		c.cfg.Logger.Error("dev.json not written", "err", err)
