@@ -114,7 +114,7 @@ func (r *room) run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if r.needed.Swap(false) {
-			r.c.giveDamagedUp()
+			r.c.raftNode.giveDamagedUp()
 		}
 		if r.look() {
 			r.makeRoom()
@@ -221,7 +221,7 @@ func (r *room) compact() error {
 		return err
 	}
 	if last := r.c.raft.LastIndex(); first > 0 && last-first > 2*trailingShort {
-		err := r.c.withTrailing(trailingShort, func() error { return r.c.raft.Snapshot().Error() })
+		err := r.c.raftNode.withTrailing(trailingShort, func() error { return r.c.raft.Snapshot().Error() })
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 			return fmt.Errorf("snapshot: %w", err)
 		}
@@ -231,7 +231,7 @@ func (r *room) compact() error {
 
 // withTrailing has raft keep so many entries behind snapshots that are made by
 // do, which may take long: meanwhile other settings may change.
-func (c *Cluster) withTrailing(entries uint64, do func() error) error {
+func (c raftNode) withTrailing(entries uint64, do func() error) error {
 	var usual uint64
 	err := c.reloadRaft(func(now *raft.ReloadableConfig) { usual, now.TrailingLogs = now.TrailingLogs, entries })
 	if err != nil {
@@ -258,13 +258,13 @@ func (r *room) giveLeadership(ctx context.Context) {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, statusTimeout)
-		st, err := r.c.status(asking, id)
+		st, err := r.c.healthReport.status(asking, id)
 		cancel()
 		if err != nil || st.Full || st.Last+caughtUp < r.c.raft.LastIndex() {
 			continue
 		}
 		r.c.logger.Info("leadership goes to a node whose disk has room", "node", id)
-		err = r.c.transferOnce(func() raft.Future { return r.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
+		err = r.c.transfers.transferOnce(func() raft.Future { return r.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
 		if err != nil {
 			r.c.logger.Warn("leadership not handed over", "err", err)
 		}
@@ -323,7 +323,7 @@ func (r *room) refusal() *compute.Error {
 
 // giveDamagedUp empties the quarantine to make free space, unless no other
 // server is known to hold the state.
-func (c *Cluster) giveDamagedUp() {
+func (c raftNode) giveDamagedUp() {
 	if c.othersHold() {
 		c.replica.Quarantine.PruneTo(replica.KeepNone)
 	}
@@ -331,7 +331,7 @@ func (c *Cluster) giveDamagedUp() {
 
 // othersHold reports whether other servers hold the state too: one of them leads,
 // or this one does and has other voters.
-func (c *Cluster) othersHold() bool {
+func (c raftNode) othersHold() bool {
 	leader, known := c.Leader()
 	return known && (leader != c.id || slices.ContainsFunc(c.servers(), func(s raft.Server) bool {
 		return s.Suffrage == raft.Voter && raftconf.NodeOf(s.ID) != c.id

@@ -59,17 +59,17 @@ func (c *Cluster) handleOwn() {
 	if c.isWorker() {
 		return
 	}
-	c.Handle(methodJoin, Servers|Strangers, c.handleJoin)
-	c.Handle(methodPropose, Servers, c.handlePropose)
-	c.Handle(methodReadIndex, Servers, c.handleReadIndex)
-	c.Handle(methodStatus, Servers|Workers, c.handleStatus) // A worker looks for the leader.
-	c.Handle(methodTransfer, Servers, c.handleTransfer)
-	c.Handle(methodRejoin, Servers, c.handleRejoin)
-	c.Handle(methodProbe, Servers, c.handleProbe)
-	c.Handle(methodHealth, Servers, c.handleHealth)
+	c.Handle(methodJoin, Servers|Strangers, c.joiner.handleJoin)
+	c.Handle(methodPropose, Servers, c.proposer.handlePropose)
+	c.Handle(methodReadIndex, Servers, c.reader.handleReadIndex)
+	c.Handle(methodStatus, Servers|Workers, c.healthReport.handleStatus) // A worker looks for the leader.
+	c.Handle(methodTransfer, Servers, c.transfers.handleTransfer)
+	c.Handle(methodRejoin, Servers, c.rejoiner.handleRejoin)
+	c.Handle(methodProbe, Servers, c.hungDisk.handleProbe)
+	c.Handle(methodHealth, Servers, c.healthReport.handleHealth)
 	c.Handle(methodHeartbeat, Servers|Workers, c.heartbeats.handle)
-	c.Handle(methodRenew, Workers, c.handleRenew)
-	c.Handle(methodServers, Workers, c.handleServers)
+	c.Handle(methodRenew, Workers, c.identity.handleRenew)
+	c.Handle(methodServers, Workers, c.workerCalls.handleServers)
 }
 
 // Handle makes h answer calls of method by those whom may names. Register
@@ -91,7 +91,7 @@ func (c *Cluster) Methods() map[string]Callers { return maps.Clone(c.callers) }
 
 // allow is asked before each call: a connection may be older than its node's
 // removal.
-func (c *Cluster) allow(peer rpc.Peer, method string) error {
+func (c port) allow(peer rpc.Peer, method string) error {
 	may := c.callers[method]&callersOf(peer) != 0
 	switch {
 	case peer.Anonymous() && !may:

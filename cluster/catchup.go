@@ -20,9 +20,12 @@ const (
 	unheardFor  = 2                // Heartbeat timeouts, after which a server that is behind knows no leader.
 )
 
+// catchUp keeps a server that rejoined with an empty replica from voting until it has caught up.
+type catchUp struct{ *Cluster }
+
 // raftConfigAtStart returns the settings with which this server begins.
-func (c *Cluster) raftConfigAtStart() *raft.Config {
-	cfg := c.raftConfig()
+func (c catchUp) raftConfigAtStart() *raft.Config {
+	cfg := c.raftNode.raftConfig()
 	c.leaderTimeout = unheardFor * cfg.HeartbeatTimeout
 	if c.dir.Record().CatchUp > 0 {
 		c.behind.Store(true)
@@ -32,13 +35,13 @@ func (c *Cluster) raftConfigAtStart() *raft.Config {
 }
 
 // heardOfLate reports whether what raft says of the leader can be believed.
-func (c *Cluster) heardOfLate() bool {
+func (c catchUp) heardOfLate() bool {
 	return !c.behind.Load() || time.Since(c.raft.LastContact()) <= c.leaderTimeout
 }
 
 // takePartWhenCaughtUp makes a server that came in empty one like the others
 // once it has what took its vote.
-func (c *Cluster) takePartWhenCaughtUp() {
+func (c catchUp) takePartWhenCaughtUp() {
 	if !c.behind.Load() {
 		return
 	}
@@ -58,9 +61,9 @@ func (c *Cluster) takePartWhenCaughtUp() {
 
 // takePart lets this server vote and stand for election, and reports whether
 // that is done.
-func (c *Cluster) takePart() bool {
-	usual := c.raftConfig()
-	err := c.reloadRaft(func(now *raft.ReloadableConfig) {
+func (c catchUp) takePart() bool {
+	usual := c.raftNode.raftConfig()
+	err := c.raftNode.reloadRaft(func(now *raft.ReloadableConfig) {
 		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 	}
 	store := raft.NewInmemStore()
 	_, transport := raft.NewInmemTransport("")
-	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), &raft.MockFSM{}, store, store, raft.NewInmemSnapshotStore(), transport)
+	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), &raft.MockFSM{}, store, store, raft.NewInmemSnapshotStore(), transport)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +34,11 @@ func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	err = c.withTrailing(trailingShort, func() error {
+	err = c.raftNode.withTrailing(trailingShort, func() error {
 		if got := c.raft.ReloadableConfig().TrailingLogs; got != trailingShort {
 			t.Errorf("it keeps %d entries, want %d", got, trailingShort)
 		}
-		if !c.takePart() {
+		if !c.catchUp.takePart() {
 			return errors.New("it takes no part")
 		}
 		return nil
@@ -46,7 +46,7 @@ func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, usual := c.raft.ReloadableConfig(), c.raftConfig()
+	got, usual := c.raft.ReloadableConfig(), c.raftNode.raftConfig()
 	if got.HeartbeatTimeout != usual.HeartbeatTimeout || got.ElectionTimeout != usual.ElectionTimeout {
 		t.Errorf("its timeouts are %s and %s, want %s and %s",
 			got.HeartbeatTimeout, got.ElectionTimeout, usual.HeartbeatTimeout, usual.ElectionTimeout)

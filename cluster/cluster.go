@@ -68,6 +68,22 @@ type Cluster struct {
 	clock      *clock.Clock
 	upstream   *upstream // Of a worker.
 
+	port         port
+	members      members
+	joiner       joiner
+	rejoiner     rejoiner
+	identity     identity
+	reader       reader
+	proposer     proposer
+	epochGuard   epochGuard
+	transfers    transfers
+	hungDisk     hungDisk
+	catchUp      catchUp
+	leadership   leadership
+	workerCalls  workerCalls
+	healthReport healthReport
+	raftNode     raftNode
+
 	epochs    epochs
 	closed    chan struct{} // Closed when Close begins,
 	down      chan struct{} // and once raft has ended.
@@ -105,22 +121,26 @@ func newCluster(cfg Config) *Cluster {
 		joins:   newJoinLimit(),
 		callers: make(map[string]Callers),
 	}
+	c.port, c.members, c.identity, c.raftNode = port{c}, members{c}, identity{c}, raftNode{c}
+	c.joiner, c.rejoiner, c.catchUp, c.epochGuard = joiner{c}, rejoiner{c}, catchUp{c}, epochGuard{c}
+	c.reader, c.proposer, c.leadership, c.transfers = reader{c}, proposer{c}, leadership{c}, transfers{c}
+	c.hungDisk, c.workerCalls, c.healthReport = hungDisk{c}, workerCalls{c}, healthReport{c}
 	c.upstream = newUpstream(c)
-	c.links.open = c.openLink
-	c.server = &rpc.Server{Codec: c.codec, Logger: c.logger, Allow: c.allow, Done: c.metrics.call}
+	c.links.open = c.port.openLink
+	c.server = &rpc.Server{Codec: c.codec, Logger: c.logger, Allow: c.port.allow, Done: c.metrics.call}
 	c.leaders = newLeaderWatch()
 	c.terms = newTerms()
 	c.proposals = newProposals(c)
-	c.reads = &rounds{spawn: c.work.Go, do: c.readRound}
+	c.reads = &rounds{spawn: c.work.Go, do: c.reader.readRound}
 	c.heartbeats = newHeartbeats(c)
 	c.clock = clock.New(clock.Config{
-		Local: cfg.Now, Logger: c.logger, Ahead: c.metrics.ahead, Voters: c.voterClocks,
+		Local: cfg.Now, Logger: c.logger, Ahead: c.metrics.ahead, Voters: c.members.voterClocks,
 	})
 	c.gossip = gossip.New(gossip.Config{
 		Listen: cfg.GossipListen, Name: cfg.Name, Role: cfg.Role, API: cfg.API, Metrics: cfg.Metrics, Version: cfg.Version,
 		AdvertisedHost: func(ip net.IP) (string, error) { return advertisedHost(cfg.Advertise, ip) },
 		Rand:           cfg.Rand, Codec: c.codec, Logger: c.logger, Closed: c.closed, Alive: c.metrics.seen,
-		Servers: c.serverIDs, Lookup: c.lookup,
+		Servers: c.members.serverIDs, Lookup: c.members.lookup,
 	})
 	c.room = newRoom(c)
 	c.handleOwn()
@@ -142,20 +162,20 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := errors.Join(replica.CheckFinished(c.dir), replica.CheckTrusted(c.dir, c.cfg.Now())); err != nil {
 		return err
 	}
-	fresh, err := c.takeIdentity(ctx)
+	fresh, err := c.identity.takeIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	if !c.isWorker() {
-		c.newReplica()
-		if fresh, err = c.leaveOldLife(ctx, fresh); err != nil {
+		c.raftNode.newReplica()
+		if fresh, err = c.epochGuard.leaveOldLife(ctx, fresh); err != nil {
 			return err
 		}
-		if err := c.openRaft(ctx, fresh); err != nil {
+		if err := c.raftNode.openRaft(ctx, fresh); err != nil {
 			return err
 		}
 	}
-	if err := c.settle(); err != nil {
+	if err := c.identity.settle(); err != nil {
 		return err
 	}
 	return c.gossip.Open(gossip.Identity{Node: c.id, Cluster: c.clusterID, RPC: c.advertise})
@@ -189,7 +209,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	if !c.isWorker() {
-		c.leadAlone()
+		c.raftNode.leadAlone()
 	}
 	var loops sync.WaitGroup
 	for _, loop := range c.loops() {
@@ -215,13 +235,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 // loops returns what goes on while the node takes part.
 func (c *Cluster) loops() []func(context.Context) error {
 	all := []func(context.Context) error{
-		c.serve, c.heartbeats.run, c.gossip.Run, c.gossip.Rejoin, c.renew,
+		c.port.serve, c.heartbeats.run, c.gossip.Run, c.gossip.Rejoin, c.identity.renew,
 	}
 	if c.isWorker() {
 		return append(all, c.upstream.run)
 	}
-	return append(all, c.watchDisk, c.room.run, c.leaders.run, c.lead, c.tendMembers, c.rememberPeers,
-		c.watchTransfer, c.watchLife, c.scrub, c.comparer.Run)
+	return append(all, c.hungDisk.watchDisk, c.room.run, c.leaders.run, c.leadership.lead, c.members.tendMembers, c.members.rememberPeers,
+		c.transfers.watchTransfer, c.epochGuard.watchLife, c.scrub, c.comparer.Run)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.
@@ -291,7 +311,7 @@ func (c *Cluster) RPCAddress() string { return c.advertise }
 func (c *Cluster) Gossip() *gossip.Gossip { return c.gossip }
 
 // serverIDs returns the servers in the configuration.
-func (c *Cluster) serverIDs() []compute.NodeID {
+func (c members) serverIDs() []compute.NodeID {
 	var ids []compute.NodeID
 	for _, s := range c.Servers() {
 		ids = append(ids, s.ID)
@@ -301,7 +321,7 @@ func (c *Cluster) serverIDs() []compute.NodeID {
 
 // lookup reports whether a node was removed, and whether the state or the Raft
 // configuration knows it.
-func (c *Cluster) lookup(id compute.NodeID) (removed, known bool) {
+func (c members) lookup(id compute.NodeID) (removed, known bool) {
 	_, removed, known = c.cfg.Directory.Node(id)
 	return removed, known || raftconf.Contains(c.servers(), id)
 }

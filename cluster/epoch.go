@@ -64,8 +64,11 @@ func epochOf(state tls.ConnectionState) uint64 {
 	return epoch
 }
 
+// epochGuard keeps servers of different epochs apart.
+type epochGuard struct{ *Cluster }
+
 // otherLife reports whether a server that connects is in another epoch.
-func (c *Cluster) otherLife(peer rpc.Peer, state tls.ConnectionState) bool {
+func (c epochGuard) otherLife(peer rpc.Peer, state tls.ConnectionState) bool {
 	if c.isWorker() || peer.Anonymous() || peer.Role != compute.RoleServer {
 		return false
 	}
@@ -79,7 +82,7 @@ func (c *Cluster) otherLife(peer rpc.Peer, state tls.ConnectionState) bool {
 
 // hearOf notes that a server is in another epoch. When that is a later one and
 // this server has had no leader for long, it ends, to come in at its next start.
-func (c *Cluster) hearOf(from compute.NodeID, epoch uint64) {
+func (c epochGuard) hearOf(from compute.NodeID, epoch uint64) {
 	own := c.Epoch()
 	if epoch == own || c.isWorker() {
 		return
@@ -115,7 +118,7 @@ var ErrOutlived = errors.New("the cluster was restored or recovered meanwhile: "
 	"start this server again, and it comes in empty")
 
 // watchLife ends Run once this server was left behind.
-func (c *Cluster) watchLife(ctx context.Context) error {
+func (c epochGuard) watchLife(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -127,7 +130,7 @@ func (c *Cluster) watchLife(ctx context.Context) error {
 // leaveOldLife asks the other servers which epoch they are in, before this one
 // takes part. When one is in a later epoch, and those that are in this one are
 // too few to go on, the replica is set aside.
-func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness, error) {
+func (c epochGuard) leaveOldLife(ctx context.Context, fresh freshness) (freshness, error) {
 	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {
 		return fresh, nil
@@ -147,14 +150,14 @@ func (c *Cluster) leaveOldLife(ctx context.Context, fresh freshness) (freshness,
 
 // askEpochs returns the newest epoch that a server is in, and how many, this
 // one counted, are in its own.
-func (c *Cluster) askEpochs(ctx context.Context, peers []datadir.Peer) (newest uint64, same int) {
+func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest uint64, same int) {
 	ctx, cancel := context.WithTimeout(ctx, askLife)
 	defer cancel()
 	own := c.Epoch()
 	answers := make(chan error, len(peers)) // Room for all, so that none blocks.
 	for _, p := range peers {
 		go func() {
-			conn, err := c.dial(ctx, p.ID, protoRPC)
+			conn, err := c.port.dial(ctx, p.ID, protoRPC)
 			if err == nil {
 				err = conn.Close()
 			}

@@ -39,7 +39,7 @@ func (c *Cluster) SeesServers() bool {
 	for _, m := range c.gossip.Members() {
 		alive[m.ID] = m.Alive
 	}
-	return !slices.ContainsFunc(c.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
+	return !slices.ContainsFunc(c.members.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
 }
 
 // LookForRoom looks at the disk, as is done every second.
@@ -49,7 +49,7 @@ func (c *Cluster) LookForRoom() bool { return c.room.look() }
 func (c *Cluster) FindNoRoom() { c.room.relieveSnapshot() }
 
 // GiveDamagedUp does at once what is done soon after FindNoRoom.
-func (c *Cluster) GiveDamagedUp() { c.giveDamagedUp() }
+func (c *Cluster) GiveDamagedUp() { c.raftNode.giveDamagedUp() }
 
 // BallastHeld reports whether the ballast is there.
 func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
@@ -65,7 +65,7 @@ func (c *Cluster) WritePending() time.Duration { return c.replica.Watchdog.Pendi
 
 // Compact takes a snapshot and keeps only a few entries behind it.
 func (c *Cluster) Compact() error {
-	if err := c.reloadRaft(func(now *raft.ReloadableConfig) { now.TrailingLogs = 1 }); err != nil {
+	if err := c.raftNode.reloadRaft(func(now *raft.ReloadableConfig) { now.TrailingLogs = 1 }); err != nil {
 		return err
 	}
 	return c.raft.Snapshot().Error()
@@ -91,7 +91,7 @@ func (c *Cluster) FirstIndex() uint64 {
 }
 
 // RenewIfDue does what the renewal loop does on its tick.
-func (c *Cluster) RenewIfDue(ctx context.Context) { c.renewIfDue(ctx) }
+func (c *Cluster) RenewIfDue(ctx context.Context) { c.identity.renewIfDue(ctx) }
 
 // Serial returns the serial number of the certificate that is presented.
 func (c *Cluster) Serial() string { return c.pair.Load().Leaf.SerialNumber.String() }
@@ -119,7 +119,7 @@ func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
 
 // DialAs opens a connection to another node that is to speak proto.
 func (c *Cluster) DialAs(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
-	return c.dial(ctx, id, proto)
+	return c.port.dial(ctx, id, proto)
 }
 
 // DialTLS is dialTLS.
@@ -134,7 +134,7 @@ func (c *Cluster) Behind() bool { return c.behind.Load() }
 func (c *Cluster) MayVote() bool { return c.replica.Watchdog.MayVote() }
 
 // Reissue makes a server another certificate, as a renewal does.
-func (c *Cluster) Reissue() error { return c.issueOwn() }
+func (c *Cluster) Reissue() error { return c.identity.issueOwn() }
 
 // Snapshot takes a snapshot and keeps the entries behind it.
 func (c *Cluster) Snapshot() error { return c.raft.Snapshot().Error() }

@@ -27,7 +27,7 @@ type NodeClock struct {
 func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	var found Health
 	if c.terms.ready() != 0 {
-		return c.ownHealth(), nil
+		return c.healthReport.ownHealth(), nil
 	}
 	leader, known := c.Leader()
 	if !known || leader == c.id {
@@ -41,12 +41,15 @@ func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	return found, err
 }
 
-func (c *Cluster) ownHealth() Health {
+// healthReport answers with what the leader has found of the nodes.
+type healthReport struct{ *Cluster }
+
+func (c healthReport) ownHealth() Health {
 	found := c.comparer.Last()
 	return Health{Diverged: found.Diverged, Unclear: found.Unclear, Clocks: c.heartbeats.clocks()}
 }
 
-func (c *Cluster) handleHealth(context.Context, rpc.Peer, []byte) ([]byte, error) {
+func (c healthReport) handleHealth(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	if c.terms.ready() == 0 {
 		return nil, errNoLeader()
 	}

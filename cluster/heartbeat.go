@@ -186,7 +186,7 @@ func (h *heartbeats) search(ctx context.Context) error {
 	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
 	for _, id := range servers {
 		h.c.work.Go(func() {
-			st, err := h.c.status(asking, id)
+			st, err := h.c.healthReport.status(asking, id)
 			replies <- reply{st.Leader, err}
 		})
 	}
@@ -399,7 +399,7 @@ func (c *Cluster) Clock() *clock.Clock { return c.clock }
 
 // voterClocks returns by how much the clocks of the other voters that were heard
 // lately are ahead of now, and how many voters there are.
-func (c *Cluster) voterClocks(now time.Time) (ahead []time.Duration, voters int) {
+func (c members) voterClocks(now time.Time) (ahead []time.Duration, voters int) {
 	for _, s := range c.servers() {
 		if s.Suffrage != raft.Voter {
 			continue

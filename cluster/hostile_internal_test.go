@@ -65,7 +65,7 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.dir.Close()
-		c.newReplica()
+		c.raftNode.newReplica()
 		ballast, err := disk.OpenBallast(cfg.DataDir, cfg.Ballast)
 		if err := errors.Join(err, ballast.Make(), os.WriteFile(c.dir.Path(datadir.RaftDir, disk.FileName), nil, 0o600)); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls := 0
-		err = c.withRoom(func() error { calls++; return test.fails[calls-1] })
+		err = c.rejoiner.withRoom(func() error { calls++; return test.fails[calls-1] })
 		if want := test.fails[len(test.fails)-1]; calls != test.calls || !errors.Is(err, want) {
 			t.Errorf("%s: called %d times, %v", test.name, calls, err)
 		}

@@ -28,9 +28,12 @@ const (
 // renewCheck is how often the age of the certificate is looked at.
 const renewCheck = time.Minute
 
+// identity is this node's identity and certificate.
+type identity struct{ *Cluster }
+
 // takeIdentity loads the node's identity, or gets one by making a cluster or
 // joining one.
-func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
+func (c identity) takeIdentity(ctx context.Context) (freshness, error) {
 	record := c.dir.Record()
 	if c.cfg.NodeID != record.NodeID && !c.cfg.NodeID.IsZero() && !record.NodeID.IsZero() {
 		return 0, compute.Errorf(compute.CodeConflict, "The data directory belongs to node %s.", record.NodeID)
@@ -43,7 +46,7 @@ func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
 	case c.cfg.Bootstrap:
 		return freshCluster, c.makeIdentity()
 	case c.cfg.JoinToken != "":
-		return freshReplica, c.join(ctx)
+		return freshReplica, c.joiner.join(ctx)
 	}
 	return 0, compute.Errorf(compute.CodeInvalid,
 		"This node is in no cluster: start it with bootstrap to make one, or with a join token and the address of a server.")
@@ -52,7 +55,7 @@ func (c *Cluster) takeIdentity(ctx context.Context) (freshness, error) {
 // loadIdentity reads a member's identity from disk. A certificate that cannot
 // be used any more, because the node was away for long or stopped in the
 // middle of a renewal, is made anew.
-func (c *Cluster) loadIdentity(record datadir.Record) error {
+func (c identity) loadIdentity(record datadir.Record) error {
 	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
 		return err
@@ -79,7 +82,7 @@ func (c *Cluster) loadIdentity(record datadir.Record) error {
 // checkAuthority refuses to start with the authority of another cluster: this
 // node would make itself a certificate that nobody accepts, and say no more than
 // that.
-func (c *Cluster) checkAuthority() error {
+func (c identity) checkAuthority() error {
 	if of := c.ca.Cluster(); !of.IsZero() && of != c.clusterID {
 		return compute.Errorf(compute.CodeConflict, "The certificate authority in %s is of cluster %s, this node is of "+
 			"cluster %s: copy ca.crt and, on a server, ca.key from a server of the latter.",
@@ -89,7 +92,7 @@ func (c *Cluster) checkAuthority() error {
 }
 
 // makeIdentity makes a cluster of this one node.
-func (c *Cluster) makeIdentity() error {
+func (c identity) makeIdentity() error {
 	var err error
 	if c.id = c.cfg.NodeID; c.id.IsZero() {
 		if c.id, err = newNodeID(c.cfg.Rand); err != nil {
@@ -113,7 +116,7 @@ func (c *Cluster) makeIdentity() error {
 
 // settle records that the node is a member. From then on it never makes or
 // joins a cluster again, whatever its flags say.
-func (c *Cluster) settle() error {
+func (c identity) settle() error {
 	if c.dir.Record().State == datadir.StateMember {
 		return nil
 	}
@@ -125,7 +128,7 @@ func (c *Cluster) settle() error {
 
 // issueOwn makes this server's certificate with the authority's key, which
 // every server holds.
-func (c *Cluster) issueOwn() error {
+func (c identity) issueOwn() error {
 	key, err := pki.NewKey(c.cfg.Rand)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (c *Cluster) issueOwn() error {
 }
 
 // usePair saves a certificate and presents it from the next handshake on.
-func (c *Cluster) usePair(pair *tls.Certificate) error {
+func (c identity) usePair(pair *tls.Certificate) error {
 	if err := pki.SavePair(c.dir.Path(datadir.PKIDir), pair); err != nil {
 		return err
 	}
@@ -148,7 +151,7 @@ func (c *Cluster) usePair(pair *tls.Certificate) error {
 }
 
 // renew replaces the certificate when half of its life is over.
-func (c *Cluster) renew(ctx context.Context) error {
+func (c identity) renew(ctx context.Context) error {
 	for {
 		c.renewIfDue(ctx)
 		if !loop.Sleep(ctx, renewCheck) {
@@ -157,7 +160,7 @@ func (c *Cluster) renew(ctx context.Context) error {
 	}
 }
 
-func (c *Cluster) renewIfDue(ctx context.Context) {
+func (c identity) renewIfDue(ctx context.Context) {
 	leaf := c.pair.Load().Leaf
 	if c.cfg.Now().Before(leaf.NotAfter.Add(-pki.LeafLifetime / 2)) {
 		return
@@ -174,7 +177,7 @@ func (c *Cluster) renewIfDue(ctx context.Context) {
 }
 
 // newRequest makes a key and the request for a certificate of it.
-func (c *Cluster) newRequest() (ed25519.PrivateKey, []byte, error) {
+func (c identity) newRequest() (ed25519.PrivateKey, []byte, error) {
 	key, err := pki.NewKey(c.cfg.Rand)
 	if err != nil {
 		return nil, nil, err

@@ -68,8 +68,11 @@ func newJoinLimit() *joinLimit {
 	return &joinLimit{rate.NewLimiter(joinsPerSec, joinsBurst)}
 }
 
+// joiner is both sides of joining: the node that asks and the leader that admits it.
+type joiner struct{ *Cluster }
+
 // handleJoin admits a node. Any server may be asked; the leader decides.
-func (c *Cluster) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (c joiner) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	if peer.Anonymous() && !c.joins.limiter.Allow() {
 		return nil, compute.Errorf(compute.CodeRateLimited, "Too many nodes try to join.").Retry(time.Second)
 	}
@@ -115,7 +118,7 @@ func CheckNode(n *compute.Node) error {
 
 // admit asks the registry and makes the node a member. All of it can be
 // repeated.
-func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, error) {
+func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error) {
 	if c.removed(req.Node.ID) {
 		return nil, errRemoved()
 	}
@@ -151,7 +154,7 @@ func (c *Cluster) admit(ctx context.Context, req joinRequest) (*joinAnswer, erro
 		return answer, nil
 	}
 	fault.Point("cluster.join.add")
-	if err := c.addServer(req.Node.ID, req.Node.RPC); err != nil {
+	if err := c.members.addServer(req.Node.ID, req.Node.RPC); err != nil {
 		e := compute.Errorf(compute.CodeUnavailable, "The node could not enter the raft configuration: %w", err)
 		return nil, e.Retry(time.Second)
 	}
@@ -169,7 +172,7 @@ func errNodeLives(id compute.NodeID) error {
 }
 
 // joinPeers returns the servers of the cluster, this one included.
-func (c *Cluster) joinPeers() []joinPeer {
+func (c joiner) joinPeers() []joinPeer {
 	var peers []joinPeer
 	for _, s := range c.Servers() {
 		peers = append(peers, joinPeer{ID: s.ID, RPC: s.Address, Gossip: c.gossip.AddressOf(s.ID)})
@@ -179,7 +182,7 @@ func (c *Cluster) joinPeers() []joinPeer {
 
 // join makes this node a member of the cluster that its token names. It
 // tries until ctx ends or a refusal says that more tries are of no use.
-func (c *Cluster) join(ctx context.Context) error {
+func (c joiner) join(ctx context.Context) error {
 	token, err := pki.ParseJoinToken(c.cfg.JoinToken)
 	if err != nil {
 		return err
@@ -219,7 +222,7 @@ func (c *Cluster) join(ctx context.Context) error {
 
 // prepareJoin fixes the node's id on disk first, so that a repeat after a
 // crash comes from the same node and costs no second use of the token.
-func (c *Cluster) prepareJoin() (err error) {
+func (c joiner) prepareJoin() (err error) {
 	record := c.dir.Record()
 	if c.id = record.NodeID; c.id.IsZero() {
 		c.id = c.cfg.NodeID
@@ -239,7 +242,7 @@ func (c *Cluster) prepareJoin() (err error) {
 // joiningKey returns the key for which this node asks for a certificate: one
 // that is on disk, and the same after a crash, because a token that it was spent
 // for counts for no other.
-func (c *Cluster) joiningKey() (ed25519.PrivateKey, error) {
+func (c joiner) joiningKey() (ed25519.PrivateKey, error) {
 	dir := c.dir.Path(datadir.PKIDir)
 	key, err := pki.LoadKey(dir)
 	if err == nil {
@@ -272,7 +275,7 @@ func final(err error) bool {
 }
 
 // askToJoin asks each of the servers in turn until one answers.
-func (c *Cluster) askToJoin(ctx context.Context, token pki.JoinToken, request []byte) (*joinAnswer, error) {
+func (c joiner) askToJoin(ctx context.Context, token pki.JoinToken, request []byte) (*joinAnswer, error) {
 	var errs []error
 	for _, host := range c.cfg.JoinHosts {
 		answer, err := c.askHost(ctx, host, token, request)
@@ -287,7 +290,7 @@ func (c *Cluster) askToJoin(ctx context.Context, token pki.JoinToken, request []
 	return nil, errors.Join(errs...)
 }
 
-func (c *Cluster) askHost(ctx context.Context, host string, token pki.JoinToken, request []byte) (*joinAnswer, error) {
+func (c joiner) askHost(ctx context.Context, host string, token pki.JoinToken, request []byte) (*joinAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	conn, err := dialTLS(ctx, c.cfg.Dial, host, pki.PinnedConfig(token.Pin, c.cfg.Now, protoRPC))
@@ -308,7 +311,7 @@ func (c *Cluster) askHost(ctx context.Context, host string, token pki.JoinToken,
 }
 
 // becomeMember checks the answer and saves what it brought.
-func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answer *joinAnswer) error {
+func (c joiner) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answer *joinAnswer) error {
 	ca, err := pki.ParseCA(answer.CA, answer.CAKey)
 	if err != nil {
 		return fmt.Errorf("join cluster: %w", err)
@@ -336,7 +339,7 @@ func (c *Cluster) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answ
 	if err := pki.SaveCA(c.dir.Path(datadir.PKIDir), ca); err != nil {
 		return err
 	}
-	if err := c.usePair(pki.Pair(cert, key, ca)); err != nil {
+	if err := c.identity.usePair(pki.Pair(cert, key, ca)); err != nil {
 		return err
 	}
 	if err := gossip.ImportKeyring(c.dir, answer.Keyring); err != nil {

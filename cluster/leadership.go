@@ -85,7 +85,7 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 	}
 	_, id := c.raft.LeaderWithID()
 	node := raftconf.NodeOf(id)
-	return node, !node.IsZero() && c.heardOfLate()
+	return node, !node.IsZero() && c.catchUp.heardOfLate()
 }
 
 // IsLeader reports whether this node believes itself the leader. Others may
@@ -97,7 +97,7 @@ func (c *Cluster) Term() uint64 { return c.raft.CurrentTerm() }
 
 // hold waits a little, or until the leader may have changed. It reports an
 // error when ctx ends.
-func (c *Cluster) hold(ctx context.Context, changed <-chan struct{}) error {
+func (c leadership) hold(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(holdStep/4 + rand.N(holdStep*3/4))
 	defer timer.Stop()
 	select {
@@ -160,11 +160,14 @@ func (t *terms) ready() uint64 {
 	return current.number
 }
 
+// leadership opens and ends the terms in which this node leads.
+type leadership struct{ *Cluster }
+
 // lead follows raft's word on who leads. LeaderCh keeps only the newest
 // value, so two trues in a row mean that a term was lost and another won:
 // every value ends what the one before began, and is begun only after that
 // has ended.
-func (c *Cluster) lead(ctx context.Context) error {
+func (c leadership) lead(ctx context.Context) error {
 	end := func() {}
 	defer func() { end() }()
 	for {
@@ -182,7 +185,7 @@ func (c *Cluster) lead(ctx context.Context) error {
 }
 
 // beginTerm opens the term in the background and returns what ends it.
-func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
+func (c leadership) beginTerm(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var opening sync.WaitGroup
 	opening.Go(func() {
@@ -213,7 +216,7 @@ func (c *Cluster) beginTerm(ctx context.Context) (end func()) {
 // too. It is a command and no barrier, so that the state machine sees it: the
 // way back from the commit index to an entry that the state machine counts
 // never leads further than here.
-func (c *Cluster) openTerm(ctx context.Context) (uint64, error) {
+func (c leadership) openTerm(ctx context.Context) (uint64, error) {
 	for {
 		number := c.raft.CurrentTerm()
 		fault.Point("cluster.term.open")
@@ -233,7 +236,7 @@ func (c *Cluster) openTerm(ctx context.Context) (uint64, error) {
 
 // preamble returns the frame in front of an entry of the term, if there is
 // one.
-func (c *Cluster) preamble(number uint64) []byte {
+func (c leadership) preamble(number uint64) []byte {
 	if c.cfg.Preamble == nil {
 		return nil
 	}
@@ -249,7 +252,7 @@ func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, 
 	for {
 		current, changed := c.terms.get()
 		if current != nil {
-			if err := c.whileTerm(ctx, current, fn); err != nil {
+			if err := c.leadership.whileTerm(ctx, current, fn); err != nil {
 				return err
 			}
 		}
@@ -262,7 +265,7 @@ func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, 
 }
 
 // whileTerm calls fn with a context that ends with either.
-func (c *Cluster) whileTerm(ctx context.Context, t *term, fn func(context.Context, uint64) error) error {
+func (c leadership) whileTerm(ctx context.Context, t *term, fn func(context.Context, uint64) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(t.ctx, cancel) //nolint:contextcheck // The other of the two.

@@ -78,7 +78,7 @@ func (l *links) closeAll() {
 }
 
 // openLink dials id for calls.
-func (c *Cluster) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, error) {
+func (c port) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, error) {
 	conn, err := c.dial(ctx, id, protoRPC)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (c *Cluster) Open(
 
 // addressesOf returns where a node may be, the freshest word first. A wrong
 // one does no harm: who answers must show the node's certificate.
-func (c *Cluster) addressesOf(id compute.NodeID) []string {
+func (c port) addressesOf(id compute.NodeID) []string {
 	if id == c.id {
 		return []string{c.advertise}
 	}

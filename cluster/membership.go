@@ -27,9 +27,12 @@ const (
 	peersLookEvery = time.Second // On a server: a damaged replica is replaced with the help of those it has saved.
 )
 
+// members changes Raft's configuration by the membership plan and remembers the servers.
+type members struct{ *Cluster }
+
 // tendMembers keeps the raft configuration as it should be while this node
 // leads. It is level-triggered: each look begins from what is there.
-func (c *Cluster) tendMembers(ctx context.Context) error {
+func (c members) tendMembers(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		seen := membership.NewObservations()
 		defer c.metrics.showVoters(0, 0, 0)
@@ -54,7 +57,7 @@ func (c *Cluster) tendMembers(ctx context.Context) error {
 }
 
 // tend makes the first change that is due.
-func (c *Cluster) tend(ctx context.Context, seen *membership.Observations) error {
+func (c members) tend(ctx context.Context, seen *membership.Observations) error {
 	future := c.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -87,7 +90,7 @@ func (c *Cluster) tend(ctx context.Context, seen *membership.Observations) error
 }
 
 // take does one change of the configuration with the index prev.
-func (c *Cluster) take(step membership.Change, servers []raft.Server, prev uint64) error {
+func (c members) take(step membership.Change, servers []raft.Server, prev uint64) error {
 	id := raftconf.ServerID(step.Server)
 	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
 	switch step.Action {
@@ -101,14 +104,14 @@ func (c *Cluster) take(step membership.Change, servers []raft.Server, prev uint6
 		fault.Point("cluster.member.promote")
 		return c.raft.AddVoter(id, servers[at].Address, prev, tendTimeout).Error()
 	case membership.Transfer:
-		return c.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
+		return c.transfers.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
 	case membership.None:
 	}
 	return nil
 }
 
 // logObstacles logs who has to stay a voter, once for each reason.
-func (c *Cluster) logObstacles(seen *membership.Observations, obstacles []membership.Obstacle) {
+func (c members) logObstacles(seen *membership.Observations, obstacles []membership.Obstacle) {
 	logged := make(map[compute.NodeID]string, len(obstacles))
 	for _, o := range obstacles {
 		logged[o.Server] = o.Reason
@@ -124,7 +127,7 @@ func (c *Cluster) logObstacles(seen *membership.Observations, obstacles []member
 // configuration. It reports whether there was one. A server that moved keeps
 // its old address there: who dials it knows better (see addressesOf), and the
 // library changes addresses in a way that races with its replication.
-func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
+func (c members) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 	for id, address := range c.heartbeats.servers() {
 		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == raftconf.ServerID(id) }) {
 			continue
@@ -136,7 +139,7 @@ func (c *Cluster) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
 }
 
 // plan returns the configuration with what was observed of its servers.
-func (c *Cluster) plan(servers []raft.Server, seen *membership.Observations) *membership.Plan {
+func (c members) plan(servers []raft.Server, seen *membership.Observations) *membership.Plan {
 	p := &membership.Plan{
 		Self: c.id, Voters: c.cfg.Voters,
 		PromoteAfter: c.cfg.PromoteAfter, ReplaceAfter: c.cfg.ReplaceAfter,
@@ -153,7 +156,7 @@ func (c *Cluster) plan(servers []raft.Server, seen *membership.Observations) *me
 }
 
 // measure asks each other server how far it is.
-func (c *Cluster) measure(ctx context.Context, servers []raft.Server, seen *membership.Observations) {
+func (c members) measure(ctx context.Context, servers []raft.Server, seen *membership.Observations) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	replies := c.askStatus(ctx, servers)
@@ -188,7 +191,7 @@ type statusReply struct {
 func (r statusReply) keepsUp() bool { return r.err == nil && !r.behind && r.lag <= caughtUp }
 
 // askStatus asks all servers but this one at once.
-func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
+func (c members) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
 	type reply struct {
 		id  compute.NodeID
 		st  status
@@ -203,7 +206,7 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 		}
 		asked++
 		c.work.Go(func() {
-			st, err := c.status(ctx, id)
+			st, err := c.healthReport.status(ctx, id)
 			replies <- reply{id, st, err}
 		})
 	}
@@ -222,16 +225,16 @@ func (c *Cluster) askStatus(ctx context.Context, servers []raft.Server) map[comp
 
 // addServer lets a server that was just admitted into the configuration, as a
 // non-voter, unless it is there.
-func (c *Cluster) addServer(id compute.NodeID, address string) error {
+func (c members) addServer(id compute.NodeID, address string) error {
 	for _, s := range c.servers() {
 		if s.ID == raftconf.ServerID(id) {
 			return nil
 		}
 	}
 	if fault.Planted(fault.DirectVoter) {
-		return c.answerTo(c.raft.AddVoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
+		return c.raftNode.answerTo(c.raft.AddVoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
 	}
-	return c.answerTo(c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
+	return c.raftNode.answerTo(c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
 }
 
 // Servers returns the servers of the newest configuration that this node has,
@@ -244,7 +247,7 @@ func (c *Cluster) Servers() []raftconf.Server {
 	servers := make([]raftconf.Server, 0, len(configured))
 	for _, s := range configured {
 		id, address := raftconf.NodeOf(s.ID), string(s.Address)
-		if known := c.addressesOf(id); len(known) > 0 {
+		if known := c.port.addressesOf(id); len(known) > 0 {
 			address = known[0]
 		}
 		servers = append(servers, raftconf.Server{ID: id, Address: address, Voter: s.Suffrage == raft.Voter})
@@ -254,7 +257,7 @@ func (c *Cluster) Servers() []raftconf.Server {
 
 // rememberPeers keeps on disk where the other servers are, for the next
 // start.
-func (c *Cluster) rememberPeers(ctx context.Context) error {
+func (c members) rememberPeers(ctx context.Context) error {
 	for loop.Sleep(ctx, peersLookEvery) {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("addresses of peers not saved", "err", err)
@@ -263,7 +266,7 @@ func (c *Cluster) rememberPeers(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) savePeers() error {
+func (c members) savePeers() error {
 	if c.behind.Load() {
 		return nil // The configurations that it is sent are old ones.
 	}
@@ -296,17 +299,17 @@ func (c *Cluster) CheckRemoval(ctx context.Context, id compute.NodeID) *membersh
 	servers := c.servers()
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	replies := c.askStatus(ctx, servers)
+	replies := c.members.askStatus(ctx, servers)
 	seen := membership.NewObservations()
 	for node, reply := range replies {
 		seen.Note(node, max(c.cfg.PromoteAfter, 1), reply.err == nil, reply.err == nil)
 	}
-	return c.foresee(servers, seen, id)
+	return c.members.foresee(servers, seen, id)
 }
 
 // foresee returns what is in the way of the removal of a server, nil for
 // nothing.
-func (c *Cluster) foresee(servers []raft.Server, seen *membership.Observations, id compute.NodeID) *membership.Removal {
+func (c members) foresee(servers []raft.Server, seen *membership.Observations, id compute.NodeID) *membership.Removal {
 	p := c.plan(servers, seen)
 	// This node may follow: for the leader it answers, and keeps up.
 	if at := p.At(c.id); at >= 0 {

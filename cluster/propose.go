@@ -75,8 +75,8 @@ type proposals struct {
 
 func newProposals(c *Cluster) *proposals {
 	return &proposals{
-		local:  &lane{spawn: c.work.Go, send: c.applyBatch},
-		remote: &lane{spawn: c.work.Go, send: c.forwardBatch},
+		local:  &lane{spawn: c.work.Go, send: c.proposer.applyBatch},
+		remote: &lane{spawn: c.work.Go, send: c.proposer.forwardBatch},
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 	start, open := time.Now(), false //nolint:forbidigo // A stopwatch.
 	for {
 		changed := c.leaders.next()
-		o := c.try(ctx, frame, 0)
+		o := c.proposer.try(ctx, frame, 0)
 		switch {
 		case o.Fate == fateCommitted && o.Err == nil:
 			return o.Result, o.Index, nil
@@ -112,7 +112,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 		if !open && time.Since(start) > holdLimit {
 			return nil, 0, errNoLeader()
 		}
-		if err := c.hold(ctx, changed); err != nil {
+		if err := c.leadership.hold(ctx, changed); err != nil {
 			return nil, 0, proposeError(err, open)
 		}
 	}
@@ -131,8 +131,11 @@ func proposeError(err error, open bool) error {
 	return errNoLeader()
 }
 
+// proposer commits proposals here or has the leader commit them.
+type proposer struct{ *Cluster }
+
 // try sends frame once on the way that fits the moment.
-func (c *Cluster) try(ctx context.Context, frame []byte, hops int) outcome {
+func (c proposer) try(ctx context.Context, frame []byte, hops int) outcome {
 	way := c.way()
 	if way == nil {
 		return outcome{}
@@ -154,7 +157,7 @@ func (c *Cluster) try(ctx context.Context, frame []byte, hops int) outcome {
 }
 
 // way returns where a proposal goes now, nil when there is no leader.
-func (c *Cluster) way() *lane {
+func (c proposer) way() *lane {
 	if c.IsLeader() {
 		return c.proposals.local
 	}
@@ -165,7 +168,7 @@ func (c *Cluster) way() *lane {
 }
 
 // applyBatch commits a batch as one entry.
-func (c *Cluster) applyBatch(batch []*proposal) {
+func (c proposer) applyBatch(batch []*proposal) {
 	if !c.IsLeader() {
 		finish(batch, outcome{})
 		return
@@ -173,7 +176,7 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	if batch = c.room.admit(batch); len(batch) == 0 {
 		return
 	}
-	head := c.preamble(c.raft.CurrentTerm())
+	head := c.leadership.preamble(c.raft.CurrentTerm())
 	data := append(make([]byte, 0, len(head)+sizeOf(batch)), head...)
 	for _, p := range batch {
 		data = append(data, p.frame...)
@@ -181,7 +184,7 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 	start := time.Now() //nolint:forbidigo // A stopwatch.
 	fault.Point("cluster.propose.before_apply")
 	future := c.raft.Apply(data, enqueueTimeout)
-	err := c.answerTo(future)
+	err := c.raftNode.answerTo(future)
 	c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
 	if err != nil {
 		finish(batch, outcome{Fate: fateOf(err)})
@@ -207,7 +210,7 @@ func (c *Cluster) applyBatch(batch []*proposal) {
 
 // answerTo waits for what becomes of an entry, or of a request to raft. A raft that
 // ends forgets those that wait for the state machine, and never answers.
-func (c *Cluster) answerTo(future raft.Future) error {
+func (c raftNode) answerTo(future raft.Future) error {
 	answer := make(chan error, 1)
 	go func() { answer <- future.Error() }()
 	select {
@@ -227,7 +230,7 @@ func (c *Cluster) answerTo(future raft.Future) error {
 // Propose and without a preamble, and waits until this node has applied it. It
 // is Raft as it is, for measuring what Raft alone can do; only the leader can.
 func (c *Cluster) ApplyEntry(data []byte) error {
-	if err := c.answerTo(c.raft.Apply(data, enqueueTimeout)); err != nil {
+	if err := c.raftNode.answerTo(c.raft.Apply(data, enqueueTimeout)); err != nil {
 		return fmt.Errorf("apply entry: %w", err)
 	}
 	return nil
@@ -258,7 +261,7 @@ type proposeAnswer struct {
 }
 
 // forwardBatch has the leader commit a batch.
-func (c *Cluster) forwardBatch(batch []*proposal) {
+func (c proposer) forwardBatch(batch []*proposal) {
 	leader, known := c.Leader()
 	req := proposeRequest{Frames: make([][]byte, len(batch))}
 	for i, p := range batch {
@@ -269,7 +272,7 @@ func (c *Cluster) forwardBatch(batch []*proposal) {
 		finish(batch, outcome{})
 		return
 	}
-	ctx, cancel := c.whileLeads(leader, forwardTimeout)
+	ctx, cancel := c.leadership.whileLeads(leader, forwardTimeout)
 	defer cancel()
 	var answer proposeAnswer
 	fault.Point("cluster.propose.forward")
@@ -300,7 +303,7 @@ func (c *Cluster) forwardBatch(batch []*proposal) {
 // whileLeads returns a context that ends after timeout, when this node stops,
 // or when it learns that someone else leads: an answer of the old leader
 // would be long in coming.
-func (c *Cluster) whileLeads(leader compute.NodeID, timeout time.Duration) (context.Context, context.CancelFunc) {
+func (c leadership) whileLeads(leader compute.NodeID, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	c.work.Go(func() {
 		defer cancel()
@@ -322,7 +325,7 @@ func (c *Cluster) whileLeads(leader compute.NodeID, timeout time.Duration) (cont
 }
 
 // handlePropose commits what another server forwarded.
-func (c *Cluster) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
+func (c proposer) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
 	var req proposeRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The proposal cannot be read: %w", err)

@@ -25,8 +25,11 @@ const (
 	raftTimeout       = 10 * time.Second
 )
 
+// raftNode configures and starts Raft.
+type raftNode struct{ *Cluster }
+
 // raftConfig returns the library's settings for the profile.
-func (c *Cluster) raftConfig() *raft.Config {
+func (c raftNode) raftConfig() *raft.Config {
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raftconf.ServerID(c.id)
 	if c.cfg.Profile == ProfileLAN {
@@ -54,7 +57,7 @@ func (c *Cluster) raftConfig() *raft.Config {
 
 // reloadRaft changes settings of raft while it runs. All changes are made here:
 // two that each wrote back what they had read would undo each other.
-func (c *Cluster) reloadRaft(change func(*raft.ReloadableConfig)) error {
+func (c raftNode) reloadRaft(change func(*raft.ReloadableConfig)) error {
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
 	now := c.raft.ReloadableConfig()
@@ -65,7 +68,7 @@ func (c *Cluster) reloadRaft(change func(*raft.ReloadableConfig)) error {
 // openRaft opens the stores and starts Raft. When fresh is set the replica
 // begins empty, and on the node that makes the cluster with itself as its
 // only voter. A damaged one is replaced, when the other servers allow it.
-func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
+func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	if fresh != freshNone {
 		if err := c.dir.ClearReplica(); err != nil {
 			return err
@@ -73,7 +76,7 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	}
 	err := c.replica.Open(fresh != freshNone)
 	if fresh == freshNone && disk.Damaged(err) {
-		if err = c.rejoin(ctx, err); err == nil {
+		if err = c.rejoiner.rejoin(ctx, err); err == nil {
 			err = c.replica.Open(false)
 		}
 	}
@@ -87,7 +90,7 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 		accepted:  make(chan net.Conn, raftBacklog),
 		closed:    make(chan struct{}),
 		advertise: c.advertise,
-		dial:      c.dial,
+		dial:      c.port.dial,
 	}
 	c.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:                c.layer,
@@ -107,12 +110,12 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 	}
 	c.replica.Arm()
 	calls := newInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
-	c.raft, err = raft.NewRaft(c.raftConfigAtStart(), c.cfg.FSM, c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
+	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), c.cfg.FSM, c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	c.work.Go(func() { calls.run(c.raft) })
-	c.takePartWhenCaughtUp()
+	c.catchUp.takePartWhenCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
 	c.replica.Start(c.raft)
@@ -121,7 +124,7 @@ func (c *Cluster) openRaft(ctx context.Context, fresh freshness) error {
 
 // newReplica wires the replica and what compares it with others. It holds no
 // file yet.
-func (c *Cluster) newReplica() {
+func (c raftNode) newReplica() {
 	c.replica = replica.New(replica.Config{
 		Dir: c.dir, Cluster: c.clusterID, Node: c.id,
 		FSM: c.cfg.FSM, StateCluster: c.cfg.StateCluster, CheckState: c.cfg.CheckState,
@@ -142,7 +145,7 @@ func (c *Cluster) newReplica() {
 // leadAlone has the only voter of a cluster lead at once: there is nobody who
 // might lead already. Raft looks whether it hears a leader when the timeout
 // becomes shorter.
-func (c *Cluster) leadAlone() {
+func (c raftNode) leadAlone() {
 	alone := false
 	for _, s := range c.servers() {
 		if s.Suffrage == raft.Voter {

@@ -36,7 +36,7 @@ func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
 		if time.Since(start) > holdLimit {
 			return 0, errNoLeader()
 		}
-		if err := c.hold(ctx, changed); err != nil {
+		if err := c.leadership.hold(ctx, changed); err != nil {
 			if e, ok := errors.AsType[*compute.Error](err); ok {
 				return 0, e
 			}
@@ -100,8 +100,11 @@ func (r *rounds) run() {
 	}
 }
 
+// reader finds read indexes.
+type reader struct{ *Cluster }
+
 // readRound gets a read index, from this node or from the leader.
-func (c *Cluster) readRound() (uint64, error) {
+func (c reader) readRound() (uint64, error) {
 	if c.IsLeader() {
 		ctx, cancel := context.WithTimeout(context.Background(), roundTimeout)
 		defer cancel()
@@ -111,7 +114,7 @@ func (c *Cluster) readRound() (uint64, error) {
 	if !known || leader == c.id {
 		return 0, errNotReady
 	}
-	ctx, cancel := c.whileLeads(leader, roundTimeout)
+	ctx, cancel := c.leadership.whileLeads(leader, roundTimeout)
 	defer cancel()
 	data, err := c.Call(ctx, leader, methodReadIndex, nil)
 	if err != nil {
@@ -125,7 +128,7 @@ func (c *Cluster) readRound() (uint64, error) {
 // first the commit index, then the voters, then their terms. A voter raises
 // its term before it grants a vote, so while a majority still has ours no
 // later leader was elected, and nothing newer was acknowledged.
-func (c *Cluster) confirmedIndex(ctx context.Context) (uint64, error) {
+func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 	number := c.terms.ready()
 	if number == 0 || !c.IsLeader() || c.raft.CurrentTerm() != number {
 		return 0, errNotReady
@@ -144,7 +147,7 @@ func (c *Cluster) confirmedIndex(ctx context.Context) (uint64, error) {
 // countedIndex returns the newest entry up to commit that the state machine
 // is given; no-ops and barriers it never sees. The opening entry of the term
 // is one that it sees, so the way is short.
-func (c *Cluster) countedIndex(commit uint64) (uint64, error) {
+func (c reader) countedIndex(commit uint64) (uint64, error) {
 	var entry raft.Log
 	for index := commit; index > 0; index-- {
 		if err := c.replica.Cache.GetLog(index, &entry); err != nil {
@@ -159,7 +162,7 @@ func (c *Cluster) countedIndex(commit uint64) (uint64, error) {
 
 // countsConfigurations reports whether the state machine is given
 // configuration entries.
-func (c *Cluster) countsConfigurations() bool {
+func (c reader) countsConfigurations() bool {
 	switch c.cfg.FSM.(type) {
 	case raft.BatchingFSM, raft.ConfigurationStore:
 		return true
@@ -169,7 +172,7 @@ func (c *Cluster) countsConfigurations() bool {
 
 // handleReadIndex answers another node. A server that does not lead refuses:
 // its caller knows the way as well as it does.
-func (c *Cluster) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
+func (c reader) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
 	if !c.IsLeader() {
 		return nil, errNoLeader()
 	}
@@ -192,7 +195,7 @@ type status struct {
 }
 
 // handleStatus answers from memory, also when the disk hangs.
-func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error) {
+func (c healthReport) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	leader, _ := c.Leader()
 	return c.codec.Marshal(status{
 		Term:   c.raft.CurrentTerm(),
@@ -206,7 +209,7 @@ func (c *Cluster) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error
 }
 
 // status asks a server for its status.
-func (c *Cluster) status(ctx context.Context, id compute.NodeID) (status, error) {
+func (c healthReport) status(ctx context.Context, id compute.NodeID) (status, error) {
 	var s status
 	data, err := c.Call(ctx, id, methodStatus, nil)
 	if err != nil {

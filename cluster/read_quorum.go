@@ -14,7 +14,7 @@ import (
 // confirmLeader asks the voters, in messages sent after the call, for their
 // terms and returns nil when a majority, this node included, is in the term.
 // One that is behind does not count; one that is ahead ends it.
-func (c *Cluster) confirmLeader(ctx context.Context, term uint64) error {
+func (c reader) confirmLeader(ctx context.Context, term uint64) error {
 	if fault.Planted(fault.VerifyLeader) { // It counts acknowledgements that were sent before the question.
 		return c.raft.VerifyLeader().Error()
 	}
@@ -36,7 +36,7 @@ func (c *Cluster) confirmLeader(ctx context.Context, term uint64) error {
 	answers := make(chan status, len(others)) // Room for all, so that late ones never block.
 	for _, id := range others {
 		c.work.Go(func() {
-			s, err := c.status(ctx, id)
+			s, err := c.healthReport.status(ctx, id)
 			if err != nil {
 				s = status{} // Term 0 agrees with nobody.
 			}

@@ -20,7 +20,7 @@ const (
 
 // handleRejoin takes the vote of a server whose replica is damaged. Any server
 // may be asked; the leader decides.
-func (c *Cluster) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (c rejoiner) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var req rejoinRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil || req.Node.IsZero() {
 		return nil, compute.Errorf(compute.CodeInvalid, "The request to rejoin cannot be read.")
@@ -45,7 +45,7 @@ func (c *Cluster) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) 
 // readmit sees to it that the server has no vote, by a configuration that is
 // committed, and returns the term of this leader in which it was and an entry
 // that is not before it. It can be repeated.
-func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer, error) {
+func (c rejoiner) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer, error) {
 	term := c.terms.ready()
 	if id == c.id {
 		return rejoinAnswer{}, compute.Errorf(compute.CodeConflict, "The leader cannot take its own vote.")
@@ -74,7 +74,7 @@ func (c *Cluster) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 // confirmConfiguration returns nil once the configuration that this leader had
 // at the call is committed, in its term. One that is only in its log may be
 // overruled, and the vote with it.
-func (c *Cluster) confirmConfiguration(term uint64) error {
+func (c rejoiner) confirmConfiguration(term uint64) error {
 	err := c.raft.Barrier(tendTimeout).Error()
 	if err != nil || c.terms.ready() != term || c.raft.CurrentTerm() != term {
 		return errNoLeader()
@@ -84,7 +84,7 @@ func (c *Cluster) confirmConfiguration(term uint64) error {
 
 // mayTakeVote asks the voters but the one that is to lose its vote, and refuses
 // unless they can go on without it.
-func (c *Cluster) mayTakeVote(ctx context.Context, servers []raft.Server, id compute.NodeID) error {
+func (c rejoiner) mayTakeVote(ctx context.Context, servers []raft.Server, id compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	others := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool {
@@ -95,7 +95,7 @@ func (c *Cluster) mayTakeVote(ctx context.Context, servers []raft.Server, id com
 		current = 1
 	}
 	var behind []compute.NodeID
-	for other, reply := range c.askStatus(ctx, others) {
+	for other, reply := range c.members.askStatus(ctx, others) {
 		if reply.keepsUp() {
 			current++
 		} else {

@@ -41,10 +41,13 @@ type rejoinAnswer struct {
 	Index uint64 `cbor:"2,keyasint,omitempty"` // Committed, and not before that configuration.
 }
 
+// rejoiner is both sides of a rejoin: the server with a damaged replica and the leader that takes its vote.
+type rejoiner struct{ *Cluster }
+
 // rejoin puts an empty replica in the place of a damaged one, once the server
 // has no vote. The error says what to do when the others cannot see to that;
 // then nothing has changed here.
-func (c *Cluster) rejoin(ctx context.Context, damage error) error {
+func (c rejoiner) rejoin(ctx context.Context, damage error) error {
 	c.logger.Error("replica damaged: it takes no part until the others have taken its vote", "err", damage)
 	answer, err := c.awaitReadmission(ctx)
 	if err != nil {
@@ -70,7 +73,7 @@ func (c *Cluster) rejoin(ctx context.Context, damage error) error {
 
 // withRoom calls replace, and once more when it found no room: the ballast and what
 // was set aside damaged before are given up then, since the others hold the state.
-func (c *Cluster) withRoom(replace func() error) error {
+func (c rejoiner) withRoom(replace func() error) error {
 	err := replace()
 	if !disk.NoSpace(err) {
 		return err
@@ -86,7 +89,7 @@ func (c *Cluster) withRoom(replace func() error) error {
 }
 
 // awaitReadmission asks until the leader has taken this server's vote.
-func (c *Cluster) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
+func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	peers := c.dir.Record().Peers
 	if len(peers) == 0 {
 		return rejoinAnswer{}, replica.ErrAlone()
@@ -136,7 +139,7 @@ type readmissionReply struct {
 }
 
 // askReadmission finds the leader and asks it once.
-func (c *Cluster) askReadmission(ctx context.Context, peers []datadir.Peer) (rejoinAnswer, error) {
+func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rejoinAnswer, error) {
 	replies := c.askPeers(ctx, peers)
 	if err := verdictOf(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
@@ -159,7 +162,7 @@ func (c *Cluster) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 }
 
 // askVoteTaken asks a server, which passes it to the leader.
-func (c *Cluster) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinAnswer, error) {
+func (c rejoiner) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, rejoinTry)
 	defer cancel()
 	var answer rejoinAnswer
@@ -178,13 +181,13 @@ func (c *Cluster) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinA
 }
 
 // askPeers asks all known servers for their status.
-func (c *Cluster) askPeers(ctx context.Context, peers []datadir.Peer) []readmissionReply {
+func (c rejoiner) askPeers(ctx context.Context, peers []datadir.Peer) []readmissionReply {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	replies := make(chan readmissionReply, len(peers)) // Room for all, so that none blocks.
 	for _, p := range peers {
 		c.work.Go(func() {
-			st, err := c.status(ctx, p.ID)
+			st, err := c.healthReport.status(ctx, p.ID)
 			replies <- readmissionReply{p.ID, st, err}
 		})
 	}

@@ -29,8 +29,11 @@ type relief struct {
 	able   bool      // A quorum of the voters, without this one, has written to disk since the write began to hang.
 }
 
+// hungDisk watches for writes that hang.
+type hungDisk struct{ *Cluster }
+
 // watchDisk looks after writes that hang.
-func (c *Cluster) watchDisk(ctx context.Context) error {
+func (c hungDisk) watchDisk(ctx context.Context) error {
 	ticker := time.NewTicker(disk.WatchTick)
 	defer ticker.Stop()
 	for {
@@ -47,7 +50,7 @@ func (c *Cluster) watchDisk(ctx context.Context) error {
 }
 
 // writeLimit returns how long a write may hang before this process ends.
-func (c *Cluster) writeLimit(ctx context.Context, now time.Time) time.Duration {
+func (c hungDisk) writeLimit(ctx context.Context, now time.Time) time.Duration {
 	hangs := c.raft.State() == raft.Leader && c.replica.Watchdog.Pending() >= reliefAfter
 	r := &c.relief
 	r.mu.Lock()
@@ -67,7 +70,7 @@ func (c *Cluster) writeLimit(ctx context.Context, now time.Time) time.Duration {
 }
 
 // askRelief asks whether the others can lead.
-func (c *Cluster) askRelief(ctx context.Context) {
+func (c hungDisk) askRelief(ctx context.Context) {
 	able := c.othersWrite(ctx)
 	c.relief.mu.Lock()
 	c.relief.asking, c.relief.able = false, able
@@ -79,7 +82,7 @@ func (c *Cluster) askRelief(ctx context.Context) {
 
 // othersWrite asks the other voters to write to their disks, and reports whether
 // as many as a quorum did so at once.
-func (c *Cluster) othersWrite(ctx context.Context) bool {
+func (c hungDisk) othersWrite(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var others []compute.NodeID
@@ -114,7 +117,7 @@ func (c *Cluster) othersWrite(ctx context.Context) bool {
 }
 
 // handleProbe answers once a few bytes are on this server's disk.
-func (c *Cluster) handleProbe(context.Context, rpc.Peer, []byte) ([]byte, error) {
+func (c hungDisk) handleProbe(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	done, err := c.replica.Watchdog.TryProbe()
 	switch {
 	case err != nil:

@@ -33,16 +33,19 @@ func (c *Cluster) HandOver() {
 	if !c.IsLeader() || len(c.servers()) < 2 {
 		return
 	}
-	err := c.transferOnce(func() raft.Future { return c.raft.LeadershipTransfer() })
+	err := c.transfers.transferOnce(func() raft.Future { return c.raft.LeadershipTransfer() })
 	if err != nil && !errors.Is(err, errTransferSpent) {
 		c.logger.Warn("leadership not handed over", "err", err)
 	}
 }
 
+// transfers hands leadership over.
+type transfers struct{ *Cluster }
+
 // transferOnce has begin start a transfer of leadership and waits for its end.
 // It is tried once in the life of the process: a second try at a stuck
 // follower could leave raft refusing every entry (hashicorp/raft issue 696).
-func (c *Cluster) transferOnce(begin func() raft.Future) error {
+func (c transfers) transferOnce(begin func() raft.Future) error {
 	if c.transferred.Swap(true) {
 		return errTransferSpent
 	}
@@ -76,7 +79,7 @@ func (c *Cluster) Transfer(ctx context.Context, to compute.NodeID) (compute.Node
 	case leader == to:
 		return leader, nil
 	case leader == c.id:
-		return c.transfer(ctx, to)
+		return c.transfers.transfer(ctx, to)
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout+2*statusTimeout)
 	defer cancel()
@@ -89,7 +92,7 @@ func (c *Cluster) Transfer(ctx context.Context, to compute.NodeID) (compute.Node
 }
 
 // handleTransfer does what another server was asked for.
-func (c *Cluster) handleTransfer(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
+func (c transfers) handleTransfer(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
 	var req transferRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The request cannot be read: %w", err)
@@ -105,7 +108,7 @@ func (c *Cluster) handleTransfer(ctx context.Context, _ rpc.Peer, data []byte) (
 }
 
 // transfer gives this node's leadership away.
-func (c *Cluster) transfer(ctx context.Context, to compute.NodeID) (compute.NodeID, error) {
+func (c transfers) transfer(ctx context.Context, to compute.NodeID) (compute.NodeID, error) {
 	conflict := func(detail, format string, args ...any) error {
 		return compute.Errorf(compute.CodeConflict, format, args...).Named(detail)
 	}
@@ -143,7 +146,7 @@ func (c *Cluster) transfer(ctx context.Context, to compute.NodeID) (compute.Node
 }
 
 // successor waits until somebody else leads.
-func (c *Cluster) successor(ctx context.Context) (compute.NodeID, error) {
+func (c transfers) successor(ctx context.Context) (compute.NodeID, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	for {
@@ -151,7 +154,7 @@ func (c *Cluster) successor(ctx context.Context) (compute.NodeID, error) {
 		if leader, known := c.Leader(); known && leader != c.id {
 			return leader, nil
 		}
-		if err := c.hold(ctx, changed); err != nil {
+		if err := c.leadership.hold(ctx, changed); err != nil {
 			return compute.NodeID{}, errNoLeader()
 		}
 	}
@@ -206,7 +209,7 @@ func (r *refusals) look(leads bool, now func() time.Time, probe func() error) er
 
 // watchTransfer ends the process when a transfer of leadership is stuck: it
 // would lead, and refuse every entry, for ever.
-func (c *Cluster) watchTransfer(ctx context.Context) error {
+func (c transfers) watchTransfer(ctx context.Context) error {
 	ticker := time.NewTicker(transferLook)
 	defer ticker.Stop()
 	for {

@@ -47,8 +47,11 @@ const (
 	otherEpoch = 2 // Followed by the epoch that this side lives in: eight bytes.
 )
 
+// port is the cluster port: it accepts, authenticates and dials connections.
+type port struct{ *Cluster }
+
 // serve accepts connections until ctx ends, then waits for those it has.
-func (c *Cluster) serve(ctx context.Context) error {
+func (c port) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close() })
 	defer stop()
 	config := pki.ServerConfig(c.ca, c.pair.Load, c.cfg.Now, c.protocols()...)
@@ -76,7 +79,7 @@ func (c *Cluster) serve(ctx context.Context) error {
 }
 
 // protocols returns what the cluster port speaks: on a worker no raft.
-func (c *Cluster) protocols() []string {
+func (c port) protocols() []string {
 	if c.isWorker() {
 		return []string{protoRPC}
 	}
@@ -85,7 +88,7 @@ func (c *Cluster) protocols() []string {
 
 // welcomeConn authenticates a connection and hands it to its protocol. It
 // calls authenticated when the other side's identity is settled.
-func (c *Cluster) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config, authenticated func()) {
+func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config, authenticated func()) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	conn, peer, err := c.accept(ctx, raw, config)
 	authenticated()
@@ -118,7 +121,7 @@ func (c *Cluster) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Con
 
 // lifeOf returns how long a connection may last: no longer than the
 // certificate that opened it, and just long enough to join without one.
-func (c *Cluster) lifeOf(state tls.ConnectionState) time.Duration {
+func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 	if len(state.PeerCertificates) == 0 {
 		return anonymousLife
 	}
@@ -126,7 +129,7 @@ func (c *Cluster) lifeOf(state tls.ConnectionState) time.Duration {
 }
 
 // accept does the handshake, judges the peer and tells it the verdict.
-func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
+func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	conn := tls.Server(raw, config)
@@ -138,7 +141,7 @@ func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) 
 	}
 	state := conn.ConnectionState()
 	peer, err := c.judge(state)
-	if err == nil && c.otherLife(peer, state) {
+	if err == nil && c.epochGuard.otherLife(peer, state) {
 		_, writeErr := conn.Write(binary.BigEndian.AppendUint64([]byte{otherEpoch}, c.Epoch()))
 		return nil, peer, errors.Join(elsewhereError(epochOf(state)), writeErr, conn.CloseWrite())
 	}
@@ -156,7 +159,7 @@ func (c *Cluster) accept(ctx context.Context, raw net.Conn, config *tls.Config) 
 
 // judge says who the peer is, and why it may not speak the protocol that it
 // chose. TLS has verified its certificate, if it showed one.
-func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
+func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		if state.NegotiatedProtocol == protoRaft {
 			return rpc.Peer{}, errors.New("raft is spoken with a server's certificate only: " +
@@ -192,7 +195,7 @@ func (c *Cluster) judge(state tls.ConnectionState) (rpc.Peer, error) {
 // is in the configuration. A node that hears from no leader accepts every
 // server, because its configuration may be too old to name the new one; so does
 // one that came in empty and has not caught up, whose configurations are old.
-func (c *Cluster) mayReplicate(id compute.NodeID) bool {
+func (c port) mayReplicate(id compute.NodeID) bool {
 	if c.behind.Load() {
 		return true
 	}
@@ -212,7 +215,7 @@ func (c *Cluster) mayReplicate(id compute.NodeID) bool {
 // is not known to be committed. One that was removed goes on being a voter until
 // the leader could take its vote without the loss of the quorum, and is not cut
 // off before; a leader that is none any more may have written that it did.
-func (c *Cluster) votes(id compute.NodeID) bool {
+func (c port) votes(id compute.NodeID) bool {
 	if c.raft == nil {
 		return false
 	}
@@ -243,8 +246,8 @@ func errRemoved() *compute.Error {
 
 // dial opens an authenticated connection to a node, at the first of its known
 // addresses that answers as that node.
-func (c *Cluster) dial(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
-	addresses := c.addressesOf(id)
+func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
+	addresses := c.port.addressesOf(id)
 	if len(addresses) == 0 {
 		return nil, fmt.Errorf("dial node %s: no address known", id)
 	}
@@ -263,7 +266,7 @@ func (c *Cluster) dial(ctx context.Context, id compute.NodeID, proto string) (ne
 	})
 	for _, err := range errs {
 		if e, ok := errors.AsType[elsewhereError](err); ok {
-			c.hearOf(id, uint64(e))
+			c.epochGuard.hearOf(id, uint64(e))
 		}
 	}
 	if conn != nil {

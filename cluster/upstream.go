@@ -79,7 +79,7 @@ func (u *upstream) servers() []raftconf.Server {
 	servers := make([]raftconf.Server, 0, len(peers))
 	for _, p := range peers {
 		address := p.RPC
-		if known := u.c.addressesOf(p.ID); len(known) > 0 {
+		if known := u.c.port.addressesOf(p.ID); len(known) > 0 {
 			address = known[0]
 		}
 		servers = append(servers, raftconf.Server{ID: p.ID, Address: address})
@@ -111,7 +111,7 @@ func (u *upstream) order() []compute.NodeID {
 	}
 	u.mu.Unlock()
 	slices.SortFunc(ids, func(a, b compute.NodeID) int {
-		return cmp.Or(cmp.Compare(rank[a], rank[b]), u.c.spread(a, b))
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), u.c.workerCalls.spread(a, b))
 	})
 	return ids
 }

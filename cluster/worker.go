@@ -32,7 +32,7 @@ func errOtherRole(was compute.Role) error {
 // loadWorker reads a worker's identity from disk. A certificate that cannot be
 // used any more, because the worker was away for longer than it lasts, costs a
 // new token: only servers make certificates.
-func (c *Cluster) loadWorker(ctx context.Context, record datadir.Record) error {
+func (c identity) loadWorker(ctx context.Context, record datadir.Record) error {
 	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
 		return err
@@ -57,11 +57,11 @@ func (c *Cluster) loadWorker(ctx context.Context, record datadir.Record) error {
 			"make a token with berth admin token create --role worker and start with join.token_file. (%w)", err)
 	}
 	c.logger.Warn("certificate not usable, joining again", "err", err)
-	return c.join(ctx)
+	return c.joiner.join(ctx)
 }
 
 // askForOwn has a server make this worker another certificate.
-func (c *Cluster) askForOwn(ctx context.Context) error {
+func (c identity) askForOwn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	key, csr, err := c.newRequest()
@@ -89,7 +89,7 @@ func (c *Cluster) askForOwn(ctx context.Context) error {
 
 // handleRenew makes a worker a certificate for the identity that it has: what
 // it asks for names no other.
-func (c *Cluster) handleRenew(_ context.Context, peer rpc.Peer, csr []byte) ([]byte, error) {
+func (c identity) handleRenew(_ context.Context, peer rpc.Peer, csr []byte) ([]byte, error) {
 	identity := pki.Identity{Cluster: c.clusterID, Role: peer.Role, Node: peer.ID}
 	cert, err := c.ca.IssueForRequest(c.cfg.Rand, identity, csr, c.cfg.Now())
 	if err != nil {
@@ -99,9 +99,12 @@ func (c *Cluster) handleRenew(_ context.Context, peer rpc.Peer, csr []byte) ([]b
 	return cert.Raw, nil
 }
 
+// workerCalls is how a worker calls servers, and how these tell it of each other.
+type workerCalls struct{ *Cluster }
+
 // handleServers tells a worker where the servers are.
-func (c *Cluster) handleServers(context.Context, rpc.Peer, []byte) ([]byte, error) {
-	return c.codec.Marshal(c.joinPeers()), nil
+func (c workerCalls) handleServers(context.Context, rpc.Peer, []byte) ([]byte, error) {
+	return c.codec.Marshal(c.joiner.joinPeers()), nil
 }
 
 // Ask calls a method of some server: of the one that answered last, and of the
@@ -120,14 +123,14 @@ func (c *Cluster) Ask(ctx context.Context, method string, request []byte) (answe
 // The context of a call ends when gossip loses its server. Of a list without
 // success the last refusal is returned, CodeUnavailable if there was none.
 func (c *Cluster) EachServer(ctx context.Context, do func(ctx context.Context, server compute.NodeID) error) error {
-	return c.tryServers(ctx, func(server compute.NodeID) error {
+	return c.workerCalls.tryServers(ctx, func(server compute.NodeID) error {
 		try, end := c.upstream.while(ctx, server)
 		defer end()
 		return do(try, server)
 	})
 }
 
-func (c *Cluster) tryServers(ctx context.Context, do func(server compute.NodeID) error) error {
+func (c workerCalls) tryServers(ctx context.Context, do func(server compute.NodeID) error) error {
 	failed := error(compute.Errorf(compute.CodeUnavailable, "No server of the cluster is known."))
 	for _, server := range c.upstream.order() {
 		err := do(server)
@@ -159,7 +162,7 @@ func elsewhere(err error) bool {
 
 // spread orders servers differently for each worker, so that many workers do
 // not all ask the same one.
-func (c *Cluster) spread(a, b compute.NodeID) int {
+func (c workerCalls) spread(a, b compute.NodeID) int {
 	mark := func(id compute.NodeID) []byte {
 		sum := sha256.Sum256(append(c.id.UUID[:], id.UUID[:]...))
 		return sum[:]
@@ -174,7 +177,7 @@ func (c *Cluster) OpenSome(
 	ctx context.Context, method string, request []byte, take func(io.Reader) error,
 ) (io.ReadWriteCloser, error) {
 	var opened io.ReadWriteCloser
-	err := c.tryServers(ctx, func(server compute.NodeID) error {
+	err := c.workerCalls.tryServers(ctx, func(server compute.NodeID) error {
 		try, end := c.upstream.while(ctx, server)
 		_, stream, err := c.Open(try, server, method, request)
 		if err != nil {
