@@ -4,17 +4,17 @@ import "sync"
 
 // Limits of a lane.
 const (
-	laneBatches = 4 // On their way at a time; what comes meanwhile is batched.
-	laneQueue   = 16_384
-	laneBytes   = 64 << 20
-	batchBytes  = maxEntry - 4<<10 // Leaves room for the preamble.
-	batchFrames = maxFrames - 1    // As well.
+	batcherSends = 4 // On their way at a time; what comes meanwhile is batched.
+	batcherQueue = 16_384
+	batcherBytes = 64 << 20
+	batchBytes   = maxEntry - 4<<10 // Leaves room for the preamble.
+	batchFrames  = maxFrames - 1    // As well.
 )
 
 // lane batches proposals: the first goes at once, and while laneBatches
 // batches are on their way the others gather. An idle lane adds no latency, a
 // busy one costs one entry for many frames.
-type lane struct {
+type batcher struct {
 	spawn func(func())
 	send  func(batch []*proposal) // Finishes every proposal of the batch.
 
@@ -25,15 +25,15 @@ type lane struct {
 }
 
 // add queues a proposal; it reports false when the lane is full.
-func (l *lane) add(p *proposal) bool {
+func (l *batcher) add(p *proposal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) >= laneQueue || l.bytes+len(p.frame) > laneBytes {
+	if len(l.queue) >= batcherQueue || l.bytes+len(p.frame) > batcherBytes {
 		return false
 	}
 	l.queue = append(l.queue, p)
 	l.bytes += len(p.frame)
-	if l.active < laneBatches {
+	if l.active < batcherSends {
 		l.active++
 		l.spawn(l.drain)
 	}
@@ -41,7 +41,7 @@ func (l *lane) add(p *proposal) bool {
 }
 
 // drain sends batches until the queue is empty.
-func (l *lane) drain() {
+func (l *batcher) drain() {
 	for {
 		batch := l.next()
 		if batch == nil {
@@ -55,7 +55,7 @@ func (l *lane) drain() {
 
 // next takes a batch from the queue. It returns nil, and counts the caller
 // out, when there is none.
-func (l *lane) next() []*proposal {
+func (l *batcher) next() []*proposal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {

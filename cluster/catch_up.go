@@ -15,9 +15,9 @@ import (
 // what it knows of one counts while that one is heard.
 
 const (
-	catchUpLook = 100 * time.Millisecond
-	standsNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
-	unheardFor  = 2                // Heartbeat timeouts, after which a server that is behind knows no leader.
+	catchUpTick   = 100 * time.Millisecond
+	electionNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
+	unheardFor    = 2                // Heartbeat timeouts, after which a server that is behind knows no leader.
 )
 
 // catchUp keeps a server that rejoined with an empty replica from voting until it has caught up.
@@ -29,27 +29,27 @@ func (c catchUp) raftConfigAtStart() *raft.Config {
 	c.leaderTimeout = unheardFor * cfg.HeartbeatTimeout
 	if c.dir.Record().CatchUp > 0 {
 		c.behind.Store(true)
-		cfg.HeartbeatTimeout, cfg.ElectionTimeout = standsNever, standsNever
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout = electionNever, electionNever
 	}
 	return cfg
 }
 
 // heardOfLate reports whether what raft says of the leader can be believed.
-func (c catchUp) heardOfLate() bool {
+func (c catchUp) heardRecently() bool {
 	return !c.behind.Load() || time.Since(c.raft.LastContact()) <= c.leaderTimeout
 }
 
 // takePartWhenCaughtUp makes a server that came in empty one like the others
 // once it has what took its vote.
-func (c catchUp) takePartWhenCaughtUp() {
+func (c catchUp) participateOnceCaughtUp() {
 	if !c.behind.Load() {
 		return
 	}
 	until := c.dir.Record().CatchUp
 	c.work.Go(func() {
-		ticker := time.NewTicker(catchUpLook)
+		ticker := time.NewTicker(catchUpTick)
 		defer ticker.Stop()
-		for c.raft.LastIndex() < until || !c.takePart() {
+		for c.raft.LastIndex() < until || !c.participate() {
 			select {
 			case <-c.closed:
 				return
@@ -61,7 +61,7 @@ func (c catchUp) takePartWhenCaughtUp() {
 
 // takePart lets this server vote and stand for election, and reports whether
 // that is done.
-func (c catchUp) takePart() bool {
+func (c catchUp) participate() bool {
 	usual := c.raftNode.raftConfig()
 	err := c.raftNode.reloadRaft(func(now *raft.ReloadableConfig) {
 		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout

@@ -38,7 +38,7 @@ func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 		if got := c.raft.ReloadableConfig().TrailingLogs; got != trailingShort {
 			t.Errorf("it keeps %d entries, want %d", got, trailingShort)
 		}
-		if !c.catchUp.takePart() {
+		if !c.catchUp.participate() {
 			return errors.New("it takes no part")
 		}
 		return nil

@@ -53,14 +53,14 @@ type Cluster struct {
 
 	reloading sync.Mutex // Held while settings of raft are changed, by reloadRaft.
 
-	raft      *raft.Raft
-	transport *raft.NetworkTransport
-	room      *room
-	relief    relief
-	leaders   *leaderWatch
-	terms     *terms
-	proposals *proposals
-	reads     *rounds
+	raft         *raft.Raft
+	transport    *raft.NetworkTransport
+	space        *diskSpace
+	diskHandOver diskHandOver
+	leaders      *leaderWatch
+	terms        *terms
+	proposals    *proposals
+	reads        *rounds
 
 	heartbeats *heartbeats
 	gossip     *gossip.Gossip
@@ -142,7 +142,7 @@ func newCluster(cfg Config) *Cluster {
 		Rand:           cfg.Rand, Codec: c.codec, Logger: c.logger, Closed: c.closed, Alive: c.metrics.seen,
 		Servers: c.members.serverIDs, Lookup: c.members.lookup,
 	})
-	c.room = newRoom(c)
+	c.space = newDiskSpace(c)
 	c.handleOwn()
 	return c
 }
@@ -168,7 +168,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	}
 	if !c.isWorker() {
 		c.raftNode.newReplica()
-		if fresh, err = c.epochGuard.leaveOldLife(ctx, fresh); err != nil {
+		if fresh, err = c.epochGuard.leaveOldEpoch(ctx, fresh); err != nil {
 			return err
 		}
 		if err := c.raftNode.openRaft(ctx, fresh); err != nil {
@@ -240,8 +240,8 @@ func (c *Cluster) loops() []func(context.Context) error {
 	if c.isWorker() {
 		return append(all, c.upstream.run)
 	}
-	return append(all, c.hungDisk.watchDisk, c.room.run, c.leaders.run, c.leadership.lead, c.members.tendMembers, c.members.rememberPeers,
-		c.transfers.watchTransfer, c.epochGuard.watchLife, c.scrub, c.comparer.Run)
+	return append(all, c.hungDisk.watchDisk, c.space.run, c.leaders.run, c.leadership.lead, c.members.manage, c.members.rememberPeers,
+		c.transfers.watchTransfer, c.epochGuard.awaitOutlived, c.scrub, c.comparer.Run)
 }
 
 // Close stops Raft and closes files and sockets. Call it after Run returned.

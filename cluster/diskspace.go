@@ -19,7 +19,7 @@ import (
 
 // How room on the disk is kept.
 const (
-	roomTick      = time.Second
+	spaceTick     = time.Second
 	compactEvery  = time.Minute // While the disk is full.
 	trailingShort = 1024        // Entries kept behind a snapshot while it is.
 	fullRetry     = 10 * time.Second
@@ -29,7 +29,7 @@ const (
 var errStarved = errors.New("the disk is full: raft waits for room to store its term")
 
 // look is what one look at the disk found. It decides alone from what it holds.
-type look struct {
+type spaceCheck struct {
 	free  int64 // Bytes of the file system.
 	slack int64 // Bytes inside of the log's file that entries take before it grows.
 	size  int64 // Of the ballast.
@@ -40,7 +40,7 @@ type look struct {
 // short reports whether the disk is too full for what makes the state grow:
 // when it leaves less than the ballast, beside the ballast. What was full needs
 // a quarter more to be so no longer.
-func (l look) short() bool {
+func (l spaceCheck) short() bool {
 	need := l.size
 	if !l.held {
 		need += l.size
@@ -52,13 +52,13 @@ func (l look) short() bool {
 }
 
 // restores reports whether there is room to make the ballast again.
-func (l look) restores() bool { return !l.held && l.size > 0 && l.free >= l.size+l.size/4 }
+func (l spaceCheck) restores() bool { return !l.held && l.size > 0 && l.free >= l.size+l.size/4 }
 
 // room looks after the room on the disk of the data directory. While it is
 // short of that a leader refuses what makes the state grow, so that there is
 // some left for what makes it smaller; the ballast is given up when a write of
 // raft's finds none at all.
-type room struct {
+type diskSpace struct {
 	c       *Cluster
 	ballast *disk.Ballast
 	wake    chan struct{} // Signals that a write found no room; of size one.
@@ -71,31 +71,31 @@ type room struct {
 	compacted time.Time               // When the log was last compacted for room.
 }
 
-func newRoom(c *Cluster) *room {
-	return &room{c: c, wake: make(chan struct{}, 1), others: make(map[compute.NodeID]bool)}
+func newDiskSpace(c *Cluster) *diskSpace {
+	return &diskSpace{c: c, wake: make(chan struct{}, 1), others: make(map[compute.NodeID]bool)}
 }
 
 // open finds the ballast and has the stores ask for its room.
-func (r *room) open() (err error) {
-	if r.ballast, err = disk.OpenBallast(r.c.dir.Root(), r.c.cfg.Ballast); err != nil {
+func (d *diskSpace) open() (err error) {
+	if d.ballast, err = disk.OpenBallast(d.c.dir.Root(), d.c.cfg.Ballast); err != nil {
 		return err
 	}
-	r.c.replica.Log.Relieve(r.relieve)
-	r.c.replica.Snapshots.Relieve(r.relieveSnapshot)
-	r.look()
+	d.c.replica.Log.Relieve(d.dropBallast)
+	d.c.replica.Snapshots.Relieve(d.dropForSnapshot)
+	d.check()
 	return nil
 }
 
 // relieve gives the ballast up. Any write of raft's may call it.
-func (r *room) relieve() bool {
-	dropped := r.ballast.Drop()
+func (d *diskSpace) dropBallast() bool {
+	dropped := d.ballast.Drop()
 	if dropped {
-		r.c.logger.Error("the disk is full: its ballast was given up", "err", r.words())
+		d.c.logger.Error("the disk is full: its ballast was given up", "err", d.describe())
 	} else {
-		r.needed.Store(true)
+		d.needed.Store(true)
 	}
 	select {
-	case r.wake <- struct{}{}:
+	case d.wake <- struct{}{}:
 	default: // A signal is waiting already.
 	}
 	return dropped
@@ -103,26 +103,26 @@ func (r *room) relieve() bool {
 
 // relieveSnapshot is relieve for a snapshot, which may take more than any ballast:
 // whatever can go makes room for the next try.
-func (r *room) relieveSnapshot() bool {
-	r.needed.Store(true)
-	return r.relieve()
+func (d *diskSpace) dropForSnapshot() bool {
+	d.needed.Store(true)
+	return d.dropBallast()
 }
 
 // run looks at the disk until ctx ends.
-func (r *room) run(ctx context.Context) error {
-	ticker := time.NewTicker(roomTick)
+func (d *diskSpace) run(ctx context.Context) error {
+	ticker := time.NewTicker(spaceTick)
 	defer ticker.Stop()
 	for {
-		if r.needed.Swap(false) {
-			r.c.raftNode.giveDamagedUp()
+		if d.needed.Swap(false) {
+			d.c.raftNode.dropDamaged()
 		}
-		if r.look() {
-			r.makeRoom()
-			r.giveLeadership(ctx)
+		if d.check() {
+			d.reclaim()
+			d.handOverToSpace(ctx)
 		}
 		select {
 		case <-ticker.C:
-		case <-r.wake:
+		case <-d.wake:
 		case <-ctx.Done():
 			return nil
 		}
@@ -131,102 +131,102 @@ func (r *room) run(ctx context.Context) error {
 
 // look looks once, makes the ballast where there is room, and reports whether
 // the disk is full.
-func (r *room) look() bool {
-	size := r.ballast.Size()
+func (d *diskSpace) check() bool {
+	size := d.ballast.Size()
 	if size == 0 {
 		return false
 	}
-	free, _, err := r.c.cfg.freeSpace(r.c.dir.Root())
+	free, _, err := d.c.cfg.freeSpace(d.c.dir.Root())
 	if err != nil {
-		r.c.logger.Warn("room on the disk not known", "err", err)
-		return r.isFull()
+		d.c.logger.Warn("room on the disk not known", "err", err)
+		return d.isFull()
 	}
-	now := look{free: free, slack: r.c.replica.Log.Slack(), size: size, held: r.ballast.Held(), full: r.isFull()}
+	now := spaceCheck{free: free, slack: d.c.replica.Log.Slack(), size: size, held: d.ballast.Held(), full: d.isFull()}
 	if now.restores() {
-		if err := r.ballast.Make(); err != nil {
-			r.c.logger.Warn("ballast not made", "err", err)
+		if err := d.ballast.Make(); err != nil {
+			d.c.logger.Warn("ballast not made", "err", err)
 		} else {
 			now.held, now.free = true, now.free-size
 		}
 	}
 	full := now.short()
-	r.mu.Lock()
-	r.full, r.free = full, now.free
-	r.mu.Unlock()
-	r.c.metrics.showRoom(now.free, now.held, size, full)
+	d.mu.Lock()
+	d.full, d.free = full, now.free
+	d.mu.Unlock()
+	d.c.metrics.showSpace(now.free, now.held, size, full)
 	switch {
 	case full && !now.full:
-		r.c.logger.Error("the disk is full", "err", r.words())
+		d.c.logger.Error("the disk is full", "err", d.describe())
 	case now.full && !full:
-		r.c.logger.Info("the disk has room again")
+		d.c.logger.Info("the disk has room again")
 	}
 	return full
 }
 
 // isFull reports whether this node's disk is short of room.
-func (r *room) isFull() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.full
+func (d *diskSpace) isFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.full
 }
 
 // note keeps what another server told this leader of its disk.
-func (r *room) note(id compute.NodeID, full bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (d *diskSpace) note(id compute.NodeID, full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if full {
-		r.others[id] = true
+		d.others[id] = true
 	} else {
-		delete(r.others, id)
+		delete(d.others, id)
 	}
 }
 
 // words say how full the disk is and what to do about it.
-func (r *room) words() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	need := r.ballast.Size()
-	if !r.ballast.Held() {
+func (d *diskSpace) describe() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	need := d.ballast.Size()
+	if !d.ballast.Held() {
 		need *= 2
 	}
 	return fmt.Errorf("%d MiB are free on the file system of %s, %d MiB are needed: make room there",
-		r.free>>20, r.c.dir.Root(), need>>20+1)
+		d.free>>20, d.c.dir.Root(), need>>20+1)
 }
 
 // makeRoom has the log compacted and old snapshots removed, at most once a
 // minute: entries that a snapshot covers are kept for followers that are
 // behind, which can be given the snapshot instead.
-func (r *room) makeRoom() {
+func (d *diskSpace) reclaim() {
 	now := time.Now() //nolint:forbidigo // A stopwatch.
-	r.mu.Lock()
-	due := r.compacted.IsZero() || now.Sub(r.compacted) > compactEvery
+	d.mu.Lock()
+	due := d.compacted.IsZero() || now.Sub(d.compacted) > compactEvery
 	if due {
-		r.compacted = now
+		d.compacted = now
 	}
-	r.mu.Unlock()
+	d.mu.Unlock()
 	if !due {
 		return
 	}
-	if err := r.compact(); err != nil {
-		r.c.logger.Warn("log not compacted", "err", err)
+	if err := d.compact(); err != nil {
+		d.c.logger.Warn("log not compacted", "err", err)
 	}
-	r.c.replica.Quarantine.PruneTo(0)
+	d.c.replica.Quarantine.PruneTo(0)
 }
 
 // compact makes a snapshot, unless it would let few entries go, and keeps only
 // the newest.
-func (r *room) compact() error {
-	first, err := r.c.replica.Log.FirstIndex()
+func (d *diskSpace) compact() error {
+	first, err := d.c.replica.Log.FirstIndex()
 	if err != nil {
 		return err
 	}
-	if last := r.c.raft.LastIndex(); first > 0 && last-first > 2*trailingShort {
-		err := r.c.raftNode.withTrailing(trailingShort, func() error { return r.c.raft.Snapshot().Error() })
+	if last := d.c.raft.LastIndex(); first > 0 && last-first > 2*trailingShort {
+		err := d.c.raftNode.withTrailing(trailingShort, func() error { return d.c.raft.Snapshot().Error() })
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	return r.c.replica.Snapshots.KeepNewest()
+	return d.c.replica.Snapshots.KeepNewest()
 }
 
 // withTrailing has raft keep so many entries behind snapshots that are made by
@@ -245,28 +245,28 @@ func (c raftNode) withTrailing(entries uint64, do func() error) error {
 }
 
 // giveLeadership hands leadership to a voter whose disk has room, once.
-func (r *room) giveLeadership(ctx context.Context) {
-	if !r.c.IsLeader() || r.c.transferred.Load() {
+func (d *diskSpace) handOverToSpace(ctx context.Context) {
+	if !d.c.IsLeader() || d.c.transferred.Load() {
 		return
 	}
-	for _, s := range r.c.servers() {
+	for _, s := range d.c.servers() {
 		id := raftconf.NodeOf(s.ID)
-		r.mu.Lock()
-		full := r.others[id]
-		r.mu.Unlock()
-		if id == r.c.id || s.Suffrage != raft.Voter || full {
+		d.mu.Lock()
+		full := d.others[id]
+		d.mu.Unlock()
+		if id == d.c.id || s.Suffrage != raft.Voter || full {
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, statusTimeout)
-		st, err := r.c.healthReport.status(asking, id)
+		st, err := d.c.healthReport.status(asking, id)
 		cancel()
-		if err != nil || st.Full || st.Last+caughtUp < r.c.raft.LastIndex() {
+		if err != nil || st.Full || st.Last+caughtUp < d.c.raft.LastIndex() {
 			continue
 		}
-		r.c.logger.Info("leadership goes to a node whose disk has room", "node", id)
-		err = r.c.transfers.transferOnce(func() raft.Future { return r.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
+		d.c.logger.Info("leadership goes to a node whose disk has room", "node", id)
+		err = d.c.transfers.transferOnce(func() raft.Future { return d.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
 		if err != nil {
-			r.c.logger.Warn("leadership not handed over", "err", err)
+			d.c.logger.Warn("leadership not handed over", "err", err)
 		}
 		return
 	}
@@ -274,13 +274,13 @@ func (r *room) giveLeadership(ctx context.Context) {
 
 // admit returns the proposals of a batch that may be committed now. The others
 // are refused: there is no room for what makes the state grow.
-func (r *room) admit(batch []*proposal) []*proposal {
-	refusal := r.refusal()
+func (d *diskSpace) admit(batch []*proposal) []*proposal {
+	refusal := d.refusal()
 	if refusal == nil {
 		return batch
 	}
 	return slices.DeleteFunc(batch, func(p *proposal) bool {
-		if r.c.cfg.Relieves(p.frame) {
+		if d.c.cfg.Relieves(p.frame) {
 			return false
 		}
 		p.done <- outcome{Err: refusal}
@@ -290,29 +290,29 @@ func (r *room) admit(batch []*proposal) []*proposal {
 
 // refusal returns why this leader commits nothing that makes the state grow:
 // its own disk is full, or too few voters have room; nil when it does.
-func (r *room) refusal() *compute.Error {
-	r.mu.Lock()
-	full, others := r.full, len(r.others)
-	r.mu.Unlock()
+func (d *diskSpace) refusal() *compute.Error {
+	d.mu.Lock()
+	full, others := d.full, len(d.others)
+	d.mu.Unlock()
 	if !full && others == 0 {
 		return nil
 	}
 	if full {
 		e := compute.Errorf(compute.CodeNoSpace, "The disk of node %s is full: %w. "+
-			"What is stored can be read, stopped and deleted.", r.c.cfg.Name, r.words())
+			"What is stored can be read, stopped and deleted.", d.c.cfg.Name, d.describe())
 		return e.Named("no_space").Retry(fullRetry)
 	}
 	voters, roomy := 0, 0
-	r.mu.Lock()
-	for _, s := range r.c.servers() {
+	d.mu.Lock()
+	for _, s := range d.c.servers() {
 		if s.Suffrage == raft.Voter {
 			voters++
-			if !r.others[raftconf.NodeOf(s.ID)] {
+			if !d.others[raftconf.NodeOf(s.ID)] {
 				roomy++
 			}
 		}
 	}
-	r.mu.Unlock()
+	d.mu.Unlock()
 	if roomy >= raftconf.Quorum(voters) {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (r *room) refusal() *compute.Error {
 
 // giveDamagedUp empties the quarantine to make free space, unless no other
 // server is known to hold the state.
-func (c raftNode) giveDamagedUp() {
+func (c raftNode) dropDamaged() {
 	if c.othersHold() {
 		c.replica.Quarantine.PruneTo(replica.KeepNone)
 	}

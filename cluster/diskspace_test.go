@@ -137,7 +137,7 @@ func TestFullFileSystem(t *testing.T) {
 	f.awaitVoters(3)
 	leader := f.leader()
 	for _, p := range f.peers {
-		eventually(t, "a ballast", func() bool { p.LookForRoom(); return p.BallastHeld() })
+		eventually(t, "a ballast", func() bool { p.CheckSpace(); return p.BallastHeld() })
 	}
 	pad := make([]byte, 64<<10)
 	leader.mustPropose(t, toyCommand{Op: "before", Key: "k", Value: 1, Pad: pad})

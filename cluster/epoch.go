@@ -23,15 +23,15 @@ import (
 // of two clusters is to end is for people to decide.
 
 const (
-	epochPrefix = "epoch-"         // Of the server name in the handshake; none in epoch 0.
-	askLife     = 1 * time.Second  // To ask the others which life they are in.
-	leaderless  = 10 * time.Second // Without a leader for so long, the life before is over.
+	epochPrefix     = "epoch-"         // Of the server name in the handshake; none in epoch 0.
+	askEpochTimeout = 1 * time.Second  // To ask the others which life they are in.
+	leaderlessFor   = 10 * time.Second // Without a leader for so long, the life before is over.
 )
 
 // elsewhereError is how a server of another epoch, which it is, is refused.
-type elsewhereError uint64
+type epochError uint64
 
-func (e elsewhereError) Error() string {
+func (e epochError) Error() string {
 	return fmt.Sprintf("the other side is in epoch %d of the cluster: its state was restored or recovered since",
 		uint64(e))
 }
@@ -68,7 +68,7 @@ func epochOf(state tls.ConnectionState) uint64 {
 type epochGuard struct{ *Cluster }
 
 // otherLife reports whether a server that connects is in another epoch.
-func (c epochGuard) otherLife(peer rpc.Peer, state tls.ConnectionState) bool {
+func (c epochGuard) inOtherEpoch(peer rpc.Peer, state tls.ConnectionState) bool {
 	if c.isWorker() || peer.Anonymous() || peer.Role != compute.RoleServer {
 		return false
 	}
@@ -76,13 +76,13 @@ func (c epochGuard) otherLife(peer rpc.Peer, state tls.ConnectionState) bool {
 	if epoch == c.Epoch() {
 		return false
 	}
-	c.hearOf(peer.ID, epoch)
+	c.noteEpoch(peer.ID, epoch)
 	return true
 }
 
 // hearOf notes that a server is in another epoch. When that is a later one and
 // this server has had no leader for long, it ends, to come in at its next start.
-func (c epochGuard) hearOf(from compute.NodeID, epoch uint64) {
+func (c epochGuard) noteEpoch(from compute.NodeID, epoch uint64) {
 	own := c.Epoch()
 	if epoch == own || c.isWorker() {
 		return
@@ -104,7 +104,7 @@ func (c epochGuard) hearOf(from compute.NodeID, epoch uint64) {
 		c.epochs.orphan = time.Time{}
 	case c.epochs.orphan.IsZero():
 		c.epochs.orphan = now
-	case epoch > own && now.Sub(c.epochs.orphan) > leaderless:
+	case epoch > own && now.Sub(c.epochs.orphan) > leaderlessFor:
 		select {
 		case c.epochs.outlive <- epoch:
 		default:
@@ -118,7 +118,7 @@ var ErrOutlived = errors.New("the cluster was restored or recovered meanwhile: "
 	"start this server again, and it comes in empty")
 
 // watchLife ends Run once this server was left behind.
-func (c epochGuard) watchLife(ctx context.Context) error {
+func (c epochGuard) awaitOutlived(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -130,7 +130,7 @@ func (c epochGuard) watchLife(ctx context.Context) error {
 // leaveOldLife asks the other servers which epoch they are in, before this one
 // takes part. When one is in a later epoch, and those that are in this one are
 // too few to go on, the replica is set aside.
-func (c epochGuard) leaveOldLife(ctx context.Context, fresh freshness) (freshness, error) {
+func (c epochGuard) leaveOldEpoch(ctx context.Context, fresh freshness) (freshness, error) {
 	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {
 		return fresh, nil
@@ -151,7 +151,7 @@ func (c epochGuard) leaveOldLife(ctx context.Context, fresh freshness) (freshnes
 // askEpochs returns the newest epoch that a server is in, and how many, this
 // one counted, are in its own.
 func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest uint64, same int) {
-	ctx, cancel := context.WithTimeout(ctx, askLife)
+	ctx, cancel := context.WithTimeout(ctx, askEpochTimeout)
 	defer cancel()
 	own := c.Epoch()
 	answers := make(chan error, len(peers)) // Room for all, so that none blocks.
@@ -167,7 +167,7 @@ func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest
 	newest, same = own, 1
 	for range peers {
 		err := <-answers
-		if e, ok := errors.AsType[elsewhereError](err); ok {
+		if e, ok := errors.AsType[epochError](err); ok {
 			newest = max(newest, uint64(e))
 		} else if err == nil {
 			same++

@@ -42,17 +42,17 @@ func (c *Cluster) SeesServers() bool {
 	return !slices.ContainsFunc(c.members.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
 }
 
-// LookForRoom looks at the disk, as is done every second.
-func (c *Cluster) LookForRoom() bool { return c.room.look() }
+// CheckSpace looks at the disk, as is done every second.
+func (c *Cluster) CheckSpace() bool { return c.space.check() }
 
-// FindNoRoom has a snapshot find no room.
-func (c *Cluster) FindNoRoom() { c.room.relieveSnapshot() }
+// FailSnapshot has a snapshot find no room.
+func (c *Cluster) FailSnapshot() { c.space.dropForSnapshot() }
 
-// GiveDamagedUp does at once what is done soon after FindNoRoom.
-func (c *Cluster) GiveDamagedUp() { c.raftNode.giveDamagedUp() }
+// DropDamaged does at once what is done soon after FailSnapshot.
+func (c *Cluster) DropDamaged() { c.raftNode.dropDamaged() }
 
 // BallastHeld reports whether the ballast is there.
-func (c *Cluster) BallastHeld() bool { return c.room.ballast.Held() }
+func (c *Cluster) BallastHeld() bool { return c.space.ballast.Held() }
 
 // ScrubOnce reads the replica on disk, as is done every few hours.
 func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.replica.ScrubOnce(ctx) }

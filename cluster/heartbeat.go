@@ -23,7 +23,7 @@ const (
 	heartbeatRetry   = 300 * time.Millisecond
 	heartbeatTimeout = 2 * time.Second
 	maxHeard         = 20_000 // Nodes; as many as a cluster may have.
-	livesFor         = 10 * time.Second
+	aliveFor         = 10 * time.Second
 )
 
 // heartbeat is what a node sends to the leader. Who it is, its certificate
@@ -101,7 +101,7 @@ func (h *heartbeats) age() time.Duration {
 }
 
 // grace begins a term.
-func (h *heartbeats) grace() {
+func (h *heartbeats) startTerm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = h.now()
@@ -241,7 +241,7 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	}
 	from := h.from(peer, beat, came)
 	if !h.keep(peer.ID, from) {
-		h.forgetGone(from.at)
+		h.forgetRemoved(from.at)
 		if !h.keep(peer.ID, from) {
 			return nil, compute.Errorf(compute.CodeUnavailable, "The leader hears from too many nodes.")
 		}
@@ -302,11 +302,11 @@ func (h *heartbeats) keep(id compute.NodeID, from heardFrom) bool {
 
 // forgetGone forgets the silent nodes that the state does not have, or not any
 // more: of the others it counts for how long they are silent.
-func (h *heartbeats) forgetGone(now time.Time) {
+func (h *heartbeats) forgetRemoved(now time.Time) {
 	h.mu.Lock()
 	silent := make(map[compute.NodeID]time.Time)
 	for id, from := range h.heard {
-		if now.Sub(from.at) >= livesFor {
+		if now.Sub(from.at) >= aliveFor {
 			silent[id] = from.at
 		}
 	}
@@ -327,11 +327,11 @@ func (h *heartbeats) forgetGone(now time.Time) {
 
 // lives reports whether a node was heard from so short a time ago, in this term,
 // that it is up: it has a certificate.
-func (h *heartbeats) lives(id compute.NodeID) bool {
+func (h *heartbeats) alive(id compute.NodeID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	from, known := h.heard[id]
-	return known && from.at.After(h.since) && h.now().Sub(from.at) < livesFor
+	return known && from.at.After(h.since) && h.now().Sub(from.at) < aliveFor
 }
 
 // clocks returns by how much the clocks of the nodes that were heard in this term
@@ -353,7 +353,7 @@ func (h *heartbeats) clockOf(id compute.NodeID) (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	from, now := h.heard[id], h.now()
-	if id == h.c.id || from.clock.IsZero() || !from.at.After(h.since) || now.Sub(from.at) >= livesFor {
+	if id == h.c.id || from.clock.IsZero() || !from.at.After(h.since) || now.Sub(from.at) >= aliveFor {
 		return time.Time{}, false
 	}
 	return from.clock.Add(now.Sub(from.at)), true

@@ -45,7 +45,7 @@ func TestClocksOfVoters(t *testing.T) {
 			h, now := c.heartbeats, noon
 			h.now = func() time.Time { return now }
 			now = noon.Add(-test.led)
-			h.grace()
+			h.startTerm()
 			now = noon.Add(-test.ago)
 			beat := heartbeat{}
 			if test.tells {

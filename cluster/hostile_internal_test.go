@@ -24,7 +24,7 @@ func TestVerdictOf(t *testing.T) {
 		return readmissionReply{id(n), status{Leader: id(leader)}, nil}
 	}
 	away := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, errors.New("no route")} }
-	later := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, elsewhereError(3)} }
+	later := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, epochError(3)} }
 	for _, test := range []struct {
 		name     string
 		replies  []readmissionReply
@@ -37,11 +37,11 @@ func TestVerdictOf(t *testing.T) {
 		{"one is left behind like this one", []readmissionReply{later(1), here(2, 0)}, true},
 		{"most are there", []readmissionReply{later(1), later(2), here(3, 0), away(4)}, true},
 	} {
-		if err := verdictOf(test.replies, 2); errors.Is(err, ErrOutlived) != test.outlived {
+		if err := readmissionVerdict(test.replies, 2); errors.Is(err, ErrOutlived) != test.outlived {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if err := verdictOf([]readmissionReply{{id(1), status{}, errRemoved()}, here(2, 2)}, 2); !IsRemoved(err) {
+	if err := readmissionVerdict([]readmissionReply{{id(1), status{}, errRemoved()}, here(2, 2)}, 2); !IsRemoved(err) {
 		t.Errorf("of a removed one: %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls := 0
-		err = c.rejoiner.withRoom(func() error { calls++; return test.fails[calls-1] })
+		err = c.rejoiner.withFreeSpace(func() error { calls++; return test.fails[calls-1] })
 		if want := test.fails[len(test.fails)-1]; calls != test.calls || !errors.Is(err, want) {
 			t.Errorf("%s: called %d times, %v", test.name, calls, err)
 		}
@@ -95,7 +95,7 @@ func TestAdviceOnHandshakes(t *testing.T) {
 		"unknown certificate authority": "copy ca.crt",
 		"bad certificate":               "its log says why",
 	} {
-		err := adviseOf(errors.New("remote error: tls: " + said))
+		err := withAdvice(errors.New("remote error: tls: " + said))
 		if text := err.Error(); !strings.Contains(text, said) || !strings.Contains(text, word) {
 			t.Errorf("%q does not say %q", text, word)
 		}

@@ -15,14 +15,14 @@ import (
 
 // How a leader whose disk hangs finds out whether others can lead.
 const (
-	reliefAfter = time.Second // A write has not returned for so long: the others are asked.
-	reliefPause = 500 * time.Millisecond
+	hungAfter = time.Second // A write has not returned for so long: the others are asked.
+	hungRetry = 500 * time.Millisecond
 )
 
 // relief is what a leader whose disk hangs knows of the others. It ends for
 // their sake alone: when their disks hang as well, because all are on one
 // storage that is slow, it would take itself away and nothing would be won.
-type relief struct {
+type diskHandOver struct {
 	mu     sync.Mutex
 	asking bool
 	askAt  time.Time // Not before.
@@ -51,8 +51,8 @@ func (c hungDisk) watchDisk(ctx context.Context) error {
 
 // writeLimit returns how long a write may hang before this process ends.
 func (c hungDisk) writeLimit(ctx context.Context, now time.Time) time.Duration {
-	hangs := c.raft.State() == raft.Leader && c.replica.Watchdog.Pending() >= reliefAfter
-	r := &c.relief
+	hangs := c.raft.State() == raft.Leader && c.replica.Watchdog.Pending() >= hungAfter
+	r := &c.diskHandOver
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !hangs {
@@ -63,18 +63,18 @@ func (c hungDisk) writeLimit(ctx context.Context, now time.Time) time.Duration {
 		return disk.AppendLimitLeader
 	}
 	if !r.asking && !now.Before(r.askAt) {
-		r.asking, r.askAt = true, now.Add(reliefPause)
-		c.work.Go(func() { c.askRelief(ctx) })
+		r.asking, r.askAt = true, now.Add(hungRetry)
+		c.work.Go(func() { c.askOtherDisks(ctx) })
 	}
 	return disk.AppendLimitFollower
 }
 
 // askRelief asks whether the others can lead.
-func (c hungDisk) askRelief(ctx context.Context) {
-	able := c.othersWrite(ctx)
-	c.relief.mu.Lock()
-	c.relief.asking, c.relief.able = false, able
-	c.relief.mu.Unlock()
+func (c hungDisk) askOtherDisks(ctx context.Context) {
+	able := c.otherDisksWork(ctx)
+	c.diskHandOver.mu.Lock()
+	c.diskHandOver.asking, c.diskHandOver.able = false, able
+	c.diskHandOver.mu.Unlock()
 	if !able { // The log may be on the disk that hangs: this comes last.
 		c.logger.Warn("the disk hangs, and too few other voters have one that does not")
 	}
@@ -82,7 +82,7 @@ func (c hungDisk) askRelief(ctx context.Context) {
 
 // othersWrite asks the other voters to write to their disks, and reports whether
 // as many as a quorum did so at once.
-func (c hungDisk) othersWrite(ctx context.Context) bool {
+func (c hungDisk) otherDisksWork(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var others []compute.NodeID

@@ -114,7 +114,7 @@ func (i *inbound) run(to follower) {
 		case <-i.closed:
 			return
 		}
-		if !i.handOn(call) {
+		if !i.forward(call) {
 			return
 		}
 	}
@@ -122,13 +122,13 @@ func (i *inbound) run(to follower) {
 
 // handOn hands one call on and passes the answer back. It reports false when no
 // other is to follow.
-func (i *inbound) handOn(call raft.RPC) bool {
+func (i *inbound) forward(call raft.RPC) bool {
 	switch req := call.Command.(type) {
 	case *raft.AppendEntriesRequest:
-		i.leaveOut(req)
+		i.skipCommitted(req)
 	case *raft.InstallSnapshotRequest:
-		if i.needless(req) {
-			return i.answerNeedless(call, req)
+		if i.alreadyHeld(req) {
+			return i.acknowledgeHeld(call, req)
 		}
 	}
 	newest := i.raft.LastIndex()
@@ -136,7 +136,7 @@ func (i *inbound) handOn(call raft.RPC) bool {
 	if !ok {
 		return false
 	}
-	wrong := i.misled(call.Command, newest, answer.Response)
+	wrong := i.inconsistency(call.Command, newest, answer.Response)
 	if wrong != nil {
 		i.fatal(wrong)
 	}
@@ -164,7 +164,7 @@ func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 // leaveOut has raft compare nothing that is committed: it may not have it any
 // more, and it is the same everywhere. Raft compares nothing before entry 1, so
 // what follows is sent as if it began there. It commits no more than is compared.
-func (i *inbound) leaveOut(req *raft.AppendEntriesRequest) {
+func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 	compared := req.PrevLogEntry
 	if n := len(req.Entries); n > 0 {
 		compared = req.Entries[n-1].Index
@@ -183,7 +183,7 @@ func (i *inbound) leaveOut(req *raft.AppendEntriesRequest) {
 // needless reports whether all of a snapshot is here: it is applied, or the log
 // has the entry at its end, and so those before it as the leader has them. What
 // follows that entry was perhaps acknowledged, and stays (Raft, section 7).
-func (i *inbound) needless(req *raft.InstallSnapshotRequest) bool {
+func (i *inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
 	if req.LastLogIndex <= i.raft.AppliedIndex() {
 		return true
 	}
@@ -193,7 +193,7 @@ func (i *inbound) needless(req *raft.InstallSnapshotRequest) bool {
 
 // answerNeedless says of a snapshot that it is here. Raft is asked as if nothing
 // were in it: the term is looked at, and the leader was heard.
-func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
+func (i *inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}
 	answer, ok := i.ask(raft.RPC{Command: nothing})
 	if !ok {
@@ -213,7 +213,7 @@ func (i *inbound) answerNeedless(call raft.RPC, req *raft.InstallSnapshotRequest
 // misled returns what raft is wrong about after a call, nil for nothing: then the
 // process has to end, and the next start reads what there is. Newest is the entry
 // in which raft believed before.
-func (i *inbound) misled(call any, newest uint64, answer any) error {
+func (i *inbound) inconsistency(call any, newest uint64, answer any) error {
 	switch done := answer.(type) {
 	case *raft.InstallSnapshotResponse:
 		req, ok := call.(*raft.InstallSnapshotRequest)

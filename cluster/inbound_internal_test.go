@@ -60,7 +60,7 @@ func TestInboundAppend(t *testing.T) {
 			req := &raft.AppendEntriesRequest{
 				Term: 4, PrevLogEntry: tt.prev, PrevLogTerm: 2, Entries: tt.entries, LeaderCommitIndex: tt.commit,
 			}
-			i.leaveOut(req)
+			i.skipCommitted(req)
 			got := []uint64{req.PrevLogEntry, req.PrevLogTerm, uint64(len(req.Entries)), req.LeaderCommitIndex}
 			want := []uint64{tt.prevOut, tt.prevTermOut, uint64(tt.entriesOut), tt.commitOut}
 			if !slices.Equal(got, want) {
@@ -148,7 +148,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 	}
 	config := raft.DefaultConfig()
 	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", liblog.Discard(), true
-	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = standsNever, standsNever, true
+	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = electionNever, electionNever, true
 	logs := &disk.Cache{LogStore: f.store}
 	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) }, f.closed)
 	i.calls, f.inbound = f.calls, i

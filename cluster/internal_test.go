@@ -21,22 +21,22 @@ func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
 		var mu sync.Mutex
 		var sizes []int
 		release := make(chan struct{})
-		l := &lane{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
+		l := &batcher{spawn: func(fn func()) { go fn() }, send: func(batch []*proposal) {
 			mu.Lock()
 			sizes = append(sizes, len(batch))
 			mu.Unlock()
 			<-release
-			finish(batch, outcome{Fate: fateCommitted})
+			finish(batch, outcome{Status: statusCommitted})
 		}}
 		const extra = 600
 		var all []*proposal
-		for range laneBatches + extra {
+		for range batcherSends + extra {
 			p := &proposal{frame: make([]byte, 100), done: make(chan outcome, 1)}
 			all = append(all, p)
 			if !l.add(p) {
 				t.Fatal("full")
 			}
-			if len(all) <= laneBatches {
+			if len(all) <= batcherSends {
 				synctest.Wait() // The first ones go at once.
 			}
 		}
@@ -46,11 +46,11 @@ func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if len(sizes) < laneBatches+3 || sizes[0] != 1 || sizes[laneBatches-1] != 1 || sizes[laneBatches] != batchFrames {
+		if len(sizes) < batcherSends+3 || sizes[0] != 1 || sizes[batcherSends-1] != 1 || sizes[batcherSends] != batchFrames {
 			t.Errorf("batches of %v", sizes)
 		}
 		for i, p := range all[:len(all)-1] {
-			if o := <-p.done; o.Fate != fateCommitted {
+			if o := <-p.done; o.Status != statusCommitted {
 				t.Fatalf("proposal %d: %+v", i, o)
 			}
 		}
@@ -62,7 +62,7 @@ func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
 
 func TestLaneIsBounded(t *testing.T) {
 	stuck := make(chan struct{})
-	l := &lane{spawn: func(fn func()) { go fn() }, send: func([]*proposal) { <-stuck }}
+	l := &batcher{spawn: func(fn func()) { go fn() }, send: func([]*proposal) { <-stuck }}
 	defer close(stuck)
 	n := 0
 	for l.add(&proposal{frame: make([]byte, 1<<20)}) {
@@ -104,16 +104,16 @@ func TestARoundServesOnlyWhoCameBefore(t *testing.T) {
 }
 
 func TestJudgeApplyErrors(t *testing.T) {
-	for err, want := range map[error]fate{
-		raft.ErrNotLeader:                    fateNothing,
-		raft.ErrEnqueueTimeout:               fateNothing,
-		raft.ErrLeadershipTransferInProgress: fateNothing,
-		raft.ErrAbortedByRestore:             fateNothing,
-		raft.ErrLeadershipLost:               fateUnknown,
-		raft.ErrRaftShutdown:                 fateUnknown,
-		errors.New("no space left"):          fateUnknown,
+	for err, want := range map[error]commitStatus{
+		raft.ErrNotLeader:                    statusNotCommitted,
+		raft.ErrEnqueueTimeout:               statusNotCommitted,
+		raft.ErrLeadershipTransferInProgress: statusNotCommitted,
+		raft.ErrAbortedByRestore:             statusNotCommitted,
+		raft.ErrLeadershipLost:               statusUnknown,
+		raft.ErrRaftShutdown:                 statusUnknown,
+		errors.New("no space left"):          statusUnknown,
 	} {
-		if got := fateOf(err); got != want {
+		if got := commitStatusOf(err); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)
 		}
 	}
@@ -139,19 +139,19 @@ func TestLookAtTheDisk(t *testing.T) {
 	const size = 256 << 20
 	for _, test := range []struct {
 		name            string
-		look            look
+		look            spaceCheck
 		short, restores bool
 	}{
-		{"much room", look{free: 10 * size, size: size, held: true}, false, false},
-		{"just enough", look{free: size, size: size, held: true}, false, false},
-		{"less than the ballast", look{free: size - 1, size: size, held: true}, true, false},
-		{"room inside of the log", look{free: 1, slack: size, size: size, held: true}, false, false},
-		{"was full, hardly more", look{free: size, size: size, held: true, full: true}, true, false},
-		{"was full, has room", look{free: size + size/4, size: size, held: true, full: true}, false, false},
-		{"given up, room for it alone", look{free: size + size/4, size: size, full: true}, true, true},
-		{"given up, no room", look{free: size, size: size, full: true}, true, false},
-		{"given up, much room", look{free: 3 * size, size: size, full: true}, false, true},
-		{"none wanted", look{free: 0}, false, false},
+		{"much room", spaceCheck{free: 10 * size, size: size, held: true}, false, false},
+		{"just enough", spaceCheck{free: size, size: size, held: true}, false, false},
+		{"less than the ballast", spaceCheck{free: size - 1, size: size, held: true}, true, false},
+		{"room inside of the log", spaceCheck{free: 1, slack: size, size: size, held: true}, false, false},
+		{"was full, hardly more", spaceCheck{free: size, size: size, held: true, full: true}, true, false},
+		{"was full, has room", spaceCheck{free: size + size/4, size: size, held: true, full: true}, false, false},
+		{"given up, room for it alone", spaceCheck{free: size + size/4, size: size, full: true}, true, true},
+		{"given up, no room", spaceCheck{free: size, size: size, full: true}, true, false},
+		{"given up, much room", spaceCheck{free: 3 * size, size: size, full: true}, false, true},
+		{"none wanted", spaceCheck{free: 0}, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if short, restores := test.look.short(), test.look.restores(); short != test.short || restores != test.restores {
@@ -207,7 +207,7 @@ func TestHeardInTheTerm(t *testing.T) {
 	}
 	for number := range uint64(2) {
 		now = now.Add(time.Second)
-		h.grace()
+		h.startTerm()
 		c.terms.set(&term{number: 1 + number})
 		if at := heard(); !at.IsZero() {
 			t.Errorf("in term %d it was heard at %v, before it said anything", 1+number, at)
@@ -235,12 +235,12 @@ func TestGoneNodesAreForgotten(t *testing.T) {
 			t.Fatalf("no room for node %d", n)
 		}
 	}
-	now := at.Add(livesFor)
+	now := at.Add(aliveFor)
 	h.heard[id(3)] = heardFrom{at: now} // It was removed, and still votes.
 	if h.keep(id(maxHeard), heardFrom{at: now}) {
 		t.Fatalf("room for more than %d nodes", maxHeard)
 	}
-	h.forgetGone(now)
+	h.forgetRemoved(now)
 	if !h.keep(id(maxHeard), heardFrom{at: now}) {
 		t.Error("no room once nodes are gone")
 	}

@@ -122,8 +122,8 @@ func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error)
 	if c.removed(req.Node.ID) {
 		return nil, errRemoved()
 	}
-	if c.heartbeats.lives(req.Node.ID) {
-		return nil, errNodeLives(req.Node.ID)
+	if c.heartbeats.alive(req.Node.ID) {
+		return nil, errNodeAlive(req.Node.ID)
 	}
 	introduced := compute.Node{
 		ID: req.Node.ID, Name: req.Node.Name, Role: req.Node.Role, API: req.Node.API, RPC: req.Node.RPC,
@@ -165,10 +165,10 @@ func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error)
 
 // errNodeLives refuses a request to join in the name of a node that has joined and
 // is up: it was sent before, or by somebody who has found the token.
-func errNodeLives(id compute.NodeID) error {
+func errNodeAlive(id compute.NodeID) error {
 	return compute.Errorf(compute.CodeConflict, "Node %s has joined and is up. If this is that node, its process runs "+
 		"elsewhere: end that and try again after %s; if it is another one, give it a data directory and a join token of "+
-		"its own.", id, livesFor).Named("node_up")
+		"its own.", id, aliveFor).Named("node_up")
 }
 
 // joinPeers returns the servers of the cluster, this one included.

@@ -18,8 +18,8 @@ import (
 const (
 	openingTimeout = 5 * time.Second        // To hand a term's first entry to raft.
 	openingRetry   = 50 * time.Millisecond  // Between tries.
-	holdLimit      = 5 * time.Second        // How long requests wait for a leader.
-	holdStep       = 100 * time.Millisecond // At most between looks; jittered.
+	leaderWait     = 5 * time.Second        // How long requests wait for a leader.
+	leaderPoll     = 100 * time.Millisecond // At most between looks; jittered.
 )
 
 // leaderWatch wakes those who wait when the leader may have changed.
@@ -85,7 +85,7 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 	}
 	_, id := c.raft.LeaderWithID()
 	node := raftconf.NodeOf(id)
-	return node, !node.IsZero() && c.catchUp.heardOfLate()
+	return node, !node.IsZero() && c.catchUp.heardRecently()
 }
 
 // IsLeader reports whether this node believes itself the leader. Others may
@@ -97,8 +97,8 @@ func (c *Cluster) Term() uint64 { return c.raft.CurrentTerm() }
 
 // hold waits a little, or until the leader may have changed. It reports an
 // error when ctx ends.
-func (c leadership) hold(ctx context.Context, changed <-chan struct{}) error {
-	timer := time.NewTimer(holdStep/4 + rand.N(holdStep*3/4))
+func (c leadership) awaitChange(ctx context.Context, changed <-chan struct{}) error {
+	timer := time.NewTimer(leaderPoll/4 + rand.N(leaderPoll*3/4))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -194,7 +194,7 @@ func (c leadership) beginTerm(ctx context.Context) (end func()) {
 			return // The term is over before it began.
 		}
 		fault.Point("cluster.term.opened")
-		c.heartbeats.grace()
+		c.heartbeats.startTerm()
 		c.clock.Begin(c.cfg.StateTime()) // Everything of the terms before was applied.
 		c.clock.Steer()
 		c.metrics.terms.Inc()

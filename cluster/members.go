@@ -18,13 +18,13 @@ import (
 
 // Limits of membership.
 const (
-	tendTick       = 500 * time.Millisecond
-	tendTimeout    = 5 * time.Second // Of one change of the configuration.
-	statusTimeout  = time.Second
-	maxLook        = 2 * time.Second // More between two looks says nothing about others: this process stood still.
-	caughtUp       = 250             // Entries that a server may trail and still keep up.
-	peersSaveEvery = 10 * time.Second
-	peersLookEvery = time.Second // On a server: a damaged replica is replaced with the help of those it has saved.
+	membersTick      = 500 * time.Millisecond
+	changeTimeout    = 5 * time.Second // Of one change of the configuration.
+	statusTimeout    = time.Second
+	maxMeasured      = 2 * time.Second // More between two looks says nothing about others: this process stood still.
+	caughtUp         = 250             // Entries that a server may trail and still keep up.
+	peersSaveEvery   = 10 * time.Second
+	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of those it has saved.
 )
 
 // members changes Raft's configuration by the membership plan and remembers the servers.
@@ -32,15 +32,15 @@ type members struct{ *Cluster }
 
 // tendMembers keeps the raft configuration as it should be while this node
 // leads. It is level-triggered: each look begins from what is there.
-func (c members) tendMembers(ctx context.Context) error {
+func (c members) manage(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		seen := membership.NewObservations()
 		defer c.metrics.showVoters(0, 0, 0)
 		defer c.metrics.lag.Reset() // Who leads next knows better.
-		ticker := time.NewTicker(tendTick)
+		ticker := time.NewTicker(membersTick)
 		defer ticker.Stop()
 		for {
-			if err := c.tend(ctx, seen); err != nil && ctx.Err() == nil {
+			if err := c.adjust(ctx, seen); err != nil && ctx.Err() == nil {
 				c.logger.Warn("membership not changed", "err", err)
 			}
 			select {
@@ -57,13 +57,13 @@ func (c members) tendMembers(ctx context.Context) error {
 }
 
 // tend makes the first change that is due.
-func (c members) tend(ctx context.Context, seen *membership.Observations) error {
+func (c members) adjust(ctx context.Context, seen *membership.Observations) error {
 	future := c.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	servers := future.Configuration().Servers
-	if done, err := c.admitHeard(servers, future.Index()); done {
+	if done, err := c.addHeard(servers, future.Index()); done {
 		return err
 	}
 	c.measure(ctx, servers, seen)
@@ -96,13 +96,13 @@ func (c members) take(step membership.Change, servers []raft.Server, prev uint64
 	switch step.Action {
 	case membership.Remove:
 		fault.Point("cluster.member.remove")
-		return c.raft.RemoveServer(id, prev, tendTimeout).Error()
+		return c.raft.RemoveServer(id, prev, changeTimeout).Error()
 	case membership.Demote:
 		fault.Point("cluster.member.demote")
-		return c.raft.DemoteVoter(id, prev, tendTimeout).Error()
+		return c.raft.DemoteVoter(id, prev, changeTimeout).Error()
 	case membership.Promote:
 		fault.Point("cluster.member.promote")
-		return c.raft.AddVoter(id, servers[at].Address, prev, tendTimeout).Error()
+		return c.raft.AddVoter(id, servers[at].Address, prev, changeTimeout).Error()
 	case membership.Transfer:
 		return c.transfers.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
 	case membership.None:
@@ -127,13 +127,13 @@ func (c members) logObstacles(seen *membership.Observations, obstacles []members
 // configuration. It reports whether there was one. A server that moved keeps
 // its old address there: who dials it knows better (see addressesOf), and the
 // library changes addresses in a way that races with its replication.
-func (c members) admitHeard(servers []raft.Server, prev uint64) (bool, error) {
+func (c members) addHeard(servers []raft.Server, prev uint64) (bool, error) {
 	for id, address := range c.heartbeats.servers() {
 		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == raftconf.ServerID(id) }) {
 			continue
 		}
 		c.logger.Info("server enters the configuration", "node", id)
-		return true, c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), prev, tendTimeout).Error()
+		return true, c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), prev, changeTimeout).Error()
 	}
 	return false, nil
 }
@@ -161,7 +161,7 @@ func (c members) measure(ctx context.Context, servers []raft.Server, seen *membe
 	defer cancel()
 	replies := c.askStatus(ctx, servers)
 	now := time.Now() //nolint:forbidigo // A stopwatch.
-	took := min(now.Sub(seen.At), maxLook)
+	took := min(now.Sub(seen.At), maxMeasured)
 	if seen.At.IsZero() {
 		took = 0
 	}
@@ -171,7 +171,7 @@ func (c members) measure(ctx context.Context, servers []raft.Server, seen *membe
 	}
 	seen.Others = len(replies)
 	for id, r := range replies {
-		c.room.note(id, r.err == nil && r.full)
+		c.space.note(id, r.err == nil && r.full)
 		if r.err == nil {
 			c.metrics.lag.WithLabelValues(id.String()).Set(float64(r.lag))
 		}
@@ -232,9 +232,9 @@ func (c members) addServer(id compute.NodeID, address string) error {
 		}
 	}
 	if fault.Planted(fault.DirectVoter) {
-		return c.raftNode.answerTo(c.raft.AddVoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
+		return c.raftNode.answerTo(c.raft.AddVoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, changeTimeout))
 	}
-	return c.raftNode.answerTo(c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, tendTimeout))
+	return c.raftNode.answerTo(c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), 0, changeTimeout))
 }
 
 // Servers returns the servers of the newest configuration that this node has,
@@ -258,7 +258,7 @@ func (c *Cluster) Servers() []raftconf.Server {
 // rememberPeers keeps on disk where the other servers are, for the next
 // start.
 func (c members) rememberPeers(ctx context.Context) error {
-	for loop.Sleep(ctx, peersLookEvery) {
+	for loop.Sleep(ctx, peersServerEvery) {
 		if err := c.savePeers(); err != nil {
 			c.logger.Warn("addresses of peers not saved", "err", err)
 		}

@@ -109,7 +109,7 @@ func (m *metrics) showVoters(voters, answering, held int) {
 }
 
 // showRoom sets what a look at the disk found.
-func (m *metrics) showRoom(free int64, held bool, ballast int64, full bool) {
+func (m *metrics) showSpace(free int64, held bool, ballast int64, full bool) {
 	m.free.Set(float64(free))
 	m.ballast.Set(0)
 	if held {

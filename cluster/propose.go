@@ -26,18 +26,18 @@ const (
 )
 
 // fate says what became of a proposal.
-type fate uint8
+type commitStatus uint8
 
 const (
-	fateNothing   fate = iota // Certainly not committed.
-	fateUnknown               // Perhaps committed.
-	fateCommitted             // Committed and applied.
+	statusNotCommitted commitStatus = iota // Certainly not committed.
+	statusUnknown                          // Perhaps committed.
+	statusCommitted                        // Committed and applied.
 )
 
 // outcome is how one try of a proposal ended. It travels as the answer to a
 // forwarded one.
 type outcome struct {
-	Fate   fate           `cbor:"1,keyasint,omitempty"`
+	Status commitStatus   `cbor:"1,keyasint,omitempty"`
 	Result []byte         `cbor:"2,keyasint,omitempty"`
 	Index  uint64         `cbor:"3,keyasint,omitempty"`
 	Err    *compute.Error `cbor:"4,keyasint,omitempty"` // A repeat would not help.
@@ -69,14 +69,14 @@ func (p *proposal) abandon() bool {
 // proposals are the two ways of a frame: into this node's raft when it leads,
 // else to the leader.
 type proposals struct {
-	local  *lane
-	remote *lane
+	local  *batcher
+	remote *batcher
 }
 
 func newProposals(c *Cluster) *proposals {
 	return &proposals{
-		local:  &lane{spawn: c.work.Go, send: c.proposer.applyBatch},
-		remote: &lane{spawn: c.work.Go, send: c.proposer.forwardBatch},
+		local:  &batcher{spawn: c.work.Go, send: c.proposer.applyBatch},
+		remote: &batcher{spawn: c.work.Go, send: c.proposer.forwardBatch},
 	}
 }
 
@@ -101,18 +101,18 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 		changed := c.leaders.next()
 		o := c.proposer.try(ctx, frame, 0)
 		switch {
-		case o.Fate == fateCommitted && o.Err == nil:
+		case o.Status == statusCommitted && o.Err == nil:
 			return o.Result, o.Index, nil
-		case o.Err != nil && (!open || o.Fate == fateCommitted):
+		case o.Err != nil && (!open || o.Status == statusCommitted):
 			return nil, 0, o.Err
 		case o.Err != nil && o.Err.Code == compute.CodeNoSpace:
 			return nil, 0, proposeError(o.Err, open) // An earlier try may have been committed.
 		}
-		open = open || o.Fate == fateUnknown
-		if !open && time.Since(start) > holdLimit {
+		open = open || o.Status == statusUnknown
+		if !open && time.Since(start) > leaderWait {
 			return nil, 0, errNoLeader()
 		}
-		if err := c.leadership.hold(ctx, changed); err != nil {
+		if err := c.leadership.awaitChange(ctx, changed); err != nil {
 			return nil, 0, proposeError(err, open)
 		}
 	}
@@ -152,12 +152,12 @@ func (c proposer) try(ctx context.Context, frame []byte, hops int) outcome {
 		if p.abandon() {
 			return outcome{}
 		}
-		return outcome{Fate: fateUnknown}
+		return outcome{Status: statusUnknown}
 	}
 }
 
 // way returns where a proposal goes now, nil when there is no leader.
-func (c proposer) way() *lane {
+func (c proposer) way() *batcher {
 	if c.IsLeader() {
 		return c.proposals.local
 	}
@@ -173,7 +173,7 @@ func (c proposer) applyBatch(batch []*proposal) {
 		finish(batch, outcome{})
 		return
 	}
-	if batch = c.room.admit(batch); len(batch) == 0 {
+	if batch = c.space.admit(batch); len(batch) == 0 {
 		return
 	}
 	head := c.leadership.preamble(c.raft.CurrentTerm())
@@ -187,7 +187,7 @@ func (c proposer) applyBatch(batch []*proposal) {
 	err := c.raftNode.answerTo(future)
 	c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
 	if err != nil {
-		finish(batch, outcome{Fate: fateOf(err)})
+		finish(batch, outcome{Status: commitStatusOf(err)})
 		return
 	}
 	fault.Point("cluster.propose.after_apply")
@@ -200,11 +200,11 @@ func (c proposer) applyBatch(batch []*proposal) {
 	if !ok || len(results) != len(batch) {
 		err := fmt.Errorf("the state machine answered entry %d with %T for %d frames",
 			future.Index(), future.Response(), len(batch))
-		finish(batch, outcome{Fate: fateCommitted, Err: compute.Errorf(compute.CodeInternal, "%w", err)})
+		finish(batch, outcome{Status: statusCommitted, Err: compute.Errorf(compute.CodeInternal, "%w", err)})
 		return
 	}
 	for i, p := range batch {
-		p.done <- outcome{Fate: fateCommitted, Result: results[i], Index: future.Index()}
+		p.done <- outcome{Status: statusCommitted, Result: results[i], Index: future.Index()}
 	}
 }
 
@@ -238,15 +238,15 @@ func (c *Cluster) ApplyEntry(data []byte) error {
 
 // fateOf judges an error of raft.Apply. What is not certain is unknown: a
 // failed append may be on this disk or on a follower's all the same.
-func fateOf(err error) fate {
+func commitStatusOf(err error) commitStatus {
 	for _, definite := range []error{
 		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,
 	} {
 		if errors.Is(err, definite) {
-			return fateNothing
+			return statusNotCommitted
 		}
 	}
-	return fateUnknown
+	return statusUnknown
 }
 
 // proposeRequest carries a batch to the leader.
@@ -284,9 +284,9 @@ func (c proposer) forwardBatch(batch []*proposal) {
 		err = fmt.Errorf("%d outcomes for %d proposals", len(answer.Outcomes), len(batch))
 	}
 	if err != nil {
-		o := outcome{Fate: fateUnknown}
+		o := outcome{Status: statusUnknown}
 		if errors.Is(err, rpc.ErrNotSent) {
-			o.Fate = fateNothing
+			o.Status = statusNotCommitted
 		}
 		if e, ok := errors.AsType[*compute.Error](err); ok && e.Code == compute.CodeForbidden {
 			o = outcome{Err: e}
@@ -347,7 +347,7 @@ func (c proposer) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([
 		case answer.Outcomes[i] = <-p.done:
 		case <-ctx.Done():
 			if !p.abandon() {
-				answer.Outcomes[i].Fate = fateUnknown
+				answer.Outcomes[i].Status = statusUnknown
 			}
 		}
 	}

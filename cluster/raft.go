@@ -83,7 +83,7 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	if err != nil {
 		return err
 	}
-	if err := c.room.open(); err != nil {
+	if err := c.space.open(); err != nil {
 		return err
 	}
 	c.layer = &raftLayer{
@@ -115,7 +115,7 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	c.work.Go(func() { calls.run(c.raft) })
-	c.catchUp.takePartWhenCaughtUp()
+	c.catchUp.participateOnceCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)
 	c.replica.Start(c.raft)

@@ -33,10 +33,10 @@ func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
 		if err == nil {
 			return index, nil
 		}
-		if time.Since(start) > holdLimit {
+		if time.Since(start) > leaderWait {
 			return 0, errNoLeader()
 		}
-		if err := c.leadership.hold(ctx, changed); err != nil {
+		if err := c.leadership.awaitChange(ctx, changed); err != nil {
 			if e, ok := errors.AsType[*compute.Error](err); ok {
 				return 0, e
 			}
@@ -134,7 +134,7 @@ func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 		return 0, errNotReady
 	}
 	commit := c.raft.CommitIndex()
-	index, err := c.countedIndex(commit)
+	index, err := c.appliedIndex(commit)
 	if err != nil {
 		return 0, err
 	}
@@ -147,13 +147,13 @@ func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 // countedIndex returns the newest entry up to commit that the state machine
 // is given; no-ops and barriers it never sees. The opening entry of the term
 // is one that it sees, so the way is short.
-func (c reader) countedIndex(commit uint64) (uint64, error) {
+func (c reader) appliedIndex(commit uint64) (uint64, error) {
 	var entry raft.Log
 	for index := commit; index > 0; index-- {
 		if err := c.replica.Cache.GetLog(index, &entry); err != nil {
 			return 0, fmt.Errorf("find read index: %w", err)
 		}
-		if entry.Type == raft.LogCommand || entry.Type == raft.LogConfiguration && c.countsConfigurations() {
+		if entry.Type == raft.LogCommand || entry.Type == raft.LogConfiguration && c.appliesConfigurations() {
 			return index, nil
 		}
 	}
@@ -162,7 +162,7 @@ func (c reader) countedIndex(commit uint64) (uint64, error) {
 
 // countsConfigurations reports whether the state machine is given
 // configuration entries.
-func (c reader) countsConfigurations() bool {
+func (c reader) appliesConfigurations() bool {
 	switch c.cfg.FSM.(type) {
 	case raft.BatchingFSM, raft.ConfigurationStore:
 		return true
@@ -202,7 +202,7 @@ func (c healthReport) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, e
 		Last:   c.raft.LastIndex(),
 		Leader: leader,
 
-		Full:      c.room.isFull(),
+		Full:      c.space.isFull(),
 		PendingMS: uint64(c.replica.Watchdog.Pending().Milliseconds()),
 		Behind:    c.behind.Load(),
 	}), nil

@@ -63,7 +63,7 @@ func (c rejoiner) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 		if err := c.mayTakeVote(ctx, servers, id); err != nil {
 			return rejoinAnswer{}, err
 		}
-		if err := c.raft.DemoteVoter(raftconf.ServerID(id), future.Index(), tendTimeout).Error(); err != nil {
+		if err := c.raft.DemoteVoter(raftconf.ServerID(id), future.Index(), changeTimeout).Error(); err != nil {
 			c.logger.Info("vote not taken yet", "node", id, "err", err)
 		}
 	}
@@ -75,7 +75,7 @@ func (c rejoiner) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 // at the call is committed, in its term. One that is only in its log may be
 // overruled, and the vote with it.
 func (c rejoiner) confirmConfiguration(term uint64) error {
-	err := c.raft.Barrier(tendTimeout).Error()
+	err := c.raft.Barrier(changeTimeout).Error()
 	if err != nil || c.terms.ready() != term || c.raft.CurrentTerm() != term {
 		return errNoLeader()
 	}

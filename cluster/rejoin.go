@@ -54,7 +54,7 @@ func (c rejoiner) rejoin(ctx context.Context, damage error) error {
 		return fmt.Errorf("the replica of this server is damaged: %w; %w", damage, err)
 	}
 	var aside string
-	err = c.withRoom(func() (err error) {
+	err = c.withFreeSpace(func() (err error) {
 		if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = answer.Index }); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (c rejoiner) rejoin(ctx context.Context, damage error) error {
 
 // withRoom calls replace, and once more when it found no room: the ballast and what
 // was set aside damaged before are given up then, since the others hold the state.
-func (c rejoiner) withRoom(replace func() error) error {
+func (c rejoiner) withFreeSpace(replace func() error) error {
 	err := replace()
 	if !disk.NoSpace(err) {
 		return err
@@ -141,7 +141,7 @@ type readmissionReply struct {
 // askReadmission finds the leader and asks it once.
 func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rejoinAnswer, error) {
 	replies := c.askPeers(ctx, peers)
-	if err := verdictOf(replies, c.Epoch()); err != nil {
+	if err := readmissionVerdict(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
 	}
 	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest word first, a leader's own before.
@@ -202,13 +202,13 @@ func (c rejoiner) askPeers(ctx context.Context, peers []datadir.Peer) []readmiss
 // server is in a later epoch is one only when those in this one that answer know
 // no leader and are too few to elect one: a stray server's word, of a backup that
 // somebody has tried out, does not keep this one out of a cluster that works.
-func verdictOf(replies []readmissionReply, own uint64) error {
+func readmissionVerdict(replies []readmissionReply, own uint64) error {
 	same, led, outlived := 0, false, false
 	for _, r := range replies {
 		if IsRemoved(r.err) {
 			return r.err
 		}
-		if e, ok := errors.AsType[elsewhereError](r.err); ok && uint64(e) > own {
+		if e, ok := errors.AsType[epochError](r.err); ok && uint64(e) > own {
 			outlived = true
 		}
 		if r.err == nil {

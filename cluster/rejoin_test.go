@@ -137,7 +137,7 @@ func TestDamagedReplicaHeals(t *testing.T) {
 		if kept := asides(t, p.cfg.DataDir); len(kept) > 3 {
 			t.Errorf("%s keeps %d damaged replicas", p.cfg.Name, len(kept))
 		}
-		p.FindNoRoom()
+		p.FailSnapshot()
 		eventually(t, "what was set aside makes room", func() bool { return len(asides(t, p.cfg.DataDir)) == 0 })
 	}
 }
@@ -152,7 +152,7 @@ func mustHoldAside(t *testing.T, p *peer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.GiveDamagedUp()
+	p.DropDamaged()
 	if len(asides(t, p.cfg.DataDir)) != 1 {
 		t.Error("the only copy that was left is gone")
 	}

@@ -19,7 +19,7 @@ import (
 const (
 	transferTimeout = 3 * time.Second // Of the one attempt that a process makes.
 	transferStuck   = 10 * time.Second
-	transferLook    = time.Second // How often a transfer that may be stuck is looked at.
+	transferTick    = time.Second // How often a transfer that may be stuck is looked at.
 	transferProbe   = time.Second // For raft to take the entry that shows that it is not.
 )
 
@@ -154,7 +154,7 @@ func (c transfers) successor(ctx context.Context) (compute.NodeID, error) {
 		if leader, known := c.Leader(); known && leader != c.id {
 			return leader, nil
 		}
-		if err := c.leadership.hold(ctx, changed); err != nil {
+		if err := c.leadership.awaitChange(ctx, changed); err != nil {
 			return compute.NodeID{}, errNoLeader()
 		}
 	}
@@ -189,9 +189,9 @@ func (r *refusals) lasted(now time.Time) time.Duration {
 	return max(now.Sub(r.since), 1)
 }
 
-// look has probe hand raft another entry when entries were refused, and
+// check has probe hand raft another entry when entries were refused, and
 // returns an error once that has gone on for too long.
-func (r *refusals) look(leads bool, now func() time.Time, probe func() error) error {
+func (r *refusals) check(leads bool, now func() time.Time, probe func() error) error {
 	if r.lasted(now()) == 0 {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (r *refusals) look(leads bool, now func() time.Time, probe func() error) er
 // watchTransfer ends the process when a transfer of leadership is stuck: it
 // would lead, and refuse every entry, for ever.
 func (c transfers) watchTransfer(ctx context.Context) error {
-	ticker := time.NewTicker(transferLook)
+	ticker := time.NewTicker(transferTick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -218,7 +218,7 @@ func (c transfers) watchTransfer(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := c.refusals.look(c.IsLeader(), time.Now, func() error { return c.raft.Barrier(transferProbe).Error() })
+		err := c.refusals.check(c.IsLeader(), time.Now, func() error { return c.raft.Barrier(transferProbe).Error() })
 		if err != nil {
 			c.fatal(err)
 			return err

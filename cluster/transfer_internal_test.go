@@ -40,7 +40,7 @@ func TestStuckTransfer(t *testing.T) {
 			var err error
 			for _, l := range tt.looks {
 				now = now.Add(l.after)
-				err = r.look(l.leads, func() time.Time { return now }, func() error { return l.probe })
+				err = r.check(l.leads, func() time.Time { return now }, func() error { return l.probe })
 			}
 			if ends := errors.Is(err, stuck); ends != tt.ends {
 				t.Errorf("the process ends: %t (%v), want %t", ends, err, tt.ends)

@@ -134,16 +134,16 @@ func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tl
 	defer cancel()
 	conn := tls.Server(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(adviseOf(err), c.cfg.Now()))
+		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(withAdvice(err), c.cfg.Now()))
 	}
 	if err := conn.SetWriteDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, rpc.Peer{}, err
 	}
 	state := conn.ConnectionState()
 	peer, err := c.judge(state)
-	if err == nil && c.epochGuard.otherLife(peer, state) {
+	if err == nil && c.epochGuard.inOtherEpoch(peer, state) {
 		_, writeErr := conn.Write(binary.BigEndian.AppendUint64([]byte{otherEpoch}, c.Epoch()))
-		return nil, peer, errors.Join(elsewhereError(epochOf(state)), writeErr, conn.CloseWrite())
+		return nil, peer, errors.Join(epochError(epochOf(state)), writeErr, conn.CloseWrite())
 	}
 	if err != nil {
 		reason := err.Error()[:min(len(err.Error()), maxReason)]
@@ -265,8 +265,8 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 		return dialTLS(ctx, c.cfg.Dial, address, config)
 	})
 	for _, err := range errs {
-		if e, ok := errors.AsType[elsewhereError](err); ok {
-			c.epochGuard.hearOf(id, uint64(e))
+		if e, ok := errors.AsType[epochError](err); ok {
+			c.epochGuard.noteEpoch(id, uint64(e))
 		}
 	}
 	if conn != nil {
@@ -289,7 +289,7 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", address, adviseOf(err))
+		return nil, fmt.Errorf("handshake with %s: %w", address, withAdvice(err))
 	}
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetReadDeadline(deadline); err != nil {
@@ -306,7 +306,7 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 	}
 	if err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("%s: %w", address, adviseOf(err))
+		return nil, fmt.Errorf("%s: %w", address, withAdvice(err))
 	}
 	return conn, nil
 }
@@ -314,7 +314,7 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 // adviseOf adds what to do about a certificate of this node's that the other
 // side did not accept: TLS names the fault alone, and has no type for it. A side
 // that dials does not even name it.
-func adviseOf(err error) error {
+func withAdvice(err error) error {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "remote error: tls: expired certificate"):
@@ -344,7 +344,7 @@ func awaitWelcome(r io.Reader) error {
 		if _, err := io.ReadFull(r, epoch[:]); err != nil {
 			return fmt.Errorf("await welcome: %w", err)
 		}
-		return elsewhereError(binary.BigEndian.Uint64(epoch[:]))
+		return epochError(binary.BigEndian.Uint64(epoch[:]))
 	}
 	if _, err := io.ReadFull(r, head[1:]); err != nil {
 		return fmt.Errorf("await welcome: %w", err)

@@ -15,7 +15,7 @@ import (
 )
 
 // shunFor is how long a server that did not answer comes after the others.
-const shunFor = 10 * time.Second
+const avoidFor = 10 * time.Second
 
 // errServerLost ends what waits for a server that gossip has lost.
 var errServerLost = errors.New("gossip has lost the server")
@@ -29,7 +29,7 @@ type upstream struct {
 	leader compute.NodeID
 	last   compute.NodeID                   // Answered last.
 	failed map[compute.NodeID]time.Duration // Boottime, when a server did not answer.
-	lives  map[compute.NodeID]life          // Of the servers that something waits for.
+	alive  map[compute.NodeID]life          // Of the servers that something waits for.
 }
 
 // life ends when gossip has lost a server.
@@ -40,7 +40,7 @@ type life struct {
 
 func newUpstream(c *Cluster) *upstream {
 	return &upstream{
-		c: c, failed: make(map[compute.NodeID]time.Duration), lives: make(map[compute.NodeID]life),
+		c: c, failed: make(map[compute.NodeID]time.Duration), alive: make(map[compute.NodeID]life),
 	}
 }
 
@@ -102,7 +102,7 @@ func (u *upstream) order() []compute.NodeID {
 	}
 	u.mu.Lock()
 	for id, at := range u.failed {
-		if rank[id] == 1 && boottime.Now()-at < shunFor {
+		if rank[id] == 1 && boottime.Now()-at < avoidFor {
 			rank[id] = 2
 		}
 	}
@@ -111,7 +111,7 @@ func (u *upstream) order() []compute.NodeID {
 	}
 	u.mu.Unlock()
 	slices.SortFunc(ids, func(a, b compute.NodeID) int {
-		return cmp.Or(cmp.Compare(rank[a], rank[b]), u.c.workerCalls.spread(a, b))
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), u.c.workerCalls.spreadOrder(a, b))
 	})
 	return ids
 }
@@ -120,10 +120,10 @@ func (u *upstream) order() []compute.NodeID {
 // server. The caller calls end.
 func (u *upstream) while(ctx context.Context, id compute.NodeID) (_ context.Context, end func()) {
 	u.mu.Lock()
-	l, known := u.lives[id]
+	l, known := u.alive[id]
 	if !known {
 		l.ctx, l.end = context.WithCancel(context.Background())
-		u.lives[id] = l
+		u.alive[id] = l
 	}
 	u.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -138,11 +138,11 @@ func (u *upstream) while(ctx context.Context, id compute.NodeID) (_ context.Cont
 func (u *upstream) run(ctx context.Context) error {
 	ticker := time.NewTicker(peersSaveEvery)
 	defer ticker.Stop()
-	defer u.bury(func(compute.NodeID) bool { return true })
+	defer u.endLost(func(compute.NodeID) bool { return true })
 	u.learn(ctx)
 	for {
 		changed := u.c.gossip.Changed()
-		u.bury(u.c.gossip.Lost)
+		u.endLost(u.c.gossip.Lost)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -154,13 +154,13 @@ func (u *upstream) run(ctx context.Context) error {
 }
 
 // bury ends the lives of the servers that gone says are lost.
-func (u *upstream) bury(gone func(compute.NodeID) bool) {
+func (u *upstream) endLost(gone func(compute.NodeID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for id, l := range u.lives {
+	for id, l := range u.alive {
 		if gone(id) {
 			l.end()
-			delete(u.lives, id)
+			delete(u.alive, id)
 		}
 	}
 }

@@ -123,14 +123,14 @@ func (c *Cluster) Ask(ctx context.Context, method string, request []byte) (answe
 // The context of a call ends when gossip loses its server. Of a list without
 // success the last refusal is returned, CodeUnavailable if there was none.
 func (c *Cluster) EachServer(ctx context.Context, do func(ctx context.Context, server compute.NodeID) error) error {
-	return c.workerCalls.tryServers(ctx, func(server compute.NodeID) error {
+	return c.workerCalls.eachServer(ctx, func(server compute.NodeID) error {
 		try, end := c.upstream.while(ctx, server)
 		defer end()
 		return do(try, server)
 	})
 }
 
-func (c workerCalls) tryServers(ctx context.Context, do func(server compute.NodeID) error) error {
+func (c workerCalls) eachServer(ctx context.Context, do func(server compute.NodeID) error) error {
 	failed := error(compute.Errorf(compute.CodeUnavailable, "No server of the cluster is known."))
 	for _, server := range c.upstream.order() {
 		err := do(server)
@@ -151,7 +151,7 @@ func (c workerCalls) tryServers(ctx context.Context, do func(server compute.Node
 		return failed
 	}
 	return compute.Errorf(compute.CodeUnavailable, "No server of the cluster answers: %w", failed).
-		Named("no_server").Retry(holdLimit)
+		Named("no_server").Retry(leaderWait)
 }
 
 // elsewhere reports whether another server may do what failed at one.
@@ -162,7 +162,7 @@ func elsewhere(err error) bool {
 
 // spread orders servers differently for each worker, so that many workers do
 // not all ask the same one.
-func (c workerCalls) spread(a, b compute.NodeID) int {
+func (c workerCalls) spreadOrder(a, b compute.NodeID) int {
 	mark := func(id compute.NodeID) []byte {
 		sum := sha256.Sum256(append(c.id.UUID[:], id.UUID[:]...))
 		return sum[:]
@@ -177,7 +177,7 @@ func (c *Cluster) OpenSome(
 	ctx context.Context, method string, request []byte, take func(io.Reader) error,
 ) (io.ReadWriteCloser, error) {
 	var opened io.ReadWriteCloser
-	err := c.workerCalls.tryServers(ctx, func(server compute.NodeID) error {
+	err := c.workerCalls.eachServer(ctx, func(server compute.NodeID) error {
 		try, end := c.upstream.while(ctx, server)
 		_, stream, err := c.Open(try, server, method, request)
 		if err != nil {
