@@ -2,18 +2,18 @@ package cluster
 
 import "sync"
 
-// Limits of a lane.
+// Limits of a batcher.
 const (
-	batcherSends = 4 // On their way at a time; what comes meanwhile is batched.
+	batcherSends = 4 // Batches in flight; later proposals are batched meanwhile.
 	batcherQueue = 16_384
 	batcherBytes = 64 << 20
-	batchBytes   = maxEntry - 4<<10 // Leaves room for the preamble.
-	batchFrames  = maxFrames - 1    // As well.
+	batchBytes   = maxEntry - 4<<10 // Leaves space for the preamble.
+	batchFrames  = maxFrames - 1    // Likewise.
 )
 
-// lane batches proposals: the first goes at once, and while laneBatches
-// batches are on their way the others gather. An idle lane adds no latency, a
-// busy one costs one entry for many frames.
+// batcher batches proposals: it sends the first one at once, and gathers others
+// while batcherSends batches are in flight. An idle batcher adds no latency, and
+// a busy one puts many frames into one entry.
 type batcher struct {
 	spawn func(func())
 	send  func(batch []*proposal) // Finishes every proposal of the batch.
@@ -24,7 +24,7 @@ type batcher struct {
 	active int // Senders.
 }
 
-// add queues a proposal; it reports false when the lane is full.
+// add queues a proposal; it reports false when the batcher is full.
 func (l *batcher) add(p *proposal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *batcher) drain() {
 	}
 }
 
-// next takes a batch from the queue. It returns nil, and counts the caller
-// out, when there is none.
+// next takes a batch from the queue. It returns nil and deregisters the sender
+// when the queue is empty.
 func (l *batcher) next() []*proposal {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"berth/compute"
 )
 
-// Cluster is an open peer. Its methods may be called from any goroutine.
+// Cluster is an open node. Its methods may be called from any goroutine.
 type Cluster struct {
 	cfg       Config
 	logger    *slog.Logger
@@ -38,20 +38,20 @@ type Cluster struct {
 	pair      atomic.Pointer[tls.Certificate]
 	fatalOnce sync.Once
 
-	behind        atomic.Bool   // This server came in empty and has not caught up.
-	leaderTimeout time.Duration // After which such a one knows no leader; set before Raft runs.
+	behind        atomic.Bool   // This server rejoined with an empty replica and has not caught up.
+	leaderTimeout time.Duration // After which a server that is behind knows no leader; set before Raft runs.
 
-	transferred atomic.Bool // Leadership was tried to be given away.
+	transferred atomic.Bool // This process has tried to transfer leadership.
 	refusals    refusals
 
 	listener  net.Listener
 	advertise string // host:port of the cluster port, as others reach it.
 	server    *rpc.Server
-	callers   map[string]Callers // Who may call each method; written before Run.
+	callers   map[string]Callers // Allowed callers of each method; written before Run.
 	links     links
 	layer     *raftLayer
 
-	reloading sync.Mutex // Held while settings of raft are changed, by reloadRaft.
+	reloading sync.Mutex // Held by reloadRaft.
 
 	raft         *raft.Raft
 	transport    *raft.NetworkTransport
@@ -88,14 +88,13 @@ type Cluster struct {
 	closed    chan struct{} // Closed when Close begins,
 	down      chan struct{} // and once raft has ended.
 	closeOnce sync.Once
-	work      group // What outlives one call: connections, batches, rounds.
+	work      group // Goroutines that outlive one call: connections, batches, rounds.
 }
 
-// Open takes the node's place in the cluster: it reads or makes its identity,
-// which on a new node means making the cluster or joining one, opens the
-// ports and starts Raft. The peer takes part from Run on. ctx bounds joining,
-// which is repeated until it succeeds or is refused for a reason that a
-// repeat does not change.
+// Open loads or makes the node's identity, opens the ports and starts Raft. A new
+// node makes the cluster or joins one. The node takes part once Run is called.
+// ctx bounds joining, which is retried until it succeeds or is refused for a
+// permanent reason.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -108,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// newCluster wires the parts that hold no file and no socket.
+// newCluster wires the parts. It opens no file and no socket.
 func newCluster(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg:     cfg,
@@ -147,8 +146,8 @@ func newCluster(cfg Config) *Cluster {
 	return c
 }
 
-// open acquires files and sockets in the order in which they need each other.
-// A worker has no replica to open.
+// open opens files and sockets in the order of their dependencies. A worker has
+// no replica.
 func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.dir, err = datadir.Open(c.cfg.DataDir); err != nil {
 		return err
@@ -196,15 +195,15 @@ func (c *Cluster) listen(ctx context.Context) error {
 	return nil
 }
 
-// voterMethods are those that a server that was removed may call as long as
-// it votes.
+// voterMethods are the methods that a removed server may call while it still
+// votes.
 func voterMethods() []string {
 	return []string{methodStatus, methodHeartbeat}
 }
 
-// Run takes part until ctx ends or the node is removed. At its end it hands
-// leadership over, unless that was done or tried before, so that the others
-// need no election.
+// Run takes part in the cluster until ctx ends or the node is removed. Then it
+// transfers leadership, unless this process has tried that before, so that the
+// other servers need no election.
 func (c *Cluster) Run(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -232,7 +231,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops returns what goes on while the node takes part.
+// loops returns the loops that Run runs.
 func (c *Cluster) loops() []func(context.Context) error {
 	all := []func(context.Context) error{
 		c.port.serve, c.heartbeats.run, c.gossip.Run, c.gossip.Rejoin, c.identity.renew,
@@ -244,19 +243,19 @@ func (c *Cluster) loops() []func(context.Context) error {
 		c.transfers.watchTransfer, c.epochGuard.awaitOutlived, c.scrub, c.comparer.Run)
 }
 
-// Close stops Raft and closes files and sockets. Call it after Run returned.
+// Close stops Raft and closes files and sockets. Call it after Run has returned.
 // The node stays a member: a restart is no leave.
 func (c *Cluster) Close() error {
 	var errs []error
 	c.closeOnce.Do(func() {
 		close(c.closed)
 		if c.listener != nil {
-			c.listener.Close() // Run has closed it already, as a rule.
+			c.listener.Close() // Usually closed by Run already.
 		}
 		errs = append(errs, c.gossip.Close())
 		if c.hasReplica() && c.replica.Log.Starved() {
 			errs = append(errs, errStarved)
-			return // Raft waits for room on the disk: only the end of the process ends that.
+			return // Raft waits for free space: only the end of the process ends that.
 		}
 		if c.raft != nil {
 			errs = append(errs, c.raft.Shutdown().Error())
@@ -283,7 +282,7 @@ func (c *Cluster) Close() error {
 
 // fatal reports, once, that the process must end.
 func (c *Cluster) fatal(err error) {
-	c.fatalOnce.Do(func() { c.cfg.Fatal(err) }) // It logs: a log may be on the disk that hangs.
+	c.fatalOnce.Do(func() { c.cfg.Fatal(err) }) // Fatal logs, and the log may be on the hung disk.
 }
 
 // hasReplica reports whether the files of a replica are open.
@@ -301,7 +300,7 @@ func (c *Cluster) ID() compute.NodeID { return c.id }
 // ClusterID returns the cluster's id.
 func (c *Cluster) ClusterID() compute.UUID { return c.clusterID }
 
-// CA returns the cluster's authority, for join tokens.
+// CA returns the cluster's certificate authority, for join tokens.
 func (c *Cluster) CA() *pki.CA { return c.ca }
 
 // RPCAddress returns host:port of the cluster port as others reach it.

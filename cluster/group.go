@@ -2,9 +2,8 @@ package cluster
 
 import "sync"
 
-// group counts goroutines that outlive the call which started them, so that
-// Close can wait for them. What starts after that is on its way out and is
-// not waited for.
+// group counts goroutines that outlive the call that started them, so that
+// Close can wait for them. It does not wait for those started after that.
 type group struct {
 	wg sync.WaitGroup
 
@@ -23,7 +22,7 @@ func (g *group) Go(fn func()) {
 	g.wg.Go(fn)
 }
 
-// wait waits for what was started.
+// wait waits for the goroutines that were started before it.
 func (g *group) wait() {
 	g.mu.Lock()
 	g.closed = true

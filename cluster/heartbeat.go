@@ -26,29 +26,29 @@ const (
 	aliveFor         = 10 * time.Second
 )
 
-// heartbeat is what a node sends to the leader. Who it is, its certificate
-// says.
+// heartbeat is what a node sends to the leader. The certificate of the connection
+// identifies the node.
 type heartbeat struct {
 	RPC   string `cbor:"1,keyasint"`
-	Ahead int64  `cbor:"2,keyasint,omitempty"` // Milliseconds by which its clock is ahead, as it last measured.
+	Ahead int64  `cbor:"2,keyasint,omitempty"` // Milliseconds by which its clock is ahead, as last measured.
 	At    int64  `cbor:"3,keyasint,omitempty"` // Its clock, in milliseconds since 1970; 0 of an older version.
 }
 
-// heartbeatAnswer is what the leader answers. It is empty while the leader does not
-// know the time, and of an older version.
+// heartbeatAnswer is the leader's answer. It is empty while the leader does not
+// know the time, and from an older version.
 type heartbeatAnswer struct {
 	At int64 `cbor:"1,keyasint"` // The cluster's time, in milliseconds since 1970.
 }
 
-// heartbeats are both ends: this node's own to the leader, and on the leader
-// those of all nodes.
+// heartbeats sends this node's heartbeats to the leader and, on the leader,
+// records those of all nodes.
 type heartbeats struct {
 	c   *Cluster
-	now func() time.Time // A stopwatch.
+	now func() time.Time // The monotonic clock.
 
 	mu        sync.Mutex
-	contactAt time.Duration // Boottime, when the last good one was sent.
-	since     time.Time     // Since when this node leads.
+	contactAt time.Duration // Boottime when the last answered one was sent.
+	since     time.Time     // When this node began to lead.
 	heard     map[compute.NodeID]heardFrom
 }
 
@@ -58,17 +58,17 @@ type heardFrom struct {
 	rpc  string
 	role compute.Role
 
-	ahead time.Duration // Its clock, of the cluster's time, as it measured before.
-	clock time.Time     // Its clock when it was heard; zero when it does not say.
+	ahead time.Duration // Its clock against the cluster's time, as it measured.
+	clock time.Time     // Its clock when it was heard; zero when unknown.
 }
 
 func newHeartbeats(c *Cluster) *heartbeats {
 	return &heartbeats{c: c, now: time.Now, heard: make(map[compute.NodeID]heardFrom)}
 }
 
-// Heard returns when this node, as the leader, last heard from a node, by its own
-// stopwatch: zero when it did not since its term began. It is false when this node
-// does not lead.
+// Heard returns when this node, as the leader, last heard a node, by its own
+// monotonic clock: zero when it has not since its term began. It is false when
+// this node does not lead.
 func (c *Cluster) Heard(node compute.NodeID) (time.Time, bool) {
 	if c.terms.ready() == 0 {
 		return time.Time{}, false
@@ -90,8 +90,8 @@ func (c *Cluster) ContactAt() time.Duration {
 	return c.heartbeats.contactAt
 }
 
-// age returns how long ago the last heartbeat was sent that the leader
-// answered, a very long time when none was.
+// age returns how long ago the last answered heartbeat was sent, the longest
+// duration when none was.
 func (h *heartbeats) age() time.Duration {
 	at := h.c.ContactAt()
 	if at == 0 {
@@ -100,14 +100,14 @@ func (h *heartbeats) age() time.Duration {
 	return boottime.Now() - at
 }
 
-// grace begins a term.
+// startTerm records that a term of this node begins.
 func (h *heartbeats) startTerm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = h.now()
 }
 
-// run sends heartbeats until ctx ends or the cluster says that this node was
+// run sends heartbeats until ctx ends or the cluster reports that this node was
 // removed.
 func (h *heartbeats) run(ctx context.Context) error {
 	for {
@@ -132,15 +132,14 @@ func (h *heartbeats) run(ctx context.Context) error {
 	}
 }
 
-// IsRemoved reports whether err says that this node was removed from the
+// IsRemoved reports whether err means that this node was removed from the
 // cluster.
 func IsRemoved(err error) bool {
 	e, ok := errors.AsType[*compute.Error](err)
 	return ok && e.Detail == errRemoved().Detail
 }
 
-// send sends one heartbeat: to the leader, or to whom others take for it when
-// this node knows none.
+// send sends one heartbeat to the leader, or searches for it.
 func (h *heartbeats) send(ctx context.Context) error {
 	if leader, known := h.c.Leader(); known {
 		return h.beat(ctx, leader)
@@ -169,12 +168,11 @@ func (h *heartbeats) beat(ctx context.Context, leader compute.NodeID) error {
 	return nil
 }
 
-// search sends a heartbeat to the leader when raft does not tell who that is:
-// to a worker it tells nothing, after a move to another address the leader
-// cannot reach this node before it was told, and a server that came in empty is
-// in no configuration that it knows itself. All servers are asked at once, so
-// that one which takes connections and is silent costs the others no time, and
-// whom they name is tried in the order of their answers: one may be wrong.
+// search finds the leader and sends it a heartbeat when raft does not know it. A
+// worker has no raft; the leader cannot reach a node that moved before its
+// heartbeat; and a server that rejoined with an empty replica is in no
+// configuration that it knows. All servers are asked at once, so that a silent one
+// delays nothing. The leaders that they name are tried in the order of answers.
 func (h *heartbeats) search(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -183,7 +181,7 @@ func (h *heartbeats) search(ctx context.Context) error {
 		err    error
 	}
 	servers := h.otherServers()
-	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
+	replies := make(chan reply, len(servers)) // Buffered for all, so that none blocks.
 	for _, id := range servers {
 		h.c.work.Go(func() {
 			st, err := h.c.healthReport.status(asking, id)
@@ -227,9 +225,9 @@ func (h *heartbeats) otherServers() (servers []compute.NodeID) {
 	return servers
 }
 
-// handle notes a node's heartbeat. It is answered once a majority has confirmed
-// this leader after it came: an answer lengthens leases, and a leader that stood
-// still, or was cut off, may not know yet that a newer one counts them.
+// handle records a node's heartbeat. It answers once a majority has confirmed this
+// leader after the arrival: an answer extends leases, and a leader that was paused
+// or partitioned may not know yet that a newer one counts them.
 func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	came := h.now()
 	if err := h.confirmed(ctx); err != nil {
@@ -252,9 +250,9 @@ func (h *heartbeats) handle(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	return h.answer(), nil
 }
 
-// answer returns the answer to a heartbeat. Who takes the time from it would lead
-// with that as the cluster's: a leader that goes by the state's alone, which is as
-// old as the last entry, tells none.
+// answer returns the answer to a heartbeat. A follower that later leads continues
+// the time in it. So the answer has no time while this leader knows only the
+// state's, which is as old as the last entry.
 func (h *heartbeats) answer() []byte {
 	at, known := h.c.clock.Agreed()
 	if !known {
@@ -278,7 +276,8 @@ func (h *heartbeats) compareClocks(leader compute.NodeID, answer []byte, took ti
 	h.c.clock.Follow(leader, time.UnixMilli(got.At), took)
 }
 
-// from returns what a heartbeat tells that came at a time of the stopwatch.
+// from returns the record of a heartbeat that came at a time of the monotonic
+// clock.
 func (h *heartbeats) from(peer rpc.Peer, beat heartbeat, came time.Time) heardFrom {
 	from := heardFrom{
 		at: h.now(), rpc: beat.RPC, role: peer.Role, ahead: time.Duration(beat.Ahead) * time.Millisecond,
@@ -289,7 +288,7 @@ func (h *heartbeats) from(peer rpc.Peer, beat heartbeat, came time.Time) heardFr
 	return from
 }
 
-// keep keeps when a node was heard, and reports whether there was room for it.
+// keep records when a node was heard. It reports false at the limit of nodes.
 func (h *heartbeats) keep(id compute.NodeID, from heardFrom) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -300,8 +299,8 @@ func (h *heartbeats) keep(id compute.NodeID, from heardFrom) bool {
 	return true
 }
 
-// forgetGone forgets the silent nodes that the state does not have, or not any
-// more: of the others it counts for how long they are silent.
+// forgetRemoved forgets the silent nodes that the state does not have. For the
+// others the length of their silence still counts.
 func (h *heartbeats) forgetRemoved(now time.Time) {
 	h.mu.Lock()
 	silent := make(map[compute.NodeID]time.Time)
@@ -325,8 +324,7 @@ func (h *heartbeats) forgetRemoved(now time.Time) {
 	}
 }
 
-// lives reports whether a node was heard from so short a time ago, in this term,
-// that it is up: it has a certificate.
+// alive reports whether a node was heard recently in this term.
 func (h *heartbeats) alive(id compute.NodeID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -334,8 +332,8 @@ func (h *heartbeats) alive(id compute.NodeID) bool {
 	return known && from.at.After(h.since) && h.now().Sub(from.at) < aliveFor
 }
 
-// clocks returns by how much the clocks of the nodes that were heard in this term
-// are ahead of the cluster's time.
+// clocks returns by how much the clocks of the nodes heard in this term are ahead
+// of the cluster's time.
 func (h *heartbeats) clocks() (clocks []NodeClock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -347,8 +345,8 @@ func (h *heartbeats) clocks() (clocks []NodeClock) {
 	return clocks
 }
 
-// clockOf returns what the clock of another node says now, false when it was not
-// heard of late or does not tell.
+// clockOf returns the present reading of another node's clock, false when it was
+// not heard recently or does not report its clock.
 func (h *heartbeats) clockOf(id compute.NodeID) (time.Time, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -359,22 +357,22 @@ func (h *heartbeats) clockOf(id compute.NodeID) (time.Time, bool) {
 	return from.clock.Add(now.Sub(from.at)), true
 }
 
-// confirmed returns nil when this node leads, and a majority said so after the
-// call: those that come meanwhile share a question.
+// confirmed returns nil when this node leads and a majority confirmed it after the
+// call. Concurrent calls share one check.
 func (h *heartbeats) confirmed(ctx context.Context) error {
 	term := h.c.terms.ready()
 	if term == 0 {
 		return errNoLeader()
 	}
 	_, err := h.c.ReadIndex(ctx)
-	// A node that follows by now asked the leader.
+	// A node that follows meanwhile has asked the leader.
 	if err != nil || h.c.terms.ready() != term || h.c.raft.CurrentTerm() != term {
 		return errNoLeader()
 	}
 	return nil
 }
 
-// rpcAddress returns where a node said that it is, "" when it did not.
+// rpcAddress returns the address that a node reported, "" for none.
 func (h *heartbeats) rpcAddress(id compute.NodeID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"berth/fault"
 )
 
-// confirmLeader asks the voters, in messages sent after the call, for their
-// terms and returns nil when a majority, this node included, is in the term.
-// One that is behind does not count; one that is ahead ends it.
+// confirmLeader asks the voters for their terms, in messages sent after the call,
+// and returns nil when a majority, this node included, is in the given term. A
+// voter in a newer term ends the check.
 func (c reader) confirmLeader(ctx context.Context, term uint64) error {
-	if fault.Planted(fault.VerifyLeader) { // It counts acknowledgements that were sent before the question.
+	if fault.Planted(fault.VerifyLeader) { // VerifyLeader counts acknowledgements that were sent before the call.
 		return c.raft.VerifyLeader().Error()
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -33,12 +33,12 @@ func (c reader) confirmLeader(ctx context.Context, term uint64) error {
 		}
 		others = append(others, raftconf.NodeOf(s.ID))
 	}
-	answers := make(chan status, len(others)) // Room for all, so that late ones never block.
+	answers := make(chan status, len(others)) // Buffered for all, so that late answers never block.
 	for _, id := range others {
 		c.work.Go(func() {
 			s, err := c.healthReport.status(ctx, id)
 			if err != nil {
-				s = status{} // Term 0 agrees with nobody.
+				s = status{} // Term 0 never agrees.
 			}
 			answers <- s
 		})

@@ -19,13 +19,13 @@ const (
 	MaxFrame       = 256<<10 + 6      // One encoded command with its head.
 	maxEntry       = 512 << 10        // Over this, entries hurt heartbeats.
 	maxFrames      = 256              // In one entry, the preamble included.
-	enqueueTimeout = 2 * time.Second  // For raft to take an entry; definite when it is over.
-	forwardTimeout = 10 * time.Second // Of one try to have the leader commit.
+	enqueueTimeout = 2 * time.Second  // For raft to accept an entry; a timeout is definite.
+	forwardTimeout = 10 * time.Second // Of one call to the leader.
 	proposeTimeout = time.Minute      // Of a proposal whose context has no deadline.
 	maxHops        = 2                // A proposal is forwarded once, and once more if the leader just changed.
 )
 
-// fate says what became of a proposal.
+// commitStatus is what is known about the commit of a proposal.
 type commitStatus uint8
 
 const (
@@ -34,16 +34,16 @@ const (
 	statusCommitted                        // Committed and applied.
 )
 
-// outcome is how one try of a proposal ended. It travels as the answer to a
-// forwarded one.
+// outcome is the result of one attempt to commit a proposal. It is also the wire
+// format of the answer to a forwarded one.
 type outcome struct {
 	Status commitStatus   `cbor:"1,keyasint,omitempty"`
 	Result []byte         `cbor:"2,keyasint,omitempty"`
 	Index  uint64         `cbor:"3,keyasint,omitempty"`
-	Err    *compute.Error `cbor:"4,keyasint,omitempty"` // A repeat would not help.
+	Err    *compute.Error `cbor:"4,keyasint,omitempty"` // A retry would not help.
 }
 
-// proposal is one frame on its way.
+// proposal is one frame that waits or is being committed.
 type proposal struct {
 	frame []byte
 	hops  int
@@ -51,7 +51,7 @@ type proposal struct {
 	done  chan outcome // Of size one; sent exactly once unless abandoned.
 }
 
-// The states of a proposal. It can be abandoned only while it waits.
+// The states of a proposal. Only a waiting one can be abandoned.
 const (
 	proposalWaiting = iota
 	proposalSent
@@ -66,8 +66,8 @@ func (p *proposal) abandon() bool {
 	return p.state.CompareAndSwap(proposalWaiting, proposalAbandoned)
 }
 
-// proposals are the two ways of a frame: into this node's raft when it leads,
-// else to the leader.
+// proposals are the two batchers: into this node's raft when it leads, else to
+// the leader.
 type proposals struct {
 	local  *batcher
 	remote *batcher
@@ -80,15 +80,14 @@ func newProposals(c *Cluster) *proposals {
 	}
 }
 
-// Propose has frame committed and applied, and returns the result that the
-// state machine gave for it on the leader together with the entry's index.
-// This node's own replica may not be there yet; wait for the index where that
-// matters.
+// Propose commits and applies a frame, and returns the state machine's result on
+// the leader with the entry's index. This node's own replica may still be behind;
+// wait for the index where that matters.
 //
-// A try that certainly did nothing and one whose outcome is unknown are both
-// repeated until ctx ends, so frame must name its operation in a way by which
-// the state machine recognises a repeat. When nothing else is known at the
-// end, the error is CodeUnavailable and says whether the outcome is open.
+// Propose retries until ctx ends, also when the outcome of an attempt is unknown.
+// So the frame must name its operation in a way by which the state machine
+// recognises a repeat. If ctx ends first, the error is CodeUnavailable and says
+// whether the outcome is unknown.
 func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, index uint64, err error) {
 	if len(frame) == 0 || len(frame) > MaxFrame {
 		return nil, 0, compute.Errorf(compute.CodeTooLarge,
@@ -106,7 +105,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 		case o.Err != nil && (!open || o.Status == statusCommitted):
 			return nil, 0, o.Err
 		case o.Err != nil && o.Err.Code == compute.CodeNoSpace:
-			return nil, 0, proposeError(o.Err, open) // An earlier try may have been committed.
+			return nil, 0, proposeError(o.Err, open) // An earlier attempt may have been committed.
 		}
 		open = open || o.Status == statusUnknown
 		if !open && time.Since(start) > leaderWait {
@@ -118,7 +117,7 @@ func (c *Cluster) Propose(ctx context.Context, frame []byte) (result []byte, ind
 	}
 }
 
-// proposeError says what is known when the time is up.
+// proposeError is the error when ctx has ended.
 func proposeError(err error, open bool) error {
 	if open {
 		e := compute.Errorf(compute.CodeUnavailable,
@@ -134,7 +133,7 @@ func proposeError(err error, open bool) error {
 // proposer commits proposals here or has the leader commit them.
 type proposer struct{ *Cluster }
 
-// try sends frame once on the way that fits the moment.
+// try sends a frame once, to this node's raft or to the leader.
 func (c proposer) try(ctx context.Context, frame []byte, hops int) outcome {
 	way := c.way()
 	if way == nil {
@@ -156,7 +155,7 @@ func (c proposer) try(ctx context.Context, frame []byte, hops int) outcome {
 	}
 }
 
-// way returns where a proposal goes now, nil when there is no leader.
+// way returns the batcher for a proposal, nil when there is no leader.
 func (c proposer) way() *batcher {
 	if c.IsLeader() {
 		return c.proposals.local
@@ -208,8 +207,8 @@ func (c proposer) applyBatch(batch []*proposal) {
 	}
 }
 
-// answerTo waits for what becomes of an entry, or of a request to raft. A raft that
-// ends forgets those that wait for the state machine, and never answers.
+// answerTo waits for a future of raft. A raft that shuts down never answers the
+// futures that wait for the state machine.
 func (c raftNode) answerTo(future raft.Future) error {
 	answer := make(chan error, 1)
 	go func() { answer <- future.Error() }()
@@ -226,9 +225,8 @@ func (c raftNode) answerTo(future raft.Future) error {
 	}
 }
 
-// ApplyEntry commits data as an entry of its own, without the batches of
-// Propose and without a preamble, and waits until this node has applied it. It
-// is Raft as it is, for measuring what Raft alone can do; only the leader can.
+// ApplyEntry commits data as one entry, without batching and preamble, and waits
+// until this node has applied it. Only the leader can. It measures plain Raft.
 func (c *Cluster) ApplyEntry(data []byte) error {
 	if err := c.raftNode.answerTo(c.raft.Apply(data, enqueueTimeout)); err != nil {
 		return fmt.Errorf("apply entry: %w", err)
@@ -236,8 +234,8 @@ func (c *Cluster) ApplyEntry(data []byte) error {
 	return nil
 }
 
-// fateOf judges an error of raft.Apply. What is not certain is unknown: a
-// failed append may be on this disk or on a follower's all the same.
+// commitStatusOf classifies an error of raft.Apply. Every error that is not definite
+// means unknown: a failed append may still be on a disk.
 func commitStatusOf(err error) commitStatus {
 	for _, definite := range []error{
 		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,
@@ -255,12 +253,12 @@ type proposeRequest struct {
 	Hops   int      `cbor:"2,keyasint"`
 }
 
-// proposeAnswer brings the outcomes back, in the same order.
+// proposeAnswer carries the outcomes back, in the same order.
 type proposeAnswer struct {
 	Outcomes []outcome `cbor:"1,keyasint"`
 }
 
-// forwardBatch has the leader commit a batch.
+// forwardBatch sends a batch to the leader.
 func (c proposer) forwardBatch(batch []*proposal) {
 	leader, known := c.Leader()
 	req := proposeRequest{Frames: make([][]byte, len(batch))}
@@ -300,9 +298,8 @@ func (c proposer) forwardBatch(batch []*proposal) {
 	}
 }
 
-// whileLeads returns a context that ends after timeout, when this node stops,
-// or when it learns that someone else leads: an answer of the old leader
-// would be long in coming.
+// whileLeads returns a context that ends after timeout, when this node stops, or
+// when it learns of another leader: the old one may never answer.
 func (c leadership) whileLeads(leader compute.NodeID, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	c.work.Go(func() {
@@ -324,7 +321,7 @@ func (c leadership) whileLeads(leader compute.NodeID, timeout time.Duration) (co
 	return ctx, cancel
 }
 
-// handlePropose commits what another server forwarded.
+// handlePropose commits the proposals that another server forwarded.
 func (c proposer) handlePropose(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
 	var req proposeRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil {

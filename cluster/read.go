@@ -16,15 +16,14 @@ import (
 // roundTimeout bounds one round of asking for the read index.
 const roundTimeout = 3 * time.Second
 
-// errNotReady is returned when a round found that this node does not lead, or
-// not yet.
+// errNotReady is returned when this node does not lead, or has not opened its term
+// yet.
 var errNotReady = errors.New("not the leader, or not yet ready to lead")
 
-// ReadIndex returns an index such that a state which includes it is not stale:
-// everything that was acknowledged anywhere before the call is in it. The
-// state machine's own count of applied entries will reach the index; wait for
-// that count and not for raft's, which moves before entries are applied. The
-// error is CodeUnavailable when no leader could be found or confirmed.
+// ReadIndex returns an index whose state includes everything that was acknowledged
+// before the call. Wait until the state machine's own count of applied entries
+// reaches it; raft's count moves before entries are applied. The error is
+// CodeUnavailable when no leader was found or confirmed.
 func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
 	start := time.Now() //nolint:forbidigo // A stopwatch.
 	for {
@@ -45,15 +44,14 @@ func (c *Cluster) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 }
 
-// rounds serves reads in rounds. A round serves only those that were there
-// before it began: evidence of leadership from before a read came proves
-// nothing for it.
+// rounds serves reads in rounds. A round serves only the reads that arrived
+// before it began: older evidence of leadership proves nothing for a read.
 type rounds struct {
 	spawn func(func())
 	do    func() (uint64, error)
 
 	mu      sync.Mutex
-	waiting *round // The next round; nil when nobody waits.
+	waiting *round // The next round; nil without waiting reads.
 	active  bool
 }
 
@@ -84,7 +82,7 @@ func (r *rounds) join(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run does rounds as long as someone waits.
+// run does rounds while reads wait.
 func (r *rounds) run() {
 	for {
 		r.mu.Lock()
@@ -124,10 +122,10 @@ func (c reader) readRound() (uint64, error) {
 	return index, c.codec.Unmarshal(data, &index)
 }
 
-// confirmedIndex is the quorum term check. The order is what makes it right:
-// first the commit index, then the voters, then their terms. A voter raises
-// its term before it grants a vote, so while a majority still has ours no
-// later leader was elected, and nothing newer was acknowledged.
+// confirmedIndex is the quorum term check. Its order matters: first the commit
+// index, then the voters, then their terms. A voter raises its term before it
+// grants a vote. So while a majority is in this leader's term, no later leader was
+// elected and nothing newer was acknowledged.
 func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 	number := c.terms.ready()
 	if number == 0 || !c.IsLeader() || c.raft.CurrentTerm() != number {
@@ -144,9 +142,9 @@ func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// countedIndex returns the newest entry up to commit that the state machine
-// is given; no-ops and barriers it never sees. The opening entry of the term
-// is one that it sees, so the way is short.
+// appliedIndex returns the newest entry up to commit that the state machine sees:
+// no no-op and no barrier. The term's opening entry is one, so the search is
+// short.
 func (c reader) appliedIndex(commit uint64) (uint64, error) {
 	var entry raft.Log
 	for index := commit; index > 0; index-- {
@@ -160,8 +158,8 @@ func (c reader) appliedIndex(commit uint64) (uint64, error) {
 	return 0, errNotReady
 }
 
-// countsConfigurations reports whether the state machine is given
-// configuration entries.
+// appliesConfigurations reports whether the state machine sees configuration
+// entries.
 func (c reader) appliesConfigurations() bool {
 	switch c.cfg.FSM.(type) {
 	case raft.BatchingFSM, raft.ConfigurationStore:
@@ -170,8 +168,8 @@ func (c reader) appliesConfigurations() bool {
 	return false
 }
 
-// handleReadIndex answers another node. A server that does not lead refuses:
-// its caller knows the way as well as it does.
+// handleReadIndex answers another node. A server that does not lead refuses and
+// does not forward: its caller can find the leader as well.
 func (c reader) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]byte, error) {
 	if !c.IsLeader() {
 		return nil, errNoLeader()
@@ -183,18 +181,18 @@ func (c reader) handleReadIndex(ctx context.Context, _ rpc.Peer, _ []byte) ([]by
 	return c.codec.Marshal(index), nil
 }
 
-// status is what a server says of its replica.
+// status is what a server reports of its replica.
 type status struct {
 	Term   uint64         `cbor:"1,keyasint"`
 	Last   uint64         `cbor:"2,keyasint"`
 	Leader compute.NodeID `cbor:"3,keyasint,omitempty"`
 
-	Full      bool   `cbor:"4,keyasint,omitempty"` // Its disk is short of room.
+	Full      bool   `cbor:"4,keyasint,omitempty"` // Its disk is full.
 	PendingMS uint64 `cbor:"5,keyasint,omitempty"` // For how long its disk has not answered.
-	Behind    bool   `cbor:"6,keyasint,omitempty"` // It came in empty and has not caught up.
+	Behind    bool   `cbor:"6,keyasint,omitempty"` // It rejoined with an empty replica and has not caught up.
 }
 
-// handleStatus answers from memory, also when the disk hangs.
+// handleStatus answers from memory, even while the disk hangs.
 func (c healthReport) handleStatus(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	leader, _ := c.Leader()
 	return c.codec.Marshal(status{
