@@ -8,22 +8,22 @@ import (
 	"berth/cluster/datadir"
 )
 
-// A server that came in empty is behind until it has what took its vote. Until
-// then the configurations that it is sent are old ones, in which it may vote,
-// perhaps alone. So it neither stands for election nor votes, and nobody makes
-// it a voter. Raft would forget the leader only to stand itself, which is why
-// what it knows of one counts while that one is heard.
+// A server that rejoined with an empty replica is behind until it has the entry
+// that took its vote. Until then it receives old configurations, in which it may
+// be a voter, perhaps the only one. So it neither stands for election nor votes,
+// and is not promoted. With election timeouts this long raft never forgets a
+// leader, so the leader counts as known only while it is heard.
 
 const (
 	catchUpTick   = 100 * time.Millisecond
-	electionNever = 1000 * time.Hour // The timeouts of a server that must not stand for election.
-	unheardFor    = 2                // Heartbeat timeouts, after which a server that is behind knows no leader.
+	electionNever = 1000 * time.Hour // Timeouts of a server that must not stand for election.
+	unheardFor    = 2                // Heartbeat timeouts after which a server that is behind knows no leader.
 )
 
 // catchUp keeps a server that rejoined with an empty replica from voting until it has caught up.
 type catchUp struct{ *Cluster }
 
-// raftConfigAtStart returns the settings with which this server begins.
+// raftConfigAtStart returns the settings with which this server starts.
 func (c catchUp) raftConfigAtStart() *raft.Config {
 	cfg := c.raftNode.raftConfig()
 	c.leaderTimeout = unheardFor * cfg.HeartbeatTimeout
@@ -34,13 +34,13 @@ func (c catchUp) raftConfigAtStart() *raft.Config {
 	return cfg
 }
 
-// heardOfLate reports whether what raft says of the leader can be believed.
+// heardRecently reports whether the leader that raft knows was heard recently.
 func (c catchUp) heardRecently() bool {
 	return !c.behind.Load() || time.Since(c.raft.LastContact()) <= c.leaderTimeout
 }
 
-// takePartWhenCaughtUp makes a server that came in empty one like the others
-// once it has what took its vote.
+// participateOnceCaughtUp lets a server that is behind vote and stand for election
+// once it has the entry that took its vote.
 func (c catchUp) participateOnceCaughtUp() {
 	if !c.behind.Load() {
 		return
@@ -59,20 +59,20 @@ func (c catchUp) participateOnceCaughtUp() {
 	})
 }
 
-// takePart lets this server vote and stand for election, and reports whether
-// that is done.
+// participate lets this server vote and stand for election, and reports whether it
+// succeeded.
 func (c catchUp) participate() bool {
 	usual := c.raftNode.raftConfig()
 	err := c.raftNode.reloadRaft(func(now *raft.ReloadableConfig) {
 		now.HeartbeatTimeout, now.ElectionTimeout = usual.HeartbeatTimeout, usual.ElectionTimeout
 	})
 	if err != nil {
-		c.logger.Error("a server that has caught up stands for no election yet", "err", err)
+		c.logger.Error("caught up, but election timeouts not restored", "err", err)
 		return false
 	}
 	c.behind.Store(false)
 	if err := c.dir.Update(func(r *datadir.Record) { r.CatchUp = 0 }); err != nil {
-		c.logger.Warn("not written down that this server has caught up: at its next start it looks again", "err", err)
+		c.logger.Warn("catch-up marker not cleared", "err", err)
 	}
 	return true
 }

@@ -17,29 +17,30 @@ import (
 	"berth/compute"
 )
 
-// How room on the disk is kept.
+// How free space on the disk is kept.
 const (
 	spaceTick     = time.Second
 	compactEvery  = time.Minute // While the disk is full.
-	trailingShort = 1024        // Entries kept behind a snapshot while it is.
+	trailingShort = 1024        // Entries kept behind a snapshot while the disk is full.
 	fullRetry     = 10 * time.Second
 )
 
-// errStarved is why a node cannot be closed in order.
-var errStarved = errors.New("the disk is full: raft waits for room to store its term")
+// errStarved is returned by Close when raft cannot be shut down.
+var errStarved = errors.New("the disk is full: raft waits for free space to store its term")
 
-// look is what one look at the disk found. It decides alone from what it holds.
+// spaceCheck is one measurement of the disk. Its methods decide from its fields
+// alone.
 type spaceCheck struct {
 	free  int64 // Bytes of the file system.
-	slack int64 // Bytes inside of the log's file that entries take before it grows.
+	slack int64 // Unused bytes in the log's file.
 	size  int64 // Of the ballast.
-	held  bool  // The ballast is there.
-	full  bool  // As of the look before.
+	held  bool  // The ballast exists.
+	full  bool  // By the check before.
 }
 
-// short reports whether the disk is too full for what makes the state grow:
-// when it leaves less than the ballast, beside the ballast. What was full needs
-// a quarter more to be so no longer.
+// short reports whether the disk is too full for commands that grow the state:
+// whether less than another ballast is free beside the ballast. A full disk counts
+// as full until a quarter more is free.
 func (l spaceCheck) short() bool {
 	need := l.size
 	if !l.held {
@@ -51,31 +52,31 @@ func (l spaceCheck) short() bool {
 	return l.free+l.slack < need
 }
 
-// restores reports whether there is room to make the ballast again.
+// restores reports whether there is space to make the ballast again.
 func (l spaceCheck) restores() bool { return !l.held && l.size > 0 && l.free >= l.size+l.size/4 }
 
-// room looks after the room on the disk of the data directory. While it is
-// short of that a leader refuses what makes the state grow, so that there is
-// some left for what makes it smaller; the ballast is given up when a write of
-// raft's finds none at all.
+// diskSpace watches the free space of the data directory's disk. While the disk is
+// full, a leader refuses commands that grow the state, so that space remains for
+// those that shrink it. When a write of raft finds no space, the ballast is
+// dropped.
 type diskSpace struct {
 	c       *Cluster
 	ballast *disk.Ballast
-	wake    chan struct{} // Signals that a write found no room; of size one.
-	needed  atomic.Bool   // Some was not to be had from the ballast.
+	wake    chan struct{} // Signals that a write found no space; of size one.
+	needed  atomic.Bool   // The ballast was not enough.
 
 	mu        sync.Mutex
 	full      bool
 	free      int64
-	others    map[compute.NodeID]bool // Servers whose disks are full, as they told this leader.
-	compacted time.Time               // When the log was last compacted for room.
+	others    map[compute.NodeID]bool // Servers that reported a full disk to this leader.
+	compacted time.Time               // When the log was last compacted.
 }
 
 func newDiskSpace(c *Cluster) *diskSpace {
 	return &diskSpace{c: c, wake: make(chan struct{}, 1), others: make(map[compute.NodeID]bool)}
 }
 
-// open finds the ballast and has the stores ask for its room.
+// open opens the ballast and lets the stores drop it.
 func (d *diskSpace) open() (err error) {
 	if d.ballast, err = disk.OpenBallast(d.c.dir.Root(), d.c.cfg.Ballast); err != nil {
 		return err
@@ -86,11 +87,11 @@ func (d *diskSpace) open() (err error) {
 	return nil
 }
 
-// relieve gives the ballast up. Any write of raft's may call it.
+// dropBallast drops the ballast. Any write of raft may call it.
 func (d *diskSpace) dropBallast() bool {
 	dropped := d.ballast.Drop()
 	if dropped {
-		d.c.logger.Error("the disk is full: its ballast was given up", "err", d.describe())
+		d.c.logger.Error("disk full, ballast dropped", "err", d.describe())
 	} else {
 		d.needed.Store(true)
 	}
@@ -101,14 +102,14 @@ func (d *diskSpace) dropBallast() bool {
 	return dropped
 }
 
-// relieveSnapshot is relieve for a snapshot, which may take more than any ballast:
-// whatever can go makes room for the next try.
+// dropForSnapshot is dropBallast for a snapshot, which may need more than the
+// ballast: everything that can be removed is, for the next attempt.
 func (d *diskSpace) dropForSnapshot() bool {
 	d.needed.Store(true)
 	return d.dropBallast()
 }
 
-// run looks at the disk until ctx ends.
+// run checks the disk until ctx ends.
 func (d *diskSpace) run(ctx context.Context) error {
 	ticker := time.NewTicker(spaceTick)
 	defer ticker.Stop()
@@ -129,7 +130,7 @@ func (d *diskSpace) run(ctx context.Context) error {
 	}
 }
 
-// look looks once, makes the ballast where there is room, and reports whether
+// check measures the disk, makes the ballast if there is space, and reports whether
 // the disk is full.
 func (d *diskSpace) check() bool {
 	size := d.ballast.Size()
@@ -138,7 +139,7 @@ func (d *diskSpace) check() bool {
 	}
 	free, _, err := d.c.cfg.freeSpace(d.c.dir.Root())
 	if err != nil {
-		d.c.logger.Warn("room on the disk not known", "err", err)
+		d.c.logger.Warn("free disk space unknown", "err", err)
 		return d.isFull()
 	}
 	now := spaceCheck{free: free, slack: d.c.replica.Log.Slack(), size: size, held: d.ballast.Held(), full: d.isFull()}
@@ -156,21 +157,21 @@ func (d *diskSpace) check() bool {
 	d.c.metrics.showSpace(now.free, now.held, size, full)
 	switch {
 	case full && !now.full:
-		d.c.logger.Error("the disk is full", "err", d.describe())
+		d.c.logger.Error("disk full", "err", d.describe())
 	case now.full && !full:
-		d.c.logger.Info("the disk has room again")
+		d.c.logger.Info("disk has free space again")
 	}
 	return full
 }
 
-// isFull reports whether this node's disk is short of room.
+// isFull reports whether this node's disk is full.
 func (d *diskSpace) isFull() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.full
 }
 
-// note keeps what another server told this leader of its disk.
+// note records what another server reported to this leader about its disk.
 func (d *diskSpace) note(id compute.NodeID, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,7 +182,7 @@ func (d *diskSpace) note(id compute.NodeID, full bool) {
 	}
 }
 
-// words say how full the disk is and what to do about it.
+// describe returns an error that says how full the disk is and what to do.
 func (d *diskSpace) describe() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,9 +194,9 @@ func (d *diskSpace) describe() error {
 		d.free>>20, d.c.dir.Root(), need>>20+1)
 }
 
-// makeRoom has the log compacted and old snapshots removed, at most once a
-// minute: entries that a snapshot covers are kept for followers that are
-// behind, which can be given the snapshot instead.
+// reclaim compacts the log and removes old snapshots, at most once a minute. The
+// entries that a snapshot covers are kept for followers that are behind, which can
+// receive the snapshot instead.
 func (d *diskSpace) reclaim() {
 	now := time.Now() //nolint:forbidigo // A stopwatch.
 	d.mu.Lock()
@@ -213,8 +214,8 @@ func (d *diskSpace) reclaim() {
 	d.c.replica.Quarantine.PruneTo(0)
 }
 
-// compact makes a snapshot, unless it would let few entries go, and keeps only
-// the newest.
+// compact takes a snapshot, unless that would free few entries, and keeps only the
+// newest one.
 func (d *diskSpace) compact() error {
 	first, err := d.c.replica.Log.FirstIndex()
 	if err != nil {
@@ -229,8 +230,8 @@ func (d *diskSpace) compact() error {
 	return d.c.replica.Snapshots.KeepNewest()
 }
 
-// withTrailing has raft keep so many entries behind snapshots that are made by
-// do, which may take long: meanwhile other settings may change.
+// withTrailing makes raft keep fewer entries behind the snapshots that do takes.
+// Other settings may change meanwhile.
 func (c raftNode) withTrailing(entries uint64, do func() error) error {
 	var usual uint64
 	err := c.reloadRaft(func(now *raft.ReloadableConfig) { usual, now.TrailingLogs = now.TrailingLogs, entries })
@@ -244,7 +245,7 @@ func (c raftNode) withTrailing(entries uint64, do func() error) error {
 	return err
 }
 
-// giveLeadership hands leadership to a voter whose disk has room, once.
+// handOverToSpace transfers leadership to a voter with free disk space, once.
 func (d *diskSpace) handOverToSpace(ctx context.Context) {
 	if !d.c.IsLeader() || d.c.transferred.Load() {
 		return
@@ -263,17 +264,17 @@ func (d *diskSpace) handOverToSpace(ctx context.Context) {
 		if err != nil || st.Full || st.Last+caughtUp < d.c.raft.LastIndex() {
 			continue
 		}
-		d.c.logger.Info("leadership goes to a node whose disk has room", "node", id)
+		d.c.logger.Info("transferring leadership to a node with free disk space", "node", id)
 		err = d.c.transfers.transferOnce(func() raft.Future { return d.c.raft.LeadershipTransferToServer(s.ID, s.Address) })
 		if err != nil {
-			d.c.logger.Warn("leadership not handed over", "err", err)
+			d.c.logger.Warn("leadership not transferred", "err", err)
 		}
 		return
 	}
 }
 
-// admit returns the proposals of a batch that may be committed now. The others
-// are refused: there is no room for what makes the state grow.
+// admit returns the proposals of a batch that may be committed now, and refuses
+// those that grow the state while the disk is full.
 func (d *diskSpace) admit(batch []*proposal) []*proposal {
 	refusal := d.refusal()
 	if refusal == nil {
@@ -288,8 +289,8 @@ func (d *diskSpace) admit(batch []*proposal) []*proposal {
 	})
 }
 
-// refusal returns why this leader commits nothing that makes the state grow:
-// its own disk is full, or too few voters have room; nil when it does.
+// refusal returns why this leader commits no command that grows the state: its own
+// disk is full, or too few voters have space; nil when it does.
 func (d *diskSpace) refusal() *compute.Error {
 	d.mu.Lock()
 	full, others := d.full, len(d.others)
@@ -321,7 +322,7 @@ func (d *diskSpace) refusal() *compute.Error {
 	return e.Named("no_space").Retry(fullRetry)
 }
 
-// giveDamagedUp empties the quarantine to make free space, unless no other
+// dropDamaged empties the quarantine to make free space, unless no other
 // server is known to hold the state.
 func (c raftNode) dropDamaged() {
 	if c.othersHold() {

@@ -13,26 +13,26 @@ import (
 	"berth/compute"
 )
 
-// How a leader whose disk hangs finds out whether others can lead.
+// When a leader with a hung disk asks the other voters about their disks.
 const (
-	hungAfter = time.Second // A write has not returned for so long: the others are asked.
+	hungAfter = time.Second // A write that takes longer is hung.
 	hungRetry = 500 * time.Millisecond
 )
 
-// relief is what a leader whose disk hangs knows of the others. It ends for
-// their sake alone: when their disks hang as well, because all are on one
-// storage that is slow, it would take itself away and nothing would be won.
+// diskHandOver is what a leader with a hung disk knows of the other voters. The
+// leader ends only so that another one can lead. When all disks are on one slow
+// storage and hang, ending gains nothing.
 type diskHandOver struct {
 	mu     sync.Mutex
 	asking bool
 	askAt  time.Time // Not before.
-	able   bool      // A quorum of the voters, without this one, has written to disk since the write began to hang.
+	able   bool      // A quorum of voters without this one has written to disk since the write hung.
 }
 
 // hungDisk watches for writes that hang.
 type hungDisk struct{ *Cluster }
 
-// watchDisk looks after writes that hang.
+// watchDisk ends the process when a write hangs for too long.
 func (c hungDisk) watchDisk(ctx context.Context) error {
 	ticker := time.NewTicker(disk.WatchTick)
 	defer ticker.Stop()
@@ -69,19 +69,19 @@ func (c hungDisk) writeLimit(ctx context.Context, now time.Time) time.Duration {
 	return disk.AppendLimitFollower
 }
 
-// askRelief asks whether the others can lead.
+// askOtherDisks asks whether another voter can lead.
 func (c hungDisk) askOtherDisks(ctx context.Context) {
 	able := c.otherDisksWork(ctx)
 	c.diskHandOver.mu.Lock()
 	c.diskHandOver.asking, c.diskHandOver.able = false, able
 	c.diskHandOver.mu.Unlock()
-	if !able { // The log may be on the disk that hangs: this comes last.
-		c.logger.Warn("the disk hangs, and too few other voters have one that does not")
+	if !able { // The log may be on the hung disk: log last.
+		c.logger.Warn("disk hung, and too few other voters have a working one")
 	}
 }
 
-// othersWrite asks the other voters to write to their disks, and reports whether
-// as many as a quorum did so at once.
+// otherDisksWork asks the other voters to write to their disks, and reports
+// whether a quorum of them did at once.
 func (c hungDisk) otherDisksWork(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -96,11 +96,11 @@ func (c hungDisk) otherDisksWork(ctx context.Context) bool {
 			others = append(others, id)
 		}
 	}
-	wrote := make(chan bool, len(others)) // Room for all, so that late ones never block.
+	wrote := make(chan bool, len(others)) // Buffered for all, so that late answers never block.
 	for _, id := range others {
 		c.work.Go(func() {
 			_, err := c.Call(ctx, id, methodProbe, nil)
-			// An older version knows no such question.
+			// An older version does not know the method.
 			wrote <- err == nil || compute.CodeOf(err) == compute.CodeNotFound
 		})
 	}
@@ -116,7 +116,7 @@ func (c hungDisk) otherDisksWork(ctx context.Context) bool {
 	return false
 }
 
-// handleProbe answers once a few bytes are on this server's disk.
+// handleProbe answers once it has written a few bytes to this server's disk.
 func (c hungDisk) handleProbe(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	done, err := c.replica.Watchdog.TryProbe()
 	switch {

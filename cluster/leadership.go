@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	openingTimeout = 5 * time.Second        // To hand a term's first entry to raft.
+	openingTimeout = 5 * time.Second        // To commit a term's first entry.
 	openingRetry   = 50 * time.Millisecond  // Between tries.
 	leaderWait     = 5 * time.Second        // How long requests wait for a leader.
-	leaderPoll     = 100 * time.Millisecond // At most between looks; jittered.
+	leaderPoll     = 100 * time.Millisecond // Longest time between polls; jittered.
 )
 
-// leaderWatch wakes those who wait when the leader may have changed.
+// leaderWatch wakes waiters when the leader may have changed.
 type leaderWatch struct {
-	observations chan raft.Observation // Size one is enough: only the fact counts.
+	observations chan raft.Observation // Of size one: only the fact of a change counts.
 
 	mu      sync.Mutex
 	changed chan struct{} // Closed at the next change.
@@ -37,8 +37,8 @@ func newLeaderWatch() *leaderWatch {
 	}
 }
 
-// observe registers with raft. The observer must not block, or raft would
-// wait for it.
+// observe registers with raft. The observer does not block, since raft would wait
+// for it.
 func (w *leaderWatch) observe(r *raft.Raft) {
 	r.RegisterObserver(raft.NewObserver(w.observations, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -88,15 +88,15 @@ func (c *Cluster) Leader() (compute.NodeID, bool) {
 	return node, !node.IsZero() && c.catchUp.heardRecently()
 }
 
-// IsLeader reports whether this node believes itself the leader. Others may
-// know better; see ReadIndex.
+// IsLeader reports whether this node believes that it leads. A newer leader may
+// exist; see ReadIndex.
 func (c *Cluster) IsLeader() bool { return c.raft != nil && c.raft.State() == raft.Leader }
 
-// Term returns the newest term that this node knows of.
+// Term returns the newest term that this node knows.
 func (c *Cluster) Term() uint64 { return c.raft.CurrentTerm() }
 
-// hold waits a little, or until the leader may have changed. It reports an
-// error when ctx ends.
+// awaitChange waits briefly, or until the leader may have changed. It returns an
+// error when ctx ends or the node stops.
 func (c leadership) awaitChange(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(leaderPoll/4 + rand.N(leaderPoll*3/4))
 	defer timer.Stop()
@@ -111,7 +111,7 @@ func (c leadership) awaitChange(ctx context.Context, changed <-chan struct{}) er
 	return nil
 }
 
-// errNoLeader is what a request gets that waited for a leader in vain.
+// errNoLeader refuses a request that found no leader in time.
 func errNoLeader() *compute.Error {
 	return compute.Errorf(compute.CodeUnavailable, "The cluster has no leader at the moment.").
 		Named("no_leader").Retry(time.Second)
@@ -124,10 +124,10 @@ func errStopping() *compute.Error {
 // term is one term in which this node leads and is ready to.
 type term struct {
 	number uint64
-	ctx    context.Context //nolint:containedctx // It is the term: it ends when the term does.
+	ctx    context.Context //nolint:containedctx // It ends with the term.
 }
 
-// terms publishes the current term of this node's leadership.
+// terms publishes the term in which this node leads.
 type terms struct {
 	mu      sync.Mutex
 	current *term
@@ -163,10 +163,9 @@ func (t *terms) ready() uint64 {
 // leadership opens and ends the terms in which this node leads.
 type leadership struct{ *Cluster }
 
-// lead follows raft's word on who leads. LeaderCh keeps only the newest
-// value, so two trues in a row mean that a term was lost and another won:
-// every value ends what the one before began, and is begun only after that
-// has ended.
+// lead opens and ends terms as raft reports. LeaderCh keeps only the newest value,
+// so two trues in a row mean that a term was lost and another won. So every value
+// ends the term before, and a new one begins only after that.
 func (c leadership) lead(ctx context.Context) error {
 	end := func() {}
 	defer func() { end() }()
@@ -184,38 +183,37 @@ func (c leadership) lead(ctx context.Context) error {
 	}
 }
 
-// beginTerm opens the term in the background and returns what ends it.
+// beginTerm opens the term in the background and returns the function that ends it.
 func (c leadership) beginTerm(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var opening sync.WaitGroup
 	opening.Go(func() {
 		number, err := c.openTerm(ctx)
 		if err != nil {
-			return // The term is over before it began.
+			return // The term ended before it was open.
 		}
 		fault.Point("cluster.term.opened")
 		c.heartbeats.startTerm()
-		c.clock.Begin(c.cfg.StateTime()) // Everything of the terms before was applied.
+		c.clock.Begin(c.cfg.StateTime()) // All entries of earlier terms are applied.
 		c.clock.Steer()
 		c.metrics.terms.Inc()
-		c.logger.Info("leading", "term", number)
+		c.logger.Info("leadership acquired", "term", number)
 		c.terms.set(&term{number: number, ctx: ctx})
 	})
 	return func() {
 		cancel()
 		opening.Wait()
 		if current, _ := c.terms.get(); current != nil {
-			c.logger.Info("not leading any more", "term", current.number)
+			c.logger.Info("leadership lost", "term", current.number)
 			c.terms.set(nil)
 		}
 	}
 }
 
-// openTerm commits the term's first own entry: the preamble alone, or an
-// empty one. When it was applied, everything committed in earlier terms was
-// too. It is a command and no barrier, so that the state machine sees it: the
-// way back from the commit index to an entry that the state machine counts
-// never leads further than here.
+// openTerm commits the term's first entry: the preamble alone, or an empty one.
+// Once it is applied, everything committed in earlier terms is too. It is a
+// command and no barrier, so that the state machine sees it: the search from the
+// commit index for an applied entry never goes back further.
 func (c leadership) openTerm(ctx context.Context) (uint64, error) {
 	for {
 		number := c.raft.CurrentTerm()
@@ -234,8 +232,7 @@ func (c leadership) openTerm(ctx context.Context) (uint64, error) {
 	}
 }
 
-// preamble returns the frame in front of an entry of the term, if there is
-// one.
+// preamble returns the frame in front of an entry of the term, nil for none.
 func (c leadership) preamble(number uint64) []byte {
 	if c.cfg.Preamble == nil {
 		return nil
@@ -243,11 +240,11 @@ func (c leadership) preamble(number uint64) []byte {
 	return c.cfg.Preamble(number, c.clock.Stamp())
 }
 
-// WhileLeader calls fn in each term in which this node leads, until ctx ends
-// or fn fails while its term lasts, and returns that error. fn's context ends
-// with the term; the next term's call waits for it to return, so the terms of
-// one caller never overlap. What fn proposes must carry the term: only the
-// state machine can refuse what an ex-leader, paused and woken, still sends.
+// WhileLeader calls fn in each term in which this node leads, until ctx ends or fn
+// fails during its term, and returns that error. fn's context ends with the term.
+// The next call waits for fn to return, so the terms of one caller never overlap.
+// Commands that fn proposes must carry the term: only the state machine can refuse
+// the late commands of a former leader that was paused.
 func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, term uint64) error) error {
 	for {
 		current, changed := c.terms.get()
@@ -264,7 +261,7 @@ func (c *Cluster) WhileLeader(ctx context.Context, fn func(ctx context.Context, 
 	}
 }
 
-// whileTerm calls fn with a context that ends with either.
+// whileTerm calls fn with a context that ends with ctx or the term.
 func (c leadership) whileTerm(ctx context.Context, t *term, fn func(context.Context, uint64) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,29 +19,29 @@ import (
 // Limits of membership.
 const (
 	membersTick      = 500 * time.Millisecond
-	changeTimeout    = 5 * time.Second // Of one change of the configuration.
+	changeTimeout    = 5 * time.Second // Of one configuration change.
 	statusTimeout    = time.Second
-	maxMeasured      = 2 * time.Second // More between two looks says nothing about others: this process stood still.
+	maxMeasured      = 2 * time.Second // Of one measurement: in a longer gap this process was paused.
 	caughtUp         = 250             // Entries that a server may trail and still keep up.
 	peersSaveEvery   = 10 * time.Second
-	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of those it has saved.
+	peersServerEvery = time.Second // On a server: a damaged replica is replaced with the help of the saved servers.
 )
 
 // members changes Raft's configuration by the membership plan and remembers the servers.
 type members struct{ *Cluster }
 
-// tendMembers keeps the raft configuration as it should be while this node
-// leads. It is level-triggered: each look begins from what is there.
+// manage keeps the Raft configuration as planned while this node leads. It is
+// level-triggered: each step begins with the present configuration.
 func (c members) manage(ctx context.Context) error {
 	err := c.WhileLeader(ctx, func(ctx context.Context, _ uint64) error {
 		seen := membership.NewObservations()
 		defer c.metrics.showVoters(0, 0, 0)
-		defer c.metrics.lag.Reset() // Who leads next knows better.
+		defer c.metrics.lag.Reset() // The next leader measures again.
 		ticker := time.NewTicker(membersTick)
 		defer ticker.Stop()
 		for {
 			if err := c.adjust(ctx, seen); err != nil && ctx.Err() == nil {
-				c.logger.Warn("membership not changed", "err", err)
+				c.logger.Warn("raft configuration not changed", "err", err)
 			}
 			select {
 			case <-ticker.C:
@@ -56,7 +56,7 @@ func (c members) manage(ctx context.Context) error {
 	return err
 }
 
-// tend makes the first change that is due.
+// adjust makes the first change that is due.
 func (c members) adjust(ctx context.Context, seen *membership.Observations) error {
 	future := c.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
@@ -68,7 +68,7 @@ func (c members) adjust(ctx context.Context, seen *membership.Observations) erro
 	}
 	c.measure(ctx, servers, seen)
 	if ctx.Err() != nil {
-		return ctx.Err() // Nobody answers to a term that is over.
+		return ctx.Err() // The term is over.
 	}
 	plan := c.plan(servers, seen)
 	step, obstacles := plan.Next()
@@ -78,7 +78,7 @@ func (c members) adjust(ctx context.Context, seen *membership.Observations) erro
 	if step.Action == membership.None {
 		return nil
 	}
-	c.logger.Info("membership changes", "node", step.Server, "status", string(step.Action), "code", step.Reason)
+	c.logger.Info("changing raft configuration", "node", step.Server, "status", string(step.Action), "code", step.Reason)
 	if err := c.take(step, servers, future.Index()); err != nil {
 		return fmt.Errorf("%s server %s: %w", step.Action, step.Server, err)
 	}
@@ -89,7 +89,7 @@ func (c members) adjust(ctx context.Context, seen *membership.Observations) erro
 	return nil
 }
 
-// take does one change of the configuration with the index prev.
+// take makes one change to the configuration with the index prev.
 func (c members) take(step membership.Change, servers []raft.Server, prev uint64) error {
 	id := raftconf.ServerID(step.Server)
 	at := slices.IndexFunc(servers, func(s raft.Server) bool { return s.ID == id })
@@ -110,7 +110,7 @@ func (c members) take(step membership.Change, servers []raft.Server, prev uint64
 	return nil
 }
 
-// logObstacles logs who has to stay a voter, once for each reason.
+// logObstacles logs which servers must stay voters, once for each reason.
 func (c members) logObstacles(seen *membership.Observations, obstacles []membership.Obstacle) {
 	logged := make(map[compute.NodeID]string, len(obstacles))
 	for _, o := range obstacles {
@@ -123,16 +123,16 @@ func (c members) logObstacles(seen *membership.Observations, obstacles []members
 	seen.Logged = logged
 }
 
-// admitHeard adds a server that sends heartbeats but is not in the
-// configuration. It reports whether there was one. A server that moved keeps
-// its old address there: who dials it knows better (see addressesOf), and the
-// library changes addresses in a way that races with its replication.
+// addHeard adds a server that sends heartbeats but is not in the configuration,
+// and reports whether there was one. A server that moved keeps its old address
+// there: dialling resolves ids (see addressesOf), and changing an address races
+// with raft's replication.
 func (c members) addHeard(servers []raft.Server, prev uint64) (bool, error) {
 	for id, address := range c.heartbeats.servers() {
 		if c.removed(id) || slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == raftconf.ServerID(id) }) {
 			continue
 		}
-		c.logger.Info("server enters the configuration", "node", id)
+		c.logger.Info("adding server to raft configuration", "node", id)
 		return true, c.raft.AddNonvoter(raftconf.ServerID(id), raft.ServerAddress(address), prev, changeTimeout).Error()
 	}
 	return false, nil
@@ -155,7 +155,7 @@ func (c members) plan(servers []raft.Server, seen *membership.Observations) *mem
 	return p
 }
 
-// measure asks each other server how far it is.
+// measure asks the other servers for their status.
 func (c members) measure(ctx context.Context, servers []raft.Server, seen *membership.Observations) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -167,7 +167,7 @@ func (c members) measure(ctx context.Context, servers []raft.Server, seen *membe
 	}
 	seen.At = now
 	if len(replies) != seen.Others {
-		c.metrics.lag.Reset() // One of them may be a server no more.
+		c.metrics.lag.Reset() // One of them may have been removed.
 	}
 	seen.Others = len(replies)
 	for id, r := range replies {
@@ -179,25 +179,25 @@ func (c members) measure(ctx context.Context, servers []raft.Server, seen *membe
 	}
 }
 
-// statusReply is how a server answered.
+// statusReply is one server's answer.
 type statusReply struct {
 	lag    int64 // Entries that it trails this node.
-	full   bool  // Its disk is short of room.
-	behind bool  // It came in empty and has not caught up.
+	full   bool  // Its disk is full.
+	behind bool  // It rejoined with an empty replica and has not caught up.
 	err    error
 }
 
 // keepsUp reports whether a server could be counted on in a quorum.
 func (r statusReply) keepsUp() bool { return r.err == nil && !r.behind && r.lag <= caughtUp }
 
-// askStatus asks all servers but this one at once.
+// askStatus asks all other servers at once.
 func (c members) askStatus(ctx context.Context, servers []raft.Server) map[compute.NodeID]statusReply {
 	type reply struct {
 		id  compute.NodeID
 		st  status
 		err error
 	}
-	replies := make(chan reply, len(servers)) // Room for all, so that none blocks.
+	replies := make(chan reply, len(servers)) // Buffered for all, so that none blocks.
 	asked := 0
 	for _, s := range servers {
 		id := raftconf.NodeOf(s.ID)
@@ -223,7 +223,7 @@ func (c members) askStatus(ctx context.Context, servers []raft.Server) map[compu
 	return out
 }
 
-// addServer lets a server that was just admitted into the configuration, as a
+// addServer adds a server that was just admitted to the configuration, as a
 // non-voter, unless it is there.
 func (c members) addServer(id compute.NodeID, address string) error {
 	for _, s := range c.servers() {
@@ -255,12 +255,11 @@ func (c *Cluster) Servers() []raftconf.Server {
 	return servers
 }
 
-// rememberPeers keeps on disk where the other servers are, for the next
-// start.
+// rememberPeers saves the addresses of the other servers for the next start.
 func (c members) rememberPeers(ctx context.Context) error {
 	for loop.Sleep(ctx, peersServerEvery) {
 		if err := c.savePeers(); err != nil {
-			c.logger.Warn("addresses of peers not saved", "err", err)
+			c.logger.Warn("peer addresses not saved", "err", err)
 		}
 	}
 	return nil
@@ -268,7 +267,7 @@ func (c members) rememberPeers(ctx context.Context) error {
 
 func (c members) savePeers() error {
 	if c.behind.Load() {
-		return nil // The configurations that it is sent are old ones.
+		return nil // It receives old configurations.
 	}
 	record := c.dir.Record()
 	var peers []datadir.Peer
@@ -290,11 +289,10 @@ func (c members) savePeers() error {
 }
 
 // CheckRemoval asks all servers and returns nil when the node can be removed
-// without the loss of the quorum: when it is no server, or when the leader can
-// take its vote, in steps each of which leaves a quorum that answers. Standbys
-// that answer count as ready to vote in its place. The answer is of the moment:
-// a server that is removed keeps its vote for as long as it is needed, even if
-// others fail right after.
+// without losing the quorum: it is no server, or the leader can take its vote in
+// steps that each leave a quorum that answers. Standbys that answer count as ready
+// to replace it. Other servers may fail right after; the removed server keeps its
+// vote for as long as it is needed.
 func (c *Cluster) CheckRemoval(ctx context.Context, id compute.NodeID) *membership.Removal {
 	servers := c.servers()
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
@@ -307,11 +305,10 @@ func (c *Cluster) CheckRemoval(ctx context.Context, id compute.NodeID) *membersh
 	return c.members.foresee(servers, seen, id)
 }
 
-// foresee returns what is in the way of the removal of a server, nil for
-// nothing.
+// foresee returns why a server must not be removed, nil when it can be.
 func (c members) foresee(servers []raft.Server, seen *membership.Observations, id compute.NodeID) *membership.Removal {
 	p := c.plan(servers, seen)
-	// This node may follow: for the leader it answers, and keeps up.
+	// This node may be a follower; for the leader it answers and keeps up.
 	if at := p.At(c.id); at >= 0 {
 		p.Members[at].Steady = max(c.cfg.PromoteAfter, 1)
 	}

@@ -17,34 +17,34 @@ import (
 
 // Limits of transfers of leadership.
 const (
-	transferTimeout = 3 * time.Second // Of the one attempt that a process makes.
+	transferTimeout = 3 * time.Second // Of the one attempt per process.
 	transferStuck   = 10 * time.Second
-	transferTick    = time.Second // How often a transfer that may be stuck is looked at.
-	transferProbe   = time.Second // For raft to take the entry that shows that it is not.
+	transferTick    = time.Second // How often a transfer that may be stuck is checked.
+	transferProbe   = time.Second // For raft to accept an entry, which shows that it is not stuck.
 )
 
-// errTransferSpent is what the second attempt gets.
+// errTransferSpent refuses a second attempt.
 var errTransferSpent = errors.New("this process has tried to hand leadership over before")
 
-// HandOver gives leadership away if this node has it, so that the others need
-// no election when the node stops. A process tries that once in its life, here
-// or for Transfer; after that it does nothing.
+// HandOver transfers leadership if this node leads, so that the other servers need
+// no election when it stops. A process tries this once, here or in Transfer; later
+// calls do nothing.
 func (c *Cluster) HandOver() {
 	if !c.IsLeader() || len(c.servers()) < 2 {
 		return
 	}
 	err := c.transfers.transferOnce(func() raft.Future { return c.raft.LeadershipTransfer() })
 	if err != nil && !errors.Is(err, errTransferSpent) {
-		c.logger.Warn("leadership not handed over", "err", err)
+		c.logger.Warn("leadership not transferred", "err", err)
 	}
 }
 
 // transfers hands leadership over.
 type transfers struct{ *Cluster }
 
-// transferOnce has begin start a transfer of leadership and waits for its end.
-// It is tried once in the life of the process: a second try at a stuck
-// follower could leave raft refusing every entry (hashicorp/raft issue 696).
+// transferOnce starts a transfer of leadership with begin and waits for its end.
+// A process does it once: a second attempt with a stuck follower can make raft
+// refuse every entry (hashicorp/raft issue 696).
 func (c transfers) transferOnce(begin func() raft.Future) error {
 	if c.transferred.Swap(true) {
 		return errTransferSpent
@@ -61,16 +61,16 @@ func (c transfers) transferOnce(begin func() raft.Future) error {
 	}
 }
 
-// transferRequest asks the leader to give leadership to a voter.
+// transferRequest asks the leader to transfer leadership to a voter.
 type transferRequest struct {
 	To compute.NodeID `cbor:"1,keyasint,omitempty"` // Zero for the one that has kept up best.
 }
 
-// Transfer has the leader, wherever it is, give leadership to a voter, or with
-// a zero id to the one that has kept up best, and returns the new leader. It
-// does nothing when that voter leads. The refusals are not_found and conflicts:
-// "not_a_voter", "nobody_to_lead", "transfer_spent" when the leader's process
-// has tried it before, which it does once in its life, and "transfer_failed".
+// Transfer makes the leader, on any node, transfer leadership to a voter, or with
+// a zero id to the one that has kept up best, and returns the new leader. It does
+// nothing when that voter leads. It refuses with not_found and the conflicts
+// "not_a_voter", "nobody_to_lead", "transfer_failed", and "transfer_spent" when the
+// leader's process has tried it before.
 func (c *Cluster) Transfer(ctx context.Context, to compute.NodeID) (compute.NodeID, error) {
 	leader, known := c.Leader()
 	switch {
@@ -91,7 +91,7 @@ func (c *Cluster) Transfer(ctx context.Context, to compute.NodeID) (compute.Node
 	return now, c.codec.Unmarshal(data, &now)
 }
 
-// handleTransfer does what another server was asked for.
+// handleTransfer answers another server that was asked for a transfer.
 func (c transfers) handleTransfer(ctx context.Context, _ rpc.Peer, data []byte) ([]byte, error) {
 	var req transferRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil {
@@ -107,7 +107,7 @@ func (c transfers) handleTransfer(ctx context.Context, _ rpc.Peer, data []byte) 
 	return c.codec.Marshal(now), nil
 }
 
-// transfer gives this node's leadership away.
+// transfer transfers this node's leadership.
 func (c transfers) transfer(ctx context.Context, to compute.NodeID) (compute.NodeID, error) {
 	conflict := func(detail, format string, args ...any) error {
 		return compute.Errorf(compute.CodeConflict, format, args...).Named(detail)
@@ -141,11 +141,11 @@ func (c transfers) transfer(ctx context.Context, to compute.NodeID) (compute.Nod
 		return compute.NodeID{}, conflict("transfer_failed",
 			"The leader did not get rid of leadership: %w. Restart it to have another one lead.", err)
 	}
-	c.logger.Info("leadership handed over", "node", to)
+	c.logger.Info("leadership transferred", "node", to)
 	return c.successor(ctx)
 }
 
-// successor waits until somebody else leads.
+// successor waits until another server leads.
 func (c transfers) successor(ctx context.Context) (compute.NodeID, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
@@ -160,14 +160,14 @@ func (c transfers) successor(ctx context.Context) (compute.NodeID, error) {
 	}
 }
 
-// refusals notices a leader that refuses every entry because a transfer of
+// refusals detects a leader that refuses every entry because a transfer of
 // leadership never ends.
 type refusals struct {
 	mu    sync.Mutex
 	since time.Time // Of the first refusal since raft took an entry; zero for none.
 }
 
-// note takes what became of an entry that was handed to raft.
+// note records the result of an entry that was given to raft.
 func (r *refusals) note(now time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,14 +189,14 @@ func (r *refusals) lasted(now time.Time) time.Duration {
 	return max(now.Sub(r.since), 1)
 }
 
-// check has probe hand raft another entry when entries were refused, and
-// returns an error once that has gone on for too long.
+// check probes raft with another entry while entries are refused, and returns an
+// error once that has lasted too long.
 func (r *refusals) check(leads bool, now func() time.Time, probe func() error) error {
 	if r.lasted(now()) == 0 {
 		return nil
 	}
 	if !leads {
-		r.note(now(), nil) // Whoever leads now takes them.
+		r.note(now(), nil) // Another leader accepts entries.
 		return nil
 	}
 	r.note(now(), probe())
@@ -207,8 +207,8 @@ func (r *refusals) check(leads bool, now func() time.Time, probe func() error) e
 	return nil
 }
 
-// watchTransfer ends the process when a transfer of leadership is stuck: it
-// would lead, and refuse every entry, for ever.
+// watchTransfer ends the process when a transfer of leadership is stuck: the node
+// would lead and refuse every entry for ever.
 func (c transfers) watchTransfer(ctx context.Context) error {
 	ticker := time.NewTicker(transferTick)
 	defer ticker.Stop()
