@@ -16,16 +16,16 @@ import (
 	"berth/loop"
 )
 
-// freshness says what a start finds.
+// freshness is how much of the node exists at its start.
 type freshness int
 
 const (
-	freshNone    freshness = iota // A member comes back.
+	freshNone    freshness = iota // A member restarts.
 	freshReplica                  // A new node joined.
 	freshCluster                  // A new node makes the cluster.
 )
 
-// renewCheck is how often the age of the certificate is looked at.
+// renewCheck is how often the age of the certificate is checked.
 const renewCheck = time.Minute
 
 // identity is this node's identity and certificate.
@@ -52,9 +52,9 @@ func (c identity) takeIdentity(ctx context.Context) (freshness, error) {
 		"This node is in no cluster: start it with bootstrap to make one, or with a join token and the address of a server.")
 }
 
-// loadIdentity reads a member's identity from disk. A certificate that cannot
-// be used any more, because the node was away for long or stopped in the
-// middle of a renewal, is made anew.
+// loadIdentity reads a member's identity from disk. It makes another certificate
+// when the present one is unusable, because the node was down for long or stopped
+// during a renewal.
 func (c identity) loadIdentity(record datadir.Record) error {
 	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
@@ -72,16 +72,15 @@ func (c identity) loadIdentity(record datadir.Record) error {
 		_, err = ca.Verify(pair.Leaf, c.cfg.Now())
 	}
 	if err != nil {
-		c.logger.Warn("certificate not usable, making another", "err", err)
+		c.logger.Warn("certificate unusable, making another", "err", err)
 		return c.issueOwn()
 	}
 	c.pair.Store(pair)
 	return nil
 }
 
-// checkAuthority refuses to start with the authority of another cluster: this
-// node would make itself a certificate that nobody accepts, and say no more than
-// that.
+// checkAuthority refuses to start with the authority of another cluster. The node
+// would make a certificate that no other node accepts.
 func (c identity) checkAuthority() error {
 	if of := c.ca.Cluster(); !of.IsZero() && of != c.clusterID {
 		return compute.Errorf(compute.CodeConflict, "The certificate authority in %s is of cluster %s, this node is of "+
@@ -114,8 +113,8 @@ func (c identity) makeIdentity() error {
 	return gossip.MakeKeyring(c.dir, c.cfg.Rand)
 }
 
-// settle records that the node is a member. From then on it never makes or
-// joins a cluster again, whatever its flags say.
+// settle records that the node is a member. From then on it never makes or joins a
+// cluster, whatever its flags are.
 func (c identity) settle() error {
 	if c.dir.Record().State == datadir.StateMember {
 		return nil
@@ -150,7 +149,7 @@ func (c identity) usePair(pair *tls.Certificate) error {
 	return nil
 }
 
-// renew replaces the certificate when half of its life is over.
+// renew replaces the certificate after half of its lifetime.
 func (c identity) renew(ctx context.Context) error {
 	for {
 		c.renewIfDue(ctx)

@@ -24,14 +24,14 @@ import (
 
 // Limits of joining.
 const (
-	joinTimeout  = 15 * time.Second // One try at one server.
+	joinTimeout  = 15 * time.Second // One attempt at one server.
 	joinPauseMin = 200 * time.Millisecond
 	joinPauseMax = 5 * time.Second
 	joinsPerSec  = 5 // From nodes without a certificate, per server.
 	joinsBurst   = 20
 )
 
-// joinRequest is how a node introduces itself.
+// joinRequest is the request of a joining node.
 type joinRequest struct {
 	TokenID string       `cbor:"1,keyasint"`
 	Secret  string       `cbor:"2,keyasint"`
@@ -39,7 +39,7 @@ type joinRequest struct {
 	CSR     []byte       `cbor:"4,keyasint"`
 }
 
-// joinAnswer makes it a member.
+// joinAnswer makes the node a member.
 type joinAnswer struct {
 	Cluster compute.UUID `cbor:"1,keyasint"`
 	CA      []byte       `cbor:"2,keyasint"` // PEM.
@@ -47,21 +47,21 @@ type joinAnswer struct {
 	Peers   []joinPeer   `cbor:"4,keyasint"`
 	Keyring []byte       `cbor:"6,keyasint,omitempty"` // JSON.
 
-	Epoch uint64 `cbor:"8,keyasint,omitempty"` // Which life of the cluster.
+	Epoch uint64 `cbor:"8,keyasint,omitempty"` // Of the cluster.
 
 	// For servers only.
 	CAKey   []byte `cbor:"5,keyasint,omitempty"` // PEM.
 	Secrets []byte `cbor:"7,keyasint,omitempty"`
 }
 
-// joinPeer is a server that the new node may turn to.
+// joinPeer is a server that the new node may contact.
 type joinPeer struct {
 	ID     compute.NodeID `cbor:"1,keyasint"`
 	RPC    string         `cbor:"2,keyasint"`
 	Gossip string         `cbor:"3,keyasint"`
 }
 
-// joinLimit bounds the tries of nodes without a certificate.
+// joinLimit bounds the attempts of nodes without a certificate.
 type joinLimit struct{ limiter *rate.Limiter }
 
 func newJoinLimit() *joinLimit {
@@ -71,7 +71,7 @@ func newJoinLimit() *joinLimit {
 // joiner is both sides of joining: the node that asks and the leader that admits it.
 type joiner struct{ *Cluster }
 
-// handleJoin admits a node. Any server may be asked; the leader decides.
+// handleJoin admits a node. Any server accepts the request; the leader decides.
 func (c joiner) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	if peer.Anonymous() && !c.joins.limiter.Allow() {
 		return nil, compute.Errorf(compute.CodeRateLimited, "Too many nodes try to join.").Retry(time.Second)
@@ -102,7 +102,7 @@ func (c joiner) handleJoin(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	return c.codec.Marshal(answer), nil
 }
 
-// CheckNode refuses what a node says of itself that would not fit elsewhere.
+// CheckNode refuses a description of a node that exceeds a limit.
 func CheckNode(n *compute.Node) error {
 	switch {
 	case n.ID.IsZero():
@@ -116,8 +116,7 @@ func CheckNode(n *compute.Node) error {
 	return nil
 }
 
-// admit asks the registry and makes the node a member. All of it can be
-// repeated.
+// admit asks the registry and makes the node a member. It can be repeated.
 func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error) {
 	if c.removed(req.Node.ID) {
 		return nil, errRemoved()
@@ -163,8 +162,8 @@ func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error)
 	return answer, nil
 }
 
-// errNodeLives refuses a request to join in the name of a node that has joined and
-// is up: it was sent before, or by somebody who has found the token.
+// errNodeAlive refuses a join request in the name of a node that has joined and is
+// up: it is a late duplicate, or of somebody who has found the token.
 func errNodeAlive(id compute.NodeID) error {
 	return compute.Errorf(compute.CodeConflict, "Node %s has joined and is up. If this is that node, its process runs "+
 		"elsewhere: end that and try again after %s; if it is another one, give it a data directory and a join token of "+
@@ -180,8 +179,8 @@ func (c joiner) joinPeers() []joinPeer {
 	return peers
 }
 
-// join makes this node a member of the cluster that its token names. It
-// tries until ctx ends or a refusal says that more tries are of no use.
+// join makes this node a member of the cluster that its token names. It retries
+// until ctx ends or a refusal is permanent.
 func (c joiner) join(ctx context.Context) error {
 	token, err := pki.ParseJoinToken(c.cfg.JoinToken)
 	if err != nil {
@@ -212,7 +211,7 @@ func (c joiner) join(ctx context.Context) error {
 		if final(err) {
 			return fmt.Errorf("join cluster: %w", err)
 		}
-		c.logger.Warn("not joined yet", "err", err)
+		c.logger.Warn("join failed, retrying", "err", err)
 		if !loop.Sleep(ctx, wait) {
 			return fmt.Errorf("join cluster: %w", err)
 		}
@@ -220,8 +219,8 @@ func (c joiner) join(ctx context.Context) error {
 	}
 }
 
-// prepareJoin fixes the node's id on disk first, so that a repeat after a
-// crash comes from the same node and costs no second use of the token.
+// prepareJoin saves the node's id first, so that a retry after a crash comes from
+// the same node and does not use the token twice.
 func (c joiner) prepareJoin() (err error) {
 	record := c.dir.Record()
 	if c.id = record.NodeID; c.id.IsZero() {
@@ -239,9 +238,8 @@ func (c joiner) prepareJoin() (err error) {
 	return nil
 }
 
-// joiningKey returns the key for which this node asks for a certificate: one
-// that is on disk, and the same after a crash, because a token that it was spent
-// for counts for no other.
+// joiningKey returns the key for this node's certificate request. It is on disk
+// and the same after a crash, because a use of the token is bound to it.
 func (c joiner) joiningKey() (ed25519.PrivateKey, error) {
 	dir := c.dir.Path(datadir.PKIDir)
 	key, err := pki.LoadKey(dir)
@@ -249,7 +247,7 @@ func (c joiner) joiningKey() (ed25519.PrivateKey, error) {
 		return key, nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		c.logger.Warn("key not usable, making another", "err", err)
+		c.logger.Warn("key unusable, making another", "err", err)
 	}
 	if key, err = pki.NewKey(c.cfg.Rand); err != nil {
 		return nil, err
@@ -257,7 +255,7 @@ func (c joiner) joiningKey() (ed25519.PrivateKey, error) {
 	return key, pki.SaveKey(dir, key)
 }
 
-// final reports whether a failed try to join would fail again.
+// final reports whether a failed attempt to join would fail again.
 func final(err error) bool {
 	if errors.Is(err, pki.ErrPin) {
 		return true
@@ -310,7 +308,7 @@ func (c joiner) askHost(ctx context.Context, host string, token pki.JoinToken, r
 	return answer, c.codec.Unmarshal(data, answer)
 }
 
-// becomeMember checks the answer and saves what it brought.
+// becomeMember checks the answer and saves its content.
 func (c joiner) becomeMember(token pki.JoinToken, key ed25519.PrivateKey, answer *joinAnswer) error {
 	ca, err := pki.ParseCA(answer.CA, answer.CAKey)
 	if err != nil {

@@ -238,7 +238,7 @@ func (c members) addServer(id compute.NodeID, address string) error {
 }
 
 // Servers returns the servers of the newest configuration that this node has,
-// committed or not; on a worker those that a server has logged it of.
+// committed or not. On a worker it returns those that a server reported.
 func (c *Cluster) Servers() []raftconf.Server {
 	if c.isWorker() {
 		return c.upstream.servers()

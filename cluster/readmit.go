@@ -18,8 +18,8 @@ const (
 	readmitRetry = 2 * time.Second
 )
 
-// handleRejoin takes the vote of a server whose replica is damaged. Any server
-// may be asked; the leader decides.
+// handleRejoin takes the vote of a server with a damaged replica. Any server
+// accepts the request; the leader decides.
 func (c rejoiner) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var req rejoinRequest
 	if err := c.codec.Unmarshal(data, &req); err != nil || req.Node.IsZero() {
@@ -34,17 +34,16 @@ func (c rejoiner) handleRejoin(ctx context.Context, peer rpc.Peer, data []byte) 
 	}
 	answer, err := c.readmit(ctx, req.Node)
 	if err != nil {
-		c.logger.Warn("server with a damaged replica not readmitted", "node", req.Node, "err", err)
+		c.logger.Warn("rejoin refused", "node", req.Node, "err", err)
 		return nil, err
 	}
-	c.logger.Warn("server with a damaged replica readmitted, without a vote", "node", req.Node,
+	c.logger.Warn("vote taken from server with damaged replica", "node", req.Node,
 		"term", answer.Term, "index", answer.Index)
 	return c.codec.Marshal(answer), nil
 }
 
-// readmit sees to it that the server has no vote, by a configuration that is
-// committed, and returns the term of this leader in which it was and an entry
-// that is not before it. It can be repeated.
+// readmit demotes the server and returns this leader's term, in which that is
+// committed, and a committed entry at or behind it. It can be repeated.
 func (c rejoiner) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer, error) {
 	term := c.terms.ready()
 	if id == c.id {
@@ -64,16 +63,16 @@ func (c rejoiner) readmit(ctx context.Context, id compute.NodeID) (rejoinAnswer,
 			return rejoinAnswer{}, err
 		}
 		if err := c.raft.DemoteVoter(raftconf.ServerID(id), future.Index(), changeTimeout).Error(); err != nil {
-			c.logger.Info("vote not taken yet", "node", id, "err", err)
+			c.logger.Info("vote not taken, retrying", "node", id, "err", err)
 		}
 	}
 	return rejoinAnswer{}, compute.Errorf(compute.CodeUnavailable,
-		"The configuration changes all the time.").Retry(readmitRetry)
+		"The configuration keeps changing.").Retry(readmitRetry)
 }
 
-// confirmConfiguration returns nil once the configuration that this leader had
-// at the call is committed, in its term. One that is only in its log may be
-// overruled, and the vote with it.
+// confirmConfiguration returns nil once the configuration that this leader had at
+// the call is committed in its term. One that is only in its log may be overruled,
+// and the demotion with it.
 func (c rejoiner) confirmConfiguration(term uint64) error {
 	err := c.raft.Barrier(changeTimeout).Error()
 	if err != nil || c.terms.ready() != term || c.raft.CurrentTerm() != term {
@@ -82,8 +81,8 @@ func (c rejoiner) confirmConfiguration(term uint64) error {
 	return nil
 }
 
-// mayTakeVote asks the voters but the one that is to lose its vote, and refuses
-// unless they can go on without it.
+// mayTakeVote asks the other voters for their status, and refuses unless they are
+// a quorum without the one that is to lose its vote.
 func (c rejoiner) mayTakeVote(ctx context.Context, servers []raft.Server, id compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -105,10 +104,10 @@ func (c rejoiner) mayTakeVote(ctx context.Context, servers []raft.Server, id com
 	return refuseReadmission(len(others)+1, current, behind)
 }
 
-// refuseReadmission returns why one of the voters may not lose its vote when
-// current of the others are intact and keep up, nil when it may: these have to
-// be a quorum of the configuration with it. One that is itself rejoining does
-// not answer, and so is not counted.
+// refuseReadmission returns why one of the voters may not lose its vote, nil when
+// it may: the others that are intact and keep up must be a quorum of the
+// configuration with it. A server that is itself rejoining does not answer and is
+// not counted.
 func refuseReadmission(voters, current int, behind []compute.NodeID) error {
 	need := raftconf.Quorum(voters)
 	if current >= need {

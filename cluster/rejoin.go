@@ -16,39 +16,38 @@ import (
 	"berth/loop"
 )
 
-// A server whose replica is damaged has forgotten what it acknowledged, and for
-// whom it voted. Before it takes part again it says nothing to raft: it asks the
-// leader, through any server, to take its vote from it. Only when that is
-// committed, which takes a quorum of the others, it sets the replica aside and
-// comes in empty, as a standby like a new one. DESIGN.md says why that is safe.
+// A server with a damaged replica has lost acknowledged entries and its votes. So
+// it does not start raft. It asks the leader, through any server, to take its
+// vote. Once that is committed, which needs a quorum of the others, it sets the
+// replica aside and rejoins with an empty one, as a standby. DESIGN.md proves that
+// this is safe.
 
 // Limits of a rejoin.
 const (
 	rejoinFor   = time.Minute // How long a server asks before it gives up.
 	rejoinPause = 500 * time.Millisecond
-	rejoinTry   = 10 * time.Second // To have the leader take the vote.
+	rejoinTry   = 10 * time.Second // One call to the leader.
 )
 
 // rejoinRequest asks the leader to take a server's vote.
 type rejoinRequest struct {
-	Node compute.NodeID `cbor:"1,keyasint"` // Whose replica is damaged.
+	Node compute.NodeID `cbor:"1,keyasint"` // The server with the damaged replica.
 }
 
-// rejoinAnswer says that the server has no vote any more, by a configuration
-// that is committed.
+// rejoinAnswer confirms that the server has no vote in a committed configuration.
 type rejoinAnswer struct {
-	Term  uint64 `cbor:"1,keyasint"`           // In which that was confirmed.
-	Index uint64 `cbor:"2,keyasint,omitempty"` // Committed, and not before that configuration.
+	Term  uint64 `cbor:"1,keyasint"`           // In which this was confirmed.
+	Index uint64 `cbor:"2,keyasint,omitempty"` // A committed entry at or behind that configuration.
 }
 
 // rejoiner is both sides of a rejoin: the server with a damaged replica and the leader that takes its vote.
 type rejoiner struct{ *Cluster }
 
-// rejoin puts an empty replica in the place of a damaged one, once the server
-// has no vote. The error says what to do when the others cannot see to that;
-// then nothing has changed here.
+// rejoin replaces a damaged replica by an empty one, once the server has no vote.
+// When the other servers cannot take the vote, nothing has changed here, and the
+// error says what to do.
 func (c rejoiner) rejoin(ctx context.Context, damage error) error {
-	c.logger.Error("replica damaged: it takes no part until the others have taken its vote", "err", damage)
+	c.logger.Error("replica damaged, waiting to rejoin", "err", damage)
 	answer, err := c.awaitReadmission(ctx)
 	if err != nil {
 		return fmt.Errorf("the replica of this server is damaged: %w; %w", damage, err)
@@ -65,22 +64,22 @@ func (c rejoiner) rejoin(ctx context.Context, damage error) error {
 		return fmt.Errorf("replace damaged replica: %w", err)
 	}
 	c.replica.Replaced()
-	c.logger.Warn("damaged replica set aside: this server comes in empty and without a vote",
-		"term", answer.Term, "err", fmt.Sprintf("%v; what is left of it is in %s", damage, aside))
+	c.logger.Warn("damaged replica set aside, rejoining with an empty one",
+		"term", answer.Term, "err", damage, "path", aside)
 	c.replica.Quarantine.Prune()
 	return nil
 }
 
-// withRoom calls replace, and once more when it found no room: the ballast and what
-// was set aside damaged before are given up then, since the others hold the state.
+// withFreeSpace calls replace, and once more when the disk is full. Before that it
+// drops the ballast and empties the quarantine, since the others hold the state.
 func (c rejoiner) withFreeSpace(replace func() error) error {
 	err := replace()
 	if !disk.NoSpace(err) {
 		return err
 	}
-	c.logger.Error("the disk is full: there is no room for an empty replica", "err", err)
+	c.logger.Error("no free disk space for an empty replica", "err", err)
 	if ballast, err := disk.OpenBallast(c.dir.Root(), c.cfg.Ballast); err != nil {
-		c.logger.Warn("ballast not given up", "err", err)
+		c.logger.Warn("ballast not dropped", "err", err)
 	} else {
 		ballast.Drop()
 	}
@@ -88,7 +87,7 @@ func (c rejoiner) withFreeSpace(replace func() error) error {
 	return replace()
 }
 
-// awaitReadmission asks until the leader has taken this server's vote.
+// awaitReadmission retries until the leader has taken this server's vote.
 func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	peers := c.dir.Record().Peers
 	if len(peers) == 0 {
@@ -96,7 +95,7 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, c.cfg.RejoinFor)
 	defer cancel()
-	var last error // Of the newest try that had its time.
+	var last error // Of the newest attempt that was not cut short.
 	for {
 		answer, err := c.askReadmission(asking, peers)
 		if err == nil {
@@ -107,7 +106,7 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 		}
 		if last == nil || asking.Err() == nil {
 			if last == nil || last.Error() != err.Error() {
-				c.logger.Warn("not readmitted yet", "err", err)
+				c.logger.Warn("rejoin refused, retrying", "err", err)
 			}
 			last = err
 		}
@@ -121,17 +120,16 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 	}
 }
 
-// errDamagedLost is why a damaged replica is not healed: no quorum of the
-// others confirmed it.
+// errDamagedLost is returned when no leader took the vote of this server in time.
 func errDamagedLost(asked time.Duration, reason error) error {
 	return compute.Errorf(compute.CodeConflict,
-		"No leader took its vote within %s (%w), so it cannot come in empty: what most voters have on disk counts, "+
-			"and this one has lost its part. Start the other servers and then this one again. When most of the voters "+
+		"No leader took its vote within %s (%w), so it cannot rejoin with an empty replica: a majority of the voters "+
+			"must hold the state, and this one has lost it. Start the other servers and then this one again. When most of the voters "+
 			"are damaged or lost for good, stop all of them and run berth admin raft recover on the one that is intact, "+
 			"or restore a backup with berth admin snapshot restore.", asked, reason)
 }
 
-// readmissionReply is how one server answered.
+// readmissionReply is one server's answer.
 type readmissionReply struct {
 	id  compute.NodeID
 	st  status
@@ -144,7 +142,7 @@ func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 	if err := readmissionVerdict(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
 	}
-	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest word first, a leader's own before.
+	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest term first, the leader's own answer before others.
 		return cmp.Or(cmp.Compare(b.st.Term, a.st.Term), byBool(b.st.Leader == b.id, a.st.Leader == a.id))
 	})
 	errs := []error{errNoLeader()}
@@ -153,7 +151,7 @@ func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 		case r.err != nil:
 			errs = append(errs, fmt.Errorf("server %s: %w", r.id, r.err))
 		case r.st.Leader.IsZero():
-			errs = append(errs, fmt.Errorf("server %s answers and knows no leader", r.id))
+			errs = append(errs, fmt.Errorf("server %s knows no leader", r.id))
 		default:
 			return c.askVoteTaken(ctx, r.id)
 		}
@@ -161,7 +159,7 @@ func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 	return rejoinAnswer{}, errors.Join(errs...)
 }
 
-// askVoteTaken asks a server, which passes it to the leader.
+// askVoteTaken asks the leader through a server.
 func (c rejoiner) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, rejoinTry)
 	defer cancel()
@@ -175,7 +173,7 @@ func (c rejoiner) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinA
 	}
 	if answer.Index == 0 {
 		return answer, compute.Errorf(compute.CodeUnavailable,
-			"The leader's version does not say up to where this server has to catch up: upgrade the others first.")
+			"The leader's version does not report how far this server has to catch up: upgrade the others first.")
 	}
 	return answer, nil
 }
@@ -184,7 +182,7 @@ func (c rejoiner) askVoteTaken(ctx context.Context, via compute.NodeID) (rejoinA
 func (c rejoiner) askPeers(ctx context.Context, peers []datadir.Peer) []readmissionReply {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	replies := make(chan readmissionReply, len(peers)) // Room for all, so that none blocks.
+	replies := make(chan readmissionReply, len(peers)) // Buffered for all, so that none blocks.
 	for _, p := range peers {
 		c.work.Go(func() {
 			st, err := c.healthReport.status(ctx, p.ID)
@@ -198,10 +196,10 @@ func (c rejoiner) askPeers(ctx context.Context, peers []datadir.Peer) []readmiss
 	return all
 }
 
-// verdictOf returns an answer after which there is nothing more to ask. That a
-// server is in a later epoch is one only when those in this one that answer know
-// no leader and are too few to elect one: a stray server's word, of a backup that
-// somebody has tried out, does not keep this one out of a cluster that works.
+// readmissionVerdict returns an error after which no retry helps. A server in a
+// later epoch is one only when the servers of this epoch that answer know no leader
+// and are too few to elect one: a stray server, started from a backup for a test,
+// does not keep this one out of a working cluster.
 func readmissionVerdict(replies []readmissionReply, own uint64) error {
 	same, led, outlived := 0, false, false
 	for _, r := range replies {

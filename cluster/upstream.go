@@ -14,27 +14,28 @@ import (
 	"berth/compute"
 )
 
-// shunFor is how long a server that did not answer comes after the others.
+// avoidFor is how long a server that did not answer is asked last.
 const avoidFor = 10 * time.Second
 
-// errServerLost ends what waits for a server that gossip has lost.
+// errServerLost ends the calls to a server that gossip has lost.
 var errServerLost = errors.New("gossip has lost the server")
 
-// upstream is what a worker knows of the servers: who they are is in the node
-// record, told by one of them; who leads and who answered last is found out.
+// upstream is what a worker knows of the servers. Their addresses are in the node
+// record, reported by one of them; the leader and the last server that answered are
+// learnt from calls.
 type upstream struct {
 	c *Cluster
 
 	mu     sync.Mutex
 	leader compute.NodeID
 	last   compute.NodeID                   // Answered last.
-	failed map[compute.NodeID]time.Duration // Boottime, when a server did not answer.
-	alive  map[compute.NodeID]life          // Of the servers that something waits for.
+	failed map[compute.NodeID]time.Duration // Boottime when a server did not answer.
+	alive  map[compute.NodeID]life          // Of the servers with calls in flight.
 }
 
-// life ends when gossip has lost a server.
+// life ends when gossip loses a server.
 type life struct {
-	ctx context.Context //nolint:containedctx // It is the life of a server, as this node sees it.
+	ctx context.Context //nolint:containedctx // It ends with the server, as this node sees it.
 	end context.CancelFunc
 }
 
@@ -51,14 +52,14 @@ func (u *upstream) leading() (compute.NodeID, bool) {
 	return u.leader, !u.leader.IsZero()
 }
 
-// lead notes who leads, the zero id for nobody that is known.
+// lead records the leader, the zero id for none.
 func (u *upstream) lead(id compute.NodeID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.leader = id
 }
 
-// note notes that a server has answered, or has not.
+// note records whether a server has answered.
 func (u *upstream) note(id compute.NodeID, answered bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -87,8 +88,8 @@ func (u *upstream) servers() []raftconf.Server {
 	return servers
 }
 
-// order returns the servers in the order in which to ask them: who answered
-// last, who lives by gossip's word, who did not answer lately, the others.
+// order returns the servers in the order to ask them: the one that answered last,
+// those that gossip sees alive, those that failed recently, the lost ones.
 func (u *upstream) order() []compute.NodeID {
 	peers := u.c.dir.Record().Peers
 	ids := make([]compute.NodeID, 0, len(peers))
@@ -134,7 +135,7 @@ func (u *upstream) while(ctx context.Context, id compute.NodeID) (_ context.Cont
 	}
 }
 
-// run keeps the list of servers and ends what waits for lost ones.
+// run updates the list of servers and ends the calls to lost ones.
 func (u *upstream) run(ctx context.Context) error {
 	ticker := time.NewTicker(peersSaveEvery)
 	defer ticker.Stop()
@@ -153,7 +154,7 @@ func (u *upstream) run(ctx context.Context) error {
 	}
 }
 
-// bury ends the lives of the servers that gone says are lost.
+// endLost ends the calls to the servers for which gone reports true.
 func (u *upstream) endLost(gone func(compute.NodeID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -170,23 +171,23 @@ func (u *upstream) learn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	data, err := u.c.Ask(ctx, methodServers, nil)
-	var told []joinPeer
+	var reported []joinPeer
 	if err == nil {
-		err = u.c.codec.Unmarshal(data, &told)
+		err = u.c.codec.Unmarshal(data, &reported)
 	}
 	if err == nil {
-		err = u.keep(told)
+		err = u.save(reported)
 	}
 	if err != nil && ctx.Err() == nil {
-		u.c.logger.Debug("servers not learnt", "err", err)
+		u.c.logger.Debug("server list not updated", "err", err)
 	}
 }
 
-// keep writes down who the servers are.
-func (u *upstream) keep(told []joinPeer) error {
+// save saves the servers.
+func (u *upstream) save(reported []joinPeer) error {
 	record := u.c.dir.Record()
 	var peers []datadir.Peer
-	for _, p := range told {
+	for _, p := range reported {
 		peers = append(peers, datadir.Peer(p))
 	}
 	slices.SortFunc(peers, func(a, b datadir.Peer) int { return slices.Compare(a.ID.UUID[:], b.ID.UUID[:]) })

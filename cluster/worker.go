@@ -17,21 +17,20 @@ import (
 	"berth/compute"
 )
 
-// isWorker reports whether this node holds no replica: what it needs of the
-// state it asks a server for.
+// isWorker reports whether this node holds no replica and asks servers for the
+// state that it needs.
 func (c *Cluster) isWorker() bool { return c.cfg.Role == compute.RoleWorker }
 
-// errOtherRole refuses to start on the data of a node of another role, which
-// is was.
+// errOtherRole refuses a data directory of a node of another role.
 func errOtherRole(was compute.Role) error {
 	return compute.Errorf(compute.CodeConflict,
 		"The data directory belongs to a node of role %s: "+
-			"set role to that, or have the node join anew with another data_dir.", was)
+			"set role to that, or have the node join again with another data_dir.", was)
 }
 
-// loadWorker reads a worker's identity from disk. A certificate that cannot be
-// used any more, because the worker was away for longer than it lasts, costs a
-// new token: only servers make certificates.
+// loadWorker reads a worker's identity from disk. When the certificate expired
+// because the worker was down for long, the worker needs a new token: only servers
+// make certificates.
 func (c identity) loadWorker(ctx context.Context, record datadir.Record) error {
 	ca, err := pki.LoadCA(c.dir.Path(datadir.PKIDir))
 	if err != nil {
@@ -56,11 +55,11 @@ func (c identity) loadWorker(ctx context.Context, record datadir.Record) error {
 		return compute.Errorf(compute.CodeConflict, "This worker's certificate cannot be used any more: "+
 			"make a token with berth admin token create --role worker and start with join.token_file. (%w)", err)
 	}
-	c.logger.Warn("certificate not usable, joining again", "err", err)
+	c.logger.Warn("certificate unusable, joining again", "err", err)
 	return c.joiner.join(ctx)
 }
 
-// askForOwn has a server make this worker another certificate.
+// askForOwn asks a server for another certificate for this worker.
 func (c identity) askForOwn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
@@ -87,29 +86,29 @@ func (c identity) askForOwn(ctx context.Context) error {
 	return c.usePair(pki.Pair(cert, key, c.ca))
 }
 
-// handleRenew makes a worker a certificate for the identity that it has: what
-// it asks for names no other.
+// handleRenew issues a certificate for the identity of the caller, whatever its
+// request names.
 func (c identity) handleRenew(_ context.Context, peer rpc.Peer, csr []byte) ([]byte, error) {
 	identity := pki.Identity{Cluster: c.clusterID, Role: peer.Role, Node: peer.ID}
 	cert, err := c.ca.IssueForRequest(c.cfg.Rand, identity, csr, c.cfg.Now())
 	if err != nil {
 		return nil, err
 	}
-	c.logger.Info("certificate of a worker renewed", "node", peer.ID)
+	c.logger.Info("worker certificate renewed", "node", peer.ID)
 	return cert.Raw, nil
 }
 
 // workerCalls is how a worker calls servers, and how these tell it of each other.
 type workerCalls struct{ *Cluster }
 
-// handleServers tells a worker where the servers are.
+// handleServers answers a worker with the servers and their addresses.
 func (c workerCalls) handleServers(context.Context, rpc.Peer, []byte) ([]byte, error) {
 	return c.codec.Marshal(c.joiner.joinPeers()), nil
 }
 
-// Ask calls a method of some server: of the one that answered last, and of the
-// next one when a server does not answer, cannot, or is lost to gossip
-// meanwhile. So a method may be executed more than once, and by more than one.
+// Ask calls a method of any server, first of the one that answered last. It tries
+// the next one when a server does not answer, is unavailable, or is lost to gossip
+// meanwhile. So more than one server may execute the method.
 func (c *Cluster) Ask(ctx context.Context, method string, request []byte) (answer []byte, err error) {
 	err = c.EachServer(ctx, func(ctx context.Context, server compute.NodeID) error {
 		answer, err = c.Call(ctx, server, method, request)
@@ -119,9 +118,9 @@ func (c *Cluster) Ask(ctx context.Context, method string, request []byte) (answe
 }
 
 // EachServer calls do for one server after another, the one that answered last
-// first, until do succeeds or fails in a way that another server would repeat.
-// The context of a call ends when gossip loses its server. Of a list without
-// success the last refusal is returned, CodeUnavailable if there was none.
+// first, until do succeeds or fails with an error that another server would repeat.
+// The context of a call ends when gossip loses its server. Without success it
+// returns the last refusal, or CodeUnavailable.
 func (c *Cluster) EachServer(ctx context.Context, do func(ctx context.Context, server compute.NodeID) error) error {
 	return c.workerCalls.eachServer(ctx, func(server compute.NodeID) error {
 		try, end := c.upstream.while(ctx, server)
@@ -145,7 +144,7 @@ func (c workerCalls) eachServer(ctx context.Context, do func(server compute.Node
 		if ctx.Err() != nil {
 			break
 		}
-		c.logger.Debug("server does not answer", "node", server, "err", err)
+		c.logger.Debug("server not reachable", "node", server, "err", err)
 	}
 	if _, coded := errors.AsType[*compute.Error](failed); coded {
 		return failed
@@ -154,13 +153,13 @@ func (c workerCalls) eachServer(ctx context.Context, do func(server compute.Node
 		Named("no_server").Retry(leaderWait)
 }
 
-// elsewhere reports whether another server may do what failed at one.
+// elsewhere reports whether another server may succeed where one failed.
 func elsewhere(err error) bool {
 	e, coded := errors.AsType[*compute.Error](err)
 	return !coded || e.Code == compute.CodeUnavailable || e.Detail == rpc.NoMethod
 }
 
-// spread orders servers differently for each worker, so that many workers do
+// spreadOrder orders servers differently for each worker, so that the workers do
 // not all ask the same one.
 func (c workerCalls) spreadOrder(a, b compute.NodeID) int {
 	mark := func(id compute.NodeID) []byte {
@@ -170,9 +169,9 @@ func (c workerCalls) spreadOrder(a, b compute.NodeID) int {
 	return cmp.Or(bytes.Compare(mark(a), mark(b)), bytes.Compare(a.UUID[:], b.UUID[:]))
 }
 
-// OpenSome calls a stream method of some server, as Ask does. take is given
-// the stream and reads what shows that the server has taken the call; it must
-// end soon. The stream ends with ctx, and when gossip loses its server.
+// OpenSome calls a stream method of any server, as Ask does. take reads from the
+// stream whether the server has accepted the call, and must return soon. The stream
+// ends with ctx, and when gossip loses its server.
 func (c *Cluster) OpenSome(
 	ctx context.Context, method string, request []byte, take func(io.Reader) error,
 ) (io.ReadWriteCloser, error) {
@@ -195,7 +194,7 @@ func (c *Cluster) OpenSome(
 	return opened, err
 }
 
-// someStream forgets its server when it is closed.
+// someStream ends the watch on its server when it is closed.
 type someStream struct {
 	io.ReadWriteCloser
 	end func()
