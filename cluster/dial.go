@@ -8,26 +8,26 @@ import (
 )
 
 // dialStagger is how long an address has to answer before the next one is tried
-// beside it: one that drops what comes uses up nobody's time.
+// concurrently: an address that drops packets must not delay the others.
 const dialStagger = 250 * time.Millisecond
 
-// dialled is how dialing one of several addresses ended.
+// dialled is the result of dialling one of several addresses.
 type dialled struct {
 	at   int // Of the address.
 	conn net.Conn
 	err  error
 }
 
-// dialFirst dials addresses, each once the one before has failed or has taken
-// dialStagger, and returns the first connection, or why each address has none. When
-// it returns, nothing is dialled any more, and the other connections are closed.
+// dialFirst dials each address once the one before has failed or has taken
+// dialStagger. It returns the first connection, or the error of each address. When
+// it returns, all dialling has ended and all other connections are closed.
 func dialFirst(
 	ctx context.Context, addresses []string, dial func(ctx context.Context, address string) (net.Conn, error),
 ) (net.Conn, []error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var dialing sync.WaitGroup
-	results := make(chan dialled, len(addresses)) // Room for all, so that none blocks.
+	results := make(chan dialled, len(addresses)) // Buffered for all, so that none blocks.
 	next := time.NewTimer(0)
 	defer next.Stop()
 	errs := make([]error, len(addresses))

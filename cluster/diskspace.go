@@ -300,7 +300,7 @@ func (d *diskSpace) refusal() *compute.Error {
 	}
 	if full {
 		e := compute.Errorf(compute.CodeNoSpace, "The disk of node %s is full: %w. "+
-			"What is stored can be read, stopped and deleted.", d.c.cfg.Name, d.describe())
+			"Reads, stops and deletes still work.", d.c.cfg.Name, d.describe())
 		return e.Named("no_space").Retry(fullRetry)
 	}
 	voters, roomy := 0, 0
@@ -318,7 +318,7 @@ func (d *diskSpace) refusal() *compute.Error {
 		return nil
 	}
 	e := compute.Errorf(compute.CodeNoSpace, "The disks of %d of %d voting nodes are full: make room there. "+
-		"What is stored can be read, stopped and deleted.", voters-roomy, voters)
+		"Reads, stops and deletes still work.", voters-roomy, voters)
 	return e.Named("no_space").Retry(fullRetry)
 }
 

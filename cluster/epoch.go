@@ -15,20 +15,20 @@ import (
 	"berth/compute"
 )
 
-// A cluster that was restored from a backup, or went on without a quorum, lives
-// in another epoch. Servers tell theirs when they connect, and those of
-// different epochs do not speak: what a server of the life before still holds
-// must not come into this one. A server that finds itself left behind sets its
-// replica aside and comes in empty, unless the life that it is in goes on: which
-// of two clusters is to end is for people to decide.
+// A restore from a backup or a recovery without a quorum begins another epoch of
+// the cluster. Servers exchange their epochs when they connect, and servers of
+// different epochs do not communicate: entries of an earlier epoch must not reach
+// this one. A server of an earlier epoch sets its replica aside and rejoins with an
+// empty one, unless its own epoch has a quorum: an operator decides which of two
+// clusters ends.
 
 const (
-	epochPrefix     = "epoch-"         // Of the server name in the handshake; none in epoch 0.
-	askEpochTimeout = 1 * time.Second  // To ask the others which life they are in.
-	leaderlessFor   = 10 * time.Second // Without a leader for so long, the life before is over.
+	epochPrefix     = "epoch-"         // Of the TLS server name; none in epoch 0.
+	askEpochTimeout = 1 * time.Second  // To ask the other servers for their epochs.
+	leaderlessFor   = 10 * time.Second // Without a leader for this long, this epoch has ended.
 )
 
-// elsewhereError is how a server of another epoch, which it is, is refused.
+// epochError refuses a server of another epoch; the value is that epoch.
 type epochError uint64
 
 func (e epochError) Error() string {
@@ -39,12 +39,12 @@ func (e epochError) Error() string {
 // epochs is what a server knows of other epochs.
 type epochs struct {
 	mu      sync.Mutex
-	told    map[compute.NodeID]uint64 // What was logged.
-	orphan  time.Time                 // Since when no leader was known, as far as was looked.
-	outlive chan uint64               // Of size one: the epoch that this server has to come into.
+	told    map[compute.NodeID]uint64 // Logged epochs.
+	orphan  time.Time                 // When no leader was known first.
+	outlive chan uint64               // Of size one: the epoch that this server must enter.
 }
 
-// Epoch returns which life of the cluster this node is in.
+// Epoch returns the epoch of the cluster that this node is in.
 func (c *Cluster) Epoch() uint64 { return c.dir.Record().Epoch }
 
 func epochName(epoch uint64) string {
@@ -54,7 +54,7 @@ func epochName(epoch uint64) string {
 	return epochPrefix + strconv.FormatUint(epoch, 10)
 }
 
-// epochOf returns the epoch that the dialling side said to be in.
+// epochOf returns the epoch that the dialling side announced.
 func epochOf(state tls.ConnectionState) uint64 {
 	text, found := strings.CutPrefix(state.ServerName, epochPrefix)
 	epoch, err := strconv.ParseUint(text, 10, 64)
@@ -80,8 +80,9 @@ func (c epochGuard) inOtherEpoch(peer rpc.Peer, state tls.ConnectionState) bool 
 	return true
 }
 
-// hearOf notes that a server is in another epoch. When that is a later one and
-// this server has had no leader for long, it ends, to come in at its next start.
+// noteEpoch records that a server is in another epoch. When that is a later one and
+// this server has had no leader for long, this server ends, to rejoin at its next
+// start.
 func (c epochGuard) noteEpoch(from compute.NodeID, epoch uint64) {
 	own := c.Epoch()
 	if epoch == own || c.isWorker() {
@@ -96,8 +97,8 @@ func (c epochGuard) noteEpoch(from compute.NodeID, epoch uint64) {
 			c.epochs.told = make(map[compute.NodeID]uint64)
 		}
 		c.epochs.told[from] = epoch
-		c.logger.Error("a server is in another epoch of the cluster; stop those that are not to go on, and start them again",
-			"node", from, "err", fmt.Sprintf("it is in epoch %d, this one in %d", epoch, own))
+		c.logger.Error("server in another epoch", "node", from, "epoch", epoch, "own_epoch", own,
+			"hint", "stop the servers that are not to go on, and start them again")
 	}
 	switch {
 	case led:
@@ -112,12 +113,12 @@ func (c epochGuard) noteEpoch(from compute.NodeID, epoch uint64) {
 	}
 }
 
-// ErrOutlived is what Run returns on a server that the cluster went on without:
-// started again it sets its replica aside and comes in empty.
+// ErrOutlived is returned by Run on a server of an earlier epoch: at its next start
+// it sets its replica aside and rejoins with an empty one.
 var ErrOutlived = errors.New("the cluster was restored or recovered meanwhile: " +
-	"start this server again, and it comes in empty")
+	"start this server again, and it rejoins with an empty replica")
 
-// watchLife ends Run once this server was left behind.
+// awaitOutlived ends Run once the cluster is in a later epoch.
 func (c epochGuard) awaitOutlived(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -127,9 +128,9 @@ func (c epochGuard) awaitOutlived(ctx context.Context) error {
 	}
 }
 
-// leaveOldLife asks the other servers which epoch they are in, before this one
-// takes part. When one is in a later epoch, and those that are in this one are
-// too few to go on, the replica is set aside.
+// leaveOldEpoch asks the other servers for their epochs before this one takes part.
+// It sets the replica aside when one is in a later epoch and those in this epoch
+// are no quorum.
 func (c epochGuard) leaveOldEpoch(ctx context.Context, fresh freshness) (freshness, error) {
 	record := c.dir.Record()
 	if fresh != freshNone || len(record.Peers) == 0 {
@@ -143,18 +144,18 @@ func (c epochGuard) leaveOldEpoch(ctx context.Context, fresh freshness) (freshne
 	if err != nil {
 		return fresh, err
 	}
-	c.logger.Warn("replica set aside: the cluster was restored or recovered since, and this server comes in empty",
-		"err", fmt.Sprintf("it was of epoch %d, the cluster is in %d; it is in %s", record.Epoch, newest, aside))
+	c.logger.Warn("replica of an earlier epoch set aside, rejoining with an empty one",
+		"own_epoch", record.Epoch, "epoch", newest, "path", aside)
 	return freshReplica, c.dir.Update(func(r *datadir.Record) { r.Epoch, r.Damaged, r.CatchUp = newest, "", 0 })
 }
 
-// askEpochs returns the newest epoch that a server is in, and how many, this
-// one counted, are in its own.
+// askEpochs returns the newest epoch of the servers, and how many servers,
+// including this one, are in its own.
 func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest uint64, same int) {
 	ctx, cancel := context.WithTimeout(ctx, askEpochTimeout)
 	defer cancel()
 	own := c.Epoch()
-	answers := make(chan error, len(peers)) // Room for all, so that none blocks.
+	answers := make(chan error, len(peers)) // Buffered for all, so that none blocks.
 	for _, p := range peers {
 		go func() {
 			conn, err := c.port.dial(ctx, p.ID, protoRPC)

@@ -8,10 +8,10 @@ import (
 	"berth/compute"
 )
 
-// Health is what the leader has found of the nodes.
+// Health is what the leader has found about the nodes.
 type Health struct {
-	// Diverged are the servers whose state is not that of a majority, as far as was
-	// compared last; all that were compared where Unclear, because none has one.
+	// Diverged are the servers whose state differed from the majority's in the last
+	// comparison; all compared servers if Unclear, when no state has a majority.
 	Diverged []compute.NodeID `cbor:"1,keyasint,omitempty"`
 	Unclear  bool             `cbor:"2,keyasint,omitempty"`
 	Clocks   []NodeClock      `cbor:"3,keyasint,omitempty"`
@@ -23,7 +23,7 @@ type NodeClock struct {
 	Ahead time.Duration  `cbor:"2,keyasint"`
 }
 
-// Health returns what the leader has found; any server may be asked.
+// Health returns what the leader has found. Any server may call it.
 func (c *Cluster) Health(ctx context.Context) (Health, error) {
 	var found Health
 	if c.terms.ready() != 0 {

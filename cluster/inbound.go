@@ -8,37 +8,37 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What the leader sends a follower passes through here on its way to raft, whose
-// follower has these weaknesses in the release that is used (v1.8.0; the first two
-// are relatives of https://github.com/hashicorp/raft/issues/697):
+// Calls from the leader pass through here before they reach raft. Raft's follower
+// has these defects in the version in use (v1.8.0; the first two are related to
+// https://github.com/hashicorp/raft/issues/697):
 //
-//   - Right behind a snapshot that came from the leader it has no entry to compare
-//     with. A leader that did not hear that what follows is here already, since the
-//     follower started again meanwhile, say, is refused. It sends the snapshot
-//     again, and again.
-//   - A snapshot takes all entries with it, also acknowledged ones behind its end;
-//     and raft goes on to believe in the log's old end: it refuses everything, or
-//     takes entries behind a gap. It does so too when it has removed entries that
-//     were overruled and finds no room for those that take their place.
-//   - It commits up to its own newest entry, also where that was not compared with
-//     the leader's (Ongaro and Ousterhout, Raft, figure 2, AppendEntries, rule 5).
-//   - It answers heartbeats beside everything else, and writes the term of one: over
-//     a newer one if it votes in that meanwhile.
+//   - Right behind a snapshot from the leader it has no entry to compare with. When
+//     the leader does not know that the following entries are here already, after a
+//     restart of the follower, say, it is refused and sends the snapshot again and
+//     again.
+//   - A snapshot clears the whole log, including acknowledged entries behind its
+//     end, and raft keeps the log's old end in memory: it refuses all entries, or
+//     accepts some behind a gap. The same happens when it has removed conflicting
+//     entries and has no disk space for their replacements.
+//   - It commits up to its own newest entry, even if that was not compared with the
+//     leader's (Ongaro and Ousterhout, Raft, figure 2, AppendEntries, rule 5).
+//   - It answers heartbeats concurrently and stores their term, even over a newer
+//     one in which it votes meanwhile.
 //
-// Nothing here writes to the log: raft does, and it alone looks at terms. What is
-// read here may be older than what raft finds when it takes the call, since it may
-// have led in between. So a call is changed by facts alone that stay true: what is
-// applied here is committed, in the log of every leader that raft still listens to,
-// and in this server's log or snapshot for good. For the same reason calls are not
-// looked at before raft has answered the one before. DESIGN.md has the argument.
+// Nothing here writes to the log, and only raft checks terms. The log may change
+// between a check here and raft's handling of the call, since the server may have
+// led in between. So a call is changed only by facts that stay true: an applied
+// entry is committed, is in the log of every leader that raft still accepts, and
+// stays in this server's log or snapshot. For the same reason a call is checked
+// only after raft has answered the one before. DESIGN.md has the proof.
 
 // inbound is the transport as raft sees it.
 type inbound struct {
 	*raft.NetworkTransport
 
-	calls <-chan raft.RPC // As they come.
-	rpcs  chan raft.RPC   // As raft gets them.
-	late  chan raft.RPC   // Heartbeats that take their turn.
+	calls <-chan raft.RPC // From the network.
+	rpcs  chan raft.RPC   // To raft.
+	late  chan raft.RPC   // Heartbeats that are handled in order.
 	logs  raft.LogStore   // Read, never written.
 	fatal func(error)
 
@@ -48,10 +48,10 @@ type inbound struct {
 	heartbeat func(raft.RPC) // Raft's own, for heartbeats.
 }
 
-// follower is what raft tells of itself.
+// follower is the state of raft that is read here.
 type follower interface {
 	LastIndex() uint64    // The newest entry, or the end of the newest snapshot.
-	AppliedIndex() uint64 // What is committed, and this node knows of it.
+	AppliedIndex() uint64 // The newest entry that this node has applied.
 	CurrentTerm() uint64
 	State() raft.RaftState
 }
@@ -65,18 +65,18 @@ func newInbound(
 	}
 }
 
-// Consumer returns what comes from others. Implements raft.Transport.
+// Consumer returns the calls of other servers. Implements raft.Transport.
 func (i *inbound) Consumer() <-chan raft.RPC { return i.rpcs }
 
-// SetHeartbeatHandler takes raft's handler of heartbeats. Implements
+// SetHeartbeatHandler sets raft's handler of heartbeats. Implements
 // raft.Transport.
 func (i *inbound) SetHeartbeatHandler(handle func(raft.RPC)) {
 	i.heartbeat = handle
 	i.NetworkTransport.SetHeartbeatHandler(i.beat)
 }
 
-// beat has raft answer a heartbeat at once, beside a call that may wait for the
-// disk, or has it wait for its turn when raft would write a term for it.
+// beat makes raft answer a heartbeat at once, concurrently with a call that may
+// wait for the disk. A heartbeat for which raft would store a term waits its turn.
 func (i *inbound) beat(call raft.RPC) {
 	if i.writesNoTerm(call) {
 		i.heartbeat(call)
@@ -101,8 +101,8 @@ func (i *inbound) writesNoTerm(call raft.RPC) bool {
 	return ok && (req.Term < term || req.Term == term && i.raft.State() == raft.Follower)
 }
 
-// run hands on what comes until i.closed is closed, or raft is wrong about its
-// log. Most heartbeats do not come this way.
+// run forwards calls until i.closed is closed, or raft is wrong about its log. Most
+// heartbeats do not pass here.
 func (i *inbound) run(to follower) {
 	i.raft = to
 	close(i.running)
@@ -120,8 +120,8 @@ func (i *inbound) run(to follower) {
 	}
 }
 
-// handOn hands one call on and passes the answer back. It reports false when no
-// other is to follow.
+// forward forwards one call and passes the answer back. It reports false when no
+// other call may follow.
 func (i *inbound) forward(call raft.RPC) bool {
 	switch req := call.Command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -140,11 +140,11 @@ func (i *inbound) forward(call raft.RPC) bool {
 	if wrong != nil {
 		i.fatal(wrong)
 	}
-	call.RespChan <- answer // It has room for it.
+	call.RespChan <- answer // Buffered.
 	return wrong == nil
 }
 
-// ask has raft answer a call, and reports false once i.closed is closed.
+// ask makes raft answer a call, and reports false once i.closed is closed.
 func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 	answers := make(chan raft.RPCResponse, 1)
 	call.RespChan = answers
@@ -161,9 +161,9 @@ func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 	}
 }
 
-// leaveOut has raft compare nothing that is committed: it may not have it any
-// more, and it is the same everywhere. Raft compares nothing before entry 1, so
-// what follows is sent as if it began there. It commits no more than is compared.
+// skipCommitted removes committed entries from an append: raft may have compacted
+// them, and they are the same everywhere. Raft compares nothing before entry 1, so
+// the rest is sent as if it began there. It commits no more than was compared.
 func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 	compared := req.PrevLogEntry
 	if n := len(req.Entries); n > 0 {
@@ -172,7 +172,7 @@ func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, compared)
 	committed := i.raft.AppliedIndex()
 	if req.PrevLogEntry > committed || req.PrevLogEntry == i.raft.LastIndex() {
-		return // As nearly always: raft has what it compares with, or refuses.
+		return // The usual case: raft has the entry to compare with, or refuses.
 	}
 	for len(req.Entries) > 0 && req.Entries[0].Index <= committed {
 		req.Entries = req.Entries[1:]
@@ -180,9 +180,9 @@ func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// needless reports whether all of a snapshot is here: it is applied, or the log
-// has the entry at its end, and so those before it as the leader has them. What
-// follows that entry was perhaps acknowledged, and stays (Raft, section 7).
+// alreadyHeld reports whether all of a snapshot is here: it is applied, or the log
+// has its last entry, and so all before it as the leader has them. The entries
+// behind it may have been acknowledged, and stay (Raft, section 7).
 func (i *inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
 	if req.LastLogIndex <= i.raft.AppliedIndex() {
 		return true
@@ -191,8 +191,8 @@ func (i *inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
 	return i.logs.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm
 }
 
-// answerNeedless says of a snapshot that it is here. Raft is asked as if nothing
-// were in it: the term is looked at, and the leader was heard.
+// acknowledgeHeld acknowledges a snapshot that is already here. It asks raft with
+// an empty append, so that raft checks the term and notes the contact.
 func (i *inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}
 	answer, ok := i.ask(raft.RPC{Command: nothing})
@@ -203,16 +203,16 @@ func (i *inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotReques
 	if heard, ok := answer.Response.(*raft.AppendEntriesResponse); ok {
 		done.RPCHeader, done.Term, done.Success = heard.RPCHeader, heard.Term, heard.Success
 	}
-	go func() { // The snapshot may take long to come, and what is said of it stays true.
+	go func() { // Reading the snapshot may take long, and the answer stays true.
 		_, err := io.Copy(io.Discard, call.Reader) // The next call follows on the same connection.
 		call.Respond(done, errors.Join(answer.Error, err))
 	}()
 	return true
 }
 
-// misled returns what raft is wrong about after a call, nil for nothing: then the
-// process has to end, and the next start reads what there is. Newest is the entry
-// in which raft believed before.
+// inconsistency returns how raft's memory of its log is wrong after a call, nil if
+// it is right. If it is wrong, the process must end, and the next start reads the
+// log from disk. Newest is raft's newest entry before the call.
 func (i *inbound) inconsistency(call any, newest uint64, answer any) error {
 	switch done := answer.(type) {
 	case *raft.InstallSnapshotResponse:

@@ -24,7 +24,7 @@ type links struct {
 
 // link is the connection to one node.
 type link struct {
-	turn   chan struct{} // Held, by a token in it, while dialling.
+	turn   chan struct{} // A semaphore, held while dialling.
 	client *rpc.Client   // Written by the holder of turn, under links.mu.
 }
 
@@ -54,7 +54,7 @@ func (l *links) get(ctx context.Context, id compute.NodeID) (*rpc.Client, error)
 	client = n.client
 	l.mu.Unlock()
 	if client != nil && !client.Closed() {
-		return client, nil // Someone dialled while this one waited.
+		return client, nil // Another caller dialled meanwhile.
 	}
 	client, err := l.open(ctx, id)
 	if err != nil {
@@ -91,8 +91,8 @@ func (c port) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, err
 }
 
 // Call calls a method of a node, which may be this one. An error of the
-// method is a *compute.Error; one that wraps rpc.ErrNotSent says that the
-// call did not reach the node.
+// method is a *compute.Error; one that wraps rpc.ErrNotSent means that the call
+// did not reach the node.
 func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, request []byte) ([]byte, error) {
 	client, err := c.links.get(ctx, node)
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *Cluster) Open(
 	return client.Open(ctx, method, request)
 }
 
-// addressesOf returns where a node may be, the freshest word first. A wrong
-// one does no harm: who answers must show the node's certificate.
+// addressesOf returns the known addresses of a node, the freshest first. A wrong
+// one does no harm: the dialled side must show the node's certificate.
 func (c port) addressesOf(id compute.NodeID) []string {
 	if id == c.id {
 		return []string{c.advertise}
@@ -142,6 +142,6 @@ func (c port) addressesOf(id compute.NodeID) []string {
 			add(p.RPC)
 		}
 	}
-	add(c.cfg.Directory.Address(id)) // All that a server has of a worker when it comes back.
+	add(c.cfg.Directory.Address(id)) // A restarted server knows no other address of a worker.
 	return all
 }

@@ -8,13 +8,13 @@ import (
 	"berth/compute"
 )
 
-// Callers is a set of those who may call a method of a node. Whom a method
-// does not name is refused.
+// Callers is a set of kinds of nodes that may call a method. All others are
+// refused.
 type Callers uint8
 
-// Who calls. A server is trusted with the whole state; a worker with what its
-// own attempts need, which each method that it may call checks for itself; a
-// node without a certificate with nothing but to ask for one.
+// The kinds of callers. A server is trusted with the whole state. A worker is
+// trusted with the data of its own attempts, which each method checks. A node
+// without a certificate may only ask for one.
 const (
 	Servers Callers = 1 << iota
 	Workers
@@ -52,8 +52,8 @@ const (
 	methodHealth    = "cluster.health"
 )
 
-// handleOwn registers the methods that nodes call of each other by
-// themselves. A worker answers for its inventory alone.
+// handleOwn registers the methods of this package. A worker serves only its
+// inventory.
 func (c *Cluster) handleOwn() {
 	c.Handle(methodInventory, Servers, c.gossip.HandleInventory)
 	if c.isWorker() {
@@ -62,7 +62,7 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodJoin, Servers|Strangers, c.joiner.handleJoin)
 	c.Handle(methodPropose, Servers, c.proposer.handlePropose)
 	c.Handle(methodReadIndex, Servers, c.reader.handleReadIndex)
-	c.Handle(methodStatus, Servers|Workers, c.healthReport.handleStatus) // A worker looks for the leader.
+	c.Handle(methodStatus, Servers|Workers, c.healthReport.handleStatus) // Workers search for the leader.
 	c.Handle(methodTransfer, Servers, c.transfers.handleTransfer)
 	c.Handle(methodRejoin, Servers, c.rejoiner.handleRejoin)
 	c.Handle(methodProbe, Servers, c.hungDisk.handleProbe)
@@ -72,25 +72,25 @@ func (c *Cluster) handleOwn() {
 	c.Handle(methodServers, Workers, c.workerCalls.handleServers)
 }
 
-// Handle makes h answer calls of method by those whom may names. Register
-// before Run; a method has one handler.
+// Handle makes h answer calls of a method by the callers in may. Register before
+// Run; a method has one handler.
 func (c *Cluster) Handle(method string, may Callers, h rpc.Handler) {
 	c.callers[method] = may
 	c.server.Handle(method, h)
 }
 
-// HandleStream makes h answer calls of the stream method by those whom may
-// names. Register before Run; a method has one handler.
+// HandleStream makes h answer calls of a stream method by the callers in may.
+// Register before Run; a method has one handler.
 func (c *Cluster) HandleStream(method string, may Callers, h rpc.StreamHandler) {
 	c.callers[method] = may
 	c.server.HandleStream(method, h)
 }
 
-// Methods returns who may call each method that this node serves.
+// Methods returns the allowed callers of each method that this node serves.
 func (c *Cluster) Methods() map[string]Callers { return maps.Clone(c.callers) }
 
-// allow is asked before each call: a connection may be older than its node's
-// removal.
+// allow authorizes each call: a connection may be older than the removal of its
+// node.
 func (c port) allow(peer rpc.Peer, method string) error {
 	may := c.callers[method]&callersOf(peer) != 0
 	switch {

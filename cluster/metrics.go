@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// metrics are what this package counts.
+// metrics are the collectors of this package.
 type metrics struct {
 	registerer prometheus.Registerer
 	commit     prometheus.Histogram
@@ -65,19 +65,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_raft_voters_held",
-			Help: "Voters that were removed or are silent and must stay for the quorum, on the leader.",
+			Help: "Removed or silent voters that must stay for the quorum, on the leader.",
 		}),
 		free: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_disk_free_bytes",
-			Help: "Room on the file system of the data directory, as this process may use it.",
+			Help: "Free space on the file system of the data directory, as available to this process.",
 		}),
 		ballast: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_disk_ballast_bytes",
-			Help: "Room that is held back for when the disk is full; 0 while it is given up.",
+			Help: "Space held back for a full disk; 0 while it is dropped.",
 		}),
 		full: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_disk_full",
-			Help: "1 while the disk is too full for what makes the state grow.",
+			Help: "1 while the disk is too full for commands that grow the state.",
 		}),
 		terms: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_raft_terms_led_total",
@@ -89,7 +89,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		ahead: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_clock_ahead_seconds",
-			Help: "By how much this node's clock is ahead of the cluster's time, by the last heartbeat; below 0: behind.",
+			Help: "By how much this node's clock is ahead of the cluster's time by the last heartbeat; negative when behind.",
 		}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cluster_calls_total",

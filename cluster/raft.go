@@ -49,14 +49,14 @@ func (c raftNode) raftConfig() *raft.Config {
 	}
 	cfg.BatchApplyCh = false            // True would break the timeout of Apply.
 	cfg.NotifyCh = nil                  // Raft blocks on it; LeaderCh is used.
-	cfg.NoSnapshotRestoreOnStart = true // restoreReplica does it.
+	cfg.NoSnapshotRestoreOnStart = true // Replica.Open does it.
 	cfg.NoLegacyTelemetry = true
 	cfg.Logger = liblog.Raft(c.logger)
 	return cfg
 }
 
-// reloadRaft changes settings of raft while it runs. All changes are made here:
-// two that each wrote back what they had read would undo each other.
+// reloadRaft changes settings of running raft. It serializes the changes: otherwise
+// concurrent ones would undo each other.
 func (c raftNode) reloadRaft(change func(*raft.ReloadableConfig)) error {
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
@@ -65,9 +65,9 @@ func (c raftNode) reloadRaft(change func(*raft.ReloadableConfig)) error {
 	return c.raft.ReloadConfig(now)
 }
 
-// openRaft opens the stores and starts Raft. When fresh is set the replica
-// begins empty, and on the node that makes the cluster with itself as its
-// only voter. A damaged one is replaced, when the other servers allow it.
+// openRaft opens the stores and starts Raft. A fresh replica begins empty; on the
+// node that makes the cluster, with that node as the only voter. A damaged one is
+// replaced if the other servers allow it.
 func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	if fresh != freshNone {
 		if err := c.dir.ClearReplica(); err != nil {
@@ -142,9 +142,8 @@ func (c raftNode) newReplica() {
 	c.Handle(methodDiverged, Servers, c.comparer.HandleDiverged)
 }
 
-// leadAlone has the only voter of a cluster lead at once: there is nobody who
-// might lead already. Raft looks whether it hears a leader when the timeout
-// becomes shorter.
+// leadAlone makes the only voter of a cluster lead at once: no other server can be
+// the leader. Raft starts an election when its timeout becomes shorter.
 func (c raftNode) leadAlone() {
 	alone := false
 	for _, s := range c.servers() {
@@ -158,11 +157,11 @@ func (c raftNode) leadAlone() {
 		return
 	}
 	if err := c.reloadRaft(func(now *raft.ReloadableConfig) { now.HeartbeatTimeout-- }); err != nil {
-		c.logger.Warn("the election waits for its timeout", "err", err)
+		c.logger.Warn("election not started early", "err", err)
 	}
 }
 
-// rpcsInFlight returns how many appends one follower may be sent ahead: one,
+// rpcsInFlight returns how many appends to a follower may be in flight: one,
 // because pipelining can stop replication for good.
 func rpcsInFlight() int {
 	if fault.Planted(fault.PipelinedLog) {
@@ -187,7 +186,7 @@ func (c *Cluster) servers() []raft.Server {
 // not.
 func (c *Cluster) LastIndex() uint64 { return c.raft.LastIndex() }
 
-// CommitIndex returns the newest index that this node knows to be committed.
+// CommitIndex returns the newest index that this node knows as committed.
 func (c *Cluster) CommitIndex() uint64 { return c.raft.CommitIndex() }
 
 // LastContact returns how long ago this node heard from the leader: zero on

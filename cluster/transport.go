@@ -31,11 +31,11 @@ const (
 // Limits of connections.
 const (
 	handshakeTimeout   = 5 * time.Second
-	maxUnauthenticated = 256 // Connections whose handshake is not over.
+	maxUnauthenticated = 256 // Connections before the end of their handshake.
 	anonymousLife      = time.Minute
 	maxReason          = 1024
 	acceptRetry        = 100 * time.Millisecond
-	raftBacklog        = 16 // Accepted connections that raft has not fetched; it does at once.
+	raftBacklog        = 16 // Accepted connections that raft has not fetched yet.
 )
 
 // The first byte that the accepting side sends after the handshake. TLS alone
@@ -44,7 +44,7 @@ const (
 	welcome = 0
 	refused = 1 // Followed by the reason: two bytes of length, then text.
 
-	otherEpoch = 2 // Followed by the epoch that this side lives in: eight bytes.
+	otherEpoch = 2 // Followed by the epoch of this side: eight bytes.
 )
 
 // port is the cluster port: it accepts, authenticates and dials connections.
@@ -62,7 +62,7 @@ func (c port) serve(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			c.logger.Warn("accept failed", "err", err)
+			c.logger.Warn("connection not accepted", "err", err)
 			if !loop.Sleep(ctx, acceptRetry) {
 				return nil
 			}
@@ -78,7 +78,7 @@ func (c port) serve(ctx context.Context) error {
 	}
 }
 
-// protocols returns what the cluster port speaks: on a worker no raft.
+// protocols returns the protocols of the cluster port; a worker speaks no raft.
 func (c port) protocols() []string {
 	if c.isWorker() {
 		return []string{protoRPC}
@@ -86,8 +86,8 @@ func (c port) protocols() []string {
 	return []string{protoRaft, protoRPC}
 }
 
-// welcomeConn authenticates a connection and hands it to its protocol. It
-// calls authenticated when the other side's identity is settled.
+// welcomeConn authenticates a connection and serves its protocol. It calls
+// authenticated when the handshake has ended.
 func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config, authenticated func()) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	conn, peer, err := c.accept(ctx, raw, config)
@@ -119,8 +119,8 @@ func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config,
 	}
 }
 
-// lifeOf returns how long a connection may last: no longer than the
-// certificate that opened it, and just long enough to join without one.
+// lifeOf returns how long a connection may last: until its certificate expires, or
+// just long enough to join without one.
 func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 	if len(state.PeerCertificates) == 0 {
 		return anonymousLife
@@ -128,7 +128,7 @@ func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 	return state.PeerCertificates[0].NotAfter.Sub(c.cfg.Now())
 }
 
-// accept does the handshake, judges the peer and tells it the verdict.
+// accept does the handshake, authorizes the peer and sends it the result.
 func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -157,8 +157,8 @@ func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tl
 	return conn, peer, conn.SetWriteDeadline(time.Time{})
 }
 
-// judge says who the peer is, and why it may not speak the protocol that it
-// chose. TLS has verified its certificate, if it showed one.
+// judge returns the peer, and an error if it may not speak its protocol. TLS has
+// verified its certificate, if any.
 func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		if state.NegotiatedProtocol == protoRaft {
@@ -191,10 +191,10 @@ func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	return peer, nil
 }
 
-// mayReplicate reports whether a server may speak raft to this one: when it
-// is in the configuration. A node that hears from no leader accepts every
-// server, because its configuration may be too old to name the new one; so does
-// one that came in empty and has not caught up, whose configurations are old.
+// mayReplicate reports whether a server may speak raft to this one: it is in the
+// configuration. A node without a leader accepts every server, because its
+// configuration may be too old to contain a new one. So does one that rejoined with
+// an empty replica and has not caught up.
 func (c port) mayReplicate(id compute.NodeID) bool {
 	if c.behind.Load() {
 		return true
@@ -210,11 +210,11 @@ func (c port) mayReplicate(id compute.NodeID) bool {
 	return false
 }
 
-// votes reports whether a node is a voter, or may still be one: of the newest
-// configuration that this node has, or of the one before, as long as the newest
-// is not known to be committed. One that was removed goes on being a voter until
-// the leader could take its vote without the loss of the quorum, and is not cut
-// off before; a leader that is none any more may have written that it did.
+// votes reports whether a node is a voter, or may still be one, by the newest
+// configuration here, or by the one before while the newest is not known to be
+// committed: a former leader may have written it. A removed server stays a voter
+// until its vote can be taken without losing the quorum, and is not disconnected
+// before.
 func (c port) votes(id compute.NodeID) bool {
 	if c.raft == nil {
 		return false
@@ -226,8 +226,8 @@ func (c port) votes(id compute.NodeID) bool {
 	return mayVote(id, future.Configuration(), future.Index(), c.raft.CommitIndex())
 }
 
-// mayVote returns what votes does for a configuration with its index, and the
-// newest index that is committed.
+// mayVote is votes for a configuration with its index and the newest committed
+// index.
 func mayVote(id compute.NodeID, newest raft.Configuration, index, committed uint64) bool {
 	return index > committed || slices.ContainsFunc(newest.Servers, func(s raft.Server) bool {
 		return s.ID == raftconf.ServerID(id) && s.Suffrage == raft.Voter
@@ -239,7 +239,7 @@ func (c *Cluster) removed(id compute.NodeID) bool {
 	return removed
 }
 
-// errRemoved is what a node hears that is no longer part of the cluster.
+// errRemoved refuses a node that was removed from the cluster.
 func errRemoved() *compute.Error {
 	return compute.Errorf(compute.CodeForbidden, "This node was removed from the cluster.").Named("node_removed")
 }
@@ -277,8 +277,8 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialTLS connects, shakes hands and waits to be welcomed, all within the
-// handshake's time limit.
+// dialTLS connects, does the handshake and awaits the welcome, all within
+// handshakeTimeout.
 func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -311,9 +311,9 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 	return conn, nil
 }
 
-// adviseOf adds what to do about a certificate of this node's that the other
-// side did not accept: TLS names the fault alone, and has no type for it. A side
-// that dials does not even name it.
+// withAdvice adds advice to the error when the other side refused this node's
+// certificate. TLS has no error types for that, and a dialling side does not learn
+// the reason.
 func withAdvice(err error) error {
 	text := err.Error()
 	switch {
@@ -330,7 +330,7 @@ func withAdvice(err error) error {
 	return err
 }
 
-// awaitWelcome reads the verdict of the accepting side.
+// awaitWelcome reads the accepting side's result.
 func awaitWelcome(r io.Reader) error {
 	var head [3]byte
 	if _, err := io.ReadFull(r, head[:1]); err != nil {
@@ -379,7 +379,7 @@ type raftLayer struct {
 	dial      func(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error)
 }
 
-// offer gives raft a connection; it reports false when raft is gone.
+// offer passes a connection to raft; it reports false when raft has stopped.
 func (l *raftLayer) offer(ctx context.Context, conn net.Conn) bool {
 	select {
 	case l.accepted <- conn:
@@ -420,7 +420,7 @@ func (l *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net
 	return l.dial(ctx, id, protoRaft)
 }
 
-// ServerAddr makes the transport dial ids: see Dial.
+// ServerAddr makes the transport dial ids; see Dial.
 func (l *raftLayer) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
 }
