@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	// BrakeWindow is within which time nodes vanish at once: a TTL, and another
-	// one for those that a new leader has to find silent by itself.
+	// BrakeWindow is the time within which nodes vanish at once: a TTL, and another
+	// one for those that a new leader has to time by itself.
 	BrakeWindow = 2 * NodeTTL
 
-	// BrakeLeast is how many nodes have to vanish at once at least: one that
+	// BrakeLeast is how many nodes must vanish at once at least: one that
 	// dies alone is never held back, however small the cluster is.
 	BrakeLeast = 2
 )
 
-// BrakedSince returns since when nodes vanish at once that are so many that the
-// fault is rather the network's, or the leader's, than theirs; zero while it is
-// not so. It is asked at each change of a node's record, with b as the change
-// before left it, and the answer is b.Since from then on.
+// BrakedSince returns since when the brake holds, zero while it does not. The brake
+// is a circuit breaker for rescheduling: when many nodes vanish at once, the fault
+// is more likely the network's or the leader's than theirs. It is called at each
+// change of a node's record, with b as the change before left it, and its result
+// is b.Since from then on.
 //
-// The brake begins by what is true when nodes fall silent: those that are down
-// for no longer than BrakeWindow are at least BrakeLeast, and more than the set
-// share of them and of the nodes that are up. It ends when that is no longer
-// true of all that fell silent since, unless it begins with that change. So what
-// has been down for long, what is drained, or who is drained or removed
-// afterwards, never begins it. A drained node is expected to go: it is none of
-// those that vanish, and one of those that are up as long as it is heard.
+// The brake begins when nodes fall silent: those down for no longer than
+// BrakeWindow are at least BrakeLeast, and more than the set share of them and of
+// the nodes that are up. It ends when that no longer holds for all that fell
+// silent since, unless it begins with that change. So nodes that have been down
+// for long, or are drained or removed later, never begin it. A drained node is
+// expected to go: it is not one of those that vanish, and counts as up while it is
+// heard.
 func BrakedSince(nodes iter.Seq[*compute.Node], b compute.Brake, now compute.Instant) compute.Instant {
 	if !b.Since.IsZero() && !vanishedSince(nodes, b, b.Since).IsZero() {
 		return b.Since
@@ -55,11 +56,10 @@ func vanishedSince(nodes iter.Seq[*compute.Node], b compute.Brake, from compute.
 	return since
 }
 
-// Vanished returns the nodes that hold the brake, none while it is not held: no
+// Vanished returns the nodes that hold the brake, none while it is not held. No
 // attempt is given up until they are heard again, are drained, or an operator
-// says that they are gone. What is asked are records of the state, so that
-// every node answers alike and a new leader goes on with the brake of the one
-// before.
+// declares them gone. The answer depends on records of the state alone, so that
+// every node gives the same one and a new leader continues the brake.
 func Vanished(nodes iter.Seq[*compute.Node], b compute.Brake) (vanished []*compute.Node) {
 	if b.Since.IsZero() {
 		return nil

@@ -7,38 +7,39 @@ import (
 	"berth/compute"
 )
 
-// State is what a leader judges nodes by: package fsm has it.
+// State is the part of the state by which a leader judges nodes; package fsm
+// implements it.
 type State interface {
 	Nodes() iter.Seq[*compute.Node]
 	Work(compute.NodeID) []compute.Work
 	Brake() compute.Brake
 }
 
-// Change is that a node's state is another one than is recorded.
+// Change is a node's state that differs from the recorded one.
 type Change struct {
 	Node   compute.NodeID
 	State  compute.NodeState
 	Silent time.Duration
 }
 
-// Loss is which live attempts of a node have ended for certain.
+// Loss is the live attempts of a node that have certainly ended.
 type Loss struct {
 	Node compute.NodeID
 	Work []compute.Work
 }
 
-// Verdict is what a leader does about nodes after a look at them.
+// Verdict is what a leader does after checking the nodes.
 type Verdict struct {
 	Changes []Change // To be recorded: all of nodes that are gone, or all of nodes that are back.
 	Losses  []Loss   // To be given up; none while there is anything to record.
 }
 
-// Judge returns what a leader does that has not heard nodes for so long as
-// silence says, false of one that it has not looked at yet. Which nodes are
-// down is recorded first, and what is lost is judged by the records: only they
-// tell how many nodes vanished at once. Nobody is back before all are recorded
-// that are gone: else a brake would end for which those were not counted yet.
-// While a brake holds nothing is lost but what a drained node executed.
+// Judge returns what a leader does, given how long each node was silent; silence is
+// false for a node that was not checked yet. Down nodes are recorded first, and
+// losses are judged by the records, which show how many nodes vanished at once.
+// Nodes that are back are recorded only after all that are gone: else a brake could
+// end before these are counted. While a brake holds, only attempts of drained nodes
+// are lost.
 func Judge(s State, silence func(compute.NodeID) (Silence, bool)) (v Verdict) {
 	var gone, back []Change
 	for n := range s.Nodes() {

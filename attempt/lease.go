@@ -9,12 +9,12 @@ import (
 const (
 	// Lease is for how long an attempt that may start elsewhere goes on
 	// without contact with the leader, and the least for any other: on a
-	// healthy node contact is up to five seconds old when a supervisor hears of
-	// it, and twice that when one word was lost.
+	// healthy node contact is up to five seconds old when a supervisor learns of
+	// it, and twice that when one message was lost.
 	Lease = 15 * time.Second
 
 	// Margin is how much longer than the supervisor the leader waits: for
-	// clocks that drift, and for a machine that stood still and thaws.
+	// clocks that drift, and for a machine that was paused.
 	Margin = 10 * time.Second
 
 	// NodeTTL is how long a node that is not heard counts as up.

@@ -6,10 +6,10 @@ import "berth/compute"
 // before that counts as a failure of the execution.
 const MaxUnstarted = 3
 
-// Next is what becomes of an execution whose attempt has ended.
+// Next is what happens to an execution whose attempt has ended.
 type Next uint8
 
-// What becomes of it.
+// The values of Next.
 const (
 	Ends      Next = iota // It ends as its attempt did.
 	Retried               // It starts again; that is one of its retries.
@@ -17,30 +17,30 @@ const (
 	Moved                 // It starts again because its node was drained; that is none of its retries.
 )
 
-// Ending is how an attempt ended, by the word of its node or of the leader.
+// Ending is how an attempt ended, as reported by its node or by the leader.
 type Ending struct {
 	Status  compute.Status
 	Reason  compute.Reason
-	ByNode  bool // The node said so; else the leader gave the attempt up.
+	ByNode  bool // Reported by the node; else the leader gave the attempt up.
 	Started bool // Its code may have run.
 }
 
-// EndingOf returns what a node's outcome says.
+// EndingOf returns the ending in a node's outcome.
 func EndingOf(o *compute.Outcome) Ending {
 	return Ending{Status: o.Status, Reason: o.Reason, ByNode: true, Started: o.Ran || !o.StartedAt.IsZero()}
 }
 
-// GivenUp is how an attempt ends whose node is lost: its code may have run.
+// GivenUp is the ending of an attempt whose node is lost: its code may have run.
 func GivenUp() Ending {
 	return Ending{Status: compute.StatusSystemFailure, Reason: compute.ReasonNodeLost, Started: true}
 }
 
-// Decide returns what becomes of e after its attempt a ended so. Only failures
-// of ours start anything again, and nothing that someone asked to stop: code
-// that failed would fail again. Code that may have run starts again only where
-// retries are left; code that provably never ran does so without one, because
-// nothing was executed twice then, up to MaxUnstarted times. What the deadline
-// of a drain ended starts again where either may be done.
+// Decide returns what happens to e after its attempt a ended. Only a failure of the
+// system leads to another attempt, and never after a request to stop: code that
+// failed would fail again. Code that may have run is retried only while retries are
+// left. Code that provably never ran is retried without using one, up to
+// MaxUnstarted times. An attempt that a drain's deadline ended is retried if either
+// rule allows it.
 func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 	switch {
 	case endedByDrain(e, end) && (MayLeave(e) || end.neverStarted(a)):
@@ -55,8 +55,8 @@ func Decide(e *compute.Execution, a *compute.Attempt, end Ending) Next {
 	return Ends
 }
 
-// MayLeave reports whether a live attempt of e may be asked to make room because
-// its node is drained: e begins anew on another one.
+// MayLeave reports whether a live attempt of e may be stopped because its node is
+// drained: e is rescheduled on another one.
 func MayLeave(e *compute.Execution) bool { return e.Preemptible || Moves(e) }
 
 // endedByDrain reports whether an attempt of e ended because the deadline of its

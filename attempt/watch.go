@@ -6,11 +6,11 @@ import (
 	"berth/compute"
 )
 
-// Watch counts for how long a leader has not heard each node, in steps of its
-// own: time in which the leader itself stood still counts as no more than
-// MaxStep, because what nodes sent meanwhile was not read yet. So a silence is
-// never counted longer than it is. A new leader makes a new Watch, which gives
-// every node its full time. It is not safe for concurrent use.
+// Watch measures how long a leader has not heard each node, in steps. A pause of
+// the leader itself counts as no more than MaxStep, because messages that arrived
+// meanwhile were not read yet. So a silence is never overestimated. A new leader
+// makes a new Watch, which gives every node its full time. It is not safe for
+// concurrent use.
 type Watch struct {
 	began bool
 	last  time.Duration
@@ -18,7 +18,7 @@ type Watch struct {
 	nodes map[compute.NodeID]silence
 }
 
-// MaxStep is how much time counts at most between two looks.
+// MaxStep is how much time counts at most between two checks.
 const MaxStep = 3 * time.Second
 
 // silence is what a Watch knows of a node.
@@ -27,10 +27,10 @@ type silence struct {
 	since time.Duration // It was last heard so long ago.
 }
 
-// NewWatch returns a Watch that has seen nothing.
+// NewWatch returns a Watch without measurements.
 func NewWatch() *Watch { return &Watch{nodes: make(map[compute.NodeID]silence)} }
 
-// Look begins a look at now, by a clock of the leader's that never goes back.
+// Look begins a check at now, by a monotonic clock of the leader.
 func (w *Watch) Look(now time.Duration) {
 	w.step = 0
 	if w.began {
@@ -39,8 +39,8 @@ func (w *Watch) Look(now time.Duration) {
 	w.began, w.last = true, now
 }
 
-// Silent returns for how long a node was not heard that was last heard at, by
-// the clock of Look. It is called once for each node in a look.
+// Silent returns the silence of a node that was last heard at a time of the clock
+// of Look. Call it once per node and check.
 func (w *Watch) Silent(node compute.NodeID, heard time.Duration) time.Duration {
 	known, ok := w.nodes[node]
 	switch {

@@ -1,9 +1,9 @@
 // Package boottime reads the clock that leases are counted on.
 //
-// It goes on while the machine sleeps, as the rest of the cluster does, and no
-// one can set it; time.Now stands still in sleep, and its wall clock jumps. Its
-// value means the same in every process of a machine until that boots again.
-// It imports nothing that waits: supervisors load it first.
+// The clock advances while the machine sleeps and cannot be set. time.Now pauses
+// during sleep, and its wall clock jumps. A reading is valid in every process of
+// the machine until its next boot. The package imports little: supervisors load it
+// first.
 package boottime
 
 import (

@@ -6,9 +6,9 @@ import (
 	"berth/fault"
 )
 
-// Reached returns when the leader was reached that answered at one boottime what
-// it was asked at another: when it was asked. It heard the question no sooner, and
-// counts from then on; the answer may have waited for long.
+// Reached returns the boottime from which a contact with the leader counts: when
+// the call was sent, not when it was answered. The leader counts from its receipt,
+// which is no earlier, and the answer may be late.
 func Reached(asked, answered time.Duration) time.Duration {
 	if fault.Planted(fault.ReceiptLease) {
 		return answered
@@ -16,19 +16,19 @@ func Reached(asked, answered time.Duration) time.Duration {
 	return asked
 }
 
-// Lease is for how long something may begin or go on without contact with the
-// leader. All times are boottimes. The zero value never ends.
+// Lease is how long work may start or go on without contact with the leader. All
+// times are boottimes. The zero value never ends.
 type Lease struct {
 	Grace time.Duration // How long a contact lasts; 0 or less for a lease without end.
 
-	begun bool          // There was a contact.
+	begun bool          // A contact was recorded.
 	until time.Duration // Of the lease that has begun; soon after boot it may be negative.
 }
 
-// Renew says that the leader was reached at a boottime, and reports whether the
-// lease ends later because of it. Words of contact may come late and out of
-// order, so the end never comes nearer; contact cannot be in the future; and
-// once the lease is over no word brings it back: the cluster may count on it.
+// Renew records a contact with the leader at a boottime and reports whether it
+// extends the lease. Contacts may be reported late and out of order, so the end
+// never moves back. A contact is never in the future. A lease that is over stays
+// over: the cluster may rely on it.
 func (l *Lease) Renew(at, now time.Duration) bool {
 	until := min(at, now) + l.Grace
 	if l.Grace <= 0 || l.Over(now) || l.begun && until <= l.until {

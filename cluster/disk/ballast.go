@@ -23,7 +23,7 @@ const (
 	ballastFile  = "ballast"
 )
 
-// NoSpace reports whether err says that a disk, or a quota on it, is full.
+// NoSpace reports whether err means that a disk or a quota is full.
 func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
@@ -42,10 +42,9 @@ func Free(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * size, int64(st.Blocks) * size, nil
 }
 
-// Ballast is a file that holds room on a disk which fills up, so that it can be
-// given to what makes room: without any there is no snapshot, and without a
-// snapshot no entry can be removed. Its methods may be called from any
-// goroutine.
+// Ballast is a file that reserves disk space, so that a snapshot still fits on a
+// full disk: without a snapshot no entry can be removed. Its methods may be called
+// from any goroutine.
 type Ballast struct {
 	path string
 	size int64
@@ -54,7 +53,7 @@ type Ballast struct {
 	held bool
 }
 
-// OpenBallast finds the ballast in dir. With a size of 0 it is a twentieth of
+// OpenBallast opens the ballast in dir. With a size of 0 it is a twentieth of
 // the file system, at most 256 MiB; with a negative one there is none.
 func OpenBallast(dir string, size int64) (*Ballast, error) {
 	if size == 0 {
@@ -88,7 +87,7 @@ func OpenBallast(dir string, size int64) (*Ballast, error) {
 // Size returns how many bytes the ballast holds when it is held.
 func (b *Ballast) Size() int64 { return b.size }
 
-// Held reports whether it is there.
+// Held reports whether the file exists.
 func (b *Ballast) Held() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +112,7 @@ func (b *Ballast) Make() error {
 	return file.SyncDir(filepath.Dir(b.path))
 }
 
-// Drop gives its room back and reports whether there was any.
+// Drop removes the file and reports whether it existed.
 func (b *Ballast) Drop() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrCorrupt is returned when what the disk holds is not what was written.
+// ErrCorrupt is returned when data on disk differs from what was written.
 var ErrCorrupt = errors.New("the raft log on disk is corrupt")
 
-// Damaged reports whether err says that a replica cannot be used any more. What
-// may be otherwise at the next start, as when another process holds the file or
-// too many are open, is no damage.
+// Damaged reports whether err means that a replica is unusable. An error that may
+// pass, as when another process holds the file or too many are open, is no damage.
 func Damaged(err error) bool {
 	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {
 		return false
@@ -38,8 +37,8 @@ func opening(err error) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// failing returns an error that no repeat mends with what to do about it, nil
-// for any other. After an I/O error the kernel may have dropped the pages, so
+// failing returns a permanent error with advice for the operator, nil for any
+// other. After an I/O error the kernel may have dropped the pages, so
 // that the next sync succeeds without them; a file system that has become
 // read-only stays so.
 func failing(err error) error {

@@ -161,7 +161,7 @@ func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
 }
 
 func TestWriteThatFindsNoRoom(t *testing.T) {
-	var r roomFinder
+	var r spaceWaiter
 	relieved, writes := 0, 0
 	relieve := func() bool { relieved++; return relieved == 1 }
 	r.relieve.Store(&relieve)
@@ -183,7 +183,7 @@ func TestWriteThatFindsNoRoom(t *testing.T) {
 	if err := r.wait(write(3)); err != nil || writes != 4 || r.starved.Load() {
 		t.Errorf("a term: %v after %d writes", err, writes)
 	}
-	var nobody roomFinder
+	var nobody spaceWaiter
 	if err := nobody.wait(write(3)); !NoSpace(err) || writes != 1 {
 		t.Errorf("a term, where nobody makes room: %v after %d writes", err, writes)
 	}

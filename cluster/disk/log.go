@@ -49,7 +49,7 @@ type Log struct {
 	tail  *tailMark
 	fatal func(error) // Told of each corrupt read once raft runs.
 
-	room  *roomFinder
+	room  *spaceWaiter
 	probe string // Path of what Probe writes.
 
 	old superseded // Until raft runs.
@@ -91,7 +91,7 @@ func open(dir string, covered uint64, readOnly bool) (s *Log, err error) {
 	}
 	s = &Log{
 		sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {},
-		room: new(roomFinder), probe: filepath.Join(dir, probeFile),
+		room: new(spaceWaiter), probe: filepath.Join(dir, probeFile),
 	}
 	var old superseded
 	err = guard("open", func() error {

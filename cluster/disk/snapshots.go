@@ -42,7 +42,7 @@ type Snapshots struct {
 	dir   string
 	watch *Watchdog
 	fatal func(error)
-	room  roomFinder
+	room  spaceWaiter
 
 	removing atomic.Int32  // How many remove snapshots now, or may.
 	removals atomic.Uint64 // How often that has ended.

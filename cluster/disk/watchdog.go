@@ -20,14 +20,13 @@ const (
 	WatchTick           = 100 * time.Millisecond // How often to call Watchdog.Look.
 )
 
-// errNoVote is why a vote is not given.
+// errNoVote refuses to store a vote.
 var errNoVote = errors.New("this server may not vote yet")
 
-// errOldTerm is why a term is not written over a newer one. Raft ends the process
-// upon it, and the next start reads the newer one.
+// errOldTerm refuses to store a term over a newer one. Raft ends the process then, and the next start reads the newer one.
 var errOldTerm = errors.New("a newer term is on disk")
 
-// errVoted is why a second vote is not written down.
+// errVoted refuses to store a second vote in a term.
 var errVoted = errors.New("the vote of this term is on disk, for another server")
 
 // access is a kind of access to the disk.
@@ -72,11 +71,11 @@ type Watchdog struct {
 	Stable   raft.StableStore
 	Now      func() time.Time
 	Observed func(time.Duration) // Told how long each append took.
-	// Starved reports that the store waits for room on the disk, which is no
-	// hanging; nil for never.
+	// Starved reports that the store waits for free space, which is not a hang; nil
+	// for never.
 	Starved func() bool
-	// MayVote reports whether a vote may be written down, without which raft
-	// gives none; nil for always.
+	// MayVote reports whether a vote may be stored, without which raft grants none;
+	// nil for always.
 	MayVote func() bool
 	// Probe writes a few bytes durably where the log is; nil for nothing.
 	Probe func() error
@@ -208,7 +207,7 @@ func (w *Watchdog) begin(kind access) (end func()) {
 }
 
 // end forgets an access. One that reached the disk shows that it moves, so what
-// is pending beside it starts anew: an append that waits for its turn behind the
+// is pending beside it is timed again: an append that waits for its turn behind the
 // pieces of a snapshot is slow and does not hang. Another may have come from
 // memory and shows nothing.
 func (w *Watchdog) end(id uint64) {
@@ -217,12 +216,12 @@ func (w *Watchdog) end(id uint64) {
 	moves := w.pending[id].kind.reaches()
 	delete(w.pending, id)
 	if moves {
-		w.startAnew()
+		w.restartTimers()
 	}
 }
 
-// startAnew lets the time of what is pending begin now. The caller holds mu.
-func (w *Watchdog) startAnew() {
+// restartTimers restarts the timers of pending accesses. The caller holds mu.
+func (w *Watchdog) restartTimers() {
 	for _, p := range w.pending {
 		p.seen, p.hung = false, 0
 	}
@@ -230,8 +229,8 @@ func (w *Watchdog) startAnew() {
 
 // Look is called on every tick and returns an error when an access has hung
 // for longer than it may, where limit is for a write. Time in which the ticks
-// themselves stood still (the process was stopped, the machine asleep) counts
-// as one tick.
+// themselves paused (the process was stopped, the machine asleep) counts as one
+// tick.
 func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 	starved := w.Starved != nil && w.Starved()
 	w.mu.Lock()
@@ -242,7 +241,7 @@ func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 		gap = WatchTick
 	}
 	if starved {
-		w.startAnew()
+		w.restartTimers()
 		return nil
 	}
 	var err error

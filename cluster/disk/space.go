@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// roomPoll is how often a write that waits for room is tried again.
-const roomPoll = 250 * time.Millisecond
+// spacePoll is how often a write that waits for free space is retried.
+const spacePoll = 250 * time.Millisecond
 
-// roomFinder repeats writes for which there was no room.
-type roomFinder struct {
+// spaceWaiter retries writes that found no free space.
+type spaceWaiter struct {
 	relieve atomic.Pointer[func() bool]
 	starved atomic.Bool
 }
 
-// once calls write, and once more when it found no room and some was made.
-func (r *roomFinder) once(write func() error) error {
+// once calls write, and once more when it found no space and some was freed.
+func (r *spaceWaiter) once(write func() error) error {
 	err := write()
 	if relieve := r.relieve.Load(); NoSpace(err) && relieve != nil && (*relieve)() {
 		err = write()
@@ -26,15 +26,15 @@ func (r *roomFinder) once(write func() error) error {
 	return err
 }
 
-// wait calls write until it finds room. Where nobody makes some, as before raft runs,
-// it calls it once: there would be no end.
-func (r *roomFinder) wait(write func() error) error {
+// wait calls write until it finds space. Where nothing frees any, as before raft
+// runs, it calls it once.
+func (r *spaceWaiter) wait(write func() error) error {
 	if r.relieve.Load() == nil {
 		return write()
 	}
 	r.starved.Store(true)
 	defer r.starved.Store(false)
-	ticker := time.NewTicker(roomPoll)
+	ticker := time.NewTicker(spacePoll)
 	defer ticker.Stop()
 	for {
 		if err := r.once(write); !NoSpace(err) {
@@ -44,13 +44,13 @@ func (r *roomFinder) wait(write func() error) error {
 	}
 }
 
-// Relieve has the store call relieve when a write finds no room, and try once
-// more when that reports that some was made. It may be called from any
+// Relieve makes the store call relieve when a write finds no space, and retry once
+// when relieve reports that it freed some. It may be called from any
 // goroutine, and its function from any.
 func (s *Log) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
 
-// Starved reports whether raft waits, for as long as it takes, for the room to
-// store its term: without that it would end the process.
+// Starved reports whether raft waits for free space to store its term; a failure
+// to store it would end the process.
 func (s *Log) Starved() bool { return s.room.starved.Load() }
 
 // probeFile is what Probe writes to.
