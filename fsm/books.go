@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
@@ -25,7 +26,7 @@ const (
 // records; the others lie in chapters, each line as what differs from the line
 // before it. A line that the chain follows from is kept without its hash.
 type books struct {
-	store.Records[line, compute.LedgerEntry]
+	store.Records[entryKey, compute.LedgerEntry]
 
 	closed store.PackedMap // By organization and the sequence number of the first line.
 	lines  int             // In chapters.
@@ -34,8 +35,8 @@ type books struct {
 
 func newBooks() books {
 	return books{
-		Records: store.NewRecords(byLine, func(e *compute.LedgerEntry) line { return line{e.Org.UUID, e.Seq} }),
-		closed:  store.NewPackedMap(lineWidth, false), words: store.NewDictionary(),
+		Records: store.NewRecords(byEntryKey, func(e *compute.LedgerEntry) entryKey { return entryKey{e.Org.UUID, e.Seq} }),
+		closed:  store.NewPackedMap(entryKeyWidth, false), words: store.NewDictionary(),
 	}
 }
 
@@ -68,8 +69,8 @@ func (b *books) put(e *compute.LedgerEntry) {
 // all there.
 func (b *books) close(org compute.UUID, first uint64) {
 	lines := make([][]byte, 0, chapterLines)
-	for k, e := range b.Records.From(line{org, first}) {
-		if k != (line{org, first + uint64(len(lines))}) || len(lines) == chapterLines {
+	for k, e := range b.Records.From(entryKey{org, first}) {
+		if k != (entryKey{org, first + uint64(len(lines))}) || len(lines) == chapterLines {
 			break
 		}
 		lines = append(lines, store.MustEncode(e))
@@ -77,10 +78,10 @@ func (b *books) close(org compute.UUID, first uint64) {
 	if len(lines) < chapterLines {
 		return
 	}
-	b.closed.Set(lineBytes(line{org, first}), b.chapter(lines, false))
+	b.closed.Set(entryKeyBytes(entryKey{org, first}), b.chapter(lines, false))
 	b.lines += chapterLines
 	for i := range lines {
-		b.Records.Remove(line{org, first + uint64(i)})
+		b.Records.Remove(entryKey{org, first + uint64(i)})
 	}
 }
 
@@ -161,7 +162,7 @@ func chained(before compute.Hash, text []byte) compute.Hash {
 }
 
 // binder returns what makes pages of chapters.
-func (b *books) Builder() store.Builder { return store.NewBuilder(lineWidth, false) }
+func (b *books) Builder() store.Builder { return store.NewBuilder(entryKeyWidth, false) }
 
 // load adds pages of chapters, the sum of whose lines' hashes is sum. It reports
 // false when they are not behind all others.
@@ -183,8 +184,8 @@ func (b *books) Visit(yield func(encoded []byte) bool) {
 	defer stop()
 	k, e, more := next()
 	goes := true
-	b.closed.Scan(make([]byte, lineWidth), func(key, chapter []byte) bool {
-		for first := lineFrom(key); goes && more && byLine(k, first) < 0; k, e, more = next() {
+	b.closed.Scan(make([]byte, entryKeyWidth), func(key, chapter []byte) bool {
+		for first := entryKeyFrom(key); goes && more && byEntryKey(k, first) < 0; k, e, more = next() {
 			goes = yield(store.MustEncode(e))
 		}
 		goes = goes && b.read(chapter, yield)
@@ -211,9 +212,9 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		from = max(from, 1)
 		goes := true
-		start := line{org.UUID, (from-1)/chapterLines*chapterLines + 1}
-		b.closed.Scan(lineBytes(start), func(key, chapter []byte) bool {
-			first := lineFrom(key)
+		start := entryKey{org.UUID, (from-1)/chapterLines*chapterLines + 1}
+		b.closed.Scan(entryKeyBytes(start), func(key, chapter []byte) bool {
+			first := entryKeyFrom(key)
 			if first.owner != org.UUID {
 				return false
 			}
@@ -227,7 +228,7 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 		if !goes {
 			return
 		}
-		for k, e := range b.Records.From(line{org.UUID, from}) {
+		for k, e := range b.Records.From(entryKey{org.UUID, from}) {
 			if k.owner != org.UUID || !yield(store.MustEncode(e)) {
 				return
 			}
@@ -245,3 +246,34 @@ func (b *books) of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry
 		}
 	}
 }
+
+// entryKey is the place of a line.
+type entryKey struct {
+	owner compute.UUID
+	n     uint64
+}
+
+const entryKeyWidth = 16 + 8
+
+func byEntryKey(a, b entryKey) int {
+	return cmp.Or(bytes.Compare(a.owner[:], b.owner[:]), cmp.Compare(a.n, b.n))
+}
+
+func entryKeyBytes(k entryKey) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, entryKeyWidth), k.owner[:]...), k.n)
+}
+
+func entryKeyFrom(b []byte) (k entryKey) {
+	k.n = binary.BigEndian.Uint64(b[copy(k.owner[:], b):])
+	return k
+}
+
+// appendSealed appends the key and the chapter of lines from first on, whose
+// chain is whole.
+func (b *books) appendSealed(key, chapter []byte, room *chapterRoom, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
+	key = append(key, entryKeyBytes(entryKey{org.UUID, first})...)
+	return key, b.appendChapter(chapter, room, lines, true)
+}
+
+// loadLines counts lines of chapters that Load has added.
+func (b *books) loadLines(n int) { b.lines += n }

@@ -385,3 +385,14 @@ func (v checker) checkPeople() error {
 	}
 	return nil
 }
+
+// checkAccount compares the account of an organization with what its lines
+// grant, charge and end with.
+func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
+	a := v.Account(org)
+	if a.Seq != last.seq || a.Head != last.hash || a.Balance != last.balance ||
+		a.Held != last.held || a.Granted != granted || a.Charged != charged {
+		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
+	}
+	return nil
+}

@@ -102,7 +102,7 @@ func TestCheckSees(t *testing.T) {
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
 	ledger := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(&s.ledger.Records, line{org.UUID, seq}, f) }
+		return func(s *state) { change(&s.ledger.Records, entryKey{org.UUID, seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
@@ -139,10 +139,10 @@ func TestCheckSees(t *testing.T) {
 		{"ledger note", ledger(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
 		{"ledger hash", ledger(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
 		{"ledger negative", ledger(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
-		{"ledger line gone", func(s *state) { s.ledger.Drop(line{org.UUID, 2}) }, "line 2 is missing"},
+		{"ledger line gone", func(s *state) { s.ledger.Drop(entryKey{org.UUID, 2}) }, "line 2 is missing"},
 		{"last ledger line gone", func(s *state) {
 			a, _ := s.accounts.Get(org)
-			s.ledger.Drop(line{org.UUID, a.Seq})
+			s.ledger.Drop(entryKey{org.UUID, a.Seq})
 		}, "the account is not what its lines say"},
 		{"balance", func(s *state) {
 			change(&s.accounts, org, func(a *compute.Account) { a.Charged++ })

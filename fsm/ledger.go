@@ -1,11 +1,9 @@
 package fsm
 
 import (
-	"crypto/sha256"
 	"fmt"
 
 	"berth/compute"
-	"berth/fsm/store"
 )
 
 // maxAmount bounds balances, so that no sum overflows.
@@ -45,12 +43,6 @@ func (s *money) post(e compute.LedgerEntry) {
 func monthOf(i compute.Instant) int {
 	t := i.Time()
 	return t.Year()*12 + int(t.Month()) - 1
-}
-
-// chain returns the hash of a line behind the line with hash before.
-func chain(before compute.Hash, e compute.LedgerEntry) compute.Hash {
-	e.Hash = compute.Hash{}
-	return sha256.Sum256(append(before[:], store.MustEncode(&e)...))
 }
 
 // VerifyLedger recomputes an organization's chain and balances from its first

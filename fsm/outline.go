@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"time"
 
 	"berth/compute"
@@ -23,7 +22,6 @@ var (
 	executionForm = store.SchemaOf[compute.Execution]()
 	attemptForm   = store.SchemaOf[compute.Attempt]()
 	opForm        = store.SchemaOf[op]()
-	lineForm      = store.SchemaOf[compute.LedgerEntry]()
 )
 
 // outlineExecution reads from an encoded execution what indexes, counts, checks
@@ -39,11 +37,11 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 		n, _ := store.Number(item)
 		switch key {
 		case 1:
-			e.ID.UUID = idIn(item)
+			e.ID.UUID = store.ID(item)
 		case 2:
-			e.Org.UUID = idIn(item)
+			e.Org.UUID = store.ID(item)
 		case 5:
-			e.Parent.UUID = idIn(item)
+			e.Parent.UUID = store.ID(item)
 		case 6:
 			e.Kind = compute.Kind(n)
 		case 7:
@@ -100,14 +98,6 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 	return store.DecodeRecord(data, e) == nil
 }
 
-// idIn returns the identifier that an item is, zero for none.
-func idIn(item []byte) (id compute.UUID) {
-	if store.IsID(item) {
-		copy(id[:], item[1:])
-	}
-	return id
-}
-
 // outlineBundle reads from an encoded execution where its bundle is.
 func outlineBundle(data []byte) (ref compute.BundleRef) {
 	f, _ := store.FieldsOf(data)
@@ -136,7 +126,7 @@ func outlineParent(data []byte) (parent compute.ExecutionID) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= parentField; key, item, ok = f.Next() {
 		if key == parentField {
-			parent.UUID = idIn(item)
+			parent.UUID = store.ID(item)
 		}
 	}
 	return parent
@@ -149,7 +139,7 @@ func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
 		n, _ := store.Number(item)
 		switch key {
 		case 1:
-			a.Execution.UUID = idIn(item)
+			a.Execution.UUID = store.ID(item)
 		case 2:
 			a.Epoch = uint64(n)
 		case 8:
@@ -170,9 +160,9 @@ func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		switch key {
 		case 1:
-			k.owner = idIn(item)
+			k.owner = store.ID(item)
 		case 2:
-			k.id = idIn(item)
+			k.id = store.ID(item)
 		case 4:
 			result, _ := store.FieldsOf(item)
 			if first, _, ok := result.Next(); ok && first == 1 || result.Bad {
@@ -184,81 +174,6 @@ func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
 		}
 	}
 	return seq, k, f.Complete()
-}
-
-// ledgerLine is what the lines of a ledger are checked by.
-type ledgerLine struct {
-	org     compute.OrgID
-	seq     uint64
-	kind    compute.LedgerKind
-	amount  compute.Credits
-	balance compute.Credits
-	held    compute.Credits
-	hash    compute.Hash
-}
-
-// outlineLine reads an encoded line. It reports false for what is none.
-func outlineLine(data []byte) (l ledgerLine, ok bool) {
-	f := lineForm.FieldsOf(data)
-	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
-		n, _ := store.Number(item)
-		switch key {
-		case 1:
-			l.org.UUID = idIn(item)
-		case 2:
-			l.seq = uint64(n)
-		case 5:
-			l.kind = compute.LedgerKind(n)
-		case 6:
-			l.amount = compute.Credits(n)
-		case 10:
-			l.balance = compute.Credits(n)
-		case 11:
-			l.held = compute.Credits(n)
-		case hashKey:
-			copy(l.hash[:], item[2:]) // It is the last field.
-		}
-	}
-	return l, f.Complete()
-}
-
-// follows returns what is wrong with a line, of the encoding text, behind
-// another one, or behind none.
-func (l *ledgerLine) follows(before *ledgerLine, text []byte) error {
-	balance, held := before.balance, before.held
-	switch l.kind {
-	case compute.LedgerGrant:
-		balance += l.amount
-	case compute.LedgerHold:
-		held += l.amount
-	case compute.LedgerRelease:
-		held -= l.amount
-	case compute.LedgerCharge:
-		balance -= l.amount
-	case compute.LedgerFork: // It moves nothing.
-	}
-	switch {
-	case l.seq != before.seq+1:
-		return fmt.Errorf("ledger of %s: line %d is missing", l.org, before.seq+1)
-	case l.amount < 0:
-		return fmt.Errorf("ledger of %s: line %d has a negative amount", l.org, l.seq)
-	case l.balance != balance || l.held != held:
-		return fmt.Errorf("ledger of %s: line %d does not add up", l.org, l.seq)
-	case l.hash != chained(before.hash, text):
-		return fmt.Errorf("ledger of %s: the chain breaks at line %d", l.org, l.seq)
-	}
-	return nil
-}
-
-// checkAccount compares the account of an organization with what its lines
-// grant, charge and end with.
-func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
-	a := v.Account(org)
-	if a.Seq != last.seq || a.Head != last.hash || a.Balance != last.balance ||
-		a.Held != last.held || a.Granted != granted || a.Charged != charged {
-		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
-	}
-	return nil
 }
 
 // appendLean appends the encoding of an execution without its code: what hashOf

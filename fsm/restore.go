@@ -406,7 +406,7 @@ func (w *maker) makeLedger(b *batch, m *made) (err error) {
 		}
 		chapter = append(chapter, record)
 		if len(chapter) == chapterLines && l.seq%chapterLines == 0 {
-			w.close(m, line{l.org.UUID, l.seq - chapterLines + 1}, chapter)
+			w.close(m, l.org, l.seq-chapterLines+1, chapter)
 			k.lines += chapterLines
 			chapter = chapter[:0]
 		}
@@ -426,12 +426,11 @@ func (m *made) keepAll(lines [][]byte) [][]byte {
 }
 
 // close makes a chapter of lines whose chain is whole.
-func (w *maker) close(m *made, first line, lines [][]byte) {
+func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) {
 	for _, text := range lines {
 		m.sum.Add(sha256.Sum256(text))
 	}
-	w.key = append(w.key[:0], lineBytes(first)...)
-	w.packed = w.ledger.appendChapter(w.packed[:0], &w.chapter, lines, true)
+	w.key, w.packed = w.ledger.appendSealed(w.key[:0], w.packed[:0], &w.chapter, org, first, lines)
 	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
@@ -453,7 +452,7 @@ func (r *restoring) store(b *batch) error {
 		r.totals.Set(org, known)
 	}
 	for i := range m.books {
-		r.ledger.lines += m.books[i].lines
+		r.ledger.loadLines(m.books[i].lines)
 		k := r.books[m.books[i].org]
 		k.merge(&m.books[i])
 		r.books[k.org] = k

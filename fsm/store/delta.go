@@ -325,6 +325,14 @@ func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, oft
 	return append(appendTag(dst, last, key, fieldItem), item...), true
 }
 
+// ID returns the identifier that an item is, zero for none.
+func ID(item []byte) (id [idBytes]byte) {
+	if IsID(item) {
+		copy(id[:], item[1:])
+	}
+	return id
+}
+
 func IsMap(item []byte) bool { return len(item) > 0 && item[0]>>5 == MajorMap }
 
 func IsID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
