@@ -34,6 +34,7 @@ var rules = []rule{
 	{"loop", nil, "waiting needs nothing of ours"},
 	{"attempt", []string{"compute"}, "the protocol of attempts is pure, so that the simulation executes what nodes, leader and state execute"},
 	{"fsm", []string{"attempt", "compute", "fault"}, "the state machine is a function of commands: it knows no network, no device and no policy"},
+	{"fsm/ledger", []string{"compute", "fsm/store"}, "ledgers are stored and chained; what is posted to them is decided in fsm"},
 	{"fsm/store", nil, "tables and packing know no record and no command"},
 	{"scheduler", []string{"compute", "compute/capacity", "fault"}, "it declares the View and the Committer that it needs; node adapts fsm to them"},
 	{"gpu", []string{"compute", "loop"}, "devices are reported in compute types; node hands them on"},

@@ -6,6 +6,7 @@ import (
 
 	"berth/attempt"
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -80,8 +81,8 @@ func (v checker) rebuilt() *state {
 	copyRecords(&v.refresh, s.putRefresh)
 	copyRecords(&v.signing, func(k *compute.SigningKey) { s.signing.Put(k) })
 	copyRecords(&v.accounts, s.putAccount)
-	for e := range v.ledger.values() {
-		s.ledger.put(e)
+	for e := range v.ledger.Values() {
+		s.ledger.Put(e)
 	}
 	copyRecords(&v.executions, s.putExecution)
 	copyRecords(&v.attempts, s.putAttempt)
@@ -388,10 +389,10 @@ func (v checker) checkPeople() error {
 
 // checkAccount compares the account of an organization with what its lines
 // grant, charge and end with.
-func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledgerLine) error {
+func (v checker) checkAccount(org compute.OrgID, granted, charged compute.Credits, last *ledger.Line) error {
 	a := v.Account(org)
-	if a.Seq != last.seq || a.Head != last.hash || a.Balance != last.balance ||
-		a.Held != last.held || a.Granted != granted || a.Charged != charged {
+	if a.Seq != last.Seq || a.Head != last.Hash || a.Balance != last.Balance ||
+		a.Held != last.Held || a.Granted != granted || a.Charged != charged {
 		return fmt.Errorf("ledger of %s: the account is not what its lines say", org)
 	}
 	return nil

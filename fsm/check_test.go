@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -101,8 +102,8 @@ func TestCheckSees(t *testing.T) {
 		}
 	}
 	org, node := compute.OrgID{UUID: compute.UUID{3}}, compute.NodeID{UUID: compute.UUID{1}}
-	ledger := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
-		return func(s *state) { change(&s.ledger.Records, entryKey{org.UUID, seq}, f) }
+	editLine := func(seq uint64, f func(*compute.LedgerEntry)) func(*state) {
+		return func(s *state) { change(&s.ledger.Records, ledger.Key{Owner: org.UUID, Seq: seq}, f) }
 	}
 	gpu := func(f func(*compute.GPU)) func(*state) {
 		return func(s *state) {
@@ -135,14 +136,14 @@ func TestCheckSees(t *testing.T) {
 		}, "queue: 0 rows"},
 		{"wrong row", func(s *state) { s.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
 		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},
-		{"ledger amount", ledger(2, func(e *compute.LedgerEntry) { e.Amount++ }), "line 2 does not add up"},
-		{"ledger note", ledger(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
-		{"ledger hash", ledger(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
-		{"ledger negative", ledger(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
-		{"ledger line gone", func(s *state) { s.ledger.Drop(entryKey{org.UUID, 2}) }, "line 2 is missing"},
+		{"ledger amount", editLine(2, func(e *compute.LedgerEntry) { e.Amount++ }), "line 2 does not add up"},
+		{"ledger note", editLine(2, func(e *compute.LedgerEntry) { e.Note = "forged" }), "chain breaks at line 2"},
+		{"ledger hash", editLine(1, func(e *compute.LedgerEntry) { e.Hash[0]++ }), "chain breaks at line 1"},
+		{"ledger negative", editLine(1, func(e *compute.LedgerEntry) { e.Amount = -e.Amount }), "negative amount"},
+		{"ledger line gone", func(s *state) { s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: 2}) }, "line 2 is missing"},
 		{"last ledger line gone", func(s *state) {
 			a, _ := s.accounts.Get(org)
-			s.ledger.Drop(entryKey{org.UUID, a.Seq})
+			s.ledger.Drop(ledger.Key{Owner: org.UUID, Seq: a.Seq})
 		}, "the account is not what its lines say"},
 		{"balance", func(s *state) {
 			change(&s.accounts, org, func(a *compute.Account) { a.Charged++ })

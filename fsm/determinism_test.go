@@ -42,7 +42,7 @@ func outside(file string) bool {
 // import, what each may: schemas of records follow from their types, which the
 // program fixes.
 func pure() map[string][]string {
-	return map[string][]string{".": nil, "../attempt": nil, "store": {"reflect"}}
+	return map[string][]string{".": nil, "../attempt": nil, "ledger": nil, "store": {"reflect"}}
 }
 
 // judge returns what in files could make replicas differ. A range over a map

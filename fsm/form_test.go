@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -103,7 +104,7 @@ func TestFormsAcceptWhatRecordsAre(t *testing.T) {
 	t.Run("execution", func(t *testing.T) { testForm[compute.Execution](t, executionForm) })
 	t.Run("attempt", func(t *testing.T) { testForm[compute.Attempt](t, attemptForm) })
 	t.Run("op", func(t *testing.T) { testForm[op](t, opForm) })
-	t.Run("line", func(t *testing.T) { testForm[compute.LedgerEntry](t, lineForm) })
+	t.Run("line", func(t *testing.T) { testForm[compute.LedgerEntry](t, ledger.Schema) })
 }
 
 // TestRestoreRefusesWhatNobodyCouldRead: a record that rests, is what hashes

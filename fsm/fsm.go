@@ -7,12 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"berth/fsm/store"
-
 	"github.com/hashicorp/raft"
 	"github.com/tidwall/btree"
 
 	"berth/fault"
+	"berth/fsm/store"
 )
 
 // FSM applies committed entries to the state and publishes a View after each

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 )
 
 // maxAmount bounds balances, so that no sum overflows.
@@ -33,9 +34,9 @@ func (s *money) post(e compute.LedgerEntry) {
 	a.Seq++
 	e.Seq, e.Index, e.At = a.Seq, s.meta.Index, s.meta.Now
 	e.Balance, e.Held = a.Balance, a.Held
-	e.Hash = chain(a.Head, e)
+	e.Hash = ledger.Chain(a.Head, e)
 	a.Head, a.UpdatedAt = e.Hash, s.meta.Now
-	s.ledger.put(&e)
+	s.ledger.Put(&e)
 	s.putAccount(&a)
 }
 
@@ -71,7 +72,7 @@ func (v *moneyTables) VerifyLedger(org compute.OrgID) error {
 			return fmt.Errorf("ledger of %s: line %d has a negative amount", org, e.Seq)
 		case e.Balance != want.Balance || e.Held != want.Held:
 			return fmt.Errorf("ledger of %s: line %d does not add up", org, e.Seq)
-		case e.Hash != chain(want.Head, *e):
+		case e.Hash != ledger.Chain(want.Head, *e):
 			return fmt.Errorf("ledger of %s: the chain breaks at line %d", org, e.Seq)
 		}
 		want.Head = e.Hash

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -82,7 +83,7 @@ type book struct {
 	org              compute.OrgID
 	lines            int // In chapters.
 	granted, charged compute.Credits
-	last             ledgerLine
+	last             ledger.Line
 }
 
 // restoring is a state that is being read.
@@ -230,8 +231,8 @@ func (b *batch) full(last []byte) bool {
 	if b.table != tableLedger || len(b.ends) >= 2*batchRecords {
 		return true
 	}
-	l, _ := outlineLine(last)
-	return l.seq%chapterLines == 0
+	l, _ := ledger.ParseLine(last)
+	return l.Seq%ledger.BlockLines == 0
 }
 
 // The tables of which most records rest, by their place in stored.
@@ -248,7 +249,7 @@ type maker struct {
 	*restoring
 
 	pages   map[int]*store.Builder // By table.
-	chapter chapterRoom
+	chapter ledger.Buffers
 	lines   [][]byte
 	packed  []byte
 	lean    []byte
@@ -379,35 +380,35 @@ func (w *maker) makeOps(b *batch, m *made) {
 }
 
 func (w *maker) makeLedger(b *batch, m *made) (err error) {
-	var before ledgerLine
+	var before ledger.Line
 	if len(b.before) > 0 {
-		before, _ = outlineLine(b.before)
+		before, _ = ledger.ParseLine(b.before)
 	}
 	chapter := w.lines[:0]
 	b.records(func(record []byte) bool {
-		l, ok := outlineLine(record)
+		l, ok := ledger.ParseLine(record)
 		if !ok {
 			err = fmt.Errorf("%w: a line of a ledger that is none", errSnapshot)
 			return false
 		}
-		if l.org != before.org {
-			before = ledgerLine{org: l.org}
+		if l.Org != before.Org {
+			before = ledger.Line{Org: l.Org}
 		}
-		if err = l.follows(&before, record); err != nil {
+		if err = l.Follows(&before, record); err != nil {
 			return false
 		}
-		if len(m.books) == 0 || m.books[len(m.books)-1].org != l.org {
-			m.books = append(m.books, book{org: l.org})
+		if len(m.books) == 0 || m.books[len(m.books)-1].org != l.Org {
+			m.books = append(m.books, book{org: l.Org})
 		}
 		k := &m.books[len(m.books)-1]
 		k.add(l)
-		if l.seq%chapterLines == 1 {
+		if l.Seq%ledger.BlockLines == 1 {
 			chapter = m.keepAll(chapter)
 		}
 		chapter = append(chapter, record)
-		if len(chapter) == chapterLines && l.seq%chapterLines == 0 {
-			w.close(m, l.org, l.seq-chapterLines+1, chapter)
-			k.lines += chapterLines
+		if len(chapter) == ledger.BlockLines && l.Seq%ledger.BlockLines == 0 {
+			w.close(m, l.Org, l.Seq-ledger.BlockLines+1, chapter)
+			k.lines += ledger.BlockLines
 			chapter = chapter[:0]
 		}
 		before = l
@@ -430,7 +431,7 @@ func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) 
 	for _, text := range lines {
 		m.sum.Add(sha256.Sum256(text))
 	}
-	w.key, w.packed = w.ledger.appendSealed(w.key[:0], w.packed[:0], &w.chapter, org, first, lines)
+	w.key, w.packed = w.ledger.AppendBlock(w.key[:0], w.packed[:0], &w.chapter, org, first, lines)
 	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
@@ -452,7 +453,7 @@ func (r *restoring) store(b *batch) error {
 		r.totals.Set(org, known)
 	}
 	for i := range m.books {
-		r.ledger.loadLines(m.books[i].lines)
+		r.ledger.AddSealed(m.books[i].lines)
 		k := r.books[m.books[i].org]
 		k.merge(&m.books[i])
 		r.books[k.org] = k
@@ -609,12 +610,12 @@ func (r *restoring) check() error {
 }
 
 // add counts the next line.
-func (k *book) add(l ledgerLine) {
-	switch l.kind {
+func (k *book) add(l ledger.Line) {
+	switch l.Kind {
 	case compute.LedgerGrant:
-		k.granted += l.amount
+		k.granted += l.Amount
 	case compute.LedgerCharge:
-		k.charged += l.amount
+		k.charged += l.Amount
 	case compute.LedgerHold, compute.LedgerRelease, compute.LedgerFork:
 	}
 	k.last = l

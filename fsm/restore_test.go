@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -21,7 +22,7 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		"execution": {executionForm, 49},
 		"attempt":   {attemptForm, 15},
 		"op":        {opForm, 6},
-		"line":      {lineForm, hashKey},
+		"line":      {ledger.Schema, ledger.HashField},
 	} {
 		if test.form.LastField() != test.last {
 			t.Errorf("the last field of an %s is %d, its outline knows %d", name, test.form.LastField(), test.last)
@@ -55,13 +56,13 @@ func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
 func longHistory(t *testing.T) *state {
 	t.Helper()
 	s := populated(t)
-	for range 3 * chapterLines {
+	for range 3 * ledger.BlockLines {
 		s.meta.Index++
 		if r := s.grant(Grant{Actor: Actor{Root: true}, Org: compute.OrgID{UUID: compute.UUID{3}}, Amount: 5}); r.Refusal != nil {
 			t.Fatal(r.Refusal)
 		}
 	}
-	if s.ledger.lines == 0 {
+	if s.ledger.SealedLines == 0 {
 		t.Fatal("nothing is in chapters")
 	}
 	return s
@@ -84,7 +85,7 @@ func TestRestoreKeepsWhatRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if back.Hash() != s.Hash() || back.executions.ColdLen() != 1 || back.attempts.ColdLen() != 1 ||
-		back.ledger.lines != s.ledger.lines || back.ops.Len() != s.ops.Len() {
+		back.ledger.SealedLines != s.ledger.SealedLines || back.ops.Len() != s.ops.Len() {
 		t.Error("the restored state is another one")
 	}
 	if err := back.publish().Check(); err != nil {
@@ -112,10 +113,10 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 	}
 	lines := func(f func([]*compute.LedgerEntry) []*compute.LedgerEntry) func(*state) {
 		return func(s *state) {
-			all := f(slices.Collect(s.ledger.values()))
-			s.ledger = newBooks()
+			all := f(slices.Collect(s.ledger.Values()))
+			s.ledger = ledger.New()
 			for _, e := range all {
-				s.ledger.put(e)
+				s.ledger.Put(e)
 			}
 		}
 	}

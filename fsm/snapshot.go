@@ -9,12 +9,11 @@ import (
 	"hash"
 	"io"
 
-	"berth/fsm/store"
-
 	"github.com/hashicorp/raft"
 
 	"berth/compute"
 	"berth/fault"
+	"berth/fsm/store"
 )
 
 // A snapshot is
@@ -298,7 +297,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(s.putRefresh),
 		load(func(k *compute.SigningKey) { s.signing.Put(k) }),
 		load(s.putAccount),
-		load(func(e *compute.LedgerEntry) { s.ledger.put(e) }),
+		load(func(e *compute.LedgerEntry) { s.ledger.Put(e) }),
 		s.loadExecution, load(s.putAttempt),
 		load(func(c *compute.Callback) { s.callbacks.Put(c) }),
 		load(s.putOp),

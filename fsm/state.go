@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/compute"
+	"berth/fsm/ledger"
 	"berth/fsm/store"
 )
 
@@ -63,7 +64,7 @@ type (
 	moneyTables struct {
 		prices   store.Records[string, price]
 		accounts store.Records[compute.OrgID, compute.Account]
-		ledger   books // By organization, sequence.
+		ledger   ledger.Store // By organization, sequence.
 	}
 
 	// executionTables has executions, attempts and callbacks.
@@ -230,7 +231,7 @@ func (v *View) makeRecords() {
 	v.refresh = store.NewRecords(byHash, func(t *refreshToken) compute.Hash { return t.Token.Hash })
 	v.signing = store.NewRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
 	v.accounts = store.NewRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
-	v.ledger = newBooks()
+	v.ledger = ledger.New()
 	v.makeRestingRecords()
 	v.admitted = store.NewRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
 	v.arrived = store.NewRecords(strings.Compare, func(a *arrival) string { return a.Key })

@@ -50,7 +50,7 @@ func (v *View) Summary() Summary {
 	hash := v.Hash()
 	sum := Summary{
 		Hash: hex.EncodeToString(hash[:]), Nodes: v.nodes.Len(), Orgs: v.orgs.Len(), Users: v.users.Len(), Keys: v.keys.Len(),
-		Executions: v.executions.Len(), ByStatus: make(map[string]int), Live: v.work.Len(), Entries: v.ledger.len(),
+		Executions: v.executions.Len(), ByStatus: make(map[string]int), Live: v.work.Len(), Entries: v.ledger.Len(),
 	}
 	sum.Archives, sum.Archived = v.Archived()
 	for status, byKind := range v.counts.executions {

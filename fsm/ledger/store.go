@@ -1,4 +1,4 @@
-package fsm
+package ledger
 
 import (
 	"bytes"
@@ -13,90 +13,90 @@ import (
 
 // chapterLines is how many lines of an organization's ledger are closed
 // together.
-const chapterLines = 64
+const BlockLines = 64
 
 // hashTail is what the encoding of a line ends with: the key of its hash, and
 // the hash.
 const (
-	hashKey  = 12
-	hashTail = 1 + 2 + sha256.Size
+	HashField = 12
+	hashTail  = 1 + 2 + sha256.Size
 )
 
 // books is the ledgers of all organizations. The newest lines of each are
 // records; the others lie in chapters, each line as what differs from the line
 // before it. A line that the chain follows from is kept without its hash.
-type books struct {
-	store.Records[entryKey, compute.LedgerEntry]
+type Store struct {
+	store.Records[Key, compute.LedgerEntry]
 
-	closed store.PackedMap // By organization and the sequence number of the first line.
-	lines  int             // In chapters.
-	words  *store.Dictionary
+	Sealed      store.PackedMap // By organization and the sequence number of the first line.
+	SealedLines int             // In chapters.
+	dictionary  *store.Dictionary
 }
 
-func newBooks() books {
-	return books{
-		Records: store.NewRecords(byEntryKey, func(e *compute.LedgerEntry) entryKey { return entryKey{e.Org.UUID, e.Seq} }),
-		closed:  store.NewPackedMap(entryKeyWidth, false), words: store.NewDictionary(),
+func New() Store {
+	return Store{
+		Records: store.NewRecords(byKey, func(e *compute.LedgerEntry) Key { return Key{e.Org.UUID, e.Seq} }),
+		Sealed:  store.NewPackedMap(keyWidth, false), dictionary: store.NewDictionary(),
 	}
 }
 
-func (b *books) Share() {
+func (b *Store) Share() {
 	b.Records.Share()
-	b.closed.Share()
+	b.Sealed.Share()
 }
 
-func (b *books) Freeze() {
+func (b *Store) Freeze() {
 	b.Records.Freeze()
-	b.closed.Freeze()
+	b.Sealed.Freeze()
 }
 
-func (b *books) len() int { return b.Records.Len() + b.lines }
+func (b *Store) Len() int { return b.Records.Len() + b.SealedLines }
 
-func (b *books) Digest() (int, store.Sum) {
+func (b *Store) Digest() (int, store.Sum) {
 	_, s := b.Records.Digest()
-	return b.len(), s
+	return b.Len(), s
 }
 
 // put adds a line to a ledger.
-func (b *books) put(e *compute.LedgerEntry) {
+func (b *Store) Put(e *compute.LedgerEntry) {
 	b.Records.Put(e)
-	if e.Seq%chapterLines == 0 {
-		b.close(e.Org.UUID, e.Seq-chapterLines+1)
+	if e.Seq%BlockLines == 0 {
+		b.seal(e.Org.UUID, e.Seq-BlockLines+1)
 	}
 }
 
 // close makes a chapter of an organization's lines from first on, if they are
 // all there.
-func (b *books) close(org compute.UUID, first uint64) {
-	lines := make([][]byte, 0, chapterLines)
-	for k, e := range b.Records.From(entryKey{org, first}) {
-		if k != (entryKey{org, first + uint64(len(lines))}) || len(lines) == chapterLines {
+func (b *Store) seal(org compute.UUID, first uint64) {
+	lines := make([][]byte, 0, BlockLines)
+	for k, e := range b.Records.From(Key{org, first}) {
+		if k != (Key{org, first + uint64(len(lines))}) || len(lines) == BlockLines {
 			break
 		}
 		lines = append(lines, store.MustEncode(e))
 	}
-	if len(lines) < chapterLines {
+	if len(lines) < BlockLines {
 		return
 	}
-	b.closed.Set(entryKeyBytes(entryKey{org, first}), b.chapter(lines, false))
-	b.lines += chapterLines
+	b.Sealed.Set(keyBytes(Key{org, first}), b.block(lines, false))
+	b.SealedLines += BlockLines
 	for i := range lines {
-		b.Records.Remove(entryKey{org, first + uint64(i)})
+		b.Records.Remove(Key{org, first + uint64(i)})
 	}
 }
 
 // chapter returns lines as a chapter: the length of the first (uvarint), the
 // first, and what differs for each other. One that the chain does not lead to
 // keeps its hash; that there is none may be known.
-func (b *books) chapter(lines [][]byte, whole bool) []byte {
-	return b.appendChapter(nil, new(chapterRoom), lines, whole)
+func (b *Store) block(lines [][]byte, whole bool) []byte {
+	return b.appendBlock(nil, new(Buffers), lines, whole)
 }
 
 // chapterRoom is room for two lines.
-type chapterRoom struct{ before, short []byte }
+type Buffers struct{ before, short []byte }
 
 // appendChapter appends lines as a chapter.
-func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, whole bool) []byte {
+func (b *Store) appendBlock(out []byte, room *Buffers, lines [][]byte, whole bool) []byte {
 	out = append(binary.AppendUvarint(out, uint64(len(lines[0]))), lines[0]...)
 	room.before = shorten(room.before[:0], lines[0])
 	for i, text := range lines[1:] {
@@ -105,14 +105,14 @@ func (b *books) appendChapter(out []byte, room *chapterRoom, lines [][]byte, who
 		if !whole && chained(hashIn(lines[i]), text) != hashIn(text) {
 			next = text // The chain is broken here.
 		}
-		out = store.AppendDiff(out, b.words, room.before, next)
+		out = store.AppendDiff(out, b.dictionary, room.before, next)
 		room.before, room.short = room.short, room.before
 	}
 	return out
 }
 
 // read yields the lines of a chapter. They are only lent.
-func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
+func (b *Store) read(chapter []byte, yield func(text []byte) bool) bool {
 	n, size := binary.Uvarint(chapter)
 	text, rest := bytes.Clone(chapter[size:size+int(n)]), chapter[size+int(n):]
 	before := shorten(nil, text)
@@ -124,9 +124,9 @@ func (b *books) read(chapter []byte, yield func(text []byte) bool) bool {
 		if len(rest) == 0 {
 			return true
 		}
-		short, rest = store.ApplyDiff(short[:0], b.words, before, rest)
+		short, rest = store.ApplyDiff(short[:0], b.dictionary, before, rest)
 		hash := hashIn(text)
-		if bytes.HasSuffix(short, []byte{hashKey, store.MajorBytes << 5}) {
+		if bytes.HasSuffix(short, []byte{HashField, store.MajorBytes << 5}) {
 			text = lengthen(text[:0], short, hash)
 			before, short = short, before
 			continue
@@ -141,7 +141,7 @@ func hashIn(text []byte) compute.Hash { return compute.Hash(text[len(text)-sha25
 
 // shorten appends the encoding of a line with an empty hash.
 func shorten(dst, text []byte) []byte {
-	return append(append(dst, text[:len(text)-hashTail]...), hashKey, store.MajorBytes<<5)
+	return append(append(dst, text[:len(text)-hashTail]...), HashField, store.MajorBytes<<5)
 }
 
 // lengthen appends the encoding that shorten has shortened.
@@ -162,16 +162,16 @@ func chained(before compute.Hash, text []byte) compute.Hash {
 }
 
 // binder returns what makes pages of chapters.
-func (b *books) Builder() store.Builder { return store.NewBuilder(entryKeyWidth, false) }
+func (b *Store) Builder() store.Builder { return store.NewBuilder(keyWidth, false) }
 
 // load adds pages of chapters, the sum of whose lines' hashes is sum. It reports
 // false when they are not behind all others.
-func (b *books) Load(pages []store.Page, sum *store.Sum) bool {
-	return b.Records.Load(nil, sum) && b.closed.Load(pages)
+func (b *Store) Load(pages []store.Page, sum *store.Sum) bool {
+	return b.Records.Load(nil, sum) && b.Sealed.Load(pages)
 }
 
 // each visits the encoding of every line, by organization and sequence.
-func (b *books) Each(visit func(encoded []byte)) {
+func (b *Store) Each(visit func(encoded []byte)) {
 	b.Visit(func(encoded []byte) bool {
 		visit(encoded)
 		return true
@@ -179,13 +179,13 @@ func (b *books) Each(visit func(encoded []byte)) {
 }
 
 // visit yields what each visits, until yield returns false.
-func (b *books) Visit(yield func(encoded []byte) bool) {
+func (b *Store) Visit(yield func(encoded []byte) bool) {
 	next, stop := iter.Pull2(b.Records.All())
 	defer stop()
 	k, e, more := next()
 	goes := true
-	b.closed.Scan(make([]byte, entryKeyWidth), func(key, chapter []byte) bool {
-		for first := entryKeyFrom(key); goes && more && byEntryKey(k, first) < 0; k, e, more = next() {
+	b.Sealed.Scan(make([]byte, keyWidth), func(key, chapter []byte) bool {
+		for first := keyFrom(key); goes && more && byKey(k, first) < 0; k, e, more = next() {
 			goes = yield(store.MustEncode(e))
 		}
 		goes = goes && b.read(chapter, yield)
@@ -197,7 +197,7 @@ func (b *books) Visit(yield func(encoded []byte) bool) {
 }
 
 // values yields every line, by organization and sequence.
-func (b *books) values() iter.Seq[*compute.LedgerEntry] {
+func (b *Store) Values() iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		goes := true
 		b.Each(func(text []byte) {
@@ -208,17 +208,17 @@ func (b *books) values() iter.Seq[*compute.LedgerEntry] {
 
 // texts yields the encoded lines of an organization from sequence number from
 // on. They are only lent.
-func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
+func (b *Store) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		from = max(from, 1)
 		goes := true
-		start := entryKey{org.UUID, (from-1)/chapterLines*chapterLines + 1}
-		b.closed.Scan(entryKeyBytes(start), func(key, chapter []byte) bool {
-			first := entryKeyFrom(key)
-			if first.owner != org.UUID {
+		start := Key{org.UUID, (from-1)/BlockLines*BlockLines + 1}
+		b.Sealed.Scan(keyBytes(start), func(key, chapter []byte) bool {
+			first := keyFrom(key)
+			if first.Owner != org.UUID {
 				return false
 			}
-			n := first.n
+			n := first.Seq
 			goes = b.read(chapter, func(text []byte) bool {
 				n++
 				return n <= from || yield(text)
@@ -228,8 +228,8 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 		if !goes {
 			return
 		}
-		for k, e := range b.Records.From(entryKey{org.UUID, from}) {
-			if k.owner != org.UUID || !yield(store.MustEncode(e)) {
+		for k, e := range b.Records.From(Key{org.UUID, from}) {
+			if k.Owner != org.UUID || !yield(store.MustEncode(e)) {
 				return
 			}
 		}
@@ -237,7 +237,7 @@ func (b *books) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 }
 
 // of yields the lines of an organization from sequence number from on.
-func (b *books) of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
+func (b *Store) Of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		for text := range b.texts(org, from) {
 			if !yield(store.MustDecode[compute.LedgerEntry](text)) {
@@ -248,32 +248,32 @@ func (b *books) of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry
 }
 
 // entryKey is the place of a line.
-type entryKey struct {
-	owner compute.UUID
-	n     uint64
+type Key struct {
+	Owner compute.UUID
+	Seq   uint64
 }
 
-const entryKeyWidth = 16 + 8
+const keyWidth = 16 + 8
 
-func byEntryKey(a, b entryKey) int {
-	return cmp.Or(bytes.Compare(a.owner[:], b.owner[:]), cmp.Compare(a.n, b.n))
+func byKey(a, b Key) int {
+	return cmp.Or(bytes.Compare(a.Owner[:], b.Owner[:]), cmp.Compare(a.Seq, b.Seq))
 }
 
-func entryKeyBytes(k entryKey) []byte {
-	return binary.BigEndian.AppendUint64(append(make([]byte, 0, entryKeyWidth), k.owner[:]...), k.n)
+func keyBytes(k Key) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, keyWidth), k.Owner[:]...), k.Seq)
 }
 
-func entryKeyFrom(b []byte) (k entryKey) {
-	k.n = binary.BigEndian.Uint64(b[copy(k.owner[:], b):])
+func keyFrom(b []byte) (k Key) {
+	k.Seq = binary.BigEndian.Uint64(b[copy(k.Owner[:], b):])
 	return k
 }
 
 // appendSealed appends the key and the chapter of lines from first on, whose
 // chain is whole.
-func (b *books) appendSealed(key, chapter []byte, room *chapterRoom, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
-	key = append(key, entryKeyBytes(entryKey{org.UUID, first})...)
-	return key, b.appendChapter(chapter, room, lines, true)
+func (b *Store) AppendBlock(key, chapter []byte, room *Buffers, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
+	key = append(key, keyBytes(Key{org.UUID, first})...)
+	return key, b.appendBlock(chapter, room, lines, true)
 }
 
 // loadLines counts lines of chapters that Load has added.
-func (b *books) loadLines(n int) { b.lines += n }
+func (b *Store) AddSealed(n int) { b.SealedLines += n }

@@ -1,4 +1,4 @@
-package fsm
+package ledger
 
 import (
 	"testing"
@@ -9,10 +9,10 @@ import (
 // TestBooksKeepEveryLine writes ledgers of several chapters, one with a broken
 // chain, and reads them from every line on.
 func TestBooksKeepEveryLine(t *testing.T) {
-	b := newBooks()
+	b := New()
 	var all []*compute.LedgerEntry
 	orgs := []compute.OrgID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
-	const lines = 3*chapterLines + 5
+	const lines = 3*BlockLines + 5
 	for i, org := range orgs {
 		var head compute.Hash
 		for seq := uint64(1); seq <= lines/uint64(1+i); seq++ {
@@ -21,20 +21,20 @@ func TestBooksKeepEveryLine(t *testing.T) {
 				Kind: compute.LedgerKind(seq % 4), Amount: compute.Credits(seq * 77), Balance: compute.Credits(seq),
 				Execution: compute.ExecutionID{UUID: compute.UUID{byte(seq / 3)}}, Note: "note"[:seq%5],
 			}
-			e.Hash = chain(head, *e)
+			e.Hash = Chain(head, *e)
 			if i == 1 && seq%50 == 7 {
 				e.Hash[3]++ // Somebody wrote to it.
 			}
 			head = e.Hash
-			b.put(e)
+			b.Put(e)
 			all = append(all, e)
 		}
 	}
-	if b.len() != len(all) || b.lines != chapterLines*5 {
-		t.Fatalf("%d lines, %d of them in chapters, want %d", b.len(), b.lines, len(all))
+	if b.Len() != len(all) || b.SealedLines != BlockLines*5 {
+		t.Fatalf("%d lines, %d of them in chapters, want %d", b.Len(), b.SealedLines, len(all))
 	}
 	n := 0
-	for e := range b.values() {
+	for e := range b.Values() {
 		if *e != *all[n] {
 			t.Fatalf("line %d is %+v, want %+v", n, e, all[n])
 		}
@@ -52,7 +52,7 @@ func TestBooksKeepEveryLine(t *testing.T) {
 				}
 			}
 			i := 0
-			for e := range view.of(org, from) {
+			for e := range view.Of(org, from) {
 				if i == len(want) || *e != want[i] {
 					t.Fatalf("from %d of %s, line %d is %+v", from, org, i, e)
 				}
