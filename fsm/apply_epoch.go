@@ -51,7 +51,7 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	}
 	s.meta.RestsUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
 	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
-	ended := s.endLife("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
+	ended := s.endAttempts("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
 	for o := range s.orgs.Values() {
 		s.money.post(compute.LedgerEntry{
@@ -72,7 +72,7 @@ func (v *clusterState) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 // none is charged, and what has retries left waits for another attempt. What
 // has none ends, also where it was making room: its code may go on for as long
 // as it may be disconnected, which is longer than the leader rests.
-func (s *lifecycle) endLife(why string) int {
+func (s *lifecycle) endAttempts(why string) int {
 	var nodes []*compute.Node
 	for n := range s.nodes.Values() {
 		nodes = append(nodes, n)

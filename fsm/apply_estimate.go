@@ -66,12 +66,12 @@ func mayBeLate(e *compute.Execution) bool {
 
 // lateFrom returns when e is overdue next, but for what estimates are scaled by:
 // nearly the order in which estimates end.
-func lateFrom(e *compute.Execution) moment {
+func lateFrom(e *compute.Execution) timeKey {
 	wait := e.Estimate.P50
 	if e.Estimate.Late50 {
 		wait = e.Estimate.P90
 	}
-	return momentOf(e.Estimate.At.Add(wait), e.ID.UUID)
+	return timeKeyOf(e.Estimate.At.Add(wait), e.ID.UUID)
 }
 
 // observeStart compares the estimate of e, which starts now, with the truth.

@@ -178,7 +178,7 @@ func (s *execution) liveAttempt(node compute.NodeID, id compute.ExecutionID, epo
 	if fault.Planted(fault.StaleEpoch) {
 		node, epoch = s.newestAttempt(id)
 	}
-	a, ok := s.attempts.Get(line{id.UUID, epoch})
+	a, ok := s.attempts.Get(numberKey{id.UUID, epoch})
 	if !ok || a.Ended || a.Node != node {
 		return compute.Attempt{}, compute.Execution{}, compute.Errorf(compute.CodeConflict,
 			"this attempt is not live on this node").Named("stale_attempt")
@@ -194,7 +194,7 @@ func (s *execution) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint6
 	if !ok {
 		return compute.NodeID{}, 0
 	}
-	a, ok := s.attempts.Get(line{id.UUID, e.Epoch})
+	a, ok := s.attempts.Get(numberKey{id.UUID, e.Epoch})
 	if !ok {
 		return compute.NodeID{}, 0
 	}

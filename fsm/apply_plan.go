@@ -10,7 +10,7 @@ import (
 // scheduler sees it again.
 func (s *placement) commitPlan(c CommitPlan) Result {
 	var r Result
-	hosts := hosts{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
+	hosts := planNodes{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
 		e, ok := s.executions.Get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
@@ -40,14 +40,14 @@ func (s *placement) commitPlan(c CommitPlan) Result {
 
 // hosts is the nodes on which one plan places work. Many assignments are on one
 // node: its record is copied and stored once for all of them.
-type hosts struct {
+type planNodes struct {
 	nodes   *nodeRecords
 	changed map[compute.NodeID]*compute.Node
 	order   []*compute.Node // As they were first changed.
 }
 
 // get returns a node as the plan has left it so far.
-func (h *hosts) get(id compute.NodeID) (*compute.Node, bool) {
+func (h *planNodes) get(id compute.NodeID) (*compute.Node, bool) {
 	if n, ok := h.changed[id]; ok {
 		return n, true
 	}
@@ -55,7 +55,7 @@ func (h *hosts) get(id compute.NodeID) (*compute.Node, bool) {
 }
 
 // change returns the record of a node that get returned, to write to.
-func (h *hosts) change(known *compute.Node) *compute.Node {
+func (h *planNodes) change(known *compute.Node) *compute.Node {
 	if n, ok := h.changed[known.ID]; ok {
 		return n
 	}
@@ -67,7 +67,7 @@ func (h *hosts) change(known *compute.Node) *compute.Node {
 }
 
 // put stores what was changed. Nothing may be written after it.
-func (h *hosts) put() {
+func (h *planNodes) put() {
 	for _, n := range h.order {
 		h.nodes.put(n)
 	}

@@ -11,7 +11,7 @@ import (
 // of a higher priority still waits. It reports whether it did.
 func (s *placement) preempt(p compute.Preemption) bool {
 	e, live := s.executions.Get(p.Execution)
-	a, known := s.attempts.Get(line{p.Execution.UUID, p.Epoch})
+	a, known := s.attempts.Get(numberKey{p.Execution.UUID, p.Epoch})
 	urgent, waits := s.executions.Get(p.For)
 	if !live || !known || !waits || urgent.Status != compute.StatusQueued {
 		return false
@@ -60,9 +60,9 @@ func (s *placement) leave(a *compute.Attempt, e *compute.Execution) {
 // under below, in a fixed order.
 func (v *executionTables) Victims(below int) iter.Seq[compute.Work] {
 	return func(yield func(compute.Work) bool) {
-		for k := range v.victims.Keys(turn{priority: below - 1}) {
+		for k := range v.victims.Keys(priorityKey{priority: below - 1}) {
 			e, _ := v.executions.Get(k.id)
-			a, _ := v.attempts.Get(line{k.id.UUID, e.Epoch})
+			a, _ := v.attempts.Get(numberKey{k.id.UUID, e.Epoch})
 			if !yield(compute.Work{Attempt: a, Execution: e}) {
 				return
 			}

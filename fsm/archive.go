@@ -74,13 +74,13 @@ type ArchivedOrg struct {
 
 // shelfmark is the place of what an archive has of one organization: behind
 // what is older.
-type shelfmark struct {
+type archivePlace struct {
 	org    compute.OrgID
 	newest uint64
 	number uint64
 }
 
-func byShelfmark(a, b shelfmark) int {
+func byArchivePlace(a, b archivePlace) int {
 	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.newest, b.newest), cmp.Compare(a.number, b.number))
 }
 
@@ -197,7 +197,7 @@ func (s *retention) putArchive(a *Archive) {
 	s.counts.archived += a.Executions
 	for i := range a.Orgs {
 		o := &a.Orgs[i]
-		s.shelfmarks.Set(shelfmark{o.Org, o.Newest, a.Number}, struct{}{})
+		s.archivePlaces.Set(archivePlace{o.Org, o.Newest, a.Number}, struct{}{})
 		t, _ := s.archivedTotals.Get(o.Org)
 		t.merge(o.totals())
 		s.archivedTotals.Set(o.Org, t)

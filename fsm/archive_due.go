@@ -18,7 +18,7 @@ const (
 
 	// maxLooks is how many finished executions are looked at for one archive:
 	// sub-executions are, and wait for their parents.
-	maxLooks = 20_000
+	maxScanned = 20_000
 
 	// slack is which part of their age, and of their number, finished
 	// executions stay beyond it so that archives are not small.
@@ -69,8 +69,8 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
 	left, looks, size, full := v.finished.Len(), 0, 0, false
 	var first compute.Instant
-	for m := range v.finished.Keys(moment{}) {
-		if looks++; looks > maxLooks || !v.pastRetention(m.at, left-1) {
+	for m := range v.finished.Keys(timeKey{}) {
+		if looks++; looks > maxScanned || !v.pastRetention(m.at, left-1) {
 			break
 		}
 		if stay[m.execution()] {
@@ -125,7 +125,7 @@ func (v *View) Overdue() int {
 		n = v.finished.Len() - most - most/slackOfNumber
 	}
 	if keep > 0 {
-		n = max(n, v.finished.CountBefore(moment{at: v.meta.Now.Add(-keep - keep/slackOfAge)}))
+		n = max(n, v.finished.CountBefore(timeKey{at: v.meta.Now.Add(-keep - keep/slackOfAge)}))
 	}
 	return max(n, 0)
 }
@@ -180,8 +180,8 @@ func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) 
 
 // eachOf visits the encodings of the records of an owner and returns how many
 // they are.
-func eachOf[V any](r *store.Records[line, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
-	r.EachFrom(line{owner: owner}, func(k line, encoded []byte) bool {
+func eachOf[V any](r *store.Records[numberKey, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
+	r.EachFrom(numberKey{owner: owner}, func(k numberKey, encoded []byte) bool {
 		if k.owner != owner {
 			return false
 		}

@@ -34,12 +34,12 @@ const (
 // archiveFile returns the blob of executions, its name, and the sum of the
 // hashes of its records. The same executions give the same bytes.
 func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
-	places := make([]place, 0, len(ids))
+	places := make([]historyKey, 0, len(ids))
 	for _, id := range ids {
 		e, _ := v.executions.Get(id)
-		places = append(places, placeOf(e))
+		places = append(places, historyKeyOf(e))
 	}
-	slices.SortFunc(places, byPlace)
+	slices.SortFunc(places, byHistoryKey)
 	body := binary.BigEndian.AppendUint32(slices.Clone(v.meta.Cluster[:]), uint32(month))
 	body = binary.BigEndian.AppendUint32(body, uint32(len(ids)))
 	for _, p := range places {
@@ -86,7 +86,7 @@ type ArchiveFile struct {
 
 // archivedRow is where an execution is in the body of an archive.
 type archivedRow struct {
-	place     place
+	place     historyKey
 	record    []byte // Of the body.
 	attempts  [][]byte
 	callbacks int
@@ -192,10 +192,10 @@ func (f *ArchiveFile) index() error {
 	for i := 0; i < n && !bad; i++ {
 		row := archivedRow{record: record(true)}
 		var e compute.Execution
-		if bad = bad || !outlineExecution(row.record, &e); bad {
+		if bad = bad || !partialExecution(row.record, &e); bad {
 			break
 		}
-		row.place = placeOf(&e)
+		row.place = historyKeyOf(&e)
 		attempts := number()
 		row.callbacks = number()
 		for k := 0; k < attempts && !bad; k++ {
@@ -262,5 +262,5 @@ func (r *archivedRow) matches(f HistoryFilter) bool {
 		return true
 	}
 	var e compute.Execution
-	return outlineExecution(r.record, &e) && f.matches(&e)
+	return partialExecution(r.record, &e) && f.matches(&e)
 }

@@ -118,13 +118,13 @@ type cursor struct {
 	row  int // It goes down.
 }
 
-func (c *cursor) place() place { return c.rows[c.row].place }
+func (c *cursor) place() historyKey { return c.rows[c.row].place }
 
 // cursors is a heap with the newest place on top.
 type cursors []*cursor
 
 func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return byPlace(c[i].place(), c[j].place()) > 0 }
+func (c cursors) Less(i, j int) bool { return byHistoryKey(c[i].place(), c[j].place()) > 0 }
 func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 
 // Push adds a *cursor.
@@ -143,14 +143,14 @@ func (m *merge) run() {
 	next, stop := iter.Pull(m.view.archivesOf(m.org, from))
 	defer stop()
 	mark, more := next()
-	emit := func(until place) bool { // What archives have above until.
+	emit := func(until historyKey) bool { // What archives have above until.
 		for !m.ended {
 			if more && mark.newest >= until.index && (len(m.opened) == 0 || mark.newest >= m.opened[0].place().index) {
 				m.enter(mark)
 				mark, more = next()
 				continue
 			}
-			if len(m.opened) == 0 || byPlace(m.opened[0].place(), until) < 0 {
+			if len(m.opened) == 0 || byHistoryKey(m.opened[0].place(), until) < 0 {
 				return true
 			}
 			m.pop()
@@ -162,15 +162,15 @@ func (m *merge) run() {
 			return
 		}
 	}
-	emit(place{org: m.org})
+	emit(historyKey{org: m.org})
 }
 
 // jump passes what is surely skipped, however much that is, and opens of it only
 // archives that reach over the place where it ends. It returns that place: the
 // merge begins with the index of it.
-func (m *merge) jump() shelfmark {
+func (m *merge) jump() archivePlace {
 	at, rows := m.surely()
-	for mark := range m.view.archivesOf(m.org, lastShelfmark(m.org)) {
+	for mark := range m.view.archivesOf(m.org, lastArchivePlace(m.org)) {
 		if mark == at || at.newest == math.MaxUint64 || m.ended {
 			break
 		}
@@ -191,8 +191,8 @@ func (m *merge) jump() shelfmark {
 // surely returns the last archive of which all that is above its newest
 // execution is skipped, whatever inexact counts stand for, and how many
 // executions of the state are above it.
-func (m *merge) surely() (at shelfmark, above int) {
-	at = lastShelfmark(m.org)
+func (m *merge) surely() (at archivePlace, above int) {
+	at = lastArchivePlace(m.org)
 	if m.skip == 0 {
 		return at, 0
 	}
@@ -220,8 +220,8 @@ func (m *merge) surely() (at shelfmark, above int) {
 
 // inState yields what m selects of the executions in the state from an index
 // down, as View.selected does.
-func (m *merge) inState(from uint64) iter.Seq2[place, func() *compute.Execution] {
-	first := lastPlace(m.org)
+func (m *merge) inState(from uint64) iter.Seq2[historyKey, func() *compute.Execution] {
+	first := lastHistoryKey(m.org)
 	if from < math.MaxUint64 {
 		first.index = from + 1 // No execution has the identifier of this place.
 	}
@@ -229,14 +229,14 @@ func (m *merge) inState(from uint64) iter.Seq2[place, func() *compute.Execution]
 }
 
 // row returns an archive, and what it has of the organization.
-func (m *merge) row(mark shelfmark) (*Archive, *ArchivedOrg) {
+func (m *merge) row(mark archivePlace) (*Archive, *ArchivedOrg) {
 	a, _ := m.view.archives.Get(mark.number)
 	o, _ := a.of(m.org)
 	return a, o
 }
 
 // enter opens an archive, unless nothing of it can be wanted.
-func (m *merge) enter(mark shelfmark) {
+func (m *merge) enter(mark archivePlace) {
 	a, o := m.row(mark)
 	if n, _ := m.filter.most(o); n > 0 {
 		m.look(a, math.MaxUint64)
@@ -308,15 +308,15 @@ func (f *ArchiveFile) of(org compute.OrgID) []archivedRow {
 }
 
 // lastShelfmark is behind all shelfmarks of an organization.
-func lastShelfmark(org compute.OrgID) shelfmark {
-	return shelfmark{org, math.MaxUint64, math.MaxUint64}
+func lastArchivePlace(org compute.OrgID) archivePlace {
+	return archivePlace{org, math.MaxUint64, math.MaxUint64}
 }
 
 // archivesOf yields where archives have executions of an organization, by the
 // newest of each, the newest first, from one on.
-func (v *archiveTables) archivesOf(org compute.OrgID, from shelfmark) iter.Seq[shelfmark] {
-	return func(yield func(shelfmark) bool) {
-		for k := range v.shelfmarks.Descend(from) {
+func (v *archiveTables) archivesOf(org compute.OrgID, from archivePlace) iter.Seq[archivePlace] {
+	return func(yield func(archivePlace) bool) {
+		for k := range v.archivePlaces.Descend(from) {
 			if k.org != org || !yield(k) {
 				return
 			}

@@ -47,8 +47,8 @@ func (v checker) checkDerived() error {
 		v.history.Differ("history", &fresh.history),
 		differ("live", &v.live.Table, &fresh.live.Table),
 		differ("queue", &v.queue.Table, &fresh.queue.Table),
-		differ("pending", &v.pending.Table, &fresh.pending.Table),
-		differ("races", &v.races.Table, &fresh.races.Table),
+		differ("pending", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
+		differ("races", &v.runningSelections.Table, &fresh.runningSelections.Table),
 		differ("growing", &v.growing.Table, &fresh.growing.Table),
 		v.finished.Differ("finished", &fresh.finished),
 		differ("estimated", &v.estimated.Table, &fresh.estimated.Table),
@@ -57,7 +57,7 @@ func (v checker) checkDerived() error {
 		v.opAges.differ("ages of ops", &fresh.opAges),
 		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
-		differ("shelfmarks", &v.shelfmarks, &fresh.shelfmarks),
+		differ("shelfmarks", &v.archivePlaces, &fresh.archivePlaces),
 		differ("blobs of archives", &v.archiveBlobs, &fresh.archiveBlobs),
 		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
 		differ("loads", &v.loads, &fresh.loads),
@@ -207,7 +207,7 @@ func (v checker) checkExecution(e *compute.Execution) error {
 	err := checkAlone(e)
 	parent := e.Kind == compute.KindSelection
 	placed := !parent && (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning)
-	newest, ok := v.attempts.Get(line{e.ID.UUID, e.Epoch})
+	newest, ok := v.attempts.Get(numberKey{e.ID.UUID, e.Epoch})
 	if live := ok && !newest.Ended; placed != live {
 		err = errors.Join(err, errors.New("placed without a live attempt, or the other way round"))
 	}

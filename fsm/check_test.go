@@ -95,7 +95,7 @@ func TestCheckSees(t *testing.T) {
 	}
 	attempt := func(i byte, f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			old, _ := s.attempts.Get(line{execution(i).UUID, 1})
+			old, _ := s.attempts.Get(numberKey{execution(i).UUID, 1})
 			a := *old
 			f(&a)
 			s.putAttempt(&a)
@@ -132,7 +132,7 @@ func TestCheckSees(t *testing.T) {
 		{"count", func(s *state) { s.counts.held++ }, "counts are"},
 		{"missing in an index", func(s *state) {
 			e, _ := s.executions.Get(execution(13))
-			s.queue.Remove(spotOf(e))
+			s.queue.Remove(queueKeyOf(e))
 		}, "queue: 0 rows"},
 		{"wrong row", func(s *state) { s.slugs.Set("s", compute.OrgID{}) }, "slugs: at s"},
 		{"offer", func(s *state) { s.offered = offer{} }, "nodes offer"},

@@ -60,10 +60,10 @@ func (s *requests) remember(o Op, r Result) {
 	if r.Refusal != nil && (s.Format() < formatTrust || r.Refusal.Code == compute.CodeUnavailable) {
 		return
 	}
-	for s.opAges.len() >= maxOps {
+	for s.opAges.Len() >= maxOps {
 		s.forgetOldest(&s.opAges)
 	}
-	for s.refusals.len() >= maxRefusals {
+	for s.refusals.Len() >= maxRefusals {
 		s.forgetOldest(&s.refusals)
 	}
 	s.meta.OpSequence++
@@ -105,23 +105,23 @@ func (s *requests) expire(of *ages, age time.Duration) {
 
 // ages says in which order ops were remembered.
 type ages struct {
-	shelf store.PackedMap
+	rows  store.PackedMap
 	owner *store.Dictionary // Organizations.
 }
 
 func newAges() ages {
-	return ages{shelf: store.NewPackedMap(ageWidth, false), owner: store.NewDictionary()}
+	return ages{rows: store.NewPackedMap(ageWidth, false), owner: store.NewDictionary()}
 }
 
-func (a *ages) Share()   { a.shelf.Share() }
-func (a *ages) Freeze()  { a.shelf.Freeze() }
-func (a *ages) len() int { return a.shelf.Len() }
+func (a *ages) Share()   { a.rows.Share() }
+func (a *ages) Freeze()  { a.rows.Freeze() }
+func (a *ages) Len() int { return a.rows.Len() }
 
 func ageBytes(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
 // set records that the op k has the sequence number seq.
 func (a *ages) set(seq uint64, k pair) {
-	a.shelf.Set(ageBytes(seq), a.row(k))
+	a.rows.Set(ageBytes(seq), a.row(k))
 }
 
 // row returns the bytes of a row: the identifier and the number of the owner,
@@ -134,7 +134,7 @@ func (a *ages) row(k pair) []byte {
 	return binary.AppendUvarint(k.id[:], owner)
 }
 
-func (a *ages) remove(seq uint64) { a.shelf.Remove(ageBytes(seq)) }
+func (a *ages) remove(seq uint64) { a.rows.Remove(ageBytes(seq)) }
 
 // pair returns the op behind the bytes of a row.
 func (a *ages) pair(row []byte) (k pair) {
@@ -157,7 +157,7 @@ func (a *ages) first() (k pair, ok bool) {
 // all yields the ops in their order.
 func (a *ages) all() iter.Seq2[uint64, pair] {
 	return func(yield func(uint64, pair) bool) {
-		a.shelf.Scan(make([]byte, ageWidth), func(key, row []byte) bool {
+		a.rows.Scan(make([]byte, ageWidth), func(key, row []byte) bool {
 			return yield(binary.BigEndian.Uint64(key), a.pair(row))
 		})
 	}
@@ -165,11 +165,11 @@ func (a *ages) all() iter.Seq2[uint64, pair] {
 
 // differ returns an error when two of them do not have the same rows.
 func (a *ages) differ(name string, want *ages) error {
-	if a.len() != want.len() {
-		return fmt.Errorf("%s: %d rows, the records say %d", name, a.len(), want.len())
+	if a.Len() != want.Len() {
+		return fmt.Errorf("%s: %d rows, the records say %d", name, a.Len(), want.Len())
 	}
 	for seq, k := range want.all() {
-		if row, ok := a.shelf.Get(ageBytes(seq)); !ok || a.pair(row) != k {
+		if row, ok := a.rows.Get(ageBytes(seq)); !ok || a.pair(row) != k {
 			return fmt.Errorf("%s: at %d the records say %v", name, seq, k)
 		}
 	}

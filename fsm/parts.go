@@ -100,7 +100,7 @@ type (
 		execution *execution
 
 		waiting map[compute.ExecutionID]compute.ExecutionID // Parents of what retire skipped last.
-		room    []byte                                      // For the encoding of a record.
+		buffer  []byte                                      // For the encoding of a record.
 	}
 
 	// statistics counts what is learned from attempts: estimates, the mix of

@@ -50,16 +50,16 @@ func (b *batch) records(yield func(record []byte) bool) {
 
 // made is what a worker makes of a batch. Nothing of the batch is in it.
 type made struct {
-	sum    store.Sum    // Of those that rest.
-	pages  []store.Page // Those that rest.
-	hot    [][]byte     // The others.
-	places [][placeWidth]byte
-	ends   [][endWidth]byte
-	ages   []age
-	seen   []ended
-	counts counts
-	totals map[compute.OrgID]totals
-	books  []book
+	sum     store.Sum    // Of those that rest.
+	pages   []store.Page // Those that rest.
+	hot     [][]byte     // The others.
+	places  [][historyKeyWidth]byte
+	ends    [][endKeyWidth]byte
+	ages    []age
+	seen    []ended
+	counts  counts
+	totals  map[compute.OrgID]totals
+	ledgers []ledgerTotals
 }
 
 // age is an op and its place in the order in which ops were remembered.
@@ -79,7 +79,7 @@ type ended struct {
 }
 
 // book is some lines of one ledger that follow one another.
-type book struct {
+type ledgerTotals struct {
 	org              compute.OrgID
 	lines            int // In chapters.
 	granted, charged compute.Credits
@@ -99,18 +99,18 @@ type restoring struct {
 	table   int // The current one.
 	hot     [][]byte
 	late    [][]byte // Executions that do not rest, until there are indexes.
-	places  [][placeWidth]byte
-	ends    [][endWidth]byte
+	places  [][historyKeyWidth]byte
+	ends    [][endKeyWidth]byte
 	ages    []age
 	seen    []ended // Of all executions.
 	next    int     // Into seen, while attempts are compared with them.
-	books   map[compute.OrgID]book
+	ledgers map[compute.OrgID]ledgerTotals
 	indexes sync.WaitGroup // Of executions, which are made beside the next tables.
 }
 
 // readTables reads all tables and returns how many records they had.
 func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
-	r := &restoring{state: s, load: s.loaders(), stop: make(chan struct{}), books: make(map[compute.OrgID]book)}
+	r := &restoring{state: s, load: s.loaders(), stop: make(chan struct{}), ledgers: make(map[compute.OrgID]ledgerTotals)}
 	r.tables = len(r.load)
 	work, inOrder := make(chan *batch), make(chan *batch, 2*workers)
 	var running sync.WaitGroup
@@ -156,7 +156,7 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 	if readErr != nil {
 		return nil, 0, readErr
 	}
-	if err := r.turn(r.tables); err != nil {
+	if err := r.finishTables(r.tables); err != nil {
 		return nil, 0, err
 	}
 	return r, total, r.loadLate()
@@ -249,12 +249,12 @@ type maker struct {
 	*restoring
 
 	pages   map[int]*store.Builder // By table.
-	chapter ledger.Buffers
+	buffers ledger.Buffers
 	lines   [][]byte
 	packed  []byte
 	lean    []byte
 	key     []byte
-	outline compute.Execution
+	partial compute.Execution
 }
 
 func (r *restoring) newMaker() *maker {
@@ -300,7 +300,7 @@ func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) 
 
 // rest adds the row of a record that rests, at w.key; what hashOf hashes of it
 // is counted.
-func (w *maker) rest(m *made, b *batch, p packs, record, counted []byte) {
+func (w *maker) pack(m *made, b *batch, p packs, record, counted []byte) {
 	m.sum.Add(sha256.Sum256(counted))
 	w.packed = p.Pack(w.packed[:0], w.key, record)
 	w.pages[b.table].Add(w.key, w.packed)
@@ -308,9 +308,9 @@ func (w *maker) rest(m *made, b *batch, p packs, record, counted []byte) {
 
 func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 	m.totals = make(map[compute.OrgID]totals)
-	e := &w.outline
+	e := &w.partial
 	b.records(func(record []byte) bool {
-		ofForm := outlineExecution(record, e)
+		ofForm := partialExecution(record, e)
 		if !ofForm {
 			if err = store.DecodeRecord(record, e); err != nil {
 				return false
@@ -331,9 +331,9 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 		}
 		w.lean = appendLean(w.lean[:0], record)
 		w.key = append(w.key[:0], executionBytes(e.ID)...)
-		w.rest(m, b, &w.executions, record, w.lean)
-		m.places = append(m.places, [placeWidth]byte(placeBytes(placeOf(e))))
-		m.ends = append(m.ends, [endWidth]byte(endBytes(momentOf(e.FinishedAt, e.ID.UUID))))
+		w.pack(m, b, &w.executions, record, w.lean)
+		m.places = append(m.places, [historyKeyWidth]byte(historyKeyBytes(historyKeyOf(e))))
+		m.ends = append(m.ends, [endKeyWidth]byte(endKeyBytes(timeKeyOf(e.FinishedAt, e.ID.UUID))))
 		m.seen = append(m.seen, ended{
 			id: e.ID, epoch: e.Epoch, movable: movable(e), parent: e.Kind == compute.KindSelection,
 		})
@@ -348,7 +348,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 
 func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 	b.records(func(record []byte) bool {
-		a, ok := outlineAttempt(record)
+		a, ok := partialAttempt(record)
 		if !ok || !a.Ended {
 			m.keep(record)
 			return true
@@ -357,8 +357,8 @@ func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 			err = fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
 			return false
 		}
-		w.key = append(w.key[:0], lineBytes(line{a.Execution.UUID, a.Epoch})...)
-		w.rest(m, b, &w.attempts, record, record)
+		w.key = append(w.key[:0], numberKeyBytes(numberKey{a.Execution.UUID, a.Epoch})...)
+		w.pack(m, b, &w.attempts, record, record)
 		m.seen = append(m.seen, ended{id: a.Execution, epoch: a.Epoch, preemptAt: a.PreemptAt})
 		return true
 	})
@@ -367,13 +367,13 @@ func (w *maker) makeAttempts(b *batch, m *made) (err error) {
 
 func (w *maker) makeOps(b *batch, m *made) {
 	b.records(func(record []byte) bool {
-		seq, k, ok := outlineOp(record)
+		seq, k, ok := partialOp(record)
 		if !ok {
 			m.keep(record)
 			return true
 		}
 		w.key = append(w.key[:0], pairBytes(k)...)
-		w.rest(m, b, &w.ops, record, record)
+		w.pack(m, b, &w.ops, record, record)
 		m.ages = append(m.ages, age{seq, k})
 		return true
 	})
@@ -397,10 +397,10 @@ func (w *maker) makeLedger(b *batch, m *made) (err error) {
 		if err = l.Follows(&before, record); err != nil {
 			return false
 		}
-		if len(m.books) == 0 || m.books[len(m.books)-1].org != l.Org {
-			m.books = append(m.books, book{org: l.Org})
+		if len(m.ledgers) == 0 || m.ledgers[len(m.ledgers)-1].org != l.Org {
+			m.ledgers = append(m.ledgers, ledgerTotals{org: l.Org})
 		}
-		k := &m.books[len(m.books)-1]
+		k := &m.ledgers[len(m.ledgers)-1]
 		k.add(l)
 		if l.Seq%ledger.BlockLines == 1 {
 			chapter = m.keepAll(chapter)
@@ -431,13 +431,13 @@ func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) 
 	for _, text := range lines {
 		m.sum.Add(sha256.Sum256(text))
 	}
-	w.key, w.packed = w.ledger.AppendBlock(w.key[:0], w.packed[:0], &w.chapter, org, first, lines)
+	w.key, w.packed = w.ledger.AppendBlock(w.key[:0], w.packed[:0], &w.buffers, org, first, lines)
 	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
 // store adds what was made of a batch, in the order of the snapshot.
 func (r *restoring) store(b *batch) error {
-	if err := r.turn(b.table); err != nil {
+	if err := r.finishTables(b.table); err != nil {
 		return err
 	}
 	m := &b.made
@@ -452,11 +452,11 @@ func (r *restoring) store(b *batch) error {
 		known.merge(&t)
 		r.totals.Set(org, known)
 	}
-	for i := range m.books {
-		r.ledger.AddSealed(m.books[i].lines)
-		k := r.books[m.books[i].org]
-		k.merge(&m.books[i])
-		r.books[k.org] = k
+	for i := range m.ledgers {
+		r.ledger.AddSealed(m.ledgers[i].lines)
+		k := r.ledgers[m.ledgers[i].org]
+		k.merge(&m.ledgers[i])
+		r.ledgers[k.org] = k
 	}
 	if b.table == tableAttempts {
 		return r.compare(m.seen)
@@ -494,7 +494,7 @@ func (r *restoring) packedTable(table int) loads {
 // turn ends the tables before table: their indexes are made, and what did not
 // rest is stored as ever. Those of executions take long and nobody needs them
 // before the end: they are made meanwhile.
-func (r *restoring) turn(table int) error {
+func (r *restoring) finishTables(table int) error {
 	if table == r.table {
 		return nil
 	}
@@ -533,16 +533,16 @@ func (r *restoring) loadLate() error {
 	return nil
 }
 
-func (r *restoring) loadPlaces(places [][placeWidth]byte) {
-	slices.SortFunc(places, func(a, b [placeWidth]byte) int { return bytes.Compare(a[:], b[:]) })
+func (r *restoring) loadPlaces(places [][historyKeyWidth]byte) {
+	slices.SortFunc(places, func(a, b [historyKeyWidth]byte) int { return bytes.Compare(a[:], b[:]) })
 	r.history.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(places) && yield(places[i][:]); i++ {
 		}
 	})
 }
 
-func (r *restoring) loadEnds(ends [][endWidth]byte) {
-	slices.SortFunc(ends, func(a, b [endWidth]byte) int { return bytes.Compare(a[:], b[:]) })
+func (r *restoring) loadEnds(ends [][endKeyWidth]byte) {
+	slices.SortFunc(ends, func(a, b [endKeyWidth]byte) int { return bytes.Compare(a[:], b[:]) })
 	r.finished.Load(func(yield func([]byte) bool) {
 		for i := 0; i < len(ends) && yield(ends[i][:]); i++ {
 		}
@@ -556,7 +556,7 @@ func (r *restoring) loadAges() {
 		b.Add(ageBytes(a.seq), r.opAges.row(a.op))
 	}
 	pages, _ := b.Pages()
-	r.opAges.shelf.Load(pages)
+	r.opAges.rows.Load(pages)
 	r.ages = nil
 }
 
@@ -602,7 +602,7 @@ func (r *restoring) check() error {
 		wrong = append(wrong, checker{r.View}.checkOrg(org))
 	}
 	for o := range r.orgs.Values() {
-		k := r.books[o.ID]
+		k := r.ledgers[o.ID]
 		wrong = append(wrong, checker{r.View}.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
 	return errors.Join(append(wrong, checker{r.View}.checkHeld(), checker{r.View}.checkNodes(), checker{r.View}.checkPeople(),
@@ -610,7 +610,7 @@ func (r *restoring) check() error {
 }
 
 // add counts the next line.
-func (k *book) add(l ledger.Line) {
+func (k *ledgerTotals) add(l ledger.Line) {
 	switch l.Kind {
 	case compute.LedgerGrant:
 		k.granted += l.Amount
@@ -622,7 +622,7 @@ func (k *book) add(l ledger.Line) {
 }
 
 // merge counts what follows.
-func (k *book) merge(next *book) {
+func (k *ledgerTotals) merge(next *ledgerTotals) {
 	k.org, k.last = next.org, next.last
 	k.granted += next.granted
 	k.charged += next.charged

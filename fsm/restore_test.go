@@ -19,9 +19,9 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 		form *store.Schema
 		last int
 	}{
-		"execution": {executionForm, 49},
-		"attempt":   {attemptForm, 15},
-		"op":        {opForm, 6},
+		"execution": {executionSchema, 49},
+		"attempt":   {attemptSchema, 15},
+		"op":        {opSchema, 6},
 		"line":      {ledger.Schema, ledger.HashField},
 	} {
 		if test.form.LastField() != test.last {
@@ -39,15 +39,15 @@ func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
 		return append(store.AppendHead(append(store.AppendHead(nil, store.MajorMap, n+1), f.Rest...), store.MajorUint, key), item)
 	}
 	var e compute.Execution
-	if !outlineExecution(with(46, 1), &e) || e.MaxRetries != 1 {
+	if !partialExecution(with(46, 1), &e) || e.MaxRetries != 1 {
 		t.Error("a field that it knows is refused")
 	}
 	for _, key := range []uint64{48, 50, 63, 64, 1 << 40} {
-		if outlineExecution(with(key, 1), &e) {
+		if partialExecution(with(key, 1), &e) {
 			t.Errorf("field %d is taken", key)
 		}
 	}
-	if outlineExecution(append(with(46, 1), 0), &e) {
+	if partialExecution(append(with(46, 1), 0), &e) {
 		t.Error("what is behind the record is overlooked")
 	}
 }
@@ -106,7 +106,7 @@ func TestRestoreChecksWhatRests(t *testing.T) {
 	}
 	attempt := func(f func(*compute.Attempt)) func(*state) {
 		return func(s *state) {
-			a, _ := s.attempts.Get(line{id.UUID, 1})
+			a, _ := s.attempts.Get(numberKey{id.UUID, 1})
 			f(a)
 			s.putAttempt(a)
 		}

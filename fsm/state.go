@@ -57,7 +57,7 @@ type (
 		joined   store.Index[pair, compute.Membership] // By user, organization.
 		orgKeys  store.Index[pair, compute.Key]        // By organization, key.
 		families store.Index[family, refreshToken]
-		expiring store.Index[moment, refreshToken]
+		expiring store.Index[timeKey, refreshToken]
 	}
 
 	// moneyTables has accounts, ledgers and prices.
@@ -69,20 +69,20 @@ type (
 
 	// executionTables has executions, attempts and callbacks.
 	executionTables struct {
-		executions store.Records[compute.ExecutionID, compute.Execution]
-		attempts   store.Records[line, compute.Attempt]  // By execution, epoch.
-		callbacks  store.Records[line, compute.Callback] // By execution, number.
-		history    store.PackedIndex[place, compute.Execution]
-		live       store.Index[place, compute.Execution]
-		queue      store.Index[spot, compute.Execution]
-		pending    store.Index[turn, compute.Execution]         // Parents with a queue message.
-		races      store.Index[turn, compute.Execution]         // Parents whose children run.
-		growing    store.Index[moment, compute.Execution]       // Placed, by when the hold has to grow.
-		finished   store.PackedIndex[moment, compute.Execution] // By the end; what goes first.
-		estimated  store.Index[moment, compute.Execution]       // Those that wait, by when their estimates end.
-		work       store.Index[pair, compute.Attempt]           // Live attempts by node, execution.
-		victims    store.Index[turn, compute.Execution]         // Preemptible ones that have a place.
-		totals     store.Table[compute.OrgID, totals]
+		executions        store.Records[compute.ExecutionID, compute.Execution]
+		attempts          store.Records[numberKey, compute.Attempt]  // By execution, epoch.
+		callbacks         store.Records[numberKey, compute.Callback] // By execution, number.
+		history           store.PackedIndex[historyKey, compute.Execution]
+		live              store.Index[historyKey, compute.Execution]
+		queue             store.Index[queueKey, compute.Execution]
+		pendingSelections store.Index[priorityKey, compute.Execution]   // Parents with a queue message.
+		runningSelections store.Index[priorityKey, compute.Execution]   // Parents whose children run.
+		growing           store.Index[timeKey, compute.Execution]       // Placed, by when the hold has to grow.
+		finished          store.PackedIndex[timeKey, compute.Execution] // By the end; what goes first.
+		estimated         store.Index[timeKey, compute.Execution]       // Those that wait, by when their estimates end.
+		work              store.Index[pair, compute.Attempt]            // Live attempts by node, execution.
+		victims           store.Index[priorityKey, compute.Execution]   // Preemptible ones that have a place.
+		totals            store.Table[compute.OrgID, totals]
 	}
 
 	// quotaTables has quotas and what counts against them.
@@ -102,7 +102,7 @@ type (
 	// archiveTables has where archived executions are.
 	archiveTables struct {
 		archives       store.Records[uint64, Archive]      // By number.
-		shelfmarks     store.Table[shelfmark, struct{}]    // What archives have of organizations.
+		archivePlaces  store.Table[archivePlace, struct{}] // What archives have of organizations.
 		archiveBlobs   store.Table[compute.Hash, struct{}] // Those of archives.
 		archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
 		extra          map[compute.ExecutionID]*Case       // From archives; of views that With has made.
@@ -239,7 +239,7 @@ func (v *View) makeRecords() {
 	v.quotas = store.NewRecords(byScope, scopeOf)
 	v.tallies = store.NewRecords(byTally, keyOfTally)
 	v.archives = store.NewRecords(cmp.Compare[uint64], func(a *Archive) uint64 { return a.Number })
-	v.shelfmarks = store.NewTable[shelfmark, struct{}](byShelfmark)
+	v.archivePlaces = store.NewTable[archivePlace, struct{}](byArchivePlace)
 	v.archiveBlobs = store.NewTable[compute.Hash, struct{}](byHash)
 	v.archivedTotals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.slugs = store.NewTable[string, compute.OrgID](strings.Compare)
@@ -260,15 +260,15 @@ func (v *View) makeRestingRecords() {
 			Bytes: executionBytes, Key: executionFrom, Packer: store.NewPacker(org, user, key, profile, request), Lean: lean,
 		})
 	const node, gpus, placement = 3, 4, 12
-	v.attempts = store.NewColdRecords(byLine,
-		func(a *compute.Attempt) line { return line{a.Execution.UUID, a.Epoch} }, lineWidth,
-		store.Cold[line, compute.Attempt]{
+	v.attempts = store.NewColdRecords(byNumberKey,
+		func(a *compute.Attempt) numberKey { return numberKey{a.Execution.UUID, a.Epoch} }, numberKeyWidth,
+		store.Cold[numberKey, compute.Attempt]{
 			Is:    func(a *compute.Attempt) bool { return a.Ended },
-			Bytes: lineBytes, Key: lineFrom, Packer: store.NewPacker(node, gpus, placement),
+			Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker(node, gpus, placement),
 		})
-	v.callbacks = store.NewColdRecords(byLine,
-		func(c *compute.Callback) line { return line{c.Execution.UUID, uint64(c.Number)} }, lineWidth,
-		store.Cold[line, compute.Callback]{Is: always[compute.Callback], Bytes: lineBytes, Key: lineFrom, Packer: store.NewPacker()})
+	v.callbacks = store.NewColdRecords(byNumberKey,
+		func(c *compute.Callback) numberKey { return numberKey{c.Execution.UUID, uint64(c.Number)} }, numberKeyWidth,
+		store.Cold[numberKey, compute.Callback]{Is: always[compute.Callback], Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker()})
 	const owner = 1
 	v.ops = store.NewColdRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} }, pairWidth,
 		store.Cold[pair, op]{Is: always[op], Bytes: pairBytes, Key: pairFrom, Packer: store.NewPacker(owner)})
@@ -284,43 +284,47 @@ func (v *View) makeIndexes() {
 	v.families = store.NewIndex(byFamily, func(t *refreshToken) family {
 		return family{t.Token.Family, t.Token.Hash}
 	}, always[refreshToken])
-	v.expiring = store.NewIndex(byMoment,
-		func(t *refreshToken) moment { return moment{t.Token.ExpiresAt, t.Token.Hash} },
+	v.expiring = store.NewIndex(byTimeKey,
+		func(t *refreshToken) timeKey { return timeKey{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
-	v.history = store.NewPackedIndex(placeWidth, placeBytes, placeFrom, placeOf, always[compute.Execution])
-	v.live = store.NewIndex(byPlace, placeOf,
+	v.history = store.NewPackedIndex(historyKeyWidth, historyKeyBytes, historyKeyFrom, historyKeyOf, always[compute.Execution])
+	v.live = store.NewIndex(byHistoryKey, historyKeyOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
-	v.queue = store.NewIndex(bySpot, spotOf,
+	v.queue = store.NewIndex(byQueueKey, queueKeyOf,
 		func(e *compute.Execution) bool { return e.Status == compute.StatusQueued })
-	v.pending = store.NewIndex(byTurn, turnOf,
+	v.pendingSelections = store.NewIndex(byPriorityKey, priorityKeyOf,
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusPending
 		})
-	v.races = store.NewIndex(byTurn, turnOf,
+	v.runningSelections = store.NewIndex(byPriorityKey, priorityKeyOf,
 		func(e *compute.Execution) bool {
 			return e.Kind == compute.KindSelection && e.Status == compute.StatusRunning
 		})
-	v.growing = store.NewIndex(byMoment,
-		func(e *compute.Execution) moment { return momentOf(growsAt(e), e.ID.UUID) }, grows)
-	v.finished = store.NewPackedIndex(endWidth, endBytes, endFrom,
-		func(e *compute.Execution) moment { return momentOf(e.FinishedAt, e.ID.UUID) },
+	v.growing = store.NewIndex(byTimeKey,
+		func(e *compute.Execution) timeKey { return timeKeyOf(growsAt(e), e.ID.UUID) }, grows)
+	v.finished = store.NewPackedIndex(endKeyWidth, endKeyBytes, endKeyFrom,
+		func(e *compute.Execution) timeKey { return timeKeyOf(e.FinishedAt, e.ID.UUID) },
 		func(e *compute.Execution) bool { return e.Status.Terminal() })
-	v.estimated = store.NewIndex(byMoment, lateFrom, mayBeLate)
+	v.estimated = store.NewIndex(byTimeKey, lateFrom, mayBeLate)
 	v.work = store.NewIndex(byPair,
 		func(a *compute.Attempt) pair { return pair{a.Node.UUID, a.Execution.UUID} },
 		func(a *compute.Attempt) bool { return !a.Ended })
-	v.victims = store.NewIndex(byTurn, turnOf,
+	v.victims = store.NewIndex(byPriorityKey, priorityKeyOf,
 		func(e *compute.Execution) bool { return e.Preemptible && holds(e) })
 	v.opAges, v.refusals = newAges(), newAges()
 }
 
 func always[V any](*V) bool { return true }
 
-func placeOf(e *compute.Execution) place { return place{e.Org, e.SubmitIndex, e.ID} }
+func historyKeyOf(e *compute.Execution) historyKey { return historyKey{e.Org, e.SubmitIndex, e.ID} }
 
-func spotOf(e *compute.Execution) spot { return spot{e.Priority, e.Org, e.SubmitIndex, e.ID} }
+func queueKeyOf(e *compute.Execution) queueKey {
+	return queueKey{e.Priority, e.Org, e.SubmitIndex, e.ID}
+}
 
-func turnOf(e *compute.Execution) turn { return turn{e.Priority, e.SubmitIndex, e.ID} }
+func priorityKeyOf(e *compute.Execution) priorityKey {
+	return priorityKey{e.Priority, e.SubmitIndex, e.ID}
+}
 
 // stored lists what snapshots carry, in the order in which they carry it:
 // append only.
@@ -359,9 +363,9 @@ func (v *View) shareables() []store.Shareable {
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
 		&v.keys, &v.refresh, &v.signing, &v.accounts, &v.ledger, &v.executions,
 		&v.attempts, &v.callbacks, &v.ops, &v.admitted, &v.arrived, &v.usage, &v.quotas,
-		&v.tallies, &v.archives, &v.shelfmarks, &v.archiveBlobs, &v.archivedTotals,
+		&v.tallies, &v.archives, &v.archivePlaces, &v.archiveBlobs, &v.archivedTotals,
 		&v.slugs, &v.emails, &v.lookups, &v.joined, &v.orgKeys, &v.families,
-		&v.expiring, &v.history, &v.live, &v.queue, &v.pending, &v.races, &v.growing,
+		&v.expiring, &v.history, &v.live, &v.queue, &v.pendingSelections, &v.runningSelections, &v.growing,
 		&v.finished, &v.estimated, &v.work, &v.victims, &v.opAges, &v.refusals, &v.totals, &v.loads,
 	}
 }
@@ -396,8 +400,8 @@ func (s *execution) follow(before, after *compute.Execution) {
 	s.history.Update(before, after)
 	s.live.Update(before, after)
 	s.queue.Update(before, after)
-	s.pending.Update(before, after)
-	s.races.Update(before, after)
+	s.pendingSelections.Update(before, after)
+	s.runningSelections.Update(before, after)
 	s.growing.Update(before, after)
 	s.victims.Update(before, after)
 	s.finished.Update(before, after)

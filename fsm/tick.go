@@ -38,7 +38,7 @@ func (s *retention) retire() int {
 	}
 	var due []*compute.Execution
 	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
-	for m := range s.finished.Keys(moment{}) {
+	for m := range s.finished.Keys(timeKey{}) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
 		tooMany := most > 0 && left > most
 		if looks == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
@@ -68,11 +68,11 @@ func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool)
 		return parent, true
 	}
 	var parent compute.ExecutionID
-	e, encoded, _ := s.executions.Peek(id, s.room)
+	e, encoded, _ := s.executions.Peek(id, s.buffer)
 	if e != nil {
 		parent = e.Parent
 	} else {
-		s.room, parent = encoded, outlineParent(encoded)
+		s.buffer, parent = encoded, partialParent(encoded)
 	}
 	return parent, !parent.IsZero()
 }
@@ -92,10 +92,10 @@ func (s *retention) lives(parent compute.ExecutionID, known map[compute.Executio
 // forget removes an execution with its attempts and callbacks.
 func (s *retention) forget(e *compute.Execution) {
 	for _, a := range s.Attempts(e.ID) {
-		s.attempts.Drop(line{e.ID.UUID, a.Epoch})
+		s.attempts.Drop(numberKey{e.ID.UUID, a.Epoch})
 	}
-	var urls []line
-	for k := range s.callbacks.From(line{owner: e.ID.UUID}) {
+	var urls []numberKey
+	for k := range s.callbacks.From(numberKey{owner: e.ID.UUID}) {
 		if k.owner != e.ID.UUID {
 			break
 		}

@@ -96,7 +96,7 @@ func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
 		return c.Attempts
 	}
 	var out []*compute.Attempt
-	for k, a := range v.attempts.From(line{owner: id.UUID}) {
+	for k, a := range v.attempts.From(numberKey{owner: id.UUID}) {
 		if k.owner != id.UUID {
 			break
 		}
@@ -118,7 +118,7 @@ func (v *View) Work(node compute.NodeID) []compute.Work {
 			break
 		}
 		e, _ := v.executions.Get(compute.ExecutionID{UUID: k.id})
-		a, _ := v.attempts.Get(line{k.id, e.Epoch})
+		a, _ := v.attempts.Get(numberKey{k.id, e.Epoch})
 		out = append(out, compute.Work{Attempt: a, Execution: e, GPUs: described(n, a.GPUs)})
 	}
 	return out
@@ -142,7 +142,7 @@ func gpuAt(gpus []compute.GPU, id compute.GPUID) int {
 
 // Live yields an organization's executions that have not ended, newest first.
 func (v *executionTables) Live(org compute.OrgID) iter.Seq[*compute.Execution] {
-	return v.newest(v.live.Descend(lastPlace(org)), org)
+	return v.newest(v.live.Descend(lastHistoryKey(org)), org)
 }
 
 // Held yields the live attempts of an organization, the newest execution
@@ -153,7 +153,7 @@ func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 			if !holds(e) {
 				continue
 			}
-			a, _ := v.attempts.Get(line{e.ID.UUID, e.Epoch})
+			a, _ := v.attempts.Get(numberKey{e.ID.UUID, e.Epoch})
 			if !yield(compute.Work{Attempt: a, Execution: e}) {
 				return
 			}
@@ -162,10 +162,10 @@ func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 }
 
 // lastPlace is behind all places of an organization.
-func lastPlace(org compute.OrgID) place { return place{org: org, index: math.MaxUint64} }
+func lastHistoryKey(org compute.OrgID) historyKey { return historyKey{org: org, index: math.MaxUint64} }
 
 // newest yields the executions of org at places, as long as those are org's.
-func (v *executionTables) newest(places iter.Seq[place], org compute.OrgID) iter.Seq[*compute.Execution] {
+func (v *executionTables) newest(places iter.Seq[historyKey], org compute.OrgID) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range places {
 			if k.org != org {
@@ -204,11 +204,11 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 // where nothing else is asked for not even looked at.
 func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
-		return v.newest(v.history.Descend(lastPlace(org), place{org: org}, f.Skip), org)
+		return v.newest(v.history.Descend(lastHistoryKey(org), historyKey{org: org}, f.Skip), org)
 	}
 	return func(yield func(*compute.Execution) bool) {
 		skip := f.Skip
-		for _, load := range v.selected(lastPlace(org), f) {
+		for _, load := range v.selected(lastHistoryKey(org), f) {
 			if skip--; skip < 0 && !yield(load()) {
 				return
 			}
@@ -219,17 +219,17 @@ func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*
 // selected yields what f selects of the executions in the state, those that it
 // skips too, from a place in an organization's history down: the place of each, and
 // what returns it before the next one.
-func (v *executionTables) selected(from place, f HistoryFilter) iter.Seq2[place, func() *compute.Execution] {
+func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[historyKey, func() *compute.Execution] {
 	f.Skip = 0
-	return func(yield func(place, func() *compute.Execution) bool) {
+	return func(yield func(historyKey, func() *compute.Execution) bool) {
 		var room []byte
 		var outline compute.Execution
-		var at place
+		var at historyKey
 		load := func() *compute.Execution {
 			e, _ := v.executions.Get(at.id)
 			return e
 		}
-		for at = range v.history.Descend(from, place{org: from.org}, 0) {
+		for at = range v.history.Descend(from, historyKey{org: from.org}, 0) {
 			var is bool
 			if is, room = v.selects(f, at.id, &outline, room); is && !yield(at, load) {
 				return
@@ -250,7 +250,7 @@ func (v *executionTables) selects(
 	if e != nil {
 		return f.matches(e), room
 	}
-	return outlineExecution(encoded, outline) && f.matches(outline), encoded
+	return partialExecution(encoded, outline) && f.matches(outline), encoded
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
@@ -271,7 +271,7 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 				ref = e.Bundle
 			} else {
 				room = v.executions.Unpack(room[:0], key, packed)
-				ref = outlineBundle(room)
+				ref = partialBundle(room)
 			}
 			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
 		})
@@ -304,23 +304,23 @@ func (v *executionTables) Queue() iter.Seq[*compute.Execution] {
 // Lines returns the highest priority under below that work waits at, and the
 // organizations whose it is, by identifier; none when there is no such work.
 func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) {
-	at := spot{priority: below - 1}
+	at := queueKey{priority: below - 1}
 	for {
 		k, ok := v.queue.Next(at)
 		if !ok || len(orgs) > 0 && k.priority != priority {
 			return priority, orgs
 		}
 		priority, orgs = k.priority, append(orgs, k.org)
-		at = spot{k.priority, k.org, math.MaxUint64, compute.ExecutionID{}}
+		at = queueKey{k.priority, k.org, math.MaxUint64, compute.ExecutionID{}}
 	}
 }
 
 // Line returns at most limit executions of an organization that wait at a
 // priority, the oldest first, those behind after when that is one.
 func (v *executionTables) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
-	at := spot{priority: priority, org: org}
+	at := queueKey{priority: priority, org: org}
 	if after != nil {
-		at = spotOf(after)
+		at = queueKeyOf(after)
 	}
 	out := make([]*compute.Execution, 0, limit)
 	for k := range v.queue.Keys(at) {
@@ -340,14 +340,16 @@ func (v *executionTables) QueueLen() int { return v.queue.Len() }
 
 // PendingSelections yields the parents whose queue message nobody has taken.
 func (v *executionTables) PendingSelections() iter.Seq[*compute.Execution] {
-	return v.turns(&v.pending)
+	return v.byPriority(&v.pendingSelections)
 }
 
 // RunningSelections yields the parents of GPU selections whose sub-executions
 // have not all ended.
-func (v *executionTables) RunningSelections() iter.Seq[*compute.Execution] { return v.turns(&v.races) }
+func (v *executionTables) RunningSelections() iter.Seq[*compute.Execution] {
+	return v.byPriority(&v.runningSelections)
+}
 
-func (v *executionTables) turns(x *store.Index[turn, compute.Execution]) iter.Seq[*compute.Execution] {
+func (v *executionTables) byPriority(x *store.Index[priorityKey, compute.Execution]) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range x.All() {
 			e, _ := v.executions.Get(k.id)
@@ -364,14 +366,14 @@ func (v *clusterState) Calibration() compute.Calibration { return v.meta.Calibra
 // Ended yields the executions that have ended, the newest end first, also
 // deleted ones: of each whose it is, its status and its times, and no more.
 func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
-	last := moment{at: math.MaxInt64}
+	last := timeKey{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
 		var room []byte
-		for k := range v.finished.Descend(last, moment{at: math.MinInt64}, 0) {
+		for k := range v.finished.Descend(last, timeKey{at: math.MinInt64}, 0) {
 			e, encoded, _ := v.executions.Peek(k.execution(), room)
 			if e == nil {
 				e, room = new(compute.Execution), encoded
-				if !outlineExecution(encoded, e) {
+				if !partialExecution(encoded, e) {
 					e = store.MustDecode[compute.Execution](encoded)
 				}
 			}

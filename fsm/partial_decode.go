@@ -19,9 +19,9 @@ const (
 //
 //nolint:gochecknoglobals // Immutable.
 var (
-	executionForm = store.SchemaOf[compute.Execution]()
-	attemptForm   = store.SchemaOf[compute.Attempt]()
-	opForm        = store.SchemaOf[op]()
+	executionSchema = store.SchemaOf[compute.Execution]()
+	attemptSchema   = store.SchemaOf[compute.Attempt]()
+	opSchema        = store.SchemaOf[op]()
 )
 
 // outlineExecution reads from an encoded execution what indexes, counts, checks
@@ -29,10 +29,10 @@ var (
 // it: who and whose it is, how it stands, most of its numbers. Where it has more than that, in a list
 // or a record of its own that checks look into, it is decoded whole. It reports
 // false for what is no execution.
-func outlineExecution(data []byte, e *compute.Execution) bool {
+func partialExecution(data []byte, e *compute.Execution) bool {
 	profile, more := e.Profile, false
 	*e = compute.Execution{}
-	f := executionForm.FieldsOf(data)
+	f := executionSchema.FieldsOf(data)
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		n, _ := store.Number(item)
 		switch key {
@@ -99,7 +99,7 @@ func outlineExecution(data []byte, e *compute.Execution) bool {
 }
 
 // outlineBundle reads from an encoded execution where its bundle is.
-func outlineBundle(data []byte) (ref compute.BundleRef) {
+func partialBundle(data []byte) (ref compute.BundleRef) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
 		if key != bundleField {
@@ -122,7 +122,7 @@ func outlineBundle(data []byte) (ref compute.BundleRef) {
 }
 
 // outlineParent reads from an encoded execution who its parent is.
-func outlineParent(data []byte) (parent compute.ExecutionID) {
+func partialParent(data []byte) (parent compute.ExecutionID) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= parentField; key, item, ok = f.Next() {
 		if key == parentField {
@@ -133,8 +133,8 @@ func outlineParent(data []byte) (parent compute.ExecutionID) {
 }
 
 // outlineAttempt reads from an encoded attempt what checks need.
-func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
-	f := attemptForm.FieldsOf(data)
+func partialAttempt(data []byte) (a compute.Attempt, ok bool) {
+	f := attemptSchema.FieldsOf(data)
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		n, _ := store.Number(item)
 		switch key {
@@ -155,8 +155,8 @@ func outlineAttempt(data []byte) (a compute.Attempt, ok bool) {
 
 // outlineOp reads from an encoded op what its place among the others is. It
 // reports false for one that was refused, too.
-func outlineOp(data []byte) (seq uint64, k pair, ok bool) {
-	f := opForm.FieldsOf(data)
+func partialOp(data []byte) (seq uint64, k pair, ok bool) {
+	f := opSchema.FieldsOf(data)
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
 		switch key {
 		case 1:

@@ -11,29 +11,29 @@ import (
 
 func TestOrders(t *testing.T) {
 	id := func(i byte) (u compute.UUID) { u[15] = i; return u }
-	queue := []turn{
+	queue := []priorityKey{
 		{priority: 50, index: 1, id: compute.ExecutionID{UUID: id(9)}},
 		{priority: 50, index: 2, id: compute.ExecutionID{UUID: id(1)}},
 		{priority: 50, index: 2, id: compute.ExecutionID{UUID: id(2)}},
 		{priority: 0, index: 0, id: compute.ExecutionID{UUID: id(0)}},
 	}
-	if !slices.IsSortedFunc(queue, byTurn) {
+	if !slices.IsSortedFunc(queue, byPriorityKey) {
 		t.Error("the queue is not by priority, then age, then identifier")
 	}
-	lines := []line{{id(1), 2}, {id(1), 300}, {id(2), 1}}
-	if !slices.IsSortedFunc(lines, byLine) {
+	lines := []numberKey{{id(1), 2}, {id(1), 300}, {id(2), 1}}
+	if !slices.IsSortedFunc(lines, byNumberKey) {
 		t.Error("lines are not by owner, then number")
 	}
-	places := []place{
+	places := []historyKey{
 		{compute.OrgID{UUID: id(1)}, 5, compute.ExecutionID{UUID: id(9)}},
 		{compute.OrgID{UUID: id(1)}, 6, compute.ExecutionID{UUID: id(1)}},
 		{compute.OrgID{UUID: id(2)}, 1, compute.ExecutionID{UUID: id(1)}},
 	}
-	if !slices.IsSortedFunc(places, byPlace) {
+	if !slices.IsSortedFunc(places, byHistoryKey) {
 		t.Error("places are not by organization, then index")
 	}
-	m := momentOf(7, id(3))
-	if m.execution() != (compute.ExecutionID{UUID: id(3)}) || byMoment(m, momentOf(8, id(1))) >= 0 {
+	m := timeKeyOf(7, id(3))
+	if m.execution() != (compute.ExecutionID{UUID: id(3)}) || byTimeKey(m, timeKeyOf(8, id(1))) >= 0 {
 		t.Error("moments are not by time, or lose their execution")
 	}
 }
@@ -42,21 +42,21 @@ func TestKeysAsBytesKeepTheirOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	id := func() (u compute.UUID) { u[0], u[15] = byte(rng.IntN(2)), byte(rng.IntN(3)); return u }
 	for range 1000 {
-		a, b := place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}},
-			place{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}}
-		if bytes.Compare(placeBytes(a), placeBytes(b)) != byPlace(a, b) || placeFrom(placeBytes(a)) != a {
+		a, b := historyKey{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}},
+			historyKey{compute.OrgID{UUID: id()}, rng.Uint64N(300), compute.ExecutionID{UUID: id()}}
+		if bytes.Compare(historyKeyBytes(a), historyKeyBytes(b)) != byHistoryKey(a, b) || historyKeyFrom(historyKeyBytes(a)) != a {
 			t.Fatalf("places %v and %v", a, b)
 		}
-		c, d := line{id(), rng.Uint64N(300)}, line{id(), rng.Uint64N(300)}
-		if bytes.Compare(lineBytes(c), lineBytes(d)) != byLine(c, d) || lineFrom(lineBytes(c)) != c {
+		c, d := numberKey{id(), rng.Uint64N(300)}, numberKey{id(), rng.Uint64N(300)}
+		if bytes.Compare(numberKeyBytes(c), numberKeyBytes(d)) != byNumberKey(c, d) || numberKeyFrom(numberKeyBytes(c)) != c {
 			t.Fatalf("lines %v and %v", c, d)
 		}
 		e, f := pair{id(), id()}, pair{id(), id()}
 		if bytes.Compare(pairBytes(e), pairBytes(f)) != byPair(e, f) || pairFrom(pairBytes(e)) != e {
 			t.Fatalf("pairs %v and %v", e, f)
 		}
-		g, h := momentOf(compute.Instant(rng.IntN(600)-300), id()), momentOf(compute.Instant(rng.IntN(600)-300), id())
-		if bytes.Compare(endBytes(g), endBytes(h)) != byMoment(g, h) || endFrom(endBytes(g)) != g {
+		g, h := timeKeyOf(compute.Instant(rng.IntN(600)-300), id()), timeKeyOf(compute.Instant(rng.IntN(600)-300), id())
+		if bytes.Compare(endKeyBytes(g), endKeyBytes(h)) != byTimeKey(g, h) || endKeyFrom(endKeyBytes(g)) != g {
 			t.Fatalf("moments %v and %v", g, h)
 		}
 	}

@@ -16,13 +16,13 @@ type (
 
 	// line is a numbered record of an owner: a ledger entry, an attempt, a
 	// callback.
-	line struct {
+	numberKey struct {
 		owner compute.UUID
 		n     uint64
 	}
 
 	// place is an execution's place in its organization's history.
-	place struct {
+	historyKey struct {
 		org   compute.OrgID
 		index uint64
 		id    compute.ExecutionID
@@ -30,7 +30,7 @@ type (
 
 	// spot is an execution's place in the queue: in the line of its priority
 	// and organization, by age.
-	spot struct {
+	queueKey struct {
 		priority int
 		org      compute.OrgID
 		index    uint64
@@ -38,7 +38,7 @@ type (
 	}
 
 	// turn is a parent's place among those whose queue message waits.
-	turn struct {
+	priorityKey struct {
 		priority int
 		index    uint64
 		id       compute.ExecutionID
@@ -51,7 +51,7 @@ type (
 	}
 
 	// moment is a record that something is due for at an instant.
-	moment struct {
+	timeKey struct {
 		at compute.Instant
 		id compute.Hash // An identifier fills its first half.
 	}
@@ -66,18 +66,18 @@ func byKey(a, b compute.KeyID) int             { return byUUID(a.UUID, b.UUID) }
 func byExecution(a, b compute.ExecutionID) int { return byUUID(a.UUID, b.UUID) }
 func byPair(a, b pair) int                     { return cmp.Or(byUUID(a.owner, b.owner), byUUID(a.id, b.id)) }
 
-func byLine(a, b line) int { return cmp.Or(byUUID(a.owner, b.owner), cmp.Compare(a.n, b.n)) }
+func byNumberKey(a, b numberKey) int { return cmp.Or(byUUID(a.owner, b.owner), cmp.Compare(a.n, b.n)) }
 
-func byMoment(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), byHash(a.id, b.id)) }
+func byTimeKey(a, b timeKey) int { return cmp.Or(cmp.Compare(a.at, b.at), byHash(a.id, b.id)) }
 
-func momentOf(at compute.Instant, id compute.UUID) (m moment) {
+func timeKeyOf(at compute.Instant, id compute.UUID) (m timeKey) {
 	m.at = at
 	copy(m.id[:], id[:])
 	return m
 }
 
 // execution returns the identifier that momentOf put into m.
-func (m moment) execution() (id compute.ExecutionID) {
+func (m timeKey) execution() (id compute.ExecutionID) {
 	copy(id.UUID[:], m.id[:])
 	return id
 }
@@ -86,30 +86,30 @@ func byFamily(a, b family) int {
 	return cmp.Or(byUUID(a.id, b.id), byHash(a.token, b.token))
 }
 
-func byPlace(a, b place) int {
+func byHistoryKey(a, b historyKey) int {
 	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
 }
 
 // bySpot is the order of the queue: higher priority, then line by line.
-func bySpot(a, b spot) int {
+func byQueueKey(a, b queueKey) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), byOrg(a.org, b.org),
 		cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
 }
 
 // byTurn is the order of queue messages: higher priority, then age.
-func byTurn(a, b turn) int {
+func byPriorityKey(a, b priorityKey) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.index, b.index),
 		byExecution(a.id, b.id))
 }
 
 // How many bytes the keys have that are packed.
 const (
-	executionWidth = 16
-	lineWidth      = 16 + 8
-	pairWidth      = 16 + 16
-	placeWidth     = 16 + 8 + 16
-	endWidth       = 8 + 16
-	ageWidth       = 8
+	executionWidth  = 16
+	numberKeyWidth  = 16 + 8
+	pairWidth       = 16 + 16
+	historyKeyWidth = 16 + 8 + 16
+	endKeyWidth     = 8 + 16
+	ageWidth        = 8
 )
 
 // Keys as bytes in the order of the keys, and back.
@@ -121,11 +121,11 @@ func executionFrom(b []byte) (id compute.ExecutionID) {
 	return id
 }
 
-func lineBytes(l line) []byte {
-	return binary.BigEndian.AppendUint64(append(make([]byte, 0, lineWidth), l.owner[:]...), l.n)
+func numberKeyBytes(l numberKey) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, numberKeyWidth), l.owner[:]...), l.n)
 }
 
-func lineFrom(b []byte) (l line) {
+func numberKeyFrom(b []byte) (l numberKey) {
 	l.n = binary.BigEndian.Uint64(b[copy(l.owner[:], b):])
 	return l
 }
@@ -139,12 +139,12 @@ func pairFrom(b []byte) (p pair) {
 	return p
 }
 
-func placeBytes(p place) []byte {
-	b := append(make([]byte, 0, placeWidth), p.org.UUID[:]...)
+func historyKeyBytes(p historyKey) []byte {
+	b := append(make([]byte, 0, historyKeyWidth), p.org.UUID[:]...)
 	return append(binary.BigEndian.AppendUint64(b, p.index), p.id.UUID[:]...)
 }
 
-func placeFrom(b []byte) (p place) {
+func historyKeyFrom(b []byte) (p historyKey) {
 	copy(p.org.UUID[:], b)
 	p.index = binary.BigEndian.Uint64(b[16:])
 	copy(p.id.UUID[:], b[24:])
@@ -153,12 +153,12 @@ func placeFrom(b []byte) (p place) {
 
 // endBytes is for moments of executions: the second half of the identifier is
 // not kept. The sign of an instant would put those before 1970 last.
-func endBytes(m moment) []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, endWidth), uint64(m.at)^1<<63)
+func endKeyBytes(m timeKey) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, endKeyWidth), uint64(m.at)^1<<63)
 	return append(b, m.id[:16]...)
 }
 
-func endFrom(b []byte) (m moment) {
+func endKeyFrom(b []byte) (m timeKey) {
 	m.at = compute.Instant(binary.BigEndian.Uint64(b) ^ 1<<63)
 	copy(m.id[:], b[8:])
 	return m

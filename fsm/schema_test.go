@@ -101,9 +101,9 @@ func testForm[V any](t *testing.T, f *store.Schema) {
 }
 
 func TestFormsAcceptWhatRecordsAre(t *testing.T) {
-	t.Run("execution", func(t *testing.T) { testForm[compute.Execution](t, executionForm) })
-	t.Run("attempt", func(t *testing.T) { testForm[compute.Attempt](t, attemptForm) })
-	t.Run("op", func(t *testing.T) { testForm[op](t, opForm) })
+	t.Run("execution", func(t *testing.T) { testForm[compute.Execution](t, executionSchema) })
+	t.Run("attempt", func(t *testing.T) { testForm[compute.Attempt](t, attemptSchema) })
+	t.Run("op", func(t *testing.T) { testForm[op](t, opSchema) })
 	t.Run("line", func(t *testing.T) { testForm[compute.LedgerEntry](t, ledger.Schema) })
 }
 
