@@ -8,10 +8,12 @@ import (
 	"berth/fsm/store"
 )
 
+// Schema is the schema of lines.
+//
 //nolint:gochecknoglobals // Immutable.
 var Schema = store.SchemaOf[compute.LedgerEntry]()
 
-// ledgerLine is what the lines of a ledger are checked by.
+// Line is a line of a ledger as far as it is checked.
 type Line struct {
 	Org     compute.OrgID
 	Seq     uint64
@@ -22,7 +24,8 @@ type Line struct {
 	Hash    compute.Hash
 }
 
-// outlineLine reads an encoded line. It reports false for what is none.
+// ParseLine decodes a line as far as it is checked. It reports false for data that
+// Schema does not accept.
 func ParseLine(data []byte) (l Line, ok bool) {
 	f := Schema.FieldsOf(data)
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
@@ -47,8 +50,8 @@ func ParseLine(data []byte) (l Line, ok bool) {
 	return l, f.Complete()
 }
 
-// follows returns what is wrong with a line, of the encoding text, behind
-// another one, or behind none.
+// Follows returns an error if the line with the encoding text does not follow
+// the line before, the zero line for the first.
 func (l *Line) Follows(before *Line, text []byte) error {
 	balance, held := before.Balance, before.Held
 	switch l.Kind {
@@ -75,7 +78,7 @@ func (l *Line) Follows(before *Line, text []byte) error {
 	return nil
 }
 
-// chain returns the hash of a line behind the line with hash before.
+// Chain returns the hash of a line that follows the line with hash before.
 func Chain(before compute.Hash, e compute.LedgerEntry) compute.Hash {
 	e.Hash = compute.Hash{}
 	return sha256.Sum256(append(before[:], store.MustEncode(&e)...))

@@ -11,28 +11,29 @@ import (
 	"berth/fsm/store"
 )
 
-// chapterLines is how many lines of an organization's ledger are closed
+// BlockLines is the number of lines of an organization's ledger that are sealed
 // together.
 const BlockLines = 64
 
-// hashTail is what the encoding of a line ends with: the key of its hash, and
-// the hash.
+// The encoding of a line ends with the key of its hash, HashField, and the hash:
+// hashTail bytes.
 const (
 	HashField = 12
 	hashTail  = 1 + 2 + sha256.Size
 )
 
-// books is the ledgers of all organizations. The newest lines of each are
-// records; the others lie in chapters, each line as what differs from the line
-// before it. A line that the chain follows from is kept without its hash.
+// Store has the ledgers of all organizations. The newest lines of each are
+// records. Older lines are in sealed blocks, each as its difference from the line
+// before. A hash that follows from the chain is not stored.
 type Store struct {
 	store.Records[Key, compute.LedgerEntry]
 
 	Sealed      store.PackedMap // By organization and the sequence number of the first line.
-	SealedLines int             // In chapters.
+	SealedLines int             // Lines in sealed blocks.
 	dictionary  *store.Dictionary
 }
 
+// New returns a store without lines.
 func New() Store {
 	return Store{
 		Records: store.NewRecords(byKey, func(e *compute.LedgerEntry) Key { return Key{e.Org.UUID, e.Seq} }),
@@ -40,24 +41,28 @@ func New() Store {
 	}
 }
 
+// Share makes the current content safe to hand out.
 func (b *Store) Share() {
 	b.Records.Share()
 	b.Sealed.Share()
 }
 
+// Freeze makes a copied store read-only.
 func (b *Store) Freeze() {
 	b.Records.Freeze()
 	b.Sealed.Freeze()
 }
 
+// Len returns the number of lines.
 func (b *Store) Len() int { return b.Records.Len() + b.SealedLines }
 
+// Digest returns the number of lines and the sum of their hashes.
 func (b *Store) Digest() (int, store.Sum) {
 	_, s := b.Records.Digest()
 	return b.Len(), s
 }
 
-// put adds a line to a ledger.
+// Put appends a line to a ledger.
 func (b *Store) Put(e *compute.LedgerEntry) {
 	b.Records.Put(e)
 	if e.Seq%BlockLines == 0 {
@@ -65,8 +70,8 @@ func (b *Store) Put(e *compute.LedgerEntry) {
 	}
 }
 
-// close makes a chapter of an organization's lines from first on, if they are
-// all there.
+// seal makes a block of an organization's lines from first on, if all of them
+// are records.
 func (b *Store) seal(org compute.UUID, first uint64) {
 	lines := make([][]byte, 0, BlockLines)
 	for k, e := range b.Records.From(Key{org, first}) {
@@ -85,36 +90,36 @@ func (b *Store) seal(org compute.UUID, first uint64) {
 	}
 }
 
-// chapter returns lines as a chapter: the length of the first (uvarint), the
-// first, and what differs for each other. One that the chain does not lead to
-// keeps its hash; that there is none may be known.
+// block returns lines as a sealed block: the length of the first line (uvarint),
+// the first line, and the difference of each other line. A line whose hash does
+// not follow from the chain keeps its hash; with whole there is none.
 func (b *Store) block(lines [][]byte, whole bool) []byte {
 	return b.appendBlock(nil, new(Buffers), lines, whole)
 }
 
-// chapterRoom is room for two lines.
+// Buffers are buffers for two lines.
 type Buffers struct{ before, short []byte }
 
-// appendChapter appends lines as a chapter.
-func (b *Store) appendBlock(out []byte, room *Buffers, lines [][]byte, whole bool) []byte {
+// appendBlock appends lines as a sealed block.
+func (b *Store) appendBlock(out []byte, buffers *Buffers, lines [][]byte, whole bool) []byte {
 	out = append(binary.AppendUvarint(out, uint64(len(lines[0]))), lines[0]...)
-	room.before = shorten(room.before[:0], lines[0])
+	buffers.before = shorten(buffers.before[:0], lines[0])
 	for i, text := range lines[1:] {
-		room.short = shorten(room.short[:0], text)
-		next := room.short
+		buffers.short = shorten(buffers.short[:0], text)
+		next := buffers.short
 		if !whole && chained(hashIn(lines[i]), text) != hashIn(text) {
 			next = text // The chain is broken here.
 		}
-		out = store.AppendDiff(out, b.dictionary, room.before, next)
-		room.before, room.short = room.short, room.before
+		out = store.AppendDiff(out, b.dictionary, buffers.before, next)
+		buffers.before, buffers.short = buffers.short, buffers.before
 	}
 	return out
 }
 
-// read yields the lines of a chapter. They are only lent.
-func (b *Store) read(chapter []byte, yield func(text []byte) bool) bool {
-	n, size := binary.Uvarint(chapter)
-	text, rest := bytes.Clone(chapter[size:size+int(n)]), chapter[size+int(n):]
+// read yields the lines of a sealed block. They are valid only during the call.
+func (b *Store) read(block []byte, yield func(text []byte) bool) bool {
+	n, size := binary.Uvarint(block)
+	text, rest := bytes.Clone(block[size:size+int(n)]), block[size+int(n):]
 	before := shorten(nil, text)
 	var short []byte
 	for {
@@ -136,7 +141,7 @@ func (b *Store) read(chapter []byte, yield func(text []byte) bool) bool {
 	}
 }
 
-// hashIn returns the hash that the encoding of a line ends with.
+// hashIn returns the hash at the end of the encoding of a line.
 func hashIn(text []byte) compute.Hash { return compute.Hash(text[len(text)-sha256.Size:]) }
 
 // shorten appends the encoding of a line with an empty hash.
@@ -144,7 +149,7 @@ func shorten(dst, text []byte) []byte {
 	return append(append(dst, text[:len(text)-hashTail]...), HashField, store.MajorBytes<<5)
 }
 
-// lengthen appends the encoding that shorten has shortened.
+// lengthen appends the encoding that shorten was given.
 func lengthen(dst, short []byte, before compute.Hash) []byte {
 	dst = append(append(dst, short[:len(short)-1]...), store.MajorBytes<<5|24, sha256.Size)
 	dst = append(dst, make([]byte, sha256.Size)...)
@@ -153,24 +158,24 @@ func lengthen(dst, short []byte, before compute.Hash) []byte {
 	return dst
 }
 
-// chained returns the hash of a line by its encoding, as chain does.
+// chained returns the hash of a line by its encoding, as Chain does.
 func chained(before compute.Hash, text []byte) compute.Hash {
-	const usual = 512 // Bytes: a line that is longer goes to the heap.
-	room := make([]byte, 0, usual)
-	room = append(append(room, before[:]...), text[:len(text)-sha256.Size]...)
-	return sha256.Sum256(append(room, make([]byte, sha256.Size)...))
+	const usual = 512 // Bytes: a longer line escapes to the heap.
+	buffer := make([]byte, 0, usual)
+	buffer = append(append(buffer, before[:]...), text[:len(text)-sha256.Size]...)
+	return sha256.Sum256(append(buffer, make([]byte, sha256.Size)...))
 }
 
-// binder returns what makes pages of chapters.
+// Builder returns a builder of pages of sealed blocks.
 func (b *Store) Builder() store.Builder { return store.NewBuilder(keyWidth, false) }
 
-// load adds pages of chapters, the sum of whose lines' hashes is sum. It reports
-// false when they are not behind all others.
+// Load appends pages of sealed blocks, the hashes of whose lines add up to sum.
+// It reports false if they do not follow all others.
 func (b *Store) Load(pages []store.Page, sum *store.Sum) bool {
 	return b.Records.Load(nil, sum) && b.Sealed.Load(pages)
 }
 
-// each visits the encoding of every line, by organization and sequence.
+// Each visits the encoding of every line, by organization and sequence.
 func (b *Store) Each(visit func(encoded []byte)) {
 	b.Visit(func(encoded []byte) bool {
 		visit(encoded)
@@ -178,17 +183,17 @@ func (b *Store) Each(visit func(encoded []byte)) {
 	})
 }
 
-// visit yields what each visits, until yield returns false.
+// Visit is Each that ends when yield returns false.
 func (b *Store) Visit(yield func(encoded []byte) bool) {
 	next, stop := iter.Pull2(b.Records.All())
 	defer stop()
 	k, e, more := next()
 	goes := true
-	b.Sealed.Scan(make([]byte, keyWidth), func(key, chapter []byte) bool {
+	b.Sealed.Scan(make([]byte, keyWidth), func(key, block []byte) bool {
 		for first := keyFrom(key); goes && more && byKey(k, first) < 0; k, e, more = next() {
 			goes = yield(store.MustEncode(e))
 		}
-		goes = goes && b.read(chapter, yield)
+		goes = goes && b.read(block, yield)
 		return goes
 	})
 	for ; goes && more; _, e, more = next() {
@@ -196,7 +201,7 @@ func (b *Store) Visit(yield func(encoded []byte) bool) {
 	}
 }
 
-// values yields every line, by organization and sequence.
+// Values yields every line, by organization and sequence.
 func (b *Store) Values() iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		goes := true
@@ -207,19 +212,19 @@ func (b *Store) Values() iter.Seq[*compute.LedgerEntry] {
 }
 
 // texts yields the encoded lines of an organization from sequence number from
-// on. They are only lent.
+// on. They are valid only during the call.
 func (b *Store) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		from = max(from, 1)
 		goes := true
 		start := Key{org.UUID, (from-1)/BlockLines*BlockLines + 1}
-		b.Sealed.Scan(keyBytes(start), func(key, chapter []byte) bool {
+		b.Sealed.Scan(keyBytes(start), func(key, block []byte) bool {
 			first := keyFrom(key)
 			if first.Owner != org.UUID {
 				return false
 			}
 			n := first.Seq
-			goes = b.read(chapter, func(text []byte) bool {
+			goes = b.read(block, func(text []byte) bool {
 				n++
 				return n <= from || yield(text)
 			})
@@ -236,7 +241,7 @@ func (b *Store) texts(org compute.OrgID, from uint64) iter.Seq[[]byte] {
 	}
 }
 
-// of yields the lines of an organization from sequence number from on.
+// Of yields the lines of an organization from sequence number from on.
 func (b *Store) Of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry] {
 	return func(yield func(*compute.LedgerEntry) bool) {
 		for text := range b.texts(org, from) {
@@ -247,7 +252,7 @@ func (b *Store) Of(org compute.OrgID, from uint64) iter.Seq[*compute.LedgerEntry
 	}
 }
 
-// entryKey is the place of a line.
+// Key is the place of a line: its organization and sequence number.
 type Key struct {
 	Owner compute.UUID
 	Seq   uint64
@@ -268,12 +273,12 @@ func keyFrom(b []byte) (k Key) {
 	return k
 }
 
-// appendSealed appends the key and the chapter of lines from first on, whose
-// chain is whole.
-func (b *Store) AppendBlock(key, chapter []byte, room *Buffers, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
+// AppendBlock appends the key and the sealed block of lines from first on, whose
+// chain is intact.
+func (b *Store) AppendBlock(key, block []byte, buffers *Buffers, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
 	key = append(key, keyBytes(Key{org.UUID, first})...)
-	return key, b.appendBlock(chapter, room, lines, true)
+	return key, b.appendBlock(block, buffers, lines, true)
 }
 
-// loadLines counts lines of chapters that Load has added.
+// AddSealed counts the lines of sealed blocks that Load has added.
 func (b *Store) AddSealed(n int) { b.SealedLines += n }

@@ -6,9 +6,9 @@ import (
 	"berth/compute"
 )
 
-// TestBooksKeepEveryLine writes ledgers of several chapters, one with a broken
+// TestStoreKeepsEveryLine writes ledgers of several sealed blocks, one with a broken
 // chain, and reads them from every line on.
-func TestBooksKeepEveryLine(t *testing.T) {
+func TestStoreKeepsEveryLine(t *testing.T) {
 	b := New()
 	var all []*compute.LedgerEntry
 	orgs := []compute.OrgID{{UUID: compute.UUID{1}}, {UUID: compute.UUID{2}}, {UUID: compute.UUID{3}}}
@@ -31,7 +31,7 @@ func TestBooksKeepEveryLine(t *testing.T) {
 		}
 	}
 	if b.Len() != len(all) || b.SealedLines != BlockLines*5 {
-		t.Fatalf("%d lines, %d of them in chapters, want %d", b.Len(), b.SealedLines, len(all))
+		t.Fatalf("%d lines, %d of them in sealed blocks, want %d", b.Len(), b.SealedLines, len(all))
 	}
 	n := 0
 	for e := range b.Values() {

@@ -12,11 +12,11 @@ const (
 	maxElements = 16 << 10 // Of one array or map.
 )
 
-// modes is how the package speaks CBOR.
+// modes are the CBOR options of the package.
 type modes struct {
 	enc    cbor.EncMode
-	dec    cbor.DecMode // For commands and records: what is unknown is an error.
-	answer cbor.DecMode // For results, which newer nodes may say more in.
+	dec    cbor.DecMode // For commands and records: an unknown field is an error.
+	answer cbor.DecMode // For results, to which newer nodes may add fields.
 }
 
 // codec is built once and never changes: building it costs more than using
@@ -50,7 +50,7 @@ func newModes() modes {
 	return modes{enc, dec, answer}
 }
 
-// mustEncode returns the encoding of a record. Records are plain data, so it
+// MustEncode returns the encoding of a record. Records are plain data, so it
 // cannot fail.
 func MustEncode(record any) []byte {
 	data, err := Encode(record)
@@ -60,7 +60,7 @@ func MustEncode(record any) []byte {
 	return data
 }
 
-// mustDecode returns the record that mustEncode encoded.
+// MustDecode returns the record that MustEncode encoded.
 func MustDecode[V any](data []byte) *V {
 	v := new(V)
 	if err := codec.dec.Unmarshal(data, v); err != nil {
@@ -69,17 +69,17 @@ func MustDecode[V any](data []byte) *V {
 	return v
 }
 
-// encode returns the deterministic encoding of a value.
+// Encode returns the deterministic encoding of a value.
 func Encode(value any) ([]byte, error) { return codec.enc.Marshal(value) }
 
-// decode sets v to the value that data encodes. A field that V does not have is
+// Decode sets v to the value that data encodes. A field that V does not have is
 // an error.
 func Decode[V any](data []byte, v *V) error { return codec.dec.Unmarshal(data, v) }
 
-// decodeKnown is decode, except that fields that V does not have are ignored.
+// DecodeKnown is Decode, except that it ignores fields that V does not have.
 func DecodeKnown[V any](data []byte, v *V) error { return codec.answer.Unmarshal(data, v) }
 
-// decodeRecord sets v to the record that data is. V itself does not come to the heap by it.
+// DecodeRecord sets v to the record that data is. V itself does not escape to the heap.
 func DecodeRecord[V any](data []byte, v *V) error {
 	whole := new(V)
 	if err := codec.dec.Unmarshal(data, whole); err != nil {

@@ -6,26 +6,26 @@ import (
 	"math"
 )
 
-// A record that rests is kept as what differs from another record of its kind,
-// the base. Both are CBOR maps with small numbers as keys, in their order, as
-// all records are. What differs is
+// A packed record is its difference from another record of the same kind, the
+// base. Both are CBOR maps with small numbers as keys, in order, as all records
+// are. The encoding of a difference is
 //
-//	how many fields the record has (uvarint), then for each field that differs
-//	a tag (uvarint): by how much its key is above that before, << 3 | what
+//	number of fields of the record (uvarint), then for each field that differs
+//	a tag (uvarint): distance of its key from the key before, << 3 | kind
 //	0 at the end
 //
-// with, behind the tag of each kind, what the constants below say. It exists
-// in memory alone: neither a snapshot nor a hash knows of it.
+// The constants below are the kinds, with the content that follows the tag. A
+// difference exists in memory alone: snapshots and hashes do not contain it.
 const (
-	fieldRemoved = 1 // Nothing: the base has the field, the record has not.
+	fieldRemoved = 1 // Nothing: only the base has the field.
 	fieldItem    = 2 // The item.
-	fieldNumber  = 3 // How far a number is from that of the base, zigzag.
-	fieldMap     = 4 // What differs, for a field that is a map in both.
-	fieldID      = 5 // The number of an identifier that was there before (uvarint).
-	fieldEntry   = 6 // The number of an item that many records have (uvarint).
+	fieldNumber  = 3 // The distance from the number of the base, zigzag.
+	fieldMap     = 4 // The difference of two maps.
+	fieldID      = 5 // The number of an identifier that occurred before (uvarint).
+	fieldEntry   = 6 // The number of a dictionary entry (uvarint).
 )
 
-// Of CBOR, what records use.
+// The parts of CBOR that records use.
 const (
 	MajorUint  = 0
 	majorNint  = 1
@@ -41,14 +41,13 @@ const (
 	idBytes  = 16
 	idItem   = 1 + idBytes
 	idHead   = MajorBytes<<5 | idBytes
-	lateBase = 1 << 40 // From here on numbers are instants, which move together.
+	lateBase = 1 << 40 // Numbers from here on are instants, which move together.
 	knownIDs = 6
 	maxDepth = maxNesting
 )
 
-// head reads the head of the first item of b: its major type, its number, and
-// the bytes that the head takes, 0 when b is cut or of a kind that records do
-// not use.
+// Head reads the head of the first item of b: its major type, its number, and
+// the bytes of the head, 0 if b is cut or of a kind that records do not use.
 func Head(b []byte) (major byte, n uint64, size int) {
 	if len(b) == 0 {
 		return 0, 0, 0
@@ -69,7 +68,7 @@ func Head(b []byte) (major byte, n uint64, size int) {
 	return 0, 0, 0
 }
 
-// appendHead appends the shortest head.
+// AppendHead appends the shortest head.
 func AppendHead(dst []byte, major byte, n uint64) []byte {
 	major <<= 5
 	switch {
@@ -85,8 +84,7 @@ func AppendHead(dst []byte, major byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
 }
 
-// itemSize returns how many bytes the first item of b takes, 0 when b does not
-// hold it whole.
+// itemSize returns the bytes of the first item of b, 0 if b is cut.
 func itemSize(b []byte, depth int) int {
 	if len(b) > 0 && b[0]&31 < 24 && b[0] < MajorBytes<<5 {
 		return 1 // A small number, as most are.
@@ -127,15 +125,14 @@ func itemSize(b []byte, depth int) int {
 	return 0
 }
 
-// fields goes through the fields of a record.
+// Fields iterates over the fields of a record.
 type Fields struct {
 	Rest []byte
 	left uint64
-	Bad  bool // It is no record, or it is cut.
+	Bad  bool // It is not a record, or it is cut.
 }
 
-// fieldsOf returns the fields of the map that b begins with, and how many
-// there are.
+// FieldsOf returns the fields of the map that b starts with, and their number.
 func FieldsOf(b []byte) (Fields, uint64) {
 	major, n, size := Head(b)
 	if size == 0 || major != MajorMap {
@@ -144,7 +141,7 @@ func FieldsOf(b []byte) (Fields, uint64) {
 	return Fields{Rest: b[size:], left: n}, n
 }
 
-// next returns the next field; ok is false at the end and when f is bad.
+// Next returns the next field. It reports false at the end and if f is bad.
 func (f *Fields) Next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.Bad {
 		return 0, nil, false
@@ -164,7 +161,7 @@ func (f *Fields) Next() (key uint64, item []byte, ok bool) {
 	return key, item, true
 }
 
-// fieldKey returns the key that b begins with and its size, 0 for none.
+// fieldKey returns the key that b starts with and its size, 0 for none.
 func fieldKey(b []byte) (key uint64, size int) {
 	if len(b) > 0 && b[0] < 24 { // As nearly all are.
 		return uint64(b[0]), 1
@@ -176,8 +173,8 @@ func fieldKey(b []byte) (key uint64, size int) {
 	return key, size
 }
 
-// oldFields goes through the fields of what a record differs from: a base, or
-// a record that is not taken apart.
+// baseFields iterates over the fields of a base, or of a record that is not
+// split.
 type baseFields struct {
 	parts base
 	rest  Fields
@@ -189,7 +186,7 @@ func baseFieldsOf(b []byte) (old baseFields) {
 	return old
 }
 
-// next is as that of fields.
+// next is like Next of Fields.
 func (o *baseFields) next() (key uint64, item []byte, ok bool) {
 	if !o.apart {
 		return o.rest.Next()
@@ -202,7 +199,7 @@ func (o *baseFields) next() (key uint64, item []byte, ok bool) {
 	return first.key, first.item, true
 }
 
-// numberIn returns the number that an item is.
+// Number returns the number that an item is.
 func Number(item []byte) (int64, bool) {
 	major, n, size := Head(item)
 	if size == 0 || major > majorNint || n > 1<<63-1 {
@@ -221,16 +218,16 @@ func appendNumber(dst []byte, n int64) []byte {
 	return AppendHead(dst, MajorUint, uint64(n))
 }
 
-// delta is what the writing and the reading of a difference have in common:
-// what they remember of the record so far.
+// delta is the state that writing and reading a difference share: what they
+// remember of the record so far.
 type delta struct {
 	dictionary *Dictionary
-	drift      int64 // How far the last instant was from that of the base.
+	drift      int64 // The distance of the last instant from that of the base.
 	ids        [knownIDs][idBytes]byte
 	known      int
 }
 
-// begin makes the identifiers known that key is made of.
+// begin registers the identifiers that key consists of.
 func (d *delta) begin(key []byte) {
 	for len(key) >= idBytes {
 		d.know(key[:idBytes])
@@ -245,8 +242,7 @@ func (d *delta) know(id []byte) {
 	}
 }
 
-// expected returns what a number is likely to have become: instants move
-// together.
+// expected returns the likely value of a number: instants move together.
 func (d *delta) expected(was int64) int64 {
 	if was >= lateBase {
 		return was + d.drift
@@ -260,9 +256,9 @@ func (d *delta) moved(was, is int64) {
 	}
 }
 
-// diff appends what differs between an old map and record. Often has a bit for each field
-// whose items many records have. It reports false when they are not what
-// records are.
+// diff appends the difference between an old map and record. Often has a bit for
+// each field whose items many records share. It reports false if one of them is
+// not a record.
 func (d *delta) diff(dst []byte, old baseFields, record []byte, often uint64) ([]byte, bool) {
 	now, n := FieldsOf(record)
 	dst = binary.AppendUvarint(dst, n)
@@ -295,7 +291,7 @@ func appendTag(dst []byte, last *int64, key uint64, what byte) []byte {
 	return dst
 }
 
-// field appends one field that differs from what it was, nil for a new one.
+// field appends a field that differs from was, nil for a new field.
 func (d *delta) field(dst []byte, last *int64, key uint64, was, item []byte, often uint64) ([]byte, bool) {
 	if before, ok := Number(was); ok {
 		if now, ok := Number(item); ok {
@@ -333,12 +329,14 @@ func ID(item []byte) (id [idBytes]byte) {
 	return id
 }
 
+// IsMap reports whether an item is a map.
 func IsMap(item []byte) bool { return len(item) > 0 && item[0]>>5 == MajorMap }
 
+// IsID reports whether an item is an identifier.
 func IsID(item []byte) bool { return len(item) == idItem && item[0] == idHead }
 
-// merge appends the record that diff made a difference of, and returns what is
-// behind the difference.
+// merge appends the record that diff was given, and returns the bytes after the
+// difference.
 func (d *delta) merge(dst []byte, old baseFields, diff []byte) (record, rest []byte) {
 	n, diff := takeUvarint(diff)
 	dst = AppendHead(dst, MajorMap, n)
@@ -399,22 +397,22 @@ func (d *delta) value(dst, was, diff []byte, what uint64) (record, rest []byte) 
 	return append(dst, item...), diff
 }
 
-// appendDiff appends what differs between an old map and record; words that many
-// have are in w.
+// AppendDiff appends the difference between an old map and record. W has the
+// entries that many records share.
 func AppendDiff(dst []byte, w *Dictionary, old, record []byte) []byte {
 	d := delta{dictionary: w}
 	dst, _ = d.diff(dst, baseFieldsOf(old), record, 0)
 	return dst
 }
 
-// applyDiff appends the record that appendDiff made a difference of, and returns
-// what is behind the difference.
+// ApplyDiff appends the record that AppendDiff was given, and returns the bytes
+// after the difference.
 func ApplyDiff(dst []byte, w *Dictionary, old, diff []byte) (record, rest []byte) {
 	d := delta{dictionary: w}
 	return d.merge(dst, baseFieldsOf(old), diff)
 }
 
-// takeUvarint returns the number that b begins with and what is behind it.
+// takeUvarint returns the number that b starts with and the bytes after it.
 func takeUvarint(b []byte) (n uint64, rest []byte) {
 	n, size := binary.Uvarint(b)
 	return n, b[size:]

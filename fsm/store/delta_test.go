@@ -83,27 +83,27 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-func TestWordsAreBounded(t *testing.T) {
+func TestDictionaryIsBounded(t *testing.T) {
 	w := NewDictionary()
 	long := make([]byte, maxEntry+1)
 	if _, ok := w.Number(long); ok {
-		t.Error("a word that is too long was taken")
+		t.Error("an entry that is too long was taken")
 	}
-	word := long[:maxEntry]
+	entry := long[:maxEntry]
 	taken := 0
 	for i := range uint64(2 * maxDictionaryBytes / maxEntry) {
-		binary.BigEndian.PutUint64(word, i)
-		if n, ok := w.Number(word); ok {
+		binary.BigEndian.PutUint64(entry, i)
+		if n, ok := w.Number(entry); ok {
 			if taken++; binary.BigEndian.Uint64(w.At(n)) != i {
-				t.Fatalf("word %d is another one", i)
+				t.Fatalf("entry %d is another one", i)
 			}
 		}
 	}
 	if taken != maxDictionaryBytes/maxEntry {
-		t.Errorf("%d words were taken", taken)
+		t.Errorf("%d entries were taken", taken)
 	}
-	binary.BigEndian.PutUint64(word, 5)
-	if n, ok := w.Number(word); !ok || n != 5 {
-		t.Error("a word that is there is not found when there is no more room")
+	binary.BigEndian.PutUint64(entry, 5)
+	if n, ok := w.Number(entry); !ok || n != 5 {
+		t.Error("a known entry is not found at the limit")
 	}
 }

@@ -8,72 +8,75 @@ import (
 	"sort"
 )
 
-// Limits of a page. A page that is full is of the size of one of the
-// allocator's classes.
+// Limits of a page and of a segment. A full page has one of the allocator's
+// sizes.
 const (
 	pageBytes    = 8 << 10
 	pageRows     = 250
 	segmentPages = 256
 )
 
-// shelf is an ordered copy-on-write map from keys of one width to bytes, for
-// many small rows: they lie together in pages, of which a change makes a new
-// one, and pages in drawers. Only the apply goroutine writes to it and shares
-// it. It is no B-tree of the library that tables are: the arrays of one that
-// has split keep pages that have been replaced.
+// PackedMap is an ordered copy-on-write map from keys of one width to bytes, for
+// many small rows. Rows are stored together in pages, and pages in segments. A
+// change replaces the page. Only one goroutine writes to the map and shares it.
+// The B-tree behind Table is not used here: after a split its arrays retain
+// pages that have been replaced.
 type PackedMap struct {
 	width      int  // Bytes of a key.
-	keysOnly   bool // Rows are keys alone.
+	keysOnly   bool // Rows have no value.
 	rows       int
 	segments   []*segment
-	generation *generation  // Whose drawers may be written to.
-	open       bool         // So may the list of drawers.
-	shared     bool         // Nothing was written since share.
-	builder    *pageBuilder // Of the goroutine that writes.
+	generation *generation  // Segments of this generation may be written to.
+	open       bool         // The list of segments may be written to.
+	shared     bool         // Nothing was written since Share.
+	builder    *pageBuilder // Owned by the goroutine that writes.
 }
 
-// drawer is some pages in the order of their keys, at least one.
+// segment is a list of pages in the order of their keys. It is never empty.
 type segment struct {
 	generation *generation
 	pages      []Page
 }
 
-// edition is what a shelf is between two times that it is shared.
+// generation identifies a map between two calls of Share.
 type generation struct{ _ byte }
 
-// page is some rows in the order of their keys. It never changes:
+// Page is a list of rows in the order of their keys. It never changes:
 //
-//	how many rows (u8), how many bytes their keys have in common (u8), those
-//	per row: the rest of its key
-//	unless rows are keys alone, per row: its length (uvarint), its bytes
+//	number of rows (u8), length of the common prefix of their keys (u8), prefix
+//	for each row: the rest of its key
+//	for each row, if rows have values: length (uvarint), value
 //
-// so that the first key is behind the first two bytes in one piece.
+// The first key therefore follows the first two bytes in one piece.
 type Page []byte
 
+// NewPackedMap returns an empty map whose keys have width bytes. With keysOnly
+// its rows have no values.
 func NewPackedMap(width int, bare bool) PackedMap {
 	return PackedMap{width: width, keysOnly: bare, generation: new(generation), open: true, builder: &pageBuilder{width: width, keysOnly: bare}}
 }
 
-// share makes the shelf as it is now safe to hand out.
+// Share makes the current content safe to hand out.
 func (s *PackedMap) Share() {
 	if !s.shared {
 		s.generation, s.open, s.shared = new(generation), false, true
 	}
 }
 
-// freeze turns a copied shelf into the shared one.
+// Freeze makes a copied map read-only.
 func (s *PackedMap) Freeze() { s.builder = nil }
 
+// Len returns the number of rows.
 func (s *PackedMap) Len() int { return s.rows }
 
 // first returns the first key of p.
 func (s *PackedMap) first(p Page) []byte { return p[2 : 2+s.width] }
 
-// corner is a page's place: its drawer, and its place in that.
+// position is the place of a page: its segment, and its index there.
 type position struct{ segment, page int }
 
-// at returns the place of the page in which key is, or would be; ok is false
-// when there is none.
+// at returns the position of the page that has, or would have, key. It reports
+// false if the map is empty.
 func (s *PackedMap) at(key []byte) (at position, ok bool) {
 	if len(s.segments) == 0 {
 		return at, false
@@ -86,7 +89,7 @@ func (s *PackedMap) at(key []byte) (at position, ok bool) {
 	return at, true
 }
 
-// pageOf returns the page in which key is, or would be, nil for none.
+// pageOf returns the page that has, or would have, key; nil if the map is empty.
 func (s *PackedMap) pageOf(key []byte) Page {
 	at, ok := s.at(key)
 	if !ok {
@@ -95,7 +98,7 @@ func (s *PackedMap) pageOf(key []byte) Page {
 	return s.segments[at.segment].pages[at.page]
 }
 
-// write returns the list of drawers and one of them to write to.
+// write returns segment i, copied if it is shared.
 func (s *PackedMap) write(i int) *segment {
 	if !s.open {
 		s.segments, s.open = slices.Clone(s.segments), true
@@ -108,7 +111,7 @@ func (s *PackedMap) write(i int) *segment {
 	return d
 }
 
-// replace puts pages, at most two, in the place of one.
+// replace replaces one page by at most two.
 func (s *PackedMap) replace(at position, pages ...Page) {
 	s.shared = false
 	d := s.write(at.segment)
@@ -119,7 +122,7 @@ func (s *PackedMap) replace(at position, pages ...Page) {
 	case n > segmentPages:
 		cut := n / 2
 		if at.segment == len(s.segments)-1 && at.page >= n-2 {
-			cut = n - 1 // Pages come in their order: leave the drawer full.
+			cut = n - 1 // Appends leave the segment full.
 		}
 		next := &segment{s.generation, slices.Clone(d.pages[cut:])}
 		d.pages = slices.Clone(d.pages[:cut])
@@ -127,7 +130,7 @@ func (s *PackedMap) replace(at position, pages ...Page) {
 	}
 }
 
-// push adds a page behind all others.
+// push appends a page.
 func (s *PackedMap) push(p Page) {
 	s.shared = false
 	if n := len(s.segments); n > 0 && len(s.segments[n-1].pages) < segmentPages {
@@ -141,14 +144,14 @@ func (s *PackedMap) push(p Page) {
 	s.segments = append(s.segments, &segment{s.generation, []Page{p}})
 }
 
-// shape returns how many rows p has, what their keys have in common, and the
-// rests of the keys.
+// shape returns the number of rows of p, the common prefix of their keys, and
+// the rests of the keys.
 func (s *PackedMap) shape(p Page) (n int, prefix, suffixes []byte) {
 	n, pre := int(p[0]), int(p[1])
 	return n, p[2 : 2+pre], p[2+pre : 2+pre+n*(s.width-pre)]
 }
 
-// find returns the place of key in p.
+// find returns the index of key in p.
 func (s *PackedMap) find(p Page, key []byte) (at int, found bool) {
 	n, prefix, suffixes := s.shape(p)
 	pre := len(prefix)
@@ -174,7 +177,7 @@ func (s *PackedMap) find(p Page, key []byte) (at int, found bool) {
 	return low, false
 }
 
-// value returns the bytes of row i of p.
+// value returns the value of row i of p.
 func (s *PackedMap) value(p Page, i int) []byte {
 	_, prefix, suffixes := s.shape(p)
 	rest := p[2+len(prefix)+len(suffixes):]
@@ -188,7 +191,7 @@ func (s *PackedMap) value(p Page, i int) []byte {
 	}
 }
 
-// get returns the bytes at key, which nobody may write to.
+// Get returns the value at key. The caller must not write to it.
 func (s *PackedMap) Get(key []byte) ([]byte, bool) {
 	p := s.pageOf(key)
 	if p == nil {
@@ -211,7 +214,7 @@ func (s *PackedMap) has(key []byte) bool {
 	return ok
 }
 
-// before returns how many rows have keys before key.
+// CountBefore returns the number of rows with keys below key.
 func (s *PackedMap) CountBefore(key []byte) (n int) {
 	at, ok := s.at(key)
 	if !ok {
@@ -231,7 +234,7 @@ func (s *PackedMap) CountBefore(key []byte) (n int) {
 	return n + i
 }
 
-// set stores a row, whose bytes it copies.
+// Set stores a copy of a row.
 func (s *PackedMap) Set(key, value []byte) {
 	d := s.builder
 	d.reset()
@@ -256,7 +259,7 @@ func (s *PackedMap) Set(key, value []byte) {
 	n := len(d.values)
 	cut := n / 2
 	if at == n-1 {
-		cut = at // Rows come in their order: leave the page full.
+		cut = at // Appends leave the page full.
 	}
 	if d.fits(0, n) {
 		s.replace(where, d.page(0, n))
@@ -265,7 +268,7 @@ func (s *PackedMap) Set(key, value []byte) {
 	s.replace(where, d.page(0, cut), d.page(cut, n))
 }
 
-// remove drops the row at key, if there is one.
+// Remove removes the row at key, if there is one.
 func (s *PackedMap) Remove(key []byte) {
 	where, ok := s.at(key)
 	if !ok {
@@ -288,7 +291,7 @@ func (s *PackedMap) Remove(key []byte) {
 	s.replace(where, d.page(0, len(d.values)))
 }
 
-// pagesFrom yields the pages from that of key on, until yield returns false.
+// pagesFrom yields the pages from the one of key on, until yield returns false.
 func (s *PackedMap) pagesFrom(key []byte, yield func(Page) bool) {
 	at, _ := s.at(key)
 	for i := at.segment; i < len(s.segments); i++ {
@@ -301,8 +304,8 @@ func (s *PackedMap) pagesFrom(key []byte, yield func(Page) bool) {
 	}
 }
 
-// scan yields the rows from key on, in order, until yield returns false. Both
-// the key and the bytes are only lent.
+// Scan yields the rows from a key on, in order, until yield returns false. Key
+// and value are valid only during the call.
 func (s *PackedMap) Scan(from []byte, yield func(key, value []byte) bool) {
 	key := make([]byte, s.width)
 	s.pagesFrom(from, func(p Page) bool {
@@ -325,8 +328,8 @@ func (s *PackedMap) Scan(from []byte, yield func(key, value []byte) bool) {
 	})
 }
 
-// scanDown yields the keys from key down to low, without the first skip of them.
-// They are only lent. Pages of which none is wanted are not gone through.
+// Descend yields the keys from a key down to low, without the first skip of
+// them. They are valid only during the call. Skipped pages are not read.
 func (s *PackedMap) Descend(from, low []byte, skip int, yield func(key []byte) bool) {
 	key := make([]byte, s.width)
 	at, _ := s.at(from)
@@ -353,8 +356,8 @@ func (s *PackedMap) Descend(from, low []byte, skip int, yield func(key []byte) b
 	}
 }
 
-// keysDown yields the keys of the first n rows of a page from the last down to
-// low, in key, and reports whether there may be more to yield.
+// keysDown yields the keys of the first n rows of a page, from the last down to
+// low, in the buffer key. It reports whether more may follow.
 func (s *PackedMap) keysDown(p Page, n int, key, low []byte, yield func(key []byte) bool) bool {
 	_, prefix, suffixes := s.shape(p)
 	w := s.width - len(prefix)
@@ -368,7 +371,7 @@ func (s *PackedMap) keysDown(p Page, n int, key, low []byte, yield func(key []by
 	return true
 }
 
-// upTo returns how many rows of p have keys up to key.
+// upTo returns the number of rows of p with keys up to key.
 func (s *PackedMap) upTo(p Page, key []byte) int {
 	at, found := s.find(p, key)
 	if found {
@@ -377,8 +380,8 @@ func (s *PackedMap) upTo(p Page, key []byte) int {
 	return at
 }
 
-// load adds pages that a binder made. It reports false when their keys are not
-// behind all others.
+// Load appends pages of a Builder. It reports false if their keys do not follow
+// all others.
 func (s *PackedMap) Load(pages []Page) bool {
 	if len(pages) > 0 && len(s.segments) > 0 {
 		last := s.segments[len(s.segments)-1]
@@ -400,20 +403,21 @@ func (s *PackedMap) lastKey(p Page) []byte {
 	return slices.Concat(prefix, suffixes[(n-1)*w:])
 }
 
-// binder makes pages of rows that come in the order of their keys.
+// Builder makes pages of rows that are added in the order of their keys.
 type Builder struct {
 	page      pageBuilder
-	values    []byte // The values of the draft.
-	weight    int    // Bytes of those and of their lengths.
+	values    []byte // The values of the page.
+	weight    int    // Bytes of the values and of their lengths.
 	pages     []Page
-	unordered bool // Some did not come in their order.
+	unordered bool // Some rows were added out of order.
 }
 
+// NewBuilder returns a Builder for a PackedMap of the same width.
 func NewBuilder(width int, bare bool) Builder {
 	return Builder{page: pageBuilder{width: width, keysOnly: bare}}
 }
 
-// add adds a row, both parts of which are only lent.
+// Add adds a copy of a row.
 func (b *Builder) Add(key, value []byte) {
 	d := &b.page
 	n := len(d.values)
@@ -438,8 +442,8 @@ func (b *Builder) Add(key, value []byte) {
 	b.weight = weight
 }
 
-// take returns the pages of all rows so far, and begins anew. It reports false
-// when they did not come in their order.
+// Pages returns the pages of all rows so far, and starts again. It reports false
+// if rows were added out of order.
 func (b *Builder) Pages() ([]Page, bool) {
 	if n := len(b.page.values); n > 0 {
 		b.pages = append(b.pages, b.page.page(0, n))
@@ -450,20 +454,20 @@ func (b *Builder) Pages() ([]Page, bool) {
 	return pages, !mixed
 }
 
-// uvarintSize returns how many bytes a number takes.
+// uvarintSize returns the bytes of a number as a uvarint.
 func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
-// draft is a page in the making.
+// pageBuilder is a page that is being built.
 type pageBuilder struct {
 	width    int
 	keysOnly bool
-	keys     []byte // Whole, one behind the other.
+	keys     []byte // Whole keys, concatenated.
 	values   [][]byte
 }
 
 func (d *pageBuilder) reset() { d.keys, d.values = d.keys[:0], d.values[:0] }
 
-// load fills an empty draft with the rows of p.
+// load fills an empty builder with the rows of p.
 func (d *pageBuilder) Load(s *PackedMap, p Page) {
 	n, prefix, suffixes := s.shape(p)
 	w := s.width - len(prefix)
@@ -489,8 +493,8 @@ func (d *pageBuilder) delete(at int) {
 	d.values = slices.Delete(d.values, at, at+1)
 }
 
-// common returns how many bytes the keys of some rows have in common: as many
-// as the first and the last.
+// common returns the length of the common prefix of some keys: that of the first
+// and the last.
 func (d *pageBuilder) common(from, to int) int {
 	first, last := d.keys[from*d.width:(from+1)*d.width], d.keys[(to-1)*d.width:to*d.width]
 	n := 0
@@ -500,7 +504,7 @@ func (d *pageBuilder) common(from, to int) int {
 	return n
 }
 
-// size returns how many bytes the page of some rows takes.
+// size returns the bytes of a page of some rows.
 func (d *pageBuilder) size(from, to int) int {
 	size := d.frame(from, to)
 	if !d.keysOnly {
@@ -511,7 +515,7 @@ func (d *pageBuilder) size(from, to int) int {
 	return size
 }
 
-// frame returns how many bytes the page of some rows takes without their values.
+// frame returns the bytes of a page of some rows without their values.
 func (d *pageBuilder) frame(from, to int) int {
 	pre := d.common(from, to)
 	return 2 + pre + (to-from)*(d.width-pre)

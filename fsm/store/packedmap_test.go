@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// rowsOf returns what a shelf holds.
+// rowsOf returns what a map holds.
 func rowsOf(s *PackedMap) map[string]string {
 	out := make(map[string]string)
 	last := ""
@@ -25,7 +25,7 @@ func rowsOf(s *PackedMap) map[string]string {
 	return out
 }
 
-func checkShelf(t *testing.T, s *PackedMap, want map[string]string) {
+func checkPackedMap(t *testing.T, s *PackedMap, want map[string]string) {
 	t.Helper()
 	got := rowsOf(s)
 	if len(got) != len(want) || s.Len() != len(want) {
@@ -41,9 +41,9 @@ func checkShelf(t *testing.T, s *PackedMap, want map[string]string) {
 	}
 }
 
-// TestShelfIsAMap does random things to a shelf and to a map, and looks at
+// TestPackedMapIsAMap does random things to a map and to a map, and looks at
 // copies that were shared on the way.
-func TestShelfIsAMap(t *testing.T) {
+func TestPackedMapIsAMap(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		t.Run(fmt.Sprint("bare ", bare), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 3))
@@ -78,15 +78,15 @@ func TestShelfIsAMap(t *testing.T) {
 					}
 				}
 			}
-			checkShelf(t, &s, want)
-			checkShelf(t, &old, then)
+			checkPackedMap(t, &s, want)
+			checkPackedMap(t, &old, then)
 			checkDown(t, &s, want)
 			checkSkip(t, &s, want)
 			for k := range want { // Any order.
 				s.Remove([]byte(k))
 			}
 			if s.Len() != 0 || len(rowsOf(&s)) != 0 {
-				t.Error("an emptied shelf has rows")
+				t.Error("an emptied map has rows")
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func checkSkip(t *testing.T, s *PackedMap, want map[string]string) {
 	})
 }
 
-func TestShelfIsLoadedInOrder(t *testing.T) {
+func TestPackedMapIsLoadedInOrder(t *testing.T) {
 	s, want := NewPackedMap(8, false), make(map[string]string)
 	b := NewBuilder(8, false)
 	for i := range uint64(5000) {
@@ -161,11 +161,11 @@ func TestShelfIsLoadedInOrder(t *testing.T) {
 	if !s.Load(pages) || s.Load(pages) {
 		t.Fatal("pages have to be behind all others, and that is all")
 	}
-	checkShelf(t, &s, want)
+	checkPackedMap(t, &s, want)
 	for i := range uint64(300) {
 		k := binary.BigEndian.AppendUint64(nil, i*7)
 		s.Set(k, []byte("later"))
 		want[string(k)] = "later"
 	}
-	checkShelf(t, &s, want)
+	checkPackedMap(t, &s, want)
 }

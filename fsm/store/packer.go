@@ -7,19 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// Limits of what records that rest are made from.
+// Limits of the memory that packing shares between records.
 const (
 	maxEntries         = 1 << 16
-	maxDictionaryBytes = 4 << 20 // All words together.
-	minEntry           = 4       // Bytes: shorter items are their own best word.
+	maxDictionaryBytes = 4 << 20 // All entries together.
+	minEntry           = 4       // Bytes: a shorter item is stored as it is.
 	maxEntry           = 512
 
 	maxBases   = 4096
-	baseShapes = 64   // A record's shape is how many fields it has.
-	baseUses   = 1024 // After that a newer base is nearer.
+	baseShapes = 64   // The shape of a record is its number of fields.
+	baseUses   = 1024 // Then a newer base is more similar.
 )
 
-// words is a list that only grows. Any number of goroutines may use it.
+// Dictionary numbers byte strings that many records have. It only grows. Any
+// number of goroutines may use it.
 type Dictionary struct {
 	list atomic.Pointer[[][]byte]
 
@@ -28,52 +29,53 @@ type Dictionary struct {
 	bytes int
 }
 
+// NewDictionary returns an empty dictionary.
 func NewDictionary() *Dictionary {
 	w := &Dictionary{ids: make(map[string]uint64)}
 	w.list.Store(new([][]byte))
 	return w
 }
 
-// at returns the word i, which nobody may write to.
+// At returns entry i. The caller must not write to it.
 func (w *Dictionary) At(i uint64) []byte { return (*w.list.Load())[i] }
 
-// number returns the number of a word, which is added if it is not there and
-// there is room.
-func (w *Dictionary) Number(word []byte) (uint64, bool) {
+// Number returns the number of an entry. An unknown entry is added while the
+// limits allow it.
+func (w *Dictionary) Number(entry []byte) (uint64, bool) {
 	w.mu.RLock()
-	i, ok := w.ids[string(word)]
+	i, ok := w.ids[string(entry)]
 	w.mu.RUnlock()
-	if ok || len(word) > maxEntry {
+	if ok || len(entry) > maxEntry {
 		return i, ok
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if i, ok := w.ids[string(word)]; ok {
+	if i, ok := w.ids[string(entry)]; ok {
 		return i, true
 	}
-	if len(w.ids) == maxEntries || w.bytes+len(word) > maxDictionaryBytes {
+	if len(w.ids) == maxEntries || w.bytes+len(entry) > maxDictionaryBytes {
 		return 0, false
 	}
-	w.ids[string(word)] = uint64(len(w.ids))
-	w.bytes += len(word)
-	return w.add(word), true
+	w.ids[string(entry)] = uint64(len(w.ids))
+	w.bytes += len(entry)
+	return w.add(entry), true
 }
 
-// add appends a word. Who reads the list meanwhile sees the front of the same
-// array, which is never written again. The caller holds mu.
-func (w *Dictionary) add(word []byte) uint64 {
+// add appends an entry. Concurrent readers see the front of the same array,
+// which is never written again. The caller holds mu.
+func (w *Dictionary) add(entry []byte) uint64 {
 	old := *w.list.Load()
-	list := append(old, bytes.Clone(word))
+	list := append(old, bytes.Clone(entry))
 	w.list.Store(&list)
 	return uint64(len(old))
 }
 
-// packer turns the encodings of records of one table into what differs from
-// others of them, and back. What it makes depends on what it has seen, so it
-// is for memory alone: two replicas may keep the same record in two ways. Any
-// number of goroutines may use it.
+// Packer stores the encodings of records of one table as differences from other
+// records. The result depends on the records packed before, so it is for memory
+// alone: two replicas may pack the same record differently. Any number of
+// goroutines may use it.
 type packer struct {
-	frequent   uint64 // The fields whose items many records have, a bit for each.
+	frequent   uint64 // The fields whose items many records share, a bit for each.
 	dictionary *Dictionary
 	bases      atomic.Pointer[[]base] // Only grows.
 	buffers    sync.Pool              // Of *[]byte.
@@ -85,18 +87,18 @@ type packer struct {
 	}
 }
 
-// newPacker returns a packer; often names the fields whose items many records
-// have.
-func NewPacker(often ...uint) *packer {
+// NewPacker returns a packer. The fields named by frequent have items that many
+// records share.
+func NewPacker(frequent ...uint) *packer {
 	p := &packer{dictionary: NewDictionary()}
 	p.bases.Store(new([]base))
-	for _, key := range often {
+	for _, key := range frequent {
 		p.frequent |= 1 << key
 	}
 	return p
 }
 
-// base is a record that others are made from, taken apart once.
+// base is a record that others are packed against, split into fields.
 type base []part
 
 type part struct {
@@ -104,7 +106,7 @@ type part struct {
 	item []byte
 }
 
-// newBase takes a record apart. It returns nil for what is none.
+// newBase splits a record into fields. It returns nil if it is not a record.
 func newBase(record []byte) base {
 	f, n := FieldsOf(bytes.Clone(record))
 	b := make(base, 0, min(n, maxElements))
@@ -117,8 +119,8 @@ func newBase(record []byte) base {
 	return b
 }
 
-// base returns the base for a record + 1, which may be the record itself, or 0
-// when there is none.
+// base returns the number of the base for a record + 1, or 0 if there is none.
+// The record may become a base itself.
 func (p *packer) base(record []byte) uint64 {
 	_, n := FieldsOf(record)
 	p.mu.Lock()
@@ -133,7 +135,7 @@ func (p *packer) base(record []byte) uint64 {
 		return shape.base
 	}
 	if next := newBase(record); next != nil {
-		bases = append(bases, next) // Who reads the list meanwhile sees the front of the same array.
+		bases = append(bases, next) // Concurrent readers see the front of the same array.
 		p.bases.Store(&bases)
 		shape.base = uint64(len(bases))
 	}
@@ -145,23 +147,23 @@ func (p *packer) old(n uint64) baseFields {
 	return baseFields{parts: (*p.bases.Load())[n-1], apart: true}
 }
 
-// pack appends what unpack makes the record of, with the same key: the number
-// of its base and what differs from that, or 0 and the record.
+// Pack appends the packed form of a record: the number of its base and the
+// difference from it, or 0 and the record. Unpack needs the same key.
 func (p *packer) Pack(dst, key, record []byte) []byte {
 	start := len(dst)
 	if base := p.base(record); base != 0 {
 		d := delta{dictionary: p.dictionary}
 		d.begin(key)
 		out, ok := d.diff(binary.AppendUvarint(dst, base), p.old(base), record, p.frequent)
-		room, _ := p.buffers.Get().(*[]byte)
-		if room == nil {
-			room = new([]byte)
+		buffer, _ := p.buffers.Get().(*[]byte)
+		if buffer == nil {
+			buffer = new([]byte)
 		}
 		if ok {
-			*room = p.unpack((*room)[:0], key, out[start:])
-			ok = bytes.Equal(*room, record)
+			*buffer = p.unpack((*buffer)[:0], key, out[start:])
+			ok = bytes.Equal(*buffer, record)
 		}
-		p.buffers.Put(room)
+		p.buffers.Put(buffer)
 		if ok {
 			return out
 		}
@@ -170,7 +172,7 @@ func (p *packer) Pack(dst, key, record []byte) []byte {
 	return append(append(dst, 0), record...)
 }
 
-// unpack appends the record that pack was given.
+// unpack appends the record that Pack was given.
 func (p *packer) unpack(dst, key, packed []byte) []byte {
 	base, rest := takeUvarint(packed)
 	if base == 0 {

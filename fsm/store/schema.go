@@ -8,38 +8,38 @@ import (
 	"unicode/utf8"
 )
 
-// kindOfItem is what an item of an encoding is.
+// itemKind is the kind of an encoded item.
 type itemKind uint8
 
 const (
-	itemOther itemKind = iota // What no form can tell: it is left to the decoder.
+	itemOther itemKind = iota // Not covered by schemas: left to the decoder.
 	itemUint                  // A number from 0 to limit.
 	itemInt                   // A number from -limit-1 to limit.
 	itemBool
 	itemText
 	itemBytes  // As many bytes as limit, any number for 0.
 	itemID     // An identifier, or no bytes for none.
-	itemList   // Items of one form.
+	itemList   // Items of one schema.
 	itemRecord // A map from the numbers of fields to items.
 )
 
-// form is what the encoding of a Go type looks like. What a form accepts is,
-// byte for byte, what the encoder makes of that which the decoder makes of it: it
-// can be decoded whenever it is read, and its hash is that of the value. What it
-// does not accept may be right all the same, which the decoder says.
+// Schema describes the encoding of a Go type. An encoding that a schema accepts
+// decodes, and encodes to the same bytes again: its hash is that of the value. An
+// encoding that it does not accept may still be valid; the decoder decides.
 type Schema struct {
 	kind     itemKind
-	nonzero  bool // A zero value is left out, so it never occurs.
+	nonzero  bool // Zero values are omitted, so they never occur.
 	limit    uint64
 	items    *Schema
-	fields   []*Schema // By number; nil where there is none.
-	required uint64    // The fields that are always there, a bit for each.
+	fields   []*Schema // By number; nil if there is none.
+	required uint64    // The fields that are never omitted, a bit for each.
 }
 
+// SchemaOf returns the schema of V.
 func SchemaOf[V any]() *Schema { return newSchema(reflect.TypeFor[V](), false) }
 
-// newForm returns the form of a type, of a field from which zero values are
-// left out if filled is set.
+// newSchema returns the schema of a type. With filled, it is the type of a field
+// whose zero value is omitted.
 func newSchema(t reflect.Type, filled bool) *Schema {
 	s := &Schema{nonzero: filled}
 	marshals := t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
@@ -59,13 +59,13 @@ func newSchema(t reflect.Type, filled bool) *Schema {
 		case !filled && t.Elem().Kind() == reflect.Uint8:
 			s.kind, s.limit = itemBytes, uint64(t.Len())
 		}
-	case reflect.Pointer: // Nil is left out: what is there may be zero.
+	case reflect.Pointer: // Nil is omitted: a value may be zero.
 		if filled && t.Elem().Kind() == reflect.Struct {
 			return newSchema(t.Elem(), false)
 		}
 	case reflect.Slice:
 		switch {
-		case !filled: // Nil would be something else.
+		case !filled: // Nil has another encoding.
 		case t.Elem().Kind() == reflect.Uint8:
 			s.kind = itemBytes
 		default:
@@ -94,7 +94,7 @@ func isIDType(t reflect.Type) bool {
 		t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]())
 }
 
-// record makes s the form of a struct whose fields have numbers.
+// record makes s the schema of a struct with numbered fields.
 func (s *Schema) record(t reflect.Type) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("cbor"), ",")
@@ -103,7 +103,7 @@ func (s *Schema) record(t reflect.Type) {
 		}
 		key, err := strconv.ParseUint(name, 10, 6)
 		if err != nil || !strings.Contains(options, "keyasint") {
-			return // It stays what no form can tell.
+			return // It stays itemOther.
 		}
 		for uint64(len(s.fields)) <= key {
 			s.fields = append(s.fields, nil)
@@ -119,7 +119,7 @@ func (s *Schema) record(t reflect.Type) {
 	}
 }
 
-// last returns the highest number of a field of a record, -1 for what is none.
+// LastField returns the highest field number of a record, -1 for another schema.
 func (s *Schema) LastField() int {
 	if s.kind != itemRecord {
 		return -1
@@ -127,8 +127,7 @@ func (s *Schema) LastField() int {
 	return len(s.fields) - 1
 }
 
-// size returns how many bytes the first item of b takes, 0 when s does not
-// accept it.
+// Size returns the bytes of the first item of b, 0 if s does not accept it.
 func (s *Schema) Size(b []byte) int {
 	if len(b) > 0 && b[0] < 24 && (s.kind == itemInt || s.kind == itemUint) {
 		return accepted(1, b[0] != 0 || !s.nonzero) // A small number, as most are.
@@ -164,7 +163,7 @@ func (s *Schema) Size(b []byte) int {
 	return 0
 }
 
-// accepted returns size, or 0 for what is not accepted.
+// accepted returns size if is holds, 0 otherwise.
 func accepted(size int, is bool) int {
 	if is {
 		return size
@@ -172,7 +171,7 @@ func accepted(size int, is bool) int {
 	return 0
 }
 
-// holds reports whether an item of bytes is of the form.
+// accepts reports whether s accepts a byte string.
 func (s *Schema) accepts(major byte, value []byte) bool {
 	switch s.kind {
 	case itemText:
@@ -184,7 +183,7 @@ func (s *Schema) accepts(major byte, value []byte) bool {
 	}
 }
 
-// list returns how many bytes a list of n items takes whose head is of size.
+// list returns the bytes of a list of n items whose head has size bytes.
 func (s *Schema) list(b []byte, n uint64, size int) int {
 	for range n {
 		item := s.items.Size(b[size:])
@@ -196,7 +195,7 @@ func (s *Schema) list(b []byte, n uint64, size int) int {
 	return size
 }
 
-// headSize returns how many bytes the shortest head with n takes.
+// headSize returns the bytes of the shortest head with n.
 func headSize(n uint64) int {
 	switch {
 	case n < 24:
@@ -211,8 +210,8 @@ func headSize(n uint64) int {
 	return 9
 }
 
-// formFields goes through the fields of a record as fields does, and accepts
-// those of the record's form alone, each once and in their order.
+// SchemaFields iterates over the fields of a record like Fields, and accepts only
+// fields of its schema, each once and in order.
 type SchemaFields struct {
 	schema *Schema
 	rest   []byte
@@ -221,13 +220,14 @@ type SchemaFields struct {
 	bad    bool
 }
 
-// fieldsOf returns the fields of the map that b begins with.
+// FieldsOf returns the fields of the map that b starts with.
 func (s *Schema) FieldsOf(b []byte) SchemaFields {
 	major, n, size := Head(b)
 	return SchemaFields{schema: s, rest: b[size:], left: n, bad: size == 0 || major != MajorMap || size != headSize(n)}
 }
 
-// next returns the next field; ok is false at the end and when f is bad.
+// Next returns the next field. It reports false at the end and after a field
+// that the schema does not accept.
 func (f *SchemaFields) Next() (key uint64, item []byte, ok bool) {
 	if f.left == 0 || f.bad {
 		return 0, nil, false
@@ -250,10 +250,11 @@ func (f *SchemaFields) Next() (key uint64, item []byte, ok bool) {
 	return key, item, true
 }
 
-// whole reports whether the record was read to its end and was of the form.
+// complete reports whether the schema accepted the whole record.
 func (f *SchemaFields) complete() bool {
 	return !f.bad && f.left == 0 && f.seen&f.schema.required == f.schema.required
 }
 
-// ends reports whether the record is whole and nothing is behind it.
+// Complete reports whether the schema accepted the whole record and nothing
+// follows it.
 func (f *SchemaFields) Complete() bool { return f.complete() && len(f.rest) == 0 }

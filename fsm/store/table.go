@@ -9,11 +9,11 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// table is an ordered copy-on-write map. Only the apply goroutine writes to it
-// and shares it; a shared tree is never written again.
+// Table is an ordered copy-on-write map. Only one goroutine writes to it and
+// shares it. A shared tree is never written again.
 type Table[K, V any] struct {
 	tree   *btree.BTreeG[row[K, V]]
-	shared *btree.BTreeG[row[K, V]] // What views see; nil once tree has changed.
+	shared *btree.BTreeG[row[K, V]] // For readers; nil once tree has changed.
 }
 
 type row[K, V any] struct {
@@ -21,36 +21,41 @@ type row[K, V any] struct {
 	value V
 }
 
+// NewTable returns an empty table in the order of compare.
 func NewTable[K, V any](compare func(a, b K) int) Table[K, V] {
 	less := func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 }
 	return Table[K, V]{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
 }
 
+// Get returns the value at k.
 func (t *Table[K, V]) Get(k K) (V, bool) {
 	r, ok := t.tree.Get(row[K, V]{key: k})
 	return r.value, ok
 }
 
+// Set stores v at k.
 func (t *Table[K, V]) Set(k K, v V) {
 	t.shared = nil
 	t.tree.Set(row[K, V]{k, v})
 }
 
+// Remove removes the row at k, if there is one.
 func (t *Table[K, V]) Remove(k K) {
 	t.shared = nil
 	t.tree.Delete(row[K, V]{key: k})
 }
 
+// Len returns the number of rows.
 func (t *Table[K, V]) Len() int { return t.tree.Len() }
 
-// all yields every row by key. Nobody may write to t meanwhile.
+// All yields every row by key. The table must not change meanwhile.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		t.tree.Scan(func(r row[K, V]) bool { return yield(r.key, r.value) })
 	}
 }
 
-// from yields the rows from k on, by key.
+// From yields the rows from k on, by key.
 func (t *Table[K, V]) From(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		t.tree.Ascend(row[K, V]{key: k}, func(r row[K, V]) bool {
@@ -59,7 +64,7 @@ func (t *Table[K, V]) From(k K) iter.Seq2[K, V] {
 	}
 }
 
-// downFrom yields the rows from k down.
+// Descend yields the rows from k down.
 func (t *Table[K, V]) Descend(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		t.tree.Descend(row[K, V]{key: k}, func(r row[K, V]) bool {
@@ -74,52 +79,53 @@ func (t *Table[K, V]) first() (k K, v V, ok bool) {
 	return r.key, r.value, ok
 }
 
-// share makes the tree as it is now safe to hand out.
+// Share makes the current content safe to hand out.
 func (t *Table[K, V]) Share() {
 	if t.shared == nil {
 		t.shared = t.tree.IsoCopy()
 	}
 }
 
-// freeze turns a copied table into the shared one.
+// Freeze makes a copied table read-only.
 func (t *Table[K, V]) Freeze() { t.tree = t.shared }
 
-// shareable is a table of any type, as publishing sees it.
+// Shareable is a table of any type that can be published.
 type Shareable interface {
 	Share()
 	Freeze()
 }
 
-// records is a table of immutable records with the sum of their hashes. To
-// change a record is to put a changed copy. Those that rest are packed on a
-// shelf: reading one decodes it anew.
+// Records is a table of immutable records with the sum of their hashes. To
+// change a record, put a changed copy. Cold records are stored packed: each read
+// decodes the record.
 type Records[K, V any] struct {
 	Table[K, *V]
 
 	compare func(a, b K) int
 	key     func(*V) K
-	lean    func(*V) *V // What of a record is hashed; nil for all of it.
+	lean    func(*V) *V // The part of a record that is hashed; nil for all of it.
 	sum     Sum
-	cold    *Cold[K, V] // Nil when none of them ever rests.
+	cold    *Cold[K, V] // Nil if no record is ever cold.
 	packed  PackedMap
 }
 
-// resting says which records of a table are unlikely to change, and how their
-// keys are bytes in the same order.
+// Cold defines which records of a table are unlikely to change, and how their
+// keys are encoded in the same order.
 type Cold[K, V any] struct {
 	Is     func(*V) bool
 	Bytes  func(K) []byte
 	Key    func([]byte) K
 	Packer *packer
-	Lean   func(*V) *V // What of a record is hashed; nil for all of it.
+	Lean   func(*V) *V // The part of a record that is hashed; nil for all of it.
 }
 
+// NewRecords returns an empty table of records none of which is cold.
 func NewRecords[K, V any](compare func(a, b K) int, key func(*V) K) Records[K, V] {
 	return Records[K, V]{Table: NewTable[K, *V](compare), compare: compare, key: key}
 }
 
-// newRestingRecords returns a table of records some of which rest. Width is how
-// many bytes a key has.
+// NewColdRecords returns an empty table of records some of which are cold. Width
+// is the number of bytes of a key.
 func NewColdRecords[K, V any](compare func(a, b K) int, key func(*V) K, width int, r Cold[K, V]) Records[K, V] {
 	out := NewRecords(compare, key)
 	out.cold, out.packed, out.lean = &r, NewPackedMap(width, false), r.Lean
@@ -134,7 +140,7 @@ func (r *Records[K, V]) Share() {
 	}
 }
 
-// freeze turns a copied table into the shared one.
+// Freeze makes a copied table read-only.
 func (r *Records[K, V]) Freeze() {
 	r.Table.Freeze()
 	if r.cold != nil {
@@ -142,12 +148,13 @@ func (r *Records[K, V]) Freeze() {
 	}
 }
 
+// Len returns the number of records.
 func (r *Records[K, V]) Len() int { return r.Table.Len() + r.packed.Len() }
 
-// tally returns how many records there are and the sum of their hashes.
+// Digest returns the number of records and the sum of their hashes.
 func (r *Records[K, V]) Digest() (int, Sum) { return r.Len(), r.sum }
 
-// get returns the record at k.
+// Get returns the record at k.
 func (r *Records[K, V]) Get(k K) (*V, bool) {
 	if v, ok := r.Table.Get(k); ok || r.cold == nil {
 		return v, ok
@@ -160,8 +167,8 @@ func (r *Records[K, V]) Get(k K) (*V, bool) {
 	return MustDecode[V](r.cold.Packer.unpack(nil, key, packed)), true
 }
 
-// peek returns the record at k, or the encoding of one that rests, in room.
-func (r *Records[K, V]) Peek(k K, room []byte) (v *V, encoded []byte, ok bool) {
+// Peek returns the record at k, or the encoding of a cold one, in buffer.
+func (r *Records[K, V]) Peek(k K, buffer []byte) (v *V, encoded []byte, ok bool) {
 	if v, ok := r.Table.Get(k); ok || r.cold == nil {
 		return v, nil, ok
 	}
@@ -170,23 +177,25 @@ func (r *Records[K, V]) Peek(k K, room []byte) (v *V, encoded []byte, ok bool) {
 	if !ok {
 		return nil, nil, false
 	}
-	return nil, r.cold.Packer.unpack(room[:0], key, packed), true
+	return nil, r.cold.Packer.unpack(buffer[:0], key, packed), true
 }
 
-// has reports whether there is a record at k.
+// Has reports whether there is a record at k.
 func (r *Records[K, V]) Has(k K) bool {
 	_, ok := r.Table.Get(k)
 	return ok || r.cold != nil && r.packed.has(r.cold.Bytes(k))
 }
 
-// stored is a table of records of any type, as hash and snapshot see it.
+// Stored is a table of records of any type that can be hashed and written to a
+// snapshot.
 type Stored interface {
 	Digest() (int, Sum)
 	Each(visit func(encoded []byte))
 	Visit(yield func(encoded []byte) bool)
 }
 
-// each visits the encoding of every record by key, which is only lent.
+// Each visits the encoding of every record by key. It is valid only during the
+// call.
 func (r *Records[K, V]) Each(visit func(encoded []byte)) {
 	r.Visit(func(encoded []byte) bool {
 		visit(encoded)
@@ -194,15 +203,15 @@ func (r *Records[K, V]) Each(visit func(encoded []byte)) {
 	})
 }
 
-// visit yields what each visits, until yield returns false.
+// Visit is Each that ends when yield returns false.
 func (r *Records[K, V]) Visit(yield func(encoded []byte) bool) {
-	var room []byte
+	var buffer []byte
 	r.Scan(nil, func(_ K, v *V, key, packed []byte) bool {
 		if v != nil {
 			return yield(MustEncode(v))
 		}
-		room = r.cold.Packer.unpack(room[:0], key, packed)
-		return yield(room)
+		buffer = r.cold.Packer.unpack(buffer[:0], key, packed)
+		return yield(buffer)
 	})
 }
 
@@ -214,7 +223,7 @@ func (r *Records[K, V]) hash(v *V) [sha256.Size]byte {
 	return sha256.Sum256(MustEncode(v))
 }
 
-// put stores v and returns the record it replaces, nil for none.
+// Put stores v and returns the record it replaces, nil for none.
 func (r *Records[K, V]) Put(v *V) *V {
 	k := r.key(v)
 	old, ok := r.Get(k)
@@ -237,7 +246,7 @@ func (r *Records[K, V]) Put(v *V) *V {
 	return old
 }
 
-// drop removes the record at k and returns it, nil for none.
+// Drop removes the record at k and returns it, nil for none.
 func (r *Records[K, V]) Drop(k K) *V {
 	old, ok := r.Get(k)
 	if ok {
@@ -250,44 +259,44 @@ func (r *Records[K, V]) Drop(k K) *V {
 	return old
 }
 
-// eachFrom yields the encoding of every record from k on, by key. It is only
-// lent.
+// EachFrom yields the encoding of every record from k on, by key. It is valid
+// only during the call.
 func (r *Records[K, V]) EachFrom(k K, yield func(k K, encoded []byte) bool) {
-	var room []byte
+	var buffer []byte
 	r.Scan(&k, func(k K, v *V, key, packed []byte) bool {
 		if v != nil {
 			return yield(k, MustEncode(v))
 		}
-		room = r.cold.Packer.unpack(room[:0], key, packed)
-		return yield(k, room)
+		buffer = r.cold.Packer.unpack(buffer[:0], key, packed)
+		return yield(k, buffer)
 	})
 }
 
-// resting returns how many records rest.
+// ColdLen returns the number of cold records.
 func (r *Records[K, V]) ColdLen() int { return r.packed.Len() }
 
-// pack appends the packed form of a record that rests.
+// Pack appends the packed form of a cold record.
 func (r *Records[K, V]) Pack(dst, key, encoded []byte) []byte {
 	return r.cold.Packer.Pack(dst, key, encoded)
 }
 
-// unpack appends the encoding of a record that rests.
+// Unpack appends the encoding of a cold record.
 func (r *Records[K, V]) Unpack(dst, key, packed []byte) []byte {
 	return r.cold.Packer.unpack(dst, key, packed)
 }
 
-// binder returns what makes pages of records that rest.
+// Builder returns a builder of pages of cold records.
 func (r *Records[K, V]) Builder() Builder { return NewBuilder(r.packed.width, false) }
 
-// load adds pages of records that rest, the sum of whose hashes is sum. It
-// reports false when their keys are not behind all others.
+// Load appends pages of cold records, whose hashes add up to sum. It reports
+// false if their keys do not follow all others.
 func (r *Records[K, V]) Load(pages []Page, sum *Sum) bool {
 	r.sum.merge(sum)
 	return r.packed.Load(pages)
 }
 
-// scan yields every record from a key on, or all, by key: v, or the key and the
-// packed form of one that rests, which are only lent.
+// Scan yields every record from a key on, or all, by key: v, or the key and the
+// packed form of a cold record, which are valid only during the call.
 func (r *Records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
 	at := r.tree.Iter()
 	var more bool
@@ -316,7 +325,7 @@ func (r *Records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) 
 	}
 }
 
-// decoded yields what scan does, decoded.
+// decoded is Scan with every record decoded.
 func (r *Records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
 	return func(yield func(K, *V) bool) {
 		r.Scan(from, func(k K, v *V, key, packed []byte) bool {
@@ -328,20 +337,20 @@ func (r *Records[K, V]) decoded(from *K) iter.Seq2[K, *V] {
 	}
 }
 
-// all yields every record with its key, by key.
+// All yields every record with its key, by key.
 func (r *Records[K, V]) All() iter.Seq2[K, *V] { return r.decoded(nil) }
 
-// from yields the records from k on, by key.
+// From yields the records from k on, by key.
 func (r *Records[K, V]) From(k K) iter.Seq2[K, *V] { return r.decoded(&k) }
 
-// hot yields the records that do not rest.
+// Hot yields the records that are not cold.
 func (r *Records[K, V]) Hot() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
 		r.tree.Scan(func(w row[K, *V]) bool { return yield(w.value) })
 	}
 }
 
-// values yields every record by key.
+// Values yields every record by key.
 func (r *Records[K, V]) Values() iter.Seq[*V] {
 	return func(yield func(*V) bool) {
 		for _, v := range r.decoded(nil) {
@@ -352,8 +361,8 @@ func (r *Records[K, V]) Values() iter.Seq[*V] {
 	}
 }
 
-// index is the set of those records of one table that hold a condition, in an
-// order of its own. It is derived: snapshots do not carry it.
+// Index is the set of the records of one table that meet a condition, in an order
+// of its own. It is derived: snapshots do not contain it.
 type Index[K comparable, V any] struct {
 	Table[K, struct{}]
 
@@ -361,11 +370,12 @@ type Index[K comparable, V any] struct {
 	holds func(*V) bool
 }
 
+// NewIndex returns an empty index.
 func NewIndex[K comparable, V any](compare func(a, b K) int, key func(*V) K, holds func(*V) bool) Index[K, V] {
 	return Index[K, V]{Table: NewTable[K, struct{}](compare), key: key, holds: holds}
 }
 
-// update follows a change of a record from before to after, either nil.
+// Update follows a change of a record from before to after, either nil.
 func (x *Index[K, V]) Update(before, after *V) {
 	was := before != nil && x.holds(before)
 	is := after != nil && x.holds(after)
@@ -381,7 +391,7 @@ func (x *Index[K, V]) Update(before, after *V) {
 	}
 }
 
-// keys yields the keys from k on.
+// Keys yields the keys from k on.
 func (x *Index[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.tree.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
@@ -390,7 +400,7 @@ func (x *Index[K, V]) Keys(k K) iter.Seq[K] {
 	}
 }
 
-// next returns the first key from k on.
+// Next returns the first key from k on.
 func (x *Index[K, V]) Next(k K) (first K, ok bool) {
 	x.tree.Ascend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool {
 		first, ok = r.key, true
@@ -399,8 +409,8 @@ func (x *Index[K, V]) Next(k K) (first K, ok bool) {
 	return first, ok
 }
 
-// take returns the first n keys, so that the caller may change the index while
-// it goes through them.
+// FirstKeys returns the first n keys, so that the caller may change the index
+// while it iterates over them.
 func (x *Index[K, V]) FirstKeys(n int) []K {
 	out := make([]K, 0, min(n, x.Len()))
 	x.tree.Scan(func(r row[K, struct{}]) bool {
@@ -413,15 +423,15 @@ func (x *Index[K, V]) FirstKeys(n int) []K {
 	return out
 }
 
-// downKeys yields the keys from k down.
+// Descend yields the keys from k down.
 func (x *Index[K, V]) Descend(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.tree.Descend(row[K, struct{}]{key: k}, func(r row[K, struct{}]) bool { return yield(r.key) })
 	}
 }
 
-// packedIndex is an index that most records of its table are in. Its keys lie
-// on a shelf, as bytes in the same order.
+// PackedIndex is an Index that contains most records of its table. Its keys are
+// stored in a PackedMap, encoded in the same order.
 type PackedIndex[K comparable, V any] struct {
 	packed PackedMap
 	encode func(K) []byte
@@ -430,18 +440,23 @@ type PackedIndex[K comparable, V any] struct {
 	holds  func(*V) bool
 }
 
-// newPackedIndex returns an index with keys of width bytes.
+// NewPackedIndex returns an index with keys of width bytes.
 func NewPackedIndex[K comparable, V any](
 	width int, bytes func(K) []byte, from func([]byte) K, key func(*V) K, holds func(*V) bool,
 ) PackedIndex[K, V] {
 	return PackedIndex[K, V]{packed: NewPackedMap(width, true), encode: bytes, decode: from, key: key, holds: holds}
 }
 
-func (x *PackedIndex[K, V]) Share()   { x.packed.Share() }
-func (x *PackedIndex[K, V]) Freeze()  { x.packed.Freeze() }
+// Share makes the current content safe to hand out.
+func (x *PackedIndex[K, V]) Share() { x.packed.Share() }
+
+// Freeze makes a copied index read-only.
+func (x *PackedIndex[K, V]) Freeze() { x.packed.Freeze() }
+
+// Len returns the number of keys.
 func (x *PackedIndex[K, V]) Len() int { return x.packed.Len() }
 
-// update follows a change of a record from before to after, either nil.
+// Update follows a change of a record from before to after, either nil.
 func (x *PackedIndex[K, V]) Update(before, after *V) {
 	was := before != nil && x.holds(before)
 	is := after != nil && x.holds(after)
@@ -456,7 +471,7 @@ func (x *PackedIndex[K, V]) Update(before, after *V) {
 	}
 }
 
-// load adds keys, which are in their order and behind all others.
+// Load appends keys, which are sorted and follow all others.
 func (x *PackedIndex[K, V]) Load(keys iter.Seq[[]byte]) {
 	b := NewBuilder(x.packed.width, true)
 	for key := range keys {
@@ -468,24 +483,24 @@ func (x *PackedIndex[K, V]) Load(keys iter.Seq[[]byte]) {
 	}
 }
 
-// keys yields the keys from k on.
+// Keys yields the keys from k on.
 func (x *PackedIndex[K, V]) Keys(k K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.packed.Scan(x.encode(k), func(key, _ []byte) bool { return yield(x.decode(key)) })
 	}
 }
 
-// downKeys yields the keys from k down to low, without the first skip of them.
+// Descend yields the keys from k down to low, without the first skip of them.
 func (x *PackedIndex[K, V]) Descend(k, low K, skip int) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		x.packed.Descend(x.encode(k), x.encode(low), skip, func(key []byte) bool { return yield(x.decode(key)) })
 	}
 }
 
-// before returns how many keys are before k.
+// CountBefore returns the number of keys below k.
 func (x *PackedIndex[K, V]) CountBefore(k K) int { return x.packed.CountBefore(x.encode(k)) }
 
-// differ returns an error when two indexes do not have the same keys.
+// Differ returns an error if two indexes do not have the same keys.
 func (x *PackedIndex[K, V]) Differ(name string, want *PackedIndex[K, V]) error {
 	if x.Len() != want.Len() {
 		return fmt.Errorf("%s: %d rows, the records say %d", name, x.Len(), want.Len())
