@@ -213,7 +213,7 @@ func (a *access) admitStream(r *request) (ok bool, err error) {
 	// Output is readable without a quorum. A linearizable read is needed only
 	// if neither the local view nor an archive has the execution.
 	stale, _, _ := a.cfg.Reader.Stale()
-	view, err := stale.Dig(compute.OrgID{}, id, a.openArchive(r.ctx))
+	view, err := stale.LoadArchived(compute.OrgID{}, id, a.openArchive(r.ctx))
 	if err != nil {
 		return true, a.readView(r)
 	}

@@ -15,7 +15,7 @@ func (c *core) openArchive(ctx context.Context) fsm.OpenArchive {
 // dig adds an archived execution of the caller's organization to the request's
 // view.
 func (c *core) dig(r *request, id compute.ExecutionID) (err error) {
-	view, err := r.view.Dig(r.caller.actor.Org, id, c.openArchive(r.ctx))
+	view, err := r.view.LoadArchived(r.caller.actor.Org, id, c.openArchive(r.ctx))
 	if err == nil {
 		r.view = view
 	}

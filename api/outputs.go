@@ -84,7 +84,7 @@ func (g *outputs) findStream(r *request) (*compute.Execution, error) {
 	if err != nil {
 		return nil, errNotFound()
 	}
-	view, err := r.view.Dig(compute.OrgID{}, id, g.openArchive(r.ctx))
+	view, err := r.view.LoadArchived(compute.OrgID{}, id, g.openArchive(r.ctx))
 	if err != nil {
 		return nil, err
 	}

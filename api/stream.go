@@ -201,7 +201,7 @@ func (t *stream) next(want func(*compute.Execution) bool) (*compute.Execution, e
 // node may have been partitioned.
 func (t *stream) dig(view *fsm.View) (known *fsm.View, err error) {
 	for range digTries {
-		known, err = view.Dig(compute.OrgID{}, t.id, t.core.openArchive(t.ctx))
+		known, err = view.LoadArchived(compute.OrgID{}, t.id, t.core.openArchive(t.ctx))
 		if err == nil || t.ctx.Err() != nil {
 			break
 		}

@@ -43,10 +43,10 @@ func (v *archiveTables) FromArchive(id compute.ExecutionID) bool {
 	return ok
 }
 
-// Dig returns v with an organization's execution, or anybody's when org is
+// LoadArchived returns v with an organization's execution, or anybody's when org is
 // zero, and what belongs to it, where an archive has it; v itself when the
 // state has it or nothing has.
-func (v *View) Dig(org compute.OrgID, id compute.ExecutionID, open OpenArchive) (*View, error) {
+func (v *View) LoadArchived(org compute.OrgID, id compute.ExecutionID, open OpenArchive) (*View, error) {
 	if v.executions.Has(id) || v.FromArchive(id) {
 		return v, nil
 	}

@@ -162,18 +162,18 @@ func TestLookupOpensItsArchive(t *testing.T) {
 				continue
 			}
 			opened = 0
-			v, err := w.view().Dig(org, id, open)
+			v, err := w.view().LoadArchived(org, id, open)
 			if err != nil || !v.FromArchive(id) || opened != 1 {
 				t.Errorf("execution %d: in an archive %t, %d were opened, %v", i, v.FromArchive(id), opened, err)
 			}
-			if _, err := v.Dig(org, id, open); err != nil || opened != 1 {
+			if _, err := v.LoadArchived(org, id, open); err != nil || opened != 1 {
 				t.Errorf("execution %d: %d archives were opened for it once it was there, %v", i, opened, err)
 			}
 		}
 		unknown := ids[n/2]
 		unknown.UUID[15]++
 		opened = 0
-		if v, err := w.view().Dig(org, unknown, open); err != nil || v.FromArchive(unknown) || opened != 0 {
+		if v, err := w.view().LoadArchived(org, unknown, open); err != nil || v.FromArchive(unknown) || opened != 0 {
 			t.Errorf("an unknown execution: %d archives were opened, %v", opened, err)
 		}
 	}

@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	checkpointEvery = 256 // Entries between two marks.
+	checkpointEvery = 256 // Entries between two checkpoints.
 	checkpointsKept = 16
 )
 
-// Mark is the hash of the state after the entry Index.
-type Mark struct {
+// Checkpoint is the hash of the state after the entry Index.
+type Checkpoint struct {
 	Index uint64
 	Hash  compute.Hash
 }
 
-// markBook keeps the newest marks: every replica takes them at the same
-// indexes, so that they can be compared while the replicas go on.
+// checkpointLog has the newest checkpoints. Every replica takes them at the same
+// indexes, so that replicas can be compared while they apply entries.
 type checkpointLog struct {
 	mu          sync.Mutex
-	checkpoints []Mark // By index.
+	checkpoints []Checkpoint // By index.
 }
 
-// note takes the mark of an entry that was applied, where one is due.
+// record takes a checkpoint after an entry, if one is due.
 func (b *checkpointLog) record(index uint64, hash func() compute.Hash) {
 	if index%checkpointEvery != 0 {
 		return
 	}
-	mark := Mark{index, hash()}
+	c := Checkpoint{index, hash()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkpoints = append(b.checkpoints[max(0, len(b.checkpoints)-checkpointsKept+1):], mark)
+	b.checkpoints = append(b.checkpoints[max(0, len(b.checkpoints)-checkpointsKept+1):], c)
 }
 
-// clear forgets all: another state took the place of this one.
+// clear drops all checkpoints, after the state was replaced.
 func (b *checkpointLog) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.checkpoints = nil
 }
 
-// Marks returns the newest marks of this replica, by index.
-func (f *FSM) Marks() []Mark {
-	f.marks.mu.Lock()
-	defer f.marks.mu.Unlock()
-	return slices.Clone(f.marks.checkpoints)
+// Marks returns the newest checkpoints of this replica, by index.
+func (f *FSM) Checkpoints() []Checkpoint {
+	f.checkpoints.mu.Lock()
+	defer f.checkpoints.mu.Unlock()
+	return slices.Clone(f.checkpoints.checkpoints)
 }

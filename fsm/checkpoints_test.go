@@ -23,13 +23,13 @@ func TestMarksAreThoseOfTheSameEntries(t *testing.T) {
 		}
 		entries = append(entries, &raft.Log{Index: i + 1, Type: raft.LogCommand, Data: frame})
 	}
-	var all [][]fsm.Mark
+	var all [][]fsm.Checkpoint
 	for _, size := range []int{1, 100, 1000, 6000} {
 		m := fsm.New()
 		for batch := range slices.Chunk(entries, size) {
 			m.ApplyBatch(batch)
 		}
-		all = append(all, m.Marks())
+		all = append(all, m.Checkpoints())
 	}
 	for i, marks := range all {
 		if len(marks) == 0 || len(marks) > 16 || !slices.Equal(marks, all[0]) {

@@ -29,7 +29,7 @@ type FSM struct {
 	// waiting has a channel per index that someone waits to see passed.
 	waiting btree.Map[uint64, chan struct{}]
 
-	marks checkpointLog
+	checkpoints checkpointLog
 }
 
 var (
@@ -107,7 +107,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 		} else {
 			f.state.meta.Index = l.Index
 		}
-		f.marks.record(l.Index, f.state.Hash)
+		f.checkpoints.record(l.Index, f.state.Hash)
 	}
 	fault.Point("fsm.apply.after")
 	f.publish()
@@ -169,7 +169,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	}
 	fault.Point("fsm.restore.read")
 	f.state, f.poison = s, nil
-	f.marks.clear()
+	f.checkpoints.clear()
 	f.publish()
 	return nil
 }

@@ -79,8 +79,8 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	if _, err := w.fsm.Snapshot(); err == nil {
 		t.Error("a snapshot was made")
 	}
-	if w.view() != before || len(w.fsm.Marks()) != 0 {
-		t.Errorf("index %d was published, marks %v", w.view().Index(), w.fsm.Marks())
+	if w.view() != before || len(w.fsm.Checkpoints()) != 0 {
+		t.Errorf("index %d was published, marks %v", w.view().Index(), w.fsm.Checkpoints())
 	}
 	if err := w.fsm.Restore(io.NopCloser(&kept)); err != nil {
 		t.Fatal(err)

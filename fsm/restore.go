@@ -15,17 +15,17 @@ import (
 	"berth/fsm/store"
 )
 
-// How a snapshot is read: one goroutine reads records and hashes the stream,
-// some turn those that rest into what a shelf keeps, and one, the caller's,
-// stores them in their order. What is made of each record depends on it alone,
-// so neither the order nor the number of workers shows in the state.
+// A snapshot is read in parallel. One goroutine reads records and hashes the
+// stream, workers pack the cold records, and the caller's goroutine stores the
+// results in order. The result of each record depends on it alone, so neither the
+// order nor the number of workers shows in the state.
 const (
 	batchBytes   = 512 << 10
 	batchRecords = 4096
-	workers      = 4 // Each has its turn with what a machine has of cores.
+	workers      = 4 // Workers share the available cores.
 )
 
-// batch is some records of one table, one behind the other.
+// batch is a list of records of one table.
 type batch struct {
 	table  int
 	data   []byte
@@ -34,7 +34,7 @@ type batch struct {
 
 	made made
 	err  error
-	done chan struct{} // Closed when made or err is set.
+	done chan struct{} // Closed once made or err is set.
 }
 
 // records yields the records of b.
@@ -48,11 +48,11 @@ func (b *batch) records(yield func(record []byte) bool) {
 	}
 }
 
-// made is what a worker makes of a batch. Nothing of the batch is in it.
+// made is the result of a batch. It shares no memory with the batch.
 type made struct {
-	sum     store.Sum    // Of those that rest.
-	pages   []store.Page // Those that rest.
-	hot     [][]byte     // The others.
+	sum     store.Sum    // Of the cold records.
+	pages   []store.Page // Of the cold records.
+	hot     [][]byte     // The other records.
 	places  [][historyKeyWidth]byte
 	ends    [][endKeyWidth]byte
 	ages    []age
@@ -62,14 +62,14 @@ type made struct {
 	ledgers []ledgerTotals
 }
 
-// age is an op and its place in the order in which ops were remembered.
+// age is an op with its sequence number.
 type age struct {
 	seq uint64
 	op  pair
 }
 
-// ended is what is checked between executions and their attempts, of an
-// execution or of an attempt that ended.
+// ended is the part of an execution, or of an ended attempt, that checks compare
+// between them.
 type ended struct {
 	id        compute.ExecutionID
 	epoch     uint64
@@ -78,15 +78,15 @@ type ended struct {
 	parent    bool // A GPU selection.
 }
 
-// book is some lines of one ledger that follow one another.
+// ledgerTotals sums up consecutive lines of one ledger.
 type ledgerTotals struct {
 	org              compute.OrgID
-	lines            int // In chapters.
+	lines            int // In sealed blocks.
 	granted, charged compute.Credits
 	last             ledger.Line
 }
 
-// restoring is a state that is being read.
+// restoring is a state that is being restored.
 type restoring struct {
 	*state
 
@@ -94,18 +94,18 @@ type restoring struct {
 	load   []func([]byte) error
 	stop   chan struct{}
 
-	spare sync.Pool // Of *batch, whose records nobody needs any more.
+	spare sync.Pool // Of *batch, for reuse.
 
 	table   int // The current one.
 	hot     [][]byte
-	late    [][]byte // Executions that do not rest, until there are indexes.
+	late    [][]byte // Executions that are not cold, until indexes exist.
 	places  [][historyKeyWidth]byte
 	ends    [][endKeyWidth]byte
 	ages    []age
 	seen    []ended // Of all executions.
-	next    int     // Into seen, while attempts are compared with them.
+	next    int     // The index in seen, while attempts are compared.
 	ledgers map[compute.OrgID]ledgerTotals
-	indexes sync.WaitGroup // Of executions, which are made beside the next tables.
+	indexes sync.WaitGroup // Of executions, built while the next tables are read.
 }
 
 // readTables reads all tables and returns how many records they had.
@@ -162,7 +162,7 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 	return r, total, r.loadLate()
 }
 
-// read reads the tables and hands their records on in batches, until hand
+// read reads the tables and passes their records on in batches, until hand
 // returns false.
 func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint64, err error) {
 	for i := range r.tables {
@@ -200,7 +200,7 @@ func (r *restoring) readTable(in *snapshotReader, table int, hand func(*batch) b
 		}
 		next := r.newBatch(table, record)
 		if !hand(b) {
-			return 0, io.ErrUnexpectedEOF // Nobody wants the rest.
+			return 0, io.ErrUnexpectedEOF // The caller has stopped.
 		}
 		b = next
 	}
@@ -210,7 +210,8 @@ func (r *restoring) readTable(in *snapshotReader, table int, hand func(*batch) b
 	return n, nil
 }
 
-// newBatch returns an empty batch behind the record before, which is only lent.
+// newBatch returns an empty batch that follows the record before. It keeps no
+// reference to before.
 func (r *restoring) newBatch(table int, before []byte) *batch {
 	b, _ := r.spare.Get().(*batch)
 	if b == nil {
@@ -223,7 +224,8 @@ func (r *restoring) newBatch(table int, before []byte) *batch {
 	return b
 }
 
-// full reports whether b may end with last: one of a ledger ends with a chapter.
+// full reports whether b may end with last. A batch of a ledger ends with a sealed
+// block.
 func (b *batch) full(last []byte) bool {
 	if len(b.data) < batchBytes && len(b.ends) < batchRecords {
 		return false
@@ -235,7 +237,7 @@ func (b *batch) full(last []byte) bool {
 	return l.Seq%ledger.BlockLines == 0
 }
 
-// The tables of which most records rest, by their place in stored.
+// The tables whose records are mostly cold, by their index in stored.
 const (
 	tableLedger     = 11
 	tableExecutions = 12
@@ -244,7 +246,7 @@ const (
 	tableArchives   = 21
 )
 
-// maker makes of batches what is stored, one after the other.
+// maker processes batches, one after the other.
 type maker struct {
 	*restoring
 
@@ -266,7 +268,7 @@ func (r *restoring) newMaker() *maker {
 	return w
 }
 
-// make makes of a batch what is stored.
+// make processes a batch.
 func (w *maker) make(b *batch) (m made, err error) {
 	switch b.table {
 	case tableLedger:
@@ -292,14 +294,13 @@ func (w *maker) make(b *batch) (m made, err error) {
 	return m, err
 }
 
-// errOrder is returned for records that are not in the order of their keys.
+// errOrder is returned for records that are not sorted by key.
 var errOrder = fmt.Errorf("%w: records are not in their order", errSnapshot)
 
-// keep has a record loaded as ever.
+// keep leaves a record to the loader of its table.
 func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) }
 
-// rest adds the row of a record that rests, at w.key; what hashOf hashes of it
-// is counted.
+// pack adds a cold record at w.key. Counted is the part of it that is hashed.
 func (w *maker) pack(m *made, b *batch, p packs, record, counted []byte) {
 	m.sum.Add(sha256.Sum256(counted))
 	w.packed = p.Pack(w.packed[:0], w.key, record)
@@ -325,7 +326,7 @@ func (w *maker) makeExecutions(b *batch, m *made) (err error) {
 			m.keep(record)
 			m.seen = append(m.seen, ended{
 				id: e.ID, epoch: e.Epoch, movable: movable(e),
-				parent: e.Kind == compute.KindSelection && e.Status.Terminal(), // It rests once it is stored.
+				parent: e.Kind == compute.KindSelection && e.Status.Terminal(), // It is cold once it is stored.
 			})
 			return true
 		}
@@ -384,7 +385,7 @@ func (w *maker) makeLedger(b *batch, m *made) (err error) {
 	if len(b.before) > 0 {
 		before, _ = ledger.ParseLine(b.before)
 	}
-	chapter := w.lines[:0]
+	block := w.lines[:0]
 	b.records(func(record []byte) bool {
 		l, ok := ledger.ParseLine(record)
 		if !ok {
@@ -403,22 +404,22 @@ func (w *maker) makeLedger(b *batch, m *made) (err error) {
 		k := &m.ledgers[len(m.ledgers)-1]
 		k.add(l)
 		if l.Seq%ledger.BlockLines == 1 {
-			chapter = m.keepAll(chapter)
+			block = m.keepAll(block)
 		}
-		chapter = append(chapter, record)
-		if len(chapter) == ledger.BlockLines && l.Seq%ledger.BlockLines == 0 {
-			w.close(m, l.Org, l.Seq-ledger.BlockLines+1, chapter)
+		block = append(block, record)
+		if len(block) == ledger.BlockLines && l.Seq%ledger.BlockLines == 0 {
+			w.close(m, l.Org, l.Seq-ledger.BlockLines+1, block)
 			k.lines += ledger.BlockLines
-			chapter = chapter[:0]
+			block = block[:0]
 		}
 		before = l
 		return true
 	})
-	w.lines = m.keepAll(chapter)
+	w.lines = m.keepAll(block)
 	return err
 }
 
-// keepAll has lines loaded as ever and returns the room that they took.
+// keepAll leaves lines to the loader, and returns the emptied slice.
 func (m *made) keepAll(lines [][]byte) [][]byte {
 	for _, record := range lines {
 		m.keep(record)
@@ -426,7 +427,7 @@ func (m *made) keepAll(lines [][]byte) [][]byte {
 	return lines[:0]
 }
 
-// close makes a chapter of lines whose chain is whole.
+// close seals lines whose chain is intact.
 func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) {
 	for _, text := range lines {
 		m.sum.Add(sha256.Sum256(text))
@@ -435,7 +436,7 @@ func (w *maker) close(m *made, org compute.OrgID, first uint64, lines [][]byte) 
 	w.pages[tableLedger].Add(w.key, w.packed)
 }
 
-// store adds what was made of a batch, in the order of the snapshot.
+// store adds the result of a batch, in the order of the snapshot.
 func (r *restoring) store(b *batch) error {
 	if err := r.finishTables(b.table); err != nil {
 		return err
@@ -465,7 +466,7 @@ func (r *restoring) store(b *batch) error {
 	return nil
 }
 
-// packs is a table some of whose records rest.
+// packs is a table with cold records.
 type packs interface {
 	Pack(dst, key, encoded []byte) []byte
 }
@@ -476,7 +477,7 @@ type loads interface {
 	Load(pages []store.Page, sum *store.Sum) bool
 }
 
-// packedTable returns a table to which pages are added, nil for another one.
+// packedTable returns a table to which pages are added, nil for any other table.
 func (r *restoring) packedTable(table int) loads {
 	switch table {
 	case tableLedger:
@@ -491,9 +492,9 @@ func (r *restoring) packedTable(table int) loads {
 	return nil
 }
 
-// turn ends the tables before table: their indexes are made, and what did not
-// rest is stored as ever. Those of executions take long and nobody needs them
-// before the end: they are made meanwhile.
+// finishTables finishes the tables before table: it builds their indexes and loads
+// the records that are not cold. The indexes of executions take long and are
+// needed at the end only, so they are built in the background.
 func (r *restoring) finishTables(table int) error {
 	if table == r.table {
 		return nil
@@ -524,7 +525,7 @@ func (r *restoring) loadHot(table int, records [][]byte) error {
 	return nil
 }
 
-// loadLate stores what waited for the indexes of executions.
+// loadLate loads the records that waited for the indexes of executions.
 func (r *restoring) loadLate() error {
 	r.indexes.Wait()
 	if err := r.loadHot(tableExecutions, r.late); err != nil {
@@ -560,8 +561,7 @@ func (r *restoring) loadAges() {
 	r.ages = nil
 }
 
-// compare checks attempts that ended against the executions, which have the
-// same order.
+// compare checks ended attempts against executions, which have the same order.
 func (r *restoring) compare(attempts []ended) error {
 	for i := range attempts {
 		a := &attempts[i]
@@ -578,8 +578,8 @@ func (r *restoring) compare(attempts []ended) error {
 	return nil
 }
 
-// check checks what must hold between records, as View.checkRecords does. What
-// rests was checked while it was read.
+// check checks the invariants between records, as checker.checkRecords does. Cold
+// records were checked while they were read.
 func (r *restoring) check() error {
 	var wrong []error
 	for e := range r.executions.Hot() {
@@ -621,7 +621,7 @@ func (k *ledgerTotals) add(l ledger.Line) {
 	k.last = l
 }
 
-// merge counts what follows.
+// merge adds the totals of the lines that follow.
 func (k *ledgerTotals) merge(next *ledgerTotals) {
 	k.org, k.last = next.org, next.last
 	k.granted += next.granted

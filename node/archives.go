@@ -146,7 +146,7 @@ func (a *archives) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 // with returns view with the execution id of an archive, and what belongs to
 // it; view itself when no archive has it.
 func (a *archives) with(ctx context.Context, view *fsm.View, id compute.ExecutionID) (*fsm.View, error) {
-	return view.Dig(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) { return a.Open(ctx, row) })
+	return view.LoadArchived(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) { return a.Open(ctx, row) })
 }
 
 // archiver moves executions that need not stay in the state to archives. A blob

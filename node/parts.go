@@ -152,7 +152,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 
 // stateMarks returns the hashes by which this replica is compared with others.
 func (n *Node) stateMarks() []replica.StateMark {
-	marks := n.machine.Marks()
+	marks := n.machine.Checkpoints()
 	out := make([]replica.StateMark, len(marks))
 	for i, m := range marks {
 		out[i] = replica.StateMark{Index: m.Index, Hash: m.Hash}
