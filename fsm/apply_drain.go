@@ -10,10 +10,10 @@ import (
 // maxDrain is the longest time that a drain may leave what executes.
 const maxDrain = 30 * 24 * time.Hour
 
-// drainNode has a node get no new work, or some again. With a deadline, what
-// may begin anew elsewhere is asked to make room at once, and what still
-// executes by then is ended. The last word counts: a drain without a deadline,
-// or the end of the drain, calls the deadline off.
+// drainNode stops or resumes the placement of new work on a node. With a deadline,
+// attempts that can be rescheduled are preempted at once, and the others are ended
+// at the deadline. The newest drain wins: a drain without a deadline, or the end
+// of the drain, removes the deadline.
 func (s *membership) drainNode(c DrainNode) Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return Result{Refusal: refusal}
@@ -40,8 +40,8 @@ func (s *membership) drainNode(c DrainNode) Result {
 	return r
 }
 
-// moveAway asks what executes on a node and may begin anew to make room, with
-// the usual notice where the deadline leaves it.
+// moveAway preempts the attempts of a node that can be rescheduled, with the usual
+// notice where the deadline allows it.
 func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.Work(n.ID) {
 		if !attempt.MayLeave(w.Execution) || w.Leaves() {
@@ -55,9 +55,9 @@ func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	}
 }
 
-// endDrains stops what still executes on nodes whose drain is due. What was
-// asked to make room is on its way. Of the rest, what has not started by then is
-// queued again as soon as its node says so (attempt.Decide).
+// endDrains stops the executions on nodes whose drain is due. Preempted attempts
+// are already ending. An execution that has not started by then is queued again
+// as soon as its node reports so (attempt.Decide).
 func (s *membership) endDrains() {
 	for n := range s.nodes.Values() {
 		if !due(n, s.meta.Now) {
@@ -93,8 +93,8 @@ func (v *View) DrainDue(now compute.Instant) bool {
 	return false
 }
 
-// endsDrained is how an execution ends that its node's drain has stopped and that
-// may not begin anew: by no fault of its own, so that it owes nothing.
+// endsDrained returns how an execution ends that was stopped by the drain of its
+// node and cannot be rescheduled. It is not charged: the fault is not its own.
 func endsDrained() ending {
 	return ending{
 		compute.StatusSystemFailure, compute.ReasonDrained,

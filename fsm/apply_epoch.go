@@ -7,15 +7,15 @@ import (
 	"berth/compute"
 )
 
-// An attempt's epoch has the cluster's epoch in its upper half, so that no
-// attempt of one life of the cluster is taken for one of another, whatever a
-// node still has of it on disk.
+// The upper half of an attempt's epoch is the cluster's epoch. Attempts of
+// different cluster epochs are therefore never confused, whatever a node still has
+// on disk.
 const (
 	epochShift = attempt.LifeShift
 	maxEpoch   = 1<<31 - 1 // Of the cluster.
 )
 
-// EpochCause is why another life of the cluster began.
+// EpochCause is the reason for a new cluster epoch.
 type EpochCause uint8
 
 // The causes. Values are written to disk: append only.
@@ -24,7 +24,7 @@ const (
 	CauseRecovered                       // It went on without a quorum of the old voters.
 )
 
-// String says the cause in a few words.
+// String returns the cause as text.
 func (c EpochCause) String() string {
 	switch c {
 	case CauseRestored:
@@ -35,7 +35,7 @@ func (c EpochCause) String() string {
 	return fmt.Sprintf("cause %d", uint8(c))
 }
 
-// raiseEpoch ends what of the life before could still act.
+// raiseEpoch starts a new cluster epoch and invalidates the older ones.
 func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	switch {
 	case c.Epoch <= s.meta.Epoch:
@@ -62,16 +62,16 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	return Result{Count: ended}
 }
 
-// RestsUntil returns until when the leader places nothing because a life of the
-// cluster has begun; zero in the first. What of the life before waits for another
-// attempt has ended by then, also where nobody can reach it.
+// RestsUntil returns the end of the pause in scheduling after a new cluster epoch,
+// zero in the first epoch. The leases of older attempts have expired by then, on
+// unreachable nodes too.
 func (v *clusterState) RestsUntil() compute.Instant { return v.meta.RestsUntil }
 
-// endLife takes every node to be down until it is heard, and gives every live
-// attempt up; it returns how many. No word of their nodes can count any more, so
-// none is charged, and what has retries left waits for another attempt. What
-// has none ends, also where it was making room: its code may go on for as long
-// as it may be disconnected, which is longer than the leader rests.
+// endAttempts marks every node as down until it is heard, and ends every live
+// attempt; it returns how many. Reports about them no longer count, so none is
+// charged. Executions with retries left are queued again. The others end, even if
+// they were being preempted: their code may continue while it is disconnected,
+// which is longer than the pause in scheduling.
 func (s *lifecycle) endAttempts(why string) int {
 	var nodes []*compute.Node
 	for n := range s.nodes.Values() {
@@ -95,7 +95,8 @@ func (s *lifecycle) endAttempts(why string) int {
 	return ended
 }
 
-// outlive ends a live attempt of the life before, with why for the owner of e.
+// outlive ends a live attempt of an older cluster epoch, with why for the owner of
+// e.
 func (s *lifecycle) outlive(a compute.Attempt, e *compute.Execution, why string) {
 	if attempt.Moves(e) {
 		s.execution.loseAttempt(a, e, why)

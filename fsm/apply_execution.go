@@ -187,8 +187,8 @@ func (s *execution) liveAttempt(node compute.NodeID, id compute.ExecutionID, epo
 	return *a, *e, nil
 }
 
-// newestAttempt names the newest attempt of an execution: what a word about any
-// of them is taken for while StaleEpoch is planted.
+// newestAttempt names the newest attempt of an execution. While StaleEpoch is
+// planted, a report about any attempt is applied to it.
 func (s *execution) newestAttempt(id compute.ExecutionID) (compute.NodeID, uint64) {
 	e, ok := s.executions.Get(id)
 	if !ok {
@@ -239,7 +239,7 @@ type ending struct {
 	detail string
 }
 
-// verdictOf returns how e ends by the word of its node. Code that a stop
+// verdictOf returns how e ends according to its node. Code that a stop
 // ended is aborted or cancelled as asked, for the reason of the stop; code
 // that ended by itself first keeps its own end.
 func verdictOf(e *compute.Execution, o compute.Outcome) ending {

@@ -106,7 +106,7 @@ func (s *membership) renewNode(known *compute.Node, said compute.Node) Result {
 	n := *known
 	n.Name, n.API, n.RPC, n.Gossip = said.Name, said.API, said.RPC, said.Gossip
 	n.Metrics, n.Version, n.Format = said.Metrics, said.Version, said.Format
-	n.InventoryVersion = 0 // It may have started again, and counts anew.
+	n.InventoryVersion = 0 // It may have restarted, and then counts from the start.
 	s.nodes.put(&n)
 	return Result{ID: n.ID.UUID, Repeat: true}
 }
@@ -269,8 +269,8 @@ func mergeGPUs(known, reported []compute.GPU) []compute.GPU {
 	return out
 }
 
-// setNodeState records whether the leader hears a node, and tells those whose
-// executions are on it.
+// setNodeState records whether the leader hears a node, and notes it in the
+// executions on that node.
 func (s *membership) setNodeState(c SetNodeState) Result {
 	known, ok := s.nodes.Get(c.Node)
 	switch {

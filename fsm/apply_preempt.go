@@ -7,8 +7,8 @@ import (
 	"berth/compute"
 )
 
-// preempt asks an attempt to make room, if it still may be asked and the work
-// of a higher priority still waits. It reports whether it did.
+// preempt preempts an attempt if that is still allowed and the work of a higher
+// priority still waits. It reports whether it did.
 func (s *placement) preempt(p compute.Preemption) bool {
 	e, live := s.executions.Get(p.Execution)
 	a, known := s.attempts.Get(numberKey{p.Execution.UUID, p.Epoch})
@@ -34,14 +34,14 @@ func (s *placement) preempt(p compute.Preemption) bool {
 	return true
 }
 
-// yielded reports whether an attempt ended because it was asked to make room:
-// by the word of its node, or through a failure of ours on the way.
+// yielded reports whether an attempt ended because it was preempted: its node
+// reports so, or the system failed meanwhile.
 func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, reason compute.Reason) bool {
 	return !a.PreemptAt.IsZero() && e.Stop == compute.StopNone &&
 		(reason == compute.ReasonPreempted || status == compute.StatusSystemFailure)
 }
 
-// afterPreemption is how e goes on, which made room.
+// afterPreemption returns how a preempted execution continues.
 func afterPreemption(e *compute.Execution) again {
 	if e.Reason == compute.ReasonDrained {
 		return afterDrain()
@@ -73,6 +73,6 @@ func (v *executionTables) Victims(below int) iter.Seq[compute.Work] {
 // MinRun returns for how long an attempt may run before it can be preempted.
 func (v *clusterState) MinRun() time.Duration { return v.meta.Settings.PreemptMinRun }
 
-// PreemptNotice returns how long before SIGTERM code is told that it has to
-// make room.
+// PreemptNotice returns how long before SIGTERM code is notified of its
+// preemption.
 func (v *clusterState) PreemptNotice() time.Duration { return v.meta.Settings.PreemptNotice }

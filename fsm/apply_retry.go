@@ -15,8 +15,8 @@ type again struct {
 }
 
 // requeue ends a live attempt, as a system failure, and puts its execution
-// back to where it was in the queue. The attempt is free: what was set aside
-// is given back, with the reason, and set aside anew.
+// back to where it was in the queue. The attempt is not charged: its
+// hold is released, with the reason, and a new hold is taken.
 func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) {
 	s.placement.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended

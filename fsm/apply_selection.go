@@ -275,7 +275,7 @@ func (s *selection) startParent(child *compute.Execution) {
 	s.execution.putExecution(&parent)
 }
 
-// endChild tells a parent that one of its children has ended. The last one
+// endChild records in a parent that one of its children has ended. The last one
 // ends the parent.
 func (s *selection) endChild(child *compute.Execution) {
 	known, ok := s.executions.Get(child.Parent)

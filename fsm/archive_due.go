@@ -16,7 +16,7 @@ const (
 	// sub-executions of one GPU selection stay together.
 	maxArchiveBytes = 4 << 20
 
-	// maxLooks is how many finished executions are looked at for one archive:
+	// maxScanned is how many finished executions are scanned for one archive:
 	// sub-executions are, and wait for their parents.
 	maxScanned = 20_000
 
@@ -165,7 +165,7 @@ func (v archiver) bytesOf(ids []compute.ExecutionID) (n int) {
 
 // recordsOf visits the encodings of an execution, of its attempts and of its
 // callbacks, in this order, and returns how many there are of the latter two.
-// They are only lent.
+// They are valid only during the call.
 func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
 	e, encoded, ok := v.executions.Peek(id, nil)
 	if !ok {

@@ -25,7 +25,7 @@ func (v checker) checkRecords() error {
 		v.checkAttempts(), v.checkPeople(), v.checkMix(), v.checkQuotas(), v.checkFormat(), v.checkBrake(), v.checkArchives())
 }
 
-// checkDerived builds a state anew from the records alone and compares: the
+// checkDerived builds a state from the records alone and compares: the
 // sums of hashes, the indexes and the counts must be what the records say. A
 // record that was written to after it was stored shows here too.
 func (v checker) checkDerived() error {
@@ -66,7 +66,7 @@ func (v checker) checkDerived() error {
 	)
 }
 
-// rebuilt returns a state of v's records with everything derived anew.
+// rebuilt returns a state of v's records with everything derived again.
 func (v checker) rebuilt() *state {
 	s := newState()
 	s.meta = v.meta

@@ -73,9 +73,8 @@ type (
 		// organization has used; 0 for a day.
 		ShareHalfLife time.Duration `cbor:"11,keyasint,omitempty"`
 
-		// PreemptMinRun is for how long a preemptible attempt may run before
-		// it can be asked to make room, PreemptNotice how long before SIGTERM
-		// its code is told.
+		// PreemptMinRun is how long a preemptible attempt runs before it can be
+		// preempted. PreemptNotice is how long before SIGTERM its code is notified.
 		PreemptMinRun time.Duration `cbor:"12,keyasint,omitempty"`
 		PreemptNotice time.Duration `cbor:"13,keyasint,omitempty"`
 
@@ -242,13 +241,13 @@ type (
 		Plan      compute.Plan `cbor:"3,keyasint"`
 	}
 
-	// StartAttempt is a node's word that the user's process started.
+	// StartAttempt is the report of a node that the user's process started.
 	StartAttempt struct {
 		Node  compute.NodeID       `cbor:"1,keyasint"`
 		Start compute.AttemptStart `cbor:"2,keyasint"`
 	}
 
-	// FinishAttempt is a node's word on how an attempt ended: the terminal
+	// FinishAttempt is the report of a node on how an attempt ended: the terminal
 	// status, the charge, the freed GPUs and the callbacks in one entry.
 	FinishAttempt struct {
 		Node    compute.NodeID  `cbor:"1,keyasint"`
@@ -332,18 +331,18 @@ type (
 		Format uint64 `cbor:"2,keyasint"`
 	}
 
-	// RaiseEpoch begins another life of the cluster, after its state was
-	// restored from a backup or went on without a quorum of the old voters.
-	// What of the life before could still act is dead from this entry on: its
-	// attempts end, unbilled, its join tokens, logins and keys of access tokens
-	// are gone, and attempts get higher epochs than any of before could have.
-	// The ledger of every organization says so. An epoch that was reached
-	// before changes nothing.
+	// RaiseEpoch starts a new cluster epoch, after the state was restored from
+	// a backup or recovered without a quorum of the old voters. It invalidates
+	// everything that could still act for an older epoch: live attempts end
+	// without charge; join tokens, logins and signing keys are removed; new
+	// attempts get higher epochs than any before. Every ledger gets a fork line.
+	// An epoch that was reached before changes nothing.
 	RaiseEpoch struct {
 		Term  uint64     `cbor:"1,keyasint"`
 		Epoch uint64     `cbor:"2,keyasint"`
 		Cause EpochCause `cbor:"3,keyasint"`
-		// At is from when the rest counts; a restore raises the state's clock to it.
+		// At is the start of the pause in scheduling; a restore raises the
+		// state's clock to it.
 		At compute.Instant `cbor:"4,keyasint,omitempty"`
 	}
 

@@ -79,7 +79,7 @@ func (v *View) allowsFormat(want uint64) error {
 }
 
 // setFormat raises the format of the state, which every server must know. A
-// replica that does not know it stops here, with a clear word: its program was
+// replica that does not know it stops here, with a clear message: its program was
 // replaced by an older one.
 func (s *lifecycle) setFormat(c SetFormat) Result {
 	switch common := s.CommonFormat(); {

@@ -18,7 +18,7 @@ import (
 // batch. Raft calls Apply, ApplyBatch, StoreConfiguration, Snapshot and
 // Restore from one goroutine; everything else may be called from any.
 type FSM struct {
-	state *state // Of Raft's goroutine alone.
+	state *state // Only Raft's apply goroutine touches it.
 	view  atomic.Pointer[View]
 
 	guard  Guard

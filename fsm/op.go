@@ -51,7 +51,7 @@ func (v *View) Recall(o Op) (Result, bool) {
 // remember keeps the answer to o. A refusal is kept for a short time only: what
 // forbade the request, such as missing credits, may pass. But a copy of it that
 // was sent before may still be on its way, from a node that gave up waiting for
-// it: without the memory it would be applied after its client was told that it
+// it: without the memory it would be applied after its client was notified that it
 // was refused.
 func (s *requests) remember(o Op, r Result) {
 	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {

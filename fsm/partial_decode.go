@@ -15,7 +15,7 @@ const (
 	leanRoom    = 64 // Bytes of where it is, without the code.
 )
 
-// forms of records that rest. They are built once and never change.
+// The schemas of cold records. They are built once and never change.
 //
 //nolint:gochecknoglobals // Immutable.
 var (

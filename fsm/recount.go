@@ -8,21 +8,20 @@ import (
 	"berth/fsm/store"
 )
 
-// The hash of the state is kept on write: a bit of memory that flips in a record
-// afterwards does not show in it, and the replicas seem equal. So now and then all
-// records are hashed anew.
+// The hash of the state is updated on write. A bit that flips in memory afterwards
+// does not change it, and the replicas seem equal. All records are therefore
+// hashed again from time to time.
 
-// recountRecords is how many records are hashed between two looks at the pace.
+// recountRecords is the number of records that are hashed between calls of pace.
 const recountRecords = 512
 
-// ErrRecount is returned where the records of a replica are not those that its
-// hash was made of.
+// ErrRecount is returned if the records of a replica do not match its hash.
 var ErrRecount = errors.New("the records in memory are not those that were stored")
 
-// Recount hashes all records anew and compares with what was kept on write. It
-// takes one table after the other, each as it is then, and waits for pace, which
-// is told how many bytes were hashed, after every few records; the state goes on
-// meanwhile. The error is ErrRecount, or the one of pace.
+// Recount hashes all records again and compares the result with the hash that was
+// updated on write. It reads one table after the other, each from the view of that
+// moment, while the state continues. After every few records it calls pace with the
+// number of bytes hashed. The error is ErrRecount, or the one of pace.
 func (f *FSM) Recount(pace func(bytes int) error) error {
 	for i, name := range storedNames() {
 		if err := recount(f.View().stored()[i], i, pace); err != nil {

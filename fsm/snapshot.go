@@ -148,7 +148,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 }
 
 // readMeta reads the meta record. What a newer format has in it is unknown here,
-// so that is looked at first: it is no damage.
+// so that is checked first: it is not damage.
 func readMeta(data []byte, m *meta) error {
 	var of struct {
 		Format uint64 `cbor:"10,keyasint"`
@@ -172,7 +172,7 @@ type snapshotReader struct {
 	hashed int // What was hashed.
 }
 
-// take returns the next n bytes, which are only lent until the next call. A
+// take returns the next n bytes, which are valid until the next call. A
 // stream that ends early is damaged.
 func (in *snapshotReader) take(n int) ([]byte, error) {
 	if in.end-in.at < n {
@@ -239,7 +239,7 @@ func (in *snapshotReader) header() error {
 	return nil
 }
 
-// record returns the next record, which is only lent until the next call.
+// record returns the next record, which is valid until the next call.
 func (in *snapshotReader) record() ([]byte, error) {
 	size, err := in.take(4)
 	if err != nil {
