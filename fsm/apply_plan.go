@@ -10,7 +10,7 @@ import (
 // scheduler sees it again.
 func (s *placement) commitPlan(c CommitPlan) Result {
 	var r Result
-	hosts := planNodes{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
+	nodes := planNodes{nodes: &s.nodes, changed: make(map[compute.NodeID]*compute.Node)}
 	for _, a := range c.Plan.Assignments {
 		e, ok := s.executions.Get(a.Execution)
 		if !ok || e.Status != compute.StatusQueued {
@@ -20,12 +20,12 @@ func (s *placement) commitPlan(c CommitPlan) Result {
 			s.wait(e, why)
 			continue
 		}
-		if n, ok := hosts.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
-			s.place(e, hosts.change(n), a, c.ViewIndex)
+		if n, ok := nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) {
+			s.place(e, nodes.change(n), a, c.ViewIndex)
 			r.Count++
 		}
 	}
-	hosts.put()
+	nodes.put()
 	for _, p := range c.Plan.Preemptions {
 		s.preempt(p)
 	}
@@ -38,7 +38,7 @@ func (s *placement) commitPlan(c CommitPlan) Result {
 	return r
 }
 
-// hosts is the nodes on which one plan places work. Many assignments are on one
+// planNodes are the nodes on which one plan places work. Many assignments share a
 // node: its record is copied and stored once for all of them.
 type planNodes struct {
 	nodes   *nodeRecords

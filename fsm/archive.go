@@ -72,7 +72,7 @@ type ArchivedOrg struct {
 	Counts     []int               `cbor:"10,keyasint"` // By kind and in it by status, up to the last that occurs.
 }
 
-// shelfmark is the place of what an archive has of one organization: behind
+// archivePlace is the place of what an archive has of one organization: after
 // what is older.
 type archivePlace struct {
 	org    compute.OrgID

@@ -307,7 +307,7 @@ func (f *ArchiveFile) of(org compute.OrgID) []archivedRow {
 	return rows[:sort.Search(len(rows), func(i int) bool { return byOrg(rows[i].place.org, org) > 0 })]
 }
 
-// lastShelfmark is behind all shelfmarks of an organization.
+// lastArchivePlace follows all archive places of an organization.
 func lastArchivePlace(org compute.OrgID) archivePlace {
 	return archivePlace{org, math.MaxUint64, math.MaxUint64}
 }

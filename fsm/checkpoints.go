@@ -43,7 +43,7 @@ func (b *checkpointLog) clear() {
 	b.checkpoints = nil
 }
 
-// Marks returns the newest checkpoints of this replica, by index.
+// Checkpoints returns the newest checkpoints of this replica, by index.
 func (f *FSM) Checkpoints() []Checkpoint {
 	f.checkpoints.mu.Lock()
 	defer f.checkpoints.mu.Unlock()

@@ -22,7 +22,7 @@ type FSM struct {
 	view  atomic.Pointer[View]
 
 	guard  Guard
-	poison *PoisonError // What left state half changed, nil while it is whole.
+	poison *PoisonError // Why state is half changed; nil while it is intact.
 
 	mu sync.Mutex
 

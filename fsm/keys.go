@@ -14,21 +14,21 @@ type (
 	// pair is a record that belongs to another one.
 	pair struct{ owner, id compute.UUID }
 
-	// line is a numbered record of an owner: a ledger entry, an attempt, a
+	// numberKey is the key of a numbered record of an owner: a ledger entry, an attempt, a
 	// callback.
 	numberKey struct {
 		owner compute.UUID
 		n     uint64
 	}
 
-	// place is an execution's place in its organization's history.
+	// historyKey is an execution's place in its organization's history.
 	historyKey struct {
 		org   compute.OrgID
 		index uint64
 		id    compute.ExecutionID
 	}
 
-	// spot is an execution's place in the queue: in the line of its priority
+	// queueKey is an execution's place in the queue: in the line of its priority
 	// and organization, by age.
 	queueKey struct {
 		priority int
@@ -37,7 +37,7 @@ type (
 		id       compute.ExecutionID
 	}
 
-	// turn is a parent's place among those whose queue message waits.
+	// priorityKey is the place of an execution by priority, then age.
 	priorityKey struct {
 		priority int
 		index    uint64
@@ -50,7 +50,7 @@ type (
 		token compute.Hash
 	}
 
-	// moment is a record that something is due for at an instant.
+	// timeKey is a record for which something is due at an instant.
 	timeKey struct {
 		at compute.Instant
 		id compute.Hash // An identifier fills its first half.
@@ -90,13 +90,13 @@ func byHistoryKey(a, b historyKey) int {
 	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
 }
 
-// bySpot is the order of the queue: higher priority, then line by line.
+// byQueueKey is the order of the queue: higher priority, then line by line.
 func byQueueKey(a, b queueKey) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), byOrg(a.org, b.org),
 		cmp.Compare(a.index, b.index), byExecution(a.id, b.id))
 }
 
-// byTurn is the order of queue messages: higher priority, then age.
+// byPriorityKey is the order of queue messages: higher priority, then age.
 func byPriorityKey(a, b priorityKey) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.index, b.index),
 		byExecution(a.id, b.id))
@@ -151,8 +151,8 @@ func historyKeyFrom(b []byte) (p historyKey) {
 	return p
 }
 
-// endBytes is for moments of executions: the second half of the identifier is
-// not kept. The sign of an instant would put those before 1970 last.
+// endKeyBytes encodes the time key of an execution: the second half of its
+// identifier is not kept. The sign of an instant would put those before 1970 last.
 func endKeyBytes(m timeKey) []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, endKeyWidth), uint64(m.at)^1<<63)
 	return append(b, m.id[:16]...)

@@ -24,11 +24,11 @@ var (
 	opSchema        = store.SchemaOf[op]()
 )
 
-// outlineExecution reads from an encoded execution what indexes, counts, checks
-// filters and estimates need, which takes a small part of the time of decoding
-// it: who and whose it is, how it stands, most of its numbers. Where it has more than that, in a list
-// or a record of its own that checks look into, it is decoded whole. It reports
-// false for what is no execution.
+// partialExecution decodes the part of an execution that indexes, counts, checks,
+// filters and estimates need: identity, status and most numbers. That takes a
+// small part of the time of a whole decode. An execution with a list or a record
+// that checks need is decoded whole. It reports false for data that the schema
+// does not accept.
 func partialExecution(data []byte, e *compute.Execution) bool {
 	profile, more := e.Profile, false
 	*e = compute.Execution{}
@@ -98,7 +98,7 @@ func partialExecution(data []byte, e *compute.Execution) bool {
 	return store.DecodeRecord(data, e) == nil
 }
 
-// outlineBundle reads from an encoded execution where its bundle is.
+// partialBundle decodes the bundle reference of an execution.
 func partialBundle(data []byte) (ref compute.BundleRef) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= bundleField; key, item, ok = f.Next() {
@@ -121,7 +121,7 @@ func partialBundle(data []byte) (ref compute.BundleRef) {
 	return ref
 }
 
-// outlineParent reads from an encoded execution who its parent is.
+// partialParent decodes the parent of an execution.
 func partialParent(data []byte) (parent compute.ExecutionID) {
 	f, _ := store.FieldsOf(data)
 	for key, item, ok := f.Next(); ok && key <= parentField; key, item, ok = f.Next() {
@@ -132,7 +132,7 @@ func partialParent(data []byte) (parent compute.ExecutionID) {
 	return parent
 }
 
-// outlineAttempt reads from an encoded attempt what checks need.
+// partialAttempt decodes the part of an attempt that checks need.
 func partialAttempt(data []byte) (a compute.Attempt, ok bool) {
 	f := attemptSchema.FieldsOf(data)
 	for key, item, ok := f.Next(); ok; key, item, ok = f.Next() {
@@ -153,7 +153,7 @@ func partialAttempt(data []byte) (a compute.Attempt, ok bool) {
 	return a, f.Complete()
 }
 
-// outlineOp reads from an encoded op what its place among the others is. It
+// partialOp decodes the key and the sequence number of an op. It
 // reports false for one that was refused, too.
 func partialOp(data []byte) (seq uint64, k pair, ok bool) {
 	f := opSchema.FieldsOf(data)

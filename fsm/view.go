@@ -161,7 +161,7 @@ func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	}
 }
 
-// lastPlace is behind all places of an organization.
+// lastHistoryKey follows all history keys of an organization.
 func lastHistoryKey(org compute.OrgID) historyKey { return historyKey{org: org, index: math.MaxUint64} }
 
 // newest yields the executions of org at places, as long as those are org's.

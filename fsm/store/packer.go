@@ -74,7 +74,7 @@ func (w *Dictionary) add(entry []byte) uint64 {
 // records. The result depends on the records packed before, so it is for memory
 // alone: two replicas may pack the same record differently. Any number of
 // goroutines may use it.
-type packer struct {
+type Packer struct {
 	frequent   uint64 // The fields whose items many records share, a bit for each.
 	dictionary *Dictionary
 	bases      atomic.Pointer[[]base] // Only grows.
@@ -89,8 +89,8 @@ type packer struct {
 
 // NewPacker returns a packer. The fields named by frequent have items that many
 // records share.
-func NewPacker(frequent ...uint) *packer {
-	p := &packer{dictionary: NewDictionary()}
+func NewPacker(frequent ...uint) *Packer {
+	p := &Packer{dictionary: NewDictionary()}
 	p.bases.Store(new([]base))
 	for _, key := range frequent {
 		p.frequent |= 1 << key
@@ -121,7 +121,7 @@ func newBase(record []byte) base {
 
 // base returns the number of the base for a record + 1, or 0 if there is none.
 // The record may become a base itself.
-func (p *packer) base(record []byte) uint64 {
+func (p *Packer) base(record []byte) uint64 {
 	_, n := FieldsOf(record)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,13 +143,13 @@ func (p *packer) base(record []byte) uint64 {
 }
 
 // old returns the fields of a base by its number + 1.
-func (p *packer) old(n uint64) baseFields {
+func (p *Packer) old(n uint64) baseFields {
 	return baseFields{parts: (*p.bases.Load())[n-1], apart: true}
 }
 
 // Pack appends the packed form of a record: the number of its base and the
 // difference from it, or 0 and the record. Unpack needs the same key.
-func (p *packer) Pack(dst, key, record []byte) []byte {
+func (p *Packer) Pack(dst, key, record []byte) []byte {
 	start := len(dst)
 	if base := p.base(record); base != 0 {
 		d := delta{dictionary: p.dictionary}
@@ -173,7 +173,7 @@ func (p *packer) Pack(dst, key, record []byte) []byte {
 }
 
 // unpack appends the record that Pack was given.
-func (p *packer) unpack(dst, key, packed []byte) []byte {
+func (p *Packer) unpack(dst, key, packed []byte) []byte {
 	base, rest := takeUvarint(packed)
 	if base == 0 {
 		return append(dst, rest...)

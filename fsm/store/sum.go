@@ -17,7 +17,7 @@ func (s *Sum) Add(h [sha256.Size]byte) {
 	}
 }
 
-// Merge adds the sum of other records.
+// merge adds the sum of other records.
 func (s *Sum) merge(other *Sum) {
 	for i := range s {
 		s[i] += other[i]

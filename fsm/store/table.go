@@ -115,7 +115,7 @@ type Cold[K, V any] struct {
 	Is     func(*V) bool
 	Bytes  func(K) []byte
 	Key    func([]byte) K
-	Packer *packer
+	Packer *Packer
 	Lean   func(*V) *V // The part of a record that is hashed; nil for all of it.
 }
 
@@ -132,7 +132,7 @@ func NewColdRecords[K, V any](compare func(a, b K) int, key func(*V) K, width in
 	return out
 }
 
-// share makes the table as it is now safe to hand out.
+// Share makes the current content safe to hand out.
 func (r *Records[K, V]) Share() {
 	r.Table.Share()
 	if r.cold != nil {
