@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"berth/node"
+	"berth/node/config"
 )
 
 // toolTimeout is how long any of the tools may take on a slow machine.
@@ -163,7 +163,7 @@ func TestUnit(t *testing.T) {
 }
 
 func TestExampleConfig(t *testing.T) {
-	faults, err := node.CheckConfig("berth.yaml")
+	faults, err := config.Check("berth.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestExampleNamesEverySetting(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	faults, err := node.CheckConfig(file)
+	faults, err := config.Check(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestExampleNamesEverySetting(t *testing.T) {
 		named[strings.Join(path, ".")] = true
 	}
 	want := []string{"executor.mounts"} // Of the file alone.
-	for _, key := range node.Keys() {
+	for _, key := range config.Keys() {
 		want = append(want, key.Path)
 	}
 	for _, key := range want {

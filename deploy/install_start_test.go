@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"berth/node"
+	"berth/node/config"
 )
 
 // inOwnRoot executes the installer where /etc, /var/lib and /run are empty and
@@ -148,7 +148,7 @@ func TestInstallAsksWhereTheAPIIs(t *testing.T) {
 			port, asked := mustReady(t, tt.serve, tt.tls)
 			with := func(text string) string { return strings.ReplaceAll(text, "%d", fmt.Sprint(port)) }
 			s.start(t, with(tt.config), "--api-addr", with(tt.options), "--uses", "1", "--token-out", filepath.Join(s.out, "join.token"))
-			cfg, err := node.LoadConfig(filepath.Join(s.out, "berth", "berth.yaml"), nil, nil)
+			cfg, err := config.Load(filepath.Join(s.out, "berth", "berth.yaml"), nil, nil)
 			if err != nil || tt.config == "" && cfg.API.Addr != with(tt.options) {
 				t.Errorf("the configuration has %q, %v", cfg.API.Addr, err)
 			}

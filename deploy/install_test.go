@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth/node"
+	"berth/node/config"
 )
 
 // machine is a directory that stands for the root of one, and a program that
@@ -68,7 +68,7 @@ func TestInstallFirst(t *testing.T) {
 	if _, err := os.Stat(m.path("etc/berth/join.token")); err == nil {
 		t.Error("the first machine has a join token")
 	}
-	cfg, err := node.LoadConfig(m.path("etc/berth/berth.yaml"), nil, nil)
+	cfg, err := config.Load(m.path("etc/berth/berth.yaml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestInstallFirst(t *testing.T) {
 func TestInstallJoins(t *testing.T) {
 	m := newMachine(t)
 	m.mustInstall(t, "--name", "n2", "--advertise", "10.0.0.2", "--join", "10.0.0.1:6471,10.0.0.3:6471", "--token-file", m.token)
-	cfg, err := node.LoadConfig(m.path("etc/berth/berth.yaml"), nil, nil)
+	cfg, err := config.Load(m.path("etc/berth/berth.yaml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

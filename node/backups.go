@@ -19,6 +19,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/loop"
+	"berth/node/config"
 )
 
 // Of scheduled backups.
@@ -40,7 +41,7 @@ const (
 // backups saves the state to a directory now and then. What is there says when
 // that was last done, so that a new leader needs no hand-over.
 type backups struct {
-	cfg     BackupConfig
+	cfg     config.Backup
 	cluster compute.UUID
 	version string
 	view    func(context.Context) (*fsm.View, error) // With everything that was acknowledged before.
@@ -58,7 +59,7 @@ type backups struct {
 }
 
 // newBackups returns what saves backups of a cluster.
-func newBackups(cfg BackupConfig, cluster compute.UUID, reg prometheus.Registerer) *backups {
+func newBackups(cfg config.Backup, cluster compute.UUID, reg prometheus.Registerer) *backups {
 	b := &backups{
 		cfg: cfg, cluster: cluster, free: disk.Free, now: time.Now, logger: slog.New(slog.DiscardHandler),
 		saved: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -13,6 +13,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/node"
+	"berth/node/config"
 )
 
 // testBackups are the backups of a machine in a directory.
@@ -36,7 +37,7 @@ func newBackups(t *testing.T, now func() time.Time) (*testBackups, *fsm.FSM) {
 		t.Fatal(err)
 	}
 	machine.ApplyFrames(7, frame)
-	b.Backups = node.NewBackups(node.BackupConfig{Every: 24 * time.Hour, To: b.dir, Keep: 2}, b.cluster, machine, now)
+	b.Backups = node.NewBackups(config.Backup{Every: 24 * time.Hour, To: b.dir, Keep: 2}, b.cluster, machine, now)
 	return b, machine
 }
 

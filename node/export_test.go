@@ -11,6 +11,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/config"
 	"berth/node/executor"
 )
 
@@ -33,7 +34,7 @@ func NewReporter(c *cluster.Cluster) Reporter { return remoteReporter{c} }
 type Backups struct{ b *backups }
 
 // NewBackups returns what saves backups of a state machine.
-func NewBackups(cfg BackupConfig, id compute.UUID, machine *fsm.FSM, now func() time.Time) *Backups {
+func NewBackups(cfg config.Backup, id compute.UUID, machine *fsm.FSM, now func() time.Time) *Backups {
 	b := newBackups(cfg, id, prometheus.NewRegistry())
 	b.now, b.version = now, "test"
 	b.view = func(context.Context) (*fsm.View, error) { return machine.View(), nil }

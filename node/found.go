@@ -16,6 +16,7 @@ import (
 	"berth/cluster/file"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/config"
 	"berth/node/secrets"
 )
 
@@ -36,7 +37,7 @@ func defaultPrices() map[string]compute.Price {
 }
 
 // settingsOf returns what the state needs of a configuration.
-func settingsOf(cfg Config) fsm.Settings {
+func settingsOf(cfg config.Config) fsm.Settings {
 	return fsm.Settings{
 		SignupGrant:  compute.Credits(cfg.Billing.SignupGrant * float64(compute.Credit)),
 		Meter:        cfg.Billing.Mode == "meter",
@@ -57,7 +58,7 @@ func settingsOf(cfg Config) fsm.Settings {
 
 // found returns the first command of a new cluster. The root token is on disk
 // before anyone can learn its hash.
-func found(cfg Config, cluster compute.UUID, master *secrets.Master, now time.Time) (fsm.Bootstrap, error) {
+func found(cfg config.Config, cluster compute.UUID, master *secrets.Master, now time.Time) (fsm.Bootstrap, error) {
 	token, err := rootToken(cfg.DataDir)
 	if err != nil {
 		return fsm.Bootstrap{}, err

@@ -16,17 +16,18 @@ import (
 	"berth/cluster/pki"
 	"berth/compute"
 	"berth/node"
+	"berth/node/config"
 	"berth/node/nodetest"
 )
 
 // mustRefuse opens a node that is to be refused, and fails unless the reason says
 // all of the words.
-func mustRefuse(t *testing.T, cfg node.Config, words ...string) {
+func mustRefuse(t *testing.T, cfg config.Config, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n, err := node.Open(ctx, cfg, node.Options{
-		Version: "test", Ballast: -1, Logger: node.NewLogger(cfg.Log, t.Output()), Fatal: func(err error) { t.Error(err) },
+		Version: "test", Ballast: -1, Logger: config.NewLogger(cfg.Log, t.Output()), Fatal: func(err error) { t.Error(err) },
 	})
 	if err == nil {
 		t.Errorf("it was opened: %v", n.Close())
@@ -53,7 +54,7 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 		}
 		return made
 	}
-	joiner := func(token string) node.Config {
+	joiner := func(token string) config.Config {
 		t.Helper()
 		cfg := nodetest.Config(t, 1)
 		cfg.Join.Hosts, cfg.Join.TokenFile = []string{first.Peer().RPCAddress()}, filepath.Join(t.TempDir(), "token")
@@ -198,10 +199,10 @@ func putForeignSnapshot(t *testing.T, backup string, c *nodetest.Cluster, dir st
 
 // mustJoinThoughOff has a machine join whose clock is off, and stay to the end of
 // the test: it works, and the operator is told.
-func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg node.Config, shift time.Duration) {
+func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg config.Config, shift time.Duration) {
 	t.Helper()
 	n, err := node.Open(t.Context(), cfg, node.Options{
-		Version: "test", Ballast: -1, Logger: node.NewLogger(cfg.Log, t.Output()), Fatal: func(err error) { t.Error(err) },
+		Version: "test", Ballast: -1, Logger: config.NewLogger(cfg.Log, t.Output()), Fatal: func(err error) { t.Error(err) },
 		Now: func() time.Time { return time.Now().Add(shift) }, PromoteAfter: time.Millisecond,
 	})
 	if err != nil {

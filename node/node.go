@@ -20,6 +20,7 @@ import (
 	"berth/fault"
 	"berth/fsm"
 	"berth/gpu"
+	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/logs"
 	"berth/node/secrets"
@@ -50,7 +51,7 @@ type Options struct {
 
 // Node is one peer with all its parts open.
 type Node struct {
-	cfg    Config
+	cfg    config.Config
 	opts   Options
 	logger *slog.Logger
 
@@ -85,7 +86,7 @@ type Node struct {
 type urls struct{ api, metrics string }
 
 // Run opens a node, runs it until ctx ends and closes it.
-func Run(ctx context.Context, cfg Config, opts Options) error {
+func Run(ctx context.Context, cfg config.Config, opts Options) error {
 	n, err := Open(ctx, cfg, opts)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 // Open acquires everything a node needs: it makes or joins its cluster, opens
 // the listeners and takes over the attempts that still live. Nothing is served
 // before Run.
-func Open(ctx context.Context, cfg Config, opts Options) (_ *Node, err error) {
+func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
+	"berth/node/config"
 	"berth/node/executor"
 	"berth/scheduler"
 	"berth/scheduler/selection"
@@ -354,7 +355,7 @@ func (n *Node) openWorkerAPI(context.Context) error {
 
 // apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
 // are read again for new connections, so that a renewed certificate counts.
-func apiTLS(cfg TLSConfig) (*tls.Config, error) {
+func apiTLS(cfg config.TLS) (*tls.Config, error) {
 	if cfg.Cert == "" {
 		return nil, nil
 	}

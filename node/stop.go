@@ -10,9 +10,6 @@ import (
 // process ends whatever still hangs.
 const stopLimit = 20 * time.Second
 
-// maxDrain leaves time for the rest of a stop.
-const maxDrain = 10 * time.Second
-
 // stopGracefully waits for the end of asked or of the node, and prepares the
 // others for what comes then: /readyz says that the node stops while it still
 // answers for the configured time, with every connection closed behind its

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/config"
 )
 
 // TestWorkerIsNotAlone holds that a worker of one server tells balancers that it
 // stops, and waits for them.
 func TestWorkerIsNotAlone(t *testing.T) {
-	n := &Node{cfg: Config{Role: compute.RoleWorker.String()}} // It need not ask how many servers there are.
+	n := &Node{cfg: config.Config{Role: compute.RoleWorker.String()}} // It need not ask how many servers there are.
 	if n.alone() {
 		t.Error("a worker takes itself for the only node")
 	}

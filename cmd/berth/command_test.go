@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/node"
+	"berth/node/config"
 )
 
 const (
@@ -339,7 +339,7 @@ func TestAdmin(t *testing.T) {
 // a flag wins over a variable, which wins over the file.
 func TestNodeFlags(t *testing.T) {
 	cmd := newNode()
-	for _, key := range node.Keys() {
+	for _, key := range config.Keys() {
 		f := cmd.Flags().Lookup(key.Path)
 		if f == nil {
 			t.Errorf("there is no flag --%s", key.Path)

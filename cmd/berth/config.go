@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/node"
+	"berth/node/config"
 )
 
 // newConfig returns the command berth config.
@@ -29,7 +29,7 @@ func newConfigCheck() *cobra.Command {
 line. The exit code is 1 if there are any.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			faults, err := node.CheckConfig(args[0])
+			faults, err := config.Check(args[0])
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ line. The exit code is 1 if there are any.`,
 	return cmd
 }
 
-func printFaults(cmd *cobra.Command, file string, faults []*node.Fault, asJSON bool) error {
+func printFaults(cmd *cobra.Command, file string, faults []*config.Fault, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	checked := []checkedFault{}
 	for _, f := range faults {

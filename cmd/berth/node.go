@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/node"
+	"berth/node/config"
 )
 
 // defaultConfigFile is read when it is there and no other one is named.
@@ -71,7 +72,7 @@ of this machine that every execution sees as /mnt/NAME.`,
 
 // runNode runs the node until the command's context ends. promoteAfter is for
 // clusters on one machine, which need no caution.
-func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) error {
+func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) error {
 	keepPrivate()
 	ctx, stop := context.WithCancel(cmd.Context())
 	var announcer sync.WaitGroup
@@ -79,7 +80,7 @@ func runNode(cmd *cobra.Command, cfg node.Config, promoteAfter time.Duration) er
 	defer stop()
 	announcer.Go(func() { announceRootToken(ctx, cmd.OutOrStdout(), cfg) })
 	err := node.Run(ctx, cfg, node.Options{
-		Version: version, Build: build, Logger: node.NewLogger(cfg.Log, cmd.ErrOrStderr()),
+		Version: version, Build: build, Logger: config.NewLogger(cfg.Log, cmd.ErrOrStderr()),
 		PromoteAfter: promoteAfter,
 	})
 	if node.Removed(err) {
@@ -96,7 +97,7 @@ func keepPrivate() { unix.Umask(0o077) }
 
 // announceRootToken says where the cluster's root token is when this node makes
 // it, which is once.
-func announceRootToken(ctx context.Context, w io.Writer, cfg node.Config) {
+func announceRootToken(ctx context.Context, w io.Writer, cfg config.Config) {
 	path := filepath.Join(cfg.DataDir, rootTokenFile)
 	if _, err := os.Stat(path); len(cfg.Join.Hosts) > 0 || !errors.Is(err, fs.ErrNotExist) {
 		return
@@ -128,7 +129,7 @@ func printRootToken(w io.Writer, path string, token []byte) {
 // addSettings adds a flag for each setting of a node. Flags hold text: the
 // node's package reads and checks values of any source alike.
 func addSettings(flags *pflag.FlagSet) {
-	for _, key := range node.Keys() {
+	for _, key := range config.Keys() {
 		usage := fmt.Sprintf("%s [$%s]", key.Usage, key.Env())
 		if key.Default != "" {
 			usage += fmt.Sprintf(" (default %s)", key.Default)
@@ -138,7 +139,7 @@ func addSettings(flags *pflag.FlagSet) {
 }
 
 // loadConfig returns the configuration of file, variables and flags.
-func loadConfig(file string, flags *pflag.FlagSet) (node.Config, error) {
+func loadConfig(file string, flags *pflag.FlagSet) (config.Config, error) {
 	if file == "" {
 		if _, err := os.Stat(defaultConfigFile); !errors.Is(err, fs.ErrNotExist) {
 			file = defaultConfigFile
@@ -150,7 +151,7 @@ func loadConfig(file string, flags *pflag.FlagSet) (node.Config, error) {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	cfg, err := node.LoadConfig(file, os.Environ(), given)
+	cfg, err := config.Load(file, os.Environ(), given)
 	if err != nil {
 		return cfg, &exit{code: exitUsage, err: fmt.Errorf("configuration:\n%w", err)}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"berth/compute"
 	"berth/node"
+	"berth/node/config"
 )
 
 // Timing of tests. Machines are slow and noisy, so waits are long: they end as
@@ -44,7 +45,7 @@ type Cluster struct {
 
 // Node is one node of a Cluster.
 type Node struct {
-	Config node.Config
+	Config config.Config
 	// Format is the newest format of the state that the node says to know; 0
 	// is what this program knows.
 	Format uint64
@@ -65,7 +66,7 @@ func New(tb testing.TB, n int) *Cluster {
 }
 
 // NodeConfig is the configuration of a node.
-type NodeConfig = node.Config
+type NodeConfig = config.Config
 
 // NewWith is New with configurations that change makes other than usual.
 func NewWith(tb testing.TB, n int, change func(i int, cfg *NodeConfig)) *Cluster {
@@ -101,9 +102,9 @@ func newCluster(tb testing.TB, n int, format uint64, change func(i int, cfg *Nod
 }
 
 // Config returns the configuration of the i-th node of a test cluster.
-func Config(tb testing.TB, i int) node.Config {
+func Config(tb testing.TB, i int) config.Config {
 	tb.Helper()
-	cfg := node.DefaultConfig()
+	cfg := config.Default()
 	cfg.Name = "n" + string(rune('1'+i))
 	cfg.DataDir = filepath.Join(tb.TempDir(), cfg.Name)
 	cfg.API.Addr, cfg.RPC.Addr, cfg.Gossip.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -114,7 +115,7 @@ func Config(tb testing.TB, i int) node.Config {
 }
 
 // mustPrepareJoin points cfg at the running nodes, with a token of its own.
-func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
+func (c *Cluster) mustPrepareJoin(cfg *config.Config) {
 	c.tb.Helper()
 	token := mustToken(c.tb, c.Nodes[0].URL(), c.RootToken, cfg.Role)
 	cfg.Join.TokenFile = filepath.Join(c.tb.TempDir(), "token")
@@ -127,7 +128,7 @@ func (c *Cluster) mustPrepareJoin(cfg *node.Config) {
 }
 
 // mustRun opens and runs a node.
-func mustRun(tb testing.TB, cfg node.Config, format uint64, out *output) *Node {
+func mustRun(tb testing.TB, cfg config.Config, format uint64, out *output) *Node {
 	tb.Helper()
 	n := &Node{Config: cfg, Format: format, tb: tb, output: out}
 	n.Start()
@@ -142,7 +143,7 @@ func (n *Node) Start() {
 	n.cancel = cancel
 	peer, err := node.Open(ctx, n.Config, node.Options{
 		Version: "test", Format: n.Format, PromoteAfter: promoteAfter, Ballast: ballastIn(n.Config.DataDir),
-		Logger:    node.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
+		Logger:    config.NewLogger(n.Config.Log, n.output).With("node", n.Config.Name),
 		Fatal:     func(err error) { n.tb.Errorf("node %s: %v", n.Config.Name, err) },
 		StopLimit: stopWait,
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/node"
+	"berth/node/config"
 )
 
 // configVariable tells a test binary that it is to be the node whose
@@ -47,7 +48,7 @@ func runProcess(path string) error {
 	if err != nil {
 		return err
 	}
-	var cfg node.Config
+	var cfg config.Config
 	if err := json.Unmarshal(data, &cfg); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func runProcess(path string) error {
 	n, err := node.Open(ctx, cfg, node.Options{
 		Version: "test", PromoteAfter: promoteAfter, Ballast: ballastIn(cfg.DataDir),
 		StopLimit: stopWait,
-		Logger:    node.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
+		Logger:    config.NewLogger(cfg.Log, os.Stderr).With("node", cfg.Name),
 	})
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func runProcess(path string) error {
 
 // Process is one node in a process of its own.
 type Process struct {
-	Config node.Config
+	Config config.Config
 	URL    string // Base URL of its API.
 	ID     string
 
@@ -128,7 +129,7 @@ func (c *Processes) AddWorker(gpus ...string) *Process {
 }
 
 // add starts a node, which joins the others if there are any.
-func (c *Processes) add(cfg node.Config) *Process {
+func (c *Processes) add(cfg config.Config) *Process {
 	c.tb.Helper()
 	if len(c.Nodes) > 0 {
 		token := mustToken(c.tb, c.Nodes[0].URL, c.RootToken, cfg.Role)

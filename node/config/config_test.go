@@ -1,4 +1,4 @@
-package node_test
+package config_test
 
 import (
 	"os"
@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"berth/node"
+	"berth/node/config"
 )
 
-func TestLoadConfigPrecedence(t *testing.T) {
+func TestLoadPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "berth.yaml")
 	text := "name: from-file\nvoters: 5\napi:\n  addr: 127.0.0.1:1\nlimits: {timeout_max: 168h}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	env := []string{"BERTH_NAME=from-env", "BERTH_API_ADDR=127.0.0.1:2", "BERTH_ADDR=http://client", "BERTH_GPUS_SIMULATED=h100:2,t4:1", "BERTH_GPUS_SOURCE=simulated"}
-	cfg, err := node.LoadConfig(file, env, map[string]string{"api.addr": "127.0.0.1:3"})
+	cfg, err := config.Load(file, env, map[string]string{"api.addr": "127.0.0.1:3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestLoadConfigPrecedence(t *testing.T) {
 	}
 }
 
-func TestCheckConfigNamesEveryFault(t *testing.T) {
+func TestCheckNamesEveryFault(t *testing.T) {
 	tests := []struct {
 		name, text string
 		want       []string // One per fault, each a part of it.
@@ -59,7 +59,7 @@ func TestCheckConfigNamesEveryFault(t *testing.T) {
 			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			faults, err := node.CheckConfig(file)
+			faults, err := config.Check(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestCheckConfigNamesEveryFault(t *testing.T) {
 }
 
 func TestKeysHaveHelp(t *testing.T) {
-	for _, key := range node.Keys() {
+	for _, key := range config.Keys() {
 		if key.Usage == "" || !strings.HasPrefix(key.Env(), "BERTH_") {
 			t.Errorf("%+v has no help or variable", key)
 		}

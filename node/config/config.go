@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"errors"
@@ -16,6 +16,9 @@ import (
 	"berth/gpu"
 )
 
+// maxDrain is the longest drain. The limit of a stop, 20 seconds, includes it.
+const maxDrain = 10 * time.Second
+
 // Config is everything that can be set about one node. The field tags are the
 // keys of the file; flags and variables have the same names: api.addr in the
 // file is --api.addr and BERTH_API_ADDR.
@@ -26,75 +29,75 @@ type Config struct {
 	Advertise string `koanf:"advertise" usage:"Host under which other nodes reach this one; default: the listeners'."`
 	Voters    int    `koanf:"voters" usage:"Servers that vote: 1, 3, 5, or 0 for 3, and 5 from seven servers on."`
 
-	API     APIConfig     `koanf:"api"`
-	RPC     AddrConfig    `koanf:"rpc"`
-	Gossip  AddrConfig    `koanf:"gossip"`
-	Join    JoinConfig    `koanf:"join"`
-	Raft    RaftConfig    `koanf:"raft"`
-	GPUs    GPUConfig     `koanf:"gpus"`
-	Python  PythonConfig  `koanf:"python"`
-	Exec    ExecConfig    `koanf:"executor"`
-	Storage StorageConfig `koanf:"storage"`
-	Backup  BackupConfig  `koanf:"backup"`
-	Metrics MetricsConfig `koanf:"metrics"`
-	Billing BillingConfig `koanf:"billing"`
-	Limits  LimitsConfig  `koanf:"limits"`
+	API     API     `koanf:"api"`
+	RPC     Addr    `koanf:"rpc"`
+	Gossip  Addr    `koanf:"gossip"`
+	Join    Join    `koanf:"join"`
+	Raft    Raft    `koanf:"raft"`
+	GPUs    GPU     `koanf:"gpus"`
+	Python  Python  `koanf:"python"`
+	Exec    Exec    `koanf:"executor"`
+	Storage Storage `koanf:"storage"`
+	Backup  Backup  `koanf:"backup"`
+	Metrics Metrics `koanf:"metrics"`
+	Billing Billing `koanf:"billing"`
+	Limits  Limits  `koanf:"limits"`
 
-	Retention RetentionConfig `koanf:"retention"`
+	Retention Retention `koanf:"retention"`
 
-	Log LogConfig `koanf:"log"`
+	Log Log `koanf:"log"`
 }
 
-// APIConfig is where and how the REST API is served.
-type APIConfig struct {
-	Addr      string    `koanf:"addr" usage:"host:port of the REST API; port 0 takes a free one."`
-	PublicURL string    `koanf:"public_url" usage:"URL under which clients reach this API; default: from the listener."`
-	TLS       TLSConfig `koanf:"tls"`
+// API is where and how the REST API is served.
+type API struct {
+	Addr      string `koanf:"addr" usage:"host:port of the REST API; port 0 takes a free one."`
+	PublicURL string `koanf:"public_url" usage:"URL under which clients reach this API; default: from the listener."`
+	TLS       TLS    `koanf:"tls"`
 
 	Drain time.Duration `koanf:"drain" usage:"How long a node that stops still answers while /readyz sends clients away."`
 }
 
-// TLSConfig names the certificate of the REST API.
-type TLSConfig struct {
+// TLS names the certificate of the REST API.
+type TLS struct {
 	Cert string `koanf:"cert" usage:"PEM file with the API's certificate chain; empty serves plain HTTP."`
 	Key  string `koanf:"key" usage:"PEM file with the certificate's private key."`
 }
 
-// AddrConfig is one listener.
-type AddrConfig struct {
+// Addr is one listener.
+type Addr struct {
 	Addr string `koanf:"addr" usage:"host:port to listen on; port 0 takes a free one."`
 }
 
-// JoinConfig is how a new node finds its cluster. Without hosts the node makes
+// Join is how a new node finds its cluster. Without hosts the node makes
 // a cluster of its own at its first start.
-type JoinConfig struct {
+type Join struct {
 	Hosts     []string `koanf:"hosts" usage:"rpc.addr of nodes of the cluster to join; empty makes a new one."`
 	TokenFile string   `koanf:"token_file" usage:"File with the join token; needed until the node has joined."`
 }
 
-// RaftConfig tunes consensus.
-type RaftConfig struct {
+// Raft tunes consensus.
+type Raft struct {
 	Profile      string        `koanf:"profile" usage:"Timing: default, or lan for fast fail-over on a quiet network."`
 	ReplaceAfter time.Duration `koanf:"replace_after" usage:"After what silence of a voter another votes in its place."`
 }
 
-// GPUConfig is where the node's GPUs come from.
+// GPU is where the node's GPUs come from.
 //
 //nolint:lll // A field and its rules are one line.
-type GPUConfig struct {
+type GPU struct {
 	Source    string   `koanf:"source" usage:"Where GPUs come from: auto, nvml, file, simulated or none."`
 	File      string   `koanf:"file" usage:"List of devices, for source file; read again when it changes."`
 	Simulated []string `koanf:"simulated" usage:"Simulated devices as type:count, type:count/island or type.mig_slice:count, for source simulated."`
 }
 
-// PythonConfig is the interpreter of Python executions.
-type PythonConfig struct {
+// Python is the interpreter of Python executions.
+type Python struct {
 	Interpreter string   `koanf:"interpreter" usage:"Python interpreter; default: python3 of this machine."`
 	SiteDirs    []string `koanf:"site_dirs" usage:"Directories with packages that every execution may import."`
 }
 
-// ExecConfig bounds what executions may do.
-type ExecConfig struct {
+// Exec bounds what executions may do.
+type Exec struct {
 	Network    string        `koanf:"network" usage:"egress, or none: no execution on this node gets a network."`
 	ScratchMiB int64         `koanf:"scratch_mib" usage:"Largest scratch space of one execution, inside its memory limit."`
 	Grace      time.Duration `koanf:"grace" usage:"Time between SIGTERM and SIGKILL."`
@@ -108,33 +111,33 @@ type Mount struct {
 	RO   bool   `koanf:"ro"`
 }
 
-// StorageConfig is how blobs are kept.
-type StorageConfig struct {
+// Storage is how blobs are kept.
+type Storage struct {
 	Replicas   int           `koanf:"replicas" usage:"Nodes that keep each blob."`
 	ScrubEvery time.Duration `koanf:"scrub_every" usage:"How often log, snapshots, blobs, state are checked; 0: never."`
 }
 
-// BackupConfig is how the leader saves backups of the state.
-type BackupConfig struct {
+// Backup is how the leader saves backups of the state.
+type Backup struct {
 	Every time.Duration `koanf:"every" usage:"How often the leader saves a backup; 0: never."`
 	To    string        `koanf:"to" usage:"Directory for backups, the same one for all servers where it can be."`
 	Keep  int           `koanf:"keep" usage:"Backups that are kept; older ones are removed."`
 }
 
-// MetricsConfig is where metrics are served.
-type MetricsConfig struct {
+// Metrics is where metrics are served.
+type Metrics struct {
 	Addr      string `koanf:"addr" usage:"host:port of a listener of its own for /metrics; default: on the API's."`
 	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
 }
 
-// BillingConfig is whether credits are enforced.
-type BillingConfig struct {
+// Billing is whether credits are enforced.
+type Billing struct {
 	Mode        string  `koanf:"mode" usage:"enforce refuses work without credits; meter only counts."`
 	SignupGrant float64 `koanf:"signup_grant" usage:"Credits that a new organization gets."`
 }
 
-// LimitsConfig is what one organization or request may do.
-type LimitsConfig struct {
+// Limits is what one organization or request may do.
+type Limits struct {
 	TimeoutMax    time.Duration `koanf:"timeout_max" usage:"Longest time limit that an execution may ask for."`
 	Concurrent    int           `koanf:"concurrent" usage:"Executions of one organization that run at once."`
 	Queued        int           `koanf:"queued" usage:"Executions of one organization that wait."`
@@ -145,23 +148,23 @@ type LimitsConfig struct {
 	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
-// RetentionConfig says which finished executions leave the replicated state for
+// Retention says which finished executions leave the replicated state for
 // archives on the servers' disks.
 //
 //nolint:lll // A field and its rules are one line.
-type RetentionConfig struct {
+type Retention struct {
 	Age   time.Duration `koanf:"age" usage:"How long finished executions stay in the replicated state; then they are in archives on disk."`
 	Count int           `koanf:"count" usage:"How many finished executions stay in the replicated state; the oldest ends go to archives first."`
 }
 
-// LogConfig is how the node logs.
-type LogConfig struct {
+// Log is how the node logs.
+type Log struct {
 	Level  string `koanf:"level" usage:"debug, info, warn or error."`
 	Format string `koanf:"format" usage:"text or json."`
 }
 
-// DefaultConfig returns the configuration of a node that nothing was said to.
-func DefaultConfig() Config {
+// Default returns the configuration of a node that nothing was said to.
+func Default() Config {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "berth"
@@ -170,23 +173,23 @@ func DefaultConfig() Config {
 		Name:    name,
 		Role:    compute.RoleServer.String(),
 		DataDir: "/var/lib/berth",
-		API:     APIConfig{Addr: "127.0.0.1:6470", Drain: 5 * time.Second},
-		RPC:     AddrConfig{Addr: "0.0.0.0:6471"},
-		Gossip:  AddrConfig{Addr: "0.0.0.0:6472"},
-		Raft:    RaftConfig{Profile: "default", ReplaceAfter: 10 * time.Minute},
-		GPUs:    GPUConfig{Source: "auto"},
-		Exec:    ExecConfig{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
-		Storage: StorageConfig{Replicas: 2, ScrubEvery: 6 * time.Hour},
-		Backup:  BackupConfig{Keep: 7},
-		Billing: BillingConfig{Mode: "enforce", SignupGrant: 100},
-		Limits: LimitsConfig{
+		API:     API{Addr: "127.0.0.1:6470", Drain: 5 * time.Second},
+		RPC:     Addr{Addr: "0.0.0.0:6471"},
+		Gossip:  Addr{Addr: "0.0.0.0:6472"},
+		Raft:    Raft{Profile: "default", ReplaceAfter: 10 * time.Minute},
+		GPUs:    GPU{Source: "auto"},
+		Exec:    Exec{Network: "egress", ScratchMiB: 1024, Grace: 10 * time.Second},
+		Storage: Storage{Replicas: 2, ScrubEvery: 6 * time.Hour},
+		Backup:  Backup{Keep: 7},
+		Billing: Billing{Mode: "enforce", SignupGrant: 100},
+		Limits: Limits{
 			TimeoutMax: 600 * time.Second, Concurrent: 100, Queued: 10_000, Keys: 50,
 			StaleAuthMax: 10 * time.Minute, ShareHalfLife: 24 * time.Hour,
 			PreemptMinRun: time.Minute, PreemptNotice: 30 * time.Second,
 		},
-		Retention: RetentionConfig{Age: 90 * 24 * time.Hour, Count: 1_000_000},
+		Retention: Retention{Age: 90 * 24 * time.Hour, Count: 1_000_000},
 
-		Log: LogConfig{Level: "info", Format: "text"},
+		Log: Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -294,7 +297,7 @@ func (v *validator) address(key, value string) {
 	v.check(key, err == nil, fmt.Sprintf("%q is not host:port", value))
 }
 
-func (v *validator) gpus(c GPUConfig) {
+func (v *validator) gpus(c GPU) {
 	v.oneOf("gpus.source", c.Source, "auto", "nvml", "file", "simulated", "none")
 	v.check("gpus.file", c.Source != "file" || c.File != "", "is needed with gpus.source file")
 	v.check("gpus.simulated", c.Source != "simulated" || len(c.Simulated) > 0, "is needed with gpus.source simulated")
@@ -304,7 +307,7 @@ func (v *validator) gpus(c GPUConfig) {
 	}
 }
 
-func (v *validator) limits(c LimitsConfig) {
+func (v *validator) limits(c Limits) {
 	v.check("limits.timeout_max", c.TimeoutMax >= time.Second, "must be at least 1s")
 	v.check("limits.concurrent", c.Concurrent >= 1, "must be at least 1")
 	v.check("limits.queued", c.Queued >= 1, "must be at least 1")

@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"io"
@@ -6,7 +6,7 @@ import (
 )
 
 // NewLogger returns the logger that cfg asks for, writing to w.
-func NewLogger(cfg LogConfig, w io.Writer) *slog.Logger {
+func NewLogger(cfg Log, w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo

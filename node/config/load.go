@@ -1,4 +1,4 @@
-package node
+package config
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// maxConfigFile is the largest configuration file that is read.
-const maxConfigFile = 1 << 20
+// maxFile is the largest configuration file that is read.
+const maxFile = 1 << 20
 
 // Key is one setting: its name in the file, from which the flag and the
 // variable follow, and what it is for.
@@ -38,7 +38,7 @@ func (k Key) Env() string {
 // of Config's fields.
 func Keys() []Key {
 	var keys []Key
-	defaults := DefaultConfig()
+	defaults := Default()
 	for _, l := range leaves(reflect.ValueOf(&defaults).Elem(), "") {
 		if l.usage == "" || l.value.Type() == reflect.TypeFor[[]Mount]() {
 			continue
@@ -56,28 +56,28 @@ func textOf(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// LoadConfig returns the configuration from flags (by Key.Path), variables (as
+// Load returns the configuration from flags (by Key.Path), variables (as
 // in os.Environ) and the file (none when ""), in that order of precedence,
 // over the defaults. All that is wrong comes back at once, each a *Fault.
-func LoadConfig(file string, env []string, flags map[string]string) (Config, error) {
+func Load(file string, env []string, flags map[string]string) (Config, error) {
 	var data []byte
 	if file != "" {
 		var err error
-		if data, err = readConfig(file); err != nil {
+		if data, err = readFile(file); err != nil {
 			return Config{}, err
 		}
 	}
-	return parseConfig(data, env, flags)
+	return parse(data, env, flags)
 }
 
-// CheckConfig returns every fault of a configuration file, in the order of its
+// Check returns every fault of a configuration file, in the order of its
 // lines. An error means that the file could not be read.
-func CheckConfig(file string) ([]*Fault, error) {
-	data, err := readConfig(file)
+func Check(file string) ([]*Fault, error) {
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
-	_, err = parseConfig(data, nil, nil)
+	_, err = parse(data, nil, nil)
 	faults := Faults(err)
 	slices.SortStableFunc(faults, func(a, b *Fault) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Key, b.Key))
@@ -85,7 +85,7 @@ func CheckConfig(file string) ([]*Fault, error) {
 	return faults, nil
 }
 
-// Faults returns the faults that err, of LoadConfig, joins.
+// Faults returns the faults that err, of Load, joins.
 func Faults(err error) []*Fault {
 	var faults []*Fault
 	switch e := err.(type) { //nolint:errorlint // Walks the joined errors itself.
@@ -102,13 +102,13 @@ func Faults(err error) []*Fault {
 	return faults
 }
 
-func readConfig(file string) ([]byte, error) {
+func readFile(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	if info.Size() > maxConfigFile {
-		return nil, fmt.Errorf("read configuration: %s is larger than %d bytes", file, maxConfigFile)
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("read configuration: %s is larger than %d bytes", file, maxFile)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -117,9 +117,9 @@ func readConfig(file string) ([]byte, error) {
 	return data, nil
 }
 
-// parseConfig merges the sources and decodes setting by setting, so that each
+// parse merges the sources and decodes setting by setting, so that each
 // fault has its key, and its line when the file is where it comes from.
-func parseConfig(data []byte, env []string, flags map[string]string) (Config, error) {
+func parse(data []byte, env []string, flags map[string]string) (Config, error) {
 	lines, err := keyLines(data)
 	if err != nil {
 		return Config{}, err
@@ -128,7 +128,7 @@ func parseConfig(data []byte, env []string, flags map[string]string) (Config, er
 	if err := k.Load(rawbytes.Provider(data), yaml.Parser()); err != nil {
 		return Config{}, &Fault{Message: err.Error()}
 	}
-	cfg := DefaultConfig()
+	cfg := Default()
 	settings := leaves(reflect.ValueOf(&cfg).Elem(), "")
 	faults := unknownKeys(lines, settings)
 	override := environment(env)
