@@ -305,7 +305,7 @@ func (b *backups) write(f *os.File, view *fsm.View, at time.Time) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := CheckBackup(f); err != nil {
+	if _, err := fsm.CheckBackup(f); err != nil {
 		return fmt.Errorf("what is read of the backup is not what was written: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"berth/fsm"
 	"berth/node"
 	"berth/node/config"
+	"berth/node/repair"
 )
 
 // testBackups are the backups of a machine in a directory.
@@ -74,7 +75,7 @@ func TestScheduledBackups(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	look("20260502T000000Z.backup", "20260503T000000Z.backup")
 	newest := filepath.Join(dir, "berth-"+cluster.String()+"-20260503T000000Z.backup")
-	if _, err := node.VerifyBackup(newest); err != nil {
+	if _, err := repair.VerifyBackup(newest); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(newest); err != nil || info.Mode().Perm() != 0o600 {

@@ -10,8 +10,8 @@ import (
 	"berth/api/client"
 	"berth/attempt"
 	"berth/compute"
-	"berth/node"
 	"berth/node/nodetest"
+	"berth/node/repair"
 )
 
 // mustSave writes a backup through one node to a new file.
@@ -77,7 +77,7 @@ func TestRestoreDrill(t *testing.T) {
 	})
 
 	first := c.Nodes[0]
-	if _, err := node.RestoreBackup(backup, first.Config.DataDir, false, time.Now()); err == nil ||
+	if _, err := repair.RestoreBackup(backup, first.Config.DataDir, false, time.Now()); err == nil ||
 		!strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("with the node running: %v", err)
 	}
@@ -85,14 +85,14 @@ func TestRestoreDrill(t *testing.T) {
 		p.Kill()
 	}
 	began := time.Now()
-	plan, err := node.RestoreBackup(backup, first.Config.DataDir, false, time.Now())
+	plan, err := repair.RestoreBackup(backup, first.Config.DataDir, false, time.Now())
 	if err != nil || plan.Done || plan.Ended != 1 || plan.Epoch != 1 {
 		t.Fatalf("the plan is %+v, %v", plan, err)
 	}
 	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "quarantine")); !os.IsNotExist(err) {
 		t.Errorf("the plan has changed something: %v", err)
 	}
-	if r, err := node.RestoreBackup(backup, first.Config.DataDir, true, time.Now()); err != nil || !r.Done {
+	if r, err := repair.RestoreBackup(backup, first.Config.DataDir, true, time.Now()); err != nil || !r.Done {
 		t.Fatalf("restored: %+v, %v", r, err)
 	}
 	first.Start()
@@ -153,26 +153,26 @@ func TestRecoverDrill(t *testing.T) {
 	began := time.Now()
 	survivor.Kill()
 	dir := survivor.Config.DataDir
-	plan, err := node.Recover(dir, nil, false)
+	plan, err := repair.Recover(dir, nil, false)
 	if err != nil || plan.Done || len(plan.Servers) != 3 || plan.Epoch != 1 {
 		t.Fatalf("the plan is %+v, %v", plan, err)
 	}
 	for _, do := range []bool{false, true} {
-		if _, err := node.Recover(dir, []compute.NodeID{{}}, do); err == nil {
+		if _, err := repair.Recover(dir, []compute.NodeID{{}}, do); err == nil {
 			t.Errorf("with voters that are none (%t): no error", do)
 		}
 	}
-	if _, err := node.Recover(dir, nil, true); err == nil || !strings.Contains(err.Error(), "Name the voters") {
+	if _, err := repair.Recover(dir, nil, true); err == nil || !strings.Contains(err.Error(), "Name the voters") {
 		t.Errorf("without voters: %v", err)
 	}
 	other, err := compute.ParseNodeID(late.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Recover(dir, []compute.NodeID{other}, true); err == nil || !strings.Contains(err.Error(), "not among the voters") {
+	if _, err := repair.Recover(dir, []compute.NodeID{other}, true); err == nil || !strings.Contains(err.Error(), "not among the voters") {
 		t.Errorf("without itself: %v", err)
 	}
-	r, err := node.Recover(dir, []compute.NodeID{plan.Node}, true)
+	r, err := repair.Recover(dir, []compute.NodeID{plan.Node}, true)
 	if err != nil || !r.Done || r.Last != plan.Last || len(r.Servers) != 1 {
 		t.Fatalf("recovered: %+v, %v", r, err)
 	}

@@ -71,6 +71,3 @@ func (l listener) Handle(_ context.Context, r slog.Record) error {
 	l.tell(r.Message)
 	return nil
 }
-
-// ParseSkips reads the text of the file path, which lists entries to leave out.
-func ParseSkips(path, text string) (fsm.Skips, error) { return parseSkips(path, text) }

@@ -18,6 +18,7 @@ import (
 	"berth/node"
 	"berth/node/config"
 	"berth/node/nodetest"
+	"berth/node/repair"
 )
 
 // mustRefuse opens a node that is to be refused, and fails unless the reason says
@@ -105,7 +106,7 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 	mustReplace(t, alone.DataDir, keep)
 	in := func(elem ...string) string { return filepath.Join(append([]string{alone.DataDir}, elem...)...) }
 	t.Run("a backup of another cluster", func(t *testing.T) {
-		_, err := node.RestoreBackup(ours, alone.DataDir, true, time.Now())
+		_, err := repair.RestoreBackup(ours, alone.DataDir, true, time.Now())
 		if err == nil || !strings.Contains(err.Error(), "use the data directory of a server of the former") {
 			t.Errorf("restored: %v", err)
 		}
@@ -119,7 +120,7 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 		if err := os.WriteFile(cut, text[:len(text)/2], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := node.RestoreBackup(cut, alone.DataDir, true, time.Now()); err == nil {
+		if _, err := repair.RestoreBackup(cut, alone.DataDir, true, time.Now()); err == nil {
 			t.Error("half of one was restored")
 		}
 	})
@@ -132,7 +133,7 @@ func TestHostileInputSaysWhatToDo(t *testing.T) {
 			name: "the snapshots of another cluster",
 			put: func() error {
 				// As a restore makes them: a state, and no log behind it.
-				_, err := node.RestoreBackup(ours, first.Config.DataDir, false, time.Now())
+				_, err := repair.RestoreBackup(ours, first.Config.DataDir, false, time.Now())
 				if err == nil || !strings.Contains(err.Error(), "stop it first") {
 					return errors.New("a node that runs was restored")
 				}
@@ -190,7 +191,7 @@ func putForeignSnapshot(t *testing.T, backup string, c *nodetest.Cluster, dir st
 	if err := errors.Join(err, os.WriteFile(filepath.Join(source, "node.json"), record, 0o600)); err != nil {
 		return err
 	}
-	if _, err := node.RestoreBackup(backup, source, true, time.Now()); err != nil {
+	if _, err := repair.RestoreBackup(backup, source, true, time.Now()); err != nil {
 		return err
 	}
 	snapshots := filepath.Join(dir, "raft", "snapshots")

@@ -24,6 +24,7 @@ import (
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/repair"
 	"berth/scheduler"
 	"berth/scheduler/selection"
 	"berth/scheduler/selection/chart"
@@ -138,7 +139,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		cfg.Registry, cfg.Directory, cfg.Accept = nil, nil, nil
 		cfg.Bootstrap = false
 	}
-	if err := n.guardReplica(); err != nil {
+	if err := repair.Guard(n.machine, n.cfg.DataDir, n.logger, n.endPoisoned); err != nil {
 		return err
 	}
 	if n.cluster, err = cluster.Open(ctx, cfg); err != nil {
@@ -149,6 +150,13 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 		n.own = newAssignments(n.cluster)
 	}
 	return nil
+}
+
+// endPoisoned ends the process at an entry that cannot be applied.
+func (n *Node) endPoisoned(p *fsm.PoisonError, advice error) {
+	// The log may hang, with the disk for example.
+	within(lastWord, func() { n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack)) })
+	n.opts.Fatal(advice)
 }
 
 // stateMarks returns the hashes by which this replica is compared with others.

@@ -7,6 +7,7 @@ import (
 	"berth/cluster"
 	"berth/compute"
 	"berth/fsm"
+	"berth/node/repair"
 	"berth/scheduler"
 	"berth/scheduler/forecast"
 )
@@ -54,7 +55,7 @@ func (p *past) replay(ctx context.Context, index uint64, best int) ([]compute.Re
 // rebuild returns a second state as it was after entry index, without what this
 // server leaves out.
 func (p *past) rebuild(ctx context.Context, index uint64) (*fsm.FSM, error) {
-	machine, err := newMachine(p.dir)
+	machine, err := repair.NewMachine(p.dir)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,48 +11,15 @@ import (
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
-	"berth/node"
 	"berth/node/nodetest"
+	"berth/node/repair"
 )
 
-// TestSkipFileIsReadStrictly holds that a server does not guess which entries it
-// leaves out.
-func TestSkipFileIsReadStrictly(t *testing.T) {
-	a, b := strings.Repeat("a1", 32), strings.Repeat("0b", 32)
-	good, err := node.ParseSkips("f", "# why\n7 "+a+"\n9 "+b+"\n")
-	if err != nil || len(good) != 2 || good[7][0] != 0xa1 || good[9][31] != 0x0b {
-		t.Errorf("got %v, %v", good, err)
-	}
-	var many strings.Builder
-	for i := range 1001 {
-		fmt.Fprintf(&many, "%d %s\n", i+1, a)
-	}
-	for text, want := range map[string]string{
-		"7 " + a + "\n\n":                  "f, line 2: \"\" is no index",
-		"# why\nseven " + a:                "f, line 2: \"seven\" is no index",
-		"0 " + a:                           "f, line 1: \"0\" is no index",
-		"-1 " + a:                          "f, line 1: ",
-		" 7 " + a:                          "f, line 1: \"\" is no index",
-		"7\t" + a:                          "f, line 1: ",
-		"7 " + a[1:]:                       "f, line 1: \"" + a[1:] + "\" is no SHA-256",
-		"7 " + a + " ":                     "is no SHA-256",
-		"7 " + a + "\r\n":                  "is no SHA-256",
-		"7":                                "is no SHA-256",
-		"7 " + a + "\n8 x\n":               "f, line 2: \"x\" is no SHA-256",
-		"7 " + a + "\n8 " + b + "\n7 " + b: "f, line 3: entry 7 is listed twice",
-		many.String():                      "f, line 1001: more than 1000",
-	} {
-		if got, err := node.ParseSkips("f", text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.80q: got %v, %v; want %q", text, got, err, want)
-		}
-	}
-}
-
 // mustFind returns the entry of the stopped server in dir with such a command.
-func mustFind(t *testing.T, dir, command string) node.Skipped {
+func mustFind(t *testing.T, dir, command string) repair.Skipped {
 	t.Helper()
 	for index := uint64(1); ; index++ {
-		s, err := node.SkipEntry(dir, index, "", false, false)
+		s, err := repair.SkipEntry(dir, index, "", false, false)
 		switch {
 		case compute.CodeOf(err) == compute.CodeInvalid: // Raft's own.
 		case err != nil:
@@ -75,7 +41,7 @@ func TestSkipEntry(t *testing.T) {
 	if _, err := root.CreateUser(t.Context(), ada); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.SkipEntry(dir, 1, "", false, false); err == nil || !strings.Contains(err.Error(), "stop it first") {
+	if _, err := repair.SkipEntry(dir, 1, "", false, false); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("of a node that runs: %v", err)
 	}
 	n.Stop()
@@ -96,26 +62,26 @@ func TestSkipEntry(t *testing.T) {
 		{"not there, forced without a hash", found.Last + 9, "", true, "does not have entry"},
 	} {
 		for _, do := range []bool{false, true} {
-			_, err := node.SkipEntry(dir, test.entry, test.hash, test.force, do)
+			_, err := repair.SkipEntry(dir, test.entry, test.hash, test.force, do)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: %v, want %q", test.name, err, test.want)
 			}
 		}
 	}
-	if s, err := node.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || s.Listed || !s.Held {
+	if s, err := repair.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || s.Listed || !s.Held {
 		t.Errorf("a look: %+v, %v", s, err)
 	}
 	if _, err := os.Stat(listed); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file was made: %v", err)
 	}
-	s, err := node.SkipEntry(dir, found.Entry, strings.ToUpper(found.Hash), false, true)
+	s, err := repair.SkipEntry(dir, found.Entry, strings.ToUpper(found.Hash), false, true)
 	if err != nil || !s.Done || s.Listed {
 		t.Errorf("left out: %+v, %v", s, err)
 	}
-	if s, err := node.SkipEntry(dir, found.Last+1000, other, true, true); err != nil || !s.Done || s.Held {
+	if s, err := repair.SkipEntry(dir, found.Last+1000, other, true, true); err != nil || !s.Done || s.Held {
 		t.Errorf("what it has yet to get: %+v, %v", s, err)
 	}
-	if s, err := node.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || !s.Listed {
+	if s, err := repair.SkipEntry(dir, found.Entry, found.Hash, false, false); err != nil || s.Done || !s.Listed {
 		t.Errorf("again: %+v, %v", s, err)
 	}
 	kept, err := os.ReadFile(listed)
@@ -126,7 +92,7 @@ func TestSkipEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRefuse(t, n.Config, listed+", line 5", "copy the file of another server")
-	_, err = node.SkipEntry(dir, found.Entry, found.Hash, false, true)
+	_, err = repair.SkipEntry(dir, found.Entry, found.Hash, false, true)
 	if err == nil || !strings.Contains(err.Error(), "line 5") {
 		t.Errorf("with a line that cannot be read: %v", err)
 	}
@@ -134,11 +100,11 @@ func TestSkipEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if r, err := node.Recover(dir, []compute.NodeID{found.Node}, true); err != nil || !r.Done {
+	if r, err := repair.Recover(dir, []compute.NodeID{found.Node}, true); err != nil || !r.Done {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	for hash, force := range map[string]bool{other: true, "": false} {
-		_, err = node.SkipEntry(dir, found.Entry-1, hash, force, force)
+		_, err = repair.SkipEntry(dir, found.Entry-1, hash, force, force)
 		if err == nil || !strings.Contains(err.Error(), "has applied entry") {
 			t.Errorf("of what is in its snapshot: %v", err)
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/node"
+	"berth/node/repair"
 )
 
 // newRaftRejoin returns the command berth admin raft rejoin.
@@ -23,7 +23,7 @@ it changes nothing.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			keepPrivate()
-			r, err := node.Rejoin(dir, yes)
+			r, err := repair.Rejoin(dir, yes)
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/compute"
-	"berth/node"
+	"berth/node/repair"
 )
 
 // newSnapshotRestore returns the command berth admin snapshot restore.
@@ -30,7 +30,7 @@ rejoins empty. Earlier join tokens, logins and attempts become void.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keepPrivate()
-			r, err := node.RestoreBackup(args[0], dir, yes, time.Now()) //nolint:forbidigo // The operator's now.
+			r, err := repair.RestoreBackup(args[0], dir, yes, time.Now()) //nolint:forbidigo // The operator's now.
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ func offline(cmd *cobra.Command, dir *string, yes, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
-func printRestore(w io.Writer, r node.Restore, dir string) error {
+func printRestore(w io.Writer, r repair.Restore, dir string) error {
 	if err := printBackup(w, r.Backup); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ the lost servers had is gone. Earlier join tokens, logins and attempts become vo
 				}
 			}
 			keepPrivate()
-			r, err := node.Recover(dir, voters, yes)
+			r, err := repair.Recover(dir, voters, yes)
 			if err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ the lost servers had is gone. Earlier join tokens, logins and attempts become vo
 	return needFlags(cmd, "data-dir")
 }
 
-func printRecovery(w io.Writer, r node.Recovery) error {
+func printRecovery(w io.Writer, r repair.Recovery) error {
 	t := newTable("server", "votes", "address")
 	for _, s := range r.Servers {
 		t.AppendRow(row(s.ID, s.Voter, s.Address))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/node"
+	"berth/node/repair"
 )
 
 // newRaftSkip returns the command berth admin raft skip.
@@ -40,7 +40,7 @@ server has not received yet. Without --yes it changes nothing.
 				return usageErrorf("--hash: %q is no SHA-256, which has 64 digits", hash)
 			}
 			keepPrivate()
-			s, err := node.SkipEntry(dir, entry, hash, force, yes)
+			s, err := repair.SkipEntry(dir, entry, hash, force, yes)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ server has not received yet. Without --yes it changes nothing.
 	return needFlags(cmd, "data-dir", "entry")
 }
 
-func printSkipped(w io.Writer, s node.Skipped, dir string) error {
+func printSkipped(w io.Writer, s repair.Skipped, dir string) error {
 	if s.Held {
 		t := newTable("#", "command", "bytes", "organization", "operation")
 		for i, f := range s.Commands {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/node"
+	"berth/node/repair"
 )
 
 // newSnapshot returns the command berth admin snapshot.
@@ -22,7 +22,7 @@ func newSnapshot(conn *connection) *cobra.Command {
 		newSnapshotSave(conn), newSnapshotVerify(), newSnapshotRestore())
 	cmd.Long = `A backup is one file with the whole state of the cluster: organizations, users and
 keys, executions, ledgers. It does not hold
-  ` + strings.Join(node.NotInBackup(), "\n  ")
+  ` + strings.Join(repair.NotInBackup(), "\n  ")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ time. An existing file is not overwritten. - is standard output.`,
 
 // savedBackup is a backup file that was saved and checked.
 type savedBackup struct {
-	node.Backup
+	repair.Backup
 
 	Bytes int64 `json:"bytes"`
 }
@@ -96,7 +96,7 @@ func saveBackup(path string, save func(io.Writer) error) (saved savedBackup, err
 		return saved, err
 	}
 	saved.File = path
-	if saved.Header, err = node.CheckBackup(f); err != nil {
+	if saved.Header, err = repair.CheckBackup(f); err != nil {
 		return saved, fmt.Errorf("what the node sent is not whole, save it again: %w", err)
 	}
 	if err := os.Link(f.Name(), path); err != nil { // Unlike a rename, it replaces nothing.
@@ -123,7 +123,7 @@ func newSnapshotVerify() *cobra.Command {
 invariant and each organization's ledger, and prints a summary.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := node.VerifyBackup(args[0])
+			b, err := repair.VerifyBackup(args[0])
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ invariant and each organization's ledger, and prints a summary.`,
 }
 
 // printBackup writes what a backup holds, and what it does not.
-func printBackup(w io.Writer, b node.Backup) error {
+func printBackup(w io.Writer, b repair.Backup) error {
 	t := newTable()
 	h, s := b.Header, b.State
 	var statuses []string
@@ -162,6 +162,6 @@ func printBackup(w io.Writer, b node.Backup) error {
 	if err := printTable(w, t); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nNot in it, to be kept beside it:\n  %s\n", strings.Join(node.NotInBackup(), "\n  "))
+	_, err := fmt.Fprintf(w, "\nNot in it, to be kept beside it:\n  %s\n", strings.Join(repair.NotInBackup(), "\n  "))
 	return err
 }

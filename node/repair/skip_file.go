@@ -1,4 +1,4 @@
-package node
+package repair
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"strings"
 
 	"berth/cluster/file"
-	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -122,31 +122,30 @@ func parseHash(text string) (hash compute.Hash, err error) {
 	return hash, err
 }
 
-// guardReplica has the state machine leave out what the file lists, and end the
-// process at an entry that it cannot apply.
-func (n *Node) guardReplica() error {
-	skips, err := readSkips(n.cfg.DataDir)
+// Guard has the state machine of the server in dir leave out the listed entries.
+// An entry that cannot be applied is handed to poisoned, with an error that says
+// what the operator can do.
+func Guard(
+	machine *fsm.FSM, dir string, logger *slog.Logger, poisoned func(p *fsm.PoisonError, advice error),
+) error {
+	skips, err := readSkips(dir)
 	if err != nil {
 		return err
 	}
-	n.machine.Guard(fsm.Guard{
+	machine.Guard(fsm.Guard{
 		Skips: skips,
 		LeftOut: func(index uint64, hash compute.Hash) {
-			n.logger.Warn("entry left out", "index", index, "err",
+			logger.Warn("entry left out", "index", index, "err",
 				fmt.Sprintf("%s lists it: nothing in it took effect; the SHA-256 of its bytes is %x", skipFile, hash))
 		},
-		Poisoned: func(p *fsm.PoisonError) {
-			// The log may hang, with the disk for example.
-			within(lastWord, func() { n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack)) })
-			n.opts.Fatal(errors.New(adviceOn(p, n.cfg.DataDir)))
-		},
+		Poisoned: func(p *fsm.PoisonError) { poisoned(p, errors.New(adviceOn(p, dir))) },
 	})
 	return nil
 }
 
-// newMachine returns a second state machine beside the replica in dir, which
+// NewMachine returns a second state machine beside the replica in dir, which
 // leaves out the same.
-func newMachine(dir string) (*fsm.FSM, error) {
+func NewMachine(dir string) (*fsm.FSM, error) {
 	skips, err := readSkips(dir)
 	if err != nil {
 		return nil, err
@@ -164,97 +163,4 @@ func adviceOn(p *fsm.PoisonError, dir string) string {
 		"empty (berth admin raft rejoin). Otherwise install a version that can apply it; where there is none, stop all "+
 		"servers, leave the entry out on every one of them, and start them: "+
 		"berth admin raft skip --data-dir %s --entry %d --hash %x", p, dir, p.Index, p.Hash)
-}
-
-// Skipped is an entry that a server is to leave out.
-type Skipped struct {
-	Node     compute.NodeID `json:"node"`
-	Cluster  compute.UUID   `json:"cluster_id"`
-	Entry    uint64         `json:"entry"`
-	Hash     string         `json:"sha256"` // Of its bytes: as the log of the server has them, else as it was named.
-	Held     bool           `json:"held"`   // The log has the entry.
-	Last     uint64         `json:"last_entry"`
-	Commands []fsm.Frame    `json:"commands"` // In the entry, where it is held.
-	Listed   bool           `json:"listed"`   // It was to be left out before.
-	Done     bool           `json:"done"`
-}
-
-// SkipEntry has the stopped server in dir leave out an entry from its next start
-// on, if the SHA-256 of its bytes is hash. It is done on every server. Without do
-// it changes nothing and says what the entry is; hash may be "" then. What cannot
-// be compared, because the log does not have the entry, is refused but with force;
-// what comes too late, because the server has applied it, always.
-func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, error) {
-	if index == 0 {
-		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is no index of an entry.")
-	}
-	stopped, err := replica.OpenStopped(dir)
-	if err != nil {
-		return Skipped{}, err
-	}
-	defer stopped.Close()
-	s := Skipped{Node: stopped.Node(), Cluster: stopped.ClusterID(), Entry: index, Commands: []fsm.Frame{}}
-	skips, err := readSkips(dir)
-	if err != nil {
-		return s, err
-	}
-	held, err := stopped.Entry(index)
-	if err != nil && (!force || compute.CodeOf(err) == compute.CodeInvalid) {
-		return s, err
-	}
-	known, listed := skips[index]
-	if held.Covered >= index && !listed {
-		return s, compute.Errorf(compute.CodeConflict,
-			"This server has applied entry %d: its snapshot reaches to %d. Servers that leave it out would differ from this "+
-				"one: have those that stop at it come in empty (berth admin raft rejoin).", index, held.Covered)
-	}
-	wanted, err := s.compare(held, hash)
-	if err != nil {
-		return s, err
-	}
-	if listed && known == wanted {
-		s.Listed = true
-		s.Done = do
-		return s, nil
-	}
-	switch {
-	case !s.Held && !force:
-		return s, errNotHeld(index, held.Last)
-	case !do:
-		return s, nil
-	case skips == nil:
-		skips = fsm.Skips{}
-	}
-	skips[index] = wanted
-	err = writeSkips(dir, skips)
-	s.Done = err == nil
-	return s, err
-}
-
-// compare notes what the server has of the entry, and returns the SHA-256 of its
-// bytes. It refuses an entry that has another one than the operator named.
-func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error) {
-	s.Last, s.Hash = held.Last, strings.ToLower(named)
-	if s.Held = held.Data != nil; s.Held {
-		s.Hash, s.Commands = fmt.Sprintf("%x", fsm.HashEntry(held.Data)), fsm.Frames(held.Data)
-	}
-	if s.Hash == "" {
-		return compute.Hash{}, errNotHeld(s.Entry, held.Last)
-	}
-	wanted, err := parseHash(s.Hash)
-	if _, ours := parseHash(named); err != nil || named != "" && ours != nil {
-		return wanted, compute.Errorf(compute.CodeInvalid, "%q is no SHA-256, which has 64 digits.", named)
-	}
-	if named != "" && !strings.EqualFold(named, s.Hash) {
-		return wanted, compute.Errorf(compute.CodeConflict,
-			"Entry %d of this server is another one: the SHA-256 of its bytes is %s. Leave out what the servers stop at. "+
-				"Where this one has yet to get that, start it, and it says so.", s.Entry, s.Hash)
-	}
-	return wanted, nil
-}
-
-// errNotHeld refuses to leave out what cannot be looked at.
-func errNotHeld(index, last uint64) error {
-	return compute.Errorf(compute.CodeNotFound, "This server does not have entry %d: its log ends at %d. "+
-		"If it is to get the entry from the others and leave it out, name its SHA-256 with --hash, and --force.", index, last)
 }

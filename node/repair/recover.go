@@ -1,4 +1,4 @@
-package node
+package repair
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err erro
 		Node: stopped.Node(), Cluster: stopped.ClusterID(), Epoch: stopped.NextEpoch(), Voters: voters,
 	}
 	var at replica.Position
-	state, err := newMachine(dir)
+	state, err := NewMachine(dir)
 	if err != nil {
 		return r, err
 	}

@@ -1,0 +1,14 @@
+// Package repair changes the data directory of a stopped server: it verifies and
+// restores backups, makes a server recover without a quorum or join again empty,
+// and has it skip a log entry that cannot be applied.
+//
+// Each operation has a dry run: without do it only reports what it would change.
+// An operation on a running server is refused, because the server holds the lock
+// of its data directory.
+//
+// The list of skipped entries is also read when a server starts (Guard) and when
+// a second state machine is built beside it (NewMachine).
+//
+// The package does not repair running clusters: membership and divergence are the
+// business of package cluster and its children.
+package repair
