@@ -60,6 +60,7 @@ var rules = []rule{
 	{"node/executor", []string{"attempt", "boottime", "compute", "fault", "loop", "node/logs"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},
 	{"node/config", []string{"compute", "gpu"}, "the configuration is read without opening what it configures"},
 	{"node/repair", []string{"cluster/file", "cluster/raftconf", "cluster/replica", "compute", "fsm", "node/storage"}, "a stopped server is repaired without the parts of a running one"},
+	{"node/worker", []string{"api", "attempt", "boottime", "cluster", "cluster/rpc", "compute", "fsm", "loop", "node/executor", "node/logs"}, "both sides of the protocol of workers stand in one place"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault", "loop"}, "the children of node do not know each other"},
 	{"node/secrets", []string{"compute", "loop"}, "the children of node do not know each other"},

@@ -20,8 +20,8 @@ import (
 	"berth/cluster"
 	"berth/cluster/file"
 	"berth/compute"
-	"berth/node"
 	"berth/node/nodetest"
+	"berth/node/worker"
 )
 
 // manyWorkers says how many workers TestManyWorkers has; 20 when it is unset.
@@ -32,8 +32,8 @@ const manyWorkers = "BERTH_TEST_WORKERS"
 // executes nothing.
 type standIn struct {
 	cluster *cluster.Cluster
-	own     node.Assignments
-	report  node.Reporter
+	own     *worker.Assignments
+	report  worker.Reporter
 	dir     string
 
 	mu      sync.Mutex
@@ -139,7 +139,7 @@ func mustStandIn(t *testing.T, name string, hosts []string, token string) *stand
 		t.Fatal(err)
 	}
 	return &standIn{
-		cluster: c, own: node.NewAssignments(c), report: node.NewReporter(c), dir: dir, starts: map[string]int{},
+		cluster: c, own: worker.NewAssignments(c), report: worker.Reporter{Up: c}, dir: dir, starts: map[string]int{},
 	}
 }
 

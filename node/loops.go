@@ -9,6 +9,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/secrets"
+	"berth/node/worker"
 )
 
 // announcePeriod is how often a node looks whether the state has its record
@@ -52,7 +53,7 @@ func (n *Node) announce(ctx context.Context) error {
 	for {
 		self := n.self()
 		record, ok := n.machine.View().Node(self.ID)
-		if ok && !sameIdentity(record, &self) {
+		if ok && !worker.SameIdentity(record, &self) {
 			wait, cancel := context.WithTimeout(ctx, proposeWait)
 			_, err := n.proposer().do(wait, fsm.RegisterNode{Node: self})
 			cancel()
@@ -66,13 +67,6 @@ func (n *Node) announce(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
-}
-
-// sameIdentity reports whether a record says what the node says of itself.
-func sameIdentity(a, b *compute.Node) bool {
-	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
-		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version &&
-		a.Format == b.Format
 }
 
 // importMaster keeps the master key that the cluster hands to a new server.

@@ -25,6 +25,7 @@ import (
 	"berth/node/logs"
 	"berth/node/secrets"
 	"berth/node/storage"
+	"berth/node/worker"
 	"berth/scheduler"
 )
 
@@ -58,7 +59,7 @@ type Node struct {
 	registry *prometheus.Registry
 	machine  *fsm.FSM // The replica; on a worker it stays empty.
 	cluster  *cluster.Cluster
-	own      *assignments // Of a worker.
+	own      *worker.Assignments // Of a worker.
 	master   *secrets.Master
 	devices  *gpu.Watcher
 	sampler  *gpu.Sampler

@@ -18,13 +18,13 @@ import (
 	"berth/api/wire"
 	"berth/cluster"
 	"berth/cluster/replica"
-	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/fsm"
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
 	"berth/node/repair"
+	"berth/node/worker"
 	"berth/scheduler"
 	"berth/scheduler/selection"
 	"berth/scheduler/selection/chart"
@@ -66,7 +66,7 @@ func (n *Node) openDevices(ctx context.Context) error {
 // work returns the live attempts of this node, as far as it knows.
 func (n *Node) work() []compute.Work {
 	if n.isWorker() {
-		work, _ := n.own.current()
+		work, _ := n.own.Current()
 		return work
 	}
 	return n.machine.View().Work(n.cluster.ID())
@@ -75,7 +75,7 @@ func (n *Node) work() []compute.Work {
 // allocated returns how many thousandths of a device attempts hold.
 func (n *Node) allocated(id compute.GPUID) int {
 	if n.isWorker() {
-		return n.own.held(id)
+		return n.own.Held(id)
 	}
 	record, ok := n.machine.View().Node(n.cluster.ID())
 	if !ok {
@@ -147,7 +147,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 	}
 	n.onClose(n.cluster.Close)
 	if n.isWorker() {
-		n.own = newAssignments(n.cluster)
+		n.own = worker.NewAssignments(n.cluster)
 	}
 	return nil
 }
@@ -215,9 +215,13 @@ func (n *Node) self() compute.Node {
 
 // openExecutor takes over the attempts of this node that still live.
 func (n *Node) openExecutor(ctx context.Context) error {
-	n.serveWorkers()
-	return n.openExecutorWith(ctx, &attemptSource{machine: n.machine, peer: n.cluster},
-		reporter{n.proposer(), n.cluster.ID()}, bundles{n.blobs})
+	workers := &worker.Server{
+		Cluster: n.cluster, Machine: n.machine, Read: reader{n.machine, n.cluster}.Read, Blob: n.blobs.Get,
+		Propose: n.proposer().Propose,
+	}
+	workers.Handle()
+	return n.openExecutorWith(ctx, worker.NewReplicaSource(n.machine, n.cluster),
+		worker.ReplicaReporter{Node: n.cluster.ID(), Propose: n.proposer().Propose}, bundles{n.blobs})
 }
 
 func (n *Node) openExecutorWith(
@@ -326,7 +330,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("open api: %w", err)
 	}
-	return n.openRelay()
+	worker.ServeRelay(n.cluster, n.api)
+	return nil
 }
 
 // openWorkerAPI makes the server of the REST API of a worker, which hands on
@@ -341,8 +346,8 @@ func (n *Node) openWorkerAPI(context.Context) error {
 		return err
 	}
 	cfg := api.Config{
-		Relay:        &relay{cluster: n.cluster, own: n.own, codec: rpc.NewCodec()},
-		Ready:        n.workerReady,
+		Relay:        worker.NewRelay(n.cluster, n.own),
+		Ready:        n.own.Ready,
 		PublicURL:    n.cfg.API.PublicURL,
 		TLS:          tlsConfig,
 		MetricsToken: metricsToken,

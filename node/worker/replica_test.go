@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (p *quietPeer) ContactAt() time.Duration {
 // before it starts any; and that it may start any at all says a contact.
 func TestAttemptsAreReadFresh(t *testing.T) {
 	p := &quietPeer{}
-	s := &attemptSource{machine: fsm.New(), peer: p}
+	s := &ReplicaSource{machine: fsm.New(), peer: p}
 	work := func() (executor.Assigned, error) {
 		return s.Work(t.Context(), math.MaxUint64) // The next index is 0: there at once.
 	}

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func TestRelayedStreamGoesOn(t *testing.T) {
 
 // scripted answers calls of a worker with what a test prepared.
 type scripted struct {
-	upstream
+	Upstream
 
 	answer func(method string, req pollRequest) (pollAnswer, error)
 }
@@ -90,7 +90,7 @@ func TestPollsGoForward(t *testing.T) {
 	var asked pollRequest
 	lost := errors.New("lost")
 	var answers []any
-	own := newAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
+	own := NewAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
 		asked = req
 		next := answers[0]
 		answers = answers[1:]
@@ -114,12 +114,12 @@ func TestPollsGoForward(t *testing.T) {
 		{After: 7, Digest: compute.Hash{7}},
 		{After: 9, Digest: compute.Hash{9}},
 	} {
-		before, _ := own.current()
+		before, _ := own.Current()
 		got, err := own.Work(t.Context(), 0)
 		if asked != want {
 			t.Errorf("poll %d asks %+v, want %+v", i, asked, want)
 		}
-		if now, _ := own.current(); err != nil && len(now) != len(before) {
+		if now, _ := own.Current(); err != nil && len(now) != len(before) {
 			t.Errorf("poll %d failed and changed what is known", i)
 		}
 		if err == nil && (got.Index < 7 || len(got.Work) != len(work)*int(9-got.Index)/2) {
@@ -156,7 +156,7 @@ func TestLeasesCountFromAContact(t *testing.T) {
 		}
 	}
 	peer := &quietPeer{never: true}
-	own := newAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
+	own := NewAssignments(&polled{peer, &scripted{answer: func(_ string, req pollRequest) (pollAnswer, error) {
 		if !req.Fresh {
 			t.Errorf("without contact it asks %+v", req)
 		}
@@ -181,15 +181,15 @@ func (*oldServers) Call(context.Context, compute.NodeID, string, []byte) ([]byte
 // yet is reported again: the executor forgets one that is refused.
 func TestOldServersRefuseNothing(t *testing.T) {
 	up := &oldServers{}
-	if err := (remoteReporter{up}).FinishAttempt(t.Context(), compute.Outcome{}); compute.CodeOf(err) != compute.CodeUnavailable {
+	if err := (Reporter{Up: up}).FinishAttempt(t.Context(), compute.Outcome{}); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("an outcome: %v", err)
 	}
-	if _, err := (remoteBundles{up}).Bundle(t.Context(), compute.BundleRef{}); compute.CodeOf(err) != compute.CodeUnavailable {
+	if _, err := (Bundles{Up: up}).Bundle(t.Context(), compute.BundleRef{}); compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("a bundle: %v", err)
 	}
 }
 
-// polled is an upstream whose contact is a quietPeer's.
+// polled is an Upstream whose contact is a quietPeer's.
 type polled struct {
 	*quietPeer
 	*scripted
@@ -197,4 +197,4 @@ type polled struct {
 
 func (p *polled) ContactAt() time.Duration { return p.quietPeer.ContactAt() }
 
-var _ api.Relay = (*relay)(nil)
+var _ api.Relay = (*Relay)(nil)

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"bytes"
@@ -34,10 +34,10 @@ const (
 // errCut is the end of an answer that is not whole.
 var errCut = errors.New("the answer of the server ended early")
 
-// openRelay answers what the APIs of workers hand on.
-func (n *Node) openRelay() error {
+// ServeRelay answers what the APIs of workers hand on.
+func ServeRelay(c *cluster.Cluster, server *api.Server) {
 	relays := relayCount{of: make(map[compute.NodeID]int)}
-	n.cluster.HandleStream(methodRelay, cluster.Workers,
+	c.HandleStream(methodRelay, cluster.Workers,
 		func(ctx context.Context, peer rpc.Peer, req []byte, stream *rpc.Stream) error {
 			codec := rpc.NewCodec()
 			var in api.Relayed
@@ -55,7 +55,7 @@ func (n *Node) openRelay() error {
 				return err
 			}
 			body := &frameWriter{stream}
-			err := n.api.Relayed(ctx, in, stream, func(head api.RelayedHead) (io.Writer, error) {
+			err := server.Relayed(ctx, in, stream, func(head api.RelayedHead) (io.Writer, error) {
 				_, err := body.Write(codec.Marshal(head))
 				return body, err
 			})
@@ -64,7 +64,6 @@ func (n *Node) openRelay() error {
 			}
 			return body.end()
 		})
-	return nil
 }
 
 // relayCount counts the requests of each worker that a server answers.
@@ -190,22 +189,27 @@ func (f *frameReader) head(codec rpc.Codec) (api.RelayedHead, error) {
 	return head, codec.Unmarshal(data, &head)
 }
 
-// relay has servers answer what this worker's API is asked: api.Relay.
-type relay struct {
+// Relay has servers answer what this worker's API is asked: api.Relay.
+type Relay struct {
 	cluster *cluster.Cluster
-	own     *assignments
+	own     *Assignments
 	codec   rpc.Codec
 }
 
+// NewRelay returns the relay of a worker.
+func NewRelay(c *cluster.Cluster, own *Assignments) *Relay {
+	return &Relay{cluster: c, own: own, codec: rpc.NewCodec()}
+}
+
 // Status returns what the answers' headers say of this node itself.
-func (r *relay) Status() api.Standing {
-	_, index := r.own.current()
+func (r *Relay) Status() api.Standing {
+	_, index := r.own.Current()
 	_, known := r.cluster.Leader()
 	return api.Standing{Index: index, KnownLeader: known, LastContact: r.cluster.LastContact().Milliseconds()}
 }
 
 // Relay has a server answer in.
-func (r *relay) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
+func (r *Relay) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
 	answer, err := r.once(ctx, in)
 	if err != nil || !answer.Stream || answer.Status != http.StatusOK {
 		return answer, err
@@ -218,7 +222,7 @@ func (r *relay) Relay(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, 
 
 // once has one server after another answer, until one does. A server that
 // says that it cannot is as good as none while another one can.
-func (r *relay) once(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
+func (r *Relay) once(ctx context.Context, in api.Relayed) (*api.RelayedAnswer, error) {
 	var answer *api.RelayedAnswer
 	stream, err := r.cluster.OpenSome(ctx, methodRelay, r.codec.Marshal(in), func(stream io.Reader) error {
 		frames := &frameReader{r: stream}

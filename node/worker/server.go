@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"context"
@@ -13,72 +13,37 @@ import (
 	"berth/loop"
 )
 
-// The methods by which a worker lives its attempts. Whose they are, its
-// certificate says; what it sends of other nodes' attempts is refused.
-const (
-	methodPoll     = "attempts.poll"
-	methodStart    = "attempts.start"
-	methodFinish   = "attempts.finish"
-	methodBundle   = "attempts.bundle"
-	methodAnnounce = "nodes.announce"
-)
-
-// Times of a poll.
-const (
-	pollHold   = 10 * time.Second       // How long one is held while nothing changes.
-	pollMargin = 2 * time.Second        // Of the hold, for the answer to travel.
-	pollBehind = time.Second            // How long a server waits for its replica to be where the worker has been.
-	pollBatch  = 2 * time.Millisecond   // Between two looks at a busy state.
-	askEach    = 10 * time.Second       // One server's time for a report.
-	askBundle  = 20 * time.Second       // The same for a bundle, which may be on another node.
-	announceIn = 500 * time.Millisecond // Between tries to be known.
-)
-
-// pollRequest asks for the attempts of the worker that sends it.
-type pollRequest struct {
-	After  uint64       `cbor:"1,keyasint,omitempty"` // Newest index that it knows: no answer is of an older state.
-	Digest compute.Hash `cbor:"2,keyasint"`           // Of the work that it has; zero for none yet.
-	Fresh  bool         `cbor:"3,keyasint,omitempty"` // The answer must hold all that was acknowledged before.
+// Server answers the workers of the cluster on a server.
+type Server struct {
+	Cluster *cluster.Cluster
+	Machine *fsm.FSM
+	Read    func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
+	Blob    func(ctx context.Context, hash compute.Hash) ([]byte, error)
+	Propose Propose
 }
 
-// pollAnswer is all the work of a worker, whatever it had before: a lost
-// answer loses nothing.
-type pollAnswer struct {
-	Work   []workItem   `cbor:"1,keyasint,omitempty"`
-	Index  uint64       `cbor:"2,keyasint"`
-	Digest compute.Hash `cbor:"3,keyasint"`
-	Life   uint64       `cbor:"4,keyasint,omitempty"` // The epoch of the cluster in the state.
-}
-
-// workItem is one compute.Work as it travels.
-type workItem struct {
-	Attempt   *compute.Attempt   `cbor:"1,keyasint"`
-	Execution *compute.Execution `cbor:"2,keyasint"`
-	GPUs      []compute.GPU      `cbor:"3,keyasint,omitempty"`
-}
-
-// serveWorkers answers the workers of the cluster.
-func (n *Node) serveWorkers() {
-	n.cluster.Handle(methodPoll, cluster.Workers, n.servePoll)
-	n.cluster.Handle(methodStart, cluster.Workers, n.serveStart)
-	n.cluster.Handle(methodFinish, cluster.Workers, n.serveFinish)
-	n.cluster.Handle(methodBundle, cluster.Workers, n.serveBundle)
-	n.cluster.Handle(methodAnnounce, cluster.Workers, n.serveAnnounce)
+// Handle registers the methods of workers.
+func (s *Server) Handle() {
+	s.Cluster.Handle(methodPoll, cluster.Workers, s.servePoll)
+	s.Cluster.Handle(methodStart, cluster.Workers, s.serveStart)
+	s.Cluster.Handle(methodFinish, cluster.Workers, s.serveFinish)
+	s.Cluster.Handle(methodBundle, cluster.Workers, s.serveBundle)
+	s.Cluster.Handle(methodAnnounce, cluster.Workers, s.serveAnnounce)
 }
 
 // servePoll answers once the work of the worker is another than it has, or
 // when it was held for long enough.
-func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	codec := rpc.NewCodec()
 	var req pollRequest
 	if err := codec.Unmarshal(data, &req); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The poll cannot be read: %w", err)
 	}
-	view, err := n.pollView(ctx, req)
+	view, err := s.pollView(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	if view.ClusterEpoch() < n.cluster.Epoch() {
+	if view.ClusterEpoch() < s.Cluster.Epoch() {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"The new life of the cluster has not begun in this server's state.").Retry(time.Second)
 	}
@@ -87,7 +52,7 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 	work := workFor(view, peer.ID)
 	digest := digestOf(codec, work)
 	for digest == req.Digest {
-		next, err := n.machine.Wait(held, view.Index()+1)
+		next, err := s.Machine.Wait(held, view.Index()+1)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -112,18 +77,18 @@ func (n *Node) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]byt
 
 // pollView returns a view that is not older than the worker's knowledge: what
 // it began at another server's word must not look as if it were not there.
-func (n *Node) pollView(ctx context.Context, req pollRequest) (*fsm.View, error) {
-	if req.Fresh || n.cluster.LastContact() > attempt.NodeTTL {
-		return reader{n.machine, n.cluster}.Read(ctx)
+func (s *Server) pollView(ctx context.Context, req pollRequest) (*fsm.View, error) {
+	if req.Fresh || s.Cluster.LastContact() > attempt.NodeTTL {
+		return s.Read(ctx)
 	}
 	wait, cancel := context.WithTimeout(ctx, pollBehind)
 	defer cancel()
-	view, err := n.machine.Wait(wait, req.After)
+	view, err := s.Machine.Wait(wait, req.After)
 	if err == nil || ctx.Err() != nil {
 		return view, err
 	}
 	// The index may also have been taken back, by the restore of a backup.
-	return reader{n.machine, n.cluster}.Read(ctx)
+	return s.Read(ctx)
 }
 
 // sameWork reports whether two views say the same of a node's attempts. A
@@ -174,31 +139,31 @@ func digestOf(codec rpc.Codec, work []workItem) compute.Hash {
 }
 
 // serveStart takes a worker's word that code started.
-func (n *Node) serveStart(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (s *Server) serveStart(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var start compute.AttemptStart
 	if err := rpc.NewCodec().Unmarshal(data, &start); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The report cannot be read: %w", err)
 	}
-	return nil, reporter{n.proposer(), peer.ID}.StartAttempt(ctx, start)
+	return nil, ReplicaReporter{peer.ID, s.Propose}.StartAttempt(ctx, start)
 }
 
 // serveFinish takes a worker's word on how an attempt ended.
-func (n *Node) serveFinish(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (s *Server) serveFinish(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var outcome compute.Outcome
 	if err := rpc.NewCodec().Unmarshal(data, &outcome); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The report cannot be read: %w", err)
 	}
-	return nil, reporter{n.proposer(), peer.ID}.FinishAttempt(ctx, outcome)
+	return nil, ReplicaReporter{peer.ID, s.Propose}.FinishAttempt(ctx, outcome)
 }
 
 // serveBundle gives a worker what one of its live attempts executes.
-func (n *Node) serveBundle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (s *Server) serveBundle(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	if len(data) != len(compute.Hash{}) {
 		return nil, compute.Errorf(compute.CodeInvalid, "Not the hash of a bundle.")
 	}
 	hash := compute.Hash(data)
-	if !needs(n.machine.View(), peer.ID, hash) {
-		view, err := reader{n.machine, n.cluster}.Read(ctx)
+	if !needs(s.Machine.View(), peer.ID, hash) {
+		view, err := s.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +171,7 @@ func (n *Node) serveBundle(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 			return nil, compute.Errorf(compute.CodeNotFound, "No live attempt of this node executes that.")
 		}
 	}
-	return n.blobs.Get(ctx, hash)
+	return s.Blob(ctx, hash)
 }
 
 // needs reports whether a live attempt of the node executes the bundle.
@@ -221,7 +186,7 @@ func needs(view *fsm.View, id compute.NodeID, bundle compute.Hash) bool {
 
 // serveAnnounce keeps the record of a worker right, as announce does a
 // server's own.
-func (n *Node) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
+func (s *Server) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var said compute.Node
 	if err := rpc.NewCodec().Unmarshal(data, &said); err != nil {
 		return nil, compute.Errorf(compute.CodeInvalid, "The announcement cannot be read: %w", err)
@@ -230,9 +195,16 @@ func (n *Node) serveAnnounce(ctx context.Context, peer rpc.Peer, data []byte) ([
 	if err := cluster.CheckNode(&said); err != nil {
 		return nil, err
 	}
-	if known, ok := n.machine.View().Node(peer.ID); ok && sameIdentity(known, &said) {
+	if known, ok := s.Machine.View().Node(peer.ID); ok && SameIdentity(known, &said) {
 		return nil, nil
 	}
-	_, err := n.proposer().do(ctx, fsm.RegisterNode{Node: said})
+	_, _, err := s.Propose(ctx, fsm.RegisterNode{Node: said})
 	return nil, err
+}
+
+// SameIdentity reports whether a record says what the node says of itself.
+func SameIdentity(a, b *compute.Node) bool {
+	return a.Name == b.Name && a.API == b.API && a.RPC == b.RPC &&
+		a.Gossip == b.Gossip && a.Metrics == b.Metrics && a.Version == b.Version &&
+		a.Format == b.Format
 }

@@ -1,4 +1,4 @@
-package node
+package worker
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 // behind the last event that has an id. The last event of a stream is the one
 // with data and without an id.
 type relayedStream struct {
-	relay *relay
+	relay *Relay
 	ctx   context.Context //nolint:containedctx // Of the client's request; it ends with the stream.
 	in    api.Relayed
 	body  io.ReadCloser // Nil while no server serves it.

@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"berth/attempt"
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/node/executor"
+)
+
+// Assignments is a worker's work, by long polls of a server. What it has is
+// never older than what it had: an answer of a server that is behind is not
+// asked for.
+type Assignments struct {
+	up    Upstream
+	codec rpc.Codec
+
+	mu     sync.Mutex
+	work   []compute.Work
+	index  uint64
+	digest compute.Hash
+	recent recency
+}
+
+// NewAssignments returns the work of the worker that up connects.
+func NewAssignments(up Upstream) *Assignments {
+	return &Assignments{up: up, codec: rpc.NewCodec()}
+}
+
+// Work is executor.Source: it returns at the latest when a poll was held for
+// as long as servers hold them.
+func (a *Assignments) Work(ctx context.Context, _ uint64) (executor.Assigned, error) {
+	contact := a.up.ContactAt()
+	a.mu.Lock()
+	req := pollRequest{After: a.index, Digest: a.digest, Fresh: a.recent.behind(contact)}
+	a.mu.Unlock()
+	if req.Fresh {
+		req.Digest = compute.Hash{} // To be answered at once.
+	}
+	data, err := ask(ctx, a.up, pollHold+pollMargin, methodPoll, a.codec.Marshal(req))
+	if err != nil {
+		return executor.Assigned{}, err
+	}
+	var answer pollAnswer
+	if err := a.codec.Unmarshal(data, &answer); err != nil {
+		return executor.Assigned{}, fmt.Errorf("read own attempts: %w", err)
+	}
+	work := make([]compute.Work, len(answer.Work))
+	for i, w := range answer.Work {
+		if w.Attempt == nil || w.Execution == nil {
+			return executor.Assigned{}, fmt.Errorf("read own attempts: an attempt is missing in the answer")
+		}
+		work[i] = compute.Work(w)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.work, a.index, a.digest = work, answer.Index, answer.Digest
+	if req.Fresh {
+		a.recent.caughtUp(contact)
+	}
+	return executor.Assigned{
+		Work: work, Index: answer.Index, Life: answer.Life, Contact: contactOver(contact, a.up.ContactAt()),
+	}, nil
+}
+
+// maxReadGap is the most between two contacts for nothing to be given up from the
+// one to the other: what the leader waits for at least, less a heartbeat's way.
+const maxReadGap = attempt.Lease + attempt.Margin/2
+
+// contactOver returns the contact from which leases of what was read between two
+// of them count: the second, unless attempts may have been given up before it.
+// Then, and without a first one, it is 0, and all is to be read again.
+func contactOver(before, after time.Duration) time.Duration {
+	if before == 0 || after-before > maxReadGap {
+		return 0
+	}
+	return after
+}
+
+// Current returns the newest work that is known, and the index of its state,
+// 0 before the first.
+func (a *Assignments) Current() ([]compute.Work, uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.work, a.index
+}
+
+// Held returns how many thousandths of a device attempts hold.
+func (a *Assignments) Held(id compute.GPUID) int {
+	work, _ := a.Current()
+	total := 0
+	for _, w := range work {
+		for _, share := range w.Attempt.GPUs {
+			if share.GPU == id {
+				total += share.Milli
+			}
+		}
+	}
+	return total
+}
+
+// Ready returns an error until a server has answered the first poll.
+func (a *Assignments) Ready() error {
+	if _, index := a.Current(); index == 0 {
+		return errNotPolled
+	}
+	return nil
+}
+
+// errNotPolled is why a worker is not ready yet.
+var errNotPolled = compute.Errorf(compute.CodeUnavailable, "no server has told this node of its work yet")
+
+var _ executor.Source = (*Assignments)(nil)
