@@ -13,17 +13,17 @@ import (
 	"berth/compute"
 )
 
-// parkedTag marks executions that wait for ever: their tag may hold less than
-// any of them needs. They set credits aside and never run.
+// parkedTag marks executions that wait forever: the quota of their tag is below
+// what any of them needs. They hold credits and never run.
 const parkedTag = "parked"
 
-// workingTag marks executions that run for a moment, and end by themselves with
-// a charge.
+// workingTag marks executions that run briefly and end by themselves with a
+// charge.
 const workingTag = "working"
 
-// accounts is the workload of grants, holds, releases, charges and balances:
-// credits are given, submits set some aside, stops give them back, ends charge
-// for what ran, and reads tell.
+// accounts is the workload of grants, holds, releases, charges and balances.
+// Grants add credits, submits hold some, stops release them, ends charge for
+// the runtime, and reads return the balance.
 type accounts struct {
 	session *session
 
@@ -31,31 +31,32 @@ type accounts struct {
 	places [accountsAtOnce]*accountPlace
 }
 
-// accountsAtOnce is how many organizations there are at a time, and workingAtOnce
-// how many executions of each may run: they take GPUs that others wait for. Of
-// enoughWork, at least one ends with a charge whatever is broken.
+// accountsAtOnce is the number of concurrent organizations. workingAtOnce
+// limits the running executions of each, because they take GPUs that others
+// wait for. Among enoughWork executions, at least one ends with a charge under
+// any fault.
 const (
 	accountsAtOnce = 3
 	workingAtOnce  = 2
 	enoughWork     = 50
 )
 
-// accountPlace is one organization and what it holds.
+// accountPlace is one organization and its executions.
 type accountPlace struct {
 	org    organization
 	object check.Object
-	parked []*held // What was surely submitted and not surely stopped.
+	parked []*held // Submitted for certain, and not stopped for certain.
 
-	// Executions that run, and are not known to have ended.
+	// Executions that run and have no known end.
 	working  []*held
-	starting int // Those that are being submitted.
+	starting int // Submits in flight.
 }
 
-// held is one execution and what is set aside for it.
+// held is one execution and its held credits.
 type held struct {
 	op      string
 	id      compute.ExecutionID
-	release *check.Try // From the first time that it may have been given back; nil before.
+	release *check.Try // Starts when the credits may first have been released; nil before.
 }
 
 func (w *accounts) name() string { return "account" }
@@ -71,7 +72,7 @@ func (w *accounts) prepare(ctx context.Context) error {
 	return nil
 }
 
-// renew puts a new organization in a place.
+// renew creates a new organization in a place.
 func (w *accounts) renew(ctx context.Context, place, generation int) error {
 	org, err := w.session.newOrganization(ctx, fmt.Sprintf("account%d-%d", place, generation))
 	if err != nil {
@@ -107,7 +108,7 @@ func (w *accounts) run(ctx context.Context, c *caller) {
 	}
 }
 
-// place returns an organization that can take another try, nil for none.
+// place returns an organization that has capacity for another try, or nil.
 func (w *accounts) place(i int) *accountPlace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,10 +133,10 @@ func (w *accounts) grant(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
-// leastHold buys a second of what is held for: less is refused.
+// leastHold pays for one second of the held resources. The API refuses less.
 const leastHold compute.Credits = 1_000
 
-// amount returns how much an execution sets aside.
+// amount returns how much an execution holds.
 func (c *caller) amount() compute.Credits { return leastHold + compute.Credits(c.rng.Int64N(30_000)) }
 
 // hold submits an execution that is never placed.
@@ -148,7 +149,7 @@ func (w *accounts) hold(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
-// mayWork reports whether one more execution may run, which is submitted then.
+// mayWork reports whether one more execution may run, and reserves its place.
 func (w *accounts) mayWork(p *accountPlace) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +160,8 @@ func (w *accounts) mayWork(p *accountPlace) bool {
 	return true
 }
 
-// work submits an execution that runs for a moment. From its submit on it may
-// have ended.
+// work submits an execution that runs briefly. It may have ended at any time
+// after the submit.
 func (w *accounts) work(ctx context.Context, c *caller, p *accountPlace) {
 	op, amount := c.next(), c.amount()
 	one, asked := w.submit(ctx, c, p, op, amount, workingStart(c, op, amount))
@@ -173,10 +174,10 @@ func (w *accounts) work(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
-// submit submits an execution that sets amount aside. What is not known to have
-// been submitted is asked for again at other nodes, a few times: all of that is
-// one operation, because it has one Idempotency-Key. It returns what was surely
-// submitted, nil for nothing, and when it was first asked for.
+// submit submits an execution that holds amount. If the outcome is unknown, it
+// retries a few times at other nodes. All tries share one Idempotency-Key, so
+// they are one operation. submit returns the execution if it was submitted for
+// certain, else nil, and the time of the first try.
 func (w *accounts) submit(
 	ctx context.Context, c *caller, p *accountPlace, op string, amount compute.Credits, start client.Start,
 ) (*held, int64) {
@@ -214,8 +215,8 @@ func (w *accounts) submit(
 	return nil, 0
 }
 
-// parkedStart returns an execution that waits and sets amount aside. A tag says
-// which operation it is of.
+// parkedStart returns an execution that waits and holds amount. A tag names its
+// operation.
 func parkedStart(op string, amount compute.Credits) client.Start {
 	return client.Start{
 		Code: "pass", ExecutionType: "h100", Timeout: 600, MaxCredits: &amount,
@@ -223,8 +224,8 @@ func parkedStart(op string, amount compute.Credits) client.Start {
 	}
 }
 
-// workingStart returns one that runs for less than a second, and may be executed
-// again after a failure.
+// workingStart returns an execution that runs for less than a second and may be
+// retried after a failure.
 func workingStart(c *caller, op string, amount compute.Credits) client.Start {
 	start := parkedStart(op, amount)
 	start.Code = fmt.Sprintf("import time\ntime.sleep(%f)\n", 0.8*c.rng.Float64())
@@ -234,8 +235,8 @@ func workingStart(c *caller, op string, amount compute.Credits) client.Start {
 	return start
 }
 
-// release stops one of the executions that wait. Whoever asks first begins the
-// operation, and whoever learns that it has stopped ends it.
+// release stops one of the waiting executions. The first caller begins the
+// operation, and the caller that sees the stop ends it.
 func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	w.mu.Lock()
 	if len(p.parked) == 0 {
@@ -253,7 +254,7 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 		return node.Stop(ctx, one.id)
 	})
 	switch {
-	case out == refused && client.CodeOf(err) == "already_ended": // By a try of which the answer was lost.
+	case out == refused && client.CodeOf(err) == "already_ended": // An earlier try stopped it, and its answer was lost.
 	case out == refused:
 		w.session.odd(w.name(), "stop "+one.id.String(), err)
 		return
@@ -268,8 +269,7 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
-// look reads one of the executions that run. Once it has ended it says what it
-// was charged.
+// look reads one of the running executions. An ended one reports its charge.
 func (w *accounts) look(ctx context.Context, c *caller, p *accountPlace) bool {
 	w.mu.Lock()
 	if len(p.working) == 0 {
@@ -315,8 +315,8 @@ func (w *accounts) balance(ctx context.Context, c *caller, p *accountPlace) {
 	t.Return(check.Money{Balance: answer.Remaining, Held: answer.Held})
 }
 
-// finish looks whether anything was charged: else the histories say nothing of
-// charges.
+// finish checks that something was charged: otherwise the histories do not
+// cover charges.
 func (w *accounts) finish(context.Context) []check.Violation {
 	worked, charged := 0, 0
 	for _, p := range w.places {

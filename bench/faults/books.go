@@ -15,17 +15,17 @@ import (
 	"berth/loop"
 )
 
-// page is how much of a list is asked for at once.
+// page is the page size of list requests.
 const page = 1000
 
-// books is what the cluster says at the end about one organization.
+// books is the final state of one organization, as the cluster reports it.
 type books struct {
 	executions map[string]wire.ExecutionSummary // By id.
-	byTag      map[string]string                // From a tag to the id of an execution that has it.
+	byTag      map[string]string                // Execution ids by tag.
 	lines      []check.Line
 }
 
-// closeBooks ends what an organization still has and reads everything of it.
+// closeBooks ends all executions of an organization and reads its final state.
 func (s *session) closeBooks(ctx context.Context, o organization) (*books, error) {
 	c := s.admin.WithToken(o.key)
 	all, err := endAll(ctx, c, o.slug)
@@ -44,8 +44,8 @@ func (s *session) closeBooks(ctx context.Context, o organization) (*books, error
 	return b, b.readLedger(ctx, c)
 }
 
-// endAll stops what an organization has live, and returns all its executions
-// once they have ended. The error is stuck when they do not.
+// endAll stops the live executions of an organization, waits for their end and
+// returns all its executions. The error is stuck if they do not end.
 func endAll(ctx context.Context, c *client.Client, org string) ([]wire.ExecutionSummary, error) {
 	for {
 		all, err := history(ctx, c)
@@ -111,8 +111,8 @@ func (b *books) readLedger(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// ended returns how everything ended that is charged by itself: a GPU selection
-// is charged by its sub-executions.
+// ended returns the end of each execution that is charged itself. A GPU
+// selection is charged through its sub-executions.
 func (b *books) ended() map[string]check.Ended {
 	out := map[string]check.Ended{}
 	for id, e := range b.executions {
@@ -131,7 +131,7 @@ func (b *books) ended() map[string]check.Ended {
 	return out
 }
 
-// checkBooks closes the books of every organization and returns what is wrong
+// checkBooks closes the books of every organization and returns the violations
 // in them.
 func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Violation, error) {
 	var wrong []check.Violation
@@ -152,8 +152,8 @@ func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Viola
 	return wrong, nil
 }
 
-// checkStates compares the replicas: equal hashes at equal indexes, whole by
-// their own check, money neither made nor lost.
+// checkStates compares the replicas. Hashes are equal at equal indexes, each
+// replica passes its own invariant check, and the sum of money is constant.
 func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Violation, error) {
 	var wrong []check.Violation
 	for _, n := range s.world.Nodes {
@@ -172,7 +172,7 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 		if err != nil {
 			return wrong, err
 		}
-		if line != "" { // The cluster found it before, and mended it.
+		if line != "" { // The cluster found and repaired it earlier.
 			wrong = append(wrong, check.Violation{What: "replicas differ", Object: "node " + n.Name, Detail: line})
 		}
 	}
@@ -180,8 +180,8 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 	return append(wrong, apart...), err
 }
 
-// checkMarks compares what the code of executions left with what the cluster
-// says of them.
+// checkMarks compares the marks that the code of executions left with the
+// cluster's records.
 func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Violation, error) {
 	marks, err := check.ReadMarks(os.DirFS(s.world.Marks()))
 	if err != nil {
@@ -193,8 +193,8 @@ func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Viola
 			known[id] = e
 		}
 	}
-	// A lost attempt of a sub-execution, or of what has retries, is followed by
-	// another one.
+	// A lost attempt of a sub-execution or of an execution with retries is
+	// followed by another attempt.
 	wrong := check.Marks(marks, func(id string) int {
 		if known[id].ExecutionType == compute.KindSubSelection {
 			return 1 + attempt.SelectionRetries

@@ -18,27 +18,27 @@ import (
 	"berth/loop"
 )
 
-// tryLimit is how long a client waits for the answer to one try.
+// tryLimit is the timeout of one try.
 const tryLimit = 3 * time.Second
 
-// noSpace is the code of the answer that a disk is full. Where an earlier try
-// of the same request may have had an effect, the answer is another one.
+// noSpace is the answer code for a full disk. If an earlier try of the same
+// request may have had an effect, the code differs.
 const noSpace = "no_space"
 
-// outcome is what a client knows of a try.
+// outcome is a client's knowledge about a try.
 type outcome uint8
 
 const (
 	done     outcome = iota // It took effect.
-	refused                 // It was answered that it has none.
+	refused                 // The answer reports no effect.
 	unknown                 // It may have, or may still get, an effect.
 	unsent                  // Nobody received it.
-	full                    // It was answered that a disk is full: it has no effect, and may be asked for again.
+	full                    // The answer reports a full disk: no effect, and a retry is allowed.
 	outcomes = iota
 )
 
-// outcomeOf returns what an error says about a try that changes something, of
-// which something was sent or not.
+// outcomeOf classifies the error of a change. sent reports whether any byte of
+// the request was sent.
 func outcomeOf(err error, sent bool) outcome {
 	if err == nil {
 		return done
@@ -50,7 +50,7 @@ func outcomeOf(err error, sent bool) outcome {
 		case answer.Status >= http.StatusInternalServerError, answer.Status == http.StatusRequestTimeout:
 			return unknown
 		case answer.Status == http.StatusConflict && answer.Code == "idempotency_in_flight":
-			return unsent // Another try is under way; this one has no effect.
+			return unsent // Another try is in flight; this one has no effect.
 		case answer.Status == http.StatusTooManyRequests:
 			return unsent
 		}
@@ -62,18 +62,17 @@ func outcomeOf(err error, sent bool) outcome {
 	return unknown
 }
 
-// traced returns a context whose requests tell whether anything of them was
-// sent. The error alone does not: what was sent over a connection that breaks
-// is sent again by the transport, because it has an Idempotency-Key, and may
-// fail the second time because nobody listens.
+// traced returns a context whose requests record whether anything was sent. The
+// error alone does not show it. The transport resends a request with an
+// Idempotency-Key when its connection breaks. The second try may then fail
+// because nobody listens.
 func traced(ctx context.Context) (context.Context, *atomic.Bool) {
 	sent := new(atomic.Bool)
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 	return httptrace.WithClientTrace(ctx, trace), sent
 }
 
-// caller is one client: it does one thing at a time, one try each, at the node
-// that chance picks.
+// caller is one client. It makes one try at a time, each at a random node.
 type caller struct {
 	id   int
 	rng  *rand.Rand
@@ -82,15 +81,16 @@ type caller struct {
 	session *session
 	nodes   []*client.Client // One per node, with the root token.
 	op      uint64
-	at      string // The node that was asked last.
+	at      string // The node of the last try.
 }
 
-// keys gives idempotency keys: the same one until the next operation.
+// keys generates idempotency keys: the key stays the same until the next
+// operation.
 type keys struct{ now [sha256.Size]byte }
 
 func (k *keys) Read(p []byte) (int, error) { return copy(p, k.now[:]), nil }
 
-// newCaller returns the client with a number.
+// newCaller returns the client with the given number.
 func (s *session) newCaller(id int) (*caller, error) {
 	c := &caller{id: id, rng: s.random("client", uint64(id)), keys: &keys{}, session: s}
 	c.next()
@@ -112,8 +112,8 @@ func (s *session) newCaller(id int) (*caller, error) {
 	return c, nil
 }
 
-// next begins another operation: tries from now on carry another key. It
-// returns the operation's name.
+// next begins another operation: subsequent tries carry another key. It returns
+// the operation's name.
 func (c *caller) next() string {
 	c.op++
 	seed := binary.BigEndian.AppendUint64(nil, c.session.cfg.Seed)
@@ -122,8 +122,7 @@ func (c *caller) next() string {
 	return hex.EncodeToString(c.keys.now[:8])
 }
 
-// any returns a client of the node that chance picks, with a token; "" is the
-// root token.
+// any returns a client of a random node with a token; "" is the root token.
 func (c *caller) any(token string) *client.Client {
 	i := c.rng.IntN(len(c.nodes))
 	one := c.nodes[i]
@@ -134,8 +133,8 @@ func (c *caller) any(token string) *client.Client {
 	return one.WithToken(token)
 }
 
-// relieve makes one try of a change that makes the state no larger: that a disk
-// is full is no reason to refuse it.
+// relieve makes one try of a change that does not enlarge the state. A full
+// disk is no reason to refuse it.
 func (c *caller) relieve(
 	ctx context.Context, workload, what string, change func(ctx context.Context) error,
 ) (outcome, error) {
@@ -172,22 +171,22 @@ func (c *caller) read(ctx context.Context, workload string, read func(ctx contex
 	o := outcomeOf(err, true)
 	switch o {
 	case unknown:
-		o = unsent // It shows nothing and changes nothing.
+		o = unsent // A failed read shows nothing and changes nothing.
 	case full:
-		c.session.odd(workload, "read", err) // That needs no room.
+		c.session.odd(workload, "read", err) // Reads need no disk space.
 	case done, refused, unsent:
 	}
 	c.session.tally.count(workload, o)
 	return err
 }
 
-// pause waits for about d, as chance has it, and reports whether to go on.
+// pause waits for about d, with random jitter, and reports whether to go on.
 func (c *caller) pause(ctx context.Context, d time.Duration) bool {
 	return loop.Sleep(ctx, d/2+time.Duration(c.rng.Int64N(int64(d))))
 }
 
-// patient returns a client for all nodes that repeats until somebody serves
-// it: for what a run needs and does not check.
+// patient returns a client for all nodes that retries until a node answers. It
+// serves requests that a run needs and does not check.
 func patient(w *world.World, token string) (*client.Client, error) {
 	addrs := make([]string, len(w.Nodes))
 	for i, n := range w.Nodes {

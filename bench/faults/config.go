@@ -12,27 +12,27 @@ import (
 	"berth/bench/faults/world"
 )
 
-// Config says what is run.
+// Config configures a run.
 type Config struct {
 	Seed      uint64
-	Duration  time.Duration // Of faults and load; setting up and checking come on top.
+	Duration  time.Duration // Duration of faults and load; setup and checks come on top.
 	Nodes     int           // Servers, 3 to 9.
-	Workers   int           // Nodes of role worker beside them, 0 to 3.
-	Nemeses   []string      // Which things are broken; none for all that Nemeses names; long ones take a run of 4 minutes.
-	Workloads []string      // Which clients there are; none for all that Workloads names.
-	Count     int           // End after so many faults; 0 for when the time is over.
-	Hold      time.Duration // How long each fault lasts; 0 for as long as chance has it.
+	Workers   int           // Worker-only nodes in addition, 0 to 3.
+	Nemeses   []string      // Faults to inject; empty for all of Nemeses. Long ones take a run of 4 minutes.
+	Workloads []string      // Client workloads; empty for all of Workloads.
+	Count     int           // End after so many faults; 0 for no limit but Duration.
+	Hold      time.Duration // Duration of each fault; 0 for random.
 	Binary    string        // The berth program of the nodes.
-	Dir       string        // Everything the run keeps: the nodes' logs, data and marks.
+	Dir       string        // The run's output directory: the nodes' logs, data and marks.
 	Plant     string        // A planted bug; it needs Points.
 	Points    bool          // The program was built with failpoints (the tag faults).
-	Slow      int           // Timeouts are so many times as long; 0 is 1.
+	Slow      int           // Multiplies timeouts; 0 is 1.
 
 	Logger   *slog.Logger
-	Progress io.Writer // A line per fault; nil for none.
+	Progress io.Writer // Receives a line per fault; nil for none.
 }
 
-// Validate reports everything that is wrong with c.
+// Validate reports every invalid field of c.
 func (c Config) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -64,7 +64,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// withDefaults fills what was left out.
+// withDefaults fills in omitted fields.
 func (c Config) withDefaults() Config {
 	if len(c.Nemeses) == 0 {
 		c.Nemeses = slices.DeleteFunc(Nemeses(), c.lacks)

@@ -10,20 +10,20 @@ import (
 	"berth/fault"
 )
 
-// Control is a planted bug with the faults and the clients that show it.
+// Control is a planted bug with the faults and the clients that expose it.
 type Control struct {
 	Bug       fault.Bug
 	Nemeses   []string
 	Workloads []string
-	Duration  time.Duration // Of one try.
-	Shows     []string      // As which violation, any of these.
+	Duration  time.Duration // Duration of one try.
+	Shows     []string      // The kinds of violation that count; any of these.
 }
 
-// controlTries is how many seeds a planted bug has to be found.
+// controlTries is the largest number of seeds tried to expose a planted bug.
 const controlTries = 3
 
-// Controls returns the planted bugs that this harness must find. The others of
-// fault.Plants are found by tests of single packages.
+// Controls returns the planted bugs that this harness must find. Tests of
+// single packages find the others of fault.Plants.
 func Controls() []Control {
 	return []Control{
 		{fault.UnsyncedLog, []string{"power-cut"}, []string{"account", "register"}, 30 * time.Second, lostWork()},
@@ -62,7 +62,7 @@ func Controls() []Control {
 			60 * time.Second,
 			[]string{"linearizability"},
 		},
-		{ // Of the first fault there may be too little to lose, so there is another.
+		{ // The first fault may leave too little to lose, so a second one follows.
 			fault.EndlessLease,
 			[]string{"long-partition", "long-pause"},
 			[]string{"life"},
@@ -72,24 +72,23 @@ func Controls() []Control {
 	}
 }
 
-// Found is what came of one control.
+// Found is the result of one control.
 type Found struct {
 	Bug    fault.Bug `json:"bug"`
-	Seeds  int       `json:"seeds"` // That it took; all of them where it was not found.
+	Seeds  int       `json:"seeds"` // The number of seeds used; all of them if the bug was not found.
 	Report Report    `json:"report"`
 
 	shows []string
 }
 
-// lostWork is what acknowledged work shows as that is gone.
+// lostWork returns the violations that lost acknowledged work causes.
 func lostWork() []string { return []string{"lost", "linearizability", "replicas differ"} }
 
-// Caught reports whether the bug was found: as what it breaks. That a cluster
-// was slow to recover, or a search too long, proves nothing.
+// Caught reports whether a counted violation exposed the bug. A slow recovery
+// or an exhausted search proves nothing.
 func (f Found) Caught() bool { return f.By() != "" }
 
-// By returns as what the bug was found: the first violation that counts. It is
-// "" where there is none.
+// By returns the first violation that counts, "" for none.
 func (f Found) By() string {
 	for _, v := range f.Report.Violations {
 		if slices.Contains(f.shows, v.What) && !v.Undecided {
@@ -99,7 +98,7 @@ func (f Found) By() string {
 	return ""
 }
 
-// RunControl runs seeds with a planted bug until it is found.
+// RunControl runs seeds with a planted bug until one exposes it.
 func RunControl(ctx context.Context, cfg Config, control Control) (Found, error) {
 	f := Found{Bug: control.Bug, shows: control.Shows}
 	cfg.Plant, cfg.Nemeses, cfg.Workloads = string(control.Bug), control.Nemeses, control.Workloads

@@ -2,23 +2,22 @@ package faults
 
 import "strings"
 
-// What runs told is not the same at all times. Their lines stay as they were
-// written; what counts of them is decided here.
+// Older runs recorded less. Their lines stay as written; this file decides
+// which of their faults count.
 const (
-	// clockSince is when nodes began to ask for the clock that is shifted.
+	// clockSince is when nodes began to read the shifted clock.
 	clockSince = "2026-11-22T13:30"
-	// hitSince is when runs began to look whether strace met a sync. The last run
-	// of a program from before began at 17:15.
+	// hitSince is when runs began to check whether strace intercepted a sync.
+	// The last run of an older program began at 17:15.
 	hitSince = "2026-11-22T17:30"
 )
 
-// since reports whether the run began at an instant of UTC or later.
+// since reports whether the run began at an instant in UTC or later.
 func (r *Report) since(instant string) bool {
 	return r.Began.UTC().Format("2006-01-02T15:04") >= instant
 }
 
-// Uncounted is how many times something is in the lines of runs and is not
-// counted as a fault.
+// Uncounted counts recorded faults that do not count as faults.
 type Uncounted struct {
 	Nemesis string `json:"nemesis"`
 	Why     string `json:"why"`
@@ -26,7 +25,7 @@ type Uncounted struct {
 }
 
 // uncounted returns why a fault is not counted: nothing was broken, or its line
-// does not tell and something may not have been. It is "" for one that counts.
+// does not show whether something was. It is "" for a fault that counts.
 func (r *Report) uncounted(f *Fault) string {
 	switch f.Nemesis {
 	case "clock":
@@ -42,7 +41,8 @@ func (r *Report) uncounted(f *Fault) string {
 			return "the run did not look whether the kernel had killed the node, before it killed it itself"
 		}
 	case "slow-disk", "slow-disks", "hanging-disk", "follower-hanging-disk":
-		// The others end a node or its leadership, which their times show.
+		// The other faults end a node or its leadership, and their times show
+		// it.
 		if !r.since(hitSince) {
 			return "the run did not look whether a sync was held up, and nothing else in its line shows it"
 		}
@@ -53,7 +53,7 @@ func (r *Report) uncounted(f *Fault) string {
 	return ""
 }
 
-// broke reports whether the run broke something in this way that counts.
+// broke reports whether the run has a fault of this kind that counts.
 func (r *Report) broke(nemesis string) bool {
 	for i := range r.Faults {
 		if f := &r.Faults[i]; f.Nemesis == nemesis && nemesis != calmNemesis && r.uncounted(f) == "" {
@@ -63,7 +63,7 @@ func (r *Report) broke(nemesis string) bool {
 	return false
 }
 
-// calm reports whether the run broke nothing that counts.
+// calm reports whether the run has no fault that counts.
 func (r *Report) calm() bool {
 	for i := range r.Faults {
 		if r.broke(r.Faults[i].Nemesis) {
@@ -73,8 +73,8 @@ func (r *Report) calm() bool {
 	return true
 }
 
-// Excluded is runs whose lines were taken out of the others, or never put
-// there, because what was wrong in them was the harness.
+// Excluded is a set of runs that are kept out of the results because the
+// harness caused their violations.
 type Excluded struct {
 	Runs int    `json:"runs"`
 	Why  string `json:"why"`

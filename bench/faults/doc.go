@@ -1,18 +1,20 @@
-// Package faults breaks clusters of real berth processes while clients work on
-// them, and checks that what was acknowledged holds.
+// Package faults injects faults into clusters of real berth processes under
+// client load and checks that acknowledged operations hold.
 //
-// A run is one seed: it decides what is broken when and what every client asks
-// for. Processes and the kernel are not bound by it, so a seed repeats the
-// schedule and the requests, not the interleaving: a violation that a seed has
-// shown is found again within a few tries, not in the same microsecond.
+// One seed determines a run: the schedule of faults and the requests of every
+// client. It does not determine the interleaving of processes and the kernel. A
+// violation that a seed has shown therefore shows again within a few tries, but
+// not in the same microsecond.
 //
-// Three parts work on one world (package world): nemeses break something, hold
-// it and mend it; workloads are clients that write each try with its answer
-// into a history; at the end, with everything mended, the history is checked
-// (package check) and the invariants are looked at: equal states of all
-// replicas, exact ledgers, no start twice, no GPU in two hands, nothing that
-// was acknowledged lost.
+// Three parts share one world (package world):
+//
+//   - Nemeses inject a fault, hold it and repair it.
+//   - Workloads are clients that record each try and its answer in a history.
+//   - Checks run at the end, with every fault repaired. They search the
+//     histories (package check) and verify the invariants: replicas have equal
+//     states, ledgers are exact, no code starts twice, no GPU has two owners,
+//     and no acknowledged operation is lost.
 //
 // A harness that finds nothing proves nothing: Controls runs programs with
-// planted bugs and demands that each is found.
+// planted bugs and requires that each is found.
 package faults

@@ -38,7 +38,8 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestControlsAreOfThisProgram holds that what controls name exists.
+// TestControlsAreOfThisProgram checks that everything that controls name
+// exists.
 func TestControlsAreOfThisProgram(t *testing.T) {
 	known := map[fault.Bug]bool{}
 	for _, p := range fault.Plants() {
@@ -103,8 +104,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestFaultsThatBrokeNothingAreNotCounted holds which lines of older runs are no
-// faults, and that a run in which there was nothing else is a calm one.
+// TestFaultsThatBrokeNothingAreNotCounted checks which lines of older runs are
+// no faults, and that a run without any other is calm.
 func TestFaultsThatBrokeNothingAreNotCounted(t *testing.T) {
 	early := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
 	tests := []struct {
@@ -140,8 +141,8 @@ func TestFaultsThatBrokeNothingAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestControlSaysWhatCounted holds that a planted bug is found by what it
-// breaks, not by whatever else was wrong.
+// TestControlSaysWhatCounted checks that only the violations of a planted bug
+// count as finding it.
 func TestControlSaysWhatCounted(t *testing.T) {
 	f := faults.FoundAs([]string{"ledger"}, check.Violation{What: "recovery"},
 		check.Violation{What: "ledger", Undecided: true}, check.Violation{What: "ledger"})

@@ -7,16 +7,16 @@ import (
 	"berth/bench/faults/check"
 )
 
-// Two sides that are split for longer than gossip remembers the dead, half a
-// minute, forget each other. From a fault of gossipSplit on it is looked at
-// whether, and when, they have met again; they must have within gossipLimit.
+// Gossip forgets dead members after half a minute, so a longer split makes both
+// sides forget each other. After each fault of at least gossipSplit the run
+// checks that the sides meet again within gossipLimit.
 const (
 	gossipSplit = 40 * time.Second
 	gossipLimit = 60 * time.Second
 )
 
 // gossipMeets waits until the gossip of every node sees all nodes, and returns
-// how long after an instant that was. That it does not is a violation.
+// the time since an instant. A timeout is a violation.
 func (s *session) gossipMeets(ctx context.Context, since int64) time.Duration {
 	limit := gossipLimit*time.Duration(s.cfg.Slow) - time.Duration(s.now()-since)
 	waiting, cancel := context.WithTimeout(ctx, max(limit, time.Second))

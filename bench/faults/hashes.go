@@ -15,20 +15,19 @@ import (
 	"berth/loop"
 )
 
-// How replicas are compared.
+// Limits of the comparison of replicas.
 const (
 	compareLimit = 60 * time.Second
 	comparePause = 100 * time.Millisecond
 )
 
-// pair is two nodes, by their names in order.
+// pair is two node names in order.
 type pair struct{ a, b string }
 
-// hashes are what replicas said of their states, to compare them at equal
-// indexes.
+// hashes collects state hashes of replicas, to compare them at equal indexes.
 type hashes struct {
-	seen     map[uint64]map[string]wire.State // By index and node.
-	last     map[string]uint64                // The newest index of a node.
+	seen     map[uint64]map[string]wire.State // States by index and node.
+	last     map[string]uint64                // The newest index of each node.
 	compared map[pair]int
 }
 
@@ -36,9 +35,9 @@ func newHashes() *hashes {
 	return &hashes{seen: map[uint64]map[string]wire.State{}, last: map[string]uint64{}, compared: map[pair]int{}}
 }
 
-// add takes what a node says of itself, and returns how that differs from what
-// was said at the same index, "" where it does not. A node that is read twice
-// at an index is compared with itself, which counts for nothing.
+// add records a node's state and returns how it differs from another state at
+// the same index, "" for no difference. Reading one node twice at an index does
+// not count as a comparison.
 func (h *hashes) add(node string, state wire.State) (differs string) {
 	h.last[node] = max(h.last[node], state.Index)
 	at := h.seen[state.Index]
@@ -60,7 +59,7 @@ func (h *hashes) add(node string, state wire.State) (differs string) {
 	return ""
 }
 
-// count returns how often two replicas were compared.
+// count returns the number of comparisons between two replicas.
 func (h *hashes) count() int {
 	n := 0
 	for _, times := range h.compared {
@@ -69,7 +68,7 @@ func (h *hashes) count() int {
 	return n
 }
 
-// apart returns which pairs of the nodes were never compared.
+// apart returns the pairs of nodes that were never compared.
 func (h *hashes) apart(nodes []string) []pair {
 	var all []pair
 	for i, a := range nodes {
@@ -82,9 +81,9 @@ func (h *hashes) apart(nodes []string) []pair {
 	return all
 }
 
-// compareHashes reads every replica's hash again and again until each pair was
-// seen at an equal index: an idle cluster moves on by a tick now and then. A
-// pair that never is at one is a violation, unless ctx ended before.
+// compareHashes polls every replica's hash until each pair was seen at an equal
+// index. An idle cluster advances by an occasional tick. A pair that never
+// meets is a violation, unless ctx ended before.
 func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Violation, error) {
 	waiting, cancel := context.WithTimeout(ctx, compareLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
@@ -111,14 +110,14 @@ func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Vi
 		}
 		if !loop.Sleep(waiting, comparePause) {
 			if err := ctx.Err(); err != nil {
-				return nil, err // They had not all the time to come to one.
+				return nil, err // They did not have the whole time to meet.
 			}
 			return []check.Violation{h.never(apart)}, nil
 		}
 	}
 }
 
-// never is the violation of replicas that were never at the same index.
+// never returns the violation of replicas that were never at the same index.
 func (h *hashes) never(apart []pair) check.Violation {
 	var at []string
 	for _, name := range slices.Sorted(slices.Values(nodesOf(apart))) {
@@ -130,7 +129,7 @@ func (h *hashes) never(apart []pair) check.Violation {
 	}
 }
 
-// nodesOf returns the nodes of pairs, each once.
+// nodesOf returns the distinct nodes of pairs.
 func nodesOf(pairs []pair) []string {
 	var names []string
 	for _, p := range pairs {
@@ -140,8 +139,8 @@ func nodesOf(pairs []pair) []string {
 	return slices.Compact(names)
 }
 
-// stateOf returns what a node says of its own replica, with its invariants
-// checked or not. It keeps what the newest state says of callbacks.
+// stateOf returns a node's report about its own replica, with or without its
+// invariant check. It keeps the callback count of the newest state.
 func (s *session) stateOf(ctx context.Context, n *world.Node, checked bool) (wire.State, error) {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: s.world.RootToken})
 	if err != nil {
@@ -157,7 +156,7 @@ func (s *session) stateOf(ctx context.Context, n *world.Node, checked bool) (wir
 	return state, nil
 }
 
-// differing names the tables of which two replicas have other sums.
+// differing names the tables whose checksums differ between two replicas.
 func differing(a, b map[string]string) string {
 	var names []string
 	for name, sum := range a {

@@ -14,8 +14,8 @@ import (
 	"berth/bench/faults/world"
 )
 
-// TestReplicasAreComparedInPairs holds that a node is not compared with itself,
-// and that each pair of nodes has to be seen at an equal index.
+// TestReplicasAreComparedInPairs checks that a node is not compared with
+// itself, and that each pair of nodes must be seen at an equal index.
 func TestReplicasAreComparedInPairs(t *testing.T) {
 	nodes := []string{"n1", "n2", "n3"}
 	tests := []struct {
@@ -58,8 +58,8 @@ func TestReplicasAreComparedInPairs(t *testing.T) {
 	}
 }
 
-// TestReplicasAreApartOnlyAfterTheWholeTime holds that a run that ends while
-// replicas are compared finds nothing wrong with them.
+// TestReplicasAreApartOnlyAfterTheWholeTime checks that a run that ends during
+// the comparison of replicas reports no violation.
 func TestReplicasAreApartOnlyAfterTheWholeTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -78,8 +78,8 @@ func TestReplicasAreApartOnlyAfterTheWholeTime(t *testing.T) {
 	}
 }
 
-// TestLostLivenessIsAViolation holds that a cluster that does not come back is
-// what a run found, and that a run that could not be done says why.
+// TestLostLivenessIsAViolation checks that a cluster that does not recover is a
+// violation, and that an unfinished run reports its reason.
 func TestLostLivenessIsAViolation(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

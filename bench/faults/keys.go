@@ -14,18 +14,18 @@ import (
 	"berth/compute"
 )
 
-// keyring is the workload of API keys: made, used everywhere, switched off and
-// on, deleted. A key that was deleted is accepted nowhere from then on.
+// keyring is the workload of API keys: clients create, use, disable, enable and
+// delete them. No node accepts a deleted key.
 type keyring struct {
 	session *session
 	org     organization
-	token   string // Access token of the user who owns the organization.
+	token   string // Access token of the organization's owner.
 
 	mu   sync.Mutex
 	keys []*oneKey
 }
 
-// oneKey is one key. Who holds busy is the only one to change it.
+// oneKey is one key. Only the client that set busy changes it.
 type oneKey struct {
 	id     compute.KeyID
 	secret string
@@ -46,7 +46,7 @@ func (w *keyring) prepare(ctx context.Context) (err error) {
 	return w.signIn(ctx)
 }
 
-// signIn gets a token with which keys are managed.
+// signIn gets a token for managing keys.
 func (w *keyring) signIn(ctx context.Context) error {
 	login, err := w.session.admin.WithToken("").Login(ctx, w.org.email, w.org.password)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *keyring) run(ctx context.Context, c *caller) {
 	}
 }
 
-// pick returns a key, nil when there are too few or somebody else changes it.
+// pick returns a key, or nil if there are too few or another client changes it.
 func (w *keyring) pick(c *caller, change bool) *oneKey {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *keyring) release(one *oneKey) {
 	one.busy = false
 }
 
-// create makes a key. One whose answer is lost is nobody's.
+// create makes a key. A key whose answer is lost is not used.
 func (w *keyring) create(ctx context.Context, c *caller) {
 	c.next()
 	node := c.any(w.access())
@@ -128,7 +128,7 @@ func (w *keyring) create(ctx context.Context, c *caller) {
 	})
 }
 
-// refused signs in again where the token has expired.
+// refused signs in again after the token has expired.
 func (w *keyring) refused(ctx context.Context, what string, err error) {
 	if answer, ok := errors.AsType[*client.Error](err); ok && answer.Status == http.StatusUnauthorized {
 		if w.signIn(ctx) == nil {
@@ -166,9 +166,9 @@ func (w *keyring) drop(one *oneKey) {
 	}
 }
 
-// toggle switches a key, repeating the same operation until it is known how it
-// went: a toggle in doubt would make every later answer right. A repeat is
-// answered as the first try was.
+// toggle enables or disables a key, and repeats the same operation until its
+// outcome is known. An unknown outcome would make every later answer valid. A
+// repeat gets the answer of the first try.
 func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 	op := c.next()
 	t := w.session.history.Call(one.object, c.id, check.Toggle{Op: op})
@@ -196,7 +196,7 @@ func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 	}
 }
 
-// remove deletes a key; it stays in use to see that it is dead.
+// remove deletes a key. Clients go on using it to check that it is refused.
 func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 	c.next()
 	t := w.session.history.Call(one.object, c.id, check.Delete{})
@@ -227,7 +227,7 @@ func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 	}
 }
 
-// bury uses a deleted key a few times more, at every node.
+// bury uses a deleted key a few more times, at every node.
 func (w *keyring) bury(ctx context.Context, c *caller, one *oneKey) {
 	for range 6 {
 		w.use(ctx, c, one)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Latency is how long clients waited for their writes, before a fault and during
-// it.
+// Latency is how long clients waited for their writes, before and during a
+// fault.
 type Latency struct {
-	Before Spread `json:"before"` // Since the fault before was over.
-	During Spread `json:"during"` // From when it had taken hold until it was mended.
-	// Elsewhere are those of During that other nodes were asked for than the one
-	// that was broken, where it was one: what a client is answered it reads from
-	// the replica of the node that it asked.
+	Before Spread `json:"before"` // Since the end of the previous fault.
+	During Spread `json:"during"` // From the time the fault took hold until its repair.
+	// Elsewhere covers those writes of During that were sent to a node other
+	// than the single broken one. A client's answer comes from the replica of
+	// the node that it asked.
 	Elsewhere *Spread `json:"elsewhere,omitempty"`
 }
 
-// Spread is how long writes took. One that was never answered took as long as
+// Spread summarizes write latencies. An unanswered write counts with the time
 // its client waited.
 type Spread struct {
 	Writes int     `json:"writes"`
@@ -25,7 +25,7 @@ type Spread struct {
 	P99    float64 `json:"p99_s"`
 }
 
-// String returns what there is to say of l.
+// String returns a summary of l.
 func (l *Latency) String() string {
 	told := fmt.Sprintf("writes p50 %.2f, p99 %.2f s", l.During.P50, l.During.P99)
 	if l.Elsewhere != nil {
@@ -34,22 +34,22 @@ func (l *Latency) String() string {
 	return told + fmt.Sprintf("; before %.2f, %.2f s", l.Before.P50, l.Before.P99)
 }
 
-// wrote is one write of a client, from its call until it was answered or given
-// up.
+// wrote is one write of a client, from its call until its answer or timeout.
 type wrote struct {
-	node          string // That was asked.
+	node          string // The node that the client asked.
 	called, ended int64
 }
 
-// noteWrite notes a write that took, or may have taken, effect.
+// noteWrite records a write that took, or may have taken, effect.
 func (t *tally) noteWrite(w wrote) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writes = append(t.writes, w)
 }
 
-// spread returns how long the writes took that were called and ended between two
-// instants, since writes were forgotten last, but for those of one node.
+// spread returns the latencies of the writes that began and ended between two
+// instants, excluding the writes to one node. It covers writes since the last
+// call of forgetWrites.
 func (t *tally) spread(from, to int64, but string) Spread {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,9 +62,9 @@ func (t *tally) spread(from, to int64, but string) Spread {
 	return Spread{Writes: len(took), P50: quantile(took, 0.5).Seconds(), P99: quantile(took, 0.99).Seconds()}
 }
 
-// latency returns how long writes took before a fault began, and between when it
-// had taken hold and an instant; nil for none then. Broken is the one node that
-// was, "" where there is none or there are several.
+// latency returns the write latencies before a fault began, and from the time
+// it took hold until an instant; nil for no writes. broken is the only broken
+// node, "" for none or several.
 func (t *tally) latency(began, held, until int64, broken string) *Latency {
 	l := Latency{Before: t.spread(0, began, ""), During: t.spread(held, until, "")}
 	if l.During.Writes == 0 {
@@ -76,7 +76,7 @@ func (t *tally) latency(began, held, until int64, broken string) *Latency {
 	return &l
 }
 
-// forgetWrites forgets the writes that were called before an instant.
+// forgetWrites drops the writes that began before an instant.
 func (t *tally) forgetWrites(before int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLatency holds which writes are of before a fault and which of the fault:
-// what was under way as it began or ended is of neither.
+// TestLatency checks which writes count as before a fault and which as during
+// it. Writes in flight at its begin or end count as neither.
 func TestLatency(t *testing.T) {
 	const s = int64(time.Second)
 	counts := newTally()

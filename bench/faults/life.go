@@ -19,29 +19,28 @@ import (
 // markedTag marks executions whose code leaves marks.
 const markedTag = "marked"
 
-// Long code outlives a lease and what the leader waits behind it, so that its
-// attempts are lost with their nodes and begin anew elsewhere. There are few at
-// a time: they leave GPUs to others, and hold up no end of a run, where they
-// are stopped.
+// Long code outlives a lease and the leader's margin behind it, so that its
+// attempts are lost with their nodes and restart elsewhere. Few run at a time:
+// they leave GPUs to others, and the end of a run stops them without delay.
 const (
 	longLives = 4
-	longWork  = 45 // Seconds, and up to a third more.
+	longWork  = 45 // Seconds; up to a third is added.
 )
 
-// lives is the workload of executions that really run: submitted, looked at,
-// some of them stopped, most of them left to end. Their code leaves marks on
-// this machine.
+// lives is the workload of executions that really run: clients submit them,
+// poll them, stop some and leave most to end. Their code leaves marks on this
+// machine.
 type lives struct {
 	session *session
 	org     organization
 
 	mu   sync.Mutex
 	live []*oneLife
-	all  []*oneLife // That were acknowledged.
-	// hooks are the operations whose executions have a callback, acknowledged or
-	// not.
+	all  []*oneLife // Acknowledged executions.
+	// hooks holds the operations whose executions have a callback, acknowledged
+	// or not.
 	hooks map[string]bool
-	// long are the operations with long code that was not seen to have ended.
+	// long holds the operations with long code and no known end.
 	long map[string]bool
 }
 
@@ -53,7 +52,7 @@ type oneLife struct {
 	long   bool
 }
 
-// callbackURL is where nobody listens: callbacks are recorded, not delivered.
+// callbackURL has no listener: callbacks are recorded, not delivered.
 const callbackURL = "https://callback.example/hook"
 
 func (w *lives) name() string { return "life" }
@@ -73,7 +72,7 @@ func (w *lives) run(ctx context.Context, c *caller) {
 		switch n := c.rng.IntN(10); {
 		case one == nil || n < 2:
 			w.submit(ctx, c)
-		case n < 9 || one.long: // It is to lose its node, not to be stopped.
+		case n < 9 || one.long: // Long code should lose its node, not be stopped.
 			w.look(ctx, c, one)
 		default:
 			w.stop(ctx, c, one)
@@ -81,8 +80,7 @@ func (w *lives) run(ctx context.Context, c *caller) {
 	}
 }
 
-// pick returns one of the executions that are followed, nil when there are too
-// few.
+// pick returns one of the followed executions, or nil if there are too few.
 func (w *lives) pick(c *caller) *oneLife {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,8 +90,8 @@ func (w *lives) pick(c *caller) *oneLife {
 	return w.live[c.rng.IntN(len(w.live))]
 }
 
-// start returns an execution that works on a whole GPU or none: for a moment,
-// or for long while there are few such.
+// start returns an execution that uses a whole GPU or none. It runs briefly, or
+// for long while few long ones run.
 func (w *lives) start(c *caller, op string) (s client.Start, long bool) {
 	if w.takeLong(op) {
 		return startLong(c.rng, op), true
@@ -120,8 +118,8 @@ func (w *lives) start(c *caller, op string) (s client.Start, long bool) {
 	return s, false
 }
 
-// startLong returns an execution that works for longer than a lease lasts, and
-// may begin anew when it is lost.
+// startLong returns an execution that runs longer than a lease and may be
+// retried when it is lost.
 func startLong(rng *rand.Rand, op string) client.Start {
 	return client.Start{
 		Code:    fmt.Sprintf(check.Code, longWork*(1+rng.Float64()/3), 0),
@@ -130,8 +128,7 @@ func startLong(rng *rand.Rand, op string) client.Start {
 	}
 }
 
-// takeLong reports whether the code of an operation is to be long, and counts
-// it then.
+// takeLong reports whether an operation gets long code, and counts it.
 func (w *lives) takeLong(op string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +139,8 @@ func (w *lives) takeLong(op string) bool {
 	return true
 }
 
-// submit submits an execution, again at other nodes until it is known how it
-// went or the run is over.
+// submit submits an execution. It retries at other nodes until the outcome is
+// known or the run ends.
 func (w *lives) submit(ctx context.Context, c *caller) {
 	op := c.next()
 	start, long := w.start(c, op)
@@ -181,7 +178,7 @@ func (w *lives) submit(ctx context.Context, c *caller) {
 	}
 }
 
-// look reads where an execution stands.
+// look reads the state of an execution.
 func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 	node := c.any(w.org.key)
 	t := w.session.history.Call(one.object, c.id, check.Status{ID: one.id})
@@ -203,8 +200,7 @@ func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 	}
 }
 
-// forget follows an execution no more once it was seen to have ended a few
-// times.
+// forget stops following an execution that was seen ended a few times.
 func (w *lives) forget(one *oneLife) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +210,7 @@ func (w *lives) forget(one *oneLife) {
 	}
 }
 
-// stop asks for an end.
+// stop requests the end of an execution.
 func (w *lives) stop(ctx context.Context, c *caller, one *oneLife) {
 	c.next()
 	w.session.noteStop(one.id)
@@ -230,8 +226,8 @@ func (w *lives) stop(ctx context.Context, c *caller, one *oneLife) {
 	}
 }
 
-// finish looks whether everything that was acknowledged is there, and whether
-// who must hear of its end is written down.
+// finish checks that every acknowledged execution exists and that the outbox
+// has a row for each end that needs a callback.
 func (w *lives) finish(context.Context) []check.Violation {
 	var wrong []check.Violation
 	b := w.session.books[w.org.slug]
@@ -257,10 +253,9 @@ func (w *lives) finish(context.Context) []check.Violation {
 	return append(wrong, w.twice(b)...)
 }
 
-// outbox compares how many rows it has with how many executions have ended of
-// which somebody must hear. That is a number alone: the API does not tell of
-// which execution a row is, so one that is missing and one too many together
-// do not show.
+// outbox compares the number of outbox rows with the number of ended executions
+// that have a callback. The API does not report the execution of a row. One
+// missing and one surplus row together therefore go unnoticed.
 func (w *lives) outbox(b *books) []check.Violation {
 	due := 0
 	for _, e := range b.executions {
@@ -277,7 +272,8 @@ func (w *lives) outbox(b *books) []check.Violation {
 	}}
 }
 
-// twice returns which Idempotency-Keys made more than one execution.
+// twice returns a violation for each Idempotency-Key that made more than one
+// execution.
 func (w *lives) twice(b *books) []check.Violation {
 	var wrong []check.Violation
 	count := map[string]int{}

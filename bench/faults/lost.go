@@ -15,55 +15,56 @@ import (
 	"berth/compute"
 )
 
-// Move is an attempt whose code had begun and that was lost, with the one that
-// was begun in its place.
+// Move is a lost attempt whose code had begun, with the attempt that replaced
+// it.
 type Move struct {
 	Execution string `json:"execution"`
 	Node      string `json:"node"`
-	Nemesis   string `json:"nemesis"` // That hit the node; "none" for nothing.
-	Reason    string `json:"reason"`  // As which it was lost.
-	// After is how long it was from the fault until the code began anew, 0
-	// where there was no fault, or it had to wait for its node.
+	Nemesis   string `json:"nemesis"` // The fault that hit the node; "none" for nothing.
+	Reason    string `json:"reason"`  // The reason of the loss.
+	// After is the time from the fault until the code began again. It is 0 if
+	// there was no fault or the execution had to wait for its node.
 	After float64 `json:"after_s"`
-	// Waited is how much of that it was queued, by the cluster's clock: next to
-	// nothing unless others had the GPUs; nil where that is not known, as in runs
-	// before 2026-11-22 23:30 UTC.
+	// Waited is how much of After the execution was queued, by the cluster's
+	// clock. It is close to 0 unless others had the GPUs. It is nil if unknown,
+	// as in runs before 2026-11-22 23:30 UTC.
 	Waited *float64 `json:"waited_s,omitempty"`
 }
 
-// byLease reports whether the attempt ended because its node was not heard.
+// byLease reports whether the attempt ended because its node sent no heartbeat.
 func (m *Move) byLease() bool { return m.Reason == compute.ReasonNodeLost.String() }
 
-// Limits of what becomes of lost attempts.
+// Limits of the handling of lost attempts.
 const (
-	// moveLimit is how long it may take from the loss of a node until its code
-	// begins anew elsewhere: the 25 s until the leader gives it up, a pass of the
-	// scheduler, the start, and what a loaded machine and a short queue add.
+	// moveLimit is the longest time from the loss of a node until its code
+	// begins again elsewhere. It is the 25 s until the leader gives the node
+	// up, a scheduler pass and the start, plus the delays of a loaded machine
+	// and a short queue.
 	moveLimit = 45 * time.Second
-	// reportLimit is how long a node may take to write down how code ended, and
-	// to report it when nothing keeps it from that.
+	// reportLimit is how long a healthy node may take to persist the end of
+	// code, and then to report it.
 	reportLimit = 5 * time.Second
-	// beatSlack is how much earlier than its end code may have given its last
-	// sign.
+	// beatSlack is how much earlier than its end the code may have given its
+	// last sign of life.
 	beatSlack = time.Second
-	// roomAtOnce is what finds room is queued for less than: some passes.
+	// roomAtOnce is the longest queueing time, some passes, of an execution
+	// that finds capacity at once.
 	roomAtOnce = time.Second
 )
 
-// past is what the code of an execution and the cluster say of it. The times of
-// its marks are the run's.
+// past is an execution's history from its code's marks and from the cluster.
+// The times of its marks are the run's.
 type past struct {
 	id       string
 	status   compute.Status
-	stopped  bool // By a client, or nobody knows.
-	bound    bool // It has to wait for the node that it was on.
+	stopped  bool // By a client, for certain or possibly.
+	bound    bool // It has to wait for its previous node.
 	marks    map[uint64]check.Mark
 	attempts []wire.Attempt // Oldest first.
 }
 
-// checkLost looks at every execution of which an attempt was lost: how long it
-// took until it began anew, and whether code had come to its end and the
-// cluster does not know.
+// checkLost checks every execution that lost an attempt: how long the restart
+// took, and whether code ended without the cluster's knowledge.
 func (s *session) checkLost(ctx context.Context, marks []check.Mark, report *Report) ([]check.Violation, error) {
 	pasts, err := s.pasts(ctx, marks)
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *session) checkLost(ctx context.Context, marks []check.Mark, report *Rep
 	return wrong, nil
 }
 
-// pasts returns what is known of every execution of which an attempt was lost.
+// pasts returns the history of every execution that lost an attempt.
 func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error) {
 	byExecution := map[string]map[uint64]check.Mark{}
 	for _, m := range marks {
@@ -115,15 +116,15 @@ func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error)
 // lossJudge judges losses by the faults of a run.
 type lossJudge struct {
 	faults  []Fault
-	slow    int64 // Limits are so many times as long.
+	slow    int64 // Multiplies limits.
 	closing int64
 }
 
 // grown returns a limit as nanoseconds of the run.
 func (j *lossJudge) grown(limit time.Duration) int64 { return int64(limit) * j.slow }
 
-// moves returns which attempts of an execution were lost and followed by
-// another one, and what took too long.
+// moves returns the lost and replaced attempts of an execution, and a violation
+// for each that took too long.
 func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 	for i, a := range p.attempts {
 		m, began := p.marks[a.Attempt]
@@ -145,7 +146,7 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 			}
 			moves = append(moves, move)
 		} else if next = j.closing; p.stopped || p.status == compute.StatusSystemFailure {
-			continue // It was not to begin anew, or may not.
+			continue // It must not restart, or need not.
 		}
 		limit := j.grown(moveLimit)
 		if f == nil || p.bound || !j.alone(f, min(next, f.from+limit)) || next-f.from <= limit {
@@ -158,8 +159,8 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 	return moves, wrong
 }
 
-// beganAfter returns when code of an attempt after the i-th began, and for how
-// many seconds the execution was queued in between; nil where nobody knows.
+// beganAfter returns when the code of an attempt after the i-th began, and for
+// how many seconds the execution was queued in between; nil if unknown.
 func (p *past) beganAfter(i int) (at int64, waited *float64, began bool) {
 	waited = new(0.0)
 	for ; i+1 < len(p.attempts); i++ {
@@ -177,8 +178,8 @@ func (p *past) beganAfter(i int) (at int64, waited *float64, began bool) {
 	return 0, nil, false
 }
 
-// cause returns the newest fault that hit a node before or when its code gave
-// its last sign, and was not over for long; nil for none.
+// cause returns the newest fault that hit a node before or at its code's last
+// sign of life and that did not end long before; nil for none.
 func (j *lossJudge) cause(node string, last int64) *Fault {
 	for i := len(j.faults) - 1; i >= 0; i-- {
 		f := &j.faults[i]
@@ -189,16 +190,16 @@ func (j *lossJudge) cause(node string, last int64) *Fault {
 	return nil
 }
 
-// alone reports whether a fault hit one node, and nothing else was broken
-// until an instant: then nothing but that node's loss held its work up.
+// alone reports whether a fault hit one node and nothing else was broken until
+// an instant. Then only the loss of that node delayed its work.
 func (j *lossJudge) alone(f *Fault, until int64) bool {
 	return len(f.On) == 1 && !slices.ContainsFunc(j.faults, func(o Fault) bool {
 		return o.Nemesis != calmNemesis && o.from > f.from && o.from < until
 	})
 }
 
-// lostResults returns which code came to its end without that the cluster knows
-// it, and without a fault that may have taken the word of it away.
+// lostResults returns a violation for code that ended without the cluster's
+// knowledge, and without a fault that may have lost its report.
 func (j *lossJudge) lostResults(p *past) []check.Violation {
 	var wrong []check.Violation
 	for _, a := range p.attempts {
@@ -217,16 +218,16 @@ func (j *lossJudge) lostResults(p *past) []check.Violation {
 	return wrong
 }
 
-// excused reports whether the word of code that came to its end on a node may
-// be lost: what watched it or the disk was broken before it was written down,
-// or the node was away for longer than a lease before it could be reported. A
-// node that is killed, stands still or is cut off for less owes the word.
+// excused reports whether the report about code that ended on a node may be
+// lost. It may be if a fault broke the supervisor or the disk before the end
+// was persisted, or if the node was away for longer than a lease before it
+// could report. A node that is killed, paused or cut off for less must report.
 func (j *lossJudge) excused(node string, ended int64) bool {
 	from, written := ended-int64(beatSlack), ended+j.grown(reportLimit)
 	reported := written
 	for i := range j.faults {
 		if f := &j.faults[i]; f.from <= ended && f.until() > ended && f.until() < math.MaxInt64 {
-			reported = max(reported, f.until()+j.grown(reportLimit)) // It may have had to wait.
+			reported = max(reported, f.until()+j.grown(reportLimit)) // The node may have had to wait.
 		}
 	}
 	return slices.ContainsFunc(j.faults, func(f Fault) bool {
@@ -238,7 +239,8 @@ func (j *lossJudge) excused(node string, ended int64) bool {
 	})
 }
 
-// lossy returns what may take the word of code's end away however short it is.
+// lossy returns the faults that may lose the report of an end however short
+// they are.
 func lossy() []string {
 	return []string{
 		"supervisor-kill", "machine-crash", "long-crash", "out-of-memory", "failpoint",
@@ -259,12 +261,12 @@ func (f *Fault) until() int64 {
 	return f.over
 }
 
-// Moved are sums of what began anew after its attempt was lost.
+// Moved sums up restarts after lost attempts.
 type Moved struct {
-	Leases int `json:"leases"` // Because a lease had ended; the times are theirs.
+	Leases int `json:"leases"` // Restarts after an expired lease; the times below are theirs.
 	Others int `json:"others"`
-	// Runs had a fault that outlasts a lease; Without are those of them in which
-	// none ended.
+	// Runs counts runs with a fault that outlasts a lease. Without counts those
+	// of them in which no lease expired.
 	Runs    int `json:"runs"`
 	Without int `json:"without"`
 
@@ -272,12 +274,12 @@ type Moved struct {
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
 
-	Queued    int           `json:"queued"` // Of those that are timed: it is known for how long they were queued.
-	Prompt    int           `json:"prompt"` // Of these: they found room at once.
+	Queued    int           `json:"queued"` // Timed restarts whose queueing time is known.
+	Prompt    int           `json:"prompt"` // Those of Queued that found capacity at once.
 	PromptMax time.Duration `json:"prompt_max_ns"`
 }
 
-// movedOf sums up what began anew in runs.
+// movedOf sums up the restarts in runs.
 func movedOf(reports []Report) Moved {
 	var sum Moved
 	var took []time.Duration
@@ -311,8 +313,7 @@ func movedOf(reports []Report) Moved {
 	return sum
 }
 
-// Leases returns how many attempts began in the place of one whose lease had
-// ended.
+// Leases returns how many attempts replaced one whose lease had expired.
 func (r *Report) Leases() int {
 	n := 0
 	for i := range r.Moves {
@@ -323,8 +324,7 @@ func (r *Report) Leases() int {
 	return n
 }
 
-// Long reports whether something was broken for longer than a lease lasts, by
-// plan.
+// Long reports whether the run planned a fault that outlasts a lease.
 func (r *Report) Long() bool {
 	return slices.ContainsFunc(r.Faults, func(f Fault) bool { return slices.Contains(longNames(), f.Nemesis) })
 }

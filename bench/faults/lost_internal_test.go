@@ -11,16 +11,17 @@ import (
 	"berth/compute"
 )
 
-// sec returns seconds as a run counts time.
+// sec returns seconds in a run's time unit.
 func sec(s float64) int64 { return int64(s * float64(time.Second)) }
 
-// broken returns a fault from one second to another.
+// broken returns a fault that lasts from one second to another.
 func broken(nemesis string, from, over float64, on ...string) Fault {
 	return Fault{Nemesis: nemesis, On: on, from: sec(from), over: sec(over)}
 }
 
-// lost returns an execution of which an attempt on n1 that gave its last sign
-// at one second was lost, and which began anew at another; 0 is never.
+// lost returns an execution that lost an attempt on n1. The attempt gave its
+// last sign of life at one second, and the execution began again at another; 0
+// is never.
 func lost(ended bool, last, again float64) past {
 	p := past{
 		id: "e", status: compute.StatusCompleted, marks: map[uint64]check.Mark{1: {Attempt: 1, To: sec(last), Ended: ended}},
@@ -36,8 +37,8 @@ func lost(ended bool, last, again float64) past {
 	return p
 }
 
-// TestMoves holds how long what lost its node takes to begin anew, which fault
-// that was, and what is too long.
+// TestMoves checks the measured restart time of lost attempts, the fault that
+// caused each loss, and the limit of that time.
 func TestMoves(t *testing.T) {
 	stopped, ended := lost(false, 24, 0), lost(false, 24, 0)
 	stopped.stopped, ended.status = true, compute.StatusSystemFailure
@@ -48,7 +49,7 @@ func TestMoves(t *testing.T) {
 		name   string
 		past   past
 		faults []Fault
-		after  float64 // Below 0: it did not begin anew.
+		after  float64 // Below 0: it did not begin again.
 		cause  string
 		late   bool
 	}{
@@ -88,8 +89,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestLostResults holds which faults excuse that code came to its end and the
-// cluster does not know it: by node and by time.
+// TestLostResults checks which faults, by node and by time, excuse that the
+// cluster does not know of an end.
 func TestLostResults(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -122,7 +123,7 @@ func TestLostResults(t *testing.T) {
 	}
 }
 
-// TestMovedSums holds what is added up of second attempts.
+// TestMovedSums checks the sums over second attempts.
 func TestMovedSums(t *testing.T) {
 	long := []Fault{{Nemesis: "long-pause"}}
 	got := movedOf([]Report{
@@ -139,8 +140,9 @@ func TestMovedSums(t *testing.T) {
 	}
 }
 
-// TestLongFaultsComeByPlan holds that a run of six minutes has two faults that
-// outlast a lease, one of two minutes none, and one of nothing else only those.
+// TestLongFaultsComeByPlan checks the number of faults that outlast a lease:
+// two in a run of six minutes, none in one of two minutes. A run of only long
+// faults has nothing else.
 func TestLongFaultsComeByPlan(t *testing.T) {
 	all := Config{Duration: 6 * time.Minute, Workers: 1, Points: true}.withDefaults().Nemeses
 	if short := (Config{Duration: 100 * time.Second}).withDefaults().Nemeses; !slices.Contains(all, "long-pause") ||
@@ -172,8 +174,8 @@ func TestLongFaultsComeByPlan(t *testing.T) {
 	}
 }
 
-// TestLongCodeIsRetried holds that long code outlives a lease with the margin
-// behind it, may begin anew, and is rare.
+// TestLongCodeIsRetried checks that long code outlives a lease and its margin,
+// may be retried, and is rare.
 func TestLongCodeIsRetried(t *testing.T) {
 	w := &lives{hooks: map[string]bool{}, long: map[string]bool{}}
 	rng := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // A test.

@@ -11,64 +11,64 @@ import (
 	"berth/bench/faults/world"
 )
 
-// A breaking breaks something and returns what mends it.
+// A breaking injects a fault and returns the function that repairs it.
 type breaking = func(context.Context, *breaker) (mending, error)
 
 type mending = func(context.Context) error
 
-// recovering waits for what the cluster has to do by itself once all is mended.
-// The error is stuck when it does not.
+// recovering waits for the cluster's own recovery after the repair. The error
+// is stuck if the cluster does not recover.
 type recovering = func(context.Context) error
 
-// nemesis breaks something, holds it and mends it.
+// nemesis injects a fault, holds it and repairs it.
 type nemesis struct {
 	name string
-	// hold is how long it is broken: from the first to the second.
+	// hold is the shortest and the longest duration of the fault.
 	hold  [2]time.Duration
 	broke breaking
 }
 
-// breaker is what a nemesis may use.
+// breaker is the environment of a nemesis.
 type breaker struct {
 	world  *world.World
 	rng    *rand.Rand
-	leader *world.Node // Never nil: where nobody leads, the first node.
-	note   string      // What exactly was done, and what came of it.
-	missed bool        // Nothing came to where it was broken.
-	slow   string      // The one node that is slow; "" for none.
-	target *world.Node // Of a long fault.
-	on     []string    // The nodes that it hits; none for all.
+	leader *world.Node // Never nil: without a leader, the first node.
+	note   string      // Describes the fault and its result.
+	missed bool        // Nothing reached the injected fault.
+	slow   string      // The only slow node; "" for none.
+	target *world.Node // The target of a long fault.
+	on     []string    // The affected nodes; none for all.
 
-	hold    time.Duration     // For how long it is broken.
-	recover recovering        // After the mending; nil for nothing but to be whole.
-	wrong   []check.Violation // What the cluster did meanwhile that it must not.
+	hold    time.Duration     // The duration of the fault.
+	recover recovering        // Runs after the repair; nil to wait only until the cluster is whole.
+	wrong   []check.Violation // Violations during the fault.
 }
 
-// How the note of a fault ends.
+// Endings of a fault's note.
 const (
 	notReached = ": not reached"
 	killed     = ": it was killed"
 )
 
-// violate notes what must not be.
+// violate records a violation.
 func (b *breaker) violate(what, object, format string, args ...any) {
 	b.wrong = append(b.wrong, check.Violation{What: what, Object: object, Detail: fmt.Sprintf(format, args...)})
 }
 
-// hits notes which nodes are broken, and no others.
+// hits sets the affected nodes.
 func (b *breaker) hits(nodes ...*world.Node) {
 	for _, n := range nodes {
 		b.on = append(b.on, n.Name)
 	}
 }
 
-// miss notes that nothing came to where it was broken.
+// miss records that nothing reached the injected fault.
 func (b *breaker) miss() {
 	b.missed = true
 	b.note += notReached
 }
 
-// follower returns a node that does not lead, as chance has it.
+// follower returns a random node that does not lead.
 func (b *breaker) follower() *world.Node {
 	others := b.others()
 	return others[b.rng.IntN(len(others))]
@@ -79,10 +79,10 @@ func (b *breaker) others() []*world.Node {
 	return slices.DeleteFunc(slices.Clone(b.world.Nodes), func(n *world.Node) bool { return n == b.leader })
 }
 
-// any returns a node as chance has it.
+// any returns a random node.
 func (b *breaker) any() *world.Node { return b.world.Nodes[b.rng.IntN(len(b.world.Nodes))] }
 
-// restart returns what starts a node again.
+// restart returns a function that starts nodes again.
 func restart(nodes ...*world.Node) mending {
 	return func(ctx context.Context) error {
 		for _, n := range nodes {
@@ -94,7 +94,7 @@ func restart(nodes ...*world.Node) mending {
 	}
 }
 
-// nemeses returns all of them.
+// nemeses returns all nemeses.
 func nemeses() []nemesis {
 	return slices.Concat(
 		[]nemesis{calm()}, processNemeses(), networkNemeses(), slowNemeses(), diskNemeses(), pointNemeses(),
@@ -102,7 +102,8 @@ func nemeses() []nemesis {
 	)
 }
 
-// needPoints returns the names of those that need a program with failpoints.
+// needPoints returns the names of the nemeses that need a program with
+// failpoints.
 func needPoints() []string {
 	var names []string
 	for _, n := range pointNemeses() {
@@ -111,7 +112,7 @@ func needPoints() []string {
 	return names
 }
 
-// Nemeses returns the names of everything that can be broken, sorted.
+// Nemeses returns the sorted names of all faults.
 func Nemeses() []string {
 	var names []string
 	for _, n := range nemeses() {
@@ -121,14 +122,14 @@ func Nemeses() []string {
 	return names
 }
 
-// calm breaks nothing: what elections there are then are false ones.
+// calm injects nothing: any election during it is spurious.
 func calm() nemesis {
 	return nemesis{calmNemesis, seconds(5, 10), func(context.Context, *breaker) (mending, error) {
 		return func(context.Context) error { return nil }, nil
 	}}
 }
 
-// processNemeses end and stop processes.
+// processNemeses kill and pause processes.
 func processNemeses() []nemesis {
 	kill := func(pick func(*breaker) []*world.Node) breaking {
 		return func(ctx context.Context, b *breaker) (mending, error) {
@@ -175,7 +176,7 @@ func seconds(from, to int) [2]time.Duration {
 	return [2]time.Duration{time.Duration(from) * time.Second, time.Duration(to) * time.Second}
 }
 
-// networkNemeses cut nodes off from one another. Clients still reach them all.
+// networkNemeses cut nodes off from each other. Clients still reach them all.
 func networkNemeses() []nemesis {
 	heal := func(b *breaker) mending { return b.world.Heal }
 	return []nemesis{
@@ -196,7 +197,7 @@ func networkNemeses() []nemesis {
 			}
 			return heal(b), b.cut(ctx, from, to, false, false)
 		}},
-		// Every node still speaks with one that speaks with all.
+		// Every node still communicates with one node that reaches all.
 		{"partition-bridge", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
 			bridge := b.any()
 			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == bridge })
@@ -206,7 +207,8 @@ func networkNemeses() []nemesis {
 	}
 }
 
-// cut lets nothing of from reach to, and with both, nothing the other way.
+// cut blocks traffic from one group of nodes to another, and with both, in the
+// other direction too.
 func (b *breaker) cut(ctx context.Context, from, to []*world.Node, both, reset bool) error {
 	for _, f := range from {
 		for _, t := range to {

@@ -13,48 +13,48 @@ import (
 	"berth/loop"
 )
 
-// How long a node is waited for that may be about to end.
+// How long to wait for a node that may be about to exit.
 const (
 	endPoll     = 50 * time.Millisecond
-	endsWithin  = time.Second // A process whose threads the tracer has let go.
+	endsWithin  = time.Second // A process whose threads the tracer has released.
 	settleLimit = 30 * time.Second
 )
 
-// A node whose replica was damaged may end as it finds that, and is started
-// again, as by who looks after it. One that ends so often refuses for good.
+// A node that finds its replica damaged may exit and is started again, as a
+// supervisor would. A node that exits this often refuses to start.
 const (
 	damagedStarts = 5
 	damagedPause  = time.Second
 )
 
-// hangLimit is how long a node waits for a write when the disks of the others
-// hang as well: after that it may end.
+// hangLimit is how long a node waits for a write if the disks of the other
+// nodes hang as well. After that it may exit.
 const hangLimit = 30 * time.Second
 
-// What strace does to the system calls that sync a file.
+// strace injections into the system calls that sync a file.
 const (
 	syncsLate  = "fdatasync,fsync:delay_exit=200000" // By 200 ms.
 	syncsLater = "fdatasync,fsync:delay_exit=500000"
 	syncsFail  = "fdatasync,fsync:error=EIO"
-	syncsHang  = "fdatasync,fsync:delay_exit=600000000" // Until mended.
+	syncsHang  = "fdatasync,fsync:delay_exit=600000000" // Until the repair.
 )
 
-// appendsFull is what it does to writes of the log's file: the file system has
-// no room for them, whatever the node makes. With now and then it has for most:
-// the follower takes entries again while more are under way, which is when a
-// leader that sends them ahead loses its place.
+// appendsFull fails writes to the log's file as a full file system does,
+// however small they are. With nowAndThen it fails most of them. The follower
+// then accepts entries again while more are in flight, and a pipelining leader
+// loses its position.
 const (
 	appendsFull = "pwrite64:error=ENOSPC"
-	nowAndThen  = ":when=2+5" // The second of each thread, and each fifth after it.
+	nowAndThen  = ":when=2+5" // The second call of each thread, and each fifth after it.
 )
 
-// Of these faults it is told how long writes took.
+// The report has write latencies for these faults.
 const (
 	leaderSlowDisk   = "leader-slow-disk"
 	followerSlowDisk = "follower-slow-disk"
 )
 
-// catchUpLimit is how long a follower may take to have what the others have.
+// catchUpLimit is how long a follower may take to catch up with the others.
 const catchUpLimit = 60 * time.Second
 
 // diskNemeses break disks.
@@ -107,7 +107,8 @@ func diskNemeses() []nemesis {
 	}
 }
 
-// trace interferes with system calls of a node, which may end by that.
+// trace interferes with system calls of a node. The node may exit because of
+// it.
 func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mending, error) {
 	stop, err := n.Trace(ctx, inject)
 	if err != nil {
@@ -120,12 +121,12 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 		if !hit {
 			b.miss()
 		}
-		// A process whose thread is held in the kernel by the tracer goes on, or
-		// ends, once the tracer has let go.
+		// A process whose thread the tracer holds in the kernel goes on, or
+		// exits, only after the tracer has released it.
 		if held {
 			return errors.Join(err, n.Kill(ctx), n.Start(ctx))
 		}
-		loop.Sleep(ctx, endsWithin) // It may have been about to end.
+		loop.Sleep(ctx, endsWithin) // It may be about to exit.
 		err = errors.Join(err, b.settle(ctx, n))
 		if ended, _ := n.Ended(); ended {
 			b.note += ": it ended"
@@ -134,10 +135,10 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 	}, nil
 }
 
-// refuseAppends has the appends of a node fail while its process lives on, as on
-// a full disk. Once they succeed again it must catch up, and nobody starts it
-// anew: raft's leader can stop to send it entries for good, while heartbeats say
-// that all is well.
+// refuseAppends makes the appends of a node fail while its process runs on, as
+// on a full disk. Once appends succeed again, the node must catch up without a
+// restart. Raft's leader can stop sending it entries for good while heartbeats
+// succeed.
 func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, error) {
 	inject := appendsFull
 	if b.rng.IntN(2) == 0 {
@@ -154,7 +155,7 @@ func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, er
 		if !hit {
 			b.miss()
 		}
-		loop.Sleep(ctx, endsWithin) // It may have been about to end.
+		loop.Sleep(ctx, endsWithin) // It may be about to exit.
 		if ended, how := n.Ended(); ended {
 			b.violate("full log", "node "+n.Name, "its process ended: %v", how)
 		}
@@ -162,8 +163,8 @@ func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, er
 	}, nil
 }
 
-// catchesUp waits until a node has applied what the others had when it was asked
-// for. The error is stuck when it does not.
+// catchesUp waits until a node has applied everything that the others had at
+// the call. The error is stuck if it does not.
 func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
 	want := uint64(0)
 	for _, other := range b.world.Nodes {
@@ -190,7 +191,7 @@ func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
 	}
 }
 
-// index returns up to where a node has applied the log, if it says so.
+// index returns the applied index of a node, if it answers.
 func (b *breaker) index(ctx context.Context, n *world.Node) (at uint64, known bool) {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: -1})
 	if err != nil {
@@ -202,11 +203,11 @@ func (b *breaker) index(ctx context.Context, n *world.Node) (at uint64, known bo
 	return state.Index, err == nil
 }
 
-// traceAll interferes with system calls of all nodes, as when their disks are
-// of one storage. Judge is told how many of them ended by that. It is missed
-// when one of them made no such call.
+// traceAll interferes with system calls of all nodes, as if their disks shared
+// one storage. judge receives the number of nodes that exited. The fault is
+// missed if a node made no such call.
 func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended int)) (mending, error) {
-	nodes := append(b.others(), b.leader) // Else it finds the others still writing.
+	nodes := append(b.others(), b.leader) // In another order the leader would find the others still writing.
 	var stops []func() (bool, error)
 	letGo := func() (everywhere bool, err error) {
 		hits, errs := make([]bool, len(stops)), make([]error, len(stops))
@@ -227,7 +228,7 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 	}
 	return func(ctx context.Context) error {
 		everywhere, err := letGo()
-		loop.Sleep(ctx, endsWithin) // They may have been about to end.
+		loop.Sleep(ctx, endsWithin) // They may be about to exit.
 		ended := 0
 		for _, n := range nodes {
 			err = errors.Join(err, b.settle(ctx, n))
@@ -244,11 +245,11 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 	}, nil
 }
 
-// quorum reports whether so many of all nodes decide.
+// quorum reports whether some is a majority of all.
 func quorum(some, all int) bool { return some > all/2 }
 
-// settle waits until the node's process answers or has ended: on a busy
-// machine one that is about to end takes its time.
+// settle waits until the node's process answers or has exited. On a busy
+// machine an exiting process takes its time.
 func (b *breaker) settle(ctx context.Context, n *world.Node) error {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, RetryFor: -1})
 	if err != nil {
@@ -263,10 +264,10 @@ func (b *breaker) settle(ctx context.Context, n *world.Node) error {
 	}
 }
 
-// damageFile flips a bit in or cuts a file of a node that was killed, and
-// starts it: the node must come back by itself, with contents that are whole or
-// empty from the others. Nothing puts the file back. What it takes without a
-// word shows when states are compared.
+// damageFile kills a node, flips a bit in one of its files or truncates it, and
+// starts the node. The node must come back by itself. Its contents must be
+// intact, or empty and then copied from the others. Nothing restores the file.
+// The comparison of states finds damage that the node accepts silently.
 func damageFile(ctx context.Context, b *breaker) (mending, error) {
 	n := b.follower()
 	if err := n.Kill(ctx); err != nil {
@@ -303,8 +304,8 @@ func damageFile(ctx context.Context, b *breaker) (mending, error) {
 	return restart(n), nil
 }
 
-// comeBack starts a node again that ended as it found damage, and returns after
-// how many starts it answered. The error is stuck when it refuses for good.
+// comeBack restarts a node that exits on damage, and returns the number of
+// starts until it answered. The error is stuck if the node refuses to start.
 func (b *breaker) comeBack(ctx context.Context, n *world.Node) (starts int, err error) {
 	for starts = 1; ; starts++ {
 		if err := b.settle(ctx, n); err != nil {
@@ -330,8 +331,8 @@ func (b *breaker) comeBack(ctx context.Context, n *world.Node) (starts int, err 
 	}
 }
 
-// checkState has a node check its own replica. One that does not answer is
-// waited for elsewhere.
+// checkState has a node check its own replica. A node that does not answer is
+// awaited elsewhere.
 func (b *breaker) checkState(ctx context.Context, n *world.Node) error {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: settleLimit})
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"berth/loop"
 )
 
-// What a node may take whose disk is full, and once there is room again.
+// Limits of a node with a full disk, and after space is freed.
 const (
-	fullLeft    = 64 << 10 // Bytes that are left.
+	fullLeft    = 64 << 10 // Free bytes.
 	fullAnswer  = 10 * time.Second
 	fullRecover = 30 * time.Second
 	fullPoll    = 100 * time.Millisecond
 	fullTag     = "full"
 )
 
-// fill makes the disks of nodes full. As long as they are no process may end,
-// reads are answered on each of the nodes, and so are writes: with 507 when no
-// node has room, else as it may be, because another one can lead. Once there is
-// room nothing is started again, and each of the nodes takes writes.
+// fill fills the disks of nodes. Until the repair, no process may exit and each
+// node answers reads. A write gets 507 if no node has space. Otherwise it may
+// succeed, because another node can lead. After space is freed, each node
+// accepts writes without a restart.
 func (b *breaker) fill(nodes ...*world.Node) (mending, error) {
 	for _, n := range nodes {
 		if err := n.Fill(fullLeft); err != nil {
@@ -47,7 +47,7 @@ func (b *breaker) fill(nodes ...*world.Node) (mending, error) {
 	}, nil
 }
 
-// empty gives the nodes their room back.
+// empty frees the space on the nodes' disks.
 func empty(nodes []*world.Node) error {
 	var errs []error
 	for _, n := range nodes {
@@ -56,7 +56,7 @@ func empty(nodes []*world.Node) error {
 	return errors.Join(errs...)
 }
 
-// lookFull notes what a node whose disk is full does that it must not.
+// lookFull records violations of a node whose disk is full.
 func (b *breaker) lookFull(ctx context.Context, n *world.Node, everywhere bool) {
 	if ended, how := n.Ended(); ended {
 		b.violate("full disk", "node "+n.Name, "its process ended: %v", how)
@@ -72,12 +72,12 @@ func (b *breaker) lookFull(ctx context.Context, n *world.Node, everywhere bool) 
 	}
 }
 
-// question is what a node is asked until it gives a right answer.
+// question is a request that is repeated until a node gives a valid answer.
 type question struct {
 	what  string
 	ask   func(context.Context, *client.Client) error
 	limit time.Duration
-	right func(code string) bool // Of an answer; "" is that of what took effect.
+	right func(code string) bool // Judges an answer's code; "" is success.
 }
 
 func accepted(code string) bool { return code == "" }
@@ -92,7 +92,8 @@ func writeProbe(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// ask asks a node again and again. The error says what it answered last.
+// ask repeats a question until the answer is valid. The error has the last
+// answer.
 func (b *breaker) ask(ctx context.Context, n *world.Node, q question) error {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: -1})
 	if err != nil {

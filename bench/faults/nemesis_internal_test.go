@@ -10,7 +10,7 @@ import (
 	"berth/compute"
 )
 
-// TestOutcomes holds what the answer to a try says of its effect.
+// TestOutcomes checks the outcome of each answer to a try.
 func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		name string
@@ -40,8 +40,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestOutboxIsCounted holds that a row that is missing shows although there is
-// one of an execution whose submit was never acknowledged.
+// TestOutboxIsCounted checks that a missing outbox row is found although
+// another row belongs to an unacknowledged submit.
 func TestOutboxIsCounted(t *testing.T) {
 	s := &session{books: map[string]*books{}}
 	w := &lives{session: s, hooks: map[string]bool{"a": true, "b": true, "never submitted": true}}
@@ -58,8 +58,7 @@ func TestOutboxIsCounted(t *testing.T) {
 	}
 }
 
-// TestFaultTellsItsRefusals holds what is said of a fault in which disks were
-// full.
+// TestFaultTellsItsRefusals checks the summary of a fault with full disks.
 func TestFaultTellsItsRefusals(t *testing.T) {
 	if got := (&Fault{Note: "n1", NoSpace: 3}).told(); got != "n1; 3 tries were answered 507" {
 		t.Errorf("got %q", got)
@@ -81,7 +80,7 @@ func TestFaultTellsItsRefusals(t *testing.T) {
 	}
 }
 
-// TestQuorum holds how many nodes may end while all disks hang.
+// TestQuorum checks how many nodes may exit while all disks hang.
 func TestQuorum(t *testing.T) {
 	for all, mayEnd := range map[int]int{3: 1, 4: 1, 5: 2, 9: 4} {
 		if !quorum(all-mayEnd, all) || quorum(all-mayEnd-1, all) {

@@ -10,18 +10,19 @@ import (
 	"berth/loop"
 )
 
-// Long faults come by plan, not by chance, where others are chosen too: they
-// take a minute each, and a run must have had some.
+// Long faults follow a plan, not chance, if other faults are chosen too. They
+// take a minute each, and a run needs some.
 const (
-	longRun   = 4 * time.Minute // A shorter run has none unless it is told to.
-	longFirst = time.Minute     // From the begin of faults to the first.
+	longRun   = 4 * time.Minute // Shorter runs have no long faults unless configured.
+	longFirst = time.Minute     // From the first fault to the first long one.
 	longEvery = 150 * time.Second
 	aimFor    = 3500 * time.Millisecond // Most code has ended by then.
 )
 
-// longNemeses take a node away for longer than it takes the leader to give up
-// what it executes: a lease and the margin behind it. What may start elsewhere
-// does so while the node is still away, and the first attempt must have ended.
+// longNemeses isolate or stop a node for longer than a lease and the leader's
+// margin behind it. The leader then gives up the node's executions.
+// Replacements start while the node is still away, and the first attempt must
+// have ended by then.
 func longNemeses() []nemesis {
 	return []nemesis{
 		{"long-partition", seconds(35, 60), func(ctx context.Context, b *breaker) (mending, error) {
@@ -40,7 +41,7 @@ func longNemeses() []nemesis {
 // isLong reports whether a nemesis outlasts leases.
 func (n *nemesis) isLong() bool { return slices.Contains(longNames(), n.name) }
 
-// longNames returns the names of those that outlast leases.
+// longNames returns the names of the nemeses that outlast leases.
 func longNames() []string {
 	var names []string
 	for _, n := range longNemeses() {
@@ -52,8 +53,8 @@ func longNames() []string {
 // machines returns all nodes, workers too.
 func (b *breaker) machines() []*world.Node { return slices.Concat(b.world.Nodes, b.world.Workers) }
 
-// aim chooses the node that is broken for long: one that executes more for
-// longer than a moment is likelier to be it.
+// aim chooses the target of a long fault. A node with more executions that run
+// for longer than a moment is likelier.
 func (b *breaker) aim(ctx context.Context) error {
 	machines := b.machines()
 	before := make([][]int, len(machines))
@@ -84,8 +85,8 @@ func (b *breaker) aim(ctx context.Context) error {
 	return nil
 }
 
-// weighted returns an index as chance has it, in proportion to the weights; any
-// when all are 0.
+// weighted returns a random index in proportion to the weights; any index if
+// all weights are 0.
 func weighted(rng *rand.Rand, weights []int) int {
 	sum := 0
 	for _, w := range weights {
@@ -103,14 +104,14 @@ func weighted(rng *rand.Rand, weights []int) int {
 	return len(weights) - 1
 }
 
-// schedule chooses what is broken next.
+// schedule chooses the next fault.
 type schedule struct {
 	rng         *rand.Rand
 	short, long []nemesis
-	due         time.Duration // When the next long one is, since faults began.
+	due         time.Duration // When the next long fault is due, since the first fault.
 }
 
-// newSchedule returns the schedule of what was chosen.
+// newSchedule returns a schedule of the chosen nemeses.
 func newSchedule(rng *rand.Rand, chosen []nemesis) *schedule {
 	c := &schedule{rng: rng, due: longFirst}
 	for _, n := range chosen {
@@ -123,7 +124,7 @@ func newSchedule(rng *rand.Rand, chosen []nemesis) *schedule {
 	return c
 }
 
-// next returns what is broken next, so long after faults began.
+// next returns the next nemesis at a time since the first fault.
 func (c *schedule) next(since time.Duration) nemesis {
 	from := c.short
 	switch {

@@ -12,14 +12,14 @@ import (
 	"berth/loop"
 )
 
-// flapPeriod is how long a flapping node is there, and how long away.
+// flapPeriod is how long a flapping node is connected, and how long it is not.
 const flapPeriod = 2 * time.Second
 
-// oomBytes is less memory than a node needs anew within a second: what it had
-// before stays with the group that it comes from.
+// oomBytes is less than the new memory a node needs within a second. Memory
+// charged earlier stays with the node's previous cgroup.
 const oomBytes = 1 << 20
 
-// slowNemeses make networks bad without cutting them, and take memory away.
+// slowNemeses degrade networks without cutting them, and limit memory.
 func slowNemeses() []nemesis {
 	heal := func(b *breaker) mending { return b.world.Heal }
 	return []nemesis{
@@ -46,7 +46,7 @@ func slowNemeses() []nemesis {
 				if ended, _ := n.Ended(); ended {
 					b.note += killed
 				} else {
-					b.miss() // The limit goes with the process.
+					b.miss() // The limit ends with the process.
 				}
 				return errors.Join(n.Kill(ctx), n.Start(ctx))
 			}
@@ -55,7 +55,7 @@ func slowNemeses() []nemesis {
 	}
 }
 
-// flap cuts a node off and lets it come back every two seconds until mended.
+// flap disconnects and reconnects a node every two seconds until the repair.
 func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
 	rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
 	ctx, stop := context.WithCancel(ctx)
@@ -71,7 +71,7 @@ func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
 			loop.Sleep(ctx, flapPeriod)
 		}
 		if ctx.Err() != nil {
-			err = nil // What was going on may have been cut short.
+			err = nil // The repair may have interrupted the command.
 		}
 		ended <- err
 	}()
@@ -81,7 +81,7 @@ func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
 	}, nil
 }
 
-// pointNemeses need a program that was built with failpoints.
+// pointNemeses need a program built with failpoints.
 func pointNemeses() []nemesis {
 	return []nemesis{
 		{"clock", seconds(4, 10), func(_ context.Context, b *breaker) (mending, error) {

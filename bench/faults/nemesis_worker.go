@@ -7,10 +7,10 @@ import (
 	"berth/bench/faults/world"
 )
 
-// workerNemeses break nodes without a replica. A worker is cut off for longer
-// than its leases last, as often as not, and from the leader alone as often as
-// from all servers: then it goes on to hear of its attempts, and must not go on
-// with them.
+// workerNemeses break nodes without a replica. About half of the faults cut a
+// worker off for longer than its leases last. Independently, half cut it off
+// from the leader alone: it then still hears of its attempts from other
+// servers, and must not go on with them.
 func workerNemeses() []nemesis {
 	return []nemesis{
 		{"worker-kill", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
@@ -31,7 +31,7 @@ func workerNemeses() []nemesis {
 	}
 }
 
-// needWorkers returns the names of those that need a worker.
+// needWorkers returns the names of the nemeses that need a worker.
 func needWorkers() []string {
 	var names []string
 	for _, n := range workerNemeses() {
@@ -40,10 +40,10 @@ func needWorkers() []string {
 	return names
 }
 
-// worker returns a worker as chance has it.
+// worker returns a random worker.
 func (b *breaker) worker() *world.Node { return b.world.Workers[b.rng.IntN(len(b.world.Workers))] }
 
-// lacks reports whether a run of c has not what a nemesis needs.
+// lacks reports whether c does not provide what a nemesis needs.
 func (c Config) lacks(name string) bool {
 	return !c.Points && slices.Contains(needPoints(), name) || c.Workers == 0 && slices.Contains(needWorkers(), name) ||
 		c.Duration < longRun && slices.Contains(longNames(), name)

@@ -12,17 +12,16 @@ import (
 	"berth/api/wire"
 )
 
-// The probe finds the moment from which writes are accepted again: one is asked
-// for every 25 ms at one node after the other, whether earlier ones are
-// answered or not.
+// The probe finds the moment from which writes are accepted again. It sends one
+// write every 25 ms to each node in turn, without waiting for earlier answers.
 const (
 	probeOrg   = "probe"
 	probeEvery = 25 * time.Millisecond
-	probeLimit = 2 * time.Second // For one answer.
-	probeMost  = 64              // Without an answer at once.
+	probeLimit = 2 * time.Second // Timeout of one write.
+	probeMost  = 64              // Writes in flight at most.
 )
 
-// takesWrites waits until a write that is asked for from now on is accepted.
+// takesWrites waits until a write sent after the call is accepted.
 func (s *session) takesWrites(ctx context.Context) error {
 	now := s.now()
 	next := s.tally.watch(now, now)
@@ -35,7 +34,7 @@ func (s *session) takesWrites(ctx context.Context) error {
 	}
 }
 
-// probing probes for the watch until the function returned is called.
+// probing probes for the watch until stop is called.
 func (s *session) probing(ctx context.Context, w *watch) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var prober sync.WaitGroup
@@ -87,7 +86,7 @@ func (s *session) probe(ctx context.Context, first *watch) error {
 	}
 }
 
-// probeOnce asks for one write and notes whether it was accepted.
+// probeOnce sends one write and records whether it was accepted.
 func (s *session) probeOnce(ctx context.Context, node *client.Client, value int) {
 	one, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()

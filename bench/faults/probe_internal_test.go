@@ -25,14 +25,14 @@ func mustServe(t *testing.T, api http.HandlerFunc) *world.Node {
 	if err != nil {
 		t.Skip("somebody listens on all addresses: ", err)
 	}
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: api}} //nolint:gosec // For a moment.
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: api}} //nolint:gosec // The server lives briefly.
 	server.Start()
 	t.Cleanup(server.Close)
 	return n
 }
 
-// TestClusterTakesWritesAfterwards holds that a cluster that takes no write once
-// all is mended shows, whatever it took before.
+// TestClusterTakesWritesAfterwards checks that a cluster that accepts no write
+// after the repair is a violation, whatever it accepted before.
 func TestClusterTakesWritesAfterwards(t *testing.T) {
 	var wedged atomic.Bool
 	n := mustServe(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -61,11 +61,11 @@ func TestClusterTakesWritesAfterwards(t *testing.T) {
 	}
 }
 
-// TestWatch holds which write a watch sees, and from when on it is timed.
+// TestWatch checks which write a watch sees, and the start of its timing.
 func TestWatch(t *testing.T) {
 	counts := newTally()
 	first, next := counts.watch(10, 20), counts.watch(40, 40)
-	counts.accepted(15, 30) // It was asked for while something was being broken.
+	counts.accepted(15, 30) // The client sent it during the injection.
 	if took, seen := first.took(); seen {
 		t.Errorf("it saw a write after %d", took)
 	}

@@ -10,12 +10,12 @@ import (
 	"berth/bench/faults/check"
 )
 
-// registerOrg is the organization whose quotas are the registers: what one of
-// its tags may hold of GPUs is a number that an operator writes and reads
-// through any node, and that nothing else depends on.
+// registerOrg is the organization whose quotas are the registers. The GPU quota
+// of a tag is a number that an operator writes and reads through any node.
+// Nothing else depends on it.
 const registerOrg = "registers"
 
-// Registers at once, and the tries after which the next one takes its place.
+// Concurrent registers, and the tries after which a new one replaces each.
 const (
 	registersAtOnce = 4
 	triesPerObject  = 1_500
@@ -24,8 +24,8 @@ const (
 // registers is the workload of writes and linearizable reads.
 type registers struct {
 	session *session
-	base    [registersAtOnce]atomic.Uint64 // How many each place has used up.
-	values  atomic.Int64                   // Every write has another value.
+	base    [registersAtOnce]atomic.Uint64 // Registers used up in each place.
+	values  atomic.Int64                   // Every write has a new value.
 }
 
 func (w *registers) name() string { return "register" }

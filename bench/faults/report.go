@@ -10,71 +10,71 @@ import (
 	"berth/bench/faults/check"
 )
 
-// Report is what a run found, as one line of JSON.
+// Report is the result of a run, one line of JSON.
 type Report struct {
 	Began time.Time `json:"began"`
 	Program
 	Seed       uint64            `json:"seed"`
 	Nodes      int               `json:"nodes"`
-	Seconds    float64           `json:"seconds"` // With faults and load.
+	Seconds    float64           `json:"seconds"` // Duration of faults and load.
 	Plant      string            `json:"plant,omitempty"`
-	Faults     []Fault           `json:"faults"` // In the order in which they came.
+	Faults     []Fault           `json:"faults"` // In order of injection.
 	Cells      []Cell            `json:"cells"`  // By nemesis and workload.
 	Objects    int               `json:"objects"`
-	Checked    int               `json:"checked,omitempty"` // Operations in searched histories, those of the end too.
-	Executions int               `json:"executions"`        // Those that wait for ever among them.
-	Charged    int               `json:"charged,omitempty"` // Those that ended with a charge, in searched accounts.
-	Starts     int               `json:"starts"`            // Of code, as the code itself told.
+	Checked    int               `json:"checked,omitempty"` // Operations in searched histories, the final ones included.
+	Executions int               `json:"executions"`        // Includes those that wait forever.
+	Charged    int               `json:"charged,omitempty"` // Executions that ended with a charge, in searched accounts.
+	Starts     int               `json:"starts"`            // Starts of code, counted by the code itself.
 	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.
 	Oddities   map[string]int    `json:"oddities,omitempty"`
-	Moves      []Move            `json:"moves,omitempty"` // Of what had begun and began anew.
+	Moves      []Move            `json:"moves,omitempty"` // Attempts that were lost after their code began.
 	Violations []check.Violation `json:"violations"`
-	// Unfinished is why a run could not be done to its end; "" when it was.
+	// Unfinished is why a run did not reach its end; "" if it did.
 	Unfinished string `json:"unfinished,omitempty"`
 }
 
-// Program is what the nodes executed.
+// Program identifies the program of the nodes.
 type Program struct {
 	Version  string `json:"version,omitempty"`
-	Revision string `json:"revision,omitempty"` // Of the source; "" where it is not known.
+	Revision string `json:"revision,omitempty"` // The source revision; "" if unknown.
 	Binary   string `json:"binary,omitempty"`   // The first 64 bits of the SHA-256 of its file.
 }
 
-// Fault is one thing that was broken.
+// Fault is one injected fault.
 type Fault struct {
 	Nemesis string  `json:"nemesis"`
 	At      float64 `json:"at_s"`             // Since the run began.
-	Held    float64 `json:"held_s"`           // Until it was mended.
-	Node    string  `json:"leader,omitempty"` // That led before.
+	Held    float64 `json:"held_s"`           // Until the repair.
+	Node    string  `json:"leader,omitempty"` // The leader before the fault.
 	Note    string  `json:"note,omitempty"`
-	// On are the nodes that it hit; none where it was more than they, and in
-	// older runs.
+	// On lists the affected nodes. It is empty for a fault that affects more
+	// than nodes, and in older runs.
 	On []string `json:"on,omitempty"`
 
-	// Missed is whether nothing came to where it was broken, so that nothing
-	// was. Older runs do not tell.
+	// Missed reports that nothing reached the injected fault, so that nothing
+	// broke. Older runs do not record it.
 	Missed bool `json:"missed,omitempty"`
-	// Write is how long it was from the fault until a write that was asked for
-	// once it had taken hold was accepted.
+	// Write is the time from the fault until the cluster accepted a write that
+	// was sent after the fault had taken hold.
 	Write float64 `json:"write_s"`
-	// Whole is how long it was from the mending until every node answered and
-	// knew all others to be up.
+	// Whole is the time from the repair until every node answered and saw all
+	// others up.
 	Whole float64 `json:"whole_s"`
-	// Elections is how many terms passed from the fault until then.
+	// Elections is the number of terms from the fault until Whole.
 	Elections int `json:"elections"`
-	// NoSpace is how many tries were answered meanwhile that a disk is full.
+	// NoSpace is the number of tries refused for a full disk during the fault.
 	NoSpace int `json:"no_space,omitempty"`
-	// Gossip is how long it was from the mending until the gossip of each node saw
-	// all others, after a fault that lasted for long; 0 after others.
+	// Gossip is the time from the repair until the gossip of each node saw all
+	// others. It is 0 after short faults.
 	Gossip float64 `json:"gossip_s,omitempty"`
-	// Latency is how long writes took; nil where there were none. Older runs do
-	// not tell.
+	// Latency is the write latency; nil for no writes. Older runs do not record
+	// it.
 	Latency *Latency `json:"latency,omitempty"`
 
-	from, over int64 // As the run counts time; over is 0 while it is not.
+	from, over int64 // In the run's time; over is 0 during the fault.
 }
 
-// told returns what there is to say of the fault besides its times.
+// told returns a summary of the fault without its times.
 func (f *Fault) told() string {
 	told := f.Note
 	if f.NoSpace > 0 {
@@ -89,7 +89,7 @@ func (f *Fault) told() string {
 	return strings.TrimPrefix(told, "; ")
 }
 
-// Cell is what one workload did under one nemesis.
+// Cell counts the operations of one workload under one nemesis.
 type Cell struct {
 	Nemesis  string `json:"nemesis"` // "none" between faults.
 	Workload string `json:"workload"`
@@ -97,7 +97,7 @@ type Cell struct {
 	Counts
 }
 
-// Operations returns how many tries of clients were sent, as Counts has it.
+// Operations returns how many tries clients sent, as Counts.Sent counts them.
 func (r *Report) Operations() int {
 	n := 0
 	for _, c := range r.Cells {

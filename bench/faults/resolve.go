@@ -7,17 +7,18 @@ import (
 	"berth/compute"
 )
 
-// closer is the client of what happened by itself, or as the books were closed.
+// closer is the client of events that happened by themselves or while the run
+// ended.
 const closer = -1
 
-// postings is what the ledger says of the credits of one operation.
+// postings are the ledger lines of one operation.
 type postings struct {
-	hold    uint64   // The line that set them aside first; 0 for none.
-	renewed []uint64 // The lines that gave them back to set them aside anew.
+	hold    uint64   // The line of the first hold; 0 for none.
+	renewed []uint64 // The lines that released the credits before another hold.
 	settled check.Place
 }
 
-// postingsOf returns what became of the credits of the operation that is a tag.
+// postingsOf returns the postings of the operation that a tag names.
 func (b *books) postingsOf(op string) (p postings) {
 	id := b.byTag[op]
 	if id == "" {
@@ -39,15 +40,15 @@ func (b *books) postingsOf(op string) (p postings) {
 			p.settled.Seq = l.Seq
 		case compute.LedgerCharge:
 			p.settled.Charge += l.Amount
-		case compute.LedgerGrant, compute.LedgerFork: // Of no execution.
+		case compute.LedgerGrant, compute.LedgerFork: // They belong to no execution.
 		}
 	}
 	return p
 }
 
-// place returns the place in the ledger of a change of an account: a grant has
-// its operation as the note, a hold and what gives it back are of the execution
-// with its tag.
+// place returns the ledger line of a change to an account. A grant has its
+// operation as the note. A hold and its release belong to the execution with
+// the operation's tag.
 func (b *books) place(in any) check.Place {
 	switch in := in.(type) {
 	case check.Grant:
@@ -83,11 +84,11 @@ func (b *books) works(op string) bool {
 	return e.Metadata != nil && slices.Contains(e.Metadata.Tags, workingTag)
 }
 
-// resolve tells the history of an account what has happened by itself, and where
-// the ledger has all changes. What works may have ended, or have been queued
-// again, at any time from its submit on; nobody stopped what waits, but clients,
-// before the books were being closed. It returns how many of those that worked
-// were charged.
+// resolve adds to an account's history the events that happened by themselves,
+// and the ledger position of every change. A working execution may have ended
+// or been queued again at any time after its submit. Only clients stop a
+// waiting execution, until the run closes the account. resolve returns the
+// number of charged working executions.
 func (b *books) resolve(h *check.History, account check.Object, closing int64) (charged int) {
 	for _, op := range b.operations() {
 		p, from := b.postingsOf(op), closing

@@ -11,8 +11,9 @@ import (
 	"berth/compute"
 )
 
-// TestResolve has an account of which one execution waits and is stopped, and one
-// runs: it is queued again once, and ends by itself at a time that nobody knows.
+// TestResolve checks an account with one execution that waits and is stopped,
+// and one that runs. The running one is queued again once, and ends by itself
+// at an unknown time.
 func TestResolve(t *testing.T) {
 	lines := []check.Line{
 		{Kind: compute.LedgerGrant, Amount: 100, Note: "g"},
@@ -27,8 +28,8 @@ func TestResolve(t *testing.T) {
 	renewed, ended := check.Money{Balance: 100, Held: 50}, check.Money{Balance: 93, Held: 30}
 	tests := []struct {
 		name  string
-		reads []check.Money // Of one client, after the submits.
-		said  any           // The answer about its end: what was charged; nil for nobody asked.
+		reads []check.Money // By one client, after the submits.
+		said  any           // The charge that the end reports; nil if nobody read it.
 		lines []check.Line
 		want  int
 	}{
@@ -74,8 +75,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestManyEnds checks an account with as many tries as an object gets, of which
-// executions end while balances are read.
+// TestManyEnds checks an account with the largest number of tries of an object,
+// whose executions end while balances are read.
 func TestManyEnds(t *testing.T) {
 	now := int64(0)
 	h := check.NewHistory(func() int64 { now++; return now })

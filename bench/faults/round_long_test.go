@@ -15,8 +15,8 @@ import (
 	"berth/bench/faults/world"
 )
 
-// TestClusterUnderFaults is a short run of everything with a seed of its own:
-// what make faults does for longer.
+// TestClusterUnderFaults is a short run of all nemeses and workloads with its
+// own seed. make faults runs them for longer.
 func TestClusterUnderFaults(t *testing.T) {
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("it makes networks and disks, which takes root and two minutes")

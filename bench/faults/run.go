@@ -22,17 +22,16 @@ import (
 
 // Limits of a run.
 const (
-	checkLimit  = 60 * time.Second // For each object.
+	checkLimit  = 60 * time.Second // Of each object.
 	mendLimit   = 120 * time.Second
 	finishLimit = 5 * time.Minute
-	firstGap    = 1 * time.Second // Between faults: from the first to the second.
+	firstGap    = 1 * time.Second // The shortest and the longest pause between faults.
 	lastGap     = 4 * time.Second
 )
 
-// Run runs one seed and returns what it found. Violations are in the report,
-// not in the error: an error means that the run itself could not be done. Then
-// the report has what there was until then; it is empty, without an instant at
-// which it began, when there was no cluster yet.
+// Run runs one seed and returns what it found. Violations are in the report. An
+// error means that the run could not finish; the report then covers the time
+// before. The report is empty, without a start time, if no cluster came up.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -68,8 +67,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	return report, err
 }
 
-// digest returns what tells one program from another: the first 64 bits of the
-// SHA-256 of its file.
+// digest identifies a program: the first 64 bits of the SHA-256 of its file.
 func digest(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -83,8 +81,8 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// run prepares, breaks, mends and checks. A cluster that does not come back is
-// a violation; an error leaves a report of what there was until then.
+// run prepares, injects faults, repairs them and checks. A cluster that does
+// not recover is a violation. After an error the report covers the time before.
 func (s *session) run(ctx context.Context) (Report, error) {
 	report := Report{
 		Began: s.begun.UTC(), Seed: s.cfg.Seed, Nodes: s.cfg.Nodes, Plant: s.cfg.Plant,
@@ -98,9 +96,9 @@ func (s *session) run(ctx context.Context) (Report, error) {
 	return report, report.conclude(ctx, err)
 }
 
-// conclude takes the error with which a run ended: that the cluster does not
-// recover is what the run found, and anything else why it could not be done. It
-// is neither when ctx has ended.
+// conclude records the error with which a run ended. A cluster that does not
+// recover is a violation. Any other error is the reason why the run is
+// unfinished. After the end of ctx it is neither.
 func (r *Report) conclude(ctx context.Context, err error) error {
 	if never, ok := errors.AsType[stuck](err); ok && ctx.Err() == nil {
 		r.Violations = append(r.Violations, check.Violation{
@@ -114,8 +112,8 @@ func (r *Report) conclude(ctx context.Context, err error) error {
 	return err
 }
 
-// breakAndCheck is the run itself. The error is stuck when the cluster does not
-// recover.
+// breakAndCheck injects the faults and checks the result. The error is stuck if
+// the cluster does not recover.
 func (s *session) breakAndCheck(ctx context.Context, report *Report) error {
 	var all []workload
 	for _, name := range s.cfg.Workloads {
@@ -142,7 +140,7 @@ func (s *session) breakAndCheck(ctx context.Context, report *Report) error {
 	return s.finish(ctx, all, report)
 }
 
-// load starts the clients. The function returned ends them.
+// load starts the clients. stop ends them.
 func (s *session) load(ctx context.Context, all []workload) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
@@ -161,7 +159,7 @@ func (s *session) load(ctx context.Context, all []workload) (stop func(), err er
 	return func() { cancel(); clients.Wait() }, nil
 }
 
-// breakThings breaks one thing after the other until the time is over.
+// breakThings injects one fault after another until the time is over.
 func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 	var chosen []nemesis
 	for _, n := range nemeses() {
@@ -200,13 +198,13 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 	return faults, nil
 }
 
-// between returns a duration between two, as chance has it.
+// between returns a random duration in a range.
 func between(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)+1))
 }
 
-// breakOne breaks one thing, holds it, mends it and waits until the cluster is
-// whole and takes writes.
+// breakOne injects one fault, holds it, repairs it and waits until the cluster
+// is whole and accepts writes.
 func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold time.Duration) (Fault, error) {
 	b := &breaker{world: s.world, rng: rng, leader: s.world.Leader(ctx), hold: hold}
 	if b.leader == nil {
@@ -230,7 +228,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		return f, err
 	}
 	defer func() { s.violated(b.wrong) }()
-	// A write that was asked for while it was being broken says nothing of that.
+	// A write sent during the injection does not show the fault's effect.
 	held := s.now()
 	first := s.tally.watch(broken, held)
 	defer s.probing(ctx, first)()
@@ -261,7 +259,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	if err := s.takesWrites(waiting); err != nil {
 		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
 	}
-	took, _ := first.took() // By the write that was just taken, if by none before.
+	took, _ := first.took() // Set by the write above at the latest.
 	f.Write = took.Seconds()
 	if now, still := s.world.Term(ctx); known && still {
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.
@@ -274,12 +272,12 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	return f, nil
 }
 
-// stuck is a cluster that does not recover from what was mended, or no longer
-// does its work once everything is: a violation.
+// stuck is a violation of liveness: the cluster does not recover after a
+// repair, or does not finish its work at the end.
 type stuck struct{ error }
 
-// finish checks everything, with the clients gone. The error is stuck when the
-// cluster no longer answers, or executions do not end.
+// finish checks everything after the clients have ended. The error is stuck if
+// the cluster does not answer, or executions do not end.
 func (s *session) finish(ctx context.Context, all []workload, report *Report) error {
 	ctx, cancel := context.WithTimeout(ctx, finishLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
@@ -315,7 +313,7 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 	return nil
 }
 
-// dump writes the histories of objects that are wrong beside the nodes' data.
+// dump writes the histories of objects with violations beside the nodes' data.
 func (s *session) dump(wrong []check.Violation) error {
 	for _, v := range wrong {
 		text := v.String() + "\n\n" + s.history.Text(v.Object)

@@ -13,15 +13,15 @@ import (
 	"berth/compute"
 )
 
-// selections is the workload of GPU selections: the same code on two GPU types,
-// once each, whatever breaks meanwhile.
+// selections is the workload of GPU selections: the same code runs once on each
+// of two GPU types, under any fault.
 type selections struct {
 	session *session
 	org     organization
 
 	mu   sync.Mutex
-	all  []compute.ExecutionID // That were acknowledged.
-	tags []string              // Of their operations, in the same order.
+	all  []compute.ExecutionID // Acknowledged selections.
+	tags []string              // Tags of their operations, in the same order.
 }
 
 func (w *selections) name() string { return "selection" }
@@ -68,7 +68,7 @@ func (w *selections) run(ctx context.Context, c *caller) {
 	}
 }
 
-// finish looks whether every selection is there, once, and has at most one
+// finish checks that every selection exists exactly once and has at most one
 // sub-execution of each type.
 func (w *selections) finish(context.Context) []check.Violation {
 	var wrong []check.Violation

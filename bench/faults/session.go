@@ -18,29 +18,29 @@ import (
 	"berth/compute"
 )
 
-// session is what the parts of one run share.
+// session is the shared state of one run.
 type session struct {
 	cfg     Config
 	world   *world.World
 	history *check.History
 	tally   *tally
 	begun   time.Time
-	boot    int64          // The boottime then, which is what marks tell.
-	admin   *client.Client // Patient; for what is not checked.
+	boot    int64          // The boottime at begun, which marks refer to.
+	admin   *client.Client // A patient client, for requests that are not checked.
 
 	mu     sync.Mutex
 	orgs   []organization
 	oddity map[string]int
 	wrong  []check.Violation
 	closes []func()
-	// stopped are executions that a client asked to stop, or may have.
+	// stopped holds executions that a client stopped, or may have.
 	stopped map[compute.ExecutionID]bool
 
-	// Of the end, when only one goroutine is left.
+	// Set at the end, by the only goroutine left.
 	books     map[string]*books // By organization.
-	newest    uint64            // The index of the newest state that was read.
-	callbacks int               // Rows of the outbox in it.
-	closing   int64             // When the first books were closed.
+	newest    uint64            // The index of the newest state read.
+	callbacks int               // Outbox rows in that state.
+	closing   int64             // When the first account was closed.
 }
 
 // organization is a user with an organization and an API key.
@@ -53,7 +53,7 @@ type organization struct {
 // now returns the nanoseconds since the run began.
 func (s *session) now() int64 { return int64(time.Since(s.begun)) }
 
-// random returns the source of chance of one part of the run.
+// random returns the random source of one part of the run.
 func (s *session) random(part string, number uint64) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(part))
@@ -67,7 +67,7 @@ func (s *session) onClose(f func()) {
 	s.closes = append(s.closes, f)
 }
 
-// close gives up what clients keep open.
+// close closes what clients keep open.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,9 +76,9 @@ func (s *session) close() {
 	}
 }
 
-// odd notes a refusal that no client had reason to expect, which is a
-// violation: whatever is broken, what is right is never refused for good. That
-// something is not there which was acknowledged is the worst of them.
+// odd records a refusal that no client had reason to expect, which is a
+// violation: no fault justifies refusing a valid request for good. The worst
+// refusal is a missing object whose creation was acknowledged.
 func (s *session) odd(workload, what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,21 +91,21 @@ func (s *session) odd(workload, what string, err error) {
 	}
 }
 
-// noteStop notes that a client asks an execution to stop.
+// noteStop records that a client stops an execution.
 func (s *session) noteStop(id compute.ExecutionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped[id] = true
 }
 
-// violated notes what a nemesis saw that must not be.
+// violated records violations that a nemesis saw.
 func (s *session) violated(wrong []check.Violation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong = append(s.wrong, wrong...)
 }
 
-// oddSaid is how many refusals of one kind are named.
+// oddSaid is how many refusals of one kind the report names.
 const oddSaid = 3
 
 // createOrg makes a user with an organization.
@@ -119,8 +119,8 @@ func (s *session) createOrg(ctx context.Context, slug string) error {
 	return nil
 }
 
-// newOrganization makes an organization with a key, of which parked executions
-// are never placed.
+// newOrganization makes an organization with a key. Its parked executions are
+// never placed.
 func (s *session) newOrganization(ctx context.Context, slug string) (organization, error) {
 	o := organization{slug: slug, email: slug + "@example.com", password: "correct horse battery " + slug}
 	if err := s.createOrg(ctx, slug); err != nil {
@@ -145,8 +145,7 @@ func (s *session) newOrganization(ctx context.Context, slug string) (organizatio
 	return o, nil
 }
 
-// settle notes how a try of a change ended: out is the answer of one that took
-// effect.
+// settle records the end of a try. out is the answer if it took effect.
 func settle(t *check.Try, o outcome, out any) {
 	switch o {
 	case done:

@@ -6,8 +6,8 @@ import (
 	"berth/compute"
 )
 
-// standingOf returns where an execution stands that may have had attempts.
-// Those of one that has ended need not be known.
+// standingOf returns the state of an execution that may have had attempts. The
+// attempts of an ended execution need not be known.
 func standingOf(e *wire.ExecutionSummary, attempts []wire.Attempt) check.Standing {
 	at := check.Standing{Status: e.Status, Anew: e.Retries}
 	if e.Metadata != nil {

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// TestStandingOf holds that who was moved is told from who was lost.
+// TestStandingOf checks that moved executions are distinguished from lost ones.
 func TestStandingOf(t *testing.T) {
 	e := wire.ExecutionSummary{
 		Status: compute.StatusQueued, Retries: 1, Metadata: &wire.Metadata{Attempt: 3},

@@ -8,10 +8,10 @@ import (
 	"berth/bench/faults/check"
 )
 
-// Totals are the sums over runs.
+// Totals are sums over runs.
 type Totals struct {
-	Faulty     Sums              `json:"with_faults"` // Of runs in which something was broken.
-	Calm       Sums              `json:"calm"`        // Of those in which nothing was.
+	Faulty     Sums              `json:"with_faults"` // Runs with a fault that counts.
+	Calm       Sums              `json:"calm"`        // Runs without one.
 	Programs   []Programs        `json:"programs"`
 	Moved      Moved             `json:"moved"`
 	Rows       []Row             `json:"rows"`
@@ -19,54 +19,54 @@ type Totals struct {
 	Violations []check.Violation `json:"violations"`
 }
 
-// Sums are what runs add up to.
+// Sums are sums over a set of runs.
 type Sums struct {
 	Runs       int     `json:"runs"`
-	Unfinished int     `json:"unfinished"` // Runs that could not be done to their end.
+	Unfinished int     `json:"unfinished"` // Runs that did not reach their end.
 	Seconds    float64 `json:"seconds"`
-	Faults     int     `json:"faults"`     // Without those that broke nothing.
-	Operations int     `json:"operations"` // That were sent.
-	While      int     `json:"while"`      // Those of them that were sent while something was broken.
-	Checked    Since   `json:"checked"`    // Operations in histories that were searched.
+	Faults     int     `json:"faults"`     // Excludes faults that broke nothing.
+	Operations int     `json:"operations"` // Sent tries.
+	While      int     `json:"while"`      // Tries sent during a fault.
+	Checked    Since   `json:"checked"`    // Operations in searched histories.
 	Objects    int     `json:"objects"`
 	Executions int     `json:"executions"`
-	Charged    int     `json:"charged"` // Those that ended with a charge, in searched accounts; older runs do not tell.
+	Charged    int     `json:"charged"` // Ends with a charge, in searched accounts; older runs do not record them.
 	Starts     int     `json:"starts"`
 	Violations int     `json:"violations"`
 }
 
-// Since is a sum over the runs that count something, which older ones do not.
+// Since is a sum over the runs that record a value. Older runs do not.
 type Since struct {
 	Sum  int        `json:"sum"`
 	Runs int        `json:"runs"`
 	From *time.Time `json:"from"` // When the first of them began; nil for none.
 }
 
-// Programs is how many runs one program had.
+// Programs is the number of runs of one program.
 type Programs struct {
 	Program
 
 	Runs int `json:"runs"`
 }
 
-// Row is what came of breaking one thing.
+// Row sums up one kind of fault.
 type Row struct {
 	Nemesis string `json:"nemesis"`
-	Runs    int    `json:"runs"`   // In which it was tried.
-	Times   int    `json:"times"`  // That count.
-	Missed  int    `json:"missed"` // That do not.
-	// Violations are those of its runs: one is of a whole run, whatever was
-	// broken in it, so it is in the row of each.
+	Runs    int    `json:"runs"`   // Runs that injected it.
+	Times   int    `json:"times"`  // Faults that count.
+	Missed  int    `json:"missed"` // Faults that do not count.
+	// Violations are those of its runs. A violation belongs to a whole run, so
+	// it is in the row of each of the run's faults.
 	Violations int             `json:"violations"`
-	Held       time.Duration   `json:"held_ns"`    // All times together, without what recovery took.
-	Operations int             `json:"operations"` // That were sent meanwhile, counted or not.
+	Held       time.Duration   `json:"held_ns"`    // Total duration, without recovery.
+	Operations int             `json:"operations"` // Sent during the faults, counted or not.
 	Unknown    int             `json:"unknown"`    // Changes without an answer among them.
-	NoSpace    int             `json:"no_space"`   // Tries that were answered that a disk is full.
+	NoSpace    int             `json:"no_space"`   // Tries refused for a full disk.
 	Elections  int             `json:"elections"`
 	Workloads  map[string]Work `json:"workloads"`
 
-	// From the fault to the first accepted write, and from the mending until
-	// the cluster was whole.
+	// From the fault to the first accepted write, and from the repair until the
+	// cluster was whole.
 	WriteP50 time.Duration `json:"write_p50_ns"`
 	WriteP99 time.Duration `json:"write_p99_ns"`
 	WholeP50 time.Duration `json:"whole_p50_ns"`
@@ -75,13 +75,13 @@ type Row struct {
 	writes, wholes []time.Duration
 }
 
-// Work is what the clients of one workload did while one thing was broken.
+// Work counts the operations of one workload during one kind of fault.
 type Work struct {
-	Operations int `json:"operations"` // That were sent.
+	Operations int `json:"operations"` // Sent tries.
 	Unknown    int `json:"unknown"`    // Changes without an answer among them.
 }
 
-// Sum adds runs up.
+// Sum adds up runs.
 func Sum(reports []Report) Totals {
 	t := Totals{Moved: movedOf(reports)}
 	rows := map[string]*Row{}
@@ -162,7 +162,7 @@ func (t *Sums) add(r *Report) {
 	t.Violations += len(r.Violations)
 }
 
-// nemeses returns the names of all rows that the run adds to.
+// nemeses returns the names of all rows that include the run.
 func (r *Report) nemeses() []string {
 	var names []string
 	for _, f := range r.Faults {
@@ -175,7 +175,7 @@ func (r *Report) nemeses() []string {
 	return slices.Compact(names)
 }
 
-// add adds a run that has something of the row.
+// add adds a run that has a part in the row.
 func (w *Row) add(r *Report) {
 	w.Runs++
 	w.Violations += len(r.Violations)
@@ -191,7 +191,7 @@ func (w *Row) add(r *Report) {
 		w.Times++
 		w.Held += duration(f.Held)
 		w.Elections += f.Elections
-		if f.Write > 0 { // Else the cluster did not recover, which is a violation.
+		if f.Write > 0 { // Otherwise the cluster did not recover, which is a violation.
 			w.writes = append(w.writes, duration(f.Write))
 		}
 		if f.Whole > 0 {
@@ -210,7 +210,7 @@ func (w *Row) add(r *Report) {
 	}
 }
 
-// duration returns seconds as a duration, to the millisecond.
+// duration converts seconds to a duration, to the millisecond.
 func duration(seconds float64) time.Duration {
 	return time.Duration(seconds*1000) * time.Millisecond
 }

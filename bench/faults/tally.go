@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// tally counts what clients do, by what was broken at the time.
+// tally counts the tries of clients by the fault during which they were made.
 type tally struct {
 	mu sync.Mutex
 
-	nemesis string // What is broken now; "none" for nothing.
+	nemesis string // The current fault; "none" between faults.
 	counts  map[cell]*Counts
-	watches []*watch // Those that have seen nothing.
-	writes  []wrote  // Since a fault was over.
+	watches []*watch // Those that have not seen a write.
+	writes  []wrote  // Since the end of the previous fault.
 }
 
 // cell is a nemesis and a workload.
@@ -21,28 +21,28 @@ type cell struct{ nemesis, workload string }
 
 // Counts are the tries of one workload under one nemesis.
 type Counts struct {
-	Done    int `json:"done"`    // Answered, with the effect.
-	Refused int `json:"refused"` // Answered that it has none.
+	Done    int `json:"done"`    // Answered, with effect.
+	Refused int `json:"refused"` // Answered, without effect.
 	Unknown int `json:"unknown"` // Changes without an answer.
-	Unsent  int `json:"unsent"`  // Nobody received it, or a read without an answer.
-	// NoSpace are those that were answered that a disk is full: without effect,
-	// to be asked for again.
+	Unsent  int `json:"unsent"`  // Not received, or reads without an answer.
+	// NoSpace counts tries refused for a full disk: no effect, and a retry is
+	// allowed.
 	NoSpace int `json:"no_space,omitempty"`
 }
 
-// Sent returns how many tries were answered, or may have changed something
-// without an answer: operations.
+// Sent returns the number of operations: tries that were answered, or may have
+// changed something without an answer.
 func (c *Counts) Sent() int { return c.Done + c.Refused + c.Unknown + c.NoSpace }
 
-// watch waits for the first write that was asked for after an instant and
-// accepted.
+// watch waits for the first accepted write that was sent after an instant.
 type watch struct {
-	since    int64 // From when on it is timed.
+	since    int64 // The start of its timing.
 	from, at int64
-	seen     chan struct{} // Closed once there was one.
+	seen     chan struct{} // Closed after the first write.
 }
 
-// What is not broken: between faults, and as long as a fault would last.
+// Names of the state without a fault: between faults, and for as long as a
+// fault would last.
 const (
 	noNemesis   = "none"
 	calmNemesis = "calm"
@@ -50,8 +50,7 @@ const (
 
 func newTally() *tally { return &tally{nemesis: noNemesis, counts: map[cell]*Counts{}} }
 
-// begin notes that something is broken from now on; the function returned, that
-// it is mended.
+// begin records the start of a fault. The returned function records its repair.
 func (t *tally) begin(nemesis string) func() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +74,7 @@ func (t *tally) count(workload string, o outcome) {
 	*[outcomes]*int{&c.Done, &c.Refused, &c.Unknown, &c.Unsent, &c.NoSpace}[o]++
 }
 
-// noSpace returns how many tries were answered that a disk is full.
+// noSpace returns the number of tries refused for a full disk.
 func (t *tally) noSpace() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (t *tally) noSpace() int {
 	return n
 }
 
-// idle returns which of the workloads had nothing done in all.
+// idle returns the workloads without a completed operation.
 func (t *tally) idle(workloads []string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +99,7 @@ func (t *tally) idle(workloads []string) []string {
 	})
 }
 
-// accepted notes a write that was called and acknowledged at two instants.
+// accepted records a write by the times of its call and its acknowledgement.
 func (t *tally) accepted(called, answered int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +113,8 @@ func (t *tally) accepted(called, answered int64) {
 	})
 }
 
-// watch returns a watch for writes from now on, timed from an earlier instant.
+// watch returns a watch for writes sent from now on, timed from an earlier
+// instant.
 func (t *tally) watch(since, now int64) *watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,8 +123,7 @@ func (t *tally) watch(since, now int64) *watch {
 	return w
 }
 
-// took returns how long it was until the first accepted write, once there was
-// one.
+// took returns the time until the first accepted write, if there was one.
 func (w *watch) took() (time.Duration, bool) {
 	select {
 	case <-w.seen:
@@ -134,8 +133,7 @@ func (w *watch) took() (time.Duration, bool) {
 	}
 }
 
-// quantile returns the value below which the fraction q of the durations are:
-// the nearest rank. It is 0 for none.
+// quantile returns the q-quantile of the durations by nearest rank, 0 for none.
 func quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -10,18 +10,19 @@ import (
 // workload is a kind of client.
 type workload interface {
 	name() string
-	// clients returns how many of them there are.
+	// clients returns the number of clients.
 	clients() int
-	// prepare makes what they need, while nothing is broken.
+	// prepare creates what the clients need, before the first fault.
 	prepare(ctx context.Context) error
-	// run is one client until ctx ends. What it is doing then may end in doubt.
+	// run runs one client until ctx ends. Its last operation may end in doubt.
 	run(ctx context.Context, c *caller)
-	// finish is called once everything is mended, the clients are gone and the
-	// books are closed. It returns what only the workload knows to be wrong.
+	// finish runs after every fault is repaired, the clients have ended and the
+	// accounts are closed. It returns the violations that only the workload can
+	// detect.
 	finish(ctx context.Context) []check.Violation
 }
 
-// makers are the workloads by name.
+// makers returns the constructors of the workloads by name.
 func makers() map[string]func(*session) workload {
 	return map[string]func(*session) workload{
 		"register": func(s *session) workload { return &registers{session: s} },
@@ -34,7 +35,7 @@ func makers() map[string]func(*session) workload {
 	}
 }
 
-// Workloads returns the names of all workloads, sorted.
+// Workloads returns the sorted names of all workloads.
 func Workloads() []string {
 	var names []string
 	for name := range makers() {

@@ -10,62 +10,61 @@ import (
 	"berth/compute"
 )
 
-// Grant gives credits to an account. Op names the operation: a repeat of it is
-// the same one. Seq is the place of its line in the account's ledger, 0 where
-// that is not known. Its output is true.
+// Grant adds credits to an account. Op names the operation; a repeat has the
+// same one. Seq is the number of its line in the account's ledger, 0 if
+// unknown. Its output is true.
 type Grant struct {
 	Op     string
 	Amount compute.Credits
 	Seq    uint64
 }
 
-// Hold sets credits aside. Its output is Held or Refused.
+// Hold reserves credits. Its output is Held or Refused.
 type Hold struct {
 	Op     string
 	Amount compute.Credits
 	Seq    uint64
 }
 
-// Settle gives back what the operation Op set aside and charges for it. Its
-// output is what was charged, as compute.Credits. Charge is what the ledger says,
-// in the line behind Seq. Settling again, or what was never held, changes nothing
-// where nothing is charged.
+// Settle releases the hold of the operation Op and charges for its use. Its
+// output is the charge, as compute.Credits. Charge is the charge in the ledger,
+// in the line after Seq. A repeated Settle, or one without a hold, changes
+// nothing if it charges nothing.
 type Settle struct {
 	Op     string
 	Charge compute.Credits
 	Seq    uint64
 }
 
-// Renew gives back what the operation Op set aside and sets the same aside anew,
-// at once: its execution is queued again. Nobody asks for it, and nobody answers.
+// Renew releases the hold of the operation Op and at once makes an equal one:
+// its execution is queued again. No client requests it.
 type Renew struct {
 	Op  string
-	Seq uint64 // Of the first of its two lines.
+	Seq uint64 // The first of its two lines.
 }
 
-// Balance asks for what an account has and what of it is set aside: its output
-// is a Money.
+// Balance reads an account's balance and holds. Its output is a Money.
 type Balance struct{}
 
-// Money is where an account stands.
+// Money is the state of an account.
 type Money struct{ Balance, Held compute.Credits }
 
 // Verdict is the answer to a Hold.
 type Verdict uint8
 
-// The verdicts.
+// Results of a Hold.
 const (
-	Refused Verdict = iota // Too little was available.
+	Refused Verdict = iota // Too few credits were available.
 	Held
 )
 
-// account is the state of the model. It is never changed, only copied.
+// account is the state of the model. It is immutable.
 type account struct {
 	money   Money
-	seq     uint64   // Of the last line of the ledger, where that is known.
-	held    []Hold   // By op.
+	seq     uint64   // The last ledger line; 0 if unknown.
+	held    []Hold   // By Op.
 	granted []string // Ops of grants, sorted.
-	settled []string // Ops that held something and do no more, sorted.
+	settled []string // Ops whose holds were released, sorted.
 }
 
 func accountModel() porcupine.Model {
@@ -98,7 +97,7 @@ func (a *account) equal(b *account) bool {
 		slices.Equal(a.granted, b.granted) && slices.Equal(a.settled, b.settled)
 }
 
-// follows reports whether the line with a place may be the next one.
+// follows reports whether a line with the given number may be the next one.
 func (a *account) follows(seq uint64) bool { return seq == 0 || seq == a.seq+1 }
 
 func (a *account) grant(in Grant) *account {
@@ -113,7 +112,7 @@ func (a *account) grant(in Grant) *account {
 	return &next
 }
 
-// find returns where the hold of an operation is, or would be.
+// find returns the index where the hold of an operation is, or would be.
 func (a *account) find(op string) (int, bool) {
 	return slices.BinarySearchFunc(a.held, op, func(h Hold, op string) int { return cmp.Compare(h.Op, op) })
 }

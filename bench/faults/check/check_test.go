@@ -11,18 +11,17 @@ import (
 	"berth/compute"
 )
 
-// step is one event of a history: try n is called, or returns.
+// step is one event of a history: the call or the return of try n.
 type step struct {
 	try int
-	in  any // Of a call.
-	out any // Of a return; nil with in nil drops the try.
+	in  any // For a call.
+	out any // For a return; nil with in nil drops the try.
 }
 
-// limit is far more than any check here takes.
+// limit is far longer than any check here takes.
 const limit = time.Minute
 
-// played returns what is wrong with the steps, each an instant after the one
-// before.
+// played returns the violations in the steps. Each step has its own instant.
 func played(o check.Object, steps []step) []check.Violation {
 	at := int64(0)
 	h := check.NewHistory(func() int64 { at++; return at })
@@ -46,7 +45,7 @@ func returned(try int, o any) step  { return step{try: try, out: o} }
 func dropped(try int) step          { return step{try: try} }
 func whole(try int, in, o any) step { return step{try: try, in: in, out: o} }
 
-// spread makes a call and a return of each whole step.
+// spread turns each whole step into a call and a return.
 func spread(steps ...step) []step {
 	var out []step
 	for _, s := range steps {
@@ -132,8 +131,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestLives holds which standings may follow one another: those that the state
-// machine makes, and no older one.
+// TestLives checks which states may follow one another: the state machine's
+// transitions, and no step back.
 func TestLives(t *testing.T) {
 	queued := func(attempt uint64, anew int) check.Standing {
 		return check.Standing{Status: compute.StatusQueued, Attempt: attempt, Anew: anew}
@@ -191,7 +190,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongIsNamed holds that a violation says which answer cannot be.
+// TestWhatIsWrongIsNamed checks that a violation names the impossible answer.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	wrong := played(check.Object{Kind: check.KindRegister, Name: "r"}, spread(
 		whole(1, check.Write{Value: 1}, true), whole(1, check.Write{Value: 2}, true),
@@ -201,7 +200,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-// TestTooLongToCheck holds that what cannot be checked is not taken as right.
+// TestTooLongToCheck checks that an unfinished check does not pass.
 func TestTooLongToCheck(t *testing.T) {
 	at := int64(0)
 	h := check.NewHistory(func() int64 { at++; return at })
@@ -218,7 +217,7 @@ func TestMarks(t *testing.T) {
 	tests := []struct {
 		name  string
 		files map[string]string
-		want  string // Of the only violation; "" for none.
+		want  string // The only violation; "" for none.
 	}{
 		{"one after the other", map[string]string{
 			a + ".1": "start G1,G2 100\nbeat 200\nend 250\n", b + ".1": "start G1 300\nbea",
@@ -296,8 +295,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestResolve holds that a try without an answer that took effect must be seen,
-// and one that took none must not.
+// TestResolve checks that an unanswered try must be visible if it took effect,
+// and must not be visible if it did not.
 func TestResolve(t *testing.T) {
 	for _, took := range []bool{true, false} {
 		at := int64(0)
@@ -317,8 +316,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveFindsWhatIsNotInTheLedger holds that what was acknowledged has a
-// line, and lines the order of what happened.
+// TestResolveFindsWhatIsNotInTheLedger checks that each acknowledged change has
+// a line, and that lines are in the order of events.
 func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -343,8 +342,8 @@ func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
 	}
 }
 
-// TestBooksAreClosed: an answer that never came to a client may be that of who
-// closed the books, with others before it.
+// TestBooksAreClosed checks a client that never gets its answer. The end of the
+// run may have got it instead, with others before it.
 func TestBooksAreClosed(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		at := int64(0)
@@ -367,7 +366,7 @@ func TestBooksAreClosed(t *testing.T) {
 		h.Call(check.Object{Kind: check.KindAccount, Name: "unsent"}, 1, check.Balance{}).Drop()
 		searched := check.Checked{Objects: 1, Operations: 4}
 		if told {
-			searched.Operations++ // What was given back as the books were closed.
+			searched.Operations++ // Released at the end of the run.
 		}
 		if got, wrong := h.Check(limit); (len(wrong) == 0) != told || got != searched {
 			t.Errorf("told: %v: searched %+v, want %+v; %v", told, got, searched, wrong)
@@ -375,8 +374,8 @@ func TestBooksAreClosed(t *testing.T) {
 	}
 }
 
-// TestLongHistory checks an account with as many tries as an object gets, some
-// of which were never answered, within the time that a check has.
+// TestLongHistory checks, within the time limit of a check, an account with the
+// largest number of tries, some of them unanswered.
 func TestLongHistory(t *testing.T) {
 	at := int64(0)
 	h := check.NewHistory(func() int64 { at++; return at })
@@ -385,9 +384,9 @@ func TestLongHistory(t *testing.T) {
 	for i := range 1_500 {
 		grant := check.Grant{Op: fmt.Sprint(i), Amount: compute.Credits(1 + i*7919%9973)}
 		switch {
-		case i%60 == 0: // Nobody answered, and it has no effect.
+		case i%60 == 0: // No answer and no effect.
 			h.Call(o, i%6, grant)
-		case i%60 == 30: // Nobody answered, and it has.
+		case i%60 == 30: // No answer, but an effect.
 			h.Call(o, i%6, grant)
 			money.Balance += grant.Amount
 			lines[grant.Op] = uint64(len(lines)) + 1

@@ -9,34 +9,34 @@ import (
 )
 
 // Submit submits an execution; a repeat has the same Idempotency-Key. Its
-// output is the id that was answered, a compute.ExecutionID.
+// output is the id in the answer, a compute.ExecutionID.
 type Submit struct{}
 
-// Status asks where an execution stands: its output is a Standing, or Missing.
+// Status reads an execution. Its output is a Standing, or Missing.
 type Status struct{ ID compute.ExecutionID }
 
-// Standing is where an execution was said to stand.
+// Standing is the state of an execution in an answer.
 type Standing struct {
 	Status  compute.Status
-	Attempt uint64 // Of its newest attempt; 0 before the first.
-	// Anew is how often it has begun anew though its code may have run: its
-	// retries, and its attempts that were moved or made room. An execution that
-	// has ended need not tell.
+	Attempt uint64 // The newest attempt; 0 before the first.
+	// Anew is the number of restarts after which code may have run twice: its
+	// retries, and its attempts that were moved or preempted. It is optional
+	// after the end of an execution.
 	Anew int
 }
 
-// Missing is the answer that there is no such execution.
+// Missing is the answer that the execution does not exist.
 type Missing struct{}
 
 // life is the state of the model: one Idempotency-Key, which names at most one
-// execution, and how far it was seen to have come.
+// execution, and the latest known state of that execution.
 type life struct {
 	id compute.ExecutionID
 	at Standing
 }
 
-// executionModel takes what the cluster does by itself (placing, starting,
-// ending) as having happened when it is first seen.
+// executionModel assumes that the cluster's own transitions (place, start, end)
+// happen when they are first seen.
 func executionModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return life{} },
@@ -56,7 +56,7 @@ func executionModel() porcupine.Model {
 func (l life) submit(out any) (bool, any) {
 	id, answered := out.(compute.ExecutionID)
 	if !answered {
-		return true, l // It is known by its answer alone: until then nothing refers to it.
+		return true, l // Only the answer identifies the execution, so nothing refers to it earlier.
 	}
 	if !l.id.IsZero() {
 		return l.id == id, l
@@ -64,21 +64,21 @@ func (l life) submit(out any) (bool, any) {
 	return true, life{id: id, at: Standing{Status: compute.StatusQueued}}
 }
 
-// see is an answer about the execution with an id.
+// see applies an answer about the execution with an id.
 func (l life) see(id compute.ExecutionID, out any) (bool, any) {
 	if out == nil {
 		return true, l
 	}
 	now, there := out.(Standing)
 	if !there || l.id != id {
-		return !there && l.id != id, l // What was submitted must be there.
+		return !there && l.id != id, l // A submitted execution must exist.
 	}
 	return l.at.before(now), life{l.id, now}
 }
 
-// before reports whether who stood at s may stand at now later. The status goes
-// forward only: an attempt is placed, its code starts, and then the execution
-// has ended or is queued again, behind that attempt and before the next one.
+// before reports whether an execution may go from state s to state now. The
+// status only advances: an attempt is placed and its code starts. Then the
+// execution ends, or is queued after that attempt and before the next one.
 func (s Standing) before(now Standing) bool {
 	switch {
 	case s.Status.Terminal():
@@ -88,15 +88,15 @@ func (s Standing) before(now Standing) bool {
 	case now.Anew < s.Anew, now.Status == compute.StatusPending, now.Attempt == 0 && now.Status != compute.StatusQueued:
 		return false
 	}
-	// Code that was seen to run begins anew by a retry, or because it was moved.
+	// Code that was seen running begins again only after a retry or a move.
 	if s.Status == compute.StatusRunning && (now.Attempt > s.Attempt || now.Status != s.Status) && now.Anew == s.Anew {
 		return false
 	}
 	return now.Attempt > s.Attempt || now.Attempt == s.Attempt && now.step() >= s.step()
 }
 
-// step returns how far the newest attempt has come of an execution that has not
-// ended: one that is queued after it waits for the next.
+// step returns the progress of the newest attempt of a live execution. An
+// execution queued after that attempt waits for the next one.
 func (s Standing) step() int {
 	return slices.Index([]compute.Status{compute.StatusStarting, compute.StatusRunning, compute.StatusQueued}, s.Status)
 }

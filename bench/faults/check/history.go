@@ -14,28 +14,28 @@ import (
 	"berth/compute"
 )
 
-// Limits of one object: beyond them a search may not end.
+// Limits of one object. A search beyond them may not end.
 const (
 	MaxTries   = 2_000
 	MaxClients = 16
 )
 
-// never is when a try returns of which no answer came.
+// never is the return time of an unanswered try.
 const never = math.MaxInt64
 
-// Object is what is checked apart from all others: a kind of thing, and which.
+// Object is the unit of a check: a kind and a name.
 type Object struct {
 	Kind Kind
 	Name string
 }
 
-// String returns the object for people.
+// String returns a readable form of the object.
 func (o Object) String() string { return o.Kind.String() + " " + o.Name }
 
-// Kind is a kind of thing that has a model.
+// Kind is a kind of object that has a model.
 type Kind uint8
 
-// The kinds.
+// Kinds of objects.
 const (
 	KindRegister Kind = iota
 	KindAccount
@@ -43,27 +43,27 @@ const (
 	KindExecution
 )
 
-// String returns the kind for people.
+// String returns the name of the kind.
 func (k Kind) String() string { return [...]string{"register", "account", "key", "execution"}[k] }
 
 func (k Kind) model() porcupine.Model {
 	return [...]func() porcupine.Model{registerModel, accountModel, keyModel, executionModel}[k]()
 }
 
-// Violation is something that no correct system does.
+// Violation is behavior that no correct system shows.
 type Violation struct {
 	What   string `json:"what"`   // The check, such as "linearizability" or "double start".
-	Object string `json:"object"` // What was checked.
+	Object string `json:"object"` // The checked object.
 	Detail string `json:"detail"`
-	// Undecided says that a check did not come to its end: a violation all the
-	// same, of which nothing is known.
+	// Undecided reports that a check did not finish. That is a violation too,
+	// although its cause is unknown.
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// String returns the violation in one line.
+// String returns the violation on one line.
 func (v Violation) String() string { return v.What + " of " + v.Object + ": " + v.Detail }
 
-// History is what clients saw. Its methods may be called by any goroutine.
+// History records the tries of clients. It is safe for concurrent use.
 type History struct {
 	now func() int64
 
@@ -71,14 +71,14 @@ type History struct {
 	tries map[Object][]*Try
 }
 
-// NewHistory returns an empty history whose instants come from now: nanoseconds
-// of one clock that never goes back.
+// NewHistory returns an empty history. now returns nanoseconds of one monotonic
+// clock.
 func NewHistory(now func() int64) *History {
 	return &History{now: now, tries: map[Object][]*Try{}}
 }
 
-// Try is one request of one client. Exactly one of Return and Drop may be
-// called, once; a try of which neither was called may have taken effect.
+// Try is one request of one client. At most one of Return and Drop may be
+// called, once. A try with neither may have taken effect.
 type Try struct {
 	history *History
 	client  int
@@ -88,14 +88,14 @@ type Try struct {
 	dropped bool
 }
 
-// Call notes that a client asks for in, now, and returns the try. in is an
+// Call records that a client sends a request, and returns the try. in is an
 // input of the model of the object's kind.
 func (h *History) Call(o Object, client int, in any) *Try {
 	return h.CallAt(o, client, in, h.now())
 }
 
-// CallAt is Call at an earlier instant: what the system does by itself is
-// called when the client gave it reason to.
+// CallAt is Call at an earlier instant: an event of the system itself is called
+// when a client's request first allowed it.
 func (h *History) CallAt(o Object, client int, in any, at int64) *Try {
 	t := &Try{history: h, client: client, call: at, back: never, in: in}
 	h.mu.Lock()
@@ -104,33 +104,33 @@ func (h *History) CallAt(o Object, client int, in any, at int64) *Try {
 	return t
 }
 
-// Return notes the answer, now.
+// Return records the answer.
 func (t *Try) Return(out any) {
 	t.history.mu.Lock()
 	defer t.history.mu.Unlock()
 	t.out, t.back = out, t.history.now()
 }
 
-// Drop forgets the try: it surely had no effect and showed nothing.
+// Drop removes the try: it had no effect and showed nothing.
 func (t *Try) Drop() {
 	t.history.mu.Lock()
 	defer t.history.mu.Unlock()
 	t.dropped = true
 }
 
-// Place is where the ledger has a change of an account: Seq is that of its first
-// line, 0 for none, and Charge what it charges.
+// Place is the position of a change in an account's ledger. Seq is the number
+// of its first line, 0 for none. Charge is the amount it charges.
 type Place struct {
 	Seq    uint64
 	Charge compute.Credits
 }
 
-// Resolve gives every try of an account its place in the ledger, as everybody can
-// see once the cluster is whole: place returns it for an input. What was never
-// answered and has no line had no effect, and is dropped; what has one has
-// happened by now. The order of changes is the ledger's then, and only reads are
-// searched for: without that a search would have to try every order of what was
-// never answered.
+// Resolve gives every try of an account its place in the ledger, which is known
+// once the cluster is whole. place returns the place of an input. An unanswered
+// try without a line had no effect and is dropped; one with a line has happened
+// by now. The ledger then gives the order of changes, and the search orders
+// only reads. Otherwise a search would have to try every order of unanswered
+// changes.
 func (h *History) Resolve(o Object, place func(in any) Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,9 +152,9 @@ func (h *History) Resolve(o Object, place func(in any) Place) {
 	}
 }
 
-// SettleAt notes that op was given back, at an instant or later, by itself or by
-// who closed the books, unless some client asked for it, or nobody asked for
-// anything of the object.
+// SettleAt records that op was settled at an instant or later, by itself or at
+// the end of the run. It does nothing if a client requested it or if the object
+// has no tries.
 func (h *History) SettleAt(o Object, client int, op string, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,22 +167,22 @@ func (h *History) SettleAt(o Object, client int, op string, at int64) {
 	}
 }
 
-// RenewAt notes that op was renewed, at an instant or later, with the first of
-// its lines at seq, unless nobody asked for anything of the object.
+// RenewAt records that op was renewed at an instant or later, with the first of
+// its lines at seq. It does nothing if the object has no tries.
 func (h *History) RenewAt(o Object, client int, op string, seq uint64, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.byItself(o, client, Renew{Op: op, Seq: seq}, at)
 }
 
-// byItself notes what has happened without an answer to anybody.
+// byItself records an event that happened without an answer to a client.
 func (h *History) byItself(o Object, client int, in any, at int64) {
 	if len(h.tries[o]) > 0 {
 		h.tries[o] = append(h.tries[o], &Try{history: h, client: client, call: at, back: h.now(), in: in})
 	}
 }
 
-// HeldAt returns when op was first asked for to set credits aside.
+// HeldAt returns when op was first called to hold credits.
 func (h *History) HeldAt(o Object, op string) (at int64, asked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,8 +194,8 @@ func (h *History) HeldAt(o Object, op string) (at int64, asked bool) {
 	return 0, false
 }
 
-// noLine is the place of what was acknowledged and is not in the ledger: no
-// order has it.
+// noLine is the place of an acknowledged change that the ledger lacks. No order
+// contains it.
 const noLine = math.MaxUint64
 
 // placed returns the input with its place in the ledger.
@@ -217,24 +217,24 @@ func placed(in any, at Place) any {
 	return in
 }
 
-// Called returns when the try was called.
+// Called returns the time of the call.
 func (t *Try) Called() int64 { return t.call }
 
-// Len returns how many tries an object has.
+// Len returns the number of tries of an object.
 func (h *History) Len(o Object) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.tries[o])
 }
 
-// Checked is how much a check has searched.
+// Checked is the extent of a check.
 type Checked struct {
-	Objects    int // With an operation or more.
-	Operations int // Tries that had, or may have had, an effect or an answer that shows something.
+	Objects    int // Objects with at least one operation.
+	Operations int // Tries with a possible effect or an informative answer.
 }
 
-// Check checks every object and returns what is wrong, sorted by object. Each
-// search has so much time at most.
+// Check checks every object and returns the violations, sorted by object. limit
+// bounds each search.
 func (h *History) Check(limit time.Duration) (sum Checked, wrong []Violation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,8 +260,8 @@ func (h *History) Check(limit time.Duration) (sum Checked, wrong []Violation) {
 	return sum, wrong
 }
 
-// Text returns the tries of the object with a name, one a line, in the order
-// of their calls.
+// Text returns the tries of the named object, one per line, in the order of
+// their calls.
 func (h *History) Text(name string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -283,11 +283,11 @@ func (h *History) Text(name string) string {
 	return b.String()
 }
 
-// finding is what came of the check of one object.
+// finding is the result of the check of one object.
 type finding struct {
-	searched  int    // Operations that a search was given.
-	detail    string // What is wrong; "" for nothing.
-	undecided bool   // Only that it is not known.
+	searched  int    // The number of operations searched.
+	detail    string // Describes the violation; "" for none.
+	undecided bool   // The check did not finish.
 }
 
 // verdict checks the tries of one object.
@@ -324,7 +324,7 @@ func verdict(kind Kind, tries []*Try, limit time.Duration) finding {
 	return f
 }
 
-// valuesRead returns which values of a register somebody read.
+// valuesRead returns the values of a register that were read.
 func valuesRead(tries []*Try) map[any]bool {
 	seen := map[any]bool{}
 	for _, t := range tries {
@@ -335,16 +335,16 @@ func valuesRead(tries []*Try) map[any]bool {
 	return seen
 }
 
-// unseen reports whether a try is a write of a register that was never answered
-// and whose value nobody read: whether it happened shows nowhere, so that the
-// rest can be explained with it exactly if it can be without.
+// unseen reports whether a try is an unanswered write to a register whose value
+// was never read. Its effect is invisible, so removing it does not change
+// whether the rest is linearizable.
 func (t *Try) unseen(seen map[any]bool) bool {
 	w, write := t.in.(Write)
 	return write && t.back == never && !seen[w.Value]
 }
 
-// shortest returns the earliest moment up to which the tries cannot be
-// explained: what came back later is taken as never answered.
+// shortest returns the earliest instant up to which the history is not
+// linearizable, treating later answers as missing.
 func shortest(kind Kind, all []porcupine.Operation, limit time.Duration) string {
 	ends := make([]int64, 0, len(all))
 	for _, op := range all {
@@ -371,7 +371,7 @@ func shortest(kind Kind, all []porcupine.Operation, limit time.Duration) string 
 	return ""
 }
 
-// until returns the operations as they were known at an instant.
+// until returns the operations as known at an instant.
 func until(all []porcupine.Operation, end int64) []porcupine.Operation {
 	var out []porcupine.Operation
 	for _, op := range all {

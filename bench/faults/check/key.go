@@ -2,20 +2,19 @@ package check
 
 import "github.com/anishathalye/porcupine"
 
-// Use presents an API key: its output says whether it was accepted, a bool.
+// Use presents an API key. Its output, a bool, is true if the key was accepted.
 type Use struct{}
 
-// Toggle makes an active key inactive or the other way round. Op names the
-// operation: a repeat of it is the same one. Its output says whether the key
-// was active then, a bool.
+// Toggle enables or disables an API key. Op names the operation; a repeat has
+// the same one. Its output, a bool, is true if the key was active before.
 type Toggle struct{ Op string }
 
-// Delete deletes a key for good. Its output is true.
+// Delete deletes a key permanently. Its output is true.
 type Delete struct{}
 
 // key is the state of the model: one key, which exists and is active at first.
-// A repeated toggle is the newest one: a client goes on only when it knows how
-// the last one ended, or leaves the key alone.
+// Only the newest toggle can be repeated: a client continues only after it
+// knows the outcome of the last one, or leaves the key alone.
 type key struct {
 	inactive, deleted bool
 	toggled           string // Op of the newest toggle.

@@ -7,7 +7,7 @@ import (
 	"berth/compute"
 )
 
-// Line is one line of an organization's ledger, oldest first.
+// Line is one line of an organization's ledger.
 type Line struct {
 	Seq           uint64
 	Kind          compute.LedgerKind
@@ -17,21 +17,22 @@ type Line struct {
 	Note          string
 }
 
-// Ended is how an execution ended, as the API tells.
+// Ended is the end of an execution, as the API reports it.
 type Ended struct {
 	Status compute.Status
 	Billed compute.Credits
-	Ran    time.Duration // Of the code of its last attempt; 0 for never.
+	Ran    time.Duration // Runtime of the last attempt's code; 0 if it never ran.
 }
 
-// leastCharged is what is never free: a second of the cheapest profile costs
-// more than the smallest credit.
+// leastCharged is never free: a second of the cheapest profile costs more than
+// the smallest credit.
 const leastCharged = time.Second
 
-// Ledger returns what is wrong with the ledger of an organization of which all
-// executions have ended: every line must follow from the one before, credits
-// be neither made nor lost, nothing stay set aside, and each execution be
-// charged once, as much as it says, or never where it owes nothing.
+// Ledger returns the violations in the ledger of an organization whose
+// executions have all ended. lines are oldest first. Every line must follow
+// from the previous one, the sum of credits is constant, and no hold remains.
+// Each execution is charged once with the charge it reports, or never if it
+// owes nothing.
 func Ledger(org string, lines []Line, ended map[string]Ended) []Violation {
 	var wrong []Violation
 	report := func(object, format string, args ...any) {
@@ -51,7 +52,7 @@ func Ledger(org string, lines []Line, ended map[string]Ended) []Violation {
 			balance -= l.Amount
 			charges[l.Execution]++
 			charged[l.Execution] += l.Amount
-		case compute.LedgerFork: // It moves nothing.
+		case compute.LedgerFork: // It moves no credits.
 		}
 		if l.Seq != uint64(i)+1 || l.Amount < 0 {
 			report("organization "+org, "line %d has number %d and amount %v", i+1, l.Seq, l.Amount)
@@ -59,7 +60,7 @@ func Ledger(org string, lines []Line, ended map[string]Ended) []Violation {
 		if l.Balance != balance || l.Held != held || held < 0 || balance < 0 {
 			report("organization "+org, "line %d says balance %v, held %v; the lines so far give %v and %v",
 				l.Seq, l.Balance, l.Held, balance, held)
-			return wrong // What follows would be wrong by the same.
+			return wrong // Later lines would show the same difference.
 		}
 	}
 	if held != 0 {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Code is the Python program whose marks ReadMarks reads: it appends to a file
-// of its attempt below the executor's mount "marks" who it is and what it
-// holds, durably, then a beat ten times a second, and at its end that it ended.
-// The instants are CLOCK_BOOTTIME in nanoseconds. It is formatted with the
-// seconds that it works, a float, and its exit code.
+// Code is the Python program that writes the marks that ReadMarks reads. It
+// writes to a file for its attempt below the executor's mount "marks". It
+// durably appends its identity and its GPUs, then a heartbeat ten times a
+// second, and finally its end. Times are CLOCK_BOOTTIME in nanoseconds. Its
+// format arguments are its working time in seconds, a float, and its exit code.
 const Code = `import os, time
 now = lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 e = os.environ
@@ -32,7 +32,7 @@ os.write(fd, f"end {now()}\n".encode())
 raise SystemExit(%d)
 `
 
-// Mark is what the code of one attempt left.
+// Mark is the record that the code of one attempt left.
 type Mark struct {
 	Execution string
 	Attempt   uint64
@@ -68,8 +68,8 @@ func ReadMarks(dir fs.FS) ([]Mark, error) {
 	return marks, nil
 }
 
-// parseMark reads the file of one attempt. A last line without its end is of a
-// process that was killed while it wrote.
+// parseMark reads the file of one attempt. An incomplete last line belongs to a
+// process that was killed during the write.
 func parseMark(name string, data []byte) (Mark, error) {
 	execution, attempt, _ := strings.Cut(name, ".")
 	m := Mark{Execution: execution}
@@ -105,10 +105,10 @@ func parseMark(name string, data []byte) (Mark, error) {
 	return m, lines.Err()
 }
 
-// Marks returns what no correct cluster lets happen: code of one attempt that
-// was started twice, an execution that was executed twice at the same time or
-// more often than it has attempts, and a GPU in two hands at once. Every GPU is
-// held whole. attempts returns how many an execution may have had; nil means 1.
+// Marks returns the violations in marks: an attempt whose code started twice,
+// an execution that ran twice at the same time or more often than it has
+// attempts, and a GPU used by two at once. All GPUs are used whole. attempts
+// returns the largest number of attempts of an execution; nil means 1.
 func Marks(marks []Mark, attempts func(execution string) int) []Violation {
 	var wrong []Violation
 	byExecution, byGPU := map[string][]Mark{}, map[string][]Mark{}
@@ -143,7 +143,7 @@ func Marks(marks []Mark, attempts func(execution string) int) []Violation {
 	return wrong
 }
 
-// overlaps returns where two of the attempts lived at once.
+// overlaps returns a violation for two attempts that ran at the same time.
 func overlaps(object string, all []Mark) []Violation {
 	slices.SortFunc(all, func(a, b Mark) int { return cmp.Compare(a.From, b.From) })
 	var wrong []Violation

@@ -2,13 +2,13 @@ package check
 
 import "github.com/anishathalye/porcupine"
 
-// Write sets a register. It answers nothing; its output is true.
+// Write sets a register. Its output is true.
 type Write struct{ Value int }
 
-// Read asks for a register's value, which is its output, an int.
+// Read reads a register. Its output is the value, an int.
 type Read struct{}
 
-// registerModel is a register that holds 0 at first.
+// registerModel is a register with the initial value 0.
 func registerModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },

@@ -11,10 +11,10 @@ import (
 	"berth/bench/faults/world"
 )
 
-// arm has a trial's action happen on a node.
+// arm sets a trial's action on a node.
 func (s *sweep) arm(n *world.Node, t Trial) error { return s.write(n, t.Point+"="+t.Action) }
 
-// disarm takes the rules from all nodes.
+// disarm removes the rules from all nodes.
 func (s *sweep) disarm() error {
 	var errs []error
 	for _, n := range s.world.Nodes {
@@ -23,7 +23,7 @@ func (s *sweep) disarm() error {
 	return errors.Join(errs...)
 }
 
-// write replaces a node's rules, whole.
+// write replaces all rules of a node.
 func (s *sweep) write(n *world.Node, rules string) error {
 	fresh := s.rules(n) + ".new"
 	if err := os.WriteFile(fresh, []byte(rules), 0o600); err != nil {
@@ -32,8 +32,8 @@ func (s *sweep) write(n *world.Node, rules string) error {
 	return os.Rename(fresh, s.rules(n))
 }
 
-// reached returns the name of the node at which the trial's action happened
-// since mark was taken, "" for none.
+// reached returns the name of the node where the trial's action has happened
+// since mark, "" for none.
 func (s *sweep) reached(t Trial, mark map[string]int) (string, error) {
 	for _, n := range s.world.Nodes {
 		text, err := os.ReadFile(s.hits(n))
@@ -49,7 +49,7 @@ func (s *sweep) reached(t Trial, mark map[string]int) (string, error) {
 	return "", nil
 }
 
-// mark notes how much the nodes' logs of failpoints have by now.
+// mark returns the current sizes of the nodes' failpoint logs.
 func (s *sweep) mark() map[string]int {
 	mark := make(map[string]int)
 	for _, n := range s.world.Nodes {
@@ -60,8 +60,8 @@ func (s *sweep) mark() map[string]int {
 	return mark
 }
 
-// await waits until the trial's point is reached, for at most limit, and
-// returns where, "" when it was not.
+// await waits up to limit until the trial's point is reached. It returns the
+// name of the node, "" if the point was not reached.
 func (s *sweep) await(ctx context.Context, t Trial, mark map[string]int, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

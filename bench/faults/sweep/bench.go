@@ -17,39 +17,39 @@ import (
 	"berth/compute"
 )
 
-// Limits of the work.
+// Limits of the workload.
 const (
-	answerLimit  = 2 * time.Minute // For a submit to be acknowledged, with a node down meanwhile.
-	quickSeconds = 0.1             // That code works as a rule.
-	longSeconds  = 4.0             // That it works where it has to outlive its node.
-	lostSeconds  = 25.0            // That it works where its node is gone.
-	largeBytes   = 20 << 10        // Of code that travels as a blob.
+	answerLimit  = 2 * time.Minute // Until a submit is acknowledged, with a node down meanwhile.
+	quickSeconds = 0.1             // Working time of most code.
+	longSeconds  = 4.0             // Working time of code that outlives its node's process.
+	lostSeconds  = 25.0            // Working time of code that outlives its lost node's lease.
+	largeBytes   = 20 << 10        // Of code sent as a blob.
 	granted      = 1000 * compute.Credit
 	benchSlug    = "sweep"
 )
 
-// load is what a wave asks for.
+// load is a kind of workload.
 type load uint8
 
 const (
 	loadQuick     load = iota // On every node, with and without a GPU, small and large.
-	loadLong                  // Code that outlives its node's process, and may be cut off for the shortest time.
-	loadLost                  // The same, for as long as it takes to be given up.
-	loadSelection             // GPU selections, one of which does not end in time.
+	loadLong                  // Code that outlives its node's process, with the shortest grace time.
+	loadLost                  // The same, with a working time until the node is given up.
+	loadSelection             // GPU selections, one of which times out.
 )
 
-// submit is one request and what came of it.
+// submit is one request and its result.
 type submit struct {
-	node  int // That it was sent to.
+	node  int // The node that received it.
 	key   constant
 	start client.Start
-	types []string // Of a GPU selection; none for one execution.
+	types []string // The types of a GPU selection; empty for one execution.
 
 	id  compute.ExecutionID
 	err error
 }
 
-// constant is a source of randomness that always gives the same, so that a
+// constant is a random source that always returns the same bytes, so that a
 // client repeats its Idempotency-Key.
 type constant [32]byte
 
@@ -59,16 +59,16 @@ func (c *constant) Read(p []byte) (int, error) { return copy(p, c[:]), nil }
 type bench struct {
 	world *world.World
 	http  *http.Client
-	token string // Of the organization that submits.
+	token string // The token of the submitting organization.
 	admin *client.Client
 
 	waves sync.WaitGroup
 
 	mu      sync.Mutex
-	submits []*submit // Of this trial.
+	submits []*submit // Submits of this trial.
 }
 
-// open makes the organization that submits.
+// open creates the submitting organization.
 func (b *bench) open(ctx context.Context, w *world.World) (err error) {
 	b.world = w
 	b.http = &http.Client{Transport: &http.Transport{
@@ -103,7 +103,7 @@ func (b *bench) urls() []string {
 	return urls
 }
 
-// client returns a patient client; with a key, all it changes carries that.
+// client returns a patient client. With a key, all its changes carry the key.
 func (b *bench) client(token string, key *constant, urls ...string) (*client.Client, error) {
 	cfg := client.Config{Addrs: urls, Token: token, RetryFor: answerLimit, HTTP: b.http}
 	if key != nil {
@@ -112,7 +112,7 @@ func (b *bench) client(token string, key *constant, urls ...string) (*client.Cli
 	return client.New(cfg)
 }
 
-// begin forgets the submits of the trial before.
+// begin forgets the submits of the previous trial.
 func (b *bench) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func (b *bench) wave(ctx context.Context, what load) {
 	}
 }
 
-// submitsOf returns what a wave asks one node for.
+// submitsOf returns the submits of a wave to one node.
 func submitsOf(what load, node int) []*submit {
 	code := func(seconds float64) string { return fmt.Sprintf(check.Code, seconds, 0) }
 	start := client.Start{Code: code(quickSeconds), Timeout: 600, Network: compute.NetworkNone.String()}
@@ -152,13 +152,13 @@ func submitsOf(what load, node int) []*submit {
 	}
 	large, gpu := start, start
 	noise := make([]byte, largeBytes)
-	_, _ = rand.Read(noise) // It never fails; what repeats itself would travel as little.
+	_, _ = rand.Read(noise) // It never fails. The data is incompressible.
 	large.Code += "# " + hex.EncodeToString(noise) + "\n"
 	gpu.ExecutionType = "h100"
 	return []*submit{{node: node, start: start}, {node: node, start: large}, {node: node, start: gpu}}
 }
 
-// send sends a submit to one of the nodes until it is answered.
+// send sends a submit to one node after another until it is answered.
 func (b *bench) send(ctx context.Context, one *submit, node int) (compute.ExecutionID, error) {
 	c, err := b.client(b.token, &one.key, b.world.Nodes[node].URL())
 	if err != nil {

@@ -1,14 +1,18 @@
-// Package sweep ends a node at every failpoint, one after the other, in a
-// cluster of real processes under work, and checks after each that nothing which
-// was acknowledged is lost and nothing was done twice.
+// Package sweep kills a node at each failpoint in turn, in a cluster of real
+// processes under load. After each it checks that no acknowledged change is
+// lost and nothing happened twice.
 //
-// It needs a binary that is built with -tags faults, and everything that package
-// world needs. A trial arms one point on the node where it is reached, brings
-// about what reaches it, waits until it was reached, starts the node again and
-// waits until the cluster is whole. Then every submit of the trial is repeated
-// with its Idempotency-Key, at another node, and must give the first answer;
-// every execution must end; what its code wrote must say that no attempt was
-// started twice; and balances must be what was granted less what was charged. A
-// point that is not reached fails its trial: a list of points proves nothing by
-// itself.
+// It needs a binary built with -tags faults, and the requirements of package
+// world. A trial arms one failpoint on a node, triggers it, waits until it is
+// reached, restarts the node and waits until the cluster is whole. Then it
+// checks:
+//
+//   - Every submit of the trial, repeated with its Idempotency-Key at another
+//     node, gives the first answer.
+//   - Every execution ends.
+//   - The code's marks show that no attempt started twice.
+//   - Balances are the grants less the charges.
+//
+// A point that is not reached fails its trial: a list of points alone proves
+// nothing.
 package sweep

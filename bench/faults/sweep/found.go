@@ -18,15 +18,15 @@ import (
 	"berth/fault"
 )
 
-// lonely is a node that founds a cluster of its own on this machine.
+// lonely is a node that bootstraps a separate cluster on this machine.
 type lonely struct {
 	dir    string
 	binary string
-	addr   string // Of its API.
+	addr   string // The address of its API.
 }
 
-// founding has a node end while it founds a cluster, and start again: it has to
-// found it all the same, once.
+// founding kills a node while it bootstraps a cluster, and starts it again. The
+// node must complete the bootstrap, once.
 func founding(ctx context.Context, s *sweep, t Trial) (at string, err error) {
 	l := &lonely{dir: filepath.Join(s.cfg.Dir, "found-"+t.Point), binary: s.cfg.Binary}
 	if err := l.prepare(ctx); err != nil {
@@ -46,7 +46,7 @@ func founding(ctx context.Context, s *sweep, t Trial) (at string, err error) {
 	return "n0", err
 }
 
-// prepare makes the node's directory, with a port that is free.
+// prepare creates the node's directory and picks a free port.
 func (l *lonely) prepare(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,12 +69,12 @@ func (l *lonely) command(ctx context.Context, env ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), env...)
 	log, err := os.OpenFile(filepath.Join(l.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
-		cmd.Stdout, cmd.Stderr = log, log // Closed with this process: it is for people.
+		cmd.Stdout, cmd.Stderr = log, log // This process closes it at its end. It is for humans.
 	}
 	return cmd
 }
 
-// use has the cluster do what a cluster is for.
+// use submits work to the cluster.
 func (l *lonely) use(ctx context.Context) error {
 	var token []byte
 	for len(token) == 0 && ctx.Err() == nil {

@@ -21,9 +21,10 @@ import (
 
 const poisonLimit = 2 * time.Minute
 
-// TestPoisonIsLeftOut goes through the drill of docs/operations.md with a command
-// at which every server ends: they end with what to do, also when they are started
-// again, do it, and go on with all that was acknowledged.
+// TestPoisonIsLeftOut follows the procedure of docs/operations.md for a command
+// that makes every server exit. The servers report the remedy as they exit,
+// also after a restart. The test applies it, and the cluster continues with
+// everything acknowledged.
 func TestPoisonIsLeftOut(t *testing.T) {
 	binary := mustBuild(t)
 	ctx, cancel := context.WithTimeout(t.Context(), poisonLimit)
@@ -62,7 +63,7 @@ func TestPoisonIsLeftOut(t *testing.T) {
 		t.Fatalf("the command took effect: %+v", k)
 	}
 
-	// As systemd does: whoever ends is started again, and ends again.
+	// As systemd does: servers that exit are started again, and exit again.
 	for _, n := range w.Nodes {
 		for times := 0; times < 2; times = len(lastWords(t, n)) {
 			if err := w.StartAll(ctx); err != nil {
@@ -103,8 +104,8 @@ func TestPoisonIsLeftOut(t *testing.T) {
 	mustBeEqual(ctx, t, w)
 }
 
-// lastWords returns the commands that a node told people to use as it ended, one
-// for each time.
+// lastWords returns the commands that a node recommended as it exited, one per
+// exit.
 func lastWords(t *testing.T, n *world.Node) []string {
 	t.Helper()
 	text, err := os.ReadFile(n.Log())
@@ -115,8 +116,8 @@ func lastWords(t *testing.T, n *world.Node) []string {
 	return command.FindAllString(string(text), -1)
 }
 
-// mustAgree returns the command that the first node tells, once all tell the same
-// of their own directories.
+// mustAgree returns the recommended command, once all nodes recommend the same
+// one for their own directories.
 func mustAgree(t *testing.T, w *world.World) (command string) {
 	t.Helper()
 	for i, n := range w.Nodes {
@@ -136,8 +137,8 @@ func mustAgree(t *testing.T, w *world.World) (command string) {
 	return command
 }
 
-// mustSkip does what a node's last words say: it looks, and does it. A node that
-// was the last to get the entry may not have it.
+// mustSkip runs the recommended command, first as a dry run. The last node to
+// receive the entry may not have it.
 func mustSkip(ctx context.Context, t *testing.T, binary, command string) {
 	t.Helper()
 	args := strings.Fields(strings.TrimPrefix(command, "berth "))
@@ -157,11 +158,11 @@ func mustSkip(ctx context.Context, t *testing.T, binary, command string) {
 	}
 }
 
-// mustBeEqual waits until all nodes have told the same state at one index, and
-// holds that they do not differ at another.
+// mustBeEqual waits until all nodes have reported the same state at one index,
+// and checks that they do not differ at another.
 func mustBeEqual(ctx context.Context, t *testing.T, w *world.World) {
 	t.Helper()
-	seen := map[uint64]map[string]bool{} // By index: the nodes.
+	seen := map[uint64]map[string]bool{} // Nodes by index.
 	hashes := map[uint64]string{}
 	for {
 		for _, n := range w.Nodes {

@@ -15,16 +15,16 @@ import (
 	"berth/compute"
 )
 
-// scenario is how a point is reached.
+// scenario is a way to reach a point.
 type scenario struct {
-	quick bool // A busy cluster reaches it by itself, within seconds.
-	// reach arms the trial, brings about what reaches its point, and returns the
-	// name of the node where that happened, "" when ctx was over before.
+	quick bool // A busy cluster reaches it by itself within seconds.
+	// reach arms the trial, triggers its point and returns the name of the node
+	// where that happened. It returns "" if ctx ended before.
 	reach func(ctx context.Context, s *sweep, t Trial) (string, error)
 }
 
-// scenarios are those of points by the beginning of their names. The longest
-// one counts.
+// scenarios returns the scenarios by prefix of the point's name. The longest
+// matching prefix applies.
 func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"":                        {true, work(turns, loadQuick)},
@@ -52,7 +52,7 @@ func scenarios() map[string]scenario {
 		"executor.adopt.buried":   {true, restarting(true)},
 		"executor.adopt.discard":  {false, unspawned},
 		"cluster.join.":           {false, rejoining(false)},
-		"cluster.join.ad":         {false, rejoining(true)}, // The three of the leader.
+		"cluster.join.ad":         {false, rejoining(true)}, // The three points on the leader.
 		"cluster.member.":         {false, rejoining(true)},
 		"cluster.member.demote":   {false, fewerVoters},
 		"leader.found.":           {false, founding},
@@ -76,7 +76,7 @@ type target func(ctx context.Context, s *sweep) []*world.Node
 
 func everywhere(_ context.Context, s *sweep) []*world.Node { return s.world.Nodes }
 
-// turns picks one node after the other.
+// turns picks the next node in turn.
 func turns(_ context.Context, s *sweep) []*world.Node {
 	s.turn++
 	return s.world.Nodes[s.turn%len(s.world.Nodes):][:1]
@@ -118,7 +118,7 @@ func work(pick target, what load) func(context.Context, *sweep, Trial) (string, 
 	}
 }
 
-// election arms all but the leader, and kills that.
+// election arms all nodes but the leader, and kills the leader.
 func election(ctx context.Context, s *sweep, t Trial) (string, error) {
 	mark := s.mark()
 	for ctx.Err() == nil {
@@ -147,7 +147,7 @@ func election(ctx context.Context, s *sweep, t Trial) (string, error) {
 	return "", nil
 }
 
-// returning arms the leader and has another node start again.
+// returning arms the leader and restarts another node.
 func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
 	mark := s.mark()
 	for ctx.Err() == nil {
@@ -168,15 +168,15 @@ func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
 	return "", nil
 }
 
-// silence arms all nodes but one, which is gone with what it executes for as
-// long as it takes.
+// silence arms all nodes but one. That one stays down with its executions until
+// the point is reached.
 func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
 	mark := s.mark()
 	gone := follows(ctx, s)[0]
 	if strings.HasPrefix(t.Point, "leader.lose.") {
 		s.bench.wave(context.WithoutCancel(ctx), loadLost)
 		s.bench.waves.Wait()
-		for n := s.busiest(); ctx.Err() == nil; n = s.busiest() { // They are started.
+		for n := s.busiest(); ctx.Err() == nil; n = s.busiest() { // They have started.
 			if n != nil {
 				gone = n
 				break
@@ -197,8 +197,8 @@ func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
 	return s.await(ctx, t, mark, reachLimit)
 }
 
-// busiest returns the node that has executed most so far in this trial: the one
-// with the most attempts on its disk.
+// busiest returns the node with the most executions in this trial: the one with
+// the most attempts on its disk.
 func (s *sweep) busiest() *world.Node {
 	var best *world.Node
 	most := 0
@@ -211,7 +211,7 @@ func (s *sweep) busiest() *world.Node {
 	return best
 }
 
-// restarting kills a node while it executes, with all that it executes if
+// restarting kills a node while it executes, together with its executions if
 // crash is set, and starts it armed.
 func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error) {
 	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
@@ -238,8 +238,8 @@ func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error)
 	}
 }
 
-// unspawned has a node end between the journal of an attempt and its
-// supervisor, and starts it armed.
+// unspawned kills a node between the journal record of an attempt and the start
+// of its supervisor, and starts the node armed.
 func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
 	mark := s.mark()
 	first := Trial{"executor.spawn.before", "exit@1"}
@@ -261,8 +261,8 @@ func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
 	return s.await(ctx, t, mark, turnLimit)
 }
 
-// rejoining removes a node from the cluster and has it join again as a new one,
-// with the leader armed from the beginning, or the node when it joins.
+// rejoining removes a node from the cluster and lets it join as a new one.
+// Either the leader is armed from the beginning, or the node when it joins.
 func rejoining( //nolint:gocognit // One step after the other.
 	leaderArmed bool,
 ) func(context.Context, *sweep, Trial) (string, error) {
@@ -271,7 +271,7 @@ func rejoining( //nolint:gocognit // One step after the other.
 		if leader == nil {
 			return "", errors.New("nobody leads")
 		}
-		n := s.world.Nodes[1] // The first one founded the cluster, and asks nobody to join.
+		n := s.world.Nodes[1] // The first node bootstrapped the cluster, and joins none.
 		if n == leader {
 			n = s.world.Nodes[2]
 		}
@@ -303,8 +303,8 @@ func rejoining( //nolint:gocognit // One step after the other.
 	}
 }
 
-// remove removes a node once the others have what it may have alone. The error
-// is the last refusal when they never do.
+// remove removes a node once the others have copies of everything only it had.
+// The error is the last refusal if they never have.
 func (s *sweep) remove(ctx context.Context, id compute.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
@@ -328,8 +328,8 @@ func (s *sweep) remove(ctx context.Context, id compute.NodeID) error {
 	}
 }
 
-// expel removes a node, and all that it has on its disk. Whoever ends meanwhile
-// is started again.
+// expel removes a node and erases its disk. Nodes that exit meanwhile are
+// started again.
 func (s *sweep) expel(ctx context.Context, n *world.Node) error {
 	removed := make(chan error, 1)
 	go func() { removed <- s.remove(ctx, n.ID) }()
@@ -373,7 +373,7 @@ func (s *sweep) expel(ctx context.Context, n *world.Node) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// startOthers starts what has ended, but for one node, without its rule.
+// startOthers starts every node that has exited, except one, without rules.
 func (s *sweep) startOthers(ctx context.Context, but *world.Node) error {
 	for _, n := range s.world.Nodes {
 		if ended, _ := n.Ended(); n == but || !ended {
@@ -386,7 +386,7 @@ func (s *sweep) startOthers(ctx context.Context, but *world.Node) error {
 	return nil
 }
 
-// learnID learns the id of a node that is a new one.
+// learnID sets the id of a node that has joined as a new one.
 func (s *sweep) learnID(ctx context.Context, n *world.Node) error {
 	all, err := s.bench.admin.Nodes(ctx)
 	for _, known := range all {
@@ -397,7 +397,7 @@ func (s *sweep) learnID(ctx context.Context, n *world.Node) error {
 	return err
 }
 
-// fewerVoters has the leader take the votes of the others, and give them back.
+// fewerVoters makes the leader remove the votes of the others and restore them.
 func fewerVoters(ctx context.Context, s *sweep, t Trial) (string, error) {
 	mark := s.mark()
 	again := func(change func(*world.Node)) error {
@@ -411,7 +411,7 @@ func fewerVoters(ctx context.Context, s *sweep, t Trial) (string, error) {
 	err := again(func(n *world.Node) {
 		n.Env = append(n.Env, "BERTH_VOTERS=1")
 		err := s.arm(n, t)
-		_ = err // It shows in the point that is not reached.
+		_ = err // A failure shows as a point that is not reached.
 	})
 	if err != nil {
 		return "", err

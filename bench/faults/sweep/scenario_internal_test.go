@@ -12,8 +12,8 @@ import (
 	"berth/compute"
 )
 
-// TestRemoveAsksNowAndThen holds that a node whose copies are missing is asked
-// for again with a pause, and that the last refusal is the error.
+// TestRemoveAsksNowAndThen checks that the removal of a node with missing
+// copies is retried with pauses, and that the last refusal is the error.
 func TestRemoveAsksNowAndThen(t *testing.T) {
 	const tries = 100
 	var asked atomic.Int32

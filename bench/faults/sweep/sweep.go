@@ -18,53 +18,53 @@ import (
 
 // Limits of a trial.
 const (
-	reachLimit  = 90 * time.Second // For the point to be reached; some take a lease and its margin.
-	turnLimit   = 5 * time.Second  // For one wave to reach it, before the next target is tried.
-	healLimit   = 2 * time.Minute  // For the cluster to be whole again.
-	lookLimit   = 5 * time.Second  // Between looks for nodes that have ended while all are waited for.
+	reachLimit  = 90 * time.Second // Until the point is reached; some points need a lease and its margin to pass.
+	turnLimit   = 5 * time.Second  // For one wave to reach the point, before the next target.
+	healLimit   = 2 * time.Minute  // Until the cluster is whole again.
+	lookLimit   = 5 * time.Second  // Poll interval for exited nodes.
 	pollEvery   = 20 * time.Millisecond
-	snapshotsAt = "snapshot_every=40" // Entries: compaction comes within seconds in place of days.
+	snapshotsAt = "snapshot_every=40" // In entries: compaction comes within seconds instead of days.
 
-	finishedStay = "20" // Executions that ended stay in the state, the others are in archives at once.
+	finishedStay = "20" // Ended executions in the state; older ones go to archives at once.
 )
 
-// Config says what is swept.
+// Config configures a sweep.
 type Config struct {
-	Dir      string   // For logs and data; made.
+	Dir      string   // For logs and data; created.
 	Binary   string   // A berth program built with -tags faults.
-	Points   []string // nil for all.
-	Exits    bool     // Leave out the trials with errors.
+	Points   []string // Nil for all.
+	Exits    bool     // Omit the trials with errors.
 	Progress io.Writer
 }
 
-// Trial is a point with what is armed there.
+// Trial is a point and its armed action.
 type Trial struct {
 	Point  string `json:"point"`
-	Action string `json:"action"` // As in BERTH_FAULTS.
+	Action string `json:"action"` // In the syntax of BERTH_FAULTS.
 }
 
-// Result is what came of a trial.
+// Result is the result of a trial.
 type Result struct {
 	Trial
 
-	Node        string  `json:"node"` // Where the point was reached; "" if it was not.
+	Node        string  `json:"node"` // The node that reached the point; "" for none.
 	Seconds     float64 `json:"seconds"`
 	Submits     int     `json:"submits"`
 	Interrupted int     `json:"interrupted"` // Executions that ended as a system failure.
 }
 
-// Report is what a sweep found.
+// Report is the result of a sweep.
 type Report struct {
 	Began      time.Time         `json:"began"`
 	Seconds    float64           `json:"seconds"`
 	Results    []Result          `json:"results"`
 	Submits    int               `json:"submits"`
-	Starts     int               `json:"starts"` // Of code.
+	Starts     int               `json:"starts"` // Starts of code.
 	Violations []check.Violation `json:"violations"`
 }
 
-// Trials returns every point with exit, and those that can fail with errors
-// too.
+// Trials returns a trial with exit for every point, and trials with errors for
+// the points that support them.
 func Trials() []Trial {
 	var all []Trial
 	for _, p := range fault.Points() {
@@ -80,7 +80,8 @@ func Trials() []Trial {
 	return all
 }
 
-// trials returns those of the configuration, or what is wrong with it.
+// trials returns the configured trials, or an error for an invalid
+// configuration.
 func (c Config) trials() ([]Trial, error) {
 	known := Trials()
 	for _, name := range c.Points {
@@ -93,8 +94,8 @@ func (c Config) trials() ([]Trial, error) {
 	}), nil
 }
 
-// Sample returns n points of those that a busy cluster reaches by itself, as
-// the seed has it.
+// Sample returns n points that a busy cluster reaches by itself, chosen by the
+// seed.
 func Sample(seed uint64, n int) []string {
 	var quick []string
 	for _, p := range fault.Points() {
@@ -107,8 +108,8 @@ func Sample(seed uint64, n int) []string {
 	return quick[:min(n, len(quick))]
 }
 
-// Run makes a cluster, tries every point and checks. Violations are in the
-// report, not in the error: an error means that the sweep itself could not go on.
+// Run creates a cluster, tries every point and checks. Violations are in the
+// report. An error means that the sweep could not continue.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	trials, err := cfg.trials()
 	if err != nil {
@@ -137,7 +138,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	return s.report, err
 }
 
-// errGivenUp ends a sweep whose cluster does not come back.
+// errGivenUp ends a sweep whose cluster does not recover.
 var errGivenUp = errors.New("the cluster does not come back")
 
 // sweep is one run.
@@ -145,17 +146,17 @@ type sweep struct {
 	cfg    Config
 	world  *world.World
 	report Report
-	bench  bench // What works on the cluster.
+	bench  bench // Generates the load.
 
 	turn int // Counts targets, so that trials do not all pick the first node.
 }
 
-// prepare gives every node rules of its own, and makes who works.
+// prepare gives every node a rules file and opens the workload.
 func (s *sweep) prepare(ctx context.Context) error {
 	for i, n := range s.world.Nodes {
 		n.Env = []string{
 			"BERTH_FAULTS=" + snapshotsAt, "BERTH_FAULTS_FILE=" + s.rules(n), "BERTH_FAULTS_LOG=" + s.hits(n),
-			// Each leader has settings of its own to put into the state.
+			// Each leader has different settings to store in the state.
 			fmt.Sprintf("BERTH_LIMITS_CONCURRENT=%d", 1000+i),
 			"BERTH_RETENTION_COUNT=" + finishedStay,
 		}
@@ -166,7 +167,7 @@ func (s *sweep) prepare(ctx context.Context) error {
 	return s.bench.open(ctx, s.world)
 }
 
-// one tries one point.
+// one runs one trial.
 func (s *sweep) one(ctx context.Context, t Trial) error {
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	s.bench.begin()
@@ -203,8 +204,8 @@ func (s *sweep) wrong(what string, t Trial, format string, args ...any) {
 	})
 }
 
-// heal disarms everything, starts what has ended and waits until the cluster is
-// whole. A node that was about to end may do so while it is waited for.
+// heal disarms all nodes, starts those that have exited and waits until the
+// cluster is whole. A node that was about to exit may do so during the wait.
 func (s *sweep) heal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
@@ -226,8 +227,7 @@ func (s *sweep) heal(ctx context.Context) error {
 	}
 }
 
-// restart ends a node gracefully and starts it again, and waits until the
-// cluster is whole.
+// restart gracefully restarts a node and waits until the cluster is whole.
 func (s *sweep) restart(ctx context.Context, n *world.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()

@@ -20,7 +20,8 @@ var (
 	pointsFlag = flag.Int("sweep.points", len(fault.Points()), "try so many points")
 )
 
-// TestSweep ends nodes at every failpoint, or at as many as -sweep.points says.
+// TestSweep kills nodes at every failpoint, or at the number of them that
+// -sweep.points gives.
 func TestSweep(t *testing.T) {
 	binary := mustBuild(t)
 	seed := *seedFlag
@@ -45,8 +46,8 @@ func TestSweep(t *testing.T) {
 	t.Logf("%d points in %v", len(report.Results), time.Duration(report.Seconds*float64(time.Second)))
 }
 
-// mustBuild returns a program with failpoints. It skips the test where no world
-// can be made.
+// mustBuild returns a program with failpoints. It skips the test on machines
+// that cannot run a world.
 func mustBuild(t *testing.T) string {
 	t.Helper()
 	switch {

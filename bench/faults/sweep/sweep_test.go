@@ -7,7 +7,7 @@ import (
 	"berth/fault"
 )
 
-// TestEveryPointIsTried holds that no point is left out.
+// TestEveryPointIsTried checks that no point is left out.
 func TestEveryPointIsTried(t *testing.T) {
 	exits, errors := map[string]bool{}, map[string]bool{}
 	for _, trial := range sweep.Trials() {

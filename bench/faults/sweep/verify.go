@@ -20,17 +20,17 @@ import (
 
 // Limits of the checks.
 const (
-	endLimit   = 2 * time.Minute // For every execution of a trial to end.
+	endLimit   = 2 * time.Minute // Until every execution of a trial has ended.
 	agreeLimit = 30 * time.Second
-	pageLines  = 1000 // Of a ledger.
+	pageLines  = 1000 // Page size for a ledger.
 )
 
-// paths are what replicas are compared by: the end of the ledger's chain of
-// hashes stands for everything about money that there ever was.
+// paths are the requests whose answers are compared between replicas. The end
+// of the ledger's hash chain covers all changes of money.
 var paths = []string{"/billing/ledger/verify", "/billing/history?limit=1000"} //nolint:gochecknoglobals // A constant.
 
-// verify checks what the submits of the trial came to, and returns how many
-// there were and how many were interrupted.
+// verify checks the results of the trial's submits. It returns their number and
+// the number of interrupted ones.
 func (s *sweep) verify(ctx context.Context, t Trial) (submits, interrupted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
@@ -85,8 +85,8 @@ func (s *sweep) see(ctx context.Context, one *submit) (compute.Status, error) {
 	return e.Status, nil
 }
 
-// marks checks what code has left: no attempt was started twice, and what has
-// completed was executed.
+// marks checks the code's marks: no attempt started twice, and every completed
+// execution ran.
 func (s *sweep) marks(t Trial, all []*submit, statuses []compute.Status) error {
 	marks, err := check.ReadMarks(os.DirFS(s.world.Marks()))
 	if err != nil {
@@ -107,12 +107,13 @@ func (s *sweep) marks(t Trial, all []*submit, statuses []compute.Status) error {
 	return nil
 }
 
-// agree checks that all replicas answer the same, each from its own state.
+// agree checks that all replicas give the same answers, each from its own
+// state.
 func (s *sweep) agree(ctx context.Context, t Trial) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
 	defer cancel()
 	for _, path := range paths {
-		last := "nobody answered" // Of what was seen before the time was up.
+		last := "nobody answered" // The last result before the timeout.
 		for {
 			differ := s.disagreement(ctx, path)
 			if differ == "" {
@@ -129,7 +130,8 @@ func (s *sweep) agree(ctx context.Context, t Trial) error {
 	return nil
 }
 
-// disagreement returns why the replicas do not answer the same, "" if they do.
+// disagreement describes how the replicas' answers differ, "" if they are
+// equal.
 func (s *sweep) disagreement(ctx context.Context, path string) string {
 	first, err := s.local(ctx, s.world.Nodes[0], path)
 	differ := ""
@@ -145,7 +147,7 @@ func (s *sweep) disagreement(ctx context.Context, path string) string {
 	return differ
 }
 
-// difference returns where two texts begin to differ, with a little before it.
+// difference returns the first difference of two texts, with some context.
 func difference(a, b string) string {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -155,10 +157,10 @@ func difference(a, b string) string {
 	return fmt.Sprintf("%q, and another %q", part(a), part(b))
 }
 
-// shown is how much of an answer is shown before and behind a difference.
+// shown is the length of the context on each side of a difference.
 const shown = 120
 
-// local returns what one node answers from its own state.
+// local returns the answer of one node from its own state.
 func (s *sweep) local(ctx context.Context, n *world.Node, path string) (string, error) {
 	separator := "?"
 	if slices.Contains([]byte(path), '?') {
@@ -167,7 +169,7 @@ func (s *sweep) local(ctx context.Context, n *world.Node, path string) (string, 
 	return s.get(ctx, n, path+separator+"consistency=stale")
 }
 
-// get returns the answer of a node to a request of the organization.
+// get returns a node's answer to a request of the organization.
 func (s *sweep) get(ctx context.Context, n *world.Node, path string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/api/v2/external"+path, nil)
 	if err != nil {
@@ -186,7 +188,7 @@ func (s *sweep) get(ctx context.Context, n *world.Node, path string) (string, er
 	return string(body), err
 }
 
-// finish checks the ledger, line by line, against all that was executed.
+// finish checks every line of the ledger against the executions.
 func (s *sweep) finish(ctx context.Context) error {
 	n := s.world.Nodes[0]
 	var lines []check.Line
@@ -219,8 +221,8 @@ func (s *sweep) finish(ctx context.Context) error {
 	return nil
 }
 
-// ended returns how every execution has ended. What a parent says is the sum of
-// its children, which are charged themselves.
+// ended returns the end of every execution. A parent reports the sum of its
+// children, which are charged themselves.
 func (s *sweep) ended(ctx context.Context, n *world.Node) (map[string]check.Ended, error) {
 	ended := map[string]check.Ended{}
 	for offset := 0; ; {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// commandLimit is how long a program of the system may take.
+// commandLimit is the timeout of a system program.
 const commandLimit = 60 * time.Second
 
-// tools are the programs of the system that a world calls.
+// tools are the system programs that a world uses.
 var tools = []string{ //nolint:gochecknoglobals // A constant.
 	"ip", "nft", "tc", "nsenter", "mkfs.ext4", "losetup", "mount", "umount", "strace",
 }
 
-// Missing returns which of the programs that a world needs this machine lacks.
+// Missing returns the programs that a world needs and this machine lacks.
 func Missing() []string {
 	var out []string
 	for _, name := range tools {
@@ -29,8 +29,8 @@ func Missing() []string {
 	return out
 }
 
-// toolPath returns the path of a program of the system: those for
-// administrators are not on everybody's PATH.
+// toolPath returns the path of a system program. Administration programs are
+// not on every user's PATH.
 func toolPath(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
@@ -43,8 +43,7 @@ func toolPath(name string) string {
 	return name
 }
 
-// command executes a program of the system with input. What it prints as it
-// fails is in the error.
+// command runs a system program with input. A failure's output is in the error.
 func command(ctx context.Context, input, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fillerName is the file that makes a disk full.
+// fillerName is the file that fills a disk.
 const fillerName = "filler"
 
-// Fill leaves so many bytes of the node's disk free.
+// Fill leaves the given number of bytes of the node's disk free.
 func (n *Node) Fill(free int64) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(n.data(), &stat); err != nil {
@@ -32,7 +32,7 @@ func (n *Node) Fill(free int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// Empty gives back what Fill took.
+// Empty frees the space that Fill took.
 func (n *Node) Empty() error {
 	err := os.Remove(filepath.Join(n.data(), fillerName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,18 +41,18 @@ func (n *Node) Empty() error {
 	return err
 }
 
-// pageSize is the piece of a file that is damaged or not.
+// pageSize is the unit of damage to a file.
 const pageSize = 4 << 10
 
-// page is one piece of a file that has something in it: what a replica keeps is
-// longer than what it uses, and damage to nothing shows nothing.
+// page is one piece of a file that contains data. A replica's files are longer
+// than their used part, and damage to unused pages has no effect.
 type page struct {
 	path string
 	at   int64
 	data []byte
 }
 
-// pages returns what there is in the files of the node's replica.
+// pages returns the used pages of the files of the node's replica.
 func (n *Node) pages() ([]page, error) {
 	var all []page
 	err := filepath.WalkDir(n.replica(), func(path string, d fs.DirEntry, err error) error {
@@ -74,11 +74,11 @@ func (n *Node) pages() ([]page, error) {
 
 func (n *Node) replica() string { return filepath.Join(n.data(), "raft") }
 
-// RaftLog returns the path of the file that the node appends entries to.
+// RaftLog returns the path of the file of the node's Raft log.
 func (n *Node) RaftLog() string { return filepath.Join(n.replica(), "raft.db") }
 
-// Damage flips a bit of, or cuts, a file of the replica of a node that does not
-// run, as chance has it. It returns what it did.
+// Damage flips a random bit in a file of a stopped node's replica, or truncates
+// the file. It returns a description.
 func (n *Node) Damage(rng *rand.Rand) (what string, err error) {
 	all, err := n.pages()
 	if err != nil || len(all) == 0 {
@@ -106,15 +106,14 @@ func (n *Node) Damage(rng *rand.Rand) (what string, err error) {
 	return fmt.Sprintf("a bit of byte %d of %s", at, name), errors.Join(err, f.Sync(), f.Close())
 }
 
-// Asides returns where the node has set replicas and snapshots aside, that were
-// damaged or of another life. It keeps the newest few.
+// Asides returns the paths of the replicas and snapshots that the node has set
+// aside as damaged or as stale. The node keeps the newest few.
 func (n *Node) Asides() ([]string, error) {
 	return filepath.Glob(filepath.Join(n.data(), "quarantine", "*"))
 }
 
-// Arm puts failpoint rules into force in the node's living process, in place of
-// those before; "" takes all back. It needs a program that was built with the
-// tag faults.
+// Arm replaces the failpoint rules in the node's running process; "" removes
+// all. It needs a program built with the tag faults.
 func (n *Node) Arm(rules string) error {
 	part := n.faultsFile() + ".part"
 	if err := os.WriteFile(part, []byte(rules), 0o600); err != nil {

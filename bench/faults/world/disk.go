@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// imageBytes is the size of a node's disk. It takes only what is written.
+// imageBytes is the size of a node's disk. The image is sparse.
 const imageBytes = 384 << 20
 
-// From the kernel's include/uapi/linux/ext4.h: the file system takes no change
-// any more and writes none, not even what its own log holds.
+// From the kernel's include/uapi/linux/ext4.h: shut the file system down, so
+// that it accepts no change and writes none, not even its journal.
 const (
 	ioctlExt4Shutdown   = 0x8004587d
 	ext4GoingNoLogFlush = 2
 )
 
-// makeDisk makes the node's file system and mounts it as its data directory.
+// makeDisk creates the node's file system and mounts it as its data directory.
 func (n *Node) makeDisk(ctx context.Context) error {
 	if err := os.MkdirAll(n.data(), 0o700); err != nil {
 		return err
@@ -42,15 +42,15 @@ func (n *Node) makeDisk(ctx context.Context) error {
 
 func (n *Node) image() string { return filepath.Join(n.dir, "disk.img") }
 
-// mount attaches the node's disk, and has the kernel go through the log of its
-// file system as after a power cut.
+// mount mounts the node's disk. The kernel replays the journal of the file
+// system as after a power cut.
 func (n *Node) mount(ctx context.Context) error {
 	return command(ctx, "", "mount", "-o", "loop", n.image(), n.data())
 }
 
-// unmount detaches the node's disk. No process may have a file open there. It
-// returns once the kernel has let go of the file system: before that, mounting
-// would show the old one again.
+// unmount unmounts the node's disk. No process may have a file open there. It
+// returns once the kernel has released the file system: an earlier mount would
+// show the old one again.
 func (n *Node) unmount(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
@@ -69,15 +69,15 @@ func (n *Node) unmount(ctx context.Context) error {
 	return err
 }
 
-// holders returns the processes that keep the file system of a device, with how
-// and with their command lines: a mount of it in their namespace, whatever its
-// place there, or something open.
+// holders returns the processes that keep the file system of a device in use,
+// with their command lines and the kind of use: a mount of it in their
+// namespace, wherever mounted, or an open file.
 func holders(device uint64) (found []string) {
 	number := fmt.Sprintf(" %d:%d ", unix.Major(device), unix.Minor(device))
 	processes, _ := filepath.Glob("/proc/[0-9]*") // The pattern is right.
 	for _, process := range processes {
 		var how []string
-		mounts, _ := os.ReadFile(filepath.Join(process, "mountinfo")) // It may be gone meanwhile.
+		mounts, _ := os.ReadFile(filepath.Join(process, "mountinfo")) // It may have exited.
 		for line := range strings.Lines(string(mounts)) {
 			if fields := strings.Fields(line); len(fields) > 4 && strings.Contains(line, number) {
 				how = append(how, "mount "+fields[4])
@@ -100,7 +100,7 @@ func holders(device uint64) (found []string) {
 	return found
 }
 
-// attached returns the loop device that has the image, 0 for none.
+// attached returns the loop device of the image, 0 for none.
 func attached(image string) (device uint64) {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // The pattern is right.
 	for _, file := range files {
@@ -111,14 +111,14 @@ func attached(image string) (device uint64) {
 		var major, minor uint32
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(file)), "dev"))
 		if _, scanErr := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil || scanErr != nil {
-			continue // It was let go meanwhile.
+			continue // It was released meanwhile.
 		}
 		return unix.Mkdev(major, minor)
 	}
 	return 0
 }
 
-// cutDisk has the node's disk lose everything that was not synced.
+// cutDisk discards everything that was not synced to the node's disk.
 func (n *Node) cutDisk() error {
 	dir, err := os.Open(n.data())
 	if err != nil {
@@ -131,9 +131,8 @@ func (n *Node) cutDisk() error {
 	return nil
 }
 
-// Flush has the kernel write what it would have written by itself half a minute
-// later: what was there before the faults begin is no part of what they may
-// lose.
+// Flush has the kernel write out dirty data, which it otherwise does within
+// half a minute. Faults must not lose data from before them.
 func (w *World) Flush() error {
 	for _, n := range w.machines() {
 		dir, err := os.Open(n.data())
@@ -147,7 +146,7 @@ func (w *World) Flush() error {
 	return nil
 }
 
-// unmountAll detaches every disk below dir.
+// unmountAll unmounts every disk below dir.
 func unmountAll(ctx context.Context, dir string) error {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHolders looks for who keeps what everybody has mounted, and what nobody has.
+// TestHolders finds the users of a mount that all have and of one that none
+// has.
 func TestHolders(t *testing.T) {
 	var stat unix.Stat_t
 	if err := unix.Stat("/proc", &stat); err != nil {

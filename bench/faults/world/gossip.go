@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// membersMetric is how many nodes the gossip of a node sees alive, itself too.
+// membersMetric is the number of nodes that a node's gossip sees alive, itself
+// included.
 const membersMetric = "berth_gossip_members"
 
 // WaitGossip waits until the gossip of every node sees all nodes.
@@ -28,7 +29,7 @@ func (w *World) WaitGossip(ctx context.Context) error {
 	return nil
 }
 
-// gossips returns what is missing of the cluster as the gossip of a node sees it.
+// gossips returns an error that names what a node's gossip does not see.
 func (w *World) gossips(ctx context.Context, n *Node) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/metrics", nil)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// memoryRoot is where cgroups that bound memory are made.
+// memoryRoot is the parent of the cgroups that limit memory.
 const memoryRoot = "/sys/fs/cgroup/memory"
 
-// LimitMemory bounds the memory of the node's process from now on: it is killed
-// when it needs more. What it starts is not bound. The limit is gone with the
-// process.
+// LimitMemory limits the memory of the node's running process: the kernel kills
+// it when it needs more. The limit does not cover the executions, and ends with
+// the process.
 func (n *Node) LimitMemory(bytes int64) error {
 	p := n.current()
 	if p == nil {
@@ -33,7 +33,7 @@ func (n *Node) LimitMemory(bytes int64) error {
 	return nil
 }
 
-// removeGroups removes the cgroups of a slot. Their processes have ended.
+// removeGroups removes the cgroups of a slot. Their processes must have ended.
 func removeGroups(prefix string) error {
 	found, err := filepath.Glob(filepath.Join(memoryRoot, prefix+"-*"))
 	errs := []error{err}

@@ -9,7 +9,8 @@ import (
 // firstHost is the host number of the first node; the bridge is 1.
 const firstHost = 11
 
-// makeNetwork makes the bridge and a namespace with a cable to it per node.
+// makeNetwork creates the bridge and, for each node, a namespace with a veth
+// pair to the bridge.
 func (w *World) makeNetwork(ctx context.Context) error {
 	bridge := w.slot.name()
 	var b strings.Builder
@@ -34,28 +35,28 @@ func (w *World) makeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// filter is what does not come in at a node.
+// filter describes a node's inbound packet filter.
 type filter struct {
-	silent map[string]bool // Addresses from which nothing comes.
-	reset  bool            // What is refused is answered with a TCP reset.
-	loss   int             // Of a thousand packets from other nodes.
+	silent map[string]bool // Addresses whose packets are dropped.
+	reset  bool            // Refuse with a TCP reset instead of dropping.
+	loss   int             // Packets from other nodes to drop, in thousandths.
 }
 
-// Block lets nothing of from reach to, from now on. With reset, connections
-// are refused in place of being left in doubt.
+// Block drops all traffic from one node to another. With reset, connections are
+// refused instead of timing out.
 func (w *World) Block(ctx context.Context, from, to *Node, reset bool) error {
 	to.filter.silent[from.IP], to.filter.reset = true, reset
 	return w.applyFilter(ctx, to)
 }
 
-// Lose drops so many of a thousand packets that reach the node from others.
+// Lose drops the given thousandths of the packets from other nodes.
 func (w *World) Lose(ctx context.Context, n *Node, thousandths int) error {
 	n.filter.loss = thousandths
 	return w.applyFilter(ctx, n)
 }
 
-// Slow makes the node's way out as narrow as so many kilobits a second; 0 makes
-// it free again.
+// Slow limits the node's egress bandwidth in kilobits a second; 0 removes the
+// limit.
 func (w *World) Slow(ctx context.Context, n *Node, kilobits int) error {
 	if kilobits == 0 {
 		return command(ctx, "", "tc", "-n", n.netns, "qdisc", "del", "dev", "eth0", "root")
@@ -75,7 +76,7 @@ func (w *World) Heal(ctx context.Context) error {
 	return nil
 }
 
-// applyFilter puts a node's filter into the kernel in place of what was there.
+// applyFilter replaces a node's filter in the kernel.
 func (w *World) applyFilter(ctx context.Context, n *Node) error {
 	var rules strings.Builder
 	for _, other := range w.machines() {

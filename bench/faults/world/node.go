@@ -17,23 +17,23 @@ import (
 	"berth/compute"
 )
 
-// Ports of every node, each on an address of its own.
+// Ports of every node. Each node has its own address.
 const (
 	apiPort    = 6470
 	rpcPort    = 6471
 	gossipPort = 6472
 )
 
-// Node is one berth node with a machine of its own. Its methods may be called
-// by one goroutine at a time, but for URL and Running.
+// Node is one berth node with its own machine. Its methods may be called by one
+// goroutine at a time, except URL and Running.
 type Node struct {
 	Name string
 	IP   string
-	GPUs []string // As gpus.simulated.
+	GPUs []string // In the format of gpus.simulated.
 
-	Env []string // More variables of its process, from its next start on.
+	Env []string // Additional environment variables, from the next start on.
 
-	// ID is known once the node was ready.
+	// ID is set once the node was ready.
 	ID compute.NodeID
 
 	world  *World
@@ -51,11 +51,11 @@ type Node struct {
 // URL returns the base URL of the node's API.
 func (n *Node) URL() string { return fmt.Sprintf("http://%s:%d", n.IP, apiPort) }
 
-// Log returns the path of what the node's processes said.
+// Log returns the path of the output of the node's processes.
 func (n *Node) Log() string { return filepath.Join(n.dir, "node.log") }
 
-// Said returns the first line of the node's log that has one of the words, ""
-// for none.
+// Said returns the first line of the node's log that contains one of the words,
+// "" for none.
 func (n *Node) Said(words ...string) (string, error) {
 	for line, err := range n.lines() {
 		if err != nil {
@@ -106,7 +106,7 @@ func (n *Node) lines() iter.Seq2[string, error] {
 	}
 }
 
-// maxLine is the length of the longest line of a log.
+// maxLine is the maximum length of a log line.
 const maxLine = 16 << 20
 
 // Data returns the path of the node's data directory.
@@ -114,7 +114,7 @@ func (n *Node) Data() string { return n.data() }
 
 func (n *Node) data() string { return filepath.Join(n.dir, "data") }
 
-// Running reports whether the node has a process that is not stopped.
+// Running reports whether the node has a process that is not paused.
 func (n *Node) Running() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,8 +130,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Start starts the node's process unless it has one that lives. The process
-// goes on when ctx ends: Kill ends it.
+// Start starts the node's process unless one is alive. The process outlives
+// ctx; Kill ends it.
 func (n *Node) Start(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +151,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the node's process at once. What it executes goes on.
+// Kill kills the node's process. Its executions go on.
 func (n *Node) Kill(ctx context.Context) error {
 	p := n.current()
 	if p == nil {
@@ -160,7 +160,7 @@ func (n *Node) Kill(ctx context.Context) error {
 	return p.kill(ctx)
 }
 
-// Stop asks the node's process to end and waits until it has.
+// Stop asks the node's process to exit and waits until it has.
 func (n *Node) Stop(ctx context.Context) error {
 	p := n.current()
 	if p == nil {
@@ -178,7 +178,7 @@ func (n *Node) current() *process {
 	return n.process
 }
 
-// Ended reports whether the node's process has ended, and how.
+// Ended reports whether the node's process has exited, and how.
 func (n *Node) Ended() (bool, error) {
 	p := n.current()
 	if p == nil || !isClosed(p.ended) {
@@ -187,10 +187,10 @@ func (n *Node) Ended() (bool, error) {
 	return true, p.err
 }
 
-// Freeze stops the node's process where it stands; Thaw lets it go on.
+// Freeze pauses the node's process; Thaw resumes it.
 func (n *Node) Freeze() error { return n.halt(syscall.SIGSTOP, true) }
 
-// Thaw lets the node's process go on.
+// Thaw resumes the node's process.
 func (n *Node) Thaw() error { return n.halt(syscall.SIGCONT, false) }
 
 func (n *Node) halt(sig syscall.Signal, stopped bool) error {
@@ -203,8 +203,8 @@ func (n *Node) halt(sig syscall.Signal, stopped bool) error {
 	return n.process.signal(sig)
 }
 
-// Crash ends the node's process with everything that it executes, as when its
-// machine ends.
+// Crash kills the node's process and all its executions, as a machine failure
+// does.
 func (n *Node) Crash(ctx context.Context) error {
 	if err := n.Kill(ctx); err != nil {
 		return err
@@ -212,8 +212,8 @@ func (n *Node) Crash(ctx context.Context) error {
 	return errors.Join(endProcesses(ctx, n.dir), reapNodes(n.dir))
 }
 
-// KillSupervisors kills what watches over the node's executions, and leaves the
-// node. It returns how many there were.
+// KillSupervisors kills the supervisors of the node's executions, but not the
+// node, and returns their number.
 func (n *Node) KillSupervisors(ctx context.Context) (int, error) {
 	pids, err := n.Supervisors()
 	if err != nil {
@@ -222,7 +222,7 @@ func (n *Node) KillSupervisors(ctx context.Context) (int, error) {
 	return len(pids), killAll(ctx, pids)
 }
 
-// Supervisors returns the processes that watch over the node's executions.
+// Supervisors returns the supervisor processes of the node's executions.
 func (n *Node) Supervisors() ([]int, error) { return owned(n.dir, "supervise") }
 
 // writeConfig writes the node's configuration file.

@@ -27,15 +27,15 @@ const (
 // process is one berth process.
 type process struct {
 	pid   int
-	ended chan struct{} // Closed once it has ended.
-	err   error         // How, after that.
+	ended chan struct{} // Closed once it has exited.
+	err   error         // Its result, once ended is closed.
 }
 
-// start starts the program in a network namespace, with its output appended to
-// a file. The process ends with this one.
+// start starts the program in a network namespace and appends its output to a
+// file. The process ends with this one.
 //
-// The kernel sends the signal that says so when the thread that started it
-// ends, so a thread is kept for it alone.
+// The kernel sends the parent-death signal when the starting thread ends, so
+// the goroutine locks a thread for this process alone.
 func start(ctx context.Context, netns, log string, env []string, argv ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -68,7 +68,7 @@ func start(ctx context.Context, netns, log string, env []string, argv ...string)
 	return p, nil
 }
 
-// environment returns the variables of this process but for Berth's own.
+// environment returns the variables of this process except Berth's own.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -79,7 +79,7 @@ func environment() []string {
 	return env
 }
 
-// signal sends a signal to the process if it has not ended.
+// signal sends a signal to the process if it has not exited.
 func (p *process) signal(sig syscall.Signal) error {
 	select {
 	case <-p.ended:
@@ -92,7 +92,7 @@ func (p *process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// kill ends the process at once and waits until it has ended.
+// kill kills the process and waits until it has exited.
 func (p *process) kill(ctx context.Context) error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *process) kill(ctx context.Context) error {
 	return p.wait(ctx)
 }
 
-// wait waits until the process has ended.
+// wait waits until the process has exited.
 func (p *process) wait(ctx context.Context) error {
 	timer := time.NewTimer(endLimit)
 	defer timer.Stop()
@@ -114,9 +114,9 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// owned returns the processes that were started with the name of a file below
-// dir, other than this one. verb selects those that execute one of berth's
-// commands; "" selects all.
+// owned returns the processes, except this one, whose arguments name a file
+// below dir. verb selects those that execute one of berth's commands; ""
+// selects all.
 func owned(dir, verb string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -160,7 +160,7 @@ func endProcesses(ctx context.Context, dir string) error {
 	return nil
 }
 
-// killAll kills the processes and waits until they have ended.
+// killAll kills the processes and waits until they have exited.
 func killAll(ctx context.Context, pids []int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -179,8 +179,8 @@ func killAll(ctx context.Context, pids []int) error {
 	})
 }
 
-// reapNodes removes the cgroups and rules of the nodes of the world in dir. No
-// process of theirs is left.
+// reapNodes removes the cgroups and firewall rules of the nodes of the world in
+// dir. None of their processes may be left.
 func reapNodes(dir string) error {
 	records, err := filepath.Glob(filepath.Join(dir, "n*", "data", "node.json"))
 	if err != nil {
@@ -203,7 +203,7 @@ func reapNodes(dir string) error {
 	return errors.Join(errs...)
 }
 
-// poll calls done now and then until it holds or ctx ends.
+// poll calls done at intervals until it returns true or ctx ends.
 func poll(ctx context.Context, what string, done func() bool) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slots are places for worlds on one machine: a number, a lock, the names and
-// the addresses that belong to it.
+// A slot lets several worlds share one machine: a number with a lock, names and
+// addresses.
 const (
 	slotDir = "/run/berth-faults"
 	slots   = 16
 )
 
-// slot is a place that this process holds.
+// slot is a slot that this process holds.
 type slot struct {
 	number int
-	lock   *os.File // Holds the directory of the world that has the slot.
+	lock   *os.File // Contains the directory of the world that has the slot.
 }
 
-// name returns the prefix of everything of the slot in the kernel.
+// name returns the prefix of the names of the slot's kernel objects.
 func (s slot) name() string { return "bf" + strconv.Itoa(s.number) }
 
-// address returns the address of the i-th host on the slot's network, 1 for
-// the bridge.
+// address returns the address of the i-th host on the slot's network; the
+// bridge is 1.
 func (s slot) address(i int) string { return fmt.Sprintf("10.213.%d.%d", s.number, i) }
 
-// takeSlot takes a free slot for the world in dir and removes what a world that
-// was killed left in it.
+// takeSlot takes a free slot for the world in dir and removes what a killed
+// world left in it.
 func takeSlot(ctx context.Context, dir string) (slot, error) {
 	if err := os.MkdirAll(slotDir, 0o700); err != nil {
 		return slot{}, err
@@ -72,11 +72,11 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// release gives the slot up; nothing of it may be left.
+// release releases the slot, which must be empty.
 func (s slot) release() error { return errors.Join(s.lock.Truncate(0), s.lock.Close()) }
 
-// sweep removes everything that the world in dir has left, in the order in
-// which it can go: processes, cgroups, file systems, networks.
+// sweep removes everything that the world in dir has left, in order of
+// dependency: processes, cgroups, file systems, networks.
 func (s slot) sweep(ctx context.Context, dir string) error {
 	var errs []error
 	if dir != "" {
@@ -85,8 +85,8 @@ func (s slot) sweep(ctx context.Context, dir string) error {
 	return errors.Join(append(errs, s.removeNetwork(ctx))...)
 }
 
-// removeNetwork removes the namespaces and the bridge of the slot. The ends of
-// the cables go with the namespaces.
+// removeNetwork removes the namespaces and the bridge of the slot. The veth
+// pairs go with the namespaces.
 func (s slot) removeNetwork(ctx context.Context) error {
 	names, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -105,7 +105,7 @@ func (s slot) removeNetwork(ctx context.Context) error {
 		if _, err := os.Stat(link); err == nil {
 			err = command(ctx, "", "ip", "link", "del", filepath.Base(link))
 			if _, still := os.Stat(link); still != nil {
-				err = nil // It went with its namespace meanwhile.
+				err = nil // Removed with its namespace meanwhile.
 			}
 			errs = append(errs, err)
 		}
@@ -113,7 +113,7 @@ func (s slot) removeNetwork(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// alive reports whether a process is there, as other than a zombie.
+// alive reports whether a process exists and is no zombie.
 func alive(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -17,15 +17,16 @@ import (
 
 // Limits of strace.
 const (
-	attachLimit = 30 * time.Second // To have every thread of a process.
-	letGoLimit  = 10 * time.Second // To let go of it.
+	attachLimit = 30 * time.Second // To attach to every thread of a process.
+	letGoLimit  = 10 * time.Second // To detach.
 )
 
-// Trace interferes with system calls of the node's living process, as strace's
-// option --inject says, such as "fdatasync:error=EIO", until the function
-// returned is called, which reports whether there was such a call. With paths
-// only calls on these files count. Every thread is traced when Trace returns. A
-// process that has ended is left alone.
+// Trace interferes with system calls of the node's running process until the
+// returned function is called. inject is an argument of strace's option
+// --inject, such as "fdatasync:error=EIO". The returned function reports
+// whether there was such a call. With paths, only calls on these files count.
+// Every thread is traced when Trace returns. It ignores a process that has
+// exited.
 func (n *Node) Trace(
 	ctx context.Context, inject string, paths ...string,
 ) (stop func() (hit bool, err error), err error) {
@@ -49,11 +50,11 @@ type tracer struct {
 	log    string
 	cmd    *exec.Cmd
 	said   bytes.Buffer
-	ended  chan struct{} // Closed once it has ended.
-	err    error         // How, after that.
+	ended  chan struct{} // Closed once it has exited.
+	err    error         // Its result, once ended is closed.
 }
 
-// newTracer returns what does not trace yet, and goes on when ctx ends.
+// newTracer returns a tracer that is not started. It outlives ctx.
 func newTracer(ctx context.Context, p *process, log, inject string, paths ...string) *tracer {
 	calls, _, _ := strings.Cut(inject, ":")
 	args := []string{"-f", "-q", "-o", log, "-e", "trace=" + calls, "-e", "inject=" + inject}
@@ -74,7 +75,7 @@ func (t *tracer) start() error {
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	began := make(chan error)
 	go func() {
-		runtime.LockOSThread() // Its end would be the death of the parent.
+		runtime.LockOSThread() // The end of the thread counts as the death of the parent.
 		defer runtime.UnlockOSThread()
 		defer close(t.ended)
 		err := t.cmd.Start()
@@ -86,8 +87,8 @@ func (t *tracer) start() error {
 	return <-began
 }
 
-// attach waits until strace has every thread of the process. One that ends
-// meanwhile is no error.
+// attach waits until strace traces every thread of the process. A process that
+// exits meanwhile is no error.
 func (t *tracer) attach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attachLimit)
 	defer cancel()
@@ -100,12 +101,12 @@ func (t *tracer) attach(ctx context.Context) error {
 	return err
 }
 
-// tracedBy reports whether every thread of a process is traced by another one.
+// tracedBy reports whether tracer traces every thread of a process.
 func tracedBy(tracer, pid int) bool {
 	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	want := fmt.Appendf(nil, "\nTracerPid:\t%d\n", tracer)
 	for _, path := range states {
-		// A thread that is gone needs no tracer.
+		// An exited thread needs no tracer.
 		if data, err := os.ReadFile(path); err == nil && !bytes.Contains(data, want) {
 			return false
 		}
@@ -113,8 +114,8 @@ func tracedBy(tracer, pid int) bool {
 	return err == nil && len(states) > 0
 }
 
-// gaveUp returns why strace, which has ended by itself, no longer traces its
-// process; nil when that has ended too.
+// gaveUp returns why strace exited by itself; nil if its process has exited
+// too.
 func (t *tracer) gaveUp() error {
 	if !alive(t.target.pid) {
 		return nil
@@ -123,8 +124,8 @@ func (t *tracer) gaveUp() error {
 	return fmt.Errorf("strace ended before its process: %w", errors.Join(t.err, said))
 }
 
-// stop has strace let go of the process, and reports whether it has interfered
-// with anything.
+// stop detaches strace from the process, and reports whether it has interfered
+// with a call.
 func (t *tracer) stop() (hit bool, err error) {
 	if isClosed(t.ended) {
 		err = t.gaveUp()
@@ -146,8 +147,8 @@ func (t *tracer) end() error {
 	select {
 	case <-t.ended:
 	case <-time.After(letGoLimit):
-		// It waits for a process that is neither there nor gone; those that it
-		// still holds go on when it ends.
+		// strace waits for a process that is neither alive nor reaped. The
+		// processes it still traces go on when it ends.
 		if err := t.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}

@@ -34,8 +34,8 @@ func mustShell(t *testing.T, script string) *Node {
 	return &Node{Name: "n1", dir: dir, process: p}
 }
 
-// TestTrace holds that a disk fault is one only where a call was interfered
-// with, and that a tracer that is not there is an error.
+// TestTrace checks that a disk fault counts only if it interfered with a call,
+// and that a missing tracer is an error.
 func TestTrace(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil || os.Geteuid() != 0 {
 		t.Skip("it takes root and strace")
@@ -55,7 +55,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("hit %v, want %v: %v, %v", hit, want, err, stopped)
 		}
 	}
-	// The other file of the two is left alone.
+	// The trace covers only the other file of the two.
 	stop, err := syncing.Trace(t.Context(), late, filepath.Join(syncing.dir, "elsewhere"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,14 +11,14 @@ import (
 	"berth/compute"
 )
 
-// MaxWorkers is how many workers a world may have.
+// MaxWorkers is the largest number of workers in a world.
 const MaxWorkers = 3
 
 // machines returns the servers and the workers.
 func (w *World) machines() []*Node { return slices.Concat(w.Nodes, w.Workers) }
 
-// addWorkers adds the workers behind the servers. They have the type of GPU that
-// every server has too, so that work finds its way to both.
+// addWorkers adds the workers after the servers. They have the GPU type that
+// every server has too, so that the scheduler places work on both.
 func (w *World) addWorkers() {
 	for i := range w.cfg.Workers {
 		name := fmt.Sprintf("w%d", i+1)
@@ -30,7 +30,8 @@ func (w *World) addWorkers() {
 	}
 }
 
-// startWorkers makes a token of the workers' role and starts them with it.
+// startWorkers creates a token of the role worker and starts the workers with
+// it.
 func (w *World) startWorkers(ctx context.Context) error {
 	if len(w.Workers) == 0 {
 		return nil
@@ -56,7 +57,7 @@ func (w *World) startWorkers(ctx context.Context) error {
 	return nil
 }
 
-// tokenFile returns the file with which the node joins.
+// tokenFile returns the path of the node's join token.
 func (n *Node) tokenFile() string {
 	if n.worker {
 		return n.world.tokenFile() + "-worker"

@@ -21,15 +21,15 @@ const (
 	readyLimit = 120 * time.Second
 )
 
-// Config is what a world is made of.
+// Config configures a world.
 type Config struct {
-	Dir    string // Everything the world keeps; made, and empty at first.
+	Dir    string // Holds everything the world keeps; created, and empty at first.
 	Binary string // The berth program of the nodes.
 	Nodes  int    // Servers, 3 to 9.
-	Points bool   // The program has failpoints, which Arm arms.
-	Plant  string // A bug that is planted into all nodes; "" for none.
+	Points bool   // The program has failpoints for Arm.
+	Plant  string // A bug to plant in all nodes; "" for none.
 
-	Workers int // Nodes beside them that hold no replica, up to MaxWorkers.
+	Workers int // Nodes without a replica besides the servers, up to MaxWorkers.
 }
 
 // World is a running cluster.
@@ -42,14 +42,14 @@ type World struct {
 	slot slot
 }
 
-// gpus returns the simulated GPUs of the i-th node: few types, so that work
-// finds its way to every node.
+// gpus returns the simulated GPUs of the i-th node. There are few types, so
+// that the scheduler places work on every node.
 func gpus(i int) []string {
 	return [][]string{{"h100:2", "l40s:1"}, {"h100:2", "t4:1"}, {"h100:2"}}[i%3]
 }
 
-// OnOneNode reports whether a profile asks for a GPU that only one of three nodes
-// has: what executed on it has nowhere else to go.
+// OnOneNode reports whether a profile requests a GPU that only one of three
+// nodes has: its executions cannot move.
 func OnOneNode(profile string) bool {
 	p, err := compute.ParseProfile(profile)
 	nodes := 0
@@ -61,8 +61,8 @@ func OnOneNode(profile string) bool {
 	return err == nil && nodes == 1
 }
 
-// Open makes the networks and disks, starts the nodes and returns once all of
-// them vote and have told their GPUs. Close undoes it.
+// Open creates the networks and disks and starts the nodes. It returns once all
+// nodes vote and have reported their GPUs. Close undoes it.
 func Open(ctx context.Context, cfg Config) (_ *World, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("it takes root to make networks and disks: run it as root")
@@ -81,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (_ *World, err error) {
 	if err := os.MkdirAll(w.Marks(), 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(w.Marks(), 0o777); err != nil { // Executions have users of their own.
+	if err := os.Chmod(w.Marks(), 0o777); err != nil { // Executions have their own users.
 		return nil, err
 	}
 	if w.slot, err = takeSlot(ctx, cfg.Dir); err != nil {
@@ -95,8 +95,8 @@ func Open(ctx context.Context, cfg Config) (_ *World, err error) {
 	return w, w.comeUp(ctx)
 }
 
-// Close ends everything and removes what the world made in the kernel. The
-// directory stays.
+// Close ends everything and removes the world's kernel objects. The directory
+// stays.
 func (w *World) Close(ctx context.Context) error {
 	for _, n := range w.machines() {
 		if err := n.Thaw(); err != nil {
@@ -111,7 +111,7 @@ func (w *World) Marks() string { return filepath.Join(w.cfg.Dir, "marks") }
 
 func (w *World) tokenFile() string { return filepath.Join(w.cfg.Dir, "token") }
 
-// comeUp builds the world and brings the cluster up.
+// comeUp builds the world and starts the cluster.
 func (w *World) comeUp(ctx context.Context) error {
 	for i := range w.cfg.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
@@ -152,7 +152,8 @@ func (w *World) comeUp(ctx context.Context) error {
 	return w.keepIDs(ctx)
 }
 
-// found starts the first node and makes a token with which the others join.
+// found bootstraps the first node and creates a token with which the others
+// join.
 func (w *World) found(ctx context.Context) error {
 	first := w.Nodes[0]
 	if err := first.Start(ctx); err != nil {
@@ -180,13 +181,13 @@ func (w *World) found(ctx context.Context) error {
 	return os.WriteFile(w.tokenFile(), []byte(token.Token), 0o600)
 }
 
-// admin returns a client for one node that tries once.
+// admin returns a client for one node that does not retry.
 func (w *World) admin(n *Node) (*client.Client, error) {
 	return client.New(client.Config{Addrs: []string{n.URL()}, Token: w.RootToken, RetryFor: -1})
 }
 
-// WaitWhole waits until every node answers for itself that all nodes are up
-// with their GPUs and that three of them vote.
+// WaitWhole waits until every node reports that all nodes are up with their
+// GPUs and that three of them vote.
 func (w *World) WaitWhole(ctx context.Context) error {
 	for _, n := range w.machines() {
 		c, err := w.admin(n)
@@ -209,7 +210,8 @@ func (w *World) WaitWhole(ctx context.Context) error {
 	return nil
 }
 
-// whole returns what is missing of the cluster as one node tells it.
+// whole returns an error that names what one node reports missing from the
+// cluster.
 func (w *World) whole(ctx context.Context, c *client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -238,8 +240,8 @@ func (w *World) whole(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// keepIDs learns which node is which, and keeps their records where they are
-// found when their disks are not.
+// keepIDs sets the nodes' ids. It copies their node.json off their disks, for
+// use while a disk is unmounted.
 func (w *World) keepIDs(ctx context.Context) error {
 	c, err := w.admin(w.Nodes[0])
 	if err != nil {
@@ -266,7 +268,7 @@ func (w *World) keepIDs(ctx context.Context) error {
 	return nil
 }
 
-// Leader returns the node that others say leads, nil for none.
+// Leader returns the node that the others report as leader, nil for none.
 func (w *World) Leader(ctx context.Context) *Node {
 	for _, n := range w.Nodes {
 		if !n.Running() {
@@ -293,8 +295,8 @@ func (w *World) Leader(ctx context.Context) *Node {
 	return nil
 }
 
-// Term returns the highest term of which a node's state knows; known is false
-// when no node answered.
+// Term returns the highest term that a node's state reports; known is false if
+// no node answered.
 func (w *World) Term(ctx context.Context) (highest uint64, known bool) {
 	for _, n := range w.Nodes {
 		c, err := w.admin(n)
@@ -310,15 +312,15 @@ func (w *World) Term(ctx context.Context) (highest uint64, known bool) {
 	return highest, known
 }
 
-// PowerCut ends all nodes at once as when the power fails: everything that was
-// not synced is lost. It leaves them off, with their disks attached again.
+// PowerCut kills all nodes at once as a power failure does: unsynced data is
+// lost. It leaves the nodes off, with their disks mounted again.
 func (w *World) PowerCut(ctx context.Context) error {
 	for _, n := range w.machines() {
 		if err := n.cutDisk(); err != nil {
 			return err
 		}
 	}
-	// A sandbox holds the file systems of all nodes: nothing may be left.
+	// A sandbox uses the file systems of all nodes, so none may be left.
 	for _, n := range w.machines() {
 		if err := n.Crash(ctx); err != nil {
 			return err

@@ -2,7 +2,7 @@ package world
 
 import "testing"
 
-// TestOnOneNode takes profiles as records of executions spell them.
+// TestOnOneNode checks profiles as records of executions spell them.
 func TestOnOneNode(t *testing.T) {
 	for profile, want := range map[string]bool{
 		"gpu.l40s": true, "gpu.t4": true, "gpu.t4.500m": true, "gpu.h100": false, "gpu.h100.2x": false, "cpu": false, "": false,
