@@ -13,28 +13,28 @@ import (
 // Times of a node's process.
 const (
 	heartbeatPeriod = 3 * time.Second
-	pollPeriod      = time.Second // Of nodes without a replica.
+	pollPeriod      = time.Second // For nodes without a replica.
 	reportedDelay   = 5 * time.Second
-	fetchTime       = 100 * time.Millisecond // Of the code, at most; mostly.
-	slowFetch       = time.Minute            // Else.
+	fetchTime       = 100 * time.Millisecond // Maximum time to fetch code, mostly.
+	slowFetch       = time.Minute            // Maximum of the slow fetches.
 )
 
-// agent is what a node's process knows: package node/executor in small.
+// agent is a node's process: a small version of package node/executor.
 type agent struct {
 	*machine
 
-	contactAt time.Duration // When the last heartbeat that was answered was sent.
-	fresh     uint64        // Index that the first view must include; 0 while it is not known.
-	known     bool          // Whether fresh is.
-	reached   time.Duration // Up to when there was contact since then.
-	seen      uint64        // Index of the view that was matched last.
+	contactAt time.Duration // When the last answered heartbeat was sent.
+	fresh     uint64        // Index that the first view must include; 0 while unknown.
+	known     bool          // Whether fresh is set.
+	reached   time.Duration // Time of the last contact since then.
+	seen      uint64        // Index of the last matched view.
 	waking    bool
 	live      map[key]*attempt
-	order     []key // Of live.
+	order     []key // The order of live.
 	sending   map[key]bool
 }
 
-// attempt is one that lives on this node.
+// attempt is a live attempt on this node.
 type attempt struct {
 	key        key
 	placeIndex uint64
@@ -42,16 +42,16 @@ type attempt struct {
 	yields     bool
 	notice     time.Duration
 	seen       compute.Instant
-	lease      boottime.Lease // Its supervisor's too, once there is one.
+	lease      boottime.Lease // Shared with its supervisor, once it has one.
 }
 
-// startAgent starts the node's part of the process: first it finds what an
-// earlier one left.
+// startAgent starts the node's part of the process. It first adopts what an
+// earlier process left.
 func (m *machine) startAgent() {
 	m.agent = agent{machine: m, live: map[key]*attempt{}, sending: map[key]bool{}}
 	a := &m.agent
 	for _, k := range m.disk.waiting {
-		a.directory(k) // What ended here does not begin anew, also after a power cut.
+		a.directory(k) // An attempt that ended here must not restart, even after a power failure.
 		if outcome, err := journal.Decode(m.disk.outbox[k]); err == nil {
 			a.report(k, outcome)
 		} else {
@@ -77,8 +77,8 @@ func (m *machine) startAgent() {
 	}
 }
 
-// adopt goes on with an attempt of an earlier process: with its supervisor
-// while that lives, else with what its journal says.
+// adopt continues an attempt of an earlier process: with its supervisor if that
+// is alive, else from its journal.
 func (a *agent) adopt(k key, d *directory) {
 	if s := a.supervisors[k]; s != nil {
 		a.add(&attempt{key: k, placeIndex: s.placeIndex})
@@ -126,7 +126,8 @@ func (a *agent) beat() {
 	w.after(w.between(heartbeatPeriod*9/10, heartbeatPeriod*11/10), a.guard(a.beat))
 }
 
-// contact passes on when the leader was reached.
+// contact reports the time of the last contact with the leader to the
+// supervisors.
 func (a *agent) contact(at time.Duration) {
 	a.contactAt = max(a.contactAt, at)
 	for _, k := range a.order {
@@ -141,8 +142,8 @@ func (a *agent) contact(at time.Duration) {
 	}
 }
 
-// catchUp asks the leader how far the log is: an older view would say that
-// attempts live which have ended.
+// catchUp asks the leader for the log's index: in an older view, ended attempts
+// look alive.
 func (a *agent) catchUp() {
 	if a.known {
 		return
@@ -165,7 +166,7 @@ func (a *agent) catchUp() {
 	w.after(time.Second, a.guard(a.catchUp))
 }
 
-// wakeAgent has the newest view of the node's own replica be matched soon.
+// wakeAgent schedules a match of the newest view of the node's own replica.
 func (m *machine) wakeAgent() {
 	a := &m.agent
 	if a.waking || !m.up || m.server == nil {
@@ -199,8 +200,8 @@ func (a *agent) poll() {
 	w.after(w.between(pollPeriod/2, pollPeriod), a.guard(a.poll))
 }
 
-// match starts what is new, stops what is to stop, and ends what the state no
-// longer knows as alive.
+// match starts new attempts, stops those that must stop, and ends those that
+// the state no longer has as live.
 func (a *agent) match(work []compute.Work, index uint64) {
 	if a.known && a.behind() {
 		a.known = false
@@ -210,7 +211,7 @@ func (a *agent) match(work []compute.Work, index uint64) {
 		return
 	}
 	if a.contactAt != 0 {
-		a.seen = index // Else all is matched again: nothing of it could begin.
+		a.seen = index // Otherwise everything is matched again, because nothing could begin.
 	}
 	wanted := make(map[key]bool, len(work))
 	for _, w := range work {
@@ -238,7 +239,7 @@ func (a *agent) match(work []compute.Work, index uint64) {
 }
 
 // behind reports whether the node was cut off for so long that the cluster may
-// have given its attempts up; see node's attemptSource.
+// have given up its attempts; see node's attemptSource.
 func (a *agent) behind() bool {
 	if a.contactAt-a.reached > protocol.NodeTTL || a.w.now-a.contactAt > protocol.NodeTTL {
 		return true
@@ -247,7 +248,7 @@ func (a *agent) behind() bool {
 	return false
 }
 
-// ask notes what the state wants of an attempt that lives.
+// ask records what the state requires of a live attempt.
 func (a *agent) ask(at *attempt, w *compute.Work) {
 	at.stop = max(at.stop, w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {
@@ -256,7 +257,7 @@ func (a *agent) ask(at *attempt, w *compute.Work) {
 	a.pass(at)
 }
 
-// pass tells the supervisor what was asked for.
+// pass forwards the requirements to the supervisor.
 func (a *agent) pass(at *attempt) {
 	s := a.supervisors[at.key]
 	if s == nil {
@@ -284,7 +285,7 @@ func (a *agent) begin(w *compute.Work) {
 	a.add(at)
 	a.ask(at, w)
 	if !w.Attempt.StartedAt.IsZero() {
-		// The state knows that the code started, and this node does not.
+		// The state knows that the code started, but this node does not.
 		a.conclude(a.supervisorLost(k, journal.State{StartedAt: w.Attempt.StartedAt}))
 		return
 	}
@@ -310,8 +311,8 @@ func (a *agent) begin(w *compute.Work) {
 	}))
 }
 
-// refused ends an attempt that must not be started any more, and reports
-// whether it did.
+// refused ends an attempt that must not start any more, and reports whether it
+// did.
 func (a *agent) refused(at *attempt) bool {
 	switch {
 	case at.stop == compute.StopHard:
@@ -328,7 +329,7 @@ func (a *agent) refused(at *attempt) bool {
 	return true
 }
 
-// directory returns that of an attempt, a new one when there is none.
+// directory returns the directory of an attempt, creating it if needed.
 func (a *agent) directory(k key) *directory {
 	d := a.disk.attempts[k]
 	if d == nil {
@@ -347,8 +348,8 @@ func (a *agent) neverStarted(at *attempt, status compute.Status, reason compute.
 	}
 }
 
-// supervisorLost returns the outcome of an attempt whose code may have been
-// started and whose supervisor is dead.
+// supervisorLost returns the outcome of an attempt whose code may have started
+// and whose supervisor is dead.
 func (a *agent) supervisorLost(k key, state journal.State) compute.Outcome {
 	return compute.Outcome{
 		Execution: k.execution, Epoch: k.epoch,
@@ -357,7 +358,7 @@ func (a *agent) supervisorLost(k key, state journal.State) compute.Outcome {
 	}
 }
 
-// gone follows up on a supervisor that hung up.
+// gone handles a supervisor that hung up.
 func (a *agent) gone(k key) {
 	if a.live[k] == nil {
 		return
@@ -373,13 +374,13 @@ func (a *agent) gone(k key) {
 	}
 }
 
-// conclude puts an outcome into the outbox and has it sent.
+// conclude puts an outcome into the outbox and sends it.
 func (a *agent) conclude(outcome compute.Outcome) {
 	k := key{outcome.Execution, outcome.Epoch}
 	a.directory(k)
 	if a.disk.outbox[k] != nil {
 		delete(a.live, k)
-		return // The first is how it ended.
+		return // The first outcome stands.
 	}
 	a.w.after(a.w.fsync(), a.guard(func() {
 		delete(a.live, k)
@@ -396,7 +397,7 @@ func (a *agent) conclude(outcome compute.Outcome) {
 	}))
 }
 
-// report sends an outcome until it is taken or refused for good.
+// report sends an outcome until it is accepted or permanently refused.
 func (a *agent) report(k key, outcome compute.Outcome) {
 	if a.sending[k] {
 		return

@@ -8,20 +8,20 @@ import (
 	"berth/fsm"
 )
 
-// brake is what the oracle makes by itself of nodes that vanish at once, from
-// nothing but which nodes are up in each view.
+// brake is the oracle's own circuit breaker for rescheduling. It detects nodes
+// that vanish at once only from the set of up nodes in each view.
 type brake struct {
 	holds  bool
 	began  time.Duration
-	unsure bool // What happened since the last view is not known.
+	unsure bool // Events since the last view are unknown.
 
-	gone map[compute.NodeID]compute.Instant // Of those that are down: since when.
+	gone map[compute.NodeID]compute.Instant // When each down node went down.
 	held map[compute.NodeID]bool
 }
 
-// watchBrake notes who went and who came back, and whether they are too many: two
-// at least within the window, and more than a third of them and of those that are
-// up. Nobody lets the brake go here.
+// watchBrake records nodes that go down and come back, and whether too many are
+// gone. Too many are at least two within the window and more than a third of
+// them and the up nodes together. No operator releases the breaker here.
 func (o *oracle) watchBrake(view *fsm.View) {
 	b := &o.brake
 	b.unsure = false
@@ -55,7 +55,7 @@ func (o *oracle) watchBrake(view *fsm.View) {
 		}
 	}
 	switch {
-	case blinked: // Somebody was back in between, which may have let it go.
+	case blinked: // A node was back in between, which may have released it.
 		b.holds = b.holds && len(view.Vanished()) > 0
 	case b.holds && (held < 2 || 3*held <= up+held):
 		b.holds = false
@@ -65,8 +65,9 @@ func (o *oracle) watchBrake(view *fsm.View) {
 	}
 }
 
-// givesUp holds that a leader which gives attempts up has recorded every node
-// that it counts as down: else nobody could tell how many vanished at once.
+// givesUp checks that a leader records every node it counts as down before it
+// gives up attempts. Otherwise the number of nodes that vanished at once is
+// unknown.
 func (o *oracle) givesUp(view *fsm.View, silent map[compute.NodeID]protocol.Silence) {
 	for _, m := range o.w.machines {
 		n, known := view.Node(m.node)

@@ -14,19 +14,20 @@ import (
 	"berth/bench/usage"
 )
 
-// bugHistories is in how many histories, at most, a bug of the model has to show.
+// bugHistories is the number of histories within which a bug of the model must
+// show.
 const bugHistories = 100
 
-// raced reports whether this is with the race detector.
+// raced reports whether the race detector is on.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// TestBugsAreFound plants each bug of the model: with the seeds from a fresh one on
-// an invariant finds it within a minute of the processor, and the same seed shows it
-// again. The race detector makes a minute short: with it there are more. Package
-// fault does the same with the bugs that are planted into the program.
+// TestBugsAreFound plants each bug of the model. With seeds counted up from a
+// fresh one, an invariant finds the bug within a minute of processor time, and
+// the same seed finds it again. The race detector is slow and gets more time.
+// Package fault does the same with the bugs planted into the program.
 func TestBugsAreFound(t *testing.T) {
 	limit := time.Minute
 	if raced() {
@@ -34,7 +35,7 @@ func TestBugsAreFound(t *testing.T) {
 	}
 	first, histories := *seedFlag, *historiesFlag
 	if first == 0 {
-		first, histories = rand.Uint64()>>1+1, bugHistories // The seeds behind it are some too.
+		first, histories = rand.Uint64()>>1+1, bugHistories // Leaves seeds above it.
 	}
 	t.Logf("from seed %d on", first)
 	for _, bug := range dst.Bugs() {

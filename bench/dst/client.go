@@ -8,26 +8,27 @@ import (
 	"berth/fsm"
 )
 
-// What clients do.
+// Client behavior.
 const (
-	submitEvery   = 15 * time.Second // In the mean.
-	grantEvery    = 2 * time.Minute  // In the mean.
+	submitEvery   = 15 * time.Second // Mean.
+	grantEvery    = 2 * time.Minute  // Mean.
 	clientPatient = 5 * time.Minute
 	maxTimeout    = 12 * time.Minute
 )
 
-// request is one that a client wants executed once, however often it asks.
+// request is one request that a client wants executed once, however often it
+// repeats it.
 type request struct {
 	number    int
 	op        fsm.Op
 	actor     fsm.Actor
 	said      compute.Execution
-	execution compute.ExecutionID // As the state took it; zero before.
-	answered  compute.ExecutionID // As the client heard.
+	execution compute.ExecutionID // The id in the state; zero before.
+	answered  compute.ExecutionID // The id in the client's answer.
 	forgotten bool                // It ended long ago.
 }
 
-// submits has clients submit executions.
+// submits makes clients submit executions.
 func (w *world) submits() {
 	w.after(w.exponential(submitEvery), func() {
 		if w.net.calm {
@@ -57,8 +58,8 @@ func (w *world) submit() {
 	w.ask(q)
 }
 
-// ask sends a request, each try as the interface does: under the same name,
-// with another identifier of the execution.
+// ask sends a request. Each try has the same op and a new execution id, as in
+// the API.
 func (w *world) ask(q *request) {
 	var p *proposal
 	next := func() fsm.Submit {
@@ -84,8 +85,8 @@ func (w *world) ask(q *request) {
 
 func always() bool { return true }
 
-// acknowledge notes an answer. Some clients ask again, and some stop what they
-// have submitted.
+// acknowledge records an answer. Some clients repeat the request, and some stop
+// their execution.
 func (w *world) acknowledge(q *request, id compute.ExecutionID) {
 	if q.answered.IsZero() {
 		w.report.Submits++

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Config says what one simulation does. The same Config gives the same history.
+// Config configures one simulation. The same Config gives the same history.
 type Config struct {
 	Seed     uint64
-	Duration time.Duration // Virtual time with faults; time to heal follows.
+	Duration time.Duration // Virtual time with faults; healTime follows.
 	Nodes    int           // At least three: the first three hold a replica.
-	Bug      Bug           // What is wrong on purpose.
+	Bug      Bug           // The planted bug.
 }
 
 // Limits of a Config.
@@ -24,7 +24,7 @@ const (
 	maxDuration = 1000 * time.Hour
 )
 
-// validate returns what is wrong with c.
+// validate returns an error that describes what is invalid in c.
 func (c Config) validate() error {
 	var errs []error
 	if c.Nodes < minNodes || c.Nodes > maxNodes {
@@ -39,30 +39,29 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Bug is a mistake that is planted into the model to see that an invariant
-// finds it.
+// Bug is a bug planted into the model to check that an invariant finds it.
 type Bug uint8
 
-// The bugs.
+// Bugs of the model.
 const (
 	BugNone             Bug = iota
-	BugForgottenOp          // A client repeats a request under a new name.
+	BugForgottenOp          // A client repeats a request under a new op.
 	BugEarlyAnswer          // The leader answers before an entry is committed.
-	BugSkippedEntry         // A replica that starts again skips the first entry behind its snapshot.
-	BugStaleTerm            // What an older leader decided is proposed under the new one's term.
-	BugDoublePost           // A grant is posted once more under another name.
-	BugUnsyncedStarting     // Code is started before the journal is on the disk.
-	BugNoDisconnectKill     // A supervisor never gives its code up.
-	BugForgottenOutcome     // A node forgets an outcome that was not taken at once.
+	BugSkippedEntry         // A replica that restarts skips the first entry after its snapshot.
+	BugStaleTerm            // A decision of an older leader is proposed under the new term.
+	BugDoublePost           // A grant is posted again under another op.
+	BugUnsyncedStarting     // Code starts before the journal is synced.
+	BugNoDisconnectKill     // A supervisor never kills its code after losing contact.
+	BugForgottenOutcome     // A node drops an outcome that was not accepted at once.
 	BugHastyLoss            // The leader gives attempts up before their supervisors do.
-	BugUncheckedStart       // Code is started whatever came while it was prepared.
-	BugLongLease            // What may start elsewhere goes on for as long as what may not.
-	BugNoBrake              // The leader lets the brake go to give up nodes that vanished at once.
-	BugEarlyJudge           // The leader gives up attempts before it has recorded who else is silent.
-	BugUnheardUp            // A new leader takes every node for one that it has heard.
+	BugUncheckedStart       // Code starts without a check for stops during its preparation.
+	BugLongLease            // Attempts that may be rescheduled get the longer lease of those that may not.
+	BugNoBrake              // The leader releases the circuit breaker to give up nodes that vanished at once.
+	BugEarlyJudge           // The leader gives up attempts before it has recorded the other silent nodes.
+	BugUnheardUp            // A new leader assumes that it has heard every node.
 )
 
-// bugNames are the bugs as commands spell them.
+// bugNames are the bugs' names in commands.
 var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugNone: "none", BugForgottenOp: "forgotten-op", BugEarlyAnswer: "early-answer",
 	BugSkippedEntry: "skipped-entry", BugStaleTerm: "stale-term", BugDoublePost: "double-post",
@@ -71,13 +70,13 @@ var bugNames = map[Bug]string{ //nolint:gochecknoglobals // Immutable.
 	BugLongLease: "long-lease", BugNoBrake: "no-brake", BugEarlyJudge: "early-judge", BugUnheardUp: "unheard-up",
 }
 
-// Bugs returns all bugs, BugNone not among them.
+// Bugs returns all bugs except BugNone.
 func Bugs() []Bug {
 	out := slices.Sorted(maps.Keys(bugNames))
 	return out[1:]
 }
 
-// ParseBug returns the bug that String spells.
+// ParseBug returns the bug with the name that String returns.
 func ParseBug(text string) (Bug, error) {
 	names := make([]string, 0, len(bugNames))
 	for _, b := range slices.Sorted(maps.Keys(bugNames)) {
@@ -89,39 +88,39 @@ func ParseBug(text string) (Bug, error) {
 	return BugNone, fmt.Errorf("there is no bug %q; there are %s", text, strings.Join(names, ", "))
 }
 
-// String returns the bug as commands spell it.
+// String returns the bug's name in commands.
 func (b Bug) String() string { return bugNames[b] }
 
-// Report is what happened in one simulation.
+// Report counts the events of one simulation.
 type Report struct {
 	Seed           uint64  `json:"seed"`
 	Events         uint64  `json:"events"`
 	VirtualSeconds float64 `json:"virtual_s"`
 	Entries        uint64  `json:"entries"`
 	Terms          uint64  `json:"terms"`
-	Submits        int     `json:"submits"`    // Acknowledged.
-	Executions     int     `json:"executions"` // That ended.
-	Starts         int     `json:"starts"`     // Of code.
+	Submits        int     `json:"submits"`    // Acknowledged submits.
+	Executions     int     `json:"executions"` // Ended executions.
+	Starts         int     `json:"starts"`     // Starts of code.
 	Lost           int     `json:"lost"`       // Attempts that the leader gave up.
-	Requeued       int     `json:"requeued"`   // Attempts after whose end, by their node's word, another one followed.
-	Retried        int     `json:"retried"`    // Attempts of executions that ended, after a failure of the system.
-	Unstarted      int     `json:"unstarted"`  // Attempts of executions that ended, whose code never started.
-	Braked         int     `json:"braked"`     // Times that too many nodes vanished at once.
+	Requeued       int     `json:"requeued"`   // Attempts that ended by report of their node, and another followed.
+	Retried        int     `json:"retried"`    // Attempts of ended executions, after a system failure.
+	Unstarted      int     `json:"unstarted"`  // Attempts of ended executions whose code never started.
+	Braked         int     `json:"braked"`     // How often too many nodes vanished at once.
 	Crashes        int     `json:"crashes"`    // Of processes, machines and supervisors.
 	Partitions     int     `json:"partitions"`
 	Elections      int     `json:"elections"`
-	Restores       int     `json:"restores"`    // Of replicas from snapshots.
-	Dropped        int     `json:"dropped"`     // Entries and messages that never arrived.
-	Duplicated     int     `json:"duplicated"`  // Messages.
+	Restores       int     `json:"restores"`    // Restores of replicas from snapshots.
+	Dropped        int     `json:"dropped"`     // Lost entries and messages.
+	Duplicated     int     `json:"duplicated"`  // Duplicated messages.
 	StaleTerms     int     `json:"stale_terms"` // Commands of older leaders that the state refused.
-	StaleWords     int     `json:"stale_words"` // Words about ended attempts that the state refused.
-	Repeats        int     `json:"repeats"`     // Requests that got their first answer again.
-	Checks         int     `json:"checks"`      // Of the whole state.
-	Compared       int     `json:"compared"`    // Hashes of replicas.
-	State          string  `json:"state"`       // Hash of the state at the end.
+	StaleWords     int     `json:"stale_words"` // Reports of ended attempts that the state refused.
+	Repeats        int     `json:"repeats"`     // Repeated requests that got their first answer.
+	Checks         int     `json:"checks"`      // Checks of the whole state.
+	Compared       int     `json:"compared"`    // Comparisons of replicas' hashes.
+	State          string  `json:"state"`       // Final hash of the state.
 }
 
-// Add adds the counts of another history; its seed and state are kept.
+// Add adds the counts of another history; r keeps its seed and state.
 func (r *Report) Add(other Report) {
 	r.Seed, r.State = other.Seed, other.State
 	r.Events += other.Events
@@ -141,14 +140,14 @@ func (r *Report) Add(other Report) {
 	}
 }
 
-// Violation is an invariant that did not hold. Its seed replays it.
+// Violation is a violated invariant. Its seed replays it.
 type Violation struct { //nolint:errname // It is what was found, not what failed.
 	Seed uint64
 	At   time.Duration // Virtual time.
 	What string
 }
 
-// Error returns what was violated, when, and the seed.
+// Error returns the violation, its time and its seed.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("seed %d, at %v: %s", v.Seed, v.At.Round(time.Microsecond), v.What)
 }

@@ -18,12 +18,12 @@ var (
 	timeFlag      = flag.Duration("dst.time", testsize.Pick(5*time.Second, time.Minute), "simulate fresh seeds for so much time of the processor")
 )
 
-// config is what a violation is replayed with.
+// config returns the Config that replays a violation.
 func config(seed uint64) dst.Config {
 	return dst.Config{Seed: seed, Duration: time.Hour, Nodes: 5}
 }
 
-// simulate runs one seed, in which every invariant has to hold.
+// simulate runs one seed and requires that every invariant holds.
 func simulate(t *testing.T, seed uint64) dst.Report {
 	t.Helper()
 	r, err := dst.Run(t.Context(), config(seed))
@@ -33,9 +33,10 @@ func simulate(t *testing.T, seed uint64) dst.Report {
 	return r
 }
 
-// TestInvariantsHold simulates seeds that are always the same and fresh ones. Of the
-// first the last two showed what ends a brake that should hold: what lets it go may
-// begin it anew, and who is back may be recorded before who is gone.
+// TestInvariantsHold simulates fixed seeds and fresh ones. The last two fixed
+// seeds once released a circuit breaker that should have held. One released and
+// engaged it in the same entry. The other recorded a returning node before a
+// vanished one.
 func TestInvariantsHold(t *testing.T) {
 	began, hours := usage.CPU(), 0.0
 	if *seedFlag != 0 {

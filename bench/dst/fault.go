@@ -8,7 +8,7 @@ import (
 	"berth/fsm"
 )
 
-// How often what goes wrong, in the mean over the whole cluster.
+// Mean intervals between faults of the whole cluster.
 const (
 	processEvery    = 4 * time.Minute
 	machineEvery    = 5 * time.Minute
@@ -21,7 +21,7 @@ const (
 	fadeEvery       = 4 * time.Minute
 )
 
-// faults has everything go wrong that can, again and again.
+// faults schedules every kind of fault repeatedly.
 func (w *world) faults() {
 	w.strike(processEvery, func(m *machine) {
 		if m.up {
@@ -63,7 +63,7 @@ func (w *world) faults() {
 	})
 }
 
-// crowd isolates two machines of five at once, as a switch does.
+// crowd isolates two machines of five at once, as a failing switch does.
 func (w *world) crowd() {
 	w.report.Partitions++
 	until := w.now + w.between(20*time.Second, 3*time.Minute)
@@ -72,10 +72,9 @@ func (w *world) crowd() {
 	}
 }
 
-// fade cuts a machine off with answers on their way to it: what is sent to it
-// waits, as where a connection sends again what was lost, and soon nothing that it
-// sends arrives any more, for longer. Often the answer to the last heartbeat that is
-// heard comes just before the lease is over.
+// fade cuts a machine off in steps. Messages to it wait, as on a connection
+// that retransmits. Soon nothing that it sends arrives, for longer. The answer
+// to its last heartbeat often arrives just before the lease ends.
 func (w *world) fade(m *machine) {
 	w.report.Partitions++
 	held := w.now + w.between(5*time.Second, time.Minute)
@@ -86,7 +85,7 @@ func (w *world) fade(m *machine) {
 	w.after(heartbeatPeriod, func() { w.net.mute[m.id] = held + w.between(20*time.Second, 2*time.Minute) })
 }
 
-// strike has a fault happen to machines by chance.
+// strike applies a fault to random machines.
 func (w *world) strike(every time.Duration, fault func(*machine)) {
 	w.after(w.exponential(every), func() {
 		if w.net.calm {
@@ -97,8 +96,8 @@ func (w *world) strike(every time.Duration, fault func(*machine)) {
 	})
 }
 
-// disturb ends a machine or its process at a moment at which that is delicate,
-// now and then: chance alone would seldom meet it.
+// disturb sometimes kills a machine or its process at a critical moment that
+// random faults would seldom hit.
 func (w *world) disturb(m *machine) {
 	if w.net.calm || !w.happens(0.03) {
 		return
@@ -120,7 +119,7 @@ func (w *world) disturb(m *machine) {
 	})
 }
 
-// returns starts a machine's process again.
+// returns restarts a machine's process.
 func (w *world) returns(m *machine, after time.Duration) {
 	w.after(after, func() {
 		if !m.up {
@@ -129,7 +128,7 @@ func (w *world) returns(m *machine, after time.Duration) {
 	})
 }
 
-// killOne kills a supervisor, and with it the code.
+// killOne kills a supervisor and its code.
 func (m *machine) killOne() {
 	for _, k := range m.disk.order {
 		if s := m.supervisors[k]; s != nil && m.w.happens(0.5) {
@@ -141,10 +140,10 @@ func (m *machine) killOne() {
 	}
 }
 
-// drain stops or resumes the placing of work on a node. What a drained one
-// executes is ended within a time, or never for 0. Like the operator, what comes
-// next waits for the answer: a drain whose first try is late must not come behind
-// what ends it, and stay.
+// drain stops or resumes placement on a node. The executions of a drained node
+// are stopped within a time, or never for 0. next waits for the answer, as an
+// operator does. A drain whose first try is late must not arrive after the
+// command that ends it.
 func (w *world) drain(m *machine, drained bool, within time.Duration, next func()) {
 	cmd := fsm.DrainNode{
 		Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}}, Actor: fsm.Actor{Root: true},

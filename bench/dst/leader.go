@@ -9,14 +9,14 @@ import (
 	"berth/fsm"
 )
 
-// Times of the leader's duties, as package node has them.
+// Times of the leader's duties, as in package node.
 const (
 	watchPeriod = time.Second
 	tickPeriod  = 30 * time.Second
 	proposeWait = 10 * time.Second
 )
 
-// lead does the duties of a leader until its term ends.
+// lead performs a leader's duties until its term ends.
 func (s *server) lead() {
 	s.every(watchPeriod, s.watch)
 	s.every(tickPeriod, func() { s.do(fsm.Tick{Term: s.term}, nil) })
@@ -28,7 +28,7 @@ func (s *server) lead() {
 	})
 }
 
-// every repeats a duty while the term lasts.
+// every repeats a duty during the term.
 func (s *server) every(period time.Duration, duty func()) {
 	term := s.term
 	var again func()
@@ -42,8 +42,8 @@ func (s *server) every(period time.Duration, duty func()) {
 	s.w.after(s.w.between(0, period), again)
 }
 
-// do proposes a command of the leader's own. Like any proposal it is tried
-// again, also when another server leads by then.
+// do proposes a leader's command. Like any proposal it is retried, even if
+// another server leads by then.
 func (s *server) do(cmd fsm.Command, done func()) {
 	s.w.propose(s.id, s.alive(), proposeWait, cmd, func(bool, fsm.Result) {
 		if done != nil {
@@ -52,10 +52,11 @@ func (s *server) do(cmd fsm.Command, done func()) {
 	})
 }
 
-// watch records which nodes are heard, and then gives up the attempts that have
-// ended for certain on those that are not, unless too many vanished at once. A
-// new leader gives every node its full time. Where some are gone and others are
-// back the others wait for the next round, which in package node follows at once.
+// watch records which nodes are up. It then gives up the attempts on down nodes
+// that have ended for certain, unless too many nodes vanished at once. A new
+// leader gives every node its full timeout. If some nodes are gone and others
+// are back, the others wait for the next round, which in package node follows
+// at once.
 func (s *server) watch() {
 	view := s.state.View()
 	s.counter.Look(s.w.now)
@@ -81,8 +82,8 @@ func (s *server) watch() {
 	}
 }
 
-// losses returns what the leader gives up: what the verdict says, or what a
-// planted bug makes of it.
+// losses returns the attempts that the leader gives up: those of the verdict,
+// or those of a planted bug.
 func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[compute.NodeID]protocol.Silence,
 ) []protocol.Loss {
 	bug := s.w.config.Bug
@@ -113,7 +114,7 @@ func (s *server) losses(view *fsm.View, verdict protocol.Verdict, silent map[com
 	return losses
 }
 
-// refsOf names attempts.
+// refsOf returns references to attempts.
 func refsOf(work []compute.Work) (refs []fsm.AttemptRef) {
 	for _, w := range work {
 		refs = append(refs, fsm.AttemptRef{Execution: w.Attempt.Execution, Epoch: w.Attempt.Epoch})
@@ -121,7 +122,7 @@ func refsOf(work []compute.Work) (refs []fsm.AttemptRef) {
 	return refs
 }
 
-// wake has the newest view packed soon.
+// wake schedules packing of the newest view.
 func (s *server) wake() {
 	if s.waking || s.planning || !s.ready {
 		return
@@ -136,7 +137,7 @@ func (s *server) wake() {
 	}))
 }
 
-// pack computes a plan and has it committed, one at a time.
+// pack computes a plan and commits it, one at a time.
 func (s *server) pack() {
 	view := s.state.View()
 	if s.planning || view.Index() == s.packed {

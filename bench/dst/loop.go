@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// event is something that happens at a moment of virtual time.
+// event is an event at an instant of virtual time.
 type event struct {
 	at  time.Duration
-	seq uint64 // Events of one moment happen in the order in which they were made.
+	seq uint64 // Events of one instant run in order of creation.
 	fn  func()
 }
 
-// loop is virtual time and all that is to happen in it. One goroutine and one
-// source of chance make a seed say everything.
+// loop is the event loop in virtual time. One goroutine and one random source
+// make a seed determine everything.
 type loop struct {
 	now    time.Duration
 	seq    uint64
-	done   uint64 // Events that happened.
+	done   uint64 // The number of past events.
 	heap   []event
 	random *rand.Rand
 }
 
 func newLoop(seed uint64) loop {
-	return loop{random: rand.New(rand.NewPCG(seed, 0x6265727468))} //nolint:gosec // Chance that replays.
+	return loop{random: rand.New(rand.NewPCG(seed, 0x6265727468))} //nolint:gosec // Randomness that replays.
 }
 
 func before(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
-// after has fn happen in a while.
+// after runs fn after d.
 func (l *loop) after(d time.Duration, fn func()) {
 	l.seq++
 	l.heap = append(l.heap, event{l.now + max(d, 0), l.seq, fn})
@@ -64,7 +64,7 @@ func (l *loop) pop() event {
 	}
 }
 
-// step lets the next event happen, if it is due by until.
+// step runs the next event if it is due by until.
 func (l *loop) step(until time.Duration) bool {
 	if len(l.heap) == 0 || l.heap[0].at > until {
 		return false
@@ -76,20 +76,20 @@ func (l *loop) step(until time.Duration) bool {
 	return true
 }
 
-// between returns a time from a range by chance.
+// between returns a random time in a range.
 func (l *loop) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(l.random.Int64N(int64(high-low)+1))
 }
 
-// exponential returns a time with a mean by chance.
+// exponential returns an exponentially distributed random time.
 func (l *loop) exponential(mean time.Duration) time.Duration {
 	return time.Duration(l.random.ExpFloat64() * float64(mean))
 }
 
-// happens reports true with a probability.
+// happens returns true with probability p.
 func (l *loop) happens(p float64) bool { return l.random.Float64() < p }
 
-// fsync returns what making bytes durable takes: mostly little.
+// fsync returns the duration of an fsync: mostly short.
 func (l *loop) fsync() time.Duration {
 	if l.happens(0.01) {
 		return l.between(50*time.Millisecond, 3*time.Second)

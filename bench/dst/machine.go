@@ -15,43 +15,44 @@ type machine struct {
 	node compute.NodeID
 	name string
 	gpus []compute.GPU
-	skew time.Duration // Of its wall clock.
+	skew time.Duration // Offset of its wall clock.
 
-	server *server // nil where there is no replica.
+	server *server // Nil without a replica.
 	agent  agent
 
 	up   bool
-	run  int // Which process it is.
-	boot int // Which boot it is.
+	run  int // The number of its process.
+	boot int // The number of its boot.
 	disk disk
 
-	supervisors map[key]*supervisor // Those that live.
+	supervisors map[key]*supervisor // Live supervisors.
 }
 
-// key names an attempt.
+// key identifies an attempt.
 type key struct {
 	execution compute.ExecutionID
 	epoch     uint64
 }
 
-// disk is what outlives a process, and what of it outlives the machine.
+// disk holds the data that outlives a process, and tracks what of it outlives
+// the machine.
 type disk struct {
 	attempts map[key]*directory
-	order    []key // Of attempts, as they came.
+	order    []key // Attempts in order of arrival.
 	outbox   map[key][]byte
-	waiting  []key // Of the outbox, as they came.
+	waiting  []key // Outbox entries in order of arrival.
 }
 
-// directory is that of one attempt.
+// directory is the directory of one attempt.
 type directory struct {
 	journal  []byte
 	synced   int  // Bytes of the journal that are durable.
-	durable  bool // The directory itself is.
+	durable  bool // The directory entry itself is synced.
 	reported bool // The state has the outcome.
-	kept     bool // That is durable.
+	kept     bool // The report is synced.
 }
 
-// guard returns fn for as long as the process lives.
+// guard wraps fn so that it runs only while the process lives.
 func (m *machine) guard(fn func()) func() {
 	run := m.run
 	return func() {
@@ -61,7 +62,8 @@ func (m *machine) guard(fn func()) func() {
 	}
 }
 
-// alive returns whether the process of now still lives.
+// alive returns a function that reports whether the current process still
+// lives.
 func (m *machine) alive() func() bool {
 	run := m.run
 	return func() bool { return m.up && m.run == run }
@@ -77,14 +79,13 @@ func (m *machine) start() {
 	m.startAgent()
 }
 
-// crash ends the node's process. Supervisors go on.
+// crash kills the node's process. Supervisors go on.
 func (m *machine) crash() {
 	m.w.report.Crashes++
 	m.up = false
 }
 
-// powerOff ends all that the machine does. Of what was written and not synced,
-// some part is on the disk.
+// powerOff stops the machine. Part of the unsynced data is on the disk.
 func (m *machine) powerOff() {
 	m.crash()
 	m.boot++
@@ -107,10 +108,10 @@ func (m *machine) powerOff() {
 	}
 }
 
-// remove forgets the directory of an attempt; order keeps the name.
+// remove deletes the directory of an attempt; order keeps its key.
 func (d *disk) remove(k key) { delete(d.attempts, k) }
 
-// drop takes an outcome out of the outbox.
+// drop removes an outcome from the outbox.
 func (d *disk) drop(k key) {
 	delete(d.outbox, k)
 	d.waiting = slices.DeleteFunc(d.waiting, func(other key) bool { return other == k })
@@ -124,5 +125,5 @@ func (d *directory) write(w *world, line []byte, err error) {
 	d.journal = append(d.journal, line...)
 }
 
-// read returns what the journal says.
+// read parses the journal.
 func (d *directory) read() journal.State { return journal.Parse(d.journal) }

@@ -5,19 +5,19 @@ import (
 	"berth/fsm"
 )
 
-// money follows the ledgers of all organizations, line by line.
+// money audits the ledgers of all organizations, line by line.
 type money struct {
-	last   map[compute.OrgID]uint64 // Lines that were read.
+	last   map[compute.OrgID]uint64 // Lines already read.
 	lines  map[compute.ExecutionID]*account
-	grants map[string]int // Times that each grant was posted.
+	grants map[string]int // How often each grant was posted.
 }
 
-// account is what the ledger says of one execution.
+// account is the ledger's view of one execution.
 type account struct {
 	held    compute.Credits
 	charged compute.Credits
 	charges int
-	closed  bool // It ended and was judged.
+	closed  bool // It ended and was checked.
 }
 
 func newMoney() money {
@@ -37,7 +37,7 @@ func (m *money) read(w *world, view *fsm.View) {
 	}
 }
 
-// post judges one line.
+// post checks one line.
 func (m *money) post(w *world, line *compute.LedgerEntry) {
 	if line.Kind == compute.LedgerGrant {
 		if m.grants[line.Note]++; line.Note != "" && m.grants[line.Note] > 1 && w.grants[line.Note] {
@@ -61,12 +61,12 @@ func (m *money) post(w *world, line *compute.LedgerEntry) {
 	case compute.LedgerCharge:
 		a.charged += line.Amount
 		a.charges++
-	case compute.LedgerGrant: // Above.
-	case compute.LedgerFork: // Of an organization, not of an execution.
+	case compute.LedgerGrant: // Handled above.
+	case compute.LedgerFork: // It belongs to an organization, not an execution.
 	}
 }
 
-// settle judges the lines of an execution that ended.
+// settle checks the lines of an ended execution.
 func (m *money) settle(w *world, e *compute.Execution) {
 	a := m.lines[e.ID]
 	if a == nil {

@@ -2,17 +2,17 @@ package dst
 
 import "time"
 
-// outside is the endpoint of clients, which nothing cuts off.
+// outside is the clients' endpoint, which nothing cuts off.
 const outside = -1
 
-// network is what stands between endpoints: delay, loss, repetition, a new
-// order, and cuts.
+// network models what happens between endpoints: delay, loss, duplication,
+// reordering and partitions.
 type network struct {
 	calm     bool              // No more faults.
-	isolated []time.Duration   // By endpoint: until when nothing passes.
-	mute     []time.Duration   // By endpoint: until when nothing passes that it sends.
-	held     []time.Duration   // By endpoint: until when what is sent to it waits.
-	cut      [][]time.Duration // By endpoint and endpoint: until when nothing passes, one way.
+	isolated []time.Duration   // By endpoint: isolated until then.
+	mute     []time.Duration   // By endpoint: its messages are lost until then.
+	held     []time.Duration   // By endpoint: messages to it wait until then.
+	cut      [][]time.Duration // By sender and receiver: cut one way until then.
 }
 
 func newNetwork(n int) network {
@@ -26,7 +26,7 @@ func newNetwork(n int) network {
 	return net
 }
 
-// reaches reports whether what one endpoint sends arrives at the other.
+// reaches reports whether messages from one endpoint arrive at the other.
 func (w *world) reaches(from, to int) bool {
 	switch {
 	case w.net.calm || from == to:
@@ -41,11 +41,11 @@ func (w *world) reaches(from, to int) bool {
 	return w.net.isolated[from] <= w.now && w.net.isolated[to] <= w.now && w.net.cut[from][to] <= w.now
 }
 
-// connected reports whether two endpoints hear each other.
+// connected reports whether two endpoints reach each other.
 func (w *world) connected(a, b int) bool { return w.reaches(a, b) && w.reaches(b, a) }
 
-// send has fn happen at an endpoint whose process is up, unless the message is
-// lost; sometimes it happens twice.
+// send runs fn at an endpoint whose process is up, unless the message is lost.
+// Sometimes fn runs twice.
 func (w *world) send(from, to int, fn func()) {
 	copies := 1
 	if !w.net.calm && from != to {
@@ -67,8 +67,8 @@ func (w *world) send(from, to int, fn func()) {
 	}
 }
 
-// delay returns how long a message is on its way. Now and then it is long, so
-// that later ones pass it.
+// delay returns the latency of a message. It is sometimes long, so that later
+// messages overtake.
 func (w *world) delay(from, to int) time.Duration {
 	switch {
 	case from == to:

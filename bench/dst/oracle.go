@@ -10,37 +10,37 @@ import (
 	"berth/fsm"
 )
 
-// How often everything is looked at.
+// Intervals of the checks.
 const (
-	sweepSpan = 256  // Entries between two looks at all executions.
+	sweepSpan = 256  // Entries between two checks of all executions.
 	checkSpan = 2048 // Entries between two checks of the whole state.
 )
 
-// oracle sees all machines at once and says what must never be.
+// oracle observes all machines and checks the invariants.
 type oracle struct {
 	w    *world
-	seen uint64 // Entries that were looked at.
+	seen uint64 // Entries checked.
 
-	hashes []compute.Hash // Of the state behind each entry, from base on.
+	hashes []compute.Hash // Hashes of the state after each entry, from base on.
 
-	starts   map[key]int // Of code, over all machines.
+	starts   map[key]int // Starts of code on all machines.
 	running  map[key]*supervisor
-	alone    map[compute.ExecutionID]key // The one epoch whose code runs.
-	held     map[compute.GPUID]int       // Thousandths that code holds, on the machine.
+	alone    map[compute.ExecutionID]key // The only epoch whose code runs.
+	held     map[compute.GPUID]int       // Thousandths held by code on the machine.
 	outcomes map[key]compute.Outcome     // As supervisors wrote them.
-	ends     map[key]int                 // Words that the state took.
+	ends     map[key]int                 // Reports that the state accepted.
 
 	executions map[compute.ExecutionID]*known
 	money      money
-	requests   map[compute.ExecutionID]*request // Under which name each was sent.
+	requests   map[compute.ExecutionID]*request // The request of each execution id that was sent.
 
 	brake brake
 }
 
-// known is what the oracle remembers of an execution.
+// known is the oracle's record of an execution.
 type known struct {
 	request  *request
-	terminal *compute.Execution // As it was when it ended.
+	terminal *compute.Execution // Its final record.
 	settled  bool
 }
 
@@ -53,8 +53,8 @@ func newOracle(w *world) *oracle {
 	}
 }
 
-// started notes that code starts: once per epoch, one epoch of an execution,
-// and never on a GPU of which others hold too much.
+// started checks a start of code: once per epoch, one epoch of an execution at
+// a time, and never on a GPU with too little capacity left.
 func (o *oracle) started(s *supervisor) {
 	k := s.key
 	o.starts[k]++
@@ -79,7 +79,7 @@ func (o *oracle) started(s *supervisor) {
 	}
 }
 
-// ended notes that no code of an attempt is left.
+// ended records that no code of an attempt is left.
 func (o *oracle) ended(s *supervisor) {
 	delete(o.alone, s.key.execution)
 	delete(o.running, s.key)
@@ -88,10 +88,10 @@ func (o *oracle) ended(s *supervisor) {
 	}
 }
 
-// outcome notes how code ended.
+// outcome records how code ended.
 func (o *oracle) outcome(k key, outcome compute.Outcome) { o.outcomes[k] = outcome }
 
-// look judges an entry when the first replica has applied it.
+// look checks an entry when the first replica has applied it.
 func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Result) {
 	o.seen = index
 	o.w.report.Entries++
@@ -100,7 +100,7 @@ func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Resu
 	}
 	if view.Index() != index {
 		o.brake.unsure = true
-		return // A batch: the newest view is another entry's.
+		return // A batch: the newest view belongs to a later entry.
 	}
 	o.money.read(o.w, view)
 	o.watchBrake(view)
@@ -112,7 +112,7 @@ func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Resu
 	}
 }
 
-// judge judges one command and what became of it.
+// judge checks one command and its result.
 func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 	w := o.w
 	if r.Repeat {
@@ -137,7 +137,7 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 	case fsm.FinishAttempt:
 		o.finished(view, c, r)
 	case fsm.SetNodeState:
-		o.brake.unsure = true // Until the entry is over: it may let go what held.
+		o.brake.unsure = true // Until the end of the entry, which may release the breaker.
 		if c.State == compute.NodeUp && r.Refusal == nil {
 			o.back(c)
 		}
@@ -156,8 +156,8 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 	}
 }
 
-// back holds that a leader which records a node as up has heard it: what is placed
-// on one that is dead waits for a lease to end, and may be lost with it.
+// back checks that a leader has heard a node before it records the node as up.
+// Work placed on a dead node waits for a lease to end and may be lost with it.
 func (o *oracle) back(c fsm.SetNodeState) {
 	for _, m := range o.w.machines {
 		if m.node != c.Node {
@@ -171,7 +171,7 @@ func (o *oracle) back(c fsm.SetNodeState) {
 	}
 }
 
-// submitted notes an execution that the state took: one per request.
+// submitted records an accepted execution: one per request.
 func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
 	q := o.requests[c.Execution.ID]
 	if r.Refusal != nil || q == nil {
@@ -189,7 +189,7 @@ func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
 	}
 }
 
-// finished judges the word of a node.
+// finished checks a node's report of an end.
 func (o *oracle) finished(view *fsm.View, c fsm.FinishAttempt, r fsm.Result) {
 	k := key{c.Outcome.Execution, c.Outcome.Epoch}
 	o.touch(view, k.execution)
@@ -208,7 +208,7 @@ func (o *oracle) finished(view *fsm.View, c fsm.FinishAttempt, r fsm.Result) {
 	}
 }
 
-// touch looks at an execution that a command was about.
+// touch checks an execution that a command changed.
 func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	known := o.executions[id]
 	if known == nil {
@@ -247,7 +247,7 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	}
 }
 
-// sweep looks at all executions.
+// sweep checks all executions.
 func (o *oracle) sweep(view *fsm.View) {
 	for _, id := range slices.SortedFunc(maps.Keys(o.executions), func(a, b compute.ExecutionID) int {
 		return slices.Compare(a.UUID[:], b.UUID[:])
@@ -268,7 +268,7 @@ func (o *oracle) sweep(view *fsm.View) {
 	}
 }
 
-// forget drops what is known of an execution that ended long ago.
+// forget drops the record of an execution that ended long ago.
 func (o *oracle) forget(id compute.ExecutionID, known *known) {
 	known.request.forgotten = true
 	delete(o.executions, id)
@@ -278,7 +278,7 @@ func (o *oracle) forget(id compute.ExecutionID, known *known) {
 	}
 }
 
-// check checks every invariant of the state itself.
+// check checks the invariants of the state itself.
 func (o *oracle) check(view *fsm.View) {
 	o.w.report.Checks++
 	if err := view.Check(); err != nil {
@@ -286,7 +286,7 @@ func (o *oracle) check(view *fsm.View) {
 	}
 }
 
-// compare compares the states of replicas behind the same entry.
+// compare compares the states of replicas after the same entry.
 func (o *oracle) compare(s *server) {
 	view := s.state.View()
 	index, hash := view.Index(), view.Hash()
@@ -303,7 +303,7 @@ func (o *oracle) compare(s *server) {
 	}
 }
 
-// attemptOf returns an attempt in a view, nil when it is not known.
+// attemptOf returns an attempt in a view, or nil if it is unknown.
 func attemptOf(view *fsm.View, k key) *compute.Attempt {
 	for _, a := range view.Attempts(k.execution) {
 		if a.Epoch == k.epoch {
@@ -313,18 +313,18 @@ func attemptOf(view *fsm.View, k key) *compute.Attempt {
 	return nil
 }
 
-// String returns the attempt as nodes name it.
+// String returns the attempt's name on nodes.
 func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch) }
 
-// violate ends the simulation: an invariant does not hold.
+// violate ends the simulation with a violated invariant.
 func (w *world) violate(format string, args ...any) {
 	if w.violation == nil {
 		w.violation = &Violation{Seed: w.config.Seed, At: w.now, What: fmt.Sprintf(format, args...)}
 	}
 }
 
-// quiet is what must hold when all faults are over and time has passed: all
-// that was acknowledged has ended.
+// quiet checks liveness some time after the last fault: every acknowledged
+// execution has ended.
 func (o *oracle) quiet() {
 	view := o.w.newest()
 	o.sweep(view)
@@ -343,5 +343,5 @@ func (o *oracle) quiet() {
 	}
 }
 
-// healTime is how long a simulation goes on without faults.
+// healTime is how long a simulation continues without faults.
 const healTime = 40 * time.Minute

@@ -14,23 +14,23 @@ const (
 	retryMax    = 15 * time.Second
 )
 
-// proposal is a command on its way. Tries of one are told apart by nothing: the
-// state recognises a repeat.
+// proposal is a command in flight. Its tries are indistinguishable: the state
+// recognizes a repeat.
 type proposal struct {
 	w      *world
 	from   int
 	cmd    fsm.Command
 	frame  []byte
 	until  time.Duration // When to give up; 0 for never.
-	wait   time.Duration // Before the next try.
-	repeat func() bool   // Called before another try, which it may forbid.
+	wait   time.Duration // Backoff before the next try.
+	repeat func() bool   // Called before a retry; it may prevent the retry.
 	done   func(ok bool, r fsm.Result)
-	alive  func() bool // Whether the process that proposed it still lives.
+	alive  func() bool // Whether the proposing process still lives.
 	over   bool
 }
 
-// propose has cmd committed through whichever server answers, trying again
-// until an answer comes.
+// propose has cmd committed through any server that answers, and retries until
+// an answer comes.
 func (w *world) propose(from int, alive func() bool, limit time.Duration,
 	cmd fsm.Command, done func(ok bool, r fsm.Result),
 ) *proposal {
@@ -42,7 +42,7 @@ func (w *world) propose(from int, alive func() bool, limit time.Duration,
 	return p
 }
 
-// try sends the proposal once, and again when no answer came.
+// try sends the proposal once, and again if no answer comes.
 func (p *proposal) try() {
 	w := p.w
 	switch {
@@ -53,7 +53,7 @@ func (p *proposal) try() {
 		p.done(false, fsm.Result{})
 		return
 	}
-	sent := *p // What is on its way does not change when the next try says it otherwise.
+	sent := *p // A later try must not change the message in flight.
 	sent.alive = p.alive
 	p.route(&sent)
 	wait := p.wait
@@ -68,7 +68,7 @@ func (p *proposal) try() {
 	})
 }
 
-// route sends a try to a server, which forwards it to the one that leads.
+// route sends a try to a server, which forwards it to the leader.
 func (p *proposal) route(sent *proposal) {
 	w := p.w
 	sent.done = func(_ bool, r fsm.Result) {
@@ -96,7 +96,7 @@ func (p *proposal) route(sent *proposal) {
 	})
 }
 
-// settle takes an answer.
+// settle receives an answer.
 func (p *proposal) settle(_ uint64, r fsm.Result) { p.done(true, r) }
 
 // encode returns a command's frame.
@@ -108,7 +108,7 @@ func (w *world) encode(cmd fsm.Command) []byte {
 	return frame
 }
 
-// termOf returns the term of a command that only a leader makes, 0 of others.
+// termOf returns the term of a leader's command, 0 for other commands.
 func termOf(cmd fsm.Command) uint64 {
 	switch c := cmd.(type) {
 	case fsm.CommitPlan:
@@ -123,7 +123,7 @@ func termOf(cmd fsm.Command) uint64 {
 	return 0
 }
 
-// restamped returns a leader's command as if another term had made it.
+// restamped returns a leader's command with another term.
 func restamped(cmd fsm.Command, term uint64) fsm.Command {
 	switch c := cmd.(type) {
 	case fsm.CommitPlan:

@@ -14,19 +14,19 @@ import (
 // Times of the replicated log.
 const (
 	leaderLook   = 250 * time.Millisecond
-	leaderLease  = time.Second // How long a leader without a majority goes on.
+	leaderLease  = time.Second // How long a leader without a majority continues.
 	commitRetry  = 50 * time.Millisecond
-	maxBatch     = 64   // Entries that a replica applies at once.
-	snapshotSpan = 400  // Entries between two snapshots, at most.
-	entryFrames  = 256  // Commands in one entry, at most.
-	catchUpPace  = 1000 // Entries behind which a replica is sent a snapshot.
+	maxBatch     = 64   // The largest batch of entries that a replica applies.
+	snapshotSpan = 400  // Maximum number of entries between two snapshots.
+	entryFrames  = 256  // Maximum number of commands in one entry.
+	catchUpPace  = 1000 // A replica this many entries behind gets a snapshot.
 )
 
-// entry is one of the log, with what it was made of.
+// entry is a log entry with its proposals.
 type entry struct {
 	data       []byte
 	proposals  []*proposal
-	term       uint64 // Of the leader that made it.
+	term       uint64 // The term of its leader.
 	replicated bool   // A follower has it too.
 }
 
@@ -45,7 +45,7 @@ type server struct {
 	leadership
 }
 
-// leadership is what a server has while it believes that it leads.
+// leadership is a server's state while it believes that it leads.
 type leadership struct {
 	term     uint64 // 0 for none.
 	ready    bool   // An entry of this term was applied.
@@ -53,16 +53,16 @@ type leadership struct {
 	since    time.Duration
 	queue    []*proposal
 	flushing bool
-	tail     []*entry // Appended, not committed.
+	tail     []*entry // Appended but not committed.
 	heard    []time.Duration
 	counter  *protocol.Watch
 	packer   *scheduler.Packer
-	packed   uint64 // Index of the view that was packed last.
+	packed   uint64 // Index of the last packed view.
 	planning bool
 	waking   bool
 }
 
-// load makes the state that a process which starts finds on its disk.
+// load restores the state from the disk when a process starts.
 func (s *server) load() {
 	s.state, s.applied, s.applying, s.leadership = fsm.New(), 0, false, leadership{}
 	if s.snapshot != nil {
@@ -79,7 +79,7 @@ func (s *server) load() {
 	s.later()
 }
 
-// later has what is stored be applied soon.
+// later schedules the application of stored entries.
 func (s *server) later() {
 	if s.applying || s.applied >= s.stored {
 		return
@@ -96,7 +96,7 @@ func (s *server) later() {
 	}))
 }
 
-// advance applies entries of the log as one batch.
+// advance applies log entries as one batch.
 func (s *server) advance(to uint64) {
 	if to <= s.applied {
 		return
@@ -110,7 +110,7 @@ func (s *server) advance(to uint64) {
 	s.tell(first, s.state.ApplyEntries(first, batch...))
 }
 
-// tell says what the state decided to all who look.
+// tell reports the state's results to all observers.
 func (s *server) tell(first uint64, results [][]fsm.Result) {
 	w := s.w
 	for i, r := range results {
@@ -139,7 +139,7 @@ func (s *server) keep() {
 	s.nextSnap = s.applied + 1 + uint64(s.w.random.IntN(snapshotSpan))
 }
 
-// majority reports whether a server and another one hear each other.
+// majority reports whether a server and another one reach each other.
 func (s *server) majority() bool {
 	if !s.up {
 		return false
@@ -152,7 +152,7 @@ func (s *server) majority() bool {
 	return false
 }
 
-// watchLeaders has leaders without a majority resign, and a new one elected.
+// watchLeaders makes leaders without a majority resign, and elects a new one.
 func (w *world) watchLeaders() {
 	w.after(leaderLook, w.watchLeaders)
 	for _, s := range w.servers {
@@ -184,7 +184,7 @@ func (w *world) watchLeaders() {
 	}
 }
 
-// store brings the log of a replica that the leader reaches up to date.
+// store replicates the leader's log to a replica that it reaches.
 func (w *world) store(s *server) {
 	end := uint64(len(w.log))
 	if s.stored == end {
@@ -199,13 +199,13 @@ func (w *world) store(s *server) {
 	s.later()
 }
 
-// resign ends the term of a server. What it has not committed is lost for it.
+// resign ends a server's term. It loses its uncommitted entries.
 func (s *server) resign() {
 	s.w.report.Dropped += len(s.tail) + len(s.queue)
 	s.leadership = leadership{}
 }
 
-// elect makes one of the servers that have all that is committed the leader.
+// elect makes a server that has all committed entries the leader.
 func (w *world) elect() {
 	var able []*server
 	for _, s := range w.servers {
@@ -219,8 +219,8 @@ func (w *world) elect() {
 	w.lead(able[w.random.IntN(len(able))])
 }
 
-// lead begins the term of s. What the leader before it has put into another
-// log survives, or does not.
+// lead begins the term of s. The previous leader's entries on another replica
+// may or may not survive.
 func (w *world) lead(s *server) {
 	w.vacant = 0
 	w.report.Elections++
@@ -245,10 +245,10 @@ func (w *world) lead(s *server) {
 		counter: protocol.NewWatch(), packer: scheduler.NewPacker(),
 	}
 	s.advance(s.stored)
-	s.append(nil) // Its first entry says that all before it is applied.
+	s.append(nil) // The commit of its first entry shows that everything before it is applied.
 }
 
-// submit puts a command into the leader's next entry.
+// submit adds a command to the leader's next entry.
 func (s *server) submit(p *proposal) {
 	s.queue = append(s.queue, p)
 	if s.flushing {
@@ -270,7 +270,7 @@ func (s *server) submit(p *proposal) {
 	}))
 }
 
-// append makes an entry, the leader's clock and term in front.
+// append appends an entry that begins with the leader's clock and term.
 func (s *server) append(batch []*proposal) {
 	w := s.w
 	e := &entry{term: s.term, proposals: batch, replicated: s.majority() && w.happens(0.7)}
@@ -293,7 +293,7 @@ func (s *server) append(batch []*proposal) {
 	w.after(w.fsync()+w.delay(s.id, s.id), s.guard(func() { s.commit(term) }))
 }
 
-// commit commits what a leader with a majority has appended.
+// commit commits the appended entries of a leader with a majority.
 func (s *server) commit(term uint64) {
 	w := s.w
 	switch {
@@ -326,12 +326,12 @@ func (s *server) commit(term uint64) {
 	}
 }
 
-// answer tells whoever proposed what became of it.
+// answer returns a result to its proposer.
 func (s *server) answer(p *proposal, index uint64, r fsm.Result) {
 	s.w.send(s.id, p.from, func() { p.settle(index, r) })
 }
 
-// clock returns the time of a machine, which differs from others' by a little.
+// clock returns the time of a machine, with its small skew.
 func (m *machine) clock() compute.Instant {
 	return began.Add(m.w.now + m.skew)
 }

@@ -13,14 +13,14 @@ import (
 // stopGrace is how long code may take to end after SIGTERM.
 const stopGrace = 10 * time.Second
 
-// supervisor watches over the code of one attempt. It outlives the node's
+// supervisor supervises the code of one attempt. It outlives the node's
 // process, not the machine.
 type supervisor struct {
 	m          *machine
 	key        key
 	placeIndex uint64
 	shares     []compute.GPUShare
-	length     time.Duration // That the code takes when nothing stops it.
+	length     time.Duration // The code's runtime if nothing stops it.
 	exit       int
 	timeout    time.Duration
 	lease      boottime.Lease
@@ -32,11 +32,11 @@ type supervisor struct {
 	startAt  time.Duration // 0 before the code started.
 	status   compute.Status
 	reason   compute.Reason
-	told     bool // To make room.
+	told     bool // It was notified of a preemption.
 	stopping compute.Stop
 }
 
-// spawn starts the supervisor of an attempt whose directory is laid out.
+// spawn starts the supervisor of a prepared attempt.
 func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUShare) {
 	w := a.w
 	s := &supervisor{
@@ -69,7 +69,7 @@ func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUSha
 	s.watch()
 }
 
-// leaseOf returns for how long an attempt goes on without contact.
+// leaseOf returns how long an attempt continues without contact.
 func leaseOf(w *world, e *compute.Execution) time.Duration {
 	if w.config.Bug == BugLongLease {
 		return max(e.DisconnectGrace, protocol.Lease)
@@ -77,7 +77,7 @@ func leaseOf(w *world, e *compute.Execution) time.Duration {
 	return protocol.LeaseOf(e)
 }
 
-// guard returns fn for as long as the supervisor lives.
+// guard wraps fn so that it runs only while the supervisor lives.
 func (s *supervisor) guard(fn func()) func() {
 	return func() {
 		if !s.dead {
@@ -86,8 +86,8 @@ func (s *supervisor) guard(fn func()) func() {
 	}
 }
 
-// begin gives the word: the code starts, unless it is to end already or the
-// cluster may have given the attempt up.
+// begin starts the code, unless it must end already or the cluster may have
+// given up the attempt.
 func (s *supervisor) begin(d *directory) {
 	w := s.m.w
 	if s.startAt != 0 {
@@ -114,7 +114,7 @@ func (s *supervisor) begin(d *directory) {
 	}
 }
 
-// say has the node's process say that the code started.
+// say has the node's process report that the code started.
 func (s *supervisor) say() {
 	m := s.m
 	start := fsm.StartAttempt{Node: m.node, Start: compute.AttemptStart{
@@ -127,8 +127,8 @@ func (s *supervisor) say() {
 	}))
 }
 
-// watch ends the code once the leader was not reached for the grace. The clock
-// is the machine's boottime, which nothing lengthens.
+// watch ends the code when the grace since the last contact with the leader is
+// over. It uses the machine's boottime, which never stops.
 func (s *supervisor) watch() {
 	w := s.m.w
 	switch {
@@ -139,8 +139,8 @@ func (s *supervisor) watch() {
 	}
 }
 
-// yield tells the code to make room, and stops it after the notice. Code that
-// has not started does not.
+// yield notifies the code of a preemption and stops it after the notice. It
+// ignores code that has not started.
 func (s *supervisor) yield(notice time.Duration) {
 	if s.told {
 		return
@@ -182,7 +182,7 @@ func (s *supervisor) end(status compute.Status, reason compute.Reason, within ti
 	}
 }
 
-// finish writes down how the attempt ended, and ends the supervisor.
+// finish writes the outcome to the journal and ends the supervisor.
 func (s *supervisor) finish() {
 	w := s.m.w
 	outcome := compute.Outcome{
@@ -216,7 +216,7 @@ func (s *supervisor) finish() {
 	})
 }
 
-// gone notes that no code is left. What is left to write is the journal.
+// gone records that no code is left. The journal is still to be written.
 func (s *supervisor) gone() {
 	s.dead = true
 	if s.startAt != 0 {
@@ -224,7 +224,7 @@ func (s *supervisor) gone() {
 	}
 }
 
-// die ends the supervisor and the code with it, without a word.
+// die kills the supervisor and its code without a report.
 func (s *supervisor) die() {
 	if !s.dead {
 		s.gone()
@@ -232,8 +232,8 @@ func (s *supervisor) die() {
 	delete(s.m.supervisors, s.key)
 }
 
-// hangUp tells the node's process, if there is one, that the supervisor is
-// gone.
+// hangUp reports the end of the supervisor to the node's process, if there is
+// one.
 func (s *supervisor) hangUp() {
 	if s.m.up {
 		s.m.agent.gone(s.key)

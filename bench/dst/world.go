@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// began is when a simulation begins, by a clock without skew.
+	// began is the start of a simulation, by a clock without skew.
 	began compute.Instant = 1_800_000_000_000
 
 	replicas     = 3
@@ -30,12 +30,12 @@ type world struct {
 	machines []*machine
 	servers  []*server
 	orgs     []fsm.Actor
-	last     uint64 // The identifier made last.
-	numbers  int    // Of requests.
+	last     uint64 // The last identifier created.
+	numbers  int    // Request counter.
 
-	log    []*entry // What is committed; the first has index 1.
-	term   uint64   // The newest.
-	leader *server  // Of the newest term; nil before the first.
+	log    []*entry // The committed log; the first index is 1.
+	term   uint64   // The newest term.
+	leader *server  // Its leader; nil before the first.
 	vacant time.Duration
 
 	acknowledged []*request
@@ -46,8 +46,8 @@ type world struct {
 	violation *Violation
 }
 
-// Run simulates what c says. The error is a *Violation when an invariant did
-// not hold, which the same Config shows again.
+// Run simulates c. A violated invariant is a *Violation, which the same Config
+// reproduces.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.validate(); err != nil {
 		return Report{}, err
@@ -73,7 +73,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	return w.report, err
 }
 
-// until lets time pass.
+// until advances the virtual time.
 func (w *world) until(ctx context.Context, end time.Duration) error {
 	for w.step(end) {
 		if err := w.verdict(); err != nil {
@@ -87,7 +87,7 @@ func (w *world) until(ctx context.Context, end time.Duration) error {
 	return nil
 }
 
-// verdict returns the violation, if there is one.
+// verdict returns the violation, if any.
 func (w *world) verdict() error {
 	if w.violation != nil {
 		return w.violation
@@ -121,7 +121,7 @@ func newWorld(c Config) *world {
 	return w
 }
 
-// uuid returns an identifier that was not there before.
+// uuid returns a new identifier.
 func (w *world) uuid() (u compute.UUID) {
 	w.last++
 	u[0] = 1
@@ -129,7 +129,7 @@ func (w *world) uuid() (u compute.UUID) {
 	return u
 }
 
-// newest returns the view that has the most entries.
+// newest returns the view with the most entries.
 func (w *world) newest() *fsm.View {
 	best := w.servers[0]
 	for _, s := range w.servers {
@@ -140,7 +140,7 @@ func (w *world) newest() *fsm.View {
 	return best.state.View()
 }
 
-// bootstrap makes the cluster: its first entry is on every replica.
+// bootstrap creates the cluster: every replica has its first entry.
 func (w *world) bootstrap() {
 	setup := []fsm.Command{fsm.Clock{At: began, Term: 1}, fsm.Bootstrap{
 		ClusterID: w.uuid(), RootToken: compute.Hash{1}, Prices: map[string]compute.Price{"cpu": 15, "t4": 100, "a100": 550},

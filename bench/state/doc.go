@@ -1,24 +1,25 @@
-// Package state measures what finished executions cost a replica: bytes of live
-// heap for each, with all that belongs to it, the time of a snapshot, of a
-// restore and of a backup, and how long entries take meanwhile.
+// Package state measures the cost of finished executions on a replica. It
+// measures bytes of live heap per execution, the time of a snapshot, a restore
+// and a backup, and the latency of entries meanwhile.
 //
-// It drives a state machine by real commands, with no Raft around it: each
-// execution is submitted with an API key, a tag, an op and a bundle of its own,
-// placed, started and finished. Nothing is forgotten.
+// It drives a state machine with real commands, without Raft. Each execution
+// has an API key, a tag, an op and its own bundle. It is submitted, placed,
+// started and finished. Nothing is pruned.
 //
-// Entries come every 2 ms, whether or not the one before has been applied, in
-// three turns: alone, beside a goroutine that computes and touches no memory,
-// and while a snapshot is written. What the second takes more than the first is
-// the machine's; what the third takes more than the second is the snapshot's.
+// Entries arrive every 2 ms, whether or not the previous one has been applied,
+// in three phases: alone, beside a goroutine that computes without touching
+// memory, and during a snapshot. The second phase minus the first is the
+// machine's cost. The third minus the second is the snapshot's cost.
 //
-// With a program it begins with a real node of that: a process, a minute old,
-// whose resident memory is read and whose state the executions are added to. In
-// the end the backup is restored to the node's data directory by the operator's
-// command, and the node started twice; it is ready when /readyz says so. Then
-// it is asked for changes, one every 2 ms, until it has written a snapshot by
-// itself and some entries lie behind that, and started with those. What was due
-// while the snapshot was written is told apart from the rest.
+// With a program, the measurement uses a real node. It first measures the
+// resident memory of a minute-old process, and adds the executions to the
+// node's state. At the end the operator's command restores the backup to the
+// node's data directory, and the node starts twice; it is ready when /readyz
+// reports so. Then the node gets one change every 2 ms until it has written a
+// snapshot by itself and some entries follow it. It restarts with those.
+// Changes that were due during the snapshot are reported separately.
 //
-// Rules: the heap is what is live after garbage was collected. Clocks are for
-// measuring; the state's own is virtual. Limits stand beside what was measured.
+// Heap figures are live memory after garbage collection. Clocks serve
+// measurement only; the state's own clock is virtual. The report has the limits
+// beside the results.
 package state

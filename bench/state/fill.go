@@ -13,36 +13,36 @@ import (
 	"berth/fsm"
 )
 
-// What executes, and for whom.
+// The simulated workload.
 const (
 	orgs        = 10
 	nodes       = 32
 	gpusPerNode = 8
-	wave        = nodes * gpusPerNode // Executions at once: a GPU each.
-	perEntry    = 32                  // Commands in one entry, as the leader coalesces them.
-	perSecond   = 20                  // Executions that end in a second of the state's clock.
+	wave        = nodes * gpusPerNode // Concurrent executions: one per GPU.
+	perEntry    = 32                  // Commands per entry, as the leader coalesces them.
+	perSecond   = 20                  // Executions that end per second of the state's clock.
 	bundleBytes = 400
 	begin       = 1_790_000_000_000
 )
 
-// filler makes a state machine's history by commands.
+// filler fills a state machine with history by commands.
 type filler struct {
 	machine *fsm.FSM
 	index   uint64
 	term    uint64
 	now     compute.Instant
-	first   compute.Instant // What now was at first.
+	first   compute.Instant // The initial value of now.
 	rng     *rand.Rand
 
 	actors []fsm.Actor
 	nodes  []compute.NodeID
-	busy   []compute.Outcome // The wave that executes, by the GPU's number.
+	busy   []compute.Outcome // The running wave, by GPU number.
 
-	entry func(index uint64, frames [][]byte) []fsm.Result // One entry.
+	entry func(index uint64, frames [][]byte) []fsm.Result // Applies one entry.
 }
 
-// newFiller returns a filler of a state machine, which is empty or of a cluster
-// that has just been made.
+// newFiller returns a filler of a state machine, which is empty or belongs to a
+// new cluster.
 func newFiller(machine *fsm.FSM, seed uint64) *filler {
 	view := machine.View()
 	now := max(view.Now(), begin)
@@ -53,14 +53,14 @@ func newFiller(machine *fsm.FSM, seed uint64) *filler {
 	}
 }
 
-// uuid returns a UUIDv7 of the state's time.
+// uuid returns a UUIDv7 with the state's time.
 func (f *filler) uuid() (id compute.UUID) {
 	binary.BigEndian.PutUint64(id[:], uint64(f.now)<<16|0x7000|f.rng.Uint64()&0xfff)
 	binary.BigEndian.PutUint64(id[8:], f.rng.Uint64()&^(3<<62)|1<<63)
 	return id
 }
 
-// apply applies commands, some to an entry, all of which must be accepted.
+// apply applies commands, several per entry. The state must accept all.
 func (f *filler) apply(cmds ...fsm.Command) error {
 	for len(cmds) > 0 {
 		n := min(perEntry, len(cmds))
@@ -87,7 +87,7 @@ func (f *filler) apply(cmds ...fsm.Command) error {
 	return nil
 }
 
-// found makes a cluster whose users may queue anything.
+// found bootstraps a cluster whose users may queue anything.
 func (f *filler) found() error {
 	root := fsm.Actor{Root: true}
 	token := compute.Hash(sha256.Sum256([]byte("join")))
@@ -127,8 +127,8 @@ func (f *filler) found() error {
 	return f.apply(cmds...)
 }
 
-// rules returns what makes a cluster, or has the rules of this measurement hold
-// in the one that there is.
+// rules returns the commands that bootstrap a cluster, or that set this
+// measurement's rules in an existing one.
 func (f *filler) rules(root fsm.Actor, token compute.Hash) []fsm.Command {
 	settings := fsm.Settings{Meter: true, TimeoutMax: time.Hour, StopGrace: 10 * time.Second}
 	prices := map[string]compute.Price{"cpu": 15, "h100": 900, "t4": 100}
@@ -144,12 +144,12 @@ func (f *filler) rules(root fsm.Actor, token compute.Hash) []fsm.Command {
 	}
 }
 
-// gpu returns a name of the length that NVML's have.
+// gpu returns a name as long as NVML's.
 func gpu(n int) compute.GPUID {
 	return compute.GPUID(fmt.Sprintf("GPU-%08x-1f2e-3d4c-5b6a-79880a1b2c3d", n*2654435761))
 }
 
-// fill executes n executions to their ends.
+// fill runs n executions to their ends.
 func (f *filler) fill(ctx context.Context, n int, progress func(done int)) error {
 	for done := 0; done < n; {
 		if err := ctx.Err(); err != nil {
@@ -166,7 +166,7 @@ func (f *filler) fill(ctx context.Context, n int, progress func(done int)) error
 	return nil
 }
 
-// wave executes n executions at once.
+// wave runs n executions at once.
 func (f *filler) wave(n int) error {
 	submits := make([]fsm.Command, n)
 	plan := fsm.CommitPlan{Term: f.term, ViewIndex: f.index}
@@ -210,12 +210,12 @@ func (f *filler) wave(n int) error {
 	return f.apply(finishes...)
 }
 
-// submit returns the command that queues the execution for one GPU.
+// submit returns the command that queues an execution for one GPU.
 func (f *filler) submit(int) fsm.Submit {
 	actor := f.actors[f.rng.IntN(orgs)]
 	code := make([]byte, bundleBytes)
 	for i := 0; i < len(code); i += 8 {
-		binary.BigEndian.PutUint64(code[i:], f.rng.Uint64()) // It is compressed: nothing repeats.
+		binary.BigEndian.PutUint64(code[i:], f.rng.Uint64()) // Compressed code has no repetition.
 	}
 	return fsm.Submit{
 		Op:    fsm.Op{ID: compute.OpID{UUID: f.uuid()}, Org: actor.Org, Request: sha256.Sum256(code[:40])},
@@ -229,7 +229,7 @@ func (f *filler) submit(int) fsm.Submit {
 	}
 }
 
-// end says how an attempt ended: nine of ten well.
+// end sets how an attempt ended: nine of ten succeed.
 func (f *filler) end(o *compute.Outcome) {
 	o.Status, o.Ran = compute.StatusCompleted, true
 	if f.rng.IntN(10) == 0 {

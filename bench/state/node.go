@@ -19,7 +19,7 @@ import (
 	"berth/loop"
 )
 
-// How a real node is waited for.
+// Timing of the wait for a real node.
 const (
 	idleFor    = 60 * time.Second
 	readyEvery = 10 * time.Millisecond
@@ -27,18 +27,18 @@ const (
 	endLimit   = time.Minute
 )
 
-// NodeReport is what was measured of a real node, a process with a data
-// directory, alone in its cluster and without GPUs.
+// NodeReport measures a real node: a process with a data directory, alone in
+// its cluster and without GPUs.
 type NodeReport struct {
-	IdleMiB       float64 `json:"idle_rss_mib"`       // Resident, a minute after a new one was ready.
-	IdleOwnMiB    float64 `json:"idle_rss_own_mib"`   // Of that, what is no page of a file.
-	RestoreS      float64 `json:"backup_restore_s"`   // berth admin snapshot restore: read, checked, in place.
-	FirstS        float64 `json:"first_start_s"`      // From exec to ready, after that.
-	RestartS      float64 `json:"restart_s"`          // From exec to ready, once more.
+	IdleMiB       float64 `json:"idle_rss_mib"`       // Resident, a minute after a new node was ready.
+	IdleOwnMiB    float64 `json:"idle_rss_own_mib"`   // The part of it that is no page of a file.
+	RestoreS      float64 `json:"backup_restore_s"`   // berth admin snapshot restore: read, check, move into place.
+	FirstS        float64 `json:"first_start_s"`      // From exec to ready after the restore.
+	RestartS      float64 `json:"restart_s"`          // From exec to ready the second time.
 	RestartedMiB  float64 `json:"restarted_rss_mib"`  // Resident, a minute after that.
-	RestartedPeak float64 `json:"restarted_peak_mib"` // The most it was.
-	Writes        Writes  `json:"writes"`             // Requests that then came, until it had written a snapshot.
-	ReplayS       float64 `json:"replay_s"`           // From exec to ready, with what came behind that snapshot.
+	RestartedPeak float64 `json:"restarted_peak_mib"` // Peak resident memory.
+	Writes        Writes  `json:"writes"`             // Requests from then until the node had written a snapshot.
+	ReplayS       float64 `json:"replay_s"`           // From exec to ready, with the entries after that snapshot.
 }
 
 // node is a berth process with a data directory.
@@ -49,7 +49,7 @@ type node struct {
 	client  *client.Client
 	clock   func() time.Time
 
-	cmd  *exec.Cmd // Nil while there is no process.
+	cmd  *exec.Cmd // Nil without a process.
 	done chan struct{}
 }
 
@@ -74,7 +74,7 @@ func newNode(ctx context.Context, program, dir string, clock func() time.Time) (
 func (n *node) data() string   { return filepath.Join(n.dir, "data") }
 func (n *node) config() string { return filepath.Join(n.dir, "berth.yaml") }
 
-// freeAddress returns an address of this machine that nobody listens on.
+// freeAddress returns an unused address of this machine.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +83,7 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// start starts the process and returns how long it took to be ready.
+// start starts the process and returns the time until it was ready.
 func (n *node) start(ctx context.Context) (time.Duration, error) {
 	log, err := os.OpenFile(filepath.Join(n.dir, "node.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *node) start(ctx context.Context) (time.Duration, error) {
 	}
 	defer log.Close()
 	begun := n.clock()
-	n.cmd = exec.CommandContext(context.WithoutCancel(ctx), n.program, "node", "--config", n.config()) // It ends with end.
+	n.cmd = exec.CommandContext(context.WithoutCancel(ctx), n.program, "node", "--config", n.config()) // end ends it.
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.cmd.Start(); err != nil {
@@ -101,7 +101,7 @@ func (n *node) start(ctx context.Context) (time.Duration, error) {
 	n.done = make(chan struct{})
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		defer close(done)
-		_ = cmd.Wait() // How it ended is our own doing.
+		_ = cmd.Wait() // This program ends it itself.
 	}(n.cmd, n.done)
 	if n.client, err = client.New(client.Config{Addrs: []string{n.url}, RetryFor: -1}); err != nil {
 		return 0, err
@@ -123,7 +123,7 @@ func (n *node) start(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// said returns the last line that the node has logged.
+// said returns the last line of the node's log.
 func (n *node) said() string {
 	text, err := os.ReadFile(filepath.Join(n.dir, "node.log"))
 	if err != nil {
@@ -133,7 +133,7 @@ func (n *node) said() string {
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])
 }
 
-// end ends the process. N may be nil.
+// end ends the process. n may be nil.
 func (n *node) end() error {
 	if n == nil || n.cmd == nil {
 		return nil
@@ -153,8 +153,8 @@ func (n *node) end() error {
 
 func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// found makes the cluster of a real node, looks at it while it is idle, saves
-// its state and ends it.
+// found bootstraps a real node's cluster, measures it while idle, saves its
+// state and ends it.
 func (m *measurement) found(ctx context.Context) error {
 	n, err := newNode(ctx, m.cfg.Program, filepath.Join(m.cfg.Dir, "node"), m.cfg.Now)
 	if err != nil {
@@ -182,8 +182,8 @@ func (m *measurement) found(ctx context.Context) error {
 	return n.end()
 }
 
-// empty returns the state machine that is filled: that of the real node, if
-// there is one.
+// empty returns the state machine to fill: that of the real node, if there is
+// one.
 func (m *measurement) empty() (*fsm.FSM, error) {
 	if m.node == nil {
 		return fsm.New(), nil
@@ -197,7 +197,7 @@ func (m *measurement) empty() (*fsm.FSM, error) {
 }
 
 // restart restores the backup to the real node's data directory and starts the
-// node twice. The second process is left to run.
+// node twice. The second process keeps running.
 func (m *measurement) restart(ctx context.Context) error {
 	n, r := m.node, m.report.Node
 	took, err := m.took(func() error {

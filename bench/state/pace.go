@@ -9,16 +9,16 @@ import (
 	"berth/fsm"
 )
 
-// Entries that come at a pace: each has a Clock and some commands.
+// Paced entries: each has a Clock and some commands.
 const (
 	paceEvery    = 2 * time.Millisecond
 	paceCommands = 8
-	paceFor      = 10 * time.Microsecond // For each execution of the history, up to paceMost:
+	paceFor      = 10 * time.Microsecond // For each execution of the history, up to paceMost.
 	paceMost     = 10 * time.Second
 	workBytes    = 64 << 10
 )
 
-// Spread is how a series of times is distributed.
+// Spread is the distribution of a series of times.
 type Spread struct {
 	P50MS  float64 `json:"p50_ms"`
 	P99MS  float64 `json:"p99_ms"`
@@ -35,12 +35,12 @@ func spreadOf(times []time.Duration) (s Spread) {
 	return Spread{P50MS: at(500), P99MS: at(990), P999MS: at(999), MaxMS: at(1000)}
 }
 
-// Pace is how long entries took that came at a fixed pace, whether or not the
-// one before had been applied.
+// Pace is the latency of entries that arrived at a fixed pace, whether or not
+// the previous one had been applied.
 type Pace struct {
 	Entries int    `json:"entries"`
-	Late    Spread `json:"from_due"`   // From when each was due to its result.
-	Apply   Spread `json:"from_begin"` // From the beginning of its application.
+	Late    Spread `json:"from_due"`   // From the due time to the result.
+	Apply   Spread `json:"from_begin"` // From the start of its application.
 }
 
 // pacer applies entries at a fixed pace.
@@ -52,8 +52,8 @@ type pacer struct {
 	own     []time.Duration
 }
 
-// apply applies one entry when it is due. One that is late does not put off
-// those after it.
+// apply applies one entry when it is due. A late entry does not delay the due
+// times of later ones.
 func (p *pacer) apply(index uint64, frames [][]byte) []fsm.Result {
 	p.due = p.due.Add(paceEvery)
 	if wait := p.due.Sub(p.clock()); wait > 0 {
@@ -66,7 +66,7 @@ func (p *pacer) apply(index uint64, frames [][]byte) []fsm.Result {
 	return results
 }
 
-// paced executes at a fixed pace until done is closed.
+// paced runs executions at a fixed pace until done is closed.
 func (m *measurement) paced(ctx context.Context, done <-chan struct{}) (Pace, error) {
 	f := m.filler
 	p := &pacer{machine: f.machine, clock: m.cfg.Now, due: m.cfg.Now()}
@@ -85,8 +85,8 @@ func (m *measurement) paced(ctx context.Context, done <-chan struct{}) (Pace, er
 	}
 }
 
-// quiet measures entries while nothing else happens, and while another
-// goroutine computes, which shows what a machine takes for that alone.
+// quiet measures entries alone, and beside another goroutine that computes. The
+// second shows the machine's own cost.
 func (m *measurement) quiet(ctx context.Context) (err error) {
 	long := min(time.Duration(m.cfg.Executions)*paceFor, paceMost)
 	alone := make(chan struct{})

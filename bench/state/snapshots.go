@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// When a node has been asked for enough. Its restart applies the entries behind
-// its newest snapshot, and no others: the 65,536 that its log keeps beside are
-// for followers, and the snapshot covers them. Every 2 to 4 minutes a node
-// looks whether 8,192 entries lie behind its snapshot, and writes the next if
-// so.
+// When the node has had enough requests. Its restart applies only the entries
+// after its newest snapshot. The 65,536 older entries in its log are for
+// followers. Every 2 to 4 minutes a node checks for 8,192 entries after its
+// snapshot, and writes the next snapshot if they are there.
 const (
-	tailEntries = 32_768            // Behind the snapshot. Of a smaller history, as many as it has executions.
+	tailEntries = 32_768            // After the snapshot. A smaller history uses its number of executions.
 	tailLimit   = 110 * time.Second // From a snapshot's end, before the next can begin.
-	writeLimit  = 10 * time.Minute  // From the beginning, with a snapshot or without.
+	writeLimit  = 10 * time.Minute  // From the beginning, with or without a snapshot.
 	lookEvery   = 10 * time.Millisecond
 	indexEvery  = time.Second
 )
 
-// snapshot is one that a node wrote.
+// snapshot is a snapshot that a node wrote.
 type snapshot struct {
-	index uint64 // Of the last entry in it.
+	index uint64 // Index of its last entry.
 	begun time.Time
-	done  time.Time // When it was seen to be finished.
+	done  time.Time // When it was first seen finished.
 }
 
-// parseSnapshot reads the name of a finished snapshot: the term and the index
-// of its last entry, and when it was begun, in milliseconds.
+// parseSnapshot parses the name of a finished snapshot: the term and the index
+// of its last entry, and its start in Unix milliseconds.
 func parseSnapshot(name string) (s snapshot, ok bool) {
 	var term uint64
 	var begun int64
@@ -39,18 +38,19 @@ func parseSnapshot(name string) (s snapshot, ok bool) {
 	return s, err == nil && name == fmt.Sprintf("%d-%d-%d", term, s.index, begun)
 }
 
-// watch sees the snapshots of a node come. One goroutine uses it.
+// watch observes the snapshots of a node. It is not safe for concurrent use.
 type watch struct {
 	dir   string
 	clock func() time.Time
 
 	known   map[string]bool
-	covered uint64     // What the newest of all covers.
-	written []snapshot // Those that came since.
-	open    *snapshot  // Not finished; nil for none.
+	covered uint64     // Index of the newest snapshot.
+	written []snapshot // Snapshots since the watch began.
+	open    *snapshot  // Unfinished; nil for none.
 }
 
-// newWatch returns a watch on the snapshots that a node in dir writes from now.
+// newWatch returns a watch on the snapshots that a node in dir writes from now
+// on.
 func newWatch(dir string, clock func() time.Time) (*watch, error) {
 	w := &watch{dir: filepath.Join(dir, "raft", "snapshots"), clock: clock, known: make(map[string]bool)}
 	err := w.look()
@@ -58,7 +58,7 @@ func newWatch(dir string, clock func() time.Time) (*watch, error) {
 	return w, err
 }
 
-// look notes what has come since the last look.
+// look records changes since the last call.
 func (w *watch) look() error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
@@ -82,8 +82,9 @@ func (w *watch) look() error {
 	return nil
 }
 
-// until looks until a snapshot has come and so many entries lie behind it, or
-// a limit is over, or ctx ends. Index returns that of the newest entry.
+// until polls until a snapshot is finished and the given number of entries
+// follow it, or a limit is over, or ctx ends. index returns the index of the
+// newest entry.
 func (w *watch) until(ctx context.Context, entries int, index func(context.Context) (uint64, error)) error {
 	begun := w.clock()
 	ticks := time.NewTicker(lookEvery)
@@ -122,7 +123,7 @@ func (w *watch) until(ctx context.Context, entries int, index func(context.Conte
 	}
 }
 
-// during reports whether a snapshot was written at a time.
+// during reports whether a snapshot was being written at a time.
 func (w *watch) during(at time.Time) bool {
 	for _, s := range w.written {
 		if !at.Before(s.begun) && at.Before(s.done) {
@@ -132,7 +133,7 @@ func (w *watch) during(at time.Time) bool {
 	return w.open != nil && !at.Before(w.open.begun)
 }
 
-// took returns how long the finished snapshots took together.
+// took returns the total time of the finished snapshots.
 func (w *watch) took() (all time.Duration) {
 	for _, s := range w.written {
 		all += s.done.Sub(s.begun)

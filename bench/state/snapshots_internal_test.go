@@ -86,7 +86,7 @@ func TestWatchEndsWithoutASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late time.Duration
 		seen, err := newWatch(data, func() time.Time {
-			late += writeLimit / 2 // Each look takes long.
+			late += writeLimit / 2 // Each poll takes long.
 			return time.Now().Add(late)
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func TestWatchEndsWithoutASnapshot(t *testing.T) {
 	})
 }
 
-// mustSnapshot makes the directory of a snapshot.
+// mustSnapshot creates the directory of a snapshot.
 func mustSnapshot(t *testing.T, data, name string) string {
 	t.Helper()
 	dir := filepath.Join(data, "raft", "snapshots", name)

@@ -23,21 +23,21 @@ const (
 	DefaultExecutions = 200_000
 
 	buffer     = 1 << 20
-	historyRow = 1000 // Rows of the page that is read.
+	historyRow = 1000 // Rows of the history page.
 )
 
-// Config says what is measured.
+// Config configures a measurement.
 type Config struct {
 	Executions int
 	Seed       uint64
-	Dir        string // Holds the snapshot while it runs; "" for a temporary one.
-	Program    string // Of Berth, for a real node on the state; "" for none.
+	Dir        string // Holds the snapshot during the run; "" for a temporary directory.
+	Program    string // A berth program, for a real node with the state; "" for none.
 
 	Now      func() time.Time                 // Nil for time.Now.
 	Progress func(done, all int, what string) // Nil for none.
 }
 
-// Validate reports what is wrong with c.
+// Validate returns an error that describes what is invalid in c.
 func (c Config) Validate() error {
 	if c.Executions < 1 || c.Executions > MaxExecutions {
 		return fmt.Errorf("executions: %d is not 1 to %d", c.Executions, MaxExecutions)
@@ -45,7 +45,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// The steps of a measurement; those from StepNode on need a real node.
+// Steps of a measurement. Those from StepNode on need a real node.
 const (
 	StepHistory  = "history"
 	StepEntries  = "entries"
@@ -54,55 +54,55 @@ const (
 	StepBackup   = "backup"
 	StepRestore  = "restore"
 
-	StepNode    = "node" // The first, where there is one.
+	StepNode    = "node" // Runs first, if there is a node.
 	StepRestart = "restart"
 	StepWrites  = "writes"
 	StepReplay  = "replay"
 )
 
-// Report is what was measured. Times are wall time.
+// Report is the result of a measurement. Times are wall time.
 type Report struct {
 	Executions int      `json:"executions"`
 	Cores      int      `json:"cores"`
 	Seed       uint64   `json:"seed"`
-	Steps      []string `json:"steps"` // Those that were done; of the others nothing is known.
+	Steps      []string `json:"steps"` // The finished steps. The fields of others are unset.
 
-	HeapBytes     int64   `json:"heap_bytes"`         // Of the whole state, live.
-	PerExecution  float64 `json:"bytes_per_finished"` // That, by executions.
+	HeapBytes     int64   `json:"heap_bytes"`         // Live heap of the whole state.
+	PerExecution  float64 `json:"bytes_per_finished"` // HeapBytes per execution.
 	SnapshotBytes int64   `json:"snapshot_bytes"`
 	AppliedPS     float64 `json:"executions_applied_per_s"`
 
-	Quiet      Pace    `json:"entries_quiet"`       // While nothing else happened.
+	Quiet      Pace    `json:"entries_quiet"`       // Alone.
 	Beside     Pace    `json:"entries_beside_work"` // While another goroutine computed.
 	InSnapshot Pace    `json:"entries_in_snapshot"` // While a snapshot was written.
-	SnapshotS  float64 `json:"snapshot_s"`          // Written, and flushed to disk.
-	PublishUS  float64 `json:"snapshot_taken_us"`   // What Raft's goroutine waits for.
+	SnapshotS  float64 `json:"snapshot_s"`          // Written and synced.
+	PublishUS  float64 `json:"snapshot_taken_us"`   // The time that Raft's goroutine is blocked.
 	HashUS     float64 `json:"hash_us"`
 
 	RestoreS     float64 `json:"restore_s"` // From the file, with every check, to a published view.
 	RestoredHeap float64 `json:"restored_bytes_per_finished"`
-	RestoreCPUS  float64 `json:"restore_cpu_s"` // Processor time of that, of all cores together.
+	RestoreCPUS  float64 `json:"restore_cpu_s"` // Its processor time, over all cores.
 	BackupS      float64 `json:"backup_s"`
 	BackupReadS  float64 `json:"backup_read_s"`
 
 	PageUS   float64 `json:"history_page_us"`       // The newest thousand of an organization.
-	DeepMS   float64 `json:"history_oldest_ms"`     // The oldest of an organization, past all others.
-	FilterMS float64 `json:"history_filtered_ms"`   // What failed, past all others.
-	LedgerMS float64 `json:"ledger_verified_ms"`    // Of an organization, its chain and sums.
-	OneUS    float64 `json:"execution_read_us"`     // One finished execution by its identifier.
-	OffsetUS float64 `json:"history_offset_us"`     // The oldest thousand, past all others by an offset.
-	GCMS     float64 `json:"garbage_collection_ms"` // A whole one, by all cores.
+	DeepMS   float64 `json:"history_oldest_ms"`     // The oldest of an organization, after all others.
+	FilterMS float64 `json:"history_filtered_ms"`   // Failed executions, after all others.
+	LedgerMS float64 `json:"ledger_verified_ms"`    // Hash chain and sums of an organization.
+	OneUS    float64 `json:"execution_read_us"`     // One finished execution by its id.
+	OffsetUS float64 `json:"history_offset_us"`     // The oldest thousand, by an offset past all others.
+	GCMS     float64 `json:"garbage_collection_ms"` // A full collection on all cores.
 
-	Node *NodeReport `json:"node,omitempty"` // Of a real one.
+	Node *NodeReport `json:"node,omitempty"` // Set for a real node.
 }
 
-// measurement is a measurement under way.
+// measurement is a running measurement.
 type measurement struct {
 	cfg    Config
 	filler *filler
 	report Report
-	file   string // With the snapshot.
-	saved  string // With the backup.
+	file   string // The snapshot.
+	saved  string // The backup.
 	node   *node  // Nil for none.
 }
 
@@ -112,7 +112,7 @@ type step struct {
 	do   func(context.Context) error
 }
 
-// steps returns what is to be done, in its order.
+// steps returns the steps in order.
 func (m *measurement) steps() []step {
 	steps := []step{
 		{StepHistory, m.fill},
@@ -132,7 +132,7 @@ func (m *measurement) steps() []step {
 	})
 }
 
-// Run measures. With an error it returns what was measured before.
+// Run runs a measurement. With an error it returns the results so far.
 func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -163,16 +163,16 @@ func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	return m.report, nil
 }
 
-// heap returns how much of the heap is live.
+// heap returns the live bytes of the heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // What finalizers and pools have let go.
+	runtime.GC() // Frees what finalizers and pools released.
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
-// took returns how long do takes.
+// took returns the duration of do.
 func (m *measurement) took(do func() error) (time.Duration, error) {
 	start := m.cfg.Now()
 	err := do()
@@ -205,7 +205,7 @@ func (m *measurement) fill(ctx context.Context) error {
 	return nil
 }
 
-// write writes to the file through a buffer, and to the disk.
+// write writes to a file through a buffer, and syncs it.
 func (m *measurement) write(name string, to func(io.Writer) error) error {
 	file, err := os.Create(name)
 	if err != nil {
@@ -243,7 +243,7 @@ func (m *measurement) snapshot(ctx context.Context) error {
 	return err
 }
 
-// reads measures pages of history and the like.
+// reads measures the reads of history, ledger and executions.
 func (m *measurement) reads(context.Context) error {
 	view, org := m.filler.machine.View(), m.filler.actors[0].Org
 	var last *compute.Execution
@@ -287,7 +287,7 @@ func (m *measurement) reads(context.Context) error {
 
 func (m *measurement) backup(context.Context) error {
 	view := m.filler.machine.View()
-	m.filler = nil // The rest needs the room.
+	m.filler = nil // Frees memory for the other steps.
 	took, err := m.took(func() error {
 		return m.write(m.saved, func(w io.Writer) error { return view.WriteBackup(w, "bench", view.Now()) })
 	})

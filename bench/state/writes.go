@@ -14,58 +14,58 @@ import (
 	"berth/api/wire"
 )
 
-// Requests that come to a real node at a pace, until it has written a snapshot
-// meanwhile and its restart has entries to apply.
+// Requests arrive at a real node at a fixed pace until it has written a
+// snapshot meanwhile and its restart has entries to apply.
 const (
 	writeEvery = 2 * time.Millisecond
-	writers    = 64 // Requests at once, at most; one that finds no room is late.
+	writers    = 64 // Maximum requests in flight; one beyond is late.
 	writesOrg  = "bench-writes"
 	writesTags = 16
 )
 
-// Writes is how long requests took that each change the state.
+// Writes measures requests that each change the state.
 type Writes struct {
-	Requests  int     `json:"requests"`   // That were answered.
-	LastedS   float64 `json:"lasted_s"`   // From when the first was due to the last answer.
-	Entries   int     `json:"entries"`    // Of the log, meanwhile.
-	Behind    int     `json:"behind"`     // Of the log, behind the newest snapshot.
+	Requests  int     `json:"requests"`   // Answered requests.
+	LastedS   float64 `json:"lasted_s"`   // From the first due time to the last answer.
+	Entries   int     `json:"entries"`    // Log entries meanwhile.
+	Behind    int     `json:"behind"`     // Log entries after the newest snapshot.
 	Snapshots int     `json:"snapshots"`  // Written meanwhile.
-	SnapshotS float64 `json:"snapshot_s"` // Those together, to the last byte.
+	SnapshotS float64 `json:"snapshot_s"` // Their total time, to the last byte.
 
-	InSnapshot Asked `json:"requests_in_snapshot"` // That were due while a snapshot was written.
-	Otherwise  Asked `json:"requests_otherwise"`   // The others. Old entries are dropped right after a snapshot.
+	InSnapshot Asked `json:"requests_in_snapshot"` // Due while a snapshot was written.
+	Otherwise  Asked `json:"requests_otherwise"`   // The others. Old entries are deleted right after a snapshot.
 }
 
-// Asked is how long some of the requests took.
+// Asked is the latency of a group of requests.
 type Asked struct {
 	Requests int    `json:"requests"`
-	Late     Spread `json:"from_due"` // From when each was due to its answer.
+	Late     Spread `json:"from_due"` // From the due time to the answer.
 }
 
-// asRoot returns a client for all that the node can be asked.
+// asRoot returns a client with the root token.
 func (n *node) asRoot() (*client.Client, error) {
 	token, err := os.ReadFile(filepath.Join(n.data(), "root_token"))
 	return n.client.WithToken(strings.TrimSpace(string(token))), err
 }
 
-// request is one that was answered.
+// request is an answered request.
 type request struct {
 	due  time.Time
-	took time.Duration // From then to the answer.
+	took time.Duration // From due to the answer.
 }
 
 // writing is a series of requests to a node.
 type writing struct {
 	change func(ctx context.Context, i int) error
 	clock  func() time.Time
-	room   chan struct{} // Of as many as there may be at once.
+	room   chan struct{} // Limits the requests in flight.
 
 	mu       sync.Mutex
 	answered []request
-	failed   error // The first.
+	failed   error // The first failure.
 }
 
-// ask asks for a change that was due at a time, and notes how long it took.
+// ask sends one change that was due at a time, and records its latency.
 func (w *writing) ask(ctx context.Context, i int, due time.Time) {
 	err := w.change(ctx, i)
 	took := w.clock().Sub(due)
@@ -78,15 +78,15 @@ func (w *writing) ask(ctx context.Context, i int, due time.Time) {
 	}
 }
 
-// failure returns why the first request failed that did.
+// failure returns the error of the first failed request.
 func (w *writing) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
 }
 
-// run asks at a pace until enough is closed, ctx ends or a request fails, and
-// waits for the answers.
+// run sends requests at a pace until enough is closed, ctx ends or a request
+// fails, and waits for the answers.
 func (w *writing) run(ctx context.Context, enough <-chan struct{}) error {
 	var asked sync.WaitGroup
 	due := w.clock()
@@ -102,8 +102,8 @@ func (w *writing) run(ctx context.Context, enough <-chan struct{}) error {
 	return errors.Join(ctx.Err(), w.failed)
 }
 
-// free waits for a while and then for room, and reports whether there is some
-// and more is wanted.
+// free waits for the given time and then for a slot. It reports whether there
+// is a slot and more requests are wanted.
 func (w *writing) free(ctx context.Context, enough <-chan struct{}, wait time.Duration) bool {
 	select {
 	case <-time.After(wait):
@@ -120,7 +120,7 @@ func (w *writing) free(ctx context.Context, enough <-chan struct{}, wait time.Du
 	}
 }
 
-// report tells apart what was due while a snapshot was written.
+// report separates the requests that were due while a snapshot was written.
 func (w *writing) report(seen *watch) Writes {
 	r := Writes{Requests: len(w.answered), Snapshots: len(seen.written), SnapshotS: seen.took().Seconds()}
 	var first, last time.Time
@@ -145,7 +145,8 @@ func (w *writing) report(seen *watch) Writes {
 }
 
 // writes has the restarted node write a snapshot of the whole state while
-// requests come, and ends it. What was measured up to an error is reported.
+// requests arrive, and ends the node. The report includes results up to an
+// error.
 func (m *measurement) writes(ctx context.Context) error {
 	c, err := m.node.asRoot()
 	if err != nil {
@@ -187,7 +188,7 @@ func (m *measurement) writes(ctx context.Context) error {
 	return err
 }
 
-// watched asks until the watch has seen enough.
+// watched sends requests until the watch has seen enough.
 func (w *writing) watched(
 	ctx context.Context, seen *watch, entries int, index func(context.Context) (uint64, error),
 ) error {
