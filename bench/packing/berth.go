@@ -11,13 +11,12 @@ import (
 	"berth/scheduler"
 )
 
-// own is Berth's policy: the board that the leader's Packer decides on, and
-// the demand learned from the pods that have arrived, by the code with which
-// the state machine learns it.
+// own is Berth's policy: the board of the leader's Packer, and the demand
+// learned from the arrived pods, by the state machine's own code.
 type own struct {
 	board    *scheduler.Board
 	requests []compute.Request // By shape.
-	learner  *compute.Learner  // Nil when the board was told the whole mix.
+	learner  *compute.Learner  // Nil if the board knows the whole mix.
 }
 
 // newOwn returns Berth's policy on the empty cluster. An oracle knows the mix
@@ -38,7 +37,7 @@ func newOwn(w *workload, order []int, oracle bool) *own {
 	return p
 }
 
-// record returns a node as the state has it.
+// record returns the state's record of a node.
 func record(i int, n *trace.Node) *compute.Node {
 	out := &compute.Node{
 		Name: n.Name, VCPUMilli: n.CPUMilli, MemoryMiB: n.MemoryMiB,
@@ -52,7 +51,7 @@ func record(i int, n *trace.Node) *compute.Node {
 	return out
 }
 
-// request returns what a pod asks for as an execution would.
+// request returns a pod's request as that of an execution.
 func request(s *shape) compute.Request {
 	r := compute.Request{GPUs: s.gpus, MilliGPU: s.milli, VCPUMilli: s.cpu, MemoryMiB: s.memory}
 	if s.gpus == 0 {
@@ -82,7 +81,7 @@ func mixOf(w *workload, requests []compute.Request) *compute.Mix {
 	return m
 }
 
-// place takes a place for one pod.
+// place allocates a place for one pod.
 func (p *own) place(shape int) (place, bool) {
 	r := &p.requests[shape]
 	if p.learner != nil && p.learner.Learn(*r) {
@@ -99,7 +98,7 @@ func (p *own) place(shape int) (place, bool) {
 	return at, true
 }
 
-// release frees what place gave.
+// release frees a place.
 func (p *own) release(shape int, at place) {
 	var devices []int
 	for set := at.devices; set != 0; set &= set - 1 {

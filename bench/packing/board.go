@@ -8,11 +8,11 @@ import (
 	"berth/bench/trace"
 )
 
-// shape is what pods that ask for the same have in common.
+// shape is the common request of equal pods.
 type shape struct {
 	cpu, memory int64    // Thousandths of a vCPU, MiB.
 	gpus, milli int      // Devices, and thousandths of each.
-	models      uint64   // A bit for each model that will do; all bits for any.
+	models      uint64   // A bit for each acceptable model; all bits for any.
 	spec        string   // The models as the trace names them, in its order.
 	kind        int      // Index of its kind for clustering; noKind without GPU.
 	names       []string // The models, none for any.
@@ -23,23 +23,23 @@ const (
 	noModel = fragment.NoModel
 )
 
-// demand returns the thousandths of GPU that s asks for.
+// demand returns the requested thousandths of GPU.
 func (s *shape) demand() int64 { return int64(s.gpus) * int64(s.milli) }
 
-// shared reports whether s asks for a part of one device.
+// shared reports whether s requests a part of one device.
 func (s *shape) shared() bool { return s.gpus == 1 && s.milli < trace.WholeGPU }
 
-// node is what is free on one machine.
+// node is the free capacity of one machine.
 type node struct {
 	cpu, memory int64
-	devices     []int // Free thousandths of each.
+	devices     []int // Free thousandths of each device.
 	free        int64 // Their sum.
 	model       int   // noModel without GPUs.
-	kinds       []int // How many pods of each kind are here.
+	kinds       []int // The number of pods of each kind here.
 	version     uint32
 }
 
-// fits reports whether what is free holds one of s.
+// fits reports whether the free capacity holds one of s.
 func (n *node) fits(s *shape) bool {
 	if n.cpu < s.cpu || n.memory < s.memory {
 		return false
@@ -64,8 +64,9 @@ func (n *node) count(milli int) int {
 	return c
 }
 
-// tightest returns the devices for one of s, which must fit: the one with the
-// least left that is enough for a share, the first idle ones for whole devices.
+// tightest returns the devices for one of s, which must fit. A share gets the
+// fitting device with the least capacity left. Whole devices are the first idle
+// ones.
 func (n *node) tightest(s *shape) uint64 {
 	if s.shared() {
 		best := -1
@@ -86,13 +87,13 @@ func (n *node) tightest(s *shape) uint64 {
 	return set
 }
 
-// place is where a pod is: a node, and a bit for each of its devices.
+// place is the location of a pod: a node, and a bit for each of its devices.
 type place struct {
 	node    int
 	devices uint64
 }
 
-// board is the account of what is free on a cluster.
+// board tracks the free capacity of a cluster.
 type board struct {
 	nodes    []node
 	capacity int64 // Thousandths of GPU.
@@ -116,12 +117,12 @@ func newBoard(w *workload, order []int) *board {
 	return b
 }
 
-// take enters one of s at a place.
+// take allocates a place to one of s.
 func (b *board) take(s *shape, at place) {
 	b.move(s, at, -1)
 }
 
-// give takes one of s away from a place again.
+// give frees a place of one of s.
 func (b *board) give(s *shape, at place) {
 	b.move(s, at, 1)
 }
@@ -140,7 +141,7 @@ func (b *board) move(s *shape, at place, sign int64) {
 	n.version++
 }
 
-// check returns why one of s may not be placed there, nil when it may.
+// check returns why one of s may not be placed there, or nil.
 func (b *board) check(s *shape, at place) error {
 	if at.node < 0 || at.node >= len(b.nodes) {
 		return fmt.Errorf("placed on node %d of %d", at.node, len(b.nodes))

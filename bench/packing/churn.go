@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// DefaultArrivals is how many pods come in a run of churn.
+// DefaultArrivals is the number of pods in a run of churn.
 const DefaultArrivals = 100_000
 
-// warmUp is the part of the arrivals that is not counted: from an empty cluster
-// it takes several mean lives until as many pods leave as come.
+// warmUp is the share of arrivals that is not counted. An empty cluster needs
+// several mean lives until as many pods leave as arrive.
 const warmUp = 0.5
 
-// departure is when a pod leaves, and from where.
+// departure is the time and place of a pod's end.
 type departure struct {
 	at    float64
 	shape int
 	place place
 }
 
-// departures is a heap of them, the earliest first.
+// departures is a heap by time.
 type departures []departure
 
 func (d departures) Len() int           { return len(d) }
@@ -33,16 +33,16 @@ func (d *departures) Pop() any {
 	return last
 }
 
-// churn lets pods arrive as a Poisson process and stay for exponential times,
-// such that they would use load times the cluster's GPUs if none was refused,
-// and returns how many percent of the GPUs asked for were refused. Each pod is
-// drawn from the trace. The cluster is empty at first; the first half of the
-// arrivals fills it and is not counted.
+// churn lets pods arrive as a Poisson process and stay for exponential times.
+// They would use load times the cluster's GPUs if none was refused. It returns
+// the percentage of the requested GPUs that was refused. Each pod is drawn from
+// the trace. The cluster is empty at first, and the first half of the arrivals
+// fills it and is not counted.
 func (r *run) churn(ctx context.Context, seed uint64, load float64, arrivals int) (refusedPct float64, err error) {
 	random := source(seed, forChurn)
 	w := r.workload
-	// Lives have the mean 1, so that by Little's law rate * mean demand is
-	// the demand in service.
+	// Lives have the mean 1, so that by Little's law rate * mean demand is the
+	// demand in service.
 	rate := load * float64(w.capacity) / (float64(w.demand) / float64(len(w.pods)))
 	var leaving departures
 	var asked, refused int64

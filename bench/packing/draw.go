@@ -1,17 +1,17 @@
 package packing
 
 import (
-	"math/rand" //nolint:depguard // The artifact's generator: its sequence of a seed is what is wanted.
+	"math/rand" //nolint:depguard // The artifact's generator, because its sequence for a seed is needed.
 	"slices"
 	"strings"
 )
 
-// informers is how many numbers of its generator the artifact spends between
-// the pods and the nodes, where it starts the informers of Kubernetes. With
-// ten of them the published policies give the published figures.
+// informers is how many random numbers the artifact consumes between the pods
+// and the nodes, where it starts the informers of Kubernetes. With ten of them
+// the published policies give the published figures.
 const informers = 10
 
-// sorted returns the positions of what has these names, by name.
+// sorted returns indexes sorted by name.
 func sorted[T any](of []T, name func(*T) string) []int {
 	out := make([]int, len(of))
 	for i := range out {
@@ -21,12 +21,12 @@ func sorted[T any](of []T, name func(*T) string) []int {
 	return out
 }
 
-// drawn returns the order of the nodes and the shapes that arrive as the
-// artifact of the published comparison drew them for a seed: first the shuffle
-// of the pods, then those that are added, or leave, then the order of nodes.
+// drawn returns the order of the nodes and the arriving shapes as the artifact
+// of the published comparison drew them for a seed. It draws the shuffle of the
+// pods, then the added or removed pods, then the order of nodes.
 func (w *workload) drawn(seed uint64, multiple float64) (order, arrivals []int) {
 	random := rand.New(rand.NewSource(int64(seed)))
-	random.Int() // It prints one.
+	random.Int() // The artifact prints one.
 	pods := slices.Clone(w.podsByName)
 	random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
 	pods = w.tuned(random, pods, multiple*float64(w.capacity))
@@ -43,8 +43,8 @@ func (w *workload) drawn(seed uint64, multiple float64) (order, arrivals []int) 
 	return order, arrivals
 }
 
-// tuned returns pods with others added that are drawn, as long as the demand
-// does not pass the goal, or without as many as have to leave for it.
+// tuned adds drawn pods while the demand stays within the goal, or removes pods
+// until it does.
 func (w *workload) tuned(random *rand.Rand, pods []int, goal float64) []int {
 	demand := w.demand
 	of := func(pod int) *shape { return &w.shapes[w.pods[pod]] }
@@ -58,7 +58,7 @@ func (w *workload) tuned(random *rand.Rand, pods []int, goal float64) []int {
 	}
 	for {
 		pod := w.podsByName[random.Intn(len(w.podsByName))]
-		if float64(demand+int64(of(pod).milli)) > goal { // Of one device, however many it asks for.
+		if float64(demand+int64(of(pod).milli)) > goal { // The artifact counts one device, however many the pod requests.
 			return pods
 		}
 		demand += of(pod).demand()

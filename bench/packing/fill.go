@@ -8,34 +8,34 @@ import (
 	"berth/bench/fragment"
 )
 
-// lossPct is how much of the capacity may be lost before a policy counts as
+// lossPct is the loss in percent of the capacity from which a policy counts as
 // refusing.
 const lossPct = 0.1
 
-// checkEvery is after how many arrivals a run looks whether it is to end.
+// checkEvery is the number of arrivals between checks for the end of ctx.
 const checkEvery = 256
 
-// A chooser is a placement policy. It keeps its own idea of the cluster; the
-// account of the bench stands beside it.
+// A chooser is a placement policy. It has its own model of the cluster, which
+// the benchmark's accounting checks.
 type chooser interface {
-	// place takes a place for one pod of a shape; false when there is none.
+	// place allocates a place for one pod of a shape; false if there is none.
 	place(shape int) (place, bool)
-	// release frees what place returned.
+	// release frees a place that place returned.
 	release(shape int, at place)
 }
 
-// run is one policy on one cluster, with the account beside it.
+// run is one policy on one cluster, with the accounting beside it.
 type run struct {
 	workload *workload
 	policy   chooser
 	board    *board
 	now      func() time.Time
-	took     []time.Duration // Of each decision.
+	took     []time.Duration // By decision.
 	arrivals []int           // Shapes, for a fill.
 }
 
-// arrive hands one pod to the policy and enters what it does. An error means
-// that the policy gave away what it did not have.
+// arrive passes one pod to the policy and records the result. An error means a
+// double allocation.
 func (r *run) arrive(shape int) (at place, placed bool, err error) {
 	began := r.now()
 	at, placed = r.policy.place(shape)
@@ -51,23 +51,23 @@ func (r *run) arrive(shape int) (at place, placed bool, err error) {
 	return at, true, nil
 }
 
-// Seed is what a policy made of the arrivals of one seed.
+// Seed is the result of a policy for the arrivals of one seed.
 type Seed struct {
 	Seed uint64 `json:"seed"`
-	// GPUs given away, in percent of the cluster's, when the pods that have
-	// arrived ask for all of them, and for 130 % of them.
+	// Allocated GPUs in percent of the cluster's, after arrivals that request
+	// all of them, and 130 % of them.
 	Alloc100 float64 `json:"alloc_100_pct"`
 	Alloc130 float64 `json:"alloc_130_pct"`
-	// How much had arrived when 0.1 % of the cluster's GPUs was refused;
-	// nil when that never came.
+	// The percentage that had arrived when 0.1 % of the cluster's GPUs was
+	// refused; nil if that never happened.
 	FirstRefusal *float64 `json:"first_refusal_pct"`
 	// FGD's fragment at 100 %, in percent of the cluster's GPUs.
 	Frag100    float64  `json:"frag_100_pct"`
-	Lost       int      `json:"pods_refused"` // Of all that arrived.
+	Lost       int      `json:"pods_refused"` // Of all arrivals.
 	DecisionUS Decision `json:"decision_us"`
 }
 
-// Decision is how long decisions took, in microseconds.
+// Decision is the latency of decisions, in microseconds.
 type Decision struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`

@@ -8,13 +8,12 @@ import (
 	"berth/bench/trace"
 )
 
-// targetShare is how much of the pods the target workload covers.
+// targetShare is the share of the pods that the target workload covers.
 const targetShare = 0.95
 
 // target returns the target workload of FGD: the most frequent classes of the
-// trace until they cover 95 % of the pods, CPU-only pods among them.
-//
-// Memory plays no part.
+// trace until they cover 95 % of the pods, including CPU-only pods. It ignores
+// memory.
 func target(w *workload) []fragment.Class {
 	type key struct {
 		cpu         int64
@@ -58,8 +57,7 @@ func target(w *workload) []fragment.Class {
 	return out
 }
 
-// fragmentation returns the fragment of all nodes as a share of the capacity,
-// in percent.
+// fragmentation returns the fragment of all nodes in percent of the capacity.
 func fragmentation(b *board, classes []fragment.Class) float64 {
 	lost := 0.0
 	for i := range b.nodes {
@@ -69,8 +67,8 @@ func fragmentation(b *board, classes []fragment.Class) float64 {
 	return 100 * lost / float64(b.capacity)
 }
 
-// afterWhole returns the devices of n with one of s, which asks for whole
-// devices or none, placed on it.
+// afterWhole returns the devices of n after one of s, which requests whole
+// devices or none, is placed on it.
 func afterWhole(n *node, s *shape, into []int) []int {
 	into = append(into[:0], n.devices...)
 	left := s.gpus

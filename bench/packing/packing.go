@@ -15,7 +15,7 @@ import (
 	"berth/bench/trace"
 )
 
-// The names of the policies.
+// Names of the policies.
 const (
 	Berth      = "berth"
 	Random     = "random"
@@ -31,23 +31,23 @@ func Policies() []string {
 	return []string{Random, DotProduct, Clustering, Packing, BestFit, FGD, Berth}
 }
 
-// Config says what to measure.
+// Config configures a measurement.
 type Config struct {
 	NodesFile, PodsFile string
 	Policy              string
-	Vary                string // How the pods are changed first, as one of Variants says; "" for not.
-	PublishedDraws      bool   // The order of nodes and pods is that of the published runs, seed by seed.
+	Vary                string // A change of the pods in the syntax of Variants; "" for none.
+	PublishedDraws      bool   // Use the published runs' order of nodes and pods for each seed.
 	Oracle              bool   // Berth knows the trace's mix from the first pod on.
 	Seeds               []uint64
 	Churn               []float64 // Offered loads, as shares of the cluster's GPUs; none for no churn.
-	Arrivals            int       // Of each run of churn.
-	Parallel            int       // Runs at once; a decision is always made on one core.
+	Arrivals            int       // In each run of churn.
+	Parallel            int       // Concurrent runs; a decision always runs on one core.
 
 	Now      func() time.Time
-	Progress func(done, all int, what string) // Called by one goroutine at a time; nil for none.
+	Progress func(done, all int, what string) // Calls are serialized; nil for none.
 }
 
-// validate returns what is wrong with c.
+// validate returns an error that describes what is invalid in c.
 func (c *Config) validate() error {
 	switch {
 	case !slices.Contains(Policies(), c.Policy):
@@ -67,18 +67,18 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Report is what one policy made of one trace.
+// Report is the result of one policy on one trace.
 type Report struct {
 	Policy      string     `json:"policy"`
 	Vary        string     `json:"vary,omitempty"`
 	Oracle      bool       `json:"oracle,omitempty"`
 	Nodes       int        `json:"nodes"`
 	GPUs        int64      `json:"gpus"`
-	Pods        int        `json:"pods"` // Of the trace.
+	Pods        int        `json:"pods"` // In the trace.
 	Unplaceable int        `json:"pods_no_node_could_host"`
 	Seeds       []Seed     `json:"seeds"`
 	Mean        Mean       `json:"mean"`
-	Published   *Published `json:"published"` // Nil for a trace that nobody published on.
+	Published   *Published `json:"published"` // Nil for a trace without published results.
 	Churn       []Churn    `json:"churn,omitempty"`
 }
 
@@ -87,15 +87,15 @@ type Mean struct {
 	Alloc100     float64  `json:"alloc_100_pct"`
 	Alloc100SD   float64  `json:"alloc_100_sd"` // Standard deviation.
 	Alloc130     float64  `json:"alloc_130_pct"`
-	FirstRefusal *float64 `json:"first_refusal_pct"` // Nil unless all seeds had one.
+	FirstRefusal *float64 `json:"first_refusal_pct"` // Nil unless every seed has one.
 	Frag100      float64  `json:"frag_100_pct"`
 	DecisionUS   Decision `json:"decision_us"`
 }
 
-// Churn is what was refused when pods come and go.
+// Churn is the refused share when pods come and go.
 type Churn struct {
 	Load       float64     `json:"load"`
-	RefusedPct float64     `json:"refused_pct"` // Mean of the seeds.
+	RefusedPct float64     `json:"refused_pct"` // Mean over the seeds.
 	Seeds      []ChurnSeed `json:"seeds"`
 }
 
@@ -174,7 +174,7 @@ type measurement struct {
 	done int
 }
 
-// run measures all seeds, and churn where it is asked for.
+// run measures all seeds, and churn if configured.
 func (m *measurement) run(ctx context.Context, out *Report) error {
 	c := m.config
 	all := len(c.Seeds) * (1 + len(c.Churn))
@@ -204,7 +204,7 @@ func (m *measurement) run(ctx context.Context, out *Report) error {
 	return group.Wait()
 }
 
-// report says that one run more is done.
+// report reports the end of one run.
 func (m *measurement) report(all int, err error, format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -214,8 +214,7 @@ func (m *measurement) report(all int, err error, format string, args ...any) {
 	}
 }
 
-// prepare returns a policy on an empty cluster whose nodes stand in the seed's
-// order.
+// prepare returns a policy on an empty cluster with the seed's order of nodes.
 func (m *measurement) prepare(seed uint64) *run {
 	w := m.workload
 	var order, arrivals []int

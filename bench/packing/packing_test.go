@@ -15,8 +15,8 @@ import (
 	"berth/bench/trace"
 )
 
-// clock advances by a microsecond each time that it is read, so that every
-// decision takes one.
+// clock returns a clock that advances by a microsecond with each reading, so
+// that every decision takes one.
 func clock() func() time.Time {
 	at := time.Unix(0, 0)
 	return func() time.Time {
@@ -39,8 +39,8 @@ const (
 	podsHeader  = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
 )
 
-// mixed returns a cluster of all sorts of nodes and a trace of all sorts of
-// pods, by chance.
+// mixed returns a random cluster and a random trace with all kinds of nodes and
+// pods.
 func mixed(t *testing.T, seed uint64) Config {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -69,22 +69,23 @@ func mixed(t *testing.T, seed uint64) Config {
 	}
 }
 
-// TestProtocolByHand follows the protocol where it can be followed on paper.
+// TestProtocolByHand checks the protocol on examples computed by hand.
 func TestProtocolByHand(t *testing.T) {
 	tests := []struct {
 		name, nodes, pods string
 		want              Seed
 	}{
 		{
-			// 1,000 thousandths; two pods of 700 come to pass 1,300. The
-			// first is placed, 300 are left that no pod can use, the second
-			// is lost, with which 1,400 have arrived.
+			// 1,000 thousandths; two pods of 700 are needed to pass 1,300. The
+			// first is placed and leaves 300 that no pod can use. The second is
+			// lost; with it 1,400 have arrived.
 			name:  "a share that fits once",
 			nodes: "a,8000,8192,1,T4\n", pods: "p,1000,1024,1,700,\n",
 			want: Seed{Alloc100: 70, Alloc130: 70, FirstRefusal: new(140.0), Frag100: 30, Lost: 1},
 		},
 		{
-			// Three GPUs; four whole ones are asked for, the fourth is lost.
+			// Three GPUs; the pods request four whole ones, and the fourth is
+			// lost.
 			name:  "whole devices",
 			nodes: "a,8000,8192,1,T4\nb,8000,8192,2,T4\n", pods: "p,1000,1024,1,1000,\n",
 			want: Seed{Alloc100: 100, Alloc130: 100, FirstRefusal: new(400.0 / 3), Lost: 1},
@@ -97,22 +98,22 @@ func TestProtocolByHand(t *testing.T) {
 			want: Seed{Alloc100: 100, Alloc130: 100, FirstRefusal: new(125.0), Lost: 2},
 		},
 		{
-			// As before with more vCPUs each: a node hosts one, its other
-			// GPU is lost for the class that is there.
+			// As before with more vCPUs each: a node hosts one, and its other
+			// GPU is lost for the only class.
 			name:  "vCPUs run short",
 			nodes: "a,8000,8192,2,T4\nb,8000,8192,2,T4\n", pods: "p,5000,1024,1,1000,\n",
 			want: Seed{Alloc100: 50, Alloc130: 50, FirstRefusal: new(75.0), Frag100: 50, Lost: 4},
 		},
 		{
-			// The only model that will do is half of the cluster; what is
-			// free is fragment to the last device.
+			// The only acceptable model is half of the cluster; the free
+			// devices are all fragment.
 			name:  "models",
 			nodes: "a,8000,8192,1,T4\nb,8000,8192,1,G2\n", pods: "p,1000,1024,1,1000,G2\n",
 			want: Seed{Alloc100: 50, Alloc130: 50, FirstRefusal: new(100.0), Frag100: 50, Lost: 2},
 		},
 		{
-			// A node without GPUs takes no pod that wants one, and counts
-			// for nothing.
+			// A node without GPUs takes no pod that requests one, and does not
+			// count.
 			name:  "a node without GPU",
 			nodes: "a,8000,8192,1,T4\nb,64000,65536,0,\n", pods: "p,1000,1024,1,500,\n",
 			want: Seed{Alloc100: 100, Alloc130: 100, FirstRefusal: new(150.0), Lost: 1},
@@ -143,9 +144,8 @@ func TestProtocolByHand(t *testing.T) {
 }
 
 // TestNoPolicyBreaksTheCluster lets all policies place, refuse and release on
-// clusters by chance; the account returns an error where one gives away what
-// it does not have. The same seeds give the same figures, whatever runs at
-// once.
+// random clusters. The accounting returns an error on a double allocation. The
+// same seeds give the same figures at any concurrency.
 func TestNoPolicyBreaksTheCluster(t *testing.T) {
 	for seed := range uint64(2) {
 		c := mixed(t, seed)
@@ -272,8 +272,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestShortOfVCPU holds that Berth gives away more of the GPUs than FGD where
-// more vCPU, or more memory, is asked for than there is.
+// TestShortOfVCPU checks that Berth allocates more GPUs than FGD where requests
+// exceed the vCPUs or the memory.
 func TestShortOfVCPU(t *testing.T) {
 	nodes, pods := nodesHeader, podsHeader
 	for i := range 40 {

@@ -27,8 +27,8 @@ func mustWorkload(t *testing.T, nodes, pods string) *workload {
 	return w
 }
 
-// TestInflate holds that the arrivals are the trace and pods drawn from it up
-// to the goal, and a part of it where it asks for more.
+// TestInflate checks that the arrivals are the trace and pods drawn from it up
+// to the goal, or a part of the trace if it requests more.
 func TestInflate(t *testing.T) {
 	w := mustWorkload(t, "a,8000,8192,8,T4\n", "p,1,1,1,1000,\nq,1,1,2,1000,\nr,1,1,0,0,\n")
 	got := w.inflate(source(1, forPods), Inflation)
@@ -72,14 +72,15 @@ func TestTarget(t *testing.T) {
 	for range 7 {
 		pods += "b,2000,1,0,0,\n"
 	}
-	pods += "c,9000,1,8,1000,\n" // The twentieth: 95 % are covered without it.
+	pods += "c,9000,1,8,1000,\n" // The twentieth: the others cover 95 %.
 	got := target(mustWorkload(t, "n,8000,8192,2,T4\n", pods))
 	if len(got) != 2 || got[0].Milli != 500 || math.Abs(got[0].Share-12.0/19) > 1e-9 || got[1].CPU != 2000 {
 		t.Errorf("target workload %+v", got)
 	}
 }
 
-// TestScores computes by hand how the published policies rate a node.
+// TestScores checks the published policies' scores against values computed by
+// hand.
 func TestScores(t *testing.T) {
 	share := shape{cpu: 8000, gpus: 1, milli: 400, kind: 0}
 	two := shape{cpu: 8000, gpus: 2, milli: 1000, kind: 1}
@@ -116,8 +117,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestOracle holds that an oracle places by the trace's whole mix, and that
-// without it only what has arrived is known.
+// TestOracle checks that an oracle places by the trace's whole mix, and that
+// otherwise only the arrived pods are known.
 func TestOracle(t *testing.T) {
 	w := mustWorkload(t, "a,8000,8192,2,T4\n", "p,1000,1024,1,500,\nq,1000,1024,1,1000,G2|T4|g2\nr,1000,1024,0,0,\n")
 	told := newOwn(w, w.order(nil), true)
@@ -148,29 +149,29 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestGradient holds that FGD takes the device whose cut loses least, and
+// TestGradient checks that FGD takes the device whose use loses least, and
 // rounds as published.
 func TestGradient(t *testing.T) {
 	classes := []fragment.Class{{CPU: 1000, GPUs: 1, Milli: 500, Models: ^uint64(0), Share: 1}}
 	g := newGradient(classes, 1)
 	n := node{cpu: 8000, devices: []int{1000, 900, 500}, free: 2400, version: 1}
 	score, device := g.score(0, &n, &shape{cpu: 1000, gpus: 1, milli: 500})
-	// 500 left of the first and none of the third lose nothing; 400 left of
-	// the second would be lost. Among equals the first.
+	// 500 left on the first device and none on the third lose nothing; 400 left
+	// on the second would be lost. The first of equals wins.
 	if score != 50 || device != 0 {
 		t.Errorf("score %d on device %d, want 50 on 0", score, device)
 	}
 	if score, device = g.score(0, &n, &shape{cpu: 1000, gpus: 1, milli: 450}); score != 50 || device != 0 {
 		t.Errorf("score %d on device %d, want 50 on 0", score, device)
 	}
-	n.devices[0], n.version = 450, 2 // All of it is lost already: using it up helps.
+	n.devices[0], n.version = 450, 2 // All of it is lost already, so using it helps.
 	if score, device = g.score(0, &n, &shape{cpu: 1000, gpus: 1, milli: 450}); score != 61 || device != 0 {
 		t.Errorf("score %d on device %d, want 61 on 0", score, device) // 100/(1+exp(-0.45))
 	}
 }
 
-// TestMemoryChangesNothing holds that remembered scores are those of scoring
-// every node again. Package scheduler holds the same of its own.
+// TestMemoryChangesNothing checks that cached scores equal newly computed ones.
+// Package scheduler checks the same for its own.
 func TestMemoryChangesNothing(t *testing.T) {
 	for _, policy := range Policies() {
 		c := mixed(t, 11)
@@ -201,7 +202,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 	}
 }
 
-// forget clears what a published policy remembers.
+// forget clears the cache of a published policy.
 func forget(p chooser) {
 	switch p := p.(type) {
 	case *ranked:
@@ -211,7 +212,7 @@ func forget(p chooser) {
 	}
 }
 
-// TestVary holds that each change changes what it says and nothing else.
+// TestVary checks that each variant makes its change and no other.
 func TestVary(t *testing.T) {
 	nodes := []trace.Node{
 		{CPUMilli: 8000, MemoryMiB: 8192, GPUs: 2, Model: "T4"}, {CPUMilli: 8000, MemoryMiB: 8192, GPUs: 8, Model: "G2"},
@@ -264,8 +265,8 @@ func TestVary(t *testing.T) {
 	}
 }
 
-// TestPublishedDraws holds the draws of a seed, which the figures of the
-// published comparison come from.
+// TestPublishedDraws checks the draws of a seed, which the published figures
+// depend on.
 func TestPublishedDraws(t *testing.T) {
 	w := mustWorkload(t, "b,8000,8192,1,T4\na,8000,8192,1,T4\nc,8000,8192,2,T4\n",
 		"q,1,1,1,500,\np,1,1,1,1000,\nr,1,1,0,0,\ns,1,1,2,1000,\n")

@@ -7,30 +7,29 @@ import (
 	"berth/bench/trace"
 )
 
-// The cluster that the published figures were measured on.
+// The cluster of the published figures.
 const (
 	publishedNodes = 1213
 	publishedGPUs  = 6212
 )
 
-// Published is what is known of a trace from elsewhere: the means over ten
-// seeds that the artifact of the FGD paper recorded, and two limits of the
-// trace itself.
+// Published holds published results for a trace: the means over ten seeds that
+// the artifact of the FGD paper recorded, and two limits of the trace itself.
 type Published struct {
 	Trace    string             `json:"trace"`
 	Alloc100 map[string]float64 `json:"alloc_100_pct"` // By policy.
-	// Bound is what no scheduler can exceed at 100 % arrived, moving pods and
-	// seeing the future included: the optimum of a linear program in which
-	// pods may be split and the nodes of a hardware type are one, but a share
-	// fits one device.
+	// Bound is the upper limit for any scheduler at 100 % arrived, even with
+	// migration and knowledge of the future. It is the optimum of a linear
+	// program in which pods may be split and the nodes of a hardware type are
+	// one, but a share fits one device.
 	Bound float64 `json:"bound_pct"`
 	// RefusalFree is the load beyond which every scheduler must refuse. It
-	// leaves out the pods that no node could host.
+	// excludes the pods that no node could host.
 	RefusalFree float64 `json:"refusal_free_pct"`
 }
 
-// published returns what is known of the trace in a file of this name on these
-// nodes, nil for nothing.
+// published returns the published results for the trace in a file of this name
+// on these nodes, nil for none.
 func published(path string, nodes []trace.Node) *Published {
 	gpus := 0
 	for i := range nodes {
@@ -49,9 +48,9 @@ func published(path string, nodes []trace.Node) *Published {
 	}
 }
 
-// publishedRows returns by trace: the GPU allocation in percent at 100 %
-// arrived of random, dot-product, clustering, packing, best-fit and FGD, the
-// bound and the limit without refusals. The allocations are the means of
+// publishedRows returns a row for each trace: the GPU allocation in percent at
+// 100 % arrived of random, dot-product, clustering, packing, best-fit and FGD,
+// the bound and the limit without refusals. The allocations are the means of
 // analysis_allo_discrete.csv of the artifact.
 func publishedRows() map[string][8]float64 {
 	return map[string][8]float64{

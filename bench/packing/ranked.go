@@ -8,10 +8,10 @@ import (
 	"berth/bench/trace"
 )
 
-// ranked is a published policy: each node that fits has a score, the highest
-// is taken, the first in the order of the nodes among equals. Scores are
-// remembered for each shape and node until the node changes, which changes
-// nothing but the time.
+// ranked is a published policy: it takes the fitting node with the highest
+// score, and the first in the order of the nodes among equals. It caches scores
+// for each shape and node until the node changes. The cache affects only the
+// time.
 type ranked struct {
 	board  *board
 	shapes []shape
@@ -19,7 +19,7 @@ type ranked struct {
 	score  scorer
 }
 
-// A scorer returns how good a node that fits is for a shape, higher is better,
+// A scorer returns how good a fitting node is for a shape, higher is better,
 // and the device for a share: anyDevice for the tightest one.
 type scorer func(at int, n *node, s *shape) (score, device int)
 
@@ -29,14 +29,14 @@ const anyDevice = -1
 // unfit is the score of a node that does not fit.
 const unfit = math.MinInt32
 
-// remembered is a score, and of which version of the node it is.
+// remembered is a cached score and the node's version that it belongs to.
 type remembered struct {
 	version uint32
 	score   int32
 	device  int32
 }
 
-// place takes the best place for one of a shape.
+// place allocates the best place for one of a shape.
 func (p *ranked) place(shape int) (place, bool) {
 	s := &p.shapes[shape]
 	row := p.row(shape)
@@ -58,7 +58,7 @@ func (p *ranked) place(shape int) (place, bool) {
 	return at, true
 }
 
-// row returns the remembered scores of a shape.
+// row returns the cached scores of a shape.
 func (p *ranked) row(shape int) []remembered {
 	if p.rows[shape] == nil {
 		p.rows[shape] = make([]remembered, len(p.board.nodes))
@@ -66,7 +66,7 @@ func (p *ranked) row(shape int) []remembered {
 	return p.rows[shape]
 }
 
-// rate scores a node anew.
+// rate computes and caches a node's score.
 func (p *ranked) rate(at int, n *node, s *shape, r *remembered) {
 	r.version, r.score = n.version, unfit
 	if n.fits(s) {
@@ -89,14 +89,14 @@ func (p *ranked) devices(n *node, s *shape, device int32) uint64 {
 // release frees a place.
 func (p *ranked) release(shape int, at place) { p.board.give(&p.shapes[shape], at) }
 
-// drawn is the random policy: any node that fits, and on it any device that
-// does.
+// drawn is the random policy: any node that fits, and any of its devices that
+// fits.
 type drawn struct {
 	ranked
 	random *rand.Rand
 }
 
-// place takes a place by chance.
+// place allocates a random place.
 func (p *drawn) place(shape int) (place, bool) {
 	s := &p.shapes[shape]
 	row := p.row(shape)
@@ -132,33 +132,33 @@ func (p *drawn) place(shape int) (place, bool) {
 	return at, true
 }
 
-// The largest machine of the published traces, by which scores are scaled.
+// The largest machine of the published traces, which scales the scores.
 const (
 	largestCPU = 128_000
 	largestGPU = 8 * trace.WholeGPU
 )
 
-// scoreEqual finds all nodes that fit equally good.
+// scoreEqual scores all fitting nodes equally.
 func scoreEqual(int, *node, *shape) (score, device int) { return 0, anyDevice }
 
-// scoreBestFit is the best-fit of the published comparison: the less vCPU and
-// GPU are left, each weighing half, the better; a whole number up to 100.
+// scoreBestFit is the best-fit of the published comparison, a whole number up
+// to 100. Less vCPU and GPU left is better, and each has half the weight.
 func scoreBestFit(_ int, n *node, s *shape) (score, device int) {
 	left := float64(n.cpu-s.cpu)/largestCPU*0.5 + float64(n.free-s.demand())/largestGPU*0.5
 	return int((1 - left) * 100), anyDevice
 }
 
 // scoreDotProduct is that of Tetris (SIGCOMM 2014) as in the published
-// comparison: the smaller the product of what is free and what is asked for,
-// the better.
+// comparison. A smaller product of the free and the requested resources is
+// better.
 func scoreDotProduct(_ int, n *node, s *shape) (score, device int) {
 	dot := float64(n.cpu)/largestCPU*(float64(s.cpu)/largestCPU) +
 		float64(n.free)/largestGPU*(float64(s.demand())/largestGPU)
 	return int(100 * (1 - dot/2)), anyDevice
 }
 
-// scorePacking prefers devices that are shared already, then idle devices of a
-// node in use, then idle nodes; as in the published comparison.
+// scorePacking prefers devices that are already shared, then idle devices of a
+// node in use, then idle nodes, as in the published comparison.
 func scorePacking(_ int, n *node, s *shape) (score, device int) {
 	if s.gpus == 0 {
 		return 0, anyDevice
@@ -167,8 +167,7 @@ func scorePacking(_ int, n *node, s *shape) (score, device int) {
 	if idle == len(n.devices) {
 		return max(100/3-idle, idle), anyDevice
 	}
-	// Devices in use are taken before idle ones, so only what they cannot
-	// hold goes to idle ones.
+	// Devices in use come before idle ones, so idle ones get only the rest.
 	if s.milli == trace.WholeGPU {
 		return max(100/2-s.gpus, 100/3), anyDevice
 	}
@@ -184,9 +183,9 @@ func scorePacking(_ int, n *node, s *shape) (score, device int) {
 	return max(100-least*100/trace.WholeGPU/10, 100/2), anyDevice
 }
 
-// scoreClustering prefers nodes that hold pods of the same kind alone, then
-// those that hold them among others, then idle ones; the fullest among them;
-// as in the published comparison.
+// scoreClustering prefers nodes with pods of only the same kind, then nodes
+// with such pods among others, then idle nodes, as in the published comparison.
+// Among equals it prefers the fullest node.
 func scoreClustering(_ int, n *node, s *shape) (score, device int) {
 	if s.gpus == 0 {
 		return 0, anyDevice
@@ -212,19 +211,19 @@ func scoreClustering(_ int, n *node, s *shape) (score, device int) {
 // gradient is FGD: the node whose fragment grows least.
 type gradient struct {
 	classes []fragment.Class
-	frag    []float64 // Of each node, as of the version beside it.
+	frag    []float64 // By node, as of the version beside it.
 	version []uint32
 	scratch []int
 }
 
-// newGradient returns FGD for nodes that are as many.
+// newGradient returns FGD for a number of nodes.
 func newGradient(classes []fragment.Class, nodes int) *gradient {
 	return &gradient{classes: classes, frag: make([]float64, nodes), version: make([]uint32, nodes)}
 }
 
-// score is a whole number up to 100 of the sigmoid of how many GPUs the
-// fragment shrinks by: near 0 a step is 40 thousandths. That it is rounded is
-// worth two points, and is how it was published.
+// score returns the sigmoid of the number of GPUs by which the fragment
+// shrinks, as a whole number up to 100. Near 0 a step is 40 thousandths. The
+// rounding is worth two points, and is as published.
 func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 	if g.version[at] != n.version {
 		g.frag[at], g.version[at] = fragment.Of(n.cpu, n.model, n.devices, g.classes), n.version
@@ -235,7 +234,7 @@ func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 		return sigmoid(before - fragment.Of(cpu, n.model, g.scratch, g.classes)), anyDevice
 	}
 	device = anyDevice
-	var tried [trace.WholeGPU/64 + 1]uint64 // Devices with as much left are alike.
+	var tried [trace.WholeGPU/64 + 1]uint64 // Devices with equal capacity left are equivalent.
 	for i, free := range n.devices {
 		if free < s.milli || tried[free/64]&(1<<(free%64)) != 0 {
 			continue
@@ -251,7 +250,8 @@ func (g *gradient) score(at int, n *node, s *shape) (score, device int) {
 	return score, device
 }
 
-// sigmoid returns the score of a fragment that shrinks by so many thousandths.
+// sigmoid returns the score of a fragment that shrinks by the given
+// thousandths.
 func sigmoid(shrinks float64) int {
 	return int(100 / (1 + math.Exp(-shrinks/1000)))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// summarize returns the quantiles and the mean of durations, which it sorts.
+// summarize returns the quantiles and the mean of durations. It sorts them.
 func summarize(took []time.Duration) Decision {
 	if len(took) == 0 {
 		return Decision{}
@@ -24,7 +24,7 @@ func summarize(took []time.Duration) Decision {
 	}
 }
 
-// mean returns the mean of what value gives of each element.
+// mean returns the mean of value over the elements.
 func mean[T any](of []T, value func(*T) float64) float64 {
 	sum := 0.0
 	for i := range of {
@@ -33,7 +33,8 @@ func mean[T any](of []T, value func(*T) float64) float64 {
 	return sum / float64(len(of))
 }
 
-// deviation returns the standard deviation of a sample, 0 of fewer than two.
+// deviation returns the standard deviation of a sample, 0 for fewer than two
+// values.
 func deviation[T any](of []T, value func(*T) float64) float64 {
 	if len(of) < 2 {
 		return 0

@@ -10,16 +10,16 @@ import (
 	"berth/bench/trace"
 )
 
-// maxVary is how many times as much of something there may be at most.
+// maxVary is the largest factor of a change.
 const maxVary = 100
 
-// forTypes is the source of chance for the models that pods name. It hangs on
-// no seed: a variant is one trace.
+// forTypes is the random source for the models that pods name. It does not
+// depend on the seed: a variant is one trace.
 const forTypes uint64 = 33
 
-// Variants returns mixes as Run takes them, made of a trace to see where a
-// policy loses: work of one sort more often than it came, more vCPU or memory
-// asked for, models named, and some of this at once.
+// Variants returns changes of a trace, in the syntax of Config.Vary, that show
+// where a policy loses. Some kinds of work come more often, requests have more
+// vCPU or memory, pods name models, or several of these combine.
 func Variants() []string {
 	return []string{
 		"", "cpu-only=0", "cpu-only=1.5", "cpu-only=2", "cpu-only=2.5", "cpu-only=3", "cpu-only=4",
@@ -30,8 +30,8 @@ func Variants() []string {
 	}
 }
 
-// vary returns the pods of a trace changed as spec says: names with numbers,
-// as "cpu-only=3,types=0.33", applied in their order.
+// vary returns the pods of a trace changed by spec: names with numbers, as in
+// "cpu-only=3,types=0.33", applied in order.
 func vary(nodes []trace.Node, pods []trace.Pod, spec string) ([]trace.Pod, error) {
 	for change := range strings.SplitSeq(spec, ",") {
 		if change == "" {
@@ -77,7 +77,7 @@ func varyOnce(nodes []trace.Node, pods []trace.Pod, name string, factor float64)
 	return out, nil
 }
 
-// sorts returns the sorts of work that can come more or less often.
+// sorts returns the kinds of work whose frequency can change.
 func sorts() map[string]func(*trace.Pod) bool {
 	return map[string]func(*trace.Pod) bool{
 		"cpu-only":  func(p *trace.Pod) bool { return p.GPUs == 0 },
@@ -87,7 +87,8 @@ func sorts() map[string]func(*trace.Pod) bool {
 	}
 }
 
-// repeat returns pods with those of a sort times as often, in their order.
+// repeat returns pods in order, with the pods of a kind repeated times as
+// often.
 func repeat(pods []trace.Pod, is func(*trace.Pod) bool, times float64) []trace.Pod {
 	var out []trace.Pod
 	seen := 0.0
@@ -104,8 +105,8 @@ func repeat(pods []trace.Pod, is func(*trace.Pod) bool, times float64) []trace.P
 	return out
 }
 
-// nameTypes lets a part of the pods with GPUs ask for the model of a node that
-// could host them.
+// nameTypes makes a share of the pods with GPUs request the model of a node
+// that could host them.
 func nameTypes(nodes []trace.Node, pods []trace.Pod, part float64) {
 	random := source(forTypes, 0)
 	for i := range pods {
@@ -117,8 +118,8 @@ func nameTypes(nodes []trace.Node, pods []trace.Pod, part float64) {
 	}
 }
 
-// someHost returns a node by chance that could host a pod when empty, nil when
-// a thousand tries find none.
+// someHost returns a random node that could host a pod when empty, or nil if a
+// thousand tries find none.
 func someHost(nodes []trace.Node, p *trace.Pod, random *rand.Rand) *trace.Node {
 	for range 1000 {
 		n := &nodes[random.IntN(len(nodes))]

@@ -9,17 +9,17 @@ import (
 	"berth/bench/trace"
 )
 
-// ErrNoDemand is the error of a trace without pods that ask for GPUs.
+// ErrNoDemand means that no pod of a trace requests GPUs.
 var ErrNoDemand = errors.New("none of the pods asks for a GPU; this benchmark is about GPUs")
 
-// maxModels is how many GPU models a cluster may have: one bit each.
+// maxModels is the maximum number of GPU models of a cluster: one bit each.
 const maxModels = 64
 
-// Inflation is how much of the cluster's GPUs the arriving pods ask for in the
-// end.
+// Inflation is the final demand of the arriving pods, relative to the cluster's
+// GPUs.
 const Inflation = 1.3
 
-// workload is a trace, with equal pods counted together.
+// workload is a trace with equal pods grouped by shape.
 type workload struct {
 	nodes    []trace.Node
 	models   map[string]int
@@ -27,15 +27,15 @@ type workload struct {
 
 	shapes []shape
 	pods   []int // The shape of each pod, in the trace's order.
-	demand int64 // Of all pods, thousandths of GPU.
-	kinds  int   // How many kinds of GPU pods there are.
+	demand int64 // Total demand in thousandths of GPU.
+	kinds  int   // Number of kinds of GPU pods.
 
-	nodesByName, podsByName []int // Positions.
+	nodesByName, podsByName []int // Indexes.
 
 	unplaceable int // Pods that no node could host, even when empty.
 }
 
-// newWorkload returns the trace made of nodes and pods.
+// newWorkload returns the workload of a trace.
 func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
 	w := &workload{
 		nodes: nodes, models: map[string]int{},
@@ -68,7 +68,7 @@ func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
 	return w, nil
 }
 
-// add counts one pod of the trace.
+// add adds one pod of the trace.
 func (w *workload) add(p *trace.Pod, known map[string]int, kinds map[[2]int]int) {
 	spec := fmt.Sprint(p.Models)
 	key := fmt.Sprint(p.CPUMilli, p.MemoryMiB, p.GPUs, p.GPUMilli, spec)
@@ -89,8 +89,8 @@ func (w *workload) add(p *trace.Pod, known map[string]int, kinds map[[2]int]int)
 	w.demand += p.Demand()
 }
 
-// kindOf returns the index of the kind of s: all shares are one, and so are
-// all pods with the same number of GPUs.
+// kindOf returns the index of the kind of s. All shares are one kind, and so
+// are all pods with the same number of GPUs.
 func kindOf(s *shape, kinds map[[2]int]int) int {
 	key := [2]int{s.gpus, trace.WholeGPU}
 	if s.shared() {
@@ -104,7 +104,7 @@ func kindOf(s *shape, kinds map[[2]int]int) int {
 	return kind
 }
 
-// mask returns the set of the named models, all of them for no name.
+// mask returns the set of the named models; all models for no name.
 func (w *workload) mask(models []string) uint64 {
 	if len(models) == 0 {
 		return ^uint64(0)
@@ -140,8 +140,8 @@ func (w *workload) countUnplaceable() {
 	}
 }
 
-// order returns the order of the nodes: a random one, that of the file without
-// a source.
+// order returns the order of the nodes: random, or that of the file without a
+// source.
 func (w *workload) order(random *rand.Rand) []int {
 	if random != nil {
 		return random.Perm(len(w.nodes))
@@ -153,10 +153,10 @@ func (w *workload) order(random *rand.Rand) []int {
 	return out
 }
 
-// inflate returns the shapes that arrive, in their order: the pods of the
-// trace shuffled, then pods drawn from the trace until the demand is the given
-// multiple of the capacity. Where the trace asks for more than that already,
-// pods leave it by chance until it does not.
+// inflate returns the arriving shapes in order: the shuffled pods of the trace,
+// then pods drawn from it until the demand is the given multiple of the
+// capacity. If the trace already requests more, random pods are removed until
+// it does not.
 func (w *workload) inflate(random *rand.Rand, multiple float64) []int {
 	out := slices.Clone(w.pods)
 	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
@@ -168,20 +168,20 @@ func (w *workload) inflate(random *rand.Rand, multiple float64) []int {
 		demand += w.shapes[s].demand()
 	}
 	for len(out) > 1 && demand-w.shapes[out[len(out)-1]].demand() >= goal {
-		last := len(out) - 1 // The order is random already: so is the last one.
+		last := len(out) - 1 // The order is random, so the last one is a random pod.
 		demand -= w.shapes[out[last]].demand()
 		out = out[:last]
 	}
 	return out
 }
 
-// source returns the source of chance for one purpose under a seed.
+// source returns the random source for one purpose under a seed.
 func source(seed uint64, purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose))
 }
 
-// The purposes of chance; each has a source of its own, so that two policies
-// see the same pods and the same nodes.
+// Purposes of randomness. Each has its own source, so that two policies see the
+// same pods and the same nodes.
 const (
 	forNodes uint64 = iota + 1
 	forPods

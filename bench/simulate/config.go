@@ -9,33 +9,33 @@ import (
 
 // Limits of a simulation.
 const (
-	MaxNodes         = 20_000 // As many as the state machine takes.
+	MaxNodes         = 20_000 // The limit of the state machine.
 	MaxExecutions    = 100_000_000
 	MaxOrganizations = 1_000
-	leastOutage      = time.Hour // Mean time between two of a node.
+	leastOutage      = time.Hour // Mean time between two failures of a node.
 )
 
-// Config says what to simulate.
+// Config configures a simulation.
 type Config struct {
 	Nodes         string        // A number of synthetic nodes, or a CSV file of nodes.
-	Executions    int           // How many are submitted.
+	Executions    int           // How many to submit.
 	Trace         string        // A CSV file of pods to submit; "" for the synthetic mix.
-	Load          float64       // GPUs asked for, as a share of those there are; 0 for the trace's own times.
-	Organizations int           // Among whom the work is divided, unevenly, unless the trace says.
-	Seed          uint64        // Of all chance.
-	Round         time.Duration // Virtual time between two looks of the scheduler.
-	Estimates     time.Duration // Virtual time between two estimates of when the queue starts; 0 for none.
+	Load          float64       // Requested GPUs as a share of the fleet's; 0 for the trace's own times.
+	Organizations int           // Share the work unevenly, unless the trace names organizations.
+	Seed          uint64        // Seed of all randomness.
+	Round         time.Duration // Virtual time between two scheduler passes.
+	Estimates     time.Duration // Virtual time between two start estimates; 0 for none.
 
-	Preemptible float64       // Which part of the work of priority 0 makes room for higher ones.
+	Preemptible float64       // Share of the work of priority 0 that is preemptible.
 	Failures    time.Duration // Mean time between two failures of a node; 0 for none.
 	Drains      time.Duration // Mean time between two drains of a node; 0 for none.
-	Repair      time.Duration // For how long a node is away, in the mean.
+	Repair      time.Duration // Mean time that a node is away.
 
-	Now      func() time.Time // The machine's clock, for what the simulation takes.
+	Now      func() time.Time // Wall clock, to measure the cost of the simulation.
 	Progress func(done, all int, what string)
 }
 
-// validate returns what is wrong with c.
+// validate returns an error that describes what is invalid in c.
 func (c *Config) validate() error {
 	switch {
 	case c.Executions < 1 || c.Executions > MaxExecutions:

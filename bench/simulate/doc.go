@@ -1,14 +1,13 @@
-// Package simulate replays work against the scheduler and the state machine
-// that a cluster runs, under a clock of its own: days of a large cluster in
-// minutes.
+// Package simulate replays workloads against the real scheduler and state
+// machine under a virtual clock: days of a large cluster in minutes.
 //
-// Nothing is modelled that is there: executions are submitted, placed, started
-// and finished by the commands that nodes and leaders propose, encoded and
-// decoded as in a Raft log, applied by fsm.FSM, and planned by the Packer that
-// the leader uses, from the state machine's own views. What is left out is
-// Raft's network and disks, and user code: an execution takes as long as the
-// workload says. All that happens within one round, a second by default, is
+// It runs a cluster's own code where possible. Executions are submitted,
+// placed, started and finished by the commands that nodes and leaders propose.
+// These are encoded and decoded as in a Raft log and applied by fsm.FSM. The
+// leader's Packer plans them from the state machine's own views. Raft's network
+// and disks are left out, and so is user code: the workload determines how long
+// an execution takes. The events of one round, a second by default, are
 // committed together and planned once.
 //
-// The same Config gives the same simulation, times of the machine aside.
+// The same Config gives the same simulation, except for wall times.
 package simulate

@@ -12,7 +12,7 @@ import (
 	"berth/compute"
 )
 
-// fleet is the hardware of a simulation.
+// fleet is the simulated hardware.
 type fleet struct {
 	nodes []machine
 	types []gpuType // By name.
@@ -28,15 +28,15 @@ type machine struct {
 	gpus      int
 }
 
-// gpuType is what the fleet has of one GPU type.
+// gpuType summarizes the fleet's GPUs of one type.
 type gpuType struct {
 	name string
 	gpus int // In all.
-	most int // On one node.
+	most int // On one node at most.
 }
 
-// synthetic are twenty nodes of a cloud that has grown over some years; a
-// synthetic fleet repeats them.
+// synthetic returns the twenty nodes of a cloud that has grown over some years;
+// a synthetic fleet repeats them.
 func synthetic() []machine {
 	of := func(n int, m machine) []machine { return slices.Repeat([]machine{m}, n) }
 	return slices.Concat(
@@ -48,14 +48,13 @@ func synthetic() []machine {
 	)
 }
 
-// newFleet returns the nodes that spec says: a number of synthetic ones, or a
-// file.
+// newFleet returns the nodes of spec: a number of synthetic ones, or a file.
 func newFleet(spec string) (*fleet, error) {
 	f := &fleet{}
 	if n, err := strconv.Atoi(spec); err == nil {
 		kinds := synthetic()
 		for i := range n {
-			m := kinds[i*7%len(kinds)] // 7 and 20 have no common factor: a few nodes are of all kinds.
+			m := kinds[i*7%len(kinds)] // 7 and 20 are coprime: even a few nodes are of all kinds.
 			m.name = fmt.Sprintf("n%06d", i)
 			f.nodes = append(f.nodes, m)
 		}
@@ -94,7 +93,7 @@ func newFleet(spec string) (*fleet, error) {
 	return f, nil
 }
 
-// typeName returns the GPU type as profiles spell it.
+// typeName returns the GPU type in profile syntax.
 func typeName(n *trace.Node) string {
 	switch {
 	case n.GPUs == 0:
@@ -105,8 +104,8 @@ func typeName(n *trace.Node) string {
 	return modelName(n.Model)
 }
 
-// modelName returns a model's name as profiles spell it: small letters, digits
-// and underscores.
+// modelName returns a model's name in profile syntax: lower-case letters,
+// digits and underscores.
 func modelName(model string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -116,7 +115,7 @@ func modelName(model string) string {
 	}, strings.ToLower(model))
 }
 
-// inventory returns what the machine reports of itself.
+// inventory returns the inventory that the machine reports.
 func (m *machine) inventory(id compute.NodeID) compute.Inventory {
 	out := compute.Inventory{Node: id, Version: 1, VCPUMilli: m.vcpuMilli, MemoryMiB: m.memoryMiB}
 	for i := range m.gpus {

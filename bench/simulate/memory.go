@@ -7,23 +7,23 @@ import (
 	"berth/scheduler"
 )
 
-// Memory is what the state machine and the Packer keep, in bytes of the heap
-// after garbage was collected.
+// Memory is the heap use of the state machine and the Packer, in bytes after
+// garbage collection.
 type Memory struct {
 	PerNode   float64 `json:"per_node_bytes"`
 	PerQueued float64 `json:"per_queued_execution_bytes"`
-	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, garbage and the simulation's own included.
+	PeakHeap  uint64  `json:"peak_heap_bytes"` // Of the whole process, with garbage and the simulation itself.
 }
 
-// How many executions are queued to see what one takes: as many as are
-// simulated, within limits.
+// Limits of the number of executions queued to measure one. Within them it is
+// the number simulated.
 const (
 	weighedLeast = 500
 	weighedMost  = 5_000
 )
 
-// weigh measures what a node and a queued execution take, on a cluster of its
-// own. The work comes from a copy of the source, which does not move on.
+// weigh measures the memory of a node and of a queued execution, on a separate
+// cluster. The work comes from a copy of the source, which does not advance.
 func weigh(c *Config, f *fleet, from *source) (Memory, error) {
 	copied := from.copied(3)
 	before := heapInUse()
@@ -70,7 +70,7 @@ func fill(w *world, from *source, n int) (accepted int, err error) {
 // heapInUse returns the bytes of live objects.
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // What finalizers of the first held.
+	runtime.GC() // Collects what finalizers of the first run held.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

@@ -20,17 +20,17 @@ const (
 	plotHeight = 9 * vg.Centimeter
 )
 
-// leastWait is what waits of less are drawn as: their axis is logarithmic.
+// leastWait is how shorter waits are drawn: their axis is logarithmic.
 const leastWait = 0.1
 
-// line is one line of a chart over time.
+// line is one series of a chart over time.
 type line struct {
 	name  string
 	value func(*Sample) float64
 }
 
-// WritePlots draws the report into a directory, which it makes, each chart as
-// SVG and as PNG, and returns the files.
+// WritePlots draws the report's charts as SVG and PNG into a directory, which
+// it creates, and returns the files.
 func (r *Report) WritePlots(dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -104,18 +104,18 @@ func (r *Report) overTime(title, unit string, lines ...line) (*plot.Plot, error)
 	return p, nil
 }
 
-// pad leaves some room around the text and the lines.
+// pad leaves some space around the text and the lines.
 func pad(p *plot.Plot) {
 	p.Title.Padding, p.X.Label.Padding, p.Y.Label.Padding = vg.Points(6), vg.Points(3), vg.Points(3)
 	p.Legend.Padding = vg.Points(3)
-	p.Title.Text = "\n" + p.Title.Text // Not at the very edge.
+	p.Title.Text = "\n" + p.Title.Text // Moves it off the edge.
 }
 
-// mostTicks is how many labels an axis of time has at most.
+// mostTicks is the maximum number of labels on a time axis.
 const mostTicks = 9
 
-// hourTicks returns marks at round hours: tenths to days, as many as are
-// easily read.
+// hourTicks returns ticks at round hours, from tenths to days, at a readable
+// density.
 func hourTicks(from, to float64) []plot.Tick {
 	step := 0.1
 	for _, next := range []float64{0.25, 0.5, 1, 2, 4, 6, 12, 24, 48, 96, 168} {
@@ -134,7 +134,7 @@ func hourTicks(from, to float64) []plot.Tick {
 	return ticks
 }
 
-// waitTicks returns marks at the times that people think in.
+// waitTicks returns ticks at familiar durations.
 func waitTicks(from, to float64) []plot.Tick {
 	var ticks []plot.Tick
 	for _, t := range []plot.Tick{
@@ -199,7 +199,7 @@ func (r *Report) waitsBySize() (*plot.Plot, error) {
 	return p, nil
 }
 
-// sizeName returns a size class as people read it.
+// sizeName returns a readable size class.
 func sizeName(size string) string {
 	switch size {
 	case "cpu":
@@ -212,8 +212,8 @@ func sizeName(size string) string {
 	return size + " GPUs"
 }
 
-// shade returns the color of the i-th line: three of Okabe and Ito's, which
-// color-blind people can tell apart.
+// shade returns the color of the i-th line: one of three of Okabe and Ito's
+// colors, which color-blind people can distinguish.
 func shade(i int) color.Color {
 	switch i {
 	case 0:

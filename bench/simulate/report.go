@@ -9,15 +9,15 @@ import (
 	"berth/compute"
 )
 
-// Report is what a simulation showed. Means and waits are of the window: from
-// when a quarter of the executions had arrived until the last one did.
+// Report is the result of a simulation. Means and waits cover the window from
+// the arrival of a quarter of the executions to the last arrival.
 type Report struct {
 	Nodes          int            `json:"nodes"`
 	GPUs           int            `json:"gpus"`
 	Executions     int            `json:"executions"` // Submitted.
 	Completed      int            `json:"completed"`
 	NeverPlaced    int            `json:"never_placed"`
-	Refused        map[string]int `json:"refused,omitempty"` // At submit, by the reason.
+	Refused        map[string]int `json:"refused,omitempty"` // At submit, by reason.
 	VirtualSeconds float64        `json:"virtual_seconds"`
 
 	Utilisation   float64       `json:"gpu_utilisation_pct"`
@@ -26,23 +26,23 @@ type Report struct {
 	Waits         []Wait        `json:"waits"`
 	Fairness      Fairness      `json:"fairness"`
 	Interruptions Interruptions `json:"interruptions"`
-	// Estimates is nil when none were made.
+	// Estimates is nil if none were made.
 	Estimates *Estimates `json:"start_estimates,omitempty"`
 	Memory    Memory     `json:"memory"`
 	Cost      Cost       `json:"cost"`
 	Series    []Sample   `json:"series"`
 }
 
-// Fragment is how much of the GPUs was free and of no use to the work that
-// usually comes for their type, in percent of all GPUs.
+// Fragment is the share of the GPUs that is free but unusable for the typical
+// work of its type, in percent of all GPUs.
 type Fragment struct {
 	Mean float64 `json:"mean"`
 	Most float64 `json:"most"`
 }
 
-// Wait is how long executions of one class waited for their place, rounded up
-// to the next round. A class without a priority is of all priorities, one
-// without a size of all sizes.
+// Wait is how long executions of one class waited for placement, rounded up to
+// the next round. A class without a priority covers all priorities, and one
+// without a size all sizes.
 type Wait struct {
 	Priority *int    `json:"priority,omitempty"`
 	Size     string  `json:"size,omitempty"` // "cpu", "share", or the number of GPUs.
@@ -53,19 +53,19 @@ type Wait struct {
 	P99      float64 `json:"p99_seconds"`
 }
 
-// Fairness compares organizations by Jain's index, (sum x)^2 / (n sum x^2): 1
-// when all have the same, 1/n when one has everything.
+// Fairness compares organizations by Jain's index, (sum x)^2 / (n sum x^2). It
+// is 1 if all have the same, and 1/n if one has everything.
 type Fairness struct {
-	// Service compares what part of the GPU time that they asked for in the
-	// window organizations had in it.
+	// Service compares the organizations' GPU time in the window as a share of
+	// what they requested in it.
 	Service float64 `json:"jain_service"`
-	// Slowdown compares the inverse of organizations' mean slowdowns: how
-	// much longer work took, waiting included, than it takes alone.
+	// Slowdown compares the inverses of organizations' mean slowdowns: the time
+	// including waiting, relative to the runtime alone.
 	Slowdown      float64        `json:"jain_slowdown"`
 	Organizations []Organization `json:"organizations"`
 }
 
-// Organization is how one organization fared.
+// Organization is the result of one organization.
 type Organization struct {
 	Name       string  `json:"name"`
 	Executions int     `json:"executions"`
@@ -76,25 +76,25 @@ type Organization struct {
 	P90Wait    float64 `json:"p90_wait_seconds"`
 }
 
-// Estimates is how good the estimates of starts were: how many executions had
-// one before they started, and which part of them started by the time that was
-// told for one in two and for nine in ten.
+// Estimates is the accuracy of start estimates: the number of executions that
+// had one before they started, and the shares that started by the estimated p50
+// and p90 times.
 type Estimates struct {
 	Total      uint64  `json:"executions"`
 	CoveredP50 float64 `json:"p50_covered_pct"`
 	CoveredP90 float64 `json:"p90_covered_pct"`
 }
 
-// estimatesOf returns what the state has counted.
+// estimatesOf returns the counts of the state.
 func estimatesOf(c compute.Calibration) *Estimates {
 	pct := func(c compute.Coverage) float64 { return 100 * float64(c.Covered) / float64(max(c.Total, 1)) }
 	return &Estimates{Total: c.P90.Total, CoveredP50: pct(c.P50), CoveredP90: pct(c.P90)}
 }
 
-// Cost is what the simulation took of the machine.
+// Cost is the cost of the simulation on this machine.
 type Cost struct {
 	WallSeconds     float64 `json:"wall_seconds"`
-	SetupSeconds    float64 `json:"setup_seconds"` // Nodes that join, and weighing.
+	SetupSeconds    float64 `json:"setup_seconds"` // Joining nodes, and measuring memory.
 	EncodeSeconds   float64 `json:"encode_seconds"`
 	ApplySeconds    float64 `json:"apply_seconds"`
 	PackSeconds     float64 `json:"pack_seconds"`
@@ -105,7 +105,7 @@ type Cost struct {
 	MicrosPerPlan   float64 `json:"pack_us_per_plan"`
 }
 
-// report returns what was counted.
+// report returns the report of the counts.
 func (s *stats) report(sim *simulation) *Report {
 	w := sim.world
 	out := &Report{
@@ -136,7 +136,7 @@ func (s *stats) report(sim *simulation) *Report {
 }
 
 // waitReport returns the waits of all, of each priority, of each size and of
-// both together.
+// each combination.
 func (s *stats) waitReport() []Wait {
 	var all []float64
 	byPriority, bySize := map[int][]float64{}, map[string][]float64{}
@@ -166,7 +166,7 @@ func (s *stats) waitReport() []Wait {
 	return out
 }
 
-// waitOf fills in what the waits say, which it sorts.
+// waitOf summarizes the waits into w. It sorts them.
 func waitOf(w Wait, waits []float64) Wait {
 	slices.Sort(waits)
 	w.Count, w.Mean = len(waits), mean(waits)
@@ -174,7 +174,7 @@ func waitOf(w Wait, waits []float64) Wait {
 	return w
 }
 
-// fairness compares the organizations that did something in the window.
+// fairness compares the organizations that were active in the window.
 func (s *stats) fairness() Fairness {
 	var out Fairness
 	var service, speed []float64
@@ -197,7 +197,7 @@ func (s *stats) fairness() Fairness {
 	return out
 }
 
-// jain returns Jain's fairness index, 1 for nothing to compare.
+// jain returns Jain's fairness index, 1 for no values.
 func jain(x []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range x {
@@ -210,7 +210,7 @@ func jain(x []float64) float64 {
 	return sum * sum / (float64(len(x)) * squares)
 }
 
-// mean returns the mean, 0 of nothing.
+// mean returns the mean, 0 for no values.
 func mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
@@ -219,7 +219,7 @@ func mean(x []float64) float64 {
 	return sum / float64(max(len(x), 1))
 }
 
-// quantile returns the q-quantile of what is sorted, 0 of nothing.
+// quantile returns the q-quantile of sorted values, 0 for none.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -227,7 +227,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// sortClasses puts classes into an order that does not depend on a map's.
+// sortClasses sorts classes deterministically: they come from a map.
 func sortClasses(classes []fragment.Class) {
 	slices.SortFunc(classes, func(a, b fragment.Class) int {
 		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Milli, b.Milli))

@@ -13,11 +13,11 @@ import (
 	"berth/scheduler/forecast"
 )
 
-// How time passes.
+// Intervals of virtual time.
 const (
-	clockStep = 5 * time.Minute  // What one entry raises the state's clock by at most.
-	tickEvery = 10 * time.Second // As the leader's.
-	reports   = 100              // How often progress is told.
+	clockStep = 5 * time.Minute  // The most that one entry may advance the state's clock.
+	tickEvery = 10 * time.Second // The leader's interval.
+	reports   = 100              // Number of progress reports.
 )
 
 // job is an execution that has not ended.
@@ -26,17 +26,17 @@ type job struct {
 
 	id        compute.ExecutionID
 	submitted compute.Instant
-	node      compute.NodeID // Set when it was placed.
+	node      compute.NodeID // Set at placement.
 	epoch     uint64
 	started   compute.Instant
 	ends      compute.Instant
 	counted   bool // It arrived in the window.
-	again     bool // It had a place before.
-	yields    bool // It ends because it makes room.
-	place     int  // Among those that run.
+	again     bool // It was placed before.
+	yields    bool // It ends because of a preemption.
+	place     int  // Index in running.
 }
 
-// running is a heap of the jobs that run, the first to end first.
+// running is a heap of the running jobs by end time.
 type running []*job
 
 func (r running) Len() int { return len(r) }
@@ -63,7 +63,7 @@ func (r *running) Pop() any {
 	return last
 }
 
-// simulation is one that goes on.
+// simulation is a running simulation.
 type simulation struct {
 	config *Config
 	fleet  *fleet
@@ -71,21 +71,21 @@ type simulation struct {
 	packer *scheduler.Packer
 	source *source
 
-	coming    *arrival // The next to be submitted; nil when all are.
+	coming    *arrival // The next to submit; nil at the end.
 	submitted int
 	waiting   map[compute.ExecutionID]*job
 	running   running
-	live      map[compute.ExecutionID]*job // Those that run.
+	live      map[compute.ExecutionID]*job // Running jobs.
 	trouble   *trouble
 	ticked    compute.Instant
 	estimated compute.Instant
 
 	stats      stats
-	packing    time.Duration // What planning took, of the machine's time.
-	estimating time.Duration // What estimating took.
+	packing    time.Duration // Wall time of planning.
+	estimating time.Duration // Wall time of estimating.
 }
 
-// Run simulates what c says.
+// Run simulates c.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *simulation) fetch() {
 	}
 }
 
-// run lets time pass until everything that was submitted has ended.
+// run advances time until everything submitted has ended.
 func (s *simulation) run(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
@@ -170,7 +170,7 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// next returns the end of the round in which something happens next.
+// next returns the end of the next round with an event.
 func (s *simulation) next() (at compute.Instant, more bool) {
 	at = compute.Never
 	if s.coming != nil {
@@ -190,7 +190,8 @@ func (s *simulation) next() (at compute.Instant, more bool) {
 	return (at + round - 1) / round * round, true
 }
 
-// advance moves the clock, letting the state know in steps that it believes.
+// advance moves the clock. It advances the state's clock in steps that the
+// state accepts.
 func (s *simulation) advance(to compute.Instant) error {
 	for to.Sub(s.world.now) > clockStep {
 		s.stats.pass(clockStep)
@@ -207,14 +208,14 @@ func (s *simulation) advance(to compute.Instant) error {
 	return nil
 }
 
-// tick lets the state grow its holds and forget what is old.
+// tick lets the state update its holds and prune old records.
 func (s *simulation) tick() error {
 	s.ticked = s.world.now
 	_, err := s.world.entry([]fsm.Command{fsm.Tick{Term: term}})
 	return err
 }
 
-// happen commits what ended and what arrived in this round.
+// happen commits the ends and arrivals of this round.
 func (s *simulation) happen() error {
 	var commands []fsm.Command
 	for len(s.running) > 0 && s.running[0].ends <= s.world.now {
@@ -260,8 +261,8 @@ func (s *simulation) happen() error {
 	return nil
 }
 
-// plan places what there is room for, as the leader's loop does: plan, commit,
-// and again from the view that has it.
+// plan places executions as the leader's loop does: plan, commit, and repeat
+// with a view that includes the commit.
 func (s *simulation) plan() error {
 	for len(s.waiting) > 0 {
 		view := s.world.machine.View()
@@ -293,8 +294,8 @@ func (s *simulation) plan() error {
 	return nil
 }
 
-// estimate records when what waits may start, as the leader does; the state
-// compares that with what comes.
+// estimate records estimated starts of queued executions, as the leader does.
+// The state compares them with the actual starts.
 func (s *simulation) estimate() error {
 	every := s.config.Estimates
 	if every == 0 || len(s.waiting) == 0 || s.world.now.Sub(s.estimated) < every {
@@ -312,7 +313,7 @@ func (s *simulation) estimate() error {
 	return err
 }
 
-// start lets the nodes begin what they were given.
+// start starts the assigned executions on their nodes.
 func (s *simulation) start(assignments []compute.Assignment) error {
 	if len(assignments) == 0 {
 		return nil

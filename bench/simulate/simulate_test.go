@@ -31,8 +31,7 @@ const (
 	podsHeader  = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,org,priority\n"
 )
 
-// stopped is a clock that stands still, so that reports hold nothing of the
-// machine.
+// stopped is a clock that stands still, so that reports contain no wall times.
 func stopped() time.Time { return time.Time{} }
 
 func config(nodes string) Config {
@@ -50,8 +49,8 @@ func mustRun(t *testing.T, c Config) *Report {
 	return r
 }
 
-// TestByHand follows two executions through a cluster of one GPU: the first is
-// placed at the end of its round, the second when the first has ended.
+// TestByHand follows two executions through a cluster with one GPU. The first
+// is placed at the end of its round, the second when the first has ended.
 func TestByHand(t *testing.T) {
 	c := config(mustFile(t, "nodes.csv", nodesHeader+"a,8000,65536,1,T4\n"))
 	c.Trace = mustFile(t, "pods.csv", podsHeader+"p,1,1,1,1000,,100,160,ada,3\nq,1,1,1,1000,t4,110,170,bob,\n")
@@ -83,8 +82,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestSameSeed holds that a simulation depends on its Config alone, that it
-// ends everything, and that the state's invariants hold, which Run checks.
+// TestSameSeed checks that a simulation depends only on its Config and that
+// everything ends. Run itself checks the state's invariants.
 func TestSameSeed(t *testing.T) {
 	run := func(seed uint64) *Report {
 		c := config("23")
@@ -119,8 +118,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestEstimates holds that estimates of starts are recorded and compared with
-// what came, and change nothing of it.
+// TestEstimates checks that start estimates are recorded and compared with the
+// actual starts, and do not change them.
 func TestEstimates(t *testing.T) {
 	c := config("5")
 	c.Load = 2
@@ -136,7 +135,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// TestMoreLoadWaitsLonger holds that load is what it says.
+// TestMoreLoadWaitsLonger checks that a higher load means longer waits.
 func TestMoreLoadWaitsLonger(t *testing.T) {
 	var utilisation, wait []float64
 	for _, load := range []float64{0.3, 2} {
@@ -150,8 +149,8 @@ func TestMoreLoadWaitsLonger(t *testing.T) {
 	}
 }
 
-// TestTrace replays a trace on nodes of a file: repeated, stretched to a load,
-// with what fits nowhere refused.
+// TestTrace replays a trace on nodes from a file. The trace is repeated and
+// stretched to a load, and pods that fit nowhere are refused.
 func TestTrace(t *testing.T) {
 	c := config(mustFile(t, "nodes.csv", nodesHeader+"a,64000,65536,4,Tesla-V100\nb,64000,65536,2,T4\nc,8000,65536,0,\n"))
 	c.Trace = mustFile(t, "pods.csv", podsHeader+
@@ -173,9 +172,9 @@ func TestTrace(t *testing.T) {
 	if counts["4"] != 7 || counts["cpu"] != 7 || counts["share"] != 8 || counts[""] != 22 {
 		t.Errorf("waits by size: %v, want those of all but the first ten", counts)
 	}
-	// 0.9 of six GPUs, four pods of which the three on GPUs are asked for 4
-	// GPUs for 600 s, 4 for 580 s and a quarter for 570 s: a lap of 40 s
-	// becomes (2400 + 2320 + 142.5) / 5.4 s.
+	// 0.9 of six GPUs. The three of the four pods that need GPUs request 4 GPUs
+	// for 600 s, 4 for 580 s and a quarter for 570 s. A lap of 40 s becomes
+	// (2400 + 2320 + 142.5) / 5.4 s.
 	f, err := newFleet(c.Nodes)
 	if err != nil {
 		t.Fatal(err)
@@ -258,9 +257,9 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// TestTheStateSeesTime holds that a long silence passes in steps that the
-// state believes, so that its clock is never behind. The second execution
-// arrives at the very end of a round.
+// TestTheStateSeesTime checks that a long idle time passes in steps that the
+// state accepts, so that its clock never lags. The second execution arrives at
+// the very end of a round.
 func TestTheStateSeesTime(t *testing.T) {
 	c := config(mustFile(t, "nodes.csv", nodesHeader+"a,8000,65536,1,T4\n"))
 	c.Trace = mustFile(t, "pods.csv", podsHeader+"p,1,1,1,1000,,0,100,,\nq,1,1,1,1000,,90000,90100,,\n")
@@ -298,7 +297,7 @@ func TestWritePlots(t *testing.T) {
 	}
 }
 
-// TestTicks holds that axes of time have few marks, at round values.
+// TestTicks checks that time axes have few ticks, at round values.
 func TestTicks(t *testing.T) {
 	tests := []struct {
 		to   float64

@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// samples is how often the whole cluster is looked at.
+	// samples is the number of samples of the whole cluster.
 	samples = 400
 
-	// warmUp is the part of the arrivals that fills the empty cluster. What
-	// comes after it until the last arrival is the window that means are of.
+	// warmUp is the share of the arrivals that fills the empty cluster. The
+	// window of the means is from then until the last arrival.
 	warmUp = 0.25
 
-	// classDraws is how many executions are drawn to see what work comes.
+	// classDraws is the number of executions drawn to learn the workload's
+	// classes.
 	classDraws = 4096
 
-	// shortJob is the least time that a slowdown is reckoned by, so that work
-	// of an instant does not decide the mean.
+	// shortJob is the minimum runtime for slowdowns, so that very short work
+	// does not dominate the mean.
 	shortJob = 10 * time.Second
 )
 
-// class is a kind of executions whose waits are told together.
+// class is a group of executions with common wait statistics.
 type class struct {
 	priority int
 	size     string
@@ -46,29 +47,29 @@ func sizeOf(p *compute.Profile) string {
 	return strconv.Itoa(p.Count)
 }
 
-// organization is what is counted of one organization.
+// organization holds the counts of one organization.
 type organization struct {
 	executions int
-	inUse      int64     // Thousandths of GPU, now.
-	asked      float64   // GPU seconds, of what arrived in the window.
-	given      float64   // GPU seconds that it had in the window.
-	slowdowns  []float64 // Of what arrived in the window.
+	inUse      int64     // Thousandths of GPU, currently.
+	asked      float64   // Requested GPU seconds of the arrivals in the window.
+	given      float64   // GPU seconds used in the window.
+	slowdowns  []float64 // Of arrivals in the window.
 	waits      []float64 // Seconds, of the same.
 }
 
-// stats is what is counted while a simulation goes on.
+// stats holds the counts of a simulation.
 type stats struct {
 	executions int
 	arrivals   int
 	completed  int
-	refused    map[string]int // By the reason.
+	refused    map[string]int // By reason.
 	plans      int
 	queueMost  int
 
 	window  time.Duration
-	gpuTime float64 // GPU seconds given in the window.
-	inUse   int64   // Thousandths of GPU, now.
-	gpus    int64   // Thousandths of GPU that there are.
+	gpuTime float64 // GPU seconds used in the window.
+	inUse   int64   // Thousandths of GPU, currently.
+	gpus    int64   // Thousandths of GPU of the fleet.
 	waits   map[class][]float64
 	orgs    []organization
 
@@ -81,7 +82,7 @@ type stats struct {
 	peakHeap uint64
 }
 
-// begin prepares to count.
+// begin initializes the counts.
 func (s *stats) begin(sim *simulation) error {
 	s.executions = sim.config.Executions
 	s.refused, s.waits = map[string]int{}, map[class][]float64{}
@@ -90,7 +91,7 @@ func (s *stats) begin(sim *simulation) error {
 	return s.learn(sim)
 }
 
-// learn draws from the work, to see which classes come of each GPU type.
+// learn draws from the work to find the classes of each GPU type.
 func (s *stats) learn(sim *simulation) error {
 	view := sim.world.machine.View()
 	from := sim.source.copied(4)
@@ -102,7 +103,7 @@ func (s *stats) learn(sim *simulation) error {
 		}
 		_, r, _, err := view.Resolve(a.profile.String())
 		if err != nil {
-			continue // It will be refused, and counted then.
+			continue // Its submit is refused, and counted then.
 		}
 		if counts[r.GPUType] == nil {
 			counts[r.GPUType] = map[fragment.Class]int{}
@@ -127,12 +128,12 @@ func (s *stats) learn(sim *simulation) error {
 	return nil
 }
 
-// counting reports whether what arrives now is within the window.
+// counting reports whether arrivals are currently within the window.
 func (s *stats) counting() bool {
 	return s.arrivals >= int(warmUp*float64(s.executions)) && s.arrivals < s.executions
 }
 
-// arrived counts an execution that was submitted.
+// arrived counts a submitted execution.
 func (s *stats) arrived(j *job, refusal *compute.Error) {
 	j.counted = s.counting()
 	s.arrivals++
@@ -147,7 +148,7 @@ func (s *stats) arrived(j *job, refusal *compute.Error) {
 	}
 }
 
-// placed counts an execution that has its place.
+// placed counts a placed execution.
 func (s *stats) placed(j *job) {
 	s.inUse += j.gpuMilli()
 	org := &s.orgs[j.org]
@@ -162,13 +163,13 @@ func (s *stats) placed(j *job) {
 	org.slowdowns = append(org.slowdowns, float64(wait+j.lasts)/float64(max(j.lasts, shortJob)))
 }
 
-// finished counts an execution that has ended.
+// finished counts an ended execution.
 func (s *stats) finished(j *job) {
 	s.completed++
 	s.left(j)
 }
 
-// left counts an execution whose place is free again.
+// left counts an execution that has released its place.
 func (s *stats) left(j *job) {
 	s.inUse -= j.gpuMilli()
 	s.orgs[j.org].inUse -= j.gpuMilli()
@@ -186,12 +187,12 @@ func (s *stats) pass(d time.Duration) {
 	}
 }
 
-// gpuSeconds returns the GPU seconds of thousandths of GPU over a time.
+// gpuSeconds converts thousandths of GPU over a time to GPU seconds.
 func gpuSeconds(milli int64, d time.Duration) float64 {
 	return float64(milli) / compute.WholeGPU * d.Seconds()
 }
 
-// round looks at the cluster when it is time to, and tells how far all is.
+// round takes a sample when it is due, and reports progress.
 func (s *stats) round(sim *simulation) {
 	s.queueMost = max(s.queueMost, len(sim.waiting))
 	if len(s.series) < samples && s.arrivals*samples >= (len(s.series)+1)*s.executions {
@@ -206,20 +207,20 @@ func (s *stats) round(sim *simulation) {
 	}
 }
 
-// percent returns thousandths of GPU as a part of all.
+// percent converts thousandths of GPU to percent of all.
 func (s *stats) percent(milli float64) float64 { return 100 * milli / float64(s.gpus) }
 
-// Sample is how the cluster stood at one time.
+// Sample is the state of the cluster at one time.
 type Sample struct {
 	Seconds     float64 `json:"seconds"` // Of virtual time.
 	Utilisation float64 `json:"gpu_utilisation_pct"`
 	VCPU        float64 `json:"vcpu_utilisation_pct"`
-	Fragment    float64 `json:"fragment_pct"` // Of all GPUs; see Report.
+	Fragment    float64 `json:"fragment_pct"` // In percent of all GPUs; see Report.
 	Queued      int     `json:"queued"`
 	Heap        uint64  `json:"heap_bytes"`
 }
 
-// sample looks at the cluster.
+// sample takes a sample of the cluster.
 func (s *stats) sample(sim *simulation) Sample {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -12,31 +12,31 @@ import (
 	"berth/fsm"
 )
 
-// Interruptions is what ended or moved executions before their time.
+// Interruptions counts preemptions, failures and drains.
 type Interruptions struct {
-	Preempted  int     `json:"preempted"`             // Attempts that made room; their executions were placed again.
-	PreemptedS float64 `json:"preempted_gpu_seconds"` // What those had worked, and lost.
+	Preempted  int     `json:"preempted"`             // Preempted attempts, whose executions were placed again.
+	PreemptedS float64 `json:"preempted_gpu_seconds"` // Their lost work.
 	Failures   int     `json:"node_failures"`         // Nodes that went down.
-	Drains     int     `json:"node_drains"`           // Nodes that took nothing new for a while.
-	Lost       int     `json:"executions_lost"`       // They ended with their node.
-	LostS      float64 `json:"lost_gpu_seconds"`      // What those had worked.
+	Drains     int     `json:"node_drains"`           // Nodes that accepted no new work for a while.
+	Lost       int     `json:"executions_lost"`       // Executions that ended with their node.
+	LostS      float64 `json:"lost_gpu_seconds"`      // Their lost work.
 }
 
-// outage is a node that is away until an instant.
+// outage is the absence of a node until an instant.
 type outage struct {
 	node    int
 	until   compute.Instant
-	drained bool // It is not down, but takes nothing new.
+	drained bool // Not down, but accepts no new work.
 }
 
-// trouble is what happens to nodes: each fails, and is drained, as if it had no
-// memory (exponential times, as in most studies of large clusters).
+// trouble generates failures and drains of nodes. Both are memoryless
+// (exponential times, as in most studies of large clusters).
 type trouble struct {
 	config *Config
 	random *rand.Rand
-	fails  compute.Instant // When the next node does; never for none.
+	fails  compute.Instant // The next failure; never for none.
 	drains compute.Instant
-	away   []outage // The first to come back first.
+	away   []outage // Sorted by the end of the outage.
 }
 
 func newTrouble(c *Config, nodes int) *trouble {
@@ -50,12 +50,12 @@ func newTrouble(c *Config, nodes int) *trouble {
 	return t
 }
 
-// draw returns an exponential time.
+// draw returns an exponentially distributed time.
 func (t *trouble) draw(mean time.Duration) time.Duration {
 	return time.Duration(t.random.ExpFloat64() * float64(mean)).Truncate(time.Millisecond)
 }
 
-// next returns when something happens next, never for nothing.
+// next returns the time of the next event, never for none.
 func (t *trouble) next() compute.Instant {
 	at := min(t.fails, t.drains)
 	if len(t.away) > 0 {
@@ -64,7 +64,7 @@ func (t *trouble) next() compute.Instant {
 	return at
 }
 
-// strike lets nodes fail, be drained and come back, as it is time.
+// strike applies the due failures, drains and returns.
 func (s *simulation) strike() error {
 	t, now := s.trouble, s.world.now
 	nodes := len(s.fleet.nodes)
@@ -87,7 +87,7 @@ func (s *simulation) strike() error {
 	return nil
 }
 
-// leave takes a node away, by chance; one that is away already is left alone.
+// leave takes a random node away. It skips a node that is already away.
 func (s *simulation) leave(drained bool) error {
 	t := s.trouble
 	o := outage{node: t.random.IntN(len(s.fleet.nodes)), drained: drained}
@@ -102,8 +102,8 @@ func (s *simulation) leave(drained bool) error {
 	return s.turn(o, true)
 }
 
-// turn makes a node go away or come back. What executes on one that fails is
-// lost with it.
+// turn takes a node away or brings it back. The executions on a failed node are
+// lost.
 func (s *simulation) turn(o outage, away bool) error {
 	id := s.world.nodes[o.node]
 	counts := &s.stats.interruptions
@@ -140,7 +140,7 @@ func (s *simulation) turn(o outage, away bool) error {
 	return nil
 }
 
-// interrupted counts an attempt that ended before its time; again when its
+// interrupted counts an attempt that ended early; again means that its
 // execution is back in the queue.
 func (s *simulation) interrupted(j *job, again bool) {
 	delete(s.live, j.id)
@@ -157,8 +157,8 @@ func (s *simulation) interrupted(j *job, again bool) {
 	s.waiting[j.id] = j
 }
 
-// ask lets those that a plan asked to make room end when their notice is over,
-// unless they end by themselves before.
+// ask schedules the end of preempted executions after their notice, unless they
+// end by themselves before.
 func (s *simulation) ask(all []compute.Preemption) {
 	view := s.world.machine.View()
 	for _, p := range all {
@@ -174,7 +174,7 @@ func (s *simulation) ask(all []compute.Preemption) {
 	}
 }
 
-// must commits a command that is not refused.
+// must commits a command that the state must accept.
 func (w *world) must(c fsm.Command) error {
 	results, err := w.entry([]fsm.Command{c})
 	if err == nil && results[0].Refusal != nil {

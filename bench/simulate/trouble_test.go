@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// TestRoomIsMade follows an execution that makes room for one of a higher
-// priority and begins again behind it.
+// TestRoomIsMade follows an execution that is preempted by one of a higher
+// priority and restarts after it.
 func TestRoomIsMade(t *testing.T) {
 	c := config(mustFile(t, "nodes.csv", nodesHeader+"a,8000,65536,1,T4\n"))
 	c.Trace = mustFile(t, "pods.csv", podsHeader+"low,1,1,1,1000,,0,1000,,\nhigh,1,1,1,1000,,100,160,,50\n")
 	c.Load, c.Executions, c.Organizations, c.Preemptible = 0, 2, 1, 1
 	r := mustRun(t, c)
-	// Asked at 101 s at the latest, told for 30 s: it has worked for about 130 s.
+	// The preemption comes at 101 s at the latest with 30 s notice: it has
+	// worked for about 130 s.
 	if r.Completed != 2 || r.Interruptions.Preempted != 1 || r.Interruptions.PreemptedS < 125 || r.Interruptions.PreemptedS > 135 {
 		t.Errorf("%d completed, %+v", r.Completed, r.Interruptions)
 	}
@@ -26,9 +27,9 @@ func TestRoomIsMade(t *testing.T) {
 	}
 }
 
-// TestTrouble holds that nodes fail and are drained by the seed alone, that
-// what executes there ends with a node that fails and not with one that is
-// drained, and that everything else still ends.
+// TestTrouble checks that only the seed determines failures and drains.
+// Executions end with a failed node, but not with a drained one, and everything
+// else still ends.
 func TestTrouble(t *testing.T) {
 	run := func(failures, drains time.Duration) *Report {
 		c := config("10")

@@ -12,19 +12,19 @@ import (
 	"berth/compute"
 )
 
-// arrival is one execution to come.
+// arrival is one execution to submit.
 type arrival struct {
-	after    time.Duration // After the simulation began.
+	after    time.Duration // Since the simulation began.
 	org      int
 	profile  compute.Profile
 	priority int
 	lasts    time.Duration
-	timeout  time.Duration // What its user asked for.
+	timeout  time.Duration // The requested time limit.
 
 	preemptible bool
 }
 
-// gpuMilli returns the thousandths of GPU that a asks for.
+// gpuMilli returns the requested thousandths of GPU.
 func (a *arrival) gpuMilli() int64 {
 	if !a.profile.IsGPU() {
 		return 0
@@ -32,7 +32,7 @@ func (a *arrival) gpuMilli() int64 {
 	return int64(a.profile.Count) * int64(a.profile.MilliGPU)
 }
 
-// Times of synthetic executions: log-normal, as job traces are.
+// Times of synthetic executions: log-normal, as in job traces.
 const (
 	medianLife = 10 * time.Minute
 	lifeSigma  = 1.2
@@ -43,31 +43,31 @@ const (
 // timeoutMax is the longest time limit that the simulated cluster allows.
 const timeoutMax = 14 * 24 * time.Hour
 
-// source makes executions in the order in which they arrive.
+// source generates executions in order of arrival.
 type source struct {
 	fleet  *fleet
 	seed   uint64
 	random *rand.Rand
-	orgs   []float64 // Shares of the organizations, summed up.
+	orgs   []float64 // Cumulative shares of the organizations.
 
-	pods  []trace.Pod // Of a trace, by time; none for the synthetic mix.
+	pods  []trace.Pod // Of a trace, by time; empty for the synthetic mix.
 	named map[string]int
 	next  int
-	lap   time.Duration // Length of the trace.
+	lap   time.Duration // Duration of the trace.
 
-	mean time.Duration // Between two arrivals by chance; 0 for the trace's times.
-	pace float64       // What the trace's times are multiplied with.
+	mean time.Duration // Mean time between random arrivals; 0 for the trace's times.
+	pace float64       // Multiplies the trace's times.
 
-	preemptible float64 // Which part of priority 0 is.
+	preemptible float64 // Share of priority 0 that is preemptible.
 	at          time.Duration
 }
 
-// newSource returns the work that c asks for.
+// newSource returns the workload of c.
 func newSource(c *Config, f *fleet) (*source, error) {
 	s := &source{fleet: f, seed: c.Seed, random: rand.New(rand.NewPCG(c.Seed, 1)), pace: 1, preemptible: c.Preemptible}
 	sum := 0.0
 	for i := range c.Organizations {
-		sum += 1 / float64(i+1) // By Zipf: the first has the most.
+		sum += 1 / float64(i+1) // Zipf's law: the first has the most.
 		s.orgs = append(s.orgs, sum)
 	}
 	if c.Trace != "" {
@@ -121,11 +121,11 @@ func (s *source) load(path string) error {
 	return nil
 }
 
-// organizations returns how many organizations the work is of.
+// organizations returns the number of organizations in the work.
 func (s *source) organizations() int { return max(len(s.orgs), len(s.named)) }
 
-// demand returns the mean over the work of the thousandths of GPU times the
-// nanoseconds that they are held: of all pods of a trace, or of draws.
+// demand returns the mean thousandths of GPU times the nanoseconds they are
+// held: over all pods of a trace, or over draws.
 func (s *source) demand() float64 {
 	draws := 50_000
 	if len(s.pods) > 0 {
@@ -141,8 +141,8 @@ func (s *source) demand() float64 {
 	return sum / float64(draws)
 }
 
-// copied returns a source of the same work, from its beginning, with chance of
-// its own.
+// copied returns a source of the same work from its beginning, with separate
+// randomness.
 func (s *source) copied(purpose uint64) *source {
 	out := *s
 	out.random, out.next, out.at = rand.New(rand.NewPCG(s.seed, purpose)), 0, 0
@@ -161,7 +161,7 @@ func (s *source) take() arrival {
 		s.at += time.Duration(s.random.ExpFloat64() * float64(s.mean))
 		a.after = s.at
 	}
-	// Users ask for more time than they need, in whole minutes.
+	// Users request more time than they need, in whole minutes.
 	asked := time.Duration(float64(a.lasts) * (1 + 4*s.random.Float64()))
 	a.timeout = min(asked.Truncate(time.Minute)+time.Minute, timeoutMax)
 	if a.priority == 0 && s.preemptible > 0 {
@@ -170,9 +170,9 @@ func (s *source) take() arrival {
 	return a
 }
 
-// replay returns the next pod of the trace as an execution, from the first one
-// again after the last. A pod that names no model gets one by chance, the more
-// GPUs the likelier; numbers of GPUs are rounded up to what profiles offer.
+// replay returns the next pod of the trace as an execution, and wraps around at
+// the end. A pod that names no model gets a random one, weighted by its number
+// of GPUs. Numbers of GPUs are rounded up to the next one that profiles offer.
 func (s *source) replay() arrival {
 	lap, i := s.next/len(s.pods), s.next%len(s.pods)
 	s.next++
@@ -208,8 +208,9 @@ func (s *source) replay() arrival {
 	return a
 }
 
-// draw returns an execution of the synthetic mix: three in ten share a GPU,
-// most of the others ask for one, few for up to eight; one in seven wants none.
+// draw returns an execution of the synthetic mix. Three in ten share a GPU,
+// most of the others request one, and few request up to eight. One in seven
+// requests none.
 func (s *source) draw() arrival {
 	a := arrival{org: s.organization(), priority: s.priority()}
 	if s.random.IntN(7) == 0 {
@@ -237,7 +238,7 @@ func (s *source) draw() arrival {
 	return a
 }
 
-// life returns how long an execution takes: more GPUs, longer work.
+// life returns the runtime of an execution: more GPUs, longer work.
 func (s *source) life(gpus int) time.Duration {
 	d := float64(medianLife) * math.Sqrt(float64(gpus)) * math.Exp(lifeSigma*s.random.NormFloat64())
 	return min(max(time.Duration(d).Truncate(time.Millisecond), shortest), longest)
@@ -254,14 +255,14 @@ func (s *source) priority() int {
 	return 90
 }
 
-// organization returns whose an execution is.
+// organization returns the organization of an execution.
 func (s *source) organization() int {
 	roll := s.random.Float64() * s.orgs[len(s.orgs)-1]
 	i, _ := slices.BinarySearch(s.orgs, roll)
 	return min(i, len(s.orgs)-1)
 }
 
-// anyType returns a GPU type, the more GPUs the likelier.
+// anyType returns a random GPU type, weighted by its number of GPUs.
 func (s *source) anyType() *gpuType {
 	roll := s.random.IntN(s.fleet.gpus)
 	for i := range s.fleet.types {

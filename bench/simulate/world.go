@@ -10,31 +10,31 @@ import (
 	"berth/fsm"
 )
 
-// term is the term of the one leader that a simulation has.
+// term is the term of the simulation's only leader.
 const term = 1
 
-// began is when a simulation begins, by the state's clock.
+// began is the start of a simulation, by the state's clock.
 const began compute.Instant = 1_800_000_000_000
 
-// entryFrames is how many commands travel in one entry at most.
+// entryFrames is the maximum number of commands in one entry.
 const entryFrames = 1024
 
-// world is a state machine under a clock of its own.
+// world is a state machine with a virtual clock.
 type world struct {
 	machine *fsm.FSM
 	index   uint64
-	last    uint64 // The identifier made last.
+	last    uint64 // The last identifier created.
 	now     compute.Instant
 	orgs    []fsm.Actor
 	nodes   []compute.NodeID
 
 	clock  func() time.Time
-	coding time.Duration // What encoding took, of the machine's time.
-	apply  time.Duration // What applying took.
+	coding time.Duration // Wall time of encoding.
+	apply  time.Duration // Wall time of applying.
 	count  int           // Commands applied.
 }
 
-// newWorld returns the state machine of a cluster with these nodes and
+// newWorld returns the state machine of a cluster with the given nodes and
 // organizations.
 func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, error) {
 	w := &world{machine: fsm.New(), now: began, clock: clock}
@@ -75,10 +75,10 @@ func newWorld(f *fleet, organizations int, clock func() time.Time) (*world, erro
 	return w, nil
 }
 
-// tokenUses is how many nodes join with one token.
+// tokenUses is the number of nodes that join with one token.
 const tokenUses = 1000
 
-// join returns the commands with which the i-th node comes.
+// join returns the commands with which the i-th node joins.
 func (w *world) join(m *machine, i int) []fsm.Command {
 	node := compute.Node{ID: compute.NodeID{UUID: w.uuid()}, Name: m.name}
 	w.nodes = append(w.nodes, node.ID)
@@ -103,7 +103,7 @@ func tokenHash(i int) (h compute.Hash) {
 	return h
 }
 
-// uuid returns an identifier that was not there before.
+// uuid returns a new identifier.
 func (w *world) uuid() (u compute.UUID) {
 	w.last++
 	u[0] = 1
@@ -111,13 +111,12 @@ func (w *world) uuid() (u compute.UUID) {
 	return u
 }
 
-// op returns the name of a new request.
+// op returns the op of a new request.
 func (w *world) op(org compute.OrgID) fsm.Op {
 	return fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: org}
 }
 
-// commit applies commands as entries of a log and returns what the state says
-// to each.
+// commit applies commands as log entries and returns their results.
 func (w *world) commit(commands []fsm.Command) ([]fsm.Result, error) {
 	out := make([]fsm.Result, 0, len(commands))
 	for len(commands) > 0 {
@@ -132,7 +131,7 @@ func (w *world) commit(commands []fsm.Command) ([]fsm.Result, error) {
 	return out, nil
 }
 
-// entry applies commands as one entry, the leader's clock in front.
+// entry applies commands as one entry that begins with the leader's clock.
 func (w *world) entry(commands []fsm.Command) ([]fsm.Result, error) {
 	start := w.clock()
 	frames := make([][]byte, 0, len(commands)+1)
@@ -157,7 +156,7 @@ func (w *world) entry(commands []fsm.Command) ([]fsm.Result, error) {
 	return results[1:], nil
 }
 
-// submit returns the command with which an arrival is submitted.
+// submit returns the command that submits an arrival.
 func (w *world) submit(a *arrival) fsm.Submit {
 	actor := w.orgs[a.org]
 	return fsm.Submit{
