@@ -1,10 +1,10 @@
 package fault
 
-// Bug is a mistake that can be planted into a binary with failpoints, to see
-// that a test finds it. It is the name in BERTH_PLANT.
+// Bug is a bug that can be planted into a binary with failpoints, to check that
+// a test finds it. Its value is the name in BERTH_PLANT.
 type Bug string
 
-// The bugs. Plants says more of each.
+// Bugs. Plants describes each.
 const (
 	VerifyLeader    Bug = "verify-leader"
 	UnsyncedLog     Bug = "unsynced-log"
@@ -26,11 +26,11 @@ const (
 // Plant describes a bug.
 type Plant struct {
 	Bug       Bug
-	Breaks    string // What no longer holds.
-	Test      string // Package and test that fails with it and passes without; "" where it takes a cluster.
-	Says      string // What the test says then.
-	Simulated bool   // Package bench/dst executes the code it is in, and finds it.
-	CaughtBy  string // The workload whose checks fail, and the fault that it takes.
+	Breaks    string // The broken guarantee.
+	Test      string // A package and a test that fails only with the bug; "" if it takes a cluster.
+	Says      string // The test's message then.
+	Simulated bool   // Package bench/dst runs the bug's code and finds it.
+	CaughtBy  string // The workload whose checks fail, and the fault it needs.
 }
 
 // Plants returns all bugs.

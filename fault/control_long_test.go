@@ -23,16 +23,17 @@ import (
 
 var allFlag = flag.Bool("all", false, "plant every bug, instead of a few that chance picks")
 
-// How many bugs are planted without -all: each compiles a package and what it
-// needs once more.
+// The number of bugs planted without -all. Each recompiles a package and its
+// dependencies.
 const (
 	sample    = 3
 	simulated = 1
 )
 
-// TestPlantedBugsAreFound holds that tests which pass can fail: with each bug
-// planted, the test that its row names says what is broken. With -all each passes
-// without the bug first, in the same way; else its own package tries that.
+// TestPlantedBugsAreFound checks that passing tests can fail: with each bug
+// planted, the test that its row names reports the broken guarantee. With -all
+// each test first passes without the bug, in the same way. Otherwise its own
+// package runs it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	plants := slices.DeleteFunc(fault.Plants(), func(p fault.Plant) bool {
 		return p.Test == "" || !*allFlag && wedges(p.Bug)
@@ -59,7 +60,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// some returns so many of the bugs, by chance.
+// some returns n random bugs.
 func some(t *testing.T, plants []fault.Plant, n int) []fault.Plant {
 	t.Helper()
 	seed := rand.Uint64()
@@ -69,12 +70,12 @@ func some(t *testing.T, plants []fault.Plant, n int) []fault.Plant {
 	return plants[:n]
 }
 
-// wedges reports whether a cluster with the bug may not end either, once the test
-// has seen and said it. That takes minutes.
+// wedges reports whether a cluster with the bug may hang at its end, after the
+// test has reported it. That takes minutes.
 func wedges(bug fault.Bug) bool { return bug == fault.PipelinedLog }
 
-// control executes one test of a package in the parent directory with a bug, or
-// with none.
+// control runs one test of a package in the parent directory, with or without a
+// bug.
 func control(t *testing.T, dir, name string, bug fault.Bug) (string, error) {
 	t.Helper()
 	limit := "-timeout=5m"
@@ -85,7 +86,7 @@ func control(t *testing.T, dir, name string, bug fault.Bug) (string, error) {
 		"-tags", "faults,long", "-run", "^"+name+"$", dir)
 }
 
-// planted executes a command in the parent directory with a bug, or with none.
+// planted runs a command in the parent directory, with or without a bug.
 func planted(t *testing.T, bug fault.Bug, command ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
@@ -93,7 +94,7 @@ func planted(t *testing.T, bug fault.Bug, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "BERTH_PLANT="+string(bug))
-	// Some tests start processes of their own: all of them end with it.
+	// Some tests start processes. The group ends with the test.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
@@ -102,8 +103,8 @@ func planted(t *testing.T, bug fault.Bug, command ...string) (string, error) {
 }
 
 // TestSimulationFindsPlantedBugs plants each bug whose code the simulation
-// executes. An invariant does not hold within a minute of the processor, with
-// fresh seeds, of which all hold without the bug.
+// runs. With fresh seeds an invariant fails within a minute of processor time.
+// Without the bug all hold on the same seeds.
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	plants := slices.DeleteFunc(fault.Plants(), func(p fault.Plant) bool { return !p.Simulated })
 	if !*allFlag {
@@ -117,7 +118,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 	violation := regexp.MustCompile(`seed (\d+), at .*`)
 	for _, p := range plants {
 		t.Run(string(p.Bug), func(t *testing.T) {
-			first := rand.Uint64()>>1 + 1 // The seeds behind it are some too.
+			first := rand.Uint64()>>1 + 1 // Leaves seeds above it.
 			search := func(bug fault.Bug, histories uint64, limit time.Duration) (string, error) {
 				return planted(t, bug, program, "-test.v", "-test.run=^TestInvariantsHold$", "-dst.time", limit.String(),
 					"-dst.seed", strconv.FormatUint(first, 10), "-dst.histories", strconv.FormatUint(histories, 10))

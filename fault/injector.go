@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ExitCode is that of a process that a failpoint ended.
+// ExitCode is the exit code of a process that a failpoint ended.
 const ExitCode = 86
 
-// ErrInjected is what an armed error is; with error:EIO and error:ENOSPC it is
-// that errno too.
+// ErrInjected is the armed error; error:EIO and error:ENOSPC also wrap that
+// errno.
 var ErrInjected = errors.New("injected fault")
 
-// The variables of the environment.
+// Environment variables.
 const (
 	faultsVariable = "BERTH_FAULTS"
 	fileVariable   = "BERTH_FAULTS_FILE"
@@ -25,13 +25,13 @@ const (
 	plantVariable  = "BERTH_PLANT"
 )
 
-// rereadEvery is how stale the rules of the file may be.
+// rereadEvery is the longest time that a change of the rules file goes
+// unnoticed.
 const rereadEvery = 20 * time.Millisecond
 
-// injector does what is armed. It is the whole of the package in a binary with
-// failpoints, and not in others.
+// injector applies the armed rules. Only binaries with failpoints use it.
 type injector struct {
-	base    string // Rules of the environment.
+	base    string // Rules from the environment.
 	file    string
 	log     string
 	planted map[Bug]bool
@@ -41,18 +41,18 @@ type injector struct {
 
 	mu sync.Mutex
 
-	read    time.Time // When the file was.
-	text    string    // Of the file.
+	read    time.Time // When the file was last read.
+	text    string    // The file's rules.
 	armed   armed
 	reached map[string]bool
 }
 
-// newInjector returns what the environment arms.
+// newInjector returns the injector that the environment configures.
 func newInjector(getenv func(string) string) (*injector, error) {
 	i := &injector{
 		base: getenv(faultsVariable), file: getenv(fileVariable), log: getenv(logVariable),
 		planted: make(map[Bug]bool), reached: make(map[string]bool),
-		exit: os.Exit, sleep: time.Sleep, now: time.Now, //nolint:forbidigo // That is what is armed.
+		exit: os.Exit, sleep: time.Sleep, now: time.Now, //nolint:forbidigo // The armed action.
 	}
 	for name := range strings.FieldsFuncSeq(getenv(plantVariable), isSeparator) {
 		bug := Bug(strings.TrimSpace(name))
@@ -83,7 +83,7 @@ func known(bug Bug) bool {
 	return false
 }
 
-// readFile returns the rules of the file; one that is not there has none.
+// readFile returns the rules in the file; a missing file has none.
 func (i *injector) readFile() (string, error) {
 	if i.file == "" {
 		return "", nil
@@ -96,8 +96,8 @@ func (i *injector) readFile() (string, error) {
 	return string(data), nil
 }
 
-// arm replaces the rules by those of the environment and of text. A rule that
-// stays goes on counting.
+// arm replaces the rules by those of the environment and of text. An unchanged
+// rule keeps its hit count.
 func (i *injector) arm(text string) error {
 	now, err := parse(i.base + "\n" + text)
 	if err != nil {
@@ -112,8 +112,8 @@ func (i *injector) arm(text string) error {
 	return nil
 }
 
-// refresh arms what the file holds by now. Rules that cannot be read end the
-// process: no test may go on without what it armed.
+// refresh arms the file's current rules. Invalid rules end the process: a test
+// must not continue without its faults.
 func (i *injector) refresh() {
 	if i.file == "" || i.now().Sub(i.read) < rereadEvery {
 		return
@@ -128,7 +128,7 @@ func (i *injector) refresh() {
 	}
 }
 
-// hit does what is armed at the point and returns the error, if that is it.
+// hit applies the rule at the point and returns its error, if any.
 func (i *injector) hit(name string) error {
 	r := i.due(name)
 	if r == nil {
@@ -152,7 +152,7 @@ func (i *injector) hit(name string) error {
 	return nil
 }
 
-// due counts the hit and returns the rule that acts on it, nil for none.
+// due counts the hit and returns the rule that applies to it, nil for none.
 func (i *injector) due(name string) *rule {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -180,16 +180,16 @@ func (i *injector) offset() time.Duration {
 	return i.armed.shift
 }
 
-// snapshotEvery returns after how many entries to make a snapshot.
+// snapshotEvery returns the number of entries between snapshots.
 func (i *injector) snapshotEvery() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.armed.snapshotEvery
 }
 
-// note appends a line to the log: process, point, what happened. It is one
-// write, so that lines of several processes do not mix; a log that cannot be
-// written shows in the points that it lacks.
+// note appends a line to the log: process, point, action. It is one write, so
+// that lines of several processes do not mix. After a failed write, the points
+// are missing from the log.
 func (i *injector) note(name, what string) {
 	if i.log == "" {
 		return

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// testing points: one of each kind that the list has.
+// twoPoints returns a point of each kind in the list.
 func twoPoints(t *testing.T) (plain, fails string) {
 	t.Helper()
 	for _, p := range Points() {
@@ -70,8 +70,8 @@ func TestActions(t *testing.T) {
 	_ = i.hit(plain)
 }
 
-// TestNthHitCounts holds that a rule with a number acts once, and one without
-// each time.
+// TestNthHitCounts checks that a rule with a number applies once, and one
+// without applies each time.
 func TestNthHitCounts(t *testing.T) {
 	_, fails := twoPoints(t)
 	for text, want := range map[string][]bool{
@@ -111,8 +111,8 @@ func TestWrongNamesAreRefused(t *testing.T) {
 	}
 }
 
-// TestFileIsReadAgain holds that rules change while the process lives, that
-// one that stays goes on counting, and that the log has what happened.
+// TestFileIsReadAgain checks that rules change in a running process, that an
+// unchanged rule keeps its count, and that the log has the actions.
 func TestFileIsReadAgain(t *testing.T) {
 	_, fails := twoPoints(t)
 	file, log := filepath.Join(t.TempDir(), "rules"), filepath.Join(t.TempDir(), "log")

@@ -11,28 +11,29 @@ import (
 // Enabled reports whether this binary has failpoints.
 const Enabled = false
 
-// Point is a failpoint that cannot fail by itself: what is armed there happens.
+// Point is a failpoint that cannot return an error. It applies the armed
+// action.
 func Point(string) {}
 
-// Error is a failpoint at a step that can fail: what is armed there happens,
-// and an armed error is returned.
+// Error is a failpoint at a step that can fail. It applies the armed action,
+// and returns an armed error.
 func Error(string) error { return nil }
 
 // Planted reports whether the bug is planted into this process.
 func Planted(Bug) bool { return false }
 
-// Offset returns by how much this process's clock of the day is wrong.
+// Offset returns the injected shift of this process's wall clock.
 func Offset() time.Duration { return 0 }
 
-// SnapshotEvery returns after how many entries to make a snapshot and forget
-// them, 0 for what the program does by itself.
+// SnapshotEvery returns the number of entries after which to make a snapshot
+// and truncate the log, 0 for the program's default.
 func SnapshotEvery() uint64 { return 0 }
 
-// Environment returns the variables that hand the faults of this process on to
-// one that it starts.
+// Environment returns the variables that pass the faults of this process on to
+// a child process.
 func Environment() []string { return nil }
 
-// Setup returns what is wrong with the variables of this package. A program
+// Setup returns an error if the variables of this package are set. A program
 // calls it first, so that a test that arms a binary without failpoints fails.
 func Setup() error {
 	for _, name := range []string{faultsVariable, fileVariable, plantVariable} {

@@ -4,11 +4,11 @@ package fault
 type PointInfo struct {
 	Name  string
 	Fails bool   // The step can fail: an error can be armed.
-	What  string // What is done and what is not when the process ends here.
+	What  string // The steps done and not done if the process ends here.
 }
 
-// Points returns all failpoints, as PART.STEP. A line is added here with the
-// call of Point or Error that has the name.
+// Points returns all failpoints, as PART.STEP. Each call of Point or Error
+// needs a line here with its name.
 func Points() []PointInfo { //nolint:funlen // A list.
 	return []PointInfo{
 		{"cluster.propose.before_apply", false, "the leader has a batch of commands, and Raft has none of it"},

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// The names of rules that are no points: what shifts the clock, and after how
-// many entries a node makes a snapshot.
+// Names of rules that are no points: the shift of the clock, and the number of
+// entries between snapshots.
 const (
 	clockName    = "clock"
 	snapshotName = "snapshot_every"
 )
 
-// action is what a rule does.
+// action is the action of a rule.
 type action uint8
 
 const (
@@ -29,21 +29,21 @@ const (
 
 // rule is one armed failpoint.
 type rule struct {
-	text   string // As it was given.
+	text   string // As given.
 	action action
-	pause  time.Duration // Of a sleep.
-	nth    int           // The one hit that counts; 0 for each.
+	pause  time.Duration // Of sleep.
+	nth    int           // The hit that it applies to; 0 for each.
 	hits   int
 }
 
-// armed is what rules arm.
+// armed is the parsed form of rules.
 type armed struct {
 	rules         map[string]*rule
 	shift         time.Duration // Of the clock.
-	snapshotEvery uint64        // Entries; 0 for what the program does by itself.
+	snapshotEvery uint64        // In entries; 0 for the program's default.
 }
 
-// parse reads rules. Of two with one name the last one counts.
+// parse parses rules. The last rule with a name applies.
 func parse(text string) (armed, error) {
 	out := armed{rules: make(map[string]*rule)}
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
@@ -69,7 +69,7 @@ func parse(text string) (armed, error) {
 	return out, nil
 }
 
-// parseRule reads what happens at a point.
+// parseRule parses the action at a point.
 func parseRule(name, what string) (*rule, error) {
 	points := Points()
 	at := slices.IndexFunc(points, func(p PointInfo) bool { return p.Name == name })

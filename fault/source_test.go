@@ -15,7 +15,7 @@ import (
 	"berth/fault"
 )
 
-// uses is what the source calls of this package.
+// uses holds the calls of this package in the source.
 type uses struct {
 	points map[string][]call
 	bugs   map[string]int // By the name of the constant.
@@ -28,7 +28,7 @@ type call struct {
 	fails bool
 }
 
-// source reads all Go files of the tree but tests.
+// source parses all Go files of the tree except tests.
 func source(t *testing.T) uses {
 	t.Helper()
 	found := uses{make(map[string][]call), make(map[string]int), make(map[string]bool)}
@@ -55,7 +55,7 @@ func source(t *testing.T) uses {
 	return found
 }
 
-// add notes a call of this package.
+// add records a call of this package.
 func (u uses) add(t *testing.T, files *token.FileSet, n ast.Node) {
 	expression, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -92,8 +92,8 @@ func (u uses) add(t *testing.T, files *token.FileSet, n ast.Node) {
 	}
 }
 
-// TestPointsAreInTheSource holds the list to the calls: each point has its line,
-// each line its point, once.
+// TestPointsAreInTheSource compares the list with the calls: each point has one
+// line, and each line one point.
 func TestPointsAreInTheSource(t *testing.T) {
 	found := source(t)
 	listed := make(map[string]bool)
@@ -132,8 +132,8 @@ func TestPointsAreInTheSource(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutTheTag asks the compiler: without the tag, every function
-// that the program calls on its way is inlined away.
+// TestNothingWithoutTheTag checks with the compiler that, without the tag,
+// every function on the program's path is inlined away.
 func TestNothingWithoutTheTag(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {

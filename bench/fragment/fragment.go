@@ -1,29 +1,29 @@
-// Package fragment measures how much of the free GPUs of a node the work that
-// usually comes could not use: the fragment of Weng et al., "Beware of
-// Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-// Descent" (USENIX ATC 2023).
+// Package fragment measures how much of a node's free GPUs the typical workload
+// could not use: the fragment of Weng et al., "Beware of Fragmentation:
+// Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
+// ATC 2023).
 //
-// It is a measure and knows no policy: one that places by it brings its own
-// rounding and its own memory.
+// It is a metric without a policy. A policy based on it adds its own rounding
+// and caching.
 package fragment
 
 // NoModel is the model of a node without GPUs.
 const NoModel = -1
 
-// Class is one class of the work that usually comes, and how often it does.
+// Class is one class of the typical workload, and its frequency.
 type Class struct {
 	CPU    int64   // Thousandths of a vCPU.
 	GPUs   int     // Devices.
 	Milli  int     // Thousandths of each.
-	Models uint64  // A bit for each model that will do.
-	Share  float64 // Of all work; the shares of all classes are 1 together.
+	Models uint64  // A bit for each acceptable model.
+	Share  float64 // Of all work; the shares of all classes add up to 1.
 }
 
-// Of returns how many thousandths of GPU of a node a draw from the classes is
-// expected to leave unusable. The node has cpu thousandths of a vCPU free, and
-// on each device as many thousandths as devices says. All that is free is lost
-// where the node cannot host the class, or the class wants no GPU; else what is
-// on devices with too little left for it.
+// Of returns the expected thousandths of a node's GPUs that a draw from the
+// classes cannot use. The node has cpu free thousandths of a vCPU, and devices
+// holds the free thousandths of each device. If the node cannot host the class,
+// or the class requests no GPU, all free capacity is lost. Otherwise the
+// capacity on devices with too little left for the class is lost.
 func Of(cpu int64, model int, devices []int, classes []Class) float64 {
 	free := 0
 	for _, d := range devices {

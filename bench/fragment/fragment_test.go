@@ -7,12 +7,13 @@ import (
 	"berth/bench/fragment"
 )
 
-// TestOf computes by hand what of a node's free GPUs is lost.
+// TestOf checks the lost part of a node's free GPUs against values computed by
+// hand.
 func TestOf(t *testing.T) {
 	classes := []fragment.Class{
 		{CPU: 4000, GPUs: 1, Milli: 500, Models: ^uint64(0), Share: 0.5},
 		{CPU: 1000, GPUs: 2, Milli: 1000, Models: 1, Share: 0.3},
-		{CPU: 1000, Share: 0.2}, // Wants no GPU: all is lost on it.
+		{CPU: 1000, Share: 0.2}, // Requests no GPU, so all is lost.
 	}
 	tests := []struct {
 		name    string

@@ -17,7 +17,7 @@ import (
 	"berth/scheduler"
 )
 
-// peers is how many replicas the state has.
+// peers is the number of replicas.
 const peers = 3
 
 // fleet is the three peers of a measurement.
@@ -26,10 +26,10 @@ type fleet struct {
 	load  *load
 	peers []*peer
 	meter *meter
-	stop  func() // Ends the loops; nil while there are none.
+	stop  func() // Ends the loops; nil without loops.
 }
 
-// peer is one replica with its place in the cluster.
+// peer is one replica and its cluster member.
 type peer struct {
 	cluster *cluster.Cluster
 	machine *fsm.FSM
@@ -37,7 +37,7 @@ type peer struct {
 	ended   chan error
 }
 
-// openFleet makes a cluster of three voters, as berth node would.
+// openFleet creates a cluster of three voters, as berth node does.
 func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func openFleet(ctx context.Context, cfg Config) (_ *fleet, err error) {
 	return f, f.awaitVoters(ctx)
 }
 
-// open starts one more peer.
+// open starts another peer.
 func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	p := &peer{machine: fsm.New(), ended: make(chan error, 1)}
 	cfg.Name = fmt.Sprintf("peer%d", len(f.peers)+1)
@@ -87,7 +87,7 @@ func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	cfg.Preamble = func(term uint64, _ time.Time) []byte { return f.load.clock(term) }
 	cfg.Registry = registry{p}
 	cfg.Logger = f.cfg.Logger.With("node", cfg.Name)
-	cfg.Fatal = func(err error) { p.cancel() } // Run says why.
+	cfg.Fatal = func(err error) { p.cancel() } // Run returns the error.
 	var runCtx context.Context
 	runCtx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
@@ -100,7 +100,7 @@ func (f *fleet) open(ctx context.Context, cfg cluster.Config) (*peer, error) {
 	return p, nil
 }
 
-// registry admits peers by the command that consumes their token.
+// registry admits peers with the command that consumes their token.
 type registry struct{ peer *peer }
 
 // Admit records the peer that asks to join, or refuses it.
@@ -132,7 +132,7 @@ func (f *fleet) awaitVoters(ctx context.Context) error {
 	}
 }
 
-// leader returns the peer that leads.
+// leader returns the leading peer.
 func (f *fleet) leader() (*peer, error) {
 	i := slices.IndexFunc(f.peers, func(p *peer) bool { return p.cluster.IsLeader() })
 	if i < 0 {
@@ -141,7 +141,7 @@ func (f *fleet) leader() (*peer, error) {
 	return f.peers[i], nil
 }
 
-// schedule runs the loop of whichever peer leads, until close.
+// schedule runs the loop on the leading peer until close.
 func (f *fleet) schedule(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
@@ -179,7 +179,7 @@ func (f *fleet) close() error {
 	return errors.Join(errs...)
 }
 
-// committer writes the loop's decisions to the state and measures that.
+// committer commits the loop's decisions and measures the commits.
 type committer struct {
 	peer  *peer
 	meter *meter
@@ -196,8 +196,8 @@ func (c committer) CommitPlan(ctx context.Context, term, viewIndex uint64, plan 
 	return index, nil
 }
 
-// placed returns the executions of a plan that the state has placed, of which
-// it says how many there are.
+// placed returns the executions of a plan that the state has placed. count is
+// their number, as the state reports it.
 func (c committer) placed(plan compute.Plan, count int) []compute.ExecutionID {
 	view := c.peer.machine.View()
 	ids := make([]compute.ExecutionID, 0, count)
@@ -210,7 +210,7 @@ func (c committer) placed(plan compute.Plan, count int) []compute.ExecutionID {
 	return ids
 }
 
-// TakeSelection is never asked for: there is no GPU selection.
+// TakeSelection is never called: there is no GPU selection.
 func (c committer) TakeSelection(context.Context, uint64, *compute.Execution, []string, string) (uint64, error) {
 	return 0, errors.New("no GPU selection was submitted")
 }

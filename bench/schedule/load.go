@@ -11,7 +11,7 @@ import (
 	"berth/fsm"
 )
 
-// What a simulated node has, and who submits.
+// Size of a simulated node, and the submitters.
 const (
 	gpusPerNode      = 8
 	vcpuMilliPerNode = 128_000
@@ -20,11 +20,11 @@ const (
 	orgs             = 10
 )
 
-// codeBytes is the size of the code that each execution carries, compressed:
-// that of a short script.
+// codeBytes is the compressed size of each execution's code: that of a short
+// script.
 const codeBytes = 512
 
-// load makes the commands of a measurement, the same for the same seed.
+// load generates the commands of a measurement, the same for the same seed.
 type load struct {
 	cfg    Config
 	last   uint64
@@ -42,7 +42,7 @@ func newLoad(cfg Config) *load {
 	return l
 }
 
-// uuid returns an identifier that rises with each call.
+// uuid returns an identifier greater than the previous one.
 func (l *load) uuid() (id compute.UUID) {
 	l.last++
 	id[0] = 1
@@ -50,8 +50,8 @@ func (l *load) uuid() (id compute.UUID) {
 	return id
 }
 
-// founding returns the commands that make a cluster of one peer, whose users
-// may queue any number of executions, at no price that refuses them.
+// founding returns the commands that bootstrap a cluster of one peer. Its users
+// may queue any number of executions, and no price refuses them.
 func (l *load) founding(first compute.NodeID) []fsm.Command {
 	cmds := []fsm.Command{
 		fsm.Bootstrap{
@@ -72,15 +72,15 @@ func (l *load) founding(first compute.NodeID) []fsm.Command {
 	return cmds
 }
 
-// token returns the command that makes a join token.
+// token returns the command that creates a join token.
 func (l *load) token(id string, hash compute.Hash, uses int) fsm.Command {
 	return fsm.CreateJoinToken{Actor: fsm.Actor{Root: true}, Token: compute.JoinToken{
 		ID: id, Hash: hash, Uses: uses, ExpiresAt: compute.InstantOf(l.cfg.Now().Add(time.Hour)),
 	}}
 }
 
-// nodes returns the commands that make the simulated nodes: join tokens,
-// registrations and inventories, each to be committed before the next.
+// nodes returns the commands that create the simulated nodes: join tokens,
+// registrations and inventories. Each group must be committed before the next.
 func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
 	types := []string{"h100", "a100", "l40s", "t4"}
 	vram := []int64{80, 80, 48, 16}
@@ -109,13 +109,13 @@ func (l *load) nodes() (tokens, registrations, inventories []fsm.Command) {
 	return tokens, registrations, inventories
 }
 
-// clock returns the frame that the leader puts in front of each entry.
+// clock returns the frame with the leader's clock, which begins each entry.
 func (l *load) clock(term uint64) []byte {
 	return mustEncode(fsm.Clock{At: compute.InstantOf(l.cfg.Now()), Term: term})
 }
 
-// profile returns what one of a hundred kinds of executions asks for, on a GPU
-// of the type: on average 0.28 of one.
+// profile returns the profile of one of a hundred kinds of executions, on a GPU
+// of the type: 0.28 GPU on average.
 func profile(kind int, gpuType string) string {
 	switch {
 	case kind < 35:
@@ -130,8 +130,8 @@ func profile(kind int, gpuType string) string {
 	return "gpu." + gpuType + ".2x"
 }
 
-// submits returns the commands that queue n executions, in an order of
-// profiles that seed decides.
+// submits returns the commands that queue n executions, with profiles in an
+// order that depends on seed.
 func (l *load) submits(n int, seed uint64) []fsm.Command {
 	rng := rand.New(rand.NewPCG(l.cfg.Seed, seed))
 	types := []string{"h100", "a100", "l40s", "t4"}
@@ -152,7 +152,7 @@ func (l *load) submits(n int, seed uint64) []fsm.Command {
 	return cmds
 }
 
-// mustEncode encodes a command of this package's making, which always fits.
+// mustEncode encodes a command of this package, which always fits.
 func mustEncode(cmd fsm.Command) []byte {
 	frame, err := fsm.Encode(cmd)
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	inFlight    = 512              // Proposals at a time, while the queue is filled.
-	stallTime   = 3 * time.Second  // Without a placement, after which the rest has no room.
-	placedWait  = 10 * time.Second // For the last submits of the steady phase to be placed.
+	inFlight    = 512              // Concurrent proposals while the queue is filled.
+	stallTime   = 3 * time.Second  // Without a placement for this long, the rest does not fit.
+	placedWait  = 10 * time.Second // Limit for placing the last submits of the steady phase.
 	pollPeriod  = 10 * time.Millisecond
-	submitSlots = 1024 // Submits on their way in the steady phase.
+	submitSlots = 1024 // Submits in flight in the steady phase.
 )
 
-// meter counts what plans commit.
+// meter measures commits of plans.
 type meter struct {
 	now func() time.Time
 
 	mu        sync.Mutex
 	placed    int
 	plans     int
-	first     time.Time // When the first plan was committed.
+	first     time.Time // The first commit of a plan.
 	last      time.Time
-	busy      time.Duration // Spent in commits.
+	busy      time.Duration // Total time of commits.
 	submitted map[compute.ExecutionID]time.Time
 	waits     []time.Duration
 }
@@ -41,15 +41,15 @@ func newMeter(now func() time.Time) *meter {
 	return &meter{now: now, submitted: make(map[compute.ExecutionID]time.Time)}
 }
 
-// submit notes when the submit of an execution begins.
+// submit records the start of a submit.
 func (m *meter) submit(id compute.ExecutionID, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.submitted[id] = at
 }
 
-// committed notes a plan that was proposed at start and which of its
-// assignments the state has placed.
+// committed records a plan that was proposed at start and the assignments of it
+// that the state has placed.
 func (m *meter) committed(start time.Time, placed []compute.ExecutionID) {
 	now := m.now()
 	m.mu.Lock()
@@ -71,23 +71,23 @@ func (m *meter) committed(start time.Time, placed []compute.ExecutionID) {
 	}
 }
 
-// counts returns how many were placed with how many plans, when the last one
-// was, and how long commits took.
+// counts returns the numbers of placements and plans, the time of the last
+// commit and the total time of commits.
 func (m *meter) counts() (placed, plans int, last time.Time, busy time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.placed, m.plans, m.last, m.busy
 }
 
-// firstAt returns when the first plan was committed.
+// firstAt returns the time of the first commit of a plan.
 func (m *meter) firstAt() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.first
 }
 
-// bare measures what Raft alone commits: one small frame an entry, with many
-// on their way.
+// bare measures the commit rate of Raft alone: one small frame per entry, with
+// many in flight.
 func bare(ctx context.Context, f *fleet, r *Report) error {
 	p, err := f.leader()
 	if err != nil {
@@ -124,7 +124,7 @@ func fill(ctx context.Context, f *fleet, r *Report) error {
 	return nil
 }
 
-// register proposes a command; an inventory again when another leader has
+// register proposes a command. It repeats an inventory if another leader has
 // taken over since its term was read.
 func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 	for {
@@ -140,7 +140,7 @@ func (p *peer) register(ctx context.Context, cmd fsm.Command) error {
 	}
 }
 
-// place starts the loop and waits until the queue is empty or stands still.
+// place starts the loop and waits until the queue is empty or stalls.
 func place(ctx context.Context, f *fleet, r *Report) error {
 	start, used := f.cfg.Now(), usage.CPU()
 	f.schedule(ctx)
@@ -170,8 +170,8 @@ func place(ctx context.Context, f *fleet, r *Report) error {
 	}
 }
 
-// steady submits at the configured rate while the loop goes on that place has
-// started.
+// steady submits at the configured rate while the loop that place started
+// continues.
 func steady(ctx context.Context, f *fleet, r *Report) error {
 	if f.cfg.Steady == 0 {
 		return nil
@@ -189,7 +189,7 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 			return err
 		}
 		c := cmds[i].(fsm.Submit)
-		// A submit that could not begin in time has waited since it was due.
+		// A late submit counts from the time it was due.
 		f.meter.submit(c.Execution.ID, due)
 		_, _, err := fsm.Propose(ctx, p.cluster, c)
 		took[i] = f.cfg.Now().Sub(due)
@@ -217,8 +217,8 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 	return nil
 }
 
-// awaitPlaced waits until all that was submitted is placed, or for as long as
-// that may take, and returns the waits and how many were not placed.
+// awaitPlaced waits up to placedWait until every submit is placed. It returns
+// the waits and the number not placed.
 func (m *meter) awaitPlaced(ctx context.Context) (waits []time.Duration, left int, err error) {
 	end := m.now().Add(placedWait)
 	for {
@@ -234,7 +234,7 @@ func (m *meter) awaitPlaced(ctx context.Context) (waits []time.Duration, left in
 	}
 }
 
-// quantile returns the q-th hundredth of sorted, which is not empty, by the
+// quantile returns the q-th percentile of sorted, which is not empty, by
 // nearest rank.
 func quantile(sorted []time.Duration, q int) time.Duration {
 	return sorted[max((len(sorted)*q+99)/100, 1)-1]
@@ -242,7 +242,7 @@ func quantile(sorted []time.Duration, q int) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// sleepUntil waits for the moment, or the end of ctx.
+// sleepUntil waits until a time or the end of ctx.
 func sleepUntil(ctx context.Context, at time.Time) error {
 	if !loop.Sleep(ctx, time.Until(at)) {
 		return context.Cause(ctx)
@@ -250,8 +250,8 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// parallel calls do with 0 to n-1, in that order, some calls at a time, until
-// one fails.
+// parallel calls do with 0 to n-1 in order, with several concurrent calls,
+// until one fails.
 func parallel(workers, n int, do func(i int) error) error {
 	var next, failed atomic.Int64
 	var first error

@@ -10,12 +10,11 @@ import (
 	"berth/scheduler"
 )
 
-// framesPerEntry is how many commands one entry of the memory's measurement
-// has.
+// framesPerEntry is the number of commands per entry in the memory measurement.
 const framesPerEntry = 200
 
-// measureMemory fills a state machine of its own, with no Raft around it, and
-// returns by how much the heap has grown for each record.
+// measureMemory fills a separate state machine, without Raft, and returns the
+// heap growth for each record.
 func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 	l := newLoad(cfg)
 	m := &replica{machine: fsm.New(), clock: l.clock}
@@ -46,24 +45,23 @@ func measureMemory(ctx context.Context, cfg Config) (Memory, error) {
 	}, nil
 }
 
-// heapBytes returns how much of the heap is in use, after what is garbage has
-// gone.
+// heapBytes returns the used heap after garbage collection.
 func heapBytes() int64 {
 	runtime.GC()
-	runtime.GC() // What finalizers and pools have let go.
+	runtime.GC() // Frees what finalizers and pools released.
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
-// replica is a state machine that is fed without Raft.
+// replica is a state machine without Raft.
 type replica struct {
 	machine *fsm.FSM
 	clock   func(term uint64) []byte
 	index   uint64
 }
 
-// addNodes makes the simulated nodes. Their commands are garbage after it.
+// addNodes creates the simulated nodes. Their commands are garbage afterwards.
 func (m *replica) addNodes(ctx context.Context, l *load) error {
 	tokens, registrations, inventories := l.nodes()
 	for _, cmds := range [][]fsm.Command{tokens, registrations, inventories} {
@@ -74,7 +72,7 @@ func (m *replica) addNodes(ctx context.Context, l *load) error {
 	return nil
 }
 
-// apply applies commands, many to an entry, all of which must be accepted.
+// apply applies commands, many per entry. The state must accept all.
 func (m *replica) apply(ctx context.Context, cmds []fsm.Command) error {
 	for len(cmds) > 0 {
 		if err := ctx.Err(); err != nil {

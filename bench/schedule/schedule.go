@@ -12,7 +12,7 @@ import (
 
 // Limits of a measurement.
 const (
-	MaxNodes  = 19_000 // The state knows 20,000, the three peers among them.
+	MaxNodes  = 19_000 // The state's limit is 20,000, including the three peers.
 	MaxQueued = 1_000_000
 	maxRate   = 100_000
 
@@ -29,21 +29,21 @@ const (
 	DefaultSteady = 10 * time.Second
 )
 
-// Config says what is measured.
+// Config configures a measurement.
 type Config struct {
 	Nodes  int           // Simulated nodes, eight GPUs each.
-	Queued int           // Executions that wait when the loop starts.
-	Rate   int           // Submits per second, while latency is measured.
-	Steady time.Duration // How long latency is measured; 0 for not at all.
-	Seed   uint64        // Of the order of profiles.
-	Dir    string        // Holds the peers' data while it runs; "" for a temporary one.
+	Queued int           // Executions queued when the loop starts.
+	Rate   int           // Submits per second during the latency measurement.
+	Steady time.Duration // Duration of the latency measurement; 0 for none.
+	Seed   uint64        // Seed of the order of profiles.
+	Dir    string        // Holds the peers' data during the run; "" for a temporary directory.
 
 	Now      func() time.Time                 // Nil for time.Now.
 	Logger   *slog.Logger                     // Nil discards.
 	Progress func(done, all int, what string) // Nil for none.
 }
 
-// Validate reports everything that is wrong with c.
+// Validate reports every invalid field of c.
 func (c Config) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -58,7 +58,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Report is what was measured. Times are wall time.
+// Report is the result of a measurement. Times are wall time.
 type Report struct {
 	Nodes     int     `json:"nodes"`
 	GPUs      int     `json:"gpus"`
@@ -66,16 +66,16 @@ type Report struct {
 	Cores     int     `json:"cores"`
 	Seed      uint64  `json:"seed"`
 	Queued    int     `json:"queued"`
-	SubmitsPS float64 `json:"submits_per_s"` // While the queue was filled, by Propose on the leader.
+	SubmitsPS float64 `json:"submits_per_s"` // By Propose on the leader, while the queue was filled.
 
 	Placed       int     `json:"placed"`
-	Waiting      int     `json:"waiting"` // Of Queued, for which no room was left.
+	Waiting      int     `json:"waiting"` // Queued executions that did not fit.
 	Seconds      float64 `json:"seconds"` // From the loop's start to the last plan's commit.
 	PlacementsPS float64 `json:"placements_per_s"`
 	Plans        int     `json:"plans"`
 	FirstPlanMS  float64 `json:"first_plan_ms"`        // From the loop's start to its first commit.
-	CommitShare  float64 `json:"commit_share"`         // Of Seconds, in which a plan was being committed.
-	CPUMicros    float64 `json:"cpu_us_per_placement"` // Of all peers together: what a busy machine does not change.
+	CommitShare  float64 `json:"commit_share"`         // Share of Seconds during which a plan was being committed.
+	CPUMicros    float64 `json:"cpu_us_per_placement"` // Of all peers; independent of other load on the machine.
 	BareRaftPS   float64 `json:"bare_raft_per_s"`
 
 	Latency *Latency `json:"latency,omitempty"`
@@ -84,10 +84,10 @@ type Report struct {
 	Published []Published `json:"published"`
 }
 
-// Latency is the time from the start of a submit to the commit of the plan
-// that places it, at a steady rate.
+// Latency is the time from the start of a submit to the commit of the plan that
+// places it, at a steady rate.
 type Latency struct {
-	RatePS    float64 `json:"rate_per_s"` // Of submits that were answered.
+	RatePS    float64 `json:"rate_per_s"` // Of answered submits.
 	Samples   int     `json:"samples"`
 	Unplaced  int     `json:"unplaced"`
 	SubmitP50 float64 `json:"submit_p50_ms"` // Of the submit alone.
@@ -96,25 +96,25 @@ type Latency struct {
 	Max       float64 `json:"max_ms"`
 }
 
-// Memory is what one record costs one replica's heap, in bytes.
+// Memory is the heap cost of one record on one replica, in bytes.
 type Memory struct {
 	PerNode          int64 `json:"node_bytes"`
 	PerQueued        int64 `json:"queued_execution_bytes"`
-	SchedulerPerNode int64 `json:"scheduler_node_bytes"` // What the leader's packer remembers beside it.
+	SchedulerPerNode int64 `json:"scheduler_node_bytes"` // The packer's additional cost on the leader.
 }
 
-// Published is the figure of another system.
+// Published is a published figure of another system.
 type Published struct {
 	System       string  `json:"system"`
 	PlacementsPS float64 `json:"placements_per_s"`
 }
 
-// published returns what others have reported of themselves.
+// published returns the published figures of other systems.
 func published() []Published {
 	return []Published{{"CraneSched", 10_600}, {"Gödel", 5_000}, {"Nomad C2M", 1_500}}
 }
 
-// Run measures.
+// Run runs a measurement.
 func Run(ctx context.Context, cfg Config) (_ Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err

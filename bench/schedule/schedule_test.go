@@ -8,8 +8,8 @@ import (
 	"berth/bench/schedule"
 )
 
-// TestRun runs a small measurement and wants all of it to be there: everything
-// placed, through entries of Raft, and every figure above nothing.
+// TestRun runs a small measurement and checks that it is complete: everything
+// is placed through Raft entries, and every figure is positive.
 func TestRun(t *testing.T) {
 	var steps []string
 	r, err := schedule.Run(t.Context(), schedule.Config{
@@ -40,8 +40,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunWithoutRoom holds that a queue that stands still ends the measurement
-// and says what is left.
+// TestRunWithoutRoom checks that a stalled queue ends the measurement, which
+// reports the rest.
 func TestRunWithoutRoom(t *testing.T) {
 	r, err := schedule.Run(t.Context(), schedule.Config{Nodes: 4, Queued: 400, Seed: 1, Dir: t.TempDir()})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// row is one line of a file, with the first thing that is wrong with it.
+// row is one line of a file, with its first error.
 type row struct {
 	path    string
 	reader  *csv.Reader
@@ -21,7 +21,7 @@ type row struct {
 	err     error
 }
 
-// rows hands each line behind the header to use and stops at the first error.
+// rows passes each line after the header to use and stops at the first error.
 func rows(from io.Reader, path string, needed []string, use func(*row)) error {
 	reader := csv.NewReader(from)
 	reader.ReuseRecord = true
@@ -64,7 +64,7 @@ func rows(from io.Reader, path string, needed []string, use func(*row)) error {
 	return nil
 }
 
-// place returns an error of the CSV reader with the file in front.
+// place adds the file's path to an error of the CSV reader.
 func place(path string, err error) error {
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: %w", path, parse.Line, parse.Column, parse.Err)
@@ -72,8 +72,8 @@ func place(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// text returns the value of a column without spaces around it, "" where there
-// is no such column.
+// text returns the value of a column without surrounding spaces, "" for a
+// missing column.
 func (r *row) text(column string) string {
 	if i, ok := r.columns[column]; ok {
 		return strings.TrimSpace(r.fields[i])
@@ -81,13 +81,13 @@ func (r *row) text(column string) string {
 	return ""
 }
 
-// line returns the line of the column's value.
+// line returns the line number of the column's value.
 func (r *row) line(column string) int {
 	line, _ := r.reader.FieldPos(r.columns[column])
 	return line
 }
 
-// refuse notes what is wrong with a column, unless something else was noted.
+// refuse records that a column is invalid, unless an error is already recorded.
 func (r *row) refuse(column, format string, args ...any) {
 	if r.err != nil {
 		return
@@ -99,7 +99,7 @@ func (r *row) refuse(column, format string, args ...any) {
 	r.err = fmt.Errorf("%s:%d:%d: column %s: %s", r.path, line, at, column, fmt.Sprintf(format, args...))
 }
 
-// number returns the whole number of a column.
+// number returns the integer in a column.
 func (r *row) number(column string, least, most int64) int64 {
 	value := r.text(column)
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -110,7 +110,7 @@ func (r *row) number(column string, least, most int64) int64 {
 	return n
 }
 
-// optional returns the whole number of a column that may be missing or empty.
+// optional returns the integer in a column that may be missing or empty.
 func (r *row) optional(column string, least, most int64) int64 {
 	if r.text(column) == "" {
 		return 0
@@ -118,7 +118,7 @@ func (r *row) optional(column string, least, most int64) int64 {
 	return r.number(column, least, most)
 }
 
-// seconds returns the time of a column that may be missing or empty.
+// seconds returns the time in a column that may be missing or empty.
 func (r *row) seconds(column string) time.Duration {
 	value := r.text(column)
 	if value == "" {

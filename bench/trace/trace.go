@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits of one row. What lies beyond them is a slip of the pen.
+// Limits of one row. A value beyond them is a mistake.
 const (
 	MaxGPUs      = 64            // Devices of a node.
 	MaxCPUMilli  = math.MaxInt32 // Two million vCPUs.
@@ -21,8 +21,8 @@ type Node struct {
 	Name      string // "sn".
 	CPUMilli  int64  // "cpu_milli": thousandths of a vCPU.
 	MemoryMiB int64  // "memory_mib".
-	GPUs      int    // "gpu": devices; 0 for a machine without.
-	Model     string // "model" of its devices, upper case; "" without.
+	GPUs      int    // "gpu": devices; 0 for a machine without GPUs.
+	Model     string // "model" of its devices, upper case; "" without GPUs.
 }
 
 // Pod is one request of a workload.
@@ -32,20 +32,20 @@ type Pod struct {
 	MemoryMiB int64    // "memory_mib".
 	GPUs      int      // "num_gpu": devices.
 	GPUMilli  int      // "gpu_milli" of each device; below WholeGPU only for a single one.
-	Models    []string // "gpu_spec": the models that will do, upper case; none for any.
+	Models    []string // "gpu_spec": the acceptable models, upper case; empty for any.
 
-	// From columns that a trace may lack; zero then.
+	// From columns that a trace may lack; then zero.
 	Created  time.Duration // "creation_time", seconds since the trace began.
 	Duration time.Duration // "deletion_time" less "scheduled_time", or less "creation_time".
 	QoS      string        // "qos".
-	Org      string        // "org": whose it is.
+	Org      string        // "org": the organization.
 	Priority int           // "priority": 0 to MaxPriority.
 }
 
-// Demand returns the thousandths of GPU that p asks for.
+// Demand returns the requested thousandths of GPU.
 func (p *Pod) Demand() int64 { return int64(p.GPUs) * int64(p.GPUMilli) }
 
-// ReadNodes returns the nodes of a file.
+// ReadNodes returns the nodes in a file.
 func ReadNodes(path string) ([]Node, error) {
 	var out []Node
 	names := map[string]int{}
@@ -75,7 +75,7 @@ func ReadNodes(path string) ([]Node, error) {
 	return out, nil
 }
 
-// ReadPods returns the pods of a file, in its order.
+// ReadPods returns the pods in a file, in its order.
 func ReadPods(path string) ([]Pod, error) {
 	var out []Pod
 	err := read(path, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(r *row) {
@@ -108,7 +108,7 @@ func ReadPods(path string) ([]Pod, error) {
 	return out, nil
 }
 
-// lived returns how long the pod of r was there; 0 when its trace does not say.
+// lived returns the runtime of the pod of r, 0 if its trace has none.
 func lived(r *row, created time.Duration) time.Duration {
 	if r.text("deletion_time") == "" {
 		return 0
@@ -135,8 +135,8 @@ func models(spec string) []string {
 	return out
 }
 
-// read hands the rows of a CSV file to use, one after the other, and returns
-// the first thing that is wrong.
+// read passes the rows of a CSV file to use in order, and returns the first
+// error.
 func read(path string, needed []string, use func(*row)) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestReadPods(t *testing.T) {
 	}
 }
 
-// TestOptionalColumns holds that a trace of five columns is enough.
+// TestOptionalColumns checks that a trace with five columns is enough.
 func TestOptionalColumns(t *testing.T) {
 	got, err := trace.ReadPods(mustWrite(t, "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,2,2,1000\n"))
 	want := []trace.Pod{{Name: "p", CPUMilli: 1000, MemoryMiB: 2, GPUs: 2, GPUMilli: 1000}}

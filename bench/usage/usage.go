@@ -1,4 +1,4 @@
-// Package usage says what processes have used of the machine.
+// Package usage measures the processor time and the memory of processes.
 package usage
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Process is what a process has used so far. Memory is in bytes.
+// Process is the resource use of a process so far. Memory is in bytes.
 type Process struct {
 	CPU      time.Duration // Of all its threads, in steps of 10 ms.
 	Resident uint64
-	Own      uint64 // Of Resident, what is no page of a file.
-	Peak     uint64 // The most that Resident has been.
+	Own      uint64 // The part of Resident that is no page of a file.
+	Peak     uint64 // The maximum of Resident.
 }
 
-// Of returns what a living process has used.
+// Of returns the resource use of a living process.
 func Of(pid int) (Process, error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"berth/bench/usage"
 )
 
-// TestOf looks at the test itself.
+// TestOf checks the usage of the test process.
 func TestOf(t *testing.T) {
 	got, err := usage.Of(os.Getpid())
 	if err != nil {

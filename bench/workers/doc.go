@@ -1,4 +1,3 @@
-// Package workers measures a cluster with many workers that runs on this
-// machine: what they cost while nothing is asked, and whether each of them
-// executes what it is given.
+// Package workers measures a cluster with many workers on this machine: their
+// cost when idle, and whether each of them runs its executions.
 package workers

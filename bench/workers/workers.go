@@ -15,11 +15,11 @@ import (
 	"berth/loop"
 )
 
-// What is executed, and how often nodes are looked at.
+// The workload, and the poll interval of nodes.
 const (
 	code      = "import time; time.sleep(%d); print('done')"
 	timeLimit = 600 // Seconds.
-	startsPS  = 4   // Executions that a small machine starts in a second.
+	startsPS  = 4   // Starts per second on a small machine.
 	lookEvery = time.Second
 	mib       = 1 << 20
 )
@@ -30,44 +30,44 @@ type Node struct {
 	PID int
 }
 
-// Config says what is measured: a cluster of which every node is up.
+// Config configures a measurement of a cluster whose nodes are all up.
 type Config struct {
 	Servers   []Node
 	Workers   []Node
-	Follower  string // The URL of a server that does not lead; it is asked for executions.
+	Follower  string // The URL of a server that does not lead. It gets the executions.
 	RootToken string
-	APIKey    string        // Of an organization that can pay,
-	Org       string        // whose slug this is.
-	GPUType   string        // Of which each worker has one.
-	Calm      time.Duration // For which nothing is asked.
+	APIKey    string        // Of an organization with credits.
+	Org       string        // The slug of that organization.
+	GPUType   string        // Each worker has one GPU of this type.
+	Calm      time.Duration // The duration of the idle phase.
 
 	Progress func(done, all int, what string) // Nil for none.
 }
 
-// Report is what was measured. Times are wall time.
+// Report is the result of a measurement. Times are wall time.
 type Report struct {
 	Workers int `json:"workers"`
 	Servers int `json:"servers"`
 
 	CalmS      float64 `json:"calm_s"`
-	ServerCPU  float64 `json:"server_cpu"`  // Of one processor, in the calm: the busiest server.
-	WorkerCPU  float64 `json:"worker_cpu"`  // The same of a worker, on average.
+	ServerCPU  float64 `json:"server_cpu"`  // Share of one processor in the idle phase: the busiest server.
+	WorkerCPU  float64 `json:"worker_cpu"`  // Likewise, for the average worker.
 	ServerMiB  float64 `json:"server_mib"`  // Resident: the largest server.
-	WorkerMiB  float64 `json:"worker_mib"`  // Resident: the worker in the middle.
+	WorkerMiB  float64 `json:"worker_mib"`  // Resident: the median worker.
 	LargestMiB float64 `json:"largest_mib"` // Resident: the largest worker.
 
-	Executions int     `json:"executions"` // One for each worker.
-	SubmitS    float64 `json:"submit_s"`   // Until all were acknowledged, one after the other.
+	Executions int     `json:"executions"` // One per worker.
+	SubmitS    float64 `json:"submit_s"`   // Until the last of all sequential submits was acknowledged.
 	DoneS      float64 `json:"done_s"`     // From the first submit to the last end.
 	Completed  int     `json:"completed"`
-	HeldS      float64 `json:"held_s"`      // What each takes.
-	Executed   int     `json:"executed_on"` // So many different nodes.
+	HeldS      float64 `json:"held_s"`      // The runtime of each execution.
+	Executed   int     `json:"executed_on"` // The number of distinct nodes.
 
-	MostDown  int `json:"most_down"` // Nodes that were not up at the worst look.
+	MostDown  int `json:"most_down"` // The maximum number of nodes seen down.
 	Elections int `json:"elections"`
 }
 
-// Run measures.
+// Run runs a measurement.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(int, int, string) {}
@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	// Without a quota of its own an organization executes less at once.
+	// Without a quota an organization may run fewer executions at once.
 	if _, err := admin.SetQuota(ctx, wire.NewQuota{Org: cfg.Org, MaxConcurrent: len(cfg.Workers)}); err != nil {
 		return r, err
 	}
@@ -108,8 +108,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return r, err
 }
 
-// mostDown looks at the nodes until ctx ends and returns how many were not up
-// at the worst look.
+// mostDown polls the nodes until ctx ends and returns the maximum number seen
+// down.
 func mostDown(ctx context.Context, admin *client.Client) int {
 	most := 0
 	ticker := time.NewTicker(lookEvery)
@@ -122,7 +122,7 @@ func mostDown(ctx context.Context, admin *client.Client) int {
 		}
 		nodes, err := admin.Nodes(ctx)
 		if err != nil {
-			continue // Elections are counted, and this was stopped or is one.
+			continue // Elections are counted; this call was canceled or hit an election.
 		}
 		down := 0
 		for _, n := range nodes {
@@ -134,7 +134,7 @@ func mostDown(ctx context.Context, admin *client.Client) int {
 	}
 }
 
-// rest measures processes of which nothing is asked.
+// rest measures idle processes.
 func (r *Report) rest(ctx context.Context, cfg Config) error {
 	nodes := slices.Concat(cfg.Servers, cfg.Workers)
 	before, err := used(nodes)
@@ -166,7 +166,7 @@ func (r *Report) rest(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// used returns what the process of each node has used.
+// used returns the resource use of each node's process.
 func used(nodes []Node) ([]usage.Process, error) {
 	out := make([]usage.Process, len(nodes))
 	for i, n := range nodes {
@@ -178,7 +178,8 @@ func used(nodes []Node) ([]usage.Process, error) {
 	return out, nil
 }
 
-// execute asks the follower for something to execute on each worker at once.
+// execute submits one execution per worker to the follower, to run at the same
+// time.
 func (r *Report) execute(ctx context.Context, cfg Config) error {
 	c, err := client.New(client.Config{Addrs: []string{cfg.Follower}, Token: cfg.APIKey})
 	if err != nil {
@@ -186,7 +187,8 @@ func (r *Report) execute(ctx context.Context, cfg Config) error {
 	}
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	ids := make([]compute.ExecutionID, len(cfg.Workers))
-	// The first still executes when the last has started: each has its worker.
+	// The first one still runs when the last has started, so each gets its own
+	// worker.
 	holds := 5 + len(ids)/startsPS
 	held := fmt.Sprintf(code, holds)
 	r.HeldS = float64(holds)

@@ -19,9 +19,9 @@ type Status struct{ ID compute.ExecutionID }
 type Standing struct {
 	Status  compute.Status
 	Attempt uint64 // The newest attempt; 0 before the first.
-	// Anew is the number of restarts after which code may have run twice: its
-	// retries, and its attempts that were moved or preempted. It is optional
-	// after the end of an execution.
+	// The number of restarts after which code may have run twice: its retries,
+	// and its attempts that were moved or preempted. It is optional after the
+	// end of an execution.
 	Anew int
 }
 
