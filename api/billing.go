@@ -24,12 +24,12 @@ func (g *billing) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: root + "/billing/credits", tag: "Billing", need: needCaller,
-			summary: "Where the organization's credits stand.",
+			summary: "The organization's credits: granted, charged, held and available.",
 			reply:   of[wire.Credits](), handle: g.credits,
 		},
 		{
 			method: http.MethodGet, path: root + "/billing/credits/details", tag: "Billing", need: needCaller,
-			summary: "Where the organization's credits stand, with whose they are.",
+			summary: "The organization's credits, with the organization.",
 			reply:   of[wire.CreditsDetails](), handle: g.creditsDetails,
 		},
 		{
@@ -39,12 +39,12 @@ func (g *billing) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: root + "/billing/ledger/verify", tag: "Billing", need: needCaller,
-			summary: "Whether the chain of the organization's ledger holds, computed anew.",
+			summary: "Recompute and verify the hash chain of the organization's ledger.",
 			reply:   of[wire.LedgerCheck](), handle: g.verifyLedger,
 		},
 		{
 			method: http.MethodPost, path: root + "/billing/grant", tag: "Billing", need: needOperator,
-			summary: "Give credits to an organization.",
+			summary: "Grant credits to an organization.",
 			body:    of[wire.Grant](), reply: of[wire.Message](), handle: g.grant,
 		},
 	}

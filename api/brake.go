@@ -18,12 +18,12 @@ func (g *brakes) routes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: root + "/admin/brake", need: needOperator,
-			summary: "Whether so many nodes have vanished at once that no attempt is given up, and which.",
+			summary: "The circuit breaker for rescheduling: whether it holds, and for which nodes.",
 			reply:   of[wire.Brake](), handle: g.brake,
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/brake", need: needOperator,
-			summary: "Say how many nodes that vanish at once are too many, or that those which have vanished are gone.",
+			summary: "Set the share of lost nodes above which the brake holds, or release it.",
 			body:    of[wire.NewBrake](), reply: of[wire.Brake](), handle: g.setBrake,
 		},
 	}

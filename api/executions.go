@@ -30,7 +30,7 @@ func (g *executions) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: streaming + "/{id}/status", tag: "Streaming Execution", need: needCaller,
-			summary: "Where an execution stands.",
+			summary: "The status of an execution.",
 			reply:   of[wire.ExecutionStatus](), handle: g.pythonStatus,
 		},
 		{
@@ -40,7 +40,7 @@ func (g *executions) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: one, tag: "Execution Management", need: needCaller,
-			summary: "Everything about one execution. With wait, held until it changes or ends.",
+			summary: "The whole record of an execution. With wait, the answer is held until it changes or ends.",
 			query:   of[wire.ExecutionQuery](), reply: of[wire.Execution](), handle: g.getExecution,
 		},
 		{
@@ -50,13 +50,13 @@ func (g *executions) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: one + "/timing", tag: "Execution Management", need: needCaller,
-			summary: "How long an execution was in each phase.",
+			summary: "The time that an execution spent in each phase.",
 			reply:   of[wire.TimingAnswer](), handle: g.getTiming,
 		},
 		{
 			method: http.MethodGet, path: one + "/explain", tag: "Execution Management", need: needCaller,
-			summary: "Why an execution waits: nodes by typed reason, what is ahead of it, when it may start;" +
-				" and why it is where it is.",
+			summary: "Explain an execution: nodes by typed reason, position in the queue, start estimate," +
+				" and why it was placed where it is.",
 			query: of[wire.ExplainQuery](), reply: of[wire.Explanation](), handle: g.explain,
 		},
 	}

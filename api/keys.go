@@ -32,18 +32,18 @@ func (g *keys) routes() []route {
 		},
 		{
 			method: http.MethodDelete, path: keys + "/{id}", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
-			summary: "Delete an API key. It is dead from the next request on.",
+			summary: "Delete an API key. It is refused from the next request on.",
 			reply:   of[wire.Message](), handle: g.deleteKey,
 		},
 		{
 			method: http.MethodPatch, path: keys + "/{id}/toggle", tag: "Org API Keys", need: needOrg, role: compute.OrgAdmin,
-			summary: "Make an active API key inactive, or the other way round.",
+			summary: "Disable or enable an API key.",
 			reply:   of[wire.Key](), handle: g.toggleKey,
 		},
 		{
 			method: http.MethodPost, path: keys + "/{id}/regenerate", tag: "Org API Keys", need: needOrg,
 			role: compute.OrgAdmin, once: true,
-			summary: "Give an API key a new value, which is shown this once. The old value is dead.",
+			summary: "Replace the value of an API key. The new one is shown this once, and the old one is refused.",
 			reply:   of[wire.MintedKey](), handle: g.regenerateKey,
 		},
 	}

@@ -19,12 +19,12 @@ func (g *machines) routes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: root + "/machine-types", tag: "Machine Types", need: needCaller,
-			summary: "The hardware profiles that the nodes make up.",
+			summary: "The hardware profiles that the nodes offer.",
 			reply:   of[wire.MachineTypes](), handle: g.machineTypes,
 		},
 		{
 			method: http.MethodGet, path: root + "/pricing", tag: "Pricing", need: needCaller,
-			summary: "What a second of each hardware profile costs.",
+			summary: "The price of each hardware profile.",
 			reply:   of[wire.Pricing](), handle: g.pricing,
 		},
 	}

@@ -19,7 +19,7 @@ func (g *members) routes() []route {
 	return []route{
 		{
 			method: http.MethodPost, path: root + "/admin/join-tokens", need: needOperator, once: true,
-			summary: "Make a token with which nodes join. It is shown this once.",
+			summary: "Create a join token for nodes. It is shown this once.",
 			body:    of[wire.NewJoinToken](), reply: of[wire.JoinToken](), handle: g.createJoinToken,
 		},
 		{

@@ -24,17 +24,17 @@ func (g *nodes) routes() []route {
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/nodes/{id}/drain", need: needOperator, bare: true,
-			summary: "Place no new work on a node. What it executes goes on, or is moved or ended by a deadline.",
+			summary: "Stop placing work on a node. Running executions finish, or are moved or ended by a deadline.",
 			body:    of[wire.NewDrain](), reply: of[wire.Node](), handle: g.drainNode,
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/nodes/{id}/undrain", need: needOperator,
-			summary: "Place new work on a node again.",
+			summary: "Resume placing work on a node.",
 			reply:   of[wire.Node](), handle: g.undrainNode,
 		},
 		{
 			method: http.MethodDelete, path: root + "/admin/nodes/{id}", need: needOperator,
-			summary: "Remove a node that executes nothing, for good. Refused while the quorum, or blobs, would go with it.",
+			summary: "Remove an idle node permanently. Refused if that would cost the quorum or the only copy of a blob.",
 			query:   of[wire.RemovalQuery](), reply: of[wire.Message](), handle: g.removeNode,
 		},
 	}

@@ -23,12 +23,12 @@ func (g *orgs) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: root + "/user/status", tag: "Account", need: needCaller,
-			summary: "Who the caller is, and what can be spent.",
+			summary: "The caller and the available credits.",
 			reply:   of[wire.UserStatus](), handle: g.userStatus,
 		},
 		{
 			method: http.MethodGet, path: root + "/user/quotas", tag: "User Quotas", need: needCaller,
-			summary: "What the organization may use, and uses.",
+			summary: "The organization's limits and usage.",
 			reply:   of[wire.Quotas](), handle: g.quotas,
 		},
 		{

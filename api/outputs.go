@@ -19,7 +19,7 @@ func (g *outputs) routes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: streamRoot + "/stream/{id}", tag: "Streaming Execution", need: needStream,
-			summary: "The output as server-sent events, from its beginning or behind Last-Event-ID.",
+			summary: "The output as server-sent events, from its beginning or after Last-Event-ID.",
 			accepts: []string{eventStream}, handle: g.streamOutput,
 		},
 		{

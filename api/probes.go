@@ -31,7 +31,7 @@ func (g *probes) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: root + "/health/version", local: true,
-			summary: "What the node executes.", reply: of[wire.Version](), handle: g.version,
+			summary: "The version of the node.", reply: of[wire.Version](), handle: g.version,
 		},
 		{
 			method: http.MethodGet, path: "/readyz", local: true,
@@ -39,7 +39,7 @@ func (g *probes) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: "/healthz", local: true,
-			summary: "How the node is, always 200.", reply: of[wire.Health](), handle: g.health,
+			summary: "The health of the node, always 200.", reply: of[wire.Health](), handle: g.health,
 		},
 		{
 			method: http.MethodGet, path: "/metrics", need: needScraper, local: true,

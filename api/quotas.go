@@ -18,12 +18,12 @@ func (g *limits) routes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: root + "/admin/quotas", need: needOperator,
-			summary: "What an organization, its API keys and its tags are granted, and hold.",
+			summary: "The limits and usage of an organization, its API keys and its tags.",
 			query:   of[wire.QuotaQuery](), reply: of[wire.OrgQuotas](), handle: g.orgQuotas,
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/quotas", need: needOperator,
-			summary: "Replace what an organization, one of its API keys or one of its tags is granted. All zero forgets it.",
+			summary: "Replace the limits of an organization, an API key or a tag. All zero removes them.",
 			body:    of[wire.NewQuota](), reply: of[wire.OrgQuotas](), handle: g.setQuota,
 		},
 	}

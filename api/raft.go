@@ -28,12 +28,12 @@ func (g *raft) routes() []route {
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/raft/transfer", need: needOperator, bare: true,
-			summary: "Have another server lead. The process that leads does it once in its life.",
+			summary: "Transfer leadership to another server. A leader does this once in the life of its process.",
 			body:    of[wire.NewTransfer](), reply: of[wire.Transfer](), handle: g.transfer,
 		},
 		{
 			method: http.MethodGet, path: root + "/admin/state", need: needOperator,
-			summary: "What this node's own replica of the state is: its index, its hash and sums of it.",
+			summary: "The index, hash and totals of this node's replica.",
 			query:   of[wire.StateQuery](), reply: of[wire.State](), handle: g.replicaState,
 		},
 	}

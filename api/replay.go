@@ -25,12 +25,12 @@ func (g *decisions) routes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: root + "/admin/replay", need: needOperator,
-			summary: "Compute the scheduler's plan in a Raft entry again, from the state that it was computed from.",
+			summary: "Recompute the scheduler's plan in a Raft entry from the state of that time.",
 			query:   of[wire.ReplayQuery](), reply: of[wire.Replay](), handle: g.replay,
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/whatif", need: needOperator,
-			summary: "What the scheduler would do with the queue if nodes were added, left out or drained. It changes nothing.",
+			summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. It changes nothing.",
 			body:    of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: g.whatIf,
 		},
 	}

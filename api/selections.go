@@ -29,13 +29,13 @@ func (g *selections) routes() []route {
 		},
 		{
 			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,
-			summary: "What a GPU selection found so far: a row per GPU type, the Pareto front, a recommendation.",
+			summary: "The result of a GPU selection so far: a row per GPU type, the Pareto front, a recommendation.",
 			query:   of[wire.SelectionQuery](), reply: of[wire.Selection](), handle: g.getSelection,
 			accepts: []string{"text/csv", "image/svg+xml"}, // With ?format=.
 		},
 		{
 			method: http.MethodGet, path: selecting + "/{id}/status", tag: "GPU Selection Execution", need: needCaller,
-			summary: "Where a GPU selection stands.",
+			summary: "The status of a GPU selection.",
 			reply:   of[wire.ExecutionStatus](), handle: g.selectionStatus,
 		},
 		{

@@ -27,7 +27,7 @@ func (g *sessions) routes() []route {
 		},
 		{
 			method: http.MethodPost, path: root + "/auth/refresh", tag: "Authentication", once: true,
-			summary: "Change a refresh token for a new pair. The old one is dead; its reuse after 30 s revokes the family.",
+			summary: "Exchange a refresh token for a new pair. Reusing the old one after 30 s revokes the whole login.",
 			body:    of[wire.RefreshBody](), reply: of[wire.Session](), handle: g.refresh,
 		},
 		{

@@ -54,7 +54,7 @@ type User struct {
 
 // RemovalQuery are the parameters of DELETE /admin/nodes/{id}.
 type RemovalQuery struct {
-	Force bool `json:"force" default:"false" doc:"Also while other servers lack blobs that it may have alone: they are lost then."`
+	Force bool `json:"force" default:"false" doc:"Remove it even if it may have the only copy of some blobs, which are lost then."`
 }
 
 // Node is one node as an operator sees it.
@@ -103,7 +103,7 @@ type GPU struct {
 
 // NewDrain is the body of POST /admin/nodes/{id}/drain. It may be left out.
 type NewDrain struct {
-	Deadline int `json:"deadline" default:"0" min:"0" max:"2592000" doc:"Seconds after which what still executes on the node is ended, as a system failure that is not billed; what is preemptible or has retries left is moved at once, what has not started by then is queued again. 0 leaves everything to its end."`
+	Deadline int `json:"deadline" default:"0" min:"0" max:"2592000" doc:"Seconds after which running executions are ended as an unbilled system failure. Those that are preemptible or have retries left are moved at once; those that have not started by then are queued again. 0 lets all finish."`
 }
 
 // Nodes answers /admin/nodes.
@@ -130,7 +130,7 @@ type Peers struct {
 
 // NewTransfer is the body of POST /admin/raft/transfer. It may be left out.
 type NewTransfer struct {
-	To string `json:"to" maxlen:"64" doc:"Identifier of the server that is to lead; the one that has kept up best when absent."`
+	To string `json:"to" maxlen:"64" doc:"Identifier of the next leader; the most up-to-date server when absent."`
 }
 
 // Transfer answers POST /admin/raft/transfer.

@@ -18,11 +18,11 @@ func (b *NewBrake) Check(f *Faults) {
 
 // Brake answers /admin/brake.
 type Brake struct {
-	Holds      bool             `json:"holds" doc:"Whether too many nodes have vanished at once, so that no attempt is given up."`
+	Holds      bool             `json:"holds" doc:"Whether the brake holds: too many nodes were lost at once, so no attempt is given up."`
 	Since      *compute.Instant `json:"since" doc:"When the first of them fell silent; null while it does not hold."`
-	Share      int              `json:"share_percent" doc:"More than so many of a hundred nodes that vanish at once are too many; 0 for a third, 100 for never."`
-	ReleasedAt *compute.Instant `json:"released_at" doc:"When an operator last said that the nodes which had vanished were gone."`
-	Vanished   []VanishedNode   `json:"vanished" doc:"The nodes that hold the brake: until they are heard, are drained, or it is released."`
+	Share      int              `json:"share_percent" doc:"Percentage of nodes lost at once above which the brake holds; 0 for a third, 100 for never."`
+	ReleasedAt *compute.Instant `json:"released_at" doc:"When an operator last released the brake."`
+	Vanished   []VanishedNode   `json:"vanished" doc:"The nodes for which the brake holds, until they are heard, drained, or it is released."`
 }
 
 // VanishedNode is one of the nodes that vanished at once.

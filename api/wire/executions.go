@@ -21,7 +21,7 @@ type ExecutionStatus struct {
 // Stopped answers a request to end an execution, or to delete it.
 type Stopped struct {
 	ExecutionID compute.ExecutionID `json:"execution_id"`
-	Status      compute.Status      `json:"status" doc:"Where it stands now: a live one ends a little later."`
+	Status      compute.Status      `json:"status" doc:"Its status now; a live one ends a little later."`
 	Message     string              `json:"message"`
 }
 
@@ -49,7 +49,7 @@ type ExecutionSummary struct {
 	ProviderBilled    *compute.Credits     `json:"provider_billed"`
 	UserID            *compute.UserID      `json:"user_id"`
 	OrgID             *compute.OrgID       `json:"org_id"`
-	Retries           int                  `json:"retries" doc:"How often it began anew after a failure of the system."`
+	Retries           int                  `json:"retries" doc:"Retries after system failures so far."`
 	MaxRetries        int                  `json:"max_retries" doc:"How often it may."`
 }
 
@@ -70,7 +70,7 @@ type GPUShare struct {
 	Milli       int           `json:"milli" doc:"Thousandths of the GPU."`
 	VRAMMiB     int64         `json:"vram_mib" doc:"The memory that goes with them. The shares of a GPU never add up to more than it has."`
 	Isolation   string        `json:"isolation" doc:"enforced: the hardware holds others to their share; advisory: nothing does."`
-	IsolationBy string        `json:"isolation_by" doc:"device: it is whole, and nothing else is given it. mig: a slice with memory of its own. mig_compute: an instance that shares a slice's memory. time_slicing: the driver takes turns. simulated: only its part of the CPU quota is held. Empty for attempts of before this was recorded."`
+	IsolationBy string        `json:"isolation_by" doc:"device: a whole GPU, allocated to nothing else. mig: a slice with memory of its own. mig_compute: an instance that shares a slice's memory. time_slicing: the driver takes turns. simulated: only its part of the CPU quota is held. Empty for attempts of before this was recorded."`
 }
 
 // Execution is one execution with everything that is known of it.
@@ -116,8 +116,8 @@ type Attempt struct {
 type Usage struct {
 	CPUSeconds     float64 `json:"cpu_s"`
 	PeakMemoryMiB  int64   `json:"peak_memory_mib"`
-	GPUUtilPercent *int    `json:"gpu_utilization_percent" doc:"Mean; null without GPUs, and where nobody measured it: drivers do not tell it of a MIG slice."`
-	GPUMemoryMiB   *int64  `json:"gpu_memory_mib" doc:"Peak; null without GPUs, and where nobody measured it."`
+	GPUUtilPercent *int    `json:"gpu_utilization_percent" doc:"Mean; null without GPUs or if not measured: drivers do not report it for a MIG slice."`
+	GPUMemoryMiB   *int64  `json:"gpu_memory_mib" doc:"Peak; null without GPUs or if not measured."`
 	OutputBytes    int64   `json:"output_bytes"`
 	OutputLines    int64   `json:"output_lines"`
 }

@@ -13,18 +13,18 @@ type Explanation struct {
 	ExecutionID compute.ExecutionID `json:"execution_id"`
 	Status      compute.Status      `json:"status"`
 	Reason      *string             `json:"reason" doc:"Typed reason why it waits, or why it ended so."`
-	Retries     int                 `json:"retries" doc:"How often it began anew after a failure of the system."`
+	Retries     int                 `json:"retries" doc:"Retries after system failures so far."`
 	MaxRetries  int                 `json:"max_retries" doc:"How often it may."`
 	Index       uint64              `json:"index" doc:"Raft index of the state that this is about."`
 
-	Position    *int   `json:"position" doc:"Place in the queue, from 1; null when it waits for no place."`
+	Position    *int   `json:"position" doc:"Position in the queue, from 1; null when it waits for no placement."`
 	Queued      int    `json:"queued" doc:"Executions in the queue."`
 	Nodes       int    `json:"nodes" doc:"Known nodes."`
-	NodesFit    int    `json:"nodes_fit" doc:"Nodes with room for it now; what is ahead of it goes first."`
+	NodesFit    int    `json:"nodes_fit" doc:"Nodes that could host it now; executions ahead of it go first."`
 	Refused     Counts `json:"refused" doc:"The other nodes, by typed reason."`
 	Concurrency *Share `json:"concurrency" doc:"Live attempts of the organization against its limit; null without a limit."`
 
-	Ahead           *Ahead     `json:"ahead" doc:"What goes first; null when it waits for no place."`
+	Ahead           *Ahead     `json:"ahead" doc:"Executions ahead of it; null when it waits for no placement."`
 	Estimate        *Estimate  `json:"estimate" doc:"When it may start; null while nothing can be said."`
 	Brake           *BrakeHold `json:"brake" doc:"Why its attempt is not given up although its node is down; null while that is not so."`
 	Placement       *Placement `json:"placement" doc:"Why its newest attempt is where it is; null before the first."`

@@ -9,6 +9,6 @@ type Org struct {
 	Name         string          `json:"name"`
 	BillingEmail *string         `json:"billing_email"`
 	Role         compute.OrgRole `json:"role" doc:"The caller's."`
-	IsDefault    bool            `json:"is_default" doc:"Whether the caller acts in it when nothing else is said."`
+	IsDefault    bool            `json:"is_default" doc:"Whether it is the caller's default organization."`
 	CreatedAt    compute.Instant `json:"created_at"`
 }

@@ -7,7 +7,7 @@ type Quotas struct {
 	Quotas            []Quota   `json:"quotas"`
 	MaxConcurrentRuns int       `json:"max_concurrent_runs" doc:"0 for any number."`
 	MaxGPUs           int       `json:"max_gpus" doc:"GPUs that take work, fewer if it may hold no more; rounded up."`
-	Limits            []Limit   `json:"limits" doc:"What the organization, its keys and its tags are granted, and hold."`
+	Limits            []Limit   `json:"limits" doc:"Limits and usage of the organization, its keys and its tags."`
 	FairShare         FairShare `json:"fair_share"`
 }
 
@@ -31,7 +31,7 @@ type Limit struct {
 	MaxGPUMilli   int64          `json:"max_gpu_milli" doc:"Thousandths of GPUs at once; 0: any."`
 	GPUMilliInUse int64          `json:"gpu_milli_in_use"`
 	Weight        *int           `json:"weight" doc:"Of fair share, organizations only."`
-	Inherited     []string       `json:"inherited" doc:"Which of these the cluster's configuration says."`
+	Inherited     []string       `json:"inherited" doc:"Which of these come from the cluster's configuration."`
 }
 
 // FairShare is where the organization stands among the others. Within a

@@ -18,7 +18,7 @@ type Replay struct {
 type ReplayedPlan struct {
 	ViewIndex uint64       `json:"view_index" doc:"Raft index of the state that it was computed from."`
 	Term      uint64       `json:"term"`
-	Same      bool         `json:"same" doc:"Whether what was computed now is what was decided then, byte for byte."`
+	Same      bool         `json:"same" doc:"Whether the recomputed plan equals the original, byte for byte."`
 	Recorded  compute.Hash `json:"recorded_sha256" doc:"Of the plan in the log."`
 	Computed  compute.Hash `json:"computed_sha256" doc:"Of the plan computed now."`
 	Waiting   int          `json:"waiting" doc:"Executions whose reason to wait the plan changed."`

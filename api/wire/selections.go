@@ -45,10 +45,10 @@ type SelectionRow struct {
 	Predicted       *float64            `json:"predicted_s" doc:"Seconds that a run that was stopped early would have taken at least."`
 	Expected        *float64            `json:"expected_s" doc:"Seconds that the run that executes will take at its speed so far, by its progress; null without."`
 	ExpectedCredits *compute.Credits    `json:"expected_credits" doc:"What it will cost then."`
-	GPUUtilPercent  *int                `json:"gpu_utilization_percent" doc:"Mean over its first run; null where nobody measured it: drivers do not tell it of a MIG slice."`
-	GPUMemoryMiB    *int64              `json:"gpu_memory_mib" doc:"Peak; null where nobody measured it."`
+	GPUUtilPercent  *int                `json:"gpu_utilization_percent" doc:"Mean over its first run; null if not measured: drivers do not report it for a MIG slice."`
+	GPUMemoryMiB    *int64              `json:"gpu_memory_mib" doc:"Peak; null if not measured."`
 	PeakMemoryMiB   *int64              `json:"peak_memory_mib" doc:"Of the node's memory."`
-	PowerWatt       *float64            `json:"power_watt" doc:"Mean; null where the device reports none, as a MIG slice, whose part of the device's power no driver tells."`
+	PowerWatt       *float64            `json:"power_watt" doc:"Mean; null if the device reports none, as for a MIG slice."`
 	EnergyJoule     *float64            `json:"energy_joule" doc:"By the device's counter, else power by time; null where the device reports neither or was not watched all the time."`
 	Simulated       bool                `json:"simulated" doc:"The device, and with it power, energy and GPU memory, is simulated."`
 	Samples         []GPUSample         `json:"samples" doc:"Of its first run's GPU, at most 16, evenly in time."`

@@ -26,17 +26,17 @@ const (
 type Start struct {
 	ExecutionType   *string           `json:"execution_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Hardware profile, as /machine-types lists them; cpu when absent."`
 	MachineType     *string           `json:"machine_type" pattern:"^[a-zA-Z0-9_.]+$" maxlen:"64" doc:"Synonym of execution_type."`
-	Timeout         int               `json:"timeout" default:"60" min:"1" doc:"Seconds until the execution is ended. The upper bound is 600 unless the operator set another."`
+	Timeout         int               `json:"timeout" default:"60" min:"1" doc:"Time limit in seconds. At most 600 unless the operator set another limit."`
 	FileName        string            `json:"file_name" maxlen:"255" doc:"What the code is called in tracebacks: one name, no path."`
-	CallbackURLs    []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs that hear of the end."`
+	CallbackURLs    []string          `json:"user_callback_urls" maxitems:"10" minlen:"1" maxlen:"2048" doc:"https URLs to notify of the end."`
 	MaxCredits      compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
 	Priority        int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
-	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"How often it begins anew, elsewhere, after a failure of the system, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
+	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Retries on another node after a system failure, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
 	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
 	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
-	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be ended for work of a higher priority: it is told, gets SIGTERM, is queued again and begins anew; the attempt is free. Not of GPU selections."`
-	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"What the code may reach: the outside, or nothing."`
-	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution goes on when its node is cut off."`
+	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free. Not for GPU selections."`
+	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"Network of the code: egress or none."`
+	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }
 
 // PythonStart is the body of POST /execution/streaming/start.
@@ -59,9 +59,9 @@ type SelectionStart struct {
 
 	GPUTypes        []string `json:"gpu_types" maxitems:"16" minlen:"1" maxlen:"64" doc:"GPU types to try, in any case; every type that there is when absent."`
 	Objective       string   `json:"objective" default:"\"balanced\"" enum:"balanced,fastest,cheapest" doc:"What the recommendation optimises."`
-	Repeats         int      `json:"repeats" default:"1" min:"1" max:"5" doc:"Runs of each GPU type, one after the other. Those of a type that cannot win any more are spared."`
+	Repeats         int      `json:"repeats" default:"1" min:"1" max:"5" doc:"Runs of each GPU type, one after the other. Further runs of a type that can no longer win are skipped."`
 	DeadlineSeconds *int     `json:"deadline_seconds" min:"1" max:"604800" doc:"Seconds from the submit by which the answer is wanted: what has not started by then is reported as no_capacity, and once a type has completed what still runs is stopped. Without it a type waits for capacity for an hour, or for a minute once all others have ended."`
-	EarlyStop       bool     `json:"early_stop" default:"true" doc:"Stop runs whose progress says that they cannot win any more; false lets every type run to its end."`
+	EarlyStop       bool     `json:"early_stop" default:"true" doc:"Stop runs that can no longer win; false runs every type to its end."`
 }
 
 // Profile returns the hardware profile asked for.

@@ -30,6 +30,6 @@ type State struct {
 	Balance compute.Credits `json:"balance_credits" doc:"What was granted and not charged."`
 	Held    compute.Credits `json:"held_credits" doc:"Set aside for executions that have not ended."`
 
-	Checked bool   `json:"checked" doc:"Whether the invariants were held against it."`
-	Detail  string `json:"detail" doc:"What does not hold; empty where everything does."`
+	Checked bool   `json:"checked" doc:"Whether the invariants were checked."`
+	Detail  string `json:"detail" doc:"The broken invariant; empty if all hold."`
 }
