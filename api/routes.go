@@ -66,10 +66,10 @@ func (s *Server) groups() []group {
 	}
 }
 
-// table returns all routes.
-func (s *Server) table() []route {
+// table returns the routes of groups.
+func table(groups ...group) []route {
 	var all []route
-	for _, g := range s.groups() {
+	for _, g := range groups {
 		all = append(all, g.routes()...)
 	}
 	for i := range all {

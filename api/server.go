@@ -52,7 +52,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("new api: %w", err)
 	}
 	s := &Server{core: c, access: &access{core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}
-	s.routes = s.table()
+	s.routes = table(s.groups()...)
 	document, err := openAPI(s.routes, cfg.Version)
 	if err != nil {
 		return nil, fmt.Errorf("new api: %w", err)

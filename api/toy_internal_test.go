@@ -1,0 +1,113 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp/fasthttputil"
+)
+
+// toys is a group of one endpoint: everything that an endpoint takes is a route
+// row, a struct for each body, and a handler. CONTRIBUTING.md lists these steps.
+type toys struct{ *core }
+
+type newToy struct {
+	Name string `json:"name" required:"true" minlen:"1" maxlen:"10"`
+}
+
+type toy struct {
+	Box  string `json:"box"`
+	Name string `json:"name"`
+}
+
+func (g *toys) routes() []route {
+	return []route{
+		{
+			method: http.MethodPost, path: root + "/toys/{box}", tag: "Toys", local: true,
+			summary: "Put a toy into a box.",
+			body:    of[newToy](), reply: of[toy](), handle: g.create,
+		},
+	}
+}
+
+func (g *toys) create(r *request) (any, error) {
+	return toy{Box: r.params["box"], Name: r.body.(*newToy).Name}, nil
+}
+
+// noRelay is the relay of a node that needs no server: its routes are local.
+type noRelay struct{}
+
+func (noRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
+func (noRelay) Status() Standing                                       { return Standing{} }
+
+// TestToyEndpoint checks that a route row, a struct and a handler are enough for
+// an endpoint: it is served, validated and documented.
+func TestToyEndpoint(t *testing.T) {
+	s, err := New(Config{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.routes = table(append(s.groups(), &toys{s.core})...)
+	if s.openapi, err = openAPI(s.routes, "test"); err != nil {
+		t.Fatal(err)
+	}
+	l := fasthttputil.NewInmemoryListener()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return l.Dial() },
+	}}
+	defer client.CloseIdleConnections()
+	ask := func(method, path, body string) (int, []byte) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://berth.test"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		answer, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		data, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, bytes.TrimSpace(data)
+	}
+	path := root + "/toys/red%20box"
+	status, data := ask(http.MethodPost, path, `{"name": "bear"}`)
+	if want := `{"box":"red box","name":"bear"}`; status != http.StatusOK || string(data) != want {
+		t.Errorf("got %d %s, want 200 %s", status, data, want)
+	}
+	for _, body := range []string{`{}`, `{"name": ""}`, `{"name": 3}`, `{"name": "a bear too long"}`, `[`} {
+		status, data := ask(http.MethodPost, path, body)
+		var refusal struct{ Detail []struct{ Loc []any } }
+		err := json.Unmarshal(data, &refusal)
+		if status != http.StatusUnprocessableEntity || err != nil || len(refusal.Detail) != 1 {
+			t.Errorf("%s: got %d %s, want one fault", body, status, data)
+		}
+	}
+	if status, data := ask(http.MethodGet, path, ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("GET: got %d %s", status, data)
+	}
+	if _, data := ask(http.MethodGet, "/openapi.json", ""); !bytes.Contains(data, []byte(root+"/toys/{box}")) {
+		t.Error("the OpenAPI document lacks the route")
+	}
+}
