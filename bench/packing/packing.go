@@ -36,7 +36,6 @@ type Config struct {
 	NodesFile, PodsFile string
 	Policy              string
 	Vary                string // A change of the pods in the syntax of Variants; "" for none.
-	PublishedDraws      bool   // Use the published runs' order of nodes and pods for each seed.
 	Oracle              bool   // Berth knows the trace's mix from the first pod on.
 	Seeds               []uint64
 	Churn               []float64 // Offered loads, as shares of the cluster's GPUs; none for no churn.
@@ -217,15 +216,10 @@ func (m *measurement) report(all int, err error, format string, args ...any) {
 // prepare returns a policy on an empty cluster with the seed's order of nodes.
 func (m *measurement) prepare(seed uint64) *run {
 	w := m.workload
-	var order, arrivals []int
-	if m.config.PublishedDraws {
-		order, arrivals = w.drawn(seed, Inflation)
-	} else {
-		order, arrivals = w.order(source(seed, forNodes)), w.inflate(source(seed, forPods), Inflation)
-	}
+	order := w.order(source(seed, forNodes))
 	return &run{
 		workload: w, board: newBoard(w, order), now: m.config.Now,
-		policy: m.policy(seed, order), arrivals: arrivals,
+		policy: m.policy(seed, order), arrivals: w.inflate(source(seed, forPods), Inflation),
 	}
 }
 

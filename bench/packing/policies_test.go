@@ -264,20 +264,3 @@ func TestVary(t *testing.T) {
 		}
 	}
 }
-
-// TestPublishedDraws checks the draws of a seed, which the published figures
-// depend on.
-func TestPublishedDraws(t *testing.T) {
-	w := mustWorkload(t, "b,8000,8192,1,T4\na,8000,8192,1,T4\nc,8000,8192,2,T4\n",
-		"q,1,1,1,500,\np,1,1,1,1000,\nr,1,1,0,0,\ns,1,1,2,1000,\n")
-	order, arrivals := w.drawn(42, 1.3)
-	if want := []int{1, 0, 2}; !reflect.DeepEqual(order, want) {
-		t.Errorf("nodes %v, want %v", order, want)
-	}
-	if want := []int{2, 3, 0, 1, 3}; !reflect.DeepEqual(arrivals, want) {
-		t.Errorf("pods %v, want %v", arrivals, want)
-	}
-	if _, fewer := w.drawn(42, 0.5); len(fewer) >= 4 {
-		t.Errorf("pods %v for half of the GPUs", fewer)
-	}
-}

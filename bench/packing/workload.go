@@ -30,8 +30,6 @@ type workload struct {
 	demand int64 // Total demand in thousandths of GPU.
 	kinds  int   // Number of kinds of GPU pods.
 
-	nodesByName, podsByName []int // Indexes.
-
 	unplaceable int // Pods that no node could host, even when empty.
 }
 
@@ -39,8 +37,6 @@ type workload struct {
 func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
 	w := &workload{
 		nodes: nodes, models: map[string]int{},
-		nodesByName: sorted(nodes, func(n *trace.Node) string { return n.Name }),
-		podsByName:  sorted(pods, func(p *trace.Pod) string { return p.Name }),
 	}
 	for i := range nodes {
 		n := &nodes[i]

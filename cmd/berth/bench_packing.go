@@ -60,8 +60,6 @@ quiet machine has them, add --parallel 1.`,
 	flags.StringVar(&f.config.Policy, "policy", packing.Berth,
 		"`policy`: "+strings.Join(packing.Policies(), ", ")+", or all to compare them")
 	flags.StringVar(&f.config.Vary, "vary", "", "change the pods first: `changes`, as cpu-only=3,types=0.33")
-	flags.BoolVar(&f.config.PublishedDraws, "published-draws", false,
-		"let pods and nodes stand in the order of the published runs, seed by seed (42-51)")
 	flags.BoolVar(&f.variants, "variants", false, "compare best-fit, fgd and berth on many variants of the trace")
 	flags.BoolVar(&f.config.Oracle, "oracle", false,
 		"tell Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
