@@ -9,9 +9,9 @@ import (
 	"berth/cluster/datadir"
 )
 
-// TestCatchingUpWhileTheLogIsCompacted has a server that came in empty catch up
-// while a full disk makes it keep fewer entries: afterwards it stands for election
-// as every other one, and keeps as many.
+// TestCatchingUpWhileTheLogIsCompacted has a server with an empty replica catch
+// up while a full disk makes it retain fewer entries. Afterwards it stands for
+// election like any other, and retains as many entries.
 func TestCatchingUpWhileTheLogIsCompacted(t *testing.T) {
 	c := newCluster(Config{DataDir: t.TempDir()}.withDefaults())
 	c.id = letter('A')

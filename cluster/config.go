@@ -18,14 +18,14 @@ import (
 	"berth/compute"
 )
 
-// The profiles of Raft's timers.
+// Profiles of Raft's timers.
 const (
 	ProfileLAN     = "lan"     // Fails over in about a second; for one fast network.
-	ProfileDefault = "default" // The library's timers, for everything else.
+	ProfileDefault = "default" // The library's timers, for other networks.
 )
 
-// Limits of what a node says about itself. Together they keep the gossip meta
-// under memberlist's 512 bytes, over which it panics.
+// Limits of a node's description. Together they keep the gossip meta data under
+// memberlist's 512 bytes, above which it panics.
 const (
 	maxNameLength    = 64
 	maxURLLength     = 112
@@ -33,77 +33,78 @@ const (
 	maxVersionLength = 32
 )
 
-// Config is what a node needs to take its place in a cluster.
+// Config configures a node of a cluster.
 type Config struct {
-	DataDir string         // Holds everything of the node; made with mode 0700.
-	NodeID  compute.NodeID // Zero to keep the one on disk, or to make one.
-	Name    string         // For people; unique by convention.
-	Role    compute.Role   // What the node joins as: a worker has no replica and speaks no raft.
+	DataDir string         // Holds all files of the node; created with mode 0700.
+	NodeID  compute.NodeID // Zero to use the one on disk, or to create one.
+	Name    string         // For humans; unique by convention.
+	Role    compute.Role   // The role to join with: a worker has no replica and speaks no raft.
 
 	Listen       string // host:port for raft/1 and rpc/1.
 	GossipListen string // host:port, TCP and UDP.
-	Advertise    string // Host under which others reach the node; "" for the one it listens on.
+	Advertise    string // Host at which others reach the node; "" for that of Listen.
 	API          string // Full URL of the API, published to the others.
 	Metrics      string // Full URL of /metrics, published to the others.
 	Version      string // Of the binary.
-	Format       uint64 // Newest format of the state that the binary knows.
+	Format       uint64 // Newest state format that the binary knows.
 
-	// A node that is new either makes the cluster or joins one. On a node
-	// that is a member already these are ignored.
+	// A new node either bootstraps a cluster or joins one. An existing member
+	// ignores both settings.
 	Bootstrap bool
 	JoinHosts []string // host:port of servers, tried in turn.
 	JoinToken string
 
-	Voters       int           // How many servers vote; 0 for 3, and 5 from seven servers on.
+	Voters       int           // Number of voters; 0 for 3, and 5 from seven servers on.
 	Profile      string        // ProfileLAN or ProfileDefault; "" for ProfileLAN.
 	PromoteAfter time.Duration // How long a server must have kept up before it votes; 0 for 10 s.
 	// ReplaceAfter is how long a voter must have been silent before a server
-	// that keeps up votes in its place; 0 for 10 min.
+	// that keeps up replaces it as a voter; 0 for 10 min.
 	ReplaceAfter time.Duration
-	// RejoinFor is how long a server whose replica is damaged asks the others to
-	// take its vote, before it gives up; 0 for a minute.
+	// RejoinFor is how long a server with a damaged replica asks the others to
+	// remove its vote before it gives up; 0 for a minute.
 	RejoinFor time.Duration
-	// ScrubEvery is how often the replica on disk is read against its checksums;
-	// never when it is not above 0.
+	// ScrubEvery is the interval of verifying the checksums of the replica on
+	// disk; not above 0 for never.
 	ScrubEvery time.Duration
 
-	// Ballast is how many bytes are held back for when the disk is full; 0 for
-	// a twentieth of the file system, at most 256 MiB, and none below 0.
+	// Ballast is the number of bytes reserved for a full disk; 0 for a
+	// twentieth of the file system, at most 256 MiB, and below 0 for none.
 	Ballast int64
-	// Relieves reports whether a command may be committed although the disk is
-	// full, because it makes room or ends something; nil for all of them.
+	// Relieves reports whether a command may be committed on a full disk,
+	// because it frees space or ends something; nil for all commands.
 	Relieves func(frame []byte) bool
 
-	// FSM is the state machine, nil on a worker. Apply answers an entry with a [][]byte: one
-	// result for each frame of the entry, in order. An entry may hold no
-	// frame at all. Restore refuses what differs from what Persist wrote:
-	// nothing else looks at a snapshot when the node starts.
+	// FSM is the state machine, nil on a worker. Apply returns a [][]byte for
+	// an entry: one result for each frame, in order. An entry may have no
+	// frame. Restore must refuse data that differs from what Persist wrote:
+	// nothing else checks a snapshot's content when the node starts.
 	FSM raft.FSM
-	// StateCluster returns which cluster the state is of by what it holds, zero
-	// when it does not say: one that is of another cluster is refused. Nil when the
-	// state machine cannot tell.
+	// StateCluster returns the cluster that the state belongs to, zero if the
+	// state does not contain it. The state of another cluster is refused. Nil
+	// if the state machine does not know.
 	StateCluster func() compute.UUID
-	// CheckState compares the state in memory with what was stored in it, and
-	// waits for pace after every few bytes. An error that is not pace's says that
-	// it differs. Nil when the state machine cannot tell.
+	// CheckState verifies the state in memory against its stored hashes, and
+	// calls pace every few bytes. An error that is not pace's means that they
+	// differ. Nil if the state machine cannot check.
 	CheckState func(pace func(bytes int) error) error
-	// StateMarks returns hashes of the state after entries at which every replica
-	// takes one, the newest last; nil for none. Replicas are compared by them.
+	// StateMarks returns hashes of the state after entries at which every
+	// replica takes one, newest last; nil for none. They are used to compare
+	// replicas.
 	StateMarks func() []replica.StateMark
-	// Preamble, when set, returns a frame that is put in front of each entry
-	// by the leader of the term; its result is dropped. At is the cluster's time,
-	// zero while the leader does not know it.
+	// Preamble, if set, returns a frame that the leader of the term puts before
+	// each entry; its result is dropped. at is the cluster's time, zero while
+	// the leader does not know it.
 	Preamble func(term uint64, at time.Time) []byte
-	// StateTime returns the state's time, before which the cluster's never is; zero
-	// where there is none. Nil when the state machine has no time.
+	// StateTime returns the state's time, a lower bound of the cluster's; zero
+	// for none. Nil if the state machine has no time.
 	StateTime func() time.Time
 
-	Registry  Registry  // Decides who joins; nil on a worker.
-	Directory Directory // Tells who was removed; nil for nobody.
+	Registry  Registry  // Decides who may join; nil on a worker.
+	Directory Directory // Knows removed nodes; nil for none.
 
-	// ServerSecrets returns what a server that joins is handed beside the
-	// authority's key; nil for nothing. Accept is given it on the other side,
-	// before the node becomes a member.
+	// ServerSecrets returns the secrets that a joining server gets besides the
+	// authority's key; nil for none. The joining server passes them to Accept
+	// before it becomes a member.
 	ServerSecrets func() []byte
 	Accept        func(cluster compute.UUID, serverSecrets []byte) error
 
@@ -115,41 +116,41 @@ type Config struct {
 	// Dial opens the TCP connections to other nodes; nil for net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Fatal is called once, from any goroutine, when the process must end
-	// because its disk hangs or lies. It should not return.
+	// because its disk hangs or is corrupt. It should not return.
 	Fatal func(error)
 
 	wrapStore     func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
-	electionAfter time.Duration                     // In place of the profile's, for tests.
+	electionAfter time.Duration                     // Overrides the profile, for tests.
 	freeSpace     func(dir string) (free, total int64, err error)
 }
 
-// Registry admits new nodes. It is asked on the leader only.
+// Registry admits new nodes. Only the leader calls it.
 type Registry interface {
-	// Admit consumes one use of the token and records the node, in one step.
-	// A repeat by the same node with the same token and key succeeds without
-	// another use, because answers can be lost. A refusal is a *compute.Error whose
-	// message says why; the node that joins prints it.
+	// Admit consumes one use of the token and records the node, in one step. A
+	// repeat by the same node with the same token and key succeeds without
+	// another use, because answers can be lost. A refusal is a *compute.Error
+	// whose message gives the reason; the joining node prints it.
 	Admit(ctx context.Context, a Admission) error
 }
 
-// Admission is a node that asks to join and the token that it shows.
+// Admission is a node that asks to join, and its token.
 type Admission struct {
-	TokenID    string       // The ten characters behind "bjt_".
+	TokenID    string       // The ten characters after "bjt_".
 	SecretHash compute.Hash // SHA-256 of the secret part.
-	Node       compute.Node // As the node describes itself: ID, Name, Role, addresses, Version.
-	Key        compute.Hash // SHA-256 of the public key for which it asks for a certificate.
+	Node       compute.Node // The node's own description: ID, Name, Role, addresses, Version.
+	Key        compute.Hash // SHA-256 of the public key to certify.
 }
 
-// Directory tells what the state knows of a node.
+// Directory returns the state's record of a node.
 type Directory interface {
 	// Node returns the node's role, whether it was removed, and whether the
-	// state knows it at all.
+	// state knows it.
 	Node(id compute.NodeID) (role compute.Role, removed, known bool)
-	// Address returns where the node said last that it serves RPC, or "".
+	// Address returns the last RPC address that the node reported, or "".
 	Address(id compute.NodeID) string
 }
 
-// everyone is the Directory of a cluster that keeps none.
+// everyone is the Directory of a cluster without one.
 type everyone struct{}
 
 func (everyone) Node(compute.NodeID) (compute.Role, bool, bool) {
@@ -158,7 +159,7 @@ func (everyone) Node(compute.NodeID) (compute.Role, bool, bool) {
 
 func (everyone) Address(compute.NodeID) string { return "" }
 
-// withDefaults fills what was left out.
+// withDefaults fills in omitted fields.
 func (c Config) withDefaults() Config {
 	if c.Profile == "" {
 		c.Profile = ProfileLAN
@@ -211,7 +212,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports all that is wrong at once.
+// validate reports all invalid fields at once.
 func (c Config) validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {

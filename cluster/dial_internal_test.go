@@ -27,8 +27,8 @@ func (c *countedConn) Close() error {
 	return nil
 }
 
-// TestDialFirst dials a node that may be at any of some addresses: none that is
-// silent stands in the way of the others, and nothing is left of those.
+// TestDialFirst dials a node with several possible addresses. Silent ones do
+// not delay the others, and no connection to them is left.
 func TestDialFirst(t *testing.T) {
 	const never, patient = time.Hour, 2 * time.Second
 	const slow = dialStagger + dialStagger/2
@@ -36,12 +36,12 @@ func TestDialFirst(t *testing.T) {
 	type host struct {
 		after time.Duration
 		err   error
-		late  bool // It is there although nobody waits any more.
+		late  bool // The connection succeeds after the caller has returned.
 	}
 	for _, test := range []struct {
 		name  string
 		hosts []host
-		first int // Of which the connection is, -1 for none.
+		first int // The index of the connection's address, -1 for none.
 		tried int32
 		took  time.Duration
 	}{
@@ -96,7 +96,7 @@ func TestDialFirst(t *testing.T) {
 	}
 }
 
-// sleep waits for d or for the end of ctx, whose error it returns.
+// sleep waits for d or for the end of ctx, and returns ctx's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	if !loop.Sleep(ctx, d) {
 		return ctx.Err()

@@ -22,7 +22,7 @@ type faultyDisk struct {
 	raft.LogStore
 	hang   atomic.Bool
 	fail   atomic.Pointer[error]
-	hung   atomic.Int32 // Appends that hang, or have.
+	hung   atomic.Int32 // Appends that hang, or have hung.
 	thaw   chan struct{}
 	freeze sync.Once
 }
@@ -38,7 +38,7 @@ func (d *faultyDisk) StoreLogs(logs []*raft.Log) error {
 	return d.LogStore.StoreLogs(logs)
 }
 
-// Probe is what tells whether the disk hangs.
+// Probe checks whether the disk hangs.
 func (d *faultyDisk) Probe() error {
 	if d.hang.Load() {
 		<-d.thaw
@@ -46,15 +46,15 @@ func (d *faultyDisk) Probe() error {
 	return nil
 }
 
-// mustFaultyFleet starts n peers with faulty disks. It returns these by peer,
-// and what tells whose process was to end.
+// mustFaultyFleet starts n peers with faulty disks. It returns the disks by
+// peer, and a function that names the peers whose process was to end.
 func mustFaultyFleet(t *testing.T, n int) (*fleet, map[*peer]*faultyDisk, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var ended []string
 	disks := map[*peer]*faultyDisk{}
 	var f *fleet
-	var started *faultyDisk // Of the peer that is started now.
+	var started *faultyDisk // The peer that is starting.
 	f = newFleet(t, func(c *cluster.Config) {
 		name := c.Name
 		started = &faultyDisk{thaw: make(chan struct{})}
@@ -116,16 +116,16 @@ func TestFollowerWhoseDiskFailsCatchesUp(t *testing.T) {
 	}
 }
 
-// TestRefusedAppendsDoNotStopReplication has a follower refuse appends for a
-// moment, again and again, while the leader sends it many: with appends sent
-// ahead about every second such moment ends its replication for good.
+// TestRefusedAppendsDoNotStopReplication has a follower repeatedly refuse
+// appends for a moment while the leader sends it many. With pipelined appends
+// about every second such moment would stop its replication for good.
 func TestRefusedAppendsDoNotStopReplication(t *testing.T) {
 	f, disks, _ := mustFaultyFleet(t, 3)
 	leader := f.leader()
 	slow := f.follower(leader)
 	full := error(unix.ENOSPC)
 	rounds := 12
-	if fault.Enabled { // The control, with the bug and without it.
+	if fault.Enabled { // The control, with and without the bug.
 		rounds = 300
 	}
 	for round := range rounds {
@@ -168,8 +168,8 @@ func TestLeaderWhoseDiskFailsStepsDown(t *testing.T) {
 	}
 }
 
-// TestDisksThatHangTogetherEndNobody has the storage of all voters stand still
-// for longer than a leader is given, and then go on.
+// TestDisksThatHangTogetherEndNobody pauses the storage of all voters for
+// longer than a leader's limit, and then resumes it.
 func TestDisksThatHangTogetherEndNobody(t *testing.T) {
 	f, disks, ended := mustFaultyFleet(t, 3)
 	leader := f.leader()

@@ -16,8 +16,8 @@ import (
 
 const testBallast = 1 << 20
 
-// mustRoomyFleet starts n peers. What makes room has an op that begins with
-// "free". It returns how much room each has, by name.
+// mustRoomyFleet starts n peers. Commands that free space have an op that
+// begins with "free". It returns each peer's free space, by name.
 func mustRoomyFleet(t *testing.T, n int) (*fleet, map[string]*atomic.Int64) {
 	t.Helper()
 	rooms := map[string]*atomic.Int64{}
@@ -102,7 +102,7 @@ func mustTmpfs(t *testing.T, bytes int) string {
 	return dir
 }
 
-// mustFill takes all room of a file system and returns what gives it back.
+// mustFill takes all free space of a file system. free releases it.
 func mustFill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -123,7 +123,8 @@ func mustFill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// TestFullFileSystem fills a real one to the last byte and gives room back.
+// TestFullFileSystem fills a real file system to the last byte and frees space
+// again.
 func TestFullFileSystem(t *testing.T) {
 	dirs := map[string]string{}
 	f := newFleet(t, func(c *cluster.Config) {
@@ -149,7 +150,8 @@ func TestFullFileSystem(t *testing.T) {
 		_, _, err := leader.Propose(t.Context(), opFrame(toyCommand{Op: "grow", Key: "k", Value: 2, Pad: pad}))
 		return compute.CodeOf(err) == compute.CodeNoSpace
 	})
-	// What makes room takes some, for which the ballast is given up.
+	// Commands that free space also need some, for which the ballast is
+	// dropped.
 	for i := range int64(24) {
 		f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("free", i), Key: "freed", Value: i, Pad: pad})
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // TestReplicaWithAnotherStateIsReplaced changes the state of a follower behind
-// raft's back. The leader finds it out, the follower ends and comes in empty;
-// the second time it stays out, since an operator should look, until he lets it in.
+// raft's back. The leader detects it, and the follower ends and rejoins with an
+// empty replica. The second time it stays out until an operator lets it in,
+// because he should investigate.
 func TestReplicaWithAnotherStateIsReplaced(t *testing.T) {
 	var mu sync.Mutex
 	var ended []string

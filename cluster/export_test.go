@@ -17,18 +17,18 @@ import (
 	"berth/compute"
 )
 
-// WrapListener puts a wrapper around the cluster port. Call it before Run.
+// WrapListener wraps the listener of the cluster port. Call it before Run.
 func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
 	c.listener = wrap(c.listener)
 }
 
-// WrapStore puts a wrapper between the watchdog and the store.
+// WrapStore inserts a wrapper between the watchdog and the store.
 func (c *Config) WrapStore(wrap func(raft.LogStore) raft.LogStore) { c.wrapStore = wrap }
 
-// ElectAfter replaces how long no leader must be heard before an election.
+// ElectAfter sets how long no leader must be heard before an election.
 func (c *Config) ElectAfter(d time.Duration) { c.electionAfter = d }
 
-// FreeSpace replaces what tells how much room there is on the disk.
+// FreeSpace replaces the function that reports free disk space.
 func (c *Config) FreeSpace(free func() int64) {
 	c.freeSpace = func(string) (int64, int64, error) { return free(), 1 << 40, nil }
 }
@@ -42,28 +42,29 @@ func (c *Cluster) SeesServers() bool {
 	return !slices.ContainsFunc(c.members.serverIDs(), func(id compute.NodeID) bool { return !alive[id] })
 }
 
-// CheckSpace looks at the disk, as is done every second.
+// CheckSpace runs the disk check that otherwise runs every second.
 func (c *Cluster) CheckSpace() bool { return c.space.check() }
 
-// FailSnapshot has a snapshot find no room.
+// FailSnapshot simulates a snapshot that finds no disk space.
 func (c *Cluster) FailSnapshot() { c.space.dropForSnapshot() }
 
-// DropDamaged does at once what is done soon after FailSnapshot.
+// DropDamaged runs at once the cleanup that follows FailSnapshot.
 func (c *Cluster) DropDamaged() { c.raftNode.dropDamaged() }
 
-// BallastHeld reports whether the ballast is there.
+// BallastHeld reports whether the ballast exists.
 func (c *Cluster) BallastHeld() bool { return c.space.ballast.Held() }
 
-// ScrubOnce reads the replica on disk, as is done every few hours.
+// ScrubOnce runs the scrub that otherwise runs every few hours.
 func (c *Cluster) ScrubOnce(ctx context.Context) error { return c.replica.ScrubOnce(ctx) }
 
-// CompareOnce compares the replicas, as a leader does every few seconds.
+// CompareOnce compares the replicas, which a leader otherwise does every few
+// seconds.
 func (c *Cluster) CompareOnce(ctx context.Context) { c.comparer.CompareOnce(ctx) }
 
-// WritePending returns for how long the disk has not answered.
+// WritePending returns how long the disk has not answered.
 func (c *Cluster) WritePending() time.Duration { return c.replica.Watchdog.Pending() }
 
-// Compact takes a snapshot and keeps only a few entries behind it.
+// Compact takes a snapshot and retains only a few entries before it.
 func (c *Cluster) Compact() error {
 	if err := c.raftNode.reloadRaft(func(now *raft.ReloadableConfig) { now.TrailingLogs = 1 }); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (c *Cluster) Compact() error {
 	return c.raft.Snapshot().Error()
 }
 
-// HearFrom has a heartbeat of a node come, and returns what it is answered.
+// HearFrom delivers a heartbeat of a node and returns the error of its answer.
 func (c *Cluster) HearFrom(ctx context.Context, node compute.NodeID) error {
 	beat := c.codec.Marshal(heartbeat{})
 	_, err := c.heartbeats.handle(ctx, rpc.Peer{ID: node, Role: compute.RoleServer}, beat)
@@ -90,13 +91,13 @@ func (c *Cluster) FirstIndex() uint64 {
 	return first
 }
 
-// RenewIfDue does what the renewal loop does on its tick.
+// RenewIfDue runs one tick of the renewal loop.
 func (c *Cluster) RenewIfDue(ctx context.Context) { c.identity.renewIfDue(ctx) }
 
-// Serial returns the serial number of the certificate that is presented.
+// Serial returns the serial number of the node's current certificate.
 func (c *Cluster) Serial() string { return c.pair.Load().Leaf.SerialNumber.String() }
 
-// Present makes the node show a certificate for another role or of another
+// Present makes the node present a certificate for another role or of another
 // authority.
 func (c *Cluster) Present(ca *pki.CA, role compute.Role) error {
 	key, err := pki.NewKey(c.cfg.Rand)
@@ -117,7 +118,7 @@ func (c *Cluster) DialRaft(id compute.NodeID) (net.Conn, error) {
 	return c.layer.Dial(raft.ServerAddress(raftconf.ServerID(id)), 5*time.Second)
 }
 
-// DialAs opens a connection to another node that is to speak proto.
+// DialAs opens a connection to another node for proto.
 func (c *Cluster) DialAs(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
 	return c.port.dial(ctx, id, proto)
 }
@@ -127,16 +128,17 @@ func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn,
 	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)
 }
 
-// Behind reports whether this server came in empty and has not caught up.
+// Behind reports whether this server rejoined with an empty replica and has not
+// caught up.
 func (c *Cluster) Behind() bool { return c.behind.Load() }
 
-// MayVote reports whether a vote of this server could be written down.
+// MayVote reports whether this server could store a vote.
 func (c *Cluster) MayVote() bool { return c.replica.Watchdog.MayVote() }
 
-// Reissue makes a server another certificate, as a renewal does.
+// Reissue issues a new certificate for a server, as a renewal does.
 func (c *Cluster) Reissue() error { return c.identity.issueOwn() }
 
-// Snapshot takes a snapshot and keeps the entries behind it.
+// Snapshot takes a snapshot and retains the entries before it.
 func (c *Cluster) Snapshot() error { return c.raft.Snapshot().Error() }
 
 // Metric returns the value of a gauge or a counter without labels.

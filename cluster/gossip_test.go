@@ -20,7 +20,7 @@ func newID() compute.NodeID {
 	return id
 }
 
-// member returns what p's gossip says of a node.
+// member returns the view of a node in p's gossip.
 func (p *peer) member(id compute.NodeID) gossip.Member {
 	for _, m := range p.Gossip().Members() {
 		if m.ID == id {
@@ -116,10 +116,10 @@ func TestLostNodeIsNoticed(t *testing.T) {
 	})
 }
 
-// TestServerComesBackElsewhere restarts one of two voters at another address,
-// without a word to the other, which has an entry more: only that one can be
-// elected, and must find the first for it. Gossip does not believe the new address
-// for half a minute.
+// TestServerComesBackElsewhere restarts one of two voters at another address
+// without notifying the other. The other has one more entry, so only it can be
+// elected, and must find the first for it. Gossip does not accept the new
+// address for half a minute.
 func TestServerComesBackElsewhere(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	f.awaitVoters(2)
@@ -172,7 +172,7 @@ func TestGossipKeysRotate(t *testing.T) {
 	if err := f.peers[0].Gossip().Rotate(gossip.RemoveKey, key); err == nil {
 		t.Error("the key in use was removed")
 	}
-	// It is on disk, handed to who joins, and spoken.
+	// The new key is on disk, given to joining nodes, and in use.
 	f.mustRestart(1)
 	f.mustAdd()
 	for _, p := range f.peers {

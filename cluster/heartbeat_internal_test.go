@@ -11,8 +11,9 @@ import (
 	"berth/cluster/rpc"
 )
 
-// TestAnswerWithoutTime answers a heartbeat before the cluster's time is agreed:
-// whoever took the time from the answer would lead with it as the cluster's.
+// TestAnswerWithoutTime answers a heartbeat before the cluster's time is
+// agreed. A node that took the time from the answer would later lead with it as
+// the cluster's.
 func TestAnswerWithoutTime(t *testing.T) {
 	c := newCluster(Config{Registerer: prometheus.NewRegistry()}.withDefaults())
 	c.clock.Begin(time.Now().Add(-8 * time.Hour))
@@ -21,14 +22,14 @@ func TestAnswerWithoutTime(t *testing.T) {
 	}
 }
 
-// TestClocksOfVoters has other nodes tell a leader what their clocks say.
+// TestClocksOfVoters has other nodes report their clocks to a leader.
 func TestClocksOfVoters(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		led    time.Duration // For how long it leads.
-		ago    time.Duration // When it was heard.
+		led    time.Duration // How long it has led.
+		ago    time.Duration // When the node was heard.
 		tells  bool
-		served time.Duration // How long its heartbeat waited for its answer.
+		served time.Duration // How long its heartbeat waited for the answer.
 		known  bool
 	}{
 		{"heard", time.Hour, time.Second, true, time.Second, true},

@@ -8,9 +8,9 @@ import (
 	"berth/compute"
 )
 
-// TestRebuildReachesAsFarAsTheDisk holds that a state of the past is built from
-// the log, or from a snapshot and the log behind it, and that what is older than
-// both is refused with the oldest index there is.
+// TestRebuildReachesAsFarAsTheDisk checks that a past state is rebuilt from the
+// log, or from a snapshot and the log after it. Anything older is refused with
+// the oldest available index.
 func TestRebuildReachesAsFarAsTheDisk(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	p := f.peers[0]

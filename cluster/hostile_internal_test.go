@@ -16,8 +16,8 @@ import (
 	"berth/compute"
 )
 
-// TestVerdictOf is about a server in a later epoch: its word counts when those in
-// this one are too few.
+// TestVerdictOf checks the report of a server in a later epoch: it counts if
+// too few servers are in this epoch.
 func TestVerdictOf(t *testing.T) {
 	id := func(n byte) compute.NodeID { return compute.NodeID{UUID: compute.UUID{n}} }
 	here := func(n byte, leader byte) readmissionReply {
@@ -46,11 +46,12 @@ func TestVerdictOf(t *testing.T) {
 	}
 }
 
-// TestReplicaIsReplacedOnAFullDisk has the making of an empty replica find no room.
+// TestReplicaIsReplacedOnAFullDisk makes the creation of an empty replica run
+// out of disk space.
 func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		fails []error // One after the other.
+		fails []error // In order.
 		calls int
 	}{
 		{"room", []error{nil}, 1},
@@ -87,8 +88,8 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestAdviceOnHandshakes holds that what TLS says of the other side's refusal is
-// followed by what to do.
+// TestAdviceOnHandshakes checks that TLS errors about the other side's refusal
+// come with a remedy.
 func TestAdviceOnHandshakes(t *testing.T) {
 	for said, word := range map[string]string{
 		"expired certificate":           "timedatectl set-ntp true",

@@ -19,7 +19,7 @@ import (
 	"berth/compute"
 )
 
-// mustCopy puts a copy of a directory in the place of another one.
+// mustCopy replaces a directory with a copy of another one.
 func mustCopy(t *testing.T, from, to string) {
 	t.Helper()
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
@@ -27,9 +27,9 @@ func mustCopy(t *testing.T, from, to string) {
 	}
 }
 
-// TestForeignDirectories starts a server on what people have put into its data
-// directory. What is of another cluster is refused by name, and left alone; what
-// is of another server of its own is replaced.
+// TestForeignDirectories starts a server with foreign files in its data
+// directory. A directory of another cluster is refused by name and not changed.
+// One of another server of the same cluster is replaced.
 func TestForeignDirectories(t *testing.T) {
 	other := mustFleet(t, 1, nil)
 	other.peers[0].mustPropose(t, toyCommand{Op: "there", Key: "k", Value: 99})
@@ -129,9 +129,9 @@ func TestForeignDirectories(t *testing.T) {
 	})
 }
 
-// TestRefusedSnapshot starts a server whose snapshot has the right checksum, and
-// which the state machine does not take. That is damage, unless it is of a newer
-// version, after which nothing may have changed.
+// TestRefusedSnapshot starts a server whose snapshot has the right checksum but
+// is refused by the state machine. That is damage, unless the snapshot is of a
+// newer version; then nothing may change.
 func TestRefusedSnapshot(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	for i := range int64(5) {
@@ -173,7 +173,7 @@ func TestRefusedSnapshot(t *testing.T) {
 		t.Errorf("it says %q, %v", text, err)
 	}
 
-	// What says that it is of a newer version may have a flipped bit there.
+	// The version itself may contain the flipped bit.
 	f.leader().mustPropose(t, toyCommand{Op: "last", Key: "k", Value: 5})
 	p.mustRead(t, "k")
 	if err := p.Compact(); err != nil {
@@ -199,7 +199,8 @@ func TestRefusedSnapshot(t *testing.T) {
 	}
 }
 
-// TestRefusedSnapshotBeforeAnother has the log reach back to an older snapshot.
+// TestRefusedSnapshotBeforeAnother checks the same with a log that reaches back
+// to an older snapshot.
 func TestRefusedSnapshotBeforeAnother(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	p := f.peers[0]
@@ -224,7 +225,7 @@ func TestRefusedSnapshotBeforeAnother(t *testing.T) {
 	}
 }
 
-// words keeps what is logged.
+// words records the log output.
 type words struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -242,9 +243,9 @@ func (w *words) say(word string) bool {
 	return strings.Contains(w.text.String(), word)
 }
 
-// TestClocksThatAreOff has machines join whose clocks are an hour ahead and behind:
-// they work, also as leaders, and are told, and so is the operator. One whose clock is days off is
-// refused with what to do.
+// TestClocksThatAreOff lets nodes join whose clocks are an hour ahead and
+// behind. They work, also as leaders, and both they and the operator get a
+// warning. A node whose clock is days off is refused with a remedy.
 func TestClocksThatAreOff(t *testing.T) {
 	shifts := []time.Duration{0, time.Hour, -time.Hour}
 	logs := make([]*words, len(shifts))
@@ -301,7 +302,7 @@ func TestClocksThatAreOff(t *testing.T) {
 	if got := mustRoundTrip(t, f.peers[2], f.peers[1]); got != 1 {
 		t.Errorf("read %d", got)
 	}
-	for i, p := range f.peers[1:] { // They lead, an hour ahead and behind, and time goes on.
+	for i, p := range f.peers[1:] { // They lead, an hour ahead and behind, and time advances.
 		if _, err := f.leader().Transfer(t.Context(), p.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +326,7 @@ func TestClocksThatAreOff(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { // It tries again and again: clocks are set right.
+		go func() { // It retries, because the operator may set the clock.
 			c, err := cluster.Open(ctx, cfg)
 			if err == nil {
 				err = errors.Join(errors.New("it has joined"), c.Close())
@@ -342,8 +343,7 @@ func TestClocksThatAreOff(t *testing.T) {
 	}
 }
 
-// TestReplayedJoin joins again with a token that was used, in the name of the node
-// that used it.
+// TestReplayedJoin joins again with a used token, as the node that used it.
 func TestReplayedJoin(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	cfg := f.config("n2")

@@ -33,7 +33,8 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	if other.Serial() == before {
 		t.Fatal("not renewed when half of its life was over")
 	}
-	// New handshakes in both directions use it, without a restart.
+	// New handshakes in both directions use the new certificate, without a
+	// restart.
 	for _, ends := range [][2]*peer{{leader, other}, {other, leader}} {
 		conn, err := ends[0].DialRaft(ends[1].ID())
 		if err != nil {
@@ -41,7 +42,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		}
 		conn.Close()
 	}
-	time.move(40 * hour) // The first certificates are over, these are not.
+	time.move(40 * hour) // The first certificates have expired, the new ones have not.
 	if got := mustRoundTrip(t, leader, other); got != 1 {
 		t.Errorf("read %d", got)
 	}

@@ -15,7 +15,7 @@ import (
 	"berth/cluster/liblog"
 )
 
-// toldFollower is a raft that says what it is told to.
+// toldFollower is a stub of raft with preset answers.
 type toldFollower struct{ last, applied uint64 }
 
 func (f toldFollower) LastIndex() uint64    { return f.last }
@@ -23,7 +23,7 @@ func (f toldFollower) AppliedIndex() uint64 { return f.applied }
 func (toldFollower) CurrentTerm() uint64    { return 4 }
 func (toldFollower) State() raft.RaftState  { return raft.Follower }
 
-// entriesOf returns entries from first on, of these terms.
+// entriesOf returns entries from first on, with the given terms.
 func entriesOf(first uint64, terms ...uint64) []*raft.Log {
 	var out []*raft.Log
 	for i, term := range terms {
@@ -32,8 +32,8 @@ func entriesOf(first uint64, terms ...uint64) []*raft.Log {
 	return out
 }
 
-// TestInboundAppend looks at what becomes of what a leader sends to a server that
-// has applied entry 6.
+// TestInboundAppend checks a leader's appends to a server that has applied
+// entry 6.
 func TestInboundAppend(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -70,7 +70,7 @@ func TestInboundAppend(t *testing.T) {
 	}
 }
 
-// realFollower is raft behind an inbound, whose calls a test makes.
+// realFollower is a real raft behind an inbound, with calls made by a test.
 type realFollower struct {
 	*raft.Raft
 
@@ -80,16 +80,16 @@ type realFollower struct {
 	calls    chan raft.RPC
 	closed   chan struct{}
 	ended    []error
-	handling chan struct{} // Closed when no more calls are handed on.
+	handling chan struct{} // Closed when no more calls are forwarded.
 }
 
-// heldStore is a store of which a test can hold or fail the writes.
+// heldStore is a store whose writes a test can block or fail.
 type heldStore struct {
 	*raft.InmemStore
 
-	terms, entries chan struct{} // Closed to let writes go on; nil for at once.
-	term           uint64        // Alone is held; 0 for every one.
-	full, stuck    error         // Of appends, and of removals.
+	terms, entries chan struct{} // Closed to release writes; nil for no block.
+	term           uint64        // The only term that blocks; 0 for all.
+	full, stuck    error         // Errors of appends, and of removals.
 }
 
 func (s *heldStore) SetUint64(key []byte, value uint64) error {
@@ -116,7 +116,7 @@ func (s *heldStore) DeleteRange(low, high uint64) error {
 	return s.InmemStore.DeleteRange(low, high)
 }
 
-// countingMachine counts how often it was restored.
+// countingMachine counts its restores.
 type countingMachine struct{ restored int }
 
 func (m *countingMachine) Apply(*raft.Log) any                 { return nil }
@@ -128,7 +128,7 @@ func (m *countingMachine) Restore(r io.ReadCloser) error {
 }
 
 // mustFollow starts raft with a snapshot that ends at an entry of term 2, and
-// these entries, in term 4.
+// the given entries, in term 4.
 func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollower {
 	t.Helper()
 	f := &realFollower{
@@ -176,8 +176,8 @@ func servers() raft.Configuration {
 	return out
 }
 
-// call makes a call, waits until nothing moves, and returns where the answer
-// comes.
+// call makes a call, waits until everything blocks, and returns the channel of
+// the answer.
 func (f *realFollower) call(command any, content io.Reader) chan raft.RPCResponse {
 	answers := make(chan raft.RPCResponse, 1)
 	go func() {
@@ -194,7 +194,7 @@ func fromLeader() raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte("leader"), Addr: []byte("leader")}
 }
 
-// append sends entries behind one of a term.
+// append sends entries that follow an entry of a term.
 func (f *realFollower) append(term, prev, prevTerm uint64, entries ...*raft.Log) chan raft.RPCResponse {
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: fromLeader(), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries,
@@ -229,8 +229,8 @@ func succeeded(answers chan raft.RPCResponse) bool {
 	return false
 }
 
-// mustHold checks the terms of the log from first on, and whether and how often
-// the process ended and the state was restored.
+// mustHold checks the terms of the log from first on, and the numbers of ends
+// of the process and restores of the state.
 func (f *realFollower) mustHold(t *testing.T, ended, restored int, first uint64, terms ...uint64) {
 	t.Helper()
 	synctest.Wait()
@@ -250,7 +250,8 @@ func (f *realFollower) mustHold(t *testing.T, ended, restored int, first uint64,
 	}
 }
 
-// TestInboundBehindASnapshot sends what raft has no entry to compare with.
+// TestInboundBehindASnapshot sends entries whose previous entry raft no longer
+// has.
 func TestInboundBehindASnapshot(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -285,8 +286,8 @@ func (f *realFollower) beat(term uint64) chan raft.RPCResponse {
 	return answers
 }
 
-// TestInboundTermsRise has a server vote in a term while the term of a heartbeat
-// is on its way to the disk: it stays in the newer one.
+// TestInboundTermsRise has a server vote in a term while the older term of a
+// heartbeat is being written: the server stays in the newer one.
 func TestInboundTermsRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3))
@@ -305,8 +306,8 @@ func TestInboundTermsRise(t *testing.T) {
 	})
 }
 
-// TestInboundHeartbeatWaitsForNoDisk has a leader be heard while an append waits
-// for the disk.
+// TestInboundHeartbeatWaitsForNoDisk checks that heartbeats are answered while
+// an append waits for the disk.
 func TestInboundHeartbeatWaitsForNoDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3))
@@ -323,8 +324,8 @@ func TestInboundHeartbeatWaitsForNoDisk(t *testing.T) {
 	})
 }
 
-// TestInboundSnapshot sends snapshots to a server that has entries 11 to 13 of
-// term 3 behind its own, which ends at entry 10.
+// TestInboundSnapshot sends snapshots to a server with entries 11 to 13 of term
+// 3 after its own snapshot, which ends at entry 10.
 func TestInboundSnapshot(t *testing.T) {
 	kept := []uint64{3, 3, 3}
 	for _, tt := range []struct {
@@ -354,7 +355,7 @@ func TestInboundSnapshot(t *testing.T) {
 					t.Errorf("accepted: %v, want %v", got, tt.accepted)
 				}
 				f.mustHold(t, tt.ended, tt.restored, 11, tt.log...)
-				if tt.ended == 0 && tt.accepted { // The leader goes on there.
+				if tt.ended == 0 && tt.accepted { // The leader continues from there.
 					next := entriesOf(tt.index+1, 5, 5, 5, 5, 5, 5)
 					if !succeeded(f.append(5, tt.index, tt.indexTerm, next...)) || f.LastIndex() != tt.index+6 {
 						t.Errorf("what follows is refused; the last entry is %d", f.LastIndex())
@@ -366,7 +367,7 @@ func TestInboundSnapshot(t *testing.T) {
 }
 
 // TestInboundAcknowledgedBehindASnapshot has a leader send a snapshot that ends
-// before entries that it has counted this server for.
+// before entries that this server has acknowledged.
 func TestInboundAcknowledgedBehindASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3, 3, 3, 3, 3))
@@ -386,7 +387,7 @@ func TestInboundAcknowledgedBehindASnapshot(t *testing.T) {
 	})
 }
 
-// TestInboundWaitsForRaft has a second call come while raft is at the first.
+// TestInboundWaitsForRaft sends a second call while raft processes the first.
 func TestInboundWaitsForRaft(t *testing.T) {
 	t.Run("an append of a leader of before", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -440,7 +441,8 @@ func TestInboundWaitsForRaft(t *testing.T) {
 	})
 }
 
-// TestInboundLostEnd has entries be overruled, and no room for what does that.
+// TestInboundLostEnd overwrites entries while the disk has no space for the
+// replacement.
 func TestInboundLostEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3, 3, 3))
@@ -452,8 +454,8 @@ func TestInboundLostEnd(t *testing.T) {
 	})
 }
 
-// TestInboundNeedlessContent has a snapshot that nobody needs come slowly: it is
-// read to its end before it is answered, and other calls do not wait for it.
+// TestInboundNeedlessContent sends an unneeded snapshot slowly. The server
+// reads it to its end before it answers, and other calls do not wait for it.
 func TestInboundNeedlessContent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mustFollow(t, 10, entriesOf(11, 3))

@@ -37,7 +37,7 @@ func TestLaneBatchesBehindWhatIsOnItsWay(t *testing.T) {
 				t.Fatal("full")
 			}
 			if len(all) <= batcherSends {
-				synctest.Wait() // The first ones go at once.
+				synctest.Wait() // The first ones are sent at once.
 			}
 		}
 		abandoned := all[len(all)-1]
@@ -89,7 +89,7 @@ func TestARoundServesOnlyWhoCameBefore(t *testing.T) {
 		var first, second, third uint64
 		go join(&first)()
 		<-begun
-		// The first round is under way: it may not serve these.
+		// The first round has started, so it may not serve these.
 		go join(&second)()
 		go join(&third)()
 		synctest.Wait()
@@ -161,9 +161,9 @@ func TestLookAtTheDisk(t *testing.T) {
 	}
 }
 
-// TestMayVote holds that a node is told that it was removed, upon which it ends
-// for good, by nobody who only has it from a configuration that may never be
-// committed.
+// TestMayVote checks that a node learns of its removal, after which it ends for
+// good, only from committed configurations. A node that only has an uncommitted
+// configuration must not report it.
 func TestMayVote(t *testing.T) {
 	const index = 7
 	a, b := letter('A'), letter('B')
@@ -188,8 +188,8 @@ func TestMayVote(t *testing.T) {
 	}
 }
 
-// TestHeardInTheTerm holds that what a server heard as the leader of an earlier term
-// is nothing that it has heard in this one.
+// TestHeardInTheTerm checks that contacts a server had as the leader of an
+// earlier term do not count in this one.
 func TestHeardInTheTerm(t *testing.T) {
 	c := newCluster(Config{Registerer: prometheus.NewRegistry()}.withDefaults())
 	h, now, node := c.heartbeats, time.Unix(1_000_000, 0), letter('B')
@@ -220,9 +220,9 @@ func TestHeardInTheTerm(t *testing.T) {
 	}
 }
 
-// TestGoneNodesAreForgotten holds that nodes which come and go do not fill what
-// the leader remembers of heartbeats, and that it goes on to count the silence of
-// those that the state has.
+// TestGoneNodesAreForgotten checks that nodes that come and go do not fill the
+// leader's record of heartbeats. The leader goes on measuring the silence of
+// the nodes in the state.
 func TestGoneNodesAreForgotten(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
 	id := func(n int) compute.NodeID {
@@ -236,7 +236,7 @@ func TestGoneNodesAreForgotten(t *testing.T) {
 		}
 	}
 	now := at.Add(aliveFor)
-	h.heard[id(3)] = heardFrom{at: now} // It was removed, and still votes.
+	h.heard[id(3)] = heardFrom{at: now} // It was removed, but still votes.
 	if h.keep(id(maxHeard), heardFrom{at: now}) {
 		t.Fatalf("room for more than %d nodes", maxHeard)
 	}
@@ -251,7 +251,7 @@ func TestGoneNodesAreForgotten(t *testing.T) {
 	}
 }
 
-// directoryOf is a Directory: the nodes that the state has, and whether each was
+// directoryOf is a Directory: the nodes in the state, and whether each was
 // removed.
 type directoryOf map[compute.NodeID]bool
 

@@ -14,7 +14,7 @@ import (
 	"berth/compute"
 )
 
-// refusal opens a peer that should be refused and returns why it was.
+// refusal opens a peer that should be refused and returns the error.
 func (f *fleet) refusal(cfg cluster.Config) error {
 	f.t.Helper()
 	machine := newToyFSM()
@@ -128,20 +128,22 @@ func TestATokenAdmitsOneNodeOnce(t *testing.T) {
 	cfg := f.config("n2")
 	cfg.NodeID = newID()
 	cfg.JoinHosts, cfg.JoinToken = []string{"127.0.0.1:1", f.peers[0].RPCAddress()}, token.String()
-	// The first try ends when everything was decided but before it was
-	// saved. The same node may then try again with its token.
+	// The first try fails after the admission but before it was saved. The same
+	// node may then retry with its token.
 	failed := errors.New("the disk is full")
 	cfg.Accept = func(compute.UUID, []byte) error { return failed }
 	if err := f.refusal(cfg); !errors.Is(err, failed) {
 		t.Fatalf("open gives %v", err)
 	}
-	// Who has found the token and knows the node's id has not its key.
+	// Another node with the stolen token and the node's id does not have its
+	// key.
 	thief := f.config("thief")
 	thief.NodeID, thief.JoinHosts, thief.JoinToken = cfg.NodeID, cfg.JoinHosts, cfg.JoinToken
 	if err := f.refusal(thief); !strings.Contains(err.Error(), "spent") {
 		t.Errorf("somebody else in its name: %v", err)
 	}
-	// It has no vote before it keeps up: the cluster goes on without it.
+	// The node has no vote before it keeps up, so the cluster continues without
+	// it.
 	f.peers[0].mustPropose(t, toyCommand{Op: "without n2", Key: "k", Value: 1})
 	f.edit(&cfg)
 	p := f.mustStart(cfg)

@@ -61,7 +61,7 @@ func TestTermsDoNotOverlap(t *testing.T) {
 				l.begin(term)
 				defer l.end()
 				<-ctx.Done()
-				// Slow to leave: the next term has to wait.
+				// It returns slowly, so the next term has to wait.
 				<-time.After(50 * time.Millisecond)
 				return ctx.Err()
 			})
@@ -118,8 +118,8 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	if err := leader.stop(); err != nil {
 		t.Fatal(err)
 	}
-	// With a transfer there is exactly one election, asked for. Where the machine
-	// is too busy for the one that was asked, a vote may be repeated.
+	// A transfer causes exactly one election. On a busy machine a requested
+	// vote may be repeated.
 	other := f.follower(leader)
 	other.mustPropose(t, toyCommand{Op: "after", Key: "k", Value: 1})
 	if other.Term() > term+2 {
@@ -127,8 +127,8 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	}
 }
 
-// TestContactCountsFromTheSend has answers take their time on the way: what a
-// node learns from one is true of when it asked, not of when it heard.
+// TestContactCountsFromTheSend delays answers. An answer shows contact at the
+// time of the request, not of its arrival.
 func TestContactCountsFromTheSend(t *testing.T) {
 	const late = 100 * time.Millisecond
 	f := mustFleet(t, 2, func(c *cluster.Config) {

@@ -10,7 +10,7 @@ import (
 	"berth/compute"
 )
 
-// newStaffed starts peers of which three vote.
+// newStaffed starts peers, three of which vote.
 func newStaffed(t *testing.T, peers int) *fleet {
 	t.Helper()
 	f := newFleet(t, func(c *cluster.Config) {
@@ -23,7 +23,7 @@ func newStaffed(t *testing.T, peers int) *fleet {
 	return f
 }
 
-// standing returns whether the peer is in the configuration of the leader, and
+// standing reports whether the peer is in the leader's configuration, and
 // whether it votes there.
 func standing(leader *peer, id compute.NodeID) (known, votes bool) {
 	for _, s := range leader.Servers() {
@@ -34,7 +34,7 @@ func standing(leader *peer, id compute.NodeID) (known, votes bool) {
 	return false, false
 }
 
-// live returns a peer that leads among all but those that were stopped.
+// live returns the fleet without the stopped peers.
 func (f *fleet) live(stopped ...*peer) *fleet {
 	rest := *f
 	rest.peers = slices.DeleteFunc(slices.Clone(f.peers), func(p *peer) bool { return slices.Contains(stopped, p) })
@@ -56,7 +56,7 @@ func (f *fleet) voterBut(leader *peer) *peer {
 func TestDeadVoterIsReplaced(t *testing.T) {
 	for _, test := range []struct {
 		peers  int
-		leader bool // The leader is what dies.
+		leader bool // The leader dies.
 	}{{4, false}, {5, true}} {
 		t.Run(fmt.Sprintf("%d servers, leader %v", test.peers, test.leader), func(t *testing.T) {
 			f := newStaffed(t, test.peers)
@@ -120,7 +120,7 @@ func TestRemovalNeverCostsTheQuorum(t *testing.T) {
 			t.Errorf("%s: of the dead one: %+v", p.cfg.Name, r)
 		}
 	}
-	// Removed all the same, as by two requests at once, it keeps its vote.
+	// Removed anyway, as by two concurrent requests, it keeps its vote.
 	f.registry.remove(other.ID())
 	until := time.Now().Add(3 * time.Second)
 	for i := 0; time.Now().Before(until); i++ {

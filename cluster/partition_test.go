@@ -11,17 +11,17 @@ import (
 	"berth/testsize"
 )
 
-// TestRejoiningNodeDoesNotRaiseTheTerm cuts a follower off, again and again.
-// Without pre-vote it would raise its term each time it asks for votes in
-// vain, and depose the leader each time it comes back.
+// TestRejoiningNodeDoesNotRaiseTheTerm repeatedly cuts a follower off. Without
+// pre-vote it would raise its term with each failed request for votes, and
+// depose the leader whenever it reconnects.
 func TestRejoiningNodeDoesNotRaiseTheTerm(t *testing.T) {
 	f := mustFleet(t, 3, func(c *cluster.Config) { c.Profile = cluster.ProfileDefault })
 	leader := f.leader()
 	if _, ok := leader.Transport().(raft.WithPreVote); !ok {
 		t.Fatalf("%T hides pre-vote from raft", leader.Transport())
 	}
-	// A machine that stands still for a second may have an election of its
-	// own. Such rounds prove nothing and are repeated, but they are few: without
+	// A machine that pauses for a second may cause an unrelated election. Such
+	// rounds prove nothing and are repeated. They must be few, because without
 	// pre-vote every round would be one.
 	const maxDisturbed = 3
 	rounds := testsize.Pick(5, 20)
@@ -39,16 +39,16 @@ func TestRejoiningNodeDoesNotRaiseTheTerm(t *testing.T) {
 	}
 }
 
-// mustRejoin cuts a follower off until it asks for votes, connects it again,
-// and reports whether the term is what it was. Cut off, the follower may never
-// raise its own.
+// mustRejoin cuts a follower off until it asks for votes, reconnects it, and
+// reports whether the term is unchanged. The follower may never raise its own
+// term while cut off.
 func (f *fleet) mustRejoin(round int) bool {
 	f.t.Helper()
 	leader := f.leader()
 	victim := f.follower(leader)
 	f.wire.isolate(victim.cfg.Name, true)
 	term := victim.Term()
-	// It has given up on the leader, so it asks for votes from now on.
+	// It has given up on the leader, so it now asks for votes.
 	eventually(f.t, "the node has no leader", func() bool {
 		_, known := victim.Leader()
 		return !known
@@ -87,9 +87,9 @@ func TestPartitionedLeaderNeitherWritesNorReads(t *testing.T) {
 	}
 }
 
-// TestPartitionedLeaderLengthensNoLease holds that a heartbeat which still gets
-// through to a leader without a majority is not answered, from the first moment
-// on: the answer would lengthen leases that another leader may count.
+// TestPartitionedLeaderLengthensNoLease checks that a leader without a majority
+// never answers a heartbeat that reaches it. The answer would extend leases
+// that another leader may consider expired.
 func TestPartitionedLeaderLengthensNoLease(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	old := f.leader()
@@ -115,7 +115,7 @@ func TestSilentClientsDisturbNobody(t *testing.T) {
 		defer conn.Close()
 	}
 	term := f.peers[0].Term()
-	f.mustAdd() // Needs connections of every kind.
+	f.mustAdd() // This needs connections of every kind.
 	f.awaitVoters(3)
 	if got := f.peers[0].Term(); got != term {
 		t.Errorf("term %d became %d", term, got)

@@ -16,9 +16,9 @@ import (
 	"berth/compute"
 )
 
-const patience = 60 * time.Second // For what is a matter of a second or two.
+const patience = 60 * time.Second // For events that normally take a second or two.
 
-// eventually polls cond until it holds.
+// eventually polls cond until it is true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -34,7 +34,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// fakeRegistry is a Registry that keeps its tokens in memory.
+// fakeRegistry is a Registry with tokens in memory.
 type fakeRegistry struct {
 	mu     sync.Mutex
 	tokens map[string]*fakeToken
@@ -47,7 +47,7 @@ type fakeToken struct {
 	role    compute.Role
 	uses    int
 	expired bool
-	usedBy  map[compute.NodeID]compute.Hash // With which key.
+	usedBy  map[compute.NodeID]compute.Hash // With their keys.
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -89,7 +89,7 @@ func (r *fakeRegistry) Admit(_ context.Context, a cluster.Admission) error {
 	return nil
 }
 
-// Node makes the registry the directory too.
+// Node makes the registry also the directory.
 func (r *fakeRegistry) Node(id compute.NodeID) (compute.Role, bool, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *fakeRegistry) Node(id compute.NodeID) (compute.Role, bool, bool) {
 	return n.Role, r.gone[id], ok
 }
 
-// Address returns where the node said that it is when it was admitted.
+// Address returns the address of the node's admission.
 func (r *fakeRegistry) Address(id compute.NodeID) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,12 +110,12 @@ func (r *fakeRegistry) remove(id compute.NodeID) {
 	r.gone[id] = true
 }
 
-// wire is the network between the peers of a test; it can be cut.
+// wire is the network between the peers of a test. It can be cut.
 type wire struct {
 	mu    sync.Mutex
-	cut   map[string]bool // Names of peers that reach nobody.
+	cut   map[string]bool // Names of isolated peers.
 	names map[string]string
-	conns map[net.Conn][2]string // From the named peer, to the address.
+	conns map[net.Conn][2]string // The dialing peer's name and the address.
 }
 
 func newWire() *wire {
@@ -139,7 +139,7 @@ func (w *wire) dialer(from string) func(context.Context, string, string) (net.Co
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if to := w.names[address]; from != to && (w.cut[from] || w.cut[to]) {
-			conn.Close() // The cut came while this was dialling.
+			conn.Close() // The cut happened during the dial.
 			return nil, errors.New("the wire is cut")
 		}
 		w.conns[conn] = [2]string{from, address}
@@ -147,7 +147,7 @@ func (w *wire) dialer(from string) func(context.Context, string, string) (net.Co
 	}
 }
 
-// isolate cuts a peer off, or connects it again.
+// isolate cuts a peer off, or reconnects it.
 func (w *wire) isolate(name string, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *wire) isolate(name string, cut bool) {
 	}
 }
 
-// place names the peer at an address.
+// place maps an address to the peer's name.
 func (w *wire) place(address, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,9 +186,9 @@ type fleet struct {
 	registry *fakeRegistry
 	peers    []*peer
 	edit     func(*cluster.Config)
-	marks    bool // The peers take marks of their states.
+	marks    bool // Whether the peers take marks of their states.
 
-	refuse func(toyState) error // What state machines that are made from now on refuse to restore.
+	refuse func(toyState) error // Set as refuse in new state machines.
 }
 
 func newFleet(t testing.TB, edit func(*cluster.Config)) *fleet {
@@ -223,7 +223,7 @@ func (f *fleet) config(name string) cluster.Config {
 func testLogger(t testing.TB, name string) *slog.Logger {
 	level := slog.LevelInfo
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level})).
-		With("name", name) //nolint:sloglint // Whose records these are; node is another's.
+		With("name", name) //nolint:sloglint // The peer's name; node is another key.
 }
 
 // mustAdd starts another peer.
@@ -283,7 +283,7 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 		stopRun()
 		return errors.Join(<-ended, c.Close())
 	})
-	stopped := false // By the test, which has seen the error.
+	stopped := false // The test has seen the error.
 	p.stop = func() error {
 		stopped = true
 		return stop()
@@ -296,7 +296,7 @@ func (f *fleet) mustStart(cfg cluster.Config) *peer {
 	return p
 }
 
-// mustRestart stops a peer and starts it again on the same data.
+// mustRestart restarts a peer on the same data.
 func (f *fleet) mustRestart(i int) *peer {
 	f.t.Helper()
 	old := f.peers[i]
@@ -309,7 +309,7 @@ func (f *fleet) mustRestart(i int) *peer {
 	return f.peers[i]
 }
 
-// leader waits for a peer that leads and is ready to.
+// leader waits for a peer that leads and is ready.
 func (f *fleet) leader() *peer {
 	f.t.Helper()
 	var found *peer
@@ -399,6 +399,5 @@ func mustAnonymous(t testing.TB, p *peer) *rpc.Client {
 	return client
 }
 
-// afterPatience returns a channel that delivers when a test has waited for
-// long enough.
+// afterPatience returns a channel that delivers when patience is over.
 func afterPatience() <-chan time.Time { return time.After(patience) }

@@ -26,7 +26,7 @@ import (
 	"berth/compute"
 )
 
-// peerEnv makes the test binary a peer: it holds the peer's settings.
+// peerEnv makes the test binary a peer. Its value is the peer's settings.
 const peerEnv = "BERTH_CLUSTER_TEST_PEER"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// peerSettings are what a peer process is told.
+// peerSettings are the settings of a peer process.
 type peerSettings struct {
 	DataDir   string
 	Bootstrap bool
@@ -49,7 +49,7 @@ type peerSettings struct {
 	Token     string
 }
 
-// peerStatus is what a peer process tells of itself.
+// peerStatus is the status that a peer process reports.
 type peerStatus struct {
 	ID      string
 	RPC     string
@@ -58,18 +58,18 @@ type peerStatus struct {
 	Term    uint64
 	Applied int64
 	Index   uint64
-	Value   int64 // Of the key of a read.
+	Value   int64 // The value of the key of a read.
 	Result  string
 	Token   string
 }
 
-// openRegistry admits whoever shows a token.
+// openRegistry admits every node with a token.
 type openRegistry struct{}
 
 func (openRegistry) Admit(context.Context, cluster.Admission) error { return nil }
 
-// peerMain is a peer as a process of its own. It serves the test over HTTP
-// and prints its address as its first line.
+// peerMain runs a peer as a separate process. It serves the test over HTTP and
+// prints its address as its first line.
 func peerMain(text string) error {
 	var s peerSettings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -105,15 +105,15 @@ func peerMain(text string) error {
 	return errors.Join(c.Run(ctx), c.Close())
 }
 
-// dialSlowly dials through a network where half of what is received was on its
-// way for up to 12 ms. An acknowledgement can then arrive in a process that
-// was stopped meanwhile, long after it was sent.
+// dialSlowly dials through a network that delays half of the received data by
+// up to 12 ms. A stopped process can then receive an acknowledgement long after
+// it was sent.
 func dialSlowly(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	return slowConn{conn}, err
 }
 
-// slowListener accepts from the same network.
+// slowListener accepts connections from the same network.
 type slowListener struct{ net.Listener }
 
 func (l slowListener) Accept() (net.Conn, error) {
@@ -131,7 +131,7 @@ func (c slowConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// peerHandler answers the test.
+// peerHandler serves the test's requests.
 type peerHandler struct {
 	c   *cluster.Cluster
 	fsm *toyFSM
@@ -186,7 +186,7 @@ func (h *peerHandler) serve(r *http.Request) (peerStatus, error) {
 	return s, nil
 }
 
-// process is a peer process as the test sees it.
+// process is a peer process, seen from the test.
 type process struct {
 	name     string
 	settings peerSettings
@@ -196,7 +196,7 @@ type process struct {
 	client   *http.Client
 }
 
-// mustProcess starts a peer process; it is killed at the end of the test.
+// mustProcess starts a peer process, and kills it at the end of the test.
 func mustProcess(t testing.TB, s peerSettings) *process {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -226,7 +226,7 @@ func mustProcess(t testing.TB, s peerSettings) *process {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	go func() {
-		p.cmd.Wait() //nolint:errcheck // That it ended is all; it is killed.
+		p.cmd.Wait() //nolint:errcheck // The error is irrelevant: the test kills it.
 		close(p.exited)
 	}()
 	if err != nil {
@@ -262,13 +262,13 @@ func mustProcesses(t testing.TB, n int) []*process {
 
 func (p *process) signal(s syscall.Signal) {
 	select {
-	case <-p.exited: // Its id may be another process's by now.
+	case <-p.exited: // Another process may have its id by now.
 	default:
-		p.cmd.Process.Signal(s) //nolint:errcheck // It may end just now.
+		p.cmd.Process.Signal(s) //nolint:errcheck // It may be ending.
 	}
 }
 
-// do asks the peer.
+// do sends a request to the peer.
 func (p *process) do(ctx context.Context, path string, body any) (peerStatus, error) {
 	var s peerStatus
 	data, err := json.Marshal(body)
@@ -321,7 +321,7 @@ func processLeader(t testing.TB, peers []*process) *process {
 	return leader
 }
 
-// lockedBuffer collects what a process says.
+// lockedBuffer collects the output of a process.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

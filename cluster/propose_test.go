@@ -51,7 +51,7 @@ func TestProposalsOfAllSizes(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	follower := f.follower(f.leader())
 	var wg sync.WaitGroup
-	for i := range 12 { // More than an entry and than a batch may hold.
+	for i := range 12 { // More than an entry and a batch may hold.
 		wg.Go(func() {
 			op := fmt.Sprint("large", i)
 			pad := make([]byte, 150<<10)
@@ -87,7 +87,7 @@ func TestUnknownOutcomeIsCalledUnknown(t *testing.T) {
 	f.wire.isolate(leader.cfg.Name, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	// The leader has appended the entry and nobody else has.
+	// The leader has appended the entry; the others have not.
 	_, _, err := leader.Propose(ctx, opFrame(toyCommand{Op: "x", Key: "k"}))
 	if e, ok := errors.AsType[*compute.Error](err); !ok || e.Code != compute.CodeUnavailable || e.Detail != "outcome_unknown" ||
 		!strings.Contains(e.Message, "Idempotency-Key") {
@@ -95,8 +95,8 @@ func TestUnknownOutcomeIsCalledUnknown(t *testing.T) {
 	}
 }
 
-// TestKilledLeaderLosesNothing kills the leader in the middle of concurrent
-// proposals. Whatever was acknowledged is there afterwards, once.
+// TestKilledLeaderLosesNothing kills the leader during concurrent proposals.
+// Afterwards everything acknowledged exists exactly once.
 func TestKilledLeaderLosesNothing(t *testing.T) {
 	const workers, each = 8, 60
 	peers := mustProcesses(t, 3)
@@ -129,7 +129,7 @@ func TestKilledLeaderLosesNothing(t *testing.T) {
 	<-victim.exited
 	for i, p := range peers {
 		if p == victim {
-			// It comes back at another address, on its old data.
+			// It restarts at another address with its old data.
 			peers[i] = mustProcess(t, peerSettings{DataDir: p.settings.DataDir})
 		}
 	}
@@ -167,10 +167,10 @@ func proposeAnywhere(t testing.TB, peers []*process, c toyCommand) string {
 	}
 }
 
-// TestStopWithEntriesToApply stops a peer whose state machine is behind: raft
-// forgets the entries that wait for it, and so must not be waited for.
+// TestStopWithEntriesToApply stops a peer whose state machine is behind. Raft
+// forgets the entries that wait for it, so nothing may wait for them.
 func TestStopWithEntriesToApply(t *testing.T) {
-	for range 4 { // Which entries the state machine takes before it sees the end is chance.
+	for range 4 { // Which entries the state machine applies before its end is random.
 		f := mustFleet(t, 1, nil)
 		p := f.leader()
 		p.fsm.mu.Lock()

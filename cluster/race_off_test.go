@@ -4,5 +4,5 @@ package cluster_test
 
 import "berth/cluster"
 
-// testProfile is that of peers in tests.
+// testProfile is the timer profile of peers in tests.
 const testProfile = cluster.ProfileLAN

@@ -4,7 +4,7 @@ package cluster_test
 
 import "berth/cluster"
 
-// testProfile is that of peers in tests: the race detector makes a process so
-// slow that a leader is not heard for 300 ms, so its timers are the library's,
-// more than three times those of the LAN profile.
+// testProfile is the timer profile of peers in tests. The race detector makes a
+// process so slow that a leader can be silent for 300 ms. The library's timers
+// are more than three times those of the LAN profile.
 const testProfile = cluster.ProfileDefault

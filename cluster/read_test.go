@@ -14,13 +14,14 @@ import (
 )
 
 // TestReadsAreNotStale stops the leader, has the others acknowledge a newer
-// value, asks the stopped leader to read, and wakes it: whatever it answers
-// must be the newer value. With the planted bug verify-leader it fails: the first
-// stale read comes within 30 rounds as a rule, and nearly always within 100.
+// value, requests reads from the stopped leader, and resumes it. Any answer
+// must be the newer value. With the planted bug verify-leader it fails: the
+// first stale read usually comes within 30 rounds, and nearly always within
+// 100.
 func TestReadsAreNotStale(t *testing.T) {
 	const readsPerNode = 20
 	staleRounds := testsize.Pick[int64](6, 26)
-	if fault.Enabled { // The control, with the bug and without it.
+	if fault.Enabled { // The control, with and without the bug.
 		staleRounds = 150
 	}
 	peers := mustProcesses(t, 3)
@@ -42,8 +43,8 @@ func TestReadsAreNotStale(t *testing.T) {
 				wg.Go(func() { answers <- readAtLeast(t.Context(), p, value*10) })
 			}
 		}
-		// The reads of the stopped leader are in its socket by now, or on
-		// their way; either is a read that began after the acknowledgement.
+		// The requests to the stopped leader are in its socket or in flight. In
+		// both cases the read began after the acknowledgement.
 		leader.signal(syscall.SIGCONT)
 		wg.Wait()
 		close(answers)

@@ -21,9 +21,9 @@ import (
 	"berth/compute"
 )
 
-// mustOutrun gives the replica of a stopped server a snapshot that ends beyond its
-// log, as a crash leaves while one comes from the leader, and takes its owner from
-// it, as an older version leaves it.
+// mustOutrun gives the replica of a stopped server a snapshot that ends beyond
+// its log, as a crash does while the leader's snapshot is installed. It also
+// removes the replica's owner, which older versions did not store.
 func mustOutrun(t *testing.T, p *peer, last, term uint64) {
 	t.Helper()
 	dir := filepath.Join(p.cfg.DataDir, "raft")
@@ -53,7 +53,7 @@ func mustOutrun(t *testing.T, p *peer, last, term uint64) {
 	}
 }
 
-// mustEditValues changes the values in a raft.db that is not open.
+// mustEditValues edits the values in a closed raft.db.
 func mustEditValues(t *testing.T, path string, edit func(*bbolt.Bucket) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -84,9 +84,9 @@ func contents(t *testing.T, dir string) map[string]compute.Hash {
 	return all
 }
 
-// TestWhatIsNotRecoveredIsNotChanged looks at a stopped server, and has it recover
-// on what it must refuse: its directory stays as it is, to the last byte, until a
-// recovery goes on with it.
+// TestWhatIsNotRecoveredIsNotChanged inspects a stopped server, and attempts
+// recoveries that must be refused. The directory stays unchanged, to the last
+// byte, until a recovery succeeds.
 func TestWhatIsNotRecoveredIsNotChanged(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	p := f.peers[0]
@@ -163,8 +163,8 @@ func TestWhatIsNotRecoveredIsNotChanged(t *testing.T) {
 	}
 }
 
-// mustOthersLog returns the path of a log of another cluster, which looks damaged
-// as well.
+// mustOthersLog returns the path of a log of another cluster that also looks
+// damaged.
 func mustOthersLog(t *testing.T, of compute.UUID) string {
 	t.Helper()
 	dir := t.TempDir()

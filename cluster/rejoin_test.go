@@ -28,11 +28,11 @@ import (
 // marker is in each entry whose bytes a test damages.
 const marker = "a-text-that-is-nowhere-else"
 
-// damages are ways in which a disk can lose a replica, or a part of it. Each
-// leaves one that must not vote.
+// damages are ways in which a disk can lose a replica or a part of it. After
+// each the replica must not vote.
 var damages = []struct {
 	name   string
-	leader bool // The one that led is damaged.
+	leader bool // The leader is damaged.
 	damage func(t *testing.T, raft string)
 }{
 	{"an entry has a flipped bit", false, func(t *testing.T, raft string) {
@@ -40,7 +40,7 @@ var damages = []struct {
 			if !bytes.Contains(b, []byte(marker)) {
 				t.Fatal("the entry is not there")
 			}
-			return bytes.ReplaceAll(b, []byte(marker), []byte("b"+marker[1:])) // Free pages hold some, too.
+			return bytes.ReplaceAll(b, []byte(marker), []byte("b"+marker[1:])) // Free pages contain some, too.
 		})
 	}},
 	{"raft.db is cut", false, func(t *testing.T, raft string) {
@@ -67,14 +67,14 @@ var damages = []struct {
 	}},
 	{"the newest vote is gone", true, func(t *testing.T, raft string) {
 		mustEdit(t, filepath.Join(raft, "tail"), func(b []byte) []byte {
-			binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+1) // One more value was written than is there.
+			binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+1) // As if one more value had been written.
 			binary.BigEndian.PutUint32(b[16:], crc32.ChecksumIEEE(b[:16]))
 			return b
 		})
 	}},
 	{"the newest entries are gone", false, func(t *testing.T, raft string) {
 		mustEdit(t, filepath.Join(raft, "tail"), func(b []byte) []byte {
-			binary.BigEndian.PutUint64(b, 1<<40) // As if so many had been written.
+			binary.BigEndian.PutUint64(b, 1<<40) // As if this many had been written.
 			binary.BigEndian.PutUint32(b[16:], crc32.ChecksumIEEE(b[:16]))
 			return b
 		})
@@ -93,8 +93,9 @@ func mustEdit(t *testing.T, path string, edit func([]byte) []byte) {
 	}
 }
 
-// TestDamagedReplicaHeals damages the replicas of a cluster one after the other:
-// each comes in empty, without a vote, and votes again once it has everything.
+// TestDamagedReplicaHeals damages the replicas of a cluster one after the
+// other. Each server rejoins with an empty replica and without a vote, and
+// votes again after it has caught up.
 func TestDamagedReplicaHeals(t *testing.T) {
 	f := mustFleet(t, 3, nil)
 	written := int64(0)
@@ -142,8 +143,8 @@ func TestDamagedReplicaHeals(t *testing.T) {
 	}
 }
 
-// mustHoldAside has a server find no room while nobody else is known to have the
-// state: what it has set aside damaged stays.
+// mustHoldAside makes a server run out of disk space while no other server is
+// known to have the state: it keeps the damaged replica that it has set aside.
 func mustHoldAside(t *testing.T, p *peer) {
 	t.Helper()
 	dir := filepath.Join(p.cfg.DataDir, "quarantine", "20260102T030405.000Z")
@@ -161,7 +162,7 @@ func mustHoldAside(t *testing.T, p *peer) {
 	}
 }
 
-// wornDisk cuts its server off after so many entries.
+// wornDisk cuts its server off after a number of entries.
 type wornDisk struct {
 	raft.LogStore
 	left atomic.Int64
@@ -176,9 +177,9 @@ func (d *wornDisk) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// TestRejoiningServerDoesNotElectItself damages the server that made the cluster,
-// and cuts it off while the log that it is sent again says that it is the only
-// voter.
+// TestRejoiningServerDoesNotElectItself damages the server that bootstrapped
+// the cluster, and cuts it off while it receives the log again. At that point
+// the log names it as the only voter.
 func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	founder := f.peers[0]
@@ -211,7 +212,7 @@ func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("it was sent no entries")
 	}
-	for range 30 { // Ten times the time after which a voter stands.
+	for range 30 { // Ten times the time after which a voter stands for election.
 		if f.peers[0].IsLeader() {
 			t.Fatal("it has elected itself, with a log of before the others were there")
 		}
@@ -233,7 +234,8 @@ func TestRejoiningServerDoesNotElectItself(t *testing.T) {
 	}
 }
 
-// asides returns the damaged replicas that were set aside, which say why.
+// asides returns the paths of the damage reports of the replicas that were set
+// aside, and checks the reports.
 func asides(t *testing.T, dataDir string) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dataDir, "quarantine", "*", "damage"))
@@ -252,7 +254,7 @@ func asides(t *testing.T, dataDir string) []string {
 	return all
 }
 
-// mustKnowPeers waits until a server has saved where the others are.
+// mustKnowPeers waits until a server has saved the addresses of the others.
 func (f *fleet) mustKnowPeers(p *peer) {
 	f.t.Helper()
 	eventually(f.t, "the addresses of the others to be saved", func() bool {
@@ -274,7 +276,7 @@ func mustStop(t *testing.T, p *peer) {
 	}
 }
 
-// again returns the configuration with which a peer comes back where it was.
+// again returns the configuration for restarting a peer at the same address.
 func (p *peer) again() cluster.Config {
 	cfg := p.cfg
 	cfg.Bootstrap, cfg.JoinToken, cfg.JoinHosts = false, "", nil
@@ -282,7 +284,7 @@ func (p *peer) again() cluster.Config {
 	return cfg
 }
 
-// mustStartAgain starts a peer that was stopped, where it was.
+// mustStartAgain starts a stopped peer at the same address.
 func (f *fleet) mustStartAgain(p *peer) *peer {
 	f.t.Helper()
 	at := slices.Index(f.peers, p)
@@ -291,9 +293,9 @@ func (f *fleet) mustStartAgain(p *peer) *peer {
 }
 
 // TestDamagedMajorityStops loses the replicas of two of three voters at once.
-// Neither comes back by itself, whoever is started first: what one of them alone
-// had acknowledged together with the third may be lost. An operator goes on with
-// the intact one.
+// Neither rejoins by itself, whichever starts first: entries acknowledged by
+// only one of them and the third may be lost. An operator recovers the cluster
+// from the intact server.
 func TestDamagedMajorityStops(t *testing.T) {
 	f := mustFleet(t, 3, func(c *cluster.Config) { c.RejoinFor = 3 * time.Second })
 	for i := range int64(5) {
@@ -341,7 +343,7 @@ func TestDamagedMajorityStops(t *testing.T) {
 	mustRecover(t, intact)
 	f.mustStartAgain(intact)
 	for _, p := range damaged {
-		p.cfg.RejoinFor = 0 // The limit was for the starts that fail.
+		p.cfg.RejoinFor = 0 // The limit was for the failing starts.
 		f.mustStartAgain(p)
 	}
 	f.awaitVoters(3)
@@ -352,7 +354,7 @@ func TestDamagedMajorityStops(t *testing.T) {
 	}
 }
 
-// mustRecover has a stopped server go on alone.
+// mustRecover makes a stopped server continue as the only voter.
 func mustRecover(t *testing.T, p *peer) {
 	t.Helper()
 	stopped, err := replica.OpenStopped(p.cfg.DataDir)
@@ -365,7 +367,7 @@ func mustRecover(t *testing.T, p *peer) {
 	}
 }
 
-// mustNotStart opens a damaged server, which must be refused with what to do.
+// mustNotStart opens a damaged server, which must be refused with a remedy.
 func (f *fleet) mustNotStart(t *testing.T, cfg cluster.Config, words string) {
 	t.Helper()
 	cfg.FSM = newToyFSM()
@@ -384,7 +386,7 @@ func (f *fleet) mustNotStart(t *testing.T, cfg cluster.Config, words string) {
 }
 
 // TestDamagedReplicaStaysOutWhileAnotherVoterIsAway asks a leader that has just
-// lost another voter as well: it must not take the vote on its own word.
+// lost another voter as well: it must not remove the vote on its own.
 func TestDamagedReplicaStaysOutWhileAnotherVoterIsAway(t *testing.T) {
 	f := mustFleet(t, 3, func(c *cluster.Config) { c.RejoinFor = 3 * time.Second })
 	f.leader().mustPropose(t, toyCommand{Op: marker, Key: "k", Value: 1})
@@ -404,7 +406,7 @@ func TestDamagedReplicaStaysOutWhileAnotherVoterIsAway(t *testing.T) {
 	f.mustNotStart(t, damaged.again(), "raft recover")
 
 	away = f.mustStartAgain(away)
-	damaged.cfg.RejoinFor = 0 // The limit was for the start that fails.
+	damaged.cfg.RejoinFor = 0 // The limit was for the failing start.
 	f.mustStartAgain(damaged)
 	f.awaitVoters(3)
 	if got := away.mustRead(t, "k"); got != 1 {

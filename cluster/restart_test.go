@@ -49,12 +49,12 @@ func TestSingleNodeRestartsAtAnotherAddress(t *testing.T) {
 	if got := p.mustRead(t, "k"); got != 7 {
 		t.Errorf("after the restart it reads %d", got)
 	}
-	f.mustAdd() // The address it has now is the one that others are told.
+	f.mustAdd() // Other nodes get its current address.
 	f.awaitVoters(2)
 }
 
-// TestOnlyVoterLeadsAtOnce starts a cluster of one, anew and again, whose
-// elections would come after this test.
+// TestOnlyVoterLeadsAtOnce starts and restarts a cluster of one, with an
+// election timeout longer than the test.
 func TestOnlyVoterLeadsAtOnce(t *testing.T) {
 	f := mustFleet(t, 1, func(cfg *cluster.Config) { cfg.ElectAfter(time.Hour) })
 	f.leader().mustPropose(t, toyCommand{Op: "1", Key: "k", Value: 1})
@@ -65,8 +65,9 @@ func TestOnlyVoterLeadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLeaderThatMissedAnAnswer has a leader not hear that a server has what comes
-// right behind its snapshot: raft alone would be sent that snapshot for ever.
+// TestLeaderThatMissedAnAnswer drops the answer by which a leader learns that a
+// server has the entries right after its snapshot. Raft alone would send that
+// snapshot forever.
 func TestLeaderThatMissedAnAnswer(t *testing.T) {
 	f, disks, ended := mustFaultyFleet(t, 3)
 	leader := f.leader()
@@ -139,7 +140,7 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	if got := slow.mustRead(t, "k"); got != 49 || slow.fsm.served != 1 {
 		t.Errorf("restarted, the node reads %d after %d restores", got, slow.fsm.served)
 	}
-	// What is appended behind the snapshot leaves no gap that a start refuses.
+	// Entries appended after the snapshot leave no gap that a start refuses.
 	for round := range int64(2) {
 		f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("behind", round), Key: "k", Value: 50 + round})
 		slow.mustRead(t, "k")
@@ -156,7 +157,7 @@ func TestReadIndexOnAnIdleRestoredLeader(t *testing.T) {
 	if err := f.peers[0].Compact(); err != nil {
 		t.Fatal(err)
 	}
-	// Its log now holds hardly more than what its own election appends.
+	// Its log then has hardly more than the entries of its own election.
 	if got := f.mustRestart(0).mustRead(t, "k"); got != 7 {
 		t.Errorf("it reads %d", got)
 	}
@@ -191,7 +192,7 @@ func TestDamagedReplicaIsNotStarted(t *testing.T) {
 			if err := f.peers[0].stop(); err != nil {
 				t.Fatal(err)
 			}
-			cfg := f.peers[0].cfg // Bootstrap is still set: it must not help.
+			cfg := f.peers[0].cfg // Bootstrap is still set: it must have no effect.
 			test.damage(t, cfg.DataDir)
 			if err := f.refusal(cfg); !errors.Is(err, disk.ErrCorrupt) {
 				t.Errorf("open gives %v", err)
@@ -216,14 +217,14 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 func TestFilesAreForTheOwnerOnly(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	if err := f.peers[0].Compact(); err != nil {
-		t.Log(err) // Nothing new to snapshot is fine.
+		t.Log(err) // Having nothing new to snapshot is fine.
 	}
 	for _, p := range f.peers {
 		err := filepath.Walk(p.cfg.DataDir, func(path string, info os.FileInfo, err error) error {
 			inSnapshots := filepath.Base(filepath.Dir(filepath.Dir(path))) == "snapshots" || info.Name() == "snapshots" ||
 				filepath.Base(filepath.Dir(path)) == "snapshots"
-			// The library makes these wider, inside of a directory that
-			// nobody else may enter.
+			// The library gives these wider modes, inside a directory that only
+			// the owner may enter.
 			if err == nil && !inSnapshots && info.Mode().Perm()&0o077 != 0 {
 				t.Errorf("%s has mode %v", path, info.Mode())
 			}
@@ -235,9 +236,9 @@ func TestFilesAreForTheOwnerOnly(t *testing.T) {
 	}
 }
 
-// TestDamagedFilesSaySo flips a bit in each of the small files on which a node
-// rests. It does not start on another identity or key than it had, and says
-// which file it is.
+// TestDamagedFilesSaySo flips a bit in each of the small files that a node
+// needs. The node must not start with another identity or key than before, and
+// names the damaged file.
 func TestDamagedFilesSaySo(t *testing.T) {
 	f := mustFleet(t, 1, nil)
 	mustStop(t, f.peers[0])
@@ -256,7 +257,7 @@ func TestDamagedFilesSaySo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Its own certificate a server makes anew.
+	// A server issues its own certificate again.
 	mustEdit(t, filepath.Join(cfg.DataDir, "pki", "node.crt"), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
 	f.mustStartAgain(f.peers[0])
 }

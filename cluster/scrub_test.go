@@ -16,8 +16,8 @@ import (
 	"berth/cluster"
 )
 
-// mustFlip flips a bit of a file that is in use, where the text is, and reports
-// how often it was there.
+// mustFlip flips a bit of each occurrence of text in a file that is in use, and
+// returns their number.
 func mustFlip(t *testing.T, path, text string) (found int) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -41,9 +41,10 @@ func mustFlip(t *testing.T, path, text string) (found int) {
 	}
 }
 
-// TestScrubFindsWhatNobodyReads damages a snapshot and then an entry under a
-// server that works, and then its memory: the first is replaced at once, the others
-// end it, and its next start comes in empty, or reads its disk and tells of it.
+// TestScrubFindsWhatNobodyReads damages a snapshot, then an entry, and then the
+// memory of a running server. The snapshot is replaced at once. The others end
+// the server. Its next start uses an empty replica, or reads its disk and
+// reports the damage.
 func TestScrubFindsWhatNobodyReads(t *testing.T) {
 	var ended, flipped atomic.Bool
 	f := newFleet(t, func(c *cluster.Config) {
@@ -129,7 +130,7 @@ func TestScrubFindsWhatNobodyReads(t *testing.T) {
 		if got := cluster.Metric(t, metrics, aside); got <= 0 {
 			t.Errorf("%s is %v, and %v are set aside", aside, got, asides(t, healed.cfg.DataDir))
 		}
-		if err := healed.ScrubOnce(t.Context()); err != nil { // Which finds the memory right.
+		if err := healed.ScrubOnce(t.Context()); err != nil { // It finds no fault in memory.
 			t.Error(err)
 		}
 	}

@@ -23,8 +23,7 @@ const (
 	toyOp       = 2
 )
 
-// toyCommand is the payload of an operation: it sets Key to Value once, by
-// whatever name Op.
+// toyCommand is the payload of an operation: it sets Key to Value once per Op.
 type toyCommand struct {
 	Op    string
 	Key   string
@@ -50,16 +49,16 @@ func termFrame(term uint64, _ time.Time) []byte {
 	return toyFrame(toyPreamble, binary.BigEndian.AppendUint64(nil, term))
 }
 
-// toyState is what the toy keeps, and its snapshot.
+// toyState is the toy's state, and its snapshot.
 type toyState struct {
 	Values  map[string]int64
-	Ops     map[string]int64 // Op to the count that its first application got.
-	Applied int64            // Operations that had an effect.
+	Ops     map[string]int64 // From Op to the count of its first application.
+	Applied int64            // Operations with an effect.
 	Index   uint64
 	Term    uint64
 }
 
-// toyFSM is a state machine that recognises repeats by their op.
+// toyFSM is a state machine that recognizes repeats by their op.
 type toyFSM struct {
 	mu      sync.Mutex
 	state   toyState
@@ -67,14 +66,14 @@ type toyFSM struct {
 	entries int
 	served  int // Restores.
 
-	refuse  func(toyState) error // Of what Restore is given; nil for nothing.
-	marking bool                 // Take marks, after every toyMarkEvery-th entry.
+	refuse  func(toyState) error // Checks states in Restore; nil for none.
+	marking bool                 // Whether to take marks, after every toyMarkEvery-th entry.
 	marks   []replica.StateMark
 }
 
 const toyMarkEvery = 32
 
-// stateMarks returns the marks that were taken.
+// stateMarks returns the marks taken so far.
 func (f *toyFSM) stateMarks() []replica.StateMark {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +85,7 @@ func (f *toyFSM) mark() {
 	if !f.marking || f.state.Index%toyMarkEvery != 0 {
 		return
 	}
-	text, err := json.Marshal(f.state) // Maps in the order of their keys.
+	text, err := json.Marshal(f.state) // Maps are encoded in the order of their keys.
 	if err != nil {
 		panic(err)
 	}

@@ -8,18 +8,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader that refuses everything for too long because of a transfer ends;
-// one that takes an entry, or does not lead any more, goes on.
+// TestStuckTransfer checks that a leader ends if it refuses all entries for too
+// long because of a transfer. One that accepts an entry, or no longer leads,
+// continues.
 func TestStuckTransfer(t *testing.T) {
 	stuck := raft.ErrLeadershipTransferInProgress
 	type look struct {
-		after time.Duration // Since the one before.
+		after time.Duration // Since the previous one.
 		leads bool
-		probe error // What raft says to another entry.
+		probe error // Raft's answer to another entry.
 	}
 	tests := []struct {
 		name  string
-		first error // What became of the first entry.
+		first error // The result of the first entry.
 		looks []look
 		ends  bool
 	}{

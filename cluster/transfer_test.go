@@ -23,14 +23,14 @@ func TestTransferOnRequest(t *testing.T) {
 	if now, err := other.Transfer(t.Context(), first.ID()); err != nil || now != first.ID() {
 		t.Errorf("to the one that leads: %s, %v", now, err)
 	}
-	// Asked of a follower, to that follower.
+	// A follower takes over the leadership.
 	now, err := other.Transfer(t.Context(), other.ID())
 	if err != nil || now != other.ID() {
 		t.Fatalf("got leader %s, %v, want %s", now, err, other.ID())
 	}
 	eventually(t, "the follower leads", func() bool { return other.IsLeader() })
 	first.mustPropose(t, toyCommand{Op: "after", Key: "k", Value: 1})
-	// Back; after that neither process does it again.
+	// Transfer it back; after that both processes refuse another transfer.
 	if now, err = first.Transfer(t.Context(), first.ID()); err != nil || now != first.ID() {
 		t.Fatalf("got leader %s, %v, want %s", now, err, first.ID())
 	}

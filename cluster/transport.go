@@ -22,7 +22,7 @@ import (
 	"berth/loop"
 )
 
-// The protocols of the cluster port, by ALPN.
+// Protocols of the cluster port, by ALPN.
 const (
 	protoRaft = "raft/1" // Servers only.
 	protoRPC  = "rpc/1"
@@ -31,7 +31,7 @@ const (
 // Limits of connections.
 const (
 	handshakeTimeout   = 5 * time.Second
-	maxUnauthenticated = 256 // Connections before the end of their handshake.
+	maxUnauthenticated = 256 // Connections that have not finished their handshake.
 	anonymousLife      = time.Minute
 	maxReason          = 1024
 	acceptRetry        = 100 * time.Millisecond
@@ -39,7 +39,7 @@ const (
 )
 
 // The first byte that the accepting side sends after the handshake. TLS alone
-// would tell a refused node that its certificate is bad, and nothing more.
+// would report to a refused node only that its certificate is bad.
 const (
 	welcome = 0
 	refused = 1 // Followed by the reason: two bytes of length, then text.
@@ -119,8 +119,8 @@ func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config,
 	}
 }
 
-// lifeOf returns how long a connection may last: until its certificate expires, or
-// just long enough to join without one.
+// lifeOf returns the maximum lifetime of a connection: until its certificate
+// expires, or just long enough to join without one.
 func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 	if len(state.PeerCertificates) == 0 {
 		return anonymousLife
@@ -191,10 +191,10 @@ func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	return peer, nil
 }
 
-// mayReplicate reports whether a server may speak raft to this one: it is in the
-// configuration. A node without a leader accepts every server, because its
-// configuration may be too old to contain a new one. So does one that rejoined with
-// an empty replica and has not caught up.
+// mayReplicate reports whether a server may speak raft to this one: it is in
+// the configuration. A node without a leader accepts every server, because its
+// configuration may be too old to contain a new one. So does a node that
+// rejoined with an empty replica and has not caught up.
 func (c port) mayReplicate(id compute.NodeID) bool {
 	if c.behind.Load() {
 		return true
@@ -210,11 +210,11 @@ func (c port) mayReplicate(id compute.NodeID) bool {
 	return false
 }
 
-// votes reports whether a node is a voter, or may still be one, by the newest
-// configuration here, or by the one before while the newest is not known to be
-// committed: a former leader may have written it. A removed server stays a voter
-// until its vote can be taken without losing the quorum, and is not disconnected
-// before.
+// votes reports whether a node is a voter, or may still be one. It uses the
+// newest configuration here. While that is not known to be committed, it also
+// uses the previous one, because a former leader may have written the newest. A
+// removed server stays a voter until its vote can be taken without losing the
+// quorum, and is not disconnected before.
 func (c port) votes(id compute.NodeID) bool {
 	if c.raft == nil {
 		return false
@@ -226,8 +226,8 @@ func (c port) votes(id compute.NodeID) bool {
 	return mayVote(id, future.Configuration(), future.Index(), c.raft.CommitIndex())
 }
 
-// mayVote is votes for a configuration with its index and the newest committed
-// index.
+// mayVote implements votes for a configuration with its index and the newest
+// committed index.
 func mayVote(id compute.NodeID, newest raft.Configuration, index, committed uint64) bool {
 	return index > committed || slices.ContainsFunc(newest.Servers, func(s raft.Server) bool {
 		return s.ID == raftconf.ServerID(id) && s.Suffrage == raft.Voter
@@ -370,8 +370,9 @@ func (h *closeHook) Close() error {
 	return h.Conn.Close()
 }
 
-// raftLayer is the raft transport's view of the cluster port. Addresses in it
-// are node ids: dialling looks the address up and checks who answers.
+// raftLayer is the raft transport's view of the cluster port. Its addresses are
+// node ids: dialing looks the address up and checks the identity of the other
+// side.
 type raftLayer struct {
 	accepted  chan net.Conn
 	closed    chan struct{}
@@ -409,7 +410,7 @@ func (l *raftLayer) Close() error {
 // Addr returns the advertised address.
 func (l *raftLayer) Addr() net.Addr { return layerAddr(l.advertise) }
 
-// Dial connects to the server with the id that address is.
+// Dial connects to the server whose id is address.
 func (l *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	id, err := compute.ParseNodeID(string(address))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"berth/compute"
 )
 
-// workerConfig returns the configuration of a worker that is to join with a
-// token of its own.
+// workerConfig returns the configuration of a worker that joins with its own
+// token.
 func (f *fleet) workerConfig(name string) cluster.Config {
 	f.t.Helper()
 	cfg := f.config(name)
@@ -84,11 +84,12 @@ func TestWorkerIsAMemberWithoutAReplica(t *testing.T) {
 	}
 }
 
-// TestSilentServerHidesNoLeader restarts a worker while the server that it knows
-// first takes connections and never answers: it finds the leader all the same.
+// TestSilentServerHidesNoLeader restarts a worker while the first server that
+// it knows accepts connections but never answers. The worker must still find
+// the leader.
 func TestSilentServerHidesNoLeader(t *testing.T) {
 	f := newFleet(t, func(c *cluster.Config) {
-		begin := map[string]byte{"n1": 0xff, "n2": 0x01}[c.Name] // The one that makes the cluster leads.
+		begin := map[string]byte{"n1": 0xff, "n2": 0x01}[c.Name] // The server that bootstraps the cluster leads.
 		if begin != 0 {
 			c.NodeID = compute.NodeID{UUID: compute.UUID{begin}}
 		}
@@ -112,7 +113,7 @@ func TestSilentServerHidesNoLeader(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	w := f.mustStart(cfg)
-	first := f.follower(f.leader()) // By its id.
+	first := f.follower(f.leader()) // The lowest by id.
 	eventually(t, "the worker to know the servers in their order", func() bool {
 		known := w.Servers()
 		return len(known) == 2 && known[0].ID == first.ID()
@@ -144,7 +145,7 @@ func TestWorkerStartsAgainWithoutAToken(t *testing.T) {
 	if err := w.stop(); err != nil {
 		t.Fatal(err)
 	}
-	time.move(80 * hour) // Longer than its certificate lasts.
+	time.move(80 * hour) // Longer than the validity of its certificate.
 	f.peers[0].RenewIfDue(t.Context())
 	if err := f.refusal(bare); !strings.Contains(err.Error(), "make a token") {
 		t.Errorf("without a certificate: %v", err)
@@ -164,7 +165,7 @@ func TestWorkerStartsAgainWithoutAToken(t *testing.T) {
 	}
 }
 
-// lateDirectory is that of a server whose state is not there yet.
+// lateDirectory is the Directory of a server whose state is not loaded yet.
 type lateDirectory struct {
 	*fakeRegistry
 
@@ -185,8 +186,8 @@ func (d *lateDirectory) Address(id compute.NodeID) string {
 	return d.fakeRegistry.Address(id)
 }
 
-// TestServerComesBackAndFindsWorkers has a server turn workers away in gossip,
-// because its state is behind, and reach them once it is not.
+// TestServerComesBackAndFindsWorkers has a server refuse workers in gossip
+// while its state is behind, and reach them once it has caught up.
 func TestServerComesBackAndFindsWorkers(t *testing.T) {
 	f := mustFleet(t, 2, nil)
 	w := f.mustWorker("w1")
@@ -222,7 +223,7 @@ func TestWorkersCertificateIsRenewedByAServer(t *testing.T) {
 	if w.Serial() == before {
 		t.Fatal("not renewed when half of its life was over")
 	}
-	time.move(40 * hour) // The first certificate is over, this one is not.
+	time.move(40 * hour) // The first certificate has expired, this one has not.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := w.Ask(ctx, "cluster.servers", nil); err != nil {
@@ -230,8 +231,8 @@ func TestWorkersCertificateIsRenewedByAServer(t *testing.T) {
 	}
 }
 
-// TestWhoMayCall is the table of who may call what. A method that is missing
-// here is refused to everyone but is a fault of the table: say who may call it.
+// TestWhoMayCall checks which roles may call which methods. A method that is
+// missing here is refused to all, but belongs in the table.
 func TestWhoMayCall(t *testing.T) {
 	const all = cluster.Servers | cluster.Workers
 	onServers := map[string]cluster.Callers{
@@ -288,8 +289,7 @@ func TestWhoMayCall(t *testing.T) {
 	}
 }
 
-// callOf has one node call a method of another with a request that means
-// nothing.
+// callOf has one node call a method of another with a meaningless request.
 func callOf(t *testing.T, from, to *peer, method string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -332,7 +332,7 @@ func TestAskGoesOnToAnotherServer(t *testing.T) {
 	if next := ask(); next[len(next)-1] == first[0] {
 		t.Error("a server that is cut off answered")
 	}
-	// What a server refuses is not asked of the next.
+	// A request that one server refuses is not sent to the next.
 	tried := 0
 	refusal := compute.Errorf(compute.CodeConflict, "Not so.")
 	err := w.EachServer(t.Context(), func(context.Context, compute.NodeID) error {

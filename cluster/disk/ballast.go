@@ -15,11 +15,10 @@ import (
 	"berth/fault"
 )
 
-// The size of a ballast when none is given: a share of the file system, up to
-// a maximum.
+// Default size of the ballast: a share of the file system, up to a maximum.
 const (
 	ballastMax   = 256 << 20
-	ballastShare = 20 // One part in so many.
+	ballastShare = 20 // The divisor of the file system's size.
 	ballastFile  = "ballast"
 )
 
@@ -28,8 +27,8 @@ func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-// Free returns how many bytes of the file system that dir is on are free for
-// this process, and how many it has in all.
+// Free returns the bytes of dir's file system that are free for this process,
+// and its total size.
 func Free(dir string) (free, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -42,9 +41,9 @@ func Free(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * size, int64(st.Blocks) * size, nil
 }
 
-// Ballast is a file that reserves disk space, so that a snapshot still fits on a
-// full disk: without a snapshot no entry can be removed. Its methods may be called
-// from any goroutine.
+// Ballast is a file that reserves disk space, so that a snapshot still fits on
+// a full disk: without a snapshot no entry can be removed. It is safe for
+// concurrent use.
 type Ballast struct {
 	path string
 	size int64
@@ -78,13 +77,13 @@ func OpenBallast(dir string, size int64) (*Ballast, error) {
 		b.held = true
 		return b, nil
 	}
-	if err := os.Remove(b.path); err != nil { // Of another size, or torn.
+	if err := os.Remove(b.path); err != nil { // Of another size, or incomplete.
 		return nil, fmt.Errorf("open ballast: %w", err)
 	}
 	return b, nil
 }
 
-// Size returns how many bytes the ballast holds when it is held.
+// Size returns the size of the ballast in bytes when it is held.
 func (b *Ballast) Size() int64 { return b.size }
 
 // Held reports whether the file exists.
@@ -94,7 +93,7 @@ func (b *Ballast) Held() bool {
 	return b.held
 }
 
-// Make allocates it, unless it is held.
+// Make allocates the file, unless it is held.
 func (b *Ballast) Make() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +122,8 @@ func (b *Ballast) Drop() bool {
 	return true
 }
 
-// allocate gives the file real blocks. Where the file system has no call for
-// it, noise is written, which no file system can compress away.
+// allocate gives the file real blocks. If the file system does not support
+// fallocate, it writes random data, which no file system can compress.
 func allocate(f *os.File, size int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {

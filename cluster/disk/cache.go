@@ -12,20 +12,20 @@ const (
 	cacheBytes   = 16 << 20
 )
 
-// Cache keeps the newest entries in memory: replication and application
-// read them right after they were appended. Unlike the library's cache it is
-// bounded by bytes too, and it passes the stable store's calls by.
+// Cache keeps the newest entries in memory: replication and application read
+// them right after the append. Unlike the library's cache it also has a limit
+// in bytes, and it does not wrap the stable store.
 type Cache struct {
 	raft.LogStore
 
 	mu    sync.RWMutex
 	ring  [cacheEntries]*raft.Log // By index modulo its size; low to high without gaps.
 	low   uint64
-	high  uint64 // 0 when it is empty.
+	high  uint64 // 0 if empty.
 	bytes int
 }
 
-// GetLog reads from memory what is there, else from the store.
+// GetLog reads an entry from memory if cached, else from the store.
 func (c *Cache) GetLog(index uint64, l *raft.Log) error {
 	c.mu.RLock()
 	cached := c.ring[index%cacheEntries]
@@ -37,15 +37,15 @@ func (c *Cache) GetLog(index uint64, l *raft.Log) error {
 	return c.LogStore.GetLog(index, l)
 }
 
-// IsMonotonic tells raft that this store bears no gaps. Raft then clears the
-// log when a snapshot from elsewhere takes its place, which may end far beyond
-// it. Implements raft.MonotonicLogStore.
+// IsMonotonic reports to raft that this store accepts no gaps. Raft then clears
+// the log when it installs a snapshot, which may end far beyond the log.
+// Implements raft.MonotonicLogStore.
 func (c *Cache) IsMonotonic() bool { return true }
 
 // StoreLog appends one entry.
 func (c *Cache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs appends entries, and keeps them when that succeeded.
+// StoreLogs appends entries, and caches them after a success.
 func (c *Cache) StoreLogs(logs []*raft.Log) error {
 	if err := c.LogStore.StoreLogs(logs); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (c *Cache) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange removes entries from the store; when some of them are in memory
-// it forgets all that are.
+// DeleteRange removes entries from the store. If any of them is cached, it
+// clears the cache.
 func (c *Cache) DeleteRange(low, high uint64) error {
 	c.mu.Lock()
 	if high >= c.low {
@@ -81,7 +81,7 @@ func (c *Cache) DeleteRange(low, high uint64) error {
 	return c.LogStore.DeleteRange(low, high)
 }
 
-// dropOldest forgets the oldest entry. The caller holds mu.
+// dropOldest drops the oldest entry. The caller holds mu.
 func (c *Cache) dropOldest() {
 	slot := c.low % cacheEntries
 	c.bytes -= len(c.ring[slot].Data)
@@ -89,7 +89,7 @@ func (c *Cache) dropOldest() {
 	c.low++
 }
 
-// clear forgets all. The caller holds mu.
+// clear drops all entries. The caller holds mu.
 func (c *Cache) clear() {
 	c.ring = [cacheEntries]*raft.Log{}
 	c.low, c.high, c.bytes = 0, 0, 0

@@ -1,11 +1,12 @@
-// Package disk is what Raft keeps on disk: its log and its few values, with
-// checksums that the library's own store does not have, a bounded cache of
-// recent entries in front, and a watch for writes that hang.
+// Package disk stores Raft's log and its stable values. It adds checksums,
+// which the library's own store lacks, a bounded cache of recent entries, and a
+// watchdog for writes that hang.
 //
-// It is not for snapshots, which the library stores and checks well, except
-// that CheckGap compares them with the log before Raft would panic.
+// It wraps the library's snapshot store, and adds a checksum for the meta data,
+// syncs during the write, and repeated checks. CheckGap compares snapshots with
+// the log before Raft would panic.
 //
-// Rules: what is read back is what was written, or an error that wraps
-// ErrCorrupt; nothing is ever repaired here. A write has happened when it
-// returned nil. Whoever opens the log says what ends the process.
+// Rules: a read returns the bytes that were written, or an error that wraps
+// ErrCorrupt. The package never repairs data. A write is durable when it has
+// returned nil. The opener of the log decides which errors end the process.
 package disk

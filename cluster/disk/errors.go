@@ -11,8 +11,9 @@ import (
 // ErrCorrupt is returned when data on disk differs from what was written.
 var ErrCorrupt = errors.New("the raft log on disk is corrupt")
 
-// Damaged reports whether err means that a replica is unusable. An error that may
-// pass, as when another process holds the file or too many are open, is no damage.
+// Damaged reports whether err means that a replica is unusable. A transient
+// error is no damage, as when another process holds the file or too many files
+// are open.
 func Damaged(err error) bool {
 	if !errors.Is(err, ErrCorrupt) || NoSpace(err) || errors.Is(err, bbolterrors.ErrTimeout) {
 		return false
@@ -27,9 +28,9 @@ func Damaged(err error) bool {
 	return true
 }
 
-// opening judges an error of opening the file. What the system refused says
-// nothing about the file, nor that another process holds it; anything else that
-// bbolt says is about its pages.
+// opening classifies an error of opening the file. A system error says nothing
+// about the file, and neither does a lock held by another process. Any other
+// error of bbolt is about its pages.
 func opening(err error) error {
 	if _, refused := errors.AsType[unix.Errno](err); refused || errors.Is(err, bbolterrors.ErrTimeout) {
 		return err

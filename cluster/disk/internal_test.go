@@ -62,7 +62,7 @@ func after(start time.Duration, all []time.Duration) []time.Duration {
 func TestWatchdogForgetsWhatEnded(t *testing.T) {
 	start := time.Now()
 	w := &Watchdog{Now: func() time.Time { return start }}
-	for i := range 100 { // Ten seconds of writes that all end.
+	for i := range 100 { // Ten seconds of writes that all return.
 		end := w.begin(accessWrite)
 		if err := w.Look(start.Add(time.Duration(i)*WatchTick), time.Second); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 		}
 		return err
 	}
-	// pieces are accesses that follow one another and take so many ticks each.
+	// pieces makes consecutive accesses that take a number of ticks each.
 	pieces := func(kind access, ticks int) func(w *Watchdog) {
 		tick, end := 0, func() {}
 		return func(w *Watchdog) {
@@ -127,8 +127,9 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 	}
 }
 
-// TestSnapshotReachesTheDiskInPieces holds that a write beside a snapshot is seen
-// to wait for its turn when a piece of that has reached the disk, and not before.
+// TestSnapshotReachesTheDiskInPieces checks that a write beside a snapshot is
+// known to wait for its turn once a piece of the snapshot has reached the disk,
+// and not before.
 func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
 	start := time.Now()
 	watch := &Watchdog{}
@@ -240,8 +241,8 @@ func TestLogCacheForgetsOverruledEntries(t *testing.T) {
 	}
 }
 
-// TestNoVoteIsWrittenDown holds that the vote alone is refused, and while it may
-// not be given alone.
+// TestNoVoteIsWrittenDown checks that the store refuses only a vote, and only
+// while the server may not vote.
 func TestNoVoteIsWrittenDown(t *testing.T) {
 	may := false
 	w := &Watchdog{Stable: raft.NewInmemStore(), MayVote: func() bool { return may }}
@@ -257,7 +258,7 @@ func TestNoVoteIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestNoOlderTermIsWritten holds that a term is never written over a newer one.
+// TestNoOlderTermIsWritten checks that a term never overwrites a newer one.
 func TestNoOlderTermIsWritten(t *testing.T) {
 	store := raft.NewInmemStore()
 	w, key := &Watchdog{Stable: store}, []byte(KeyCurrentTerm)
@@ -272,7 +273,8 @@ func TestNoOlderTermIsWritten(t *testing.T) {
 	}
 }
 
-// TestOneVoteATerm holds that of a term one vote is written down, repeats apart.
+// TestOneVoteATerm checks that the store accepts one vote per term, and repeats
+// of it.
 func TestOneVoteATerm(t *testing.T) {
 	w := &Watchdog{Stable: raft.NewInmemStore()}
 	for _, vote := range []struct {
@@ -287,7 +289,7 @@ func TestOneVoteATerm(t *testing.T) {
 	}
 }
 
-// TestPassing holds which errors of a snapshot say nothing about it.
+// TestPassing checks which errors of a snapshot are transient.
 func TestPassing(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EMFILE: true, unix.EACCES: true, unix.EROFS: true,
@@ -299,12 +301,12 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestWhatEndsTheProcess holds which failures of the disk do, and that those are
-// no damage of the replica.
+// TestWhatEndsTheProcess checks which disk failures end the process, and that
+// they are no damage of the replica.
 func TestWhatEndsTheProcess(t *testing.T) {
 	for _, test := range []struct {
 		err        error
-		log, snaps bool // It ends for the log, for a snapshot.
+		log, snaps bool // The process ends for a log, for a snapshot.
 	}{
 		{unix.EIO, true, true},
 		{unix.EROFS, true, true},
@@ -335,7 +337,7 @@ func TestWhatEndsTheProcess(t *testing.T) {
 	}
 }
 
-// mustSink returns a store under watch, and what writes its first snapshot.
+// mustSink returns a watched store and the sink of its first snapshot.
 func mustSink(t *testing.T, watch *Watchdog) (*Snapshots, raft.SnapshotSink) {
 	t.Helper()
 	s, err := OpenSnapshots(t.TempDir(), 2, watch, func(err error) { t.Error(err) }, hclog.NewNullLogger())
@@ -350,7 +352,7 @@ func mustSink(t *testing.T, watch *Watchdog) (*Snapshots, raft.SnapshotSink) {
 	return s, sink
 }
 
-// mustSnapshot returns a store with one snapshot in it, and its id.
+// mustSnapshot returns a store with one snapshot, and its id.
 func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
 	t.Helper()
 	watch := &Watchdog{Now: time.Now, Observed: func(time.Duration) {}}
@@ -364,8 +366,8 @@ func mustSnapshot(t *testing.T) (s *Snapshots, id string) {
 	return s, sink.ID()
 }
 
-// TestSetAside moves a snapshot that is there, or is gone, to a directory that is
-// there, or is gone.
+// TestSetAside moves an existing or a missing snapshot to an existing or a
+// missing directory.
 func TestSetAside(t *testing.T) {
 	s, id := mustSnapshot(t)
 	to := t.TempDir()
@@ -383,8 +385,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestScrubWhileSnapshotsAreRemoved reads a snapshot of which files are gone: that
-// is damage, unless snapshots are removed meanwhile.
+// TestScrubWhileSnapshotsAreRemoved reads a snapshot whose files are missing.
+// That is damage, unless snapshots are removed meanwhile.
 func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 	s, id := mustSnapshot(t)
 	if damaged, _, err := s.Scrub(func(int) error { return nil }); err != nil || len(damaged) != 0 {
@@ -398,7 +400,7 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 		t.Errorf("while it is removed: %v, %v", damaged, err)
 	}
 	ended := false
-	damaged, _, err := s.Scrub(func(int) error { // It ends while the snapshot is read again.
+	damaged, _, err := s.Scrub(func(int) error { // The removal ends while the snapshot is read again.
 		if !ended {
 			ended = true
 			end()
@@ -417,8 +419,8 @@ func TestScrubWhileSnapshotsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestScrubOfAnUnreadableSnapshot puts something that cannot be read in the place of
-// a file of a snapshot, which is no damage of it: an error of the disk ends the
+// TestScrubOfAnUnreadableSnapshot replaces a file of a snapshot with one that
+// cannot be read. That is no damage of the snapshot. A disk error ends the
 // process.
 func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
 	for _, test := range []struct {
@@ -426,7 +428,7 @@ func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
 		want         error
 		ends         bool
 	}{
-		{snapshotContent, "/proc/self/mem", unix.EIO, true}, // Which has nothing at its beginning.
+		{snapshotContent, "/proc/self/mem", unix.EIO, true}, // It has no readable beginning.
 		{snapshotMeta, "/proc/self/mem", unix.EIO, true},
 		{snapshotSeal, "/proc/self/mem", unix.EIO, true},
 		{snapshotContent, snapshotContent, unix.ELOOP, false},
@@ -449,9 +451,9 @@ func TestScrubOfAnUnreadableSnapshot(t *testing.T) {
 	}
 }
 
-// TestUnreadableSnapshotIsNotGone puts something that cannot be read for now in the
-// place of a file of a snapshot: who asks what there is has the error, and does not
-// take the replica for damaged. One that is damaged, or gone, is left out.
+// TestUnreadableSnapshotIsNotGone replaces a file of a snapshot with one that
+// cannot be read for now. Listing returns the error, and does not treat the
+// replica as damaged. A damaged or missing snapshot is omitted.
 func TestUnreadableSnapshotIsNotGone(t *testing.T) {
 	put := func(target string) func(path string) error {
 		return func(path string) error { return os.Symlink(target, path) }
@@ -460,7 +462,7 @@ func TestUnreadableSnapshotIsNotGone(t *testing.T) {
 	for _, test := range []struct {
 		name, file       string
 		put              func(path string) error
-		listed, readable error // Of Listed, and of Covered.
+		listed, readable error // Errors of Listed and of Covered.
 		covered          uint64
 	}{
 		{"meta data", snapshotMeta, put(snapshotMeta), unix.ELOOP, unix.ELOOP, 0},

@@ -21,7 +21,7 @@ import (
 	"berth/fault"
 )
 
-// FileName is the name of the log's file in its directory.
+// FileName is the name of the log file in its directory.
 const FileName = "raft.db"
 
 const (
@@ -29,40 +29,40 @@ const (
 	boltLockTimeout = 5 * time.Second
 	boltMmapSize    = 256 << 20
 	sumSize         = crc32.Size
-	deletePiece     = 4096 // Entries that one transaction removes.
+	deletePiece     = 4096 // Entries removed per transaction.
 	seqSize         = 8
 )
 
-// The keys that raft keeps in the stable store.
+// Keys of raft in the stable store.
 const (
 	KeyCurrentTerm  = "CurrentTerm"
 	KeyLastVoteTerm = "LastVoteTerm"
 	KeyLastVoteCand = "LastVoteCand"
 )
 
-// Log is raft.db: the log and the few values of the stable store, each
-// with a CRC32C that is checked whenever it is read. raft-boltdb has none:
-// nine of ten flipped bits come back from it as another entry.
+// Log is raft.db: the log and the stable store's values. Each has a CRC32C that
+// every read checks. raft-boltdb has none: it returns nine of ten flipped bits
+// as another entry.
 type Log struct {
 	bolt  *raftboltdb.BoltStore
 	sums  *crc32.Table
 	tail  *tailMark
-	fatal func(error) // Told of each corrupt read once raft runs.
+	fatal func(error) // Called on each corrupt read once raft runs.
 
 	room  *spaceWaiter
-	probe string // Path of what Probe writes.
+	probe string // Path of the file that Probe writes.
 
-	old superseded // Until raft runs.
+	old superseded // Only set before raft runs.
 
-	setMu sync.Mutex // Held while a value is written; no other lock is taken.
+	setMu sync.Mutex // Held while a value is written; a leaf lock.
 	seq   uint64     // Of the newest value.
 }
 
-// Open opens or makes the store in dir and reads all of it once. Covered is the
-// entry at which the newest readable snapshot ends, 0 without one. Entries that
-// it covers and that nothing follows without a gap are superseded: a crash between
-// a snapshot from the leader and the clearing of the log leaves them. They are as
-// if they were not there, and are removed by DropSuperseded.
+// Open opens or creates the store in dir and reads all of it once. covered is
+// the last index of the newest readable snapshot, 0 without one. An entry is
+// superseded if the snapshot covers it and no entry follows it without a gap. A
+// crash between the installation of a leader's snapshot and the clearing of the
+// log leaves such entries. Reads ignore them, and DropSuperseded removes them.
 func Open(dir string, covered uint64, fatal func(error)) (*Log, error) {
 	if err := createBolt(filepath.Join(dir, FileName)); err != nil {
 		return nil, fmt.Errorf("make raft log: %w", err)
@@ -78,8 +78,8 @@ func Open(dir string, covered uint64, fatal func(error)) (*Log, error) {
 	return s, nil
 }
 
-// OpenToRead opens the store in dir, which is there, as Open does, and changes
-// nothing. Nor can what it returns: writes fail.
+// OpenToRead opens the existing store in dir as Open does, but read-only:
+// writes to it fail.
 func OpenToRead(dir string, covered uint64) (*Log, error) { return open(dir, covered, true) }
 
 // open opens the store in dir and reads all of it.
@@ -115,8 +115,8 @@ func open(dir string, covered uint64, readOnly bool) (s *Log, err error) {
 	return s, nil
 }
 
-// createBolt makes the file under another name first: a power cut in the
-// middle of bolt's first write would leave a file that it cannot open.
+// createBolt creates the file under another name first. A power failure during
+// bolt's first write would leave a file that it cannot open.
 func createBolt(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -141,18 +141,18 @@ func createBolt(path string) error {
 func openBolt(path string, readOnly bool) (*raftboltdb.BoltStore, error) {
 	noSync := fault.Planted(fault.UnsyncedLog)
 	return raftboltdb.New(raftboltdb.Options{Path: path, NoSync: noSync, BoltOptions: &bbolt.Options{
-		Timeout:         boltLockTimeout, // Without it Open waits for ever for another process.
+		Timeout:         boltLockTimeout, // Without it Open waits forever for another process.
 		NoFreelistSync:  true,
-		FreelistType:    bbolt.FreelistMapType, // The default makes appends slower by the burst.
+		FreelistType:    bbolt.FreelistMapType, // The default makes appends slower in bursts.
 		InitialMmapSize: boltMmapSize,
 		ReadOnly:        readOnly,
 	}})
 }
 
-// checkKeys refuses a stable store with keys that nobody writes: a bit
-// that flipped in a key would otherwise make its value vanish without a word.
-// It returns up to which entry the log is superseded by a snapshot that ends at
-// covered: a log with a gap that this does not explain is refused too.
+// checkKeys refuses a stable store with unknown keys: otherwise a flipped bit
+// in a key would silently hide its value. It returns the entries that a
+// snapshot that ends at covered supersedes. It refuses a log with a gap that
+// the snapshot does not explain.
 func checkKeys(path string, covered uint64) (old superseded, err error) {
 	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
 	if err != nil {
@@ -171,7 +171,7 @@ func checkKeys(path string, covered uint64) (old superseded, err error) {
 			switch {
 			case !slices.Contains(keys(), string(key)):
 				return fmt.Errorf("%w: unknown key %q", ErrCorrupt, key)
-			case value == nil: // It looks like a bucket, and so as if it were not there.
+			case value == nil: // It looks like a bucket, so bolt would report it as missing.
 				return fmt.Errorf("%w: key %q has no value", ErrCorrupt, key)
 			}
 			return nil
@@ -180,14 +180,14 @@ func checkKeys(path string, covered uint64) (old superseded, err error) {
 	return old, err
 }
 
-// superseded are the entries of a log that a snapshot makes needless.
+// superseded describes the log entries that a snapshot makes unnecessary.
 type superseded struct {
 	to    uint64 // The newest of them; 0 for none.
-	first uint64 // The oldest entry that is none of them; 0 for none.
+	first uint64 // The oldest remaining entry; 0 for none.
 }
 
-// supersededBy returns the entries that are followed by a gap, or by nothing,
-// below what a snapshot that ends at covered explains.
+// supersededBy returns the entries up to covered that are followed by a gap or
+// by nothing.
 func supersededBy(logs *bbolt.Bucket, covered uint64) (old superseded, err error) {
 	last := uint64(0)
 	err = logs.ForEach(func(key, value []byte) error {
@@ -210,7 +210,7 @@ func supersededBy(logs *bbolt.Bucket, covered uint64) (old superseded, err error
 	return old, err
 }
 
-// scrub reads every value, and every entry but the old ones.
+// scrub reads every value, and every entry except the superseded ones.
 func (s *Log) scrub(old superseded) error {
 	last, err := s.LastIndex()
 	if err != nil {
@@ -239,8 +239,8 @@ func (s *Log) scrub(old superseded) error {
 	return s.tail.checkSeq(s.seq)
 }
 
-// markTail has the tail mark say what is there, unless some of it is superseded
-// and may turn out not to be.
+// markTail updates the tail mark, unless some entries are superseded. The
+// snapshot may turn out to belong to another node.
 func (s *Log) markTail() error {
 	if s.old.to > 0 {
 		return nil
@@ -252,8 +252,8 @@ func (s *Log) markTail() error {
 	return s.tail.set(last, s.seq)
 }
 
-// DropSuperseded removes the entries that a snapshot supersedes. It is called
-// once that snapshot is known to be this node's, and before raft runs.
+// DropSuperseded removes the entries that a snapshot supersedes. Call it after
+// the snapshot is known to belong to this node, and before raft runs.
 func (s *Log) DropSuperseded() error {
 	to := s.old.to
 	if to == 0 {
@@ -266,7 +266,7 @@ func (s *Log) DropSuperseded() error {
 	return s.markTail()
 }
 
-// scrubValues reads the values and finds the number of the newest.
+// scrubValues reads the values and finds the newest sequence number.
 func (s *Log) scrubValues(lastTerm uint64) error {
 	there := make(map[string]bool)
 	for _, key := range keys() {
@@ -280,13 +280,13 @@ func (s *Log) scrubValues(lastTerm uint64) error {
 	switch {
 	case lastTerm > 0 && !there[KeyCurrentTerm]:
 		return fmt.Errorf("%w: entries but no term", ErrCorrupt)
-	case there[KeyLastVoteCand] && !there[KeyLastVoteTerm]: // Raft writes that first.
+	case there[KeyLastVoteCand] && !there[KeyLastVoteTerm]: // Raft writes the term first.
 		return fmt.Errorf("%w: a vote but not its term", ErrCorrupt)
 	}
 	return nil
 }
 
-// sum returns the checksum of what counts of an entry.
+// sum returns the checksum of the relevant fields of an entry.
 func (s *Log) sum(l *raft.Log) [sumSize]byte {
 	if fault.Planted(fault.UncheckedSums) {
 		return [sumSize]byte{}
@@ -300,10 +300,10 @@ func (s *Log) sum(l *raft.Log) [sumSize]byte {
 	return out
 }
 
-// GetLog reads one entry. What comes back is what was stored, or an error.
+// GetLog reads one entry. It returns the stored entry or an error.
 func (s *Log) GetLog(index uint64, l *raft.Log) error {
-	// Decoding leaves alone what a record does not name: of an entry with a damaged
-	// name, what was there before would pass.
+	// Decoding leaves fields alone that a record does not name. An entry with a
+	// damaged field name would otherwise pass with the old value.
 	*l = raft.Log{}
 	err := guard("read", func() error { return s.bolt.GetLog(index, l) })
 	switch {
@@ -329,8 +329,8 @@ func pad(b []byte) []byte {
 	return b
 }
 
-// StoreLogs appends entries, durably when it returns nil. An entry that came
-// from the leader with a checksum is checked before it is written.
+// StoreLogs appends entries, durably when it returns nil. It first checks
+// entries that came from the leader with a checksum.
 func (s *Log) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		sum := s.sum(l)
@@ -354,8 +354,8 @@ func (s *Log) StoreLogs(logs []*raft.Log) error {
 	return s.marked(s.tail.setLast(logs[len(logs)-1].Index))
 }
 
-// marked judges an error of moving the tail mark forward. What it is about is
-// durable already, and a mark that lags only checks less.
+// marked handles an error of moving the tail mark forward. The data is already
+// durable, and a mark that lags only weakens the check.
 func (s *Log) marked(err error) error {
 	if NoSpace(err) {
 		return nil
@@ -386,7 +386,7 @@ func (s *Log) LastIndex() (index uint64, err error) {
 }
 
 // DeleteRange removes the entries from low to high: the oldest after a
-// snapshot, or the newest when a leader overrules them.
+// snapshot, or the newest after a conflict with the leader.
 func (s *Log) DeleteRange(low, high uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -415,9 +415,9 @@ func (s *Log) DeleteRange(low, high uint64) error {
 	return nil
 }
 
-// deleteInPieces removes the entries from low to high in transactions that are
-// short, since appends wait for them: from the oldest on, or, when older ones
-// stay, from the newest back. A crash in between leaves no gap.
+// deleteInPieces removes the entries from low to high in short transactions,
+// because appends wait for them. It starts with the oldest entry or, if older
+// ones stay, with the newest. A crash in between leaves no gap.
 func (s *Log) deleteInPieces(low, high uint64, oldest bool) error {
 	for low <= high {
 		from, to := low, min(high, low+deletePiece-1)
@@ -439,7 +439,7 @@ func (s *Log) deleteInPieces(low, high uint64, oldest bool) error {
 	return nil
 }
 
-// Set stores a value with a running number and a checksum.
+// Set stores a value with a sequence number and a checksum.
 func (s *Log) Set(key, value []byte) error {
 	s.setMu.Lock()
 	defer s.setMu.Unlock()
@@ -453,7 +453,7 @@ func (s *Log) Set(key, value []byte) error {
 	}
 	err := s.room.once(set)
 	if NoSpace(err) && string(key) == KeyCurrentTerm {
-		err = s.room.wait(set) // Raft ends the process without a new term.
+		err = s.room.wait(set) // Raft ends the process if it cannot store a new term.
 	}
 	s.failed(err)
 	if err != nil {
@@ -464,8 +464,7 @@ func (s *Log) Set(key, value []byte) error {
 	return s.marked(s.tail.setSeq(s.seq))
 }
 
-// failed ends the process when a write failed in a way that a repeat cannot
-// mend.
+// failed ends the process after a write error that a retry cannot fix.
 func (s *Log) failed(err error) {
 	if lost := failing(err); lost != nil {
 		s.fatal(lost)
@@ -474,8 +473,8 @@ func (s *Log) failed(err error) {
 	}
 }
 
-// Get reads a value. A missing one is an error whose text is "not found",
-// which is how raft recognises it.
+// Get reads a value. A missing one is an error with the text "not found", which
+// raft recognizes.
 func (s *Log) Get(key []byte) ([]byte, error) {
 	value, _, err := s.value(key)
 	if errors.Is(err, ErrCorrupt) {
@@ -484,7 +483,7 @@ func (s *Log) Get(key []byte) ([]byte, error) {
 	return value, err
 }
 
-// value reads a value and its running number.
+// value reads a value and its sequence number.
 func (s *Log) value(key []byte) (value []byte, seq uint64, err error) {
 	var data []byte
 	err = guard("get", func() error { data, err = s.bolt.Get(key); return err })
@@ -494,7 +493,7 @@ func (s *Log) value(key []byte) (value []byte, seq uint64, err error) {
 	return s.parse(key, data)
 }
 
-// parse returns the value and the running number that data is made of.
+// parse returns the value and the sequence number in data.
 func (s *Log) parse(key, data []byte) (value []byte, seq uint64, err error) {
 	end := len(data) - sumSize
 	if end < seqSize || binary.BigEndian.Uint32(data[end:]) != s.valueSum(key, data[:end]) {
@@ -533,15 +532,15 @@ func (s *Log) Close() error {
 	return errors.Join(err, s.tail.close())
 }
 
-// Slack returns how many bytes of the file hold nothing: entries go there
-// before the file grows. It never shrinks.
+// Slack returns the number of free bytes in the file. Entries use them before
+// the file grows. The file never shrinks.
 func (s *Log) Slack() int64 {
 	stats := s.bolt.Stats()
 	return int64(stats.FreePageN+stats.PendingPageN) * int64(os.Getpagesize())
 }
 
-// guard runs fn and turns what bolt does on a damaged page, a panic or a
-// fault in its memory map, into an error.
+// guard runs fn and converts bolt's reaction to a damaged page, a panic or a
+// fault in its memory map, to an error.
 func guard(what string, fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

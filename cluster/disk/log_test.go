@@ -29,7 +29,7 @@ func mustStore(t testing.TB, dir string) *disk.Log {
 	return s
 }
 
-// storedEntries are entries of many sizes.
+// storedEntries returns entries of many sizes.
 func storedEntries(from, to uint64) []*raft.Log {
 	random := rand.New(rand.NewPCG(1, from))
 	var logs []*raft.Log
@@ -54,10 +54,10 @@ func mustStoreEntries(t testing.TB, s raft.LogStore, logs []*raft.Log) {
 
 var flipsFlag = flag.Int("disk.flips", 250, "bits to flip, one at a time; as many in what leads to the values")
 
-// damage makes a store unlike what was written.
+// damage is one way to damage a store.
 type damage struct {
 	name string
-	do   func(image []byte) []byte // Of a copy.
+	do   func(image []byte) []byte // Changes a copy.
 }
 
 // flip flips a bit of a byte between two offsets.
@@ -69,8 +69,8 @@ func flip(random *rand.Rand, from, to int) damage {
 	}}
 }
 
-// damages are bits of a store that flip anywhere, more in what leads to the few
-// values, and its end that is gone.
+// damages returns flipped bits anywhere in a store, more of them on the path to
+// the values, and a truncation.
 func damages(image []byte, flips int) (all []damage) {
 	random := rand.New(rand.NewPCG(7, 7))
 	head, elements := valuesIn(image)
@@ -81,7 +81,7 @@ func damages(image []byte, flips int) (all []damage) {
 		size := random.IntN(len(image))
 		all = append(all, damage{fmt.Sprintf("cut to %d bytes", size), func(image []byte) []byte { return image[:size] }})
 	}
-	for from := 0; ; { // The names of fields of entries: without one it seems to be as before.
+	for from := 0; ; { // Field names of entries: without one the record seems unchanged.
 		at := bytes.Index(image[from:], []byte("Term"))
 		if at < 0 {
 			break
@@ -92,7 +92,7 @@ func damages(image []byte, flips int) (all []damage) {
 		}
 	}
 	for i := range imageValues {
-		at := elements + i*16 // Where it says whether it is a bucket.
+		at := elements + i*16 // The flag that marks a bucket.
 		all = append(all, damage{fmt.Sprintf("value %d is a bucket", i), func(image []byte) []byte {
 			image[at] ^= 1
 			return image
@@ -101,8 +101,8 @@ func damages(image []byte, flips int) (all []damage) {
 	return all
 }
 
-// valuesIn returns where the values are, which are too few for a page of their
-// own: in the root page, of which the newer meta page tells.
+// valuesIn returns where the values are. They are too few for their own page,
+// so they are in the root page that the newer meta page names.
 func valuesIn(image []byte) (head, elements int) {
 	size := os.Getpagesize()
 	meta := image[16:]
@@ -114,12 +114,12 @@ func valuesIn(image []byte) (head, elements int) {
 	return head, head + 32
 }
 
-// outcomes counts what reading damaged stores gives.
+// outcomes counts the results of reading damaged stores.
 type outcomes struct {
 	caughtOpen, caughtRead, harmless, silent int
 }
 
-// countOutcomes opens copies of a store, each damaged in its way, and reads
+// countOutcomes opens differently damaged copies of a store and reads
 // everything back.
 func countOutcomes(
 	t *testing.T, image []byte, wrote []*raft.Log, all []damage,
@@ -145,15 +145,15 @@ func countOutcomes(
 			o.caughtRead++
 			t.Logf("%s: not found before it was read: %v", d.name, err)
 		}
-		closeStore() //nolint:errcheck // A damaged one may fail at this too.
+		closeStore() //nolint:errcheck // A damaged store may fail to close.
 	}
 	return o
 }
 
 var errSilent = errors.New("returned silently")
 
-// compareStore reads everything and reports errSilent for what is wrong but
-// came without an error.
+// compareStore reads everything and returns errSilent for wrong data without an
+// error.
 func compareStore(s raft.LogStore, wrote []*raft.Log) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -185,7 +185,7 @@ func compareStore(s raft.LogStore, wrote []*raft.Log) (err error) {
 	return failed
 }
 
-// What mustImage writes beside entries.
+// What mustImage writes besides entries.
 const (
 	imageTerm   = 9
 	imageVote   = "10.0.0.1:6471"
@@ -193,8 +193,7 @@ const (
 	imageValues = 4
 )
 
-// mustImage returns what is in the files of a store, as far as it is used, and
-// the entries in it.
+// mustImage returns the used parts of a store's files, and its entries.
 func mustImage(t *testing.T) (image, tail []byte, wrote []*raft.Log) {
 	t.Helper()
 	dir := t.TempDir()
@@ -217,8 +216,8 @@ func mustImage(t *testing.T) (image, tail []byte, wrote []*raft.Log) {
 	if tail, err = os.ReadFile(filepath.Join(dir, "tail")); err != nil {
 		t.Fatal(err)
 	}
-	// Bolt makes the file larger than what it uses; flips in nothing prove
-	// nothing.
+	// Bolt makes the file larger than its used part; flips in unused space
+	// prove nothing.
 	return image[:(len(bytes.TrimRight(image, "\x00"))+4095)/4096*4096], tail, wrote
 }
 
@@ -234,9 +233,9 @@ func mustHoldValues(t *testing.T, s *disk.Log, damage string) {
 	}
 }
 
-// TestFlippedBitsAreNeverReturned damages a store at many places. Opening it gives all
-// that was written or says that it is damaged, upon which a server comes in
-// empty; with any other error it would not start.
+// TestFlippedBitsAreNeverReturned damages a store at many places. Opening it
+// returns everything that was written, or an error for damage, after which a
+// server starts with an empty replica. With any other error it would not start.
 func TestFlippedBitsAreNeverReturned(t *testing.T) {
 	image, tail, wrote := mustImage(t)
 	all := damages(image, *flipsFlag)
@@ -262,7 +261,7 @@ func TestFlippedBitsAreNeverReturned(t *testing.T) {
 	if ours.caughtRead > 0 {
 		t.Errorf("%d of %d damages were not found when the store was opened", ours.caughtRead, len(all))
 	}
-	// The control: without checksums the same damages do come back.
+	// The control: without checksums the same damages go unnoticed.
 	bare := countOutcomes(t, image, wrote, all[:100], func(_ *testing.T, dir, _ string) (
 		s raft.LogStore, done func() error, err error,
 	) {
@@ -384,14 +383,14 @@ func TestStoreNoticesALostTail(t *testing.T) {
 	}
 }
 
-// TestSnapshotSupersedesTheLog holds that what a snapshot covers is removed
-// when nothing, or a gap, follows it, and that any other gap is refused.
+// TestSnapshotSupersedesTheLog checks that entries covered by a snapshot are
+// removed if nothing or a gap follows them, and that any other gap is refused.
 func TestSnapshotSupersedesTheLog(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		covered     uint64
-		gap         [2]uint64 // Entries that are not there.
-		first, last uint64    // Of what is left; 0 for a refusal.
+		gap         [2]uint64 // Missing entries.
+		first, last uint64    // Of the remaining log; 0 for a refusal.
 	}{
 		{"within the log", 90, [2]uint64{}, 1, 100},
 		{"at its end", 100, [2]uint64{}, 1, 100},
@@ -418,7 +417,7 @@ func TestSnapshotSupersedesTheLog(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for range 2 { // The second time it is in order.
+			for range 2 { // The second time the log is clean.
 				s, err := disk.Open(dir, test.covered, func(err error) { t.Errorf("fatal: %v", err) })
 				if refused := test.first > test.last; refused || err != nil {
 					if errors.Is(err, disk.ErrCorrupt) != refused {
@@ -469,8 +468,8 @@ func TestGapBetweenSnapshotAndLog(t *testing.T) {
 	}
 }
 
-// TestSupersededEntriesStayUntilDropped holds that a log is whole again when the
-// snapshot that superseded it turns out not to be this node's.
+// TestSupersededEntriesStayUntilDropped checks that the log is intact if the
+// snapshot that superseded it belongs to another node.
 func TestSupersededEntriesStayUntilDropped(t *testing.T) {
 	dir := t.TempDir()
 	s := mustStore(t, dir)

@@ -11,18 +11,18 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// keyOwner is the one key of the stable store that is not raft's.
+// keyOwner is the only key of the stable store that is not raft's.
 const keyOwner = "BerthOwner"
 
 // keys lists the keys of the stable store.
 func keys() []string { return []string{KeyCurrentTerm, KeyLastVoteTerm, KeyLastVoteCand, keyOwner} }
 
-// SetOwner stores whose log it is. That stays with the log, wherever its file
-// is copied to.
+// SetOwner stores the owner of the log in the log itself, so that copies of the
+// file keep it.
 func (s *Log) SetOwner(owner []byte) error { return s.Set([]byte(keyOwner), owner) }
 
-// OwnerIn returns what SetOwner stored in the log in dir, which is not open, nil
-// for nothing. It does not look at anything else, and changes nothing.
+// OwnerIn returns the owner in the closed log in dir, nil for none. It reads
+// nothing else and changes nothing.
 func OwnerIn(dir string) (owner []byte, err error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); err != nil {
@@ -51,7 +51,7 @@ func OwnerIn(dir string) (owner []byte, err error) {
 	return owner, err
 }
 
-// Owner returns what SetOwner stored, nil for nothing.
+// Owner returns the stored owner, nil for none.
 func (s *Log) Owner() ([]byte, error) {
 	owner, err := s.Get([]byte(keyOwner))
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {

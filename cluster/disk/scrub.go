@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	scrubPiece = 256 << 10 // Bytes of a snapshot that are read at a time.
-	scrubTries = 3         // Of one that seems damaged while others are removed.
-	scrubHead  = 4 << 10   // What reading an entry costs beside its data.
+	scrubPiece = 256 << 10 // Read size for snapshots.
+	scrubTries = 3         // Attempts at a snapshot that seems damaged while others are removed.
+	scrubHead  = 4 << 10   // The cost of reading an entry in addition to its data.
 )
 
-// Pace waits until so many bytes may be read. Its error ends a scrub.
+// Pace waits until a number of bytes may be read. Its error ends a scrub.
 type Pace func(bytes int) error
 
-// Scrub reads all entries and values against their checksums while the store is
-// in use, and returns how many entries it read. What is damaged ends the
-// process, as with any other read.
+// Scrub verifies the checksums of all entries and values while the store is in
+// use, and returns the number of entries it read. Damage ends the process, as
+// with any other read.
 func (s *Log) Scrub(pace Pace) (entries int, err error) {
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *Log) Scrub(pace Pace) (entries int, err error) {
 	return entries, nil
 }
 
-// scrubEntry reads one entry. That it is gone is damage, unless the log does not
-// reach there any more.
+// scrubEntry reads one entry. A missing entry is damage, unless the log no
+// longer includes its index.
 func (s *Log) scrubEntry(index uint64, entry *raft.Log) error {
 	err := s.GetLog(index, entry)
 	if !errors.Is(err, raft.ErrLogNotFound) {
@@ -77,15 +77,15 @@ func (s *Log) scrubEntry(index uint64, entry *raft.Log) error {
 	if err != nil || index < first || index > last {
 		return err
 	}
-	if err = s.GetLog(index, entry); errors.Is(err, raft.ErrLogNotFound) { // It may have been overruled meanwhile.
+	if err = s.GetLog(index, entry); errors.Is(err, raft.ErrLogNotFound) { // A leader may have overwritten it meanwhile.
 		err = fmt.Errorf("%w: no entry %d between %d and %d", ErrCorrupt, index, first, last)
 		s.fatal(err)
 	}
 	return err
 }
 
-// Scrub reads all snapshots against their checksums and returns the ids of those
-// that are damaged, with what is wrong with the first of them.
+// Scrub verifies the checksums of all snapshots. It returns the ids of the
+// damaged ones, and the fault of the first.
 func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -110,9 +110,9 @@ func (s *Snapshots) Scrub(pace Pace) (damaged []string, reason, err error) {
 	return damaged, reason, nil
 }
 
-// judge returns what is wrong with a snapshot, nil for one that is whole, or is
-// removed meanwhile because newer ones took its place: what is missing while
-// snapshots are removed says nothing, and it is read again then.
+// judge returns the fault of a snapshot, nil if it is intact or was removed
+// because newer ones replaced it. A missing file means nothing while snapshots
+// are removed, so judge then reads again.
 func (s *Snapshots) judge(id string, pace Pace) (wrong, err error) {
 	for range scrubTries {
 		before := s.removals.Load()
@@ -129,10 +129,10 @@ func (s *Snapshots) judge(id string, pace Pace) (wrong, err error) {
 			return nil, err
 		}
 	}
-	return nil, nil // The next scrub judges it.
+	return nil, nil // The next scrub checks it.
 }
 
-// removal is to be called before snapshots may be removed; what it returns,
+// removal must be called before snapshots may be removed, and its result
 // afterwards.
 func (s *Snapshots) removal() (end func()) {
 	s.removing.Add(1)
@@ -142,8 +142,8 @@ func (s *Snapshots) removal() (end func()) {
 	}
 }
 
-// scrubOne reads one snapshot and returns what is wrong with it, and the error
-// of pace, or one that says nothing about the snapshot.
+// scrubOne reads one snapshot and returns its fault. err is the error of pace,
+// or one that says nothing about the snapshot.
 func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, id, snapshotMeta))
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 		return s.unread(err)
 	}
 	defer f.Close()
-	// What is in memory already says nothing about the disk.
+	// Reading cached pages would not check the disk.
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
 	for {
@@ -189,9 +189,9 @@ func (s *Snapshots) scrubOne(id string, pace Pace) (wrong, err error) {
 	return nil, nil
 }
 
-// unread judges why a file of a snapshot was not read. That it is gone is wrong
-// with the snapshot; that the disk fails ends the process, and anything else, as
-// too many open files, may be otherwise the next time.
+// unread classifies the error of reading a snapshot's file. A missing file is a
+// fault of the snapshot. A disk error ends the process. Any other error, as too
+// many open files, may be transient.
 func (s *Snapshots) unread(reason error) (wrong, err error) {
 	if errors.Is(reason, fs.ErrNotExist) {
 		return reason, nil
@@ -199,8 +199,8 @@ func (s *Snapshots) unread(reason error) (wrong, err error) {
 	return nil, s.failed("scrub", reason)
 }
 
-// SetAside moves a snapshot to the directory. It is no error if the snapshot is
-// gone, because newer ones took its place.
+// SetAside moves a snapshot to a directory. It returns no error if newer
+// snapshots have replaced the snapshot.
 func (s *Snapshots) SetAside(id, to string) error {
 	defer s.removal()()
 	from := filepath.Join(s.dir, id)

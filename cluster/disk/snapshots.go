@@ -19,24 +19,24 @@ import (
 	"berth/cluster/file"
 )
 
-// Where the library keeps snapshots, and what is beside each.
+// Names in the library's snapshot store, and of the added seal.
 const (
 	snapshotsDir    = "snapshots"
 	snapshotMeta    = "meta.json"
 	snapshotContent = "state.bin"
 	snapshotSeal    = "seal" // CRC32C of the meta data, which the library does not check.
 
-	snapshotUnfinished = ".tmp" // How the directory of one ends that is not finished.
+	snapshotUnfinished = ".tmp" // Suffix of the directory of an unfinished snapshot.
 )
 
-// snapshotPiece is after how many bytes a snapshot that is written goes to the
-// disk. All of it at its end would keep an append waiting for as long as a disk
-// that hangs; and whether it hangs meanwhile shows in these pieces.
+// snapshotPiece is the number of bytes after which an unfinished snapshot is
+// synced. One sync at the end would block an append for as long as a hanging
+// disk does. The pieces also show whether the disk hangs.
 const snapshotPiece = 16 << 20
 
-// Snapshots is the library's store of snapshots in files, under watch. It also
-// checks the meta data of each, which say up to which entry it goes and who
-// voted then; what does not match is never listed.
+// Snapshots is the library's file snapshot store with a watchdog. It also
+// checks the meta data of each snapshot, which contains the last index and the
+// configuration, and never lists a snapshot with a mismatch.
 type Snapshots struct {
 	store *raft.FileSnapshotStore
 	dir   string
@@ -44,11 +44,12 @@ type Snapshots struct {
 	fatal func(error)
 	room  spaceWaiter
 
-	removing atomic.Int32  // How many remove snapshots now, or may.
-	removals atomic.Uint64 // How often that has ended.
+	removing atomic.Int32  // Calls that are, or may be, removing snapshots.
+	removals atomic.Uint64 // Number of finished calls.
 }
 
-// OpenSnapshots opens or makes the store in dir, which keeps the newest ones.
+// OpenSnapshots opens or creates the store in dir, which keeps the newest
+// snapshots.
 func OpenSnapshots(dir string, keep int, watch *Watchdog, fatal func(error), logger hclog.Logger) (*Snapshots, error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dir, keep, logger)
 	if err != nil {
@@ -57,7 +58,7 @@ func OpenSnapshots(dir string, keep int, watch *Watchdog, fatal func(error), log
 	return &Snapshots{store: store, dir: filepath.Join(dir, snapshotsDir), watch: watch, fatal: fatal}, nil
 }
 
-// Relieve has the store call relieve when a snapshot finds no room.
+// Relieve makes the store call relieve when a snapshot finds no disk space.
 func (s *Snapshots) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
 
 // Create begins a snapshot. Implements raft.SnapshotStore.
@@ -81,9 +82,9 @@ func (s *Snapshots) Create(
 	return &snapshotSink{SnapshotSink: sink, store: s, content: content}, nil
 }
 
-// List returns the snapshots whose meta data are whole, the newest first. The error
-// may say that one cannot be read for now: it does not count as damaged, nor as gone.
-// Implements raft.SnapshotStore.
+// List returns the snapshots with intact meta data, newest first. The error may
+// be that one cannot be read for now: such a snapshot counts neither as damaged
+// nor as missing. Implements raft.SnapshotStore.
 func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.store.List()
 	if err != nil {
@@ -105,8 +106,9 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return whole, nil
 }
 
-// checkUnlisted looks at the snapshots that claim more than those that the library
-// has listed: it leaves out what it cannot read, whatever the reason.
+// checkUnlisted checks the snapshots with a higher index than those that the
+// library has listed. The library omits a snapshot that it cannot read, for any
+// reason.
 func (s *Snapshots) checkUnlisted(listed []*raft.SnapshotMeta) error {
 	var last uint64
 	for _, meta := range listed {
@@ -127,7 +129,8 @@ func (s *Snapshots) checkUnlisted(listed []*raft.SnapshotMeta) error {
 	return nil
 }
 
-// claims returns at which entry each finished snapshot ends, by its name alone.
+// claims returns the last index of each finished snapshot, according to its
+// name.
 func (s *Snapshots) claims() (map[string]uint64, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -146,15 +149,15 @@ func (s *Snapshots) claims() (map[string]uint64, error) {
 	return claims, nil
 }
 
-// passing reports whether an error says nothing about the snapshot that was not read:
-// the system refused it, as with too many open files, and may not the next time.
+// passing reports whether an error is transient: the system refused the read,
+// as with too many open files, and a retry may succeed.
 func passing(err error) bool {
 	_, refused := errors.AsType[unix.Errno](err)
 	return refused && !slices.ContainsFunc([]error{unix.ENOENT, unix.EIO, unix.EUCLEAN, unix.EBADMSG},
 		func(lost error) bool { return errors.Is(err, lost) })
 }
 
-// Open opens a snapshot after it has read all of it once. Implements
+// Open reads all of a snapshot once and then opens it. Implements
 // raft.SnapshotStore.
 func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	defer s.watch.begin(accessSnapshot)()
@@ -168,7 +171,7 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, content, nil
 }
 
-// Check reads all of a snapshot once and returns what is wrong with it.
+// Check reads all of a snapshot once and returns its fault.
 func (s *Snapshots) Check(id string) error {
 	_, content, err := s.Open(id)
 	if err != nil {
@@ -177,8 +180,8 @@ func (s *Snapshots) Check(id string) error {
 	return content.Close()
 }
 
-// Content opens what a snapshot holds for a reader that checks it as it reads,
-// and that otherwise would wait until Open had read all of it once.
+// Content opens the content of a snapshot for a reader that verifies it while
+// reading. Open would make that reader wait for a complete read first.
 func (s *Snapshots) Content(id string) (io.ReadCloser, error) {
 	content, err := os.Open(filepath.Join(s.dir, id, snapshotContent))
 	if err != nil {
@@ -187,7 +190,7 @@ func (s *Snapshots) Content(id string) (io.ReadCloser, error) {
 	return &snapshotContents{File: content, store: s}, nil
 }
 
-// snapshotContents is what a snapshot holds, read under watch.
+// snapshotContents is the content of a snapshot, read under the watchdog.
 type snapshotContents struct {
 	*os.File
 
@@ -203,7 +206,7 @@ func (c *snapshotContents) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// failed wraps an error, and ends the process after one that no repeat mends.
+// failed wraps an error, and ends the process if a retry cannot succeed.
 func (s *Snapshots) failed(what string, err error) error {
 	err = fmt.Errorf("%s snapshot: %w", what, err)
 	if lost := failing(err); lost != nil {
@@ -236,7 +239,7 @@ func (s *Snapshots) checkMeta(meta *raft.SnapshotMeta) error {
 	return nil
 }
 
-// sealOf returns the checksum of a snapshot's meta data as it is now.
+// sealOf returns the current checksum of a snapshot's meta data.
 func (s *Snapshots) sealOf(id string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, id, snapshotMeta))
 	if err != nil {
@@ -245,7 +248,7 @@ func (s *Snapshots) sealOf(id string) ([]byte, error) {
 	return binary.BigEndian.AppendUint32(nil, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), nil
 }
 
-// seal keeps the checksum of a finished snapshot's meta data.
+// seal stores the checksum of a finished snapshot's meta data.
 func (s *Snapshots) seal(id string) error {
 	sum, err := s.sealOf(id)
 	if err == nil {
@@ -254,8 +257,8 @@ func (s *Snapshots) seal(id string) error {
 	return err
 }
 
-// KeepNewest removes all snapshots but the newest that can be read, to make
-// room. It is no error if there is none.
+// KeepNewest removes all snapshots except the newest readable one, to free disk
+// space. No snapshot is no error.
 func (s *Snapshots) KeepNewest() error {
 	defer s.removal()()
 	all, err := s.List()
@@ -276,12 +279,12 @@ func (s *Snapshots) KeepNewest() error {
 	return nil
 }
 
-// snapshotSink is a snapshot that is being written, under watch.
+// snapshotSink is an unfinished snapshot under the watchdog.
 type snapshotSink struct {
 	raft.SnapshotSink
 
 	store   *Snapshots
-	content *os.File // What the library writes, to sync it.
+	content *os.File // The file that the library writes, to sync it.
 	written int      // Since the last sync.
 	done    bool
 }
@@ -304,7 +307,7 @@ func (k *snapshotSink) write(data []byte) (int, error) {
 	return k.SnapshotSink.Write(data)
 }
 
-// sync has what was written so far on disk.
+// sync flushes the content written so far to disk.
 func (k *snapshotSink) sync() error {
 	defer k.store.watch.begin(accessSync)()
 	return k.content.Sync()
@@ -318,7 +321,7 @@ func (k *snapshotSink) Close() error {
 	k.done = true
 	defer k.content.Close()
 	defer k.store.watch.begin(accessSync)()
-	defer k.store.removal()() // Of those that are one too many.
+	defer k.store.removal()() // Close also removes surplus snapshots.
 	if err := k.SnapshotSink.Close(); err != nil {
 		k.store.makeRoom(err)
 		return errors.Join(k.store.failed("finish", err), k.clear())
@@ -329,7 +332,7 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-// Cancel gives the snapshot up. Raft may call it after Close.
+// Cancel abandons the snapshot. Raft may call it after Close.
 func (k *snapshotSink) Cancel() error {
 	if k.done {
 		return nil
@@ -342,8 +345,8 @@ func (k *snapshotSink) Cancel() error {
 	return nil
 }
 
-// clear gives back what a snapshot that failed takes. The library leaves it
-// there, with its file open: what it holds goes first.
+// clear frees the space of a failed snapshot. The library leaves it there with
+// its file open, so its content is truncated first.
 func (k *snapshotSink) clear() error {
 	dir := filepath.Join(k.store.dir, k.ID()+snapshotUnfinished)
 	err := os.Truncate(filepath.Join(dir, snapshotContent), 0)
@@ -353,16 +356,16 @@ func (k *snapshotSink) clear() error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// makeRoom has room made for the next snapshot, since this one found none: what
-// was written of it cannot be taken up again.
+// makeRoom frees disk space for the next snapshot after this one found none. A
+// partial snapshot cannot be continued.
 func (s *Snapshots) makeRoom(err error) {
 	if relieve := s.room.relieve.Load(); NoSpace(err) && relieve != nil {
 		(*relieve)()
 	}
 }
 
-// RemoveUnfinishedSnapshots deletes what crashes in the middle of a snapshot
-// left; the library never does.
+// RemoveUnfinishedSnapshots deletes the snapshots that crashes left unfinished.
+// The library never does.
 func RemoveUnfinishedSnapshots(dir string) error {
 	dir = filepath.Join(dir, snapshotsDir)
 	entries, err := os.ReadDir(dir)
@@ -383,15 +386,15 @@ func RemoveUnfinishedSnapshots(dir string) error {
 	return file.SyncDir(dir)
 }
 
-// Covered returns the entry at which the newest readable snapshot ends, 0 when
-// there is none, and the one at which the newest of all ends. It reads that
-// snapshot whole. The error may say that one cannot be read for now.
+// Covered returns the last index of the newest readable snapshot, 0 without
+// one, and the last index that any snapshot claims. It reads that snapshot
+// completely. The error may be that one cannot be read for now.
 func (s *Snapshots) Covered() (covered, claimed uint64, err error) {
 	return s.newest(s.Check)
 }
 
-// Listed is as Covered, for who reads the snapshot next and finds out by that
-// whether it can be read: its meta data are looked at alone.
+// Listed is Covered for a caller that reads the snapshot next, and thus finds
+// out whether it is readable. It checks only the meta data.
 func (s *Snapshots) Listed() (covered, claimed uint64, err error) {
 	return s.newest(func(string) error { return nil })
 }
@@ -421,9 +424,10 @@ func (s *Snapshots) newest(check func(id string) error) (covered, claimed uint64
 }
 
 // CheckGap refuses a replica whose newest readable snapshot, which ends at
-// covered, ends before its log begins: raft would panic on it, or replay from
-// the wrong entry. It also refuses one whose newest snapshot, readable or not,
-// ends at claimed, which neither the log nor a snapshot reaches any more.
+// covered, ends before its log begins. Raft would panic on it, or replay from
+// the wrong entry. It also refuses a replica whose newest snapshot, readable or
+// not, ends at claimed, if neither the log nor a readable snapshot reaches that
+// index.
 func CheckGap(logs raft.LogStore, covered, claimed uint64) error {
 	first, err := logs.FirstIndex()
 	if err != nil {

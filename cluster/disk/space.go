@@ -26,8 +26,8 @@ func (r *spaceWaiter) once(write func() error) error {
 	return err
 }
 
-// wait calls write until it finds space. Where nothing frees any, as before raft
-// runs, it calls it once.
+// wait calls write until it finds space. If nothing frees any, as before raft
+// runs, it calls write once.
 func (r *spaceWaiter) wait(write func() error) error {
 	if r.relieve.Load() == nil {
 		return write()
@@ -56,8 +56,8 @@ func (s *Log) Starved() bool { return s.room.starved.Load() }
 // probeFile is what Probe writes to.
 const probeFile = "probe"
 
-// Probe writes a few bytes beside the log, durably, to see whether the disk
-// hangs. Only one may be under way.
+// Probe durably writes a few bytes beside the log, to check whether the disk
+// hangs. Calls must not overlap.
 func (s *Log) Probe() error {
 	f, err := os.OpenFile(s.probe, os.O_CREATE|os.O_WRONLY, fileMode)
 	if err == nil {

@@ -18,15 +18,14 @@ const tailFile = "tail"
 // markSize is the length of the mark: last entry, last value, checksum.
 const markSize = 8 + 8 + crc32.Size
 
-// tailMark remembers outside of raft.db what was written to it last: which
-// entry, and which value by its running number. Checksums cannot tell that
-// something is gone altogether. A damaged meta page, for one, makes bolt go
-// back by a transaction without a word; a replica that forgot an entry or a
-// vote would acknowledge twice what it acknowledged before.
+// tailMark records, outside raft.db, the last entry and the sequence number of
+// the last value that were written to it. Checksums cannot detect missing data.
+// A damaged meta page, for one, makes bolt silently go back by a transaction. A
+// replica that forgot an entry or a vote could acknowledge or vote twice.
 //
-// It is written after the entries are durable and is not synced itself, so it
-// is never ahead of them: after a power cut it may lag, which only weakens
-// the check. Before entries are removed it is lowered durably.
+// The mark is written after the entries are durable and is not synced itself,
+// so it is never ahead of them. After a power failure it may lag, which only
+// weakens the check. Before entries are removed it is lowered durably.
 type tailMark struct {
 	file *os.File
 
@@ -52,8 +51,7 @@ func openTailMark(path string, readOnly bool) (*tailMark, error) {
 	return t, nil
 }
 
-// read takes over what the file says. A mark that is absent or torn says
-// nothing.
+// read loads the mark from the file. A missing or incomplete mark is ignored.
 func (t *tailMark) read() {
 	var b [markSize]byte
 	if n, _ := t.file.ReadAt(b[:], 0); n < len(b) {
@@ -65,7 +63,7 @@ func (t *tailMark) read() {
 	t.last, t.seq = binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
 }
 
-// check reports an error when raft.db, which ends at entry last, once went
+// check returns an error if raft.db, which ends at entry last, once reached
 // further.
 func (t *tailMark) check(last uint64) error {
 	if t.last > last {
@@ -90,7 +88,7 @@ func (t *tailMark) set(last, seq uint64) error {
 	return t.write()
 }
 
-// setLast moves the mark to the entry.
+// setLast moves the mark to an entry.
 func (t *tailMark) setLast(last uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +96,7 @@ func (t *tailMark) setLast(last uint64) error {
 	return t.write()
 }
 
-// setSeq moves the mark to the value.
+// setSeq moves the mark to a value.
 func (t *tailMark) setSeq(seq uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +104,7 @@ func (t *tailMark) setSeq(seq uint64) error {
 	return t.write()
 }
 
-// lower moves the mark back to the entry, durably.
+// lower moves the mark back to an entry, durably.
 func (t *tailMark) lower(last uint64) error {
 	if err := t.setLast(last); err != nil {
 		return err
@@ -117,8 +115,8 @@ func (t *tailMark) lower(last uint64) error {
 	return nil
 }
 
-// write writes the mark. The caller holds mu: both numbers are in one record,
-// and it goes to memory, not to the disk.
+// write writes the mark. The caller holds mu, because both numbers share one
+// record. The write goes to the page cache, not to the disk.
 func (t *tailMark) write() error {
 	var b [markSize]byte
 	binary.BigEndian.PutUint64(b[:], t.last)
@@ -135,7 +133,7 @@ func (t *tailMark) write() error {
 }
 
 func (t *tailMark) close() error {
-	if t.file == nil { // There was none to read.
+	if t.file == nil { // The file did not exist.
 		return nil
 	}
 	if err := t.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {

@@ -22,20 +22,20 @@ const (
 	flagBucket   = 0x01
 	maxPageSize  = 64 << 10
 	maxTreeDepth = 32
-	bucketHead   = 16 // Root page and a number.
+	bucketHead   = 16 // Root page and sequence number.
 )
 
-// boltTree checks the pages of a bbolt file before bbolt opens it. Bbolt
-// walks them too, to find the free ones, but what is wrong with them it says
-// by a panic in a goroutine of its own, which ends the process.
+// boltTree checks the pages of a bbolt file before bbolt opens it. Bbolt also
+// walks the pages, to find the free ones. But it reports a damaged page by a
+// panic in another goroutine, which ends the process.
 type boltTree struct {
 	file  *os.File
 	size  int    // Of a page.
-	pages uint64 // The first page number that is not used.
+	pages uint64 // The first unused page number.
 	seen  map[uint64]bool
 }
 
-// checkBolt reports an error when the tree in the file is damaged.
+// checkBolt returns an error if the tree in the file is damaged.
 func checkBolt(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -53,8 +53,7 @@ func checkBolt(path string) error {
 	return nil
 }
 
-// meta reads the newer of the two meta pages that are whole and returns the
-// root page.
+// meta reads the newer of the two intact meta pages and returns the root page.
 func (t *boltTree) meta() (root uint64, err error) {
 	newest := uint64(0)
 	found := false
@@ -81,8 +80,8 @@ func (t *boltTree) meta() (root uint64, err error) {
 	return root, nil
 }
 
-// walk checks the page and all below it. Keys must rise, from low on and up
-// to below high, where nil is no bound.
+// walk checks a page and all below it. Keys must increase within [low, high),
+// where nil is no bound.
 func (t *boltTree) walk(id uint64, low, high []byte, depth int) error {
 	data, flags, err := t.page(id)
 	if err != nil {
@@ -110,7 +109,7 @@ func (t *boltTree) walk(id uint64, low, high []byte, depth int) error {
 	return nil
 }
 
-// bucket checks the tree of a bucket whose element, which is whole, is the i-th
+// bucket checks the tree of a bucket. Its element, which is intact, is the i-th
 // of a page.
 func (t *boltTree) bucket(data []byte, i, depth int) error {
 	start := pageHead + i*pageElement
@@ -125,9 +124,9 @@ func (t *boltTree) bucket(data []byte, i, depth int) error {
 	return checkInline(value[bucketHead:])
 }
 
-// checkInline checks the page of a bucket that is so small that it is inside of
-// its element. Bbolt copies it and believes it: an element that reaches further
-// would be read from whatever is behind that in memory.
+// checkInline checks the page of a bucket that is small enough to be inside its
+// element. Bbolt copies it without checks: an element beyond the page would be
+// read from the memory after it.
 func checkInline(page []byte) error {
 	if len(page) < pageHead {
 		return errors.New("the page of a small bucket is cut")
@@ -148,7 +147,7 @@ func checkInline(page []byte) error {
 	return nil
 }
 
-// page reads a page with what overflows it. Each may be reached once.
+// page reads a page with its overflow pages. Each page may be reached once.
 func (t *boltTree) page(id uint64) (data []byte, flags uint16, err error) {
 	if id < 2 || id >= t.pages {
 		return nil, 0, fmt.Errorf("page %d: out of bounds", id)
@@ -175,8 +174,8 @@ func (t *boltTree) page(id uint64) (data []byte, flags uint16, err error) {
 	return data, flags, nil
 }
 
-// elementKeys returns the keys of a page, which must rise, from low on and up to
-// below high, where nil is no bound; and high behind them.
+// elementKeys returns the keys of a page and, after them, high. Keys must
+// increase within [low, high), where nil is no bound.
 func elementKeys(data []byte, flags uint16, low, high []byte) (keys [][]byte, err error) {
 	count := int(binary.NativeEndian.Uint16(data[10:]))
 	if pageHead+count*pageElement > len(data) || count == 0 && flags == flagBranch {
@@ -196,8 +195,8 @@ func elementKeys(data []byte, flags uint16, low, high []byte) (keys [][]byte, er
 	return keys, nil
 }
 
-// elementKey returns the key of the i-th element of a page, whose value must
-// be inside of the page too.
+// elementKey returns the key of the i-th element of a page. Its value must be
+// inside the page too.
 func elementKey(data []byte, flags uint16, i int) ([]byte, error) {
 	start := pageHead + i*pageElement
 	element := data[start:]

@@ -10,20 +10,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How long a write to the log may take. A leader whose disk hangs keeps its
-// leadership for ever, because its heartbeats go on; so it must end. A
-// follower hurts nobody and gets more time, and so does what moves many bytes.
+// How long a write to the log may take. A leader with a hanging disk keeps its
+// leadership forever, because its heartbeats continue; so it must end. A
+// follower does no harm and gets more time, and so do large writes.
 const (
 	AppendLimitLeader   = 2 * time.Second
 	AppendLimitFollower = 30 * time.Second
 	bulkLimit           = time.Minute
-	WatchTick           = 100 * time.Millisecond // How often to call Watchdog.Look.
+	WatchTick           = 100 * time.Millisecond // Interval of calls to Watchdog.Look.
 )
 
 // errNoVote refuses to store a vote.
 var errNoVote = errors.New("this server may not vote yet")
 
-// errOldTerm refuses to store a term over a newer one. Raft ends the process then, and the next start reads the newer one.
+// errOldTerm refuses to store a term over a newer one. Raft then ends the
+// process, and the next start reads the newer term.
 var errOldTerm = errors.New("a newer term is on disk")
 
 // errVoted refuses to store a second vote in a term.
@@ -36,9 +37,9 @@ const (
 	accessWrite    access = iota // Of the log or of a value, durably.
 	accessRead                   // Of an entry.
 	accessDelete                 // Of many entries.
-	accessSnapshot               // A piece of a snapshot, in memory perhaps.
-	accessSync                   // What there is of a snapshot, to the disk.
-	accessProbe                  // A small write, to see whether the disk hangs.
+	accessSnapshot               // A piece of a snapshot, possibly only to memory.
+	accessSync                   // The pieces written so far, durably.
+	accessProbe                  // A small write that checks whether the disk hangs.
 )
 
 // String names the access for an error.
@@ -49,7 +50,7 @@ func (a access) String() string {
 	}[a]
 }
 
-// limit returns how long the access may take when a write may take limit.
+// limit returns how long the access may take, from the limit of a write.
 func (a access) limit(limit time.Duration) time.Duration {
 	switch a {
 	case accessWrite, accessProbe:
@@ -61,23 +62,23 @@ func (a access) limit(limit time.Duration) time.Duration {
 	return max(limit, bulkLimit)
 }
 
-// reaches reports whether the access ends only once the disk has answered. The
-// others may end from memory, while the disk hangs.
+// reaches reports whether the access ends only after the disk has answered. The
+// others may end in memory while the disk hangs.
 func (a access) reaches() bool { return a != accessRead && a != accessSnapshot }
 
-// Watchdog passes accesses to the store through and notices when one hangs.
+// Watchdog wraps the store and detects accesses that hang.
 type Watchdog struct {
 	raft.LogStore
 	Stable   raft.StableStore
 	Now      func() time.Time
-	Observed func(time.Duration) // Told how long each append took.
-	// Starved reports that the store waits for free space, which is not a hang; nil
-	// for never.
+	Observed func(time.Duration) // Called with the duration of each append.
+	// Starved reports that the store waits for free space, which is not a hang;
+	// nil for never.
 	Starved func() bool
-	// MayVote reports whether a vote may be stored, without which raft grants none;
-	// nil for always.
+	// MayVote reports whether a vote may be stored; nil for always. Raft grants
+	// no vote that it cannot store.
 	MayVote func() bool
-	// Probe writes a few bytes durably where the log is; nil for nothing.
+	// Probe durably writes a few bytes beside the log; nil for none.
 	Probe func() error
 
 	mu      sync.Mutex
@@ -87,16 +88,16 @@ type Watchdog struct {
 	probing bool
 
 	termMu   sync.Mutex // Held while a term or a vote is written.
-	term     uint64     // The newest one that was.
-	voteTerm uint64     // The one of the newest vote,
-	voted    []byte     // and for whom it is; nil until that was written.
+	term     uint64     // The newest term written.
+	voteTerm uint64     // The term of the newest vote.
+	voted    []byte     // Its candidate; nil until it is written.
 }
 
 // pendingAccess is an access that has not returned.
 type pendingAccess struct {
 	kind access
-	seen bool          // By Look: from then on time counts.
-	hung time.Duration // For how long, as Look has seen it.
+	seen bool          // Seen by Look, which starts the timing.
+	hung time.Duration // How long it has hung, as measured by Look.
 }
 
 // StoreLogs appends entries under watch.
@@ -150,8 +151,9 @@ func (w *Watchdog) SetUint64(key []byte, v uint64) error {
 		return errNoVote
 	}
 	defer w.begin(accessWrite)()
-	// Raft answers heartbeats beside the goroutine that votes, and may write the
-	// term of one after that of a vote, or vote twice in a term that it forgot so.
+	// Raft answers heartbeats on another goroutine than vote requests. It may
+	// write the term of a heartbeat after that of a vote, and vote twice in a
+	// term that it lost this way.
 	w.termMu.Lock()
 	defer w.termMu.Unlock()
 	if string(key) == KeyCurrentTerm && v < w.term {
@@ -171,8 +173,8 @@ func (w *Watchdog) SetUint64(key []byte, v uint64) error {
 // GetUint64 reads a number.
 func (w *Watchdog) GetUint64(key []byte) (uint64, error) { return w.Stable.GetUint64(key) }
 
-// TryProbe writes a few bytes durably and returns the error of that. While an
-// earlier one hangs it does not begin another, and reports false.
+// TryProbe durably writes a few bytes and returns the error. It returns false,
+// without another write, while an earlier one hangs.
 func (w *Watchdog) TryProbe() (bool, error) {
 	w.mu.Lock()
 	if w.probing {
@@ -193,7 +195,7 @@ func (w *Watchdog) TryProbe() (bool, error) {
 	return true, w.Probe()
 }
 
-// begin notes an access and returns what notes its end.
+// begin records an access and returns the function that ends it.
 func (w *Watchdog) begin(kind access) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,10 +208,10 @@ func (w *Watchdog) begin(kind access) (end func()) {
 	return func() { w.end(id) }
 }
 
-// end forgets an access. One that reached the disk shows that it moves, so what
-// is pending beside it is timed again: an append that waits for its turn behind the
-// pieces of a snapshot is slow and does not hang. Another may have come from
-// memory and shows nothing.
+// end removes an access. One that reached the disk shows that the disk works,
+// so the timers of pending accesses restart. An append that waits behind the
+// pieces of a snapshot is slow, but does not hang. Any other access may have
+// ended in memory and shows nothing.
 func (w *Watchdog) end(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,10 +229,9 @@ func (w *Watchdog) restartTimers() {
 	}
 }
 
-// Look is called on every tick and returns an error when an access has hung
-// for longer than it may, where limit is for a write. Time in which the ticks
-// themselves paused (the process was stopped, the machine asleep) counts as one
-// tick.
+// Look is called on every tick and returns an error if an access has hung for
+// too long; limit is the limit of a write. Time without ticks (the process was
+// paused, the machine suspended) counts as one tick.
 func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 	starved := w.Starved != nil && w.Starved()
 	w.mu.Lock()
@@ -257,8 +258,8 @@ func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 	return err
 }
 
-// Pending returns for how long the oldest small write has not returned, as Look
-// has seen it. What moves many bytes may take long.
+// Pending returns how long the oldest small write has been pending, as measured
+// by Look. Large writes may take long.
 func (w *Watchdog) Pending() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package file writes small files so that a crash leaves them whole. It is not
-// for logs or blobs, which have their own ways. Rule: a file is replaced, never
-// changed, and only its owner may read it.
+// Package file writes small files so that they are intact after a crash. It
+// does not write logs or blobs. Rule: a file is replaced, never changed, and
+// only its owner may read it.
 package file
 
 import (
@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Write writes data to path with mode 0600 so that after a crash the file
-// is whole, old or new.
+// Write writes data to path with mode 0600. After a crash the file has either
+// the old or the new content.
 func Write(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // A no-op once it was renamed.
+	defer os.Remove(f.Name()) // A no-op after the rename.
 	if _, err := f.Write(data); err != nil {
 		f.Close()
 		return err
@@ -33,7 +33,7 @@ func Write(path string, data []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir makes renames and removals inside dir survive a crash.
+// SyncDir makes renames and removals in dir durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

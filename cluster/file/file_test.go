@@ -54,7 +54,7 @@ func TestSealedFilesTellEveryFlippedBit(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := file.ReadSealed(path)
-			// The name of the checksum itself is no part of what it protects.
+			// The checksum does not cover its own name.
 			inName := bytes.Contains(damaged, sealed[:bytes.Index(sealed, []byte("crc32c"))-1])
 			taken := err == nil && inName && len(got) == len(sealed)
 			if !taken && !errors.Is(err, file.ErrDamaged) {

@@ -8,21 +8,22 @@ import (
 	"os"
 )
 
-// A small text file carries its checksum within, as JSON member or behind a #,
-// so that programs which know nothing of it read it too.
+// A small text file contains its checksum, as a JSON member or after a #, so
+// that other programs can read the file too.
 const (
 	sealMark = `"crc32c": "`
 
-	// Unsealed is what a JSON text has as its member "crc32c" where
+	// Unsealed is the value of the member "crc32c" of a JSON text where
 	// WriteSealed puts the checksum.
 	Unsealed = "00000000"
 )
 
-// ErrDamaged is returned for a file that is not what was written.
+// ErrDamaged means that a file's checksum is wrong.
 var ErrDamaged = errors.New("the file is damaged: its checksum is wrong")
 
-// WriteSealed writes text as Write does, with its checksum: in the place of
-// Unsealed when it has one, else in a last line that begins with #.
+// WriteSealed writes text as Write does, with its checksum. The checksum
+// replaces Unsealed if text contains it, and is otherwise in a last line that
+// begins with #.
 func WriteSealed(path string, text []byte) error {
 	text = bytes.Clone(text)
 	at := sealOf(text)
@@ -34,8 +35,8 @@ func WriteSealed(path string, text []byte) error {
 	return Write(path, text)
 }
 
-// ReadSealed reads what WriteSealed wrote. The error is ErrDamaged when the
-// checksum is wrong; a file without one is taken as it is.
+// ReadSealed reads a file that WriteSealed wrote. The error is ErrDamaged if
+// the checksum is wrong. A file without a checksum is returned unchanged.
 func ReadSealed(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,7 +54,7 @@ func ReadSealed(path string) ([]byte, error) {
 	return text, nil
 }
 
-// sealOf returns where the checksum is in text, -1 for nowhere.
+// sealOf returns the offset of the checksum in text, -1 for none.
 func sealOf(text []byte) int {
 	at := bytes.LastIndex(text, []byte(sealMark))
 	if at < 0 || len(text) < at+len(sealMark)+len(Unsealed)+1 {
@@ -62,7 +63,7 @@ func sealOf(text []byte) int {
 	return at + len(sealMark)
 }
 
-// sum returns the checksum of a text that has Unsealed in its place.
+// sum returns the checksum of a text with Unsealed in its place.
 func sum(text []byte) []byte {
 	return fmt.Appendf(nil, "%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 }

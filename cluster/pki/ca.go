@@ -21,9 +21,9 @@ import (
 
 // Lifetimes of certificates.
 const (
-	LeafLifetime = 72 * time.Hour            // Renewed when half of it is over.
+	LeafLifetime = 72 * time.Hour            // Renewed at half its lifetime.
 	caLifetime   = 10 * 365 * 24 * time.Hour // Of the authority itself.
-	clockSlack   = 24 * time.Hour            // Certificates are valid this long before they are made: clocks differ.
+	clockSlack   = 24 * time.Hour            // Validity begins this long before issue: clocks differ.
 	pinLength    = 16                        // Hexadecimal digits of the authority's SHA-256 in a token.
 	nameOfCA     = "Berth cluster "          // Followed by the cluster's id.
 )
@@ -35,7 +35,7 @@ type CA struct {
 	Key  ed25519.PrivateKey
 }
 
-// NewCA makes the authority of a new cluster.
+// NewCA creates the authority of a new cluster.
 func NewCA(random io.Reader, cluster compute.UUID, now time.Time) (*CA, error) {
 	public, key, err := ed25519.GenerateKey(random)
 	if err != nil {
@@ -84,7 +84,7 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return &CA{Cert: cert, Key: key}, nil
 }
 
-// PEM returns the texts that ParseCA reads; keyPEM is nil without a key.
+// PEM returns the texts that ParseCA parses; keyPEM is nil without a key.
 func (a *CA) PEM() (certPEM, keyPEM []byte) {
 	certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Cert.Raw})
 	if a.Key == nil {
@@ -93,8 +93,8 @@ func (a *CA) PEM() (certPEM, keyPEM []byte) {
 	return certPEM, keyToPEM(a.Key)
 }
 
-// Cluster returns the cluster that the authority was made for, zero when its
-// name tells none.
+// Cluster returns the authority's cluster, zero if its name does not contain
+// the id.
 func (a *CA) Cluster() compute.UUID {
 	text, _ := strings.CutPrefix(a.Cert.Subject.CommonName, nameOfCA)
 	id, err := compute.ParseUUID(text)
@@ -105,7 +105,7 @@ func (a *CA) Cluster() compute.UUID {
 }
 
 // Pin returns the first hexadecimal digits of the SHA-256 of the authority's
-// certificate, as join tokens carry them.
+// certificate, as used in join tokens.
 func (a *CA) Pin() string { return pinOf(a.Cert) }
 
 // Issue signs a certificate for the holder of public.
@@ -134,8 +134,8 @@ func (a *CA) Issue(random io.Reader, id Identity, public crypto.PublicKey, now t
 }
 
 // IssueForRequest signs a certificate for the key of a certificate signing
-// request in DER. Of the request only the key counts; who the holder is, the
-// caller decides.
+// request in DER. It uses only the request's key; the caller decides the
+// identity.
 func (a *CA) IssueForRequest(random io.Reader, id Identity, csr []byte, now time.Time) (*x509.Certificate, error) {
 	request, err := x509.ParseCertificateRequest(csr)
 	if err != nil {
@@ -147,8 +147,8 @@ func (a *CA) IssueForRequest(random io.Reader, id Identity, csr []byte, now time
 	return a.Issue(random, id, request.PublicKey, now)
 }
 
-// Verify reports who cert's holder is, when it was issued by this authority
-// and is valid at now.
+// Verify returns the identity of cert's holder. This authority must have issued
+// the certificate, and it must be valid at now.
 func (a *CA) Verify(cert *x509.Certificate, now time.Time) (Identity, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Cert)
@@ -163,7 +163,8 @@ func (a *CA) Verify(cert *x509.Certificate, now time.Time) (Identity, error) {
 	return IdentityOf(cert)
 }
 
-// Advise adds what to do about a certificate that is not accepted here.
+// Advise adds a remedy to the error about a certificate that is not accepted
+// here.
 func Advise(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
 		text := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -10,14 +10,14 @@ import (
 	"berth/compute"
 )
 
-// Identity is who a certificate says its holder is.
+// Identity is the identity of a certificate's holder.
 type Identity struct {
 	Cluster compute.UUID
 	Role    compute.Role
 	Node    compute.NodeID
 }
 
-// errIdentity is returned for certificates without exactly one SPIFFE URI.
+// errIdentity means that a certificate does not have exactly one SPIFFE URI.
 var errIdentity = errors.New("the certificate names no node of a cluster")
 
 // URI returns spiffe://<cluster>/<role>/<node>.

@@ -40,8 +40,8 @@ func NewRequest(random io.Reader, key ed25519.PrivateKey) ([]byte, error) {
 	return der, nil
 }
 
-// Pair returns what TLS presents for a node: its certificate, followed by the
-// authority's, which a node that joins needs to check its token's pin.
+// Pair returns a node's TLS certificate chain: its certificate and the
+// authority's. A joining node needs the latter to check its token's pin.
 func Pair(cert *x509.Certificate, key ed25519.PrivateKey, ca *CA) *tls.Certificate {
 	return &tls.Certificate{
 		Certificate: [][]byte{cert.Raw, ca.Cert.Raw},
@@ -65,7 +65,7 @@ func SaveCA(dir string, ca *CA) error {
 	return nil
 }
 
-// LoadCA reads what SaveCA wrote.
+// LoadCA reads the authority that SaveCA wrote.
 func LoadCA(dir string) (*CA, error) {
 	certPEM, err := file.ReadSealed(filepath.Join(dir, caCertFile))
 	if err != nil {
@@ -82,14 +82,13 @@ func LoadCA(dir string) (*CA, error) {
 	return ca, nil
 }
 
-// loadCAError says where the authority can be had from.
+// loadCAError adds where to get the authority from.
 func loadCAError(err error) error {
 	return fmt.Errorf("load authority, which is the same on every server and can be copied from another: %w", err)
 }
 
-// SavePair writes a node's certificate and key to dir: the key first, so that
-// a crash between the two leaves a pair that LoadPair refuses, never one that
-// cannot be told from a good one.
+// SavePair writes a node's certificate and key to dir. It writes the key first,
+// so that LoadPair detects the mismatch after a crash between the two.
 func SavePair(dir string, pair *tls.Certificate) error {
 	key, ok := pair.PrivateKey.(ed25519.PrivateKey)
 	if !ok {
@@ -105,7 +104,7 @@ func SavePair(dir string, pair *tls.Certificate) error {
 	return nil
 }
 
-// LoadPair reads what SavePair wrote.
+// LoadPair reads the pair that SavePair wrote.
 func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
 	certPEM, err := file.ReadSealed(filepath.Join(dir, certFile))
 	if err != nil {
@@ -125,7 +124,7 @@ func LoadPair(dir string, ca *CA) (*tls.Certificate, error) {
 	return Pair(cert, key, ca), nil
 }
 
-// SaveKey writes a node's key to dir, for which it has no certificate yet.
+// SaveKey writes a node's key to dir before the node has a certificate for it.
 func SaveKey(dir string, key ed25519.PrivateKey) error {
 	if err := file.WriteSealed(filepath.Join(dir, keyFile), keyToPEM(key)); err != nil {
 		return fmt.Errorf("save node key: %w", err)
@@ -133,7 +132,7 @@ func SaveKey(dir string, key ed25519.PrivateKey) error {
 	return nil
 }
 
-// LoadKey reads what SaveKey or SavePair wrote.
+// LoadKey reads the key that SaveKey or SavePair wrote.
 func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	text, err := file.ReadSealed(filepath.Join(dir, keyFile))
 	if err != nil {

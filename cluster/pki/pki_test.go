@@ -174,7 +174,7 @@ func TestJoinTokens(t *testing.T) {
 	}
 }
 
-// handshake connects a client to a server and returns both sides' verdict.
+// handshake connects a client to a server and returns the errors of both sides.
 func handshake(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -243,8 +243,8 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// An authority that only carries the right certificate in its chain, without
-// having signed with it, must not pass the pin.
+// TestPinNeedsASignature checks that an authority does not pass the pin if it
+// only has the right certificate in its chain, without a signature by it.
 func TestPinNeedsASignature(t *testing.T) {
 	ca, foreign := mustCA(t), mustCA(t)
 	forged := mustPair(t, foreign, node(1), time.Now())

@@ -10,15 +10,14 @@ import (
 	"berth/compute"
 )
 
-// ErrPin is returned when a join token names another authority than the one
-// that the server there belongs to.
+// ErrPin means that a join token names another authority than the server's.
 var ErrPin = errors.New("the certificate authority there is not the one that the join token names: " +
 	"make a token in the cluster that is to be joined, with berth admin token create")
 
-// ServerConfig returns the TLS side of a node that listens for protos. Every
-// handshake asks pair for the certificate of that moment, so a renewal needs
-// no restart. A client without a certificate passes the handshake: who may
-// speak without one is for the caller to decide.
+// ServerConfig returns the TLS configuration of a node that listens for protos.
+// Every handshake calls pair for the current certificate, so a renewal needs no
+// restart. A client without a certificate passes the handshake: the caller
+// decides what it may do.
 func ServerConfig(ca *CA, pair func() *tls.Certificate, now func() time.Time, protos ...string) *tls.Config {
 	clients := x509.NewCertPool()
 	clients.AddCert(ca.Cert)
@@ -28,7 +27,7 @@ func ServerConfig(ca *CA, pair func() *tls.Certificate, now func() time.Time, pr
 		ClientAuth:             tls.VerifyClientCertIfGiven,
 		ClientCAs:              clients,
 		Time:                   now,
-		SessionTicketsDisabled: true, // Each connection is judged anew.
+		SessionTicketsDisabled: true, // Each connection is verified.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return pair(), nil
 		},
@@ -41,16 +40,17 @@ func ServerConfig(ca *CA, pair func() *tls.Certificate, now func() time.Time, pr
 	}
 }
 
-// ClientConfig returns the TLS side of a node that dials with proto. The other
-// side must hold a certificate of ca, and check must accept who it is.
+// ClientConfig returns the TLS configuration of a node that dials with proto.
+// The other side must hold a certificate of ca, and check must accept its
+// identity.
 func ClientConfig(
 	ca *CA, pair func() *tls.Certificate, now func() time.Time, proto string, check func(Identity) error,
 ) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{proto},
-		// Names and addresses mean nothing here; VerifyConnection checks
-		// the chain and the identity instead.
+		// Names and addresses are irrelevant; VerifyConnection checks the chain
+		// and the identity instead.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			id, err := ca.Verify(state.PeerCertificates[0], now())
@@ -65,8 +65,8 @@ func ClientConfig(
 	}
 }
 
-// PinnedConfig returns the TLS side of a node that joins: it has no
-// certificate yet and knows the authority by its pin alone. It accepts any
+// PinnedConfig returns the TLS configuration of a joining node. It has no
+// certificate yet and knows the authority only by its pin. It accepts any
 // server of that authority.
 func PinnedConfig(pin string, now func() time.Time, proto string) *tls.Config {
 	return &tls.Config{

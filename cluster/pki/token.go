@@ -20,15 +20,15 @@ const (
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// JoinToken is what admits a new node: bjt_<id>_<secret>_<pin of the
-// authority>. The state keeps ID and SecretHash; the text is shown once.
+// JoinToken admits a new node: bjt_<id>_<secret>_<pin of the authority>. The
+// state stores ID and SecretHash; the text is shown once.
 type JoinToken struct {
 	ID     string
 	Secret string
 	Pin    string
 }
 
-// NewJoinToken makes a token for the cluster of ca.
+// NewJoinToken creates a token for the cluster of ca.
 func NewJoinToken(random io.Reader, ca *CA) (JoinToken, error) {
 	id, err := randomText(random, tokenIDLength)
 	if err != nil {
@@ -41,8 +41,8 @@ func NewJoinToken(random io.Reader, ca *CA) (JoinToken, error) {
 	return JoinToken{ID: id, Secret: secret, Pin: ca.Pin()}, nil
 }
 
-// ParseJoinToken returns the token that text spells; white space around it,
-// as at the end of a file, does not count. The error never holds the text.
+// ParseJoinToken parses a token, ignoring surrounding white space such as a
+// file's last newline. The error never contains the text.
 func ParseJoinToken(text string) (JoinToken, error) {
 	parts := strings.Split(strings.TrimSpace(text), "_")
 	if len(parts) != 4 || parts[0] != tokenPrefix ||
@@ -59,10 +59,10 @@ func (t JoinToken) String() string {
 	return strings.Join([]string{tokenPrefix, t.ID, t.Secret, t.Pin}, "_")
 }
 
-// SecretHash returns what the state keeps of the token.
+// SecretHash returns the hash of the secret, which the state stores.
 func (t JoinToken) SecretHash() compute.Hash { return sha256.Sum256([]byte(t.Secret)) }
 
-// randomText returns n base62 digits, each as likely as the others.
+// randomText returns n uniformly distributed base62 digits.
 func randomText(random io.Reader, n int) (string, error) {
 	text := make([]byte, 0, n)
 	var b [64]byte

@@ -17,7 +17,7 @@ import (
 // DefaultTimeout bounds a call whose context has no deadline.
 const DefaultTimeout = 30 * time.Second
 
-// ErrNotSent is returned when a call certainly did not reach the other side.
+// ErrNotSent means that a call certainly did not reach the other side.
 var ErrNotSent = errors.New("the call was not sent")
 
 // Client is the calling end of one connection. Its methods may be called
@@ -27,7 +27,7 @@ type Client struct {
 	codec   Codec
 }
 
-// NewClient starts the calling end on conn, which it owns from then on.
+// NewClient starts the client on conn and takes ownership of conn.
 func NewClient(conn net.Conn, codec Codec, logger *slog.Logger) (*Client, error) {
 	session, err := yamux.Client(conn, muxConfig(logger))
 	if err != nil {
@@ -42,9 +42,9 @@ func (c *Client) Closed() bool { return c.session.IsClosed() }
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.session.Close() }
 
-// Call sends payload to the method and returns its answer. An error that is a
-// *compute.Error came from the method; one that is ErrNotSent means that
-// nothing happened; any other leaves open whether the method was executed.
+// Call sends payload to the method and returns its answer. A *compute.Error
+// came from the method. ErrNotSent means that nothing happened. After any other
+// error the method may have been executed.
 func (c *Client) Call(ctx context.Context, method string, payload []byte) ([]byte, error) {
 	ctx, cancel := withDefaultTimeout(ctx)
 	defer cancel()
@@ -64,8 +64,8 @@ func (c *Client) Call(ctx context.Context, method string, payload []byte) ([]byt
 	return answer, nil
 }
 
-// Open calls a stream method and returns its answer together with the stream,
-// which the caller closes. The stream ends with ctx.
+// Open calls a stream method and returns its answer and the stream, which the
+// caller closes. The stream ends with ctx.
 func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byte, io.ReadWriteCloser, error) {
 	stream, err := c.session.OpenStream()
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Client) Open(ctx context.Context, method string, payload []byte) ([]byt
 	return answer, &openStream{Stream: stream, stop: stop}, nil
 }
 
-// openStream forgets its context when it is closed.
+// openStream stops watching its context when it is closed.
 type openStream struct {
 	*yamux.Stream
 	stop func() bool
@@ -114,14 +114,14 @@ func (c *Client) exchange(stream *yamux.Stream, req request) ([]byte, error) {
 	return resp.Payload, nil
 }
 
-// interrupt ends what waits on the stream.
+// interrupt ends pending operations on the stream.
 func interrupt(stream *yamux.Stream) {
 	// It fails only on a stream that is already closed.
 	_ = stream.SetDeadline(time.Unix(1, 0))
 }
 
-// callError says what failed; the end of the context wins over what it made
-// the stream say.
+// callError returns the error of a call. The context's error takes precedence
+// over the stream error that it caused.
 func callError(ctx context.Context, method string, err error) error {
 	if e, ok := errors.AsType[*compute.Error](err); ok {
 		return e

@@ -12,7 +12,7 @@ import (
 
 // Limits of messages.
 const (
-	MaxRequest  = 9 << 20 // The largest body of the API, and what is around it.
+	MaxRequest  = 9 << 20 // The largest body of the API, and its envelope.
 	MaxResponse = 32 << 20
 )
 
@@ -45,8 +45,7 @@ func NewCodec() Codec {
 	return Codec{enc: enc, dec: dec}
 }
 
-// Marshal returns the encoding of v, which must be of a type that can be
-// encoded.
+// Marshal returns the encoding of v, whose type must be encodable.
 func (c Codec) Marshal(v any) []byte {
 	data, err := c.enc.Marshal(v)
 	if err != nil {
@@ -63,14 +62,14 @@ func (c Codec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// request opens a stream.
+// request is the first message on a stream.
 type request struct {
 	Method    string `cbor:"1,keyasint"`
-	TimeoutMS int64  `cbor:"2,keyasint"` // What is left of the caller's deadline; 0 on stream methods.
+	TimeoutMS int64  `cbor:"2,keyasint"` // The caller's remaining time; 0 for stream methods.
 	Payload   []byte `cbor:"3,keyasint,omitempty"`
 }
 
-// response answers it.
+// response is the answer to a request.
 type response struct {
 	Payload []byte         `cbor:"1,keyasint,omitempty"`
 	Err     *compute.Error `cbor:"2,keyasint,omitempty"`

@@ -2,5 +2,5 @@ package rpc
 
 import "io"
 
-// Raw opens a stream for a test's own bytes.
+// Raw opens a stream for raw bytes.
 func (c *Client) Raw() (io.ReadWriteCloser, error) { return c.session.OpenStream() }

@@ -138,9 +138,9 @@ func TestDeadlines(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	client, _ := mustConnect(t, s, somebody())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // Enough to be on its way.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // Enough to arrive.
 	defer cancel()
-	_, err := client.Call(ctx, "hang", nil) // Either end may notice first.
+	_, err := client.Call(ctx, "hang", nil) // Either side may notice first.
 	if !errors.Is(err, context.DeadlineExceeded) && compute.CodeOf(err) != compute.CodeUnavailable {
 		t.Errorf("the caller sees %v", err)
 	}
@@ -157,7 +157,7 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("the caller who gave up sees %v", err)
 	}
 	client.Close()
-	if err := <-ended; !errors.Is(err, context.Canceled) { // With its connection.
+	if err := <-ended; !errors.Is(err, context.Canceled) { // It ends with its connection.
 		t.Errorf("the handler whose connection ended sees %v", err)
 	}
 	if _, err := client.Call(t.Context(), "hang", nil); !errors.Is(err, rpc.ErrNotSent) {

@@ -14,18 +14,18 @@ import (
 	"berth/compute"
 )
 
-// NoMethod is the detail of the error for a method that the other side does
-// not have: it may be of another version, or of another role.
+// NoMethod is the detail of the error for a method that the other side does not
+// have. That side may have another version or another role.
 const NoMethod = "no_method"
 
 // Limits of the serving end.
 const (
-	maxStreams = 1024 // Calls that one connection may have open.
+	maxStreams = 1024 // Concurrent calls on one connection.
 	maxTimeout = 5 * time.Minute
 )
 
-// Peer is who calls, as its certificate says. ID is zero for a caller without
-// a certificate, which may do nothing but join.
+// Peer is the caller, according to its certificate. ID is zero for a caller
+// without a certificate, which may only join.
 type Peer struct {
 	ID   compute.NodeID
 	Role compute.Role
@@ -34,25 +34,25 @@ type Peer struct {
 // Anonymous reports whether the peer showed no certificate.
 func (p Peer) Anonymous() bool { return p.ID.IsZero() }
 
-// Handler answers one call. Its context ends with the caller's deadline or
-// with the connection. An error that is a *compute.Error arrives as it is,
-// another one as internal.
+// Handler answers one call. Its context ends with the caller's deadline or with
+// the connection. A *compute.Error is returned unchanged, any other error as
+// internal.
 type Handler func(ctx context.Context, peer Peer, request []byte) ([]byte, error)
 
 // StreamHandler answers one call of a stream method and then owns the stream
-// until it returns. It sends its answer with Accept; an error before that
-// arrives as the call's error, one after it only ends the stream.
+// until it returns. It sends its answer with Accept. An error before that
+// becomes the call's error; a later one only ends the stream.
 type StreamHandler func(ctx context.Context, peer Peer, request []byte, stream *Stream) error
 
-// Stream is the serving end of a stream method's call.
+// Stream is the server side of a stream method's call.
 type Stream struct {
 	*yamux.Stream
 	codec    Codec
 	accepted bool
 }
 
-// Accept sends the method's answer. Reads and writes are the method's own
-// bytes from then on.
+// Accept sends the method's answer. Later reads and writes are the method's raw
+// bytes.
 func (s *Stream) Accept(answer []byte) error {
 	s.accepted = true
 	return s.codec.write(s.Stream, response{Payload: answer}, MaxResponse)
@@ -62,9 +62,9 @@ func (s *Stream) Accept(answer []byte) error {
 type Server struct {
 	Codec  Codec
 	Logger *slog.Logger
-	// Allow reports why peer may not call method, nil when it may.
+	// Allow returns why peer may not call method, or nil.
 	Allow func(peer Peer, method string) error
-	// Done is told of every call that ended.
+	// Done is called after every call.
 	Done func(method string, code compute.Code, took time.Duration)
 
 	mu      sync.RWMutex
@@ -72,7 +72,7 @@ type Server struct {
 	streams map[string]StreamHandler
 }
 
-// Handle makes h answer method. It panics when the method has a handler.
+// Handle registers h for method. It panics if the method has a handler.
 func (s *Server) Handle(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func (s *Server) Handle(method string, h Handler) {
 	s.unary[method] = h
 }
 
-// HandleStream makes h answer the stream method. It panics when the method
-// has a handler.
+// HandleStream registers h for the stream method. It panics if the method has a
+// handler.
 func (s *Server) HandleStream(method string, h StreamHandler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Server) known(method string) bool {
 	return s.unary[method] != nil || s.streams[method] != nil
 }
 
-// ServeConn answers the calls of peer on conn until the connection or ctx
-// ends, and waits for its handlers.
+// ServeConn serves the calls of peer on conn until the connection or ctx ends,
+// and waits for its handlers.
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
 	session, err := newServerSession(conn, s.Logger)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error 
 // serveStream answers one call.
 func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Peer) {
 	defer stream.Close()
-	start := time.Now() //nolint:forbidigo // A stopwatch.
+	start := time.Now() //nolint:forbidigo // Measures the call.
 	var req request
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
 		return
@@ -186,7 +186,7 @@ func (s *Server) dispatch(ctx context.Context, stream *yamux.Stream, peer Peer, 
 	return err
 }
 
-// answer sends the outcome of a call.
+// answer sends the result of a call.
 func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
 	resp := response{Payload: payload}
 	if err != nil {
@@ -198,9 +198,9 @@ func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
 	return s.Codec.write(stream, resp, MaxResponse)
 }
 
-// wireError returns err as it travels: with its code, as unavailable when its
-// time was up, or as internal with its text, which only operators of the
-// cluster get to see.
+// wireError converts err for the other side: unchanged with its code,
+// unavailable after a timeout, or internal with its text. Only operators of the
+// cluster see that text.
 func wireError(err error) *compute.Error {
 	if e, ok := errors.AsType[*compute.Error](err); ok {
 		return e

@@ -14,9 +14,9 @@ const (
 	keepAlive      = 5 * time.Second
 	writeTimeout   = 10 * time.Second
 	closeTimeout   = 10 * time.Second
-	acceptBacklog  = 1024 // Streams that wait to be accepted; more block their callers.
+	acceptBacklog  = 1024 // Streams waiting to be accepted; more block their callers.
 	streamWindow   = 1 << 20
-	requestTimeout = 10 * time.Second // To send the request, once the stream is open.
+	requestTimeout = 10 * time.Second // For the request, once the stream is open.
 )
 
 // muxConfig returns the settings of both ends of a session.
@@ -31,8 +31,8 @@ func muxConfig(logger *slog.Logger) *yamux.Config {
 	return cfg
 }
 
-// muxLog writes yamux's lines as debug messages: what matters comes back as
-// the error of a call.
+// muxLog logs yamux's messages at debug level: relevant failures are returned
+// as errors of calls.
 type muxLog struct{ logger *slog.Logger }
 
 func (l muxLog) Write(line []byte) (int, error) {
@@ -40,7 +40,7 @@ func (l muxLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// newServerSession starts the accepting end on conn.
+// newServerSession starts the accepting side on conn.
 func newServerSession(conn net.Conn, logger *slog.Logger) (*yamux.Session, error) {
 	return yamux.Server(conn, muxConfig(logger))
 }
