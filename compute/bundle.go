@@ -13,7 +13,7 @@ import (
 type Hash [sha256.Size]byte
 
 // Bundle is what an execution executes: the user's own bytes, which the state
-// never looks into.
+// never reads.
 type Bundle struct {
 	Code         string            `json:"code"`
 	FileName     string            `json:"file_name,omitempty"`

@@ -9,7 +9,7 @@ const ClockTolerance = 10 * time.Second
 // ClockOff reports whether a clock that is so much ahead of another one is off.
 func ClockOff(ahead time.Duration) bool { return ahead.Abs() > ClockTolerance }
 
-// ClockDrift is by how much a clock may differ before people are told: less than
+// ClockDrift is how far a clock may differ before a warning: less than
 // anything here rests on, and more than a clock that is set by others is off.
 const ClockDrift = 500 * time.Millisecond
 

@@ -25,7 +25,7 @@ const (
 	CodeUnsupportedMedia Code = "unsupported_media"  // Not the content type wanted.
 	CodeNoCapacity       Code = "no_capacity"        // Nothing can be provisioned now.
 	CodeUnavailable      Code = "unavailable"        // No leader, or a part is down.
-	CodeInternal         Code = "internal"           // Ours; the user is told nothing.
+	CodeInternal         Code = "internal"           // A fault of Berth; the user gets no detail.
 )
 
 // Error is a failure with a code. Message is for the user, Err for the

@@ -135,7 +135,7 @@ func (u *Usage) Measured() bool {
 // MaxUsageSamples is how many samples of its GPUs an execution keeps.
 const MaxUsageSamples = 16
 
-// UsageSample is one look at the GPUs of an attempt, all together. A value
+// UsageSample is one sample of the GPUs of an attempt, all together. A value
 // that they do not report is negative.
 type UsageSample struct {
 	AtMs        int64 `cbor:"1,keyasint"` // Since the code started.
@@ -160,8 +160,8 @@ type Attempt struct {
 	EndedAt    Instant       `cbor:"11,keyasint,omitempty"`
 	Placement  Placement     `cbor:"12,keyasint,omitzero"`  // Why it is there.
 	StartedAt  Instant       `cbor:"13,keyasint,omitempty"` // When StartAttempt was committed, by the state's clock.
-	PreemptAt  Instant       `cbor:"14,keyasint,omitempty"` // When it was asked to make room; zero while it may stay.
-	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // Then: how long before SIGTERM its code is told.
+	PreemptAt  Instant       `cbor:"14,keyasint,omitempty"` // When it was preempted; zero if it was not.
+	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // If so: how long before SIGTERM its code is notified.
 }
 
 // GPUShare is the part of one GPU that an attempt holds. Memory and isolation
@@ -191,7 +191,7 @@ type Work struct {
 	GPUs      []GPU
 }
 
-// AttemptStart is a node's word that the user's process started.
+// AttemptStart is the report of a node that the user's process started.
 type AttemptStart struct {
 	Execution ExecutionID `cbor:"1,keyasint"`
 	Epoch     uint64      `cbor:"2,keyasint"`
@@ -199,7 +199,7 @@ type AttemptStart struct {
 	StartedAt Instant     `cbor:"4,keyasint"`
 }
 
-// Outcome is a node's word on how an attempt ended.
+// Outcome is the report of a node on how an attempt ended.
 type Outcome struct {
 	Execution ExecutionID   `cbor:"1,keyasint"`
 	Epoch     uint64        `cbor:"2,keyasint"`

@@ -9,7 +9,7 @@ type Explanation struct {
 	Position int    // In the queue, from 1; 0 when it does not wait for a place.
 	Queued   int    // Executions in the queue.
 	Nodes    int    // Known nodes.
-	Fits     int    // Nodes with room for it now: work before it goes first.
+	Fits     int    // Nodes with capacity for it now: work before it goes first.
 	Refused  []Refused
 	Ahead    Ahead
 	Running  int // Live attempts of its organization.

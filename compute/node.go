@@ -88,7 +88,7 @@ type Brake struct {
 	SharePercent int     `cbor:"1,keyasint,omitempty"` // More than so many of a hundred are too many; 0 for a third.
 	ReleasedAt   Instant `cbor:"2,keyasint,omitempty"` // What vanished until then is gone.
 
-	// Since is since when too many have vanished, the state's word; zero while
+	// Since is since when too many have vanished, by the state; zero while
 	// that is not so.
 	Since Instant `cbor:"3,keyasint,omitempty"`
 }

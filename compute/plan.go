@@ -45,7 +45,7 @@ type Waiting struct {
 	Reason    Reason      `cbor:"2,keyasint"`
 }
 
-// Preemption asks one attempt to make room for an execution of a higher
+// Preemption preempts one attempt for an execution of a higher
 // priority.
 type Preemption struct {
 	Execution ExecutionID `cbor:"1,keyasint"`

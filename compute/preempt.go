@@ -20,7 +20,7 @@ func (a *Attempt) Ran(now Instant) time.Duration {
 	return max(now.Sub(a.StartedAt), 0)
 }
 
-// Yields reports whether w may be asked at now to make room for work of a
+// Yields reports whether w may be preempted at now for work of a
 // priority, having run for at least minRun.
 func (w *Work) Yields(priority int, now Instant, minRun time.Duration) bool {
 	e, a := w.Execution, w.Attempt
@@ -28,7 +28,7 @@ func (w *Work) Yields(priority int, now Instant, minRun time.Duration) bool {
 		!a.Ended && a.PreemptAt.IsZero() && a.Ran(now) >= minRun
 }
 
-// Leaves reports whether w has been asked to end, or to make room.
+// Leaves reports whether w was stopped or preempted.
 func (w *Work) Leaves() bool { return w.Execution.Stop != StopNone || !w.Attempt.PreemptAt.IsZero() }
 
 // LatestEnd returns when w has ended at the latest, reckoned from its placing

@@ -154,7 +154,7 @@ type Request struct {
 // IsGPU reports whether r asks for GPUs.
 func (r *Request) IsGPU() bool { return r.GPUs > 0 || r.GPUType != "" }
 
-// Types returns the GPU types that r accepts as one word: the type, those of
+// Types returns the GPU types that r accepts as one string: the type, those of
 // AnyOf with "|" between, "*" for any, and "" for CPU-only work.
 func (r *Request) Types() string {
 	switch {
@@ -166,7 +166,7 @@ func (r *Request) Types() string {
 	return strings.Join(r.AnyOf, "|")
 }
 
-// Key returns a word that is the same for two requests when they ask for the
+// Key returns a string that is the same for two requests when they ask for the
 // same, and only then.
 func (r *Request) Key() string {
 	b := make([]byte, 0, 64)

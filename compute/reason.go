@@ -9,7 +9,7 @@ const (
 	ReasonNone Reason = iota
 
 	// Why it waits.
-	ReasonScheduling     // The scheduler has not looked at it yet.
+	ReasonScheduling     // The scheduler has not considered it yet.
 	ReasonGPUsBusy       // Nodes have the GPU type, all of it in use.
 	ReasonResourcesBusy  // GPUs are free, vCPU or memory beside them is not.
 	ReasonNodesDown      // Only nodes that are down or drained could host it.
@@ -45,7 +45,7 @@ const (
 	ReasonTagConcurrency // What carries one of its tags runs as much as it may at once.
 	ReasonQuotaGPUs      // The organization, key or tag holds as many GPUs as it may.
 
-	// ReasonPreempted is why an attempt ended that made room for work of a
+	// ReasonPreempted is why an attempt ended that was preempted for work of a
 	// higher priority, and why its execution waits again.
 	ReasonPreempted
 

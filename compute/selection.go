@@ -115,7 +115,7 @@ type Standing struct {
 	Score     float64       // The objective's value, lower is better; 0 when no run completed.
 }
 
-// CandidateStop is the word that one run of a GPU selection need not go on.
+// CandidateStop stops one run of a GPU selection.
 type CandidateStop struct {
 	Execution ExecutionID   `cbor:"1,keyasint"`
 	Reason    Reason        `cbor:"2,keyasint"` // ReasonNoCapacity, ReasonStoppedEarly or ReasonDeadline.
