@@ -13,6 +13,7 @@ import (
 
 	"berth/bench/faults/sweep"
 	"berth/bench/faults/world"
+	"berth/fault"
 )
 
 var (
