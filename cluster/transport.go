@@ -157,8 +157,8 @@ func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tl
 	return conn, peer, conn.SetWriteDeadline(time.Time{})
 }
 
-// judge returns the peer, and an error if it may not speak its protocol. TLS has
-// verified its certificate, if any.
+// judge returns the peer, and an error if it may not speak its protocol. TLS
+// has verified its certificate, if any.
 func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		if state.NegotiatedProtocol == protoRaft {
@@ -312,8 +312,8 @@ func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Con
 }
 
 // withAdvice adds advice to the error when the other side refused this node's
-// certificate. TLS has no error types for that, and a dialling side does not learn
-// the reason.
+// certificate. TLS has no error types for that, and a dialing side does not
+// learn the reason.
 func withAdvice(err error) error {
 	text := err.Error()
 	switch {

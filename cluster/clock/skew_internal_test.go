@@ -38,8 +38,9 @@ func TestMeasuredClocks(t *testing.T) {
 	}
 }
 
-// TestClocksThatDrift holds that people are told once of a clock that differs for
-// longer by what cannot be the call's own time, and once that it is right again.
+// TestClocksThatDrift checks that the operator gets one warning about a clock
+// whose lasting difference exceeds the call's own time, and one notice when it
+// is right again.
 func TestClocksThatDrift(t *testing.T) {
 	const ms = time.Millisecond
 	var s skew
@@ -53,7 +54,7 @@ func TestClocksThatDrift(t *testing.T) {
 		{600 * ms, 300 * ms, false, false},
 		{-600 * ms, 10 * ms, false, false},
 		{-600 * ms, 10 * ms, false, false},
-		{0, 10 * ms, false, false}, // It stood still.
+		{0, 10 * ms, false, false}, // It stopped.
 		{-600 * ms, 10 * ms, false, false},
 		{-700 * ms, 10 * ms, false, false},
 		{-600 * ms, 10 * ms, true, true},

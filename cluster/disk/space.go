@@ -44,13 +44,13 @@ func (r *spaceWaiter) wait(write func() error) error {
 	}
 }
 
-// Relieve makes the store call relieve when a write finds no space, and retry once
-// when relieve reports that it freed some. It may be called from any
-// goroutine, and its function from any.
+// Relieve makes the store call relieve when a write finds no space, and retry
+// once when relieve reports that it freed some. It is safe for concurrent use,
+// and so must relieve be.
 func (s *Log) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
 
-// Starved reports whether raft waits for free space to store its term; a failure
-// to store it would end the process.
+// Starved reports whether raft waits for free space to store its term. A
+// failure to store it would end the process.
 func (s *Log) Starved() bool { return s.room.starved.Load() }
 
 // probeFile is what Probe writes to.
