@@ -61,9 +61,15 @@ var rules = []rule{
 	{"node/config", []string{"compute", "gpu"}, "the configuration is read without opening what it configures"},
 	{"node/repair", []string{"cluster/file", "cluster/raftconf", "cluster/replica", "compute", "fsm", "node/storage"}, "a stopped server is repaired without the parts of a running one"},
 	{"node/worker", []string{"api", "attempt", "boottime", "cluster", "cluster/rpc", "compute", "fsm", "loop", "node/executor", "node/logs"}, "both sides of the protocol of workers stand in one place"},
+	{"node/archives", []string{"compute", "fault", "fsm", "loop", "node/storage"}, "archives are made and read without the cluster around them"},
+	{"node/explain", []string{"cluster/replica", "compute", "fsm", "scheduler", "scheduler/forecast"}, "questions about scheduling are answered from a state and its log"},
+	{"node/leader", []string{"attempt", "cluster", "cluster/disk", "cluster/file", "cluster/raftconf", "compute", "fault", "fsm", "loop", "node/archives", "node/progress", "node/secrets", "scheduler", "scheduler/forecast", "scheduler/selection"}, "the leader's duties are commands about what the state and the cluster show"},
+	{"node/progress", []string{"cluster", "cluster/rpc", "compute", "fsm", "node/logs"}, "progress is read from the output of a node and asked for by the leader"},
+	{"node/replication", []string{"cluster", "cluster/replica", "cluster/rpc", "compute", "fsm", "loop", "node/archives", "node/storage"}, "which blobs a server needs follows from the state alone"},
 	{"node/logs", []string{"compute", "loop"}, "the children of node do not know each other"},
 	{"node/storage", []string{"compute", "fault", "loop"}, "the children of node do not know each other"},
 	{"node/secrets", []string{"compute", "loop"}, "the children of node do not know each other"},
+	{"node/statetest", []string{"compute", "fsm"}, "a state for tests needs no node"},
 	{"node/nodetest", []string{"api/client", "api/wire", "compute", "loop", "node", "node/config"}, "tests see a node from outside, as its users do"},
 
 	{"bench", []string{"api/client", "api/wire", "compute", "fault", "fsm", "loop", "scheduler", "scheduler/forecast"}, "it drives nodes through the API, and simulates with the real Pack and state machine"},
@@ -78,7 +84,7 @@ var rules = []rule{
 }
 
 // testsOnly are packages that only tests may import.
-var testsOnly = []string{"node/nodetest", "testsize"}
+var testsOnly = []string{"node/nodetest", "node/statetest", "testsize"}
 
 // A library is a module or package from outside and who may import it.
 type library struct {
@@ -131,7 +137,7 @@ var libraries = []library{
 	{"gonum.org/v1/plot", []string{"bench", "scheduler/selection/chart"}, "charts are drawn beside what they show"},
 	{"os/exec", []string{"bench", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
-	{"testing", []string{"node/nodetest"}, "test code belongs to _test.go files"},
+	{"testing", []string{"node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }
 

@@ -8,25 +8,45 @@ import (
 
 	"berth/compute"
 	"berth/fsm"
+	"berth/loop"
+	"berth/node/leader"
 	"berth/node/secrets"
 	"berth/node/worker"
 )
 
-// announcePeriod is how often a node looks whether the state has its record
-// right.
-const announcePeriod = 2 * time.Second
+// Times of announcements.
+const (
+	announcePeriod  = 2 * time.Second  // How often a node checks its own record.
+	announceTimeout = 10 * time.Second // For one change of it.
+)
 
-// leadWhileLeader does the leader's duties during this node's terms.
-func (n *Node) leadWhileLeader(ctx context.Context) error {
-	l := &leader{
-		machine: n.machine, cluster: n.cluster, propose: n.proposer(), schedule: n.schedule,
-		secrets: n.master, settings: settingsOf(n.cfg), self: n.self,
-		found: func() (fsm.Bootstrap, error) {
-			return found(n.cfg, n.cluster.ClusterID(), n.master, n.cluster.Clock().Now())
-		},
-		now: n.cluster.Clock().Now, spread: n.spreadArchive, progress: n.askProgress, logger: n.logger.With("part", "leader"),
+// lead does the leader's duties during this node's terms.
+func (n *Node) lead(ctx context.Context) error {
+	l := &leader.Leader{
+		Machine: n.machine, Cluster: n.cluster, Propose: n.proposer().Propose, Schedule: n.schedule,
+		Secrets: n.master, Settings: settingsOf(n.cfg), DataDir: n.cfg.DataDir, Self: n.self,
+		Now: n.cluster.Clock().Now, Spread: n.spreadArchive, Progress: n.progress.Ask,
+		Logger: n.logger.With("part", "leader"),
 	}
-	return n.cluster.WhileLeader(ctx, l.lead)
+	return n.cluster.WhileLeader(ctx, l.Lead)
+}
+
+// saveBackups saves backups while this node leads.
+func (n *Node) saveBackups(ctx context.Context) error {
+	b := leader.NewBackups(leader.BackupConfig{
+		Every: n.cfg.Backup.Every, To: n.cfg.Backup.To, Keep: n.cfg.Backup.Keep,
+		Cluster: n.cluster.ClusterID(), Version: n.opts.Version, View: n.read, Now: n.cluster.Clock().Now,
+		Logger: n.logger.With("part", "backup"), Registerer: n.registry,
+	})
+	if n.cfg.Backup.Every <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	err := n.cluster.WhileLeader(ctx, b.Lead)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // The end of ctx.
+	}
+	return err
 }
 
 // publishInventory hands each change of this node's devices to gossip.
@@ -48,25 +68,19 @@ func (n *Node) publishInventory(ctx context.Context) error {
 // announce keeps this node's own record right: addresses and version may
 // change from one start to the next.
 func (n *Node) announce(ctx context.Context) error {
-	ticker := time.NewTicker(announcePeriod)
-	defer ticker.Stop()
-	for {
+	loop.Every(ctx, announcePeriod, func() {
 		self := n.self()
 		record, ok := n.machine.View().Node(self.ID)
-		if ok && !worker.SameIdentity(record, &self) {
-			wait, cancel := context.WithTimeout(ctx, proposeWait)
-			_, err := n.proposer().do(wait, fsm.RegisterNode{Node: self})
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				n.logger.Warn("own record not renewed", "err", err)
-			}
+		if !ok || worker.SameIdentity(record, &self) {
+			return
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+		wait, cancel := context.WithTimeout(ctx, announceTimeout)
+		defer cancel()
+		if _, err := n.proposer().do(wait, fsm.RegisterNode{Node: self}); err != nil && ctx.Err() == nil {
+			n.logger.Warn("own record not renewed", "err", err)
 		}
-	}
+	})
+	return nil
 }
 
 // importMaster keeps the master key that the cluster hands to a new server.

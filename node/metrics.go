@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"berth/fsm"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -51,4 +53,13 @@ func metricsHandler(gatherer prometheus.Gatherer, token string) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// brakeGauge returns a gauge of how many nodes hold the brake, which every node
+// reads in its own view.
+func brakeGauge(machine *fsm.FSM) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berth_brake_nodes",
+		Help: "Nodes that vanished at once and are too many to be given up; 0 while attempts are given up as usual.",
+	}, func() float64 { return float64(len(machine.View().Vanished())) })
 }

@@ -20,9 +20,13 @@ import (
 	"berth/fault"
 	"berth/fsm"
 	"berth/gpu"
+	"berth/node/archives"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/leader"
 	"berth/node/logs"
+	"berth/node/progress"
+	"berth/node/replication"
 	"berth/node/secrets"
 	"berth/node/storage"
 	"berth/node/worker"
@@ -56,24 +60,26 @@ type Node struct {
 	opts   Options
 	logger *slog.Logger
 
-	registry *prometheus.Registry
-	machine  *fsm.FSM // The replica; on a worker it stays empty.
-	cluster  *cluster.Cluster
-	own      *worker.Assignments // Of a worker.
-	master   *secrets.Master
-	devices  *gpu.Watcher
-	sampler  *gpu.Sampler
-	loads    *gpuLoads
-	usages   *gpuUsages
-	blobs    *storage.Blobs
-	archives *archives
-	keeper   *keeper
-	logs     *logs.Store
-	output   *logs.Follower
-	progress *progressReader
-	executor *executor.Executor
-	schedule *scheduler.Loop
-	api      *api.Server
+	registry    *prometheus.Registry
+	machine     *fsm.FSM // The replica; on a worker it stays empty.
+	cluster     *cluster.Cluster
+	own         *worker.Assignments // Of a worker.
+	master      *secrets.Master
+	devices     *gpu.Watcher
+	sampler     *gpu.Sampler
+	loads       *gpuLoads
+	usages      *gpuUsages
+	blobs       *storage.Blobs
+	archives    *archives.Cache
+	repairer    *replication.Repairer
+	housekeeper *replication.Housekeeper
+	copies      *replication.Copies
+	logs        *logs.Store
+	output      *logs.Follower
+	progress    *progress.Service
+	executor    *executor.Executor
+	schedule    *scheduler.Loop
+	api         *api.Server
 
 	listener net.Listener // Of the API.
 	metrics  net.Listener // Of /metrics, when it has an address of its own.
@@ -201,15 +207,15 @@ func (n *Node) Run(ctx context.Context) error {
 	start("sampler", n.sampler.Run)
 	start("inventory", n.publishInventory)
 	start("executor", n.executor.Run)
-	start("fence", n.fence)
+	start("deny list", n.updateDenyList)
 	if n.isWorker() {
 		start("announcement", n.announceWorker)
 	} else {
 		start("announcement", n.announce)
-		start("blobs", n.sweepBlobs)
-		start("scrub", n.scrubBlobs)
-		start("copies", n.keepBlobs)
-		start("leader", n.leadWhileLeader)
+		start("blobs", func(ctx context.Context) error { n.housekeeper.RunSweeps(ctx); return nil })
+		start("scrub", func(ctx context.Context) error { n.housekeeper.RunScrubs(ctx); return nil })
+		start("copies", n.repairBlobs)
+		start("leader", n.lead)
 		start("backups", n.saveBackups)
 	}
 	start("api", func(ctx context.Context) error { return n.api.Serve(ctx, n.listener) })
@@ -310,7 +316,7 @@ func (n *Node) openSecrets(context.Context) (err error) {
 	path := filepath.Join(n.cfg.DataDir, masterKeyFile)
 	n.master, err = secrets.Open(path, n.cluster.ClusterID())
 	if errors.Is(err, secrets.ErrMissing) && len(n.cfg.Join.Hosts) == 0 {
-		if _, statErr := os.Stat(filepath.Join(n.cfg.DataDir, rootTokenFile)); errors.Is(statErr, os.ErrNotExist) {
+		if _, statErr := os.Stat(filepath.Join(n.cfg.DataDir, leader.RootTokenFile)); errors.Is(statErr, os.ErrNotExist) {
 			n.master, err = secrets.Create(path, n.cluster.ClusterID())
 		}
 	}
@@ -318,6 +324,12 @@ func (n *Node) openSecrets(context.Context) (err error) {
 		return fmt.Errorf("open master key: %w", err)
 	}
 	return nil
+}
+
+// SweepBlobs removes from this disk the blobs older than minAge that nothing
+// refers to.
+func (n *Node) SweepBlobs(ctx context.Context, minAge time.Duration) {
+	n.housekeeper.Sweep(ctx, minAge)
 }
 
 // RPCAddress returns the address of this node's cluster port.

@@ -13,6 +13,7 @@ import (
 	"berth/compute"
 	"berth/fsm"
 	"berth/node/logs"
+	"berth/node/progress"
 )
 
 // methodLogs is the stream by which nodes read one another's output.
@@ -35,7 +36,7 @@ func (s outputState) Attempts(
 		ctx, cancel := context.WithTimeout(ctx, archiveWait)
 		defer cancel()
 		var err error
-		if view, err = s.node.archives.with(ctx, view, id); err != nil {
+		if view, err = s.node.archives.With(ctx, view, id); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -104,8 +105,10 @@ func (n *Node) openOutput(context.Context) error {
 		Node: n.cluster.ID(), Store: n.logs,
 		State: outputState{n}, Peers: outputPeers{n.cluster, n.machine},
 	})
-	n.progress = newProgressReader(n.output.Read, n.opts.Now)
-	n.cluster.Handle(methodProgress, cluster.Servers, n.serveProgress)
+	n.progress = &progress.Service{
+		Cluster: n.cluster, Reader: progress.NewReader(n.output.Read, n.opts.Now), State: n.machine.View,
+	}
+	n.progress.Handle()
 	n.cluster.HandleStream(methodLogs, cluster.Servers, func(
 		ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream,
 	) error {

@@ -23,6 +23,8 @@ import (
 	"berth/gpu"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/explain"
+	"berth/node/leader"
 	"berth/node/repair"
 	"berth/node/worker"
 	"berth/scheduler"
@@ -228,7 +230,7 @@ func (n *Node) openExecutorWith(
 	ctx context.Context, source executor.Source, report executor.Reporter, inputs executor.Bundles,
 ) (err error) {
 	self := n.self()
-	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with fence.
+	own, _ := nodeAddrs(ctx, net.DefaultResolver, []*compute.Node{&self}) // The others' come with the deny list.
 	network := compute.NetworkEgress
 	if n.cfg.Exec.Network == compute.NetworkNone.String() {
 		network = compute.NetworkNone
@@ -260,7 +262,7 @@ func (n *Node) openScheduler(context.Context) error {
 			_, err := n.machine.Wait(ctx, after+1)
 			return err
 		},
-		Committer:  committer{n.proposer(), n.machine, newQueueWaits(n.registry)},
+		Committer:  leader.NewCommitter(n.machine, n.proposer().Propose, n.registry),
 		Logger:     n.logger,
 		Registerer: n.registry,
 		Now:        n.opts.Now,
@@ -292,7 +294,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	limits := api.DefaultLimits()
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
-	history := &past{cluster: n.cluster, dir: n.cfg.DataDir, turns: newTurns()}
+	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Proposer: n.proposer(),
 		Reader:   reader{n.machine, n.cluster},
@@ -300,18 +302,18 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Blobs:    n.blobs,
 		Archives: n.archives,
 		Judge:    selection.Judge,
-		Explain:  (&explainer{turns: newTurns()}).explain,
+		Explain:  explain.New().Explain,
 		Chart:    chart.Selection,
-		Replay:   history.replay,
-		WhatIf:   history.whatIf,
+		Replay:   history.Replay,
+		WhatIf:   history.WhatIf,
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
-			return openSigningKey(n.master, key)
+			return leader.OpenSigningKey(n.master, key)
 		},
 		NewJoinToken: n.newJoinToken,
 		Peers:        n.peers,
 		Clocks:       n.clocks,
 		CheckRemoval: n.checkRemoval,
-		CheckCopies:  n.checkCopies,
+		CheckCopies:  n.copies.Check,
 		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
 		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
@@ -403,11 +405,11 @@ const healthTimeout = time.Second
 func (n *Node) peers(ctx context.Context) ([]wire.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	leader, _ := n.cluster.Leader()
+	leading, _ := n.cluster.Leader()
 	found, err := n.cluster.Health(ctx)
 	var peers []wire.Peer
 	for _, s := range n.cluster.Servers() {
-		p := wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leader}
+		p := wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leading}
 		if err == nil {
 			p.Diverged = new(slices.Contains(found.Diverged, s.ID))
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"berth/cluster"
 )
 
 // stopLimit is how long a stop may take, the drain included, before the
@@ -57,3 +59,7 @@ func (n *Node) stopped() {
 		timer.Stop()
 	}
 }
+
+// Removed reports whether err is the end of a node because the cluster removed
+// it: started again, it ends the same way.
+func Removed(err error) bool { return cluster.IsRemoved(err) }

@@ -9,6 +9,7 @@ import (
 	"berth/cluster/rpc"
 	"berth/compute"
 	"berth/node/logs"
+	"berth/node/progress"
 	"berth/node/worker"
 )
 
@@ -31,9 +32,9 @@ func (n *Node) openWorkerOutput(context.Context) error {
 			Node: n.cluster.ID(), Store: n.logs, State: worker.Output{Self: n.cluster.ID(), Store: n.logs, Own: n.own, Want: want},
 		})
 	}
-	n.progress = newProgressReader(follower(0).Read, n.opts.Now)
+	n.progress = &progress.Service{Cluster: n.cluster, Reader: progress.NewReader(follower(0).Read, n.opts.Now)}
 	n.cluster.Handle(methodDeleteLogs, cluster.Servers, n.deleteOutput)
-	n.cluster.Handle(methodProgress, cluster.Servers, n.serveProgress)
+	n.progress.Handle()
 	n.cluster.HandleStream(methodLogs, cluster.Servers,
 		func(ctx context.Context, _ rpc.Peer, req []byte, stream *rpc.Stream) error {
 			want, req, err := splitAsked(req)
@@ -59,7 +60,7 @@ func (n *Node) announceWorker(ctx context.Context) error {
 	return nil
 }
 
-// neighbours returns the nodes that this worker knows of, for fence.
+// neighbours returns the nodes that this worker knows of, for the egress deny list.
 func (n *Node) neighbours() []*compute.Node {
 	var nodes []*compute.Node
 	for _, m := range n.cluster.Gossip().Members() {

@@ -1,0 +1,62 @@
+package explain
+
+import (
+	"context"
+	"time"
+
+	"berth/compute"
+	"berth/fsm"
+	"berth/scheduler"
+	"berth/scheduler/forecast"
+)
+
+// estimateAge is how old an answer may be, of the state's time.
+const estimateAge = time.Second
+
+// Explainer answers why executions wait. One question is computed at a time, of
+// organizations in turn; what all questions about one view have in common is
+// computed once, and its estimates serve all who ask within a second.
+type Explainer struct {
+	limiter *limiter
+
+	survey *scheduler.Survey // The turn's, as what follows; nil before the first.
+	view   *fsm.View         // Of the survey.
+
+	at        compute.Instant
+	estimates []compute.StartEstimate
+}
+
+// New returns an explainer.
+func New() *Explainer { return &Explainer{limiter: newLimiter()} }
+
+// Explain says why an execution waits, when it may start and, when moves is
+// set, what could be moved for it. The error is that of ctx.
+func (x *Explainer) Explain(
+	ctx context.Context, view *fsm.View, id compute.ExecutionID, moves bool,
+) (compute.Explanation, error) {
+	var org compute.OrgID
+	if e, known := view.AnyExecution(id); known {
+		org = e.Org
+	}
+	done, err := x.limiter.take(ctx, org)
+	if err != nil {
+		return compute.Explanation{}, err
+	}
+	defer done()
+	if x.view != view {
+		x.view, x.survey = view, scheduler.NewSurvey(view)
+	}
+	out, e := x.survey.Explain(id), x.survey.Waiting(id)
+	if e == nil {
+		return out, nil
+	}
+	if age := view.Now().Sub(x.at); x.at.IsZero() || age < 0 || age > estimateAge {
+		x.at, x.estimates = view.Now(), forecast.EstimateQueue(view)
+	}
+	out.Estimate = forecast.Estimate(view, id, x.estimates)
+	out.Calibration = view.Calibration()
+	if moves {
+		out.Defragment = forecast.Defragment(ctx, view, e)
+	}
+	return out, ctx.Err()
+}

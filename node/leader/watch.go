@@ -1,0 +1,169 @@
+package leader
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"berth/attempt"
+	"berth/compute"
+	"berth/fault"
+	"berth/fsm"
+)
+
+const (
+	maxRecords = 64 // Changes of nodes that are on their way to the state at once.
+	maxWaves   = 2  // Of changes in one round.
+)
+
+// watch is how a leader looks after nodes that it does not hear. One goroutine
+// counts their silence, on time whatever the cluster does; another one, which
+// waits for the state to take its word, acts on it.
+type watch struct {
+	*Leader
+
+	began  time.Time // By the stopwatch that tells when nodes were heard.
+	braked bool      // Of the last round; of the one who acts.
+	note   recorder
+
+	mu sync.Mutex
+
+	counter *attempt.Watch
+	silent  map[compute.NodeID]attempt.Silence // By the last look.
+}
+
+// recorder has the state take one change. It returns the index at which it did, 0
+// when it did not.
+type recorder func(ctx context.Context, term uint64, c attempt.Change) uint64
+
+// newWatch returns the watch of a term that begins: every node has its full
+// time.
+func (l *Leader) newWatch() *watch {
+	return &watch{
+		Leader: l, note: l.recordNode, began: time.Now(), //nolint:forbidigo // A stopwatch.
+		counter: attempt.NewWatch(), silent: map[compute.NodeID]attempt.Silence{},
+	}
+}
+
+// scan counts for how long each node was not heard.
+func (w *watch) scan() {
+	view := w.Machine.View()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counter.Look(time.Since(w.began))
+	clear(w.silent)
+	for node := range view.Nodes() {
+		heard, leads := w.Cluster.Heard(node.ID)
+		switch {
+		case !leads:
+		case heard.IsZero():
+			w.silent[node.ID] = attempt.Silence{For: w.counter.Silent(node.ID, 0)}
+		default:
+			w.silent[node.ID] = attempt.Silence{For: w.counter.Silent(node.ID, heard.Sub(w.began)), Heard: true}
+		}
+	}
+}
+
+// silence returns for how long a node was not heard, false before the first
+// look at it.
+func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	silent, known := w.silent[node]
+	return silent, known
+}
+
+// act records which nodes are heard, and then gives up the attempts that have
+// ended for certain on those that are not, unless too many vanished at once: that
+// is judged by what was recorded, so that slow commits delay the loss and never
+// the brake. Each wave is judged anew: nobody is recorded as back once somebody is
+// known to be gone who is not recorded yet.
+func (w *watch) act(ctx context.Context, term uint64) {
+	verdict := w.judge()
+	if len(verdict.Changes) > 0 {
+		w.catchUp(ctx, term)
+		verdict = w.judge()
+	}
+	for waves := 0; len(verdict.Changes) > 0; waves++ {
+		if waves == maxWaves || !w.record(ctx, term, verdict.Changes) {
+			return
+		}
+		verdict = w.judge()
+	}
+	for _, loss := range verdict.Losses {
+		w.giveUp(ctx, term, loss)
+	}
+}
+
+// judge returns what is to be done by the newest records.
+func (w *watch) judge() attempt.Verdict {
+	view := w.Machine.View()
+	w.brake(view.Vanished())
+	return attempt.Judge(view, w.silence)
+}
+
+// record has the state take the changes, all at once, so that those of one
+// moment are of one moment there too. It reports whether it did and this node
+// has seen it.
+func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Change) bool {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, maxRecords) // Held by those that are on their way.
+	indexes := make([]uint64, len(changes))
+	for i, change := range changes {
+		slots <- struct{}{}
+		all.Go(func() {
+			indexes[i] = w.note(ctx, term, change)
+			<-slots
+		})
+	}
+	all.Wait()
+	if slices.Contains(indexes, 0) {
+		return false
+	}
+	_, err := w.Machine.Wait(ctx, slices.Max(indexes))
+	return err == nil
+}
+
+// recordNode is the recorder of a leader.
+func (l *Leader) recordNode(ctx context.Context, term uint64, c attempt.Change) uint64 {
+	l.Logger.Warn("node changed", "node", c.Node, "status", c.State, "took", c.Silent)
+	fault.Point("leader.node_state.before")
+	index, err := l.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
+	fault.Point("leader.node_state.after")
+	if err == nil {
+		return index
+	}
+	if ctx.Err() == nil {
+		l.Logger.Warn("node state not recorded", "node", c.Node, "err", err)
+	}
+	return 0
+}
+
+// brake notes whether too many nodes vanished at once, and tells when that
+// begins and ends.
+func (w *watch) brake(vanished []*compute.Node) {
+	braked := len(vanished) > 0
+	switch {
+	case braked && !w.braked:
+		for _, node := range vanished {
+			w.Logger.Error("too many nodes vanished at once: no attempt is given up", "node", node.ID)
+		}
+	case !braked && w.braked:
+		w.Logger.Info("nodes are given up again when they are lost")
+	}
+	w.braked = braked
+}
+
+// giveUp has the state end attempts of a node, or start them elsewhere.
+func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
+	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
+	for _, work := range loss.Work {
+		c.Attempts = append(c.Attempts, fsm.AttemptRef{Execution: work.Attempt.Execution, Epoch: work.Attempt.Epoch})
+	}
+	fault.Point("leader.lose.before")
+	if _, err := w.do(ctx, c); err != nil && ctx.Err() == nil {
+		w.Logger.Warn("lost attempts not recorded", "node", loss.Node, "err", err)
+	}
+	fault.Point("leader.lose.after")
+}

@@ -1,0 +1,179 @@
+package replication
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"berth/cluster"
+	"berth/cluster/rpc"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Copies refuses removals of servers that may have the only copies of blobs.
+type Copies struct {
+	Cluster  *cluster.Cluster
+	Machine  *fsm.FSM
+	Read     func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
+	Repairer *Repairer
+	Logger   *slog.Logger
+}
+
+// methodMissing is the call by which a server asks another one what it still
+// has to bring before a third one leaves.
+const methodMissing = "storage.lacking"
+
+// Handle registers the method by which other servers ask.
+func (c *Copies) Handle() { c.Cluster.Handle(methodMissing, cluster.Servers, c.serve) }
+
+// Times of that call, all of it within one request to the API.
+const (
+	settleWait = 2 * time.Second // What a server takes to bring what it lacks before it answers,
+	settleAsk  = 3 * time.Second // what others wait for its answer,
+	settleAll  = 7 * time.Second // and all of them for all answers.
+)
+
+// query asks a server that stays what it lacks once another one is gone.
+type query struct {
+	Index  uint64           `cbor:"1,keyasint"` // Of the state that it is to know.
+	Leaver compute.NodeID   `cbor:"2,keyasint"`
+	Silent []compute.NodeID `cbor:"3,keyasint,omitempty"` // Their copies do not count either.
+}
+
+// askMissing asks a server a query.
+type askMissing func(ctx context.Context, id compute.NodeID, q query) (Missing, error)
+
+// Check refuses the removal of a server while those that stay and answer
+// lack blobs of which it may have the only copies. It returns those that answered:
+// when one of them is removed too, what it said is void.
+func (c *Copies) Check(ctx context.Context, id compute.NodeID) (beside []compute.NodeID, err error) {
+	view, err := c.Read(ctx) // What was acknowledged is not to be lost.
+	if err != nil {
+		return nil, err
+	}
+	if leaver, ok := view.Node(id); !ok || leaver.Role != compute.RoleServer {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleAll)
+	defer cancel()
+	return missingWithout(ctx, view, id, c.ask)
+}
+
+// missingWithout asks the other servers what they lack without leaver. When some do
+// not answer, or are too old to understand, the rest is asked again, for these
+// have to do without the copies of those too. It returns who answered.
+func missingWithout(
+	ctx context.Context, view *fsm.View, leaver compute.NodeID, ask askMissing,
+) (beside []compute.NodeID, err error) {
+	q := query{Index: view.Index(), Leaver: leaver}
+	var stay []compute.NodeID
+	for node := range view.Nodes() {
+		switch {
+		case node.Role != compute.RoleServer || node.ID == leaver:
+		case node.State == compute.NodeUp:
+			stay = append(stay, node.ID)
+		default:
+			q.Silent = append(q.Silent, node.ID)
+		}
+	}
+	for {
+		lacks, errs := askAll(ctx, stay, q, ask)
+		var answer []compute.NodeID
+		for i, id := range stay {
+			if errs[i] != nil {
+				q.Silent = append(q.Silent, id)
+				continue
+			}
+			answer = append(answer, id)
+		}
+		if len(answer) == len(stay) {
+			return stay, copiesRefusal(view, stay, lacks, q.Silent)
+		}
+		stay = answer
+	}
+}
+
+// askAll asks servers at the same time.
+func askAll(
+	ctx context.Context, servers []compute.NodeID, q query, ask askMissing,
+) (lacks []Missing, errs []error) {
+	lacks, errs = make([]Missing, len(servers)), make([]error, len(servers))
+	var asked sync.WaitGroup
+	for i, id := range servers {
+		asked.Go(func() { lacks[i], errs[i] = ask(ctx, id, q) })
+	}
+	asked.Wait()
+	return lacks, errs
+}
+
+// copiesRefusal names the servers that lack something, and those that did not
+// say; nil when nothing is lacking.
+func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []Missing, silent []compute.NodeID) error {
+	var lines []string
+	for i, l := range lacks {
+		if !l.None() {
+			lines = append(lines, NodeName(view, servers[i])+" "+l.String())
+		}
+	}
+	switch {
+	case len(servers) == 0:
+		lines = append(lines, "no other server says what it lacks")
+	case len(lines) == 0:
+		return nil
+	}
+	for _, id := range silent {
+		lines = append(lines, "not counted is what "+NodeName(view, id)+" has, which does not say")
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"It may have the only copies of what others still bring: "+
+			"wait for them, or force the removal and lose what it has alone. %s.",
+		strings.Join(lines, "; ")).Named("copies_missing")
+}
+
+// serve answers another server's methodMissing, of a state that is as new
+// as the other one's.
+func (c *Copies) serve(ctx context.Context, _ rpc.Peer, request []byte) ([]byte, error) {
+	var q query
+	if err := cbor.Unmarshal(request, &q); err != nil {
+		// An older server does not say who leaves. It takes an error for an answer
+		// from one that lacks nothing, but this for one that does not know yet.
+		return cbor.Marshal(Missing{})
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	if _, err := c.Machine.Wait(ctx, q.Index); err != nil {
+		return cbor.Marshal(Missing{}) // It does not know what it is to have.
+	}
+	return cbor.Marshal(c.Repairer.Wait(ctx, q.Leaver, q.Silent))
+}
+
+// ask asks a server what it lacks. One that is older refuses the question.
+func (c *Copies) ask(ctx context.Context, id compute.NodeID, q query) (lacks Missing, err error) {
+	request, err := cbor.Marshal(q)
+	if err != nil {
+		return Missing{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleAsk)
+	defer cancel()
+	data, err := c.Cluster.Call(ctx, id, methodMissing, request)
+	if err == nil {
+		err = cbor.Unmarshal(data, &lacks)
+	}
+	if err != nil {
+		c.Logger.Debug("a server does not say what it lacks", "node", id, "err", err)
+	}
+	return lacks, err
+}
+
+// NodeName returns the name of a node.
+func NodeName(view *fsm.View, id compute.NodeID) string {
+	if known, ok := view.Node(id); ok {
+		return known.Name
+	}
+	return id.String()
+}

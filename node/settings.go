@@ -1,0 +1,30 @@
+package node
+
+import (
+	"berth/compute"
+	"berth/fsm"
+	"berth/node/config"
+)
+
+// selectionMax is how many GPU types one GPU selection may try.
+const selectionMax = 16
+
+// settingsOf returns what the state needs of a configuration.
+func settingsOf(cfg config.Config) fsm.Settings {
+	return fsm.Settings{
+		SignupGrant:  compute.Credits(cfg.Billing.SignupGrant * float64(compute.Credit)),
+		Meter:        cfg.Billing.Mode == "meter",
+		Concurrent:   cfg.Limits.Concurrent,
+		Queued:       cfg.Limits.Queued,
+		Keys:         cfg.Limits.Keys,
+		TimeoutMax:   cfg.Limits.TimeoutMax,
+		StopGrace:    cfg.Exec.Grace,
+		KeepFinished: cfg.Retention.Age,
+		MaxFinished:  cfg.Retention.Count,
+		SelectionMax: selectionMax,
+
+		ShareHalfLife: cfg.Limits.ShareHalfLife,
+		PreemptMinRun: cfg.Limits.PreemptMinRun,
+		PreemptNotice: cfg.Limits.PreemptNotice,
+	}
+}
