@@ -89,7 +89,7 @@ type Node struct {
 	stopTimer atomic.Pointer[time.Timer] // Ends a stop that hangs.
 }
 
-// urls are what this node tells others of where it is.
+// urls are the addresses that this node publishes.
 type urls struct{ api, metrics string }
 
 // Run opens a node, runs it until ctx ends and closes it.
@@ -155,14 +155,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// lastWord is how long the log may take to tell why the process ends: it may be
-// on the disk that hangs.
-const lastWord = 100 * time.Millisecond
+// lastLogWait is how long the log may take to record why the process ends: it may
+// be on the disk that hangs.
+const lastLogWait = 100 * time.Millisecond
 
-// endProcess ends the process with exit code 1, whether or not the log takes
-// its last word.
+// endProcess ends the process with exit code 1, even if the log hangs.
 func endProcess(logger *slog.Logger, err error, exit func(int)) {
-	within(lastWord, func() { logger.Error("ending the process", "err", err) })
+	within(lastLogWait, func() { logger.Error("ending the process", "err", err) })
 	exit(1)
 }
 

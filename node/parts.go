@@ -157,7 +157,7 @@ func (n *Node) openCluster(ctx context.Context) (err error) {
 // endPoisoned ends the process at an entry that cannot be applied.
 func (n *Node) endPoisoned(p *fsm.PoisonError, advice error) {
 	// The log may hang, with the disk for example.
-	within(lastWord, func() { n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack)) })
+	within(lastLogWait, func() { n.logger.Error("entry not applied", "index", p.Index, "err", string(p.Stack)) })
 	n.opts.Fatal(advice)
 }
 

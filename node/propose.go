@@ -41,7 +41,7 @@ func (r registry) Admit(ctx context.Context, a cluster.Admission) error {
 	return err
 }
 
-// directory tells the cluster who is a member.
+// directory gives the cluster the records of its members.
 type directory struct{ machine *fsm.FSM }
 
 // Node returns the role of a member, and whether the node was removed.

@@ -61,7 +61,7 @@ func (a *Archiver) Scan(ctx context.Context) {
 	}
 }
 
-// leave has a draft that nobody can take stay in the state for the term.
+// leave keeps a draft that no server can store in the state for the term.
 func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
 	ids := draft.IDs()
 	if a.stuck == nil {
@@ -71,7 +71,7 @@ func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
 		a.stuck[id] = true
 	}
 	a.drafts++
-	a.Logger.Error("old executions cannot be archived, and stay in the state", "execution", ids[0],
+	a.Logger.Error("old executions cannot be archived", "execution", ids[0],
 		"err", fmt.Errorf("%d of them: %w", len(ids), err))
 }
 

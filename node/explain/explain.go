@@ -19,7 +19,7 @@ const estimateAge = time.Second
 type Explainer struct {
 	limiter *limiter
 
-	survey *scheduler.Survey // The turn's, as what follows; nil before the first.
+	survey *scheduler.Survey // Owned by the holder of the turn, like the fields below; nil at first.
 	view   *fsm.View         // Of the survey.
 
 	at        compute.Instant

@@ -7,17 +7,17 @@ import (
 	"berth/compute"
 )
 
-// limiter lets one question be computed at a time. Of each organization only one
-// stands in line, so that they are answered in turn: one that asks a lot waits
-// for itself.
+// limiter is a fair limiter: it lets one question be computed at a time. At most
+// one question of each organization is in the common queue, so that organizations
+// take turns and one that asks a lot waits for itself.
 type limiter struct {
 	one chan struct{}
 
 	mu     sync.Mutex
-	queues map[compute.OrgID]*queue // Of those that ask now.
+	queues map[compute.OrgID]*queue // Of organizations with open questions.
 }
 
-// queue is where the questions of one organization wait for each other.
+// queue holds the waiting questions of one organization.
 type queue struct {
 	one   chan struct{}
 	users int
@@ -27,8 +27,8 @@ func newLimiter() *limiter {
 	return &limiter{one: make(chan struct{}, 1), queues: make(map[compute.OrgID]*queue)}
 }
 
-// take waits until it is the turn of a question of org, which done ends. The
-// error is that of ctx.
+// take waits for the turn of a question of org; done ends the turn. The error is
+// that of ctx.
 func (t *limiter) take(ctx context.Context, org compute.OrgID) (done func(), err error) {
 	l := t.enter(org)
 	if err := hold(ctx, l.one); err != nil {
@@ -41,7 +41,7 @@ func (t *limiter) take(ctx context.Context, org compute.OrgID) (done func(), err
 		return nil, err
 	}
 	return func() {
-		<-t.one // Before the queue: whoever stands in line comes first.
+		<-t.one // Before the queue: other organizations come first.
 		<-l.one
 		t.exit(org, l)
 	}, nil

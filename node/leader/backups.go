@@ -23,18 +23,18 @@ import (
 
 // Of scheduled backups.
 const (
-	backupPeriod = time.Minute // How often the leader looks whether one is due.
+	backupPeriod = time.Minute // How often the leader checks whether one is due.
 	backupSuffix = ".backup"
 	backupTime   = "20060102T150405Z" // In the name, so that names are in the order of time.
 	backupPart   = ".part"            // In the name of one that is not finished.
 	partAge      = 24 * time.Hour     // What a crash left of one is removed at this age.
-	backupSlow   = 15 * time.Minute   // One that takes longer is told of.
+	backupSlow   = 15 * time.Minute   // One that takes longer is logged.
 
 	// How much of the file system stays free for others: a part of it, up to a
 	// maximum that is twice that of the ballast of DATA_DIR.
 	backupShare  = 10
 	backupMargin = 512 << 20
-	backupStep   = 16 << 20 // Bytes written from one look at the room to the next.
+	backupStep   = 16 << 20 // Bytes written between two checks of the free space.
 )
 
 // BackupConfig is what scheduled backups need.
@@ -58,9 +58,9 @@ type Backups struct {
 	free func(dir string) (free, total int64, err error)
 
 	busy  atomic.Bool // One is being saved, perhaps to a disk that hangs.
-	begun time.Time   // When, for look alone.
-	slow  bool        // That was told.
-	rests time.Time   // None is tried before: there was no room.
+	begun time.Time   // When; owned by scan.
+	slow  bool        // That was logged.
+	rests time.Time   // No attempt before: there was too little space.
 
 	saved  prometheus.Gauge
 	failed prometheus.Counter
@@ -100,7 +100,7 @@ func (b *Backups) scan(ctx context.Context) {
 	if !b.busy.CompareAndSwap(false, true) {
 		if took := b.cfg.Now().Sub(b.begun); took >= backupSlow && !b.slow {
 			b.slow = true
-			b.cfg.Logger.Error("a backup is not saved yet: does the disk hang?", "took", took.Round(time.Second), "err", b.cfg.To)
+			b.cfg.Logger.Error("backup slow: the disk may hang", "took", took.Round(time.Second))
 		}
 		return
 	}
@@ -118,13 +118,13 @@ func (b *Backups) scan(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C: // The looks to come wait for it.
+	case <-timer.C: // Later scans wait for it.
 	case <-ctx.Done():
 	}
 }
 
 // saveIfDue saves a backup unless there is a new one, and removes those that are
-// too many. One for which there is no room is tried again when the next is due.
+// too many. One for which there is no space is tried again when the next is due.
 func (b *Backups) saveIfDue(ctx context.Context) error {
 	if err := os.MkdirAll(b.cfg.To, 0o700); err != nil {
 		return err
@@ -158,9 +158,9 @@ func (b *Backups) saveIfDue(ctx context.Context) error {
 	return err
 }
 
-// room returns why no more bytes may be written: the file system has to keep
-// some free, for it may be that of a server's data.
-func (b *Backups) room(bytes int64) error {
+// checkSpace returns why no more bytes may be written: the file system has to
+// keep some free, for it may be that of a server's data.
+func (b *Backups) checkSpace(bytes int64) error {
 	free, total, err := b.free(b.cfg.To)
 	if err != nil {
 		return err
@@ -175,17 +175,17 @@ func (b *Backups) room(bytes int64) error {
 		b.cfg.To, free>>20, bytes>>20, keep>>20)
 }
 
-// roomy writes as long as there is room.
-type roomy struct {
+// limitedWriter writes as long as there is free space.
+type limitedWriter struct {
 	io.Writer
 
-	room func(bytes int64) error
-	left int64 // To write before the next look.
+	checkSpace func(bytes int64) error
+	left       int64 // To write before the next check.
 }
 
-func (r *roomy) Write(p []byte) (int, error) {
+func (r *limitedWriter) Write(p []byte) (int, error) {
 	if r.left -= int64(len(p)); r.left < 0 {
-		if err := r.room(backupStep); err != nil {
+		if err := r.checkSpace(backupStep); err != nil {
 			return 0, err
 		}
 		r.left = backupStep
@@ -246,14 +246,14 @@ func (b *Backups) tidy() (names []string, err error) {
 
 // save writes a backup, checks what is on disk then, and gives it its name: it
 // appears whole or not at all. Last is the name of the one before, "" for none:
-// about as much room is needed.
+// about as much space is needed.
 func (b *Backups) save(ctx context.Context, last string) error {
 	if last != "" {
 		info, err := os.Stat(filepath.Join(b.cfg.To, last))
 		if err != nil {
 			return err
 		}
-		if err := b.room(info.Size()); err != nil {
+		if err := b.checkSpace(info.Size()); err != nil {
 			return err
 		}
 	}
@@ -284,7 +284,7 @@ func (b *Backups) save(ctx context.Context, last string) error {
 // write writes a backup to a file and reads it again. The kernel is asked to
 // forget what it has in memory of it, so that the medium is read where it does.
 func (b *Backups) write(f *os.File, view *fsm.View, at time.Time) error {
-	if err := view.WriteBackup(&roomy{Writer: f, room: b.room}, b.cfg.Version, compute.InstantOf(at)); err != nil {
+	if err := view.WriteBackup(&limitedWriter{Writer: f, checkSpace: b.checkSpace}, b.cfg.Version, compute.InstantOf(at)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -21,7 +21,7 @@ import (
 
 // Times of the leader's duties.
 const (
-	watchPeriod   = time.Second         // How often nodes are looked at.
+	watchPeriod   = time.Second         // How often nodes are checked.
 	archivePeriod = 5 * time.Second     // How often the leader checks whether an archive is due.
 	tickPeriod    = 30 * time.Second    // How often time passes for expiries and holds.
 	signingKeyAge = 30 * 24 * time.Hour // A signing key is replaced at this age.
@@ -101,7 +101,7 @@ func (l *Leader) established(ctx context.Context, term uint64) bool {
 // establish makes the state of a new cluster, and puts into it what the
 // configuration of this leader says.
 func (l *Leader) establish(ctx context.Context, term uint64) error {
-	if err := l.foundCluster(ctx); err != nil {
+	if err := l.bootstrapCluster(ctx); err != nil {
 		return err
 	}
 	l.raiseFormat(ctx, term)
@@ -117,9 +117,9 @@ func (l *Leader) establish(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// foundCluster makes the state of a new cluster and puts this node into it. A
-// founder may have ended between the two: each is looked for.
-func (l *Leader) foundCluster(ctx context.Context) error {
+// bootstrapCluster creates the state of a new cluster and registers this node. A
+// node may have crashed between the two, so that each is checked by itself.
+func (l *Leader) bootstrapCluster(ctx context.Context) error {
 	view := l.Machine.View()
 	if !view.Bootstrapped() {
 		cmd, err := l.bootstrap()
@@ -143,7 +143,7 @@ func (l *Leader) foundCluster(ctx context.Context) error {
 		return err
 	}
 	fault.Point("leader.found.registered")
-	l.Logger.Info("cluster made")
+	l.Logger.Info("cluster bootstrapped")
 	return nil
 }
 
@@ -163,15 +163,15 @@ func (l *Leader) raiseFormat(ctx context.Context, term uint64) {
 	}
 	switch {
 	case err == nil:
-		l.Logger.Info("every server knows a newer format of the state", "status", common)
+		l.Logger.Info("state format raised", "status", common)
 	case ctx.Err() == nil:
-		l.Logger.Warn("format of the state not raised", "err", err)
+		l.Logger.Warn("state format not raised", "err", err)
 	}
 }
 
-// unknownServer reports whether a server has a replica and no record: one that
-// was removed stays in the configuration, and may vote, until the others are a
-// quorum. Nobody knows which formats it knows, and it would stop at a newer one.
+// unknownServer reports whether a server has a replica and no record. A removed
+// server stays in the configuration, and may vote, until the others are a quorum.
+// Its newest format is unknown, and it would stop at a newer one.
 func unknownServer(view *fsm.View, servers []raftconf.Server) bool {
 	return slices.ContainsFunc(servers, func(s raftconf.Server) bool {
 		_, known := view.Node(s.ID)
@@ -179,8 +179,8 @@ func unknownServer(view *fsm.View, servers []raftconf.Server) bool {
 	})
 }
 
-// raiseEpoch begins the life of the cluster that this server was recovered into,
-// before anything else of the term.
+// raiseEpoch starts the epoch of the cluster that this server was recovered into,
+// before any other command of the term.
 func (l *Leader) raiseEpoch(ctx context.Context, term uint64) error {
 	epoch := l.Cluster.Epoch()
 	if epoch <= l.Machine.View().ClusterEpoch() {
@@ -196,32 +196,32 @@ func (l *Leader) raiseEpoch(ctx context.Context, term uint64) error {
 	if err != nil {
 		return err
 	}
-	l.Logger.Warn("the cluster was recovered without a quorum: what of before was live is ended, credentials are void",
+	l.Logger.Warn("cluster recovered without a quorum: live attempts ended, credentials revoked",
 		"term", term, "index", index, "status", epoch)
 	return nil
 }
 
-// rest waits, in a life of the cluster that has just begun, until what of the
-// life before may begin anew has ended: no code executes twice at once. It is
-// counted on this leader's own stopwatch.
+// rest pauses scheduling in a new epoch of the cluster until the leases of the
+// epoch before have expired, so that no code executes twice at once. The leader
+// counts the time on its own stopwatch.
 func (l *Leader) rest(ctx context.Context, began *fsm.View) {
 	wait := restFor(began, l.Machine.View().ClusterEpoch())
 	if wait <= 0 {
 		return
 	}
-	l.Logger.Info("nothing is placed yet: code of the life before has time to end", "took", wait)
+	l.Logger.Info("scheduling paused until old leases expire", "took", wait)
 	loop.Sleep(ctx, wait)
 }
 
-// restDoubt is how far past the end of the rest the state's time must be to prove
-// that it is over. It may be ahead of what has passed: the cluster's time jumps to the
-// clocks of the voters where no leader has said before what it is, and goes a tenth
-// faster on the way to them.
+// restDoubt is how far past the end of the pause the state's time must be to prove
+// that the pause is over. The state's time may run ahead: the cluster's time jumps
+// to the clocks of the voters where no leader has set it before, and otherwise
+// approaches them a tenth faster than real time.
 const restDoubt = time.Hour
 
-// restFor returns how long a leader places nothing that began with the view v and
-// leads in a life of the cluster: for the whole of the rest, unless that life is
-// old, or a leader before has placed something in it, and so has waited.
+// restFor returns how long a leader that began with the view v pauses scheduling
+// in an epoch of the cluster. It pauses for the whole time, unless the epoch is
+// old, or an earlier leader has placed something in it and so has waited.
 func restFor(v *fsm.View, life uint64) time.Duration {
 	const rest = attempt.Lease + attempt.Margin
 	switch {
@@ -269,7 +269,7 @@ func (l *Leader) commitInventories(ctx context.Context, term uint64) {
 	}
 }
 
-// tick lets time pass in the state and replaces an old signing key.
+// tick advances the state's time and replaces an old signing key.
 func (l *Leader) tick(ctx context.Context, term uint64) {
 	fault.Point("leader.tick.before")
 	err := untilSwept(func() (int, error) {
@@ -299,9 +299,10 @@ func (l *Leader) tick(ctx context.Context, term uint64) {
 // nothing happens: by the time between two ticks, and some more.
 const stateLag = 2 * tickPeriod
 
-// catchUp lets the time pass in the state in which no leader was there. One entry
-// raises its time by minutes at most: drains that begin meanwhile would end early,
-// and nodes that vanish together would seem to do so one after the other.
+// catchUp advances the state's time over a period without a leader. One entry
+// advances it by minutes at most. If the state stayed behind, drains that begin
+// meanwhile would end early, and nodes that vanish together would seem to vanish
+// one after the other.
 func (l *Leader) catchUp(ctx context.Context, term uint64) {
 	behind := func() time.Duration { return compute.InstantOf(l.Now()).Sub(l.Machine.View().Now()) }
 	err := untilCaughtUp(behind, func() error {
@@ -312,7 +313,7 @@ func (l *Leader) catchUp(ctx context.Context, term uint64) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		l.Logger.Warn("time not caught up with", "err", err)
+		l.Logger.Warn("state time not caught up", "err", err)
 	}
 }
 

@@ -17,20 +17,20 @@ const (
 	maxWaves   = 2  // Of changes in one round.
 )
 
-// watch is how a leader looks after nodes that it does not hear. One goroutine
-// counts their silence, on time whatever the cluster does; another one, which
-// waits for the state to take its word, acts on it.
+// watch detects nodes that the leader does not hear. One goroutine counts their
+// silence, on time whatever the cluster does. Another one, which waits for commits,
+// acts on it.
 type watch struct {
 	*Leader
 
-	began  time.Time // By the stopwatch that tells when nodes were heard.
-	braked bool      // Of the last round; of the one who acts.
+	began  time.Time // On the stopwatch of heartbeats.
+	braked bool      // In the last round; owned by the acting goroutine.
 	note   recorder
 
 	mu sync.Mutex
 
 	counter *attempt.Watch
-	silent  map[compute.NodeID]attempt.Silence // By the last look.
+	silent  map[compute.NodeID]attempt.Silence // By the last scan.
 }
 
 // recorder has the state take one change. It returns the index at which it did, 0
@@ -74,11 +74,11 @@ func (w *watch) silence(node compute.NodeID) (attempt.Silence, bool) {
 	return silent, known
 }
 
-// act records which nodes are heard, and then gives up the attempts that have
-// ended for certain on those that are not, unless too many vanished at once: that
-// is judged by what was recorded, so that slow commits delay the loss and never
-// the brake. Each wave is judged anew: nobody is recorded as back once somebody is
-// known to be gone who is not recorded yet.
+// act records which nodes are heard. It then gives up the attempts on lost nodes
+// that have ended for certain, unless too many nodes vanished at once. That is
+// judged by the records, so that slow commits delay the loss and never the brake.
+// Each wave is judged again: no node is recorded as back while another one is
+// known to be gone and not recorded yet.
 func (w *watch) act(ctx context.Context, term uint64) {
 	verdict := w.judge()
 	if len(verdict.Changes) > 0 {
@@ -96,7 +96,7 @@ func (w *watch) act(ctx context.Context, term uint64) {
 	}
 }
 
-// judge returns what is to be done by the newest records.
+// judge returns the changes and losses that the newest records ask for.
 func (w *watch) judge() attempt.Verdict {
 	view := w.Machine.View()
 	w.brake(view.Vanished())
@@ -127,7 +127,7 @@ func (w *watch) record(ctx context.Context, term uint64, changes []attempt.Chang
 
 // recordNode is the recorder of a leader.
 func (l *Leader) recordNode(ctx context.Context, term uint64, c attempt.Change) uint64 {
-	l.Logger.Warn("node changed", "node", c.Node, "status", c.State, "took", c.Silent)
+	l.Logger.Warn("node state changed", "node", c.Node, "status", c.State, "took", c.Silent)
 	fault.Point("leader.node_state.before")
 	index, err := l.do(ctx, fsm.SetNodeState{Term: term, Node: c.Node, State: c.State})
 	fault.Point("leader.node_state.after")
@@ -140,22 +140,22 @@ func (l *Leader) recordNode(ctx context.Context, term uint64, c attempt.Change) 
 	return 0
 }
 
-// brake notes whether too many nodes vanished at once, and tells when that
-// begins and ends.
+// brake is the circuit breaker for rescheduling. It notes whether too many nodes
+// vanished at once, and logs when that begins and ends.
 func (w *watch) brake(vanished []*compute.Node) {
 	braked := len(vanished) > 0
 	switch {
 	case braked && !w.braked:
 		for _, node := range vanished {
-			w.Logger.Error("too many nodes vanished at once: no attempt is given up", "node", node.ID)
+			w.Logger.Error("rescheduling stopped: too many nodes vanished at once", "node", node.ID)
 		}
 	case !braked && w.braked:
-		w.Logger.Info("nodes are given up again when they are lost")
+		w.Logger.Info("rescheduling resumed")
 	}
 	w.braked = braked
 }
 
-// giveUp has the state end attempts of a node, or start them elsewhere.
+// giveUp has the state end the attempts of a lost node or reschedule them.
 func (w *watch) giveUp(ctx context.Context, term uint64, loss attempt.Loss) {
 	c := fsm.LoseAttempts{Term: term, Node: loss.Node}
 	for _, work := range loss.Work {

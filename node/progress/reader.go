@@ -18,9 +18,9 @@ const (
 	maxAge     = time.Minute // A run that nobody has asked for this long is forgotten.
 )
 
-// Reader knows how far the runs of GPU selections are that execute
-// here. It goes on reading where it has been before, so that a look at a run
-// costs what the run has printed since the last one.
+// Reader measures how far the runs of GPU selections are that execute here. It
+// continues where it stopped before, so that a query costs only the output since
+// the last one.
 type Reader struct {
 	read func(ctx context.Context, id compute.ExecutionID, after uint64, limit int) ([]logs.Line, error)
 	now  func() time.Time
@@ -76,7 +76,7 @@ func (p *Reader) points(ctx context.Context, e *compute.Execution) []compute.Pro
 	seen := p.enter(e.ID)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if seen.epoch != e.Epoch { // It starts anew.
+	if seen.epoch != e.Epoch { // It was restarted.
 		seen.epoch, seen.after, seen.points, seen.stride, seen.lines = e.Epoch, 0, nil, 1, 0
 	}
 	for {

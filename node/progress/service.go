@@ -40,7 +40,7 @@ type Known struct {
 	Duration  time.Duration   `cbor:"4,keyasint,omitempty"`
 }
 
-// Service tells nodes how far each other's runs are.
+// Service answers, and asks other nodes, how far runs are.
 type Service struct {
 	Cluster *cluster.Cluster
 	Reader  *Reader

@@ -19,12 +19,12 @@ import (
 	"berth/node/storage"
 )
 
-// Times and limits of what a server brings from others.
+// Times and limits of repairs.
 const (
-	repairPeriod = 30 * time.Second // How often a server looks whether it lacks something,
-	bundlePeriod = 10 * time.Minute // and whether it lacks code, though no server came or went.
+	repairPeriod = 30 * time.Second // How often a server checks for missing blobs,
+	bundlePeriod = 10 * time.Minute // and for missing code, though no server came or went.
 	fetchTimeout = 2 * time.Minute  // To bring one blob from another server.
-	maxFailed    = 16               // Blobs of one look that no server gives now, each of which may take a while.
+	maxFailed    = 16               // Blobs of one scan that no server gives now. Each may take a while.
 	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from what it asks to its entry.
 	downPeriod   = 10 * time.Minute // How long a server is down whose copies of code count no longer. It may come back.
 )
@@ -65,22 +65,22 @@ type Repairer struct {
 	now    func() time.Time
 	logger *slog.Logger
 	gauge  prometheus.Gauge
-	wake   chan struct{} // Of size one, a signal: somebody waits for a look.
+	wake   chan struct{} // A signal, of size one: somebody waits for a scan.
 
-	// Of the goroutine that looks.
+	// Owned by the repair goroutine.
 	settled []compute.NodeID // The servers beside which this one has its share,
 	at      time.Time        // as it found then.
 
 	mu      sync.Mutex
-	begun   uint64        // Looks,
-	ended   uint64        // and the last one that was to its end.
+	begun   uint64        // Scans,
+	ended   uint64        // and the last one that was complete.
 	changed chan struct{} // Closed at its end.
 	lacks   Missing
 	leavers map[compute.NodeID]time.Time // Servers that may be removed any moment, until when that is believed.
-	silent  []compute.NodeID             // Those that do not answer whoever waits for the next look.
+	silent  []compute.NodeID             // They do not answer the callers that wait for the next scan.
 }
 
-// absent are the servers on whose copies a look does not count.
+// absent are the servers whose copies a scan does not count.
 type absent struct {
 	leavers []compute.NodeID // What they have is brought before they go.
 	silent  []compute.NodeID
@@ -109,7 +109,7 @@ func (r *Repairer) Run(ctx context.Context) {
 
 // scan brings what this server lacks, and says what it goes on Missing.
 func (r *Repairer) scan(ctx context.Context) {
-	look, without := r.begin()
+	number, without := r.begin()
 	l := Missing{Scanned: true}
 	l.Archives = r.bringArchives(ctx)
 	l.Bundles, l.First = r.bringBundles(ctx, without)
@@ -118,14 +118,14 @@ func (r *Repairer) scan(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended, r.lacks = look, l
+	r.ended, r.lacks = number, l
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// begin begins a look, and returns its number and on whose copies it must not
-// count.
-func (r *Repairer) begin() (look uint64, without absent) {
+// begin begins a scan. It returns its number and the servers whose copies it must
+// not count.
+func (r *Repairer) begin() (number uint64, without absent) {
 	servers, now := serversOf(r.view()), r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,14 +138,14 @@ func (r *Repairer) begin() (look uint64, without absent) {
 	return r.begun, without
 }
 
-// Wait has this server look at all that it is to have once leaver is removed, of
-// silent servers nothing, and returns what it lacks then; what it lacked before
-// when ctx ends too early. It goes on bringing that, and for a while it counts on
-// no copy of leaver: whoever is to be removed next is not the only one who has
-// what the first had.
+// Wait waits for a scan that counts no copies of leaver and of silent servers, and
+// returns what this server is missing then. When ctx ends earlier it returns the
+// result of the scan before. Repairs go on afterwards, and for a while no copy of
+// leaver counts: a server that is removed next must not have the only copies of
+// what leaver had.
 func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []compute.NodeID) Missing {
 	r.mu.Lock()
-	look := r.begun + 1 // One that has begun may have missed what is asked for.
+	number := r.begun + 1 // One that has begun may have missed what is asked for.
 	r.leavers[leaver] = r.now().Add(leavePeriod)
 	r.silent = append(r.silent, silent...)
 	r.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []com
 	for {
 		r.mu.Lock()
 		lacks, changed := r.lacks, r.changed
-		lacks.Scanned = r.ended >= look
+		lacks.Scanned = r.ended >= number
 		r.mu.Unlock()
 		if lacks.Scanned {
 			return lacks
@@ -190,7 +190,7 @@ func (r *Repairer) bringArchives(ctx context.Context) int {
 	})
 	if left > 0 && ctx.Err() == nil {
 		at := slices.IndexFunc(rows, func(row *fsm.Archive) bool { return row.Blob == b.first })
-		r.logger.Error("archives are missing on this server",
+		r.logger.Error("archives missing on this server",
 			"err", fmt.Errorf("%d of them: %w", left, archives.Unreadable(rows[max(at, 0)], b.err)))
 	}
 	return b.refused
@@ -217,7 +217,7 @@ func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused in
 		return b.refused, b.held
 	}
 	if b.err != nil {
-		r.logger.Error("code of executions is missing on this server",
+		r.logger.Error("code of executions missing on this server",
 			"err", fmt.Errorf("%d blobs: %w", b.refused+b.lost, b.err))
 	}
 	if (b.refused == 0 || len(down) > 0) && !leaving { // What those have alone comes when they are back.
@@ -280,7 +280,7 @@ func present(view *fsm.View) (servers, down []compute.NodeID) {
 	return servers, down
 }
 
-// brought is what became of blobs that were to be brought.
+// brought is the result of fetching blobs.
 type brought struct {
 	lost    int          // No server has them.
 	refused int          // They could not be brought now,

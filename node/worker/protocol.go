@@ -6,8 +6,8 @@ import (
 	"berth/compute"
 )
 
-// The methods by which a worker lives its attempts. Whose they are, its
-// certificate says; what it sends of other nodes' attempts is refused.
+// The methods of workers. The certificate identifies the worker; reports on
+// attempts of other nodes are refused.
 const (
 	methodPoll     = "attempts.poll"
 	methodStart    = "attempts.start"
@@ -21,7 +21,7 @@ const (
 	pollHold   = 10 * time.Second       // How long one is held while nothing changes.
 	pollMargin = 2 * time.Second        // Of the hold, for the answer to travel.
 	pollBehind = time.Second            // How long a server waits for its replica to be where the worker has been.
-	pollBatch  = 2 * time.Millisecond   // Between two looks at a busy state.
+	pollBatch  = 2 * time.Millisecond   // Between two reads of a busy state.
 	askEach    = 10 * time.Second       // One server's time for a report.
 	askBundle  = 20 * time.Second       // The same for a bundle, which may be on another node.
 	announceIn = 500 * time.Millisecond // Between tries to be known.

@@ -7,14 +7,14 @@ import (
 	"berth/boottime"
 )
 
-// recency is whether what is known of own attempts may be out of date: there
-// was no contact with the leader for a while.
+// recency tracks whether the known attempts may be out of date, because there was
+// no contact with the leader for a while.
 type recency struct {
-	fresh bool          // All was read anew,
+	fresh bool          // All was read again,
 	seen  time.Duration // and since then there was contact up to this boottime.
 }
 
-// behind reports whether all has to be read anew.
+// behind reports whether all has to be read again.
 func (r *recency) behind(contact time.Duration) bool {
 	if !r.fresh || contact-r.seen > attempt.NodeTTL || boottime.Now()-contact > attempt.NodeTTL {
 		r.fresh = false
@@ -24,6 +24,6 @@ func (r *recency) behind(contact time.Duration) bool {
 	return false
 }
 
-// caughtUp notes that all was read anew, when contact was the last one. Before
-// the first one nothing that was read is enough.
+// caughtUp notes that all was read again after the last contact. Before the first
+// contact no read is new enough.
 func (r *recency) caughtUp(contact time.Duration) { r.fresh, r.seen = contact != 0, contact }

@@ -49,7 +49,7 @@ func ServeRelay(c *cluster.Cluster, server *api.Server) {
 			}
 			defer relays.end(peer.ID)
 			in.Op = opOf(peer.ID, in.Op)
-			// The address is the worker's word: nobody else's may be used up with it.
+			// The worker reports the address: it must not use up another one's limit.
 			in.IP = peer.ID.String() + " " + in.IP
 			if err := stream.Accept(nil); err != nil {
 				return err

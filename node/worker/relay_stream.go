@@ -14,7 +14,7 @@ import (
 
 const (
 	maxEvent   = 4 << 20          // Of a stream of output.
-	streamIdle = 15 * time.Second // Without a word to the client.
+	streamIdle = 15 * time.Second // Without a byte to the client.
 )
 
 // relayedStream is the stream of an execution's output through a worker. It

@@ -11,7 +11,7 @@ import (
 	"berth/node/executor"
 )
 
-// ReplicaSource tells the executor of this node's attempts.
+// ReplicaSource reads a server's own attempts in its replica.
 type ReplicaSource struct {
 	machine *fsm.FSM
 	peer    Peer

@@ -9,16 +9,16 @@ import (
 	"berth/loop"
 )
 
-// Reporter takes a worker's word on its attempts to a server.
+// Reporter sends the reports of a worker on its attempts to a server.
 type Reporter struct{ Up Upstream }
 
-// StartAttempt says that the user's process started.
+// StartAttempt reports that the user's process started.
 func (r Reporter) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
 	_, err := ask(ctx, r.Up, askEach, methodStart, rpc.NewCodec().Marshal(start))
 	return err
 }
 
-// FinishAttempt says how an attempt ended.
+// FinishAttempt reports how an attempt ended.
 func (r Reporter) FinishAttempt(ctx context.Context, outcome compute.Outcome) error {
 	_, err := ask(ctx, r.Up, askEach, methodFinish, rpc.NewCodec().Marshal(outcome))
 	return err

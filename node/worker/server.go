@@ -45,7 +45,7 @@ func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 	}
 	if view.ClusterEpoch() < s.Cluster.Epoch() {
 		return nil, compute.Errorf(compute.CodeUnavailable,
-			"The new life of the cluster has not begun in this server's state.").Retry(time.Second)
+			"The new epoch of the cluster has not reached this server's state.").Retry(time.Second)
 	}
 	held, cancel := context.WithTimeout(ctx, pollHold)
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 		}
 		if next.ClusterEpoch() != view.ClusterEpoch() {
 			view = next
-			break // What it has of the life before must end at once.
+			break // Attempts of the epoch before must end at once.
 		}
 		if !sameWork(view.Work(peer.ID), next.Work(peer.ID)) {
 			work = workFor(next, peer.ID)
@@ -76,7 +76,7 @@ func (s *Server) servePoll(ctx context.Context, peer rpc.Peer, data []byte) ([]b
 }
 
 // pollView returns a view that is not older than the worker's knowledge: what
-// it began at another server's word must not look as if it were not there.
+// attempts that it began through another server must not seem to be gone.
 func (s *Server) pollView(ctx context.Context, req pollRequest) (*fsm.View, error) {
 	if req.Fresh || s.Cluster.LastContact() > attempt.NodeTTL {
 		return s.Read(ctx)
@@ -115,9 +115,9 @@ func workFor(view *fsm.View, id compute.NodeID) []workItem {
 	return out
 }
 
-// forWorker returns what a worker is told of an execution: what executing it
-// takes, and nothing of whose it is, what it costs or whom it calls back. Its
-// code is left out once it was started.
+// forWorker returns the part of an execution that a worker needs to execute it. It
+// leaves out the owner, the price and the callbacks, and the code once it was
+// started.
 func forWorker(w compute.Work) *compute.Execution {
 	e := w.Execution
 	out := &compute.Execution{
@@ -133,12 +133,12 @@ func forWorker(w compute.Work) *compute.Execution {
 	return out
 }
 
-// digestOf tells one answer from another.
+// digestOf returns a digest by which answers are compared.
 func digestOf(codec rpc.Codec, work []workItem) compute.Hash {
 	return sha256.Sum256(codec.Marshal(work))
 }
 
-// serveStart takes a worker's word that code started.
+// serveStart proposes the report of a worker that code started.
 func (s *Server) serveStart(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var start compute.AttemptStart
 	if err := rpc.NewCodec().Unmarshal(data, &start); err != nil {
@@ -147,7 +147,7 @@ func (s *Server) serveStart(ctx context.Context, peer rpc.Peer, data []byte) ([]
 	return nil, ReplicaReporter{peer.ID, s.Propose}.StartAttempt(ctx, start)
 }
 
-// serveFinish takes a worker's word on how an attempt ended.
+// serveFinish proposes the report of a worker on how an attempt ended.
 func (s *Server) serveFinish(ctx context.Context, peer rpc.Peer, data []byte) ([]byte, error) {
 	var outcome compute.Outcome
 	if err := rpc.NewCodec().Unmarshal(data, &outcome); err != nil {
