@@ -195,7 +195,7 @@ func TestOutputAbsent(t *testing.T) {
 	}
 }
 
-// TestRetriesAreShown loses the node of an execution that may begin anew: every
+// TestRetriesAreShown loses the node of an execution that may restart: every
 // view of it says so, and its tag changes.
 func TestRetriesAreShown(t *testing.T) {
 	w := newWorld(t)

@@ -212,7 +212,7 @@ func TestRepeatsOfEveryMethod(t *testing.T) {
 }
 
 // TestRepeatsAfterTheRulesChanged holds that what was accepted once is not judged
-// anew.
+// again.
 func TestRepeatsAfterTheRulesChanged(t *testing.T) {
 	w := newWorld(t)
 	start := map[string]any{"code": "print(1)", "timeout": 500}

@@ -8,9 +8,8 @@ import (
 	"berth/fsm"
 )
 
-// TestMaxGPUs holds how many GPUs an organization is told that it may hold:
-// those that take work, slices as what they are of a device, and one where it
-// may have a share.
+// TestMaxGPUs checks the GPU limit that an organization sees: GPUs that take
+// work, slices by their part of the device, and one where a share is allowed.
 func TestMaxGPUs(t *testing.T) {
 	w := newWorld(t)
 	holds := func(want int) {

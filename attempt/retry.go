@@ -75,8 +75,8 @@ func endedByDrain(e *compute.Execution, end Ending) bool {
 }
 
 // neverStarted reports whether the code of a provably never ran: its node says
-// so, and names a cause of before the start. What watched the code being lost
-// is none, because the code may have been started unseen.
+// so, and names a cause before the start. A lost supervisor is no such cause,
+// because the code may have started unseen.
 func (end Ending) neverStarted(a *compute.Attempt) bool {
 	if !end.ByNode || end.Started || a.Started {
 		return false

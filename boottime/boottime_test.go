@@ -22,7 +22,7 @@ func TestNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	uptime := time.Duration(seconds * float64(time.Second))
-	const tick = 10 * time.Millisecond // What uptime is told in.
+	const tick = 10 * time.Millisecond // The resolution of /proc/uptime.
 	if after := boottime.Now(); uptime < before-tick || uptime > after+tick {
 		t.Errorf("the machine is up for %v, the clock says %v to %v", uptime, before, after)
 	}

@@ -42,15 +42,14 @@ const (
 	firstTries = 24
 
 	// The quantiles that estimates are of, in parts of whole, and how far from
-	// it a scale may aim to make up for what was told wrong: the truth comes
-	// late, and while a queue grows the scale lags behind.
+	// it a scale may aim to make up for wrong estimates: the truth comes late,
+	// and while a queue grows the scale lags behind.
 	whole           = 1000
 	part50, part90  = 500, 900
 	swing50         = 200
 	least90, most90 = 800, 990
 
-	// maxDebt is how much is remembered of what was told wrong, in parts of
-	// whole of one estimate.
+	// maxDebt bounds the remembered error, in parts of whole of one estimate.
 	maxDebt = 60 * whole
 
 	// payback is how many parts of whole the aim moves for one estimate that
@@ -88,9 +87,9 @@ func SizeClassName(class int) string { return [SizeClasses]string{"0-1", "2-3", 
 // observation above the scale moves it up by the quantile's share, one below
 // it down by the rest, so that it rests where the promised part of the waits
 // is below. It compares with the scale of now, not with that of the estimate,
-// so that many estimates that wait at once cannot drive it past its goal. What
-// was told and did not hold is counted beside, and moves the quantile that is
-// aimed at until the account is even again: a quantile tracker with an
+// so that many estimates that wait at once cannot drive it past its goal.
+// Estimates that did not hold are counted too, and move the target quantile
+// until the account is even again: a quantile tracker with an
 // integrator (Angelopoulos, Candès, Tibshirani, Conformal PID Control for Time
 // Series Prediction, NeurIPS 2023), whose coverage in the long run does not
 // depend on how the waits are distributed.

@@ -12,7 +12,7 @@ import (
 // TestCalibrationCovers holds that nine of ten estimates hold, whatever the
 // waits are like beside what was estimated: ten times as long for one class of
 // sizes, drawn from heavy tails, or drifting by half an order of magnitude.
-// What is told is compared only when it starts, which is many estimates later.
+// An estimate is compared only at the start, which is many estimates later.
 func TestCalibrationCovers(t *testing.T) {
 	const told, delay = 4000, 25
 	for _, tt := range []struct {

@@ -88,8 +88,8 @@ func (v *View) WholeHistory(
 	}
 }
 
-// What is read of archives for one page of a history: some seconds of a core. An
-// organization that has little in each of many is told to ask for less; 50
+// Limits of reading archives for one history page: some seconds of a core. An
+// organization that has little in each of many has to ask for less; 50
 // executions, each in an archive of its own, are not too many.
 const (
 	maxRead    = 192 << 20 // Bytes of blobs, or half the bytes that they unpack to where that is more.

@@ -123,7 +123,7 @@ func wantSame(t testing.TB, what string, got, want map[string][]string) {
 }
 
 // TestArchivesKeepTheHistory archives at random points of random histories:
-// what is told of the past is the same before and after, behind any part that
+// answers about the past are the same before and after, behind any part that
 // is skipped, of a replica that has applied the same, and of one that was
 // restored from a snapshot.
 func TestArchivesKeepTheHistory(t *testing.T) {

@@ -13,7 +13,7 @@ func (w *world) drain(within time.Duration) fsm.DrainNode {
 	return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID, Drained: true, Within: within}
 }
 
-// newDrainWorld returns a world in which n1 executes what may begin anew and
+// newDrainWorld returns a world in which n1 executes what may restart and
 // what may not.
 func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 	w = newWorld(t)
@@ -30,7 +30,7 @@ func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 func (w *world) tick() { w.must(fsm.Tick{Term: w.term}) }
 
 // TestDrainWithADeadline is a drain from its command to the removal of the
-// node: what may begin anew moves at once, the rest ends at the deadline, and
+// node: what may restart moves at once, the rest ends at the deadline, and
 // neither costs anything.
 func TestDrainWithADeadline(t *testing.T) {
 	w, moves, stays := newDrainWorld(t)
@@ -114,7 +114,7 @@ func TestDrainOfWhatMayBeRetried(t *testing.T) {
 	w.complete(goes, "n1", time.Second)
 }
 
-// What a drain's deadline ends that provably never started is queued again, at
+// An attempt that provably never started by the deadline is queued again, at
 // no cost; what may have started ends.
 func TestDrainEndsWhatNeverStarted(t *testing.T) {
 	stopped := func(ran bool) func(*world, compute.ExecutionID) fsm.Command {

@@ -49,7 +49,7 @@ func TestEpochEndsWhatWasLive(t *testing.T) {
 	}
 }
 
-// What has retries left waits for its next attempt, unbilled, as after the loss
+// An execution with retries left waits for its next attempt, unbilled, as after the loss
 // of a node; what has none left, or is being stopped, ends.
 func TestEpochRetriesWhatWasLive(t *testing.T) {
 	w := newTrustWorld(t)
@@ -137,7 +137,7 @@ func TestEpochIsNoMassFailure(t *testing.T) {
 	}
 }
 
-// In the life that begins, what of the life before may begin anew has time to end
+// In the life that begins, what of the life before may restart has time to end
 // first; how long nobody led before makes no difference.
 func TestEpochRests(t *testing.T) {
 	w := newTrustWorld(t)

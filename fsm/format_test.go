@@ -20,7 +20,7 @@ func newOldWorld(t *testing.T, formats ...uint64) (*world, []compute.NodeID) {
 	return w, ids
 }
 
-// What a format adds is allowed once every server knows it, a node that is
+// Additions of a format are allowed once every server knows it, a node that is
 // down too, and the state says so.
 func TestFormatRises(t *testing.T) {
 	w, ids := newOldWorld(t, 0, fsm.Format, 1)

@@ -19,7 +19,7 @@ var frozen string
 // always were. The bytes in testdata/frozen.txt must not change, and lines are
 // only added: an archive is accepted when the sum of the hashes of its records'
 // encodings is the same on all servers, and one that replays the command after an
-// upgrade encodes them anew. So a field that is new needs omitempty, a number of
+// upgrade encodes them again. So a field that is new needs omitempty, a number of
 // its own, and a zero value that means what was before.
 func TestRecordsAreFrozen(t *testing.T) {
 	again := map[string]func([]byte) []byte{

@@ -16,7 +16,7 @@ type arrival struct {
 
 // Mix returns the demand that the cluster has seen, as far as it is in force:
 // a mix stays for a number of arrivals, so that the scheduler seldom has to
-// value everything anew. It is the same until its version rises.
+// value everything again. It is the same until its version rises.
 func (v *learnedTables) Mix() *compute.Mix { return v.mix }
 
 // learn counts an execution that will ask for a place.

@@ -94,7 +94,7 @@ func TestNodeRenewsWhatItSays(t *testing.T) {
 		got.JoinedAt != n.JoinedAt || len(got.GPUs) != 6 {
 		t.Errorf("node is %+v", got)
 	}
-	// It may have restarted: its count of inventories begins anew.
+	// It may have restarted: its count of inventories restarts.
 	w.must(fsm.SetInventory{Term: 1, Inventory: inventory(n.ID, "n1", 1, "h100")})
 	if len(w.node("new").GPUs) != 1 {
 		t.Error("the inventory of a restarted node was not taken")

@@ -35,7 +35,7 @@ func TestRepeatGetsTheFirstAnswer(t *testing.T) {
 
 // A copy of a request that was refused may come later than the refusal: it is
 // refused as well, whatever has changed, for as long as a copy can be on its
-// way. After that the same request is decided anew.
+// way. After that the same request is decided again.
 func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()

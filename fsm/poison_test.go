@@ -147,7 +147,7 @@ func TestEntriesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestFrames holds that people are told what is in an entry, also where it
+// TestFrames checks that the content of an entry is reported, also where it
 // cannot be read.
 func TestFrames(t *testing.T) {
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"berth/compute"
 )
 
-// What a CPU-only profile gets per vCPU.
+// Resources of a CPU-only profile per vCPU.
 const (
 	cpuMilli  = 1000
 	cpuMemory = 2 << 10 // MiB.

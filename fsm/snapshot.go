@@ -140,7 +140,7 @@ func readSnapshot(r io.Reader) (*state, error) {
 	if err := in.trailer(total, s.Hash()); err != nil {
 		return nil, err
 	}
-	// What is derived was derived just now; the rest has to hold.
+	// Derived data was just computed; the rest is checked.
 	if err := tables.check(); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const otherType = "other"
 // tallied is what is counted.
 type tallied uint8
 
-// What is counted. Values are in the state: append only.
+// Counted quantities. Their values are in the state: append only.
 const (
 	talliedMadeRoom   tallied = iota // Attempts that were asked to make room, and did.
 	talliedEndedFirst                // Attempts that were asked, and ended by themselves or were stopped.

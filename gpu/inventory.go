@@ -14,7 +14,7 @@ import (
 	"berth/compute"
 )
 
-// What a node declares for each simulated device. Executions really get the
+// Declared resources per simulated device. Executions really get the
 // smaller share that the machine has.
 const (
 	simulatedVCPUMilli = 8_000

@@ -255,7 +255,7 @@ func newSimulation(c Config) *simulation {
 	return &simulation{load: c.Load, now: c.Now, meters: make(map[compute.GPUID]meter)}
 }
 
-// What a simulated device reports when idle, and what full load adds. Only
+// Readings of an idle simulated device, and the increase under full load. Only
 // the load is real: the share of its CPU quota that an execution uses.
 const (
 	idleCelsius   = 32

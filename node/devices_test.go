@@ -11,7 +11,7 @@ import (
 	"berth/node/nodetest"
 )
 
-// showGPU prints what code is told of its GPU, and stays until it is stopped.
+// showGPU prints the GPU variables of code, and stays until it is stopped.
 const showGPU = `
 import os, time
 print(*(os.environ.get(n, '-') for n in (
@@ -20,7 +20,7 @@ time.sleep(300)
 `
 
 // TestSharedAndSlicedGPUs gives two halves of one device and a slice of
-// another to three executions: a third half waits, everyone is told what they
+// another to three executions: a third half waits, everyone sees what they
 // hold, and a follower says how it is isolated.
 func TestSharedAndSlicedGPUs(t *testing.T) {
 	c := nodetest.NewWith(t, 3, func(i int, cfg *nodetest.NodeConfig) {
@@ -84,7 +84,7 @@ func mustGet(t *testing.T, api *client.Client, id compute.ExecutionID) wire.Exec
 	return e
 }
 
-// mustHold waits until the execution says what it was told, and wants it and
+// mustHold waits until the execution prints its variables, and wants it and
 // the API to say that it holds the share.
 func mustHold(t *testing.T, api *client.Client, id compute.ExecutionID, want wire.GPUShare, mig string) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestDrainOutlivesTheLeader drains a node, asked of a follower, while it
-// executes what may begin anew and what may not, and has another server lead
+// executes what may restart and what may not, and has another server lead
 // before the deadline: the first is queued again, the second ends unbilled, and
 // the node is stopped and removed.
 func TestDrainOutlivesTheLeader(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // TestRollingUpgrade restarts each node in turn as one that knows a newer format
 // of the state. What that brings is refused, with the node that holds it up,
 // until the last is there; then it works on every node. All of them are this
-// program, which is told what format to claim: that an older program decodes
+// program, configured with the format to claim: that an older program decodes
 // what this one writes is not shown here.
 func TestRollingUpgrade(t *testing.T) {
 	c := nodetest.NewOld(t, 3, 1)

@@ -199,7 +199,7 @@ func putForeignSnapshot(t *testing.T, backup string, c *nodetest.Cluster, dir st
 }
 
 // mustJoinThoughOff has a machine join whose clock is off, and stay to the end of
-// the test: it works, and the operator is told.
+// the test: it works, and the operator is warned.
 func mustJoinThoughOff(t *testing.T, c *nodetest.Cluster, cfg config.Config, shift time.Duration) {
 	t.Helper()
 	n, err := node.Open(t.Context(), cfg, node.Options{

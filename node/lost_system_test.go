@@ -95,7 +95,7 @@ func (l *losses) eventually(api *client.Client, id compute.ExecutionID, what str
 	})
 }
 
-// killed kills a node while it executes what may begin anew and what may not:
+// killed kills a node while it executes what may restart and what may not:
 // the first begins elsewhere, once, the other ends as a system failure. Neither
 // is paid for what was lost, and what the node has to say of it when it comes back
 // changes nothing.
@@ -190,7 +190,7 @@ func (l *losses) drain(nodes []*nodetest.Process, drained bool) {
 }
 
 // noQuorum has two of three servers stand still for longer than a lease: what may not start elsewhere goes on as if nothing had been, on all of
-// them; what may begin anew ends on its own and does so, once, afterwards.
+// them; what may restart ends on its own and does so, once, afterwards.
 func (l *losses) noQuorum() {
 	stands := l.others(l.cluster.Nodes[0])
 	awake := l.cluster.Nodes[0]

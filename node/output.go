@@ -78,7 +78,7 @@ type outputPeers struct {
 }
 
 // Stream has another node serve a request for output. A worker, which sees no
-// more of the state than its own work, is told which state the request comes
+// more of the state than its own work, gets the state that the request comes
 // from.
 func (p outputPeers) Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
 	view := p.machine.View()

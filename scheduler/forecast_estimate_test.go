@@ -118,7 +118,7 @@ func (c *cluster) estimate() {
 }
 
 // TestEstimatesCoverWhatTheyPromise replays traces on a full cluster: of the
-// executions that waited, nine of ten start by the p90 they were told.
+// executions that waited, nine of ten start by their p90 estimate.
 func TestEstimatesCoverWhatTheyPromise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays traces")

@@ -49,7 +49,7 @@ func (o *turnOracle) given(e *compute.Execution) {
 }
 
 // quotaOracle is the rules of quotas written down a second time: what counts
-// is counted anew for each question.
+// is counted again for each question.
 type quotaOracle struct {
 	view     *fakeView
 	placed   []*compute.Execution

@@ -22,8 +22,7 @@ import (
 // The state's views are what the scheduler reads.
 var _ scheduler.View = (*fsm.View)(nil)
 
-// cluster is a real state machine with nodes that do what they are told at
-// once. When the test ends, every invariant must hold.
+// cluster is a real state machine with nodes that carry out plans at once. When the test ends, every invariant must hold.
 type cluster struct {
 	tb      testing.TB
 	machine *fsm.FSM

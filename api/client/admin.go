@@ -46,7 +46,7 @@ func (c *Client) DrainNode(ctx context.Context, id compute.NodeID, drained bool)
 	return out, err
 }
 
-// DrainNodeWithin has a node get no new work, moves what may begin anew
+// DrainNodeWithin has a node get no new work, moves what may restart
 // elsewhere at once, and ends, after a time in whole seconds, what still
 // executes.
 func (c *Client) DrainNodeWithin(ctx context.Context, id compute.NodeID, within time.Duration) (wire.Node, error) {

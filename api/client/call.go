@@ -194,7 +194,7 @@ func (t *tries) next(ctx context.Context, err error) bool {
 	return loop.Sleep(ctx, pause)
 }
 
-// succeeded starts the patience anew: what comes next is another failure.
+// succeeded restarts the time for retries: the next failure is another one.
 func (t *tries) succeeded() {
 	t.failed, t.delay = 0, firstDelay
 	t.until = t.client.cfg.Now().Add(t.client.cfg.RetryFor)

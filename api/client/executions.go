@@ -29,7 +29,7 @@ type Start struct {
 	MaxCredits      *compute.Credits  `json:"max_credits,omitempty"`
 	DisconnectGrace *int              `json:"disconnect_grace,omitempty"` // Seconds.
 	CallbackURLs    []string          `json:"user_callback_urls,omitempty"`
-	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; begins anew.
+	Preemptible     bool              `json:"preemptible,omitempty"` // May be ended for higher priority; restarts.
 	MaxRetries      int               `json:"max_retries,omitempty"` // After failures of the system; 0 to 10.
 }
 

@@ -6,6 +6,6 @@
 // executions. An archive that cannot be read is an error; it is never treated as
 // empty.
 //
-// What is due and the format of an archive are package fsm's business; where blobs
+// Package fsm decides which executions are due and the format; where blobs
 // lie is package storage's.
 package archives

@@ -49,7 +49,7 @@ func (e *Executor) stored() ([]key, error) {
 
 // adoptAll finds the attempts of an earlier process. A power cut may have taken
 // the directory of one that is in the outbox, where it was made durable: it is
-// made again, or the attempt would begin anew.
+// made again, or the attempt would restart.
 func (e *Executor) adoptAll(ctx context.Context) error {
 	for _, k := range e.outbox.keys() {
 		if err := os.MkdirAll(e.dir(k), 0o700); err != nil {
@@ -120,7 +120,7 @@ func (e *Executor) reunite(ctx context.Context, a *attempt) {
 }
 
 // discard removes the directory of an attempt that has no outcome of its own.
-// One that stays would keep the attempt from beginning anew, so it ends instead.
+// One that stays would keep the attempt from restarting, so it ends instead.
 func (e *Executor) discard(a *attempt) {
 	if e.outbox.has(a.key) {
 		return

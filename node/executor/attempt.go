@@ -57,7 +57,7 @@ func (a *attempt) stopAs(stop compute.Stop) {
 }
 
 // yield asks the attempt to make room for work of a higher priority: its code
-// is told, and after the notice it is stopped.
+// is notified, and after the notice it is stopped.
 func (a *attempt) yield(notice time.Duration) {
 	a.mu.Lock()
 	changed := !a.yielded

@@ -15,7 +15,7 @@ import (
 // nuisanceMilli is the share of a core that each nuisance has.
 const nuisanceMilli = 250
 
-// steady says one tick each 100 ms until it is told to end.
+// steady says one tick each 100 ms until it is stopped.
 const steady = `
 import os, time
 i = 0

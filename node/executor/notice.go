@@ -11,7 +11,7 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// Where code that begins anew finds that it has to make room.
+// Where code that restarts finds that it has to make room.
 const (
 	noticeTarget   = "/run/berth"
 	noticeVariable = "BERTH_PREEMPT_FILE" // The path of the file that appears then.

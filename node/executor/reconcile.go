@@ -46,7 +46,7 @@ func (e *Executor) reconcile(ctx context.Context) {
 			after = assigned.Index // Else all is read again, since nothing of it could begin.
 		}
 		if assigned.Contact == 0 || boottime.Now()-assigned.Contact > protocol.NodeTTL {
-			loop.Sleep(ctx, contactRetry) // A Source that has to read all anew does not wait for a change.
+			loop.Sleep(ctx, contactRetry) // A Source that has to read everything again does not wait for a change.
 		}
 	}
 }

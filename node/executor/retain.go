@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What is kept of attempts that ended and were reported: their output, for
+// Limits of what is kept of reported attempts: their output, for
 // whoever reads logs. The oldest goes first.
 const (
 	retainCount = 10_000

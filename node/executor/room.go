@@ -36,7 +36,7 @@ func (r *room) close() {
 // rooms gives out rooms, and keeps some with a network ready.
 type rooms struct {
 	table *egress.Table // nil where executions get no network.
-	why   string        // Then: what executions that ask for one are told.
+	why   string        // Then: the reason for executions that ask for one.
 	log   *slog.Logger
 	ready chan *room
 }

@@ -187,7 +187,7 @@ func deviceBind(name string) []sandbox.Bind {
 	return []sandbox.Bind{{Source: name, Target: name, Device: true}}
 }
 
-// gpuVariables returns what the code is told of its GPUs: which they are, by
+// gpuVariables returns the variables that describe the GPUs to the code, by
 // the driver's UUID of the device or of the MIG slice, and how much of each it
 // holds. Shares are alike, the memory is that of the smallest.
 func gpuVariables(work compute.Work) map[string]string {

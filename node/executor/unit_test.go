@@ -195,7 +195,7 @@ func TestOutboxSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What a crash leaves of a write that did not end.
+	// The remains of an interrupted write.
 	if err := os.WriteFile(filepath.Join(dir, "x"+newSuffix), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func TestScheduledBackups(t *testing.T) {
 		t.Errorf("%v failed", b.failures())
 	}
 
-	// What is no backup of this cluster stays; what a crash left goes.
+	// Other files stay; remains of a crash are removed.
 	mine, old := filepath.Join(dir, "mine"), newest+".part123"
 	for _, path := range []string{mine, old} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -152,7 +152,7 @@ func TestScheduledBackups(t *testing.T) {
 	}
 }
 
-// TestSlowBackup holds that a backup that takes long is told of once, is no
+// TestSlowBackup checks that a backup that takes long is reported once, is no
 // failure, and that the next one waits for it.
 func TestSlowBackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

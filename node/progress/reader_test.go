@@ -65,7 +65,7 @@ func TestProgressIsReadOnce(t *testing.T) {
 	if len(points) < maxPoints/4 {
 		t.Errorf("%d points of 2000 lines", len(points))
 	}
-	// Another attempt begins anew, and the lines of the one before are not its.
+	// Another attempt restarts, and the lines of the one before are not its.
 	e = &compute.Execution{Epoch: 2, StartedAt: started.Add(time.Hour)}
 	if points := reader.points(t.Context(), e); len(points) != 0 {
 		t.Errorf("the next attempt begins with %v", points)

@@ -28,7 +28,7 @@ type Run struct {
 	Elapsed   time.Duration           `cbor:"2,keyasint,omitempty"`
 	Points    []compute.ProgressPoint `cbor:"3,keyasint,omitempty"`
 
-	// What the leader knows of the run, for a node that has no replica.
+	// The record of the run as the leader has it, for a node without a replica.
 	Known *Known `cbor:"4,keyasint,omitempty"`
 }
 

@@ -57,7 +57,7 @@ type Restore struct {
 	Waits  int    `json:"queued"`         // They are executed; perhaps for the second time.
 	Tokens int    `json:"join_tokens_void"`
 	Lacks  int    `json:"archives_missing"`    // Of the state's archives, those whose blob is not in the data directory.
-	Aside  string `json:"set_aside,omitempty"` // Where the replica of before is, once done.
+	Aside  string `json:"set_aside,omitempty"` // Where the previous replica is, once done.
 	Done   bool   `json:"done"`
 }
 

@@ -20,7 +20,7 @@ const (
 	maxServing = 16                     // Operations of other nodes at a time, each of up to MaxBlob in memory.
 	getHedge   = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
 	putHedge   = 2 * time.Second        // The same for a put, which has to wait for a disk.
-	retryAfter = 2 * time.Second        // What clients are told when too few nodes could take a blob.
+	retryAfter = 2 * time.Second        // Retry-After when too few nodes could store a blob.
 )
 
 // Peers opens streams to other nodes.

@@ -13,7 +13,7 @@ import (
 // Scrub reads all blobs on this disk against their names, and has what is
 // damaged, or cannot be read, come from another node again, whether or not this
 // one is to have it. It returns how many blobs it read and how many of them were
-// wrong; what cannot be mended is logged. Before it reads it calls pace, whose error ends it.
+// wrong; what cannot be repaired is logged. Before it reads it calls pace, whose error ends it.
 func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, damaged int, err error) {
 	defer func() { b.metrics.count("scrub", err) }()
 	err = b.cfg.Store.each(func(hash compute.Hash, size int64) error {

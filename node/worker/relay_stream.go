@@ -104,7 +104,7 @@ func (s *relayedStream) lose() {
 }
 
 // reopen has a server go on with the stream. One that refuses to cuts it: the
-// client asks again, and is told why. While no server answers it returns now and
+// client asks again, and gets the reason. While no server answers it returns now and
 // then without one, and a comment to hand on: it shows whether the client waits.
 func (s *relayedStream) reopen() error {
 	for range streamIdle / relayRetry {

@@ -126,7 +126,7 @@ func TestPollsGoForward(t *testing.T) {
 			t.Errorf("poll %d gives %d attempts at %d", i, len(got.Work), got.Index)
 		}
 	}
-	peer.ago = 2 * attempt.NodeTTL // Out of contact: all is read anew.
+	peer.ago = 2 * attempt.NodeTTL // Out of contact: everything is read again.
 	answers = []any{pollAnswer{Index: 3, Digest: compute.Hash{9}, Life: 1}}
 	got, err := own.Work(t.Context(), 0)
 	if err != nil || !asked.Fresh || asked.Digest != (compute.Hash{}) {

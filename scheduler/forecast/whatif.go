@@ -60,7 +60,7 @@ type overlay struct {
 	orgs       map[int][]compute.OrgID     // By priority: the organizations with lines, by id.
 	priorities []int                       // The highest first.
 
-	// What has started beside the live attempts of the view.
+	// Work started in the simulation, beside the live attempts of the view.
 	byNode map[compute.NodeID][]compute.Work
 	byOrg  map[compute.OrgID][]compute.Work
 	rates  map[compute.OrgID]compute.Price

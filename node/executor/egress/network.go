@@ -57,7 +57,7 @@ func newNamespace() (*os.File, error) {
 
 func (t *Table) connect(file *os.File, slot int) error {
 	name := fmt.Sprintf("%s%x", t.prefix(), slot)
-	// What an attempt of this slot had before goes with its namespace, which
+	// Remains of an earlier attempt in this slot go with its namespace, which
 	// the kernel takes its time to end.
 	if old, err := netlink.LinkByName(name); err == nil {
 		if err := netlink.LinkDel(old); err != nil {

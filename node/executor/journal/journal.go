@@ -30,7 +30,7 @@ type State struct {
 
 // Unbegun reports whether the code was never started, and nothing else is known of
 // the attempt's end. While nobody watches over it no code can start, so that the
-// attempt may begin anew when the state still wants it.
+// attempt may restart when the state still wants it.
 func (s State) Unbegun() bool {
 	return (!s.Starting || fault.Planted(fault.IgnoredStarting)) && s.Outcome == nil
 }

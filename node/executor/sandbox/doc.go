@@ -10,7 +10,7 @@
 // gives up everything on one thread, and starts the program from that thread;
 // then it waits for the program and tells the supervisor how it ended.
 //
-// What is allowed is decided by the caller, in Spec, as plain data: the filter
+// The caller decides what is allowed, in Spec, as plain data: the filter
 // arrives as assembled bytes, so that nothing here needs the libraries that
 // make it. It imports the standard library only: it is loaded before the rest
 // of the binary initialises.

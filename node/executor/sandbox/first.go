@@ -18,7 +18,7 @@ func Main() int {
 	report := os.NewFile(fdReport, "report")
 	done := make(chan error, 1)
 	var status syscall.WaitStatus
-	// What a thread gives up, the program started from it does not have. It
+	// A program lacks what the thread that started it gave up. It
 	// must not be the main thread, whose user is the one that may send the
 	// process signals, and that one stays ours: in init functions the main
 	// goroutine is locked to it.

@@ -24,7 +24,7 @@ const (
 	WorkDir     = "work"
 	ControlFile = "control" // The socket.
 	ErrorFile   = "errors"  // What a supervisor that dies says last.
-	NoticeDir   = "notice"  // Shown to code that begins anew;
+	NoticeDir   = "notice"  // Shown to code that restarts;
 	NoticeFile  = "preempt" // in it, once the code has to make room.
 )
 

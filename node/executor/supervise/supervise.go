@@ -46,7 +46,7 @@ type supervisor struct {
 	contact *timer // The end of the disconnect grace.
 	notice  *timer // The end of a notice.
 
-	yielded bool // The code was told to make room.
+	yielded bool // The code was asked to make room.
 	cause   cause
 	lease   boottime.Lease
 	unsure  bool          // Nobody can say whether the code started.
@@ -384,7 +384,7 @@ func (s *supervisor) yield(notice time.Duration) {
 }
 
 // leaveNotice makes the file that tells the code. The current directory is the
-// attempt's; code that does not begin anew has no such directory.
+// attempt's; code that does not restart has no such directory.
 func leaveNotice(notice, grace time.Duration) error {
 	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",

@@ -157,7 +157,7 @@ func newSpec(t *testing.T, dir, work string) *supervise.Spec {
 		},
 	}
 	for _, name := range []string{"/usr", "/lib", "/lib64"} {
-		// What a binary with libraries needs; the guest's has none.
+		// A binary with libraries needs these; the guest's has none.
 		if info, err := os.Lstat(name); err == nil && info.IsDir() {
 			spec.Sandbox.Binds = append(spec.Sandbox.Binds, sandbox.Bind{Source: name, Target: name})
 		} else if target, err := os.Readlink(name); err == nil {
