@@ -70,7 +70,7 @@ type GPUShare struct {
 	Milli       int           `json:"milli" doc:"Thousandths of the GPU."`
 	VRAMMiB     int64         `json:"vram_mib" doc:"The memory that goes with them. The shares of a GPU never add up to more than it has."`
 	Isolation   string        `json:"isolation" doc:"enforced: the hardware holds others to their share; advisory: nothing does."`
-	IsolationBy string        `json:"isolation_by" doc:"device: a whole GPU, allocated to nothing else. mig: a slice with memory of its own. mig_compute: an instance that shares a slice's memory. time_slicing: the driver takes turns. simulated: only its part of the CPU quota is held. Empty for attempts of before this was recorded."`
+	IsolationBy string        `json:"isolation_by" doc:"device: a whole GPU, allocated to nothing else. mig: a slice with memory of its own. mig_compute: an instance that shares a slice's memory. time_slicing: the driver takes turns. simulated: only its part of the CPU quota is held. Empty for attempts recorded without it."`
 }
 
 // Execution is one execution with everything that is known of it.
