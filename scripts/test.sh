@@ -17,9 +17,11 @@ if [[ ${1-} == --long ]]; then
 fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
-# Packages in which goroutines meet run under the race detector. The others
-# compute, or start processes, which it does not see.
-export BERTH_TEST_RACE='^berth/(api|api/client|cluster(/.*)?|gpu|node/(leader|worker)|node/executor|node/(logs|storage)|scheduler)$'
+# Packages in which goroutines meet run under the race detector; in the long form
+# also those that mostly compute. It does not see what other processes do.
+race='api|api/client|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
+[[ -z $tags ]] || race+='|fsm(/.*)?|node|scheduler(/.*)?'
+export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, and
 # run one package after the other. They mostly wait: for elections, leases and the
