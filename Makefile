@@ -33,12 +33,12 @@ demo: ## Start three nodes on this machine and let them pick a GPU type; KEEP=1 
 	@$(MAKE) --no-print-directory build
 	@scripts/as-root.sh bin/berth demo $(if $(KEEP),--keep)
 
-test: ## Install what tests need, then run those that prove a change: at most 13 minutes on two cores
+test: ## Install what tests need, then run those that prove a change; at most 13 minutes is the aim
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
 	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh $(or $(PKG),./...)
 
-test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest; under an hour
+test-long: ## Run all tests in their long form: fault round, failpoints, planted bugs, cgroup v2 guest
 	@scripts/setup.sh test-long
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
 	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./...)
