@@ -5,15 +5,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
-
-	"github.com/tidwall/btree"
 )
 
 // Table is an ordered copy-on-write map. Only one goroutine writes to it and
 // shares it. A shared tree is never written again.
 type Table[K, V any] struct {
-	tree   *btree.BTreeG[row[K, V]]
-	shared *btree.BTreeG[row[K, V]] // For readers; nil once tree has changed.
+	tree   tree[row[K, V]]
+	shared tree[row[K, V]] // For readers; nil once tree has changed.
 }
 
 type row[K, V any] struct {
@@ -23,8 +21,7 @@ type row[K, V any] struct {
 
 // NewTable returns an empty table in the order of compare.
 func NewTable[K, V any](compare func(a, b K) int) Table[K, V] {
-	less := func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 }
-	return Table[K, V]{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
+	return Table[K, V]{tree: newTree(func(a, b row[K, V]) bool { return compare(a.key, b.key) < 0 })}
 }
 
 // Get returns the value at k.
@@ -82,7 +79,7 @@ func (t *Table[K, V]) first() (k K, v V, ok bool) {
 // Share makes the current content safe to hand out.
 func (t *Table[K, V]) Share() {
 	if t.shared == nil {
-		t.shared = t.tree.IsoCopy()
+		t.shared = t.tree.Snapshot()
 	}
 }
 
@@ -298,7 +295,7 @@ func (r *Records[K, V]) Load(pages []Page, sum *Sum) bool {
 // Scan yields every record from a key on, or all, by key: v, or the key and the
 // packed form of a cold record, which are valid only during the call.
 func (r *Records[K, V]) Scan(from *K, yield func(k K, v *V, key, packed []byte) bool) {
-	at := r.tree.Iter()
+	at := r.tree.Cursor()
 	var more bool
 	if from == nil {
 		more = at.First()
