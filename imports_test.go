@@ -43,6 +43,7 @@ var rules = []rule{
 	{"cluster/raftconf", []string{"compute"}, "server ids and quorums are arithmetic on Raft's configuration"},
 	{"cluster/liblog", nil, "it turns library logs into records and knows nothing of the cluster"},
 	{"cluster/gossip", []string{"cluster/datadir", "cluster/file", "cluster/liblog", "cluster/rpc", "compute", "loop"}, "gossip gives hints; cluster imports it, never the reverse"},
+	{"cluster/transport", []string{"cluster/rpc", "compute"}, "connections are made and checked without knowing who may connect"},
 	{"cluster/clock", []string{"boottime", "compute"}, "the cluster's time needs clocks, not the cluster"},
 	{"cluster/replica", []string{"cluster/datadir", "cluster/disk", "cluster/file", "cluster/liblog", "cluster/raftconf", "cluster/rpc", "compute", "loop"}, "a replica is opened, checked and recovered without the cluster around it"},
 	{"cluster/membership", []string{"cluster/raftconf", "compute"}, "the plan of who votes is a pure function"},

@@ -20,6 +20,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -48,8 +49,8 @@ type Cluster struct {
 	advertise string // host:port of the cluster port, as others reach it.
 	server    *rpc.Server
 	callers   map[string]Callers // Allowed callers of each method; written before Run.
-	links     links
-	layer     *raftLayer
+	links     *transport.Links
+	layer     *transport.Layer
 
 	reloading sync.Mutex // Held by reloadRaft.
 
@@ -125,7 +126,7 @@ func newCluster(cfg Config) *Cluster {
 	c.reader, c.proposer, c.leadership, c.transfers = reader{c}, proposer{c}, leadership{c}, transfers{c}
 	c.hungDisk, c.workerCalls, c.healthReport = hungDisk{c}, workerCalls{c}, healthReport{c}
 	c.upstream = newUpstream(c)
-	c.links.open = c.port.openLink
+	c.links = transport.NewLinks(c.port.openLink)
 	c.server = &rpc.Server{Codec: c.codec, Logger: c.logger, Allow: c.port.allow, Done: c.metrics.call}
 	c.leaders = newLeaderWatch()
 	c.terms = newTerms()
@@ -265,7 +266,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, c.transport.Close())
 			c.transport.CloseStreams()
 		}
-		c.links.closeAll()
+		c.links.Close()
 		c.work.wait()
 		if c.hasReplica() {
 			errs = append(errs, c.replica.Log.Close())

@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"berth/cluster/datadir"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -23,18 +21,9 @@ import (
 // clusters ends.
 
 const (
-	epochPrefix     = "epoch-"         // Of the TLS server name; none in epoch 0.
 	askEpochTimeout = 1 * time.Second  // To ask the other servers for their epochs.
 	leaderlessFor   = 10 * time.Second // Without a leader for this long, this epoch has ended.
 )
-
-// epochError refuses a server of another epoch; the value is that epoch.
-type epochError uint64
-
-func (e epochError) Error() string {
-	return fmt.Sprintf("the other side is in epoch %d of the cluster: its state was restored or recovered since",
-		uint64(e))
-}
 
 // epochs is what a server knows of other epochs.
 type epochs struct {
@@ -47,32 +36,15 @@ type epochs struct {
 // Epoch returns the epoch of the cluster that this node is in.
 func (c *Cluster) Epoch() uint64 { return c.dir.Record().Epoch }
 
-func epochName(epoch uint64) string {
-	if epoch == 0 {
-		return ""
-	}
-	return epochPrefix + strconv.FormatUint(epoch, 10)
-}
-
-// epochOf returns the epoch that the dialling side announced.
-func epochOf(state tls.ConnectionState) uint64 {
-	text, found := strings.CutPrefix(state.ServerName, epochPrefix)
-	epoch, err := strconv.ParseUint(text, 10, 64)
-	if !found || err != nil {
-		return 0
-	}
-	return epoch
-}
-
 // epochGuard keeps servers of different epochs apart.
 type epochGuard struct{ *Cluster }
 
-// otherLife reports whether a server that connects is in another epoch.
+// inOtherEpoch reports whether a server that connects is in another epoch.
 func (c epochGuard) inOtherEpoch(peer rpc.Peer, state tls.ConnectionState) bool {
 	if c.isWorker() || peer.Anonymous() || peer.Role != compute.RoleServer {
 		return false
 	}
-	epoch := epochOf(state)
+	epoch := transport.EpochOf(state)
 	if epoch == c.Epoch() {
 		return false
 	}
@@ -158,7 +130,7 @@ func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest
 	answers := make(chan error, len(peers)) // Buffered for all, so that none blocks.
 	for _, p := range peers {
 		go func() {
-			conn, err := c.port.dial(ctx, p.ID, protoRPC)
+			conn, err := c.port.dial(ctx, p.ID, transport.ProtoRPC)
 			if err == nil {
 				err = conn.Close()
 			}
@@ -168,7 +140,7 @@ func (c epochGuard) askEpochs(ctx context.Context, peers []datadir.Peer) (newest
 	newest, same = own, 1
 	for range peers {
 		err := <-answers
-		if e, ok := errors.AsType[epochError](err); ok {
+		if e, ok := errors.AsType[transport.EpochError](err); ok {
 			newest = max(newest, uint64(e))
 		} else if err == nil {
 			same++

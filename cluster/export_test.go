@@ -14,6 +14,7 @@ import (
 	"berth/cluster/pki"
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -125,7 +126,7 @@ func (c *Cluster) DialAs(ctx context.Context, id compute.NodeID, proto string) (
 
 // DialTLS is dialTLS.
 func DialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
-	return dialTLS(ctx, new(net.Dialer).DialContext, address, config)
+	return transport.DialTLS(ctx, new(net.Dialer).DialContext, address, config)
 }
 
 // Behind reports whether this server rejoined with an empty replica and has not

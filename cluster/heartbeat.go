@@ -14,6 +14,7 @@ import (
 	"berth/cluster/clock"
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -136,7 +137,7 @@ func (h *heartbeats) run(ctx context.Context) error {
 // cluster.
 func IsRemoved(err error) bool {
 	e, ok := errors.AsType[*compute.Error](err)
-	return ok && e.Detail == errRemoved().Detail
+	return ok && e.Detail == transport.ErrRemoved().Detail
 }
 
 // send sends one heartbeat to the leader, or searches for it.

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"berth/cluster/datadir"
 	"berth/cluster/disk"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -24,7 +24,7 @@ func TestVerdictOf(t *testing.T) {
 		return readmissionReply{id(n), status{Leader: id(leader)}, nil}
 	}
 	away := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, errors.New("no route")} }
-	later := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, epochError(3)} }
+	later := func(n byte) readmissionReply { return readmissionReply{id(n), status{}, transport.EpochError(3)} }
 	for _, test := range []struct {
 		name     string
 		replies  []readmissionReply
@@ -41,7 +41,7 @@ func TestVerdictOf(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if err := readmissionVerdict([]readmissionReply{{id(1), status{}, errRemoved()}, here(2, 2)}, 2); !IsRemoved(err) {
+	if err := readmissionVerdict([]readmissionReply{{id(1), status{}, transport.ErrRemoved()}, here(2, 2)}, 2); !IsRemoved(err) {
 		t.Errorf("of a removed one: %v", err)
 	}
 }
@@ -84,21 +84,6 @@ func TestReplicaIsReplacedOnAFullDisk(t *testing.T) {
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) != (test.calls > 1) {
 				t.Errorf("%s: %s: %v", test.name, path, err)
 			}
-		}
-	}
-}
-
-// TestAdviceOnHandshakes checks that TLS errors about the other side's refusal
-// come with a remedy.
-func TestAdviceOnHandshakes(t *testing.T) {
-	for said, word := range map[string]string{
-		"expired certificate":           "timedatectl set-ntp true",
-		"unknown certificate authority": "copy ca.crt",
-		"bad certificate":               "its log says why",
-	} {
-		err := withAdvice(errors.New("remote error: tls: " + said))
-		if text := err.Error(); !strings.Contains(text, said) || !strings.Contains(text, word) {
-			t.Errorf("%q does not say %q", text, word)
 		}
 	}
 }

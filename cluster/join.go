@@ -17,6 +17,7 @@ import (
 	"berth/cluster/gossip"
 	"berth/cluster/pki"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 	"berth/fault"
 	"berth/loop"
@@ -119,7 +120,7 @@ func CheckNode(n *compute.Node) error {
 // admit asks the registry and makes the node a member. It can be repeated.
 func (c joiner) admit(ctx context.Context, req joinRequest) (*joinAnswer, error) {
 	if c.removed(req.Node.ID) {
-		return nil, errRemoved()
+		return nil, transport.ErrRemoved()
 	}
 	if c.heartbeats.alive(req.Node.ID) {
 		return nil, errNodeAlive(req.Node.ID)
@@ -291,7 +292,7 @@ func (c joiner) askToJoin(ctx context.Context, token pki.JoinToken, request []by
 func (c joiner) askHost(ctx context.Context, host string, token pki.JoinToken, request []byte) (*joinAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	conn, err := dialTLS(ctx, c.cfg.Dial, host, pki.PinnedConfig(token.Pin, c.cfg.Now, protoRPC))
+	conn, err := transport.DialTLS(ctx, c.cfg.Dial, host, pki.PinnedConfig(token.Pin, c.cfg.Now, transport.ProtoRPC))
 	if err != nil {
 		return nil, fmt.Errorf("reach %s: %w", host, err)
 	}

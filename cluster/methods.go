@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 )
 
@@ -97,7 +98,7 @@ func (c port) allow(peer rpc.Peer, method string) error {
 	case peer.Anonymous() && !may:
 		return compute.Errorf(compute.CodeUnauthenticated, "Without a certificate only %s may be called.", methodJoin)
 	case !peer.Anonymous() && c.removed(peer.ID) && (!slices.Contains(voterMethods(), method) || !c.votes(peer.ID)):
-		return errRemoved()
+		return transport.ErrRemoved()
 	case !may:
 		return compute.Errorf(compute.CodeForbidden, "A node of role %s may not call %s.", peer.Role, method)
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -12,6 +11,7 @@ import (
 	"berth/cluster/liblog"
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
+	"berth/cluster/transport"
 	"berth/fault"
 )
 
@@ -86,12 +86,7 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	if err := c.space.open(); err != nil {
 		return err
 	}
-	c.layer = &raftLayer{
-		accepted:  make(chan net.Conn, raftBacklog),
-		closed:    make(chan struct{}),
-		advertise: c.advertise,
-		dial:      c.port.dial,
-	}
+	c.layer = transport.NewLayer(c.advertise, c.port.dial)
 	c.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:                c.layer,
 		MaxPool:               raftPool,
@@ -109,12 +104,12 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 		}
 	}
 	c.replica.Arm()
-	calls := newInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
+	calls := transport.NewInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
 	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), c.cfg.FSM, c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
-	c.work.Go(func() { calls.run(c.raft) })
+	c.work.Go(func() { calls.Run(c.raft) })
 	c.catchUp.participateOnceCaughtUp()
 	c.leaders.observe(c.raft)
 	c.metrics.watch(c.raft)

@@ -12,6 +12,7 @@ import (
 	"berth/cluster/disk"
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
+	"berth/cluster/transport"
 	"berth/compute"
 	"berth/loop"
 )
@@ -206,7 +207,7 @@ func readmissionVerdict(replies []readmissionReply, own uint64) error {
 		if IsRemoved(r.err) {
 			return r.err
 		}
-		if e, ok := errors.AsType[epochError](r.err); ok && uint64(e) > own {
+		if e, ok := errors.AsType[transport.EpochError](r.err); ok && uint64(e) > own {
 			outlived = true
 		}
 		if r.err == nil {

@@ -1,16 +1,13 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -18,33 +15,16 @@ import (
 	"berth/cluster/pki"
 	"berth/cluster/raftconf"
 	"berth/cluster/rpc"
+	"berth/cluster/transport"
 	"berth/compute"
 	"berth/loop"
 )
 
-// Protocols of the cluster port, by ALPN.
-const (
-	protoRaft = "raft/1" // Servers only.
-	protoRPC  = "rpc/1"
-)
-
 // Limits of connections.
 const (
-	handshakeTimeout   = 5 * time.Second
 	maxUnauthenticated = 256 // Connections that have not finished their handshake.
 	anonymousLife      = time.Minute
-	maxReason          = 1024
 	acceptRetry        = 100 * time.Millisecond
-	raftBacklog        = 16 // Accepted connections that raft has not fetched yet.
-)
-
-// The first byte that the accepting side sends after the handshake. TLS alone
-// would report to a refused node only that its certificate is bad.
-const (
-	welcome = 0
-	refused = 1 // Followed by the reason: two bytes of length, then text.
-
-	otherEpoch = 2 // Followed by the epoch of this side: eight bytes.
 )
 
 // port is the cluster port: it accepts, authenticates and dials connections.
@@ -81,9 +61,9 @@ func (c port) serve(ctx context.Context) error {
 // protocols returns the protocols of the cluster port; a worker speaks no raft.
 func (c port) protocols() []string {
 	if c.isWorker() {
-		return []string{protoRPC}
+		return []string{transport.ProtoRPC}
 	}
-	return []string{protoRaft, protoRPC}
+	return []string{transport.ProtoRaft, transport.ProtoRPC}
 }
 
 // welcomeConn authenticates a connection and serves its protocol. It calls
@@ -105,9 +85,9 @@ func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config,
 		stop()
 		end.Stop()
 	}
-	if state.NegotiatedProtocol == protoRaft {
+	if state.NegotiatedProtocol == transport.ProtoRaft {
 		// Raft closes it.
-		if !c.layer.offer(ctx, &closeHook{Conn: conn, hook: release}) {
+		if !c.layer.Offer(ctx, conn, release) {
 			release()
 			raw.Close()
 		}
@@ -130,28 +110,24 @@ func (c port) lifeOf(state tls.ConnectionState) time.Duration {
 
 // accept does the handshake, authorizes the peer and sends it the result.
 func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tls.Conn, rpc.Peer, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, transport.HandshakeTimeout)
 	defer cancel()
 	conn := tls.Server(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(withAdvice(err), c.cfg.Now()))
+		return nil, rpc.Peer{}, fmt.Errorf("handshake: %w", pki.Advise(transport.Advise(err), c.cfg.Now()))
 	}
-	if err := conn.SetWriteDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+	if err := conn.SetWriteDeadline(time.Now().Add(transport.HandshakeTimeout)); err != nil {
 		return nil, rpc.Peer{}, err
 	}
 	state := conn.ConnectionState()
 	peer, err := c.judge(state)
 	if err == nil && c.epochGuard.inOtherEpoch(peer, state) {
-		_, writeErr := conn.Write(binary.BigEndian.AppendUint64([]byte{otherEpoch}, c.Epoch()))
-		return nil, peer, errors.Join(epochError(epochOf(state)), writeErr, conn.CloseWrite())
+		return nil, peer, errors.Join(transport.EpochError(transport.EpochOf(state)), transport.RefuseEpoch(conn, c.Epoch()))
 	}
 	if err != nil {
-		reason := err.Error()[:min(len(err.Error()), maxReason)]
-		message := binary.BigEndian.AppendUint16([]byte{refused}, uint16(len(reason)))
-		_, writeErr := conn.Write(append(message, reason...))
-		return nil, peer, errors.Join(err, writeErr, conn.CloseWrite())
+		return nil, peer, errors.Join(err, transport.Refuse(conn, err))
 	}
-	if _, err := conn.Write([]byte{welcome}); err != nil {
+	if err := transport.Welcome(conn); err != nil {
 		return nil, peer, fmt.Errorf("greet: %w", err)
 	}
 	return conn, peer, conn.SetWriteDeadline(time.Time{})
@@ -161,7 +137,7 @@ func (c port) accept(ctx context.Context, raw net.Conn, config *tls.Config) (*tl
 // has verified its certificate, if any.
 func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 	if len(state.PeerCertificates) == 0 {
-		if state.NegotiatedProtocol == protoRaft {
+		if state.NegotiatedProtocol == transport.ProtoRaft {
 			return rpc.Peer{}, errors.New("raft is spoken with a server's certificate only: " +
 				"have the machine join, with a token of berth admin token create")
 		}
@@ -177,8 +153,8 @@ func (c port) judge(state tls.ConnectionState) (rpc.Peer, error) {
 		return peer, fmt.Errorf("the certificate is of cluster %s, this is %s: correct the address, or have the machine "+
 			"join this cluster with another data_dir and a token of berth admin token create", id.Cluster, c.clusterID)
 	case c.removed(id.Node) && !c.votes(id.Node):
-		return peer, errRemoved()
-	case state.NegotiatedProtocol == protoRPC:
+		return peer, transport.ErrRemoved()
+	case state.NegotiatedProtocol == transport.ProtoRPC:
 		return peer, nil
 	case id.Role != compute.RoleServer:
 		return peer, fmt.Errorf("a node of role %s may not speak raft: to make it a server, remove it with berth admin node "+
@@ -239,11 +215,6 @@ func (c *Cluster) removed(id compute.NodeID) bool {
 	return removed
 }
 
-// errRemoved refuses a node that was removed from the cluster.
-func errRemoved() *compute.Error {
-	return compute.Errorf(compute.CodeForbidden, "This node was removed from the cluster.").Named("node_removed")
-}
-
 // dial opens an authenticated connection to a node, at the first of its known
 // addresses that answers as that node.
 func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error) {
@@ -255,17 +226,17 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 		if got.Cluster != c.clusterID || got.Node != id {
 			return fmt.Errorf("dialled node %s, but node %s of cluster %s answered", id, got.Node, got.Cluster)
 		}
-		if proto == protoRaft && got.Role != compute.RoleServer {
+		if proto == transport.ProtoRaft && got.Role != compute.RoleServer {
 			return fmt.Errorf("node %s is no server", id)
 		}
 		return nil
 	})
-	config.ServerName = epochName(c.Epoch())
-	conn, errs := dialFirst(ctx, addresses, func(ctx context.Context, address string) (net.Conn, error) {
-		return dialTLS(ctx, c.cfg.Dial, address, config)
+	config.ServerName = transport.EpochName(c.Epoch())
+	conn, errs := transport.DialFirst(ctx, addresses, func(ctx context.Context, address string) (net.Conn, error) {
+		return transport.DialTLS(ctx, c.cfg.Dial, address, config)
 	})
 	for _, err := range errs {
-		if e, ok := errors.AsType[epochError](err); ok {
+		if e, ok := errors.AsType[transport.EpochError](err); ok {
 			c.epochGuard.noteEpoch(id, uint64(e))
 		}
 	}
@@ -275,158 +246,71 @@ func (c port) dial(ctx context.Context, id compute.NodeID, proto string) (net.Co
 	return nil, fmt.Errorf("dial node %s: %w", id, errors.Join(errs...))
 }
 
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
-
-// dialTLS connects, does the handshake and awaits the welcome, all within
-// handshakeTimeout.
-func dialTLS(ctx context.Context, dial dialFunc, address string, config *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	raw, err := dial(ctx, "tcp", address)
+// openLink dials id for calls.
+func (c port) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, error) {
+	conn, err := c.dial(ctx, id, transport.ProtoRPC)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", address, withAdvice(err))
+	client, err := rpc.NewClient(conn, c.codec, c.logger)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetReadDeadline(deadline); err != nil {
-		raw.Close()
+	return client, nil
+}
+
+// Call calls a method of a node, which may be this one. An error of the
+// method is a *compute.Error; one that wraps rpc.ErrNotSent means that the call
+// did not reach the node.
+func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, request []byte) ([]byte, error) {
+	client, err := c.links.Get(ctx, node)
+	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
-	err = awaitWelcome(conn)
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = conn.SetReadDeadline(time.Time{})
-	}
+	return client.Call(ctx, method, request)
+}
+
+// Open calls a stream method of a node, which may be this one. It returns the
+// method's answer and the stream, which ends with ctx and which the caller
+// closes.
+func (c *Cluster) Open(
+	ctx context.Context, node compute.NodeID, method string, request []byte,
+) ([]byte, io.ReadWriteCloser, error) {
+	client, err := c.links.Get(ctx, node)
 	if err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("%s: %w", address, withAdvice(err))
+		return nil, nil, err
 	}
-	return conn, nil
+	return client.Open(ctx, method, request)
 }
 
-// withAdvice adds advice to the error when the other side refused this node's
-// certificate. TLS has no error types for that, and a dialing side does not
-// learn the reason.
-func withAdvice(err error) error {
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "remote error: tls: expired certificate"):
-		return fmt.Errorf("%w: by the clock there this node's certificate is not valid; compare the clocks of both "+
-			"machines, and set the wrong one (timedatectl set-ntp true)", err)
-	case strings.Contains(text, "remote error: tls: unknown certificate authority"):
-		return fmt.Errorf("%w: this node's certificate is not of the cluster there; correct the address, or copy ca.crt, "+
-			"and on a server ca.key, in DATA_DIR/pki from a server of that cluster", err)
-	case strings.Contains(text, "remote error: tls: bad certificate"):
-		return fmt.Errorf("%w: the machine there does not accept this node's certificate, and its log says why: it looks "+
-			"for another cluster or another node at this address, so correct it there; or one of the two clocks is wrong", err)
+// addressesOf returns the known addresses of a node, the freshest first. A wrong
+// one does no harm: the dialled side must show the node's certificate.
+func (c port) addressesOf(id compute.NodeID) []string {
+	if id == c.id {
+		return []string{c.advertise}
 	}
-	return err
-}
-
-// awaitWelcome reads the accepting side's result.
-func awaitWelcome(r io.Reader) error {
-	var head [3]byte
-	if _, err := io.ReadFull(r, head[:1]); err != nil {
-		return fmt.Errorf("await welcome: %w", err)
-	}
-	if head[0] == welcome {
-		return nil
-	}
-	if head[0] == otherEpoch {
-		var epoch [8]byte
-		if _, err := io.ReadFull(r, epoch[:]); err != nil {
-			return fmt.Errorf("await welcome: %w", err)
+	var all []string
+	add := func(address string) {
+		if address != "" && !slices.Contains(all, address) {
+			all = append(all, address)
 		}
-		return epochError(binary.BigEndian.Uint64(epoch[:]))
 	}
-	if _, err := io.ReadFull(r, head[1:]); err != nil {
-		return fmt.Errorf("await welcome: %w", err)
+	if c.terms.ready() != 0 {
+		add(c.heartbeats.rpcAddress(id)) // Authenticated, and of this term.
 	}
-	reason := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), maxReason))
-	if _, err := io.ReadFull(bufio.NewReader(r), reason); err != nil {
-		return fmt.Errorf("await welcome: %w", err)
+	add(c.gossip.RPCAddress(id))
+	add(c.heartbeats.rpcAddress(id))
+	add(c.gossip.ClaimedAddress(id))
+	for _, s := range c.servers() {
+		if s.ID == raft.ServerID(id.String()) {
+			add(string(s.Address))
+		}
 	}
-	if gone := errRemoved(); string(reason) == gone.Error() {
-		return gone
+	for _, p := range c.dir.Record().Peers {
+		if p.ID == id {
+			add(p.RPC)
+		}
 	}
-	return fmt.Errorf("refused: %s", reason)
+	add(c.cfg.Directory.Address(id)) // A restarted server knows no other address of a worker.
+	return all
 }
-
-// closeHook calls hook when the connection is closed.
-type closeHook struct {
-	net.Conn
-	hook func()
-}
-
-func (h *closeHook) Close() error {
-	h.hook()
-	return h.Conn.Close()
-}
-
-// raftLayer is the raft transport's view of the cluster port. Its addresses are
-// node ids: dialing looks the address up and checks the identity of the other
-// side.
-type raftLayer struct {
-	accepted  chan net.Conn
-	closed    chan struct{}
-	advertise string
-	dial      func(ctx context.Context, id compute.NodeID, proto string) (net.Conn, error)
-}
-
-// offer passes a connection to raft; it reports false when raft has stopped.
-func (l *raftLayer) offer(ctx context.Context, conn net.Conn) bool {
-	select {
-	case l.accepted <- conn:
-		return true
-	case <-l.closed:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// Accept returns the next connection of another server.
-func (l *raftLayer) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.accepted:
-		return conn, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept. The transport calls it once.
-func (l *raftLayer) Close() error {
-	close(l.closed)
-	return nil
-}
-
-// Addr returns the advertised address.
-func (l *raftLayer) Addr() net.Addr { return layerAddr(l.advertise) }
-
-// Dial connects to the server whose id is address.
-func (l *raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	id, err := compute.ParseNodeID(string(address))
-	if err != nil {
-		return nil, fmt.Errorf("dial %q: %w", address, err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return l.dial(ctx, id, protoRaft)
-}
-
-// ServerAddr makes the transport dial ids; see Dial.
-func (l *raftLayer) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	return raft.ServerAddress(id), nil
-}
-
-type layerAddr string
-
-func (layerAddr) Network() string  { return "tcp" }
-func (a layerAddr) String() string { return string(a) }

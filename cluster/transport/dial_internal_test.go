@@ -1,4 +1,4 @@
-package cluster
+package transport
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func TestDialFirst(t *testing.T) {
 				}
 				addresses := []string{"0", "1", "2"}[:len(test.hosts)]
 				begun := time.Now()
-				conn, errs := dialFirst(ctx, addresses, dial)
+				conn, errs := DialFirst(ctx, addresses, dial)
 				took := time.Since(begun)
 				if tried.Load() != test.tried || took != test.took {
 					t.Errorf("%d are tried and it took %s", tried.Load(), took)

@@ -1,13 +1,13 @@
-package cluster
+package transport
 
 import (
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -56,7 +56,7 @@ func TestInboundAppend(t *testing.T) {
 		{"what follows a snapshot that raft forgot for one of its own", 4, 6, entriesOf(7, 4), 6, 0, 0, 1, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i := &inbound{raft: toldFollower{last: tt.last, applied: 6}}
+			i := &Inbound{raft: toldFollower{last: tt.last, applied: 6}}
 			req := &raft.AppendEntriesRequest{
 				Term: 4, PrevLogEntry: tt.prev, PrevLogTerm: 2, Entries: tt.entries, LeaderCommitIndex: tt.commit,
 			}
@@ -74,7 +74,7 @@ func TestInboundAppend(t *testing.T) {
 type realFollower struct {
 	*raft.Raft
 
-	inbound  *inbound
+	inbound  *Inbound
 	store    *heldStore
 	machine  *countingMachine
 	calls    chan raft.RPC
@@ -135,7 +135,7 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 		store: &heldStore{InmemStore: raft.NewInmemStore()}, machine: new(countingMachine),
 		calls: make(chan raft.RPC), closed: make(chan struct{}), handling: make(chan struct{}),
 	}
-	layer := &raftLayer{accepted: make(chan net.Conn), closed: make(chan struct{}), advertise: "follower"}
+	layer := NewLayer("follower", nil)
 	transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: layer, Logger: liblog.Discard()})
 	snapshots := raft.NewInmemSnapshotStore()
 	sink, err := snapshots.Create(1, snapshot, 2, servers(), 1, transport)
@@ -148,16 +148,16 @@ func mustFollow(t *testing.T, snapshot uint64, entries []*raft.Log) *realFollowe
 	}
 	config := raft.DefaultConfig()
 	config.LocalID, config.Logger, config.NoLegacyTelemetry = "follower", liblog.Discard(), true
-	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = electionNever, electionNever, true
+	config.HeartbeatTimeout, config.ElectionTimeout, config.NoSnapshotRestoreOnStart = time.Hour, time.Hour, true
 	logs := &disk.Cache{LogStore: f.store}
-	i := newInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) }, f.closed)
+	i := NewInbound(transport, logs, func(err error) { f.ended = append(f.ended, err) }, f.closed)
 	i.calls, f.inbound = f.calls, i
 	if f.Raft, err = raft.NewRaft(config, f.machine, logs, f.store, snapshots, i); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(f.handling)
-		i.run(f.Raft)
+		i.Run(f.Raft)
 	}()
 	t.Cleanup(func() {
 		close(f.closed)

@@ -1,4 +1,4 @@
-package cluster
+package transport
 
 import (
 	"context"
@@ -18,10 +18,10 @@ type dialled struct {
 	err  error
 }
 
-// dialFirst dials each address once the one before has failed or has taken
+// DialFirst dials each address once the one before has failed or has taken
 // dialStagger. It returns the first connection, or the error of each address. When
 // it returns, all dialling has ended and all other connections are closed.
-func dialFirst(
+func DialFirst(
 	ctx context.Context, addresses []string, dial func(ctx context.Context, address string) (net.Conn, error),
 ) (net.Conn, []error) {
 	ctx, cancel := context.WithCancel(ctx)

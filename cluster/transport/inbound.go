@@ -1,4 +1,4 @@
-package cluster
+package transport
 
 import (
 	"errors"
@@ -32,8 +32,8 @@ import (
 // stays in this server's log or snapshot. For the same reason a call is checked
 // only after raft has answered the one before. DESIGN.md has the proof.
 
-// inbound is the transport as raft sees it.
-type inbound struct {
+// Inbound is the transport as raft sees it.
+type Inbound struct {
 	*raft.NetworkTransport
 
 	calls <-chan raft.RPC // From the network.
@@ -43,7 +43,7 @@ type inbound struct {
 	fatal func(error)
 
 	closed    <-chan struct{}
-	running   chan struct{}  // Closed by run, once
+	running   chan struct{}  // Closed by Run, once
 	raft      follower       // this is set.
 	heartbeat func(raft.RPC) // Raft's own, for heartbeats.
 }
@@ -56,28 +56,31 @@ type follower interface {
 	State() raft.RaftState
 }
 
-func newInbound(
+// NewInbound returns a transport that checks the calls of transport against logs.
+// It ends once closed is closed. It calls fatal when raft's memory of its log is
+// wrong; the process must then end.
+func NewInbound(
 	transport *raft.NetworkTransport, logs raft.LogStore, fatal func(error), closed <-chan struct{},
-) *inbound {
-	return &inbound{
+) *Inbound {
+	return &Inbound{
 		NetworkTransport: transport, calls: transport.Consumer(), rpcs: make(chan raft.RPC), late: make(chan raft.RPC),
 		logs: logs, fatal: fatal, closed: closed, running: make(chan struct{}),
 	}
 }
 
 // Consumer returns the calls of other servers. Implements raft.Transport.
-func (i *inbound) Consumer() <-chan raft.RPC { return i.rpcs }
+func (i *Inbound) Consumer() <-chan raft.RPC { return i.rpcs }
 
 // SetHeartbeatHandler sets raft's handler of heartbeats. Implements
 // raft.Transport.
-func (i *inbound) SetHeartbeatHandler(handle func(raft.RPC)) {
+func (i *Inbound) SetHeartbeatHandler(handle func(raft.RPC)) {
 	i.heartbeat = handle
 	i.NetworkTransport.SetHeartbeatHandler(i.beat)
 }
 
 // beat makes raft answer a heartbeat at once, concurrently with a call that may
 // wait for the disk. A heartbeat for which raft would store a term waits its turn.
-func (i *inbound) beat(call raft.RPC) {
+func (i *Inbound) beat(call raft.RPC) {
 	if i.writesNoTerm(call) {
 		i.heartbeat(call)
 		return
@@ -90,7 +93,7 @@ func (i *inbound) beat(call raft.RPC) {
 
 // writesNoTerm reports whether a heartbeat is of the term that raft follows, or
 // of an older one, which it refuses.
-func (i *inbound) writesNoTerm(call raft.RPC) bool {
+func (i *Inbound) writesNoTerm(call raft.RPC) bool {
 	select {
 	case <-i.running:
 	default:
@@ -101,9 +104,9 @@ func (i *inbound) writesNoTerm(call raft.RPC) bool {
 	return ok && (req.Term < term || req.Term == term && i.raft.State() == raft.Follower)
 }
 
-// run forwards calls until i.closed is closed, or raft is wrong about its log. Most
+// Run forwards calls to raft until i.closed is closed, or raft is wrong about its log. Most
 // heartbeats do not pass here.
-func (i *inbound) run(to follower) {
+func (i *Inbound) Run(to follower) {
 	i.raft = to
 	close(i.running)
 	for {
@@ -122,7 +125,7 @@ func (i *inbound) run(to follower) {
 
 // forward forwards one call and passes the answer back. It reports false when no
 // other call may follow.
-func (i *inbound) forward(call raft.RPC) bool {
+func (i *Inbound) forward(call raft.RPC) bool {
 	switch req := call.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		i.skipCommitted(req)
@@ -145,7 +148,7 @@ func (i *inbound) forward(call raft.RPC) bool {
 }
 
 // ask makes raft answer a call, and reports false once i.closed is closed.
-func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
+func (i *Inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 	answers := make(chan raft.RPCResponse, 1)
 	call.RespChan = answers
 	select {
@@ -164,7 +167,7 @@ func (i *inbound) ask(call raft.RPC) (raft.RPCResponse, bool) {
 // skipCommitted removes committed entries from an append: raft may have compacted
 // them, and they are the same everywhere. Raft compares nothing before entry 1, so
 // the rest is sent as if it began there. It commits no more than was compared.
-func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
+func (i *Inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 	compared := req.PrevLogEntry
 	if n := len(req.Entries); n > 0 {
 		compared = req.Entries[n-1].Index
@@ -183,7 +186,7 @@ func (i *inbound) skipCommitted(req *raft.AppendEntriesRequest) {
 // alreadyHeld reports whether all of a snapshot is here: it is applied, or the log
 // has its last entry, and so all before it as the leader has them. The entries
 // behind it may have been acknowledged, and stay (Raft, section 7).
-func (i *inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
+func (i *Inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
 	if req.LastLogIndex <= i.raft.AppliedIndex() {
 		return true
 	}
@@ -193,7 +196,7 @@ func (i *inbound) alreadyHeld(req *raft.InstallSnapshotRequest) bool {
 
 // acknowledgeHeld acknowledges a snapshot that is already here. It asks raft with
 // an empty append, so that raft checks the term and notes the contact.
-func (i *inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
+func (i *Inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	nothing := &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}
 	answer, ok := i.ask(raft.RPC{Command: nothing})
 	if !ok {
@@ -213,7 +216,7 @@ func (i *inbound) acknowledgeHeld(call raft.RPC, req *raft.InstallSnapshotReques
 // inconsistency returns how raft's memory of its log is wrong after a call, nil if
 // it is right. If it is wrong, the process must end, and the next start reads the
 // log from disk. Newest is raft's newest entry before the call.
-func (i *inbound) inconsistency(call any, newest uint64, answer any) error {
+func (i *Inbound) inconsistency(call any, newest uint64, answer any) error {
 	switch done := answer.(type) {
 	case *raft.InstallSnapshotResponse:
 		req, ok := call.(*raft.InstallSnapshotRequest)
