@@ -1,222 +1,45 @@
 package fsm
 
 import (
-	"bufio"
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	"berth/compute"
+	"berth/fsm/snapshot"
 )
-
-// A backup is
-//
-//	magic (8 bytes), format (u16), length (u32), header as JSON
-//	a snapshot, in chunks: length (u32, 1 to maxChunk), as many bytes
-//	0 (u32), SHA-256 of all before
-//
-// Numbers are big-endian. The chunks make it a stream that needs no length in
-// advance and shows where it was cut.
-const (
-	backupMagic  = "BERTHBAK"
-	backupFormat = 1
-	maxHeader    = 64 << 10
-	maxChunk     = 256 << 10
-)
-
-// BackupHeader says what a backup is of.
-type BackupHeader struct {
-	Cluster compute.UUID    `json:"cluster_id"`
-	Epoch   uint64          `json:"epoch"`  // Which life of the cluster.
-	Index   uint64          `json:"index"`  // Of the last entry in it.
-	Term    uint64          `json:"term"`   // Of that entry.
-	Format  uint64          `json:"format"` // Of the state.
-	Version string          `json:"version"`
-	At      compute.Instant `json:"saved_at"` // By the clock of the node that wrote it.
-}
-
-// errBackup is returned for what is not a whole, intact backup.
-var errBackup = errors.New("the backup is damaged")
 
 // WriteBackup writes v as a backup: what ReadBackup reads. Version is the
 // program's, at the time by its clock.
 func (v *View) WriteBackup(w io.Writer, version string, at compute.Instant) error {
-	head, err := json.Marshal(BackupHeader{
+	err := snapshot.WriteBackup(w, snapshot.BackupHeader{
 		Cluster: v.meta.Cluster, Epoch: v.meta.Epoch, Index: v.meta.Index, Term: v.meta.Term,
 		Format: v.Format(), Version: version, At: at,
-	})
+	}, v.WriteSnapshot)
 	if err != nil {
-		return fmt.Errorf("write backup: %w", err)
-	}
-	sum := sha256.New()
-	out := io.MultiWriter(w, sum)
-	prefix := binary.BigEndian.AppendUint16([]byte(backupMagic), backupFormat)
-	prefix = binary.BigEndian.AppendUint32(prefix, uint32(len(head)))
-	if _, err := out.Write(append(prefix, head...)); err != nil {
-		return fmt.Errorf("write backup: %w", err)
-	}
-	body := bufio.NewWriterSize(chunkWriter{out}, maxChunk)
-	if err := v.WriteSnapshot(body); err != nil {
-		return fmt.Errorf("write backup: %w", err)
-	}
-	if err := body.Flush(); err != nil {
-		return fmt.Errorf("write backup: %w", err)
-	}
-	if _, err := out.Write(make([]byte, 4)); err != nil {
-		return fmt.Errorf("write backup: %w", err)
-	}
-	if _, err := w.Write(sum.Sum(nil)); err != nil {
 		return fmt.Errorf("write backup: %w", err)
 	}
 	return nil
-}
-
-// chunkWriter writes each piece with its length in front.
-type chunkWriter struct{ w io.Writer }
-
-func (c chunkWriter) Write(data []byte) (int, error) {
-	for rest := data; len(rest) > 0; {
-		piece := rest[:min(len(rest), maxChunk)]
-		rest = rest[len(piece):]
-		if _, err := c.w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(piece)))); err != nil {
-			return 0, err
-		}
-		if _, err := c.w.Write(piece); err != nil {
-			return 0, err
-		}
-	}
-	return len(data), nil
-}
-
-// CheckBackup reads a backup to its end and compares the checksum. It says that
-// the bytes are those that were written, and nothing of the state in them.
-func CheckBackup(r io.Reader) (BackupHeader, error) {
-	in, err := openBackup(r)
-	if err != nil {
-		return BackupHeader{}, err
-	}
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		return in.header, err
-	}
-	return in.header, in.trailer()
 }
 
 // ReadBackup returns the state that a backup holds, checked as Restore checks a
 // snapshot.
-func ReadBackup(r io.Reader) (BackupHeader, *FSM, error) {
-	in, err := openBackup(r)
+func ReadBackup(r io.Reader) (snapshot.BackupHeader, *FSM, error) {
+	in, err := snapshot.OpenBackup(r)
 	if err != nil {
-		return BackupHeader{}, nil, err
+		return snapshot.BackupHeader{}, nil, err
 	}
 	s, err := readSnapshot(in)
 	if err != nil {
-		return in.header, nil, fmt.Errorf("read backup: %w", err)
+		return in.Header, nil, fmt.Errorf("read backup: %w", err)
 	}
-	if err := in.trailer(); err != nil {
-		return in.header, nil, err
+	if err := in.Close(); err != nil {
+		return in.Header, nil, err
 	}
-	h, m := in.header, &s.meta
+	h, m := in.Header, &s.meta
 	if h.Cluster != m.Cluster || h.Epoch != m.Epoch || h.Index != m.Index || h.Term != m.Term || h.Format != s.Format() {
-		return h, nil, fmt.Errorf("%w: its header speaks of another state than it holds", errBackup)
+		return h, nil, fmt.Errorf("%w: its header does not match its state", snapshot.ErrBackup)
 	}
 	f := &FSM{state: s}
 	f.publish()
 	return h, f, nil
-}
-
-// backupReader reads the snapshot in a backup.
-type backupReader struct {
-	header BackupHeader
-	raw    *bufio.Reader
-	sum    hash.Hash
-	in     io.Reader // Reads raw and adds to sum.
-	left   int       // Of the current chunk.
-	ended  bool
-}
-
-// openBackup reads the header.
-func openBackup(r io.Reader) (*backupReader, error) {
-	b := &backupReader{raw: bufio.NewReaderSize(r, maxChunk), sum: sha256.New()}
-	b.in = io.TeeReader(b.raw, b.sum)
-	prefix, err := b.read(len(backupMagic) + 2 + 4)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.HasPrefix(prefix, []byte(backupMagic)) {
-		return nil, errors.New("this is no backup of a berth cluster")
-	}
-	prefix = prefix[len(backupMagic):]
-	if format := binary.BigEndian.Uint16(prefix); format != backupFormat {
-		return nil, fmt.Errorf("the backup has format %d and this version reads %d: use the version that wrote it",
-			format, backupFormat)
-	}
-	n := binary.BigEndian.Uint32(prefix[2:])
-	if n > maxHeader {
-		return nil, fmt.Errorf("%w: a header of %d bytes", errBackup, n)
-	}
-	head, err := b.read(int(n))
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(head, &b.header); err != nil {
-		return nil, fmt.Errorf("%w: its header cannot be read: %w", errBackup, err)
-	}
-	return b, nil
-}
-
-// read returns the next n bytes.
-func (b *backupReader) read(n int) ([]byte, error) {
-	data := make([]byte, n)
-	_, err := io.ReadFull(b.in, data)
-	return data, cutShort(err)
-}
-
-// cutShort says what the end of a stream in the middle of something means.
-func cutShort(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it ends early", errBackup)
-	}
-	return err
-}
-
-// Read reads the snapshot; io.EOF is its end.
-func (b *backupReader) Read(p []byte) (int, error) {
-	if b.left == 0 && !b.ended {
-		size, err := b.read(4)
-		if err != nil {
-			return 0, err
-		}
-		n := binary.BigEndian.Uint32(size)
-		if n > maxChunk {
-			return 0, fmt.Errorf("%w: a chunk of %d bytes", errBackup, n)
-		}
-		b.left, b.ended = int(n), n == 0
-	}
-	if b.ended {
-		return 0, io.EOF
-	}
-	n, err := b.in.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, cutShort(err)
-}
-
-// trailer compares the checksum, after the snapshot was read.
-func (b *backupReader) trailer() error {
-	want := b.sum.Sum(nil)
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(b.raw, got); err != nil {
-		return cutShort(err)
-	}
-	if !bytes.Equal(got, want) {
-		return fmt.Errorf("%w: its SHA-256 is another one", errBackup)
-	}
-	if _, err := b.raw.ReadByte(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: there is more behind its end", errBackup)
-	}
-	return nil
 }

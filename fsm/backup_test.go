@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"berth/fsm"
+	"berth/fsm/snapshot"
 )
 
 // backup returns a backup of the world's state.
@@ -28,14 +29,14 @@ func TestBackupHoldsTheState(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := w.view()
-	want := fsm.BackupHeader{
+	want := snapshot.BackupHeader{
 		Cluster: v.ClusterID(), Epoch: 1, Index: v.Index(), Term: v.Term(),
 		Format: v.Format(), Version: "1.2.3", At: w.now,
 	}
 	if head != want || f.View().Hash() != v.Hash() {
 		t.Errorf("the header is %+v, want %+v, and the state the same", head, want)
 	}
-	if again, err := fsm.CheckBackup(bytes.NewReader(data)); err != nil || again != want {
+	if again, err := snapshot.CheckBackup(bytes.NewReader(data)); err != nil || again != want {
 		t.Errorf("checked: %+v, %v", again, err)
 	}
 	if err := f.View().Check(); err != nil {
@@ -60,17 +61,17 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	for at := range data {
 		bad := bytes.Clone(data)
 		bad[at] ^= 1 << (at % 8)
-		if _, err := fsm.CheckBackup(bytes.NewReader(bad)); err == nil {
+		if _, err := snapshot.CheckBackup(bytes.NewReader(bad)); err == nil {
 			t.Fatalf("a flipped bit in byte %d of %d was not noticed", at, len(data))
 		}
 		if _, _, err := fsm.ReadBackup(bytes.NewReader(bad)); err == nil {
 			t.Fatalf("a state was read in spite of a flipped bit in byte %d", at)
 		}
-		if _, err := fsm.CheckBackup(bytes.NewReader(data[:at])); err == nil {
+		if _, err := snapshot.CheckBackup(bytes.NewReader(data[:at])); err == nil {
 			t.Fatalf("the first %d bytes of %d were taken", at, len(data))
 		}
 	}
-	if _, err := fsm.CheckBackup(bytes.NewReader(append(bytes.Clone(data), 0))); err == nil {
+	if _, err := snapshot.CheckBackup(bytes.NewReader(append(bytes.Clone(data), 0))); err == nil {
 		t.Error("more behind its end was not noticed")
 	}
 }
@@ -85,7 +86,7 @@ func TestForeignBackupIsRefused(t *testing.T) {
 		{"a snapshot", string(w.snapshot()), "no backup of a berth cluster"},
 		{"a newer format", string(newer), "use the version that wrote it"},
 	} {
-		if _, err := fsm.CheckBackup(strings.NewReader(test.data)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := snapshot.CheckBackup(strings.NewReader(test.data)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
 	}

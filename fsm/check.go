@@ -13,10 +13,14 @@ import (
 // checker checks the invariants of a view.
 type checker struct{ *View }
 
-// Check returns what is wrong with the state, nil when every invariant holds.
-// It reads everything, so it is for tests and for a state that was restored.
+// Check returns an error when an invariant does not hold. It reads everything, so it
+// is for tests and for a state that was restored. The test runner never retries a
+// test whose output has the error's first words.
 func (v *View) Check() error {
-	return errors.Join(checker{v}.checkDerived(), checker{v}.checkRecords())
+	if err := errors.Join(checker{v}.checkDerived(), checker{v}.checkRecords()); err != nil {
+		return fmt.Errorf("invariant violated: %w", err)
+	}
+	return nil
 }
 
 // checkRecords checks what must hold between records.
@@ -47,8 +51,8 @@ func (v checker) checkDerived() error {
 		v.history.Differ("history", &fresh.history),
 		differ("live", &v.live.Table, &fresh.live.Table),
 		differ("queue", &v.queue.Table, &fresh.queue.Table),
-		differ("pending", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
-		differ("races", &v.runningSelections.Table, &fresh.runningSelections.Table),
+		differ("pending selections", &v.pendingSelections.Table, &fresh.pendingSelections.Table),
+		differ("running selections", &v.runningSelections.Table, &fresh.runningSelections.Table),
 		differ("growing", &v.growing.Table, &fresh.growing.Table),
 		v.finished.Differ("finished", &fresh.finished),
 		differ("estimated", &v.estimated.Table, &fresh.estimated.Table),
@@ -57,7 +61,7 @@ func (v checker) checkDerived() error {
 		v.opAges.differ("ages of ops", &fresh.opAges),
 		v.refusals.differ("ages of refusals", &fresh.refusals),
 		differ("totals", &v.totals, &fresh.totals),
-		differ("shelfmarks", &v.archivePlaces, &fresh.archivePlaces),
+		differ("places of archives", &v.archivePlaces, &fresh.archivePlaces),
 		differ("blobs of archives", &v.archiveBlobs, &fresh.archiveBlobs),
 		differ("totals of archives", &v.archivedTotals, &fresh.archivedTotals),
 		differ("loads", &v.loads, &fresh.loads),

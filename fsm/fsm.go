@@ -152,7 +152,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.poison != nil {
 		return nil, f.poison
 	}
-	return &snapshot{f.View()}, nil
+	return &persister{f.View()}, nil
 }
 
 // Restore replaces the state with the one that a snapshot holds. A snapshot

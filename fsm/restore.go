@@ -12,6 +12,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/ledger"
+	"berth/fsm/snapshot"
 	"berth/fsm/store"
 )
 
@@ -108,8 +109,8 @@ type restoring struct {
 	indexes sync.WaitGroup // Of executions, built while the next tables are read.
 }
 
-// readTables reads all tables and returns how many records they had.
-func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
+// readTables reads all tables.
+func (s *state) readTables(in *snapshot.Reader) (*restoring, error) {
 	r := &restoring{state: s, load: s.loaders(), stop: make(chan struct{}), ledgers: make(map[compute.OrgID]ledgerTotals)}
 	r.tables = len(r.load)
 	work, inOrder := make(chan *batch), make(chan *batch, 2*workers)
@@ -117,12 +118,11 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 	defer running.Wait()
 	defer r.indexes.Wait()
 	defer close(r.stop)
-	var total uint64
 	var readErr error
 	running.Go(func() {
 		defer close(work)
 		defer close(inOrder)
-		total, readErr = r.read(in, func(b *batch) bool {
+		readErr = r.read(in, func(b *batch) bool {
 			for _, to := range []chan<- *batch{inOrder, work} {
 				select {
 				case to <- b:
@@ -148,50 +148,45 @@ func (s *state) readTables(in *snapshotReader) (*restoring, uint64, error) {
 			b.err = r.store(b)
 		}
 		if b.err != nil {
-			return nil, 0, fmt.Errorf("table %d: %w", b.table, b.err)
+			return nil, fmt.Errorf("table %d: %w", b.table, b.err)
 		}
 		b.made = made{}
 		r.spare.Put(b)
 	}
 	if readErr != nil {
-		return nil, 0, readErr
+		return nil, readErr
 	}
 	if err := r.finishTables(r.tables); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return r, total, r.loadLate()
+	return r, r.loadLate()
 }
 
 // read reads the tables and passes their records on in batches, until hand
 // returns false.
-func (r *restoring) read(in *snapshotReader, hand func(*batch) bool) (total uint64, err error) {
+func (r *restoring) read(in *snapshot.Reader, hand func(*batch) bool) error {
 	for i := range r.tables {
-		if i == tableArchives && in.next() == snapshotEnd {
+		if i == tableArchives && !in.More() {
 			break // There are none.
 		}
-		n, err := r.readTable(in, i, hand)
-		if err != nil {
-			return 0, fmt.Errorf("table %d: %w", i, err)
+		if err := r.readTable(in, i, hand); err != nil {
+			return fmt.Errorf("table %d: %w", i, err)
 		}
-		total += n
 	}
-	return total, nil
+	return nil
 }
 
-// readTable reads one table and returns how many records it has.
-func (r *restoring) readTable(in *snapshotReader, table int, hand func(*batch) bool) (n uint64, err error) {
-	head, err := in.take(9)
+// readTable reads one table.
+func (r *restoring) readTable(in *snapshot.Reader, table int, hand func(*batch) bool) error {
+	n, err := in.Table(table)
 	if err != nil {
-		return 0, err
-	}
-	if n, err = tableSize(head, byte(table)); err != nil {
-		return 0, err
+		return err
 	}
 	b := r.newBatch(table, nil)
 	for left := n; left > 0; left-- {
-		record, err := in.record()
+		record, err := in.Record()
 		if err != nil {
-			return 0, err
+			return err
 		}
 		b.data = append(b.data, record...)
 		b.ends = append(b.ends, len(b.data))
@@ -200,14 +195,14 @@ func (r *restoring) readTable(in *snapshotReader, table int, hand func(*batch) b
 		}
 		next := r.newBatch(table, record)
 		if !hand(b) {
-			return 0, io.ErrUnexpectedEOF // The caller has stopped.
+			return io.ErrUnexpectedEOF // The caller has stopped.
 		}
 		b = next
 	}
 	if len(b.ends) > 0 && !hand(b) {
-		return 0, io.ErrUnexpectedEOF
+		return io.ErrUnexpectedEOF
 	}
-	return n, nil
+	return nil
 }
 
 // newBatch returns an empty batch that follows the record before. It keeps no
@@ -295,7 +290,7 @@ func (w *maker) make(b *batch) (m made, err error) {
 }
 
 // errOrder is returned for records that are not sorted by key.
-var errOrder = fmt.Errorf("%w: records are not in their order", errSnapshot)
+var errOrder = fmt.Errorf("%w: records are not in their order", snapshot.ErrDamaged)
 
 // keep leaves a record to the loader of its table.
 func (m *made) keep(record []byte) { m.hot = append(m.hot, bytes.Clone(record)) }
@@ -389,7 +384,7 @@ func (w *maker) makeLedger(b *batch, m *made) (err error) {
 	b.records(func(record []byte) bool {
 		l, ok := ledger.ParseLine(record)
 		if !ok {
-			err = fmt.Errorf("%w: a line of a ledger that is none", errSnapshot)
+			err = fmt.Errorf("%w: a line of a ledger that is none", snapshot.ErrDamaged)
 			return false
 		}
 		if l.Org != before.Org {

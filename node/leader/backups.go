@@ -18,6 +18,7 @@ import (
 	"berth/cluster/disk"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/snapshot"
 	"berth/loop"
 )
 
@@ -294,7 +295,7 @@ func (b *Backups) write(f *os.File, view *fsm.View, at time.Time) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := fsm.CheckBackup(f); err != nil {
+	if _, err := snapshot.CheckBackup(f); err != nil {
 		return fmt.Errorf("what is read of the backup is not what was written: %w", err)
 	}
 	return nil

@@ -9,14 +9,15 @@ import (
 	"berth/cluster/replica"
 	"berth/compute"
 	"berth/fsm"
+	"berth/fsm/snapshot"
 	"berth/node/storage"
 )
 
 // Backup is what a backup file was found to hold.
 type Backup struct {
-	File   string           `json:"file"`
-	Header fsm.BackupHeader `json:"header"`
-	State  fsm.Summary      `json:"state"`
+	File   string                `json:"file"`
+	Header snapshot.BackupHeader `json:"header"`
+	State  fsm.Summary           `json:"state"`
 }
 
 // NotInBackup lists what a backup does not hold and has to be kept by itself.
@@ -30,7 +31,7 @@ func NotInBackup() []string {
 }
 
 // CheckBackup reads a backup to its end and compares its checksum.
-func CheckBackup(r io.Reader) (fsm.BackupHeader, error) { return fsm.CheckBackup(r) }
+func CheckBackup(r io.Reader) (snapshot.BackupHeader, error) { return snapshot.CheckBackup(r) }
 
 // VerifyBackup reads the state in a backup file as a restore does, and checks
 // every invariant: that it is whole, that what is derived from its records is
