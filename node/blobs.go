@@ -39,10 +39,10 @@ func (n *Node) openBlobs(context.Context) error {
 	n.onClose(n.archives.Close)
 	n.repairer = replication.NewRepairer(n.machine.View, n.blobs, n.opts.Now, n.logger, n.registry)
 	n.housekeeper = &replication.Housekeeper{
-		Read: n.read, Blobs: n.blobs, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
+		Read: n.reader().Read, Blobs: n.blobs, ScrubEvery: n.cfg.Storage.ScrubEvery, Logger: n.logger,
 	}
 	n.copies = &replication.Copies{
-		Cluster: n.cluster, Machine: n.machine, Read: n.read, Repairer: n.repairer, Logger: n.logger,
+		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Repairer: n.repairer, Logger: n.logger,
 	}
 	n.copies.Handle()
 	n.cluster.HandleStream(methodBlobs, cluster.Servers, func(
@@ -74,7 +74,7 @@ func (b bundles) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bu
 // repairBlobs brings, until ctx ends, the blobs that this server must have.
 func (n *Node) repairBlobs(ctx context.Context) error {
 	// The blobs that the state refers to are known once it was read from the others.
-	if _, err := n.read(ctx); err != nil {
+	if _, err := n.reader().Read(ctx); err != nil {
 		n.logger.Debug("blob repair delayed", "err", err)
 	}
 	n.repairer.Run(ctx)

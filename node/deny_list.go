@@ -23,7 +23,7 @@ type resolver interface {
 // nodes and the addresses of their names change.
 func (n *Node) updateDenyList(ctx context.Context) error {
 	loop.OnChange(ctx, denyListPeriod, n.cluster.Gossip().Changed, func() {
-		nodes := n.neighbours
+		nodes := workerNode{n}.neighbours
 		if !n.isWorker() {
 			nodes = func() []*compute.Node { return slices.Collect(n.machine.View().Nodes()) }
 		}

@@ -53,6 +53,7 @@ func mustCameInEmpty(t *testing.T, p *nodetest.Process) {
 // ended and free, also where the backup knows nothing of it, and the servers of the
 // life before come in empty.
 func TestRestoreDrill(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
 	root := nodetest.MustClient(t, c.RootToken, c.Nodes[0].URL)
@@ -132,6 +133,7 @@ func TestRestoreDrill(t *testing.T) {
 // TestRecoverDrill is the drill of docs/operations.md: two of three voters are
 // gone for good. Everything that the third had is kept.
 func TestRecoverDrill(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	account := c.MustAccount("acme")
 	survivor, lost, late := c.Nodes[0], c.Nodes[1], c.Nodes[2]

@@ -35,7 +35,7 @@ func (n *Node) lead(ctx context.Context) error {
 func (n *Node) saveBackups(ctx context.Context) error {
 	b := leader.NewBackups(leader.BackupConfig{
 		Every: n.cfg.Backup.Every, To: n.cfg.Backup.To, Keep: n.cfg.Backup.Keep,
-		Cluster: n.cluster.ClusterID(), Version: n.opts.Version, View: n.read, Now: n.cluster.Clock().Now,
+		Cluster: n.cluster.ClusterID(), Version: n.opts.Version, View: n.reader().Read, Now: n.cluster.Clock().Now,
 		Logger: n.logger.With("part", "backup"), Registerer: n.registry,
 	})
 	if n.cfg.Backup.Every <= 0 {

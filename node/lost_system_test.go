@@ -33,6 +33,7 @@ type losses struct {
 // TestLostNodes loses a node to SIGKILL, and then the quorum for longer than any
 // lease.
 func TestLostNodes(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.StartWith(t, 3, func(cfg *nodetest.NodeConfig) {
 		cfg.GPUs.Simulated = append(cfg.GPUs.Simulated, sharedGPU+":1")
 	})

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,8 +84,8 @@ type Node struct {
 	metrics  net.Listener // Of /metrics, when it has an address of its own.
 	urls     urls
 
-	closers   []func() error
-	stopTimer atomic.Pointer[time.Timer] // Ends a stop that hangs.
+	closers []func() error
+	stop    stopDeadline
 }
 
 // urls are the addresses that this node publishes.
@@ -110,6 +109,7 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 	}
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
 	n.logger = n.opts.Logger
+	n.stop = stopDeadline{limit: n.opts.StopLimit, fatal: n.opts.Fatal}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -128,7 +128,8 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 func (n *Node) openers() []func(context.Context) error {
 	base := []func(context.Context) error{n.openListeners, n.openDevices, n.openCluster}
 	if n.isWorker() {
-		return append(base, n.openWorkerOutput, n.openWorkerExecutor, n.openWorkerAPI)
+		w := workerNode{n}
+		return append(base, w.openOutput, w.openExecutor, w.openAPI)
 	}
 	return append(base, n.openSecrets, n.openBlobs, n.openOutput, n.openExecutor, n.openScheduler, n.openAPI)
 }
@@ -208,7 +209,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("executor", n.executor.Run)
 	start("deny list", n.updateDenyList)
 	if n.isWorker() {
-		start("announcement", n.announceWorker)
+		start("announcement", workerNode{n}.announce)
 	} else {
 		start("announcement", n.announce)
 		start("blobs", func(ctx context.Context) error { n.housekeeper.RunSweeps(ctx); return nil })
@@ -234,7 +235,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 // Close undoes Open, the last part first.
 func (n *Node) Close() error {
-	defer n.stopped()
+	defer n.stop.end()
 	var errs []error
 	for len(n.closers) > 0 {
 		last := len(n.closers) - 1
@@ -273,7 +274,7 @@ func (n *Node) openListeners(ctx context.Context) (err error) {
 	}
 	n.urls.api = n.cfg.API.PublicURL
 	if n.urls.api == "" {
-		n.urls.api = scheme + "://" + n.reachable(n.listener.Addr())
+		n.urls.api = scheme + "://" + reachable(n.listener.Addr(), n.cfg.Advertise)
 	}
 	n.urls.metrics = n.urls.api + "/metrics"
 	if n.cfg.Metrics.Addr == "" {
@@ -283,18 +284,19 @@ func (n *Node) openListeners(ctx context.Context) (err error) {
 		return fmt.Errorf("open metrics listener: %w", err)
 	}
 	n.onClose(ignoreClosed(n.metrics.Close))
-	n.urls.metrics = "http://" + n.reachable(n.metrics.Addr()) + "/metrics"
+	n.urls.metrics = "http://" + reachable(n.metrics.Addr(), n.cfg.Advertise) + "/metrics"
 	return nil
 }
 
-// reachable returns the address under which others reach a listener.
-func (n *Node) reachable(addr net.Addr) string {
+// reachable returns the address under which others reach a listener; advertise is the
+// configured host, "" for none.
+func reachable(addr net.Addr, advertise string) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return addr.String()
 	}
-	if ip := net.ParseIP(host); n.cfg.Advertise != "" && (ip == nil || !ip.IsLoopback()) {
-		host = n.cfg.Advertise
+	if ip := net.ParseIP(host); advertise != "" && (ip == nil || !ip.IsLoopback()) {
+		host = advertise
 	}
 	return net.JoinHostPort(host, port)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"berth/api"
-	"berth/api/wire"
 	"berth/cluster"
 	"berth/cluster/replica"
 	"berth/compute"
@@ -218,7 +216,7 @@ func (n *Node) self() compute.Node {
 // openExecutor takes over the attempts of this node that still live.
 func (n *Node) openExecutor(ctx context.Context) error {
 	workers := &worker.Server{
-		Cluster: n.cluster, Machine: n.machine, Read: reader{n.machine, n.cluster}.Read, Blob: n.blobs.Get,
+		Cluster: n.cluster, Machine: n.machine, Read: n.reader().Read, Blob: n.blobs.Get,
 		Propose: n.proposer().Propose,
 	}
 	workers.Handle()
@@ -280,6 +278,7 @@ const (
 
 // openAPI makes the server of the REST API.
 func (n *Node) openAPI(context.Context) (err error) {
+	members := members{n.cluster, n.machine}
 	tlsConfig, err := apiTLS(n.cfg.API.TLS)
 	if err != nil {
 		return err
@@ -297,7 +296,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
 		Proposer: n.proposer(),
-		Reader:   reader{n.machine, n.cluster},
+		Reader:   n.reader(),
 		Logs:     outputs{n.output, n},
 		Blobs:    n.blobs,
 		Archives: n.archives,
@@ -309,10 +308,10 @@ func (n *Node) openAPI(context.Context) (err error) {
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return leader.OpenSigningKey(n.master, key)
 		},
-		NewJoinToken: n.newJoinToken,
-		Peers:        n.peers,
-		Clocks:       n.clocks,
-		CheckRemoval: n.checkRemoval,
+		NewJoinToken: members.newJoinToken,
+		Peers:        members.peers,
+		Clocks:       members.clocks,
+		CheckRemoval: members.checkRemoval,
 		CheckCopies:  n.copies.Check,
 		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
@@ -336,38 +335,6 @@ func (n *Node) openAPI(context.Context) (err error) {
 	return nil
 }
 
-// openWorkerAPI makes the server of the REST API of a worker, which hands on
-// what it is asked.
-func (n *Node) openWorkerAPI(context.Context) error {
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
-	if err != nil {
-		return err
-	}
-	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
-	if err != nil {
-		return err
-	}
-	cfg := api.Config{
-		Relay:        worker.NewRelay(n.cluster, n.own),
-		Ready:        n.own.Ready,
-		PublicURL:    n.cfg.API.PublicURL,
-		TLS:          tlsConfig,
-		MetricsToken: metricsToken,
-		Version:      n.opts.Version,
-		Build:        n.opts.Build,
-		Now:          n.opts.Now,
-		Logger:       n.logger,
-		Registerer:   n.registry,
-	}
-	if n.metrics == nil {
-		cfg.Gatherer = n.registry
-	}
-	if n.api, err = api.New(cfg); err != nil {
-		return fmt.Errorf("open api: %w", err)
-	}
-	return nil
-}
-
 // apiTLS returns the API's TLS configuration, nil for plain HTTP. The files
 // are read again for new connections, so that a renewed certificate counts.
 func apiTLS(cfg config.TLS) (*tls.Config, error) {
@@ -384,49 +351,4 @@ func apiTLS(cfg config.TLS) (*tls.Config, error) {
 			return &pair, err
 		},
 	}, nil
-}
-
-// newJoinToken makes a token with which nodes may join.
-func (n *Node) newJoinToken(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error) {
-	token, err := n.cluster.NewJoinToken()
-	if err != nil {
-		return "", compute.JoinToken{}, err
-	}
-	return token.String(), compute.JoinToken{
-		ID: token.ID, Hash: token.SecretHash(), Role: role, Uses: uses,
-		ExpiresAt: compute.InstantOf(n.cluster.Clock().Now().Add(ttl)),
-	}, nil
-}
-
-// healthTimeout is how long what lists nodes waits for what the leader has found.
-const healthTimeout = time.Second
-
-// peers returns the Raft configuration, with what the leader has found.
-func (n *Node) peers(ctx context.Context) ([]wire.Peer, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	leading, _ := n.cluster.Leader()
-	found, err := n.cluster.Health(ctx)
-	var peers []wire.Peer
-	for _, s := range n.cluster.Servers() {
-		p := wire.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter, Leader: s.ID == leading}
-		if err == nil {
-			p.Diverged = new(slices.Contains(found.Diverged, s.ID))
-		}
-		peers = append(peers, p)
-	}
-	return peers, nil
-}
-
-// clocks returns by how much the clocks of the nodes are ahead of the cluster's,
-// as far as it is known.
-func (n *Node) clocks(ctx context.Context) map[compute.NodeID]time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	found, _ := n.cluster.Health(ctx) // Without a leader there are none.
-	clocks := make(map[compute.NodeID]time.Duration, len(found.Clocks))
-	for _, c := range found.Clocks {
-		clocks[c.Node] = c.Ahead
-	}
-	return clocks
 }

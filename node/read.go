@@ -40,7 +40,5 @@ func (r reader) Status() (index uint64, knownLeader bool, lastContact time.Durat
 	return r.machine.View().Index(), known, r.cluster.LastContact()
 }
 
-// read returns a view that holds everything acknowledged before the call.
-func (n *Node) read(ctx context.Context) (*fsm.View, error) {
-	return reader{n.machine, n.cluster}.Read(ctx)
-}
+// reader returns what reads the state.
+func (n *Node) reader() reader { return reader{n.machine, n.cluster} }

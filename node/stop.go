@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"berth/cluster"
@@ -22,7 +23,7 @@ func (n *Node) stopGracefully(asked, ended context.Context) {
 	case <-asked.Done():
 	case <-ended.Done():
 	}
-	n.limitStop()
+	n.stop.begin()
 	if ended.Err() != nil {
 		return
 	}
@@ -44,18 +45,23 @@ func (n *Node) stopGracefully(asked, ended context.Context) {
 // never is: there is a server at least.
 func (n *Node) alone() bool { return !n.isWorker() && len(n.cluster.Servers()) < 2 }
 
-// limitStop ends the process when it has not ended by itself in time.
-func (n *Node) limitStop() {
-	limit := n.opts.StopLimit
-	timer := time.AfterFunc(limit, func() {
-		n.opts.Fatal(fmt.Errorf("the node has been stopping for %s: what hangs is left behind", limit))
-	})
-	n.stopTimer.Store(timer)
+// stopDeadline ends the process when a stop hangs.
+type stopDeadline struct {
+	limit time.Duration
+	fatal func(error)
+	timer atomic.Pointer[time.Timer]
 }
 
-// stopped calls off what limitStop began.
-func (n *Node) stopped() {
-	if timer := n.stopTimer.Load(); timer != nil {
+// begin ends the process when end is not called within the limit.
+func (d *stopDeadline) begin() {
+	d.timer.Store(time.AfterFunc(d.limit, func() {
+		d.fatal(fmt.Errorf("the node has been stopping for %s: what hangs is left behind", d.limit))
+	}))
+}
+
+// end reports that the stop has ended.
+func (d *stopDeadline) end() {
+	if timer := d.timer.Load(); timer != nil {
 		timer.Stop()
 	}
 }

@@ -23,11 +23,11 @@ func TestStopThatHangsEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				died := make(chan time.Time, 1)
-				n := &Node{opts: Options{Fatal: func(error) { died <- time.Now() }}.withDefaults()}
+				d := stopDeadline{limit: stopLimit, fatal: func(error) { died <- time.Now() }}
 				began := time.Now()
-				n.limitStop()
+				d.begin()
 				if !ends {
-					n.stopped()
+					d.end()
 				}
 				select {
 				case at := <-died:

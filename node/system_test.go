@@ -98,6 +98,7 @@ func TestSelectionFindsTheBest(t *testing.T) {
 // cannot win is stopped, and that one without capacity is given up at the
 // deadline: neither holds up the answer.
 func TestSelectionStopsEarly(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.New(t, 3)
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, c.Follower().URL())

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 
+	"berth/api"
 	"berth/cluster"
 	"berth/cluster/rpc"
 	"berth/compute"
@@ -24,8 +26,11 @@ func (n *Node) role() compute.Role {
 	return compute.RoleServer
 }
 
-// openWorkerOutput reads what executions print here, for servers.
-func (n *Node) openWorkerOutput(context.Context) error {
+// workerNode is a Node of role worker: it has no replica, and asks the servers.
+type workerNode struct{ *Node }
+
+// openOutput reads what executions print here, for servers.
+func (n workerNode) openOutput(context.Context) error {
 	n.logs = logs.Open(n.cfg.DataDir)
 	follower := func(want uint64) *logs.Follower {
 		return logs.NewFollower(logs.FollowerConfig{
@@ -49,19 +54,19 @@ func (n *Node) openWorkerOutput(context.Context) error {
 	return nil
 }
 
-// openWorkerExecutor takes over the attempts of this worker that still live.
-func (n *Node) openWorkerExecutor(ctx context.Context) error {
+// openExecutor takes over the attempts of this worker that still live.
+func (n workerNode) openExecutor(ctx context.Context) error {
 	return n.openExecutorWith(ctx, n.own, worker.Reporter{Up: n.cluster}, worker.Bundles{Up: n.cluster})
 }
 
-// announceWorker has the servers keep this worker's own record right.
-func (n *Node) announceWorker(ctx context.Context) error {
+// announce has the servers keep this worker's own record right.
+func (n workerNode) announce(ctx context.Context) error {
 	worker.Announce(ctx, n.cluster, n.self(), n.logger)
 	return nil
 }
 
 // neighbours returns the nodes that this worker knows of, for the egress deny list.
-func (n *Node) neighbours() []*compute.Node {
+func (n workerNode) neighbours() []*compute.Node {
 	var nodes []*compute.Node
 	for _, m := range n.cluster.Gossip().Members() {
 		nodes = append(nodes, &compute.Node{RPC: m.RPC, Gossip: m.Gossip})
@@ -74,4 +79,36 @@ func (n *Node) neighbours() []*compute.Node {
 		_, _, err := net.SplitHostPort(n.RPC)
 		return err != nil
 	})
+}
+
+// openAPI makes the server of the REST API of a worker, which hands on
+// what it is asked.
+func (n workerNode) openAPI(context.Context) error {
+	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	if err != nil {
+		return err
+	}
+	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
+	if err != nil {
+		return err
+	}
+	cfg := api.Config{
+		Relay:        worker.NewRelay(n.cluster, n.own),
+		Ready:        n.own.Ready,
+		PublicURL:    n.cfg.API.PublicURL,
+		TLS:          tlsConfig,
+		MetricsToken: metricsToken,
+		Version:      n.opts.Version,
+		Build:        n.opts.Build,
+		Now:          n.opts.Now,
+		Logger:       n.logger,
+		Registerer:   n.registry,
+	}
+	if n.metrics == nil {
+		cfg.Gatherer = n.registry
+	}
+	if n.api, err = api.New(cfg); err != nil {
+		return fmt.Errorf("open api: %w", err)
+	}
+	return nil
 }

@@ -194,6 +194,7 @@ const counting = "import time\nfor i in range(200):\n    print('line', i, flush=
 // worker itself, while its code executes and its output is read through
 // another worker.
 func TestWorkerOutlivesServers(t *testing.T) {
+	t.Parallel() // It mostly waits.
 	c := nodetest.Start(t, 3)
 	b200, h200 := c.AddWorker("b200:1"), c.AddWorker("h200:1")
 	account := c.MustAccount("acme")

@@ -46,10 +46,10 @@ select_packages() {
 	esac || true
 }
 
-# stream NAME N tests the packages of standard input, N at a time: first those
-# under the race detector, then the others.
+# stream NAME N M tests the packages of standard input, N at a time and M parallel
+# tests of each: first those under the race detector, then the others.
 stream() {
-	local name=$1 at_once=$2 all where flag list failed=0
+	local name=$1 at_once=$2 parallel=$3 all where flag list failed=0
 	all=$(cat)
 	for where in in out; do
 		list=$(select_packages "$where" "$BERTH_TEST_RACE" <<<"$all")
@@ -58,7 +58,7 @@ stream() {
 		[[ $where == out ]] || flag=(-race)
 		# shellcheck disable=SC2086 # One word a flag and a package.
 		"$GOTESTSUM" --format pkgname --hide-summary all --jsonfile "$out/$name-$where.json" \
-			-- "${flag[@]}" $BERTH_TEST_FLAGS -p "$at_once" $list || failed=1
+			-- "${flag[@]}" $BERTH_TEST_FLAGS -p "$at_once" -parallel "$parallel" $list || failed=1
 	done
 	return "$failed"
 }
@@ -76,13 +76,13 @@ echo "compiled in $((SECONDS - begin)) s"
 status=0
 (
 	failed=0
-	select_packages in "$peers" <<<"$packages" | stream peers 1 || failed=1
+	select_packages in "$peers" <<<"$packages" | stream peers 1 2 || failed=1
 	renice -n 10 -p "$BASHPID" >/dev/null
-	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 || failed=1
+	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 || failed=1
 	exit "$failed"
 ) &
 others=$!
-select_packages in "$machine" <<<"$packages" | stream machine 1 || status=1
+select_packages in "$machine" <<<"$packages" | stream machine 1 4 || status=1
 wait "$others" || status=1
 
 # Replaying the output through one more gotestsum lets it rerun what failed, with
