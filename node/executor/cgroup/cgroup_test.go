@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// helper names, in the environment, what a process of a test does.
+// helper is the environment variable that turns a test process into a helper. Its
+// value names the helper's work.
 const helper = "BERTH_TEST_HELPER"
 
 const patience = 30 * time.Second
@@ -48,14 +49,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// self returns a command that does the helper's work.
+// self returns a command that runs this binary as the helper for the work.
 func self(work string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{helper + "=" + work, "GOMAXPROCS=1"}
 	return cmd
 }
 
-// newGroup returns a group that is gone when the test ends.
+// newGroup returns a group that is removed when the test ends.
 func newGroup(t *testing.T, limits Limits) *Group {
 	t.Helper()
 	host, err := Detect()
@@ -100,7 +101,7 @@ func TestMemoryLimit(t *testing.T) {
 	if kills, err := g.OOMKills(); err != nil || kills < 1 {
 		t.Errorf("%d kills for memory, %v, want one", kills, err)
 	}
-	// The kernel counts the page that was one too many.
+	// The kernel also counts the page that exceeded the limit.
 	peak, err := g.PeakMemory()
 	if err != nil || peak < 32<<20 || peak > 65<<20 {
 		t.Errorf("peak %d, %v, want about the limit", peak, err)
@@ -129,8 +130,9 @@ func TestPidsLimit(t *testing.T) {
 	}
 }
 
-// TestCPULimit holds that code gets its quota once a period. When periods begin
-// is the kernel's choice: code may meet one more at each end than its time has.
+// TestCPULimit checks that a process gets its quota once per period. The kernel
+// chooses when periods begin, so a process may touch one more at each end of its
+// time.
 func TestCPULimit(t *testing.T) {
 	const milli = 200
 	g := newGroup(t, Limits{MemoryBytes: 512 << 20, Pids: 100})
@@ -155,7 +157,7 @@ func TestCPULimit(t *testing.T) {
 	}
 }
 
-// TestStarterIsNotInTheGroup holds that only what was started is in it.
+// TestStarterIsNotInTheGroup checks that only the started process is in the group.
 func TestStarterIsNotInTheGroup(t *testing.T) {
 	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 100})
 	now := time.Now()

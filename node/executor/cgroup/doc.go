@@ -1,13 +1,13 @@
-// Package cgroup bounds what the processes of one attempt may use together:
-// memory, CPU and processes, on cgroup v2 and on the v1 (and hybrid) layout,
-// behind one type. A Group answers what they used and whether the kernel ended
-// one of them for want of memory, and ends all of them at once.
+// Package cgroup limits the memory, the CPU time and the number of the processes
+// of one attempt. One type serves cgroup v2 and the v1 and hybrid layouts. A
+// Group also reports the usage of its processes and their OOM kills, and kills
+// all of them at once.
 //
-// Groups of all nodes of a machine are siblings in one directory, berth, at
-// the root of each hierarchy: a node's own limits do not bound its attempts,
-// and the groups outlive the node's process. It knows nothing of attempts, and
-// does not touch devices or I/O.
+// Groups of all nodes of a machine are siblings in one directory, berth, at the
+// root of each hierarchy. So a node's own limits do not apply to its attempts,
+// and the groups outlive the node's process. The package knows nothing of
+// attempts, and does not touch devices or I/O.
 //
-// It imports the standard library only: supervisors load it before the rest of
-// the binary initialises.
+// It imports only the standard library, because supervisors load it before the
+// rest of the binary initialises.
 package cgroup

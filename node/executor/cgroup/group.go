@@ -15,25 +15,25 @@ import (
 
 // Limits bound a Group.
 type Limits struct {
-	MemoryBytes int64 // Swap is not given on top of it.
+	MemoryBytes int64 // Includes swap.
 	Pids        int64
 }
 
 const (
 	cpuPeriod   = 100_000   // Microseconds; the kernel's default.
-	sharePeriod = 1_000_000 // Microseconds, for less than a core; the longest the kernel takes.
-	minCPUQuota = 1_000     // Microseconds; the kernel refuses less.
+	sharePeriod = 1_000_000 // Microseconds, for less than a core; the kernel's maximum.
+	minCPUQuota = 1_000     // Microseconds; the kernel's minimum.
 
-	pollEvery = 5 * time.Millisecond // How often a dying group is looked at.
+	pollEvery = 5 * time.Millisecond // Interval between checks of a group that is being killed or removed.
 )
 
-// Group is one group of processes with limits of its own.
+// Group is one cgroup, in every hierarchy that it needs.
 type Group struct {
 	host *Host
 	name string
 }
 
-// Group returns the group with the name, which may not exist.
+// Group returns the group with the name. It may not exist.
 func (h *Host) Group(name string) *Group { return &Group{host: h, name: name} }
 
 // Create makes the group with the limits.
@@ -65,7 +65,7 @@ func (g *Group) limit(limits Limits) error {
 	return writeIfThere(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
 }
 
-// LimitCPU bounds the group to milli thousandths of a core.
+// LimitCPU limits the group to milli thousandths of a core.
 func (g *Group) LimitCPU(milli int64) error {
 	quota, period := cpuQuota(milli)
 	var err error
@@ -81,11 +81,11 @@ func (g *Group) LimitCPU(milli int64) error {
 	return nil
 }
 
-// cpuQuota returns the quota and the period, in microseconds, that give milli
-// thousandths of a core. Less than a core is given in one piece a second: cut
-// into a few milliseconds each tenth of a second, code meets cold caches every
-// time and needs up to half as much CPU time again (measured), so that a slow
-// device would be slower than it says.
+// cpuQuota returns the quota and the period, in microseconds, for milli
+// thousandths of a core. Less than a core gets a period of one second. With the
+// default period of a tenth of a second, code runs for a few milliseconds at a
+// time, always on cold caches, and needs up to 50% more CPU time (measured). A
+// slow device would then be slower than it claims.
 func cpuQuota(milli int64) (quota, period int64) {
 	if milli >= 1000 {
 		return milli * cpuPeriod / 1000, cpuPeriod
@@ -93,11 +93,11 @@ func cpuQuota(milli int64) (quota, period int64) {
 	return max(milli*sharePeriod/1000, minCPUQuota), sharePeriod
 }
 
-// Around calls fork, which is to start a process from this thread: the process
-// begins its life in the group. On version 2 that takes a descriptor for
-// clone3; on version 1 fork gets -1, and the calling thread, which must be
-// locked, is in the group meanwhile and in the groups' parent afterwards.
-// Moving a process later would cost a grace period of the kernel each time.
+// Around calls fork, which must start a process from the calling thread. The
+// process starts inside the group. On version 2, fork gets a descriptor of the
+// group for clone3. On version 1 it gets -1: the calling thread, which must be
+// locked, joins the group during the call and the groups' parent after it. Moving
+// the process later would cost an RCU grace period in the kernel each time.
 func (g *Group) Around(fork func(cgroupFD int) error) error {
 	if g.host.v2 != "" {
 		dir, err := os.Open(g.dir(""))
@@ -115,7 +115,7 @@ func (g *Group) Around(fork func(cgroupFD int) error) error {
 	return errors.Join(fork(-1), g.leave())
 }
 
-// leave takes the calling thread out of the group.
+// leave moves the calling thread from the group to the groups' parent.
 func (g *Group) leave() error {
 	for _, dir := range g.dirs() {
 		if err := write(path.Dir(dir), "tasks", "0"); err != nil {
@@ -132,7 +132,7 @@ func (g *Group) Signal(signal syscall.Signal, except int) error {
 		return fmt.Errorf("signal cgroup: %w", err)
 	}
 	for _, pid := range pids {
-		// A process that ended between the two lines is no fault.
+		// The process may have ended since it was listed.
 		if pid != except {
 			_ = syscall.Kill(pid, signal)
 		}
@@ -140,8 +140,8 @@ func (g *Group) Signal(signal syscall.Signal, except int) error {
 	return nil
 }
 
-// Kill ends every process of the group, also ones that fork meanwhile, and
-// waits until none is left or the time is over.
+// Kill kills every process of the group, including those that it forks
+// meanwhile. It waits until none is left or the time is over.
 func (g *Group) Kill(within time.Duration) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -163,7 +163,7 @@ func (g *Group) Kill(within time.Duration) error {
 	}
 }
 
-// killOnce returns the processes that were there before it.
+// killOnce kills the processes of the group once and returns those that it found.
 func (g *Group) killOnce() ([]int, error) {
 	pids, err := pidsOf(g.dir("pids"))
 	if err != nil || len(pids) == 0 {
@@ -181,7 +181,7 @@ func (g *Group) killOnce() ([]int, error) {
 }
 
 // Abandoned reports whether the group has no processes and was made before the
-// given time: whoever made it is not about to start one in it.
+// given time. The creator of a younger group may be about to start one in it.
 func (g *Group) Abandoned(before time.Time) bool {
 	info, err := os.Stat(g.dir("pids"))
 	if err != nil || !info.ModTime().Before(before) {
@@ -191,8 +191,8 @@ func (g *Group) Abandoned(before time.Time) bool {
 	return err == nil && len(pids) == 0
 }
 
-// Remove kills what is left in the group and removes it. A group that does not
-// exist is removed already.
+// Remove kills the processes that are left in the group and removes it. It
+// succeeds when the group does not exist.
 func (g *Group) Remove(within time.Duration) error {
 	if err := g.Kill(within); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (g *Group) Remove(within time.Duration) error {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	for {
-		// Busy for a moment after its last process ended.
+		// A group stays busy for a moment after its last process ended.
 		err := g.rmdir()
 		if err == nil {
 			return nil
@@ -235,8 +235,8 @@ func (g *Group) CPUTime() (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
-// PeakMemory returns the most bytes that the group held at once; what it holds
-// now where the kernel does not keep the peak (v2 before Linux 5.19).
+// PeakMemory returns the largest memory use of the group in bytes. Where the
+// kernel does not record the peak (v2 before Linux 5.19), it is the current use.
 func (g *Group) PeakMemory() (int64, error) {
 	if g.host.v2 == "" {
 		return readInt(g.dir("memory"), "memory.max_usage_in_bytes")
@@ -257,7 +257,7 @@ func (g *Group) OOMKills() (int64, error) {
 	return readKey(g.dir("memory"), "memory.oom_control", "oom_kill")
 }
 
-// dir returns the group's directory in the hierarchy of the controller.
+// dir returns the group's directory in the controller's hierarchy.
 func (g *Group) dir(controller string) string {
 	if g.host.v2 != "" {
 		return path.Join(g.host.v2, parent, g.name)
@@ -265,8 +265,8 @@ func (g *Group) dir(controller string) string {
 	return path.Join(g.host.dirs[controller], g.name)
 }
 
-// dirs returns the group's directory in each hierarchy. Hierarchies may carry
-// more than one controller.
+// dirs returns the group's directory for each controller. A hierarchy may carry
+// more than one, so directories may repeat.
 func (g *Group) dirs() []string {
 	if g.host.v2 != "" {
 		return []string{g.dir("")}
@@ -295,7 +295,7 @@ func pidsOf(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// write writes to a file of a cgroup, which takes each write as one command.
+// write writes to a file of a cgroup. The kernel takes each write as one command.
 func write(dir, file, text string) error {
 	fd, err := os.OpenFile(path.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -308,7 +308,7 @@ func write(dir, file, text string) error {
 	return err
 }
 
-// writeIfThere is write for files that some kernels do not have.
+// writeIfThere is write for a file that some kernels lack.
 func writeIfThere(dir, file, text string) error {
 	err := write(dir, file, text)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -325,8 +325,8 @@ func readInt(dir, file string) (int64, error) {
 	return strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
 }
 
-// readKey returns the number behind key in a file of "key number" lines, 0
-// when there is no such line.
+// readKey returns the number after key in a file of "key number" lines, or 0
+// when the key is absent.
 func readKey(dir, file, key string) (int64, error) {
 	data, err := os.ReadFile(path.Join(dir, file))
 	if err != nil {

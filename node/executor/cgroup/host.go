@@ -13,11 +13,12 @@ import (
 // parent is the directory that holds the groups in each hierarchy.
 const parent = "berth"
 
-// initLeaf takes the processes of a v2 root that is not the machine's own (in
-// a container): a group with processes cannot have groups with limits.
+// initLeaf is the group for the processes of a v2 root that is not the machine's
+// own, as in a container. A group that has processes cannot enable controllers
+// for the groups below it.
 const initLeaf = "berth-init"
 
-// controllers returns what a Group needs of either version.
+// controllers returns the controllers that a Group needs in either version.
 func controllers() []string { return []string{"cpu", "memory", "pids"} }
 
 // Host is the machine's cgroup hierarchies.
@@ -26,8 +27,8 @@ type Host struct {
 	dirs map[string]string // Version 1: controller to parent directory.
 }
 
-// Detect returns the hierarchies that this process sees. An error says which
-// controller is missing.
+// Detect returns the hierarchies that this process sees. The error names the
+// controller that is missing.
 func Detect() (*Host, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -55,8 +56,8 @@ func Detect() (*Host, error) {
 	return h, nil
 }
 
-// detectV2 returns nil when the unified hierarchy lacks the controllers, which
-// is the hybrid layout.
+// detectV2 returns nil when the unified hierarchy lacks a controller, as in the
+// hybrid layout.
 func detectV2(root string) (*Host, error) {
 	data, err := os.ReadFile(path.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -97,8 +98,8 @@ func delegate(dir string) error {
 		return errors.Join(err, e)
 	}
 	for _, pid := range pids {
-		// Kernel threads and processes that ended meanwhile refuse to move;
-		// whether that matters shows in the next write.
+		// Kernel threads and processes that ended meanwhile cannot be moved. If
+		// that matters, the write below fails.
 		_ = write(leaf, "cgroup.procs", fmt.Sprint(pid))
 	}
 	return write(dir, "cgroup.subtree_control", enable)
@@ -134,8 +135,7 @@ func (h *Host) Version() int {
 	return 1
 }
 
-// Groups returns the names of the groups that exist, of all nodes of the
-// machine.
+// Groups returns the names of all groups of all nodes of the machine.
 func (h *Host) Groups() ([]string, error) {
 	dir := path.Join(h.v2, parent)
 	if h.v2 == "" {

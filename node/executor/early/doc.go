@@ -1,9 +1,9 @@
-// Package early sends a process that was started as a supervisor or as the
-// first process of a sandbox to its work before the rest of the binary
-// initialises. Importing it does everything; it exports nothing.
+// Package early runs a supervisor, or the first process of a sandbox, before the
+// rest of the binary initialises. It exports nothing; importing it is enough.
 //
-// The binary's main imports it, blank, and so do tests that start attempts. It
-// and what it imports may import the standard library, compute and node/logs
-// only: every other import puts the initialisation of the big packages in
-// front of it. A test holds what that costs.
+// The binary's main imports it blank, and so do tests that start attempts. It and
+// its dependencies may import only the standard library and the light packages of
+// Berth: boottime, compute, fault, loop and node/logs. Every other import would
+// make it wait until the big packages are initialised. A test bounds the cost of
+// the start.
 package early

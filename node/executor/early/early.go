@@ -7,10 +7,10 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// The one init of the tree. Packages initialise in the order of their import
-// paths as soon as what they import has, so this one, light and early in the
-// alphabet, comes before the libraries of the node: a supervisor costs a
-// fraction of what the node's start does.
+// This is the only init function of the tree. Packages whose imports are
+// initialised follow in the order of their import paths. This one has few imports
+// and an early path, so it runs before the libraries of the node initialise. The
+// start of a supervisor thus costs a fraction of the node's start.
 //
 //nolint:gochecknoinits // The reason is above.
 func init() {

@@ -12,14 +12,14 @@ import (
 
 const (
 	starts   = 101
-	rounds   = 10 // On a machine that is never quiet.
+	rounds   = 10 // Attempts to find a quiet moment on a busy machine.
 	maxRatio = 3.0
 )
 
-// TestSupervisorStartsLight compares the start of a supervisor, out of the
-// program with all its libraries, with that of a Go program that does nothing,
-// which is linked with no C library as Berth is for NVML. Both are built here,
-// so that the race detector slows neither, and timed in turn, so that a busy
+// TestSupervisorStartsLight compares the start of a supervisor, from the whole
+// berth binary, with that of a Go program that does nothing. Unlike Berth, which
+// needs a C library for NVML, that program links none. Both are built here, so
+// that the race detector slows neither. They are timed in turn, so that a busy
 // machine slows both.
 func TestSupervisorStartsLight(t *testing.T) {
 	programs := []string{build(t, "./testdata/bare", "CGO_ENABLED=0"), build(t, "berth/cmd/berth")}
@@ -35,7 +35,7 @@ func TestSupervisorStartsLight(t *testing.T) {
 	t.Errorf("a supervisor's start costs %.2f times a bare Go program's, want at most %.1f", ratio, maxRatio)
 }
 
-// build returns the file of the program.
+// build builds the program and returns its file.
 func build(t *testing.T, path string, env ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -47,26 +47,26 @@ func build(t *testing.T, path string, env ...string) string {
 	return file
 }
 
-// quickest returns the shortest lives of the programs, which are the ones that
-// no neighbour on the machine disturbed.
+// quickest returns the shortest run of each program: the one that other load on
+// the machine disturbed least.
 func quickest(t *testing.T, programs []string) (bare, berth time.Duration) {
 	t.Helper()
 	bare, berth = time.Hour, time.Hour
 	for range starts {
 		bare = min(bare, took(t, exec.CommandContext(t.Context(), programs[0]), 0))
 		supervise := exec.CommandContext(t.Context(), programs[1])
-		// No attempt has such a directory: it ends as soon as it looks there.
+		// No such attempt directory exists, so the supervisor exits at once.
 		supervise.Args, supervise.Env = []string{"berth", "supervise", programs[1] + ".none"}, []string{"GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"}
 		berth = min(berth, took(t, supervise, 1))
 	}
 	return bare, berth
 }
 
-// took returns how long the process lived, which ends with the code.
+// took returns how long the process ran. It must exit with the code.
 func took(t *testing.T, cmd *exec.Cmd, code int) time.Duration {
 	t.Helper()
 	start := time.Now()
-	_ = cmd.Run() // Its code is checked.
+	_ = cmd.Run() // The exit code is checked below.
 	took := time.Since(start)
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
 		t.Fatalf("%v ended as %v", cmd.Args, cmd.ProcessState)
@@ -74,9 +74,9 @@ func took(t *testing.T, cmd *exec.Cmd, code int) time.Duration {
 	return took
 }
 
-// TestImportsAreLight holds what the start rests on: nothing but the standard
-// library and our own light packages is imported, and of it nothing that waits
-// for many libraries: path/filepath alone is a third of the start.
+// TestImportsAreLight checks that the package depends only on the standard
+// library and on light packages of Berth. It also refuses standard packages that
+// import many others: path/filepath alone is a third of the start.
 func TestImportsAreLight(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "berth/node/executor/early").Output()
 	if err != nil {

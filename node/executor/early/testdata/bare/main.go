@@ -1,4 +1,4 @@
-// Command bare is what a Go program costs that does nothing.
+// Command bare does nothing. It measures the cost of starting a Go program.
 package main
 
 func main() {}
