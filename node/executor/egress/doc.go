@@ -1,9 +1,11 @@
-// Package egress gives an attempt a network that leads outside and nowhere
-// else: a network namespace with one veth pair, and nftables rules of the
-// node's own table that drop what is private, link-local, shared, multicast or
-// the cluster's, the machine itself included, and translate the rest.
+// Package egress gives an attempt a network that reaches the internet and nothing
+// else. The attempt has a network namespace with one veth pair. The nftables rules
+// in the node's own table drop traffic to private, link-local, shared and
+// multicast addresses, to the cluster and to the machine itself. They masquerade
+// the rest.
 //
-// A namespace has no name: it lives as long as someone has its descriptor or a
-// process in it, and takes its veth pair along, so nothing can leak. IPv6 is
-// not given. It knows nothing of attempts: a slot number makes the addresses.
+// A namespace has no name. It exists while a process holds its descriptor or runs
+// in it, and the kernel removes its veth pair with it, so nothing can leak. There
+// is no IPv6. The package knows nothing of attempts: it derives the addresses from
+// a slot number.
 package egress

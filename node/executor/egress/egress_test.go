@@ -34,7 +34,7 @@ func inNamespace(t *testing.T, file *os.File, fn func() error) error {
 	return <-done
 }
 
-// world makes a network beyond the machine, with a server at each address.
+// world makes a network outside the machine, with a server at each address.
 func world(t *testing.T, addresses ...string) *os.File {
 	t.Helper()
 	file, err := newNamespace()
@@ -87,7 +87,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// serve answers connections to port 80 and 25 of the address.
+// serve answers each connection to ports 80 and 25 of the address with the client's address.
 func serve(t *testing.T, file *os.File, addr netip.Addr) {
 	t.Helper()
 	for _, number := range []uint16{80, smtpPort} {
@@ -110,7 +110,7 @@ func serve(t *testing.T, file *os.File, addr netip.Addr) {
 	}
 }
 
-// ask returns what the server at the address says to a client in the
+// ask returns the answer of the server at the address to a client in the
 // namespace.
 func ask(t *testing.T, file *os.File, address string) (answer string, err error) {
 	t.Helper()
@@ -184,8 +184,8 @@ func TestEgress(t *testing.T) {
 	group.Wait()
 }
 
-// TestSlotIsUsedAgain makes the network of a slot while the kernel may still
-// be ending the one before.
+// TestSlotIsUsedAgain makes the network of a slot while the kernel may still be
+// removing the previous one.
 func TestSlotIsUsedAgain(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("networks are made by root")

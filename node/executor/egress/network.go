@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	inside   = "eth0" // The attempt's end of the pair.
-	linkBits = 30     // Two addresses of four are the pair's.
+	inside   = "eth0" // The attempt's end of the veth pair.
+	linkBits = 30     // Four addresses, two of them usable.
 )
 
-// Network returns a new network namespace whose only way out is a pair with
-// the machine, with the addresses that belong to the slot.
+// Network returns a new network namespace. Its only way out is a veth pair with
+// the machine, which has the addresses of the slot.
 func (t *Table) Network(slot int) (*os.File, error) {
 	file, err := newNamespace()
 	if err != nil {
@@ -33,7 +33,7 @@ func (t *Table) Network(slot int) (*os.File, error) {
 	return file, nil
 }
 
-// newNamespace returns a namespace that no process is in.
+// newNamespace returns a namespace without processes.
 func newNamespace() (*os.File, error) {
 	type result struct {
 		file *os.File
@@ -41,7 +41,7 @@ func newNamespace() (*os.File, error) {
 	}
 	made := make(chan result)
 	go func() {
-		// The thread stays in the new namespace: it ends with this goroutine,
+		// The thread stays in the new namespace. It ends with this goroutine,
 		// which never unlocks it.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -57,8 +57,8 @@ func newNamespace() (*os.File, error) {
 
 func (t *Table) connect(file *os.File, slot int) error {
 	name := fmt.Sprintf("%s%x", t.prefix(), slot)
-	// Remains of an earlier attempt in this slot go with its namespace, which
-	// the kernel takes its time to end.
+	// The pair of an earlier attempt in this slot may still exist, because the
+	// kernel removes its namespace asynchronously.
 	if old, err := netlink.LinkByName(name); err == nil {
 		if err := netlink.LinkDel(old); err != nil {
 			return fmt.Errorf("remove old pair: %w", err)
@@ -117,7 +117,7 @@ func configureInside(file *os.File, gateway, own netip.Addr) error {
 	return nil
 }
 
-// addresses returns the machine's and the attempt's address of the slot.
+// addresses returns the machine's and the attempt's address for the slot.
 func addresses(slot int) (gateway, own netip.Addr) {
 	base := netip.MustParsePrefix(source).Addr().As4()
 	first := binary.BigEndian.Uint32(base[:]) + uint32(slot)<<(32-linkBits)

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Source is where the addresses of all slots lie: a range for benchmarks of
-// networks, which no network uses.
+// source contains the addresses of all slots. The range is reserved for network
+// benchmarks (RFC 2544), so no real network uses it.
 const source = "198.18.0.0/15"
 
-// always returns the destinations that no execution may reach.
+// always returns the destinations that are denied to every execution.
 func always() []string {
 	return []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
@@ -27,7 +27,7 @@ func always() []string {
 
 const (
 	forwardSwitch = "/proc/sys/net/ipv4/ip_forward"
-	smtpPort      = 25 // Mail to the world is not what executions are for.
+	smtpPort      = 25 // Denied, so that executions cannot send spam.
 	dnsPort       = 53
 )
 
@@ -40,13 +40,14 @@ const (
 
 // Table is the node's own nftables table.
 type Table struct {
-	name   string // Of the table; also begins the names of its interfaces.
+	name   string // Part of the table's name and of its interfaces' names.
 	resolv resolv
 }
 
-// Open installs the rules, replacing what an earlier process with the same
-// name left in one step, so that attempts that live on are never without. The
-// name is at most six letters and digits; deny are the cluster's addresses.
+// Open installs the rules. It replaces the rules of an earlier process with the
+// same name in one step, so that attempts that are still running are never without
+// rules. The name has at most six letters and digits. The cluster's addresses are
+// in deny.
 func Open(name string, deny []netip.Prefix) (*Table, error) {
 	t := &Table{name: name}
 	var err error
@@ -56,22 +57,22 @@ func Open(name string, deny []netip.Prefix) (*Table, error) {
 	if err := t.Deny(deny); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
-	// Not before the rules are there.
+	// Forwarding is enabled only after the rules are installed.
 	if err := os.WriteFile(forwardSwitch, []byte("1\n"), 0); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	return t, nil
 }
 
-// Deny replaces the rules, in one step, by ones that deny the addresses given
-// beside those that are always denied.
+// Deny replaces the rules in one step. The new ones deny the addresses in
+// addition to those that are always denied.
 func (t *Table) Deny(addresses []netip.Prefix) error {
 	deny := make([]netip.Prefix, 0, len(addresses))
 	for _, text := range always() {
 		deny = append(deny, netip.MustParsePrefix(text))
 	}
 	for _, prefix := range addresses {
-		// IPv6 is not given at all.
+		// Attempts have no IPv6.
 		if prefix.Addr().Is4() {
 			deny = append(deny, prefix.Masked())
 		}
@@ -82,8 +83,8 @@ func (t *Table) Deny(addresses []netip.Prefix) error {
 	return nil
 }
 
-// Close removes the rules. Attempts that live on need them: then it must not
-// be called.
+// Close removes the rules. It must not be called while attempts run, because they
+// need them.
 func (t *Table) Close() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -96,8 +97,8 @@ func (t *Table) Close() error {
 	return nil
 }
 
-// Remove removes the rules that a process with the name left, if any. Where
-// tables cannot be listed, none was made.
+// Remove removes the rules that an earlier process with the name left, if any. If
+// tables cannot be listed here, none was made.
 func Remove(name string) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -123,7 +124,7 @@ func (t *Table) table() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: "berth_" + t.name}
 }
 
-// prefix begins the name of every interface of the node's attempts.
+// prefix returns the prefix of the names of the attempts' interfaces on the host.
 func (t *Table) prefix() string { return "b" + t.name + "-" }
 
 func (t *Table) install(deny []netip.Prefix) error {
@@ -132,7 +133,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 		return err
 	}
 	table := t.table()
-	conn.AddTable(table) // Deleting one that is not there would fail.
+	conn.AddTable(table) // Deleting a table that does not exist would fail.
 	conn.DelTable(table)
 	conn.AddTable(table)
 	forward := conn.AddChain(&nftables.Chain{
@@ -174,8 +175,8 @@ func (t *Table) install(deny []netip.Prefix) error {
 	return conn.Flush()
 }
 
-// named matches the interfaces of the node's attempts: a comparison without
-// the closing zero compares the beginning.
+// named matches the interfaces of the node's attempts. Without the terminating
+// zero byte, the comparison matches a prefix.
 func (t *Table) named(key expr.MetaKey) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: 1},
@@ -209,7 +210,7 @@ func port(protocol byte, number uint16) []expr.Any {
 	}
 }
 
-// answers matches packets of connections that the attempt opened.
+// answers matches packets of established and related connections.
 func answers() []expr.Any {
 	state := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
 	return []expr.Any{
@@ -223,20 +224,20 @@ func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAcc
 
 func drop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// resolvFiles returns where the machine's name servers are said, the second
-// where the first names a resolver of the machine itself.
+// resolvFiles returns the files that may list the machine's name servers. The
+// second is for machines whose first names a local stub resolver.
 func resolvFiles() []string {
 	return []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 }
 
-// resolv is what attempts know of name servers.
+// resolv is the resolver configuration of attempts.
 type resolv struct {
 	servers []netip.Addr
 	text    string
 }
 
-// readResolv returns the name servers that can be reached from outside the
-// machine. None is no error: addresses still work.
+// readResolv returns the name servers that are not on the machine itself. Finding
+// none is no error: attempts can still connect to addresses.
 func readResolv() (resolv, error) {
 	for _, name := range resolvFiles() {
 		data, err := os.ReadFile(name)

@@ -1,8 +1,8 @@
-// Package policy says what code in a sandbox may ask of the kernel, as plain
-// data that sandbox.Spec carries: a seccomp program assembled from the allow
-// list that container runtimes use, narrowed, and the Landlock rights that
-// this kernel knows.
+// Package policy defines what code in a sandbox may ask of the kernel, as plain
+// data for sandbox.Spec. It assembles a seccomp program from the default allow
+// list of container runtimes, with fewer calls, and selects the Landlock rights
+// that this kernel supports.
 //
-// It is where the libraries for both live, so that the sandbox itself can do
-// without them. It installs nothing.
+// It imports the libraries for both, so that package sandbox does not need them.
+// It installs nothing.
 package policy

@@ -6,7 +6,7 @@ import (
 	"berth/node/executor/sandbox"
 )
 
-// Rights by the ABI that brought them.
+// Rights, by the ABI version that introduced them.
 const (
 	rightsV1 = landlock.AccessFSExecute | landlock.AccessFSWriteFile | landlock.AccessFSReadFile |
 		landlock.AccessFSReadDir | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile |
@@ -26,8 +26,8 @@ const (
 	scopes = landlock.ScopeAbstractUnixSocket | landlock.ScopeSignal
 )
 
-// Landlock returns the rules that this kernel can hold, and its ABI: 0 where
-// it has no Landlock and the mounts alone must do.
+// Landlock returns the rules that this kernel supports, and its ABI version. The
+// version is 0 when it has no Landlock: then the mounts alone restrict the code.
 func Landlock() (rules sandbox.Landlock, abi int) {
 	abi, err := landlock.LandlockGetABIVersion()
 	if err != nil || abi < 1 {

@@ -10,7 +10,7 @@ import (
 	"berth/node/executor/policy"
 )
 
-// answer executes the program on a call as the kernel would.
+// answer runs the program on a system call, as the kernel would.
 func answer(t *testing.T, arch, number uint32, args ...uint64) uint32 {
 	t.Helper()
 	data, err := policy.Seccomp()
@@ -28,7 +28,7 @@ func answer(t *testing.T, arch, number uint32, args ...uint64) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The machine reads packets: in network order.
+	// The VM reads packets, which are in network byte order.
 	call := make([]byte, 64)
 	binary.BigEndian.PutUint32(call, number)
 	binary.BigEndian.PutUint32(call[4:], arch)

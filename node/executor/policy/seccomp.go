@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withheld returns what the list of container runtimes allows and an execution
-// has no use for: each has been a way out of something.
+// withheld returns the system calls that the list of container runtimes allows
+// and that an execution does not need. Each was once part of an escape.
 func withheld() []string {
 	return []string{
 		"socket", // Allowed below, for the usual families.
@@ -31,15 +31,15 @@ func families() []uint64 {
 }
 
 const (
-	offsetNumber = 0 // Of the call's number in struct seccomp_data, ...
-	offsetArch   = 4 // ... and of its architecture.
+	offsetNumber = 0 // Of the system call's number in struct seccomp_data.
+	offsetArch   = 4 // Of its architecture.
 	x32Bit       = 0x40000000
 )
 
-// Seccomp returns the program, as an array of struct sock_filter. Calls that
-// are not on the list fail with EPERM, clone3 and calls newer than the list
-// with ENOSYS so that the C library falls back; a call of a foreign
-// architecture ends the process.
+// Seccomp returns the program as an array of struct sock_filter. System calls that
+// are not on the list fail with EPERM. clone3, and calls newer than the list, fail
+// with ENOSYS so that the C library falls back to others. A call of a foreign
+// architecture kills the process.
 func Seccomp() ([]byte, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
@@ -64,7 +64,7 @@ func Seccomp() ([]byte, error) {
 	return encode(program)
 }
 
-// allowed returns the group of calls that succeed.
+// allowed returns the group of system calls that are allowed.
 func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGroup {
 	group := seccompbpf.SyscallGroup{Action: seccompbpf.ActionAllow}
 	for _, call := range profile.Syscalls {
@@ -94,8 +94,8 @@ func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGro
 	return group
 }
 
-// conditions translates the two operators that the list uses. Another one
-// becomes a condition that never holds: what is not understood is not allowed.
+// conditions translates the two operators that the list uses. Any other operator
+// becomes a condition that never holds, so that an unknown one allows nothing.
 func conditions(args []specs.LinuxSeccompArg) seccompbpf.ArgumentConditions {
 	var list seccompbpf.ArgumentConditions
 	for _, arg := range args {
@@ -113,9 +113,9 @@ func conditions(args []specs.LinuxSeccompArg) seccompbpf.ArgumentConditions {
 	return list
 }
 
-// prologue returns what comes before the list: it ends processes that speak
-// for another architecture, and tells programs that probe for new calls that
-// there are none.
+// prologue returns the instructions before the list. They kill a process that
+// makes a call of another architecture, and answer ENOSYS to clone3 and to calls
+// newer than the list.
 func prologue(info *arch.Info) []bpf.Instruction {
 	kill := bpf.RetConstant{Val: uint32(seccompbpf.ActionKillProcess)}
 	missing := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
@@ -138,7 +138,7 @@ func prologue(info *arch.Info) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(info.SyscallNames["clone3"]), SkipTrue: 1}, missing)
 }
 
-// encode lays the program out as the kernel reads it.
+// encode encodes the program as the kernel reads it.
 func encode(program []bpf.RawInstruction) ([]byte, error) {
 	var buf bytes.Buffer
 	for _, instruction := range program {
