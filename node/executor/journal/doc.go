@@ -1,13 +1,13 @@
-// Package journal keeps what is certain about one attempt: a file of JSON
-// lines, appended by its supervisor only, and held locked while the supervisor
-// lives, so that the lock answers whether it does.
+// Package journal records the steps of one attempt in a file of JSON lines. Only
+// the attempt's supervisor appends to it. The supervisor holds a lock on it as
+// long as it lives, so that the lock shows whether it does.
 //
-// It is not the output (package logs) nor the queue of outcomes to report (the
-// outbox of package executor). Only `starting` and `ended` are made durable
-// before the next step: they are what a restart decides on. Each line carries
-// its CRC32C. A line that is not whole says nothing but that something was
-// written: the code may have been started.
+// It is neither the output (package logs) nor the queue of outcomes to report (the
+// outbox of package executor). Only `starting` and `ended` are made durable before
+// the next step, because a restart depends on them. Each line carries its CRC32C.
+// A damaged line proves only that something was written: the code may have been
+// started.
 //
-// It imports the standard library, compute and fault only: supervisors load it
-// before the rest of the binary initialises.
+// It imports only the standard library, compute and fault, because supervisors
+// load it before the rest of the binary initialises.
 package journal

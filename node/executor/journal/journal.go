@@ -12,37 +12,37 @@ import (
 	"berth/fault"
 )
 
-// ErrHeld is returned by Open while another process holds the journal: the
-// attempt's supervisor lives.
+// ErrHeld is returned by Open while another process holds the lock of the journal:
+// the attempt's supervisor is alive.
 var ErrHeld = errors.New("journal is held by a living supervisor")
 
-// maxBytes bounds what is read of a journal; a whole one has four lines.
+// maxBytes limits how much of a journal is read. A complete one has three records.
 const maxBytes = 1 << 20
 
-// State is what a journal says: how far the attempt came.
+// State is the content of a journal: how far the attempt got.
 type State struct {
 	Starting  bool            // The code may have been started.
-	Damaged   bool            // A line is not what was written, or not readable; Starting is then set.
-	ExecletAt compute.Instant // When the supervisor took the attempt on.
-	StartedAt compute.Instant // When the code started; zero when it did not.
+	Damaged   bool            // A line is corrupt or cannot be read. Starting is then set too.
+	ExecletAt compute.Instant // When the supervisor took over the attempt.
+	StartedAt compute.Instant // When the code started. Zero when it did not.
 	Outcome   *compute.Outcome
 }
 
-// Unbegun reports whether the code was never started, and nothing else is known of
-// the attempt's end. While nobody watches over it no code can start, so that the
-// attempt may restart when the state still wants it.
+// Unbegun reports whether the code was never started and no outcome is recorded.
+// If no supervisor holds the journal either, the attempt may be started again when
+// the state still wants it.
 func (s State) Unbegun() bool {
 	return (!s.Starting || fault.Planted(fault.IgnoredStarting)) && s.Outcome == nil
 }
 
-// Journal is one attempt's journal, held by this process.
+// Journal is one attempt's journal, locked by this process.
 type Journal struct {
 	file  *os.File
 	state State
 }
 
-// Create makes the empty journal of a new attempt at path. Its entry in the
-// directory is not durable yet: that is the supervisor's to see to.
+// Create makes the empty journal of a new attempt at path. Its directory entry is
+// not durable yet: the supervisor makes it so.
 func Create(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -70,7 +70,7 @@ func SyncDir(path string) error {
 	return nil
 }
 
-// Read returns what the journal at path says, whoever holds it.
+// Read returns the content of the journal at path, without taking the lock.
 func Read(path string) (State, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -80,10 +80,10 @@ func Read(path string) (State, error) {
 	return read(file)
 }
 
-// Open takes the journal at path and returns it with what it says. The lock
-// goes with the process: ErrHeld means that another one lives. A journal that is
-// taken and cannot be read, for a bad sector, is a damaged one; one that cannot
-// be opened is an error, and may be held.
+// Open locks and reads the journal at path. The lock ends with its process, so
+// ErrHeld means that another process is alive. A journal that is locked but cannot
+// be read, for example because of a bad sector, counts as damaged. One that cannot
+// be opened is an error: another process may hold it.
 func Open(path string) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -104,28 +104,28 @@ func Open(path string) (*Journal, error) {
 	return j, nil
 }
 
-// State returns what the journal says.
+// State returns the content of the journal.
 func (j *Journal) State() State { return j.state }
 
-// Starting says, durably, that the code is about to be started.
+// Starting records durably that the code is about to be started.
 func (j *Journal) Starting(at compute.Instant) error {
 	j.state.Starting, j.state.ExecletAt = true, at
 	return j.append(starting(at), true)
 }
 
-// Started says that the code started.
+// Started records that the code started. It does not wait for the disk.
 func (j *Journal) Started(at compute.Instant) error {
 	j.state.StartedAt = at
 	return j.append(started(at), false)
 }
 
-// Ended says, durably, how the attempt ended.
+// Ended records durably how the attempt ended.
 func (j *Journal) Ended(outcome compute.Outcome) error {
 	j.state.Outcome = &outcome
 	return j.append(recordOf(outcome), true)
 }
 
-// Close lets go of the journal.
+// Close closes the journal and releases the lock.
 func (j *Journal) Close() error { return j.file.Close() }
 
 func (j *Journal) append(r record, durable bool) error {
@@ -145,7 +145,7 @@ func (j *Journal) append(r record, durable bool) error {
 	return nil
 }
 
-// read folds the lines of r.
+// read parses the lines of r.
 func read(r io.Reader) (State, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes))
 	if err != nil {
@@ -154,7 +154,7 @@ func read(r io.Reader) (State, error) {
 	return Parse(data), nil
 }
 
-// Parse returns what data, the bytes of a journal, says.
+// Parse returns the content of a journal from its bytes.
 func Parse(data []byte) State {
 	var s State
 	for line := range bytes.Lines(data) {

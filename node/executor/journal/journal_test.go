@@ -68,9 +68,9 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestTornJournal cuts a journal at every byte: it never says more than was
-// whole, that the code was not started only when nothing was written, and the
-// next line that is appended counts.
+// TestTornJournal cuts a journal at every byte. Only complete lines count. The
+// attempt counts as not started only when no line was begun. A line that is
+// appended after the cut counts.
 func TestTornJournal(t *testing.T) {
 	name := create(t)
 	j := open(t, name)
@@ -101,8 +101,8 @@ func TestTornJournal(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips every bit of a journal: it never says that the code was
-// not started, nor anything that was not written.
+// TestFlippedBits flips every bit of a journal. The attempt never counts as not
+// started, and the journal never yields a value that was not written.
 func TestFlippedBits(t *testing.T) {
 	name := create(t)
 	j := open(t, name)
@@ -131,8 +131,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// TestLines compares what is written to a file with the lines for whoever keeps
-// a journal elsewhere.
+// TestLines compares a journal file with the lines for journals that are not
+// files.
 func TestLines(t *testing.T) {
 	name := create(t)
 	j := open(t, name)
@@ -187,9 +187,9 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestUnreadable holds that a journal which cannot be read does not look like
-// one of an attempt that never started. The first page of a process's memory is
-// a file that opens and does not read.
+// TestUnreadable checks that a journal which cannot be read does not count as one
+// of an attempt that never started. /proc/self/mem can be opened, but its first
+// page cannot be read.
 func TestUnreadable(t *testing.T) {
 	j, err := journal.Open("/proc/self/mem")
 	if err != nil {

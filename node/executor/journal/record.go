@@ -18,8 +18,8 @@ const (
 	eventEnded    = "ended"
 )
 
-// record is one line of a journal. What belongs to an outcome is set on
-// `ended` only.
+// record is one line of a journal. The fields of an outcome are set on `ended`
+// only.
 type record struct {
 	Event string `json:"event"`
 	AtMs  int64  `json:"at_ms"`
@@ -37,7 +37,7 @@ type record struct {
 	Usage       *usage              `json:"usage,omitempty"`
 }
 
-// usage is compute.Usage as it is written.
+// usage is the stored form of compute.Usage.
 type usage struct {
 	CPUNs          int64 `json:"cpu_ns"`
 	PeakMemoryMiB  int64 `json:"peak_memory_mib"`
@@ -46,7 +46,7 @@ type usage struct {
 	OutputBytes    int64 `json:"output_bytes"`
 	OutputLines    int64 `json:"output_lines"`
 
-	// Of the outbox only: the node measures GPUs, not the supervisor.
+	// Only in the outbox, because the node measures GPUs and the supervisor does not.
 	PowerMilliW  int64                 `json:"power_mw,omitempty"`
 	EnergyMilliJ int64                 `json:"energy_mj,omitempty"`
 	Simulated    bool                  `json:"simulated,omitempty"`
@@ -96,11 +96,11 @@ func (r record) outcome() *compute.Outcome {
 // sumLen is the length of a line's checksum in hexadecimal digits.
 const sumLen = 2 * crc32.Size
 
-// errDamaged is returned for a line that is not what was written.
+// errDamaged is returned for a corrupt line.
 var errDamaged = errors.New("not what was written")
 
-// line returns r as it is stored: the CRC32C of the JSON in hexadecimal digits,
-// a space, the JSON, and the end of the line.
+// line returns the stored form of r: the CRC32C of the JSON in hexadecimal digits,
+// a space, the JSON and a newline.
 func (r record) line() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -109,13 +109,13 @@ func (r record) line() ([]byte, error) {
 	return fmt.Appendf(nil, "%s %s\n", sumOf(data), data), nil
 }
 
-// sumOf returns the checksum of a line's JSON as it is written.
+// sumOf returns the stored form of the checksum of a line's JSON.
 func sumOf(data []byte) []byte {
 	return fmt.Appendf(nil, "%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// appended returns what is written to a journal for r. It begins with the end
-// of a torn line, if there is one: an empty line says nothing.
+// appended returns the bytes that are appended to a journal for r. They begin with
+// a newline, which ends a torn line if there is one. Empty lines are ignored.
 func (r record) appended() ([]byte, error) {
 	line, err := r.line()
 	if err != nil {
@@ -137,14 +137,14 @@ func parse(line []byte) (r record, err error) {
 	return r, err
 }
 
-// StartingLine returns what Starting writes, for whoever keeps a journal
-// elsewhere than in a file.
+// StartingLine returns the bytes that Starting writes, for journals that are not
+// files.
 func StartingLine(at compute.Instant) ([]byte, error) { return starting(at).appended() }
 
-// StartedLine returns what Started writes.
+// StartedLine returns the bytes that Started writes.
 func StartedLine(at compute.Instant) ([]byte, error) { return started(at).appended() }
 
-// EndedLine returns what Ended writes.
+// EndedLine returns the bytes that Ended writes.
 func EndedLine(o compute.Outcome) ([]byte, error) { return recordOf(o).appended() }
 
 // Encode returns o as one line, for the outbox.

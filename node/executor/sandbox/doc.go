@@ -1,17 +1,17 @@
-// Package sandbox starts one program where it can reach nothing but what it
-// was given: namespaces of its own (user, mount, pid, network, ipc, uts,
-// cgroup), a root of memory with read-only views of an allow list, Landlock, a
-// seccomp filter, no capabilities and no way to gain any.
+// Package sandbox starts one program that can reach only what it was given. The
+// program has its own namespaces (user, mount, pid, network, ipc, uts, cgroup) and
+// a tmpfs root with read-only mounts from an allow list. Landlock and a seccomp
+// filter restrict it. It has no capabilities and cannot gain any.
 //
-// It has two ends. Start, called by a supervisor that is root, makes detached
-// views of the allowed paths and starts the first process of the namespaces,
-// which is this same binary again (Main, reached by package early). That
-// process is root only inside its own user namespace. It builds the root,
-// gives up everything on one thread, and starts the program from that thread;
-// then it waits for the program and tells the supervisor how it ended.
+// The package has two halves. Start, called by a supervisor that is root, makes
+// detached mounts of the allowed paths and starts the first process of the
+// namespaces. That process is this binary again, in Main, which package early
+// calls. It is root only inside its own user namespace. It builds the root, drops
+// all privileges on one thread, and starts the program from that thread. Then it
+// waits for the program and reports to the supervisor how it ended.
 //
-// The caller decides what is allowed, in Spec, as plain data: the filter
-// arrives as assembled bytes, so that nothing here needs the libraries that
-// make it. It imports the standard library only: it is loaded before the rest
+// The caller decides in Spec, as plain data, what is allowed. The filter is passed
+// as assembled bytes, so that this package does not need the libraries that make
+// it. It imports only the standard library, because it is loaded before the rest
 // of the binary initialises.
 package sandbox

@@ -11,17 +11,18 @@ import (
 	"syscall"
 )
 
-// Main is the life of the first process of a sandbox; it returns its exit
-// code. What goes wrong goes to the supervisor.
+// Main runs the first process of a sandbox and returns its exit code. It reports
+// errors to the supervisor.
 func Main() int {
 	syscall.Umask(0o022)
 	report := os.NewFile(fdReport, "report")
 	done := make(chan error, 1)
 	var status syscall.WaitStatus
-	// A program lacks what the thread that started it gave up. It
-	// must not be the main thread, whose user is the one that may send the
-	// process signals, and that one stays ours: in init functions the main
-	// goroutine is locked to it.
+	// The program inherits the dropped privileges of the thread that starts it.
+	// That thread must not be the main thread, which keeps its user: the kernel
+	// checks signals to the process against that user. In init functions the
+	// main goroutine is locked to the main thread, so a new goroutine is on
+	// another one.
 	go func() {
 		runtime.LockOSThread()
 		var err error
@@ -71,7 +72,8 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	return reap(pid)
 }
 
-// await waits for the supervisor's word. Its end is ours.
+// await waits for the supervisor's permission to start the program. It fails when
+// the supervisor ends.
 func await(goes *os.File) error {
 	var word [1]byte
 	if _, err := io.ReadFull(goes, word[:]); err != nil {
@@ -80,7 +82,7 @@ func await(goes *os.File) error {
 	return nil
 }
 
-// reap waits for the program and for every process that was orphaned to us.
+// reap waits for the program, and reaps orphaned processes meanwhile.
 func reap(program int) (syscall.WaitStatus, error) {
 	for {
 		var status syscall.WaitStatus
@@ -95,11 +97,11 @@ func reap(program int) (syscall.WaitStatus, error) {
 	}
 }
 
-// execute gives up, on this thread, all that the program must not have, and
-// starts the program from it. The thread is good for nothing else afterwards.
+// execute drops, on this thread, every privilege that the program must not have,
+// and starts the program from it. The thread must not be used for anything else
+// afterwards.
 func execute(spec *Spec) (int, error) {
-	// The group that the supervisor put us in becomes the root that the
-	// program sees.
+	// The cgroup of this process becomes the root that the program sees.
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneNewCgroup, 0, 0); errno != 0 {
 		return 0, fmt.Errorf("unshare cgroup namespace: %w", errno)
 	}
@@ -146,7 +148,7 @@ func execute(spec *Spec) (int, error) {
 	return pid, nil
 }
 
-// limit sets the resource limits; the program inherits them.
+// limit sets the resource limits that the program inherits.
 func limit(spec *Spec) error {
 	for _, l := range []struct {
 		resource int

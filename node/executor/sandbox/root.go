@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// newRoot is where the root is built: a directory that every machine has.
+	// newRoot is the mount point of the new root: a directory that every machine has.
 	newRoot = "/tmp"
-	// scratch is where the writable memory is while the root is built.
+	// scratch is the mount point of the writable tmpfs while the root is built.
 	scratch     = newRoot + "/.scratch"
 	rootOptions = "size=16m,nr_inodes=16384,mode=0755"
 )
 
-// scratchDirs returns the writable places, in the order in which they are made.
+// scratchDirs returns the writable directories, in the order of their creation.
 func scratchDirs() []string { return []string{WorkDir, "/tmp", "/dev/shm"} }
 
-// hidden returns what a program has no business with in /proc. Entries that
-// the kernel does not have are skipped.
+// hidden returns the paths in /proc that are masked. Paths that the kernel lacks
+// are skipped.
 func hidden() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg",
@@ -32,10 +32,10 @@ func hidden() []string {
 	}
 }
 
-// readOnly returns what a program may look at in /proc, as above.
+// readOnly returns the paths in /proc that are mounted read-only, if they exist.
 func readOnly() []string { return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"} }
 
-// buildRoot makes the root that the spec describes and moves into it.
+// buildRoot makes the root that the spec describes and pivots into it.
 func buildRoot(spec *Spec) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -43,7 +43,7 @@ func buildRoot(spec *Spec) error {
 	if err := syscall.Mount("tmpfs", newRoot, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, rootOptions); err != nil {
 		return fmt.Errorf("mount root: %w", err)
 	}
-	// First: what is shown may lie in /tmp.
+	// Before the binds, because their targets may be in /tmp.
 	if err := mountScratch(spec); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func buildRoot(spec *Spec) error {
 	return enterRoot()
 }
 
-// attach puts one view in its place.
+// attach mounts one detached mount at its target.
 func attach(fd int, bind Bind) error {
 	target := newRoot + bind.Target
 	if err := makePoint(target, bind.Dir); err != nil {
@@ -73,7 +73,7 @@ func attach(fd int, bind Bind) error {
 	return moveMount(fd, target)
 }
 
-// makePoint makes a directory or an empty file to mount on.
+// makePoint makes a mount point: a directory or an empty file.
 func makePoint(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)
@@ -88,8 +88,8 @@ func makePoint(target string, dir bool) error {
 	return file.Close()
 }
 
-// mountProc gives the program the processes of its own namespace, without
-// those of other users: this one.
+// mountProc mounts the /proc of the program's pid namespace. It hides the
+// processes of other users, which is the first process.
 func mountProc() error {
 	target := newRoot + "/proc"
 	if err := os.MkdirAll(target, 0o755); err != nil {
@@ -112,7 +112,7 @@ func mountProc() error {
 	return nil
 }
 
-// hide covers a directory with an empty one and a file with /dev/null.
+// hide masks a directory with an empty one and a file with /dev/null.
 func hide(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +151,8 @@ func mountPts() error {
 	return nil
 }
 
-// mountScratch makes the writable places, one file system of one size, and
-// puts the files that the program begins with in the first.
+// mountScratch makes the writable directories, which share one tmpfs of one size.
+// It copies the program's files into the first.
 func mountScratch(spec *Spec) error {
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
@@ -187,7 +187,7 @@ func mountScratch(spec *Spec) error {
 	return os.Remove(scratch)
 }
 
-// fillWork copies the files that the program begins with, as its own.
+// fillWork copies the program's files and makes its user their owner.
 func fillWork(target string) error {
 	if err := os.Chown(target, UserID, UserID); err != nil {
 		return err
@@ -252,12 +252,12 @@ func writeFiles(spec *Spec) error {
 	return nil
 }
 
-// enterRoot makes the new root the only one and closes it for writing.
+// enterRoot pivots to the new root and makes it read-only.
 func enterRoot() error {
 	if err := os.Chdir(newRoot); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
-	// The old root ends up on top of the new one, and is taken off.
+	// The old root ends up stacked on the new one, and is then unmounted.
 	if err := syscall.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}

@@ -2,15 +2,15 @@ package sandbox
 
 import "io/fs"
 
-// Spec describes one sandbox. All paths but Source are seen from inside.
+// Spec describes one sandbox. Paths are inside it, except Source and WorkSource.
 type Spec struct {
-	UIDBase    int    `json:"uid_base"` // First of UIDs host ids that belong to this sandbox alone.
+	UIDBase    int    `json:"uid_base"` // First of the UIDs host ids that belong to this sandbox alone.
 	Hostname   string `json:"hostname"`
 	Binds      []Bind `json:"binds"` // Parents before children.
 	Links      []Link `json:"links"`
 	Files      []File `json:"files"`
-	WorkSource string `json:"work_source"` // A directory of the machine whose files begin in WorkDir.
-	ScratchMiB int64  `json:"scratch_mib"` // Of WorkDir, /tmp and /dev/shm together.
+	WorkSource string `json:"work_source"` // A directory of the machine. Its files are copied to WorkDir.
+	ScratchMiB int64  `json:"scratch_mib"` // Size of WorkDir, /tmp and /dev/shm together.
 
 	Argv       []string `json:"argv"`
 	Env        []string `json:"env"`
@@ -18,10 +18,10 @@ type Spec struct {
 	MaxFiles   uint64   `json:"max_files"`
 	Seccomp    []byte   `json:"seccomp"` // An array of struct sock_filter; empty for no filter.
 	Landlock   Landlock `json:"landlock"`
-	OwnNetwork bool     `json:"own_network"` // A new network with nothing but lo, not the caller's.
+	OwnNetwork bool     `json:"own_network"` // A new network namespace with only lo, instead of the caller's.
 }
 
-// Bind is a view of a file or directory of the machine.
+// Bind is a bind mount of a file or directory of the machine.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
@@ -43,22 +43,23 @@ type File struct {
 	Mode fs.FileMode `json:"mode"`
 }
 
-// Landlock is the rule set: what is handled, and what is allowed beneath the
-// root and beneath the writable places. Handled 0 is a kernel without it.
+// Landlock is the rule set: the rights that are handled, and those that are
+// allowed beneath the root, the writable directories and the devices. Handled is 0
+// on a kernel without Landlock.
 type Landlock struct {
 	Handled    uint64 `json:"handled"`
 	Scoped     uint64 `json:"scoped"`
 	Everywhere uint64 `json:"everywhere"`
 	Writable   uint64 `json:"writable"`
 	Device     uint64 `json:"device"`
-	FileMask   uint64 `json:"file_mask"` // Rights that make sense on a file.
+	FileMask   uint64 `json:"file_mask"` // Rights that apply to a file.
 }
 
 const (
-	// UIDs is how many host ids a sandbox owns.
+	// UIDs is the number of host ids that a sandbox owns.
 	UIDs = 65536
 	// UserID is the id of the program's user inside.
 	UserID = 1000
-	// WorkDir is where the program starts.
+	// WorkDir is the program's working directory.
 	WorkDir = "/work"
 )

@@ -15,7 +15,8 @@ import (
 // Command is the argument by which package early reaches Main.
 const Command = "sandbox-init"
 
-// Descriptors that the first process finds open; the views follow.
+// Descriptors that the first process finds open. The detached mounts begin at
+// fdBinds.
 const (
 	fdSpec   = 3
 	fdGo     = 4
@@ -29,7 +30,7 @@ const setupTimeout = 30 * time.Second
 
 // Sandbox is one started sandbox.
 type Sandbox struct {
-	PID    int // Of the first process: when it ends, everything in the sandbox does.
+	PID    int // Of the first process. When it ends, the kernel kills the rest of the sandbox.
 	goes   *os.File
 	report *os.File
 	lines  *bufio.Reader
@@ -40,10 +41,10 @@ type Exit struct {
 	Status syscall.WaitStatus
 }
 
-// Start starts the first process of the sandbox, in the cgroup of version 2
-// unless that is -1; it goes on to build the rest. The program's output will
-// go to stdout and stderr. A network namespace that the program is to live in,
-// and cgroups of version 1, must be the calling thread's.
+// Start starts the first process of the sandbox, which then builds the rest. The
+// process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
+// network namespace and the v1 cgroups of the calling thread. The program will
+// write to stdout and stderr.
 func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) {
 	views, err := openViews(spec)
 	if err != nil {
@@ -84,8 +85,8 @@ func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) 
 	return &Sandbox{PID: pid, goes: goWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
 }
 
-// forkFirst starts this binary again as the first process of new namespaces,
-// root there and nobody on the machine.
+// forkFirst starts this binary again as the first process of new namespaces. It
+// is root inside them and has no privileges on the machine.
 func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 	flags := syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
 		syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
@@ -95,7 +96,7 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.UIDBase, Size: UIDs}}
 	return syscall.ForkExec("/proc/self/exe", []string{"berth", Command}, &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{"GOMAXPROCS=1", "GOGC=off"}, // It allocates little and lives by one thread.
+		Env:   []string{"GOMAXPROCS=1", "GOGC=off"}, // It allocates little and needs one thread.
 		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:                 uintptr(flags),
@@ -111,8 +112,9 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 	})
 }
 
-// openViews returns a detached view for each bind. Submounts that appear later
-// are not in it, and nothing in it gives rights that files alone would not.
+// openViews returns a detached mount for each bind. It excludes submounts that
+// appear later. Setuid bits in it have no effect, and neither have device files
+// unless the bind is a device.
 func openViews(spec *Spec) ([]int, error) {
 	views := make([]int, 0, len(spec.Binds))
 	for i := range spec.Binds {
@@ -145,7 +147,7 @@ func closeAll(fds []int) {
 	}
 }
 
-// specPipe returns a pipe that the spec can be read from.
+// specPipe returns a pipe from which the spec can be read.
 func specPipe(spec *Spec) (*os.File, error) {
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -155,9 +157,9 @@ func specPipe(spec *Spec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The reader takes its time to start: the writer must not wait for it.
+	// The reader starts later, and the caller must not wait for it.
 	go func() {
-		// A reader that went away shows when it does not report.
+		// If the reader died, its missing report shows it.
 		_, _ = w.Write(data)
 		w.Close()
 	}()
@@ -173,11 +175,11 @@ func (s *Sandbox) Await() error {
 	return err
 }
 
-// ErrSilent means that the sandbox ended, or took too long, without a word.
-// After Execute it may have started the program all the same.
+// ErrSilent means that the sandbox ended, or took too long, without a report.
+// After Execute it may nevertheless have started the program.
 var ErrSilent = errors.New("sandbox ended")
 
-// Execute lets the first process start the program and returns when it did.
+// Execute makes the first process start the program and returns when it has.
 func (s *Sandbox) Execute() error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
 		return fmt.Errorf("start program: %w", err)
@@ -190,7 +192,7 @@ func (s *Sandbox) Execute() error {
 }
 
 // Wait returns how the program ended. An error means that the sandbox ended
-// without saying so: it was killed.
+// without a report: it was killed.
 func (s *Sandbox) Wait() (Exit, error) {
 	if err := s.report.SetReadDeadline(time.Time{}); err != nil {
 		return Exit{}, fmt.Errorf("wait for sandbox: %w", err)
@@ -206,7 +208,7 @@ func (s *Sandbox) Wait() (Exit, error) {
 	return Exit{Status: syscall.WaitStatus(status)}, nil
 }
 
-// Close reaps the first process, which must be ending, and lets go of it.
+// Close reaps the first process, which must be ending, and closes its pipes.
 func (s *Sandbox) Close() {
 	s.goes.Close()
 	s.report.Close()
@@ -219,8 +221,8 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// expect reads one line of the report, which begins with word, and returns the
-// rest of it. The error is ErrSilent when there was none.
+// expect reads one line of the report, which must begin with word, and returns the
+// rest of the line. The error is ErrSilent when there is no line.
 func (s *Sandbox) expect(word string) (string, error) {
 	line, err := s.lines.ReadString('\n')
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Numbers and flags that package syscall does not have. The calls above 423
-// have the same number on every architecture.
+// Numbers and flags that package syscall lacks. System calls above 423 have the
+// same number on every architecture.
 const (
 	sysOpenTree           = 428
 	sysMoveMount          = 429
@@ -43,8 +43,8 @@ type mountAttr struct {
 	set, clear, propagation, userns uint64
 }
 
-// openTree returns a detached view of what is mounted at path, submounts
-// included, with the attributes set.
+// openTree returns a detached clone of the mounts at and below path, with the
+// attributes set.
 func openTree(path string, attributes uint64) (int, error) {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func openTree(path string, attributes uint64) (int, error) {
 	return int(fd), nil
 }
 
-// moveMount attaches the detached view at path.
+// moveMount attaches the detached mount at path.
 func moveMount(fd int, path string) error {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func moveMount(fd int, path string) error {
 	return nil
 }
 
-// closeOnExecFrom marks every descriptor from first on.
+// closeOnExecFrom sets close-on-exec on every descriptor from first on.
 func closeOnExecFrom(first int) error {
 	_, _, errno := syscall.RawSyscall(sysCloseRange, uintptr(first), ^uintptr(0)>>1&0xffffffff, closeRangeCloexec)
 	if errno != 0 {
@@ -104,13 +104,13 @@ type sockFprog struct {
 	filter *byte
 }
 
-// installFilter puts the calling thread under the filter.
+// installFilter installs the seccomp filter on the calling thread.
 func installFilter(program []byte) error {
 	prog := sockFprog{length: uint16(len(program) / 8), filter: &program[0]}
 	return prctl(prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&prog)))
 }
 
-// clearCapabilities empties the calling thread's sets.
+// clearCapabilities empties the calling thread's capability sets.
 func clearCapabilities() error {
 	header := struct {
 		version uint32
@@ -125,8 +125,8 @@ func clearCapabilities() error {
 	return nil
 }
 
-// setIDs makes the calling thread, and it alone, the given user without
-// groups.
+// setIDs sets the user and the group of the calling thread alone, and removes its
+// supplementary groups.
 func setIDs(id uintptr) error {
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return errno
@@ -140,8 +140,7 @@ func setIDs(id uintptr) error {
 	return nil
 }
 
-// landlockRuleset is the part of struct landlock_ruleset_attr that every
-// kernel from the named ABI on knows.
+// landlockRuleset is struct landlock_ruleset_attr up to the fields of ABI version 6.
 type landlockRuleset struct {
 	fs, net, scoped uint64
 }
@@ -188,7 +187,7 @@ func landlockRestrict(ruleset int) error {
 	return nil
 }
 
-// loopbackUp brings lo up in the network of the calling process.
+// loopbackUp brings up lo in the calling process's network namespace.
 func loopbackUp() error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
