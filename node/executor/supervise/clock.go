@@ -10,7 +10,7 @@ import (
 	"berth/boottime"
 )
 
-// What package syscall does not have of timerfd.
+// Flags of timerfd that package syscall lacks.
 const (
 	timerfdNonblock = 0x800
 	timerfdCloexec  = 0x80000
@@ -33,7 +33,7 @@ func newTimer() (*timer, error) {
 	return t, nil
 }
 
-// watch ends when the timer's file is closed.
+// watch sends expiries to C until the timer's file is closed.
 func (t *timer) watch() {
 	var count [8]byte
 	for {
@@ -47,7 +47,7 @@ func (t *timer) watch() {
 	}
 }
 
-// set moves the expiry to the given boottime; one in the past fires now.
+// set moves the expiry to the given boottime. One in the past fires at once.
 func (t *timer) set(at time.Duration) error {
 	value := struct{ interval, value syscall.Timespec }{value: syscall.NsecToTimespec(int64(max(at, 1)))}
 	fd, err := t.file.SyscallConn()

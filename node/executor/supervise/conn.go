@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	writeTimeout = 2 * time.Second // A node that does not read for so long is not waited for.
-	backlog      = 4               // Nodes that wait for accept; there is one.
-	maxConns     = 8               // Connections served at once.
+	writeTimeout = 2 * time.Second // A node that does not read for this long is skipped.
+	backlog      = 4               // Connections that wait for accept. A machine has one node process.
+	maxConns     = 8               // Connections served concurrently.
 )
 
-// Conn is the node's side of a connection to a supervisor. One goroutine may
-// read while another one writes.
+// Conn is the node's end of a connection to a supervisor. One goroutine may read
+// while another one writes.
 type Conn struct {
 	file  *os.File
 	lines *bufio.Reader
 }
 
-// Event is what a supervisor says: that the code started, or that the attempt
-// ended and the journal has the outcome.
+// Event is a message of a supervisor: the code started, or the attempt ended and
+// its outcome is in the journal.
 type Event struct {
 	Ended     bool
 	ExecletAt compute.Instant
 	StartedAt compute.Instant
 }
 
-// Pair returns a connection and the descriptor to give to a new supervisor as
+// Pair returns a connection, and the file that a new supervisor inherits as
 // FDConn. The caller closes the file after the start.
 func Pair() (*Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
@@ -45,7 +45,8 @@ func Pair() (*Conn, *os.File, error) {
 
 // Dial connects to the living supervisor of the attempt in dir.
 func Dial(dir string) (*Conn, error) {
-	// Through the directory's descriptor: the path of a socket is short.
+	// The path goes through the directory's descriptor, because the path of a
+	// socket is limited to 108 bytes.
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("dial supervisor: %w", err)
@@ -68,12 +69,12 @@ func newConn(fd int) *Conn {
 	return &Conn{file: file, lines: bufio.NewReader(file)}
 }
 
-// Contact tells the supervisor at which boottime the leader was last reached.
+// Contact reports at which boottime the leader was last reached.
 func (c *Conn) Contact(at time.Duration) error {
 	return writeLine(c.file, fmt.Sprintf("contact %d", at.Nanoseconds()))
 }
 
-// Stop tells the supervisor how to end the code.
+// Stop makes the supervisor stop the code.
 func (c *Conn) Stop(stop compute.Stop) error {
 	word := "graceful"
 	if stop == compute.StopHard {
@@ -82,14 +83,14 @@ func (c *Conn) Stop(stop compute.Stop) error {
 	return writeLine(c.file, "stop "+word)
 }
 
-// Yield tells the supervisor to have the code make room: to tell it so, and to
-// stop it after the notice.
+// Yield makes the supervisor preempt the code: it gives the code a notice and
+// stops it when the notice is over.
 func (c *Conn) Yield(notice time.Duration) error {
 	return writeLine(c.file, fmt.Sprintf("yield %d", notice.Milliseconds()))
 }
 
-// Next waits for the supervisor's next event. An error means that the
-// supervisor is gone.
+// Next waits for the supervisor's next event. An error means that the supervisor
+// has exited.
 func (c *Conn) Next() (Event, error) {
 	line, err := c.lines.ReadString('\n')
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *Conn) Next() (Event, error) {
 	return Event{Ended: true}, nil
 }
 
-// Close ends the connection; the supervisor goes on.
+// Close ends the connection. The supervisor keeps running.
 func (c *Conn) Close() { c.file.Close() }
 
 func writeLine(file *os.File, line string) error {
@@ -115,15 +116,15 @@ func writeLine(file *os.File, line string) error {
 	return nil
 }
 
-// command is what a node asks of its supervisor.
+// command is one command of the node.
 type command struct {
 	stop    compute.Stop
-	contact time.Duration // Boottime; with StopNone.
-	yield   bool          // Make room,
-	notice  time.Duration // after this long.
+	contact time.Duration // Boottime of the last contact, with StopNone.
+	yield   bool          // Preempt the code,
+	notice  time.Duration // with this notice.
 }
 
-// listen makes the socket that a later node process finds. The current
+// listen makes the socket to which a later node process connects. The current
 // directory is the attempt's.
 func listen() (int, error) {
 	os.Remove(ControlFile)
@@ -142,7 +143,7 @@ func listen() (int, error) {
 	return fd, nil
 }
 
-// accept hands every node that connects to serve, for the life of the process.
+// accept calls serve for every node that connects, until the process exits.
 func accept(listener int, serve func(*os.File)) {
 	slots := make(chan struct{}, maxConns)
 	for {
@@ -161,7 +162,7 @@ func accept(listener int, serve func(*os.File)) {
 	}
 }
 
-// readCommands sends what the node asks until it goes away.
+// readCommands sends the node's commands until it disconnects.
 func readCommands(file *os.File, commands chan<- command) {
 	scanner := bufio.NewScanner(file)
 	for scanner.Scan() {
@@ -183,7 +184,8 @@ func readCommands(file *os.File, commands chan<- command) {
 	}
 }
 
-// serve speaks with one node until it goes away.
+// serve replays the past events to one node and reads its commands until it
+// disconnects.
 func (s *supervisor) serve(file *os.File) {
 	s.mu.Lock()
 	s.conns[file] = true
@@ -200,13 +202,13 @@ func (s *supervisor) serve(file *os.File) {
 	file.Close()
 }
 
-// say tells every node that is connected, and those that will be.
+// say sends an event to every connected node, and keeps it for later ones.
 func (s *supervisor) say(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.said = append(s.said, line)
 	for file := range s.conns {
-		// A node that does not listen reads the journal instead.
+		// A node that misses the event reads the journal instead.
 		_ = writeLine(file, line)
 	}
 }

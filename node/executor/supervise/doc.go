@@ -1,13 +1,13 @@
-// Package supervise is the process that watches one attempt: it owns the
-// attempt's cgroup, its timers, its output and its journal, and it outlives
-// the node process that started it. Nobody else kills the code.
+// Package supervise is the supervisor process of one attempt. The supervisor owns
+// the attempt's cgroup, timers, output and journal, and it outlives the node
+// process that started it. Only the supervisor kills the code.
 //
-// The node speaks to it over a socket (Conn): how long ago the leader was
-// reached, and how to stop. It answers when the code started and when the
-// attempt ended, and the journal has the same, durably. Timers run on
-// CLOCK_BOOTTIME, which goes on while the machine sleeps.
+// The node sends it commands over a socket (Conn): when the leader was last
+// reached, and how to stop. The supervisor answers when the code started and when
+// the attempt ended. The journal records the same durably. Timers use
+// CLOCK_BOOTTIME, which keeps running while the machine is suspended.
 //
-// It decides how an attempt ended and nothing else. It imports the standard
-// library, compute, node/logs and its light siblings only: package early calls
-// it before the rest of the binary initialises.
+// The package decides how an attempt ended and nothing else. It imports only the
+// standard library and light packages of Berth, because package early calls it
+// before the rest of the binary initialises.
 package supervise

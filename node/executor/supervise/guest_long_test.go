@@ -21,15 +21,15 @@ const (
 	verdictMark  = "guest tests ended with"
 )
 
-// guestTests are the packages whose tests are executed on cgroup version 2, by
-// the name of their binary in the guest.
+// guestTests are the packages whose tests run on cgroup v2, by the name of their
+// test binary in the guest.
 var guestTests = map[string]string{
 	"init":        "berth/node/executor/supervise",
 	"cgroup.test": "berth/node/executor/cgroup",
 }
 
-// TestVersion2 boots a machine whose first process is this package's tests,
-// with the unified hierarchy and nothing else.
+// TestVersion2 boots a virtual machine with only the unified cgroup hierarchy. Its
+// first process is this package's test binary.
 func TestVersion2(t *testing.T) {
 	if os.Getenv(secondRoot) != "" {
 		t.Skip("this is the guest")
@@ -70,8 +70,8 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
-// guestImage returns the guest's root: the tests' binaries, without any need
-// of libraries, and the directories that they mount things on.
+// guestImage returns the guest's initramfs: the statically linked test binaries,
+// and the directories for their mounts.
 func guestImage(t *testing.T) []byte {
 	t.Helper()
 	var image archive
@@ -96,11 +96,11 @@ func guestImage(t *testing.T) []byte {
 	return image.Bytes()
 }
 
-// archive is a cpio archive in the form that kernels read.
+// archive is a cpio archive in the newc format, which the kernel reads.
 type archive struct{ bytes.Buffer }
 
-// add appends a file; the mode is the one of the system call. A device is the
-// console.
+// add appends a file. The mode has the bits of stat(2). A device gets the numbers
+// of the console.
 func (a *archive) add(name string, mode fs.FileMode, data []byte) {
 	var major, minor int
 	if mode&syscall.S_IFMT == syscall.S_IFCHR {
@@ -120,10 +120,10 @@ func (a *archive) pad() {
 	}
 }
 
-// secondRoot says, in the environment, that the root is one that can be left.
+// secondRoot is the environment variable that is set after switchRoot.
 const secondRoot = "BERTH_TEST_SECOND_ROOT"
 
-// beGuest is the life of the first process of the guest.
+// beGuest runs the first process of the guest.
 func beGuest(m *testing.M) {
 	code := 1
 	var err error
@@ -141,7 +141,8 @@ func beGuest(m *testing.M) {
 	fmt.Println(syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART))
 }
 
-// switchRoot goes on in a root of its own: the kernel never leaves the first.
+// switchRoot moves to a tmpfs root and executes this binary again, because
+// pivot_root(2) cannot replace the initramfs.
 func switchRoot() error {
 	const root = "/mnt"
 	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, ""); err != nil {

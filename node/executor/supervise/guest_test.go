@@ -4,6 +4,6 @@ package supervise_test
 
 import "testing"
 
-// beGuest is for the guest of the long tests, which alone executes this binary
-// as the first process.
+// beGuest is a stub. Only the guest of the long tests runs this binary as its
+// first process.
 func beGuest(*testing.M) {}

@@ -8,9 +8,8 @@ import (
 	"berth/compute"
 )
 
-// TestLateContact holds that a word of contact which lay in the socket while the
-// supervisor stood still does not lengthen the grace, and that one that was in
-// time moves the timer.
+// TestLateContact checks that a contact in time moves the timer. A contact that
+// waited in the socket while the supervisor was stopped does not extend the grace.
 func TestLateContact(t *testing.T) {
 	timer, err := newTimer()
 	if err != nil {
@@ -44,8 +43,8 @@ func TestLateContact(t *testing.T) {
 	}
 }
 
-// TestMayStart holds that code does not start which was to end before it did,
-// whichever of the reasons came while its sandbox was built.
+// TestMayStart checks that the code does not start when a reason to end the
+// attempt arrives while its sandbox is built.
 func TestMayStart(t *testing.T) {
 	timer, err := newTimer()
 	if err != nil {

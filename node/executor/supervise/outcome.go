@@ -28,14 +28,14 @@ const (
 	maxDetail  = 512 // Bytes of an outcome's detail.
 )
 
-// ending is what is known when the code is gone.
+// ending is how the code ended, as the sandbox reported it.
 type ending struct {
 	status syscall.WaitStatus
-	lost   bool  // The sandbox was killed before it could say the status.
+	lost   bool  // The sandbox was killed before it reported the status.
 	err    error // The code was not started.
 }
 
-// code returns the exit code as a shell would give it.
+// code returns the exit code as a shell reports it.
 func (e ending) code() int {
 	switch {
 	case e.lost:
@@ -46,7 +46,7 @@ func (e ending) code() int {
 	return e.status.ExitStatus()
 }
 
-// finish reads what is left to know and removes what is left behind.
+// finish determines the outcome, completes the output and removes the cgroup.
 func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	outcome := s.spec.outcome(s.journal.State())
 	if s.started != 0 {
@@ -71,7 +71,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	return outcome
 }
 
-// closeLog ends the output with how the attempt ended.
+// closeLog closes the output with the outcome.
 func (s *supervisor) closeLog(outcome compute.Outcome) {
 	if s.log == nil {
 		return
@@ -85,8 +85,8 @@ func (s *supervisor) closeLog(outcome compute.Outcome) {
 	}
 }
 
-// verdict says how the attempt ended: what the supervisor did counts more than
-// the exit code that came of it.
+// verdict returns the status, the reason and the detail of the outcome. If the
+// supervisor ended the code, that counts, and not the resulting exit code.
 func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string) {
 	switch s.cause {
 	case causeTimeout:
@@ -112,13 +112,13 @@ func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string
 	return s.ownEnd(end)
 }
 
-// ownEnd is the verdict on code that nobody stopped.
+// ownEnd is the verdict on code that the supervisor did not end.
 func (s *supervisor) ownEnd(end ending) (compute.Status, compute.Reason, string) {
 	code := end.code()
 	if code == 0 {
 		return compute.StatusCompleted, compute.ReasonNone, ""
 	}
-	// A group that cannot be read is taken for one without a kill.
+	// A group that cannot be read counts as one without an OOM kill.
 	if kills, _ := s.group.OOMKills(); kills > 0 {
 		detail := fmt.Sprintf("memory limit of %d MiB reached", s.spec.MemoryMiB)
 		return compute.StatusFailed, compute.ReasonOutOfMemory, detail
@@ -133,7 +133,7 @@ func (s *supervisor) ownEnd(end ending) (compute.Status, compute.Reason, string)
 	return compute.StatusFailed, compute.ReasonExitCode, fmt.Sprintf("exit code %d", code)
 }
 
-// measure fills in what the attempt used.
+// measure fills in the usage of the attempt.
 func (s *supervisor) measure(outcome *compute.Outcome) {
 	if s.log != nil {
 		stats := s.log.Stats()
@@ -159,7 +159,7 @@ func (s *supervisor) measure(outcome *compute.Outcome) {
 	}
 }
 
-// seconds spells a duration as people say it.
+// seconds formats a duration in seconds.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
 }

@@ -9,13 +9,13 @@ import (
 	"berth/node/logs"
 )
 
-// pumps carry the code's output from its pipes to the log.
+// pumps copy the code's output from its pipes to the log.
 type pumps struct {
 	files [2]*os.File
 	group sync.WaitGroup
 }
 
-// newPumps returns pumps and the ends of their pipes for the code.
+// newPumps returns pumps and the write ends of their pipes, for the code.
 func newPumps() (p *pumps, stdout, stderr *os.File, err error) {
 	outRead, stdout, err := os.Pipe()
 	if err != nil {
@@ -30,15 +30,15 @@ func newPumps() (p *pumps, stdout, stderr *os.File, err error) {
 	return &pumps{files: [2]*os.File{outRead, errRead}}, stdout, stderr, nil
 }
 
-// start lets the output flow into the log.
+// start starts copying the output to the log.
 func (p *pumps) start(s *supervisor) {
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		p.group.Go(func() { s.pump(p.files[i], stream) })
 	}
 }
 
-// pump drains one pipe to its end, whatever the log says: code must not hang
-// because the disk is full.
+// pump copies one pipe to its end. It goes on when the log fails, because the code
+// must not hang on a full disk.
 func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	buffer := make([]byte, pumpBytes)
 	told := false
@@ -57,10 +57,10 @@ func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	}
 }
 
-// drain waits for what is left in the pipes.
+// drain waits until the rest of the output is copied.
 func (p *pumps) drain() {
 	for _, file := range p.files {
-		// A pipe that cannot have a deadline has its end all the same.
+		// A pipe without a deadline still ends when its writers are gone.
 		_ = file.SetReadDeadline(time.Now().Add(drainTimeout))
 	}
 	p.group.Wait()
@@ -69,7 +69,7 @@ func (p *pumps) drain() {
 	}
 }
 
-// note puts one of our own lines into the output.
+// note writes a line of the supervisor to the output.
 func (s *supervisor) note(text string) {
 	if err := s.log.Write(logs.System, s.instant(), []byte(text+"\n")); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,4 +1,4 @@
 package supervise
 
-// sysSetns is setns(2), which package syscall does not have here.
+// sysSetns is setns(2), which package syscall lacks here.
 const sysSetns = 268

@@ -15,39 +15,39 @@ import (
 // Command is the argument by which package early reaches Main.
 const Command = "supervise"
 
-// The files of an attempt's directory.
+// The files in an attempt's directory.
 const (
 	SpecFile    = "spec"
 	JournalFile = "journal"
 	PIDFile     = "pid"
 	OutputFile  = "out.seg"
 	WorkDir     = "work"
-	ControlFile = "control" // The socket.
-	ErrorFile   = "errors"  // What a supervisor that dies says last.
-	NoticeDir   = "notice"  // Shown to code that restarts;
-	NoticeFile  = "preempt" // in it, once the code has to make room.
+	ControlFile = "control" // The socket for Dial.
+	ErrorFile   = "errors"  // The supervisor's standard error.
+	NoticeDir   = "notice"  // Mounted in the sandbox of code that may be preempted.
+	NoticeFile  = "preempt" // In NoticeDir, once the attempt is being preempted.
 )
 
 // Descriptors that a supervisor finds open.
 const (
-	FDConn    = 3 // The node's end of the first Conn is the other one.
-	FDSlot    = 4 // A lock that goes with the supervisor.
+	FDConn    = 3 // The supervisor's end of the first Conn.
+	FDSlot    = 4 // A file lock that the supervisor's exit releases.
 	FDNetwork = 5 // The network namespace; only with Spec.JoinNetwork.
 )
 
-// Spec is all that a supervisor knows of its attempt.
+// Spec is everything that a supervisor knows about its attempt.
 type Spec struct {
 	Execution  compute.ExecutionID `json:"execution"`
 	Epoch      uint64              `json:"epoch"`
 	PlaceIndex uint64              `json:"place_index"`
 	Slot       int                 `json:"slot"`
-	GPUs       int                 `json:"gpus"` // How many it holds.
+	GPUs       int                 `json:"gpus"` // How many GPUs it holds.
 
 	Group     string `json:"group"`      // Name of its cgroup.
 	MemoryMiB int64  `json:"memory_mib"` // Limit.
 	CPUMilli  int64  `json:"cpu_milli"`  // Limit, in thousandths of a core.
 	Pids      int64  `json:"pids"`       // Limit.
-	Simulated bool   `json:"simulated"`  // Its GPUs are: their use is the CPU quota's.
+	Simulated bool   `json:"simulated"`  // Its GPUs are simulated: their utilization is that of the CPU quota.
 
 	Timeout         time.Duration `json:"timeout_ns"`
 	StopGrace       time.Duration `json:"stop_grace_ns"`
@@ -55,12 +55,11 @@ type Spec struct {
 	ContactAt       time.Duration `json:"contact_at_ns"`       // Boottime, when the spec was written.
 
 	JoinNetwork bool         `json:"join_network"`
-	Notes       []string     `json:"notes"` // Said in the output before the code starts.
+	Notes       []string     `json:"notes"` // Written to the output before the code starts.
 	Sandbox     sandbox.Spec `json:"sandbox"`
 }
 
-// Write makes the spec's file in the current directory's place dir, whole or
-// not at all.
+// Write writes the spec's file in dir atomically.
 func (s *Spec) Write(dir string) error {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -94,7 +93,7 @@ func ReadSpec(dir string) (*Spec, error) {
 	return s, nil
 }
 
-// outcome returns the fields of an outcome that are known from the start.
+// outcome returns an outcome with the fields that are known before the end.
 func (s *Spec) outcome(state journal.State) compute.Outcome {
 	return compute.Outcome{
 		Execution: s.Execution, Epoch: s.Epoch,

@@ -22,16 +22,17 @@ import (
 )
 
 const (
-	drainTimeout  = 5 * time.Second  // For the rest of the output, once the code is gone.
-	killTimeout   = 10 * time.Second // For the processes of a killed cgroup to end.
-	maxCommands   = 16               // Read ahead of the loop.
-	pumpBytes     = 64 << 10         // What a pipe holds.
-	ownOOMScore   = "-900"           // The machine's last choice among processes, ...
-	theirOOMScore = "500"            // ... and its first one.
+	drainTimeout  = 5 * time.Second  // For the rest of the output, once the code has ended.
+	killTimeout   = 10 * time.Second // For the processes of a killed cgroup to exit.
+	maxCommands   = 16               // Commands that wait for the loop.
+	pumpBytes     = 64 << 10         // The capacity of a pipe.
+	ownOOMScore   = "-900"           // The OOM killer's last choice.
+	theirOOMScore = "500"            // The OOM killer's first choice: the code.
 	cloneNewNet   = 0x40000000
 )
 
-// supervisor is one supervisor's state. The loop owns all but conns.
+// supervisor is the state of a supervisor process. The loop owns all but the
+// fields after mu.
 type supervisor struct {
 	spec     *Spec
 	journal  *journal.Journal
@@ -42,28 +43,29 @@ type supervisor struct {
 	now      func() time.Time
 
 	limit   *timer // The execution's time limit.
-	grace   *timer // The end of a graceful stop.
+	grace   *timer // The end of the grace of a graceful stop.
 	contact *timer // The end of the disconnect grace.
-	notice  *timer // The end of a notice.
+	notice  *timer // The end of a preemption notice.
 
-	yielded bool // The code was asked to make room.
+	yielded bool // A preemption was requested.
 	cause   cause
 	lease   boottime.Lease
-	unsure  bool          // Nobody can say whether the code started.
+	unsure  bool          // It is unknown whether the code started.
 	started time.Duration // Boottime; 0 before the code started.
 	ended   time.Duration
-	cpuBase time.Duration // Used before the code started.
+	cpuBase time.Duration // CPU time used before the code started.
 
 	mu sync.Mutex
 
 	conns map[*os.File]bool
-	said  []string // Events so far: a node that connects gets them all.
+	said  []string // All events so far, for nodes that connect later.
 }
 
-// Main supervises the attempt whose directory is the only argument, and
-// returns the exit code of the process.
+// Main supervises the attempt whose directory is the only argument. It returns the
+// exit code of the process.
 func Main(args []string) int {
-	// The first process of the sandbox dies with the thread that forked it.
+	// The kernel kills the first process of the sandbox when the thread that
+	// forked it exits.
 	runtime.LockOSThread()
 	syscall.Umask(0o077)
 	if len(args) != 1 {
@@ -107,9 +109,9 @@ func run(dir string) error {
 	return nil
 }
 
-// open makes all that belongs to the supervisor alone.
+// open makes the pid file, the timers, the socket and the output of the supervisor.
 func (s *supervisor) open() error {
-	// Without the right to it (in a container), the default has to do.
+	// Without the privilege, as in a container, the default remains.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(ownOOMScore), 0)
 	if err := writePID(); err != nil {
 		return err
@@ -141,8 +143,8 @@ func (s *supervisor) close() {
 	os.Remove(ControlFile)
 }
 
-// writePID leaves the process's id and start time, which together name it for
-// as long as the machine is up.
+// writePID writes the process's id and start time. Together they identify it until
+// the machine reboots.
 func writePID() error {
 	start, err := StartTime(os.Getpid())
 	if err == nil {
@@ -154,7 +156,7 @@ func writePID() error {
 	return nil
 }
 
-// instant returns the time of the day, for people; durations are boottime's.
+// instant returns the wall-clock time, for display. Durations use boottime.
 func (s *supervisor) instant() compute.Instant { return compute.InstantOf(s.now()) }
 
 // StartTime returns when the process started, in ticks since boot.
@@ -163,7 +165,7 @@ func StartTime(pid int) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read start time: %w", err)
 	}
-	// The name, in parentheses, may hold anything; 20 fields follow its end.
+	// The name, in parentheses, may contain anything. Twenty fields follow it.
 	text := string(data)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
@@ -172,7 +174,7 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// supervise lives the attempt to its end and returns how it was.
+// supervise runs the attempt to its end and returns its outcome.
 func (s *supervisor) supervise() compute.Outcome {
 	pumps, err := s.start()
 	if err != nil {
@@ -185,12 +187,12 @@ func (s *supervisor) supervise() compute.Outcome {
 	}()
 	end := s.loop(ends)
 	s.ended = boottime.Now()
-	// With the first process everything in the sandbox ends.
+	// When the first process ends, the kernel kills the rest of the sandbox.
 	s.box.Close()
 	return s.finish(end, pumps)
 }
 
-// start brings the code to life. The journal says so, durably, before.
+// start starts the code, after the journal has recorded that durably.
 func (s *supervisor) start() (*pumps, error) {
 	syscall.CloseOnExec(FDConn)
 	syscall.CloseOnExec(FDSlot)
@@ -201,7 +203,7 @@ func (s *supervisor) start() (*pumps, error) {
 	err = s.fork(stdout, stderr)
 	stdout.Close()
 	stderr.Close()
-	// All this while the first process builds the sandbox.
+	// The first process builds the sandbox meanwhile.
 	saved := make(chan error, 1)
 	go func() { saved <- s.save() }()
 	err = errors.Join(err, s.open())
@@ -213,15 +215,15 @@ func (s *supervisor) start() (*pumps, error) {
 		err = s.launch()
 	}
 	if err != nil && s.box != nil {
-		// The same as at a good end, only sooner.
+		// Without its first process, the sandbox ends.
 		_ = syscall.Kill(s.box.PID, syscall.SIGKILL)
 		s.box.Close()
 	}
 	return pumps, err
 }
 
-// save makes durable that the code is about to start: the journal, and that
-// there is one.
+// save makes durable that the code is about to start: the journal's line, and its
+// directory entry.
 func (s *supervisor) save() error {
 	if err := fault.Error("supervisor.starting.before"); err != nil {
 		return err
@@ -238,8 +240,8 @@ func (s *supervisor) save() error {
 	return nil
 }
 
-// fork starts the first process of the sandbox, with its limits but the CPU
-// quota: that one is for the code, not for us.
+// fork starts the first process of the sandbox with all limits but the CPU quota,
+// which must not slow down the setup.
 func (s *supervisor) fork(stdout, stderr *os.File) error {
 	if s.spec.JoinNetwork {
 		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
@@ -262,12 +264,12 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Where it is not allowed (in a container), the default has to do.
+	// Where this is not permitted, as in a container, the default remains.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.box.PID), []byte(theirOOMScore), 0)
 	return nil
 }
 
-// launch starts the code, its clock and its limit.
+// launch starts the code and its time limit.
 func (s *supervisor) launch() error {
 	for _, note := range s.spec.Notes {
 		s.note(note)
@@ -298,7 +300,7 @@ func (s *supervisor) launch() error {
 	return s.limit.set(at + s.spec.Timeout)
 }
 
-// loop waits for the end of the code and brings it about when it must.
+// loop waits for the end of the code, and ends it when a command or a timer requires.
 func (s *supervisor) loop(ends <-chan ending) ending {
 	for {
 		select {
@@ -339,9 +341,9 @@ func (s *supervisor) obey(c command) {
 	}
 }
 
-// touch renews the lease: the leader was last reached at that boottime. A node
-// process that just started may know of an earlier contact than the one before
-// it did.
+// touch renews the lease: the leader was last reached at that boottime. The
+// contact that a restarted node process reports may be older than the previous
+// process's last one.
 func (s *supervisor) touch(at time.Duration) error {
 	if !s.lease.Renew(at, boottime.Now()) || fault.Planted(fault.EndlessLease) {
 		return nil
@@ -349,7 +351,7 @@ func (s *supervisor) touch(at time.Duration) error {
 	return s.contact.set(s.lease.Until())
 }
 
-// stop asks the code to end and gives it the grace. The first cause stands.
+// stop sends SIGTERM to the code and starts the grace. The first cause stands.
 func (s *supervisor) stop(why cause) {
 	if s.cause != causeNone {
 		return
@@ -365,8 +367,8 @@ func (s *supervisor) stop(why cause) {
 	}
 }
 
-// yield tells the code that it has to make room, once, and stops it after the
-// notice. What ends by itself until then has ended by itself.
+// yield gives the code a preemption notice, once, and stops it when the notice is
+// over. Code that exits before then ends with its own exit code.
 func (s *supervisor) yield(notice time.Duration) {
 	if s.yielded || s.cause != causeNone {
 		return
@@ -383,18 +385,18 @@ func (s *supervisor) yield(notice time.Duration) {
 	}
 }
 
-// leaveNotice makes the file that tells the code. The current directory is the
-// attempt's; code that does not restart has no such directory.
+// leaveNotice writes the notice file for the code. The current directory is the
+// attempt's. Code that must not be preempted has no NoticeDir.
 func leaveNotice(notice, grace time.Duration) error {
 	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
 		strings.TrimSuffix(seconds(notice), " s"), strings.TrimSuffix(seconds(grace), " s"))
 	err := os.WriteFile(name+".new", []byte(text), 0o644)
 	if err == nil {
-		err = os.Chmod(name+".new", 0o644) // Whatever the umask is.
+		err = os.Chmod(name+".new", 0o644) // Independent of the umask.
 	}
 	if err == nil {
-		err = os.Rename(name+".new", name) // The code sees it whole.
+		err = os.Rename(name+".new", name) // The code never sees a partial file.
 	}
 	if err != nil {
 		return fmt.Errorf("leave notice: %w", err)
@@ -402,7 +404,7 @@ func leaveNotice(notice, grace time.Duration) error {
 	return nil
 }
 
-// kill ends everything in the sandbox.
+// kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
 	s.blame(why)
 	if err := s.group.Kill(killTimeout); err != nil {
@@ -410,8 +412,8 @@ func (s *supervisor) kill(why cause) {
 	}
 }
 
-// blame notes why the attempt ends. A hard stop replaces a graceful one;
-// otherwise the first cause stands.
+// blame records why the attempt ends. A hard stop replaces a graceful stop or a
+// preemption. Otherwise the first cause stands.
 func (s *supervisor) blame(why cause) {
 	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
 		s.cause = why

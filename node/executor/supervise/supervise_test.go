@@ -19,8 +19,8 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// program names, in the environment, what this binary does as the program in a
-// sandbox.
+// program is the environment variable that makes this binary the program in a
+// sandbox. Its value names the program's work.
 const program = "BERTH_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// look says what a program sees of its sandbox.
+// look prints what a program sees of its sandbox.
 func look() {
 	status, err := os.ReadFile("/proc/self/status")
 	fmt.Println(string(status), err)
@@ -71,7 +71,7 @@ type attempt struct {
 	pid  int
 }
 
-// begin supervises this binary as the program that does the work.
+// begin starts an attempt in which this binary does the work.
 func begin(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 	t.Helper()
 	a := prepare(t, work, change)
@@ -79,7 +79,7 @@ func begin(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 	return a
 }
 
-// prepare lays out an attempt that spawn supervises.
+// prepare makes the directory of an attempt, for spawn.
 func prepare(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -101,7 +101,8 @@ func prepare(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 	return a
 }
 
-// spawn starts a supervisor, which finds what ask wrote before.
+// spawn starts a supervisor. The commands that ask sends are waiting when it
+// starts.
 func (a *attempt) spawn(ask func(*supervise.Conn) error) {
 	a.Helper()
 	conn, theirs, err := supervise.Pair()
@@ -128,7 +129,7 @@ func (a *attempt) spawn(ask func(*supervise.Conn) error) {
 	a.conn, a.pid = conn, process.Pid
 	a.Cleanup(func() {
 		conn.Close()
-		_ = process.Kill() // It ended, unless the test failed.
+		_ = process.Kill() // It has exited, unless the test failed.
 		_, _ = process.Wait()
 	})
 }
@@ -157,7 +158,7 @@ func newSpec(t *testing.T, dir, work string) *supervise.Spec {
 		},
 	}
 	for _, name := range []string{"/usr", "/lib", "/lib64"} {
-		// A binary with libraries needs these; the guest's has none.
+		// A dynamically linked binary needs these. The guest's is static.
 		if info, err := os.Lstat(name); err == nil && info.IsDir() {
 			spec.Sandbox.Binds = append(spec.Sandbox.Binds, sandbox.Bind{Source: name, Target: name})
 		} else if target, err := os.Readlink(name); err == nil {
@@ -167,7 +168,7 @@ func newSpec(t *testing.T, dir, work string) *supervise.Spec {
 	return spec
 }
 
-// end hears the supervisor out and returns how the attempt ended.
+// end waits for the attempt's end and returns its outcome.
 func (a *attempt) end() compute.Outcome {
 	a.Helper()
 	for {
@@ -186,7 +187,7 @@ func (a *attempt) end() compute.Outcome {
 	return *state.Outcome
 }
 
-// output returns what the program wrote, with the log's own bytes around it.
+// output returns the bytes of the attempt's log, which contain the program's output.
 func (a *attempt) output() string {
 	a.Helper()
 	data, err := os.ReadFile(filepath.Join(a.dir, supervise.OutputFile))
@@ -196,8 +197,8 @@ func (a *attempt) output() string {
 	return string(data)
 }
 
-// check compares an outcome with what is expected, and holds that nothing is
-// left of the group.
+// check waits for the end, compares the outcome with the expected one, and checks
+// that the cgroup is removed.
 func (a *attempt) check(status compute.Status, reason compute.Reason, detail string, code int) compute.Outcome {
 	a.Helper()
 	o := a.end()
@@ -278,7 +279,7 @@ func TestDisconnectGrace(t *testing.T) {
 	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 10 s", 137)
 }
 
-// TestNoStart has attempts end before their code starts: it never does.
+// TestNoStart checks that the code never starts when its attempt ends before.
 func TestNoStart(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -314,7 +315,7 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// TestLaterNode connects as a restarted node does, and hears of the past.
+// TestLaterNode connects as a restarted node does, and receives the past events.
 func TestLaterNode(t *testing.T) {
 	a := begin(t, "sleep", nil)
 	first, err := a.conn.Next()
@@ -335,7 +336,7 @@ func TestLaterNode(t *testing.T) {
 	a.check(compute.StatusAborted, compute.ReasonAborted, "", 137)
 }
 
-// TestStartsOnce gives one attempt to further supervisors.
+// TestStartsOnce starts more supervisors for one attempt. They must not run it.
 func TestStartsOnce(t *testing.T) {
 	a := begin(t, "sleep", nil)
 	if _, err := a.conn.Next(); err != nil {

@@ -7,12 +7,12 @@ import (
 	"berth/compute"
 )
 
-// errNotStarted is why there is no start when the cause says more.
+// errNotStarted is returned when the cause of the end was set before the start.
 var errNotStarted = errors.New("the attempt was to end before its code started")
 
-// mayStart returns an error, and notes the cause, when the code must not start
-// any more: it was to stop or to make room before, or the cluster, which was not
-// reached for so long, may have given the attempt up and placed it elsewhere.
+// mayStart returns an error, and records the cause, when the code must not start.
+// A stop or a preemption was requested, or the lease ran out and the cluster may
+// have rescheduled the attempt elsewhere.
 func (s *supervisor) mayStart() error {
 	for {
 		select {
@@ -33,7 +33,7 @@ func (s *supervisor) mayStart() error {
 	}
 }
 
-// heed takes a command while there is no code yet.
+// heed handles a command that arrives before the code starts.
 func (s *supervisor) heed(c command) error {
 	switch {
 	case c.yield:
