@@ -16,8 +16,8 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// groupName returns the name of the attempt's cgroup: the node's own, so that
-// nodes of one machine leave each other's alone.
+// groupName returns the name of the attempt's cgroup. It contains the node's id,
+// so that nodes of one machine do not touch each other's cgroups.
 func (e *Executor) groupName(k key) string { return e.groupPrefix() + k.String() }
 
 func (e *Executor) groupPrefix() string { return groupPrefix(e.cfg.Node) }
@@ -47,9 +47,9 @@ func (e *Executor) stored() ([]key, error) {
 	return keys, nil
 }
 
-// adoptAll finds the attempts of an earlier process. A power cut may have taken
-// the directory of one that is in the outbox, where it was made durable: it is
-// made again, or the attempt would restart.
+// adoptAll adopts the attempts of an earlier process. The outbox is durable, but a
+// power failure may have removed the directory of an attempt in it. adoptAll makes
+// that directory again, because the attempt would restart without it.
 func (e *Executor) adoptAll(ctx context.Context) error {
 	for _, k := range e.outbox.keys() {
 		if err := os.MkdirAll(e.dir(k), 0o700); err != nil {
@@ -69,9 +69,9 @@ func (e *Executor) adoptAll(ctx context.Context) error {
 	return nil
 }
 
-// adopt goes on with an attempt of an earlier process: with its supervisor
-// while that lives, else with what its journal says. One whose files cannot be
-// read or removed ends, and with it no other.
+// adopt takes over an attempt of an earlier process. It follows a supervisor that
+// is alive, and otherwise ends the attempt according to its journal. If the files
+// of an attempt cannot be read or removed, only that attempt ends.
 func (e *Executor) adopt(ctx context.Context, k key) {
 	a := &attempt{key: k, seen: e.cfg.Now()}
 	fault.Point("executor.adopt.begin")
@@ -82,19 +82,19 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 		e.reunite(ctx, a)
 		return
 	case errors.Is(err, os.ErrNotExist):
-		// It ended before it had a journal, and the outbox has how, or it
-		// never got so far.
+		// It ended before it had a journal, and its outcome is in the outbox.
+		// Or the process died before it made the journal.
 		e.discard(a)
 		return
 	case err != nil:
-		// Its supervisor may live. If not, following it finds that out.
+		// Its supervisor may be alive. If not, following it shows that.
 		e.log.Error("open journal", "execution", k.execution, "attempt", k.epoch, "err", err)
 		e.reunite(ctx, a)
 		return
 	}
 	defer held.Close()
 	state := held.State()
-	if state.Unbegun() { // And while we hold the journal no supervisor can begin.
+	if state.Unbegun() { // No supervisor can start while this process holds the journal.
 		e.discard(a)
 		return
 	}
@@ -103,7 +103,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	e.conclude(a, *outcome)
 }
 
-// reunite follows a supervisor that lived on without a node.
+// reunite follows a supervisor that outlived its node process.
 func (e *Executor) reunite(ctx context.Context, a *attempt) {
 	spec, err := supervise.ReadSpec(e.dir(a.key))
 	if err == nil {
@@ -119,8 +119,8 @@ func (e *Executor) reunite(ctx context.Context, a *attempt) {
 	})
 }
 
-// discard removes the directory of an attempt that has no outcome of its own.
-// One that stays would keep the attempt from restarting, so it ends instead.
+// discard removes the directory of an attempt without an outcome. If that fails,
+// the attempt ends, because the remaining directory prevents its restart.
 func (e *Executor) discard(a *attempt) {
 	if e.outbox.has(a.key) {
 		return
@@ -134,12 +134,12 @@ func (e *Executor) discard(a *attempt) {
 	e.metrics.reaped.WithLabelValues("directory").Inc()
 }
 
-// abandonedAge is how old the empty cgroup of another node must be to count as
-// left behind by a node that never came back.
+// abandonedAge is the age from which the empty cgroup of another node counts as
+// abandoned.
 const abandonedAge = time.Hour
 
-// reap removes the cgroups of attempts whose supervisors are dead. There are
-// no mounts or networks to remove: they lived in the sandboxes' namespaces.
+// reap removes the cgroups of attempts whose supervisors are dead. Mounts and
+// networks need no removal: they ended with the sandboxes' namespaces.
 func (e *Executor) reap() error {
 	names, err := e.cgroups.Groups()
 	if err != nil {
@@ -159,8 +159,8 @@ func (e *Executor) reap() error {
 	return nil
 }
 
-// supervised reports whether the attempt, as key.String spells it, has a
-// living supervisor.
+// supervised reports whether the attempt, in the format of key.String, has a live
+// supervisor.
 func (e *Executor) supervised(text string) bool {
 	id, epoch, _ := strings.Cut(text, ".")
 	held, err := journal.Open(filepath.Join(e.attemptsDir(), id, epoch, supervise.JournalFile))

@@ -20,10 +20,10 @@ import (
 const (
 	attemptsDirName = "attempts"
 	reportedFile    = "reported" // The state has the outcome.
-	errorTail       = 400        // Bytes of a dead supervisor's last words.
+	errorTail       = 400        // Bytes of a dead supervisor's standard error in an outcome.
 )
 
-// attempt is one attempt that lives on this node.
+// attempt is one live attempt of this node.
 type attempt struct {
 	key        key
 	placeIndex uint64
@@ -32,18 +32,18 @@ type attempt struct {
 	mu sync.Mutex
 
 	stop    compute.Stop
-	yielded bool            // It was asked to make room,
-	notice  time.Duration   // with this long until SIGTERM.
+	yielded bool            // A preemption was requested,
+	notice  time.Duration   // with this time until SIGTERM.
 	conn    *supervise.Conn // nil while there is no supervisor.
-	work    *compute.Work   // nil until the state had it, after a restart of the node.
-	started compute.Instant // Of the code; 0 before it.
-	watched bool            // By the meter.
-	reached time.Duration   // Boottime of the contact that renewed the lease last.
-	lease   boottime.Lease  // Within which the code may start; then its supervisor has it.
+	work    *compute.Work   // After a restart of the node, nil until the state returned it.
+	started compute.Instant // When the code started; 0 before.
+	watched bool            // The meter measures it.
+	reached time.Duration   // Boottime of the contact that last renewed the lease.
+	lease   boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
 
-// stopAs asks for the end of the attempt. A hard stop replaces a graceful one,
-// never the other way.
+// stopAs requests that the attempt stop. A hard stop replaces a graceful one,
+// never the other way around.
 func (a *attempt) stopAs(stop compute.Stop) {
 	a.mu.Lock()
 	changed := stop > a.stop
@@ -51,13 +51,13 @@ func (a *attempt) stopAs(stop compute.Stop) {
 	conn := a.conn
 	a.mu.Unlock()
 	if changed && conn != nil {
-		// A supervisor that is gone shows in the connection's end.
+		// If the supervisor has exited, listen notices it.
 		_ = conn.Stop(stop)
 	}
 }
 
-// yield asks the attempt to make room for work of a higher priority: its code
-// is notified, and after the notice it is stopped.
+// yield preempts the attempt for work of a higher priority. Its code gets a
+// notice, and is stopped when the notice is over.
 func (a *attempt) yield(notice time.Duration) {
 	a.mu.Lock()
 	changed := !a.yielded
@@ -69,7 +69,7 @@ func (a *attempt) yield(notice time.Duration) {
 	}
 }
 
-// contact says at which boottime the leader was last reached.
+// contact renews the lease: the leader was last reached at that boottime.
 func (a *attempt) contact(at time.Duration) {
 	a.mu.Lock()
 	if a.lease.Renew(at, boottime.Now()) {
@@ -82,9 +82,9 @@ func (a *attempt) contact(at time.Duration) {
 	}
 }
 
-// mayStart returns why the code must not start any more: what was asked for
-// since, or that the leader was not reached for so long, at any time since the
-// attempt was taken on, that it may be placed elsewhere by now.
+// mayStart returns an error when the code must not start: a stop or a preemption
+// was requested, or the lease ran out at any time since the attempt was accepted.
+// In that case the attempt may already be rescheduled elsewhere.
 func (a *attempt) mayStart() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,8 +106,7 @@ func (a *attempt) reachedAt() time.Duration {
 	return a.reached
 }
 
-// join connects the attempt with its supervisor, which hears what was asked
-// for before.
+// join connects the attempt with its supervisor and repeats the earlier requests.
 func (a *attempt) join(conn *supervise.Conn) {
 	a.mu.Lock()
 	a.conn = conn
@@ -136,8 +135,8 @@ func (a *attempt) stopped() compute.Stop {
 	return a.stop
 }
 
-// watch notes what is known of the attempt by now, its work or when its code
-// started, and has its GPUs measured once both are.
+// watch records the attempt's work or the start of its code. Once both are known,
+// it starts measuring the attempt's GPUs.
 func (e *Executor) watch(a *attempt, w *compute.Work, started compute.Instant) {
 	a.mu.Lock()
 	if w != nil {
@@ -159,14 +158,15 @@ func (e *Executor) dir(k key) string {
 	return filepath.Join(e.attemptsDir(), k.execution.String(), fmt.Sprint(k.epoch))
 }
 
-// isNew reports whether nothing of the attempt is on disk: one that has a
-// directory was started here, or ended, before.
+// isNew reports whether the attempt has no directory. One that has a directory was
+// prepared or ended here before.
 func (e *Executor) isNew(k key) bool {
 	_, err := os.Lstat(e.dir(k))
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// start prepares the attempt, gives it a supervisor and stays with it, as
+// start prepares the attempt, starts its supervisor and follows it. It returns
+// true when the attempt ended or ctx ended before anything was started, as
 // follow does.
 func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	if !w.Attempt.StartedAt.IsZero() {
@@ -183,7 +183,7 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	conn, err := e.prepare(ctx, a, w)
 	<-e.starting
 	if ctx.Err() != nil && conn == nil {
-		return true // Nothing was started: the next process begins again.
+		return true // Nothing was started. The next process starts over.
 	}
 	if err != nil {
 		e.conclude(a, e.failedStart(a, err))
@@ -192,9 +192,9 @@ func (e *Executor) start(ctx context.Context, a *attempt, w compute.Work) bool {
 	return e.follow(ctx, a, conn)
 }
 
-// prepare makes the attempt's directory and spawns its supervisor. An attempt
-// that is to stop already is not started: neither when it comes nor when its
-// inputs, which may take a minute, are there. Its supervisor looks again.
+// prepare makes the attempt's directory and spawns its supervisor. It does not
+// start an attempt that must stop. It checks that twice, because loading the
+// inputs may take a minute. The supervisor checks it again.
 func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*supervise.Conn, error) {
 	if err := a.mayStart(); err != nil {
 		return nil, err
@@ -222,8 +222,8 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	return e.spawn(e.dir(a.key), room)
 }
 
-// lay makes the directory of the attempt, with all that its supervisor reads.
-// The journal comes first: from then on the attempt is known.
+// lay makes the directory of the attempt with the files that its supervisor reads.
+// It makes the journal first, so that a later process knows the attempt.
 func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room *room) error {
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -246,7 +246,7 @@ func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room 
 	return spec.Write(dir)
 }
 
-// bundle returns what the execution executes, wherever it is.
+// bundle returns the execution's bundle, from the reference itself or from a store.
 func (e *Executor) bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error) {
 	if len(ref.Inline) > 0 {
 		bundle, err := compute.DecodeBundle(ref.Inline)
@@ -294,7 +294,7 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 	case errors.Is(err, errInputs):
 		outcome.Reason = compute.ReasonInputsLost
 	case compute.CodeOf(err) == compute.CodeInvalid && e.python != nil:
-		// The user's own file names: no fault of ours.
+		// The user's file names are invalid: the system did not fail.
 		outcome.Status = compute.StatusFailed
 	}
 	if e, ok := errors.AsType[*compute.Error](err); ok {
@@ -303,13 +303,13 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 	return outcome
 }
 
-// conclude makes the outcome durable and lets go of what the attempt no longer
-// needs. Secrets of its environment are in the spec.
+// conclude makes the outcome durable and removes the files that only a live
+// attempt needs. The removed spec contains the secrets of its environment.
 func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
 	if e.cfg.Meter != nil {
 		if outcome.Ran {
-			e.watch(a, nil, outcome.StartedAt) // It may have ended before we heard that it started.
+			e.watch(a, nil, outcome.StartedAt) // The end may arrive before the start.
 		}
 		e.cfg.Meter.Measure(&outcome)
 	}
@@ -319,7 +319,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	if err := e.outbox.put(outcome); err != nil {
-		// It is reported all the same, and the journal has it should this process end before.
+		// It is still reported. If this process ends before, the journal has it.
 		e.log.Error("keep outcome", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	e.clean(dir)
@@ -338,8 +338,8 @@ func (e *Executor) clean(dir string) {
 	}
 }
 
-// markReported says that the state has the outcome, so that no later process
-// reports it again. Without the directory there is nothing to remember.
+// markReported records that the state has the outcome, so that no later process
+// reports it again. Without the attempt's directory there is nothing to record.
 func (e *Executor) markReported(k key) error {
 	file, err := os.OpenFile(filepath.Join(e.dir(k), reportedFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
@@ -351,5 +351,5 @@ func (e *Executor) markReported(k key) error {
 	return file.Close()
 }
 
-// maxDetail bounds an outcome's detail, in bytes.
+// maxDetail limits an outcome's detail, in bytes.
 const maxDetail = 512

@@ -10,14 +10,14 @@ import (
 	"berth/compute"
 )
 
-// Limits of what an execution begins with.
+// Limits of a bundle.
 const (
 	maxImportFiles = 1000
 	maxPathBytes   = 1024
-	maxEnv         = 1000 // Variables of the bundle.
+	maxEnv         = 1000 // Environment variables of the bundle.
 )
 
-// checkBundle says what is wrong with the bundle's file names.
+// checkBundle checks the bundle's file names and the number of its variables.
 func checkBundle(bundle *compute.Bundle) error {
 	if len(bundle.ImportFiles) > maxImportFiles {
 		return compute.Errorf(compute.CodeInvalid, "more than %d import files", maxImportFiles)
@@ -38,9 +38,9 @@ func checkBundle(bundle *compute.Bundle) error {
 	return nil
 }
 
-// writeWork puts the bundle's files into dir, owned by uid: root of the
-// sandbox, which takes them from there. The code comes last: an import file of
-// its name does not replace it.
+// writeWork writes the bundle's files to dir. They belong to uid, the root of the
+// sandbox, which copies them from there. The code is written last, so that an
+// import file of the same name does not replace it.
 func writeWork(dir string, bundle *compute.Bundle, uid int) error {
 	if err := checkBundle(bundle); err != nil {
 		return err
@@ -75,13 +75,13 @@ func writeFile(root *os.Root, name, text string, uid int) error {
 		err = root.Lchown(name, uid, uid)
 	}
 	if err != nil {
-		// Two names that cannot both be files, such as a and a/b.
+		// Two names may conflict, such as a and a/b.
 		return compute.Errorf(compute.CodeInvalid, "file name %.100q cannot be written: %w", name, err)
 	}
 	return nil
 }
 
-// makeParents makes dir and what it lies in, owned by uid.
+// makeParents makes dir and its parents, owned by uid.
 func makeParents(root *os.Root, dir string, uid int) error {
 	if dir == "." {
 		return nil

@@ -24,55 +24,55 @@ import (
 	"berth/node/executor/sandbox"
 )
 
-// Source is where the node's live attempts come from. Work blocks until they
-// changed after index after, or ctx ended, and returns all of them.
+// Source provides the node's live attempts. Work blocks until they change after
+// the index, or ctx ends, and returns all of them.
 type Source interface {
 	Work(ctx context.Context, after uint64) (Assigned, error)
 }
 
-// Assigned is all that a state says is live on a node.
+// Assigned is the set of live attempts of a node in one state.
 type Assigned struct {
 	Work  []compute.Work
 	Index uint64 // Of the state.
-	Life  uint64 // The epoch of the cluster in it: indexes may have been taken back at its beginning.
+	Life  uint64 // The state's epoch of the cluster. Indexes may have decreased at its beginning.
 
-	// Contact is the boottime of a contact with the leader by which nothing of
-	// Work had been given up: leases of what begins count from it. While it is 0
-	// nothing begins: what is placed here may have been so for long, and the
-	// leader may not have heard this node since.
+	// Contact is the boottime of a contact with the leader at which every attempt
+	// in Work was still assigned. The leases of new attempts count from it. While
+	// it is 0 no attempt starts: the assignments may be old, and the leader may
+	// not have heard from this node since.
 	Contact time.Duration
 }
 
-// Reporter takes the node's word on its attempts to the state. A refusal with
-// compute.CodeConflict or compute.CodeNotFound is final; after any other error
-// the call is repeated.
+// Reporter reports starts and ends of attempts to the state. A refusal with
+// compute.CodeConflict or compute.CodeNotFound is final. After any other error the
+// call is retried.
 type Reporter interface {
 	StartAttempt(ctx context.Context, start compute.AttemptStart) error
 	FinishAttempt(ctx context.Context, outcome compute.Outcome) error
 }
 
-// Bundles returns what an execution executes. compute.CodeNotFound means that
-// no node has it any more.
+// Bundles provides the bundles of executions. compute.CodeNotFound means that no
+// node has the bundle.
 type Bundles interface {
 	Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bundle, error)
 }
 
-// Meter measures what attempts do with their GPUs. Its methods are safe for
+// Meter measures how attempts use their GPUs. Its methods are safe for
 // concurrent use and return within a second or two.
 type Meter interface {
-	// Watch says that the code of an attempt started at from. It is called at
-	// most once for an attempt in the life of a process, so again after a
+	// Watch starts measuring an attempt whose code started at from. Each node
+	// process calls it at most once per attempt, so it is called again after a
 	// restart of the node.
 	Watch(w compute.Work, from compute.Instant)
-	// Measure ends the watch, and adds to the outcome's usage what was
-	// measured if the code ran. It is called once for each attempt, watched or
+	// Measure stops measuring, and adds the measurements to the outcome's
+	// usage if the code ran. It is called once for each attempt, watched or
 	// not.
 	Measure(outcome *compute.Outcome)
 }
 
-// Mount is a directory of the machine that the operator shows to executions.
+// Mount is a directory of the machine that the operator mounts in executions.
 type Mount struct {
-	Name     string // Where executions see it: /mnt/<name>.
+	Name     string // Executions see it as /mnt/<name>.
 	Path     string // On the machine; absolute.
 	ReadOnly bool
 }
@@ -82,18 +82,18 @@ type Mount struct {
 type Config struct {
 	DataDir       string
 	Node          compute.NodeID
-	Program       string               // The berth that supervises; "" for this process's own.
+	Program       string               // The berth binary of supervisors; "" for this process's own.
 	Python        string               // The interpreter; "" for the machine's python3.
 	SiteDirs      []string             // Added to the module path of executions, read-only.
-	Mounts        []Mount              // Shown to executions.
+	Mounts        []Mount              // Mounted in executions.
 	Network       compute.Network      // NetworkNone: no execution on this node gets a network.
-	ScratchMiB    int64                // Of /work, /tmp and /dev/shm together; 0 for half the memory limit.
-	DenyCIDRs     []netip.Prefix       // The cluster's own addresses; see Deny.
+	ScratchMiB    int64                // Size of /work, /tmp and /dev/shm together; 0 for half the memory limit.
+	DenyCIDRs     []netip.Prefix       // The cluster's own addresses. See Deny.
 	Contact       func() time.Duration // Boottime of the last contact with the leader; 0 before the first, nil for always.
 	StopGrace     time.Duration        // Between SIGTERM and SIGKILL; 0 for DefaultStopGrace.
-	HostCPUs      int                  // 0 for what the machine has.
-	HostMemoryMiB int64                // 0 for what the machine has.
-	Meter         Meter                // Of GPUs; nil for none.
+	HostCPUs      int                  // 0 for all of the machine.
+	HostMemoryMiB int64                // 0 for all of the machine.
+	Meter         Meter                // Measures GPUs; nil for none.
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer // nil for none.
 	Now           func() time.Time      // nil for time.Now.
@@ -103,16 +103,16 @@ type Config struct {
 const DefaultStopGrace = 10 * time.Second
 
 const (
-	ownProgram    = "/proc/self/exe" // Also when its file was replaced meanwhile.
-	contactEvery  = 2 * time.Second  // How often supervisors hear of the leader.
-	maxStarting   = 8                // Attempts in preparation at once; the rest waits.
+	ownProgram    = "/proc/self/exe" // The same binary even if its file was replaced.
+	contactEvery  = 2 * time.Second  // Interval between reports of leader contact to supervisors.
+	maxStarting   = 8                // Attempts prepared concurrently. Others wait.
 	callRetryMin  = 50 * time.Millisecond
 	callRetryMax  = 15 * time.Second
-	bundleTimeout = time.Minute // For the inputs to be readable somewhere.
+	bundleTimeout = time.Minute // For the bundle to be found on some node.
 	callTimeout   = 30 * time.Second
 )
 
-// Executor lives the attempts of one node. Run is called once; Close after it
+// Executor runs the attempts of one node. Run is called once, and Close after it
 // returned.
 type Executor struct {
 	cfg      Config
@@ -125,25 +125,25 @@ type Executor struct {
 	rooms    *rooms
 
 	cgroups   *cgroup.Host
-	python    *python // nil where there is none; pythonErr says why.
+	python    *python // nil if there is none. Then pythonErr has the reason.
 	pythonErr error
 	seccomp   []byte
 	landlock  sandbox.Landlock
 	baseBinds []sandbox.Bind
 	baseLinks []sandbox.Link
 
-	starting chan struct{} // Bounds what is in preparation.
+	starting chan struct{} // A semaphore of attempts in preparation.
 	group    sync.WaitGroup
 
 	mu sync.Mutex
 
-	attempts map[key]*attempt // Live here: being prepared or supervised.
+	attempts map[key]*attempt // Attempts that are being prepared or supervised.
 }
 
-// Open checks the machine (kernel, cgroups, interpreter), makes the
-// directories, removes what ended attempts left behind and returns an Executor
-// that starts nothing yet. A missing interpreter or network is logged, and
-// said by the executions that needed it.
+// Open checks the machine (kernel, cgroups, interpreter), makes the directories
+// and removes the cgroups of attempts whose supervisors are dead. The Executor
+// starts nothing before Run. A missing interpreter or network is logged, and
+// reported by the executions that need it.
 func Open(cfg Config, source Source, reporter Reporter, bundles Bundles) (*Executor, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("open executor: %w", err)
@@ -187,7 +187,7 @@ func (e *Executor) open() (err error) {
 	return e.reap()
 }
 
-// setDefaults fills in what was left out and refuses what cannot be.
+// setDefaults sets the defaults of unset fields and checks the rest.
 func (c *Config) setDefaults() error {
 	if c.DataDir == "" || c.Node.IsZero() {
 		return errors.New("no data directory or no node id")
@@ -217,7 +217,7 @@ func (c *Config) setDefaults() error {
 	return c.checkPaths()
 }
 
-// checkPaths refuses directories that cannot be shown as they are asked for.
+// checkPaths refuses directories that cannot be mounted as configured.
 func (c *Config) checkPaths() error {
 	for _, dir := range c.SiteDirs {
 		if info, err := os.Stat(dir); err != nil || !filepath.IsAbs(dir) || !info.IsDir() || dir == "/" {
@@ -235,9 +235,9 @@ func (c *Config) checkPaths() error {
 	return nil
 }
 
-// Run adopts the attempts whose supervisors still live, ends the others from
-// their journals, and starts and stops attempts as the Source says until ctx
-// ends. Attempts live on after it.
+// Run adopts the attempts whose supervisors are alive and ends the others
+// according to their journals. Then it starts and stops attempts to match the
+// Source until ctx ends. Attempts keep running after it.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.group.Wait()
 	if err := e.adoptAll(ctx); err != nil {
@@ -251,11 +251,11 @@ func (e *Executor) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close releases what Open acquired. Attempts live on.
+// Close releases the resources of Open. Attempts keep running.
 func (e *Executor) Close() error { return e.rooms.close(e.live() == 0) }
 
-// passContact tells every supervisor, regularly, when the leader was last
-// reached: they end what is cut off for too long.
+// passContact reports to every supervisor, periodically, when the leader was last
+// reached. Supervisors end attempts that are disconnected for too long.
 func (e *Executor) passContact(ctx context.Context) {
 	tick := time.NewTicker(contactEvery)
 	defer tick.Stop()
@@ -275,8 +275,8 @@ func (e *Executor) passContact(ctx context.Context) {
 	}
 }
 
-// Deny replaces the addresses of the cluster that no execution may reach, for
-// attempts that live too.
+// Deny replaces the addresses of the cluster, which no execution may reach. It
+// applies to running attempts too.
 func (e *Executor) Deny(prefixes []netip.Prefix) error { return e.rooms.deny(prefixes) }
 
 func (e *Executor) live() int {

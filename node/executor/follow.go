@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	dyingTimeout = 15 * time.Second // For a supervisor that hung up to be gone.
+	dyingTimeout = 15 * time.Second // For a supervisor that closed its connection to exit.
 	dyingPoll    = 5 * time.Millisecond
-	killTimeout  = 10 * time.Second // For the rest of a cgroup to end.
+	killTimeout  = 10 * time.Second // For the rest of a cgroup to exit.
 )
 
-// spawn starts the supervisor of the attempt in dir, in a session of its own,
-// so that it outlives this process.
+// spawn starts the supervisor of the attempt in dir. It has its own session, so
+// that it outlives this process.
 func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
@@ -46,8 +46,8 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	if room.network != nil {
 		files = append(files, room.network)
 	}
-	// It waits more than it works: one thread of Go code and one arena start it
-	// sooner and takes no core from the attempt.
+	// The supervisor is mostly idle. With one thread of Go code and one malloc
+	// arena it starts faster and does not take cores from the attempt.
 	process, err := os.StartProcess(e.cfg.Program, []string{"berth", supervise.Command, dir}, &os.ProcAttr{
 		Dir: "/", Env: append(fault.Environment(), "GOMAXPROCS=1", "MALLOC_ARENA_MAX=1"),
 		Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -58,15 +58,15 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 	}
 	fault.Point("executor.spawn.after")
 	go func() {
-		// Only to reap it: how the attempt ended is in the journal.
+		// Only reaps the process. The outcome is in the journal.
 		_, _ = process.Wait()
 	}()
 	return conn, nil
 }
 
-// follow stays with the attempt until it ended, and returns true, or until ctx
-// ended: then the attempt lives on. Without a connection it finds the
-// supervisor first.
+// follow follows the attempt until it ends, and then returns true. It returns
+// false when ctx ends: the attempt keeps running. Without a connection it first
+// dials the supervisor.
 func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) bool {
 	for ctx.Err() == nil {
 		if conn != nil {
@@ -87,11 +87,11 @@ func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn)
 	return false
 }
 
-// listen hears the supervisor out.
+// listen handles the supervisor's events until the attempt or the connection ends.
 func (e *Executor) listen(ctx context.Context, a *attempt, conn *supervise.Conn) {
 	defer context.AfterFunc(ctx, conn.Close)()
 	reporting, cancel := context.WithCancel(ctx)
-	defer cancel() // An attempt that ended need not be said to have started.
+	defer cancel() // After the end, the start need not be reported.
 	for {
 		event, err := conn.Next()
 		if err != nil || event.Ended {
@@ -117,8 +117,9 @@ func (e *Executor) reportStart(ctx context.Context, start compute.AttemptStart) 
 	}
 }
 
-// settle finds out what became of an attempt whose supervisor hung up: an
-// outcome, another supervisor to follow, or neither because ctx ended.
+// settle determines the state of an attempt whose supervisor closed its
+// connection. It returns an outcome, or a new connection to the supervisor, or
+// neither when ctx ends.
 func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *compute.Outcome) {
 	dir := e.dir(a.key)
 	name := filepath.Join(dir, supervise.JournalFile)
@@ -136,7 +137,7 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 			defer held.Close()
 			return nil, e.bury(a, held.State())
 		}
-		// Held, or not to be opened: then nobody knows who lives.
+		// The journal is held, or cannot be opened. The supervisor may be alive.
 		if conn, err := supervise.Dial(dir); err == nil {
 			return conn, nil
 		}
@@ -156,14 +157,14 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 	}
 }
 
-// kill ends whatever is left of the attempt's code.
+// kill kills the remaining processes of the attempt's code.
 func (e *Executor) kill(a *attempt) {
 	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
 		e.log.Error("remove cgroup", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 }
 
-// bury ends what a dead supervisor left, and says how the attempt ended.
+// bury kills the code of a dead supervisor and returns the attempt's outcome.
 func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
 	e.kill(a)
 	if state.Outcome != nil {
@@ -182,7 +183,7 @@ func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
 }
 
 // lost returns the outcome of an attempt whose code may have been started and
-// whose supervisor is dead, or unknown: only its end is certain.
+// whose supervisor is dead or does not answer. Only its end is certain.
 func (e *Executor) lost(k key, state journal.State, words string) compute.Outcome {
 	now := compute.InstantOf(e.cfg.Now())
 	outcome := compute.Outcome{
@@ -194,7 +195,7 @@ func (e *Executor) lost(k key, state journal.State, words string) compute.Outcom
 	return outcome
 }
 
-// lastWords returns what the supervisor of the attempt said at its end.
+// lastWords returns the end of the standard error of the attempt's supervisor.
 func (e *Executor) lastWords(k key) string {
 	data, err := os.ReadFile(filepath.Join(e.dir(k), supervise.ErrorFile))
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"berth/compute"
 )
 
-// SimulatedCPU returns the CPU time that an attempt of this node has used so
-// far, and the thousandths of a core that its simulated GPUs stand for. It is
-// false for an attempt that has no simulated GPU or is not alive here.
+// SimulatedCPU returns the CPU time that an attempt of this node has used so far,
+// and the CPU quota that represents its simulated GPUs, in thousandths of a core.
+// It returns false for an attempt that has no simulated GPU or does not run here.
 func (e *Executor) SimulatedCPU(work compute.Work) (used time.Duration, quotaMilli int64, ok bool) {
 	quotaMilli, ok = simulatedCPU(work)
 	if !ok {

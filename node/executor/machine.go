@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// minKernel is the first Linux with mount_setattr(2).
+	// The first Linux version with mount_setattr(2).
 	minKernelMajor, minKernelMinor = 5, 12
 
-	simulatedCoreMilli   = 500  // The CPU of a simulated GPU of speed 1.
-	simulatedMemoryParts = 8    // Executions on simulated GPUs get this part of the machine each.
-	defaultMemoryMiB     = 2048 // Of a request that declares none.
+	simulatedCoreMilli   = 500  // CPU quota of a simulated GPU of speed 1.
+	simulatedMemoryParts = 8    // An execution on simulated GPUs gets at most this fraction (1/8) of the memory.
+	defaultMemoryMiB     = 2048 // For a request that declares none.
 	defaultVCPUMilli     = 1000
-	minMemoryMiB         = 64 // Less does not start an interpreter.
+	minMemoryMiB         = 64 // An interpreter does not start with less.
 	maxPids              = 512
 	maxFiles             = 4096
 )
 
-// limits are what one attempt may use.
+// limits are the resource limits of one attempt.
 type limits struct {
 	memoryMiB int64
 	cpuMilli  int64
@@ -31,8 +31,8 @@ type limits struct {
 }
 
 // limitsOf returns the limits of the work on a machine with that many CPUs and
-// that much memory. What is declared beside a simulated GPU is as imaginary as
-// the GPU: the CPU quota stands for its speed, and memory is a fair part.
+// that much memory. With simulated GPUs, the declared vCPUs do not count: the CPU
+// quota represents the GPUs' speed. The memory is limited to a fixed fraction.
 func limitsOf(work compute.Work, cpus int, memoryMiB int64) limits {
 	request := work.Execution.Request
 	l := limits{memoryMiB: request.MemoryMiB, cpuMilli: request.VCPUMilli}
@@ -51,8 +51,8 @@ func limitsOf(work compute.Work, cpus int, memoryMiB int64) limits {
 	return l
 }
 
-// simulatedCPU returns the CPU that stands for the simulated GPUs of the work,
-// by the share it holds of each, and whether it holds any.
+// simulatedCPU returns the CPU quota that represents the work's shares of
+// simulated GPUs, and whether it has any.
 func simulatedCPU(work compute.Work) (milli int64, ok bool) {
 	shares := make(map[compute.GPUID]int64)
 	for _, share := range work.Attempt.GPUs {
@@ -67,7 +67,7 @@ func simulatedCPU(work compute.Work) (milli int64, ok bool) {
 	return milli, ok
 }
 
-// machine returns how many CPUs and how much memory this machine has.
+// machine returns the number of CPUs and the memory of this machine.
 func machine() (cpus int, memoryMiB int64, err error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -86,7 +86,7 @@ func machine() (cpus int, memoryMiB int64, err error) {
 	return 0, 0, fmt.Errorf("read memory of the machine: no MemTotal")
 }
 
-// checkKernel says what this process lacks to start sandboxes.
+// checkKernel returns an error if this process cannot start sandboxes.
 func checkKernel() error {
 	if os.Geteuid() != 0 {
 		return compute.Errorf(compute.CodeForbidden, "the process driver must be started as root")

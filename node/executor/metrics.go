@@ -13,7 +13,7 @@ type metrics struct {
 	adopted prometheus.Counter
 }
 
-// newMetrics registers the collectors where reg is not nil.
+// newMetrics makes the collectors, and registers them unless reg is nil.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		live: prometheus.NewGauge(prometheus.GaugeOpts{

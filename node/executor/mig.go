@@ -10,14 +10,14 @@ import (
 	"berth/compute"
 )
 
-// procRoot is where the kernel tells of itself.
+// procRoot is the mount point of procfs.
 const procRoot = "/proc"
 
-// migDevices returns the devices by which the driver knows who may use a MIG
-// slice: one for its GPU instance and one for its compute instance. Their
-// numbers are in proc (NVIDIA MIG user guide, "Device Nodes and
-// Capabilities"). One without a number is left out: the code then finds no
-// device, rather than somebody else's.
+// migDevices returns the capability devices of a MIG slice: one for its GPU
+// instance and one for its compute instance. The driver grants access to the slice
+// through them. Their numbers are in proc (NVIDIA MIG user guide, "Device Nodes and
+// Capabilities"). A device without a number is omitted, so that the code finds no
+// device instead of another slice's.
 func migDevices(proc string, slice compute.GPU) []string {
 	instance := filepath.Join(proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d", slice.Index),
 		"mig", fmt.Sprintf("gi%d", slice.Instance))

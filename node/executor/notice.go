@@ -11,18 +11,18 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// Where code that restarts finds that it has to make room.
+// How code learns that it is being preempted.
 const (
 	noticeTarget   = "/run/berth"
-	noticeVariable = "BERTH_PREEMPT_FILE" // The path of the file that appears then.
+	noticeVariable = "BERTH_PREEMPT_FILE" // Its value is the path of the notice file.
 )
 
-// makeNoticeDir makes the directory in which the supervisor leaves the notice.
-// Anybody may look into it; only we write.
+// makeNoticeDir makes the directory for the supervisor's notice. Everybody may
+// read it, and only Berth writes to it.
 func makeNoticeDir(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // Whatever the umask is.
+		err = os.Chmod(dir, 0o755) // Independent of the umask.
 	}
 	if err != nil {
 		return fmt.Errorf("lay out notice: %w", err)
@@ -30,8 +30,8 @@ func makeNoticeDir(dir string) error {
 	return nil
 }
 
-// showNotice shows the directory of the notice, read-only, to code that may be
-// asked to make room.
+// showNotice mounts the directory of the notice read-only in the sandbox of code
+// that may be preempted or stopped for a drain.
 func showNotice(w compute.Work, spec *supervise.Spec, source string) {
 	if !protocol.MayLeave(w.Execution) {
 		return

@@ -22,22 +22,22 @@ import (
 
 const (
 	outboxDir  = "outbox"
-	newSuffix  = ".new" // Of a file that is being written.
-	badSuffix  = ".bad" // Of a file that is not what was written.
-	maxSending = 32     // Outcomes on the way at once.
+	newSuffix  = ".new" // For a file that is being written.
+	badSuffix  = ".bad" // For a corrupt file.
+	maxSending = 32     // Outcomes sent concurrently.
 )
 
-// outbox holds, on disk, the outcomes that the state does not have yet.
+// outbox stores the outcomes that the state does not have yet on disk.
 type outbox struct {
 	dir    string
-	wakeup chan struct{} // Of size one: there may be something to send.
+	wakeup chan struct{} // Of size one. Wakes the sender.
 
 	mu sync.Mutex
 
 	pending map[key]compute.Outcome
 }
 
-// openOutbox returns the outbox in dir with what an earlier process left.
+// openOutbox opens the outbox in dir, with the outcomes of an earlier process.
 func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open outbox: %w", err)
@@ -50,10 +50,10 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	for _, entry := range entries {
 		name := filepath.Join(dir, entry.Name())
 		if strings.HasSuffix(name, badSuffix) {
-			continue // For people to look at.
+			continue // Kept for inspection.
 		}
 		if strings.HasSuffix(name, newSuffix) {
-			os.Remove(name) // Never whole: its attempt's journal is.
+			os.Remove(name) // It may be incomplete. The attempt's journal has the outcome.
 			continue
 		}
 		data, err := os.ReadFile(name)
@@ -62,7 +62,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 		}
 		outcome, err := journal.Decode(data)
 		if err != nil {
-			// The attempt's journal has the outcome, and it is put here again.
+			// The attempt's journal has the outcome, which adoption puts here again.
 			logger.Error("outcome set aside", "err", fmt.Errorf("%s: %w", name, err))
 			if err := os.Rename(name, name+badSuffix); err != nil {
 				return nil, fmt.Errorf("open outbox: %w", err)
@@ -75,9 +75,9 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 	return o, nil
 }
 
-// put makes the outcome durable and has it sent. A second outcome of one
-// attempt is dropped: the first is how it ended. One that cannot be made durable
-// is sent too: the attempt's journal has it for the next process.
+// put makes the outcome durable and queues it for sending. A second outcome of an
+// attempt is dropped, because the first stands. An outcome that cannot be made
+// durable is sent too: the attempt's journal has it for the next process.
 func (o *outbox) put(outcome compute.Outcome) error {
 	k := key{outcome.Execution, outcome.Epoch}
 	o.mu.Lock()
@@ -104,7 +104,7 @@ func (o *outbox) put(outcome compute.Outcome) error {
 	return err
 }
 
-// remove forgets an outcome that the state has, or will never take.
+// remove removes an outcome that the state has or has finally refused.
 func (o *outbox) remove(k key) error {
 	o.mu.Lock()
 	delete(o.pending, k)
@@ -124,8 +124,8 @@ func (o *outbox) wake() {
 	}
 }
 
-// waiting returns up to limit outcomes that are not in skip, and how many
-// there are in all.
+// waiting returns up to limit outcomes that are not in skip, and the number of all
+// outcomes.
 func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,14 +141,14 @@ func (o *outbox) waiting(skip map[key]bool, limit int) ([]compute.Outcome, int) 
 	return list, len(o.pending)
 }
 
-// keys returns whose outcomes are waiting.
+// keys returns the attempts whose outcomes wait.
 func (o *outbox) keys() []key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.pending))
 }
 
-// writeDurably writes the file whole or not at all, to stay.
+// writeDurably writes the file atomically and durably.
 func writeDurably(name string, data []byte) error {
 	file, err := os.OpenFile(name+newSuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -167,8 +167,8 @@ func writeDurably(name string, data []byte) error {
 	return journal.SyncDir(filepath.Dir(name))
 }
 
-// send reports what is in the outbox until ctx ends, each outcome until it is
-// taken or refused for good.
+// send reports the outcomes in the outbox until ctx ends. It retries each until it
+// is accepted or finally refused.
 func (e *Executor) send(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -217,7 +217,7 @@ func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) 
 	fault.Point("executor.outbox.removed")
 }
 
-// repeat calls fn until it succeeds, is refused for good, or ctx ends.
+// repeat calls fn until it succeeds, is finally refused, or ctx ends.
 func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = callRetryMin, callRetryMax
@@ -235,7 +235,7 @@ func (e *Executor) repeat(ctx context.Context, fn func(context.Context) error) e
 	return err
 }
 
-// final reports whether a repeat of the call would be refused too.
+// final reports whether the error is a refusal that a retry cannot change.
 func final(err error) bool {
 	code := compute.CodeOf(err)
 	return code == compute.CodeConflict || code == compute.CodeNotFound

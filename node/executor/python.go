@@ -17,7 +17,7 @@ import (
 //go:embed bootstrap.py
 var bootstrap string
 
-// Where the driver's own files are, seen from inside.
+// Paths of the driver's own files inside the sandbox.
 const (
 	ownDir           = "/berth"
 	bootstrapFile    = ownDir + "/bootstrap.py"
@@ -31,8 +31,8 @@ const (
 	probeMaxBytes   = 64 << 10
 )
 
-// probeCode makes an interpreter say where it really is: what was found may be
-// a shim or a virtual environment.
+// probeCode prints where the interpreter is installed, because the program found
+// may be a shim or in a virtual environment.
 const probeCode = `import sys, json, os
 print(json.dumps({"executable": sys.executable, "version": sys.version.split()[0],
 "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix,
@@ -42,11 +42,11 @@ os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]}))`
 type python struct {
 	Executable string   `json:"executable"`
 	Version    string   `json:"version"`
-	Prefixes   []string `json:"prefixes"` // Directories that it needs.
+	Prefixes   []string `json:"prefixes"` // Directories that the interpreter needs.
 }
 
-// findPython returns the interpreter that name, a path or a name in PATH,
-// leads to.
+// findPython returns the interpreter with the name, which is a path or a name in
+// PATH.
 func findPython(ctx context.Context, name string) (*python, error) {
 	if name == "" {
 		name = defaultPython
@@ -96,7 +96,7 @@ func (p *python) files(bundle *compute.Bundle) []sandbox.File {
 	return files
 }
 
-// fileName returns the name that the bundle's code goes by.
+// fileName returns the file name of the bundle's code.
 func fileName(bundle *compute.Bundle) string {
 	if bundle.FileName == "" {
 		return defaultFileName

@@ -9,14 +9,13 @@ import (
 	"berth/node/executor/egress"
 )
 
-// Reap removes what a node that was killed has left on this machine: its
-// firewall rules and the cgroups of its attempts. Nothing of the node may be
-// running, neither its process nor a supervisor.
+// Reap removes the firewall rules and the cgroups that a killed node left on this
+// machine. Neither the node's process nor a supervisor of it may be running.
 func Reap(node compute.NodeID) error {
 	err := egress.Remove(tableName(node))
 	host, bad := cgroup.Detect()
 	if bad != nil {
-		return err // Then it had none.
+		return err // Then the node had no cgroups.
 	}
 	names, bad := host.Groups()
 	err = errors.Join(err, bad)
@@ -28,7 +27,7 @@ func Reap(node compute.NodeID) error {
 	return err
 }
 
-// groupPrefix begins the names of the cgroups of a node's attempts.
+// groupPrefix returns the prefix of the names of a node's cgroups.
 func groupPrefix(node compute.NodeID) string { return node.String() + "." }
 
 // tableName returns the name of a node's firewall rules.

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	sourceRetry  = time.Second            // How long a failed Source is left alone,
-	contactRetry = 100 * time.Millisecond // and one that has no contact with the leader.
+	sourceRetry  = time.Second            // Delay after an error of the Source,
+	contactRetry = 100 * time.Millisecond // and while the Source has no contact with the leader.
 )
 
 // key names an attempt.
@@ -24,11 +24,11 @@ type key struct {
 
 func keyOf(a *compute.Attempt) key { return key{a.Execution, a.Epoch} }
 
-// String returns the key as file and group names have it.
+// String returns the key as it is in the names of files and cgroups.
 func (k key) String() string { return fmt.Sprintf("%s.%d", k.execution, k.epoch) }
 
-// reconcile makes what is alive here match what the state says, again and
-// again until ctx ends. It acts on the whole of it, never on the change.
+// reconcile makes the live attempts match the state until ctx ends. It is
+// level-triggered: it compares whole states, never changes.
 func (e *Executor) reconcile(ctx context.Context) {
 	var after uint64
 	for {
@@ -43,16 +43,16 @@ func (e *Executor) reconcile(ctx context.Context) {
 		}
 		e.match(ctx, assigned)
 		if assigned.Contact != 0 {
-			after = assigned.Index // Else all is read again, since nothing of it could begin.
+			after = assigned.Index // Without contact nothing could start, so everything is read again.
 		}
 		if assigned.Contact == 0 || boottime.Now()-assigned.Contact > protocol.NodeTTL {
-			loop.Sleep(ctx, contactRetry) // A Source that has to read everything again does not wait for a change.
+			loop.Sleep(ctx, contactRetry) // Such a Source returns at once, so the loop waits here.
 		}
 	}
 }
 
-// match starts what is new, stops what is to stop, and ends what the state no
-// longer knows as alive.
+// match starts new attempts, passes on stops and preemptions, and stops attempts
+// that are not live in the state.
 func (e *Executor) match(ctx context.Context, assigned Assigned) {
 	wanted := make(map[key]bool, len(assigned.Work))
 	for _, w := range assigned.Work {
@@ -77,10 +77,10 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 	}
 }
 
-// ends reports whether an attempt that the state does not have as live has ended
-// in it. A state from before the attempt was placed knows nothing of it, but one
-// of a later life of the cluster does: nothing of the life before lives in it, also
-// where it begins at a lower index.
+// ends reports whether an attempt that is not live in the state has ended. A state
+// from before the attempt's placement does not prove that. A state of a later epoch
+// of the cluster does, even at a lower index, because no attempt of an earlier
+// epoch is live in it.
 func (s *Assigned) ends(a *attempt) bool {
 	return s.Index >= a.placeIndex || s.Life > protocol.LifeOf(a.key.epoch)
 }
@@ -91,7 +91,7 @@ func (e *Executor) attempt(k key) *attempt {
 	return e.attempts[k]
 }
 
-// add makes the attempt one of the living, and reports whether it was not.
+// add adds the attempt to the live ones, and reports whether it was not there yet.
 func (e *Executor) add(a *attempt) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +110,8 @@ func (e *Executor) forget(a *attempt) {
 	e.metrics.live.Set(float64(len(e.attempts)))
 }
 
-// begin lives a new attempt in a goroutine of its own. Its lease counts from a
-// contact with the leader.
+// begin runs a new attempt in its own goroutine. Its lease counts from the contact
+// with the leader.
 func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Duration) {
 	a := &attempt{key: keyOf(w.Attempt), placeIndex: w.Attempt.PlaceIndex, seen: e.cfg.Now()}
 	a.lease.Grace = protocol.LeaseOf(w.Execution)

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Limits of what is kept of reported attempts: their output, for
-// whoever reads logs. The oldest goes first.
+// Retention limits for the directories of reported attempts, whose output can
+// still be read. The oldest are removed first.
 const (
 	retainCount = 10_000
 	retainBytes = 16 << 30
 	retainAge   = 7 * 24 * time.Hour
-	retainLeast = 10 * time.Minute // A view that is behind may still show the attempt.
+	retainLeast = 10 * time.Minute // A stale view may still contain the attempt.
 	retainEvery = 10 * time.Minute
 )
 
-// remains is what an ended attempt left.
+// remains is the directory of an ended attempt.
 type remains struct {
 	key   key
 	ended time.Time
 	bytes int64
 }
 
-// retain removes the oldest remains, again and again until ctx ends.
+// retain prunes the directories of ended attempts periodically until ctx ends.
 func (e *Executor) retain(ctx context.Context) {
 	tick := time.NewTicker(retainEvery)
 	defer tick.Stop()
@@ -44,7 +44,7 @@ func (e *Executor) retain(ctx context.Context) {
 	}
 }
 
-// prune removes the remains that are too many, too large or too old.
+// prune removes the directories that exceed the retention limits.
 func (e *Executor) prune() error {
 	keys, err := e.stored()
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *Executor) prune() error {
 	return errs
 }
 
-// surplus returns which remains must go.
+// surplus returns the directories that exceed the retention limits.
 func surplus(all []remains, now time.Time) []remains {
 	slices.SortFunc(all, func(a, b remains) int { return b.ended.Compare(a.ended) })
 	var out []remains
@@ -86,8 +86,8 @@ func surplus(all []remains, now time.Time) []remains {
 	return out
 }
 
-// bytesOf returns the size of the files in dir. What cannot be read counts as
-// nothing: it is about to go, or its removal will say why not.
+// bytesOf returns the size of the files in dir. Unreadable files count as empty:
+// either they are being removed, or their removal will report the error.
 func bytesOf(dir string) (size int64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {

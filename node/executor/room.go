@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	readyRooms   = 4                // Networks made ahead: making one takes longer than a start may.
-	roomRetry    = 10 * time.Second // How long a failed network is left alone.
-	tableNameLen = 6                // Interface names are short.
+	readyRooms   = 4                // Networks made in advance, because making one would delay a start too much.
+	roomRetry    = 10 * time.Second // Delay after a failure to make a network.
+	tableNameLen = 6                // The kernel limits interface names to 15 bytes.
 )
 
-// room is what one attempt has of the machine to itself.
+// room is the slot and the network of one attempt.
 type room struct {
 	slot    *slot
 	network *os.File // nil for no network but lo.
-	resolv  string   // The text of resolv.conf.
-	notes   []string // To be said in the output.
+	resolv  string   // The content of resolv.conf.
+	notes   []string // For the output.
 }
 
 func (r *room) close() {
@@ -33,16 +33,16 @@ func (r *room) close() {
 	}
 }
 
-// rooms gives out rooms, and keeps some with a network ready.
+// rooms hands out rooms and keeps some with a network ready.
 type rooms struct {
-	table *egress.Table // nil where executions get no network.
-	why   string        // Then: the reason for executions that ask for one.
+	table *egress.Table // nil if executions get no network.
+	why   string        // The reason in that case, for executions that request one.
 	log   *slog.Logger
 	ready chan *room
 }
 
-// openRooms never fails: what cannot be had is logged, and said to the
-// executions that asked for it.
+// openRooms never fails. A missing network is logged, and reported to the
+// executions that request one.
 func openRooms(cfg Config, log *slog.Logger) *rooms {
 	r := &rooms{log: log, ready: make(chan *room, readyRooms)}
 	if cfg.Network == compute.NetworkNone {
@@ -57,8 +57,8 @@ func openRooms(cfg Config, log *slog.Logger) *rooms {
 	return r
 }
 
-// take returns a room with the network asked for. Where it cannot be had, the
-// code is started without, and told so: most code needs none.
+// take returns a room with the requested network. If this node has no network, the
+// code starts without one, because most code needs none. Its output then says so.
 func (r *rooms) take(network compute.Network) (*room, error) {
 	if network == compute.NetworkNone || r.table == nil {
 		s, err := takeSlot()
@@ -126,8 +126,8 @@ func (r *rooms) deny(prefixes []netip.Prefix) error {
 	return r.table.Deny(prefixes)
 }
 
-// close gives up the rooms that nobody took, and the rules when no attempt
-// lives on under them.
+// close releases the rooms that nobody took. When idle, so that no attempt needs
+// them, it also removes the rules.
 func (r *rooms) close(idle bool) error {
 	for {
 		select {

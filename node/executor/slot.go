@@ -13,14 +13,14 @@ import (
 
 const (
 	slotDir  = "/run/berth/slots"
-	maxSlots = 4096       // Attempts of all nodes of one machine at once.
-	firstUID = 0x70000000 // Above what distributions and systemd give out.
+	maxSlots = 4096       // Concurrent attempts of all nodes of one machine.
+	firstUID = 0x70000000 // Above the ids that distributions and systemd assign.
 )
 
-// slot is a number that one attempt of this machine has to itself, whichever
-// node started it. Its user ids and its network addresses follow from it. It
-// is a locked file: it goes with the last process that has it open, which is
-// the supervisor.
+// slot is a number that belongs to one attempt at a time among all nodes of the
+// machine. The attempt's user ids and network addresses derive from it. A file
+// lock holds it. The lock is released when the last process that has the file open
+// exits, which is the supervisor.
 type slot struct {
 	number int
 	file   *os.File

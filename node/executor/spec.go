@@ -15,14 +15,14 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// systemDirs returns what every machine has and every program needs. Where one
+// systemDirs returns the directories of the machine that every sandbox has. If one
 // is a symbolic link, as on a merged /usr, the sandbox has the same link.
 func systemDirs() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
 
-// systemFiles returns what is shown where the machine has it: the linker's
-// cache, TLS roots, names and zones. Nothing that tells of users or of the
+// systemFiles returns the files that every sandbox has if they exist: the linker's
+// cache, TLS roots, names and time zones. None of them reveals users or the
 // machine.
 func systemFiles() []string {
 	return []string{
@@ -31,12 +31,12 @@ func systemFiles() []string {
 	}
 }
 
-// devices returns what every execution may open.
+// devices returns the devices that every execution may open.
 func devices() []string {
 	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 }
 
-// gpuDevices returns what a GPU needs beside its own device.
+// gpuDevices returns the devices that a GPU needs besides its own.
 func gpuDevices() []string {
 	return []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 }
@@ -44,7 +44,7 @@ func gpuDevices() []string {
 const (
 	mountsDir   = "/mnt"
 	hostname    = "berth"
-	ownVariable = "BERTH_" // Variables that begin so are ours alone.
+	ownVariable = "BERTH_" // The prefix of variables that only Berth sets.
 
 	passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 		"berth:x:1000:1000:berth:/work:/bin/sh\n" +
@@ -54,7 +54,7 @@ const (
 	names = "passwd: files\ngroup: files\nhosts: files dns\n"
 )
 
-// spec returns what the supervisor of the work needs to know.
+// spec returns the spec for the supervisor of the work.
 func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, dir string) *supervise.Spec {
 	limits := limitsOf(work, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
 	execution, attempt := work.Execution, work.Attempt
@@ -79,8 +79,9 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, d
 	return spec
 }
 
-// scratchMiB returns the size of the writable memory: a part of the limit that
-// it counts against, so that a full one is an error before it is an end.
+// scratchMiB returns the size of the scratch file system. It counts against the
+// memory limit and is smaller by default, so that a full one is an I/O error
+// before it is an OOM kill.
 func (e *Executor) scratchMiB(memoryMiB int64) int64 {
 	if e.cfg.ScratchMiB > 0 {
 		return min(e.cfg.ScratchMiB, memoryMiB)
@@ -99,14 +100,14 @@ func ownFiles(resolv string) []sandbox.File {
 	return append(files, sandbox.File{Path: "/etc/resolv.conf", Text: resolv, Mode: 0o444})
 }
 
-// binds returns the views and links that the work's root is made of.
+// binds returns the bind mounts and links of the work's root.
 func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
 	binds, links := slices.Clone(e.baseBinds), slices.Clone(e.baseLinks)
 	for _, gpu := range work.GPUs {
 		if gpu.Simulated {
 			continue
 		}
-		// A slice has its device's number, and rights of its own.
+		// A slice has the index of its device, and its own capability devices.
 		binds = append(binds, deviceBind(fmt.Sprintf("/dev/nvidia%d", gpu.Index))...)
 		if gpu.Slice() != "" {
 			for _, name := range migDevices(procRoot, gpu) {
@@ -122,7 +123,7 @@ func (e *Executor) binds(work compute.Work) ([]sandbox.Bind, []sandbox.Link) {
 	return binds, links
 }
 
-// baseRoot returns the views and links that every root of this node has.
+// baseRoot returns the bind mounts and links of every root of this node.
 func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []sandbox.Link) {
 	var binds []sandbox.Bind
 	links := []sandbox.Link{
@@ -169,7 +170,7 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 	return binds, links
 }
 
-// add adds the view unless another one shows it already.
+// add adds the bind mount unless another one already contains it.
 func add(binds []sandbox.Bind, b sandbox.Bind) []sandbox.Bind {
 	for _, have := range binds {
 		if have.Source == have.Target && b.Source == b.Target && sandbox.Contains(have.Target, b.Target) {
@@ -179,7 +180,7 @@ func add(binds []sandbox.Bind, b sandbox.Bind) []sandbox.Bind {
 	return append(binds, b)
 }
 
-// deviceBind returns the view of a device that the machine may not have.
+// deviceBind returns the bind mount of a device, none if the device does not exist.
 func deviceBind(name string) []sandbox.Bind {
 	if _, err := os.Stat(name); err != nil {
 		return nil
@@ -187,9 +188,9 @@ func deviceBind(name string) []sandbox.Bind {
 	return []sandbox.Bind{{Source: name, Target: name, Device: true}}
 }
 
-// gpuVariables returns the variables that describe the GPUs to the code, by
-// the driver's UUID of the device or of the MIG slice, and how much of each it
-// holds. Shares are alike, the memory is that of the smallest.
+// gpuVariables returns the variables that describe the GPUs to the code: the
+// driver's UUIDs of the devices or MIG slices, and the share of each. All shares
+// are equal. The memory is that of the smallest.
 func gpuVariables(work compute.Work) map[string]string {
 	var ids []string
 	env := map[string]string{"BERTH_GPU_TYPE": ""}
@@ -214,8 +215,8 @@ func gpuVariables(work compute.Work) map[string]string {
 	return env
 }
 
-// environment returns the variables of the code: a plain shell's, the
-// bundle's, and ours, each over the one before.
+// environment returns the variables of the code: those of a plain shell, of the
+// bundle and of Berth. Later ones replace earlier ones.
 func (e *Executor) environment(work compute.Work, bundle *compute.Bundle) []string {
 	bin := filepath.Dir(e.python.Executable)
 	env := map[string]string{

@@ -24,7 +24,7 @@ const (
 	WorkDir     = "work"
 	ControlFile = "control" // The socket for Dial.
 	ErrorFile   = "errors"  // The supervisor's standard error.
-	NoticeDir   = "notice"  // Mounted in the sandbox of code that may be preempted.
+	NoticeDir   = "notice"  // Mounted in the sandbox of code that may be preempted or drained.
 	NoticeFile  = "preempt" // In NoticeDir, once the attempt is being preempted.
 )
 

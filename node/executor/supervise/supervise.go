@@ -386,7 +386,7 @@ func (s *supervisor) yield(notice time.Duration) {
 }
 
 // leaveNotice writes the notice file for the code. The current directory is the
-// attempt's. Code that must not be preempted has no NoticeDir.
+// attempt's. It has a NoticeDir only if the code may be preempted or drained.
 func leaveNotice(notice, grace time.Duration) error {
 	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
