@@ -10,8 +10,8 @@ import (
 	"berth/compute"
 )
 
-// BenchmarkStart compares an execution that does nothing, from its placement
-// to its outcome, with the interpreter alone.
+// BenchmarkStart compares a trivial execution, from its placement to its outcome,
+// with the interpreter alone.
 func BenchmarkStart(b *testing.B) {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable, end='')").Output()
 	if err != nil {

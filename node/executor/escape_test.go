@@ -12,7 +12,7 @@ import (
 	"berth/compute"
 )
 
-// prelude is what every case may use. A case succeeds by printing ESCAPED.
+// prelude is the common code of all cases. A case succeeds by printing ESCAPED.
 const prelude = `
 import ctypes, errno, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -24,10 +24,10 @@ def escaped(yes):
     if yes: print("ESCAPED", flush=True)
 `
 
-// escapes are what code must not be able to do in its sandbox. Each is also
-// executed outside, as root, where it must succeed: a case that fails there
-// shows nothing. Calls that would do harm are made with senseless arguments:
-// what counts is that the kernel looks at them at all, instead of EPERM.
+// escapes are the actions that must fail in a sandbox. Each also runs outside, as
+// root, where it must succeed: a case that fails there proves nothing. Harmful
+// system calls have invalid arguments. They count as a success if the kernel checks
+// the arguments instead of returning EPERM.
 var escapes = []struct{ name, code string }{
 	{"read a file of the machine", `escaped('root:' in open('/etc/shadow').read())`},
 	{"read a file of the data directory", `escaped(open(os.environ['SECRET']).read() == 'secret')`},
@@ -81,7 +81,7 @@ var escapes = []struct{ name, code string }{
 	{"find an open descriptor", `escaped(any(os.path.exists('/proc/self/fd/%d' % n) for n in range(3, 64)))`},
 }
 
-// TestEscapes holds every case inside, and shows that it is one outside.
+// TestEscapes checks that every case fails in the sandbox and succeeds outside.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -101,7 +101,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// surroundings makes what the cases try to reach, and returns their variables.
+// surroundings makes the targets of the cases, and returns their variables.
 func surroundings(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	secret := filepath.Join(n.cfg.DataDir, "secret")
@@ -132,8 +132,7 @@ func surroundings(t *testing.T, n *node) map[string]string {
 	}
 }
 
-// outside executes the code as root of the machine, with one descriptor open
-// that it was not meant to have.
+// outside executes the code as root of the machine, with one inherited descriptor.
 func outside(t *testing.T, code string, env map[string]string) string {
 	t.Helper()
 	cmd := exec.Command("python3", "-c", code)
@@ -147,12 +146,12 @@ func outside(t *testing.T, code string, env map[string]string) string {
 	}
 	defer null.Close()
 	cmd.ExtraFiles = []*os.File{null}
-	out, _ := cmd.CombinedOutput() // A case that fails says so by its output.
+	out, _ := cmd.CombinedOutput() // The output shows whether the case failed.
 	return string(out)
 }
 
-// TestForeignArchitectureIsKilled shows how the i386 probe ends: not with an
-// error that code could go on from.
+// TestForeignArchitectureIsKilled checks that a call of a foreign architecture
+// kills the code, which could ignore an error.
 func TestForeignArchitectureIsKilled(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -164,7 +163,7 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 	}
 }
 
-// TestUsersDiffer shows that two attempts at once have no user id in common.
+// TestUsersDiffer checks that concurrent attempts have different host user ids.
 func TestUsersDiffer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)

@@ -11,11 +11,11 @@ import (
 	"berth/node/executor"
 )
 
-// ending is what a test expects of an outcome.
+// ending is the expected outcome of a test.
 type ending struct {
 	status compute.Status
 	reason compute.Reason
-	detail string // Contained in the outcome's.
+	detail string // A part of the outcome's.
 	code   int
 }
 
@@ -27,10 +27,11 @@ func (e ending) check(t *testing.T, o compute.Outcome) {
 	}
 }
 
-// handlerSet is when a program on a busy machine has surely set its handler of signals.
+// handlerSet is the time in which a program surely sets its signal handler, even
+// on a busy machine.
 const handlerSet = 5 * time.Second
 
-// TestEndings is the list of what code may do to end, badly or not.
+// TestEndings checks the outcomes of all the ways in which code may end.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -43,7 +44,7 @@ func TestEndings(t *testing.T) {
 		code   string
 		change func(*compute.Work)
 		want   ending
-		output string // Contained in the output.
+		output string // A part of the output.
 	}{
 		{"returns", "print('hello')", nil, completed, "hello\n"},
 		{"exits 0", "raise SystemExit(0)", nil, completed, ""},
@@ -105,7 +106,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// bomb forks until it may not, and says why.
+// bomb forks until fork fails, and prints the error.
 const bomb = `
 import os, time
 children = 0
@@ -191,8 +192,8 @@ func TestSpeedOfASimulatedGPU(t *testing.T) {
 	n := newNode(t, nil)
 	code := "import time\nend = time.process_time() + 2\nwhile time.process_time() < end: pass"
 	o, _ := n.execute(compute.Bundle{Code: code}, gpu("h100", 1000, 1000))
-	// Half a core, half a second at a time: two seconds of CPU take three at
-	// least, when the first half falls at the end of a period.
+	// The quota is half a second of CPU per second. Two seconds of CPU take at
+	// least three, if the first half is used at the end of a period.
 	if o.Status != compute.StatusCompleted || o.Duration < 2900*time.Millisecond {
 		t.Errorf("two seconds of CPU took %v (%s), want about four", o.Duration, o.Status)
 	}
@@ -318,8 +319,8 @@ func TestInputsLost(t *testing.T) {
 	ending{compute.StatusSystemFailure, compute.ReasonInputsLost, "", 0}.check(t, o)
 }
 
-// TestEndsWhileInputsAreFetched ends attempts whose code is still on its way to
-// the node: it is not started any more.
+// TestEndsWhileInputsAreFetched checks that an attempt which is stopped or
+// preempted while the node fetches its code is not started.
 func TestEndsWhileInputsAreFetched(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct {
@@ -354,7 +355,7 @@ func TestEndsWhileInputsAreFetched(t *testing.T) {
 				test.change(&w)
 				n.work[id], n.work[marker.Execution.ID] = w, marker
 			})
-			n.end(marker.Execution.ID) // So the node has seen the change too.
+			n.end(marker.Execution.ID) // By then the node has seen the change too.
 			<-n.fetching
 			o := n.end(id)
 			test.want.check(t, o)
@@ -365,8 +366,8 @@ func TestEndsWhileInputsAreFetched(t *testing.T) {
 	}
 }
 
-// TestNoNetworkToGive starts code that asks for a network without one, and
-// says so.
+// TestNoNetworkToGive checks that code which requests a network starts without one
+// if the node has none, and that its output says so.
 func TestNoNetworkToGive(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -380,7 +381,7 @@ func TestNoNetworkToGive(t *testing.T) {
 
 func egress(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }
 
-// TestNetworkToGive is what package egress proves, seen by code.
+// TestNetworkToGive checks the network of package egress from inside the sandbox.
 func TestNetworkToGive(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })

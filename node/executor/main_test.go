@@ -22,11 +22,10 @@ import (
 	"berth/node/logs"
 )
 
-// patience is how long anything may take on a busy machine.
+// patience is the time limit of every wait, enough for a busy machine.
 const patience = 60 * time.Second
 
-// state is a Source, a Reporter and Bundles: the little of a cluster that an
-// executor needs.
+// state is a Source, a Reporter and Bundles: a minimal cluster for an executor.
 type state struct {
 	mu sync.Mutex
 
@@ -35,11 +34,11 @@ type state struct {
 	changed  chan struct{}
 	starts   []compute.AttemptStart
 	outcomes []compute.Outcome
-	finish   func(compute.Outcome) error // What FinishAttempt answers; nil takes all.
+	finish   func(compute.Outcome) error // The answer of FinishAttempt; nil accepts every outcome.
 	bundles  map[compute.Hash]*compute.Bundle
-	fetching chan bool // Takes a word when a bundle is asked for and one before it is given; nil for none.
-	apart    bool      // There was no contact with the leader yet.
-	reads    int       // Of the work.
+	fetching chan bool // Receives a value when a bundle is requested and one before it is returned, unless nil.
+	apart    bool      // There has been no contact with the leader.
+	reads    int       // Number of reads of the work.
 }
 
 func newState() *state {
@@ -110,14 +109,14 @@ func (s *state) Bundle(ctx context.Context, ref compute.BundleRef) (*compute.Bun
 	return nil, compute.Errorf(compute.CodeNotFound, "no such bundle")
 }
 
-// touch says that something changed. The lock is held.
+// touch signals a change. The caller holds the lock.
 func (s *state) touch() {
 	s.index++
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// update changes the state and says so.
+// update changes the state and signals the change.
 func (s *state) update(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,7 @@ func (s *state) started(id compute.ExecutionID) bool {
 	return slices.ContainsFunc(s.starts, func(a compute.AttemptStart) bool { return a.Execution == id })
 }
 
-// await polls until ok holds.
+// await polls until ok returns true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -158,15 +157,15 @@ func await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// node is an executor at work over a state.
+// node is an executor that runs on a state.
 type node struct {
 	*state
 	t    testing.TB
 	cfg  executor.Config
-	stop func() // Of what run started last.
+	stop func() // Stops the executor of the last run.
 }
 
-// newNode returns an executor that works until the test ends.
+// newNode returns a node whose executor runs until the test ends.
 func newNode(t testing.TB, change func(*executor.Config)) *node {
 	t.Helper()
 	n := &node{state: newState(), t: t, cfg: executor.Config{
@@ -181,14 +180,14 @@ func newNode(t testing.TB, change func(*executor.Config)) *node {
 	return n
 }
 
-// as returns the node as seen by a subtest.
+// as returns the node for a subtest.
 func (n *node) as(t testing.TB) *node {
 	sub := *n
 	sub.t = t
 	return &sub
 }
 
-// run works until the returned function is called, or the test ends.
+// run runs an executor until the returned function is called or the test ends.
 func (n *node) run() (stop func()) {
 	n.t.Helper()
 	e, err := executor.Open(n.cfg, n.state, n.state, n.state)
@@ -212,7 +211,7 @@ func (n *node) run() (stop func()) {
 	return stop
 }
 
-// work returns an attempt to execute the bundle.
+// newWork returns an attempt to execute the bundle.
 func (n *node) newWork(bundle compute.Bundle) compute.Work {
 	n.t.Helper()
 	data, err := bundle.Encode()
@@ -231,7 +230,7 @@ func (n *node) newWork(bundle compute.Bundle) compute.Work {
 	}
 }
 
-// place gives the work to the node.
+// place assigns the work to the node.
 func (n *node) place(w compute.Work) compute.ExecutionID {
 	n.update(func() { n.work[w.Execution.ID] = w })
 	return w.Execution.ID
@@ -244,7 +243,7 @@ func (n *node) end(id compute.ExecutionID) compute.Outcome {
 	return *n.outcome(id)
 }
 
-// execute executes the code to its end and returns its output too.
+// execute executes the bundle to its end and returns the outcome and the output.
 func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compute.Outcome, string) {
 	n.t.Helper()
 	w := n.newWork(bundle)
@@ -263,15 +262,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Attempts makes the state a logs.State of executions with one attempt.
+// Attempts implements logs.State. Every execution has one attempt.
 func (s *state) Attempts(_ context.Context, id compute.ExecutionID) ([]compute.Attempt, *logs.Final, error) {
 	return []compute.Attempt{{Execution: id, Epoch: 1, Ended: s.outcome(id) != nil}}, nil, nil
 }
 
-// Up is logs.State: there is one node.
+// Up implements logs.State. There is one node.
 func (s *state) Up(compute.NodeID) bool { return true }
 
-// output returns what the log has of the execution, Berth's own lines too.
+// output returns the execution's log, including Berth's own lines.
 func (n *node) output(id compute.ExecutionID) string {
 	n.t.Helper()
 	f := logs.NewFollower(logs.FollowerConfig{Store: logs.Open(n.cfg.DataDir), State: n.state})
@@ -282,7 +281,7 @@ func (n *node) output(id compute.ExecutionID) string {
 	return string(tail.Combined)
 }
 
-// diskUse returns how many bytes the files below dir take.
+// diskUse returns the size of the files below dir in bytes.
 func diskUse(t testing.TB, dir string) (size int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {

@@ -11,7 +11,7 @@ import (
 	"berth/node/executor"
 )
 
-// meter is a Meter that has measured the same for every attempt it watches.
+// meter is a Meter that returns the same measurements for every attempt.
 type meter struct {
 	mu sync.Mutex
 
@@ -41,7 +41,7 @@ func (m *meter) Measure(o *compute.Outcome) {
 	o.Usage.Simulated, o.Usage.Samples = measured.Simulated, measured.Samples
 }
 
-// count returns how often the meter heard of the start and the end.
+// count returns the number of calls of Watch and of Measure for the execution.
 func (m *meter) count(id compute.ExecutionID) (starts, ends int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,9 +50,8 @@ func (m *meter) count(id compute.ExecutionID) (starts, ends int) {
 		len(slices.DeleteFunc(slices.Clone(m.measured), func(o compute.ExecutionID) bool { return !is(o) }))
 }
 
-// TestMeter holds that GPUs are measured once from the start of the code, that
-// the state gets what was measured, and that after a restart of the node they
-// are measured again.
+// TestMeter checks that the measurement starts once with the code, that it starts
+// again after a restart of the node, and that the outcome has its result.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	m := &meter{}

@@ -12,10 +12,10 @@ import (
 	"berth/node/executor"
 )
 
-// nuisanceMilli is the share of a core that each nuisance has.
+// nuisanceMilli is the CPU quota of each nuisance, in thousandths of a core.
 const nuisanceMilli = 250
 
-// steady says one tick each 100 ms until it is stopped.
+// steady prints a tick every 100 ms until the file of the test appears.
 const steady = `
 import os, time
 i = 0
@@ -26,8 +26,8 @@ while not os.path.exists("/mnt/told/end"):
 print("end", i)
 `
 
-// nuisances do their worst without end, and say in their output that they got
-// that far.
+// nuisances exhaust a resource forever. Each prints its sign once it has reached
+// its limit.
 var nuisances = []struct{ name, code, sign string }{
 	{"fork bomb", `
 import os, sys
@@ -58,9 +58,9 @@ while True:
 `, "xxxxxxxxxxxxxxxx"},
 }
 
-// TestNothingDisturbsANeighbour has code do its worst beside a steady
-// execution: that one says all it has to, in order, and the node goes on
-// starting others.
+// TestNothingDisturbsANeighbour runs nuisances next to a steady execution. The
+// output of that execution must be complete and in order, and the node must
+// still start other executions.
 func TestNothingDisturbsANeighbour(t *testing.T) {
 	told := t.TempDir()
 	n := newNode(t, func(c *executor.Config) {
@@ -69,11 +69,11 @@ func TestNothingDisturbsANeighbour(t *testing.T) {
 	neighbour := n.place(n.endless(steady))
 	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })
 	var bad []compute.ExecutionID
-	defer func() { n.stopHard(bad) }() // Also when the test fails: they end by nothing else.
+	defer func() { n.stopHard(bad) }() // Even if the test fails, because nothing else ends them.
 	for _, nuisance := range nuisances {
 		w := n.endless(nuisance.code)
-		// Together less than a core: how the machine shares its cores is not
-		// what is tested.
+		// Together less than a core, because the test is not about how the
+		// machine shares its cores.
 		w.Execution.Request.VCPUMilli = nuisanceMilli
 		bad = append(bad, n.place(w))
 	}
@@ -99,7 +99,7 @@ func TestNothingDisturbsANeighbour(t *testing.T) {
 	}
 }
 
-// stopHard has the executions aborted and waits for their ends.
+// stopHard aborts the executions and waits for their ends.
 func (n *node) stopHard(ids []compute.ExecutionID) {
 	n.t.Helper()
 	n.update(func() {
@@ -114,14 +114,14 @@ func (n *node) stopHard(ids []compute.ExecutionID) {
 	}
 }
 
-// endless returns work that ends when it wants to, or the test does.
+// endless returns work with a time limit beyond the test's duration.
 func (n *node) endless(code string) compute.Work {
 	w := n.newWork(compute.Bundle{Code: code})
 	w.Execution.Timeout = 10 * time.Minute
 	return w
 }
 
-// checkTicks holds that the output is all that steady said, in order.
+// checkTicks checks that the output of steady is complete and in order.
 func checkTicks(t *testing.T, output string) {
 	t.Helper()
 	said := strings.Split(strings.TrimSuffix(output, "\n"), "\n")

@@ -8,7 +8,7 @@ import (
 	"berth/compute"
 )
 
-// aware is code that waits for its notice and for SIGTERM, and says so.
+// aware is code that waits for its notice and for SIGTERM, and prints both.
 const aware = `
 import os, signal, sys, time
 path = os.environ["BERTH_PREEMPT_FILE"]
@@ -32,7 +32,7 @@ func TestPreemption(t *testing.T) {
 		notice  time.Duration
 		want    ending
 		output  []string
-		retried bool // It leaves a drained node alone, not for more urgent work.
+		retried bool // It is not preemptible, but moves when its node is drained.
 	}{
 		{
 			"code that is retried saves its work", aware + forever, 2 * time.Second,

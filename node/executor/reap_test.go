@@ -13,8 +13,8 @@ import (
 	network "berth/node/executor/egress"
 )
 
-// TestReap holds that what a killed node left goes, and what another node has
-// stays.
+// TestReap checks that the remains of a killed node are removed, and that those of
+// another node are not.
 func TestReap(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it takes root to make what is to be removed")
@@ -38,7 +38,7 @@ func TestReap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // The second time there is nothing to do.
+	for range 2 { // The second time there is nothing left to remove.
 		if err := executor.Reap(killed); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// remains names all tables and cgroups there are.
+// remains returns the names of all tables and cgroups.
 func remains(t *testing.T, host *cgroup.Host) string {
 	t.Helper()
 	conn, err := nftables.New()

@@ -27,11 +27,11 @@ import (
 	"berth/node/executor/supervise"
 )
 
-// standIn names, in the environment, the file that says what a stand-in for
-// the node's process is to do.
+// standIn is the environment variable that makes this binary a stand-in for the
+// node's process. Its value is the file with the order.
 const standIn = "BERTH_TEST_NODE"
 
-// order is what a stand-in executes.
+// order is the input of a stand-in.
 type order struct {
 	DataDir string
 	Node    compute.NodeID
@@ -39,8 +39,8 @@ type order struct {
 	Work    compute.Work
 }
 
-// stand is the process of a node whose cluster takes no outcome: it says when
-// the code started and works until it is killed.
+// stand runs the process of a node whose cluster accepts no outcome. It prints
+// when the executor is open and when the code started, and runs until it is killed.
 func stand(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -64,7 +64,7 @@ func stand(file string) error {
 	return e.Run(context.Background())
 }
 
-// deaf is a state that cannot be told how attempts end.
+// deaf is a state that accepts no outcomes.
 type deaf struct{ *state }
 
 func (d *deaf) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
@@ -76,14 +76,14 @@ func (d *deaf) FinishAttempt(context.Context, compute.Outcome) error {
 	return compute.Errorf(compute.CodeUnavailable, "no leader")
 }
 
-// firstLife is a node whose process is a stand-in.
+// firstLife is a node whose first process is a stand-in.
 type firstLife struct {
 	*node
 	process *exec.Cmd
 	words   *bufio.Reader
 }
 
-// liveOnce gives the work to a stand-in on the data directory of a node that
+// liveOnce starts a stand-in with the work, on the data directory of a node that
 // does not run yet.
 func liveOnce(t *testing.T, n *node, w compute.Work, mount string) *firstLife {
 	t.Helper()
@@ -107,7 +107,7 @@ func liveOnce(t *testing.T, n *node, w compute.Work, mount string) *firstLife {
 	return &firstLife{node: n, process: cmd, words: bufio.NewReader(out)}
 }
 
-// hear waits until the stand-in said the word.
+// hear waits until the stand-in prints the word.
 func (l *firstLife) hear(word string) {
 	l.t.Helper()
 	for {
@@ -128,7 +128,7 @@ func (l *firstLife) kill() {
 		l.t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, l.words)
-	_ = l.process.Wait() // It was killed, and says so.
+	_ = l.process.Wait() // The error is that it was killed.
 }
 
 // idle returns a node that does not run yet.
@@ -208,7 +208,7 @@ func TestCodeEndsWhileThereIsNoNode(t *testing.T) {
 	ending{compute.StatusFailed, compute.ReasonExitCode, "exit code 5", 5}.check(t, n.end(w.Execution.ID))
 }
 
-// gone reports whether the process ended, reaped or not.
+// gone reports whether the process has exited, reaped or not.
 func gone(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(data, []byte(") Z "))
@@ -244,8 +244,8 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestLostRecordIsNotStartedAgain holds that code which the state knows to have
-// started is not started by a node that has no record of it.
+// TestLostRecordIsNotStartedAgain checks that a node without a record of an
+// attempt does not start it if it has started according to the state.
 func TestLostRecordIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -258,8 +258,8 @@ func TestLostRecordIsNotStartedAgain(t *testing.T) {
 	}
 }
 
-// TestSupervisorKilledUnderALivingNode is the same without a restart. The watch
-// of its GPUs ends too.
+// TestSupervisorKilledUnderALivingNode kills only the supervisor. The attempt ends
+// as lost, and the measurement of its GPUs ends too.
 func TestSupervisorKilledUnderALivingNode(t *testing.T) {
 	t.Parallel()
 	m := &meter{}
@@ -275,9 +275,8 @@ func TestSupervisorKilledUnderALivingNode(t *testing.T) {
 	}
 }
 
-// TestUnreadableJournal holds that a journal which cannot be read never looks
-// like an attempt that was not started, and takes no node down: neither when it
-// opens and does not read nor when it does not open.
+// TestUnreadableJournal checks that an attempt whose journal cannot be opened or
+// read never counts as not started, and that the node survives it.
 func TestUnreadableJournal(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(string) error{
@@ -310,7 +309,7 @@ func TestUnreadableJournal(t *testing.T) {
 	}
 }
 
-// TestSupervisorDoesNotAnswer holds that nothing runs on which is said to be lost.
+// TestSupervisorDoesNotAnswer checks that an attempt reported as lost is killed.
 func TestSupervisorDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -326,8 +325,8 @@ func TestSupervisorDoesNotAnswer(t *testing.T) {
 	await(t, "the end of what was not heard", func() bool { return gone(pid) })
 }
 
-// TestNodeKilledAnywhere kills the node at random points of an attempt's life:
-// the code is started at most once, and there is one outcome.
+// TestNodeKilledAnywhere kills the node at random points of an attempt's life. The
+// code must start at most once, and there must be one outcome.
 func TestNodeKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	marks := t.TempDir()
@@ -362,8 +361,8 @@ func TestNodeKilledAnywhere(t *testing.T) {
 	t.Logf("reasons of the ends: %v", starts)
 }
 
-// TestSupervisorKilledAnywhere is the same for the supervisor: whatever it was
-// doing, the code was started at most once and nothing of it is left.
+// TestSupervisorKilledAnywhere does the same with the supervisor. The code must
+// start at most once, and its cgroup must be removed.
 func TestSupervisorKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	marks := t.TempDir()
@@ -403,7 +402,8 @@ func TestSupervisorKilledAnywhere(t *testing.T) {
 	t.Logf("reasons of the ends: %v", ends)
 }
 
-// TestOutcomeWaitsForTheCluster holds the outcome back over a restart.
+// TestOutcomeWaitsForTheCluster checks that an outcome which the cluster cannot
+// accept yet is still sent after a restart.
 func TestOutcomeWaitsForTheCluster(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -427,7 +427,7 @@ func TestOutcomeWaitsForTheCluster(t *testing.T) {
 		t.Errorf("ended as %s", o.Status)
 	}
 	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
-	// A view that is behind still has the attempt: it must not start again.
+	// A stale view still contains the attempt. It must not start again.
 	n.place(n.newWork(compute.Bundle{Code: "print(2)"}))
 	w := n.newWork(compute.Bundle{Code: "print(1)"})
 	w.Execution.ID, w.Attempt.Execution = id, id
@@ -438,7 +438,7 @@ func TestOutcomeWaitsForTheCluster(t *testing.T) {
 	}
 }
 
-// TestRefusedOutcomeIsFinal drops what the state will never take.
+// TestRefusedOutcomeIsFinal checks that a finally refused outcome is dropped.
 func TestRefusedOutcomeIsFinal(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
@@ -455,8 +455,8 @@ func TestRefusedOutcomeIsFinal(t *testing.T) {
 	await(t, "an empty outbox", func() bool { entries, err := os.ReadDir(outbox); return err == nil && len(entries) == 0 })
 }
 
-// TestDisconnected ends code whose node does not reach the cluster, also when
-// it was given no grace.
+// TestDisconnected checks that code ends when its node does not reach the cluster,
+// even if its disconnect grace is zero.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	last, since := time.Now(), boottime.Now()
@@ -470,8 +470,8 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// TestConnected is its control: contact as old as a healthy node's keeps code
-// alive beyond the shortest grace there is.
+// TestConnected is the control: contacts as old as those of a healthy node keep
+// code running beyond the shortest lease.
 func TestConnected(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) {
@@ -485,13 +485,13 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// healthyAge is how old a healthy node's last contact is, at most, when it is
-// passed on: the longest way between two heartbeats.
+// healthyAge is the maximum age of a healthy node's last contact when it is passed
+// on: the longest interval between two heartbeats.
 const healthyAge = 3300 * time.Millisecond
 
-// TestNothingBeginsWithoutContact holds that a node process which did not reach
-// the leader yet begins nothing: what it finds placed may be old, and the leader
-// may be about to give it up. It begins once the leader was reached.
+// TestNothingBeginsWithoutContact checks that a node process starts no attempt
+// before it has reached the leader. Its assignments may be old, and the leader may
+// be about to give them up. It starts them after the contact.
 func TestNothingBeginsWithoutContact(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
@@ -510,8 +510,8 @@ func TestNothingBeginsWithoutContact(t *testing.T) {
 	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(id))
 }
 
-// TestRestartedNodeWithoutContact holds that a node process which did not reach
-// the leader yet does not end what the one before had contact for.
+// TestRestartedNodeWithoutContact checks that a node process which has not reached
+// the leader does not end attempts whose lease the previous process renewed.
 func TestRestartedNodeWithoutContact(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
@@ -522,7 +522,7 @@ func TestRestartedNodeWithoutContact(t *testing.T) {
 	n.cfg.Contact = func() time.Duration { return 0 }
 	n.place(w)
 	stop := n.run()
-	deadline := time.NewTimer(3 * time.Second) // More than a contact is passed on in.
+	deadline := time.NewTimer(3 * time.Second) // Longer than the interval of contact reports.
 	<-deadline.C
 	stop()
 	n.cfg.Contact = func() time.Duration { return 1 }
@@ -530,8 +530,8 @@ func TestRestartedNodeWithoutContact(t *testing.T) {
 	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(w.Execution.ID))
 }
 
-// TestNodeGoneForTheGrace ends code whose node died: nobody tells the
-// supervisor anything any more.
+// TestNodeGoneForTheGrace checks that code ends after its lease when its node is
+// dead, so that nobody renews the lease.
 func TestNodeGoneForTheGrace(t *testing.T) {
 	t.Parallel()
 	n := idle(t)

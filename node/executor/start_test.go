@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	startRounds = 10 // On a machine that is never quiet.
+	startRounds = 10 // Attempts to find a quiet moment on a busy machine.
 	startsEach  = 25
 	startRatio  = 2.0
 )
 
-// firstStatement says when the code began, in nanoseconds of the day.
+// firstStatement prints the time at which the code began, in Unix nanoseconds.
 const firstStatement = "import time; print(time.time_ns())"
 
 // TestStartCostsLittle compares the time from an execution's placement to its
-// first statement with the interpreter's alone. Both are timed in turn, and the
-// shortest counts, which no neighbour on the machine disturbed. The supervisor
-// is the program's, so that the race detector does not slow it. A busy machine
-// makes both later, so what counts is how many times longer it takes.
+// first statement with that of the interpreter alone. Both are timed in turn. The
+// shortest times count, because other load on the machine disturbed them least.
+// The supervisor runs from a separately built program, so that the race detector
+// does not slow it. A busy machine slows both, so the test compares their ratio.
 func TestStartCostsLittle(t *testing.T) {
 	berth := filepath.Join(t.TempDir(), "berth")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", berth, "berth/cmd/berth")
@@ -49,7 +49,7 @@ func TestStartCostsLittle(t *testing.T) {
 	t.Errorf("an execution begins after %.2f times the interpreter's time, want at most %.1f", ratio, startRatio)
 }
 
-// startTimes returns the shortest times of both.
+// startTimes returns the shortest times of the interpreter and of the execution.
 func startTimes(t *testing.T, n *node, python string) (bare, boxed time.Duration) {
 	t.Helper()
 	bare, boxed = time.Hour, time.Hour
@@ -67,7 +67,7 @@ func startTimes(t *testing.T, n *node, python string) (bare, boxed time.Duration
 	return bare, boxed
 }
 
-// began returns what firstStatement said.
+// began parses the output of firstStatement.
 func began(t *testing.T, output string) time.Time {
 	t.Helper()
 	ns, err := strconv.ParseInt(strings.TrimSpace(output), 10, 64)

@@ -195,11 +195,11 @@ func TestOutboxSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The remains of an interrupted write.
+	// A file of an interrupted write.
 	if err := os.WriteFile(filepath.Join(dir, "x"+newSuffix), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// And one that is not what was written: its attempt's journal has it.
+	// And a corrupt file. The attempt's journal has its outcome.
 	bad, err := journal.Encode(second)
 	if err != nil {
 		t.Fatal(err)
@@ -223,8 +223,8 @@ func TestOutboxSurvives(t *testing.T) {
 	}
 }
 
-// TestOutcomeWithoutRoomIsSent holds that an outcome that the disk does not take
-// is on its way nevertheless.
+// TestOutcomeWithoutRoomIsSent checks that an outcome is sent even if it cannot be
+// written to disk.
 func TestOutcomeWithoutRoomIsSent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "outbox")
 	box, err := openOutbox(dir, slog.New(slog.DiscardHandler))
@@ -246,8 +246,8 @@ func TestOutcomeWithoutRoomIsSent(t *testing.T) {
 	}
 }
 
-// TestEndedAttemptDoesNotBeginAnew holds that an attempt whose outcome waits is
-// none that is new, also where a power cut took its directory.
+// TestEndedAttemptDoesNotBeginAnew checks that an attempt whose outcome is in the
+// outbox does not count as new, even if a power failure removed its directory.
 func TestEndedAttemptDoesNotBeginAnew(t *testing.T) {
 	dir := t.TempDir()
 	box, err := openOutbox(filepath.Join(dir, outboxDir), slog.New(slog.DiscardHandler))
@@ -289,8 +289,9 @@ func TestEnvironmentIsOurs(t *testing.T) {
 	}
 }
 
-// TestMayStart holds that an attempt which was cut off at any time while it was
-// prepared does not start: the cluster may have placed it elsewhere.
+// TestMayStart checks that an attempt does not start if its lease ran out at any
+// time during the preparation, because the cluster may have rescheduled it
+// elsewhere.
 func TestMayStart(t *testing.T) {
 	now := boottime.Now()
 	for _, test := range []struct {
@@ -326,9 +327,9 @@ func TestMayStart(t *testing.T) {
 	}
 }
 
-// TestLifeBeforeIsEnded: what a state from before an attempt was placed does not
-// have goes on, unless another life of the cluster has begun in it: a restore or
-// a recovery takes indexes back.
+// TestLifeBeforeIsEnded checks that an attempt that is missing in a state from
+// before its placement keeps running, unless the state is of a later epoch of the
+// cluster. A restore or a recovery may lower the index.
 func TestLifeBeforeIsEnded(t *testing.T) {
 	const placed = 100
 	for _, test := range []struct {
