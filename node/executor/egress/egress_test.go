@@ -34,8 +34,8 @@ func inNamespace(t *testing.T, file *os.File, fn func() error) error {
 	return <-done
 }
 
-// world makes a network outside the machine, with a server at each address.
-func world(t *testing.T, addresses ...string) *os.File {
+// outsideNetwork makes a network outside the machine, with a server at each address.
+func outsideNetwork(t *testing.T, addresses ...string) *os.File {
 	t.Helper()
 	file, err := newNamespace()
 	if err != nil {
@@ -132,7 +132,7 @@ func TestEgress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("networks are made by root")
 	}
-	beyond := world(t, "11.22.33.2", "10.99.0.2", "11.22.44.2", "11.22.55.2", "169.254.169.254", "100.64.0.2")
+	outer := outsideNetwork(t, "11.22.33.2", "10.99.0.2", "11.22.44.2", "11.22.55.2", "169.254.169.254", "100.64.0.2")
 	table, err := Open(fmt.Sprintf("t%d", os.Getpid()%10000), []netip.Prefix{netip.MustParsePrefix("11.22.44.0/24")})
 	must(t, err)
 	defer func() { must(t, table.Close()) }()
@@ -149,7 +149,7 @@ func TestEgress(t *testing.T) {
 
 	answer, err := ask(t, file, "11.22.33.2:80")
 	if err != nil {
-		t.Fatalf("the outside is not reached: %v", err)
+		t.Fatalf("the outside network is not reached: %v", err)
 	}
 	if strings.HasPrefix(answer, address.String()) {
 		t.Errorf("the server sees %s: the address is not translated", answer)
@@ -177,16 +177,16 @@ func TestEgress(t *testing.T) {
 	}
 	serve(t, file, address)
 	group.Go(func() {
-		if _, err := ask(t, beyond, net.JoinHostPort(address.String(), "80")); err == nil {
+		if _, err := ask(t, outer, net.JoinHostPort(address.String(), "80")); err == nil {
 			t.Error("the attempt is reached from outside")
 		}
 	})
 	group.Wait()
 }
 
-// TestSlotIsUsedAgain makes the network of a slot while the kernel may still be
+// TestSlotReuse makes the network of a slot while the kernel may still be
 // removing the previous one.
-func TestSlotIsUsedAgain(t *testing.T) {
+func TestSlotReuse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("networks are made by root")
 	}

@@ -83,7 +83,7 @@ func (t *Table) configureHost(name string, gateway netip.Addr) error {
 		return fmt.Errorf("find pair: %w", err)
 	}
 	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: network(gateway)}); err != nil {
-		return fmt.Errorf("give address: %w", err)
+		return fmt.Errorf("assign address: %w", err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bring up pair: %w", err)
@@ -104,7 +104,7 @@ func configureInside(file *os.File, gateway, own netip.Addr) error {
 		}
 		if name == inside {
 			if err := h.AddrAdd(link, &netlink.Addr{IPNet: network(own)}); err != nil {
-				return fmt.Errorf("give address: %w", err)
+				return fmt.Errorf("assign address: %w", err)
 			}
 		}
 		if err := h.LinkSetUp(link); err != nil {

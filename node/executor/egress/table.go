@@ -16,8 +16,8 @@ import (
 // benchmarks (RFC 2544), so no real network uses it.
 const source = "198.18.0.0/15"
 
-// always returns the destinations that are denied to every execution.
-func always() []string {
+// alwaysDenied returns the destinations that are denied to every execution.
+func alwaysDenied() []string {
 	return []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", source, "198.51.100.0/24",
@@ -26,7 +26,7 @@ func always() []string {
 }
 
 const (
-	forwardSwitch = "/proc/sys/net/ipv4/ip_forward"
+	ipForwardFile = "/proc/sys/net/ipv4/ip_forward"
 	smtpPort      = 25 // Denied, so that executions cannot send spam.
 	dnsPort       = 53
 )
@@ -58,7 +58,7 @@ func Open(name string, deny []netip.Prefix) (*Table, error) {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	// Forwarding is enabled only after the rules are installed.
-	if err := os.WriteFile(forwardSwitch, []byte("1\n"), 0); err != nil {
+	if err := os.WriteFile(ipForwardFile, []byte("1\n"), 0); err != nil {
 		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	return t, nil
@@ -68,7 +68,7 @@ func Open(name string, deny []netip.Prefix) (*Table, error) {
 // addition to those that are always denied.
 func (t *Table) Deny(addresses []netip.Prefix) error {
 	deny := make([]netip.Prefix, 0, len(addresses))
-	for _, text := range always() {
+	for _, text := range alwaysDenied() {
 		deny = append(deny, netip.MustParsePrefix(text))
 	}
 	for _, prefix := range addresses {
@@ -155,7 +155,7 @@ func (t *Table) install(deny []netip.Prefix) error {
 		}
 		conn.AddRule(rule)
 	}
-	from, to := t.named(expr.MetaKeyIIFNAME), t.named(expr.MetaKeyOIFNAME)
+	from, to := t.onInterfaces(expr.MetaKeyIIFNAME), t.onInterfaces(expr.MetaKeyOIFNAME)
 	add(forward, from, family(unix.NFPROTO_IPV6), drop())
 	for _, chain := range []*nftables.Chain{forward, input} {
 		for _, server := range t.resolv.servers {
@@ -169,15 +169,15 @@ func (t *Table) install(deny []netip.Prefix) error {
 		add(forward, from, within(offsetDaddr, prefix), drop())
 	}
 	add(forward, from, port(unix.IPPROTO_TCP, smtpPort), drop())
-	add(forward, to, answers(), accept())
+	add(forward, to, established(), accept())
 	add(forward, to, drop())
 	add(nat, within(offsetSaddr, netip.MustParsePrefix(source)), []expr.Any{&expr.Masq{}})
 	return conn.Flush()
 }
 
-// named matches the interfaces of the node's attempts. Without the terminating
+// onInterfaces matches the interfaces of the node's attempts. Without the terminating
 // zero byte, the comparison matches a prefix.
-func (t *Table) named(key expr.MetaKey) []expr.Any {
+func (t *Table) onInterfaces(key expr.MetaKey) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(t.prefix())},
@@ -210,8 +210,8 @@ func port(protocol byte, number uint16) []expr.Any {
 	}
 }
 
-// answers matches packets of established and related connections.
-func answers() []expr.Any {
+// established matches packets of established and related connections.
+func established() []expr.Any {
 	state := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
