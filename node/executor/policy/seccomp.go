@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withheld returns the system calls that the list of container runtimes allows
+// deniedSyscalls returns the system calls that the list of container runtimes allows
 // and that an execution does not need. Each was once part of an escape.
-func withheld() []string {
+func deniedSyscalls() []string {
 	return []string{
 		"socket", // Allowed below, for the usual families.
 		"ptrace", "process_vm_readv", "process_vm_writev",
@@ -25,8 +25,8 @@ func withheld() []string {
 	}
 }
 
-// families returns the socket families that code may use.
-func families() []uint64 {
+// allowedFamilies returns the socket families that code may use.
+func allowedFamilies() []uint64 {
 	return []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 }
 
@@ -72,7 +72,7 @@ func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGro
 			continue
 		}
 		for _, name := range call.Names {
-			if _, known := info.SyscallNames[name]; !known || slices.Contains(withheld(), name) {
+			if _, known := info.SyscallNames[name]; !known || slices.Contains(deniedSyscalls(), name) {
 				continue
 			}
 			if len(call.Args) == 0 {
@@ -85,7 +85,7 @@ func allowed(profile *specs.LinuxSeccomp, info *arch.Info) seccompbpf.SyscallGro
 				seccompbpf.NameWithConditions{Name: name, Conditions: conditions(call.Args)})
 		}
 	}
-	for _, family := range families() {
+	for _, family := range allowedFamilies() {
 		group.NamesWithCondtions = append(group.NamesWithCondtions, seccompbpf.NameWithConditions{
 			Name:       "socket",
 			Conditions: seccompbpf.ArgumentConditions{{Operation: seccompbpf.Equal, Value: family}},
