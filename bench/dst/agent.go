@@ -86,7 +86,7 @@ func (a *agent) adopt(k key, d *directory) {
 	}
 	state := d.read()
 	switch {
-	case state.Unbegun():
+	case state.NotStarted():
 		if a.disk.outbox[k] == nil {
 			a.disk.remove(k)
 		}

@@ -94,7 +94,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	}
 	defer held.Close()
 	state := held.State()
-	if state.Unbegun() { // No supervisor can start while this process holds the journal.
+	if state.NotStarted() { // No supervisor can start while this process holds the journal.
 		e.discard(a)
 		return
 	}

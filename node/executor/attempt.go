@@ -65,7 +65,7 @@ func (a *attempt) yield(notice time.Duration) {
 	conn := a.conn
 	a.mu.Unlock()
 	if changed && conn != nil {
-		_ = conn.Yield(notice) // As above.
+		_ = conn.Preempt(notice) // As above.
 	}
 }
 
@@ -113,7 +113,7 @@ func (a *attempt) join(conn *supervise.Conn) {
 	stop, yielded, notice := a.stop, a.yielded, a.notice
 	a.mu.Unlock()
 	if yielded {
-		_ = conn.Yield(notice) // As above.
+		_ = conn.Preempt(notice) // As above.
 	}
 	if stop != compute.StopNone {
 		_ = conn.Stop(stop) // As above.

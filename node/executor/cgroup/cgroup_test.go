@@ -80,7 +80,7 @@ func start(t *testing.T, g *Group, cmd *exec.Cmd) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := g.Around(func(cgroupFD int) error {
+	err := g.ForkInside(func(cgroupFD int) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: cgroupFD >= 0, CgroupFD: cgroupFD}
 		return cmd.Start()
 	})
@@ -157,12 +157,12 @@ func TestCPULimit(t *testing.T) {
 	}
 }
 
-// TestStarterIsNotInTheGroup checks that only the started process is in the group.
-func TestStarterIsNotInTheGroup(t *testing.T) {
+// TestStarterIsOutsideTheGroup checks that only the started process is in the group.
+func TestStarterIsOutsideTheGroup(t *testing.T) {
 	g := newGroup(t, Limits{MemoryBytes: 64 << 20, Pids: 100})
 	now := time.Now()
 	if g.Abandoned(now.Add(-time.Minute)) || !g.Abandoned(now.Add(time.Minute)) {
-		t.Error("an empty group is not told by its age")
+		t.Error("Abandoned ignores the age of an empty group")
 	}
 	cmd := self("wait")
 	start(t, g, cmd)

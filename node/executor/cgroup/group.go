@@ -57,12 +57,12 @@ func (g *Group) limit(limits Limits) error {
 	}
 	if g.host.v2 != "" {
 		err := write(g.dir("memory"), "memory.max", memory)
-		return errors.Join(err, writeIfThere(g.dir("memory"), "memory.swap.max", "0"))
+		return errors.Join(err, writeIfExists(g.dir("memory"), "memory.swap.max", "0"))
 	}
 	if err := write(g.dir("memory"), "memory.limit_in_bytes", memory); err != nil {
 		return err
 	}
-	return writeIfThere(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
+	return writeIfExists(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
 }
 
 // LimitCPU limits the group to milli thousandths of a core.
@@ -93,12 +93,12 @@ func cpuQuota(milli int64) (quota, period int64) {
 	return max(milli*sharePeriod/1000, minCPUQuota), sharePeriod
 }
 
-// Around calls fork, which must start a process from the calling thread. The
+// ForkInside calls fork, which must start a process from the calling thread. The
 // process starts inside the group. On version 2, fork gets a descriptor of the
 // group for clone3. On version 1 it gets -1: the calling thread, which must be
 // locked, joins the group during the call and the groups' parent after it. Moving
 // the process later would cost an RCU grace period in the kernel each time.
-func (g *Group) Around(fork func(cgroupFD int) error) error {
+func (g *Group) ForkInside(fork func(cgroupFD int) error) error {
 	if g.host.v2 != "" {
 		dir, err := os.Open(g.dir(""))
 		if err != nil {
@@ -308,8 +308,8 @@ func write(dir, file, text string) error {
 	return err
 }
 
-// writeIfThere is write for a file that some kernels lack.
-func writeIfThere(dir, file, text string) error {
+// writeIfExists is write for a file that some kernels lack.
+func writeIfExists(dir, file, text string) error {
 	err := write(dir, file, text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -28,10 +28,10 @@ type State struct {
 	Outcome   *compute.Outcome
 }
 
-// Unbegun reports whether the code was never started and no outcome is recorded.
+// NotStarted reports whether the code was never started and no outcome is recorded.
 // If no supervisor holds the journal either, the attempt may be started again when
 // the state still wants it.
-func (s State) Unbegun() bool {
+func (s State) NotStarted() bool {
 	return (!s.Starting || fault.Planted(fault.IgnoredStarting)) && s.Outcome == nil
 }
 

@@ -88,7 +88,7 @@ func TestTornJournal(t *testing.T) {
 		}
 		j := open(t, torn)
 		if s := j.State(); s.Outcome != nil && !same(*s.Outcome, outcome) || s.StartedAt != 0 && s.StartedAt != 2 ||
-			s.Starting != (n > 1) || s.Unbegun() != (n <= 1) {
+			s.Starting != (n > 1) || s.NotStarted() != (n <= 1) {
 			t.Fatalf("cut at %d it says %+v", n, s)
 		}
 		if err := j.Ended(outcome); err != nil {

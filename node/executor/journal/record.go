@@ -97,7 +97,7 @@ func (r record) outcome() *compute.Outcome {
 const sumLen = 2 * crc32.Size
 
 // errDamaged is returned for a corrupt line.
-var errDamaged = errors.New("not what was written")
+var errDamaged = errors.New("corrupt line")
 
 // line returns the stored form of r: the CRC32C of the JSON in hexadecimal digits,
 // a space, the JSON and a newline.

@@ -61,7 +61,7 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 		}
 	}
 	fmt.Fprintln(report, "ready")
-	if err := await(os.NewFile(fdGo, "go")); err != nil {
+	if err := awaitStart(os.NewFile(fdStart, "start")); err != nil {
 		return 0, err
 	}
 	pid, err := execute(spec)
@@ -72,12 +72,12 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	return reap(pid)
 }
 
-// await waits for the supervisor's permission to start the program. It fails when
+// awaitStart waits for the supervisor's permission to start the program. It fails when
 // the supervisor ends.
-func await(goes *os.File) error {
-	var word [1]byte
-	if _, err := io.ReadFull(goes, word[:]); err != nil {
-		return fmt.Errorf("supervisor went away: %w", err)
+func awaitStart(pipe *os.File) error {
+	var signal [1]byte
+	if _, err := io.ReadFull(pipe, signal[:]); err != nil {
+		return fmt.Errorf("wait for supervisor: %w", err)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func execute(spec *Spec) (int, error) {
 		return 0, err
 	}
 	if err := setIDs(UserID); err != nil {
-		return 0, fmt.Errorf("become the user: %w", err)
+		return 0, fmt.Errorf("set user: %w", err)
 	}
 	if err := clearCapabilities(); err != nil {
 		return 0, fmt.Errorf("clear capabilities: %w", err)

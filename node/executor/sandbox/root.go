@@ -22,9 +22,9 @@ const (
 // scratchDirs returns the writable directories, in the order of their creation.
 func scratchDirs() []string { return []string{WorkDir, "/tmp", "/dev/shm"} }
 
-// hidden returns the paths in /proc that are masked. Paths that the kernel lacks
+// maskedPaths returns the paths in /proc that are masked. Paths that the kernel lacks
 // are skipped.
-func hidden() []string {
+func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg",
 		"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
@@ -32,8 +32,8 @@ func hidden() []string {
 	}
 }
 
-// readOnly returns the paths in /proc that are mounted read-only, if they exist.
-func readOnly() []string { return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"} }
+// readOnlyPaths returns the paths in /proc that are mounted read-only, if they exist.
+func readOnlyPaths() []string { return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"} }
 
 // buildRoot makes the root that the spec describes and pivots into it.
 func buildRoot(spec *Spec) error {
@@ -49,7 +49,7 @@ func buildRoot(spec *Spec) error {
 	}
 	for i, bind := range spec.Binds {
 		if err := attach(fdBinds+i, bind); err != nil {
-			return fmt.Errorf("show %s: %w", bind.Target, err)
+			return fmt.Errorf("mount %s: %w", bind.Target, err)
 		}
 	}
 	if err := mountProc(); err != nil {
@@ -67,14 +67,14 @@ func buildRoot(spec *Spec) error {
 // attach mounts one detached mount at its target.
 func attach(fd int, bind Bind) error {
 	target := newRoot + bind.Target
-	if err := makePoint(target, bind.Dir); err != nil {
+	if err := makeMountPoint(target, bind.Dir); err != nil {
 		return err
 	}
 	return moveMount(fd, target)
 }
 
-// makePoint makes a mount point: a directory or an empty file.
-func makePoint(target string, dir bool) error {
+// makeMountPoint makes a mount point: a directory or an empty file.
+func makeMountPoint(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)
 	}
@@ -99,21 +99,21 @@ func mountProc() error {
 	if err := syscall.Mount("proc", target, "proc", flags, "hidepid=2"); err != nil {
 		return fmt.Errorf("mount proc: %w", err)
 	}
-	for _, name := range hidden() {
-		if err := hide(newRoot + name); err != nil {
-			return fmt.Errorf("hide %s: %w", name, err)
+	for _, name := range maskedPaths() {
+		if err := maskPath(newRoot + name); err != nil {
+			return fmt.Errorf("mask %s: %w", name, err)
 		}
 	}
-	for _, name := range readOnly() {
-		if err := protect(newRoot+name, flags); err != nil {
-			return fmt.Errorf("protect %s: %w", name, err)
+	for _, name := range readOnlyPaths() {
+		if err := remountReadOnly(newRoot+name, flags); err != nil {
+			return fmt.Errorf("remount %s read-only: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// hide masks a directory with an empty one and a file with /dev/null.
-func hide(name string) error {
+// maskPath masks a directory with an empty one and a file with /dev/null.
+func maskPath(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -128,7 +128,7 @@ func hide(name string) error {
 	return syscall.Mount("/dev/null", name, "", syscall.MS_BIND, "")
 }
 
-func protect(name string, flags uintptr) error {
+func remountReadOnly(name string, flags uintptr) error {
 	err := syscall.Mount(name, name, "", syscall.MS_BIND|syscall.MS_REC, "")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -269,7 +269,7 @@ func enterRoot() error {
 	}
 	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
 	if err := syscall.Mount("", "/", "", flags, ""); err != nil {
-		return fmt.Errorf("close root: %w", err)
+		return fmt.Errorf("make root read-only: %w", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const Command = "sandbox-init"
 // fdBinds.
 const (
 	fdSpec   = 3
-	fdGo     = 4
+	fdStart  = 4
 	fdReport = 5
 	fdWork   = 6
 	fdBinds  = 7
@@ -30,10 +30,10 @@ const setupTimeout = 30 * time.Second
 
 // Sandbox is one started sandbox.
 type Sandbox struct {
-	PID    int // Of the first process. When it ends, the kernel kills the rest of the sandbox.
-	goes   *os.File
-	report *os.File
-	lines  *bufio.Reader
+	PID       int // Of the first process. When it ends, the kernel kills the rest of the sandbox.
+	startPipe *os.File
+	report    *os.File
+	lines     *bufio.Reader
 }
 
 // Exit is how the program ended.
@@ -46,11 +46,11 @@ type Exit struct {
 // network namespace and the v1 cgroups of the calling thread. The program will
 // write to stdout and stderr.
 func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) {
-	views, err := openViews(spec)
+	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(views)
+	defer closeAll(mounts)
 	work, err := os.Open(spec.WorkSource)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
@@ -61,28 +61,28 @@ func Start(spec *Spec, stdout, stderr *os.File, cgroupFD int) (*Sandbox, error) 
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer specFile.Close()
-	goRead, goWrite, err := os.Pipe()
+	startRead, startWrite, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	defer goRead.Close()
+	defer startRead.Close()
 	reportRead, reportWrite, err := os.Pipe()
 	if err != nil {
-		goWrite.Close()
+		startWrite.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	defer reportWrite.Close()
-	files := []uintptr{0, stdout.Fd(), stderr.Fd(), specFile.Fd(), goRead.Fd(), reportWrite.Fd(), work.Fd()}
-	for _, view := range views {
-		files = append(files, uintptr(view))
+	files := []uintptr{0, stdout.Fd(), stderr.Fd(), specFile.Fd(), startRead.Fd(), reportWrite.Fd(), work.Fd()}
+	for _, mount := range mounts {
+		files = append(files, uintptr(mount))
 	}
 	pid, err := forkFirst(spec, files, cgroupFD)
 	if err != nil {
-		goWrite.Close()
+		startWrite.Close()
 		reportRead.Close()
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	return &Sandbox{PID: pid, goes: goWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
+	return &Sandbox{PID: pid, startPipe: startWrite, report: reportRead, lines: bufio.NewReader(reportRead)}, nil
 }
 
 // forkFirst starts this binary again as the first process of new namespaces. It
@@ -112,11 +112,11 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 	})
 }
 
-// openViews returns a detached mount for each bind. It excludes submounts that
+// openMounts returns a detached mount for each bind. It excludes submounts that
 // appear later. Setuid bits in it have no effect, and neither have device files
 // unless the bind is a device.
-func openViews(spec *Spec) ([]int, error) {
-	views := make([]int, 0, len(spec.Binds))
+func openMounts(spec *Spec) ([]int, error) {
+	mounts := make([]int, 0, len(spec.Binds))
 	for i := range spec.Binds {
 		bind := &spec.Binds[i]
 		attributes := uint64(mountAttrNosuid)
@@ -131,14 +131,14 @@ func openViews(spec *Spec) ([]int, error) {
 			bind.Dir = info.IsDir()
 			var fd int
 			if fd, err = openTree(bind.Source, attributes); err == nil {
-				views = append(views, fd)
+				mounts = append(mounts, fd)
 				continue
 			}
 		}
-		closeAll(views)
-		return nil, fmt.Errorf("show %s to the sandbox: %w", bind.Source, err)
+		closeAll(mounts)
+		return nil, fmt.Errorf("open mount of %s: %w", bind.Source, err)
 	}
-	return views, nil
+	return mounts, nil
 }
 
 func closeAll(fds []int) {
@@ -175,16 +175,16 @@ func (s *Sandbox) Await() error {
 	return err
 }
 
-// ErrSilent means that the sandbox ended, or took too long, without a report.
+// ErrNoReport means that the sandbox ended, or took too long, without a report.
 // After Execute it may nevertheless have started the program.
-var ErrSilent = errors.New("sandbox ended")
+var ErrNoReport = errors.New("sandbox ended")
 
 // Execute makes the first process start the program and returns when it has.
 func (s *Sandbox) Execute() error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
-	if _, err := s.goes.Write([]byte{'.'}); err != nil {
+	if _, err := s.startPipe.Write([]byte{'.'}); err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	_, err := s.expect("started")
@@ -210,7 +210,7 @@ func (s *Sandbox) Wait() (Exit, error) {
 
 // Close reaps the first process, which must be ending, and closes its pipes.
 func (s *Sandbox) Close() {
-	s.goes.Close()
+	s.startPipe.Close()
 	s.report.Close()
 	var status syscall.WaitStatus
 	for {
@@ -222,11 +222,11 @@ func (s *Sandbox) Close() {
 }
 
 // expect reads one line of the report, which must begin with word, and returns the
-// rest of the line. The error is ErrSilent when there is no line.
+// rest of the line. The error is ErrNoReport when there is no line.
 func (s *Sandbox) expect(word string) (string, error) {
 	line, err := s.lines.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("%w before %q: %w", ErrSilent, word, err)
+		return "", fmt.Errorf("%w before %q: %w", ErrNoReport, word, err)
 	}
 	got, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	if got != word {

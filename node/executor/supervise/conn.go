@@ -38,7 +38,7 @@ type Event struct {
 func Pair() (*Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("pair with supervisor: %w", err)
+		return nil, nil, fmt.Errorf("make socket pair: %w", err)
 	}
 	return newConn(fds[0]), os.NewFile(uintptr(fds[1]), "supervisor"), nil
 }
@@ -83,9 +83,9 @@ func (c *Conn) Stop(stop compute.Stop) error {
 	return writeLine(c.file, "stop "+word)
 }
 
-// Yield makes the supervisor preempt the code: it gives the code a notice and
+// Preempt makes the supervisor preempt the code: it gives the code a notice and
 // stops it when the notice is over.
-func (c *Conn) Yield(notice time.Duration) error {
+func (c *Conn) Preempt(notice time.Duration) error {
 	return writeLine(c.file, fmt.Sprintf("yield %d", notice.Milliseconds()))
 }
 
@@ -120,7 +120,7 @@ func writeLine(file *os.File, line string) error {
 type command struct {
 	stop    compute.Stop
 	contact time.Duration // Boottime of the last contact, with StopNone.
-	yield   bool          // Preempt the code,
+	preempt bool          // Preempt the code,
 	notice  time.Duration // with this notice.
 }
 
@@ -174,7 +174,7 @@ func readCommands(file *os.File, commands chan<- command) {
 			commands <- command{stop: compute.StopGraceful}
 		case word == "yield":
 			if ms, err := strconv.ParseInt(rest, 10, 64); err == nil && ms >= 0 {
-				commands <- command{yield: true, notice: time.Duration(ms) * time.Millisecond}
+				commands <- command{preempt: true, notice: time.Duration(ms) * time.Millisecond}
 			}
 		case word == "contact":
 			if ns, err := strconv.ParseInt(rest, 10, 64); err == nil && ns >= 0 {
@@ -189,7 +189,7 @@ func readCommands(file *os.File, commands chan<- command) {
 func (s *supervisor) serve(file *os.File) {
 	s.mu.Lock()
 	s.conns[file] = true
-	for _, line := range s.said {
+	for _, line := range s.events {
 		if writeLine(file, line) != nil {
 			break
 		}
@@ -202,11 +202,11 @@ func (s *supervisor) serve(file *os.File) {
 	file.Close()
 }
 
-// say sends an event to every connected node, and keeps it for later ones.
-func (s *supervisor) say(line string) {
+// broadcast sends an event to every connected node, and keeps it for later ones.
+func (s *supervisor) broadcast(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = append(s.said, line)
+	s.events = append(s.events, line)
 	for file := range s.conns {
 		// A node that misses the event reads the journal instead.
 		_ = writeLine(file, line)

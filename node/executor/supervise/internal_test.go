@@ -23,12 +23,12 @@ func TestLateContact(t *testing.T) {
 		{now - 20*time.Second, now + 50*time.Second},
 		{now - 61*time.Second, now + 50*time.Second},
 	} {
-		if err := s.touch(test.at); err != nil || s.lease.Until() != test.want {
+		if err := s.renew(test.at); err != nil || s.lease.Until() != test.want {
 			t.Errorf("contact %v ago: until %v from now, %v", now-test.at, s.lease.Until()-now, err)
 		}
 	}
 	s.lease = boottime.Lease{Grace: time.Nanosecond}
-	if err := s.touch(now); err != nil {
+	if err := s.renew(now); err != nil {
 		t.Fatal(err)
 	}
 	hang := time.NewTimer(10 * time.Second)
@@ -36,10 +36,10 @@ func TestLateContact(t *testing.T) {
 	select {
 	case <-timer.C:
 	case <-hang.C:
-		t.Fatal("the end of a lease is not heard")
+		t.Fatal("the timer did not fire at the end of the lease")
 	}
-	if err := s.touch(boottime.Now()); err != nil || s.lease.Until() != now+1 {
-		t.Errorf("a word after the end put it off to %v from now, %v", s.lease.Until()-now, err)
+	if err := s.renew(boottime.Now()); err != nil || s.lease.Until() != now+1 {
+		t.Errorf("a contact after the end extended the lease to %v from now, %v", s.lease.Until()-now, err)
 	}
 }
 
@@ -64,8 +64,8 @@ func TestMayStart(t *testing.T) {
 		{"a graceful stop", 0, []command{stop(compute.StopGraceful)}, causeStopped},
 		{"a hard stop", 0, []command{{contact: now}, stop(compute.StopHard)}, causeAborted},
 		{"both", 0, []command{stop(compute.StopGraceful), stop(compute.StopHard)}, causeAborted},
-		{"it makes room", 0, []command{{yield: true, notice: time.Hour}}, causePreempted},
-		{"it makes room and is stopped hard", 0, []command{{yield: true}, stop(compute.StopHard)}, causeAborted},
+		{"preempted", 0, []command{{preempt: true, notice: time.Hour}}, causePreempted},
+		{"preempted and stopped hard", 0, []command{{preempt: true}, stop(compute.StopHard)}, causeAborted},
 		{"cut off", 2 * time.Minute, nil, causeNodeLost},
 		{"was cut off, and reached again", 2 * time.Minute, []command{{contact: now}}, causeNodeLost},
 		{"cut off and stopped", 2 * time.Minute, []command{stop(compute.StopGraceful)}, causeStopped},
@@ -73,7 +73,7 @@ func TestMayStart(t *testing.T) {
 		s := &supervisor{
 			lease: boottime.Lease{Grace: time.Minute}, contact: timer, commands: make(chan command, maxCommands),
 		}
-		if err := s.touch(now - test.reached); err != nil {
+		if err := s.renew(now - test.reached); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range test.commands {

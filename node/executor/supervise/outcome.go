@@ -56,7 +56,7 @@ func (s *supervisor) finish(end ending, pumps *pumps) compute.Outcome {
 	} else {
 		outcome.EndedAt = s.instant()
 	}
-	outcome.Status, outcome.Reason, outcome.Detail = s.verdict(end)
+	outcome.Status, outcome.Reason, outcome.Detail = s.classify(end)
 	outcome.Detail = compute.Clip(outcome.Detail, maxDetail)
 	if pumps != nil {
 		pumps.drain()
@@ -85,9 +85,9 @@ func (s *supervisor) closeLog(outcome compute.Outcome) {
 	}
 }
 
-// verdict returns the status, the reason and the detail of the outcome. If the
+// classify returns the status, the reason and the detail of the outcome. If the
 // supervisor ended the code, that counts, and not the resulting exit code.
-func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string) {
+func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, string) {
 	switch s.cause {
 	case causeTimeout:
 		detail := fmt.Sprintf("time limit of %s reached", seconds(s.spec.Timeout))
@@ -103,17 +103,17 @@ func (s *supervisor) verdict(end ending) (compute.Status, compute.Reason, string
 		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
 	case causeNone:
 	}
-	if end.err != nil && s.unsure {
+	if end.err != nil && s.startUnknown {
 		return compute.StatusSystemFailure, compute.ReasonSupervisorLost, end.err.Error()
 	}
 	if end.err != nil {
 		return compute.StatusSystemFailure, compute.ReasonStartFailed, end.err.Error()
 	}
-	return s.ownEnd(end)
+	return s.classifyExit(end)
 }
 
-// ownEnd is the verdict on code that the supervisor did not end.
-func (s *supervisor) ownEnd(end ending) (compute.Status, compute.Reason, string) {
+// classifyExit classifies the end of code that the supervisor did not end.
+func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, string) {
 	code := end.code()
 	if code == 0 {
 		return compute.StatusCompleted, compute.ReasonNone, ""

@@ -41,13 +41,13 @@ func (p *pumps) start(s *supervisor) {
 // must not hang on a full disk.
 func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 	buffer := make([]byte, pumpBytes)
-	told := false
+	logged := false
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && s.log != nil {
 			e := s.log.Write(stream, s.instant(), buffer[:n])
-			if e != nil && !told {
-				told = true
+			if e != nil && !logged {
+				logged = true
 				fmt.Fprintln(os.Stderr, e)
 			}
 		}

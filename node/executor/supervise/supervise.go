@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	drainTimeout  = 5 * time.Second  // For the rest of the output, once the code has ended.
-	killTimeout   = 10 * time.Second // For the processes of a killed cgroup to exit.
-	maxCommands   = 16               // Commands that wait for the loop.
-	pumpBytes     = 64 << 10         // The capacity of a pipe.
-	ownOOMScore   = "-900"           // The OOM killer's last choice.
-	theirOOMScore = "500"            // The OOM killer's first choice: the code.
-	cloneNewNet   = 0x40000000
+	drainTimeout       = 5 * time.Second  // For the rest of the output, once the code has ended.
+	killTimeout        = 10 * time.Second // For the processes of a killed cgroup to exit.
+	maxCommands        = 16               // Commands that wait for the loop.
+	pumpBytes          = 64 << 10         // The capacity of a pipe.
+	supervisorOOMScore = "-900"           // The OOM killer's last choice.
+	codeOOMScore       = "500"            // The OOM killer's first choice: the code.
+	cloneNewNet        = 0x40000000
 )
 
 // supervisor is the state of a supervisor process. The loop owns all but the
@@ -47,18 +47,18 @@ type supervisor struct {
 	contact *timer // The end of the disconnect grace.
 	notice  *timer // The end of a preemption notice.
 
-	yielded bool // A preemption was requested.
-	cause   cause
-	lease   boottime.Lease
-	unsure  bool          // It is unknown whether the code started.
-	started time.Duration // Boottime; 0 before the code started.
-	ended   time.Duration
-	cpuBase time.Duration // CPU time used before the code started.
+	preempted    bool // A preemption was requested.
+	cause        cause
+	lease        boottime.Lease
+	startUnknown bool          // It is unknown whether the code started.
+	started      time.Duration // Boottime; 0 before the code started.
+	ended        time.Duration
+	cpuBase      time.Duration // CPU time used before the code started.
 
 	mu sync.Mutex
 
-	conns map[*os.File]bool
-	said  []string // All events so far, for nodes that connect later.
+	conns  map[*os.File]bool
+	events []string // All events so far, for nodes that connect later.
 }
 
 // Main supervises the attempt whose directory is the only argument. It returns the
@@ -92,7 +92,7 @@ func run(dir string) error {
 		return err
 	}
 	if j.State().Starting {
-		return errors.New("supervise: the attempt was started before")
+		return errors.New("supervise: attempt was started before")
 	}
 	s := &supervisor{
 		spec: spec, journal: j, now: time.Now, lease: boottime.Lease{Grace: spec.DisconnectGrace},
@@ -105,14 +105,14 @@ func run(dir string) error {
 		return err
 	}
 	fault.Point("supervisor.ended.after")
-	s.say("ended")
+	s.broadcast("ended")
 	return nil
 }
 
 // open makes the pid file, the timers, the socket and the output of the supervisor.
 func (s *supervisor) open() error {
 	// Without the privilege, as in a container, the default remains.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(ownOOMScore), 0)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(supervisorOOMScore), 0)
 	if err := writePID(); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *supervisor) open() error {
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
-	return s.touch(s.spec.ContactAt)
+	return s.renew(s.spec.ContactAt)
 }
 
 func (s *supervisor) close() {
@@ -257,7 +257,7 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 	if s.group, err = host.Create(s.spec.Group, limits); err != nil {
 		return err
 	}
-	err = s.group.Around(func(cgroupFD int) (err error) {
+	err = s.group.ForkInside(func(cgroupFD int) (err error) {
 		s.box, err = sandbox.Start(&s.spec.Sandbox, stdout, stderr, cgroupFD)
 		return err
 	})
@@ -265,7 +265,7 @@ func (s *supervisor) fork(stdout, stderr *os.File) error {
 		return err
 	}
 	// Where this is not permitted, as in a container, the default remains.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.box.PID), []byte(theirOOMScore), 0)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.box.PID), []byte(codeOOMScore), 0)
 	return nil
 }
 
@@ -287,7 +287,7 @@ func (s *supervisor) launch() error {
 	at, now := boottime.Now(), s.instant()
 	fault.Point("supervisor.execute.before")
 	if err := s.box.Execute(); err != nil {
-		s.unsure = errors.Is(err, sandbox.ErrSilent)
+		s.startUnknown = errors.Is(err, sandbox.ErrNoReport)
 		return err
 	}
 	fault.Point("supervisor.execute.after")
@@ -296,7 +296,7 @@ func (s *supervisor) launch() error {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	fault.Point("supervisor.started")
-	s.say(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
+	s.broadcast(fmt.Sprintf("started %d %d", s.journal.State().ExecletAt, now))
 	return s.limit.set(at + s.spec.Timeout)
 }
 
@@ -307,7 +307,7 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 		case end := <-ends:
 			return end
 		case c := <-s.commands:
-			s.obey(c)
+			s.handle(c)
 		case <-s.limit.C:
 			s.note(fmt.Sprintf("time limit of %s reached", seconds(s.spec.Timeout)))
 			s.stop(causeTimeout)
@@ -322,9 +322,9 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 	}
 }
 
-func (s *supervisor) obey(c command) {
-	if c.yield {
-		s.yield(c.notice)
+func (s *supervisor) handle(c command) {
+	if c.preempt {
+		s.preempt(c.notice)
 		return
 	}
 	var err error
@@ -334,17 +334,17 @@ func (s *supervisor) obey(c command) {
 	case compute.StopGraceful:
 		s.stop(causeStopped)
 	case compute.StopNone:
-		err = s.touch(c.contact)
+		err = s.renew(c.contact)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
-// touch renews the lease: the leader was last reached at that boottime. The
+// renew renews the lease: the leader was last reached at that boottime. The
 // contact that a restarted node process reports may be older than the previous
 // process's last one.
-func (s *supervisor) touch(at time.Duration) error {
+func (s *supervisor) renew(at time.Duration) error {
 	if !s.lease.Renew(at, boottime.Now()) || fault.Planted(fault.EndlessLease) {
 		return nil
 	}
@@ -367,15 +367,15 @@ func (s *supervisor) stop(why cause) {
 	}
 }
 
-// yield gives the code a preemption notice, once, and stops it when the notice is
+// preempt gives the code a preemption notice, once, and stops it when the notice is
 // over. Code that exits before then ends with its own exit code.
-func (s *supervisor) yield(notice time.Duration) {
-	if s.yielded || s.cause != causeNone {
+func (s *supervisor) preempt(notice time.Duration) {
+	if s.preempted || s.cause != causeNone {
 		return
 	}
-	s.yielded = true
+	s.preempted = true
 	s.note(fmt.Sprintf("preempted: SIGTERM in %s, SIGKILL %s later", seconds(notice), seconds(s.spec.StopGrace)))
-	err := leaveNotice(notice, s.spec.StopGrace)
+	err := writeNotice(notice, s.spec.StopGrace)
 	if e := s.notice.set(boottime.Now() + notice); e != nil {
 		err = errors.Join(err, e)
 		s.stop(causePreempted)
@@ -385,9 +385,9 @@ func (s *supervisor) yield(notice time.Duration) {
 	}
 }
 
-// leaveNotice writes the notice file for the code. The current directory is the
+// writeNotice writes the notice file for the code. The current directory is the
 // attempt's. It has a NoticeDir only if the code may be preempted or drained.
-func leaveNotice(notice, grace time.Duration) error {
+func writeNotice(notice, grace time.Duration) error {
 	name := path.Join(NoticeDir, NoticeFile)
 	text := fmt.Sprintf("{\"sigterm_in_seconds\":%s,\"sigkill_after_seconds\":%s}\n",
 		strings.TrimSuffix(seconds(notice), " s"), strings.TrimSuffix(seconds(grace), " s"))
@@ -399,22 +399,22 @@ func leaveNotice(notice, grace time.Duration) error {
 		err = os.Rename(name+".new", name) // The code never sees a partial file.
 	}
 	if err != nil {
-		return fmt.Errorf("leave notice: %w", err)
+		return fmt.Errorf("write notice: %w", err)
 	}
 	return nil
 }
 
 // kill kills every process in the sandbox.
 func (s *supervisor) kill(why cause) {
-	s.blame(why)
+	s.setCause(why)
 	if err := s.group.Kill(killTimeout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
-// blame records why the attempt ends. A hard stop replaces a graceful stop or a
+// setCause records why the attempt ends. A hard stop replaces a graceful stop or a
 // preemption. Otherwise the first cause stands.
-func (s *supervisor) blame(why cause) {
+func (s *supervisor) setCause(why cause) {
 	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
 		s.cause = why
 	}

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 			}
 			held = append(held, page)
 		}
-	case "look":
-		look()
+	case "inspect":
+		inspect()
 		os.Exit(0)
 	}
 	if os.Getpid() == 1 {
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// look prints what a program sees of its sandbox.
-func look() {
+// inspect prints what a program sees of its sandbox.
+func inspect() {
 	status, err := os.ReadFile("/proc/self/status")
 	fmt.Println(string(status), err)
 	group, err := os.ReadFile("/proc/self/cgroup")
@@ -298,7 +298,7 @@ func TestNoStart(t *testing.T) {
 			compute.StatusAborted, compute.ReasonAborted,
 		},
 		{
-			"preempted", 0, func(c *supervise.Conn) error { return c.Yield(time.Hour) },
+			"preempted", 0, func(c *supervise.Conn) error { return c.Preempt(time.Hour) },
 			compute.StatusSystemFailure, compute.ReasonPreempted,
 		},
 	} {
@@ -328,7 +328,7 @@ func TestLaterNode(t *testing.T) {
 	}
 	defer a.conn.Close()
 	if again, err := a.conn.Next(); err != nil || again != first {
-		t.Fatalf("heard %+v, %v, want %+v", again, err, first)
+		t.Fatalf("got %+v, %v, want %+v", again, err, first)
 	}
 	if err := a.conn.Stop(compute.StopHard); err != nil {
 		t.Fatal(err)
@@ -358,16 +358,16 @@ func TestStartsOnce(t *testing.T) {
 	}
 }
 
-func TestProgramThatIsNotThere(t *testing.T) {
+func TestMissingProgram(t *testing.T) {
 	a := begin(t, "sleep", func(s *supervise.Spec) { s.Sandbox.Argv = []string{"/nowhere"} })
 	o := a.check(compute.StatusSystemFailure, compute.ReasonStartFailed, "/nowhere", 0)
 	if o.Ran {
-		t.Error("it is said to have run")
+		t.Error("the outcome says that the code ran")
 	}
 }
 
-func TestWhatTheProgramSees(t *testing.T) {
-	a := begin(t, "look", nil)
+func TestSandboxFromInside(t *testing.T) {
+	a := begin(t, "inspect", nil)
 	a.check(compute.StatusCompleted, compute.ReasonNone, "", 0)
 	output := a.output()
 	for _, want := range []string{

@@ -7,8 +7,8 @@ import (
 	"berth/compute"
 )
 
-// errNotStarted is returned when the cause of the end was set before the start.
-var errNotStarted = errors.New("the attempt was to end before its code started")
+// errNotStarted means that the attempt ended before its code started.
+var errNotStarted = errors.New("attempt ended before its code started")
 
 // mayStart returns an error, and records the cause, when the code must not start.
 // A stop or a preemption was requested, or the lease ran out and the cluster may
@@ -17,14 +17,14 @@ func (s *supervisor) mayStart() error {
 	for {
 		select {
 		case c := <-s.commands:
-			if err := s.heed(c); err != nil {
+			if err := s.handleEarly(c); err != nil {
 				return err
 			}
 			continue
 		default:
 		}
 		if s.lease.Over(boottime.Now()) {
-			s.blame(causeNodeLost)
+			s.setCause(causeNodeLost)
 		}
 		if s.cause != causeNone {
 			return errNotStarted
@@ -33,17 +33,17 @@ func (s *supervisor) mayStart() error {
 	}
 }
 
-// heed handles a command that arrives before the code starts.
-func (s *supervisor) heed(c command) error {
+// handleEarly handles a command that arrives before the code starts.
+func (s *supervisor) handleEarly(c command) error {
 	switch {
-	case c.yield:
-		s.blame(causePreempted)
+	case c.preempt:
+		s.setCause(causePreempted)
 	case c.stop == compute.StopHard:
-		s.blame(causeAborted)
+		s.setCause(causeAborted)
 	case c.stop == compute.StopGraceful:
-		s.blame(causeStopped)
+		s.setCause(causeStopped)
 	default:
-		return s.touch(c.contact)
+		return s.renew(c.contact)
 	}
 	return nil
 }
