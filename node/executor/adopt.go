@@ -79,7 +79,7 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 	switch {
 	case errors.Is(err, journal.ErrHeld):
 		e.log.Info("attempt adopted", "execution", k.execution, "attempt", k.epoch)
-		e.reunite(ctx, a)
+		e.followAdopted(ctx, a)
 		return
 	case errors.Is(err, os.ErrNotExist):
 		// It ended before it had a journal, and its outcome is in the outbox.
@@ -88,8 +88,8 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 		return
 	case err != nil:
 		// Its supervisor may be alive. If not, following it shows that.
-		e.log.Error("open journal", "execution", k.execution, "attempt", k.epoch, "err", err)
-		e.reunite(ctx, a)
+		e.log.Error("journal not opened", "execution", k.execution, "attempt", k.epoch, "err", err)
+		e.followAdopted(ctx, a)
 		return
 	}
 	defer held.Close()
@@ -98,13 +98,13 @@ func (e *Executor) adopt(ctx context.Context, k key) {
 		e.discard(a)
 		return
 	}
-	outcome := e.bury(a, state)
+	outcome := e.endUnsupervised(a, state)
 	fault.Point("executor.adopt.buried")
 	e.conclude(a, *outcome)
 }
 
-// reunite follows a supervisor that outlived its node process.
-func (e *Executor) reunite(ctx context.Context, a *attempt) {
+// followAdopted follows a supervisor that outlived its node process.
+func (e *Executor) followAdopted(ctx context.Context, a *attempt) {
 	spec, err := supervise.ReadSpec(e.dir(a.key))
 	if err == nil {
 		a.placeIndex = spec.PlaceIndex
@@ -154,7 +154,7 @@ func (e *Executor) reap() error {
 			return fmt.Errorf("reap: %w", err)
 		}
 		e.metrics.reaped.WithLabelValues("cgroup").Inc()
-		e.log.Warn("removed cgroup of a dead supervisor", "attempt", text)
+		e.log.Warn("stale cgroup removed", "attempt", text)
 	}
 	return nil
 }

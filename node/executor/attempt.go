@@ -20,7 +20,7 @@ import (
 const (
 	attemptsDirName = "attempts"
 	reportedFile    = "reported" // The state has the outcome.
-	errorTail       = 400        // Bytes of a dead supervisor's standard error in an outcome.
+	stderrBytes     = 400        // Bytes of a dead supervisor's standard error in an outcome.
 )
 
 // attempt is one live attempt of this node.
@@ -31,15 +31,15 @@ type attempt struct {
 
 	mu sync.Mutex
 
-	stop    compute.Stop
-	yielded bool            // A preemption was requested,
-	notice  time.Duration   // with this time until SIGTERM.
-	conn    *supervise.Conn // nil while there is no supervisor.
-	work    *compute.Work   // After a restart of the node, nil until the state returned it.
-	started compute.Instant // When the code started; 0 before.
-	watched bool            // The meter measures it.
-	reached time.Duration   // Boottime of the contact that last renewed the lease.
-	lease   boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
+	stop      compute.Stop
+	preempted bool            // A preemption was requested,
+	notice    time.Duration   // with this time until SIGTERM.
+	conn      *supervise.Conn // nil while there is no supervisor.
+	work      *compute.Work   // After a restart of the node, nil until the state returned it.
+	started   compute.Instant // When the code started; 0 before.
+	watched   bool            // The meter measures it.
+	reached   time.Duration   // Boottime of the contact that last renewed the lease.
+	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
 
 // stopAs requests that the attempt stop. A hard stop replaces a graceful one,
@@ -56,12 +56,12 @@ func (a *attempt) stopAs(stop compute.Stop) {
 	}
 }
 
-// yield preempts the attempt for work of a higher priority. Its code gets a
+// preempt preempts the attempt for work of a higher priority. Its code gets a
 // notice, and is stopped when the notice is over.
-func (a *attempt) yield(notice time.Duration) {
+func (a *attempt) preempt(notice time.Duration) {
 	a.mu.Lock()
-	changed := !a.yielded
-	a.yielded, a.notice = true, notice
+	changed := !a.preempted
+	a.preempted, a.notice = true, notice
 	conn := a.conn
 	a.mu.Unlock()
 	if changed && conn != nil {
@@ -91,8 +91,8 @@ func (a *attempt) mayStart() error {
 	switch {
 	case a.stop != compute.StopNone:
 		return errStopped
-	case a.yielded:
-		return errYielded
+	case a.preempted:
+		return errPreempted
 	case a.lease.Over(boottime.Now()):
 		return errCutOff
 	}
@@ -106,13 +106,13 @@ func (a *attempt) reachedAt() time.Duration {
 	return a.reached
 }
 
-// join connects the attempt with its supervisor and repeats the earlier requests.
-func (a *attempt) join(conn *supervise.Conn) {
+// connect attaches the supervisor's connection and repeats the earlier requests.
+func (a *attempt) connect(conn *supervise.Conn) {
 	a.mu.Lock()
 	a.conn = conn
-	stop, yielded, notice := a.stop, a.yielded, a.notice
+	stop, preempted, notice := a.stop, a.preempted, a.notice
 	a.mu.Unlock()
-	if yielded {
+	if preempted {
 		_ = conn.Preempt(notice) // As above.
 	}
 	if stop != compute.StopNone {
@@ -120,7 +120,7 @@ func (a *attempt) join(conn *supervise.Conn) {
 	}
 }
 
-func (a *attempt) leave() {
+func (a *attempt) disconnect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn != nil {
@@ -207,33 +207,33 @@ func (e *Executor) prepare(ctx context.Context, a *attempt, w compute.Work) (*su
 	if e.python == nil {
 		return nil, e.pythonErr
 	}
-	room, err := e.rooms.take(w.Execution.Network)
+	res, err := e.pool.take(w.Execution.Network)
 	if err != nil {
 		return nil, err
 	}
-	defer room.close() // The supervisor has its own descriptors.
-	if err := e.lay(a, w, bundle, room); err != nil {
+	defer res.close() // The supervisor has its own descriptors.
+	if err := e.layOut(a, w, bundle, res); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(ctx.Err(), a.mayStart()); err != nil {
 		return nil, err
 	}
 	fault.Point("executor.spawn.before")
-	return e.spawn(e.dir(a.key), room)
+	return e.spawn(e.dir(a.key), res)
 }
 
-// lay makes the directory of the attempt with the files that its supervisor reads.
+// layOut makes the directory of the attempt with the files that its supervisor reads.
 // It makes the journal first, so that a later process knows the attempt.
-func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room *room) error {
+func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, res *resources) error {
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("lay out attempt: %w", err)
+		return fmt.Errorf("make attempt directory: %w", err)
 	}
 	if err := journal.Create(filepath.Join(dir, supervise.JournalFile)); err != nil {
-		return fmt.Errorf("lay out attempt: %w", err)
+		return fmt.Errorf("make attempt directory: %w", err)
 	}
 	fault.Point("executor.prepare.journal")
-	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, room.slot.uid()); err != nil {
+	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, res.slot.uid()); err != nil {
 		return err
 	}
 	if protocol.MayLeave(w.Execution) {
@@ -241,7 +241,7 @@ func (e *Executor) lay(a *attempt, w compute.Work, bundle *compute.Bundle, room 
 			return err
 		}
 	}
-	spec := e.spec(w, bundle, room, dir)
+	spec := e.spec(w, bundle, res, dir)
 	spec.DisconnectGrace, spec.ContactAt = a.lease.Grace, a.reachedAt()
 	return spec.Write(dir)
 }
@@ -269,10 +269,10 @@ func (e *Executor) bundle(ctx context.Context, ref compute.BundleRef) (*compute.
 }
 
 var (
-	errStopped = errors.New("stopped before it was started")
-	errYielded = errors.New("preempted before it was started")
-	errCutOff  = errors.New("the node did not reach the cluster before it was started")
-	errInputs  = errors.New("the code could not be read")
+	errStopped   = errors.New("stopped before it was started")
+	errPreempted = errors.New("preempted before it was started")
+	errCutOff    = errors.New("the node did not reach the cluster before it was started")
+	errInputs    = errors.New("the code could not be read")
 )
 
 // failedStart returns the outcome of an attempt whose code never started.
@@ -287,7 +287,7 @@ func (e *Executor) failedStart(a *attempt, err error) compute.Outcome {
 		outcome.Status, outcome.Reason = compute.StatusAborted, compute.ReasonAborted
 	case errors.Is(err, errStopped):
 		outcome.Status, outcome.Reason = compute.StatusCancelled, compute.ReasonStopped
-	case errors.Is(err, errYielded):
+	case errors.Is(err, errPreempted):
 		outcome.Reason = compute.ReasonPreempted
 	case errors.Is(err, errCutOff):
 		outcome.Reason = compute.ReasonNodeLost
@@ -316,11 +316,11 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 	fault.Point("executor.conclude.begin")
 	dir := e.dir(a.key)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		e.log.Error("conclude attempt", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+		e.log.Error("attempt directory not created", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	if err := e.outbox.put(outcome); err != nil {
 		// It is still reported. If this process ends before, the journal has it.
-		e.log.Error("keep outcome", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+		e.log.Error("outcome not persisted", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 	e.clean(dir)
 	fault.Point("executor.conclude.clean")
@@ -333,7 +333,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 func (e *Executor) clean(dir string) {
 	for _, name := range []string{supervise.WorkDir, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			e.log.Warn("clean attempt directory", "err", err)
+			e.log.Warn("attempt directory not cleaned", "err", err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-# Executes an execution's code as __main__: first its prior imports, under a
-# name of their own, then the file itself. No frame of this file is shown.
+# Executes an execution's code as __main__: first its prior imports, under their
+# own file name, then the file itself. Tracebacks contain no frame of this file.
 import sys
 
 

@@ -122,7 +122,7 @@ type Executor struct {
 	log      *slog.Logger
 	metrics  *metrics
 	outbox   *outbox
-	rooms    *rooms
+	pool     *resourcePool
 
 	cgroups   *cgroup.Host
 	python    *python // nil if there is none. Then pythonErr has the reason.
@@ -171,10 +171,10 @@ func (e *Executor) open() (err error) {
 	}
 	var abi int
 	if e.landlock, abi = policy.Landlock(); abi == 0 {
-		e.log.Warn("kernel without landlock: mounts alone protect files")
+		e.log.Warn("kernel without landlock", "hint", "only mounts protect files")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
-		e.log.Error("no python interpreter: python executions will not start here", "err", e.pythonErr)
+		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)
 	}
 	e.baseBinds, e.baseLinks = baseRoot(e.python, e.cfg.SiteDirs, e.cfg.Mounts)
 	if err := os.MkdirAll(e.attemptsDir(), 0o700); err != nil {
@@ -183,7 +183,7 @@ func (e *Executor) open() (err error) {
 	if e.outbox, err = openOutbox(filepath.Join(e.cfg.DataDir, outboxDir), e.log); err != nil {
 		return err
 	}
-	e.rooms = openRooms(e.cfg, e.log)
+	e.pool = openPool(e.cfg, e.log)
 	return e.reap()
 }
 
@@ -245,14 +245,14 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 	e.group.Go(func() { e.send(ctx) })
 	e.group.Go(func() { e.passContact(ctx) })
-	e.group.Go(func() { e.rooms.run(ctx) })
+	e.group.Go(func() { e.pool.run(ctx) })
 	e.group.Go(func() { e.retain(ctx) })
 	e.reconcile(ctx)
 	return nil
 }
 
 // Close releases the resources of Open. Attempts keep running.
-func (e *Executor) Close() error { return e.rooms.close(e.live() == 0) }
+func (e *Executor) Close() error { return e.pool.close(e.live() == 0) }
 
 // passContact reports to every supervisor, periodically, when the leader was last
 // reached. Supervisors end attempts that are disconnected for too long.
@@ -277,7 +277,7 @@ func (e *Executor) passContact(ctx context.Context) {
 
 // Deny replaces the addresses of the cluster, which no execution may reach. It
 // applies to running attempts too.
-func (e *Executor) Deny(prefixes []netip.Prefix) error { return e.rooms.deny(prefixes) }
+func (e *Executor) Deny(prefixes []netip.Prefix) error { return e.pool.deny(prefixes) }
 
 func (e *Executor) live() int {
 	e.mu.Lock()

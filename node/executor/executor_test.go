@@ -151,7 +151,7 @@ KeyError: 'lost'
 	}
 }
 
-func TestInputsAreWhatTheySay(t *testing.T) {
+func TestInputs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.SiteDirs = []string{t.TempDir()} })
 	code := `
@@ -366,9 +366,9 @@ func TestEndsWhileInputsAreFetched(t *testing.T) {
 	}
 }
 
-// TestNoNetworkToGive checks that code which requests a network starts without one
+// TestNoNetwork checks that code which requests a network starts without one
 // if the node has none, and that its output says so.
-func TestNoNetworkToGive(t *testing.T) {
+func TestNoNetwork(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, nil)
 	code := "import os\nprint(sorted(l.split(':')[0].strip() for l in open('/proc/net/dev').readlines()[2:]))"
@@ -381,8 +381,8 @@ func TestNoNetworkToGive(t *testing.T) {
 
 func egress(w *compute.Work) { w.Execution.Network = compute.NetworkEgress }
 
-// TestNetworkToGive checks the network of package egress from inside the sandbox.
-func TestNetworkToGive(t *testing.T) {
+// TestNetwork checks the network of package egress from inside the sandbox.
+func TestNetwork(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.Network = compute.NetworkEgress })
 	port, err := net.Listen("tcp", "0.0.0.0:0")

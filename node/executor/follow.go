@@ -24,7 +24,7 @@ const (
 
 // spawn starts the supervisor of the attempt in dir. It has its own session, so
 // that it outlives this process.
-func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
+func (e *Executor) spawn(dir string, res *resources) (*supervise.Conn, error) {
 	conn, theirs, err := supervise.Pair()
 	if err != nil {
 		return nil, err
@@ -36,15 +36,15 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 		return nil, fmt.Errorf("spawn supervisor: %w", err)
 	}
 	defer null.Close()
-	words, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	stderr, err := os.OpenFile(filepath.Join(dir, supervise.ErrorFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("spawn supervisor: %w", err)
 	}
-	defer words.Close()
-	files := []*os.File{null, words, words, theirs, room.slot.file}
-	if room.network != nil {
-		files = append(files, room.network)
+	defer stderr.Close()
+	files := []*os.File{null, stderr, stderr, theirs, res.slot.file}
+	if res.network != nil {
+		files = append(files, res.network)
 	}
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
@@ -70,9 +70,9 @@ func (e *Executor) spawn(dir string, room *room) (*supervise.Conn, error) {
 func (e *Executor) follow(ctx context.Context, a *attempt, conn *supervise.Conn) bool {
 	for ctx.Err() == nil {
 		if conn != nil {
-			a.join(conn)
+			a.connect(conn)
 			e.listen(ctx, a, conn)
-			a.leave()
+			a.disconnect()
 		}
 		if ctx.Err() != nil {
 			return false
@@ -135,7 +135,7 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 		held, err := journal.Open(name)
 		if err == nil {
 			defer held.Close()
-			return nil, e.bury(a, held.State())
+			return nil, e.endUnsupervised(a, held.State())
 		}
 		// The journal is held, or cannot be opened. The supervisor may be alive.
 		if conn, err := supervise.Dial(dir); err == nil {
@@ -147,11 +147,11 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 		case <-tick.C:
 		case <-patience.C:
 			e.kill(a)
-			words := "the supervisor does not answer"
+			detail := "the supervisor does not answer"
 			if !errors.Is(err, journal.ErrHeld) {
-				words = err.Error()
+				detail = err.Error()
 			}
-			outcome := e.lost(a.key, state, words)
+			outcome := e.lost(a.key, state, detail)
 			return nil, &outcome
 		}
 	}
@@ -160,46 +160,47 @@ func (e *Executor) settle(ctx context.Context, a *attempt) (*supervise.Conn, *co
 // kill kills the remaining processes of the attempt's code.
 func (e *Executor) kill(a *attempt) {
 	if err := e.cgroups.Group(e.groupName(a.key)).Remove(killTimeout); err != nil {
-		e.log.Error("remove cgroup", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
+		e.log.Error("cgroup not removed", "execution", a.key.execution, "attempt", a.key.epoch, "err", err)
 	}
 }
 
-// bury kills the code of a dead supervisor and returns the attempt's outcome.
-func (e *Executor) bury(a *attempt, state journal.State) *compute.Outcome {
+// endUnsupervised kills the code of a dead supervisor and returns the attempt's
+// outcome.
+func (e *Executor) endUnsupervised(a *attempt, state journal.State) *compute.Outcome {
 	e.kill(a)
 	if state.Outcome != nil {
 		return state.Outcome
 	}
-	words := e.lastWords(a.key)
+	detail := e.stderrTail(a.key)
 	if state.Damaged {
-		words = "its journal is not what was written"
+		detail = "its journal is not what was written"
 	}
 	if state.Starting {
-		outcome := e.lost(a.key, state, words)
+		outcome := e.lost(a.key, state, detail)
 		return &outcome
 	}
-	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", words))
+	outcome := e.failedStart(a, fmt.Errorf("the supervisor ended before the start: %s", detail))
 	return &outcome
 }
 
 // lost returns the outcome of an attempt whose code may have been started and
 // whose supervisor is dead or does not answer. Only its end is certain.
-func (e *Executor) lost(k key, state journal.State, words string) compute.Outcome {
+func (e *Executor) lost(k key, state journal.State, detail string) compute.Outcome {
 	now := compute.InstantOf(e.cfg.Now())
 	outcome := compute.Outcome{
 		Execution: k.execution, Epoch: k.epoch,
 		Status: compute.StatusSystemFailure, Reason: compute.ReasonSupervisorLost,
-		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+words, ": "),
+		Detail:    strings.TrimSuffix("what watched the code was killed, or its record lost: "+detail, ": "),
 		ExecletAt: state.ExecletAt, StartedAt: state.StartedAt, EndedAt: now,
 	}
 	return outcome
 }
 
-// lastWords returns the end of the standard error of the attempt's supervisor.
-func (e *Executor) lastWords(k key) string {
+// stderrTail returns the end of the standard error of the attempt's supervisor.
+func (e *Executor) stderrTail(k key) string {
 	data, err := os.ReadFile(filepath.Join(e.dir(k), supervise.ErrorFile))
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(data[max(len(data)-errorTail, 0):]))
+	return strings.TrimSpace(string(data[max(len(data)-stderrBytes, 0):]))
 }

@@ -29,16 +29,16 @@ const patience = 60 * time.Second
 type state struct {
 	mu sync.Mutex
 
-	work     map[compute.ExecutionID]compute.Work
-	index    uint64
-	changed  chan struct{}
-	starts   []compute.AttemptStart
-	outcomes []compute.Outcome
-	finish   func(compute.Outcome) error // The answer of FinishAttempt; nil accepts every outcome.
-	bundles  map[compute.Hash]*compute.Bundle
-	fetching chan bool // Receives a value when a bundle is requested and one before it is returned, unless nil.
-	apart    bool      // There has been no contact with the leader.
-	reads    int       // Number of reads of the work.
+	work      map[compute.ExecutionID]compute.Work
+	index     uint64
+	changed   chan struct{}
+	starts    []compute.AttemptStart
+	outcomes  []compute.Outcome
+	finish    func(compute.Outcome) error // The answer of FinishAttempt; nil accepts every outcome.
+	bundles   map[compute.Hash]*compute.Bundle
+	fetching  chan bool // Receives a value when a bundle is requested and one before it is returned, unless nil.
+	noContact bool      // There has been no contact with the leader.
+	reads     int       // Number of reads of the work.
 }
 
 func newState() *state {
@@ -53,7 +53,7 @@ func (s *state) Work(ctx context.Context, after uint64) (executor.Assigned, erro
 		s.mu.Lock()
 		work, index, changed := slices.Collect(maps.Values(s.work)), s.index, s.changed
 		contact := boottime.Now()
-		if s.apart {
+		if s.noContact {
 			contact = 0
 		}
 		s.reads++
@@ -256,7 +256,7 @@ func (n *node) execute(bundle compute.Bundle, change func(*compute.Work)) (compu
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(standIn); file != "" {
-		fmt.Fprintln(os.Stderr, stand(file))
+		fmt.Fprintln(os.Stderr, runStandIn(file))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

@@ -19,7 +19,7 @@ const nuisanceMilli = 250
 const steady = `
 import os, time
 i = 0
-while not os.path.exists("/mnt/told/end"):
+while not os.path.exists("/mnt/control/end"):
     print("tick", i)
     i += 1
     time.sleep(0.1)
@@ -31,14 +31,14 @@ print("end", i)
 var nuisances = []struct{ name, code, sign string }{
 	{"fork bomb", `
 import os, sys
-said = False
+reported = False
 while True:
     try:
         os.fork()
     except OSError as e:
-        if not said:
+        if not reported:
             os.write(1, b"bombed %s\n" % type(e).__name__.encode())
-            said = True
+            reported = True
 `, "bombed BlockingIOError"},
 	{"memory hog", `
 import os
@@ -62,9 +62,9 @@ while True:
 // output of that execution must be complete and in order, and the node must
 // still start other executions.
 func TestNothingDisturbsANeighbour(t *testing.T) {
-	told := t.TempDir()
+	control := t.TempDir()
 	n := newNode(t, func(c *executor.Config) {
-		c.Mounts = []executor.Mount{{Name: "told", Path: told, ReadOnly: true}}
+		c.Mounts = []executor.Mount{{Name: "control", Path: control, ReadOnly: true}}
 	})
 	neighbour := n.place(n.endless(steady))
 	await(t, "the first tick", func() bool { return strings.Contains(n.output(neighbour), "tick 0\n") })
@@ -86,7 +86,7 @@ func TestNothingDisturbsANeighbour(t *testing.T) {
 	if o.Status != compute.StatusCompleted || output != "new here\n" {
 		t.Errorf("an execution beside them ended as %s %q with output %q", o.Status, o.Detail, output)
 	}
-	if err := os.WriteFile(filepath.Join(told, "end"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(control, "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ending{status: compute.StatusCompleted}.check(t, n.end(neighbour))
@@ -124,14 +124,14 @@ func (n *node) endless(code string) compute.Work {
 // checkTicks checks that the output of steady is complete and in order.
 func checkTicks(t *testing.T, output string) {
 	t.Helper()
-	said := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
-	last := len(said) - 1
-	for i, line := range said[:last] {
+	lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	last := len(lines) - 1
+	for i, line := range lines[:last] {
 		if line != fmt.Sprintf("tick %d", i) {
 			t.Fatalf("the neighbour's line %d is %q", i, line)
 		}
 	}
-	if said[last] != fmt.Sprintf("end %d", last) {
-		t.Errorf("the neighbour's last line is %q after %d ticks", said[last], last)
+	if lines[last] != fmt.Sprintf("end %d", last) {
+		t.Errorf("the neighbour's last line is %q after %d ticks", lines[last], last)
 	}
 }

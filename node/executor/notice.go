@@ -25,14 +25,14 @@ func makeNoticeDir(dir string) error {
 		err = os.Chmod(dir, 0o755) // Independent of the umask.
 	}
 	if err != nil {
-		return fmt.Errorf("lay out notice: %w", err)
+		return fmt.Errorf("make notice directory: %w", err)
 	}
 	return nil
 }
 
-// showNotice mounts the directory of the notice read-only in the sandbox of code
+// bindNotice mounts the directory of the notice read-only in the sandbox of code
 // that may be preempted or stopped for a drain.
-func showNotice(w compute.Work, spec *supervise.Spec, source string) {
+func bindNotice(w compute.Work, spec *supervise.Spec, source string) {
 	if !protocol.MayLeave(w.Execution) {
 		return
 	}

@@ -63,7 +63,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 		outcome, err := journal.Decode(data)
 		if err != nil {
 			// The attempt's journal has the outcome, which adoption puts here again.
-			logger.Error("outcome set aside", "err", fmt.Errorf("%s: %w", name, err))
+			logger.Error("corrupt outcome set aside", "path", name, "err", err)
 			if err := os.Rename(name, name+badSuffix); err != nil {
 				return nil, fmt.Errorf("open outbox: %w", err)
 			}
@@ -208,11 +208,11 @@ func (e *Executor) sendOne(ctx context.Context, k key, outcome compute.Outcome) 
 		e.log.Warn("outcome refused", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
 	if err := e.markReported(k); err != nil {
-		e.log.Error("mark attempt reported", "execution", k.execution, "attempt", k.epoch, "err", err)
+		e.log.Error("reported mark not persisted", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
 	fault.Point("executor.outbox.reported")
 	if err := e.outbox.remove(k); err != nil {
-		e.log.Error("forget outcome", "execution", k.execution, "attempt", k.epoch, "err", err)
+		e.log.Error("outcome not removed", "execution", k.execution, "attempt", k.epoch, "err", err)
 	}
 	fault.Point("executor.outbox.removed")
 }

@@ -17,7 +17,7 @@ import (
 // another node are not.
 func TestReap(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("it takes root to make what is to be removed")
+		t.Skip("needs root")
 	}
 	killed := compute.NodeID{UUID: compute.UUID{0xde, 0xad, 0x01, 15: byte(os.Getpid())}}
 	other := compute.NodeID{UUID: compute.UUID{0xde, 0xad, 0x02, 15: byte(os.Getpid())}}
@@ -43,7 +43,7 @@ func TestReap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left := remains(t, host)
+	left := leftovers(t, host)
 	if strings.Contains(left, killed.String()[:6]) {
 		t.Errorf("left behind: %s", left)
 	}
@@ -52,8 +52,8 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// remains returns the names of all tables and cgroups.
-func remains(t *testing.T, host *cgroup.Host) string {
+// leftovers returns the names of all tables and cgroups.
+func leftovers(t *testing.T, host *cgroup.Host) string {
 	t.Helper()
 	conn, err := nftables.New()
 	if err != nil {

@@ -37,7 +37,7 @@ func (e *Executor) reconcile(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			e.log.Warn("read own attempts", "err", err)
+			e.log.Warn("assignments not read", "err", err)
 			loop.Sleep(ctx, sourceRetry)
 			continue
 		}
@@ -61,7 +61,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 		if a := e.attempt(k); a != nil {
 			a.stopAs(w.Execution.Stop)
 			if !w.Attempt.PreemptAt.IsZero() {
-				a.yield(w.Attempt.Notice)
+				a.preempt(w.Attempt.Notice)
 			}
 			e.watch(a, &w, 0)
 			continue
@@ -118,7 +118,7 @@ func (e *Executor) begin(ctx context.Context, w compute.Work, contact time.Durat
 	a.contact(contact)
 	a.stopAs(w.Execution.Stop)
 	if !w.Attempt.PreemptAt.IsZero() {
-		a.yield(w.Attempt.Notice)
+		a.preempt(w.Attempt.Notice)
 	}
 	e.watch(a, &w, 0)
 	if !e.add(a) {

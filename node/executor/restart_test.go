@@ -39,9 +39,9 @@ type order struct {
 	Work    compute.Work
 }
 
-// stand runs the process of a node whose cluster accepts no outcome. It prints
+// runStandIn runs the process of a node whose cluster accepts no outcome. It prints
 // when the executor is open and when the code started, and runs until it is killed.
-func stand(file string) error {
+func runStandIn(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func stand(file string) error {
 	if err := cbor.Unmarshal(data, &o); err != nil {
 		return err
 	}
-	s := &deaf{state: newState()}
+	s := &unreachable{state: newState()}
 	s.state.work[o.Work.Execution.ID] = o.Work
 	cfg := executor.Config{DataDir: o.DataDir, Node: o.Node, Network: compute.NetworkNone}
 	if o.Mount != "" {
@@ -64,28 +64,28 @@ func stand(file string) error {
 	return e.Run(context.Background())
 }
 
-// deaf is a state that accepts no outcomes.
-type deaf struct{ *state }
+// unreachable is a state that accepts no outcomes.
+type unreachable struct{ *state }
 
-func (d *deaf) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
+func (u *unreachable) StartAttempt(ctx context.Context, start compute.AttemptStart) error {
 	fmt.Println("started")
-	return d.state.StartAttempt(ctx, start)
+	return u.state.StartAttempt(ctx, start)
 }
 
-func (d *deaf) FinishAttempt(context.Context, compute.Outcome) error {
+func (u *unreachable) FinishAttempt(context.Context, compute.Outcome) error {
 	return compute.Errorf(compute.CodeUnavailable, "no leader")
 }
 
-// firstLife is a node whose first process is a stand-in.
-type firstLife struct {
+// standInNode is a node whose first process is a stand-in.
+type standInNode struct {
 	*node
 	process *exec.Cmd
-	words   *bufio.Reader
+	stdout  *bufio.Reader
 }
 
-// liveOnce starts a stand-in with the work, on the data directory of a node that
+// startStandIn starts a stand-in with the work, on the data directory of a node that
 // does not run yet.
-func liveOnce(t *testing.T, n *node, w compute.Work, mount string) *firstLife {
+func startStandIn(t *testing.T, n *node, w compute.Work, mount string) *standInNode {
 	t.Helper()
 	data, err := cbor.Marshal(order{DataDir: n.cfg.DataDir, Node: n.cfg.Node, Mount: mount, Work: w})
 	if err != nil {
@@ -104,16 +104,16 @@ func liveOnce(t *testing.T, n *node, w compute.Work, mount string) *firstLife {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return &firstLife{node: n, process: cmd, words: bufio.NewReader(out)}
+	return &standInNode{node: n, process: cmd, stdout: bufio.NewReader(out)}
 }
 
-// hear waits until the stand-in prints the word.
-func (l *firstLife) hear(word string) {
-	l.t.Helper()
+// expect waits until the stand-in prints the word.
+func (s *standInNode) expect(word string) {
+	s.t.Helper()
 	for {
-		line, err := l.words.ReadString('\n')
+		line, err := s.stdout.ReadString('\n')
 		if err != nil {
-			l.t.Fatalf("stand-in ended before it said %q: %v", word, err)
+			s.t.Fatalf("stand-in ended before it said %q: %v", word, err)
 		}
 		if strings.TrimSpace(line) == word {
 			return
@@ -122,13 +122,13 @@ func (l *firstLife) hear(word string) {
 }
 
 // kill ends the stand-in as a crash would.
-func (l *firstLife) kill() {
-	l.t.Helper()
-	if err := l.process.Process.Kill(); err != nil {
-		l.t.Fatal(err)
+func (s *standInNode) kill() {
+	s.t.Helper()
+	if err := s.process.Process.Kill(); err != nil {
+		s.t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, l.words)
-	_ = l.process.Wait() // The error is that it was killed.
+	_, _ = io.Copy(io.Discard, s.stdout)
+	_ = s.process.Wait() // The error is that it was killed.
 }
 
 // idle returns a node that does not run yet.
@@ -168,9 +168,9 @@ func TestNodeKilledWhileCodeRuns(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: counting})
-	life := liveOnce(t, n, w, "")
-	life.hear("started")
-	life.kill()
+	first := startStandIn(t, n, w, "")
+	first.expect("started")
+	first.kill()
 	n.place(w)
 	n.run()
 	o := n.end(w.Execution.ID)
@@ -185,9 +185,9 @@ func TestAdoptedAttemptIsStopped(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
-	life := liveOnce(t, n, w, "")
-	life.hear("started")
-	life.kill()
+	first := startStandIn(t, n, w, "")
+	first.expect("started")
+	first.kill()
 	w.Execution.Stop = compute.StopHard
 	n.place(w)
 	n.run()
@@ -198,10 +198,10 @@ func TestCodeEndsWhileThereIsNoNode(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: counting})
-	life := liveOnce(t, n, w, "")
-	life.hear("started")
+	first := startStandIn(t, n, w, "")
+	first.expect("started")
 	pid := n.supervisor(w.Execution.ID)
-	life.kill()
+	first.kill()
 	await(t, "the end of the supervisor", func() bool { return gone(pid) })
 	n.place(w)
 	n.run()
@@ -223,12 +223,12 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 	}
 	code := "import time\nwhile True:\n    open('/mnt/marks/alive', 'w').close()\n    time.sleep(0.01)"
 	w := n.newWork(compute.Bundle{Code: code})
-	life := liveOnce(t, n, w, marks)
-	life.hear("started")
+	first := startStandIn(t, n, w, marks)
+	first.expect("started")
 	alive := filepath.Join(marks, "alive")
-	await(t, "a sign of life", func() bool { return os.Remove(alive) == nil })
+	await(t, "a mark of the code", func() bool { return os.Remove(alive) == nil })
 	pid := n.supervisor(w.Execution.ID)
-	life.kill()
+	first.kill()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestNodeAndSupervisorKilled(t *testing.T) {
 	deadline := time.NewTimer(200 * time.Millisecond)
 	<-deadline.C
 	if _, err := os.Stat(alive); err == nil {
-		t.Error("the code lives on without a supervisor")
+		t.Error("the code keeps running without a supervisor")
 	}
 }
 
@@ -322,7 +322,7 @@ func TestSupervisorDoesNotAnswer(t *testing.T) {
 	}
 	n.run()
 	ending{compute.StatusSystemFailure, compute.ReasonSupervisorLost, "does not answer", 0}.check(t, n.end(id))
-	await(t, "the end of what was not heard", func() bool { return gone(pid) })
+	await(t, "the end of the supervisor", func() bool { return gone(pid) })
 }
 
 // TestNodeKilledAnywhere kills the node at random points of an attempt's life. The
@@ -340,11 +340,11 @@ func TestNodeKilledAnywhere(t *testing.T) {
 		n.cfg.Logger = slog.New(slog.DiscardHandler)
 		code := fmt.Sprintf("f = open('/mnt/marks/%d', 'a')\nf.write('x')\nf.close()\nimport time\ntime.sleep(0.02)", round)
 		w := n.newWork(compute.Bundle{Code: code})
-		life := liveOnce(t, n, w, marks)
-		life.hear("open")
+		first := startStandIn(t, n, w, marks)
+		first.expect("open")
 		deadline := time.NewTimer(rand.N(120 * time.Millisecond))
 		<-deadline.C
-		life.kill()
+		first.kill()
 		n.place(w)
 		stop := n.run()
 		o := n.end(w.Execution.ID)
@@ -489,23 +489,23 @@ func TestConnected(t *testing.T) {
 // on: the longest interval between two heartbeats.
 const healthyAge = 3300 * time.Millisecond
 
-// TestNothingBeginsWithoutContact checks that a node process starts no attempt
+// TestNoStartWithoutContact checks that a node process starts no attempt
 // before it has reached the leader. Its assignments may be old, and the leader may
 // be about to give them up. It starts them after the contact.
-func TestNothingBeginsWithoutContact(t *testing.T) {
+func TestNoStartWithoutContact(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "print(1)"})
-	n.apart = true
+	n.noContact = true
 	id := n.place(w)
 	n.reads = 0
 	n.run()
-	await(t, "another look", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.reads >= 3 })
+	await(t, "another read", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.reads >= 3 })
 	if _, err := os.Stat(filepath.Join(n.cfg.DataDir, "attempts", id.String())); !os.IsNotExist(err) {
-		t.Errorf("something of it is here already: %v", err)
+		t.Errorf("its directory exists: %v", err)
 	}
 	n.mu.Lock()
-	n.apart = false
+	n.noContact = false
 	n.mu.Unlock()
 	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(id))
 }
@@ -516,9 +516,9 @@ func TestRestartedNodeWithoutContact(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(4)"})
-	life := liveOnce(t, n, w, "")
-	life.hear("started")
-	life.kill()
+	first := startStandIn(t, n, w, "")
+	first.expect("started")
+	first.kill()
 	n.cfg.Contact = func() time.Duration { return 0 }
 	n.place(w)
 	stop := n.run()
@@ -530,17 +530,17 @@ func TestRestartedNodeWithoutContact(t *testing.T) {
 	ending{compute.StatusCompleted, compute.ReasonNone, "", 0}.check(t, n.end(w.Execution.ID))
 }
 
-// TestNodeGoneForTheGrace checks that code ends after its lease when its node is
+// TestNodeDeadForTheGrace checks that code ends after its lease when its node is
 // dead, so that nobody renews the lease.
-func TestNodeGoneForTheGrace(t *testing.T) {
+func TestNodeDeadForTheGrace(t *testing.T) {
 	t.Parallel()
 	n := idle(t)
 	w := n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"})
 	w.Execution.DisconnectGrace = attempt.Lease + time.Second
-	life := liveOnce(t, n, w, "")
-	life.hear("started")
+	first := startStandIn(t, n, w, "")
+	first.expect("started")
 	pid := n.supervisor(w.Execution.ID)
-	life.kill()
+	first.kill()
 	await(t, "the end of the supervisor", func() bool { return gone(pid) })
 	n.place(w)
 	n.run()

@@ -21,8 +21,8 @@ const (
 	retainEvery = 10 * time.Minute
 )
 
-// remains is the directory of an ended attempt.
-type remains struct {
+// endedAttempt is the directory of an ended attempt.
+type endedAttempt struct {
 	key   key
 	ended time.Time
 	bytes int64
@@ -34,7 +34,7 @@ func (e *Executor) retain(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := e.prune(); err != nil {
-			e.log.Warn("prune ended attempts", "err", err)
+			e.log.Warn("ended attempts not pruned", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -50,11 +50,11 @@ func (e *Executor) prune() error {
 	if err != nil {
 		return err
 	}
-	var all []remains
+	var all []endedAttempt
 	for _, k := range keys {
 		info, err := os.Stat(filepath.Join(e.dir(k), reportedFile))
 		if err == nil {
-			all = append(all, remains{key: k, ended: info.ModTime(), bytes: bytesOf(e.dir(k))})
+			all = append(all, endedAttempt{key: k, ended: info.ModTime(), bytes: bytesOf(e.dir(k))})
 		}
 	}
 	var errs error
@@ -70,9 +70,9 @@ func (e *Executor) prune() error {
 }
 
 // surplus returns the directories that exceed the retention limits.
-func surplus(all []remains, now time.Time) []remains {
-	slices.SortFunc(all, func(a, b remains) int { return b.ended.Compare(a.ended) })
-	var out []remains
+func surplus(all []endedAttempt, now time.Time) []endedAttempt {
+	slices.SortFunc(all, func(a, b endedAttempt) int { return b.ended.Compare(a.ended) })
+	var out []endedAttempt
 	var kept, size int64
 	for _, r := range all {
 		age := now.Sub(r.ended)

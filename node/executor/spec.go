@@ -49,33 +49,33 @@ const (
 	passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 		"berth:x:1000:1000:berth:/work:/bin/sh\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-	group = "root:x:0:\nberth:x:1000:\nnogroup:x:65534:\n"
-	hosts = "127.0.0.1 localhost berth\n::1 localhost\n"
-	names = "passwd: files\ngroup: files\nhosts: files dns\n"
+	group    = "root:x:0:\nberth:x:1000:\nnogroup:x:65534:\n"
+	hosts    = "127.0.0.1 localhost berth\n::1 localhost\n"
+	nsswitch = "passwd: files\ngroup: files\nhosts: files dns\n"
 )
 
 // spec returns the spec for the supervisor of the work.
-func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, room *room, dir string) *supervise.Spec {
+func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resources, dir string) *supervise.Spec {
 	limits := limitsOf(work, e.cfg.HostCPUs, e.cfg.HostMemoryMiB)
 	execution, attempt := work.Execution, work.Attempt
 	spec := &supervise.Spec{
 		Execution: attempt.Execution, Epoch: attempt.Epoch, PlaceIndex: attempt.PlaceIndex,
-		Slot: room.slot.number, GPUs: len(attempt.GPUs),
+		Slot: res.slot.number, GPUs: len(attempt.GPUs),
 		Group:     e.groupName(keyOf(attempt)),
 		MemoryMiB: limits.memoryMiB, CPUMilli: limits.cpuMilli, Pids: maxPids, Simulated: limits.simulated,
 		Timeout: execution.Timeout, StopGrace: e.cfg.StopGrace,
-		JoinNetwork: room.network != nil, Notes: room.notes,
+		JoinNetwork: res.network != nil, Notes: res.notes,
 		Sandbox: sandbox.Spec{
-			UIDBase: room.slot.uid(), Hostname: hostname, OwnNetwork: room.network == nil,
+			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
 			WorkSource: filepath.Join(dir, supervise.WorkDir), ScratchMiB: e.scratchMiB(limits.memoryMiB),
 			Argv: e.python.argv(bundle), Env: e.environment(work, bundle),
 			MaxProcs: maxPids, MaxFiles: maxFiles,
 			Seccomp: e.seccomp, Landlock: e.landlock,
-			Files: append(e.python.files(bundle), ownFiles(room.resolv)...),
+			Files: append(e.python.files(bundle), ownFiles(res.resolv)...),
 		},
 	}
 	spec.Sandbox.Binds, spec.Sandbox.Links = e.binds(work)
-	showNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
+	bindNotice(work, spec, filepath.Join(dir, supervise.NoticeDir))
 	return spec
 }
 
@@ -95,7 +95,7 @@ func ownFiles(resolv string) []sandbox.File {
 		{Path: "/etc/group", Text: group, Mode: 0o444},
 		{Path: "/etc/hosts", Text: hosts, Mode: 0o444},
 		{Path: "/etc/hostname", Text: hostname + "\n", Mode: 0o444},
-		{Path: "/etc/nsswitch.conf", Text: names, Mode: 0o444},
+		{Path: "/etc/nsswitch.conf", Text: nsswitch, Mode: 0o444},
 	}
 	return append(files, sandbox.File{Path: "/etc/resolv.conf", Text: resolv, Mode: 0o444})
 }
@@ -133,7 +133,7 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 		{Path: "/dev/stderr", Target: "/proc/self/fd/2"},
 		{Path: "/dev/ptmx", Target: "pts/ptmx"},
 	}
-	show := func(name string) {
+	bind := func(name string) {
 		info, err := os.Lstat(name)
 		if err != nil {
 			return
@@ -147,10 +147,10 @@ func baseRoot(p *python, siteDirs []string, mounts []Mount) ([]sandbox.Bind, []s
 		binds = add(binds, sandbox.Bind{Source: name, Target: name})
 	}
 	for _, name := range systemDirs() {
-		show(name)
+		bind(name)
 	}
 	for _, name := range systemFiles() {
-		show(name)
+		bind(name)
 	}
 	own := slices.Clone(siteDirs)
 	if p != nil {

@@ -54,20 +54,22 @@ func TestLimitsOf(t *testing.T) {
 
 func TestSurplus(t *testing.T) {
 	now := time.Now()
-	old := func(age time.Duration, bytes int64) remains { return remains{ended: now.Add(-age), bytes: bytes} }
-	many := make([]remains, retainCount+10)
+	old := func(age time.Duration, bytes int64) endedAttempt {
+		return endedAttempt{ended: now.Add(-age), bytes: bytes}
+	}
+	many := make([]endedAttempt, retainCount+10)
 	for i := range many {
 		many[i] = old(retainLeast+time.Duration(i+1)*time.Second, 1)
 	}
 	for _, test := range []struct {
 		name string
-		all  []remains
+		all  []endedAttempt
 		want int
 	}{
-		{"few", []remains{old(time.Hour, 1), old(2*time.Hour, 1)}, 0},
-		{"old", []remains{old(retainAge+time.Hour, 1), old(time.Hour, 1)}, 1},
-		{"large", []remains{old(time.Hour, retainBytes), old(2*time.Hour, 1)}, 1},
-		{"large but just ended", []remains{old(time.Second, retainBytes+1), old(2*time.Second, retainBytes)}, 0},
+		{"few", []endedAttempt{old(time.Hour, 1), old(2*time.Hour, 1)}, 0},
+		{"old", []endedAttempt{old(retainAge+time.Hour, 1), old(time.Hour, 1)}, 1},
+		{"large", []endedAttempt{old(time.Hour, retainBytes), old(2*time.Hour, 1)}, 1},
+		{"large but just ended", []endedAttempt{old(time.Second, retainBytes+1), old(2*time.Second, retainBytes)}, 0},
 		{"many", many, 10},
 	} {
 		got := surplus(test.all, now)
@@ -219,13 +221,13 @@ func TestOutboxSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "y"+badSuffix {
-		t.Errorf("left are %v, %v; want what was set aside", entries, err)
+		t.Errorf("left are %v, %v; want the corrupt file", entries, err)
 	}
 }
 
-// TestOutcomeWithoutRoomIsSent checks that an outcome is sent even if it cannot be
+// TestOutcomeIsSentWhenDiskIsFull checks that an outcome is sent even if it cannot be
 // written to disk.
-func TestOutcomeWithoutRoomIsSent(t *testing.T) {
+func TestOutcomeIsSentWhenDiskIsFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "outbox")
 	box, err := openOutbox(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -236,19 +238,19 @@ func TestOutcomeWithoutRoomIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := box.put(o); err == nil {
-		t.Error("it says that it is kept")
+		t.Error("the error is missing")
 	}
 	if list, _ := box.waiting(nil, 10); len(list) != 1 {
 		t.Errorf("%d outcomes wait to be sent, want 1", len(list))
 	}
 	if err := box.remove(key{o.Execution, o.Epoch}); err != nil {
-		t.Errorf("taken, it is not forgotten: %v", err)
+		t.Errorf("the outcome is not removed: %v", err)
 	}
 }
 
-// TestEndedAttemptDoesNotBeginAnew checks that an attempt whose outcome is in the
+// TestEndedAttemptDoesNotRestart checks that an attempt whose outcome is in the
 // outbox does not count as new, even if a power failure removed its directory.
-func TestEndedAttemptDoesNotBeginAnew(t *testing.T) {
+func TestEndedAttemptDoesNotRestart(t *testing.T) {
 	dir := t.TempDir()
 	box, err := openOutbox(filepath.Join(dir, outboxDir), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -305,7 +307,7 @@ func TestMayStart(t *testing.T) {
 		{"cut off", []time.Duration{70 * time.Second}, nil, errCutOff},
 		{"was cut off, and reached again", []time.Duration{70 * time.Second, 0}, nil, errCutOff},
 		{"stopped", []time.Duration{0}, func(a *attempt) { a.stopAs(compute.StopGraceful) }, errStopped},
-		{"preempted", []time.Duration{0}, func(a *attempt) { a.yield(time.Hour) }, errYielded},
+		{"preempted", []time.Duration{0}, func(a *attempt) { a.preempt(time.Hour) }, errPreempted},
 	} {
 		a := &attempt{lease: boottime.Lease{Grace: time.Minute}}
 		for _, ago := range test.contacts {
@@ -327,10 +329,10 @@ func TestMayStart(t *testing.T) {
 	}
 }
 
-// TestLifeBeforeIsEnded checks that an attempt that is missing in a state from
+// TestEarlierEpochIsEnded checks that an attempt that is missing in a state from
 // before its placement keeps running, unless the state is of a later epoch of the
 // cluster. A restore or a recovery may lower the index.
-func TestLifeBeforeIsEnded(t *testing.T) {
+func TestEarlierEpochIsEnded(t *testing.T) {
 	const placed = 100
 	for _, test := range []struct {
 		name  string
@@ -340,9 +342,9 @@ func TestLifeBeforeIsEnded(t *testing.T) {
 	}{
 		{"an older state", 3, Assigned{Index: placed - 1}, compute.StopNone},
 		{"a newer state", 3, Assigned{Index: placed}, compute.StopHard},
-		{"an older state of the next life", 3, Assigned{Index: placed - 1, Life: 1}, compute.StopHard},
-		{"an older state of the same later life", 1<<32 + 1, Assigned{Index: placed - 1, Life: 1}, compute.StopNone},
-		{"a state of the life before", 1<<32 + 1, Assigned{Index: placed - 1}, compute.StopNone},
+		{"an older state of the next epoch", 3, Assigned{Index: placed - 1, Life: 1}, compute.StopHard},
+		{"an older state of the same later epoch", 1<<32 + 1, Assigned{Index: placed - 1, Life: 1}, compute.StopNone},
+		{"a state of the previous epoch", 1<<32 + 1, Assigned{Index: placed - 1}, compute.StopNone},
 	} {
 		a := &attempt{key: key{compute.ExecutionID{UUID: compute.UUID{1}}, test.epoch}, placeIndex: placed}
 		e := &Executor{attempts: map[key]*attempt{a.key: a}}

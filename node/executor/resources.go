@@ -1,0 +1,146 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"berth/compute"
+	"berth/node/executor/egress"
+)
+
+const (
+	readyNetworks = 4                // Networks made in advance, because making one would delay a start too much.
+	networkRetry  = 10 * time.Second // Delay after a failure to make a network.
+	tableNameLen  = 6                // The kernel limits interface names to 15 bytes.
+)
+
+// resources are the machine resources of one attempt: its slot and its network.
+type resources struct {
+	slot    *slot
+	network *os.File // nil for no network but lo.
+	resolv  string   // The content of resolv.conf.
+	notes   []string // For the output.
+}
+
+func (r *resources) close() {
+	r.slot.file.Close()
+	if r.network != nil {
+		r.network.Close()
+	}
+}
+
+// resourcePool hands out resources and keeps some with a network ready.
+type resourcePool struct {
+	table *egress.Table // nil if executions get no network.
+	why   string        // The reason in that case, for executions that request one.
+	log   *slog.Logger
+	ready chan *resources
+}
+
+// openPool returns the pool of this node. It never fails: a missing network is
+// logged, and reported to the executions that request one.
+func openPool(cfg Config, log *slog.Logger) *resourcePool {
+	p := &resourcePool{log: log, ready: make(chan *resources, readyNetworks)}
+	if cfg.Network == compute.NetworkNone {
+		p.why = "this node gives executions no network"
+		return p
+	}
+	var err error
+	if p.table, err = egress.Open(tableName(cfg.Node), cfg.DenyCIDRs); err != nil {
+		p.table, p.why = nil, "this node cannot give executions a network"
+		log.Error("execution network unavailable", "hint", "nftables and veth are needed", "err", err)
+	}
+	return p
+}
+
+// take returns resources with the requested network. If this node has no network,
+// the code starts without one, because most code needs none. Its output then says
+// so.
+func (p *resourcePool) take(network compute.Network) (*resources, error) {
+	if network == compute.NetworkNone || p.table == nil {
+		s, err := takeSlot()
+		if err != nil {
+			return nil, err
+		}
+		made := &resources{slot: s}
+		if network != compute.NetworkNone {
+			made.notes = []string{"network: none (" + p.why + ")"}
+		}
+		return made, nil
+	}
+	select {
+	case made := <-p.ready:
+		return made, nil
+	default:
+		return p.makeConnected()
+	}
+}
+
+// makeConnected makes resources with a network.
+func (p *resourcePool) makeConnected() (*resources, error) {
+	s, err := takeSlot()
+	if err != nil {
+		return nil, err
+	}
+	network, err := p.table.Network(s.number)
+	if err != nil {
+		s.file.Close()
+		return nil, fmt.Errorf("make network: %w", err)
+	}
+	return &resources{slot: s, network: network, resolv: p.table.Resolv()}, nil
+}
+
+// run keeps resources with a network ready until ctx ends.
+func (p *resourcePool) run(ctx context.Context) {
+	if p.table == nil {
+		return
+	}
+	for {
+		made, err := p.makeConnected()
+		if err != nil {
+			p.log.Warn("network creation failed", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(networkRetry):
+			}
+			continue
+		}
+		select {
+		case p.ready <- made:
+		case <-ctx.Done():
+			made.close()
+			return
+		}
+	}
+}
+
+// deny replaces the addresses of the cluster.
+func (p *resourcePool) deny(prefixes []netip.Prefix) error {
+	if p.table == nil {
+		return nil
+	}
+	return p.table.Deny(prefixes)
+}
+
+// close releases the resources that nobody took. When idle, so that no attempt
+// needs the rules, it also removes those.
+func (p *resourcePool) close(idle bool) error {
+	for {
+		select {
+		case made := <-p.ready:
+			made.close()
+			continue
+		default:
+		}
+		break
+	}
+	if p.table == nil || !idle {
+		return nil
+	}
+	return p.table.Close()
+}
