@@ -147,38 +147,3 @@ func TestServerComesBackElsewhere(t *testing.T) {
 		}
 	}
 }
-
-func TestGossipKeysRotate(t *testing.T) {
-	f := mustFleet(t, 2, nil)
-	old := f.peers[0].Gossip().Keys()[0]
-	if len(old) != 32 {
-		t.Fatalf("the key has %d bytes", len(old))
-	}
-	key := make([]byte, 32)
-	rand.Read(key)
-	for _, step := range []struct {
-		step gossip.Rotation
-		key  []byte
-	}{{gossip.AddKey, key}, {gossip.UseKey, key}, {gossip.RemoveKey, old}} {
-		for _, p := range f.peers {
-			if err := p.Gossip().Rotate(step.step, step.key); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := f.peers[0].Gossip().Rotate(gossip.AddKey, key[:16]); compute.CodeOf(err) != compute.CodeInvalid {
-		t.Errorf("a short key: %v", err)
-	}
-	if err := f.peers[0].Gossip().Rotate(gossip.RemoveKey, key); err == nil {
-		t.Error("the key in use was removed")
-	}
-	// The new key is on disk, given to joining nodes, and in use.
-	f.mustRestart(1)
-	f.mustAdd()
-	for _, p := range f.peers {
-		if keys := p.Gossip().Keys(); len(keys) != 1 || !bytes.Equal(keys[0], key) {
-			t.Errorf("%s has %d keys", p.cfg.Name, len(keys))
-		}
-	}
-	eventually(t, "the new node is seen", func() bool { return f.peers[0].member(f.peers[2].ID()).Alive })
-}

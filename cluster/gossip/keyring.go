@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 
 	"berth/cluster/datadir"
 	"berth/cluster/file"
-	"berth/compute"
 )
 
 // Limits of the gossip keyring.
@@ -95,42 +93,3 @@ func (g *Gossip) loadKeyring() error {
 	}
 	return nil
 }
-
-// A Rotation is one step of replacing the gossip key.
-type Rotation string
-
-// The steps of a rotation. Each one is done on every node before the next one
-// begins; before RemoveKey, two full exchanges pass.
-const (
-	AddKey    Rotation = "add"    // Accept what is encrypted with the key.
-	UseKey    Rotation = "use"    // Encrypt with the key, which was added before.
-	RemoveKey Rotation = "remove" // Refuse the key, which must not be in use.
-)
-
-// Rotate does one step of a key rotation on this node and saves the keyring.
-// Nothing calls it yet: berth admin gossip rotate is to do each step on all
-// nodes.
-func (g *Gossip) Rotate(step Rotation, key []byte) error {
-	var err error
-	switch keys := g.keys.GetKeys(); {
-	case step == UseKey:
-		err = g.keys.UseKey(key)
-	case step == RemoveKey:
-		err = g.keys.RemoveKey(key)
-	case step != AddKey:
-		return compute.Errorf(compute.CodeInvalid, "A gossip key rotation has no step %q.", step)
-	case len(key) != keyLength:
-		return compute.Errorf(compute.CodeInvalid, "A gossip key has %d bytes.", keyLength)
-	case len(keys) >= maxKeys:
-		return compute.Errorf(compute.CodeConflict, "The gossip keyring has %d keys: remove one first.", len(keys))
-	default:
-		err = g.keys.AddKey(bytes.Clone(key))
-	}
-	if err != nil {
-		return compute.Errorf(compute.CodeConflict, "The gossip key cannot be changed: %w", err)
-	}
-	return saveKeyring(g.dir, g.keys.GetKeys())
-}
-
-// Keys returns the keys of this node, the one in use first.
-func (g *Gossip) Keys() [][]byte { return g.keys.GetKeys() }
