@@ -15,6 +15,7 @@ import (
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
 	"berth/compute"
+	"berth/loop"
 )
 
 // How free space on the disk is kept.
@@ -111,9 +112,7 @@ func (d *diskSpace) dropForSnapshot() bool {
 
 // run checks the disk until ctx ends.
 func (d *diskSpace) run(ctx context.Context) error {
-	ticker := time.NewTicker(spaceTick)
-	defer ticker.Stop()
-	for {
+	loop.OnChange(ctx, spaceTick, func() <-chan struct{} { return d.wake }, func() {
 		if d.needed.Swap(false) {
 			d.c.raftNode.dropDamaged()
 		}
@@ -121,13 +120,8 @@ func (d *diskSpace) run(ctx context.Context) error {
 			d.reclaim()
 			d.handOverToSpace(ctx)
 		}
-		select {
-		case <-ticker.C:
-		case <-d.wake:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	})
+	return nil
 }
 
 // check measures the disk, makes the ballast if there is space, and reports whether

@@ -37,18 +37,12 @@ func (c members) manage(ctx context.Context) error {
 		seen := membership.NewObservations()
 		defer c.metrics.showVoters(0, 0, 0)
 		defer c.metrics.lag.Reset() // The next leader measures again.
-		ticker := time.NewTicker(membersTick)
-		defer ticker.Stop()
-		for {
+		loop.Every(ctx, membersTick, func() {
 			if err := c.adjust(ctx, seen); err != nil && ctx.Err() == nil {
 				c.logger.Warn("raft configuration not changed", "err", err)
 			}
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return nil
-			}
-		}
+		})
+		return nil
 	})
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // The end of ctx.

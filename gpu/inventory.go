@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/compute"
+	"berth/loop"
 )
 
 // Declared resources per simulated device. Executions really get the
@@ -88,16 +89,8 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Run polls at once and then at each interval, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	ticker := time.NewTicker(w.cfg.Interval)
-	defer ticker.Stop()
-	for {
-		w.Poll(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	loop.Every(ctx, w.cfg.Interval, func() { w.Poll(ctx) })
+	return nil
 }
 
 // Poll polls the source once, so that a node can know its inventory before Run.

@@ -19,6 +19,7 @@ import (
 
 	"berth/boottime"
 	"berth/compute"
+	"berth/loop"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/policy"
 	"berth/node/executor/sandbox"
@@ -257,22 +258,15 @@ func (e *Executor) Close() error { return e.pool.close(e.live() == 0) }
 // passContact reports to every supervisor, periodically, when the leader was last
 // reached. Supervisors end attempts that are disconnected for too long.
 func (e *Executor) passContact(ctx context.Context) {
-	tick := time.NewTicker(contactEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Every(ctx, contactEvery, func() {
 		last := e.cfg.Contact()
 		if last == 0 {
-			continue
+			return
 		}
 		for _, a := range e.snapshot() {
 			a.contact(last)
 		}
-	}
+	})
 }
 
 // Deny replaces the addresses of the cluster, which no execution may reach. It

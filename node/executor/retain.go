@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"berth/loop"
 )
 
 // Retention limits for the directories of reported attempts, whose output can
@@ -30,18 +32,11 @@ type endedAttempt struct {
 
 // retain prunes the directories of ended attempts periodically until ctx ends.
 func (e *Executor) retain(ctx context.Context) {
-	tick := time.NewTicker(retainEvery)
-	defer tick.Stop()
-	for {
+	loop.Every(ctx, retainEvery, func() {
 		if err := e.prune(); err != nil {
 			e.log.Warn("ended attempts not pruned", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // prune removes the directories that exceed the retention limits.
