@@ -11,14 +11,14 @@ import (
 	"berth/loop"
 )
 
-// State says what the cluster knows of an execution's attempts. It is asked
+// State reports what the cluster knows of an execution's attempts. It is called
 // often and answers from memory, except for an execution that ended long ago.
 type State interface {
 	// Attempts returns the attempts of an execution in the order of their
 	// epochs and, once its status is terminal, how it ended. The code is
 	// not_found for an execution that is unknown or was deleted.
 	Attempts(context.Context, compute.ExecutionID) ([]compute.Attempt, *Final, error)
-	// Up reports whether a node is there as far as the cluster knows.
+	// Up reports whether a node is alive as far as the cluster knows.
 	Up(compute.NodeID) bool
 }
 
@@ -29,11 +29,11 @@ type Peers interface {
 	Stream(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error)
 }
 
-// How often another node is asked again that does not answer.
+// Retries of requests to a node that does not answer.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryLast  = 2 * time.Second
-	maxRetries = 4 // Once nothing more can come; while it can, for as long as the caller waits.
+	maxRetries = 4 // Once the attempt has ended. Until then the retries go on for as long as the caller waits.
 )
 
 // FollowerConfig is what a Follower needs.
@@ -44,8 +44,8 @@ type FollowerConfig struct {
 	Peers Peers
 }
 
-// Follower reads the output of any execution of the cluster. All methods may
-// be called at the same time.
+// Follower reads the output of any execution of the cluster. Its methods are
+// safe for concurrent use.
 type Follower struct {
 	cfg FollowerConfig
 }
@@ -53,14 +53,16 @@ type Follower struct {
 // NewFollower returns a Follower.
 func NewFollower(cfg FollowerConfig) *Follower { return &Follower{cfg: cfg} }
 
-// Follow calls fn with every line of the execution behind number after, as
-// they are written, attempt after attempt, until the execution has ended. The
-// lines carry numbers as Number makes them, and each comes once. An error of
-// fn ends the following and is returned. A line of System takes the place of
-// what is on a node that is down, once another attempt came after it; what cannot
-// be read on one that is up is an error.
-// When the output of the newest one is on such a node after the execution has
-// ended, the code is unavailable and Final is valid.
+// Follow calls fn with every line of the execution behind number after, as they
+// are written, attempt after attempt, until the execution has ended. The lines
+// carry numbers as Number makes them, and each is delivered once. An error of
+// fn ends Follow and is returned.
+//
+// If an attempt's output is on a node that is down and a later attempt exists,
+// a line of System replaces that output. Output that cannot be read on a node
+// that is up is an error. If the execution has ended and the output of its
+// newest attempt is on a node that is down, the code is unavailable and Final
+// is valid.
 func (f *Follower) Follow(
 	ctx context.Context, execution compute.ExecutionID, after uint64, fn func([]Line) error,
 ) (Final, error) {
@@ -72,8 +74,9 @@ func (f *Follower) Follow(
 // maxRead bounds the text that one Read returns.
 const maxRead = 8 << 20
 
-// Read returns at most limit lines behind number after, as they are now. It
-// returns fewer when they are large; the last one's number is where to go on.
+// Read returns at most limit lines behind number after, without waiting for
+// more. It returns fewer when they are large. The caller continues at the last
+// line's number.
 func (f *Follower) Read(
 	ctx context.Context, execution compute.ExecutionID, after uint64, limit int,
 ) ([]Line, error) {
@@ -97,7 +100,7 @@ func (f *Follower) Read(
 	return all, nil
 }
 
-// errEnough ends a reading that has all the lines it wants.
+// errEnough ends a Read that has all the lines it wants.
 var errEnough = errors.New("enough lines")
 
 // Tail returns the last output of the execution's newest attempt, at most
@@ -132,8 +135,8 @@ func (f *Follower) Tail(ctx context.Context, execution compute.ExecutionID, limi
 	return tail, err
 }
 
-// ask calls read with the answer of another node. Errors that are the
-// stream's get the code unavailable.
+// ask calls read with the answer of another node. Errors of the stream get the
+// code unavailable.
 func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, read func(*receiver) error) error {
 	stream, err := f.cfg.Peers.Stream(ctx, node, req.encode())
 	if err == nil {
@@ -154,7 +157,7 @@ func (f *Follower) ask(ctx context.Context, node compute.NodeID, req request, re
 		"The output is on node %s, which does not answer: %w", node, err).Retry(retryLast)
 }
 
-// ended reports whether nothing writes the attempt's output any more.
+// ended reports whether no process writes the attempt's output.
 func (f *Follower) ended(ctx context.Context, a attempt) bool {
 	attempts, final, err := f.cfg.State.Attempts(ctx, a.execution)
 	if final != nil || err != nil {
@@ -162,13 +165,13 @@ func (f *Follower) ended(ctx context.Context, a attempt) bool {
 	}
 	for _, known := range attempts {
 		if known.Epoch >= a.epoch {
-			return known.Ended || known.Epoch > a.epoch // The next one begins when it has ended.
+			return known.Ended || known.Epoch > a.epoch // The next attempt begins after this one has ended.
 		}
 	}
-	return false // A replica that lags does not know it yet.
+	return false // A replica that lags does not know the attempt yet.
 }
 
-// cursor is one caller's place in the output of an execution.
+// cursor is one caller's position in the output of an execution.
 type cursor struct {
 	f         *Follower
 	execution compute.ExecutionID
@@ -178,7 +181,7 @@ type cursor struct {
 	fn        func([]Line) error
 }
 
-// run goes from attempt to attempt.
+// run follows the attempts in order.
 func (c *cursor) run(ctx context.Context) (Final, error) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -209,29 +212,30 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 	}
 }
 
-// gone reports whether the output of a, which could not be read because of err, is
-// on a node that is down, while another attempt came after a. What is on a node
-// that is up can be read in a moment, or from another server now.
+// gone reports whether the output of a, which could not be read because of err,
+// is on a node that is down, while a later attempt exists. Output on a node
+// that is up can be read in a moment, or already from another server.
 func (f *Follower) gone(ctx context.Context, a compute.Attempt, err error) bool {
 	if a.Node == f.cfg.Node || compute.CodeOf(err) != compute.CodeUnavailable || f.cfg.State.Up(a.Node) {
 		return false
 	}
-	attempts, _, _ := f.cfg.State.Attempts(ctx, a.Execution) // Unknown is no.
+	attempts, _, _ := f.cfg.State.Attempts(ctx, a.Execution) // An error counts as no.
 	return len(attempts) > 0 && attempts[len(attempts)-1].Epoch > a.Epoch
 }
 
-// leaveOut says that the rest of an attempt's output is not there, with the
-// number behind all that it can have: the caller goes on with the next attempt.
+// leaveOut delivers a line that says that the rest of an attempt's output is
+// missing. The line has a number behind every possible one of the attempt, so
+// that the caller goes on with the next attempt.
 func (c *cursor) leaveOut(a compute.Attempt) error {
 	if c.after == lastSeq {
-		return nil // It was said.
+		return nil // The line was delivered.
 	}
 	text := fmt.Sprintf("[berth: the rest of attempt %d is left out here: it is on node %s, which is down]",
 		a.Epoch, a.Node)
 	return c.deliver([]Line{{Seq: lastSeq, At: a.EndedAt, Stream: System, Text: []byte(text)}})
 }
 
-// pick returns the attempt to go on with.
+// pick returns the attempt to continue with.
 func (c *cursor) pick(attempts []compute.Attempt) (compute.Attempt, bool) {
 	for _, a := range attempts {
 		if a.Epoch >= c.epoch {
@@ -244,12 +248,12 @@ func (c *cursor) pick(attempts []compute.Attempt) (compute.Attempt, bool) {
 	return compute.Attempt{}, false
 }
 
-// failed returns what run says of err.
+// failed returns the result of run for err.
 func (c *cursor) failed(ctx context.Context, err error) (Final, error) {
 	if own, ok := errors.AsType[stoppedError](err); ok {
 		return Final{}, own.err
 	}
-	_, final, _ := c.f.cfg.State.Attempts(ctx, c.execution) // It is err that counts.
+	_, final, _ := c.f.cfg.State.Attempts(ctx, c.execution) // An error here matters less than err.
 	return deref(final), fmt.Errorf("follow log: %w", err)
 }
 
@@ -267,8 +271,8 @@ func (c *cursor) attempt(ctx context.Context, a compute.Attempt) error {
 	return c.remote(ctx, a.Node, of)
 }
 
-// remote follows an attempt on another node, and asks again at the number it
-// has reached when the stream breaks.
+// remote follows an attempt on another node. When the stream breaks, it asks
+// again from the number it has reached.
 func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) error {
 	wait, failures := retryFirst, 0
 	for {
@@ -297,7 +301,7 @@ func (c *cursor) remote(ctx context.Context, node compute.NodeID, of attempt) er
 	}
 }
 
-// retriable reports whether asking again may help.
+// retriable reports whether a retry may help.
 func retriable(err error) bool {
 	code := compute.CodeOf(err)
 	_, own := errors.AsType[stoppedError](err)

@@ -25,7 +25,7 @@ type cluster struct {
 	final    *Final
 	nodes    map[compute.NodeID]*Follower
 	down     map[compute.NodeID]bool
-	missed   map[compute.NodeID]bool // Those that are down, and count as up.
+	missed   map[compute.NodeID]bool // Down, but State still reports them as up.
 	breakAt  func() int              // After how many bytes the next stream breaks; 0 for never.
 	streams  int
 }
@@ -64,7 +64,7 @@ func (c *cluster) Stream(ctx context.Context, node compute.NodeID, req []byte) (
 	go func() {
 		err := c.nodes[node].Serve(ctx, req, &breaking{w: w, left: limit})
 		if err != nil {
-			err = errors.New(err.Error()) // Types do not travel.
+			err = errors.New(err.Error()) // Error types do not cross the wire.
 		}
 		w.CloseWithError(err)
 	}()
@@ -187,7 +187,8 @@ func TestFollowFromAnyNodeWhileWriting(t *testing.T) {
 	wg.Wait()
 }
 
-// A stream that breaks at any byte is taken up without gap or repeat.
+// TestRemoteStreamBreaks resumes a stream that breaks at any byte without gap
+// or repeat.
 func TestRemoteStreamBreaks(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
@@ -215,7 +216,7 @@ func TestAttemptsAreOneStream(t *testing.T) {
 	first := c.place(t, dirs, 1, 1)
 	mustWrite(t, first, Stdout, "first\nhalf")
 	first.flushPartial()    // As its timer does, or has done.
-	first.ring.lock.Close() // Its supervisor dies here.
+	first.ring.lock.Close() // The supervisor dies here.
 	c.set(func() { c.attempts[0].Ended = true })
 	second := c.place(t, dirs, 2, 2)
 	mustWrite(t, second, Stdout, "second\nthird\n")
@@ -287,8 +288,9 @@ func TestNodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestLostNodeHoldsNothingUp follows an execution whose first attempt is on a node
-// that is gone for good: the second one's output comes, behind a word on the first.
+// TestLostNodeHoldsNothingUp follows an execution whose first attempt is on a
+// node that is gone for good. A mark replaces that attempt's output, and the
+// second attempt's follows.
 func TestLostNodeHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 3)
@@ -311,7 +313,7 @@ func TestLostNodeHoldsNothingUp(t *testing.T) {
 			if l := lines[1]; l.Seq != Number(2, 1) || string(l.Text) != "second" {
 				t.Errorf("node %d: behind it came %d %q", n, l.Seq, l.Text)
 			}
-			for _, down := range []bool{true, false} { // Who has it goes on behind it, also once the node is back.
+			for _, down := range []bool{true, false} { // Resuming behind the mark works even when the node is back.
 				c.set(func() { c.down[nodeID(1)] = down })
 				again, _, err := collect(t.Context(), c.node(n), lines[0].Seq)
 				if err != nil || len(again) != 1 || again[0].Seq != Number(2, 1) {
@@ -323,8 +325,9 @@ func TestLostNodeHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestWhatIsUpIsNotLeftOut holds that the output of an earlier attempt is left out
-// neither while its node counts as up nor because of an error of the own disk.
+// TestWhatIsUpIsNotLeftOut checks that the output of an earlier attempt is not
+// left out while its node counts as up, nor because of an error of this node's
+// disk.
 func TestWhatIsUpIsNotLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 3)
@@ -343,7 +346,7 @@ func TestWhatIsUpIsNotLeftOut(t *testing.T) {
 			t.Errorf("once it answers: %d lines, error %v", len(lines), err)
 		}
 		c.set(func() { c.down[nodeID(1)] = true; c.missed = nil })
-		segment := Path(dirs[0], testExecution(), 1) // Which cannot be opened: a link to itself.
+		segment := Path(dirs[0], testExecution(), 1) // It cannot be opened: a link to itself.
 		if err := errors.Join(os.Remove(segment), os.Symlink(filepath.Base(segment), segment)); err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +361,7 @@ func TestNodeThatComesBack(t *testing.T) {
 	w := c.place(t, dirs, 1, 1)
 	mustWrite(t, w, Stdout, "hello\n")
 	mustEnd(t, w, Final{})
-	c.down[nodeID(1)] = true // And the execution still runs as far as known.
+	c.down[nodeID(1)] = true // The cluster still takes the execution for running.
 	tries := 0
 	f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
 		func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
@@ -386,7 +389,7 @@ func TestCallerEndsTheFollowing(t *testing.T) {
 	stop := errors.New("the client is gone")
 	for n := byte(1); n <= 2; n++ {
 		_, err := c.node(n).Follow(t.Context(), testExecution(), 0, func([]Line) error { return stop })
-		if err != stop { //nolint:errorlint // The very error is promised.
+		if err != stop { //nolint:errorlint // The identical error is promised.
 			t.Errorf("node %d: got %v", n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -430,7 +433,7 @@ func TestDeadPeerIsAskedAgain(t *testing.T) {
 		f := NewFollower(FollowerConfig{Node: nodeID(2), Store: Open(dirs[1]), State: c, Peers: peersFunc(
 			func(ctx context.Context, node compute.NodeID, req []byte) (io.ReadCloser, error) {
 				if tries++; tries == 1 {
-					r, _ := io.Pipe() // On which nothing comes, ever.
+					r, _ := io.Pipe() // Nothing is ever written to it.
 					return r, nil
 				}
 				return c.Stream(ctx, node, req)
@@ -441,7 +444,8 @@ func TestDeadPeerIsAskedAgain(t *testing.T) {
 	})
 }
 
-// What another node sends is believed only as far as it can be right.
+// TestPeerThatSendsNonsense feeds invalid answers of another node to a
+// Follower.
 func TestPeerThatSendsNonsense(t *testing.T) {
 	line := func(b []byte, seq uint64) []byte {
 		return appendLine(b, Line{Seq: seq, At: noon, Text: []byte("x")})
@@ -481,7 +485,8 @@ func TestPeerThatSendsNonsense(t *testing.T) {
 	}
 }
 
-// Followers of a flood see each line once or a mark that counts it.
+// TestFollowersOfAFlood checks that followers see each line once, or a mark
+// that counts it.
 func TestFollowersOfAFlood(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	w := mustCreate(t, path, small())
@@ -632,7 +637,7 @@ func FuzzRecord(f *testing.F) {
 		if err == nil && (n < recordHeader+1 || n > len(b)) {
 			t.Errorf("a record of %d bytes in %d", n, len(b))
 		}
-		if len(b) > recordHeader { // And with a checksum that is right.
+		if len(b) > recordHeader { // The same bytes with a valid checksum.
 			if _, n, err := parse(finish(append([]byte(nil), b...), 0)); err == nil && n != len(b) {
 				t.Errorf("a record of %d bytes in %d", n, len(b))
 			}

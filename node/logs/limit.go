@@ -7,8 +7,9 @@ import (
 	"berth/compute"
 )
 
-// bucket is a token bucket that holds one second's worth. Its clock is the
-// instants it is given: time that stands still or goes back fills nothing.
+// bucket is a token bucket that holds one second's worth of bytes. Its clock is
+// the instants it is given. It is not refilled by time that stands still or
+// goes back.
 type bucket struct {
 	rate   int64
 	tokens int64
@@ -29,7 +30,7 @@ func (b *bucket) refill(now compute.Instant) {
 func (b *bucket) full() bool { return b.tokens >= b.rate }
 
 // take removes n tokens, or reports that there are not enough. A full bucket
-// always gives, or a rate below one line would pass nothing.
+// always grants; otherwise a rate below one line would pass nothing.
 func (b *bucket) take(n int64) bool {
 	if b.tokens < n && !b.full() {
 		return false
@@ -38,8 +39,8 @@ func (b *bucket) take(n int64) bool {
 	return true
 }
 
-// wholeRunes returns how much of b does not end within a rune: all of it when
-// it is no UTF-8 anyway.
+// wholeRunes returns how many bytes of b precede an incomplete rune at its end:
+// all of them when b is not UTF-8.
 func wholeRunes(b []byte) int {
 	for i := 1; i <= min(utf8.UTFMax-1, len(b)); i++ {
 		if start := len(b) - i; utf8.RuneStart(b[start]) {
@@ -57,7 +58,7 @@ func (l Limits) batch() int {
 	return int(min(batchBytes, l.chunkBytes()-chunkReserve))
 }
 
-// sizeText returns n bytes for people.
+// sizeText formats n bytes for people.
 func sizeText(n int64) string {
 	switch {
 	case n >= 1<<20:
@@ -68,7 +69,7 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// firstOf returns the first error there is.
+// firstOf returns the first error that is not nil.
 func firstOf(a, b error) error {
 	if a != nil {
 		return a

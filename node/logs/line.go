@@ -4,14 +4,14 @@ import (
 	"berth/compute"
 )
 
-// Stream says who wrote a line.
+// Stream names the source of a line.
 type Stream uint8
 
 // The streams. Values are written to disk: append only.
 const (
 	Stdout Stream = iota // The execution's standard output.
 	Stderr               // The execution's standard error.
-	System               // Berth's own words, such as a mark for dropped lines.
+	System               // Written by Berth, such as a mark for dropped lines.
 
 	streams = 3
 )
@@ -29,9 +29,9 @@ func (s Stream) String() string {
 	return "unknown"
 }
 
-// Line is one line of output without its line feed. A partial line had none:
-// it was cut at Limits.LineBytes or flushed while it was being written, and
-// the next line of its stream continues it.
+// Line is one line of output without its line feed. A partial line had none: it
+// was cut at Limits.LineBytes or flushed before its end was written. The next
+// line of its stream continues it.
 type Line struct {
 	Seq     uint64 // 1, 2, 3, ... in an attempt; see Number for executions.
 	At      compute.Instant
@@ -54,7 +54,8 @@ const (
 	DefaultLineBytes      = 64 << 10
 )
 
-// withDefaults returns l with its zero fields set, or says what is wrong.
+// withDefaults returns l with its zero fields set. It returns an error for
+// invalid limits.
 func (l Limits) withDefaults() (Limits, error) {
 	if l.RingBytes == 0 {
 		l.RingBytes = DefaultRingBytes
@@ -79,7 +80,7 @@ func (l Limits) withDefaults() (Limits, error) {
 // chunkBytes returns the size of one file of the ring.
 func (l Limits) chunkBytes() int64 { return l.RingBytes / ringChunks }
 
-// Final is how an attempt ended, as the end of its output says it.
+// Final is how an attempt ended, as recorded at the end of its output.
 type Final struct {
 	ExitCode int
 	Error    string
@@ -88,8 +89,8 @@ type Final struct {
 
 // Stats counts what a Writer did since it was created.
 type Stats struct {
-	Lines        int64 // Kept, marks included.
-	Bytes        int64 // Of text kept.
+	Lines        int64 // Stored, marks included.
+	Bytes        int64 // Of the stored text.
 	DroppedLines int64
 	DroppedBytes int64
 }
@@ -99,13 +100,13 @@ type Stats struct {
 // keep their own numbers 1, 2, 3.
 func Number(epoch, seq uint64) uint64 { return (max(epoch, 1)-1)<<seqBits | seq }
 
-// Split returns the epoch and the sequence number that Number made one of.
+// Split is the inverse of Number.
 func Split(number uint64) (epoch, seq uint64) {
 	return number>>seqBits + 1, number & (1<<seqBits - 1)
 }
 
-// seqBits is how many bits of a Number count lines: 2^40 lines at 10 MiB/s
-// take longer than any machine lasts, and 2^24 attempts too.
+// seqBits is how many bits of a Number count lines. At 10 MiB/s, 2^40 lines
+// take longer than any machine lasts, and so do 2^24 attempts.
 const seqBits = 40
 
 // lastSeq is a number behind every line of an attempt.

@@ -12,20 +12,20 @@ import (
 // Limits of one batch of lines.
 const (
 	maxBatchLines = 1024
-	readBytes     = 128 << 10 // Read at once; a longer record makes room for itself.
-	idleBytes     = 4 << 10   // The same for a reader that waits for more.
+	readBytes     = 128 << 10 // One read; the buffer grows for a longer record.
+	idleBytes     = 4 << 10   // One read of a reader that waits for more.
 )
 
-// reader reads the output of one attempt from this node's disk, while it is
-// written or afterwards. It is not for concurrent use.
+// reader reads the output of one attempt from this node's disk, during or after
+// its writing. It is not safe for concurrent use.
 type reader struct {
 	path  string
 	after uint64 // The last number returned.
 
-	file    *os.File // The chunk it is in; nil before the first.
+	file    *os.File // The chunk that is read; nil before the first.
 	chunk   int
 	off     int64
-	suspect int64 // Where a bad record was seen; -1 for nowhere.
+	suspect int64 // Offset at which a bad record was seen; -1 for none.
 	buf     []byte
 }
 
@@ -44,9 +44,9 @@ func (r *reader) close() error {
 	return err
 }
 
-// next returns the lines that are there by now, at most a batch, and the end
-// once everything before it was returned. It returns neither when there is
-// nothing new. The caller may keep the lines.
+// next returns the lines that are available, at most a batch. It returns the
+// end once everything before it was returned. It returns neither when nothing
+// is new. The caller may keep the lines.
 func (r *reader) next() ([]Line, *Final, error) {
 	var b batch
 	for !b.full() {
@@ -63,8 +63,8 @@ func (r *reader) next() ([]Line, *Final, error) {
 	return b.lines, nil, nil
 }
 
-// read adds to b what can be read at the reader's place. It reports whether
-// there may be more right now.
+// read adds to b the records at the reader's position. It reports whether there
+// may be more without waiting.
 func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 	if len(r.buf) == 0 {
 		r.buf = make([]byte, idleBytes)
@@ -74,7 +74,7 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 		return nil, false, fmt.Errorf("read log: %w", err)
 	}
 	if n == len(r.buf) && n < readBytes {
-		r.buf = make([]byte, readBytes) // There is more: read in earnest.
+		r.buf = make([]byte, readBytes) // There is more, so the large buffer pays.
 		return nil, true, nil
 	}
 	for data := r.buf[:n]; !b.full(); {
@@ -87,7 +87,7 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 			return nil, true, nil
 		case errors.Is(err, errTorn) && len(data) == 0:
 			if len(r.buf) > idleBytes {
-				r.buf = nil // Thousands may wait at a time.
+				r.buf = nil // Thousands of readers may wait at a time.
 			}
 			return nil, false, nil
 		case err != nil:
@@ -106,8 +106,8 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 	return nil, true, nil
 }
 
-// take adds the line of rec to b, unless it was returned before. Numbers that
-// are missing in front of a chunk become one line that says so.
+// take adds the line of rec to b, unless it was returned before. A line of
+// System replaces the numbers that are missing in front of a chunk.
 func (r *reader) take(b *batch, rec record) {
 	switch {
 	case rec.kind == kindChunk && rec.line.Seq > r.after+1:
@@ -121,17 +121,17 @@ func (r *reader) take(b *batch, rec record) {
 	}
 }
 
-// skipDamage goes on with the next chunk when this one cannot be read any
-// further. While there is no later chunk, the record may still be in the
-// middle of being written.
+// skipDamage goes on with the next chunk when the rest of this one cannot be
+// read. Without a later chunk, the writer may still be in the middle of the
+// record.
 func (r *reader) skipDamage() (more bool, err error) {
 	later, err := r.later()
 	if err != nil || later < 0 {
 		return false, err
 	}
 	if r.suspect != r.off {
-		r.suspect = r.off // Now that a later chunk exists, this one is final:
-		return true, nil  // look once more.
+		r.suspect = r.off // A later chunk exists, so this one is complete:
+		return true, nil  // read the record once more.
 	}
 	return r.nextChunk()
 }
@@ -202,7 +202,7 @@ func (r *reader) open(n int) (bool, error) {
 	return true, err
 }
 
-// batch collects lines and keeps copies of their texts in few allocations.
+// batch collects lines and copies their texts in few allocations.
 type batch struct {
 	lines []Line
 	texts []byte

@@ -14,15 +14,15 @@ const (
 	kindLine
 	kindEnd   // The attempt's output is complete.
 	kindSeal  // This chunk is complete, the output is not.
-	kindIdle  // Wire only: nothing new, the sender lives.
-	kindFault // Wire only: the sender gives up.
+	kindIdle  // This chunk is complete, but the output is not.
+	kindFault // Wire only: the sender failed.
 	kindTail  // Wire only: a piece of a tail.
-	kindOver  // Wire only: no more will come, and there is no end.
+	kindOver  // Wire only: the answer ends without the end of the output.
 )
 
 const (
 	recordHeader = 8                 // Length and CRC32C of the body.
-	maxLineBytes = 1 << 20           // No Limits may ask for longer lines.
+	maxLineBytes = 1 << 20           // The upper bound of Limits.LineBytes.
 	maxBody      = maxLineBytes + 64 // A body that claims more is damaged.
 
 	flagPartial = 0x80 // In the byte that holds the stream.
@@ -42,7 +42,7 @@ type record struct {
 	tail  tailPiece
 }
 
-// begin appends room for a record's header and its kind.
+// begin appends space for a record's header, and its kind.
 func begin(b []byte, kind byte) []byte {
 	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, kind)
 }
@@ -99,13 +99,13 @@ func appendChunk(b []byte, first uint64, at compute.Instant) []byte {
 // chunkFormat is the version of the chunk files.
 const chunkFormat = 1
 
-// appendMark appends a record that is its kind alone.
+// appendMark appends a record that consists of its kind.
 func appendMark(b []byte, kind byte) []byte {
 	start := len(b)
 	return finish(begin(b, kind), start)
 }
 
-// appendFault appends the record with which a sender gives up.
+// appendFault appends the record with which a failed sender ends.
 func appendFault(b []byte, err error) []byte {
 	start := len(b)
 	b = appendText(begin(b, kindFault), string(compute.CodeOf(err)))
@@ -113,8 +113,9 @@ func appendFault(b []byte, err error) []byte {
 	return finish(b, start)
 }
 
-// parse returns the first record of b and how many bytes it takes. It returns
-// errTorn when b ends within the record and errDamaged when it cannot be one.
+// parse returns the first record of b and its size. It returns errTorn when b
+// ends within the record, and errDamaged when b does not start with a valid
+// record.
 func parse(b []byte) (record, int, error) {
 	if len(b) < recordHeader {
 		return record{}, 0, errTorn
@@ -170,7 +171,7 @@ func parseBody(b []byte) (record, error) {
 	return rec, nil
 }
 
-// decoder reads the fields of a body in order and remembers a fault.
+// decoder reads the fields of a body in order and remembers the first fault.
 type decoder struct {
 	rest []byte
 	bad  bool

@@ -14,13 +14,13 @@ import (
 )
 
 // The output of an attempt is cut into chunks: out.seg, out.seg.1, and so on,
-// each a sixteenth of the ring. The first four stay, of the others the last
-// twelve: what a program said first and what it said last is what people ask
-// for, so the middle goes.
+// each a sixteenth of the ring. The first four chunks and the last twelve are
+// kept. The start and the end of the output are what people ask for, so the
+// middle is dropped.
 const (
 	ringChunks   = 16
 	headChunks   = 4
-	chunkReserve = 128 // Of each chunk, for its first record, its seal and the end.
+	chunkReserve = 128 // Space in each chunk for its first record, its seal and the end.
 )
 
 // SegmentName is the file name of an attempt's output in its directory.
@@ -29,19 +29,19 @@ const SegmentName = "out.seg"
 // ErrEnded is returned by Create for output that is complete.
 var ErrEnded = errors.New("the output is complete")
 
-// ring is the chunk files of one attempt, as its one writer sees them.
+// ring is the chunk files of one attempt. It has one writer.
 type ring struct {
 	path       string
 	chunkBytes int64
 	lock       *os.File // The first chunk, locked while the writer lives.
 	file       *os.File // The last chunk.
-	chunk      int      // Its number.
-	size       int64    // Of its whole records.
+	chunk      int      // The number of the last chunk.
+	size       int64    // The bytes of its whole records.
 	sealed     bool
 }
 
-// open makes or continues the chunks at path and returns the last number in
-// them.
+// open creates or resumes the chunks at path and returns the number of their
+// last line.
 func (r *ring) open(path string, chunkBytes int64) (seq uint64, err error) {
 	r.path, r.chunkBytes = path, chunkBytes
 	if err := os.MkdirAll(slash.Dir(path), 0o700); err != nil {
@@ -80,7 +80,7 @@ func (r *ring) resume() (uint64, error) {
 	return 0, r.start(0, 1, 0)
 }
 
-// adopt opens chunk n and cuts it behind its last whole record. It reports
+// adopt opens chunk n and truncates it after its last whole record. It reports
 // false when not even the chunk's first record is whole.
 func (r *ring) adopt(n int) (seq uint64, whole bool, err error) {
 	data, err := os.ReadFile(chunkPath(r.path, n))
@@ -115,7 +115,7 @@ func (r *ring) adopt(n int) (seq uint64, whole bool, err error) {
 	return seq, true, r.file.Truncate(r.size)
 }
 
-// start makes chunk n the last one and drops the one that it pushes out.
+// start makes chunk n the last one and removes the one that it displaces.
 func (r *ring) start(n int, first uint64, at compute.Instant) error {
 	flags := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 	file, err := os.OpenFile(chunkPath(r.path, n), flags, 0o600)
@@ -138,9 +138,9 @@ func (r *ring) start(n int, first uint64, at compute.Instant) error {
 	return err
 }
 
-// write appends b, whole records of which the first line has the number
-// first. It returns how many bytes of whole records are in the file, which is
-// all of b unless it returns an error.
+// write appends b, whole records. The first line in b has the number first. It
+// returns how many bytes of whole records are in the file: all of b unless it
+// returns an error.
 func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
 	if r.sealed || r.size+int64(len(b))+sealBytes > r.chunkBytes {
 		if err := r.roll(first, at); err != nil {
@@ -155,12 +155,12 @@ func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
 	return n, err
 }
 
-// taken returns how many bytes of whole records of b the file has taken of a
-// write that failed. WriteAt does not tell: it reports nothing of what the disk
-// took before it was full, while readers may have seen it.
+// taken returns how many bytes of whole records of b are in the file after a
+// failed write. WriteAt does not report what the disk took before it was full,
+// and readers may have seen it.
 func (r *ring) taken(b []byte) int {
 	there := make([]byte, len(b))
-	n, _ := r.file.ReadAt(there, r.size) // What cannot be read was not taken.
+	n, _ := r.file.ReadAt(there, r.size) // Bytes that cannot be read were not taken.
 	same := 0
 	for same < n && there[same] == b[same] {
 		same++
@@ -192,8 +192,8 @@ func (r *ring) close() error {
 	return errors.Join(err, r.lock.Close())
 }
 
-// sync fsyncs every chunk. The directory is synced too: its entries are what
-// a reader finds the chunks by.
+// sync fsyncs every chunk. It syncs the directory too, because a reader finds
+// the chunks by its entries.
 func (r *ring) sync() error {
 	numbers, err := chunksOf(r.path)
 	if err != nil {

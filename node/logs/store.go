@@ -15,12 +15,12 @@ import (
 	"berth/compute"
 )
 
-// pollInterval is how often a follower looks for new output. One look costs a
+// pollInterval is how often a follower polls for new output. One poll costs a
 // read that returns nothing.
 const pollInterval = 25 * time.Millisecond
 
-// Store reads the output that is on this node's disk. All methods may be
-// called at the same time.
+// Store reads the output that is on this node's disk. Its methods are safe for
+// concurrent use.
 type Store struct {
 	dir string
 }
@@ -38,15 +38,15 @@ func (s *Store) path(execution compute.ExecutionID, epoch uint64) string {
 }
 
 // follow calls fn with the lines of an attempt behind number after, until the
-// end of the output or until ended reports that no more can come. It returns
-// nil when there is no end record. Lines carry the attempt's own numbers.
+// end of the output or until ended reports that no more can come. Without an
+// end record it returns nil. Lines carry the attempt's own numbers.
 func (s *Store) follow(ctx context.Context, a attempt, after uint64, h hooks) (final *Final, err error) {
 	r := newReader(s.path(a.execution, a.epoch), after)
 	defer func() { err = errors.Join(err, r.close()) }()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		ended := h.ended() // Before the look: what is written until then is seen.
+		ended := h.ended() // Before the read, so that output written until then is seen.
 		lines, final, err := r.next()
 		if err != nil {
 			return nil, err
@@ -79,15 +79,15 @@ type attempt struct {
 	epoch     uint64
 }
 
-// hooks are what follow asks and tells.
+// hooks are the callbacks of follow.
 type hooks struct {
-	ended func() bool        // No writer of the attempt lives.
-	lines func([]Line) error // New lines; an error ends the following.
-	idle  func() error       // Nothing new.
+	ended func() bool        // Reports whether no writer of the attempt lives.
+	lines func([]Line) error // Receives new lines; an error ends follow.
+	idle  func() error       // Called when there is nothing new.
 }
 
-// Delete removes the output of an execution from this node. Followers that
-// read it now may still reach its end.
+// Delete removes the output of an execution from this node. Followers that are
+// reading it may still reach its end.
 func (s *Store) Delete(execution compute.ExecutionID) error {
 	if execution.IsZero() {
 		return fmt.Errorf("delete log: no execution given")
@@ -100,7 +100,7 @@ func (s *Store) Delete(execution compute.ExecutionID) error {
 		if e := os.Remove(chunk); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
-		_ = os.Remove(slash.Dir(chunk)) // Fails while others keep files there.
+		_ = os.Remove(slash.Dir(chunk)) // Fails while the directory has other files.
 	}
 	_ = os.Remove(slash.Join(s.dir, execution.String())) // As above.
 	if err != nil {

@@ -12,8 +12,8 @@ const MaxTail = 4 << 20
 // Tail is the last output of an attempt.
 type Tail struct {
 	Stdout, Stderr []byte
-	Combined       []byte // Both in their order, with Berth's own lines.
-	Truncated      bool   // At least one of them does not start at the start.
+	Combined       []byte // Both in the order of writing, with Berth's own lines.
+	Truncated      bool   // At least one text lacks its start.
 }
 
 // tailer keeps the last limit bytes of each text.
@@ -23,7 +23,7 @@ type tailer struct {
 	cut   bool
 }
 
-// The place of the combined text among the texts of a tailer.
+// combined is the index of the combined text among the texts of a tailer.
 const combined = 2
 
 // newTailer returns a tailer for texts of at most limit bytes.
@@ -47,8 +47,8 @@ func (t *tailer) add(lines []Line) error {
 	return nil
 }
 
-// append adds text to the i-th text. It lets the text grow to twice its limit
-// before it moves the end to the front, so that each byte is moved once.
+// append adds text to the i-th text. The text grows to twice its limit before
+// its end is moved to the front, so that each byte is moved once.
 func (t *tailer) append(i int, text []byte, feed bool) {
 	b := append(t.texts[i], text...)
 	if feed {
@@ -61,7 +61,7 @@ func (t *tailer) append(i int, text []byte, feed bool) {
 	t.texts[i] = b
 }
 
-// tail returns what is kept. A text never starts within a rune.
+// tail returns the collected texts. None starts within a rune.
 func (t *tailer) tail() Tail {
 	for i, b := range t.texts {
 		if len(b) > t.limit {
@@ -76,18 +76,18 @@ func (t *tailer) tail() Tail {
 	return Tail{Stdout: t.texts[0], Stderr: t.texts[1], Combined: t.texts[combined], Truncated: t.cut}
 }
 
-// tail returns the last output of an attempt as it is on this disk now, at
-// most limit bytes of each text.
+// tail returns the last output of an attempt that is on this disk, without
+// waiting, at most limit bytes of each text.
 func (s *Store) tail(ctx context.Context, a attempt, limit int) (Tail, error) {
 	t := newTailer(limit)
 	_, err := s.follow(ctx, a, 0, hooks{ended: always, lines: t.add, idle: proceed})
 	return t.tail(), err
 }
 
-// always says that there is nothing to wait for.
+// always reports that there is nothing to wait for.
 func always() bool { return true }
 
-// proceed has nothing to do when there is nothing new.
+// proceed does nothing when there is nothing new.
 func proceed() error { return nil }
 
 // tailPiece is a piece of one of the three texts of a Tail on the wire.

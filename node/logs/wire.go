@@ -12,9 +12,9 @@ import (
 	"berth/compute"
 )
 
-// The answer to a request is a stream of the same records that are on disk.
-// The sender says that it lives when it has nothing else to say, so that a
-// receiver can tell a quiet execution from a dead node.
+// The answer to a request is a stream of the same records that are on disk. A
+// sender that has no record to send sends a heartbeat, so that a receiver can
+// tell a quiet execution from a dead node.
 const (
 	idleTicks   = 200 // Of pollInterval: 5 s.
 	deadAfter   = 3 * idleTicks * pollInterval
@@ -27,17 +27,17 @@ const (
 type mode uint8
 
 const (
-	modeFollow mode = iota + 1 // Until the end.
-	modeRead                   // What is there.
+	modeFollow mode = iota + 1 // Until the end of the output.
+	modeRead                   // What is on disk, without waiting.
 	modeTail
 )
 
-// request asks the node that an attempt is on for its output.
+// request asks a node for the output of an attempt that it holds.
 type request struct {
 	mode  mode
 	of    attempt
 	after uint64
-	limit int // Of a tail.
+	limit int // Of a modeTail request.
 }
 
 // encode returns the request's bytes.
@@ -48,7 +48,7 @@ func (q request) encode() []byte {
 	return binary.AppendUvarint(b, uint64(q.limit))
 }
 
-// decodeRequest returns the request that encode made b of.
+// decodeRequest is the inverse of encode.
 func decodeRequest(b []byte) (request, error) {
 	if len(b) < 2+16 || len(b) > maxRequest || b[0] != wireVersion {
 		return request{}, compute.Errorf(compute.CodeInvalid, "not a log request of version %d", wireVersion)
@@ -80,7 +80,7 @@ func (s *sender) lines(lines []Line) error {
 	return s.send()
 }
 
-// idle sends a sign of life from time to time.
+// idle sends a heartbeat every idleTicks calls.
 func (s *sender) idle() error {
 	if s.quiet++; s.quiet < idleTicks {
 		return nil
@@ -89,7 +89,7 @@ func (s *sender) idle() error {
 	return s.send()
 }
 
-// end sends the end, or that there is none.
+// end sends the end record, or a record that the answer has none.
 func (s *sender) end(final *Final) error {
 	if final == nil {
 		s.buf = appendMark(s.buf[:0], kindOver)
@@ -105,15 +105,15 @@ func (s *sender) send() error {
 	return err
 }
 
-// receiver reads the answer to a request. A stream on which nothing comes for
-// deadAfter is closed under it.
+// receiver reads the answer to a request. It closes a stream that is silent for
+// deadAfter.
 type receiver struct {
 	r     *bufio.Reader
 	buf   []byte
 	watch *time.Timer
 }
 
-// newReceiver returns a receiver of stream, which stop closes.
+// newReceiver returns a receiver of stream. stop closes the stream.
 func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop func()) {
 	r = &receiver{r: bufio.NewReaderSize(stream, wireBuffer)}
 	r.watch = time.AfterFunc(deadAfter, func() { _ = stream.Close() })
@@ -121,11 +121,11 @@ func newReceiver(ctx context.Context, stream io.ReadCloser) (r *receiver, stop f
 	return r, func() {
 		unhook()
 		r.watch.Stop()
-		_ = stream.Close() // It was read to its end or is given up.
+		_ = stream.Close() // It was read to its end or is abandoned.
 	}
 }
 
-// next returns the next record. It is valid until the next call.
+// next returns the next record, which is valid until the next call.
 func (r *receiver) next() (record, error) {
 	head, err := r.r.Peek(recordHeader)
 	if err != nil {
@@ -147,8 +147,8 @@ func (r *receiver) next() (record, error) {
 	return rec, err
 }
 
-// lines calls fn with the lines behind number *after, which it raises, until
-// the end of the answer.
+// lines calls fn with the lines behind number *after until the end of the
+// answer. It advances *after.
 func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 	for {
 		last := *after
@@ -173,9 +173,9 @@ func (r *receiver) lines(after *uint64, fn func([]Line) error) (*Final, error) {
 	}
 }
 
-// batch returns the lines behind number *last, which it raises, that are there
-// without waiting, and the record it ended with: the last line, or another
-// kind of record.
+// batch returns the lines behind number *last that are available without
+// waiting, and advances *last. It also returns the record that ended the batch:
+// the last line, or another kind of record.
 func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
 	for {
 		rec, err = r.next()
@@ -192,13 +192,13 @@ func (r *receiver) batch(last *uint64) (b batch, rec record, err error) {
 	}
 }
 
-// stoppedError carries the error with which a caller's function ended a following
-// past everything that is tried again.
+// stoppedError carries an error of the caller's function. It ends Follow
+// without a retry.
 type stoppedError struct{ err error }
 
 func (s stoppedError) Error() string { return s.err.Error() }
 
-// Serve answers the request of another node's Follower with what is on this
+// Serve answers the request of another node's Follower with the output on this
 // node's disk. It returns when the answer is complete, when ctx ends or when w
 // fails.
 func (f *Follower) Serve(ctx context.Context, req []byte, w io.Writer) error {
@@ -241,7 +241,7 @@ func (f *Follower) serve(ctx context.Context, q request, s *sender) error {
 	return halt(s.end(final))
 }
 
-// halt marks an error that nothing is to be done about but to stop.
+// halt marks an error that ends the call without a retry or an answer.
 func halt(err error) error {
 	if err == nil {
 		return nil

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	partialDelay = 20 * time.Millisecond // How long the start of a line waits for its end.
+	partialDelay = 20 * time.Millisecond // How long the start of a line waits for its end before it is written.
 	markDelay    = time.Second           // How long a count of dropped lines waits for more.
 	batchBytes   = 256 << 10             // Records written by one system call.
 	lineOverhead = recordHeader + 2 + 16 // What a line's record adds to its text, at most.
 )
 
-// Writer appends the output of one attempt. It may be used by one goroutine
-// per stream. A Writer never blocks on a reader, and an error of Write is
-// about the log alone: the caller logs it once and goes on draining the pipe.
+// Writer appends the output of one attempt. Each stream may have one goroutine
+// that writes. A Writer never blocks on a reader. An error of Write concerns
+// only the log: the caller logs it once and continues to drain the pipe.
 type Writer struct {
 	limits Limits
 
-	// Held over file I/O too: the order of records is the order of numbers,
-	// and there is nothing else to do meanwhile.
+	// mu is also held during file I/O, so that records are written in the order of
+	// their numbers. There is no other work to do meanwhile.
 	mu sync.Mutex
 
 	ring         ring
-	seq          uint64 // The last number given.
+	seq          uint64 // The last number assigned.
 	buf          []byte // Records not yet written.
 	first        uint64 // The number of the first line in buf.
 	last         compute.Instant
@@ -45,7 +45,7 @@ type Writer struct {
 type heldLine struct {
 	text    []byte
 	at      compute.Instant
-	skipped bool // The start of this line was dropped: so is the rest.
+	skipped bool // The start of this line was dropped, so the rest is too.
 }
 
 // add appends more of the line.
@@ -56,7 +56,7 @@ func (h *heldLine) add(at compute.Instant, p []byte) {
 	h.text = append(h.text, p...)
 }
 
-// drop counts the lines that the next mark will tell of.
+// drop counts the dropped lines that the next mark will report.
 type drop struct {
 	active bool
 	lines  int64
@@ -64,9 +64,9 @@ type drop struct {
 	cause  string
 }
 
-// Create returns a Writer of the output at path, whose directory it makes. It
-// continues a file that a Writer left without Close: a torn record at its end
-// is cut off. The code is conflict when the output is complete already
+// Create returns a Writer of the output at path and creates its directory. It
+// resumes a file that a Writer left without Close, and cuts off a torn record
+// at its end. The code is conflict when the output is complete already
 // (ErrEnded) or another Writer holds it.
 func Create(path string, limits Limits) (*Writer, error) {
 	limits, err := limits.withDefaults()
@@ -86,8 +86,8 @@ func Create(path string, limits Limits) (*Writer, error) {
 }
 
 // Write appends p, raw bytes as read from a pipe at the given instant. Lines
-// over the rate and lines that the disk refuses are dropped and counted by a
-// mark. Lines of System are never over the rate.
+// over the rate and lines that the disk refuses are dropped, and a mark counts
+// them. Lines of System are exempt from the rate.
 func (w *Writer) Write(stream Stream, at compute.Instant, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,8 +116,8 @@ func (w *Writer) Write(stream Stream, at compute.Instant, p []byte) error {
 	return nil
 }
 
-// Close writes what is held back and the end record, and makes all of it
-// durable. The Writer is closed also when it returns an error.
+// Close writes the held starts of lines and the end record, and makes the
+// output durable. The Writer is closed even when Close returns an error.
 func (w *Writer) Close(at compute.Instant, final Final) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *Writer) Close(at compute.Instant, final Final) error {
 	w.partialTimer.Stop()
 	w.markTimer.Stop()
 	w.last = at
-	w.bucket.tokens = w.limits.BytesPerSecond // The last words are not over the rate.
+	w.bucket.tokens = w.limits.BytesPerSecond // The final lines are exempt from the rate.
 	err := w.emitHeld(true)
 	if w.drop.active {
 		err = firstOf(err, w.mark())
@@ -150,7 +150,7 @@ func (w *Writer) Stats() Stats {
 	return w.stats
 }
 
-// split cuts p into lines and keeps the start of an unfinished one.
+// split cuts p into lines and holds the start of an unfinished one.
 func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) {
 	held := &w.held[stream]
 	for len(p) > 0 {
@@ -172,8 +172,8 @@ func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) 
 	return err
 }
 
-// skip drops all of p. It only counts, so that a flood costs no more than it
-// takes to read it.
+// skip drops all of p. It only counts, so that a flood costs no more than
+// reading it.
 func (w *Writer) skip(stream Stream, p []byte) {
 	held := &w.held[stream]
 	if len(p) == 0 {
@@ -199,7 +199,7 @@ func (w *Writer) count(lines, bytes int64) {
 	w.stats.DroppedBytes += bytes
 }
 
-// line appends one line, the held start of it in front, unless it has to be
+// line appends one line, preceded by its held start, unless the line has to be
 // dropped.
 func (w *Writer) line(stream Stream, at compute.Instant, text []byte, partial bool) error {
 	held := &w.held[stream]
@@ -220,7 +220,7 @@ func (w *Writer) line(stream Stream, at compute.Instant, text []byte, partial bo
 	return firstOf(err, w.keep(Line{At: at, Stream: stream, Text: text, Partial: partial}))
 }
 
-// keep buffers l, after a flush when there is no room.
+// keep buffers l. It flushes first when the buffer is full.
 func (w *Writer) keep(l Line) error {
 	var err error
 	if len(w.buf)+len(l.Text)+lineOverhead > w.limits.batch() {
@@ -230,7 +230,7 @@ func (w *Writer) keep(l Line) error {
 	return err
 }
 
-// number gives l its number and buffers its record.
+// number assigns l its number and buffers its record.
 func (w *Writer) number(l Line) {
 	w.seq++
 	l.Seq = w.seq
@@ -241,8 +241,8 @@ func (w *Writer) number(l Line) {
 }
 
 // admit reports whether a record of n bytes is within the rate. Once the rate
-// was exceeded it stays closed until a second's worth is free again, so that a
-// flood shows one mark a second and not one between any two lines.
+// was exceeded, the log stays closed until a second's worth is free again. A
+// flood then shows one mark a second instead of one between any two lines.
 func (w *Writer) admit(stream Stream, n int) (bool, error) {
 	if w.drop.active {
 		if !w.bucket.full() && stream != System {
@@ -266,19 +266,19 @@ func (w *Writer) startDrop(cause string) {
 	w.markTimer.Reset(markDelay)
 }
 
-// mark appends the line that tells what was dropped and opens the log again.
+// mark appends the line that reports what was dropped, and opens the log again.
 func (w *Writer) mark() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
 	d := w.drop
 	text := fmt.Sprintf("[berth: %d lines (%s) dropped here: %s]", d.lines, sizeText(d.bytes), d.cause)
-	w.drop.active = false // Or a refused flush could not close it again.
+	w.drop.active = false // Cleared first, so that a refused flush can close the log again.
 	if d.lines > 0 || d.bytes > 0 {
 		w.number(Line{At: w.last, Stream: System, Text: []byte(text)})
 	}
 	if err := w.flush(); err != nil {
-		// The mark itself, which flush has counted, is no lost line.
+		// flush has counted the mark as lost, but it is not a line of the output.
 		w.count(-1, -int64(len(text)))
 		return err
 	}
@@ -286,8 +286,8 @@ func (w *Writer) mark() error {
 	return nil
 }
 
-// flush writes the buffered records. What the disk refuses is dropped, and
-// counted; its numbers are given again, for no reader has seen them.
+// flush writes the buffered records. Records that the disk refuses are dropped
+// and counted. Their numbers are used again, because no reader has seen them.
 func (w *Writer) flush() error {
 	if len(w.buf) == 0 {
 		return nil
@@ -301,8 +301,8 @@ func (w *Writer) flush() error {
 	return err
 }
 
-// settle counts the records of buf: the first n bytes, a whole number of
-// records, were kept. It reports whether any was lost.
+// settle counts the records of buf. The first n bytes, a whole number of
+// records, are on disk. It reports whether any record was lost.
 func (w *Writer) settle(n int) (lost bool) {
 	for b := w.buf; len(b) > 0; {
 		rec, size, err := parse(b)
@@ -327,19 +327,19 @@ func (w *Writer) settle(n int) (lost bool) {
 	return lost
 }
 
-// flushPartial writes the starts of lines that waited for their ends.
+// flushPartial writes the held starts of lines whose ends have not come.
 func (w *Writer) flushPartial() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	// Both errors come back from the next Write: the disk is as full then.
+	// The next Write returns both errors: the disk is still full then.
 	_ = w.emitHeld(false)
 	_ = w.flush()
 }
 
-// flushMark tells of dropped lines when nothing more was written for a while.
+// flushMark reports dropped lines when nothing more was written for a while.
 func (w *Writer) flushMark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,11 +348,11 @@ func (w *Writer) flushMark() {
 	}
 	w.last = w.last.Add(markDelay)
 	w.bucket.refill(w.last)
-	_ = w.mark() // An error comes back from the next Write.
+	_ = w.mark() // The next Write returns the error.
 }
 
-// emitHeld appends the held starts of lines as partial ones. A rune that is
-// cut by the end waits on, unless all is to go.
+// emitHeld appends the held starts of lines as partial ones. Unless all is set,
+// it holds back a rune that is incomplete at the end.
 func (w *Writer) emitHeld(all bool) (err error) {
 	for i := range w.held {
 		n := len(w.held[i].text)
@@ -366,10 +366,10 @@ func (w *Writer) emitHeld(all bool) (err error) {
 	return err
 }
 
-// emit appends the first n bytes that are held of stream as a partial line.
+// emit appends the first n held bytes of stream as a partial line.
 func (w *Writer) emit(stream Stream, n int) error {
 	held := &w.held[stream]
-	rest := bytes.Clone(held.text[n:]) // Nearly always none, else within a rune.
+	rest := bytes.Clone(held.text[n:]) // Nearly always empty, otherwise part of a rune.
 	held.text = held.text[:n]
 	err := w.line(stream, held.at, nil, true)
 	held.text = append(held.text[:0], rest...)

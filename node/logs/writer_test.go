@@ -18,7 +18,7 @@ import (
 
 const noon = compute.Instant(1_800_000_000_000)
 
-// small are limits that tests reach quickly.
+// small returns limits that tests reach quickly.
 func small() Limits {
 	return Limits{RingBytes: 32 << 10, BytesPerSecond: 1 << 30, LineBytes: 1 << 10}
 }
@@ -46,7 +46,7 @@ func mustEnd(t testing.TB, w *Writer, final Final) {
 	}
 }
 
-// readAll returns what can be read at path now, behind number after.
+// readAll returns the lines at path behind number after.
 func readAll(t testing.TB, path string, after uint64) ([]Line, *Final) {
 	t.Helper()
 	r := newReader(path, after)
@@ -123,7 +123,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Whatever bytes arrive in whatever pieces come back the same.
+// TestBytesAreKept writes random bytes in random pieces and reads the same
+// bytes back.
 func TestBytesAreKept(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -266,7 +267,8 @@ func TestRestOfDroppedLineIsDropped(t *testing.T) {
 	}
 }
 
-// However a flood is cut into reads, its lines and bytes are counted right.
+// TestDroppedIsCounted counts lines and bytes correctly however a flood is cut
+// into reads.
 func TestDroppedIsCounted(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -376,7 +378,7 @@ func diskBytes(t testing.TB, dir string) (n int64) {
 	return n
 }
 
-// A file that ends anywhere at all is continued behind its last whole record.
+// TestTornTail resumes a file that ends anywhere behind its last whole record.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "whole")
@@ -420,7 +422,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// A crash at any place of a chunk's change loses nothing either.
+// TestTornChunkChange loses nothing in a crash during the change to a new
+// chunk.
 func TestTornChunkChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	w := mustCreate(t, path, small())
@@ -445,8 +448,8 @@ func TestTornChunkChange(t *testing.T) {
 	}
 }
 
-// A record that was torn when the reader saw it is read once the writer has
-// finished it, even when the writer is a chunk further by then.
+// TestReaderLooksTwice reads a record that was torn at first, once the writer
+// has finished it and is already in the next chunk.
 func TestReaderLooksTwice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	w := mustCreate(t, path, small())
@@ -490,7 +493,7 @@ func TestReaderLooksTwice(t *testing.T) {
 	}
 }
 
-// No flipped bit changes a line: it is missing or it is right.
+// TestDamageIsNeverReturned flips bits: a line is then missing, never wrong.
 func TestDamageIsNeverReturned(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	limits := small()
@@ -557,7 +560,7 @@ func TestFullDisk(t *testing.T) {
 	for refused < 3 {
 		at := noon.Add(time.Duration(2*written) * time.Second)
 		var text []byte
-		for range 10 { // So that the disk takes a part of them.
+		for range 10 { // So that the disk accepts some of them.
 			written++
 			text = fmt.Appendf(text, "line %d %s\n", written, strings.Repeat("x", 200))
 		}
