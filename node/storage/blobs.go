@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxServing = 16                     // Operations of other nodes at a time, each of up to MaxBlob in memory.
+	maxServing = 16                     // Concurrent operations of other nodes, each of up to MaxBlob in memory.
 	getHedge   = 500 * time.Millisecond // How long a get waits for one node before it asks the next too.
-	putHedge   = 2 * time.Second        // The same for a put, which has to wait for a disk.
+	putHedge   = 2 * time.Second        // The same for a put, which waits for a disk.
 	retryAfter = 2 * time.Second        // Retry-After when too few nodes could store a blob.
 )
 
@@ -35,14 +35,13 @@ type Config struct {
 	Self     compute.NodeID
 	Store    *Store
 	Peers    Peers
-	Nodes    func() []Node // All nodes that keep blobs, this one too.
-	Replicas int           // On how many nodes a blob is; fewer only where there are fewer.
+	Nodes    func() []Node // All nodes that store blobs, including this one.
+	Replicas int           // Copies of a blob; fewer only where there are fewer nodes.
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer
 }
 
-// Blobs keeps blobs on several nodes. All methods may be called at the same
-// time.
+// Blobs stores blobs on several nodes. Its methods are safe for concurrent use.
 type Blobs struct {
 	cfg     Config
 	logger  *slog.Logger
@@ -50,7 +49,7 @@ type Blobs struct {
 	serving chan struct{} // Holds one token per operation that is served.
 }
 
-// New returns the cluster's blobs as this node sees them.
+// New returns this node's view of the cluster's blobs.
 func New(cfg Config) *Blobs {
 	return &Blobs{
 		cfg:     cfg,
@@ -60,9 +59,9 @@ func New(cfg Config) *Blobs {
 	}
 }
 
-// Put returns once data is durable on as many nodes as it must be on. The code
+// Put returns once data is durable on the configured number of nodes. The code
 // is no_space when their disks are full and unavailable when too few nodes
-// answer; it may be repeated.
+// answer. Put may be repeated.
 func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err error) {
 	defer func() { b.metrics.count("put", err) }()
 	hash = sha256.Sum256(data)
@@ -87,7 +86,7 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 	return hash, tooFew(len(taken), wanted, failed)
 }
 
-// tooFew says why a blob could not be put.
+// tooFew returns the reason for which a blob could not be put.
 func tooFew(taken, wanted int, failed []answer) error {
 	err := joined(failed)
 	for _, a := range failed {
@@ -109,7 +108,7 @@ func (b *Blobs) putOn(ctx context.Context, node compute.NodeID, hash compute.Has
 	return err
 }
 
-// putLocal makes the blob durable on this node, if it is what it says it is.
+// putLocal makes the blob durable on this node, if data matches its hash.
 func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 	if sha256.Sum256(data) != hash {
 		return compute.Errorf(compute.CodeInvalid, "The data is not blob %s.", Name(hash))
@@ -118,10 +117,10 @@ func (b *Blobs) putLocal(hash compute.Hash, data []byte) error {
 	return err
 }
 
-// Get returns the blob, from this disk or from the nodes in the order in which
-// they are to have it. A copy that was found missing or damaged where one
-// should be is made good. The code is not_found when every node answers that
-// it has none, and unavailable when some did not answer.
+// Get returns the blob, from this disk or from the other nodes in the order of
+// its owners. It restores a missing or damaged copy that it meets on an owner.
+// The code is not_found when every node answers that it has none, and
+// unavailable when some did not answer.
 func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err error) {
 	defer func() { b.metrics.count("get", err) }()
 	data, err = b.getLocal(hash)
@@ -141,8 +140,8 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 	return nil, unreadable(hash, failed)
 }
 
-// heal puts the blob on this node and on those that said that they have none,
-// where they are among its owners.
+// heal puts the blob on this node and on the nodes that reported that they have
+// none, as far as they are among its owners.
 func (b *Blobs) heal(ctx context.Context, hash compute.Hash, data []byte, owners []Node, failed []answer) {
 	lacking := []compute.NodeID{b.cfg.Self}
 	for _, a := range failed {
@@ -171,7 +170,7 @@ func (b *Blobs) getLocal(hash compute.Hash) ([]byte, error) {
 	if errors.Is(err, ErrCorrupt) {
 		b.metrics.damaged.Inc()
 		b.logger.Error("blob is damaged", "err", err)
-		return nil, notHere(hash) // Any more.
+		return nil, notHere(hash) // Damaged blobs are set aside.
 	}
 	return data, err
 }
@@ -185,13 +184,13 @@ func (b *Blobs) getFrom(ctx context.Context, node compute.NodeID, hash compute.H
 	return data, err
 }
 
-// notHere is what a node says that does not have the blob.
+// notHere returns the error of a node that does not have the blob.
 func notHere(hash compute.Hash) error {
 	return compute.Errorf(compute.CodeNotFound, "There is no blob %s.", Name(hash))
 }
 
-// unreadable says why no node gave the blob: only when all have answered is it
-// known that there is none.
+// unreadable returns the reason for which no node returned the blob. The blob
+// is known to be absent only when all nodes have answered.
 func unreadable(hash compute.Hash, failed []answer) error {
 	for _, a := range failed {
 		if compute.CodeOf(a.err) != compute.CodeNotFound {
@@ -203,7 +202,7 @@ func unreadable(hash compute.Hash, failed []answer) error {
 }
 
 // Delete removes the blob from all nodes that are up. It is for blobs that
-// cannot belong to anything else; all others go by Sweep.
+// nothing else can refer to. Sweep removes all others.
 func (b *Blobs) Delete(ctx context.Context, hash compute.Hash) (err error) {
 	defer func() { b.metrics.count("delete", err) }()
 	for _, n := range b.cfg.Nodes() {
@@ -218,13 +217,13 @@ func (b *Blobs) Delete(ctx context.Context, hash compute.Hash) (err error) {
 	return err
 }
 
-// Sweep removes from this node's disk what Store.Sweep removes.
+// Sweep applies Store.Sweep to this node's disk.
 func (b *Blobs) Sweep(live func(compute.Hash) bool, minAge time.Duration) (removed int, err error) {
 	defer func() { b.metrics.count("sweep", err) }()
 	return b.cfg.Store.Sweep(live, minAge)
 }
 
-// acquire waits for its turn to serve.
+// acquire waits for permission to serve an operation.
 func (b *Blobs) acquire(ctx context.Context) error {
 	select {
 	case b.serving <- struct{}{}:

@@ -25,7 +25,7 @@ type cluster struct {
 	mu    sync.Mutex
 	nodes map[compute.NodeID]*Blobs
 	list  []Node
-	fault map[compute.NodeID]func(net.Conn, []byte) error // Instead of Serve.
+	fault map[compute.NodeID]func(net.Conn, []byte) error // Called instead of Serve.
 	asked map[compute.NodeID]int
 }
 
@@ -169,7 +169,8 @@ func TestLargestBlobTravels(t *testing.T) {
 	}
 }
 
-// Whatever copy is damaged or gone, a get returns the bytes and makes it good.
+// TestGetHeals damages or removes any copy: a get returns the bytes and
+// restores the copy.
 func TestGetHeals(t *testing.T) {
 	for _, reader := range []int{0, 1, 2} { // In the order of the owners.
 		for _, victim := range []int{0, 1} {
@@ -198,7 +199,7 @@ func TestGetHeals(t *testing.T) {
 	}
 }
 
-// Bytes that a node sends wrongly are not believed.
+// TestGetChecksWhatItIsSent refuses wrong bytes from a node.
 func TestGetChecksWhatItIsSent(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	data := []byte("precious")
@@ -232,7 +233,7 @@ func TestGetOfNothing(t *testing.T) {
 	}
 }
 
-// A node that hangs holds nobody up for long.
+// TestHangingNode checks that a hanging node delays nobody for long.
 func TestHangingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, 2)
@@ -305,7 +306,7 @@ func TestServeChecksWhatItIsSent(t *testing.T) {
 		near, far := net.Pipe()
 		go func() {
 			defer far.Close()
-			_ = c.nodes[nodeID(0)].Serve(t.Context(), test.req, far) // The result says it too.
+			_ = c.nodes[nodeID(0)].Serve(t.Context(), test.req, far) // The result reports the error too.
 		}()
 		go func() { _, _ = near.Write([]byte(test.data)) }() // A refusal does not wait for it.
 		if _, err := readResult(near); compute.CodeOf(err) != test.want {
@@ -329,7 +330,8 @@ func TestDeleteEverywhere(t *testing.T) {
 	}
 }
 
-// A node that leaves moves only the blobs that it had.
+// TestOwnersMoveLittle checks that a node that leaves moves only the blobs that
+// it had.
 func TestOwnersMoveLittle(t *testing.T) {
 	nodes := make([]Node, 6)
 	for i := range nodes {

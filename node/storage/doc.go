@@ -1,17 +1,23 @@
 // Package storage keeps blobs: immutable bytes under the name of their own
 // SHA-256, such as the code of an execution that is too large for its command.
 //
-// A Store is one node's disk: DataDir/blobs/ab/<sha256>, written beside,
-// fsynced and renamed, so that a blob is there whole or not at all. Blobs is
-// the cluster's view: every blob is on several nodes, chosen by rendezvous
-// hashing, durable there before Put returns, read from whichever has it, and
-// healed from another one when a disk returns other bytes. Once nodes join or
-// leave, or before one leaves, Lacking says what the others are to Keep.
+// A Store is one node's disk: DataDir/blobs/ab/<sha256>. A blob is written to a
+// temporary file, fsynced and renamed, so that it is on the disk whole or not
+// at all.
 //
-// It knows no owner, no name and no size beyond MaxBlob: those are records in
-// package fsm, which also says, at a sweep, what is still used. It knows no
-// RPC: streams to other nodes come from Peers.
+// Blobs is the cluster's view. Every blob is on several nodes, chosen by
+// rendezvous hashing, and durable there before Put returns. It is read from any
+// node that has it, and healed from another node when a disk returns other
+// bytes. When nodes join or leave, or before one leaves, Lacking lists the
+// blobs that a node has to fetch with Keep.
 //
-// Rules: no byte is returned or acknowledged that does not hash to its name;
-// only hashes become paths; what a crash left half-written is gone at Open.
+// The package knows no owner, no name and no size beyond MaxBlob: those are
+// records in package fsm, which also reports to a sweep which blobs are used.
+// It knows no RPC: Peers opens streams to other nodes.
+//
+// Rules:
+//
+//   - Bytes that do not hash to their name are neither returned nor acknowledged.
+//   - Only hashes become paths.
+//   - Open removes the half-written files of a crash.
 package storage

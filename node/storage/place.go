@@ -8,14 +8,14 @@ import (
 	"berth/compute"
 )
 
-// Node is one node that keeps blobs.
+// Node is one node that stores blobs.
 type Node struct {
 	ID      compute.NodeID
 	Up      bool
-	Leaving bool // It may soon be gone: a blob is put on others where there are enough.
+	Leaving bool // It may soon be gone: a blob is put on other nodes where there are enough.
 }
 
-// owners returns nodes in the order in which they are to keep the blob:
+// owners returns nodes in the order of preference for the blob. The order is
 // rendezvous hashing, so that a node that joins or leaves moves only its own
 // share. Nodes that are down come last.
 func owners(hash compute.Hash, nodes []Node) []Node {
@@ -48,7 +48,7 @@ func leavingLast(a, b Node) int {
 	return 1
 }
 
-// weight returns by what a node comes before others that are to keep the blob.
+// weight returns the rendezvous weight of a node for the blob.
 func weight(hash compute.Hash, id compute.NodeID) [sha256.Size]byte {
 	return sha256.Sum256(append(bytes.Clone(id.UUID[:]), hash[:]...))
 }

@@ -8,24 +8,24 @@ import (
 	"berth/compute"
 )
 
-// answer is what one node said.
+// answer is the answer of one node.
 type answer struct {
 	node compute.NodeID
 	data []byte
 	err  error
 }
 
-// race has wanted of the nodes do something, the first ones if they can: the
-// next one is asked whenever one fails or all are slow. It returns the answers
-// of those that did it, wanted of them unless too few could or ctx ended, and
-// of those that failed.
+// race runs an operation on wanted of the nodes, preferring the first ones. It
+// asks the next node whenever one fails or all are slow. It returns the answers
+// of the nodes that succeeded, wanted of them unless too few could or ctx
+// ended, and those of the nodes that failed.
 func race(
 	ctx context.Context, nodes []Node, wanted int, slow time.Duration,
 	do func(context.Context, compute.NodeID) ([]byte, error),
 ) (done, failed []answer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers := make(chan answer, len(nodes)) // Of this size, none that comes late waits for a reader.
+	answers := make(chan answer, len(nodes)) // Of this size, so that no late answer waits for a reader.
 	asked := 0
 	ask := func() {
 		if asked == len(nodes) {
@@ -61,7 +61,7 @@ func race(
 	return done, failed
 }
 
-// joined returns why nodes failed.
+// joined returns the errors of failed nodes as one.
 func joined(failed []answer) error {
 	errs := make([]error, 0, len(failed))
 	for _, a := range failed {

@@ -10,10 +10,11 @@ import (
 	"berth/compute"
 )
 
-// Scrub reads all blobs on this disk against their names, and has what is
-// damaged, or cannot be read, come from another node again, whether or not this
-// one is to have it. It returns how many blobs it read and how many of them were
-// wrong; what cannot be repaired is logged. Before it reads it calls pace, whose error ends it.
+// Scrub checks all blobs on this disk against their names. It fetches a damaged
+// or unreadable blob again from another node, whether or not this node is an
+// owner. It returns how many blobs it read and how many of them were wrong. It
+// logs those that cannot be repaired. Before each read it calls pace, whose
+// error ends it.
 func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, damaged int, err error) {
 	defer func() { b.metrics.count("scrub", err) }()
 	err = b.cfg.Store.each(func(hash compute.Hash, size int64) error {
@@ -22,7 +23,7 @@ func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, da
 		}
 		_, err := b.cfg.Store.Get(hash)
 		if compute.CodeOf(err) == compute.CodeNotFound {
-			return nil // It went meanwhile.
+			return nil // It was removed meanwhile.
 		}
 		read++
 		if err == nil {
@@ -56,7 +57,7 @@ func (s *Store) each(fn func(hash compute.Hash, size int64) error) error {
 		}
 		hash, err := ParseName(entry.Name())
 		if err != nil {
-			return nil //nolint:nilerr // No blob.
+			return nil //nolint:nilerr // Not a blob.
 		}
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {

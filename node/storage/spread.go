@@ -13,8 +13,8 @@ import (
 )
 
 // Spread returns once data is durable on as many of the nodes that are up as
-// can take it, at least on least of all nodes. It is for blobs that every node
-// is to keep: those that lack one bring it by Keep. The codes are Put's.
+// can take it, and on at least least of all nodes. It is for blobs that every
+// node stores. Nodes that lack one fetch it with Keep. The codes are Put's.
 func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash compute.Hash, err error) {
 	defer func() { b.metrics.count("spread", err) }()
 	hash = sha256.Sum256(data)
@@ -38,8 +38,8 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 // Has reports whether the blob is on this disk, as Store.Has does.
 func (b *Blobs) Has(hash compute.Hash) bool { return b.cfg.Store.Has(hash) }
 
-// Keep returns once the blob is on this disk: from other nodes, where it was
-// not, or cannot be read. The codes are Get's and Put's.
+// Keep returns once the blob is on this disk. It fetches a missing or
+// unreadable blob from other nodes. The codes are Get's and Put's.
 func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
@@ -51,9 +51,9 @@ func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 	return b.putLocal(hash, data)
 }
 
-// KeepFrom returns once the blob is on this disk, from one other node if it was
-// not. The code is not_found when that node answers that it has none; else the
-// codes are Get's and Put's.
+// KeepFrom returns once the blob is on this disk. It fetches a missing blob
+// from one other node. The code is not_found when that node answers that it has
+// none. Otherwise the codes are Get's and Put's.
 func (b *Blobs) KeepFrom(ctx context.Context, node compute.NodeID, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
@@ -65,9 +65,9 @@ func (b *Blobs) KeepFrom(ctx context.Context, node compute.NodeID, hash compute.
 	return b.putLocal(hash, data)
 }
 
-// Lacking returns those of hashes, each once, that are not on this disk, but
-// were if all nodes but those of without were up and had been whenever a blob
-// was put: this one is among the first of them that are to keep it.
+// Lacking returns those of hashes, each once, that are missing on this disk
+// although this node owns them. Ownership is computed as if all nodes except
+// those of without were up and had been up whenever a blob was put.
 func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash], without []compute.NodeID) (lacking []compute.Hash) {
 	nodes := slices.DeleteFunc(b.others(b.cfg.Nodes()), func(n Node) bool { return slices.Contains(without, n.ID) })
 	seen := make(map[compute.Hash]bool)
@@ -81,8 +81,8 @@ func (b *Blobs) Lacking(hashes iter.Seq[compute.Hash], without []compute.NodeID)
 	return lacking
 }
 
-// owns reports whether this node is among those that are to keep the blob, as
-// long as all are up and others are all there are beside it.
+// owns reports whether this node is among the owners of the blob, if all nodes
+// are up and others are all nodes beside it.
 func (b *Blobs) owns(hash compute.Hash, others []Node) bool {
 	own := weight(hash, b.cfg.Self)
 	before := 0

@@ -15,7 +15,7 @@ import (
 func TestSpreadIsOnAllThatAreUp(t *testing.T) {
 	for _, test := range []struct {
 		name           string
-		down, refusing int // How many of five.
+		down, refusing int // Out of five.
 		least, copies  int
 		code           compute.Code
 	}{
@@ -41,8 +41,8 @@ func TestSpreadIsOnAllThatAreUp(t *testing.T) {
 	}
 }
 
-// TestKeepBringsWhatIsMissing holds that a server that was down, or whose copy
-// was damaged, has the blob afterwards.
+// TestKeepBringsWhatIsMissing checks that a server that was down, or whose copy
+// was damaged, has the blob after Keep.
 func TestKeepBringsWhatIsMissing(t *testing.T) {
 	c := newCluster(t, 3, 1)
 	data := []byte("an archive")
@@ -78,14 +78,14 @@ func TestKeepBringsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestUnreadableIsMissing holds that a file that is there and cannot be read is
-// no blob, and that a scrub and Keep bring the blob again, also on a node that
-// is not among those that a blob is put on.
+// TestUnreadableIsMissing checks that an unreadable file counts as a missing
+// blob, and that a scrub and Keep fetch the blob again, even on a node that is
+// not an owner.
 func TestUnreadableIsMissing(t *testing.T) {
 	unreadable := func(path string) error { // Its reads fail.
 		return errors.Join(os.Remove(path), os.Symlink(t.TempDir(), path))
 	}
-	damaged := func(path string) error { // And nothing can be set aside.
+	damaged := func(path string) error { // Its reads fail, and it cannot be set aside.
 		quarantine := filepath.Join(filepath.Dir(path), "..", "..", "quarantine")
 		return errors.Join(os.WriteFile(path, []byte("other bytes"), 0o600), os.WriteFile(quarantine, nil, 0o600))
 	}
@@ -133,8 +133,9 @@ func TestUnreadableIsMissing(t *testing.T) {
 	}
 }
 
-// TestLackingIsWhatItShouldHave holds that a node that joins lacks its share, and
-// that a node that leaves, or is to leave, has the others lack what it had.
+// TestLackingIsWhatItShouldHave checks that a node that joins lacks its share,
+// and that the others lack the blobs of a node that leaves or is about to
+// leave.
 func TestLackingIsWhatItShouldHave(t *testing.T) {
 	c := newCluster(t, 4, 2)
 	all := c.list
@@ -184,7 +185,7 @@ func TestLackingIsWhatItShouldHave(t *testing.T) {
 	}
 }
 
-// TestPutIsNotOnWhoLeaves holds that a blob is put on nodes that stay, unless
+// TestPutIsNotOnWhoLeaves checks that a blob is put on nodes that stay, unless
 // they are too few.
 func TestPutIsNotOnWhoLeaves(t *testing.T) {
 	c := newCluster(t, 4, 2)

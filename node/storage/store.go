@@ -21,25 +21,25 @@ import (
 // MaxBlob is the largest blob in bytes.
 const MaxBlob = 16 << 20
 
-// ErrCorrupt is returned for a blob whose bytes on this disk are not those
-// that were put. The bytes are in quarantine then.
+// ErrCorrupt is returned for a blob whose bytes on this disk are not those that
+// were put. The bytes have been moved to quarantine.
 var ErrCorrupt = errors.New("the blob on this disk is damaged")
 
-// Store keeps blobs on one node's disk. All methods may be called at the same
-// time.
+// Store keeps blobs on one node's disk. Its methods are safe for concurrent
+// use.
 type Store struct {
 	dir        string
 	quarantine string
 	now        func() time.Time
-	unreadable sync.Map // Of compute.Hash: files that are there and could not be read as what they should be.
+	unreadable sync.Map // Of compute.Hash: files that exist but could not be read as their blob.
 
-	// Held while a blob is made to stay or to go, file system calls included:
-	// a sweep must not remove what a Put has just found and acknowledged.
+	// mu is held while a blob is stored or removed, file system calls included: a
+	// sweep must not remove a blob that a Put has just found and acknowledged.
 	mu sync.Mutex
 }
 
-// Open returns the Store in a node's data directory. It removes what a crash
-// left half-written.
+// Open returns the Store in a node's data directory. It removes the
+// half-written files of a crash.
 func Open(dataDir string, now func() time.Time) (*Store, error) {
 	s := &Store{
 		dir:        filepath.Join(dataDir, "blobs"),
@@ -77,7 +77,7 @@ func (s *Store) Put(data []byte) (compute.Hash, error) {
 	return hash, nil
 }
 
-// keep reports whether an intact blob is there already, and makes it look new
+// keep reports whether an intact blob exists already. It renews the blob's time
 // so that no sweep takes it.
 func (s *Store) keep(hash compute.Hash) bool {
 	if _, err := s.Get(hash); err != nil {
@@ -108,7 +108,7 @@ func (s *Store) write(hash compute.Hash, data []byte) error {
 		err = s.place(f.Name(), hash)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // Else the next Open does.
+		_ = os.Remove(f.Name()) // Otherwise the next Open removes it.
 		return err
 	}
 	fault.Point("storage.placed")
@@ -139,9 +139,9 @@ func (s *Store) place(tmp string, hash compute.Hash) error {
 	return nil
 }
 
-// Get returns the blob. The code is not_found when it is not on this disk;
-// ErrCorrupt is returned when it is damaged, and it is not there afterwards. A
-// file that stays and cannot be read is not there to Has.
+// Get returns the blob. The code is not_found when it is not on this disk. Get
+// returns ErrCorrupt for a damaged blob and moves it to quarantine. If a
+// damaged file cannot be moved, Has reports it as missing.
 func (s *Store) Get(hash compute.Hash) ([]byte, error) {
 	data, err := s.read(hash)
 	switch {
@@ -177,8 +177,8 @@ func (s *Store) read(hash compute.Hash) ([]byte, error) {
 // damagedKept is how many damaged blobs are kept in quarantine.
 const damagedKept = 16
 
-// setAside moves a damaged blob to quarantine, for the operator to look at. The
-// oldest of those that are there go.
+// setAside moves a damaged blob to quarantine, for the operator to inspect. It
+// removes the oldest ones there.
 func (s *Store) setAside(hash compute.Hash) error {
 	dir := filepath.Join(s.quarantine, s.now().UTC().Format("20060102T150405.000Z"))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -194,9 +194,9 @@ func (s *Store) setAside(hash compute.Hash) error {
 	return err
 }
 
-// prune keeps the newest damaged blobs, as far as the others can be removed now.
-// Quarantine has other things too, which a directory with anything but blobs in it
-// is.
+// prune keeps the newest damaged blobs and removes the others as far as
+// possible. Quarantine has other directories too, which contain more than
+// blobs.
 func (s *Store) prune() {
 	entries, err := os.ReadDir(s.quarantine) // By name, which is by time.
 	if err != nil {
@@ -214,13 +214,13 @@ func (s *Store) prune() {
 			continue
 		}
 		if kept += len(inside); kept > damagedKept {
-			_ = os.RemoveAll(dir) // The next one is tried again.
+			_ = os.RemoveAll(dir) // The next call tries again.
 		}
 	}
 }
 
-// Has reports whether the blob is on this disk, without reading it: one that
-// could not be read when it was tried last is not.
+// Has reports whether the blob is on this disk, without reading it. A blob that
+// could not be read at the last attempt is not.
 func (s *Store) Has(hash compute.Hash) bool {
 	if _, known := s.unreadable.Load(hash); known {
 		return false
@@ -229,14 +229,14 @@ func (s *Store) Has(hash compute.Hash) bool {
 	return err == nil
 }
 
-// OnDisk reports whether the blob is in the data directory of a node that is
-// stopped, without reading it.
+// OnDisk reports whether the blob is in the data directory of a stopped node,
+// without reading it.
 func OnDisk(dataDir string, hash compute.Hash) bool {
 	s := Store{dir: filepath.Join(dataDir, "blobs")}
 	return s.Has(hash)
 }
 
-// Delete removes the blob from this disk. One that is not there is no error.
+// Delete removes the blob from this disk. A missing blob is not an error.
 func (s *Store) Delete(hash compute.Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +247,8 @@ func (s *Store) Delete(hash compute.Hash) error {
 }
 
 // Sweep removes every blob on this disk that live does not know and that was
-// put, or put again, longer ago than minAge: a younger one may belong to a
-// command that has not been applied yet. It returns how many it removed.
+// put, or put again, longer ago than minAge. A younger blob may belong to a
+// command that has not been applied yet. Sweep returns how many it removed.
 func (s *Store) Sweep(live func(compute.Hash) bool, minAge time.Duration) (int, error) {
 	before := s.now().Add(-minAge)
 	removed := 0
@@ -264,7 +264,7 @@ func (s *Store) Sweep(live func(compute.Hash) bool, minAge time.Duration) (int, 
 		}
 		hash, err := ParseName(entry.Name())
 		if err != nil || live(hash) {
-			return nil //nolint:nilerr // What is no blob is not ours to remove.
+			return nil //nolint:nilerr // Other files are not ours to remove.
 		}
 		gone, err := s.removeOld(path, before)
 		if gone {
@@ -295,7 +295,7 @@ func (s *Store) removeOld(path string, before time.Time) (bool, error) {
 // Name returns a blob's name: the hash in lower-case hexadecimal.
 func Name(hash compute.Hash) string { return hex.EncodeToString(hash[:]) }
 
-// ParseName returns the hash that Name spelled.
+// ParseName is the inverse of Name.
 func ParseName(name string) (compute.Hash, error) {
 	var hash compute.Hash
 	b, err := hex.DecodeString(name)
@@ -325,7 +325,7 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// diskError gives a full disk its code.
+// diskError gives the error of a full disk its code.
 func diskError(what string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return compute.Errorf(compute.CodeNoSpace, "The disk of this node is full: %w", err)

@@ -103,7 +103,7 @@ func TestDamagedBlobIsSetAside(t *testing.T) {
 		}
 		mustPut(t, s, "precious")
 		spoil(t, s, hash)
-		mustPut(t, s, "precious") // A put makes a damaged blob good.
+		mustPut(t, s, "precious") // A put repairs a damaged blob.
 		if got, err := s.Get(hash); err != nil || string(got) != "precious" {
 			t.Errorf("%s: put again: got %q, %v", name, got, err)
 		}

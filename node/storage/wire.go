@@ -11,9 +11,9 @@ import (
 	"berth/compute"
 )
 
-// A stream between two nodes carries one operation. The request names it; a
-// put sends its bytes behind it. The answer is a result, and the bytes of a
-// get behind that.
+// A stream between two nodes carries one operation. The request names it; the
+// bytes of a put follow the request. The answer is a result; the bytes of a get
+// follow the result.
 //
 //	request  version 1, operation 1, hash 32, size 8
 //	result   length of code 1, code, length of message 2, message, size 8
@@ -24,7 +24,7 @@ const (
 	peerTimeout  = 15 * time.Second // For one whole operation.
 )
 
-// operation is what one node asks another to do.
+// operation is an operation that one node asks another to do.
 type operation uint8
 
 const (
@@ -46,7 +46,7 @@ func (q request) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(q.size))
 }
 
-// decodeRequest returns the request that encode made b of.
+// decodeRequest is the inverse of encode.
 func decodeRequest(b []byte) (request, error) {
 	if len(b) != requestBytes || b[0] != wireVersion {
 		return request{}, compute.Errorf(compute.CodeInvalid, "not a blob request of version %d", wireVersion)
@@ -64,8 +64,7 @@ func decodeRequest(b []byte) (request, error) {
 	return q, nil
 }
 
-// encodeResult returns what a stream says of an operation that gave err, and
-// data.
+// encodeResult encodes the result of an operation that returned data and err.
 func encodeResult(data []byte, err error) []byte {
 	code, message := compute.CodeOf(err), compute.MessageOf(err)
 	message = message[:min(len(message), maxMessage)]
@@ -76,7 +75,7 @@ func encodeResult(data []byte, err error) []byte {
 	return append(b, data...)
 }
 
-// readResult returns what encodeResult was given.
+// readResult is the inverse of encodeResult.
 func readResult(r io.Reader) ([]byte, error) {
 	code, err := readSized(r, 1, 255)
 	if err != nil {
@@ -109,7 +108,8 @@ func readSized(r io.Reader, width, limit int) ([]byte, error) {
 	return readN(r, int(n))
 }
 
-// readN reads n bytes. It makes room as they come, for n is a stranger's word.
+// readN reads n bytes. It allocates as they arrive, because another node claims
+// n.
 func readN(r io.Reader, n int) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err == nil && len(data) < n {
@@ -132,17 +132,18 @@ func (b *Blobs) ask(ctx context.Context, node compute.NodeID, q request, data []
 		_, err := stream.Write(data)
 		sent <- err
 	}()
-	// The result is read meanwhile: a refusal comes before the data is taken.
+	// The result is read meanwhile, because a refusal comes before the data is
+	// taken.
 	result, err := readResult(stream)
 	unhook()
-	_ = stream.Close() // The result is what counts.
+	_ = stream.Close() // Only the result matters.
 	if sendErr := <-sent; err != nil {
 		return nil, fmt.Errorf("ask node %s: %w", node, errors.Join(err, sendErr, ctx.Err()))
 	}
 	return result, nil
 }
 
-// Serve does on this node's disk what another node's Blobs asks for.
+// Serve runs the operation of another node's Blobs on this node's disk.
 func (b *Blobs) Serve(ctx context.Context, req []byte, stream io.ReadWriteCloser) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
