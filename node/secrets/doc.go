@@ -1,13 +1,13 @@
-// Package secrets keeps the cluster's master key and seals with it what may
-// stand in the replicated state as ciphertext only.
+// Package secrets holds the cluster's master key and uses it to seal data that
+// may be in the replicated state only as ciphertext.
 //
-// The master key is a file of its own on every server (DataDir/keys/master.key,
-// mode 0600), made on the first node and handed to the others when they join.
-// It is never in Raft, in a snapshot, in a backup or in a log, and never on a
-// worker. The cryptography is tink's: AES-256-GCM to seal, HKDF-SHA256 to
+// The master key is a separate file on every server (DataDir/keys/master.key,
+// mode 0600). The first node creates it, and the others receive it when they
+// join. It is never in Raft, in a snapshot, in a backup or in a log, and never
+// on a worker. The cryptography is tink's: AES-256-GCM to seal, HKDF-SHA256 to
 // derive keys with a purpose. Every caller passes as associated data what the
 // sealed bytes belong to, so that they cannot be moved elsewhere.
 //
-// It is not a store: who owns a secret and where its ciphertext is, is a matter
-// of package fsm.
+// The package is not a store. Package fsm knows who owns a secret and where its
+// ciphertext is.
 package secrets

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 )
 
-// writeNew writes a file that only its owner may read and that is there whole
-// or not at all. It returns fs.ErrExist when there is one already.
+// writeNew writes a file that only its owner may read, whole or not at all. It
+// returns fs.ErrExist when the file exists.
 func writeNew(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".master-*") // Of mode 0600.
+	f, err := os.CreateTemp(dir, ".master-*") // CreateTemp sets mode 0600.
 	if err != nil {
 		return err
 	}

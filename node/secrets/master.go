@@ -21,25 +21,25 @@ import (
 )
 
 const (
-	fileFormat  = 1        // Of the key file.
+	fileFormat  = 1        // The version of the key file.
 	maxFile     = 64 << 10 // No key file is larger.
-	maxDerived  = 255 * 32 // What HKDF-SHA256 can give.
-	maxSealable = 16 << 20 // The most that Seal takes.
+	maxDerived  = 255 * 32 // The limit of HKDF-SHA256.
+	maxSealable = 16 << 20 // The most bytes that Seal takes.
 )
 
-// Errors by which a caller tells why there is no master key to use.
+// Reasons for which there is no usable master key.
 var (
 	// ErrMissing means that this node has no master key.
 	ErrMissing = errors.New("the master key is missing")
 	// ErrForeign means that the master key is another cluster's.
 	ErrForeign = errors.New("the master key belongs to another cluster")
-	// ErrDamaged means that the file is not what was written.
+	// ErrDamaged means that the file's content has changed.
 	ErrDamaged = errors.New("the master key is damaged: put back the copy that was kept, " +
 		"or copy it from another server of the cluster")
 )
 
-// Master seals and derives with the master key. All methods may be called at
-// the same time.
+// Master seals and derives with the master key. Its methods are safe for
+// concurrent use.
 type Master struct {
 	file []byte
 	aead tink.AEAD
@@ -53,20 +53,20 @@ type file struct {
 	AEAD    json.RawMessage `json:"aead"` // A tink keyset, so that keys can be added and retired.
 	PRF     json.RawMessage `json:"prf"`  // A tink keyset of one key.
 
-	// Sum is the checksum of the keysets: a flipped bit would make other keys of
-	// them, which open nothing. Older files have none.
+	// Sum is the checksum of the keysets. Without it, a flipped bit would yield
+	// other keys, which open nothing. Older files have none.
 	Sum string `json:"crc32c,omitempty"`
 }
 
 // sum returns the checksum of the keysets.
 func (f *file) sum() (string, error) {
-	var text bytes.Buffer // White space does not count.
+	var text bytes.Buffer // Without white space, which does not count.
 	err := errors.Join(json.Compact(&text, f.AEAD), json.Compact(&text, f.PRF))
 	return fmt.Sprintf("%08x", crc32.Checksum(text.Bytes(), crc32.MakeTable(crc32.Castagnoli))), err
 }
 
 // Create makes the master key of a new cluster and writes it to path. It never
-// replaces a file: the code is conflict when there is one.
+// replaces a file: the code is conflict when one exists.
 func Create(path string, cluster compute.UUID) (*Master, error) {
 	f := file{Format: fileFormat, Cluster: cluster}
 	var err error
@@ -96,9 +96,9 @@ func Create(path string, cluster compute.UUID) (*Master, error) {
 	return m, nil
 }
 
-// Import writes to path the master key that a server handed out with Bytes. It
-// may be repeated: the same key that is there already is no error, another one
-// has the code conflict.
+// Import writes to path the master key that a server returned from Bytes. It
+// may be repeated with the same key. If another key exists there, the code is
+// conflict.
 func Import(path string, data []byte, cluster compute.UUID) (*Master, error) {
 	m, err := parse(data, cluster)
 	if err != nil {
@@ -122,7 +122,7 @@ func Import(path string, data []byte, cluster compute.UUID) (*Master, error) {
 }
 
 // Open reads the master key at path. It returns ErrMissing and ErrForeign as
-// their names say, and refuses a file that others than its owner may read.
+// documented, and refuses a file that others than its owner may read.
 func Open(path string, cluster compute.UUID) (*Master, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +151,8 @@ func Open(path string, cluster compute.UUID) (*Master, error) {
 // secret itself.
 func (m *Master) Bytes() []byte { return bytes.Clone(m.file) }
 
-// Seal encrypts plaintext. Unseal returns it only with the same context, which
-// names what the plaintext belongs to.
+// Seal encrypts plaintext. Unseal returns the plaintext only with the same
+// context, which names what the plaintext belongs to.
 func (m *Master) Seal(plaintext, context []byte) ([]byte, error) {
 	if len(plaintext) > maxSealable {
 		return nil, compute.Errorf(compute.CodeTooLarge, "at most %d bytes can be sealed", maxSealable)
@@ -164,7 +164,7 @@ func (m *Master) Seal(plaintext, context []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Unseal decrypts what Seal returned for the same context.
+// Unseal decrypts bytes that Seal returned for the same context.
 func (m *Master) Unseal(sealed, context []byte) ([]byte, error) {
 	plaintext, err := m.aead.Decrypt(sealed, context)
 	if err != nil {
@@ -174,14 +174,14 @@ func (m *Master) Unseal(sealed, context []byte) ([]byte, error) {
 }
 
 // Derive returns a key of n bytes, at most 8,160, for one purpose. The same
-// purpose gives the same key on every server, and no key tells of another.
+// purpose gives the same key on every server. No key reveals another.
 func (m *Master) Derive(purpose string, n int) []byte {
 	if n < 1 || n > maxDerived {
 		panic(fmt.Sprintf("secrets: cannot derive %d bytes", n))
 	}
 	key, err := m.prf.ComputePrimaryPRF([]byte(purpose), uint32(n))
 	if err != nil {
-		panic("secrets: derive: " + err.Error()) // parse has tried it.
+		panic("secrets: derive: " + err.Error()) // parse has derived a key with it.
 	}
 	return key
 }
@@ -192,7 +192,7 @@ func newKeyset(template *tinkpb.KeyTemplate) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In the clear: this is the one file that all other keys hang on.
+	// The keyset is stored in the clear: no other key exists to encrypt it.
 	var buf bytes.Buffer
 	err = insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&buf))
 	return buf.Bytes(), err

@@ -121,8 +121,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// otherKey returns a key file in which a letter of a key is another one, as
-// after a flipped bit: still a key, and not the one that seals.
+// otherKey returns a key file in which one letter of a key differs, as after a
+// flipped bit. It is still a valid key, but not the one that seals.
 func otherKey(t *testing.T, file []byte) []byte {
 	t.Helper()
 	at := bytes.Index(file, []byte(`"value": "`))
