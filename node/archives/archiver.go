@@ -15,29 +15,30 @@ import (
 
 // Times and limits of the archiver.
 const (
-	archivePause  = 100 * time.Millisecond // Between two of them, for what else is to be applied.
-	spreadTimeout = time.Minute            // For the copies of one.
-	commitTimeout = 10 * time.Second       // For its entry.
-	maxStuck      = 16                     // Archives that cannot be made, and that a leader leaves out.
+	archivePause  = 100 * time.Millisecond // Between two archives, so that other commands can be applied.
+	spreadTimeout = time.Minute            // For the copies of one archive.
+	commitTimeout = 10 * time.Second       // For the entry of one archive.
+	maxStuck      = 16                     // Failed archives that a leader skips.
 )
 
-// Archiver moves executions that need not stay in the state to archives. A blob
-// is on most servers before the state forgets what it holds; one that the state
-// did not take is swept like any other.
+// Archiver moves finished executions out of the state into archives. The blob
+// of an archive is durable on most servers before the state forgets its
+// executions. A blob whose command the state did not apply is swept like any
+// other.
 type Archiver struct {
 	View   func() *fsm.View
 	Spread func(ctx context.Context, blob []byte) error // Makes a blob durable on most servers.
 	Commit func(ctx context.Context, cmd fsm.ArchiveExecutions) (moved int, err error)
 	Logger *slog.Logger
 
-	stuck  map[compute.ExecutionID]bool // Of archives that cannot be made. They stay, so that others can go.
-	drafts int                          // How many archives those would be.
+	stuck  map[compute.ExecutionID]bool // Of failed archives; they stay in the state so that others can leave.
+	drafts int                          // The number of those archives.
 }
 
-// errUnreadable is returned for an archive that could not be read again.
+// errUnreadable is returned for an archive that failed its verification.
 var errUnreadable = errors.New("the archive cannot be read as it was made")
 
-// Scan archives whatever is due.
+// Scan archives all executions that are due.
 func (a *Archiver) Scan(ctx context.Context) {
 	for ctx.Err() == nil {
 		draft := a.View().DraftArchive(a.stuck)
@@ -61,7 +62,8 @@ func (a *Archiver) Scan(ctx context.Context) {
 	}
 }
 
-// leave keeps a draft that no server can store in the state for the term.
+// leave marks the executions of a failed draft, which stay in the state for
+// this term.
 func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
 	ids := draft.IDs()
 	if a.stuck == nil {
@@ -75,8 +77,8 @@ func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
 		"err", fmt.Errorf("%d of them: %w", len(ids), err))
 }
 
-// archive makes an archive durable and has the state know it. It returns how
-// many executions have left the state.
+// archive makes an archive durable and commits its command. It returns how many
+// executions have left the state.
 func (a *Archiver) archive(ctx context.Context, draft *fsm.ArchiveDraft) (int, error) {
 	if err := draft.Verify(); err != nil {
 		return 0, fmt.Errorf("%w: %w", errUnreadable, err)

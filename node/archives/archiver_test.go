@@ -13,13 +13,14 @@ import (
 	"berth/node/storage"
 )
 
-// TestArchiverGoesOn holds that an archive that no server can ever take keeps
-// nothing else in the state, and that one that none can take now is waited for.
+// TestArchiverGoesOn checks that an archive that no server can ever store
+// blocks no other one, and that the archiver waits for one that no server can
+// store yet.
 func TestArchiverGoesOn(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		err    error // Of the first blob.
-		moved  int   // Of two, in one look.
+		moved  int   // Of two, in one scan.
 		spread int
 	}{
 		{"all goes well", nil, 1, 1},
@@ -64,8 +65,8 @@ func TestArchiverGoesOn(t *testing.T) {
 	}
 }
 
-// TestUnreadableArchiveIsUnavailable holds that whatever is wrong with an archive
-// is an answer to try again with, or to a person, never a fault of the request.
+// TestUnreadableArchiveIsUnavailable checks that every fault of an archive asks
+// the client to retry or an operator to act, and never blames the request.
 func TestUnreadableArchiveIsUnavailable(t *testing.T) {
 	for _, test := range []struct {
 		err  error

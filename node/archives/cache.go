@@ -17,22 +17,22 @@ import (
 // Times and limits of the cache.
 const (
 	readTimeout   = time.Minute // For one archive.
-	openArchives  = 64 << 20    // Bytes of archives that are kept open on a server.
+	openArchives  = 64 << 20    // Bytes of open archives on a server.
 	openingAtOnce = 4           // Archives that are read and unpacked at a time, of some MiB each.
 )
 
-// Cache reads archives and keeps some of them open. Any
-// number of goroutines may use it.
+// Cache reads archives and keeps some of them open. It is safe for concurrent
+// use.
 type Cache struct {
 	get     Get
 	life    context.Context //nolint:containedctx // Ends with Close: a read belongs to no single request.
 	end     context.CancelFunc
 	opening singleflight.Group
-	reading *semaphore.Weighted // One token per archive that is read and unpacked.
+	reading *semaphore.Weighted // One token per archive that is being read and unpacked.
 
 	mu    sync.Mutex
 	bytes int
-	byUse *list.List // Of *openArchive, the last used first.
+	byUse *list.List // Of *openArchive, the most recently used first.
 	open  map[compute.Hash]*list.Element
 }
 
@@ -42,7 +42,7 @@ type openArchive struct {
 	file *fsm.ArchiveFile
 }
 
-// Get returns a blob of this disk or of another server's.
+// Get returns a blob from this disk or from another server.
 type Get func(ctx context.Context, hash compute.Hash) ([]byte, error)
 
 // NewCache returns a cache of the archives that get returns.
@@ -54,20 +54,20 @@ func NewCache(get Get) *Cache {
 	}
 }
 
-// Close ends the reads that are going on.
+// Close ends the running reads.
 func (c *Cache) Close() error {
 	c.end()
 	return nil
 }
 
-// Open returns the content of an archive: of this disk, or of another server's.
-// The code is unavailable: archive_missing when no server has the blob, else
-// archive_unreadable.
+// Open returns the content of an archive, read from this disk or from another
+// server. The code is unavailable, with the detail archive_missing when no
+// server has the blob, and archive_unreadable otherwise.
 func (c *Cache) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
 	if file := c.known(row.Blob); file != nil {
 		return file, nil
 	}
-	read := c.opening.DoChan(string(row.Blob[:]), func() (any, error) { //nolint:contextcheck // It is of nobody's request.
+	read := c.opening.DoChan(string(row.Blob[:]), func() (any, error) { //nolint:contextcheck // No request owns the read.
 		ctx, cancel := context.WithTimeout(c.life, readTimeout)
 		defer cancel()
 		file, err := c.read(ctx, row)
@@ -88,7 +88,7 @@ func (c *Cache) Open(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, e
 	}
 }
 
-// read reads and unpacks an archive, in its turn.
+// read waits for a token, then reads and unpacks an archive.
 func (c *Cache) read(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, error) {
 	if err := c.reading.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (c *Cache) read(ctx context.Context, row *fsm.Archive) (*fsm.ArchiveFile, e
 	return fsm.ReadArchive(row, data)
 }
 
-// Unreadable says why the blob of an archive cannot be read.
+// Unreadable returns the error for an archive whose blob cannot be read.
 func Unreadable(row *fsm.Archive, err error) error {
 	name := storage.Name(row.Blob)
 	if compute.CodeOf(err) == compute.CodeNotFound {
@@ -114,7 +114,7 @@ func Unreadable(row *fsm.Archive, err error) error {
 		Named("archive_unreadable").Retry(2 * time.Second)
 }
 
-// known returns an archive that is open, nil for none.
+// known returns an open archive, nil for none.
 func (c *Cache) known(blob compute.Hash) *fsm.ArchiveFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Cache) known(blob compute.Hash) *fsm.ArchiveFile {
 	return e.Value.(*openArchive).file
 }
 
-// keep keeps an archive open, and closes those that were used the longest ago.
+// keep keeps an archive open and closes the least recently used ones.
 func (c *Cache) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +142,8 @@ func (c *Cache) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 	}
 }
 
-// With returns view with the execution id of an archive, and what belongs to
-// it; view itself when no archive has it.
+// With returns view with the archived execution id and its records. It returns
+// view itself when no archive has the execution.
 func (c *Cache) With(ctx context.Context, view *fsm.View, id compute.ExecutionID) (*fsm.View, error) {
 	return view.LoadArchived(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) { return c.Open(ctx, row) })
 }

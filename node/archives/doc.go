@@ -6,6 +6,7 @@
 // executions. An archive that cannot be read is an error; it is never treated as
 // empty.
 //
-// Package fsm decides which executions are due and the format; where blobs
-// lie is package storage's.
+// Package fsm decides which executions are due and defines the format. Package
+// storage
+// stores the blobs.
 package archives
