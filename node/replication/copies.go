@@ -19,40 +19,40 @@ import (
 type Copies struct {
 	Cluster  *cluster.Cluster
 	Machine  *fsm.FSM
-	Read     func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
+	Read     func(ctx context.Context) (*fsm.View, error) // Has everything acknowledged before the call.
 	Repairer *Repairer
 	Logger   *slog.Logger
 }
 
-// methodMissing is the call by which a server asks another one what it still
-// has to bring before a third one leaves.
+// methodMissing is the method that asks another server which blobs it still has
+// to fetch before a third server leaves.
 const methodMissing = "storage.lacking"
 
-// Handle registers the method by which other servers ask.
+// Handle registers methodMissing.
 func (c *Copies) Handle() { c.Cluster.Handle(methodMissing, cluster.Servers, c.serve) }
 
-// Times of that call, all of it within one request to the API.
+// Time limits of methodMissing, all of them within one request to the API.
 const (
-	settleWait = 2 * time.Second // What a server takes to bring what it lacks before it answers,
-	settleAsk  = 3 * time.Second // what others wait for its answer,
-	settleAll  = 7 * time.Second // and all of them for all answers.
+	settleWait = 2 * time.Second // A server's time to fetch missing blobs before it answers.
+	settleAsk  = 3 * time.Second // The wait for the answer of one server.
+	settleAll  = 7 * time.Second // The wait for all answers.
 )
 
-// query asks a server that stays what it lacks once another one is gone.
+// query asks a remaining server what it lacks once another server is gone.
 type query struct {
-	Index  uint64           `cbor:"1,keyasint"` // Of the state that it is to know.
+	Index  uint64           `cbor:"1,keyasint"` // Of the state that the server has to have applied.
 	Leaver compute.NodeID   `cbor:"2,keyasint"`
-	Silent []compute.NodeID `cbor:"3,keyasint,omitempty"` // Their copies do not count either.
+	Silent []compute.NodeID `cbor:"3,keyasint,omitempty"` // Did not answer; their copies do not count.
 }
 
-// askMissing asks a server a query.
+// askMissing sends a query to a server.
 type askMissing func(ctx context.Context, id compute.NodeID, q query) (Missing, error)
 
-// Check refuses the removal of a server while those that stay and answer
-// lack blobs of which it may have the only copies. It returns those that answered:
-// when one of them is removed too, what it said is void.
+// Check refuses the removal of a server while the remaining servers that answer
+// lack blobs of which it may have the only copies. It returns the servers that
+// answered. When one of them is removed too, its answer is void.
 func (c *Copies) Check(ctx context.Context, id compute.NodeID) (beside []compute.NodeID, err error) {
-	view, err := c.Read(ctx) // What was acknowledged is not to be lost.
+	view, err := c.Read(ctx) // Acknowledged blobs must not be lost.
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,10 @@ func (c *Copies) Check(ctx context.Context, id compute.NodeID) (beside []compute
 	return missingWithout(ctx, view, id, c.ask)
 }
 
-// missingWithout asks the other servers what they lack without leaver. When some do
-// not answer, or are too old to understand, the rest is asked again, for these
-// have to do without the copies of those too. It returns who answered.
+// missingWithout asks the other servers what they lack without leaver. When
+// some do not answer, or are too old to understand, it asks the rest again,
+// which must do without the copies of those too. It returns the servers that
+// answered.
 func missingWithout(
 	ctx context.Context, view *fsm.View, leaver compute.NodeID, ask askMissing,
 ) (beside []compute.NodeID, err error) {
@@ -98,7 +99,7 @@ func missingWithout(
 	}
 }
 
-// askAll asks servers at the same time.
+// askAll asks several servers at the same time.
 func askAll(
 	ctx context.Context, servers []compute.NodeID, q query, ask askMissing,
 ) (lacks []Missing, errs []error) {
@@ -111,8 +112,8 @@ func askAll(
 	return lacks, errs
 }
 
-// copiesRefusal names the servers that lack something, and those that did not
-// say; nil when nothing is lacking.
+// copiesRefusal returns an error that names the servers that lack blobs and
+// those that did not answer. It returns nil when nothing is lacking.
 func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []Missing, silent []compute.NodeID) error {
 	var lines []string
 	for i, l := range lacks {
@@ -135,24 +136,25 @@ func copiesRefusal(view *fsm.View, servers []compute.NodeID, lacks []Missing, si
 		strings.Join(lines, "; ")).Named("copies_missing")
 }
 
-// serve answers another server's methodMissing, of a state that is as new
-// as the other one's.
+// serve answers another server's methodMissing from a state that is at least as
+// new as the caller's.
 func (c *Copies) serve(ctx context.Context, _ rpc.Peer, request []byte) ([]byte, error) {
 	var q query
 	if err := cbor.Unmarshal(request, &q); err != nil {
-		// An older server does not say who leaves. It takes an error for an answer
-		// from one that lacks nothing, but this for one that does not know yet.
+		// An older server does not report which server leaves. From a server that
+		// lacks nothing it accepts an error as the answer. It takes this value for
+		// "not known yet".
 		return cbor.Marshal(Missing{})
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
 	if _, err := c.Machine.Wait(ctx, q.Index); err != nil {
-		return cbor.Marshal(Missing{}) // It does not know what it is to have.
+		return cbor.Marshal(Missing{}) // This server does not know yet which blobs it should have.
 	}
 	return cbor.Marshal(c.Repairer.Wait(ctx, q.Leaver, q.Silent))
 }
 
-// ask asks a server what it lacks. One that is older refuses the question.
+// ask asks a server what it lacks. An older server refuses the question.
 func (c *Copies) ask(ctx context.Context, id compute.NodeID, q query) (lacks Missing, err error) {
 	request, err := cbor.Marshal(q)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 // Times of the mark and sweep of blobs.
 const (
 	sweepPeriod = time.Hour
-	sweepMinAge = time.Hour // A younger blob may belong to a submit that is on its way.
+	sweepMinAge = time.Hour // A younger blob may belong to a submit in progress.
 )
 
 // Housekeeper removes unused blobs from this disk and checks the others.
 type Housekeeper struct {
-	Read       func(ctx context.Context) (*fsm.View, error) // Everything acknowledged before the call.
+	Read       func(ctx context.Context) (*fsm.View, error) // Has everything acknowledged before the call.
 	Blobs      *storage.Blobs
-	ScrubEvery time.Duration // 0 for never.
+	ScrubEvery time.Duration // The mean period; 0 for never.
 	Logger     *slog.Logger
 }
 
@@ -36,9 +36,9 @@ func (h *Housekeeper) RunSweeps(ctx context.Context) {
 	}
 }
 
-// Sweep removes from this disk the blobs older than minAge that a view
-// which is surely new does not know. What fails is logged: the next sweep
-// comes.
+// Sweep removes from this disk the blobs older than minAge that the latest
+// state does not refer to. Errors are logged, because the next sweep tries
+// again.
 func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	view, err := h.Read(ctx)
 	if err != nil {
@@ -54,8 +54,8 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 	h.Logger.Debug("blobs swept", "attempt", removed)
 }
 
-// RunScrubs reads the blobs on this disk against their names, as often as the
-// replica is.
+// RunScrubs checks the blobs on this disk against their names, at the same rate
+// as the replica.
 func (h *Housekeeper) RunScrubs(ctx context.Context) {
 	period := h.ScrubEvery
 	if period <= 0 {
@@ -73,7 +73,7 @@ func (h *Housekeeper) RunScrubs(ctx context.Context) {
 	}
 }
 
-// usedBlobs returns the blobs that executions refer to, and those of archives.
+// usedBlobs returns the blobs of executions and of archives.
 func usedBlobs(view *fsm.View) map[compute.Hash]bool {
 	used := map[compute.Hash]bool{}
 	for hash := range view.Bundles() {

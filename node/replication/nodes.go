@@ -6,8 +6,8 @@ import (
 	"berth/node/storage"
 )
 
-// Nodes returns the nodes that store blobs: the servers. One that is drained
-// may soon be removed.
+// Nodes returns the nodes that store blobs: the servers. A drained server may
+// soon be removed.
 func Nodes(view *fsm.View) []storage.Node {
 	var nodes []storage.Node
 	for node := range view.Nodes() {

@@ -21,27 +21,28 @@ import (
 
 // Times and limits of repairs.
 const (
-	repairPeriod = 30 * time.Second // How often a server checks for missing blobs,
-	bundlePeriod = 10 * time.Minute // and for missing code, though no server came or went.
-	fetchTimeout = 2 * time.Minute  // To bring one blob from another server.
-	maxFailed    = 16               // Blobs of one scan that no server gives now. Each may take a while.
-	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from what it asks to its entry.
-	downPeriod   = 10 * time.Minute // How long a server is down whose copies of code count no longer. It may come back.
+	repairPeriod = 30 * time.Second // How often a server checks for missing archives.
+	bundlePeriod = 10 * time.Minute // How often it checks for missing bundles, although no server joined or left.
+	fetchTimeout = 2 * time.Minute  // For one blob from another server.
+	maxFailed    = 16               // Failures after which a scan ends. Each may take a while.
+	leavePeriod  = 2 * time.Minute  // Longer than a removal takes from its first query to its entry.
+	downPeriod   = 10 * time.Minute // Then the copies of bundles on a down server do not count. It may return.
 )
 
-// Missing is what a server is to have and has not. What no server has does not
-// count: to wait for it is no use.
+// Missing counts the blobs that a server should have and lacks. Blobs that no
+// server has do not count, because waiting for them is useless.
 type Missing struct {
 	Archives int          `cbor:"1,keyasint"`
 	Bundles  int          `cbor:"2,keyasint"`
-	Scanned  bool         `cbor:"3,keyasint"` // At all that it is to have, not before it was asked.
+	Scanned  bool         `cbor:"3,keyasint"` // The server has scanned all its blobs since it was asked.
 	First    compute.Hash `cbor:"4,keyasint"` // One of the bundles.
 }
 
-// None reports whether the server has what it is to have.
+// None reports whether the server has all blobs that it should have.
 func (m Missing) None() bool { return m.Scanned && m.Archives+m.Bundles == 0 }
 
-// String returns what a server lacks as the end of a sentence about it.
+// String describes the missing blobs, as the end of a sentence about the
+// server.
 func (m Missing) String() string {
 	what := fmt.Sprintf("%d archives of old executions and %d bundles of code", m.Archives, m.Bundles)
 	if m.Bundles > 0 && m.First != (compute.Hash{}) {
@@ -56,33 +57,33 @@ func (m Missing) String() string {
 	return "still looks, and lacked " + what
 }
 
-// Repairer brings the blobs that this server is to have: those of all archives,
-// and its share of the bundles, which is another one whenever a server joins or
-// leaves, or is to leave, or is down for long, or comes back.
+// Repairer fetches the blobs that this server should have: those of all
+// archives, and its share of the bundles. The share changes whenever a server
+// joins, leaves, is about to leave, is down for long, or returns.
 type Repairer struct {
 	view   func() *fsm.View
 	blobs  *storage.Blobs
 	now    func() time.Time
 	logger *slog.Logger
 	gauge  prometheus.Gauge
-	wake   chan struct{} // A signal, of size one: somebody waits for a scan.
+	wake   chan struct{} // A signal of size one: a caller waits for a scan.
 
 	// Owned by the repair goroutine.
-	settled []compute.NodeID // The servers beside which this one has its share,
-	at      time.Time        // as it found then.
+	settled []compute.NodeID // The servers for which this server has its share.
+	at      time.Time        // When the share was complete.
 
 	mu      sync.Mutex
-	begun   uint64        // Scans,
-	ended   uint64        // and the last one that was complete.
-	changed chan struct{} // Closed at its end.
+	begun   uint64        // The number of scans begun.
+	ended   uint64        // The number of the last complete scan.
+	changed chan struct{} // Closed at the end of a scan.
 	lacks   Missing
-	leavers map[compute.NodeID]time.Time // Servers that may be removed any moment, until when that is believed.
-	silent  []compute.NodeID             // They do not answer the callers that wait for the next scan.
+	leavers map[compute.NodeID]time.Time // Servers that may be removed at any moment, with the end of that period.
+	silent  []compute.NodeID             // Servers that do not answer the callers that wait for the next scan.
 }
 
 // absent are the servers whose copies a scan does not count.
 type absent struct {
-	leavers []compute.NodeID // What they have is brought before they go.
+	leavers []compute.NodeID // Their blobs are fetched before they leave.
 	silent  []compute.NodeID
 }
 
@@ -102,12 +103,13 @@ func NewRepairer(
 	return r
 }
 
-// Run brings missing blobs until ctx ends.
+// Run fetches missing blobs until ctx ends.
 func (r *Repairer) Run(ctx context.Context) {
 	loop.OnChange(ctx, repairPeriod, func() <-chan struct{} { return r.wake }, func() { r.scan(ctx) })
 }
 
-// scan brings what this server lacks, and says what it goes on Missing.
+// scan fetches the blobs that this server lacks and records those that are
+// still missing.
 func (r *Repairer) scan(ctx context.Context) {
 	number, without := r.begin()
 	l := Missing{Scanned: true}
@@ -123,7 +125,7 @@ func (r *Repairer) scan(ctx context.Context) {
 	r.changed = make(chan struct{})
 }
 
-// begin begins a scan. It returns its number and the servers whose copies it must
+// begin starts a scan. It returns its number and the servers whose copies must
 // not count.
 func (r *Repairer) begin() (number uint64, without absent) {
 	servers, now := serversOf(r.view()), r.now()
@@ -138,14 +140,14 @@ func (r *Repairer) begin() (number uint64, without absent) {
 	return r.begun, without
 }
 
-// Wait waits for a scan that counts no copies of leaver and of silent servers, and
-// returns what this server is missing then. When ctx ends earlier it returns the
-// result of the scan before. Repairs go on afterwards, and for a while no copy of
-// leaver counts: a server that is removed next must not have the only copies of
-// what leaver had.
+// Wait waits for a scan that ignores the copies of leaver and of silent
+// servers, and returns what is missing on this server. When ctx ends first it
+// returns the result of the previous scan. Repairs continue afterwards. For
+// leavePeriod no copy of leaver counts: a server that is removed next must not
+// have the only copies of leaver's blobs.
 func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []compute.NodeID) Missing {
 	r.mu.Lock()
-	number := r.begun + 1 // One that has begun may have missed what is asked for.
+	number := r.begun + 1 // A scan in progress may have missed the blobs in question.
 	r.leavers[leaver] = r.now().Add(leavePeriod)
 	r.silent = append(r.silent, silent...)
 	r.mu.Unlock()
@@ -169,8 +171,8 @@ func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []com
 	}
 }
 
-// bringArchives brings the blobs of archives, and returns how many of them it
-// could not bring and some server may have.
+// bringArchives fetches the blobs of archives. It returns how many of them it
+// could not fetch although some server may have them.
 func (r *Repairer) bringArchives(ctx context.Context) int {
 	var rows []*fsm.Archive
 	for row := range r.view().Archives() {
@@ -196,10 +198,10 @@ func (r *Repairer) bringArchives(ctx context.Context) int {
 	return b.refused
 }
 
-// bringBundles brings this server's share of the bundles when that may be another
-// one than it was, or if it has not looked for long, and returns how many of them
-// it could not bring and some server may have, and one of those. While servers
-// are to leave that is only what they may have.
+// bringBundles fetches this server's share of the bundles if the share may have
+// changed or bundlePeriod has passed. It returns how many bundles it could not
+// fetch although some server may have them, and one of those. While servers are
+// about to leave, it fetches only bundles that they may have.
 func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
 	view, now := r.view(), r.now()
 	servers, down := present(view)
@@ -220,17 +222,17 @@ func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused in
 		r.logger.Error("code of executions missing on this server",
 			"err", fmt.Errorf("%d blobs: %w", b.refused+b.lost, b.err))
 	}
-	if (b.refused == 0 || len(down) > 0) && !leaving { // What those have alone comes when they are back.
+	if (b.refused == 0 || len(down) > 0) && !leaving { // The down servers' own blobs come when they return.
 		r.settled, r.at = servers, now
 	}
 	return b.refused, b.held
 }
 
-// keepFrom returns what brings a blob that one of leavers has. That none of them
-// has it is no error: it is not lost with them. When one does not answer, the
-// blob has to be had from any server.
+// keepFrom returns a function that fetches a blob from one of leavers. If none
+// of them has the blob, that is no error: the blob is not lost with them. If
+// one does not answer, the blob has to be fetched from any server.
 func (r *Repairer) keepFrom(view *fsm.View, leavers []compute.NodeID) func(context.Context, compute.Hash) error {
-	var mute []compute.NodeID // None is waited for twice.
+	var mute []compute.NodeID // None of them is waited for twice.
 	for _, id := range leavers {
 		if known, ok := view.Node(id); ok && known.State != compute.NodeUp {
 			mute = append(mute, id)
@@ -266,8 +268,8 @@ func serversOf(view *fsm.View) (ids []compute.NodeID) {
 	return ids
 }
 
-// present returns the servers of a state but those that have been down for long,
-// and these.
+// present returns the servers of a state, and separately those that have been
+// down for downPeriod.
 func present(view *fsm.View) (servers, down []compute.NodeID) {
 	for _, id := range serversOf(view) {
 		n, _ := view.Node(id)
@@ -283,19 +285,19 @@ func present(view *fsm.View) (servers, down []compute.NodeID) {
 // brought is the result of fetching blobs.
 type brought struct {
 	lost    int          // No server has them.
-	refused int          // They could not be brought now,
-	held    compute.Hash // this one first.
+	refused int          // They could not be fetched yet.
+	held    compute.Hash // The first of the refused.
 	first   compute.Hash
-	err     error // Of the first that was lost or refused; a full disk rather than another one.
+	err     error // Of the first failure; a full disk takes precedence.
 }
 
-// bring brings blobs by one and calls have for each that is on this disk then. It
-// leaves the others for later once the disk is full, where they would be brought
-// and thrown away, and once too many cannot be had.
+// bring fetches blobs with one and calls have for each that is on this disk
+// afterwards. It gives up on the others when the disk is full, because they
+// would be fetched and discarded, and when too many fetches fail.
 func (r *Repairer) bring(
 	ctx context.Context, hashes []compute.Hash, one func(context.Context, compute.Hash) error, have func(),
 ) (b brought) {
-	// Those that cannot be had must not always come first.
+	// Blobs that cannot be fetched must not always come first.
 	rand.Shuffle(len(hashes), func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
 	for i, hash := range hashes {
 		err := fetch(ctx, hash, one)
@@ -326,7 +328,7 @@ func (r *Repairer) bring(
 	return b
 }
 
-// fetch brings one blob.
+// fetch fetches one blob.
 func fetch(ctx context.Context, hash compute.Hash, one func(context.Context, compute.Hash) error) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

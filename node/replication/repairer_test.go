@@ -24,8 +24,8 @@ import (
 	"berth/node/storage"
 )
 
-// servers are the servers of one process, each with its disk and its Repairer. Those
-// that are silent do not answer.
+// servers are the servers of one process, each with its disk and its Repairer.
+// Those that are silent do not answer.
 type servers struct {
 	*statetest.State
 
@@ -77,7 +77,7 @@ func newServers(t *testing.T, n, replicas int) *servers {
 	return f
 }
 
-// mute has servers answer no more, or again.
+// mute makes servers stop answering, or answer again.
 func (f *servers) mute(silent bool, ids ...compute.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *servers) answers(id compute.NodeID) error {
 	return nil
 }
 
-// Open is that of storage.Peers.
+// Open implements storage.Peers.
 func (f *servers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.ReadWriteCloser, error) {
 	if err := f.answers(id); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (f *servers) Open(ctx context.Context, id compute.NodeID, req []byte) (io.R
 	return near, nil
 }
 
-// code has executions wait whose code is where it is to be.
+// code queues n executions and stores their code on its owners.
 func (f *servers) code(n int) []compute.Hash {
 	f.t.Helper()
 	hashes := make([]compute.Hash, n)
@@ -146,7 +146,7 @@ func (f *servers) copies(hash compute.Hash, ids []compute.NodeID) (n int) {
 	return n
 }
 
-// look has every server look once.
+// look runs one scan on every server.
 func (f *servers) look() {
 	for _, k := range f.repairers {
 		k.scan(f.t.Context())
@@ -169,8 +169,8 @@ func (f *servers) remove(id compute.NodeID) error {
 	return err
 }
 
-// mustRefuse holds that a server may not leave, for a reason that names all of
-// want.
+// mustRefuse fails unless the removal of a server is refused for a reason that
+// contains all of want.
 func (f *servers) mustRefuse(id compute.NodeID, want ...string) {
 	f.t.Helper()
 	err := f.remove(id)
@@ -185,9 +185,9 @@ func (f *servers) mustRefuse(id compute.NodeID, want ...string) {
 	}
 }
 
-// TestNoServerLeavesWithTheOnlyCopy holds that code of which there is one copy is
-// on another server before its own one leaves, and that a server that does not
-// give it does not leave unless it is forced to.
+// TestNoServerLeavesWithTheOnlyCopy checks that code with a single copy is
+// copied to another server before its server leaves. A server that does not
+// provide its copy leaves only by force.
 func TestNoServerLeavesWithTheOnlyCopy(t *testing.T) {
 	f := newServers(t, 3, 1)
 	hashes := f.code(9)
@@ -206,8 +206,9 @@ func TestNoServerLeavesWithTheOnlyCopy(t *testing.T) {
 	}
 }
 
-// TestSilentCopiesDoNotCount holds that a server does not leave with the last copy
-// that answers, whether the state has the other one's server as down or not.
+// TestSilentCopiesDoNotCount checks that a server cannot leave with the last
+// copy that answers, whether or not the state reports the other copy's server
+// as down.
 func TestSilentCopiesDoNotCount(t *testing.T) {
 	for name, down := range map[string]bool{"known to be down": true, "not known": false} {
 		t.Run(name, func(t *testing.T) {
@@ -233,8 +234,8 @@ func TestSilentCopiesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatNoLeaverHasHoldsNoneBack holds that a server leaves that has nothing
-// alone, though another one is down that has.
+// TestWhatNoLeaverHasHoldsNoneBack checks that a server that has no unique copy
+// can leave, although another server that has one is down.
 func TestWhatNoLeaverHasHoldsNoneBack(t *testing.T) {
 	f := newServers(t, 4, 1)
 	hashes := f.code(40)
@@ -249,8 +250,8 @@ func TestWhatNoLeaverHasHoldsNoneBack(t *testing.T) {
 	}
 }
 
-// TestTwoLeaveAtOnce holds that of two servers that are about to leave none
-// counts on the other's copies, until it is clear that one stays.
+// TestTwoLeaveAtOnce checks that of two servers that are about to leave,
+// neither counts on the other's copies until it is clear that one stays.
 func TestTwoLeaveAtOnce(t *testing.T) {
 	f := newServers(t, 4, 1)
 	hashes := f.code(12)
@@ -274,8 +275,8 @@ func TestTwoLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// TestRepairerFindsLateCode holds that a server looks for code that was put while
-// it did not answer, now and then.
+// TestRepairerFindsLateCode checks that a server periodically scans for code
+// that was put while it did not answer.
 func TestRepairerFindsLateCode(t *testing.T) {
 	f := newServers(t, 3, 1)
 	f.look()
@@ -294,8 +295,9 @@ func TestRepairerFindsLateCode(t *testing.T) {
 	}
 }
 
-// TestCodeIsCopiedWhileAServerStaysDown holds that code has as many copies as it is
-// to have again once a server is down for long, and not when it merely restarts.
+// TestCodeIsCopiedWhileAServerStaysDown checks that code gets its full number
+// of copies again once a server is down for long, but not when it merely
+// restarts.
 func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	f := newServers(t, 4, 2)
 	hashes := f.code(20)
@@ -315,7 +317,7 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	if single() == 0 {
 		t.Fatal("a server that was down for no time is as good as gone")
 	}
-	for range 2 { // One entry does not let so much time pass.
+	for range 2 { // One entry cannot advance the clock so far.
 		f.Must(fsm.Clock{Term: 1, At: f.Machine.View().Now().Add(downPeriod / 2)})
 	}
 	f.look()
@@ -324,8 +326,8 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	}
 }
 
-// TestBringEnds holds that a look ends early when it is of no use, and counts
-// what it left.
+// TestBringEnds checks that a scan ends early when going on is useless, and
+// counts the blobs that it left.
 func TestBringEnds(t *testing.T) {
 	k, hashes := &Repairer{}, make([]compute.Hash, 2*maxFailed)
 	for i := range hashes {
@@ -356,9 +358,9 @@ func TestBringEnds(t *testing.T) {
 	}
 }
 
-// TestMissingIsAnsweredSafely holds what a server answers an older one, which does
-// not say who leaves: that it has not looked, for an error would be no refusal.
-// An older one refuses what a newer one asks.
+// TestMissingIsAnsweredSafely checks the answer to an older server, which does
+// not report which server leaves: not scanned, because an error would be no
+// refusal. An older server refuses the query of a newer one.
 func TestMissingIsAnsweredSafely(t *testing.T) {
 	old, err := cbor.Marshal(uint64(7))
 	if err != nil {
@@ -390,8 +392,8 @@ func TestMissingIsAnsweredSafely(t *testing.T) {
 	}
 }
 
-// TestRepairerSaysWhatItLacks holds that a server brings archives, says of those
-// that it could not bring that it lacks them, and waits for none that is lost.
+// TestRepairerSaysWhatItLacks checks that a server fetches archives, reports as
+// missing those that it could not fetch, and does not wait for lost ones.
 func TestRepairerSaysWhatItLacks(t *testing.T) {
 	f := newServers(t, 2, 2)
 	k, other := f.repairers[f.ids[0]], f.ids[1]
@@ -423,8 +425,8 @@ func TestRepairerSaysWhatItLacks(t *testing.T) {
 	look("another server has it", Missing{}, 0)
 }
 
-// archive has the state keep one finished execution and returns the blob of the
-// others.
+// archive archives all finished executions but one and returns the blob of the
+// archive.
 func (f *servers) archive(t *testing.T) []byte {
 	t.Helper()
 	f.Must(fsm.SetFormat{Term: 1, Format: fsm.Format})
