@@ -13,14 +13,15 @@ import (
 	"berth/node/storage"
 )
 
-// Backup is what a backup file was found to hold.
+// Backup is the content of a backup file.
 type Backup struct {
 	File   string                `json:"file"`
 	Header snapshot.BackupHeader `json:"header"`
 	State  fsm.Summary           `json:"state"`
 }
 
-// NotInBackup lists what a backup does not hold and has to be kept by itself.
+// NotInBackup lists what a backup does not hold and must be backed up
+// separately.
 func NotInBackup() []string {
 	return []string{
 		"the master key (DATA_DIR/keys/master.key), which unseals what the state holds sealed",
@@ -30,12 +31,12 @@ func NotInBackup() []string {
 	}
 }
 
-// CheckBackup reads a backup to its end and compares its checksum.
+// CheckBackup reads a backup to its end and verifies its checksum.
 func CheckBackup(r io.Reader) (snapshot.BackupHeader, error) { return snapshot.CheckBackup(r) }
 
 // VerifyBackup reads the state in a backup file as a restore does, and checks
-// every invariant: that it is whole, that what is derived from its records is
-// right, that each organization's ledger is an unbroken chain which adds up.
+// every invariant: the file is complete, derived data matches the records, and
+// each organization's ledger is an unbroken chain that adds up.
 func VerifyBackup(path string) (Backup, error) {
 	b, machine, err := readBackup(path)
 	if err != nil {
@@ -47,27 +48,29 @@ func VerifyBackup(path string) (Backup, error) {
 	return b, nil
 }
 
-// Restore is what the restore of a backup does to a server.
+// Restore describes the effects of restoring a backup on a server.
 type Restore struct {
 	Backup
 
 	Node  compute.NodeID `json:"node"`  // Becomes the only voter.
-	Epoch uint64         `json:"epoch"` // In which the cluster goes on.
+	Epoch uint64         `json:"epoch"` // The epoch of the restored cluster.
 
 	Ended  int    `json:"attempts_ended"` // Live in the backup; unbilled.
-	Waits  int    `json:"queued"`         // They are executed; perhaps for the second time.
+	Waits  int    `json:"queued"`         // They will be executed, perhaps for the second time.
 	Tokens int    `json:"join_tokens_void"`
-	Lacks  int    `json:"archives_missing"`    // Of the state's archives, those whose blob is not in the data directory.
-	Aside  string `json:"set_aside,omitempty"` // Where the previous replica is, once done.
+	Lacks  int    `json:"archives_missing"`    // Archives of the state whose blobs are not in the data directory.
+	Aside  string `json:"set_aside,omitempty"` // The directory of the previous replica, once done.
 	Done   bool   `json:"done"`
 }
 
 // RestoreBackup makes the stopped server in dir the only voter of its cluster,
-// with the state of a backup of it, in the next epoch; the other servers come in
-// empty. Without do it changes nothing, says what it would do, and checks every
-// invariant, as VerifyBackup does; with it the checks of reading have to do: every
-// record in its form, their sums, the ledgers' chains. The keys in dir stay, and
-// have to be those of the backup's cluster.
+// with the state of a backup of that cluster, in the next epoch. The other
+// servers join empty. The keys in dir stay and must belong to the backup's
+// cluster.
+//
+// Without do it changes nothing, reports what it would do, and checks every
+// invariant, as VerifyBackup does. With do only the checks of reading apply:
+// the encoding of every record, the checksums, and the chains of the ledgers.
 func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	b, machine, err := readBackup(path)
 	if err != nil {
@@ -119,8 +122,9 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	return r, err
 }
 
-// beginLife applies to a restored state what ends the life before, so that no
-// server ever serves it without. It returns how many attempts that ended.
+// beginLife applies to a restored state the entry that ends the previous epoch,
+// so that no server ever serves the state without it. It returns how many
+// attempts that entry ended.
 func beginLife(machine *fsm.FSM, epoch uint64, now time.Time) (int, error) {
 	view := machine.View()
 	index := view.Index() + 1

@@ -9,6 +9,6 @@
 // The list of skipped entries is also read when a server starts (Guard) and when
 // a second state machine is built beside it (NewMachine).
 //
-// The package does not repair running clusters: membership and divergence are the
-// business of package cluster and its children.
+// The package does not repair running clusters. Package cluster and its
+// children handle membership and divergence.
 package repair

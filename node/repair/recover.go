@@ -9,23 +9,23 @@ import (
 	"berth/fsm"
 )
 
-// Recovery is what a recovery without a quorum does to a server.
+// Recovery describes the effects of a recovery without a quorum on a server.
 type Recovery struct {
 	Node    compute.NodeID    `json:"node"`
 	Cluster compute.UUID      `json:"cluster_id"`
-	Epoch   uint64            `json:"epoch"`      // In which the cluster goes on.
-	Last    uint64            `json:"last_entry"` // The newest that this server has.
+	Epoch   uint64            `json:"epoch"`      // The epoch of the recovered cluster.
+	Last    uint64            `json:"last_entry"` // The newest entry of this server.
 	Term    uint64            `json:"term"`
-	Servers []raftconf.Server `json:"servers"` // Of the configuration: before, and once done after.
-	Voters  []compute.NodeID  `json:"voters"`  // With which it goes on.
+	Servers []raftconf.Server `json:"servers"` // Of the configuration: the previous one, or once done the new one.
+	Voters  []compute.NodeID  `json:"voters"`  // The remaining voters.
 	Done    bool              `json:"done"`
 }
 
-// Recover has the stopped server in dir go on with the voters alone, although
-// they are no quorum of its configuration. It is done on each of the voters, with
-// the same ones, all of which are named: servers that each went on alone would be
-// as many clusters. Without do it changes nothing and says what it would do, and
-// where the server stands when no voters are named yet.
+// Recover makes the stopped server in dir continue with only the voters,
+// although they are no quorum of its configuration. It must run on each of the
+// voters, always with the same list: servers that continued each on its own
+// would become separate clusters. Without do it changes nothing and reports
+// what it would do. Without voters it reports the state of the server.
 func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err error) {
 	stopped, err := replica.OpenStopped(dir)
 	if err != nil {
@@ -40,7 +40,7 @@ func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err erro
 	if err != nil {
 		return r, err
 	}
-	defer func() { // The log of the replica stays open, until the command ends.
+	defer func() { // The log of the replica stays open until the command ends.
 		v := recover()
 		if p, ok := v.(*fsm.PoisonError); ok {
 			err = errors.New(adviceOn(p, dir))
@@ -58,15 +58,15 @@ func Recover(dir string, voters []compute.NodeID, do bool) (_ Recovery, err erro
 	return r, err
 }
 
-// Rejoined is a server that comes in empty at its next start.
+// Rejoined describes a server that joins empty at its next start.
 type Rejoined struct {
 	Node    compute.NodeID `json:"node"`
 	Cluster compute.UUID   `json:"cluster_id"`
 	Done    bool           `json:"done"`
 }
 
-// Rejoin has the stopped server in dir come in empty at its next start. Without do
-// it changes nothing.
+// Rejoin makes the stopped server in dir join empty at its next start. Without
+// do it changes nothing.
 func Rejoin(dir string, do bool) (Rejoined, error) {
 	stopped, err := replica.OpenStopped(dir)
 	if err != nil {

@@ -9,24 +9,25 @@ import (
 	"berth/fsm"
 )
 
-// Skipped is an entry that a server is to leave out.
+// Skipped is an entry that a server will skip.
 type Skipped struct {
 	Node     compute.NodeID `json:"node"`
 	Cluster  compute.UUID   `json:"cluster_id"`
 	Entry    uint64         `json:"entry"`
-	Hash     string         `json:"sha256"` // Of its bytes: as the log of the server has them, else as it was named.
+	Hash     string         `json:"sha256"` // Of the entry's bytes, from the log if it has them, otherwise as named.
 	Held     bool           `json:"held"`   // The log has the entry.
 	Last     uint64         `json:"last_entry"`
-	Commands []fsm.Frame    `json:"commands"` // In the entry, where it is held.
-	Listed   bool           `json:"listed"`   // It was to be left out before.
+	Commands []fsm.Frame    `json:"commands"` // The commands in the entry, if the log has it.
+	Listed   bool           `json:"listed"`   // The entry was already to be skipped.
 	Done     bool           `json:"done"`
 }
 
-// SkipEntry has the stopped server in dir leave out an entry from its next start
-// on, if the SHA-256 of its bytes is hash. It is done on every server. Without do
-// it changes nothing and says what the entry is; hash may be "" then. What cannot
-// be compared, because the log does not have the entry, is refused but with force;
-// what comes too late, because the server has applied it, always.
+// SkipEntry makes the stopped server in dir skip an entry from its next start
+// on, if the SHA-256 of the entry's bytes is hash. It must run on every server.
+// Without do it changes nothing and reports the entry; hash may be "" then.
+// Without force it refuses an entry that the log does not have, because the
+// hash cannot be compared. It always refuses an entry that the server has
+// applied.
 func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, error) {
 	if index == 0 {
 		return Skipped{}, compute.Errorf(compute.CodeInvalid, "0 is no index of an entry.")
@@ -74,8 +75,9 @@ func SkipEntry(dir string, index uint64, hash string, force, do bool) (Skipped, 
 	return s, err
 }
 
-// compare notes what the server has of the entry, and returns the SHA-256 of its
-// bytes. It refuses an entry that has another one than the operator named.
+// compare records what the server has of the entry, and returns the SHA-256 of
+// its bytes. It refuses an entry whose hash differs from the one that the
+// operator named.
 func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error) {
 	s.Last, s.Hash = held.Last, strings.ToLower(named)
 	if s.Held = held.Data != nil; s.Held {
@@ -96,7 +98,7 @@ func (s *Skipped) compare(held replica.Held, named string) (compute.Hash, error)
 	return wanted, nil
 }
 
-// errNotHeld refuses to leave out what cannot be looked at.
+// errNotHeld refuses to skip an entry that cannot be inspected.
 func errNotHeld(index, last uint64) error {
 	return compute.Errorf(compute.CodeNotFound, "This server does not have entry %d: its log ends at %d. "+
 		"If it is to get the entry from the others and leave it out, name its SHA-256 with --hash, and --force.", index, last)

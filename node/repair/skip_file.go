@@ -19,9 +19,9 @@ import (
 	"berth/fsm"
 )
 
-// skipFile lists the entries that this server leaves out, within the data
-// directory: a line for each with its index and the SHA-256 of its bytes. Lines
-// that begin with # say what it is for.
+// skipFile lists the entries that this server skips, in the data directory.
+// Each line has an index and the SHA-256 of the entry's bytes. Lines that begin
+// with # are comments.
 const skipFile = "skip-entries"
 
 const skipHead = `# Entries of the log that this server leaves out, each at its index if its bytes have the SHA-256.
@@ -34,8 +34,8 @@ const (
 	maxSkipFile = 128 << 10
 )
 
-// readSkips returns what the file in a data directory lists. One that is not
-// there lists nothing.
+// readSkips returns the entries that the file in a data directory lists, none
+// without a file.
 func readSkips(dir string) (fsm.Skips, error) {
 	path := filepath.Join(dir, skipFile)
 	info, err := os.Stat(path)
@@ -55,7 +55,7 @@ func readSkips(dir string) (fsm.Skips, error) {
 	return parseSkips(path, string(text))
 }
 
-// parseSkips reads the text of the file path, for whose lines it speaks.
+// parseSkips parses the text of the file at path. Errors name path and line.
 func parseSkips(path, text string) (fsm.Skips, error) {
 	skips := fsm.Skips{}
 	number := 0
@@ -84,8 +84,8 @@ func parseSkips(path, text string) (fsm.Skips, error) {
 	return skips, nil
 }
 
-// errSkips refuses a file that is not as it is written. Which entries a server
-// leaves out is not guessed at.
+// errSkips refuses a malformed file. A server does not guess which entries to
+// skip.
 func errSkips(path string, line int, format string, args ...any) error {
 	where := path
 	if line > 0 {
@@ -122,9 +122,9 @@ func parseHash(text string) (hash compute.Hash, err error) {
 	return hash, err
 }
 
-// Guard has the state machine of the server in dir leave out the listed entries.
-// An entry that cannot be applied is handed to poisoned, with an error that says
-// what the operator can do.
+// Guard makes the state machine of the server in dir skip the listed entries.
+// It calls poisoned for an entry that cannot be applied, with an error that
+// advises the operator.
 func Guard(
 	machine *fsm.FSM, dir string, logger *slog.Logger, poisoned func(p *fsm.PoisonError, advice error),
 ) error {
@@ -143,8 +143,8 @@ func Guard(
 	return nil
 }
 
-// NewMachine returns a second state machine beside the replica in dir, which
-// leaves out the same.
+// NewMachine returns a second state machine for the replica in dir, which skips
+// the same entries.
 func NewMachine(dir string) (*fsm.FSM, error) {
 	skips, err := readSkips(dir)
 	if err != nil {
@@ -155,8 +155,8 @@ func NewMachine(dir string) (*fsm.FSM, error) {
 	return machine, nil
 }
 
-// adviceOn says what to do about an entry that cannot be applied by the server
-// in dir.
+// adviceOn returns advice on an entry that cannot be applied by the server in
+// dir.
 func adviceOn(p *fsm.PoisonError, dir string) string {
 	return fmt.Sprintf("%v. Every server that comes to it ends, at each start; nothing that was acknowledged is lost. "+
 		"Where other servers go on, this one differs: install the version of Berth that they have, or else have it come in "+

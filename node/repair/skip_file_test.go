@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSkipFileIsReadStrictly holds that a server does not guess which entries it
-// leaves out.
+// TestSkipFileIsReadStrictly checks that a server does not guess which entries
+// to skip.
 func TestSkipFileIsReadStrictly(t *testing.T) {
 	a, b := strings.Repeat("a1", 32), strings.Repeat("0b", 32)
 	good, err := parseSkips("f", "# why\n7 "+a+"\n9 "+b+"\n")
