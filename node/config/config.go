@@ -19,9 +19,9 @@ import (
 // maxDrain is the longest drain. The limit of a stop, 20 seconds, includes it.
 const maxDrain = 10 * time.Second
 
-// Config is everything that can be set about one node. The field tags are the
-// keys of the file; flags and variables have the same names: api.addr in the
-// file is --api.addr and BERTH_API_ADDR.
+// Config is every setting of one node. The field tags are the keys of the file.
+// Flags and variables have the same names: api.addr in the file is --api.addr
+// and BERTH_API_ADDR.
 type Config struct {
 	Name      string `koanf:"name" usage:"Name of this node for people; default: the host's name."`
 	Role      string `koanf:"role" usage:"What this node is: server (it holds the state) or worker (it executes only)."`
@@ -163,7 +163,7 @@ type Log struct {
 	Format string `koanf:"format" usage:"text or json."`
 }
 
-// Default returns the configuration of a node that nothing was said to.
+// Default returns the configuration of a node without any settings.
 func Default() Config {
 	name, err := os.Hostname()
 	if err != nil {
@@ -194,7 +194,7 @@ func Default() Config {
 }
 
 // Fault is one thing wrong with a configuration.
-type Fault struct { //nolint:errname // It is a fault of a file first, an error second.
+type Fault struct { //nolint:errname // Primarily a fault in a file, and also an error.
 	Key     string // As in "api.addr"; "" for the file as a whole.
 	Line    int    // In the file; 0 when it does not come from a file.
 	Message string // What to change.
@@ -212,7 +212,7 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Validate returns all that is wrong with c, each a *Fault, joined.
+// Validate returns all faults of c, each a *Fault, joined.
 func (c *Config) Validate() error {
 	v := validator{}
 	v.check("name", nodeName.MatchString(c.Name), "must be 1 to 63 letters, digits, dots or hyphens")

@@ -21,8 +21,8 @@ import (
 // maxFile is the largest configuration file that is read.
 const maxFile = 1 << 20
 
-// Key is one setting: its name in the file, from which the flag and the
-// variable follow, and what it is for.
+// Key is one setting: its name in the file, which determines the flag and the
+// variable, and its help.
 type Key struct {
 	Path    string // As in "api.addr".
 	Usage   string
@@ -48,7 +48,7 @@ func Keys() []Key {
 	return keys
 }
 
-// textOf returns a default as help shows it.
+// textOf returns a default as the help shows it.
 func textOf(v reflect.Value) string {
 	if v.IsZero() {
 		return ""
@@ -56,9 +56,9 @@ func textOf(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// Load returns the configuration from flags (by Key.Path), variables (as
-// in os.Environ) and the file (none when ""), in that order of precedence,
-// over the defaults. All that is wrong comes back at once, each a *Fault.
+// Load returns the configuration from flags (by Key.Path), variables (as in
+// os.Environ) and the file (none when ""), in that order of precedence, over
+// the defaults. It returns all faults at once, each a *Fault.
 func Load(file string, env []string, flags map[string]string) (Config, error) {
 	var data []byte
 	if file != "" {
@@ -85,7 +85,7 @@ func Check(file string) ([]*Fault, error) {
 	return faults, nil
 }
 
-// Faults returns the faults that err, of Load, joins.
+// Faults returns the faults that are joined in an error of Load.
 func Faults(err error) []*Fault {
 	var faults []*Fault
 	switch e := err.(type) { //nolint:errorlint // Walks the joined errors itself.
@@ -117,8 +117,8 @@ func readFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// parse merges the sources and decodes setting by setting, so that each
-// fault has its key, and its line when the file is where it comes from.
+// parse merges the sources and decodes each setting, so that each fault has its
+// key, and its line if it comes from the file.
 func parse(data []byte, env []string, flags map[string]string) (Config, error) {
 	lines, err := keyLines(data)
 	if err != nil {
@@ -184,8 +184,8 @@ func leaves(v reflect.Value, prefix string) []leaf {
 	return all
 }
 
-// environment returns the settings that variables give. Variables that name no
-// key are left alone: executions and the client have some of their own.
+// environment returns the settings that variables give. It ignores variables
+// that name no key, because executions and the client have some of their own.
 func environment(env []string) map[string]any {
 	byName := map[string]string{}
 	for _, key := range Keys() {
@@ -201,7 +201,7 @@ func environment(env []string) map[string]any {
 	return settings
 }
 
-// decode sets what target points to from a value of any source.
+// decode sets the target of a pointer from a value of any source.
 func decode(value, target any) error {
 	if text, ok := value.(string); ok && text == "" {
 		value = reflect.Zero(reflect.TypeOf(target).Elem()).Interface()
@@ -226,7 +226,7 @@ func decode(value, target any) error {
 	return nil
 }
 
-// kindOf returns what people call the type that target points to.
+// kindOf returns a readable name of the type that target points to.
 func kindOf(target any) string {
 	switch target.(type) {
 	case *int, *int64:
@@ -272,8 +272,8 @@ func collectLines(node ast.Node, prefix string, lines map[string]int) {
 	}
 }
 
-// unknownKeys returns a fault for each key of the file that is no setting and
-// no section.
+// unknownKeys returns a fault for each key of the file that is neither a
+// setting nor a section.
 func unknownKeys(lines map[string]int, settings []leaf) []error {
 	known := map[string]bool{}
 	for _, l := range settings {
