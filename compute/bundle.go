@@ -12,8 +12,7 @@ import (
 // Hash is the SHA-256 of a blob.
 type Hash [sha256.Size]byte
 
-// Bundle is what an execution executes: the user's own bytes, which the state
-// never reads.
+// Bundle is the code of an execution and its files. The state never reads them.
 type Bundle struct {
 	Code         string            `json:"code"`
 	FileName     string            `json:"file_name,omitempty"`
@@ -22,8 +21,9 @@ type Bundle struct {
 	Env          map[string]string `json:"env,omitempty"`
 }
 
-// BundleRef is where a bundle is: in the record itself when it is small, else
-// in the blob stores under its hash. Size and Hash are of the encoded form.
+// BundleRef is where a bundle is: inline in the record when it is small,
+// otherwise in the blob stores under its hash. Size and Hash are of the encoded
+// form.
 type BundleRef struct {
 	Hash   Hash   `cbor:"1,keyasint"`
 	Size   int64  `cbor:"2,keyasint"`
@@ -32,7 +32,7 @@ type BundleRef struct {
 
 // Limits of bundles.
 const (
-	MaxInlineBundle  = 16 << 10 // An encoded bundle up to this size rides in its command.
+	MaxInlineBundle  = 16 << 10 // An encoded bundle up to this size is part of its command.
 	MaxDecodedBundle = 16 << 20 // A bundle that unpacks to more is refused.
 )
 
@@ -41,7 +41,7 @@ const (
 func (b *Bundle) Encode() ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // A "<" would take six bytes.
+	e.SetEscapeHTML(false) // An escaped "<" would take six bytes.
 	if err := e.Encode(b); err != nil {
 		return nil, fmt.Errorf("encode bundle: %w", err)
 	}
@@ -59,8 +59,8 @@ func (b *Bundle) Encode() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// DecodeBundle returns the bundle that Encode made data of. It refuses what
-// unpacks to more than MaxDecodedBundle.
+// DecodeBundle is the inverse of Encode. It refuses data that unpacks to more
+// than MaxDecodedBundle.
 func DecodeBundle(data []byte) (*Bundle, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -38,7 +38,7 @@ func TestBundleTravels(t *testing.T) {
 }
 
 func TestBundleSizes(t *testing.T) {
-	// These 3 MiB would be 18 MiB, beyond the limit, escaped as for HTML.
+	// Escaped for HTML, these 3 MiB would be 18 MiB, beyond the limit.
 	b := compute.Bundle{Code: strings.Repeat("<&>", 1<<20)}
 	data, err := b.Encode()
 	if err != nil {
@@ -121,7 +121,7 @@ func FuzzDecodeBundle(f *testing.F) {
 		}
 		again, err := b.Encode()
 		if err != nil {
-			return // Longer encoded than it came.
+			return // The encoding is longer than the input.
 		}
 		if c, err := compute.DecodeBundle(again); err != nil || !reflect.DeepEqual(b, c) {
 			t.Errorf("%+v came back as %+v, %v", b, c, err)

@@ -2,18 +2,19 @@ package compute
 
 import "time"
 
-// ClockTolerance is by how much the clocks of two nodes may differ before that is
-// a fault.
+// ClockTolerance is the largest difference between the clocks of two nodes that
+// is not a fault.
 const ClockTolerance = 10 * time.Second
 
-// ClockOff reports whether a clock that is so much ahead of another one is off.
+// ClockOff reports whether a clock that is ahead of another one by this much is
+// off.
 func ClockOff(ahead time.Duration) bool { return ahead.Abs() > ClockTolerance }
 
-// ClockDrift is how far a clock may differ before a warning: less than
-// anything here rests on, and more than a clock that is set by others is off.
+// ClockDrift is the difference above which a clock causes a warning. It is less
+// than anything here relies on, and more than a synchronized clock drifts.
 const ClockDrift = 500 * time.Millisecond
 
-// AheadText says by how much a clock is ahead of another one, or behind.
+// AheadText describes how far a clock is ahead of another one, or behind.
 func AheadText(ahead time.Duration) string {
 	unit := time.Second
 	if !ClockOff(ahead) {

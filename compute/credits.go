@@ -15,11 +15,11 @@ type Credits int64
 // Credit is one credit.
 const Credit Credits = 1_000_000
 
-// ErrCredits is returned for text that is no amount of credits.
+// ErrCredits is returned for text that is not an amount of credits.
 var ErrCredits = errors.New("not an amount of credits with at most six decimals")
 
-// ParseCredits returns the amount that s, a decimal number of credits with at
-// most six decimals, spells. It never rounds.
+// ParseCredits parses a decimal number of credits with at most six decimals. It
+// never rounds.
 func ParseCredits(s string) (Credits, error) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	negative := strings.HasPrefix(whole, "-")
@@ -66,15 +66,15 @@ func (c *Credits) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Price is what a second of something costs, in micro-credits.
+// Price is the cost of a second, in micro-credits.
 type Price int64
 
 // PerHour returns the price of an hour, exactly.
 func (p Price) PerHour() Credits { return Credits(p) * 3600 }
 
-// Charge returns ceil(price × milliseconds / 1,000): what d costs, rounded up
-// once, to a micro-credit. A negative price or duration costs nothing; a
-// charge that does not fit is the largest amount there is.
+// Charge returns the cost of d: ceil(price × milliseconds / 1,000), rounded up
+// once, to a micro-credit. A negative price or duration costs nothing. A charge
+// that overflows is the largest possible amount.
 func (p Price) Charge(d time.Duration) Credits {
 	if p <= 0 || d <= 0 {
 		return 0

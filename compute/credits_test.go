@@ -150,11 +150,11 @@ func TestChargeAgainstBigIntegers(t *testing.T) {
 	}
 }
 
-// TestChargeDoesNotWrap is about products whose quotient is all ones and that
-// leave a rest: rounded up in 64 bits they would cost nothing.
+// TestChargeDoesNotWrap uses products whose quotient is all ones and that leave
+// a remainder. Rounded up in 64 bits they would cost nothing.
 func TestChargeDoesNotWrap(t *testing.T) {
 	product := new(big.Int).Lsh(big.NewInt(1000), 64)
-	product.Sub(product, big.NewInt(1)) // Quotient 2^64-1, rest 999.
+	product.Sub(product, big.NewInt(1)) // Quotient 2^64-1, remainder 999.
 	tried := 0
 	for ms := int64(2001); ms < 2101; ms++ {
 		price, less := new(big.Int).DivMod(product, big.NewInt(ms), new(big.Int))

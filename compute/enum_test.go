@@ -11,7 +11,7 @@ import (
 
 // enumeration is one of the small types with named values.
 type enumeration struct {
-	values int // How many there are; the value behind them has no name.
+	values int // The number of values; the next value has no name.
 	make   func(v uint8) encoding.TextMarshaler
 	parse  func(text []byte) (encoding.TextMarshaler, error)
 }
@@ -32,9 +32,9 @@ func enum[E ~uint8, P interface {
 	}
 }
 
-// TestEnumerations holds that every value has a name of its own that leads
-// back to it, and that the number of values is the number of names: a constant
-// without a name, or a name without a constant, fails here.
+// TestEnumerations checks that every value has a unique name that parses back
+// to it, and that there are as many values as names: a constant without a name,
+// or a name without a constant, fails here.
 func TestEnumerations(t *testing.T) {
 	tests := map[string]enumeration{
 		"Status":     enum[compute.Status](int(compute.StatusCancelled) + 1),

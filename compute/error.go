@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Code says what kind of failure an Error is. It selects the HTTP status and
-// is the label of the error metrics.
+// Code is the kind of failure of an Error. It selects the HTTP status and is
+// the label of the error metrics.
 type Code string
 
 // The codes. api maps each to its HTTP status in one table.
 const (
 	CodeInvalid          Code = "invalid"            // Well formed, but breaks a rule.
-	CodeConflict         Code = "conflict"           // The state forbids it.
-	CodeUnauthenticated  Code = "unauthenticated"    // No, bad or expired credential.
-	CodeForbidden        Code = "forbidden"          // Not allowed to this caller.
+	CodeConflict         Code = "conflict"           // The state does not allow it.
+	CodeUnauthenticated  Code = "unauthenticated"    // Missing, bad or expired credential.
+	CodeForbidden        Code = "forbidden"          // This caller is not allowed.
 	CodeNotFound         Code = "not_found"          // Absent, or not visible to this caller.
 	CodeTooLarge         Code = "too_large"          // Over a named limit.
 	CodeRateLimited      Code = "rate_limited"       // Too many requests.
 	CodeNoSpace          Code = "no_space"           // The disk is full.
 	CodeMethodNotAllowed Code = "method_not_allowed" // Known path, other method.
 	CodeTimeout          Code = "timeout"            // The client was too slow.
-	CodeUnsupportedMedia Code = "unsupported_media"  // Not the content type wanted.
+	CodeUnsupportedMedia Code = "unsupported_media"  // Wrong content type.
 	CodeNoCapacity       Code = "no_capacity"        // Nothing can be provisioned now.
 	CodeUnavailable      Code = "unavailable"        // No leader, or a part is down.
 	CodeInternal         Code = "internal"           // A fault of Berth; the user gets no detail.
@@ -34,7 +34,7 @@ type Error struct {
 	Code       Code          `cbor:"1,keyasint"`
 	Message    string        `cbor:"2,keyasint"`
 	Detail     string        `cbor:"3,keyasint,omitempty"` // Stable snake_case name of the case; Code when empty.
-	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"` // When a repeat makes sense; zero for no hint.
+	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"` // When to retry; zero for no hint.
 	Err        error         `cbor:"-"`
 }
 
@@ -45,13 +45,13 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Named returns e with the stable name of its case, for a client program.
+// Named returns e with the stable name of its case, for client programs.
 func (e *Error) Named(detail string) *Error {
 	e.Detail = detail
 	return e
 }
 
-// Retry returns e with a hint when to try again.
+// Retry returns e with a hint when to retry.
 func (e *Error) Retry(after time.Duration) *Error {
 	e.RetryAfter = after
 	return e
@@ -75,8 +75,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// MessageOf returns what the user may read of err: "Internal error." when it
-// carries no code or is internal.
+// MessageOf returns the part of err that the user may read: "Internal error."
+// when err has no code or is internal.
 func MessageOf(err error) string {
 	if err == nil {
 		return ""

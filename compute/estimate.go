@@ -2,38 +2,38 @@ package compute
 
 import "time"
 
-// StartEstimate is when an execution that waits may start, counted from the
-// instant of the view that the estimate was made from.
+// StartEstimate is when a waiting execution may start, relative to the instant
+// of the view from which the estimate was made.
 type StartEstimate struct {
 	Execution ExecutionID   `cbor:"1,keyasint"`
-	P50       time.Duration `cbor:"2,keyasint"` // In half of the futures it has started by then.
+	P50       time.Duration `cbor:"2,keyasint"` // In half of the simulations it has started by then.
 	P90       time.Duration `cbor:"3,keyasint"` // In nine of ten.
-	Samples   int           `cbor:"-"`          // Finished executions that the run times were taken from.
+	Samples   int           `cbor:"-"`          // Finished executions that provided the run times.
 }
 
-// Estimated is an estimate as the state keeps it until the execution starts.
+// Estimated is an estimate that the state stores until the execution starts.
 type Estimated struct {
 	At  Instant       `cbor:"1,keyasint"`
 	P50 time.Duration `cbor:"2,keyasint"` // As computed, before any scale.
 	P90 time.Duration `cbor:"3,keyasint"`
-	By  Scales        `cbor:"4,keyasint"` // What it was scaled by for people.
+	By  Scales        `cbor:"4,keyasint"` // The scales that were applied for people.
 
-	Late50 bool `cbor:"5,keyasint,omitempty"` // Counted as above the scale of P50 already.
+	Late50 bool `cbor:"5,keyasint,omitempty"` // Already counted as above the scale of P50.
 	Late90 bool `cbor:"6,keyasint,omitempty"`
 }
 
-// Scales are what estimates are multiplied by, in millionths.
+// Scales are factors for estimates, in millionths.
 type Scales struct {
 	P50 int64 `cbor:"1,keyasint"`
 	P90 int64 `cbor:"2,keyasint"`
 }
 
-// ScaleOne leaves an estimate as it is.
+// ScaleOne leaves an estimate unchanged.
 const ScaleOne = 1_000_000
 
-// The bounds of a scale, and how far one observation moves it: by 1/scaleStep
-// of it, shared between up and down so that it rests at its quantile. The
-// first observations of a size move it farther.
+// Bounds and step of a scale. One observation moves the scale by 1/scaleStep of
+// it, shared between up and down so that it settles at its quantile. The first
+// observations of a size class move it farther.
 const (
 	minScale   = ScaleOne / 50
 	maxScale   = ScaleOne * 50
@@ -41,9 +41,9 @@ const (
 	firstStep  = 8
 	firstTries = 24
 
-	// The quantiles that estimates are of, in parts of whole, and how far from
-	// it a scale may aim to make up for wrong estimates: the truth comes late,
-	// and while a queue grows the scale lags behind.
+	// The quantiles of the estimates, in parts of whole, and how far from its
+	// quantile a scale may aim to correct wrong estimates. The truth comes late,
+	// and the scale lags behind while a queue grows.
 	whole           = 1000
 	part50, part90  = 500, 900
 	swing50         = 200
@@ -52,23 +52,22 @@ const (
 	// maxDebt bounds the remembered error, in parts of whole of one estimate.
 	maxDebt = 60 * whole
 
-	// payback is how many parts of whole the aim moves for one estimate that
-	// was wrong beyond what is promised. lead90 is where it begins: of those
-	// that wait, the ones that are late are seen last.
+	// payback is how many parts of whole the aim moves for one wrong estimate
+	// beyond the promised share. lead90 is the initial offset, because of the
+	// waiting executions the late ones are observed last.
 	payback = 10
 	lead90  = 20
 
-	// firstP90 is the scale while little is known: what comes later can only
-	// make a wait longer.
+	// firstP90 is the scale while little is known: later arrivals can only make a
+	// wait longer.
 	firstP90 = ScaleOne * 3 / 2
 )
 
-// SizeClasses is how many classes of sizes have scales of their own.
+// SizeClasses is the number of size classes, each with its own scales.
 const SizeClasses = 3
 
 // SizeClass returns the class of r: up to one GPU, up to three, and more. The
-// more GPUs have to become free together, the more often they are taken by
-// what comes later.
+// more GPUs have to become free together, the more often later work takes them.
 func (r *Request) SizeClass() int {
 	switch {
 	case r.GPUs <= 1:
@@ -79,19 +78,21 @@ func (r *Request) SizeClass() int {
 	return 2
 }
 
-// SizeClassName returns how many GPUs those of a class ask for.
+// SizeClassName returns how many GPUs the requests of a class ask for.
 func SizeClassName(class int) string { return [SizeClasses]string{"0-1", "2-3", "4-8"}[class] }
 
-// Calibration is how good estimates have been, and what makes up for it. For
-// each class of sizes, the scales follow the quantiles of wait ÷ estimate: one
+// Calibration measures the quality of estimates and corrects them. It is a
+// quantile tracker with an integrator (Angelopoulos, Candès, Tibshirani,
+// Conformal PID Control for Time Series Prediction, NeurIPS 2023). Its coverage
+// in the long run does not depend on the distribution of the waits.
+//
+// In each size class, the scales follow the quantiles of wait ÷ estimate. An
 // observation above the scale moves it up by the quantile's share, one below
-// it down by the rest, so that it rests where the promised part of the waits
-// is below. It compares with the scale of now, not with that of the estimate,
-// so that many estimates that wait at once cannot drive it past its goal.
-// Estimates that did not hold are counted too, and move the target quantile
-// until the account is even again: a quantile tracker with an
-// integrator (Angelopoulos, Candès, Tibshirani, Conformal PID Control for Time
-// Series Prediction, NeurIPS 2023), whose coverage in the long run does not
+// moves it down by the rest. The scale settles where the promised part of the
+// waits is below it. An observation is compared with the current scale, not
+// with the estimate's, so that many estimates that wait at once cannot drive
+// the scale past its goal. Estimates that did not hold are counted too. They
+// move the target quantile until the promised share of estimates holds again.
 // depend on how the waits are distributed.
 type Calibration struct {
 	P50   Coverage                `cbor:"2,keyasint,omitzero"` // Of all sizes.
@@ -99,11 +100,11 @@ type Calibration struct {
 	Sizes [SizeClasses]Correction `cbor:"4,keyasint,omitzero"`
 }
 
-// Correction is what makes up for the estimates of one class of sizes.
+// Correction is the correction of the estimates of one size class.
 type Correction struct {
 	Scale  Scales `cbor:"1,keyasint,omitzero"` // Zero for none.
 	Count  uint64 `cbor:"2,keyasint,omitempty"`
-	Debt50 int64  `cbor:"3,keyasint,omitempty"` // Told wrong beyond what is promised, in parts of whole.
+	Debt50 int64  `cbor:"3,keyasint,omitempty"` // Wrong estimates beyond the promised share, in parts of whole.
 	Debt90 int64  `cbor:"4,keyasint,omitempty"`
 }
 
@@ -113,7 +114,7 @@ type Coverage struct {
 	Total   uint64 `cbor:"2,keyasint"`
 }
 
-// Scales returns what estimates are multiplied by now.
+// Scales returns the current factors for estimates.
 func (k *Correction) Scales() Scales {
 	if k.Scale == (Scales{}) {
 		return Scales{P50: ScaleOne, P90: firstP90}
@@ -133,7 +134,7 @@ func scaled(d time.Duration, scale int64) time.Duration {
 	return time.Duration(d.Milliseconds()*scale/ScaleOne) * time.Millisecond
 }
 
-// Observe counts that an execution of a size class started at an instant, and
+// Observe records that an execution of a size class started at an instant, and
 // corrects the scales.
 func (c *Calibration) Observe(e Estimated, class int, started Instant) {
 	wait := started.Sub(e.At)
@@ -153,9 +154,8 @@ func (c *Calibration) Observe(e Estimated, class int, started Instant) {
 }
 
 // Overdue corrects the scales for an execution that still waits at an instant,
-// without waiting for its start: when a queue grows, those that will be late
-// start last. It returns the estimate with what was counted, and whether
-// anything was.
+// before it starts: when a queue grows, the late executions start last. It
+// returns the updated estimate and reports whether it changed.
 func (c *Calibration) Overdue(e Estimated, class int, now Instant) (Estimated, bool) {
 	wait, before, k := now.Sub(e.At), e, &c.Sizes[class]
 	if !e.Late50 && wait > scaled(e.P50, k.Scales().P50) {
@@ -169,7 +169,7 @@ func (c *Calibration) Overdue(e Estimated, class int, now Instant) (Estimated, b
 	return e, e != before
 }
 
-// owed returns the account after an estimate that held or did not.
+// owed returns the debt after an estimate that held or did not.
 func owed(debt, part int64, held bool) int64 {
 	if held {
 		return max(debt-(whole-part), -maxDebt)
@@ -194,7 +194,7 @@ func (c *Coverage) count(covered bool) {
 	}
 }
 
-// follow moves a scale after an observation that was above it or not.
+// follow moves a scale after an observation above or below it.
 func (k *Correction) follow(scale, aim int64, above bool) int64 {
 	by := int64(scaleStep)
 	if k.Count < firstTries {

@@ -9,15 +9,15 @@ import (
 	"berth/compute"
 )
 
-// TestCalibrationCovers holds that nine of ten estimates hold, whatever the
-// waits are like beside what was estimated: ten times as long for one class of
-// sizes, drawn from heavy tails, or drifting by half an order of magnitude.
-// An estimate is compared only at the start, which is many estimates later.
+// TestCalibrationCovers checks that nine of ten estimates hold for any
+// distribution of waits relative to estimates: ten times as long for one size
+// class, drawn from heavy tails, or drifting by half an order of magnitude. An
+// estimate is compared only at the start, which is many estimates later.
 func TestCalibrationCovers(t *testing.T) {
 	const told, delay = 4000, 25
 	for _, tt := range []struct {
 		name string
-		wait func(i, class int, rng *rand.Rand) float64 // As a part of the estimate.
+		wait func(i, class int, rng *rand.Rand) float64 // In multiples of the estimate.
 	}{
 		{"as estimated", func(_, _ int, rng *rand.Rand) float64 { return rng.ExpFloat64() / 2 }},
 		{"each size its own", func(_, class int, rng *rand.Rand) float64 {

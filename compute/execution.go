@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Network is what an execution may reach.
+// Network is the network access of an execution.
 type Network uint8
 
 // The networks. Values are written to disk: append only.
 const (
-	NetworkEgress Network = iota // The outside, but no private or cluster address.
+	NetworkEgress Network = iota // Everything except private and cluster addresses.
 	NetworkNone                  // Nothing.
 )
 
@@ -29,7 +29,7 @@ func (n *Network) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Stop is how someone asked for a live execution to end.
+// Stop is how a live execution was asked to end.
 type Stop uint8
 
 // The ways to stop. Values are written to disk: append only.
@@ -49,7 +49,7 @@ type Execution struct {
 	Kind   Kind        `cbor:"6,keyasint,omitempty"`
 
 	Status Status `cbor:"7,keyasint,omitempty"`
-	Reason Reason `cbor:"8,keyasint,omitempty"` // Why it waits, or why it ended so.
+	Reason Reason `cbor:"8,keyasint,omitempty"` // Why it waits or ended.
 	Detail string `cbor:"9,keyasint,omitempty"` // The same for people; at most 512 bytes.
 
 	Profile  string    `cbor:"10,keyasint"` // Canonical; "gpu_selection" for parents.
@@ -74,7 +74,7 @@ type Execution struct {
 	Epoch uint64 `cbor:"26,keyasint,omitempty"` // Of its newest attempt; 0 before the first.
 	Stop  Stop   `cbor:"27,keyasint,omitempty"`
 
-	SubmitIndex uint64  `cbor:"28,keyasint"` // Raft index of the submit: the order of history.
+	SubmitIndex uint64  `cbor:"28,keyasint"` // Raft index of the submit, which orders the history.
 	CreatedAt   Instant `cbor:"29,keyasint"` // The submit was committed.
 	PlacedAt    Instant `cbor:"30,keyasint,omitempty"`
 	ExecletAt   Instant `cbor:"31,keyasint,omitempty"` // The attempt began on its node.
@@ -82,7 +82,7 @@ type Execution struct {
 	EndedAt     Instant `cbor:"33,keyasint,omitempty"` // It exited.
 	FinishedAt  Instant `cbor:"34,keyasint,omitempty"` // The terminal entry was committed.
 
-	Ran      bool          `cbor:"35,keyasint,omitempty"` // The user's process ran; ExitCode means something.
+	Ran      bool          `cbor:"35,keyasint,omitempty"` // The user's process ran, so ExitCode is valid.
 	ExitCode int           `cbor:"36,keyasint,omitempty"` // 128+n when signal n ended it.
 	Duration time.Duration `cbor:"37,keyasint,omitempty"` // Wall time of the user's process, from its node's journal.
 	Usage    Usage         `cbor:"38,keyasint,omitempty"`
@@ -90,53 +90,53 @@ type Execution struct {
 	Selection *Selection `cbor:"39,keyasint,omitempty"` // Parents only.
 	Deleted   bool       `cbor:"40,keyasint,omitempty"` // Only its billing row is left.
 
-	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // In which its code ends after Timeout; fixed at submit.
+	StopGrace time.Duration `cbor:"41,keyasint,omitempty"` // Time for its code to end after Timeout; fixed at submit.
 
-	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it would start, while it waits.
+	Estimate  *Estimated    `cbor:"42,keyasint,omitempty"` // When it is expected to start, while it waits.
 	Repeat    int           `cbor:"43,keyasint,omitempty"` // Of a sub-execution: which run of its GPU type, from 1.
-	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // The least its code would have taken, but for an early stop.
+	Predicted time.Duration `cbor:"44,keyasint,omitempty"` // After an early stop: the least its code would have taken.
 
-	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be ended for work of a higher priority, and begins again.
+	Preemptible bool `cbor:"45,keyasint,omitempty"` // May be preempted by work of a higher priority and requeued.
 
-	MaxRetries int      `cbor:"46,keyasint,omitempty"` // How often it may start again after a failure of ours.
-	Retries    int      `cbor:"47,keyasint,omitempty"` // How often it did.
-	Avoid      []NodeID `cbor:"49,keyasint,omitempty"` // Where its code could not be started, in this order.
+	MaxRetries int      `cbor:"46,keyasint,omitempty"` // Retries allowed after system failures.
+	Retries    int      `cbor:"47,keyasint,omitempty"` // Retries so far.
+	Avoid      []NodeID `cbor:"49,keyasint,omitempty"` // Nodes on which its code could not be started, in this order.
 }
 
-// Avoids reports whether e had better not be placed on a node: its code could
-// not be started there.
+// Avoids reports whether e should not be placed on a node because its code
+// could not be started there.
 func (e *Execution) Avoids(node NodeID) bool { return slices.Contains(e.Avoid, node) }
 
-// Usage is what an attempt used, as its node measured it.
+// Usage is the resource usage of an attempt, as its node measured it.
 type Usage struct {
 	CPUTime        time.Duration `cbor:"1,keyasint,omitempty"`
 	PeakMemoryMiB  int64         `cbor:"2,keyasint,omitempty"`
-	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean, or of the CPU quota; negative for unknown.
+	GPUUtilPercent int           `cbor:"3,keyasint,omitempty"` // Mean (simulated: of the CPU quota); negative for unknown.
 	GPUMemoryMiB   int64         `cbor:"4,keyasint,omitempty"` // Peak; negative for unknown.
 	OutputBytes    int64         `cbor:"5,keyasint,omitempty"`
 	OutputLines    int64         `cbor:"6,keyasint,omitempty"`
 	PowerMilliW    int64         `cbor:"7,keyasint,omitempty"`  // Mean of all its GPUs together; 0 for unknown.
-	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // By their counters, else power by time; 0 for unknown.
-	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // What is said of GPUs is simulated.
+	EnergyMilliJ   int64         `cbor:"8,keyasint,omitempty"`  // From counters, else power times time; 0 for unknown.
+	Simulated      bool          `cbor:"9,keyasint,omitempty"`  // The GPU values are simulated.
 	Samples        []UsageSample `cbor:"10,keyasint,omitempty"` // Of sub-executions; at most MaxUsageSamples.
 }
 
-// GPUUnknown is a utilization or an amount of memory of GPUs that nobody has
+// GPUUnknown is a GPU utilization or amount of GPU memory that was not
 // measured.
 const GPUUnknown = -1
 
-// Measured reports whether anything is known of what the GPUs did. Nothing is
-// of an attempt that ended while its node's process was away: no value is set
-// then. A GPU that was measured and idle still takes power.
+// Measured reports whether the GPUs were measured. They were not if the attempt
+// ended while its node's process was away: then no value is set. An idle GPU
+// that was measured still takes power.
 func (u *Usage) Measured() bool {
 	return u.Simulated || u.GPUUtilPercent > 0 || u.GPUMemoryMiB > 0 || u.PowerMilliW > 0 || len(u.Samples) > 0
 }
 
-// MaxUsageSamples is how many samples of its GPUs an execution keeps.
+// MaxUsageSamples is how many GPU samples an execution keeps.
 const MaxUsageSamples = 16
 
-// UsageSample is one sample of the GPUs of an attempt, all together. A value
-// that they do not report is negative.
+// UsageSample is one sample of all GPUs of an attempt together. A value that
+// they do not report is negative.
 type UsageSample struct {
 	AtMs        int64 `cbor:"1,keyasint"` // Since the code started.
 	UtilPercent int   `cbor:"2,keyasint"` // Mean.
@@ -144,8 +144,8 @@ type UsageSample struct {
 	PowerWatt   int   `cbor:"4,keyasint"` // Sum.
 }
 
-// Attempt is one try to execute an execution on one node. Its epoch is minted
-// by the state and rises with each attempt of the execution.
+// Attempt is one try to execute an execution on one node. The state assigns its
+// epoch, which rises with each attempt of the execution.
 type Attempt struct {
 	Execution  ExecutionID   `cbor:"1,keyasint"`
 	Epoch      uint64        `cbor:"2,keyasint"`
@@ -158,15 +158,15 @@ type Attempt struct {
 	Status     Status        `cbor:"9,keyasint,omitempty"` // How it ended.
 	Reason     Reason        `cbor:"10,keyasint,omitempty"`
 	EndedAt    Instant       `cbor:"11,keyasint,omitempty"`
-	Placement  Placement     `cbor:"12,keyasint,omitzero"`  // Why it is there.
+	Placement  Placement     `cbor:"12,keyasint,omitzero"`  // Why it was placed there.
 	StartedAt  Instant       `cbor:"13,keyasint,omitempty"` // When StartAttempt was committed, by the state's clock.
 	PreemptAt  Instant       `cbor:"14,keyasint,omitempty"` // When it was preempted; zero if it was not.
-	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // If so: how long before SIGTERM its code is notified.
+	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // Time between the notice of a preemption and SIGTERM.
 }
 
-// GPUShare is the part of one GPU that an attempt holds. Memory and isolation
-// are the state's, of the device as it was when the attempt was placed; a plan
-// leaves them out.
+// GPUShare is the part of one GPU that an attempt holds. The state sets memory
+// and isolation from the device at the time of placement. A plan leaves them
+// out.
 type GPUShare struct {
 	GPU       GPUID     `cbor:"1,keyasint"`
 	Milli     int       `cbor:"2,keyasint"`
@@ -183,8 +183,8 @@ func IsolationOf(shares []GPUShare) Isolation {
 	return weakest
 }
 
-// Work is what a node is to do about one attempt: the attempt, the execution
-// as it stands (Stop set when it is to end) and the GPUs it holds, described.
+// Work is a node's task for one attempt: the attempt, the current execution
+// (Stop is set when it has to end) and descriptions of the GPUs it holds.
 type Work struct {
 	Attempt   *Attempt
 	Execution *Execution

@@ -4,20 +4,20 @@ import "time"
 
 // Explanation is why an execution waits, and when it may start.
 type Explanation struct {
-	Index    uint64 // Of the view that it is made from.
+	Index    uint64 // Of the view that was explained.
 	Reason   Reason // As recorded.
-	Position int    // In the queue, from 1; 0 when it does not wait for a place.
+	Position int    // In the queue, from 1; 0 when it is not queued.
 	Queued   int    // Executions in the queue.
 	Nodes    int    // Known nodes.
-	Fits     int    // Nodes with capacity for it now: work before it goes first.
+	Fits     int    // Nodes with enough free capacity, before earlier work in the queue is placed.
 	Refused  []Refused
 	Ahead    Ahead
 	Running  int // Live attempts of its organization.
-	Limit    int // How many of them there may be; 0 for any number.
+	Limit    int // The limit on them; 0 for none.
 
-	Estimate    *StartEstimate // Nil while nothing can be said.
-	Calibration Calibration    // Of the estimates so far.
-	Defragment  *Quote         // Nil when it was not asked for, or nothing was found.
+	Estimate    *StartEstimate // Nil while there is no estimate.
+	Calibration Calibration    // Of the past estimates.
+	Defragment  *Quote         // Nil when it was not requested, or nothing was found.
 }
 
 // Refused counts the nodes that refuse an execution for one reason.
@@ -26,7 +26,7 @@ type Refused struct {
 	Nodes  int
 }
 
-// Ahead is what goes before an execution in the queue.
+// Ahead is the work before an execution in the queue.
 type Ahead struct {
 	Demand
 	Own   Demand        // The part of its own organization.
@@ -37,28 +37,28 @@ type Ahead struct {
 // MaxAhead is how many executions ahead are named.
 const MaxAhead = 20
 
-// TypeAhead is what goes before an execution on one GPU type.
+// TypeAhead is the work before an execution on one GPU type.
 type TypeAhead struct {
 	GPUType string
 	Demand
 }
 
-// Demand is what some executions ask for.
+// Demand is the sum of some executions' requests.
 type Demand struct {
 	Executions int
 	MilliGPU   int64 // Thousandths of a GPU.
 }
 
-// Quote is the cheapest way that was found to let an execution start now by
-// moving others: each starts again somewhere else and loses what it has done.
+// Quote is the cheapest way found to start an execution immediately by moving
+// others. Each of them restarts somewhere else and loses its work so far.
 type Quote struct {
 	Node  NodeID // Where the execution would start.
 	Moves []Move
 	Price Credits // Of all moves.
-	Exact bool    // Nothing cheaper exists; else the search met its limit.
+	Exact bool    // Nothing cheaper exists. Otherwise the search reached its limit.
 }
 
-// Move is one attempt that would start again on another node.
+// Move is one attempt that would restart on another node.
 type Move struct {
 	Execution ExecutionID
 	Org       OrgID

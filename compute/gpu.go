@@ -2,13 +2,13 @@ package compute
 
 import "slices"
 
-// Health is what is known about a device.
+// Health is the known condition of a device.
 type Health uint8
 
 // The states of health. Values are written to disk: append only.
 const (
 	HealthOK      Health = iota
-	HealthFailed         // The device reports a fatal error: nothing is placed on it.
+	HealthFailed         // The device reports a fatal error; it takes no work.
 	HealthMissing        // No longer reported, but an attempt still holds it.
 )
 
@@ -27,41 +27,42 @@ func (h *Health) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The MIG modes of a device that is no slice itself.
+// The MIG modes of a device that is not a slice.
 const (
-	MIGNone     = "" // There is no such mode.
+	MIGNone     = "" // The device does not support MIG.
 	MIGEnabled  = "enabled"
 	MIGDisabled = "disabled"
 )
 
-// GPU is one device of a node, or one MIG slice of a device: a device of its
-// own, with the driver's UUID of it, its memory and the Index of its parent.
+// GPU is one device of a node, or one MIG slice of a device. A slice has its
+// own driver UUID and memory, and the Index of its parent.
 type GPU struct {
 	ID         GPUID  `cbor:"1,keyasint"`
 	Index      int    `cbor:"2,keyasint"` // As the driver numbers it on its node.
-	Type       string `cbor:"3,keyasint"` // Our name: h100, l40s, ...
+	Type       string `cbor:"3,keyasint"` // Berth's name: h100, l40s, ...
 	Model      string `cbor:"4,keyasint"` // The driver's name; ends in "(simulated)" for simulated ones.
 	VRAMMiB    int64  `cbor:"5,keyasint"`
 	PCIBus     string `cbor:"6,keyasint,omitempty"`
-	MIG        string `cbor:"7,keyasint,omitempty"` // One of the MIG constants, or the slice that it is, as in "1g_5gb".
+	MIG        string `cbor:"7,keyasint,omitempty"` // One of the MIG constants, or the slice, as in "1g_5gb".
 	Driver     string `cbor:"8,keyasint,omitempty"`
 	Health     Health `cbor:"9,keyasint,omitempty"`
 	Simulated  bool   `cbor:"10,keyasint,omitempty"`
 	SpeedMilli int    `cbor:"11,keyasint,omitempty"` // Simulated speed, h100 = 1,000; 0 for real devices.
-	UsedMilli  int    `cbor:"12,keyasint,omitempty"` // Given to attempts; kept by the state, not by the node.
+	UsedMilli  int    `cbor:"12,keyasint,omitempty"` // Held by attempts; set by the state, not by the node.
 
 	// Devices of one node with the same Island are joined by NVLink or share a
 	// PCIe switch; 0 is unknown.
 	Island int `cbor:"13,keyasint,omitempty"`
 
-	// Of slices only: the device that is sliced, which the node reports too,
-	// and the driver's numbers of the GPU instance and the compute instance.
+	// For slices only: the sliced device, which the node reports too, and the
+	// driver's numbers of the GPU instance and the compute instance.
 	Parent          GPUID `cbor:"14,keyasint,omitempty"`
 	Instance        int   `cbor:"15,keyasint,omitempty"`
 	ComputeInstance int   `cbor:"16,keyasint,omitempty"`
 }
 
-// Slice returns which MIG slice g is, as in "1g_5gb"; "" when it is none.
+// Slice returns the name of the MIG slice, as in "1g_5gb"; "" when g is not a
+// slice.
 func (g *GPU) Slice() string {
 	if g.MIG == MIGNone || g.MIG == MIGEnabled || g.MIG == MIGDisabled {
 		return ""
@@ -69,12 +70,11 @@ func (g *GPU) Slice() string {
 	return g.MIG
 }
 
-// Sliced reports whether g is in MIG mode: its slices take work, itself none.
+// Sliced reports whether g is in MIG mode: only its slices take work.
 func (g *GPU) Sliced() bool { return g.MIG == MIGEnabled }
 
-// Is reports whether g is of the kind that r asks for: of a type that it
-// accepts, and the slice asked for or no slice; in whatever health and however
-// much of it is free.
+// Is reports whether g is of a kind that r asks for: of an accepted type, and
+// the requested slice or no slice. Health and free capacity do not matter.
 func (g *GPU) Is(r Request) bool {
 	switch {
 	case g.Slice() != r.MIG || g.Sliced():
@@ -85,17 +85,16 @@ func (g *GPU) Is(r Request) bool {
 	return len(r.AnyOf) == 0 || slices.Contains(r.AnyOf, g.Type)
 }
 
-// ShareMiB returns the memory that goes with milli thousandths of g, rounded
-// down, so that shares that add up to no more than g never hold more than its
-// memory.
+// ShareMiB returns the memory of milli thousandths of g. It rounds down, so
+// that shares that add up to at most g never hold more than its memory.
 func (g *GPU) ShareMiB(milli int) int64 { return g.VRAMMiB * int64(milli) / WholeGPU }
 
-// Inventory is what a node reports of itself: the part of a Node that the
-// node, and not the state, is the source of.
+// Inventory is a node's report on itself: the part of a Node whose source is
+// the node and not the state.
 type Inventory struct {
 	Node      NodeID `cbor:"1,keyasint"`
 	Version   uint64 `cbor:"2,keyasint"` // Rises with each change.
-	VCPUMilli int64  `cbor:"3,keyasint"` // What executions may use.
+	VCPUMilli int64  `cbor:"3,keyasint"` // Available to executions.
 	MemoryMiB int64  `cbor:"4,keyasint"`
 	GPUs      []GPU  `cbor:"5,keyasint,omitempty"` // In the order of Index.
 }

@@ -11,8 +11,7 @@ type UUID [16]byte
 // errUUID is returned for text that is not a UUID in its 36-character form.
 var errUUID = errors.New("not a UUID")
 
-// ParseUUID returns the identifier that s, 36 characters with hyphens in
-// either case, spells.
+// ParseUUID parses 36 characters with hyphens, in either case.
 func ParseUUID(s string) (UUID, error) {
 	var u UUID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
@@ -40,7 +39,7 @@ func (u UUID) String() string {
 	return string(b[:])
 }
 
-// IsZero reports whether u names nothing.
+// IsZero reports whether u is "none".
 func (u UUID) IsZero() bool { return u == UUID{} }
 
 // MarshalText returns what String returns.
@@ -81,10 +80,10 @@ func (u *UUID) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// Identifiers by what they name. Each is a UUID of its own type, so that one
-// cannot be passed where another is meant.
+// Identifiers, each a UUID of its own type, so that one cannot be passed in
+// place of another.
 type (
-	// ExecutionID names an execution; a UUIDv7 made where it was submitted.
+	// ExecutionID names an execution; a UUIDv7 created where it was submitted.
 	ExecutionID struct{ UUID }
 	// NodeID names a node; a UUIDv4 kept in its data directory.
 	NodeID struct{ UUID }
@@ -94,26 +93,26 @@ type (
 	UserID struct{ UUID }
 	// KeyID names an API key's record (not the key's own text).
 	KeyID struct{ UUID }
-	// OpID names one request, so that a repeat of it is recognised.
+	// OpID names one request, so that a repeat is recognised.
 	OpID struct{ UUID }
 )
 
 // GPUID names a GPU: the UUID that NVML reports, or SIM-<node>-<n>.
 type GPUID string
 
-// ParseExecutionID returns the execution that s names.
+// ParseExecutionID parses an execution's identifier.
 func ParseExecutionID(s string) (ExecutionID, error) {
 	u, err := ParseUUID(s)
 	return ExecutionID{u}, err
 }
 
-// ParseNodeID returns the node that s names.
+// ParseNodeID parses a node's identifier.
 func ParseNodeID(s string) (NodeID, error) {
 	u, err := ParseUUID(s)
 	return NodeID{u}, err
 }
 
-// ParseKeyID returns the key that s names.
+// ParseKeyID parses a key's identifier.
 func ParseKeyID(s string) (KeyID, error) {
 	u, err := ParseUUID(s)
 	return KeyID{u}, err

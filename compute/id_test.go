@@ -59,7 +59,7 @@ func TestParseIDsByKind(t *testing.T) {
 	}
 }
 
-// TestIDsTravel holds both encodings: text in JSON, 16 bytes in CBOR, and
+// TestIDsTravel checks both encodings: text in JSON, 16 bytes in CBOR, and
 // nothing for the zero id in either.
 func TestIDsTravel(t *testing.T) {
 	e, err := compute.ParseExecutionID(someID)

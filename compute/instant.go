@@ -2,8 +2,8 @@ package compute
 
 import "time"
 
-// Instant is a point in time as the state keeps it: milliseconds since the
-// Unix epoch, UTC. Zero means "not yet" or "never".
+// Instant is a point in time in the state: milliseconds since the Unix epoch,
+// UTC. Zero means "not yet" or "never".
 type Instant int64
 
 // InstantOf returns t as an Instant; the zero time is the zero Instant.

@@ -1,22 +1,22 @@
 package compute
 
-// Isolation is what keeps the executions on one device apart. It is never
-// implied: each share of a GPU carries the one that is true of it.
+// Isolation is the separation between the executions on one device. It is never
+// implied: each share of a GPU carries its actual isolation.
 type Isolation uint8
 
 // The kinds of isolation. Values are written to disk: append only.
 const (
 	IsolationNone        Isolation = iota // There is no GPU.
-	IsolationSimulated                    // Advisory: only the share of its CPU quota is held, memory is counted.
-	IsolationTimeSlicing                  // Advisory: the driver takes turns, memory is counted and not limited.
-	IsolationMIGCompute                   // Advisory: a compute instance shares memory with those beside it.
+	IsolationSimulated                    // Advisory: only its share of the CPU quota is enforced, memory is counted.
+	IsolationTimeSlicing                  // Advisory: the driver time-slices; memory is counted and not limited.
+	IsolationMIGCompute                   // Advisory: a compute instance shares memory with its neighbours.
 	IsolationMIG                          // Enforced: a slice has its own memory, caches and compute.
-	IsolationDevice                       // Enforced: the whole device, which nothing else is given.
+	IsolationDevice                       // Enforced: the whole device for one execution.
 )
 
 var isolationNames = names{"", "simulated", "time_slicing", "mig_compute", "mig", "device"}
 
-// String returns what keeps executions apart, "" without a GPU.
+// String returns the name of the isolation, "" without a GPU.
 func (i Isolation) String() string { return isolationNames.text(uint8(i)) }
 
 // MarshalText returns what String returns.
@@ -29,7 +29,7 @@ func (i *Isolation) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Enforced reports whether the hardware holds every execution to its share of
+// Enforced reports whether the hardware limits every execution to its share of
 // memory and compute.
 func (i Isolation) Enforced() bool { return i >= IsolationMIG && int(i) < len(isolationNames) }
 
@@ -44,7 +44,7 @@ func (i Isolation) Level() string {
 	return "advisory"
 }
 
-// Weaker returns the weaker of two, as far as there is a GPU in either.
+// Weaker returns the weaker of two isolations. One without a GPU is ignored.
 func (i Isolation) Weaker(other Isolation) Isolation {
 	if i == IsolationNone || other != IsolationNone && other < i {
 		return other
@@ -52,7 +52,7 @@ func (i Isolation) Weaker(other Isolation) Isolation {
 	return i
 }
 
-// Isolation returns what keeps an execution with milli thousandths of g apart
+// Isolation returns the isolation of an execution with milli thousandths of g
 // from others on the same hardware.
 func (g *GPU) Isolation(milli int) Isolation {
 	if g.Simulated {

@@ -1,12 +1,12 @@
 package compute
 
-// Key is the record of an API key. Of the key itself only its hash is kept.
+// Key is the record of an API key. It contains only the hash of the key.
 type Key struct {
 	ID         KeyID   `cbor:"1,keyasint"`
 	Lookup     string  `cbor:"2,keyasint"` // The ten characters behind "lk_"; unique.
 	Hash       Hash    `cbor:"3,keyasint"` // SHA-256 of the whole key.
 	Org        OrgID   `cbor:"4,keyasint"`
-	User       UserID  `cbor:"5,keyasint"` // Its creator, as whom it acts.
+	User       UserID  `cbor:"5,keyasint"` // Its creator, on whose behalf it acts.
 	Personal   bool    `cbor:"6,keyasint,omitempty"`
 	Name       string  `cbor:"7,keyasint"`
 	Prefix     string  `cbor:"8,keyasint"` // The first eight characters.
@@ -36,14 +36,14 @@ type SigningKey struct {
 	Public    []byte  `cbor:"2,keyasint"`
 	Sealed    []byte  `cbor:"3,keyasint"`
 	CreatedAt Instant `cbor:"4,keyasint"`
-	RetiredAt Instant `cbor:"5,keyasint,omitempty"` // Signs nothing from then on.
+	RetiredAt Instant `cbor:"5,keyasint,omitempty"` // From then on it signs nothing.
 }
 
-// JoinToken is the record of a token with which nodes join.
+// JoinToken is the record of a token for joining nodes.
 type JoinToken struct {
 	ID        string  `cbor:"1,keyasint"` // The ten characters behind "bjt_".
 	Hash      Hash    `cbor:"2,keyasint"` // SHA-256 of the secret part.
 	Role      Role    `cbor:"3,keyasint,omitempty"`
-	Uses      int     `cbor:"4,keyasint"` // Left.
+	Uses      int     `cbor:"4,keyasint"` // Remaining uses.
 	ExpiresAt Instant `cbor:"5,keyasint"`
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// MIGSlice is what the name of a MIG slice says.
+// MIGSlice is a parsed name of a MIG slice.
 type MIGSlice struct {
 	Compute   int  // Its parts of the device's compute: 1 of "1g_5gb".
 	MemoryGiB int  // Its memory, in the driver's rounding: 5 of "1g_5gb".
-	Shared    bool // It is one of several compute instances of a slice, and shares that one's memory.
+	Shared    bool // One of several compute instances of a GPU instance, whose memory it shares.
 }
 
-// ParseMIG returns what the name of a slice says. Names are the driver's with
-// an underscore for what a hardware profile cannot hold: "1g_5gb" of "1g.5gb",
-// "1g_5gb_me" of "1g.5gb+me", "1c_2g_10gb" of "1c.2g.10gb".
+// ParseMIG parses the name of a slice. Names are the driver's with underscores
+// in place of characters that a hardware profile cannot contain: "1g_5gb" for
+// "1g.5gb", "1g_5gb_me" for "1g.5gb+me", "1c_2g_10gb" for "1c.2g.10gb".
 func ParseMIG(name string) (MIGSlice, error) {
 	fault := fmt.Errorf("%q is no MIG slice, such as 1g_5gb", name)
 	parts := strings.Split(name, "_")
@@ -51,13 +51,14 @@ func sized(text, unit string) (int, bool) {
 	return n, found && err == nil && n >= 1 && n <= 9999 && strconv.Itoa(n) == digits
 }
 
-// MIGName returns the name of the slice that the driver calls profile, in the
-// form of a hardware profile.
+// MIGName converts the driver's name of a slice to the form of a hardware
+// profile.
 func MIGName(profile string) string {
 	return strings.NewReplacer(".", "_", "+", "_", "-", "_", " ", "_").Replace(lower(profile))
 }
 
-// MIGProfile returns the driver's name of a slice, which MIGName has changed.
+// MIGProfile returns the driver's name of a slice. It is the inverse of
+// MIGName.
 func MIGProfile(name string) string {
 	parts := strings.Split(name, "_")
 	sizes := 2
@@ -72,8 +73,8 @@ func MIGProfile(name string) string {
 	return profile
 }
 
-// MIGParts returns into how many parts a device of the type divides its
-// compute: 7, and 4 on the smaller ones (NVIDIA MIG user guide, "Supported
+// MIGParts returns the number of parts into which a device of the type divides
+// its compute: 7, or 4 on the smaller ones (NVIDIA MIG user guide, "Supported
 // MIG Profiles").
 func MIGParts(gpuType string) int {
 	if gpuType == "a30" || strings.HasPrefix(gpuType, "rtx_pro_6000") {
@@ -82,9 +83,9 @@ func MIGParts(gpuType string) int {
 	return 7
 }
 
-// SliceMilli returns what a slice of a device of the type is in thousandths of
-// a GPU: its part of the compute, rounded down. It is a whole one for "", and
-// for a name that says nothing.
+// SliceMilli returns the size of a slice of a device of the type in thousandths
+// of a GPU: its part of the compute, rounded down. It returns a whole GPU for
+// "" and for a name that cannot be parsed.
 func SliceMilli(gpuType, slice string) int {
 	if slice == "" {
 		return WholeGPU

@@ -108,8 +108,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// TestSharesNeverExceedMemory holds that shares which fill a device never hold
-// more than its memory, whatever they are and however it divides.
+// TestSharesNeverExceedMemory checks that shares that fill a device never hold
+// more than its memory, however they divide it.
 func TestSharesNeverExceedMemory(t *testing.T) {
 	for _, vram := range []int64{1, 7, 999, 4864, 16 << 10, 46068, 81559, 144384} {
 		for milli := 1; milli <= compute.WholeGPU; milli++ {

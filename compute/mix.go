@@ -6,61 +6,61 @@ import (
 	"slices"
 )
 
-// Limits of what is remembered of arrivals.
+// Limits of the record of arrivals.
 const (
 	// MaxMixShapes is how many different requests are counted.
 	MaxMixShapes = 1024
 
 	// MaxMixCount is the number of arrivals at which all counts are halved, so
-	// that the mix follows the times.
+	// that the mix follows changes in demand.
 	MaxMixCount = 1 << 16
 
-	firstMix = 16      // Arrivals of which the first mix is made.
-	mixEvery = 1 << 15 // Arrivals from one mix to the next, after doubling up to here.
+	firstMix = 16      // Arrivals before the first mix.
+	mixEvery = 1 << 15 // Arrivals between two mixes, after doubling up to this number.
 )
 
-// Mix is the demand that a cluster has seen: which requests come, and how
-// often. It never changes.
+// Mix is the demand on the cluster so far: the requests and their frequencies.
+// It is immutable.
 type Mix struct {
-	Version uint64     // Rises with each mix; 0 for the one in which nothing has come.
+	Version uint64     // Rises with each mix; 0 for the empty one.
 	Shares  []MixShare // In the order of the requests' keys.
 }
 
-// MixShare is how often one request came.
+// MixShare is the frequency of one request.
 type MixShare struct {
 	Request Request
 	Count   uint64
 }
 
-// Arrival counts one request. It is what a mix is learned into.
+// Arrival counts one request for the next mix.
 type Arrival struct {
 	Request Request `cbor:"1,keyasint"`
-	Count   uint64  `cbor:"2,keyasint,omitempty"` // How often it came; older times count half.
-	Offered uint64  `cbor:"3,keyasint,omitempty"` // Its count in the mix that is in force.
+	Count   uint64  `cbor:"2,keyasint,omitempty"` // How often it came; halving reduces the weight of older arrivals.
+	Offered uint64  `cbor:"3,keyasint,omitempty"` // Its count in the current mix.
 }
 
-// Arrivals is where what has arrived is kept, by the requests' keys.
+// Arrivals stores the counts by the requests' keys.
 type Arrivals interface {
 	Arrival(key string) (Arrival, bool)
 	PutArrival(key string, a Arrival)
 	DropArrival(key string)
-	// AllArrivals yields all by key. Nothing is put or dropped meanwhile.
+	// AllArrivals yields all counts by key. The caller changes nothing meanwhile.
 	AllArrivals() iter.Seq2[string, Arrival]
 	NumArrivals() int
 }
 
-// Learning is how far a mix has been learned.
+// Learning is the progress of the collection of a mix.
 type Learning struct {
 	Seen    uint64 `cbor:"1,keyasint,omitempty"` // Arrivals ever.
-	Total   uint64 `cbor:"2,keyasint,omitempty"` // The sum of all counts.
-	Version uint64 `cbor:"3,keyasint,omitempty"` // Of the mix that is in force.
+	Total   uint64 `cbor:"2,keyasint,omitempty"` // Sum of all counts.
+	Version uint64 `cbor:"3,keyasint,omitempty"` // Of the current mix.
 }
 
-// Learn counts the arrival of r in book, and reports whether a new mix is in
-// force: after 16 arrivals, 32, 64 and so on up to 32,768, and then with every
-// 32,768. When too many different requests came, all counts lose one instead
-// and those at nothing are forgotten (Misra and Gries 1982): what came often
-// stays, and no count is short by more than arrivals / MaxMixShapes.
+// Learn counts the arrival of r in book, and reports whether the mix has
+// changed: after 16 arrivals, 32, 64 and so on up to 32,768, and then every
+// 32,768. When a new request exceeds MaxMixShapes, all counts lose one instead
+// and requests at zero are forgotten (Misra and Gries 1982). Frequent requests
+// stay, and no count is short by more than arrivals / MaxMixShapes.
 func (l *Learning) Learn(book Arrivals, r Request) bool {
 	key := r.Key()
 	a, known := book.Arrival(key)
@@ -85,8 +85,8 @@ func (l *Learning) Learn(book Arrivals, r Request) bool {
 	return true
 }
 
-// rewrite gives every request another count and offers the counts as the mix
-// in force. Requests that did not come any more are forgotten.
+// rewrite changes the count of every request and makes the counts the current
+// mix. It forgets requests whose count is zero.
 func (l *Learning) rewrite(book Arrivals, count func(uint64) uint64) {
 	l.Version++
 	l.Total = 0
@@ -107,7 +107,7 @@ func (l *Learning) rewrite(book Arrivals, count func(uint64) uint64) {
 	}
 }
 
-// Mix returns the mix in force.
+// Mix returns the current mix.
 func (l *Learning) Mix(book Arrivals) *Mix {
 	m := &Mix{Version: l.Version}
 	for _, a := range book.AllArrivals() {
@@ -118,14 +118,14 @@ func (l *Learning) Mix(book Arrivals) *Mix {
 	return m
 }
 
-// Learner learns a mix in memory, as the state does in its tables. The zero
-// value has seen nothing. It must not be used by two goroutines at once.
+// Learner collects a mix in memory, as the state does in its tables. The zero
+// value has seen nothing. It is not safe for concurrent use.
 type Learner struct {
 	learning Learning
 	rows     map[string]Arrival
 }
 
-// Learn counts the arrival of r and reports whether a new mix is in force.
+// Learn counts the arrival of r and reports whether the mix has changed.
 func (l *Learner) Learn(r Request) bool {
 	if l.rows == nil {
 		l.rows = make(map[string]Arrival)
@@ -133,13 +133,13 @@ func (l *Learner) Learn(r Request) bool {
 	return l.learning.Learn(l, r)
 }
 
-// Mix returns the mix in force.
+// Mix returns the current mix.
 func (l *Learner) Mix() *Mix { return l.learning.Mix(l) }
 
 // Arrival returns the count of a request.
 func (l *Learner) Arrival(key string) (Arrival, bool) { a, ok := l.rows[key]; return a, ok }
 
-// PutArrival keeps the count of a request.
+// PutArrival sets the count of a request.
 func (l *Learner) PutArrival(key string, a Arrival) { l.rows[key] = a }
 
 // DropArrival forgets a request.

@@ -58,8 +58,8 @@ func TestMixFollowsTheTimes(t *testing.T) {
 	}
 }
 
-// TestMixIsBounded holds that however many different requests come, what comes
-// often stays and the rest is forgotten.
+// TestMixIsBounded checks that frequent requests stay and the others are
+// forgotten, however many different requests come.
 func TestMixIsBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var l compute.Learner

@@ -1,6 +1,6 @@
 package compute
 
-// Role is what a node is trusted to do.
+// Role is the role of a node in the cluster.
 type Role uint8
 
 // The roles of nodes. Values are written to disk: append only.
@@ -48,7 +48,7 @@ func (s *NodeState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Node is one machine of the cluster as the state knows it.
+// Node is the record of one machine of the cluster.
 type Node struct {
 	ID        NodeID    `cbor:"1,keyasint"`
 	Name      string    `cbor:"2,keyasint"`
@@ -68,12 +68,12 @@ type Node struct {
 	MemoryMiB        int64  `cbor:"15,keyasint"`
 	GPUs             []GPU  `cbor:"16,keyasint,omitempty"`
 
-	UsedVCPUMilli int64 `cbor:"17,keyasint,omitempty"` // Given to attempts.
+	UsedVCPUMilli int64 `cbor:"17,keyasint,omitempty"` // Held by attempts.
 	UsedMemoryMiB int64 `cbor:"18,keyasint,omitempty"`
 
 	Format uint64 `cbor:"19,keyasint,omitempty"` // Newest format of the state that it can apply; 0 for the first.
 
-	DrainBy Instant `cbor:"20,keyasint,omitempty"` // When what still executes on it is ended; zero for never.
+	DrainBy Instant `cbor:"20,keyasint,omitempty"` // When its remaining attempts are ended; zero for never.
 }
 
 // KnownFormat returns the newest format of the state that n can apply.
@@ -82,20 +82,20 @@ func (n *Node) KnownFormat() uint64 { return max(n.Format, 1) }
 // Schedulable reports whether new work may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeUp && !n.Drained }
 
-// Brake is what operators say of nodes that vanish at once, and whether too many
-// have.
+// Brake is the circuit breaker for rescheduling: its settings, and whether it
+// is active.
 type Brake struct {
-	SharePercent int     `cbor:"1,keyasint,omitempty"` // More than so many of a hundred are too many; 0 for a third.
-	ReleasedAt   Instant `cbor:"2,keyasint,omitempty"` // What vanished until then is gone.
+	SharePercent int     `cbor:"1,keyasint,omitempty"` // Active above this share of lost nodes; 0 for a third.
+	ReleasedAt   Instant `cbor:"2,keyasint,omitempty"` // Nodes lost until then are given up.
 
-	// Since is since when too many have vanished, by the state; zero while
-	// that is not so.
+	// Since is when the brake became active, by the state's clock; zero while it
+	// is not.
 	Since Instant `cbor:"3,keyasint,omitempty"`
 }
 
-// Revision names a moment in the life of the nodes' records. Two that are equal
-// are of the same records.
+// Revision identifies a version of the nodes' records. Equal revisions have
+// equal records.
 type Revision struct {
-	Origin any    // Tells one life of the records from another; comparable.
-	Change uint64 // How many changes there have been in it.
+	Origin any    // Identifies one history of the records; comparable.
+	Change uint64 // The number of changes in that history.
 }

@@ -10,14 +10,14 @@ type Org struct {
 	CreatedAt    Instant `cbor:"6,keyasint"`
 }
 
-// OrgRole is what a member may do.
+// OrgRole is the permissions of a member.
 type OrgRole uint8
 
 // The roles of members, weakest first. Values are written to disk: append only.
 const (
-	OrgMember OrgRole = iota // Use.
-	OrgAdmin                 // Also members, invites, keys.
-	OrgOwner                 // Also roles, slug, delete.
+	OrgMember OrgRole = iota // May use the organization.
+	OrgAdmin                 // May also manage members, invites and keys.
+	OrgOwner                 // May also manage roles and the slug, and delete the organization.
 )
 
 var orgRoleNames = names{"member", "admin", "owner"}
@@ -35,7 +35,7 @@ func (r *OrgRole) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Membership ties a user to an organization.
+// Membership is the membership of a user in an organization.
 type Membership struct {
 	Org      OrgID   `cbor:"1,keyasint"`
 	User     UserID  `cbor:"2,keyasint"`
@@ -52,6 +52,6 @@ type User struct {
 	PasswordHash string  `cbor:"4,keyasint"` // argon2id in PHC form.
 	Active       bool    `cbor:"5,keyasint,omitempty"`
 	Operator     bool    `cbor:"6,keyasint,omitempty"` // May use /admin.
-	TokenVersion uint64  `cbor:"7,keyasint,omitempty"` // Rises to make all access tokens invalid.
+	TokenVersion uint64  `cbor:"7,keyasint,omitempty"` // A new version invalidates all access tokens.
 	CreatedAt    Instant `cbor:"8,keyasint"`
 }

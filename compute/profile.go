@@ -12,10 +12,10 @@ const WholeGPU = 1000
 // Limits of hardware profiles.
 const (
 	MaxProfileName = 64   // Bytes.
-	MaxVCPUs       = 4096 // Of a CPU-only profile.
+	MaxVCPUs       = 4096 // vCPUs of a CPU-only profile.
 )
 
-// Profile is a hardware profile, parsed: what an execution asks for by name.
+// Profile is a parsed hardware profile, which an execution asks for by name:
 //
 //	cpu | cpu.4x | h100 | gpu.h100 | gpu.h100.2x | gpu.a100.500m | gpu.a100.mig_1g_5gb
 type Profile struct {
@@ -25,8 +25,8 @@ type Profile struct {
 	MIG      string `cbor:"4,keyasint,omitempty"` // MIG slice as in "1g_5gb"; "" for none.
 }
 
-// ParseProfile returns the profile that name spells, in any case, with or
-// without "gpu." in front. It knows the grammar, not which types exist.
+// ParseProfile parses a name, in any case, with or without "gpu." in front. It
+// knows the grammar, not which types exist.
 func ParseProfile(name string) (Profile, error) {
 	rest, prefixed := strings.CutPrefix(lower(name), "gpu.")
 	if len(rest) > MaxProfileName-len("gpu.") {
@@ -83,7 +83,7 @@ func (p *Profile) setSize(size string) error {
 }
 
 // lower returns s with its ASCII letters in lower case. Other letters stay, so
-// that none turns into an ASCII one, as the Kelvin sign would.
+// that none turns into an ASCII letter, as the Kelvin sign would.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -103,8 +103,8 @@ func isTypeName(s string) bool {
 	return s != ""
 }
 
-// String returns the canonical name: "gpu." in front of GPU types, no size
-// when it is one whole GPU or one vCPU.
+// String returns the canonical name: with "gpu." in front of GPU types, and
+// without a size for one whole GPU or one vCPU.
 func (p Profile) String() string {
 	name := "cpu"
 	if p.GPUType != "" {
@@ -133,29 +133,29 @@ func (p Profile) Kind() string {
 // IsGPU reports whether the profile asks for a GPU.
 func (p Profile) IsGPU() bool { return p.GPUType != "" }
 
-// Request is what an execution needs of a node, resolved from its profile when
-// it was submitted. Several GPUs come from one node and are of one kind.
+// Request is the resources that an execution needs from a node, resolved from
+// its profile at submit. Several GPUs are of one node and of one kind.
 type Request struct {
-	// GPUType is the type that is asked for. It is "" for CPU-only work, and
-	// where AnyOf or nothing at all says which types will do.
+	// GPUType is the requested type. It is "" for CPU-only work, and if AnyOf
+	// lists the accepted types or every type is accepted.
 	GPUType string `cbor:"1,keyasint,omitempty"`
 
-	GPUs      int    `cbor:"2,keyasint,omitempty"` // How many GPUs, each with MilliGPU of it.
+	GPUs      int    `cbor:"2,keyasint,omitempty"` // Number of GPUs, each with MilliGPU.
 	MilliGPU  int    `cbor:"3,keyasint,omitempty"` // Thousandths of each GPU, and of its memory.
-	MIG       string `cbor:"4,keyasint,omitempty"` // The slice that each GPU is, "" for GPUs that are not cut.
+	MIG       string `cbor:"4,keyasint,omitempty"` // The slice of each GPU, "" for unsliced GPUs.
 	VCPUMilli int64  `cbor:"5,keyasint,omitempty"` // Thousandths of a vCPU.
 	MemoryMiB int64  `cbor:"6,keyasint,omitempty"`
 
-	// AnyOf are the GPU types of which any will do, sorted, each once. With
-	// GPUs above 0 and no GPUType, an empty AnyOf accepts every type.
+	// AnyOf are the accepted GPU types, sorted, each once. With GPUs above 0 and
+	// no GPUType, an empty AnyOf accepts every type.
 	AnyOf []string `cbor:"7,keyasint,omitempty"`
 }
 
 // IsGPU reports whether r asks for GPUs.
 func (r *Request) IsGPU() bool { return r.GPUs > 0 || r.GPUType != "" }
 
-// Types returns the GPU types that r accepts as one string: the type, those of
-// AnyOf with "|" between, "*" for any, and "" for CPU-only work.
+// Types returns the accepted GPU types as one string: the type, those of AnyOf
+// joined with "|", "*" for any, and "" for CPU-only work.
 func (r *Request) Types() string {
 	switch {
 	case r.GPUType != "" || !r.IsGPU():
@@ -166,8 +166,8 @@ func (r *Request) Types() string {
 	return strings.Join(r.AnyOf, "|")
 }
 
-// Key returns a string that is the same for two requests when they ask for the
-// same, and only then.
+// Key returns a string that is equal for two requests if and only if they ask
+// for the same.
 func (r *Request) Key() string {
 	b := make([]byte, 0, 64)
 	b = append(b, r.Types()...)

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// ProgressMark begins a line by which code says how far it is, such as
+// ProgressMark starts a line in which code reports its progress, such as
 // BERTH_PROGRESS 37/100.
 const ProgressMark = "BERTH_PROGRESS "
 
-// maxSteps is what a count of steps stays below; infinity does not.
+// maxSteps is the exclusive upper bound of a count of steps. It excludes
+// infinity.
 const maxSteps = 1e15
 
-// ProgressPoint is one such line of a run's output.
+// ProgressPoint is one reported progress in a run's output.
 type ProgressPoint struct {
-	Part float64       `cbor:"1,keyasint"` // Of the work that was done, 0 to 1.
+	Part float64       `cbor:"1,keyasint"` // Fraction of the work done, 0 to 1.
 	At   time.Duration `cbor:"2,keyasint"` // Since the code started.
 }
 
-// ParseProgress returns how much of its work, 0 to 1, a line of output says to
-// be done.
+// ParseProgress returns the fraction of the work, 0 to 1, that a line of output
+// reports as done.
 func ParseProgress(line string) (part float64, ok bool) {
 	text, found := strings.CutPrefix(strings.TrimSpace(line), ProgressMark)
 	done, all, cut := strings.Cut(strings.TrimSpace(text), "/")
@@ -36,8 +37,8 @@ func ParseProgress(line string) (part float64, ok bool) {
 	return n / m, true
 }
 
-// ThinProgress returns every other point while there are more than limit, the
-// last one always.
+// ThinProgress drops every other point while there are more than limit. It
+// keeps the last one.
 func ThinProgress(points []ProgressPoint, limit int) []ProgressPoint {
 	for len(points) > max(limit, 1) {
 		thin := make([]ProgressPoint, 0, len(points)/2+1)

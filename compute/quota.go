@@ -4,48 +4,49 @@ import "slices"
 
 // Limits of quotas.
 const (
-	DefaultWeight = 100    // Of an organization that has none of its own.
+	DefaultWeight = 100    // Of an organization without a weight of its own.
 	MaxWeight     = 10_000 // A hundred times the default.
 )
 
-// Quota is what the operator grants an organization, one of its API keys or
-// what carries one of its tags.
+// Quota is the operator's limits for an organization, one of its API keys or
+// one of its tags.
 type Quota struct {
 	Org        OrgID   `cbor:"1,keyasint"`
-	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless it is of an API key.
-	Tag        string  `cbor:"3,keyasint,omitempty"` // "" unless it is of a tag.
+	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless the quota is for an API key.
+	Tag        string  `cbor:"3,keyasint,omitempty"` // "" unless the quota is for a tag.
 	Concurrent int     `cbor:"4,keyasint,omitempty"` // Live attempts at once; 0 for no limit of its own.
-	MilliGPU   int64   `cbor:"5,keyasint,omitempty"` // Thousandths of GPUs held at once; 0 for any number.
+	MilliGPU   int64   `cbor:"5,keyasint,omitempty"` // Thousandths of GPUs held at once; 0 for no limit.
 	Weight     int     `cbor:"6,keyasint,omitempty"` // Of fair share, organizations only; 0 for DefaultWeight.
 	ChangedAt  Instant `cbor:"7,keyasint,omitempty"`
 }
 
-// Load is what the live attempts of an organization, a key or a tag hold.
+// Load is the resources held by the live attempts of an organization, a key or
+// a tag.
 type Load struct {
 	Attempts int
 	MilliGPU int64
 }
 
-// Share is what fair share knows of an organization at one instant.
+// Share is the fair-share usage of an organization at one instant.
 type Share struct {
-	Used   uint64 // What its attempts held, in price × milliseconds, decayed: 1,000,000,000 are a credit.
-	Rate   Price  // What its live attempts hold, per second.
+	Used   uint64 // Decayed usage of its attempts, in price × milliseconds: 1,000,000,000 are a credit.
+	Rate   Price  // Usage of its live attempts, per second.
 	Weight int    // 1 to MaxWeight.
 }
 
-// FairPrice returns what fair share counts for a second of e: its price, and
-// something also where the operator gives GPUs away.
+// FairPrice returns the fair-share price of a second of e: its price, and at
+// least 1 where GPUs are free of charge.
 func (e *Execution) FairPrice() Price { return max(e.Price, 1) }
 
-// HeldMilliGPU returns the thousandths of GPUs that r holds while it has a
-// place; a MIG slice counts as its part of the device. Quotas, loads and what
-// is said of a queue count so.
+// HeldMilliGPU returns the thousandths of GPUs that r holds while it is placed.
+// A MIG slice counts as its part of the device. Quotas, loads and reports on a
+// queue use this measure.
 func (r *Request) HeldMilliGPU() int64 {
 	return int64(r.GPUs) * int64(r.MilliGPU) * int64(SliceMilli(r.GPUType, r.MIG)) / WholeGPU
 }
 
-// Refuses returns why e may not get a place beside what counts in q already,
-// ReasonNone when it may.
+// Refuses returns the reason for which q does not allow e beside the load l,
+// ReasonNone when it does.
 func (q *Quota) Refuses(l Load, e *Execution) Reason {
 	held := e.Request.HeldMilliGPU()
 	switch {
@@ -68,7 +69,7 @@ func (q *Quota) concurrency() Reason {
 	return ReasonOrgConcurrency
 }
 
-// Concerns reports whether e counts in q.
+// Concerns reports whether e counts toward q.
 func (q *Quota) Concerns(e *Execution) bool {
 	if q.Org != e.Org || !q.Key.IsZero() && q.Key != e.Key {
 		return false

@@ -1,25 +1,24 @@
 package compute
 
-// Reason is the typed answer to "why does it wait?" and, for an execution that
-// has ended, "why did it end so?".
+// Reason is why an execution waits or, after its end, why it ended that way.
 type Reason uint8
 
 // The reasons. Values are written to disk: append only.
 const (
 	ReasonNone Reason = iota
 
-	// Why it waits.
+	// Reasons to wait.
 	ReasonScheduling     // The scheduler has not considered it yet.
-	ReasonGPUsBusy       // Nodes have the GPU type, all of it in use.
-	ReasonResourcesBusy  // GPUs are free, vCPU or memory beside them is not.
-	ReasonNodesDown      // Only nodes that are down or drained could host it.
+	ReasonGPUsBusy       // Nodes have the GPU type, but all its GPUs are in use.
+	ReasonResourcesBusy  // GPUs are free, but vCPU or memory beside them is not.
+	ReasonNodesDown      // Only down or drained nodes could host it.
 	ReasonNeverFits      // No known node could ever host it.
-	ReasonOrgConcurrency // The organization runs as much as it may at once.
+	ReasonOrgConcurrency // The organization is at its concurrency limit.
 	ReasonSelecting      // A GPU selection waits for its sub-executions.
 	ReasonNodeUnreached  // Its node does not answer; it may still be running.
 
-	// Why it ended.
-	ReasonExitCode       // The code exited with another code than 0.
+	// Reasons to end.
+	ReasonExitCode       // The exit code was not 0.
 	ReasonSignal         // A signal ended the code.
 	ReasonTimeout        // The time limit was reached.
 	ReasonOutOfMemory    // The memory limit was reached.
@@ -32,29 +31,28 @@ const (
 	ReasonChildrenFailed // All sub-executions failed.
 	ReasonNoCandidates   // No GPU type fits or is allowed.
 	ReasonCredits        // The credits set aside were used up.
-	ReasonSupervisorLost // What watched the code was killed.
+	ReasonSupervisorLost // The supervisor of the code was killed.
 
-	// Of the runs of a GPU selection.
-	ReasonEarlierRun   // It waits for the run of its GPU type before it.
+	// Reasons of the runs of a GPU selection.
+	ReasonEarlierRun   // It waits for the previous run of its GPU type.
 	ReasonNoCapacity   // Its GPU type had no capacity in time.
-	ReasonStoppedEarly // It could not win any more.
+	ReasonStoppedEarly // It could not win.
 	ReasonDeadline     // The GPU selection's deadline has passed.
 
-	// Why it waits, again.
-	ReasonKeyConcurrency // Its API key runs as much as it may at once.
-	ReasonTagConcurrency // What carries one of its tags runs as much as it may at once.
-	ReasonQuotaGPUs      // The organization, key or tag holds as many GPUs as it may.
+	// More reasons to wait.
+	ReasonKeyConcurrency // Its API key is at its concurrency limit.
+	ReasonTagConcurrency // One of its tags is at its concurrency limit.
+	ReasonQuotaGPUs      // The organization, key or tag is at its limit of GPUs.
 
-	// ReasonPreempted is why an attempt ended that was preempted for work of a
-	// higher priority, and why its execution waits again.
+	// ReasonPreempted is for an attempt that was preempted by work of a higher
+	// priority, and for its requeued execution.
 	ReasonPreempted
 
-	// ReasonDrained is why an attempt ended whose node was drained, and why its
-	// execution waits again or, after the drain's deadline, has ended.
+	// ReasonDrained is for an attempt whose node was drained, and for its
+	// execution, which is requeued or, after the drain's deadline, has ended.
 	ReasonDrained
 
-	// ReasonRetry is why an execution waits again whose attempt ended through a
-	// failure of ours.
+	// ReasonRetry is for an execution that was requeued after a system failure.
 	ReasonRetry
 )
 

@@ -1,36 +1,36 @@
 package compute
 
-// Decision is how the scheduler decided about one execution, with what it saw.
+// Decision is the scheduler's decision on one execution, with its inputs.
 type Decision struct {
 	Execution ExecutionID
 	Node      NodeID // Zero when it stays in the queue.
 	GPUs      []GPUShare
 	Choice    Choice
 	Reason    Reason      // Why it stays.
-	Best      []NodeScore // The best nodes that took it then, the best first.
+	Best      []NodeScore // The best nodes that could take it, best first.
 	Refused   []Refused   // The other nodes.
-	Applied   bool        // The state made an attempt of it.
+	Applied   bool        // The state made it an attempt.
 	Skipped   string      // Why the state did not.
 }
 
-// NodeScore is how well one node fitted; lower is better.
+// NodeScore is the score of one node; lower is better.
 type NodeScore struct {
 	Node  NodeID
 	Score int64
 }
 
-// Replay is one plan, computed again from the state that it was computed from.
+// Replay is one plan, recomputed from the state from which it was computed.
 type Replay struct {
 	Index     uint64 // Of the entry.
 	ViewIndex uint64 // Of the state.
 	Term      uint64
 	Recorded  Hash // SHA-256 of the plan as it is in the log.
-	Computed  Hash // The same of the plan computed now; equal when every byte is.
-	Waiting   int  // Executions whose reason to wait the plan changed.
+	Computed  Hash // The same of the recomputed plan; equal when every byte is.
+	Waiting   int  // Executions whose reason to wait was changed by the plan.
 	Decisions []Decision
 }
 
-// WhatIf is a question about a cluster that is not: the nodes of a state with
+// WhatIf is a question about a hypothetical cluster: the nodes of a state with
 // some added, removed or drained.
 type WhatIf struct {
 	Add    []Node
@@ -38,7 +38,7 @@ type WhatIf struct {
 	Drain  []NodeID
 }
 
-// Forecast is what the scheduler would do with the queue then.
+// Forecast is what the scheduler would do with the queue of a WhatIf.
 type Forecast struct {
 	Index   uint64
 	Nodes   int // Nodes in question.

@@ -27,28 +27,29 @@ func (o *Objective) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Limits of a GPU selection, settled with the interface.
+// Limits of a GPU selection, agreed as part of the interface.
 const (
 	MaxRepeats  = 5                  // Runs of one GPU type.
 	MaxDeadline = 7 * 24 * time.Hour // From the submit.
 )
 
-// Selection is what the parent of a GPU selection carries.
+// Selection is the part of a record that only the parent of a GPU selection
+// has.
 type Selection struct {
 	Objective Objective     `cbor:"1,keyasint,omitempty"`
-	GPUTypes  []string      `cbor:"2,keyasint,omitempty"` // Asked for; empty for every type that fits.
+	GPUTypes  []string      `cbor:"2,keyasint,omitempty"` // Requested; empty for every type that fits.
 	Taken     bool          `cbor:"3,keyasint,omitempty"` // Its queue message was taken: the children exist.
 	Children  []ExecutionID `cbor:"4,keyasint,omitempty"` // By their GPU types' names, then by repeat.
 	Live      int           `cbor:"5,keyasint,omitempty"` // Children that have not ended.
 	Repeats   int           `cbor:"6,keyasint,omitempty"` // Runs of each GPU type, one after the other; 0 is 1.
-	Deadline  time.Duration `cbor:"7,keyasint,omitempty"` // From the submit, by which the answer is wanted; 0 for none.
+	Deadline  time.Duration `cbor:"7,keyasint,omitempty"` // From the submit; 0 for none.
 	Complete  bool          `cbor:"8,keyasint,omitempty"` // Nothing is stopped early: every type runs to its end.
 }
 
 // Runs returns how often each GPU type executes the code.
 func (s *Selection) Runs() int { return max(s.Repeats, 1) }
 
-// Candidate is one GPU type of a GPU selection with its runs, the first first.
+// Candidate is one GPU type of a GPU selection with its runs, in order.
 type Candidate struct {
 	Profile string
 	Runs    []CandidateRun
@@ -63,12 +64,12 @@ type CandidateRun struct {
 	Duration  time.Duration // Of the code, once it has ended.
 	Credits   Credits       // What it cost.
 	Price     Price
-	Predicted time.Duration // The least that a run that was stopped early would have taken.
-	Finished  Instant       // Its terminal entry was committed; zero before.
-	Requeued  Instant       // Its last attempt ended, and it is queued again; zero otherwise, and outside of a race.
+	Predicted time.Duration // The least time that a run that was stopped early would have taken.
+	Finished  Instant       // When its terminal entry was committed; zero before.
+	Requeued  Instant       // When its last attempt ended, if it is queued again; set only in a selection.
 }
 
-// ByProfile groups the sub-executions of a GPU selection, which come by GPU type
+// ByProfile groups the sub-executions of a GPU selection, sorted by GPU type
 // and then by repeat, by GPU type.
 func ByProfile(children []*Execution) (groups [][]*Execution) {
 	for _, e := range children {
@@ -82,7 +83,7 @@ func ByProfile(children []*Execution) (groups [][]*Execution) {
 	return groups
 }
 
-// CandidateOf returns the runs of one GPU type as they are judged.
+// CandidateOf returns the runs of one GPU type as input for a verdict.
 func CandidateOf(runs []*Execution) Candidate {
 	c := Candidate{Profile: runs[0].Profile}
 	for _, e := range runs {
@@ -95,23 +96,23 @@ func CandidateOf(runs []*Execution) Candidate {
 	return c
 }
 
-// Verdict is what a GPU selection found. Best is an index into the candidates
-// in the order they were given, -1 while there is nothing to recommend.
+// Verdict is the result of a GPU selection. Best is an index into the
+// candidates in the given order, -1 while there is nothing to recommend.
 type Verdict struct {
 	Best       int
 	Reason     string   // One sentence for people.
-	Confidence *float64 // Of the recommendation, 0 to 1; nil while there is nothing to compare it with.
+	Confidence *float64 // In the recommendation, 0 to 1; nil while there is nothing to compare it with.
 	Rows       []Standing
 }
 
-// Standing is how one candidate stands.
+// Standing is the result of one candidate.
 type Standing struct {
-	Status    Status // Completed when one of its runs is, once all have ended.
+	Status    Status // Completed when one of its runs has completed, once all have ended.
 	Reason    Reason
-	Completed int           // Runs that did.
+	Completed int           // The number of completed runs.
 	Duration  time.Duration // Median of its completed runs; 0 without one.
-	Credits   Credits       // The same.
-	Pareto    bool          // No other one is as good in time and credits and better in one.
+	Credits   Credits       // Median of its completed runs; 0 without one.
+	Pareto    bool          // On the Pareto front: no candidate is as good in time and credits and better in one.
 	Score     float64       // The objective's value, lower is better; 0 when no run completed.
 }
 
@@ -120,5 +121,5 @@ type CandidateStop struct {
 	Execution ExecutionID   `cbor:"1,keyasint"`
 	Reason    Reason        `cbor:"2,keyasint"` // ReasonNoCapacity, ReasonStoppedEarly or ReasonDeadline.
 	Detail    string        `cbor:"3,keyasint,omitempty"`
-	Predicted time.Duration `cbor:"4,keyasint,omitempty"` // The least that it would have taken.
+	Predicted time.Duration `cbor:"4,keyasint,omitempty"` // The least time that it would have taken.
 }

@@ -1,6 +1,6 @@
 package compute
 
-// Status is where an execution stands.
+// Status is the state of an execution in its life cycle:
 //
 //	pending -> queued -> starting -> running -> one of the terminal ones
 //
@@ -10,13 +10,13 @@ type Status uint8
 
 // The statuses. Values are written to disk: append only.
 const (
-	StatusPending       Status = iota // A parent before its children; waiting for a retry.
-	StatusQueued                      // Accepted, waiting for a place.
+	StatusPending       Status = iota // A parent before its children exist; a sub-execution before its turn.
+	StatusQueued                      // Accepted, waiting for placement.
 	StatusStarting                    // Placed; its node prepares it.
 	StatusRunning                     // The user's process runs.
 	StatusCompleted                   // Exit code 0.
 	StatusFailed                      // The user's code failed: exit code, timeout, out of memory.
-	StatusSystemFailure               // Ours; never billed.
+	StatusSystemFailure               // A failure of Berth; never billed.
 	StatusAborted                     // Hard stop on request.
 	StatusCancelled                   // Graceful stop on request.
 )
@@ -29,7 +29,7 @@ var statusNames = names{
 // Statuses is the number of statuses.
 const Statuses = int(StatusCancelled) + 1
 
-// Terminal reports whether s never changes any more.
+// Terminal reports whether s is final.
 func (s Status) Terminal() bool { return s >= StatusCompleted }
 
 // String returns the status as clients read it.
@@ -45,7 +45,7 @@ func (s *Status) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Kind is what an execution executes.
+// Kind is the kind of work that an execution executes.
 type Kind uint8
 
 // The kinds. Values are written to disk: append only.
