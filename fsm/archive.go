@@ -12,29 +12,30 @@ import (
 	"berth/compute"
 )
 
-// Archive is what the state keeps of executions that ended long ago and were
-// moved, with their attempts and callbacks, to a blob. Together with the blob,
-// which never changes, it is as good as the records were.
+// Archive is the record of executions that ended long ago and were moved, with
+// their attempts and callbacks, to a blob. The blob never changes. Archive and
+// blob together replace the records.
 type Archive struct {
 	Number     uint64          `cbor:"1,keyasint"` // From 1; a later archive has a higher one.
 	Blob       compute.Hash    `cbor:"2,keyasint"` // Name and SHA-256 of the blob.
 	Size       int64           `cbor:"3,keyasint"` // Of the blob, in bytes.
-	Month      int             `cbor:"4,keyasint"` // In which they ended, UTC: year × 12 + month − 1.
+	Month      int             `cbor:"4,keyasint"` // Month in which they ended, UTC: year × 12 + month − 1.
 	Executions int             `cbor:"5,keyasint"`
 	First      compute.Instant `cbor:"6,keyasint"` // The earliest and the latest end.
 	Last       compute.Instant `cbor:"7,keyasint"`
-	Sum        [4]uint64       `cbor:"8,keyasint"` // Of the hashes of the records in the blob.
-	Orgs       []ArchivedOrg   `cbor:"9,keyasint"` // Whose they are, by identifier.
+	Sum        [4]uint64       `cbor:"8,keyasint"` // Sum of the hashes of the records in the blob.
+	Orgs       []ArchivedOrg   `cbor:"9,keyasint"` // Their organizations, by identifier.
 	Bundles    []compute.Hash  `cbor:"10,keyasint,omitempty"`
 	Tails      []byte          `cbor:"11,keyasint,omitempty"` // Ends of identifiers, in order, each once.
 }
 
-// tailWidth is how much of an identifier is in Tails. Identifiers begin with the
-// time, which executions of many archives have in common, and end at random: of
-// 1,000 executions, one in 65 other identifiers has the end of some.
+// tailWidth is how many bytes of an identifier are in Tails. Identifiers begin
+// with a time, which executions of many archives share, and end at random. Of
+// the identifiers that are not in an archive of 1,000 executions, one in 65 has
+// the tail of one that is.
 const tailWidth = 2
 
-// tailsOf returns the ends of identifiers as Archive.Tails has them.
+// tailsOf returns the ends of identifiers in the form of Archive.Tails.
 func tailsOf(ids []compute.ExecutionID) []byte {
 	tails := make([][tailWidth]byte, len(ids))
 	for i, id := range ids {
@@ -48,8 +49,8 @@ func tailsOf(ids []compute.ExecutionID) []byte {
 	return out
 }
 
-// mayHave reports whether the execution id may be in a. It is hardly ever wrong,
-// and never when it says no.
+// mayHave reports whether the execution id may be in a. False is always right,
+// and true nearly always.
 func (a *Archive) mayHave(id compute.ExecutionID) bool {
 	n := len(a.Tails) / tailWidth
 	at := func(i int) []byte { return a.Tails[i*tailWidth:][:tailWidth] }
@@ -58,7 +59,7 @@ func (a *Archive) mayHave(id compute.ExecutionID) bool {
 	return n == 0 || i < n && bytes.Equal(at(i), tail)
 }
 
-// ArchivedOrg is what an archive holds of one organization.
+// ArchivedOrg describes one organization's executions in an archive.
 type ArchivedOrg struct {
 	Org        compute.OrgID       `cbor:"1,keyasint"`
 	Executions int                 `cbor:"2,keyasint"`
@@ -69,11 +70,11 @@ type ArchivedOrg struct {
 	From       compute.Instant     `cbor:"7,keyasint"` // The range of CreatedAt.
 	To         compute.Instant     `cbor:"8,keyasint"`
 	Spent      compute.Credits     `cbor:"9,keyasint"`
-	Counts     []int               `cbor:"10,keyasint"` // By kind and in it by status, up to the last that occurs.
+	Counts     []int               `cbor:"10,keyasint"` // By kind, then by status, up to the last that occurs.
 }
 
-// archivePlace is the place of what an archive has of one organization: after
-// what is older.
+// archivePlace is the position of an organization's part of an archive: behind
+// all older parts.
 type archivePlace struct {
 	org    compute.OrgID
 	newest uint64
@@ -84,18 +85,18 @@ func byArchivePlace(a, b archivePlace) int {
 	return cmp.Or(byOrg(a.org, b.org), cmp.Compare(a.newest, b.newest), cmp.Compare(a.number, b.number))
 }
 
-// MonthOf returns the month of an instant, UTC, as archives count them.
+// MonthOf returns the month of an instant, UTC, in the unit of Archive.Month.
 func MonthOf(at compute.Instant) int {
 	t := at.Time().UTC()
 	return t.Year()*12 + int(t.Month()) - 1
 }
 
-// MonthText returns a month as in "2026-03".
+// MonthText formats a month as in "2026-03".
 func MonthText(month int) string {
 	return time.Date(month/12, time.Month(month%12+1), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
 }
 
-// of returns what a has of an organization.
+// of returns an organization's part of a.
 func (a *Archive) of(org compute.OrgID) (*ArchivedOrg, bool) {
 	i, ok := slices.BinarySearchFunc(a.Orgs, org, func(o ArchivedOrg, id compute.OrgID) int { return byOrg(o.Org, id) })
 	if !ok {
@@ -104,13 +105,13 @@ func (a *Archive) of(org compute.OrgID) (*ArchivedOrg, bool) {
 	return &a.Orgs[i], true
 }
 
-// holds reports whether the execution id, or a sub-execution of it, may be among
-// those of o.
+// holds reports whether the execution id, or a sub-execution of it, may be in
+// o.
 func (o *ArchivedOrg) holds(id compute.ExecutionID) bool {
 	return byExecution(o.First, id) <= 0 && byExecution(id, o.Last) <= 0
 }
 
-// add counts e among those of o.
+// add counts e in o.
 func (o *ArchivedOrg) add(e *compute.Execution) {
 	o.Executions++
 	o.Oldest, o.Newest = min(o.Oldest, e.SubmitIndex), max(o.Newest, e.SubmitIndex)
@@ -129,7 +130,7 @@ func (o *ArchivedOrg) add(e *compute.Execution) {
 	o.Counts[cell]++
 }
 
-// reach has the range of identifiers hold id.
+// reach extends the range of identifiers to id.
 func (o *ArchivedOrg) reach(id compute.ExecutionID) {
 	if byExecution(id, o.First) < 0 {
 		o.First = id
@@ -139,7 +140,7 @@ func (o *ArchivedOrg) reach(id compute.ExecutionID) {
 	}
 }
 
-// totals returns what o adds to the totals of its organization.
+// totals returns the contribution of o to the totals of its organization.
 func (o *ArchivedOrg) totals() *totals {
 	t := &totals{executions: o.Executions, spent: o.Spent}
 	for cell, n := range o.Counts {
@@ -148,8 +149,8 @@ func (o *ArchivedOrg) totals() *totals {
 	return t
 }
 
-// count returns how many executions of o have a status and are of a kind, nil
-// for any.
+// count returns how many executions of o have a status and a kind; nil selects
+// all.
 func (o *ArchivedOrg) count(status *compute.Status, kind *compute.Kind) (n int) {
 	for cell, of := range o.Counts {
 		if (status == nil || int(*status) == cell%compute.Statuses) && (kind == nil || int(*kind) == cell/compute.Statuses) {
@@ -162,15 +163,14 @@ func (o *ArchivedOrg) count(status *compute.Status, kind *compute.Kind) (n int) 
 // Archives yields all archives, the oldest first.
 func (v *archiveTables) Archives() iter.Seq[*Archive] { return v.archives.Values() }
 
-// Archived returns how many archives there are, and how many executions are in
-// them.
+// Archived returns the number of archives and of the executions in them.
 func (v *View) Archived() (archives, executions int) {
 	return v.archives.Len(), v.counts.archived
 }
 
-// ArchivesWith returns the archives in which an organization's execution may
-// be, the newest first; of all organizations when org is zero. They are the one
-// in which it is, if it is in any, and a few more at most.
+// ArchivesWith returns the archives that may contain an organization's
+// execution, the newest first. A zero org stands for all organizations. If an
+// archive contains the execution it is among them; few others are.
 func (v *archiveTables) ArchivesWith(org compute.OrgID, id compute.ExecutionID) []*Archive {
 	var out []*Archive
 	for _, a := range v.archives.Descend(math.MaxUint64) {
@@ -190,7 +190,7 @@ func (v *archiveTables) ArchivesWith(org compute.OrgID, id compute.ExecutionID) 
 	return out
 }
 
-// putArchive stores a and everything that is derived from it.
+// putArchive stores a and all data derived from it.
 func (s *retention) putArchive(a *Archive) {
 	s.archives.Put(a)
 	s.archiveBlobs.Set(a.Blob, struct{}{})

@@ -7,8 +7,8 @@ import (
 	"berth/fsm"
 )
 
-// BenchmarkArchive measures what moving 1,000 executions of 4,000 takes: the
-// draft on the leader, and the command on every replica.
+// BenchmarkArchive measures moving 1,000 executions of 4,000: the draft on the
+// leader, and the command on every replica.
 func BenchmarkArchive(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

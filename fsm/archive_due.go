@@ -9,19 +9,19 @@ import (
 
 // Limits of one archive.
 const (
-	// MaxArchived is how many executions are moved by one command at most.
+	// MaxArchived is the largest number of executions that one command moves.
 	MaxArchived = 1_000
 
-	// maxArchiveBytes is how many bytes their records have, except that the
-	// sub-executions of one GPU selection stay together.
+	// maxArchiveBytes is the largest size of their records. The sub-executions of
+	// one GPU selection stay together even beyond it.
 	maxArchiveBytes = 4 << 20
 
-	// maxScanned is how many finished executions are scanned for one archive:
-	// sub-executions are, and wait for their parents.
+	// maxScanned is how many finished executions are scanned for one archive. The
+	// scan includes sub-executions that wait for their parents.
 	maxScanned = 20_000
 
-	// slack is which part of their age, and of their number, finished
-	// executions stay beyond it so that archives are not small.
+	// The slack is the fraction of the age limit and of the number limit by which
+	// finished executions may exceed them, so that archives are not small.
 	slackOfAge    = 90
 	slackOfNumber = 10
 )
@@ -29,8 +29,8 @@ const (
 // archiver drafts archives of a view.
 type archiver struct{ *View }
 
-// ArchiveDraft is an archive that has been made and not been proposed. Blob has
-// to be durable on most servers before Command is proposed.
+// ArchiveDraft is an archive that has been built but not proposed. Blob must be
+// durable on most servers before Command is proposed.
 type ArchiveDraft struct {
 	Blob    []byte
 	Command ArchiveExecutions
@@ -44,9 +44,10 @@ func (d *ArchiveDraft) IDs() (ids []compute.ExecutionID) {
 	return ids
 }
 
-// DraftArchive returns the next archive that is due, nil for none: terminal
-// executions past their age or number, those that ended first, of one month.
-// A GPU selection goes whole, when its parent goes. Those of stay are left out.
+// DraftArchive returns the next archive that is due, nil for none. It contains
+// terminal executions of one month past their age or number, those that ended
+// first. A GPU selection is archived as a whole, together with its parent.
+// Executions in stay are left out.
 func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	if v.Format() < formatTrust || v.meta.Settings.Forget {
 		return nil
@@ -64,8 +65,8 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 	return d
 }
 
-// dueForArchive returns the executions of the next archive and their month;
-// none as long as waiting a little makes it a larger one.
+// dueForArchive returns the executions of the next archive and their month. It
+// returns none while a short wait makes the archive larger.
 func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
 	left, looks, size, full := v.finished.Len(), 0, 0, false
 	var first compute.Instant
@@ -81,7 +82,7 @@ func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []comput
 			continue
 		}
 		if !v.pastRetention(m.at, left-len(family)) {
-			break // It goes once as many more have ended.
+			break // It is archived once as many more have ended.
 		}
 		bytes := v.bytesOf(family)
 		if len(ids) == 0 {
@@ -100,21 +101,21 @@ func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []comput
 }
 
 // pastRetention reports whether an execution that ended at an instant may leave
-// the state when left others that have ended stay.
+// the state when left other ended executions stay.
 func (v archiver) pastRetention(at compute.Instant, left int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && at < v.meta.Now.Add(-keep) || most > 0 && left >= most
 }
 
-// ripe reports whether n executions, of which the first ended at an instant, are
-// worth an archive of their own.
+// ripe reports whether n executions, the first of which ended at an instant,
+// are worth an archive of their own.
 func (v archiver) ripe(first compute.Instant, n int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
 }
 
-// Overdue returns how many executions that have ended should be in archives and are
-// not: a little of what is past its age or number waits there for more.
+// Overdue returns how many ended executions should be in archives and are not.
+// The slack within which executions wait for a larger archive does not count.
 func (v *View) Overdue() int {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	if v.Format() < formatTrust || v.meta.Settings.Forget {
@@ -130,8 +131,9 @@ func (v *View) Overdue() int {
 	return max(n, 0)
 }
 
-// familyOf returns the execution id with the sub-executions that it has in the
-// state, nil for a sub-execution whose parent is there: it goes with that.
+// familyOf returns the execution id and its sub-executions in the state. It
+// returns nil for a sub-execution whose parent is in the state, because they
+// are archived together.
 func (v archiver) familyOf(id compute.ExecutionID) []compute.ExecutionID {
 	e, ok := v.executions.Get(id)
 	if !ok || v.executions.Has(e.Parent) {
@@ -155,7 +157,7 @@ func (v archiver) stateChildren(e *compute.Execution) []compute.ExecutionID {
 	return out
 }
 
-// bytesOf returns how many bytes the records of executions take.
+// bytesOf returns the size of the records of executions.
 func (v archiver) bytesOf(ids []compute.ExecutionID) (n int) {
 	for _, id := range ids {
 		v.recordsOf(id, func(encoded []byte) { n += len(encoded) })
@@ -164,8 +166,8 @@ func (v archiver) bytesOf(ids []compute.ExecutionID) (n int) {
 }
 
 // recordsOf visits the encodings of an execution, of its attempts and of its
-// callbacks, in this order, and returns how many there are of the latter two.
-// They are valid only during the call.
+// callbacks, in this order, and returns the numbers of attempts and callbacks.
+// The encodings are valid only during the call.
 func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) (attempts, callbacks int) {
 	e, encoded, ok := v.executions.Peek(id, nil)
 	if !ok {
@@ -178,8 +180,8 @@ func (v archiver) recordsOf(id compute.ExecutionID, visit func(encoded []byte)) 
 	return eachOf(&v.attempts, id.UUID, visit), eachOf(&v.callbacks, id.UUID, visit)
 }
 
-// eachOf visits the encodings of the records of an owner and returns how many
-// they are.
+// eachOf visits the encodings of the records of an owner and returns their
+// number.
 func eachOf[V any](r *store.Records[numberKey, V], owner compute.UUID, visit func(encoded []byte)) (n int) {
 	r.EachFrom(numberKey{owner: owner}, func(k numberKey, encoded []byte) bool {
 		if k.owner != owner {

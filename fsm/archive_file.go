@@ -17,22 +17,22 @@ import (
 // The blob of an archive is
 //
 //	magic (8 bytes), format (u16)
-//	gzip of: cluster (16 bytes), month (u32), how many executions (u32), and per
-//	execution, by organization, SubmitIndex and identifier: the record, how many
-//	attempts (u32) and callbacks (u32) it has, their records
+//	gzip of: cluster (16 bytes), month (u32), number of executions (u32), and per
+//	execution, by organization, SubmitIndex and identifier: the record, the numbers
+//	of its attempts (u32) and callbacks (u32), their records
 //
-// with each record as its length (u32) and its CBOR encoding, as in snapshots.
-// Numbers are big-endian. Its name is its SHA-256.
+// Each record is its length (u32) and its CBOR encoding, as in snapshots.
+// Numbers are big-endian. The name of the blob is its SHA-256.
 const (
 	archiveMagic  = "BERTHARC"
 	archiveFormat = 1
 	archiveHead   = len(archiveMagic) + 2
 	archiveTop    = 16 + 4 + 4
-	maxArchive    = 256 << 20 // Bytes that a blob may unpack to.
+	maxArchive    = 256 << 20 // Limit of the unpacked size.
 )
 
 // archiveFile returns the blob of executions, its name, and the sum of the
-// hashes of its records. The same executions give the same bytes.
+// hashes of its records. The same executions yield the same bytes.
 func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte, name compute.Hash, s store.Sum) {
 	places := make([]historyKey, 0, len(ids))
 	for _, id := range ids {
@@ -44,7 +44,7 @@ func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte
 	body = binary.BigEndian.AppendUint32(body, uint32(len(ids)))
 	for _, p := range places {
 		var text []byte
-		var at int // Behind the execution's record.
+		var at int // Offset behind the execution's record.
 		attempts, callbacks := v.recordsOf(p.id, func(encoded []byte) {
 			s.Add(hashOfEncoded(encoded, at == 0))
 			text = append(binary.BigEndian.AppendUint32(text, uint32(len(encoded))), encoded...)
@@ -61,12 +61,12 @@ func (v archiver) archiveFile(ids []compute.ExecutionID, month int) (data []byte
 	z := gzip.NewWriter(out)
 	_, err := z.Write(body)
 	if err = errors.Join(err, z.Close()); err != nil {
-		panic(fmt.Errorf("write archive: %w", err)) // A buffer takes everything.
+		panic(fmt.Errorf("write archive: %w", err)) // A write to a buffer does not fail.
 	}
 	return out.Bytes(), sha256.Sum256(out.Bytes()), s
 }
 
-// hashOfEncoded returns what hashOf returns of the record.
+// hashOfEncoded is hashOf for an encoded record.
 func hashOfEncoded(encoded []byte, execution bool) compute.Hash {
 	if execution {
 		encoded = appendLean(nil, encoded)
@@ -74,8 +74,8 @@ func hashOfEncoded(encoded []byte, execution bool) compute.Hash {
 	return sha256.Sum256(encoded)
 }
 
-// ArchiveFile is the content of an archive's blob. It never changes; any number
-// of goroutines may read it.
+// ArchiveFile is the content of an archive's blob. It is immutable and safe for
+// concurrent use.
 type ArchiveFile struct {
 	body  []byte
 	month int
@@ -84,16 +84,16 @@ type ArchiveFile struct {
 	byID  map[compute.ExecutionID]int
 }
 
-// archivedRow is where an execution is in the body of an archive.
+// archivedRow is the position of an execution in the body of an archive.
 type archivedRow struct {
 	place     historyKey
-	record    []byte // Of the body.
+	record    []byte // A part of the body.
 	attempts  [][]byte
 	callbacks int
 }
 
-// Case is an execution. Of one in an archive it has the attempts, oldest first;
-// those of others are in the state.
+// Case is an execution. If it comes from an archive, Case has its attempts,
+// oldest first. Otherwise the attempts are in the state.
 type Case struct {
 	Execution *compute.Execution
 	Attempts  []*compute.Attempt
@@ -102,8 +102,8 @@ type Case struct {
 
 var errArchive = errors.New("archive is damaged")
 
-// ReadArchive returns the content of an archive's blob, which has to be the
-// one that a names and to hold what it says.
+// ReadArchive returns the content of an archive's blob. The blob must be the
+// one that a names and match the record a.
 func ReadArchive(a *Archive, data []byte) (*ArchiveFile, error) {
 	f, err := readArchive(a, data)
 	if err != nil {
@@ -141,8 +141,8 @@ func readArchive(a *Archive, data []byte) (*ArchiveFile, error) {
 	return f, nil
 }
 
-// Verify reads the draft as readers will read the archive: what cannot be read
-// must not leave the state.
+// Verify reads the draft in the way of later readers: executions that could not
+// be read must not leave the state.
 func (d *ArchiveDraft) Verify() (err error) {
 	f, err := ReadArchive(&Archive{
 		Blob: d.Command.Blob, Month: d.Command.Month, Sum: d.Command.Sum,
@@ -213,7 +213,7 @@ func (f *ArchiveFile) index() error {
 	return nil
 }
 
-// Size returns how many bytes of memory f takes, about.
+// Size returns the approximate memory use of f in bytes.
 func (f *ArchiveFile) Size() int { return len(f.body) + 256*len(f.rows) }
 
 // Case returns the execution id of f.
@@ -225,8 +225,8 @@ func (f *ArchiveFile) Case(id compute.ExecutionID) (*Case, bool) {
 	return f.rows[i].decode(), true
 }
 
-// Family returns the execution id of f, its sub-executions, and its parent,
-// those of them that are in f; none when it is not.
+// Family returns the execution id, its sub-executions, and its parent, as far
+// as they are in f. It returns none when the execution is not in f.
 func (f *ArchiveFile) Family(id compute.ExecutionID) []*Case {
 	c, ok := f.Case(id)
 	if !ok {

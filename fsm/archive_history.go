@@ -11,8 +11,8 @@ import (
 )
 
 // With returns v with executions that were read from archives, as if they were
-// still in the state: their records, their attempts, and as sub-executions of
-// their parents. Neither the hash nor lists know of them.
+// still in the state: their records, their attempts, and their roles as
+// sub-executions of their parents. The hash and lists ignore them.
 func (v *View) With(cases ...*Case) *View {
 	out := new(View)
 	*out = *v
@@ -26,7 +26,7 @@ func (v *View) With(cases ...*Case) *View {
 	return out
 }
 
-// known returns the execution id of the state, or one that With added.
+// known returns the execution id from the state, or one that With added.
 func (v *View) known(id compute.ExecutionID) (*compute.Execution, bool) {
 	if e, ok := v.executions.Get(id); ok {
 		return e, true
@@ -43,9 +43,9 @@ func (v *archiveTables) FromArchive(id compute.ExecutionID) bool {
 	return ok
 }
 
-// LoadArchived returns v with an organization's execution, or anybody's when org is
-// zero, and what belongs to it, where an archive has it; v itself when the
-// state has it or nothing has.
+// LoadArchived returns v with an archived execution of an organization and its
+// attempts and relatives. A zero org stands for any organization. It returns v
+// itself if the state has the execution or no archive has it.
 func (v *View) LoadArchived(org compute.OrgID, id compute.ExecutionID, open OpenArchive) (*View, error) {
 	if v.executions.Has(id) || v.FromArchive(id) {
 		return v, nil
@@ -66,10 +66,10 @@ func (v *View) LoadArchived(org compute.OrgID, id compute.ExecutionID, open Open
 // OpenArchive returns the content of an archive's blob.
 type OpenArchive func(*Archive) (*ArchiveFile, error)
 
-// WholeHistory yields an organization's executions, those in archives too,
-// newest first: an execution keeps its place when it is moved. Attempts come
-// with those of archives only. The first error ends it: history is never shorter
-// than it is.
+// WholeHistory yields an organization's executions in the state and in
+// archives, newest first. An execution keeps its place when it is archived.
+// Only archived executions come with their attempts. The first error ends the
+// sequence, so that history is never incomplete without an error.
 func (v *View) WholeHistory(
 	org compute.OrgID, f HistoryFilter, open OpenArchive,
 ) iter.Seq2[*Case, error] {
@@ -88,17 +88,19 @@ func (v *View) WholeHistory(
 	}
 }
 
-// Limits of reading archives for one history page: some seconds of a core. An
-// organization that has little in each of many has to ask for less; 50
-// executions, each in an archive of its own, are not too many.
+// Limits of reading archives for one history page: some seconds of a core. A
+// page with few executions in each of many archives may exceed them, and the
+// client has to ask for less. 50 executions, each in an archive of its own, are
+// within the limits.
 const (
-	maxRead    = 192 << 20 // Bytes of blobs, or half the bytes that they unpack to where that is more.
-	openCost   = 32 << 10  // What one costs beside its bytes, as bytes,
-	recordCost = 512       // and what each execution in it does.
+	maxRead    = 192 << 20 // Bytes of blobs, or half of the unpacked bytes where that is more.
+	openCost   = 32 << 10  // Cost of an archive beside its bytes, in bytes.
+	recordCost = 512       // Cost of each execution in it, in bytes.
 )
 
-// merge goes through the history of an organization in the state and in
-// archives at once. An archive is opened when its newest execution is due.
+// merge iterates over the history of an organization in the state and in
+// archives together. It opens an archive when the archive's newest execution is
+// due.
 type merge struct {
 	view   *View
 	org    compute.OrgID
@@ -107,15 +109,15 @@ type merge struct {
 	open   OpenArchive
 	yield  func(*Case, error) bool
 
-	read   int64 // As maxRead counts.
+	read   int64 // In the unit of maxRead.
 	opened cursors
 	ended  bool
 }
 
-// cursor is a place in what an open archive has of the organization.
+// cursor is a position in an organization's part of an open archive.
 type cursor struct {
 	rows []archivedRow
-	row  int // It goes down.
+	row  int // Counts down.
 }
 
 func (c *cursor) place() historyKey { return c.rows[c.row].place }
@@ -130,7 +132,7 @@ func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 // Push adds a *cursor.
 func (c *cursors) Push(x any) { *c = append(*c, x.(*cursor)) }
 
-// Pop removes the last one.
+// Pop removes the last cursor.
 func (c *cursors) Pop() any {
 	old := *c
 	last := old[len(old)-1]
@@ -143,7 +145,7 @@ func (m *merge) run() {
 	next, stop := iter.Pull(m.view.archivesOf(m.org, from))
 	defer stop()
 	mark, more := next()
-	emit := func(until historyKey) bool { // What archives have above until.
+	emit := func(until historyKey) bool { // Yields archived executions above until.
 		for !m.ended {
 			if more && mark.newest >= until.index && (len(m.opened) == 0 || mark.newest >= m.opened[0].place().index) {
 				m.enter(mark)
@@ -165,9 +167,9 @@ func (m *merge) run() {
 	emit(historyKey{org: m.org})
 }
 
-// jump passes what is surely skipped, however much that is, and opens of it only
-// archives that reach over the place where it ends. It returns that place: the
-// merge begins with the index of it.
+// jump passes over archives whose executions are certainly skipped. It opens
+// only those that extend below the place where the skipped part ends. It
+// returns that place: the merge begins with its index.
 func (m *merge) jump() archivePlace {
 	at, rows := m.surely()
 	for mark := range m.view.archivesOf(m.org, lastArchivePlace(m.org)) {
@@ -188,9 +190,9 @@ func (m *merge) jump() archivePlace {
 	return at
 }
 
-// surely returns the last archive of which all that is above its newest
-// execution is skipped, whatever inexact counts stand for, and how many
-// executions of the state are above it.
+// surely returns the last archive such that everything above its newest
+// execution is skipped, whatever the inexact counts stand for. It also returns
+// how many executions of the state are above it.
 func (m *merge) surely() (at archivePlace, above int) {
 	at = lastArchivePlace(m.org)
 	if m.skip == 0 {
@@ -199,7 +201,7 @@ func (m *merge) surely() (at archivePlace, above int) {
 	next, stop := iter.Pull(m.view.archivesOf(m.org, at))
 	defer stop()
 	mark, more := next()
-	rows, most := 0, 0 // So far, of the state and at most of archives.
+	rows, most := 0, 0 // Counted so far: in the state, and at most in archives.
 	pass := func(until uint64) bool {
 		for ; more && mark.newest >= until && rows+most <= m.skip; mark, more = next() {
 			_, o := m.row(mark)
@@ -214,28 +216,28 @@ func (m *merge) surely() (at archivePlace, above int) {
 		}
 		rows++
 	}
-	m.ended = pass(0) // All of it is skipped.
+	m.ended = pass(0) // Everything is skipped.
 	return at, above
 }
 
-// inState yields what m selects of the executions in the state from an index
-// down, as View.selected does.
+// inState yields the selected executions of the state from an index down, as
+// View.selected does.
 func (m *merge) inState(from uint64) iter.Seq2[historyKey, func() *compute.Execution] {
 	first := lastHistoryKey(m.org)
 	if from < math.MaxUint64 {
-		first.index = from + 1 // No execution has the identifier of this place.
+		first.index = from + 1 // No execution has this key.
 	}
 	return m.view.selected(first, m.filter)
 }
 
-// row returns an archive, and what it has of the organization.
+// row returns an archive and the organization's part of it.
 func (m *merge) row(mark archivePlace) (*Archive, *ArchivedOrg) {
 	a, _ := m.view.archives.Get(mark.number)
 	o, _ := a.of(m.org)
 	return a, o
 }
 
-// enter opens an archive, unless nothing of it can be wanted.
+// enter opens an archive unless the filter selects nothing in it.
 func (m *merge) enter(mark archivePlace) {
 	a, o := m.row(mark)
 	if n, _ := m.filter.most(o); n > 0 {
@@ -243,8 +245,8 @@ func (m *merge) enter(mark archivePlace) {
 	}
 }
 
-// look opens an archive for what it has of the organization up to an index. What
-// is above that is skipped.
+// look opens an archive for the organization's executions up to an index. Those
+// above the index are skipped.
 func (m *merge) look(a *Archive, upTo uint64) {
 	if m.read += a.Size + openCost + recordCost*int64(a.Executions); m.read > maxRead {
 		m.fail(compute.Errorf(compute.CodeInvalid, "This page is spread over too many archives of old executions: "+
@@ -276,7 +278,7 @@ func (m *merge) fail(err error) {
 	m.yield(nil, err)
 }
 
-// pop gives the newest execution of the open archives.
+// pop yields the newest execution of the open archives.
 func (m *merge) pop() {
 	c := m.opened[0]
 	row := &c.rows[c.row]
@@ -290,7 +292,7 @@ func (m *merge) pop() {
 	}
 }
 
-// give yields an execution behind those that are skipped.
+// give yields an execution, or counts it as skipped.
 func (m *merge) give(c func() *Case) bool {
 	if m.skip > 0 {
 		m.skip--
@@ -300,20 +302,20 @@ func (m *merge) give(c func() *Case) bool {
 	return !m.ended
 }
 
-// of returns what f has of an organization.
+// of returns an organization's part of f.
 func (f *ArchiveFile) of(org compute.OrgID) []archivedRow {
 	from := sort.Search(len(f.rows), func(i int) bool { return byOrg(f.rows[i].place.org, org) >= 0 })
 	rows := f.rows[from:]
 	return rows[:sort.Search(len(rows), func(i int) bool { return byOrg(rows[i].place.org, org) > 0 })]
 }
 
-// lastArchivePlace follows all archive places of an organization.
+// lastArchivePlace is behind all archive places of an organization.
 func lastArchivePlace(org compute.OrgID) archivePlace {
 	return archivePlace{org, math.MaxUint64, math.MaxUint64}
 }
 
-// archivesOf yields where archives have executions of an organization, by the
-// newest of each, the newest first, from one on.
+// archivesOf yields the places of an organization's parts of archives from one
+// down, ordered by the newest execution of each, newest first.
 func (v *archiveTables) archivesOf(org compute.OrgID, from archivePlace) iter.Seq[archivePlace] {
 	return func(yield func(archivePlace) bool) {
 		for k := range v.archivePlaces.Descend(from) {
@@ -324,8 +326,9 @@ func (v *archiveTables) archivesOf(org compute.OrgID, from archivePlace) iter.Se
 	}
 }
 
-// most returns how many executions of o the filter selects at most, and whether
-// it selects as many. A sub-execution is in the archive of its parent.
+// most returns the largest possible number of executions of o that the filter
+// selects, and whether it is exact. A sub-execution is in the archive of its
+// parent.
 func (f HistoryFilter) most(o *ArchivedOrg) (n int, exact bool) {
 	n = o.count(f.Status, f.Kind)
 	switch {

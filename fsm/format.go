@@ -8,27 +8,28 @@ import (
 	"berth/compute"
 )
 
-// Formats of the state: which commands, fields and tables there are. A replica
-// that meets one it does not know stops, so what a format adds is proposed
-// only once every server can apply it; see docs/adr/0002-state-format.md.
+// Formats of the state. A format is a set of commands, fields and tables. A
+// replica that meets an unknown format stops. Additions of a format are
+// therefore proposed only once every server can apply them; see
+// docs/adr/0002-state-format.md.
 const (
 	formatFirst    = 1
 	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
 	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
 
-	// Format is the newest format, which this program can apply.
+	// Format is the newest format that this program can apply.
 	Format = formatTrust
 )
 
-// maxNamed is how many nodes a refusal names.
+// maxNamed is how many nodes a refusal lists.
 const maxNamed = 3
 
-// Format returns the format up to which commands may be proposed. It never
-// falls, so that a view that is behind allows too little, never too much.
+// Format returns the newest format of which commands may be proposed. It never
+// falls, so that a view that lags allows too little, never too much.
 func (v *clusterState) Format() uint64 { return max(v.meta.Format, formatFirst) }
 
 // CommonFormat returns the newest format that every registered server knows,
-// down or not: one that comes back applies what it has missed.
+// including down servers, which apply the missed entries when they return.
 func (v *nodeTables) CommonFormat() uint64 {
 	common := uint64(0)
 	for n := range v.Nodes() {
@@ -42,8 +43,9 @@ func (v *nodeTables) CommonFormat() uint64 {
 	return max(common, formatFirst)
 }
 
-// Allows returns why cmd may not be proposed: a server that is registered could
-// not apply it, and would stop. The refusal is a conflict, "upgrade_required".
+// Allows returns the reason for which cmd may not be proposed: a registered
+// server could not apply it, and would stop. The refusal is a conflict,
+// "upgrade_required".
 func (v *View) Allows(cmd Command) error {
 	r, err := commands.rowOf(cmd)
 	if err != nil {
@@ -52,7 +54,8 @@ func (v *View) Allows(cmd Command) error {
 	return v.allowsFormat(r.needs(cmd))
 }
 
-// allowsFormat returns why no command of a format may be proposed.
+// allowsFormat returns the reason for which no command of a format may be
+// proposed.
 func (v *View) allowsFormat(want uint64) error {
 	if want <= v.Format() {
 		return nil
@@ -79,8 +82,8 @@ func (v *View) allowsFormat(want uint64) error {
 }
 
 // setFormat raises the format of the state, which every server must know. A
-// replica that does not know it stops here, with a clear message: its program was
-// replaced by an older one.
+// replica that does not know it stops here with a clear message, because its
+// program was replaced by an older one.
 func (s *lifecycle) setFormat(c SetFormat) Result {
 	switch common := s.CommonFormat(); {
 	case c.Format <= s.Format():
@@ -92,7 +95,7 @@ func (s *lifecycle) setFormat(c SetFormat) Result {
 		panic(errFormat(c.Format).Error())
 	}
 	s.meta.Format = c.Format
-	s.membership.judgeBrake() // Nodes may have vanished before there was one.
+	s.membership.judgeBrake() // Nodes may have been lost before this format added the brake.
 	return Result{}
 }
 
@@ -104,15 +107,16 @@ func (v checker) checkFormat() error {
 	return nil
 }
 
-// errFormat is what a program says that is older than the state. Its code tells
-// that nothing is damaged.
+// errFormat is the error of a program that is older than the state. Its code
+// shows that nothing is damaged.
 func errFormat(format uint64) *compute.Error {
 	return compute.Errorf(compute.CodeConflict,
 		"The state has format %d, this version of Berth knows %d: install a newer one.",
 		format, Format).Named("upgrade_required")
 }
 
-// tooOld refuses a server that could not apply what the state allows.
+// tooOld refuses a server that could not apply the commands that the state
+// allows.
 func (s *membership) tooOld(n compute.Node) *compute.Error {
 	if n.Role != compute.RoleServer || n.KnownFormat() >= s.Format() {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// metrics reads the newest view at each scrape. The counts in it are kept on
-// write, so a scrape costs the same however much the state holds.
+// metrics reads the newest view at each scrape. Its counts are maintained on
+// write, so a scrape costs the same however large the state is.
 type metrics struct {
 	fsm *FSM
 
@@ -28,7 +28,7 @@ type metrics struct {
 }
 
 // Register adds the state's metrics to reg: executions by status and kind, the
-// queue by reason, and the credits set aside.
+// queue by reason, and held credits.
 func (f *FSM) Register(reg prometheus.Registerer) error {
 	m := &metrics{
 		fsm: f,
@@ -81,8 +81,8 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	out <- m.worth
 }
 
-// Collect sends the values of the newest view. Every reason is there also at
-// zero, so that an alert need not guess which exist.
+// Collect sends the values of the newest view. Every reason is sent, even at
+// zero, so that an alert need not guess which reasons exist.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	view := m.fsm.View()
 	c := &view.counts
@@ -116,8 +116,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectTallies sends what was counted of the past. Series appear with the
-// first event: there are as many as GPU types times reasons that occurred.
+// collectTallies sends the tallies. Series appear with the first event: as many
+// as GPU types times reasons that occurred.
 func (m *metrics) collectTallies(out chan<- prometheus.Metric, view *View) {
 	for _, made := range []bool{true, false} {
 		outcome := "made_room"
@@ -134,7 +134,7 @@ func (m *metrics) collectTallies(out chan<- prometheus.Metric, view *View) {
 	}
 }
 
-// collectCoverage sends how good one quantile of the estimates has been.
+// collectCoverage sends the coverage of one quantile of the estimates.
 func (m *metrics) collectCoverage(out chan<- prometheus.Metric, quantile string, c compute.Coverage) {
 	count := func(n uint64, covered string) {
 		out <- counter(m.estimates, float64(n), quantile, covered)

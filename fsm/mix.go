@@ -8,28 +8,28 @@ import (
 	"berth/fsm/store"
 )
 
-// arrival counts one request that came.
+// arrival counts one request.
 type arrival struct {
 	Key     string          `cbor:"1,keyasint"`
 	Arrival compute.Arrival `cbor:"2,keyasint"`
 }
 
-// Mix returns the demand that the cluster has seen, as far as it is in force:
-// a mix stays for a number of arrivals, so that the scheduler seldom has to
-// value everything again. It is the same until its version rises.
+// Mix returns the demand on the cluster, as of the current mix. A mix stays for
+// a number of arrivals, so that the scheduler seldom has to recompute values.
+// It is the same until its version rises.
 func (v *learnedTables) Mix() *compute.Mix { return v.mix }
 
-// learn counts an execution that will ask for a place.
+// learn counts an execution that will be queued.
 func (s *statistics) learn(r compute.Request) {
 	if s.meta.Learning.Learn(arrivals{&s.arrived}, r) {
 		s.remix()
 	}
 }
 
-// remix derives the mix in force from what was learned.
+// remix derives the current mix from the counts.
 func (s *statistics) remix() { s.mix = s.meta.Learning.Mix(arrivals{&s.arrived}) }
 
-// arrivals is the table of arrivals as learning sees it.
+// arrivals adapts the table of arrivals to compute.Arrivals.
 type arrivals struct {
 	table *store.Records[string, arrival]
 }
@@ -60,7 +60,7 @@ func (a arrivals) AllArrivals() iter.Seq2[string, compute.Arrival] {
 	}
 }
 
-// checkMix checks that what was learned adds up.
+// checkMix checks that the counts of arrivals add up.
 func (v checker) checkMix() error {
 	sum := uint64(0)
 	for key, row := range v.arrived.All() {

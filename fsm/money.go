@@ -8,17 +8,17 @@ import (
 	"berth/fault"
 )
 
-// How credits are set aside for an execution.
+// Constants of holds.
 const (
-	holdFirst  = time.Hour        // Its worst case up to this at submit,
-	holdMore   = 10 * time.Minute // then this at a time while it runs,
+	holdFirst  = time.Hour        // The worst case is held up to this at submit,
+	holdMore   = 10 * time.Minute // then extended by this while it runs,
 	holdMargin = time.Minute      // when no more than this is left.
 
-	growSweep = 10_000 // Holds that one Tick makes grow at most.
+	growSweep = 10_000 // Holds that one Tick extends at most.
 )
 
-// costs returns what e costs at most if its time limit were limit: that time
-// and the grace in which its code has to end, within its ceiling.
+// costs returns the largest cost of e if its time limit were limit: that time
+// and the grace for its code to end, within its ceiling.
 func costs(e *compute.Execution, limit time.Duration) compute.Credits {
 	amount := e.Price.Charge(limit + e.StopGrace)
 	if e.MaxCredits > 0 {
@@ -27,16 +27,16 @@ func costs(e *compute.Execution, limit time.Duration) compute.Credits {
 	return amount
 }
 
-// worst returns what e costs at most.
+// worst returns the largest cost of e.
 func worst(e *compute.Execution) compute.Credits { return costs(e, e.Timeout) }
 
-// firstHold returns what is set aside for e when it is submitted.
+// firstHold returns the hold of e at submit.
 func firstHold(e *compute.Execution) compute.Credits {
 	return costs(e, min(e.Timeout, holdFirst))
 }
 
-// buys returns for how long credits last at a price, to the millisecond and
-// never longer than limit.
+// buys returns how long credits last at a price, to the millisecond and at most
+// limit.
 func buys(credits compute.Credits, price compute.Price, limit time.Duration) time.Duration {
 	if price <= 0 {
 		return limit
@@ -52,8 +52,8 @@ func buys(credits compute.Credits, price compute.Price, limit time.Duration) tim
 	return time.Duration(ms) * time.Millisecond
 }
 
-// lacks refuses to set aside more than an organization has, unless credits are
-// only metered.
+// lacks refuses to hold more than an organization has, unless credits are only
+// metered.
 func (s *money) lacks(org compute.OrgID, amount compute.Credits) *compute.Error {
 	available := s.Account(org).Available()
 	if s.meta.Settings.Meter && s.Account(org).Held <= maxAmount-amount || amount <= available {
@@ -64,7 +64,7 @@ func (s *money) lacks(org compute.OrgID, amount compute.Credits) *compute.Error 
 		amount, max(available, 0)).Named("credits_exhausted")
 }
 
-// hold sets credits of e's organization aside. The caller stores e.
+// hold holds credits of e's organization. The caller stores e.
 func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) {
 	if amount <= 0 {
 		return
@@ -76,8 +76,8 @@ func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) 
 	})
 }
 
-// settle gives back what is set aside for e and charges what it owes, which
-// is never more. The caller stores e, which has its final status.
+// settle releases the hold of e and charges its cost, which is never more. The
+// caller stores e, which has its final status.
 func (s *money) settle(e *compute.Execution) {
 	owed, note := owes(e)
 	released := e.Held
@@ -101,7 +101,7 @@ func (s *money) settle(e *compute.Execution) {
 	}
 }
 
-// owes returns what the time of e's code costs, and why.
+// owes returns the charge for e, and the reason for it.
 func owes(e *compute.Execution) (compute.Credits, string) {
 	switch {
 	case e.Kind == compute.KindSelection:
@@ -114,10 +114,10 @@ func owes(e *compute.Execution) (compute.Credits, string) {
 	return e.Price.Charge(e.Duration), "code ran " + e.Duration.Truncate(time.Millisecond).String()
 }
 
-// growHolds sets more aside for executions that run longer than what is set
-// aside for them, and stops those whose organization has no more. Those that
-// have waited longest come first; what is over the bound waits for the next
-// Tick, for which there is the margin.
+// growHolds extends the holds of executions that run longer than their hold
+// covers, and stops those whose organization has no more credits. The most
+// overdue come first. Those beyond the bound wait for the next Tick; the margin
+// allows for it.
 func (s *money) growHolds() {
 	for _, m := range s.growing.FirstKeys(growSweep) {
 		if m.at > s.meta.Now {
@@ -136,15 +136,15 @@ func (s *money) growHolds() {
 	}
 }
 
-// grows reports whether more will have to be set aside for e.
+// grows reports whether the hold of e will have to be extended.
 func grows(e *compute.Execution) bool {
 	return (e.Status == compute.StatusStarting || e.Status == compute.StatusRunning) &&
 		e.Stop == compute.StopNone && e.Timeout > holdFirst &&
 		e.Kind != compute.KindSelection && e.Held < worst(e)
 }
 
-// growsAt returns when that has to be: the margin before nothing but the grace
-// is left of what is set aside.
+// growsAt returns when the hold of e has to be extended: the margin before only
+// the grace is left of it.
 func growsAt(e *compute.Execution) compute.Instant {
 	return e.PlacedAt.Add(buys(e.Held, e.Price, e.Timeout+e.StopGrace) - e.StopGrace - holdMargin)
 }

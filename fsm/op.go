@@ -11,26 +11,26 @@ import (
 	"berth/fsm/store"
 )
 
-// Limits of the memory of requests.
+// Limits on remembered requests.
 const (
-	opAge   = 24 * time.Hour // Of the state's clock.
+	opAge   = 24 * time.Hour // By the state's clock.
 	maxOps  = 1_000_000
-	opSweep = 10_000 // Forgotten by one Tick at most.
+	opSweep = 10_000 // The most that one Tick removes.
 
-	// refusalAge is for how long a refusal is remembered: longer than a copy of
-	// the request that was sent before can be on its way.
+	// refusalAge is how long a refusal is remembered: longer than an earlier copy
+	// of the request can be in flight.
 	refusalAge  = time.Minute
 	maxRefusals = 20_000
 )
 
-// op is a request that changed something, with its first answer.
+// op is a processed request with its first answer.
 type op struct {
 	Org     compute.OrgID   `cbor:"1,keyasint"`
 	ID      compute.OpID    `cbor:"2,keyasint"`
 	Request compute.Hash    `cbor:"3,keyasint"`
 	Result  Result          `cbor:"4,keyasint"`
 	At      compute.Instant `cbor:"5,keyasint"`
-	Seq     uint64          `cbor:"6,keyasint"` // Rises with each op: which is the oldest.
+	Seq     uint64          `cbor:"6,keyasint"` // Rises with each op; the lowest is the oldest.
 }
 
 // Recall returns the first answer to o, if o is remembered.
@@ -48,11 +48,11 @@ func (v *View) Recall(o Op) (Result, bool) {
 	return r, true
 }
 
-// remember keeps the answer to o. A refusal is kept for a short time only: what
-// forbade the request, such as missing credits, may pass. But a copy of it that
-// was sent before may still be on its way, from a node that gave up waiting for
-// it: without the memory it would be applied after its client was notified that it
-// was refused.
+// remember stores the answer to o. A refusal is stored for a short time only,
+// because its reason, such as missing credits, may pass. But an earlier copy of
+// the request may still be in flight from a node that gave up waiting for it.
+// Without the stored refusal, that copy would be applied after the client
+// learned that the request was refused.
 func (s *requests) remember(o Op, r Result) {
 	if o.ID.IsZero() || fault.Planted(fault.ForgottenOps) {
 		return
@@ -73,7 +73,7 @@ func (s *requests) remember(o Op, r Result) {
 // refused reports whether the op changed nothing.
 func (o *op) refused() bool { return o.Result.Refusal != nil }
 
-// forgetOldest drops the op that was remembered first of those.
+// forgetOldest drops the op that was remembered first.
 func (s *requests) forgetOldest(of *ages) {
 	k, ok := of.first()
 	if ok {
@@ -81,13 +81,13 @@ func (s *requests) forgetOldest(of *ages) {
 	}
 }
 
-// expireOps forgets ops past their age.
+// expireOps drops ops past their age.
 func (s *requests) expireOps() {
 	s.expire(&s.opAges, opAge)
 	s.expire(&s.refusals, refusalAge)
 }
 
-// expire forgets those ops that are older than age.
+// expire drops the ops in of that are older than age.
 func (s *requests) expire(of *ages, age time.Duration) {
 	limit := s.meta.Now.Add(-age)
 	for range opSweep {
@@ -103,7 +103,7 @@ func (s *requests) expire(of *ages, age time.Duration) {
 	}
 }
 
-// ages says in which order ops were remembered.
+// ages is the order in which ops were remembered.
 type ages struct {
 	rows  store.PackedMap
 	owner *store.Dictionary // Organizations.
@@ -136,7 +136,7 @@ func (a *ages) row(k pair) []byte {
 
 func (a *ages) remove(seq uint64) { a.rows.Remove(ageBytes(seq)) }
 
-// pair returns the op behind the bytes of a row.
+// pair decodes a row. It is the inverse of row.
 func (a *ages) pair(row []byte) (k pair) {
 	if len(row) == pairWidth {
 		return pairFrom(row)
@@ -163,7 +163,7 @@ func (a *ages) all() iter.Seq2[uint64, pair] {
 	}
 }
 
-// differ returns an error when two of them do not have the same rows.
+// differ returns an error when the rows of two of them differ.
 func (a *ages) differ(name string, want *ages) error {
 	if a.Len() != want.Len() {
 		return fmt.Errorf("%s: %d rows, the records say %d", name, a.Len(), want.Len())

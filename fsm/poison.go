@@ -9,35 +9,36 @@ import (
 	"berth/compute"
 )
 
-// An entry at which Apply panics stops every replica, again at each start: the
-// log has it for good, and a replica that went on from a state half changed would
-// differ. What remains is a program that can apply it, or that all replicas leave
-// it out (docs/adr/0005-entries-left-out.md).
+// An entry at which Apply panics stops every replica, at each start again. The
+// log has the entry for good, and a replica that continued from a half-changed
+// state would diverge. The remedies are a program that can apply the entry, or
+// an agreement of all replicas to skip it (docs/adr/0005-entries-left-out.md).
 
-// Skips are entries that an operator has every replica leave out: by index, with
-// the SHA-256 of their bytes. Another entry at such an index is applied.
+// Skips are entries that all replicas skip on an operator's request: by index,
+// with the SHA-256 of their bytes. A different entry at such an index is
+// applied.
 type Skips map[uint64]compute.Hash
 
-// HashEntry returns the hash by which an entry is named in Skips.
+// HashEntry returns the hash that identifies an entry in Skips.
 func HashEntry(entry []byte) compute.Hash { return sha256.Sum256(entry) }
 
-// PoisonError is what a state machine panics with at an entry that it cannot apply.
-// From then on it publishes nothing and makes no snapshot: the state may be half
-// changed.
+// PoisonError is the panic value of a state machine at an entry that it cannot
+// apply. From then on the machine publishes nothing and makes no snapshot,
+// because the state may be half changed.
 type PoisonError struct {
 	Index   uint64
 	Hash    compute.Hash // Of the entry's bytes.
-	Frame   int          // Which command of the entry, from 1.
+	Frame   int          // The number of the command in the entry, from 1.
 	Frames  int
 	Command string // "CreateKey"; "" where it cannot be decoded.
-	Reason  any    // What the panic said.
+	Reason  any    // The value of the panic.
 	Stack   []byte
 }
 
-// shortHash is how many digits tell entries apart to people.
+// shortHash is how many digits of a hash people need to tell entries apart.
 const shortHash = 12
 
-// Error says which command of which entry cannot be applied, and why.
+// Error reports which command of which entry cannot be applied, and why.
 func (p *PoisonError) Error() string {
 	hash := fmt.Sprintf("%x", p.Hash)
 	command := p.Command
@@ -48,24 +49,24 @@ func (p *PoisonError) Error() string {
 		p.Index, hash[:shortHash], p.Frame, p.Frames, command, p.Reason, hash)
 }
 
-// Guard is what surrounds the entries that a state machine applies.
+// Guard configures skipped entries and the handling of poisonous ones.
 type Guard struct {
-	Skips    Skips                                 // These it leaves out.
-	LeftOut  func(index uint64, hash compute.Hash) // Told of each that was; nil for nobody.
-	Poisoned func(*PoisonError)                    // Told before the panic, and may end the process; nil for nobody.
+	Skips    Skips                                 // The entries to skip.
+	LeftOut  func(index uint64, hash compute.Hash) // Called for each skipped entry, unless nil.
+	Poisoned func(*PoisonError)                    // Called before the panic, unless nil; may end the process.
 }
 
-// Guard puts g in force. It is called before the first entry is applied.
+// Guard sets the guard. It must be called before the first entry is applied.
 func (f *FSM) Guard(g Guard) { f.guard = g }
 
-// stage is where in an entry Apply is.
+// stage is the current position of Apply in an entry.
 type stage struct {
 	frame   int
 	command string // Its name; "" while it is decoded.
 }
 
-// apply applies one entry, or leaves it out. What a panic leaves behind is never
-// seen: the machine is of no use from then on.
+// apply applies or skips one entry. The changes of an entry that panics are
+// never seen, because the machine stays unusable.
 func (f *FSM) apply(index uint64, entry []byte) []Result {
 	f.mustBeWhole()
 	if hash, listed := f.guard.Skips[index]; listed && hash == HashEntry(entry) {
@@ -87,15 +88,15 @@ func (f *FSM) apply(index uint64, entry []byte) []Result {
 	return f.state.applyEntry(index, entry, &at)
 }
 
-// mustBeWhole panics where an entry has left the state half changed.
+// mustBeWhole panics if an entry has left the state half changed.
 func (f *FSM) mustBeWhole() {
 	if f.poison != nil {
 		panic(f.poison)
 	}
 }
 
-// leaveOut advances over an entry, and refuses everything in it. Nothing of it is
-// remembered, so that a repeat of a request is decided like a new one.
+// leaveOut advances over an entry and refuses everything in it. It remembers no
+// answers, so that a repeated request is decided like a new one.
 func (f *FSM) leaveOut(index uint64, entry []byte) []Result {
 	f.state.meta.Index = index
 	if f.guard.LeftOut != nil {
@@ -113,12 +114,13 @@ func (f *FSM) leaveOut(index uint64, entry []byte) []Result {
 // Frame is one command of an entry, for people.
 type Frame struct {
 	Command string        `json:"command"`         // "CreateKey"; "" where this program cannot read it.
-	Org     compute.OrgID `json:"org_id,omitzero"` // Whose request it is, if it is one.
+	Org     compute.OrgID `json:"org_id,omitzero"` // The organization of a request.
 	Op      compute.OpID  `json:"op_id,omitzero"`
 	Bytes   int           `json:"bytes"`
 }
 
-// Frames returns what is in an entry. What cannot be split any more is one frame.
+// Frames returns the commands in an entry. The rest that cannot be split is one
+// frame.
 func Frames(entry []byte) []Frame {
 	var out []Frame
 	for len(entry) > 0 {

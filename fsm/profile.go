@@ -13,30 +13,30 @@ import (
 const (
 	cpuMilli  = 1000
 	cpuMemory = 2 << 10 // MiB.
-	cpuName   = "cpu"   // In the price book.
+	cpuName   = "cpu"   // The name in the price list.
 )
 
-// maxListedCPUs is the largest CPU-only profile that Profiles names; others
-// are valid all the same.
+// maxListedCPUs is the largest CPU-only profile that Profiles lists. Larger
+// ones are valid too.
 const maxListedCPUs = 64
 
-// shape is what the nodes offer of one kind of device: a GPU type, or a MIG
-// slice of one.
+// shape is the nodes' supply of one kind of device: a GPU type, or a MIG slice
+// of one.
 type shape struct {
 	most   int   // Devices of the kind on one node.
 	vcpu   int64 // Per whole GPU, of the smallest node.
 	memory int64
 }
 
-// offer is what all known nodes offer, down and drained ones included. It is
-// derived from their inventories and replaced when one changes.
+// offer is the supply of all known nodes, including down and drained ones. It
+// is derived from their inventories and replaced when one changes.
 type offer struct {
-	types map[string]shape // By kind of device. Never written once it is here.
-	nodes int              // That have reported what they have.
+	types map[string]shape // By kind of device. Immutable.
+	nodes int              // Nodes that have reported an inventory.
 	cpus  int64            // vCPUs of the largest CPU-only profile that one node could host.
 }
 
-// reshape brings what the nodes offer to their inventories.
+// reshape recomputes the offer from the nodes' inventories.
 func (s *membership) reshape() {
 	o := offer{types: make(map[string]shape)}
 	for n := range s.nodes.Values() {
@@ -45,8 +45,8 @@ func (s *membership) reshape() {
 	s.offered = o
 }
 
-// widen counts in a node that had reported nothing before: no look at the
-// others, of which there may be many when a cluster starts.
+// widen adds a node that had reported nothing before. It does not scan the
+// others, which may be many when a cluster starts.
 func (s *membership) widen(n *compute.Node) {
 	o := s.offered
 	o.types = maps.Clone(o.types)
@@ -54,8 +54,8 @@ func (s *membership) widen(n *compute.Node) {
 	s.offered = o
 }
 
-// add counts in n. GPUs that are gone and only held count no more, and what is
-// in MIG mode counts by its slices. The order of nodes does not matter.
+// add adds n. GPUs that are gone but still held do not count, and a GPU in MIG
+// mode counts by its slices. The order of nodes does not matter.
 func (o *offer) add(n *compute.Node) {
 	if n.VCPUMilli > 0 {
 		o.nodes++
@@ -86,7 +86,7 @@ func (o *offer) add(n *compute.Node) {
 	}
 }
 
-// differ returns an error when two offers are not the same.
+// differ returns an error when two offers differ.
 func (o offer) differ(want offer) error {
 	if o.nodes != want.nodes || o.cpus != want.cpus || !maps.Equal(o.types, want.types) {
 		return fmt.Errorf("nodes offer %+v, their inventories say %+v", o, want)
@@ -100,8 +100,8 @@ func (v *nodeTables) GPUTypes() []string {
 	return slices.Sorted(maps.Keys(v.offered.types)) // Sorted, so any order will do.
 }
 
-// Profiles returns the hardware profiles that are valid now, canonical and
-// sorted. Shares of a GPU and other numbers of vCPUs are valid beside them.
+// Profiles returns the currently valid hardware profiles, canonical and sorted.
+// Shares of a GPU and other numbers of vCPUs are valid too.
 func (v *View) Profiles() []string {
 	var names []string
 	add := func(p compute.Profile) {
@@ -115,7 +115,7 @@ func (v *View) Profiles() []string {
 	for _, name := range v.GPUTypes() {
 		p, err := compute.ParseProfile(name)
 		if err != nil {
-			continue // Inventories are checked: there is none.
+			continue // Inventories are checked, so this cannot happen.
 		}
 		for p.Count = 1; p.Count <= maxCount(p); p.Count *= 2 {
 			add(p)
@@ -125,12 +125,12 @@ func (v *View) Profiles() []string {
 	return names
 }
 
-// resolver finds what profiles stand for in a view.
+// resolver resolves profiles in a view.
 type resolver struct{ *View }
 
-// Resolve returns what a profile asks of a node and costs per second. A name
-// that is malformed, of an unknown type or larger than any known node is
-// CodeInvalid, and the message names the profiles that are valid now.
+// Resolve returns the request of a profile and its price per second. The code
+// of a name that is malformed, of an unknown type or larger than any known node
+// is CodeInvalid, and the message lists the currently valid profiles.
 func (v *View) Resolve(profile string) (compute.Profile, compute.Request, compute.Price, error) {
 	p, err := compute.ParseProfile(profile)
 	if err != nil {
@@ -143,8 +143,8 @@ func (v *View) Resolve(profile string) (compute.Profile, compute.Request, comput
 	return p, r, price, nil
 }
 
-// maxCount returns the largest number of devices that a profile of p's kind
-// asks for. MIG slices come one at a time: a program sees one of them only.
+// maxCount returns the largest number of devices in a profile of p's kind. MIG
+// slices come one at a time, because a program sees only one of them.
 func maxCount(p compute.Profile) int {
 	if p.MIG != "" {
 		return 1
@@ -186,11 +186,11 @@ func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *comp
 	}, proRata(each.Price, parts, whole), nil
 }
 
-// maxNearest is how many other types a refusal names.
+// maxNearest is how many other types a refusal lists.
 const maxNearest = 3
 
-// nearest names what would fit in place of p: the largest profile of its type,
-// and as many GPUs of other types.
+// nearest names alternatives to p that would fit: the largest profile of its
+// type, and as many GPUs of other types.
 func (v *nodeTables) nearest(p compute.Profile, most int) string {
 	count := 1
 	for 2*count <= most {
@@ -212,7 +212,7 @@ func (v *nodeTables) nearest(p compute.Profile, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// meant asks whether a type that differs in one letter was meant; "" when there
+// meant suggests a type that differs from gpuType in one letter; "" when there
 // is none.
 func (v *nodeTables) meant(gpuType string) string {
 	for _, kind := range v.GPUTypes() {
@@ -223,7 +223,8 @@ func (v *nodeTables) meant(gpuType string) string {
 	return ""
 }
 
-// nearlySame reports whether one letter more, less or other makes a into b.
+// nearlySame reports whether inserting, deleting or replacing one letter turns
+// a into b.
 func nearlySame(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -236,8 +237,8 @@ func nearlySame(a, b string) bool {
 		len(a) == len(b) && same < len(a) && a[same+1:] == b[same+1:])
 }
 
-// partsOf returns what p asks for in parts of one GPU, and how many of these a
-// whole one has: thousandths, of a MIG slice its parts of the compute.
+// partsOf returns the size of p in parts of one GPU, and the number of parts of
+// a whole GPU: thousandths, or for a MIG slice the parts of the compute.
 func partsOf(p compute.Profile) (parts, whole int64) {
 	if slice, err := compute.ParseMIG(p.MIG); err == nil {
 		return int64(slice.Compute), int64(compute.MIGParts(p.GPUType))
@@ -251,7 +252,7 @@ func (v *nodeTables) sliced(gpuType string) bool {
 	return slices.ContainsFunc(v.GPUTypes(), func(kind string) bool { return strings.HasPrefix(kind, prefix) })
 }
 
-// sizeCPU sizes a CPU-only profile. While no node has reported what it has,
+// sizeCPU sizes a CPU-only profile. Before any node has reported an inventory,
 // any number of vCPUs is valid and waits.
 func (v resolver) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *compute.Error) {
 	n := int64(p.Count)
@@ -267,8 +268,8 @@ func (v resolver) sizeCPU(p compute.Profile) (compute.Request, compute.Price, *c
 	return r, each.Price * compute.Price(n), nil
 }
 
-// proRata returns the price of parts of a GPU that has whole of them, rounded
-// up so that no share is free.
+// proRata returns the price of some of the whole parts of a GPU, rounded up so
+// that no share is free.
 func proRata(each compute.Price, parts, whole int64) compute.Price {
 	return (each*compute.Price(parts) + compute.Price(whole) - 1) / compute.Price(whole)
 }

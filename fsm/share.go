@@ -7,27 +7,27 @@ import (
 	"berth/compute"
 )
 
-// How fair share forgets.
+// Constants of the decay of fair-share usage.
 const (
 	defaultHalfLife = 24 * time.Hour
 	decaySteps      = 64            // Per half-life.
 	decayFactor     = 4_248_701_965 // 2^(-1/64) in 1/2^32.
 	decayShift      = 32
-	maxUsed         = 1 << 60         // Sums stop here, so that none overflows.
-	forgotten       = 60 * decaySteps // Steps after which nothing is left of maxUsed.
+	maxUsed         = 1 << 60         // Sums are capped here to prevent overflow.
+	forgotten       = 60 * decaySteps // Steps after which maxUsed has decayed to zero.
 )
 
-// usage is what fair share remembers of an organization: what its attempts
-// have held up to an instant, and what they hold since. Half of it counts
-// after the half-life, in steps of 1/64 of that on the state's clock.
+// usage is the fair-share usage of an organization: the decayed usage of its
+// attempts up to an instant, and their rate since then. The half-life halves
+// it, in steps of 1/64 of the half-life on the state's clock.
 type usage struct {
 	Org  compute.OrgID   `cbor:"1,keyasint"`
 	Used uint64          `cbor:"2,keyasint,omitempty"` // Price × milliseconds, decayed up to At.
-	Rate compute.Price   `cbor:"3,keyasint,omitempty"` // Of its live attempts together, per second.
+	Rate compute.Price   `cbor:"3,keyasint,omitempty"` // Sum over its live attempts, per second.
 	At   compute.Instant `cbor:"4,keyasint"`
 }
 
-// until returns what u has used at now, which is not before u.At.
+// until returns the usage at now, which is not before u.At.
 func (u *usage) until(now compute.Instant, halfLife time.Duration) uint64 {
 	if halfLife <= 0 {
 		halfLife = defaultHalfLife
@@ -51,7 +51,7 @@ func (u *usage) until(now compute.Instant, halfLife time.Duration) uint64 {
 	return used
 }
 
-// decay returns what is left of used after some steps, rounded down at each.
+// decay returns used after some steps of decay, rounded down at each.
 func decay(used, steps uint64) uint64 {
 	used >>= min(steps/decaySteps, 63)
 	for range steps % decaySteps {
@@ -61,7 +61,7 @@ func decay(used, steps uint64) uint64 {
 	return used
 }
 
-// add returns used and rate for some milliseconds, at most maxUsed.
+// add adds the usage of some milliseconds at rate to used, at most maxUsed.
 func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 	hi, lo := bits.Mul64(uint64(max(rate, 0)), uint64(max(d, 0)))
 	if hi > 0 || lo > maxUsed {
@@ -70,8 +70,8 @@ func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 	return min(used+lo, maxUsed)
 }
 
-// useMore brings what an organization uses to now, and changes its rate from
-// now on.
+// useMore updates the usage of an organization to now and changes its rate from
+// then on.
 func (s *quota) useMore(org compute.OrgID, rate compute.Price) {
 	u := usage{Org: org}
 	if known, ok := s.usage.Get(org); ok {
@@ -83,7 +83,7 @@ func (s *quota) useMore(org compute.OrgID, rate compute.Price) {
 	s.usage.Put(&u)
 }
 
-// Share returns what fair share knows of an organization now.
+// Share returns the fair-share usage of an organization at the state's time.
 func (v *View) Share(org compute.OrgID) compute.Share {
 	out := compute.Share{Weight: compute.DefaultWeight}
 	if q, ok := v.quotas.Get(scope{org: org}); ok && q.Weight > 0 {

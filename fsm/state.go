@@ -9,9 +9,9 @@ import (
 	"berth/fsm/store"
 )
 
-// View is the whole state at one Raft index. It never changes, and any number
-// of goroutines may read it. The records that its methods return are shared:
-// nobody may write to them.
+// View is the whole state at one Raft index. It is immutable and safe for
+// concurrent use. The records that its methods return are shared and must not
+// be written to.
 type View struct {
 	clusterState
 	nodeTables
@@ -26,10 +26,10 @@ type View struct {
 	counts counts
 }
 
-// The tables of the state, by noun. Methods that read the tables of one noun
-// belong to it; those that read more are methods of View.
+// The tables of the state, by topic. Methods that read the tables of one topic
+// belong to it. Methods that read more belong to View.
 type (
-	// clusterState is what there is one of.
+	// clusterState has the singletons of the state.
 	clusterState struct {
 		meta meta
 	}
@@ -78,89 +78,89 @@ type (
 		pendingSelections store.Index[priorityKey, compute.Execution]   // Parents with a queue message.
 		runningSelections store.Index[priorityKey, compute.Execution]   // Parents whose children run.
 		growing           store.Index[timeKey, compute.Execution]       // Placed, by when the hold has to grow.
-		finished          store.PackedIndex[timeKey, compute.Execution] // By the end; what goes first.
-		estimated         store.Index[timeKey, compute.Execution]       // Those that wait, by when their estimates end.
+		finished          store.PackedIndex[timeKey, compute.Execution] // By the end; the next to be removed first.
+		estimated         store.Index[timeKey, compute.Execution]       // Waiting ones, by when their estimates end.
 		work              store.Index[pair, compute.Attempt]            // Live attempts by node, execution.
-		victims           store.Index[priorityKey, compute.Execution]   // Preemptible ones that have a place.
+		victims           store.Index[priorityKey, compute.Execution]   // Preemptible executions that are placed.
 		totals            store.Table[compute.OrgID, totals]
 	}
 
-	// quotaTables has quotas and what counts against them.
+	// quotaTables has quotas and the loads that count toward them.
 	quotaTables struct {
 		usage  store.Records[compute.OrgID, usage]
 		quotas store.Records[scope, compute.Quota]
 		loads  store.Table[scope, compute.Load] // Of live attempts.
 	}
 
-	// requestTables has the answers to requests.
+	// requestTables has the answers to processed requests.
 	requestTables struct {
 		ops      store.Records[pair, op] // By organization, identifier.
-		opAges   ages                    // Ops that changed something, by sequence: the oldest first.
-		refusals ages                    // The others.
+		opAges   ages                    // Accepted ops by sequence: the oldest first.
+		refusals ages                    // Refused ops by sequence: the oldest first.
 	}
 
-	// archiveTables has where archived executions are.
+	// archiveTables has the places of archived executions.
 	archiveTables struct {
 		archives       store.Records[uint64, Archive]      // By number.
-		archivePlaces  store.Table[archivePlace, struct{}] // What archives have of organizations.
-		archiveBlobs   store.Table[compute.Hash, struct{}] // Those of archives.
+		archivePlaces  store.Table[archivePlace, struct{}] // Parts of archives, by organization.
+		archiveBlobs   store.Table[compute.Hash, struct{}] // Blobs of archives.
 		archivedTotals store.Table[compute.OrgID, totals]  // Of executions in archives.
-		extra          map[compute.ExecutionID]*Case       // From archives; of views that With has made.
+		extra          map[compute.ExecutionID]*Case       // Archived executions; only in views made by With.
 	}
 
-	// learnedTables has what was learned from executions and attempts.
+	// learnedTables has statistics on executions and attempts.
 	learnedTables struct {
 		arrived store.Records[string, arrival] // By the request's key.
 		tallies store.Records[tallyKey, tally]
-		mix     *compute.Mix // In force; derived from arrived.
+		mix     *compute.Mix // The current mix; derived from arrived.
 	}
 )
 
-// meta is what there is one of.
+// meta is the record of the singletons.
 type meta struct {
 	Index      uint64          `cbor:"1,keyasint"` // Of the last entry applied.
 	Now        compute.Instant `cbor:"2,keyasint"` // The state's clock.
-	Term       uint64          `cbor:"3,keyasint"` // The newest leader's.
+	Term       uint64          `cbor:"3,keyasint"` // The newest leader's term.
 	Cluster    compute.UUID    `cbor:"4,keyasint"` // Zero before Bootstrap.
 	RootToken  compute.Hash    `cbor:"5,keyasint"`
 	Settings   Settings        `cbor:"6,keyasint"`
 	OpSequence uint64          `cbor:"7,keyasint"` // Of the newest remembered op.
 
-	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // How far the mix is learned.
+	Learning compute.Learning `cbor:"8,keyasint,omitzero"` // The progress of the mix.
 
-	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of the estimates of starts.
+	Calibration compute.Calibration `cbor:"9,keyasint,omitzero"` // Of start estimates.
 
-	Format uint64 `cbor:"10,keyasint,omitempty"` // Up to which commands are allowed; 0 for the first.
+	Format uint64 `cbor:"10,keyasint,omitempty"` // The newest allowed format; 0 for the first.
 
-	Epoch uint64        `cbor:"11,keyasint,omitempty"` // Which life of the cluster this is; 0 is the first.
+	Epoch uint64        `cbor:"11,keyasint,omitempty"` // The epoch of the cluster; 0 is the first.
 	Brake compute.Brake `cbor:"12,keyasint,omitzero"`
 
 	RestsUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Nothing is placed before, in a life that begins.
 }
 
-// Records that only this package knows.
+// Records that only this package uses.
 type (
-	// removedNode keeps a node that was removed from coming back.
+	// removedNode prevents a removed node from returning.
 	removedNode struct {
 		ID compute.NodeID  `cbor:"1,keyasint"`
 		At compute.Instant `cbor:"2,keyasint"`
 	}
 
-	// admission says with which join token a node became a member, and for which
-	// key of its own it got a certificate.
+	// admission records the join token that admitted a node, and the key of the
+	// node's certificate.
 	admission struct {
 		Node    compute.NodeID `cbor:"1,keyasint"`
 		TokenID string         `cbor:"2,keyasint"`
-		Key     compute.Hash   `cbor:"3,keyasint,omitzero"` // Zero of a version that did not know.
+		Key     compute.Hash   `cbor:"3,keyasint,omitzero"` // Zero if admitted by a version that did not record it.
 	}
 
-	// price is one line of the price book.
+	// price is one line of the price list.
 	price struct {
 		Name  string        `cbor:"1,keyasint"` // A GPU type, or "cpu".
 		Price compute.Price `cbor:"2,keyasint"`
 	}
 
-	// refreshToken is a refresh token with what became of it.
+	// refreshToken is a refresh token with its successor.
 	refreshToken struct {
 		Token   compute.RefreshToken `cbor:"1,keyasint"`
 		Next    compute.Hash         `cbor:"2,keyasint"` // Its successor, once spent.
@@ -171,7 +171,7 @@ type (
 // kinds is the number of kinds of executions.
 const kinds = int(compute.KindSubSelection) + 1
 
-// counts is what metrics show, kept on write.
+// counts are the values of metrics, maintained on write.
 type counts struct {
 	executions [compute.Statuses][kinds]int
 	waiting    [compute.Reasons]int
@@ -179,15 +179,16 @@ type counts struct {
 	archived   int // Executions in archives.
 }
 
-// totals is what an organization's lists and limits need, kept on write.
+// totals are the numbers of an organization's lists and limits, maintained on
+// write.
 type totals struct {
 	executions int
 	spent      compute.Credits
 	byStatus   [compute.Statuses]int
 }
 
-// state is the view that the apply goroutine works on, with the parts that apply
-// commands to it.
+// state is the view that the apply goroutine works on, with the parts that
+// apply commands to it.
 type state struct {
 	*View
 
@@ -249,8 +250,8 @@ func (v *View) makeRecords() {
 	v.loads = store.NewTable[scope, compute.Load](byScope)
 }
 
-// makeRestingRecords makes the tables of which most records never change again.
-// The numbers are the fields whose items many records have.
+// makeRestingRecords makes the tables whose records mostly become final. The
+// numbers are the fields whose items many records share.
 func (v *View) makeRestingRecords() {
 	const org, user, key, profile, request = 2, 3, 4, 10, 11
 	v.executions = store.NewColdRecords(byExecution,
@@ -326,8 +327,7 @@ func priorityKeyOf(e *compute.Execution) priorityKey {
 	return priorityKey{e.Priority, e.SubmitIndex, e.ID}
 }
 
-// stored lists what snapshots carry, in the order in which they carry it:
-// append only.
+// stored lists the tables in snapshots, in their order there: append only.
 func (v *View) stored() []store.Stored {
 	return []store.Stored{
 		&v.nodes, &v.removed, &v.prices, &v.joins, &v.orgs, &v.users, &v.members,
@@ -337,8 +337,9 @@ func (v *View) stored() []store.Stored {
 	}
 }
 
-// kept lists those of stored that snapshots and hashes know: not archives as
-// long as there are none, of which older formats of the state know nothing.
+// kept lists the tables of stored that snapshots and hashes include. Archives
+// are left out while there are none, because older formats of the state do not
+// know them.
 func (v *View) kept() []store.Stored {
 	all := v.stored()
 	if v.archives.Len() == 0 {
@@ -347,7 +348,7 @@ func (v *View) kept() []store.Stored {
 	return all
 }
 
-// storedNames names what stored lists, in the same order.
+// storedNames returns the names of the tables of stored, in the same order.
 func storedNames() []string {
 	return []string{
 		"nodes", "removed", "prices", "joins", "orgs", "users", "members",
@@ -370,7 +371,7 @@ func (v *View) shareables() []store.Shareable {
 	}
 }
 
-// publish returns the state as it is now, for everybody to read.
+// publish returns the current state for readers.
 func (s *state) publish() *View {
 	for _, t := range s.shareables() {
 		t.Share()
@@ -383,19 +384,19 @@ func (s *state) publish() *View {
 	return v
 }
 
-// putExecution stores e and everything that is derived from it.
+// putExecution stores e and all data derived from it.
 func (s *execution) putExecution(e *compute.Execution) {
 	s.follow(s.executions.Put(e), e)
 }
 
-// dropExecution removes the execution id with everything derived from it.
+// dropExecution removes the execution id and all data derived from it.
 func (s *execution) dropExecution(id compute.ExecutionID) {
 	if old := s.executions.Drop(id); old != nil {
 		s.follow(old, nil)
 	}
 }
 
-// follow brings the indexes and counts of executions from before to after.
+// follow updates the indexes and counts of executions from before to after.
 func (s *execution) follow(before, after *compute.Execution) {
 	s.history.Update(before, after)
 	s.live.Update(before, after)
@@ -440,7 +441,7 @@ func (t *totals) add(e *compute.Execution, n int) {
 	}
 }
 
-// merge adds what was counted beside t.
+// merge adds the totals of other executions.
 func (t *totals) merge(other *totals) {
 	t.executions += other.executions
 	t.spent += other.spent
@@ -449,7 +450,7 @@ func (t *totals) merge(other *totals) {
 	}
 }
 
-// merge adds executions that were counted beside c.
+// merge adds the counts of other executions.
 func (c *counts) merge(other *counts) {
 	for status, byKind := range other.executions {
 		for kind, n := range byKind {
@@ -531,7 +532,7 @@ func (s *requestTables) dropOp(k pair) {
 	}
 }
 
-// agesOf returns the table that says when o is forgotten.
+// agesOf returns the table that has the age of o.
 func (s *requestTables) agesOf(o *op) *ages {
 	if o.refused() {
 		return &s.refusals

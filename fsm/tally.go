@@ -8,36 +8,35 @@ import (
 	"berth/compute"
 )
 
-// maxTallies is how many different tallies there are: beyond, the GPU type is
-// "other". Types are what nodes report, so an operator's mistake could make
-// many.
+// maxTallies is the largest number of tallies. Beyond it the GPU type is
+// "other". Nodes report the types, so an operator's mistake could create many.
 const maxTallies = 512
 
-// otherType is the GPU type of what is over maxTallies.
+// otherType is the GPU type of tallies beyond maxTallies.
 const otherType = "other"
 
-// tallied is what is counted.
+// tallied is a counted quantity.
 type tallied uint8
 
 // Counted quantities. Their values are in the state: append only.
 const (
-	talliedMadeRoom   tallied = iota // Attempts that were asked to make room, and did.
-	talliedEndedFirst                // Attempts that were asked, and ended by themselves or were stopped.
-	talliedUnbilled                  // Attempts that are free, as a failure of ours or preempted, by the reason.
+	talliedMadeRoom   tallied = iota // Attempts that were preempted and gave way.
+	talliedEndedFirst                // Attempts that were preempted, but ended by themselves or were stopped.
+	talliedUnbilled                  // Unbilled attempts after a system failure or a preemption, by the reason.
 )
 
-// tally counts what happened and of which no record tells any more, for
-// metrics. It is in the state so that a change of leaders or a restart makes
-// no counter fall, and every node shows the same.
+// tally counts events that no record shows, for metrics. It is in the state so
+// that no counter falls after a change of leaders or a restart, and every node
+// shows the same.
 type tally struct {
 	What    tallied         `cbor:"1,keyasint"`
-	Reason  compute.Reason  `cbor:"2,keyasint,omitempty"` // Of what is free.
+	Reason  compute.Reason  `cbor:"2,keyasint,omitempty"` // Of an unbilled attempt.
 	GPUType string          `cbor:"3,keyasint"`           // "cpu" without GPUs.
 	Count   uint64          `cbor:"4,keyasint"`
-	Worth   compute.Credits `cbor:"5,keyasint,omitempty"` // Price × time that was executed and is not charged.
+	Worth   compute.Credits `cbor:"5,keyasint,omitempty"` // Price × time of execution that is not charged.
 }
 
-// tallyKey is what a tally is of.
+// tallyKey identifies a tally.
 type tallyKey struct {
 	what    tallied
 	reason  compute.Reason
@@ -70,7 +69,7 @@ func (s *statistics) tally(what tallied, why compute.Reason, e *compute.Executio
 	s.tallies.Put(&t)
 }
 
-// tallyEnd counts how an attempt ended that was asked to make room, or is free.
+// tallyEnd counts the end of an attempt that was preempted or is unbilled.
 func (s *statistics) tallyEnd(a *compute.Attempt, e *compute.Execution, status compute.Status, why compute.Reason) {
 	worth := e.Price.Charge(a.Ran(s.meta.Now))
 	switch {
@@ -84,16 +83,16 @@ func (s *statistics) tallyEnd(a *compute.Attempt, e *compute.Execution, status c
 	}
 }
 
-// Tally is how often something happened, for metrics.
+// Tally is a count of events, for metrics.
 type Tally struct {
 	GPUType string // "cpu" without GPUs.
 	Reason  compute.Reason
 	Count   uint64
-	Worth   compute.Credits // Price × time that was executed and is not charged.
+	Worth   compute.Credits // Price × time of execution that is not charged.
 }
 
-// Preempted yields how many attempts were asked to make room for work of a
-// higher priority, by GPU type: with made those that did, else those that
+// Preempted yields how many attempts were preempted for work of a higher
+// priority, by GPU type: with made those that gave way, otherwise those that
 // ended before.
 func (v *learnedTables) Preempted(made bool) iter.Seq[Tally] {
 	if made {
@@ -102,8 +101,8 @@ func (v *learnedTables) Preempted(made bool) iter.Seq[Tally] {
 	return v.talliesOf(talliedEndedFirst)
 }
 
-// Unbilled yields how many attempts nobody was charged for though they were
-// placed, by reason and GPU type: failures of the system and preemptions.
+// Unbilled yields how many placed attempts were not charged, by reason and GPU
+// type: system failures and preemptions.
 func (v *learnedTables) Unbilled() iter.Seq[Tally] { return v.talliesOf(talliedUnbilled) }
 
 func (v *learnedTables) talliesOf(what tallied) iter.Seq[Tally] {

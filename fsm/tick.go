@@ -3,16 +3,17 @@ package fsm
 import "berth/compute"
 
 const (
-	// RetirePerTick is how many terminal executions one Tick forgets at most.
-	// When it forgot that many there may be more.
+	// RetirePerTick is the largest number of terminal executions that one Tick
+	// removes. After that many there may be more.
 	RetirePerTick = 1_000
 
-	// retireSweep is how many it looks at to find them: children of parents
-	// that live are in front of others that may go.
+	// retireSweep is how many executions one Tick scans for them: sub-executions
+	// of live parents are in front of others that may be removed.
 	retireSweep = 16 * RetirePerTick
 )
 
-// tick lets time pass. Each part does a bounded amount of work.
+// tick runs the periodic work of the state. Each part does a bounded amount of
+// work.
 func (s *lifecycle) tick() Result {
 	s.money.growHolds()
 	s.requests.expireOps()
@@ -24,9 +25,10 @@ func (s *lifecycle) tick() Result {
 	return Result{Count: s.retention.retire()}
 }
 
-// retire forgets terminal executions past their age or number, the oldest
-// first, and returns how many, where they do not go to archives. Their ledger
-// lines stay. A child stays as long as its parent lives, which counts on it.
+// retire removes terminal executions past their age or number, the oldest
+// first, and returns how many. It does nothing where they are archived. Their
+// ledger lines stay. A sub-execution stays as long as its parent is live,
+// because the parent refers to it.
 func (s *retention) retire() int {
 	if s.Format() >= formatTrust && !s.meta.Settings.Forget {
 		return 0
@@ -34,7 +36,7 @@ func (s *retention) retire() int {
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
 	looks, left := retireSweep, s.finished.Len()
 	if s.Format() < formatTrust {
-		looks = RetirePerTick // As every replica of that format does.
+		looks = RetirePerTick // Required for identical replicas of that format.
 	}
 	var due []*compute.Execution
 	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
@@ -61,8 +63,9 @@ func (s *retention) retire() int {
 	return len(due)
 }
 
-// parentOf returns the parent of an execution that has ended, if it has one. A
-// sweep begins where the one before began: what that skipped is remembered.
+// parentOf returns the parent of an ended execution, if it has one. A sweep
+// starts where the previous one started, so the parents of skipped executions
+// are remembered.
 func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool) {
 	if parent, ok := s.waiting[id]; ok {
 		return parent, true
@@ -77,8 +80,8 @@ func (s *retention) parentOf(id compute.ExecutionID) (compute.ExecutionID, bool)
 	return parent, !parent.IsZero()
 }
 
-// lives reports whether a parent is known and has not ended. It asks once for
-// each.
+// lives reports whether a parent is known and has not ended. It reads each
+// parent once.
 func (s *retention) lives(parent compute.ExecutionID, known map[compute.ExecutionID]bool) bool {
 	is, ok := known[parent]
 	if !ok {

@@ -27,11 +27,11 @@ func (v *clusterState) ClusterID() compute.UUID { return v.meta.Cluster }
 // RootToken returns the SHA-256 of the root token.
 func (v *clusterState) RootToken() compute.Hash { return v.meta.RootToken }
 
-// ClusterEpoch returns which life of the cluster this is: 0 for the first, and
-// one more after each restore or recovery.
+// ClusterEpoch returns the epoch of the cluster: 0 at first, and one more after
+// each restore or recovery.
 func (v *clusterState) ClusterEpoch() uint64 { return v.meta.Epoch }
 
-// Settings returns what the operator configured.
+// Settings returns the operator's settings.
 func (v *clusterState) Settings() Settings { return v.meta.Settings }
 
 // Node returns the node id.
@@ -40,13 +40,13 @@ func (v *nodeTables) Node(id compute.NodeID) (*compute.Node, bool) { return v.no
 // Nodes yields the nodes by identifier.
 func (v *nodeTables) Nodes() iter.Seq[*compute.Node] { return v.nodes.Values() }
 
-// RemovedNode reports whether the node id was removed for good.
+// RemovedNode reports whether the node id was permanently removed.
 func (v *nodeTables) RemovedNode(id compute.NodeID) bool {
 	_, removed := v.removed.Get(id)
 	return removed
 }
 
-// Prices returns a copy of the price book: by GPU type, and "cpu".
+// Prices returns a copy of the price list: by GPU type, and "cpu".
 func (v *moneyTables) Prices() map[string]compute.Price {
 	book := make(map[string]compute.Price, v.prices.Len())
 	for p := range v.prices.Values() {
@@ -55,7 +55,8 @@ func (v *moneyTables) Prices() map[string]compute.Price {
 	return book
 }
 
-// Execution returns an organization's execution. Deleted ones are gone.
+// Execution returns an organization's execution. It does not return deleted
+// ones.
 func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Execution, bool) {
 	e, ok := v.AnyExecution(id)
 	if !ok || e.Org != org {
@@ -64,8 +65,8 @@ func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Ex
 	return e, true
 }
 
-// AnyExecution returns the execution id of whatever organization. It is for
-// the system itself, never for a tenant's request.
+// AnyExecution returns the execution id of any organization. It is for the
+// system itself, never for a tenant's request.
 func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
 	e, ok := v.known(id)
 	if !ok || e.Deleted {
@@ -74,8 +75,8 @@ func (v *View) AnyExecution(id compute.ExecutionID) (*compute.Execution, bool) {
 	return e, true
 }
 
-// Children returns the sub-executions of a parent in the order of their GPU
-// types' names, then by repeat, those that are still known.
+// Children returns the known sub-executions of a parent, ordered by GPU type
+// and then by repeat.
 func (v *View) Children(parent compute.ExecutionID) []*compute.Execution {
 	p, ok := v.known(parent)
 	if !ok || p.Selection == nil {
@@ -105,8 +106,8 @@ func (v *View) Attempts(id compute.ExecutionID) []*compute.Attempt {
 	return out
 }
 
-// Work returns what a node has to do: its live attempts, each with its
-// execution and the GPUs it holds.
+// Work returns the tasks of a node: its live attempts, each with its execution
+// and the GPUs it holds.
 func (v *View) Work(node compute.NodeID) []compute.Work {
 	n, ok := v.nodes.Get(node)
 	if !ok {
@@ -161,10 +162,10 @@ func (v *executionTables) Held(org compute.OrgID) iter.Seq[compute.Work] {
 	}
 }
 
-// lastHistoryKey follows all history keys of an organization.
+// lastHistoryKey is behind all history keys of an organization.
 func lastHistoryKey(org compute.OrgID) historyKey { return historyKey{org: org, index: math.MaxUint64} }
 
-// newest yields the executions of org at places, as long as those are org's.
+// newest yields the executions at places, as long as the places are org's.
 func (v *executionTables) newest(places iter.Seq[historyKey], org compute.OrgID) iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range places {
@@ -187,7 +188,7 @@ type HistoryFilter struct {
 	From   compute.Instant // Submitted at or after.
 	To     compute.Instant // Submitted before.
 
-	Skip int // Of those that are selected, how many of the newest are left out.
+	Skip int // How many of the newest selected executions are left out.
 }
 
 // matches reports whether f selects e.
@@ -199,9 +200,9 @@ func (f HistoryFilter) matches(e *compute.Execution) bool {
 		(f.To.IsZero() || e.CreatedAt < f.To)
 }
 
-// History yields an organization's executions in the state, newest first. Of
-// deleted ones it yields what billing needs. What is skipped is not decoded, and
-// where nothing else is asked for not even looked at.
+// History yields an organization's executions in the state, newest first. It
+// yields the billing data of deleted ones. Skipped executions are not decoded,
+// and with no other filter not even read.
 func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*compute.Execution] {
 	if f == (HistoryFilter{Skip: f.Skip}) {
 		return v.newest(v.history.Descend(lastHistoryKey(org), historyKey{org: org}, f.Skip), org)
@@ -216,9 +217,9 @@ func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*
 	}
 }
 
-// selected yields what f selects of the executions in the state, those that it
-// skips too, from a place in an organization's history down: the place of each, and
-// what returns it before the next one.
+// selected yields the executions in the state that f selects, including those
+// that it skips, from a place in an organization's history down. It yields the
+// place of each, and a function that loads it before the next one.
 func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[historyKey, func() *compute.Execution] {
 	f.Skip = 0
 	return func(yield func(historyKey, func() *compute.Execution) bool) {
@@ -238,8 +239,8 @@ func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[h
 	}
 }
 
-// selects reports whether f selects the execution id, whose outline it may read,
-// from an encoding in room. It returns that.
+// selects reports whether f selects the execution id. It may partially decode
+// the execution into outline and read its encoding into room, which it returns.
 func (v *executionTables) selects(
 	f HistoryFilter, id compute.ExecutionID, outline *compute.Execution, room []byte,
 ) (bool, []byte) {
@@ -254,7 +255,7 @@ func (v *executionTables) selects(
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
-// those in archives too, some of them more than once.
+// including archived executions, some more than once.
 func (v *View) Bundles() iter.Seq[compute.Hash] {
 	return func(yield func(compute.Hash) bool) {
 		for a := range v.Archives() {
@@ -278,9 +279,9 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 	}
 }
 
-// Totals returns how many executions an organization's history holds, by
-// status too, and what they cost, those in archives too. Parents count, their
-// credits do not: those are their children's.
+// Totals returns the number of executions in an organization's history, in
+// total and by status, and their cost, including archived ones. Parents count,
+// but their credits do not: those are their children's.
 func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, byStatus [compute.Statuses]int) {
 	t, _ := v.totals.Get(org)
 	archived, _ := v.archivedTotals.Get(org)
@@ -288,8 +289,8 @@ func (v *View) Totals(org compute.OrgID) (total int, spent compute.Credits, bySt
 	return t.executions, t.spent, t.byStatus
 }
 
-// Queue yields the queued executions line by line: by priority, highest first,
-// then by organization, then by age. The scheduler's order is its own.
+// Queue yields the queued executions: by priority, highest first, then by
+// organization, then by age. The scheduler has its own order.
 func (v *executionTables) Queue() iter.Seq[*compute.Execution] {
 	return func(yield func(*compute.Execution) bool) {
 		for k := range v.queue.All() {
@@ -301,8 +302,9 @@ func (v *executionTables) Queue() iter.Seq[*compute.Execution] {
 	}
 }
 
-// Lines returns the highest priority under below that work waits at, and the
-// organizations whose it is, by identifier; none when there is no such work.
+// Lines returns the highest priority below below at which work waits, and the
+// organizations of that work, by identifier. It returns none when there is no
+// such work.
 func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) {
 	at := queueKey{priority: below - 1}
 	for {
@@ -315,8 +317,8 @@ func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) 
 	}
 }
 
-// Line returns at most limit executions of an organization that wait at a
-// priority, the oldest first, those behind after when that is one.
+// Line returns at most limit queued executions of an organization at a
+// priority, the oldest first, starting behind after unless after is nil.
 func (v *executionTables) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
 	at := queueKey{priority: priority, org: org}
 	if after != nil {
@@ -338,7 +340,7 @@ func (v *executionTables) Line(priority int, org compute.OrgID, after *compute.E
 // QueueLen returns how many executions are queued.
 func (v *executionTables) QueueLen() int { return v.queue.Len() }
 
-// PendingSelections yields the parents whose queue message nobody has taken.
+// PendingSelections yields the parents whose queue message has not been taken.
 func (v *executionTables) PendingSelections() iter.Seq[*compute.Execution] {
 	return v.byPriority(&v.pendingSelections)
 }
@@ -360,11 +362,11 @@ func (v *executionTables) byPriority(x *store.Index[priorityKey, compute.Executi
 	}
 }
 
-// Calibration returns how good the estimates of starts have been.
+// Calibration returns the calibration of start estimates.
 func (v *clusterState) Calibration() compute.Calibration { return v.meta.Calibration }
 
-// Ended yields the executions that have ended, the newest end first, also
-// deleted ones: of each whose it is, its status and its times, and no more.
+// Ended yields the executions that have ended, including deleted ones, the
+// newest end first. Each has only its organization, status and times.
 func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
 	last := timeKey{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
@@ -384,7 +386,7 @@ func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
 	}
 }
 
-// Callbacks yields the outbox: who must hear of executions that ended.
+// Callbacks yields the pending notifications about executions that ended.
 func (v *executionTables) Callbacks() iter.Seq[*compute.Callback] { return v.callbacks.Values() }
 
 // JoinTokens yields the tokens with which nodes may join.

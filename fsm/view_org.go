@@ -35,7 +35,7 @@ func (v *identityTables) UserByEmail(email string) (*compute.User, bool) {
 	return v.users.Get(id)
 }
 
-// Membership returns what ties a user to an organization.
+// Membership returns a user's membership in an organization.
 func (v *identityTables) Membership(org compute.OrgID, user compute.UserID) (*compute.Membership, bool) {
 	return v.members.Get(pair{org.UUID, user.UUID})
 }
@@ -105,8 +105,8 @@ func (v *identityTables) Refresh(hash compute.Hash) (*compute.RefreshToken, bool
 	return &t.Token, true
 }
 
-// SigningKeys returns the keys that access tokens are signed with, the newest
-// first. Only it signs; the others still verify.
+// SigningKeys returns the keys that sign access tokens, the newest first. Only
+// the newest signs; the others still verify.
 func (v *identityTables) SigningKeys() []*compute.SigningKey {
 	out := slices.Collect(v.signing.Values())
 	slices.SortStableFunc(out, func(a, b *compute.SigningKey) int {
@@ -115,7 +115,7 @@ func (v *identityTables) SigningKeys() []*compute.SigningKey {
 	return out
 }
 
-// Account returns an organization's account; one without credits when it has
+// Account returns an organization's account, or one without credits if it has
 // never had any.
 func (v *moneyTables) Account(org compute.OrgID) *compute.Account {
 	if a, ok := v.accounts.Get(org); ok {
