@@ -9,7 +9,7 @@ import (
 	"berth/fsm"
 )
 
-// end has an execution that waits end as aborted.
+// end aborts waiting executions.
 func (w *world) end(ids ...compute.ExecutionID) {
 	w.Helper()
 	for _, id := range ids {
@@ -17,7 +17,7 @@ func (w *world) end(ids ...compute.ExecutionID) {
 	}
 }
 
-// page returns a page of a history and how many archives were opened for it.
+// page returns a page of a history and the number of archives opened for it.
 func (w *world) page(f fsm.HistoryFilter, limit int, l library) (ids []compute.ExecutionID, opened int, err error) {
 	open := func(a *fsm.Archive) (*fsm.ArchiveFile, error) {
 		opened++
@@ -34,8 +34,8 @@ func (w *world) page(f fsm.HistoryFilter, limit int, l library) (ids []compute.E
 	return ids, opened, nil
 }
 
-// TestFiltersOpenWhatTheySelect holds that an archive is opened when it has what
-// is asked for, as its record says, and that others may be missing.
+// TestFiltersOpenWhatTheySelect checks that a page opens the archives that, by
+// their records, have selected executions, and that the others may be missing.
 func TestFiltersOpenWhatTheySelect(t *testing.T) {
 	w := newestWorld(t)
 	l := library{}
@@ -63,7 +63,7 @@ func TestFiltersOpenWhatTheySelect(t *testing.T) {
 		found, opens int
 	}{
 		{"the parent of some", fsm.HistoryFilter{Parent: &parent}, 2, 1},
-		{"an unknown parent", fsm.HistoryFilter{Parent: &unknown}, 0, 1}, // Between two of one archive.
+		{"an unknown parent", fsm.HistoryFilter{Parent: &unknown}, 0, 1}, // Between two parents of one archive.
 		{"a parent behind all", fsm.HistoryFilter{Parent: &nobody}, 0, 0},
 		{"a kind that none is of", fsm.HistoryFilter{Kind: &docker}, 0, 0},
 		{"a kind that one is of", fsm.HistoryFilter{Kind: &selection}, 1, 1},
@@ -88,7 +88,8 @@ func TestFiltersOpenWhatTheySelect(t *testing.T) {
 	}
 }
 
-// retainedWorld returns a world that archives whatever ends, with n executions.
+// retainedWorld returns a world that archives all ended executions, with n
+// executions.
 func retainedWorld(t *testing.T, n int) (w *world, l library, ids []compute.ExecutionID) {
 	t.Helper()
 	w, l = newestWorld(t), library{}
@@ -99,8 +100,8 @@ func retainedWorld(t *testing.T, n int) (w *world, l library, ids []compute.Exec
 	return w, l, ids
 }
 
-// TestSkippedArchivesStayClosed holds that a page far behind opens the archives in
-// which it is, though all of them overlap with the next.
+// TestSkippedArchivesStayClosed checks that a page far down the history opens
+// only its own archives, although each overlaps with the next.
 func TestSkippedArchivesStayClosed(t *testing.T) {
 	const n = 60
 	w, l, ids := retainedWorld(t, n)
@@ -111,7 +112,7 @@ func TestSkippedArchivesStayClosed(t *testing.T) {
 	}
 	w.end(ids[n-1])
 	w.archiveAll(l)
-	for range 3 { // Newer ones, in the state.
+	for range 3 { // Newer executions, in the state.
 		ids = append(ids, w.submit("t4"))
 	}
 	slices.Reverse(ids)
@@ -139,8 +140,9 @@ func TestSkippedArchivesStayClosed(t *testing.T) {
 	}
 }
 
-// TestLookupOpensItsArchive holds that one execution is looked for in the archive
-// that has it, though all of them reach over its identifier.
+// TestLookupOpensItsArchive checks that a lookup of one execution opens the
+// archive that has it, although the ranges of all archives include its
+// identifier.
 func TestLookupOpensItsArchive(t *testing.T) {
 	const n = 40
 	w, l, ids := retainedWorld(t, n)
@@ -179,8 +181,8 @@ func TestLookupOpensItsArchive(t *testing.T) {
 	}
 }
 
-// TestHistoryIsTooWide holds that a page reads no more of archives than it may, and
-// that all of the history is in smaller ones.
+// TestHistoryIsTooWide checks that a page reads no more from archives than the
+// limit, and that smaller pages cover the whole history.
 func TestHistoryIsTooWide(t *testing.T) {
 	const n, size, most = 60, 4 << 20, 47 // Of 192 MiB.
 	w := newestWorld(t)
@@ -190,7 +192,7 @@ func TestHistoryIsTooWide(t *testing.T) {
 		w.end(w.submit("t4"))
 		d := w.view().DraftArchive(nil)
 		if d == nil {
-			continue // The first stays.
+			continue // The first execution stays.
 		}
 		l[d.Command.Blob] = d.Blob
 		d.Command.Term, d.Command.Size = w.term, size
@@ -207,8 +209,8 @@ func TestHistoryIsTooWide(t *testing.T) {
 	}
 }
 
-// TestOverdue holds that what waits for its archive as it should is not overdue,
-// and what waits for longer is.
+// TestOverdue checks that executions that wait for a larger archive are not
+// overdue, and those that wait for longer are.
 func TestOverdue(t *testing.T) {
 	w := newestWorld(t)
 	l := library{}
@@ -245,8 +247,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestDraftLeavesOut holds that what cannot be archived keeps nothing else in the
-// state.
+// TestDraftLeavesOut checks that executions that cannot be archived do not
+// block others.
 func TestDraftLeavesOut(t *testing.T) {
 	w, ids := pastWorld(t, 4)
 	w.retain(0, 2)

@@ -7,8 +7,8 @@ import (
 	"berth/compute"
 )
 
-// TestUnpackedBytesCount holds that a page reads no more of archives than it may
-// where they are small and unpack to much.
+// TestUnpackedBytesCount checks that the limit of a page also bounds archives
+// that are small and unpack to many bytes.
 func TestUnpackedBytesCount(t *testing.T) {
 	const size = 8 << 20
 	const most = maxRead / (size / 2)

@@ -14,10 +14,10 @@ import (
 	"berth/fsm"
 )
 
-// library is where the blobs of archives are.
+// library stores the blobs of archives.
 type library map[compute.Hash][]byte
 
-// open returns what an archive holds.
+// open returns the content of an archive.
 func (l library) open(a *fsm.Archive) (*fsm.ArchiveFile, error) {
 	data, ok := l[a.Blob]
 	if !ok {
@@ -26,8 +26,8 @@ func (l library) open(a *fsm.Archive) (*fsm.ArchiveFile, error) {
 	return fsm.ReadArchive(a, data)
 }
 
-// archive proposes the archive that is due and returns how many executions
-// have left the state.
+// archive proposes the archive that is due and returns how many executions have
+// left the state.
 func (w *world) archive(l library) int {
 	w.Helper()
 	d := w.view().DraftArchive(nil)
@@ -39,7 +39,7 @@ func (w *world) archive(l library) int {
 	return w.must(d.Command).Count
 }
 
-// archiveAll archives whatever is due.
+// archiveAll archives all due executions.
 func (w *world) archiveAll(l library) (n int) {
 	w.Helper()
 	for {
@@ -51,7 +51,7 @@ func (w *world) archiveAll(l library) (n int) {
 	}
 }
 
-// retain sets how long, or how many, finished executions stay.
+// retain sets the age and the number up to which finished executions stay.
 func (w *world) retain(age time.Duration, number int) {
 	w.Helper()
 	s := w.view().Settings()
@@ -76,12 +76,12 @@ func told(t testing.TB, v *fsm.View, org compute.OrgID, f fsm.HistoryFilter, ski
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, strings.ReplaceAll(string(text), "[]", "null")) // The state tells one from the other nowhere.
+		out = append(out, strings.ReplaceAll(string(text), "[]", "null")) // The state does not distinguish the two.
 	}
 	return out
 }
 
-// filters are some that a history may be asked for with.
+// filters returns various filters of histories.
 func filters() []fsm.HistoryFilter {
 	completed, selection, none := compute.StatusCompleted, compute.KindSelection, compute.ExecutionID{}
 	return []fsm.HistoryFilter{
@@ -122,10 +122,9 @@ func wantSame(t testing.TB, what string, got, want map[string][]string) {
 	}
 }
 
-// TestArchivesKeepTheHistory archives at random points of random histories:
-// answers about the past are the same before and after, behind any part that
-// is skipped, of a replica that has applied the same, and of one that was
-// restored from a snapshot.
+// TestArchivesKeepTheHistory archives at random points of random histories.
+// Answers about the past are the same before and after, with any number
+// skipped, on a second replica, and after a restore from a snapshot.
 func TestArchivesKeepTheHistory(t *testing.T) {
 	moved := 0
 	for seed := range uint64(8) {
@@ -159,7 +158,7 @@ func TestArchivesKeepTheHistory(t *testing.T) {
 	}
 }
 
-// wantPages fails unless pages of the history are parts of the whole.
+// wantPages fails unless pages of the history equal parts of the whole.
 func (w *world) wantPages(l library, rng *rand.Rand) {
 	w.Helper()
 	for i, f := range filters() {
@@ -174,7 +173,7 @@ func (w *world) wantPages(l library, rng *rand.Rand) {
 }
 
 // wantReplicas fails unless a machine that applies the same entries, and one
-// that reads a snapshot, are the same.
+// that reads a snapshot, have the same state.
 func (w *world) wantReplicas(l library) {
 	w.Helper()
 	again := fsm.New()
@@ -196,7 +195,7 @@ func (w *world) wantReplicas(l library) {
 }
 
 // pastWorld returns a world in which n executions of each of two organizations
-// have ended a while ago, a minute from one to the next, and the last is young.
+// have ended a while ago, one per minute; the last is young.
 func pastWorld(t *testing.T, n int) (w *world, ids []compute.ExecutionID) {
 	w = newestWorld(t)
 	for range n {
@@ -264,9 +263,9 @@ func TestArchiveIsFound(t *testing.T) {
 	}
 }
 
-// TestArchiveWaitsUntilItIsWorthIt holds that executions that are due wait for
-// others, that those of two months have an archive each, and that a blob is the
-// same whenever it is made.
+// TestArchiveWaitsUntilItIsWorthIt checks that due executions wait for others,
+// that each month has its own archive, and that the blob of the same executions
+// is always the same.
 func TestArchiveWaitsUntilItIsWorthIt(t *testing.T) {
 	w, _ := pastWorld(t, 1)
 	l := library{}
@@ -296,8 +295,8 @@ func TestArchiveWaitsUntilItIsWorthIt(t *testing.T) {
 	}
 }
 
-// TestSelectionIsArchivedWhole holds that sub-executions stay as long as their
-// parent, and go with it.
+// TestSelectionIsArchivedWhole checks that sub-executions stay as long as their
+// parent, and are archived with it.
 func TestSelectionIsArchivedWhole(t *testing.T) {
 	w := newestWorld(t)
 	l := library{}
@@ -392,8 +391,8 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// snapshotSums returns what the tables of executions, attempts, callbacks and
-// archives hold.
+// snapshotSums returns the sums of the tables of executions, attempts,
+// callbacks and archives.
 func (w *world) snapshotSums() string {
 	s := w.view().TableSums()
 	return s["executions"] + s["attempts"] + s["callbacks"] + s["archives"]
@@ -416,8 +415,8 @@ func TestArchiveNeedsTheFormat(t *testing.T) {
 	}
 }
 
-// TestArchiveBlobIsChecked holds that a blob that is not what the state says is
-// refused, whatever is wrong with it.
+// TestArchiveBlobIsChecked checks that a blob that does not match its record is
+// refused, whatever differs.
 func TestArchiveBlobIsChecked(t *testing.T) {
 	w, _ := pastWorld(t, 4)
 	l := library{}
@@ -462,8 +461,8 @@ func TestArchiveBlobIsChecked(t *testing.T) {
 	}
 }
 
-// TestArchiveKeepsBundles holds that the code of archived executions that is in
-// the blob stores is still in use.
+// TestArchiveKeepsBundles checks that code of archived executions in the blob
+// stores counts as used.
 func TestArchiveKeepsBundles(t *testing.T) {
 	w := newestWorld(t)
 	id := w.submit("t4", func(e *compute.Execution) {

@@ -46,13 +46,13 @@ func TestBackupHoldsTheState(t *testing.T) {
 	if sum.Orgs != 2 || sum.Balance != sum.Granted-sum.Charged || sum.Executions != 7 || sum.ByStatus["completed"] != 1 {
 		t.Errorf("got %+v", sum)
 	}
-	r := f.ApplyFrames(v.Index()+1, w.frame(w.newLife())) // It can go on.
+	r := f.ApplyFrames(v.Index()+1, w.frame(w.newLife())) // It can continue.
 	if r[0].Refusal != nil || f.View().ClusterEpoch() != 2 {
 		t.Errorf("the state does not go on: %+v", r)
 	}
 }
 
-// A backup is read as it was written or not at all.
+// TestDamagedBackupIsRefused checks that a damaged backup is never read.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	w := newEmptyWorld(t)
 	w.bootstrap(settings())

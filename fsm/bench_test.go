@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkSubmit measures one submit of a full queue, in entries of 64 as the
-// leader coalesces them.
+// leader batches them.
 func BenchmarkSubmit(b *testing.B) {
 	w := newEmptyWorld(b)
 	s := settings()
@@ -41,8 +41,8 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// BenchmarkExecution measures all entries of one execution, each published on
-// its own.
+// BenchmarkExecution measures all entries of one execution, each published
+// separately.
 func BenchmarkExecution(b *testing.B) {
 	w := newWorld(b)
 	w.must(fsm.SetSettings{Term: 1, Settings: fsm.Settings{Meter: true}})

@@ -73,8 +73,8 @@ func populated(t *testing.T) *state {
 	return f.state
 }
 
-// change stores a changed copy of a record, behind the back of everything that
-// is kept beside it.
+// change stores a changed copy of a record without updating the data derived
+// from it.
 func change[K, V any](r *store.Records[K, V], k K, f func(*V)) {
 	old, _ := r.Get(k)
 	changed := *old
@@ -221,8 +221,8 @@ func TestCheckSees(t *testing.T) {
 	}
 }
 
-// TestOldestOpsMakeRoom fills the memory of requests by its number instead of
-// its age.
+// TestOldestOpsMakeRoom reaches the limit on the number of remembered requests
+// instead of their age.
 func TestOldestOpsMakeRoom(t *testing.T) {
 	s := newState()
 	for i := range 3 {
@@ -275,8 +275,8 @@ func TestClipKeepsWholeCharacters(t *testing.T) {
 	}
 }
 
-// TestTickGrowsABoundedNumberOfHolds has one more hold to grow than one Tick
-// takes: the one that is due last waits for the next.
+// TestTickGrowsABoundedNumberOfHolds has one more hold to extend than one Tick
+// takes: the one that is due last waits for the next Tick.
 func TestTickGrowsABoundedNumberOfHolds(t *testing.T) {
 	s := newState()
 	s.meta.Settings.Meter = true

@@ -14,7 +14,7 @@ import (
 	"berth/fsm"
 )
 
-// everyCommand returns one command of each kind with something in it.
+// everyCommand returns one command of each kind with some content.
 func everyCommand() []fsm.Command {
 	a := fsm.Actor{User: compute.UserID{UUID: compute.UUID{1}}, Org: compute.OrgID{UUID: compute.UUID{2}}}
 	op := fsm.Op{ID: compute.OpID{UUID: compute.UUID{3}}, Request: compute.Hash{4}}
@@ -191,7 +191,7 @@ func FuzzDecode(f *testing.F) {
 		if len(rest) >= len(data) {
 			t.Fatal("a frame without length")
 		}
-		// Whatever can be decoded can be applied, and leaves a sound state.
+		// Every decodable entry can be applied and leaves a valid state.
 		w := newWorld(t)
 		w.index++
 		w.fsm.ApplyFrames(w.index, data[:len(data)-len(rest)])

@@ -14,7 +14,7 @@ import (
 	"berth/fsm/store"
 )
 
-// helpers are the types of command.go that are no payload of a command.
+// helpers are the types of command.go that are not payloads.
 func helpers() []string {
 	return []string{"Command", "Op", "Actor", "Settings", "Child", "AttemptRef", "Result", "ShownNode"}
 }
@@ -42,8 +42,8 @@ func TestEveryPayloadHasOneRow(t *testing.T) {
 	}
 }
 
-// TestRowsUseWhatPayloadsCarry holds that a payload with an Op is remembered by
-// it, and that the leader's commands are refused from an older leader.
+// TestRowsUseWhatPayloadsCarry checks that a payload with an Op is remembered
+// by it, and that the leader's commands are refused from an older leader.
 func TestRowsUseWhatPayloadsCarry(t *testing.T) {
 	for _, r := range commands.rows {
 		cmd, err := r.decode([]byte{0xa0})
@@ -53,7 +53,7 @@ func TestRowsUseWhatPayloadsCarry(t *testing.T) {
 		payload := reflect.TypeOf(cmd)
 		_, hasOp := payload.FieldByName("Op")
 		_, hasTerm := payload.FieldByName("Term")
-		hasTerm = hasTerm && r.name != "Clock" // It raises the term.
+		hasTerm = hasTerm && r.name != "Clock" // A Clock raises the term.
 		if hasOp != (r.op != nil) || hasTerm != (r.term != nil) {
 			t.Errorf("%s: Op %v, in its row %v; Term %v, in its row %v", r.name, hasOp, r.op != nil, hasTerm, r.term != nil)
 		}
@@ -129,9 +129,9 @@ type toy struct {
 	Grant int    `cbor:"3,keyasint,omitempty"`
 }
 
-// TestAddingACommand adds a command as CONTRIBUTING.md says: a payload, what
-// applies it, and a row. Encoding, decoding, the gate, the term of the leader and
-// the memory of requests follow from the row.
+// TestAddingACommand adds a command as CONTRIBUTING.md describes: a payload,
+// its apply function, and a row. Encoding, decoding, the format check, the term
+// of the leader and the memory of requests follow from the row.
 func TestAddingACommand(t *testing.T) {
 	applied := 0
 	table := newCommandTable(append(commandRows(), command[toy]{
@@ -192,7 +192,7 @@ func TestAddingACommand(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesPayloads damages what is inside frames.
+// TestDecodeRefusesPayloads damages the payloads of frames.
 func TestDecodeRefusesPayloads(t *testing.T) {
 	for _, r := range commands.rows {
 		if _, err := r.decode([]byte("\xa1\x18\x63\x01")); err == nil {

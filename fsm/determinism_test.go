@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// impure are the packages of which the state may use nothing, and the names of
-// others that it may not use: each can differ between replicas.
+// impure returns the packages that the state may not use, and the names in
+// other packages that it may not use: each can differ between replicas.
 func impure() (packages []string, names map[string][]string) {
 	packages = []string{
 		"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "runtime", "log", "log/slog",
@@ -31,26 +31,27 @@ func impure() (packages []string, names map[string][]string) {
 	return packages, names
 }
 
-// outside are the files that are no part of deciding: the door to Raft and to
-// readers, metrics, and the reading of snapshots, which are what they are in
-// whatever order their records are looked at.
+// outside reports whether a file is exempt: the interface to Raft and to
+// readers, metrics, and the reading of snapshots, whose result does not depend
+// on the order in which records are read.
 func outside(file string) bool {
 	return strings.HasSuffix(file, "fsm.go") || strings.HasSuffix(file, "metrics.go") || strings.HasSuffix(file, "restore.go")
 }
 
-// pure are the packages that decide: their directories and, of what none may
-// import, what each may: schemas of records follow from their types, which the
-// program fixes.
+// pure returns the directories of the packages that decide and, for imports
+// that are forbidden elsewhere, those that each may use: schemas of records
+// follow from their types, which are fixed in the program.
 func pure() map[string][]string {
 	return map[string][]string{".": nil, "../attempt": nil, "ledger": nil, "store": {"reflect"}}
 }
 
-// judge returns what in files could make replicas differ. A range over a map
-// must say on its line why its order does not matter: "Any order" or "Sorted".
+// judge returns the constructs in files that could make replicas differ. A
+// range over a map must say on its line why its order does not matter: "Any
+// order" or "Sorted".
 func judge(fset *token.FileSet, files []*ast.File, may []string) []string {
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	conf := types.Config{Importer: noImports{}, Error: func(error) {}}
-	_, _ = conf.Check("fsm", fset, files, info) // Imports are missing; maps are seen all the same.
+	_, _ = conf.Check("fsm", fset, files, info) // Imports are missing; maps are recognized anyway.
 	var out []string
 	for _, file := range files {
 		at := func(n ast.Node) string { return fset.Position(n.Pos()).String() }
@@ -96,8 +97,8 @@ func typeOf(info *types.Info, x ast.Expr) types.Type {
 	return nil
 }
 
-// markedLines returns the lines with a comment that says why an order does
-// not matter.
+// markedLines returns the lines with a comment that says why an order does not
+// matter.
 func markedLines(fset *token.FileSet, file *ast.File) map[int]bool {
 	marked := make(map[int]bool)
 	for _, group := range file.Comments {
@@ -111,7 +112,7 @@ func markedLines(fset *token.FileSet, file *ast.File) map[int]bool {
 	return marked
 }
 
-// noImports knows no package: the check needs only the types written here.
+// noImports resolves no package: the check needs only the types in these files.
 type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not needed") }
@@ -143,7 +144,7 @@ func TestNothingDependsOnTheReplica(t *testing.T) {
 	}
 }
 
-// TestJudgeSees holds the test above to what it promises.
+// TestJudgeSees checks that judge finds each impurity.
 func TestJudgeSees(t *testing.T) {
 	tests := []struct{ name, source, want string }{
 		{"clock", `import "time"; func f() { _ = time.Now() }`, "uses time.Now"},

@@ -11,9 +11,9 @@ import (
 	"berth/fsm"
 )
 
-// TestMemoryIsNeverOversold holds over random histories that the shares of a
-// device never hold more memory than it has, each the memory that goes with
-// its thousandths, and that each says how it is isolated.
+// TestMemoryIsNeverOversold checks in random histories that the shares of a
+// device never hold more memory than it has, that each share has memory in
+// proportion to its thousandths, and that each reports its isolation.
 func TestMemoryIsNeverOversold(t *testing.T) {
 	shared, sliced := 0, 0
 	for seed := range uint64(20) {
@@ -104,8 +104,8 @@ func TestResolveMIG(t *testing.T) {
 	}
 }
 
-// TestSlicesAreAnotherKind holds that the state places no work on a device of
-// another kind than it asked for, whatever a plan says.
+// TestSlicesAreAnotherKind checks that the state places no work on a device of
+// another kind than requested, whatever a plan contains.
 func TestSlicesAreAnotherKind(t *testing.T) {
 	w := newWorld(t)
 	node := w.addNode("n4", "a100.mig_3g_20gb", "a100", "a100.mig_7g_40gb")
@@ -135,8 +135,8 @@ func TestSlicesAreAnotherKind(t *testing.T) {
 	}
 }
 
-// TestSelectionOverSlices holds that a GPU selection tries MIG slices as kinds
-// of their own, named in any case.
+// TestSelectionOverSlices checks that a GPU selection treats MIG slices as
+// separate kinds, named in any case.
 func TestSelectionOverSlices(t *testing.T) {
 	w := newWorld(t)
 	w.addNode("n4", "a100.mig_3g_20gb")

@@ -8,13 +8,13 @@ import (
 	"berth/fsm"
 )
 
-// drain is the command that drains n1 within a time.
+// drain returns the command that drains n1 within a time.
 func (w *world) drain(within time.Duration) fsm.DrainNode {
 	return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID, Drained: true, Within: within}
 }
 
-// newDrainWorld returns a world in which n1 executes what may restart and
-// what may not.
+// newDrainWorld returns a world in which n1 executes an execution that may
+// restart and one that may not.
 func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 	w = newWorld(t)
 	s := settings()
@@ -29,9 +29,9 @@ func newDrainWorld(t *testing.T) (w *world, moves, stays compute.ExecutionID) {
 
 func (w *world) tick() { w.must(fsm.Tick{Term: w.term}) }
 
-// TestDrainWithADeadline is a drain from its command to the removal of the
-// node: what may restart moves at once, the rest ends at the deadline, and
-// neither costs anything.
+// TestDrainWithADeadline follows a drain from its command to the removal of the
+// node. Executions that may restart move at once, the rest ends at the
+// deadline, and neither is charged.
 func TestDrainWithADeadline(t *testing.T) {
 	w, moves, stays := newDrainWorld(t)
 	balance := w.account().Balance
@@ -71,8 +71,8 @@ func TestDrainWithADeadline(t *testing.T) {
 	w.must(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID})
 }
 
-// Code that has ended by itself before the word to end reached it keeps its own
-// end, and is charged for it.
+// TestDrainLosesAgainstTheEnd checks that code that ended by itself before the
+// request to stop arrived keeps its own end, and is charged.
 func TestDrainLosesAgainstTheEnd(t *testing.T) {
 	w, _, stays := newDrainWorld(t)
 	w.must(w.drain(time.Minute))
@@ -85,9 +85,9 @@ func TestDrainLosesAgainstTheEnd(t *testing.T) {
 	}
 }
 
-// TestDrainOfWhatMayBeRetried: what has retries left makes room at once, as what
-// is preemptible does, and that is none of its retries. What has none left stays
-// to the deadline, and ends then.
+// TestDrainOfWhatMayBeRetried checks that an execution with retries left moves
+// at once, like a preemptible one, and that this is not a retry. One without
+// retries left stays until the deadline and ends then.
 func TestDrainOfWhatMayBeRetried(t *testing.T) {
 	w := newTrustWorld(t)
 	goes, spent := w.submit("t4", retries(1)), w.submit("t4", retries(1))
@@ -114,8 +114,9 @@ func TestDrainOfWhatMayBeRetried(t *testing.T) {
 	w.complete(goes, "n1", time.Second)
 }
 
-// An attempt that provably never started by the deadline is queued again, at
-// no cost; what may have started ends.
+// TestDrainEndsWhatNeverStarted checks that an attempt that provably never
+// started by the deadline is requeued without charge, and that one that may
+// have started ends.
 func TestDrainEndsWhatNeverStarted(t *testing.T) {
 	stopped := func(ran bool) func(*world, compute.ExecutionID) fsm.Command {
 		return func(w *world, id compute.ExecutionID) fsm.Command {
@@ -138,7 +139,7 @@ func TestDrainEndsWhatNeverStarted(t *testing.T) {
 	}
 	broken := func(w *world, id compute.ExecutionID) fsm.Command {
 		c := w.failed(id, compute.ReasonStartFailed, 0)
-		c.Outcome.Status = compute.StatusFailed // Its user's own file names.
+		c.Outcome.Status = compute.StatusFailed // The user's own file names.
 		return c
 	}
 	lost := func(w *world, id compute.ExecutionID) fsm.Command { return w.lost(id) }
@@ -185,8 +186,8 @@ func TestDrainEndsWhatNeverStarted(t *testing.T) {
 	}
 }
 
-// TestUserStopsWhatADrainMoves: that a node is drained changes nothing of what
-// somebody wants who stops an execution.
+// TestUserStopsWhatADrainMoves checks that a drain does not change the effect
+// of a user's stop.
 func TestUserStopsWhatADrainMoves(t *testing.T) {
 	w, moves, _ := newDrainWorld(t)
 	w.must(w.drain(time.Hour))
@@ -232,7 +233,8 @@ func TestDrainNotice(t *testing.T) {
 	w.refused(undrain, compute.CodeInvalid, "drain_deadline")
 }
 
-// A server of an older version could not apply a deadline.
+// TestDrainWithADeadlineNeedsEveryServer checks that no deadline is accepted
+// while an older server could not apply it.
 func TestDrainWithADeadlineNeedsEveryServer(t *testing.T) {
 	w := newWorld(t)
 	if err := w.view().Allows(w.drain(0)); err != nil {

@@ -10,13 +10,14 @@ import (
 	"berth/fsm"
 )
 
-// newLife returns the command that begins the next life of the cluster.
+// newLife returns the command that begins the next epoch of the cluster.
 func (w *world) newLife() fsm.RaiseEpoch {
 	return fsm.RaiseEpoch{Term: w.term, Epoch: w.view().ClusterEpoch() + 1, Cause: fsm.CauseRestored}
 }
 
-// What ran in the life before ends unbilled, what waited waits on, and no word
-// about the life before counts any more.
+// TestEpochEndsWhatWasLive checks that attempts of the previous epoch end
+// unbilled, that waiting executions keep waiting, and that reports on the
+// previous epoch have no effect.
 func TestEpochEndsWhatWasLive(t *testing.T) {
 	w := newWorld(t)
 	starting, running, waiting := w.submit("t4"), w.submit("t4"), w.submit("t4")
@@ -49,8 +50,9 @@ func TestEpochEndsWhatWasLive(t *testing.T) {
 	}
 }
 
-// An execution with retries left waits for its next attempt, unbilled, as after the loss
-// of a node; what has none left, or is being stopped, ends.
+// TestEpochRetriesWhatWasLive checks that an execution with retries left waits
+// for its next attempt, unbilled, as after the loss of a node. One without
+// retries left, or one that is being stopped, ends.
 func TestEpochRetriesWhatWasLive(t *testing.T) {
 	w := newTrustWorld(t)
 	goes, spent, stopped := w.submit("t4", retries(1)), w.submit("t4", retries(1)), w.submit("t4", retries(1))
@@ -84,8 +86,9 @@ func TestEpochRetriesWhatWasLive(t *testing.T) {
 	}
 }
 
-// A node that still has an attempt of the life before on disk can take it for
-// none of this one, also when the execution is placed again and again.
+// TestEpochOfAttempts checks that a node cannot mistake an attempt of the
+// previous epoch on its disk for one of this epoch, even when the execution is
+// placed repeatedly.
 func TestEpochOfAttempts(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4", func(e *compute.Execution) { e.Preemptible = true })
@@ -96,7 +99,7 @@ func TestEpochOfAttempts(t *testing.T) {
 		{Execution: id, Epoch: 1, For: urgent},
 	}}})
 	waits := w.submit("t4")
-	w.must(w.newLife()) // It was asked to make room, and may be disconnected for longer than the leader rests.
+	w.must(w.newLife()) // It was preempted, and may be disconnected for longer than the leader pauses.
 	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonNodeLost)
 	w.must(w.newLife())
 	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
@@ -107,8 +110,8 @@ func TestEpochOfAttempts(t *testing.T) {
 	}
 }
 
-// Who could come in before and may have been turned away since has to ask
-// again; API keys stay.
+// TestEpochForgetsCredentials checks that credentials that may have been
+// revoked since the backup become invalid. API keys stay.
 func TestEpochForgetsCredentials(t *testing.T) {
 	w := full(t)
 	w.must(w.newLife())
@@ -127,8 +130,8 @@ func TestEpochForgetsCredentials(t *testing.T) {
 	w.must(fsm.AddSigningKey{Term: w.term, Key: compute.SigningKey{ID: "next", Public: []byte{1}, Sealed: []byte{2}}})
 }
 
-// TestEpochIsNoMassFailure: every node is down from the epoch on until it is
-// heard, and that holds no attempt back.
+// TestEpochIsNoMassFailure checks that the nodes, which are all down from the
+// epoch on until they are heard, do not activate the brake.
 func TestEpochIsNoMassFailure(t *testing.T) {
 	w := newTrustWorld(t)
 	w.must(w.newLife())
@@ -137,8 +140,9 @@ func TestEpochIsNoMassFailure(t *testing.T) {
 	}
 }
 
-// In the life that begins, what of the life before may restart has time to end
-// first; how long nobody led before makes no difference.
+// TestEpochRests checks that placement pauses until attempts of the previous
+// epoch that may be retried have had time to end. The length of the time
+// without a leader makes no difference.
 func TestEpochRests(t *testing.T) {
 	w := newTrustWorld(t)
 	if got := w.view().RestsUntil(); !got.IsZero() {
@@ -156,7 +160,8 @@ func TestEpochRests(t *testing.T) {
 	}
 }
 
-// The ledger of each organization says where the fork is, and still adds up.
+// TestEpochInTheLedger checks that each organization's ledger records the fork
+// and still adds up.
 func TestEpochInTheLedger(t *testing.T) {
 	w := full(t)
 	w.must(w.newLife())

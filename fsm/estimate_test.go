@@ -8,9 +8,9 @@ import (
 	"berth/fsm"
 )
 
-// TestEstimatesAreComparedWithTheTruth holds what becomes of an estimate: it is
-// kept while its execution waits, counted when that starts, and forgotten when
-// that ends before.
+// TestEstimatesAreComparedWithTheTruth follows an estimate: it is stored while
+// its execution waits, counted when the execution starts, and dropped when the
+// execution ends before.
 func TestEstimatesAreComparedWithTheTruth(t *testing.T) {
 	w := newWorld(t)
 	soon, late, stopped, other := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.executionID()
@@ -36,8 +36,8 @@ func TestEstimatesAreComparedWithTheTruth(t *testing.T) {
 	}
 }
 
-// TestOverdueEstimatesCountOnce holds that an estimate which is late corrects
-// the scale before its execution starts, and not again when it does.
+// TestOverdueEstimatesCountOnce checks that an overdue estimate corrects the
+// scale before its execution starts, and not again at the start.
 func TestOverdueEstimatesCountOnce(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
@@ -58,9 +58,9 @@ func TestOverdueEstimatesCountOnce(t *testing.T) {
 	}
 }
 
-// TestOverdueEstimatesOfAllCount holds that a long queue of one organization
-// keeps no other's overdue estimates from counting, nor those that are not
-// overdue yet any that are.
+// TestOverdueEstimatesOfAllCount checks that neither a long queue of one
+// organization nor estimates that are not overdue yet keep other overdue
+// estimates from counting.
 func TestOverdueEstimatesOfAllCount(t *testing.T) {
 	w := newestWorld(t)
 	record := func(id compute.ExecutionID, wait time.Duration) {
@@ -68,7 +68,7 @@ func TestOverdueEstimatesOfAllCount(t *testing.T) {
 			{Execution: id, P50: wait, P90: wait},
 		}})
 	}
-	for range 1_000 { // As many as one Tick looks at.
+	for range 1_000 { // As many as one Tick scans.
 		record(w.submit("t4"), 24*time.Hour)
 	}
 	w.ada = w.addUser("grace")
@@ -82,7 +82,7 @@ func TestOverdueEstimatesOfAllCount(t *testing.T) {
 	}
 }
 
-// TestBadEstimatesAreLeftOut holds that nothing absurd gets into the state.
+// TestBadEstimatesAreLeftOut checks that absurd estimates are not stored.
 func TestBadEstimatesAreLeftOut(t *testing.T) {
 	w := newWorld(t)
 	for _, e := range []compute.StartEstimate{

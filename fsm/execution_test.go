@@ -344,7 +344,7 @@ func TestQueueOrderAndLimits(t *testing.T) {
 	if w.running() != 1 || w.view().QueueLen() != 2 {
 		t.Errorf("%d running, %d queued", w.running(), w.view().QueueLen())
 	}
-	w.submit("t4") // There is room in the queue again.
+	w.submit("t4") // The queue has space again.
 }
 
 func TestStop(t *testing.T) {
@@ -352,7 +352,7 @@ func TestStop(t *testing.T) {
 		name   string
 		stops  []compute.Stop
 		placed bool
-		end    compute.Status // What the node says then.
+		end    compute.Status // The node's report afterwards.
 		reason compute.Reason
 		want   compute.Status
 		why    compute.Reason
@@ -446,8 +446,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestDeleteTakesTheChildrenAlong wants no code of a deleted GPU selection left
-// in its sub-executions.
+// TestDeleteTakesTheChildrenAlong checks that no code of a deleted GPU
+// selection is left in its sub-executions.
 func TestDeleteTakesTheChildrenAlong(t *testing.T) {
 	w := newWorld(t)
 	parent := w.selection(func(*compute.Execution) {})
@@ -612,7 +612,7 @@ func TestSubmitFillsWhatIsTheStates(t *testing.T) {
 }
 
 func TestOneEntryDecidesInOrder(t *testing.T) {
-	w := newPoorWorld(t, 13_000, "n3", "t4", "t4", "t4") // Two minutes of a t4, and a little.
+	w := newPoorWorld(t, 13_000, "n3", "t4", "t4", "t4") // A little more than two minutes of a t4.
 	first, second, third := w.python("t4"), w.python("t4"), w.python("t4")
 	repeat := first
 	repeat.Execution.ID = w.executionID()

@@ -8,7 +8,7 @@ import (
 	"berth/fsm"
 )
 
-// newOldWorld returns a world whose nodes know formats of the state.
+// newOldWorld returns a world whose nodes know the given formats of the state.
 func newOldWorld(t *testing.T, formats ...uint64) (*world, []compute.NodeID) {
 	w := newEmptyWorld(t)
 	w.bootstrap(settings())
@@ -20,8 +20,8 @@ func newOldWorld(t *testing.T, formats ...uint64) (*world, []compute.NodeID) {
 	return w, ids
 }
 
-// Additions of a format are allowed once every server knows it, a node that is
-// down too, and the state says so.
+// TestFormatRises checks that additions of a format are allowed once every
+// server knows it, including down nodes, and the state has that format.
 func TestFormatRises(t *testing.T) {
 	w, ids := newOldWorld(t, 0, fsm.Format, 1)
 	quota := fsm.SetQuota{Actor: w.root}
@@ -62,7 +62,8 @@ func TestFormatRises(t *testing.T) {
 	}
 }
 
-// A node that is removed holds nobody up, and workers have no replica.
+// TestFormatOfThoseWhoLeft checks that removed nodes and workers, which have no
+// replica, delay no format.
 func TestFormatOfThoseWhoLeft(t *testing.T) {
 	w, ids := newOldWorld(t, fsm.Format, 1)
 	w.must(fsm.RemoveNode{Actor: w.root, Node: ids[1]})
@@ -77,8 +78,8 @@ func TestFormatOfThoseWhoLeft(t *testing.T) {
 	}
 }
 
-// A server that could not apply what is allowed may not come in, nor say that
-// it has become one.
+// TestFormatRefusesOldNodes checks that a server that could not apply the
+// allowed commands can neither join nor report that it was downgraded.
 func TestFormatRefusesOldNodes(t *testing.T) {
 	w, ids := newOldWorld(t, fsm.Format)
 	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
@@ -97,8 +98,8 @@ func TestFormatRefusesOldNodes(t *testing.T) {
 	w.must(late)
 }
 
-// A program that is older than the state neither reads its snapshot nor applies
-// the entry that raises the format.
+// TestFormatIsTooNew checks that a program that is older than the state neither
+// reads its snapshot nor applies the entry that raises the format.
 func TestFormatIsTooNew(t *testing.T) {
 	const newer = fsm.Format + 1
 	w, _ := newOldWorld(t, newer)

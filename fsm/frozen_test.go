@@ -14,13 +14,13 @@ import (
 //go:embed testdata/frozen.txt
 var frozen string
 
-// TestRecordsAreFrozen holds that records of executions, attempts and callbacks,
-// with nothing in them and with something in each field, are encoded as they
-// always were. The bytes in testdata/frozen.txt must not change, and lines are
-// only added: an archive is accepted when the sum of the hashes of its records'
-// encodings is the same on all servers, and one that replays the command after an
-// upgrade encodes them again. So a field that is new needs omitempty, a number of
-// its own, and a zero value that means what was before.
+// TestRecordsAreFrozen checks that the encoding of executions, attempts and
+// callbacks, empty and with every field set, never changes. The bytes in
+// testdata/frozen.txt must not change; lines are only added. An archive is
+// accepted when the sum of the hashes of its encoded records is the same on all
+// servers, and a server that replays the command after an upgrade encodes the
+// records again. A new field therefore needs omitempty, a new number and a zero
+// value that means the previous behaviour.
 func TestRecordsAreFrozen(t *testing.T) {
 	again := map[string]func([]byte) []byte{
 		"execution": encodeAgain[compute.Execution],

@@ -156,8 +156,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// series returns the values of all series of reg, by name and the values of
-// their labels in the order of the labels.
+// series returns the values of all series of reg, by name and label values in
+// the order of the labels.
 func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -203,7 +203,7 @@ func TestUnderRaft(t *testing.T) {
 				break
 			}
 		}
-		if err := r.Barrier(0).Error(); err != nil { // Its first entry is in the log.
+		if err := r.Barrier(0).Error(); err != nil { // The first entry is in the log.
 			t.Fatal(err)
 		}
 		return r
@@ -237,7 +237,7 @@ func TestUnderRaft(t *testing.T) {
 	}
 }
 
-// sink is a snapshot's destination that fails.
+// sink is a snapshot destination that fails.
 type sink struct {
 	failWriter
 	cancelled, closed bool

@@ -14,18 +14,18 @@ import (
 	"berth/fsm"
 )
 
-// historian makes random commands, most of them sensible, out of what the
-// state holds.
+// historian generates random commands, most of them valid, from the content of
+// the state.
 type historian struct {
 	*world
 
 	rng   *rand.Rand
-	sent  []fsm.Command // For repeats.
+	sent  []fsm.Command // To repeat commands.
 	names int           // Of nodes and users so far.
 }
 
-// newHistorian returns a historian with a cluster that has limits one can
-// reach.
+// newHistorian returns a historian with a cluster whose limits are low enough
+// to be reached.
 func newHistorian(t testing.TB, seed uint64) *historian {
 	h := &historian{world: newEmptyWorld(t), rng: rand.New(rand.NewPCG(seed, 1))}
 	s := settings()
@@ -48,7 +48,7 @@ func pick[T any](h *historian, items ...T) T { return items[h.rng.IntN(len(items
 // chance reports true once in n times.
 func (h *historian) chance(n int) bool { return h.rng.IntN(n) == 0 }
 
-// actor returns who acts, now and then with a key.
+// actor returns the actor of a request, sometimes with a key.
 func (h *historian) actor() fsm.Actor {
 	a := pick(h, h.ada, h.ada, h.ada, h.other)
 	if keys := h.view().Keys(a.Org); len(keys) > 0 && h.chance(4) {
@@ -61,8 +61,8 @@ func (h *historian) request() fsm.Op {
 	return h.op(h.org, fmt.Sprint("request ", h.rng.IntN(100)))
 }
 
-// send applies cmd, or once in a while something sent before, unchanged or
-// with another request under the same op.
+// send applies cmd, or sometimes an earlier command, unchanged or with another
+// request under the same op.
 func (h *historian) send(cmd fsm.Command) {
 	h.sent = append(h.sent, cmd)
 	if h.chance(12) {
@@ -79,7 +79,7 @@ func (h *historian) send(cmd fsm.Command) {
 	h.do(cmd)
 }
 
-// step makes one random thing happen.
+// step performs one random operation.
 func (h *historian) step() {
 	switch n := h.rng.IntN(100); {
 	case n < 22:
@@ -149,8 +149,8 @@ func (h *historian) takeOne() fsm.Command {
 	return h.take(h.executionID(), "gpu.t4")
 }
 
-// giveUpSome stops runs of GPU selections like a bad leader: any, for any
-// reason.
+// giveUpSome stops runs of GPU selections like a faulty leader: any run, for
+// any reason.
 func (h *historian) giveUpSome() {
 	for parent := range h.view().RunningSelections() {
 		c := fsm.StopCandidates{Term: h.term, Parent: parent.ID}
@@ -166,7 +166,7 @@ func (h *historian) giveUpSome() {
 	}
 }
 
-// planSome plans like a bad scheduler: any node, GPUs with or without room.
+// planSome plans like a faulty scheduler: any node, GPUs free or not.
 func (h *historian) planSome() {
 	nodes := slices.Collect(h.view().Nodes())
 	plan := fsm.CommitPlan{Term: h.term, ViewIndex: h.index}
@@ -190,7 +190,7 @@ func (h *historian) planSome() {
 	h.send(plan)
 }
 
-// preemptions asks attempts to make room, most of which may be asked.
+// preemptions returns preemptions of attempts, most of them valid.
 func (h *historian) preemptions() (out []compute.Preemption) {
 	for e := range h.view().Queue() {
 		for w := range h.view().Victims(e.Priority + h.rng.IntN(2)) {
@@ -204,7 +204,7 @@ func (h *historian) preemptions() (out []compute.Preemption) {
 	return out
 }
 
-// workOne does something to a random live attempt.
+// workOne calls do with a random live attempt.
 func (h *historian) workOne(do func(compute.Work)) {
 	var all []compute.Work
 	for n := range h.view().Nodes() {
@@ -281,7 +281,7 @@ func (h *historian) nodeThing() {
 	case 3:
 		h.send(fsm.DrainNode{Op: h.request(), Actor: h.root, Node: n.ID, Drained: h.chance(2)})
 	case 4:
-		if len(nodes) > 2 || h.view().Format() == fsm.Format { // Which keeps the last one.
+		if len(nodes) > 2 || h.view().Format() == fsm.Format { // The newest format keeps the last node.
 			remove := fsm.RemoveNode{Op: h.request(), Actor: h.root, Node: n.ID}
 			if h.view().Format() == fsm.Format && h.chance(2) {
 				remove.Beside = []compute.NodeID{pick(h, nodes...).ID, {UUID: compute.UUID{9}}}[:1+h.rng.IntN(2)]
@@ -298,7 +298,7 @@ func (h *historian) nodeThing() {
 		}
 		h.send(fsm.LoseAttempts{Term: h.term, Node: n.ID, Attempts: refs})
 		h.term += uint64(h.rng.IntN(2))
-	case 8: // Another life, seldom.
+	case 8: // A new epoch, rarely.
 		if h.chance(4) {
 			h.format = fsm.Format
 			h.send(fsm.RaiseEpoch{
@@ -309,7 +309,7 @@ func (h *historian) nodeThing() {
 		}
 	case 9:
 		h.send(fsm.SetBrake{Op: h.request(), Actor: pick(h, h.root, h.actor()), Share: new(h.rng.IntN(110)), Release: h.chance(2)})
-	case 7: // Its program is replaced, by an older one too; perhaps all are new now.
+	case 7: // Its program is replaced, possibly by an older one; perhaps all programs are new afterwards.
 		renewed := *n
 		renewed.Format = uint64(h.rng.IntN(fsm.Format + 1))
 		h.send(fsm.RegisterNode{Node: renewed})
@@ -359,7 +359,7 @@ func (h *historian) peopleThing() {
 	}
 }
 
-// quotaThing changes what an organization, a key or a tag is granted.
+// quotaThing changes a quota of an organization, a key or a tag.
 func (h *historian) quotaThing(a fsm.Actor, op fsm.Op) {
 	q := compute.Quota{
 		Org: a.Org, Concurrent: h.rng.IntN(5) - h.rng.IntN(2), MilliGPU: int64(h.rng.IntN(4)) * 1500,
@@ -377,8 +377,8 @@ func (h *historian) quotaThing(a fsm.Actor, op fsm.Op) {
 	h.send(fsm.SetQuota{Op: op, Actor: pick(h, h.root, h.root, a), Quota: q})
 }
 
-// follower applies what a historian did as Raft would on another node: in
-// batches of its own, and from a snapshot now and then.
+// follower applies a historian's entries like Raft on another node: in its own
+// batches, and sometimes from a snapshot.
 type follower struct {
 	t    *testing.T
 	fsm  *fsm.FSM
@@ -398,7 +398,7 @@ func (f *follower) catchUp(entries [][]byte) {
 	}
 }
 
-// restart goes on from a snapshot of the follower's own.
+// restart continues from a snapshot of the follower itself.
 func (f *follower) restart() {
 	var buf bytes.Buffer
 	if err := f.fsm.View().WriteSnapshot(&buf); err != nil {
@@ -412,7 +412,7 @@ func (f *follower) restart() {
 }
 
 // TestReplicasAgree applies random histories to two machines, one of which
-// starts again from a snapshot on the way. Everything must hold all the time,
+// restarts from a snapshot on the way. All invariants must hold at any time,
 // and both must end with the same bytes.
 func TestReplicasAgree(t *testing.T) {
 	const seeds, rounds, steps = 60, 4, 60
@@ -450,7 +450,7 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
-// checkEnds fails when an execution that had ended is not as it was then.
+// checkEnds fails when the record of an ended execution has changed since.
 func (h *historian) checkEnds(t *testing.T, ended map[compute.ExecutionID]compute.Execution) {
 	t.Helper()
 	for _, org := range []compute.OrgID{h.org, h.other.Org} {
@@ -484,8 +484,8 @@ func agree(t *testing.T, a, b *fsm.FSM) {
 	}
 }
 
-// checkSolvent fails when an organization could set aside more than it has,
-// or was charged another amount than its executions say.
+// checkSolvent fails when an organization holds more than it has, or was
+// charged another amount than its executions cost.
 func checkSolvent(t *testing.T, v *fsm.View) {
 	t.Helper()
 	for o := range v.Orgs() {
@@ -505,7 +505,7 @@ func checkSolvent(t *testing.T, v *fsm.View) {
 					t.Errorf("execution %s was charged twice", e.Execution)
 				}
 				charges[e.Execution] = e.Amount
-			case compute.LedgerHold, compute.LedgerRelease, compute.LedgerFork: // They move nothing out of the account.
+			case compute.LedgerHold, compute.LedgerRelease, compute.LedgerFork: // These do not change the balance.
 			}
 		}
 		for e := range v.History(o.ID, fsm.HistoryFilter{}) {

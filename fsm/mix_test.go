@@ -9,8 +9,8 @@ import (
 	"berth/fsm"
 )
 
-// TestMixIsLearnedFromSubmits holds that the state learns which requests come,
-// of executions and sub-executions, and offers what it has learned in steps.
+// TestMixIsLearnedFromSubmits checks that the state counts the requests of
+// executions and sub-executions, and publishes the mix in steps.
 func TestMixIsLearnedFromSubmits(t *testing.T) {
 	w := newWorld(t)
 	before := w.view()
@@ -50,8 +50,8 @@ func TestMixIsLearnedFromSubmits(t *testing.T) {
 	}
 }
 
-// TestNodesChangedIsWhatChanged holds in random histories that a view names
-// every node whose record is another one, for any earlier view that it knows.
+// TestNodesChangedIsWhatChanged checks in random histories that a view lists
+// every node whose record differs from that of any earlier view that it knows.
 func TestNodesChangedIsWhatChanged(t *testing.T) {
 	complete, partial := 0, 0
 	for seed := range uint64(12) {
@@ -91,8 +91,8 @@ func TestNodesChangedIsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestNodesChangedForgets holds that the memory of changes has a limit, and
-// that another life of the state is not taken for the same.
+// TestNodesChangedForgets checks that the memory of changes is limited, and
+// that another history of the state is not mistaken for the same.
 func TestNodesChangedForgets(t *testing.T) {
 	w := newWorld(t)
 	_, start, complete := w.view().NodesChanged(compute.Revision{})

@@ -23,14 +23,14 @@ func TestLongExecutionsHoldMoreAsTheyRun(t *testing.T) {
 	w.must(w.started(id))
 	w.pass(58 * time.Minute)
 	w.wantMoney(100*compute.Credit, hour)
-	w.pass(time.Minute) // A minute before the end of what is held.
+	w.pass(time.Minute) // A minute before the end of the hold.
 	w.wantMoney(100*compute.Credit, hour-6000+ten)
 	w.pass(30 * time.Minute)
 	if held := w.account().Held; held < 89*6000 || held > 100*6000 {
 		t.Errorf("held %d after 89 minutes", held)
 	}
 	w.pass(time.Hour)
-	w.wantMoney(100*compute.Credit, 2*hour) // Never more than the limit of time.
+	w.wantMoney(100*compute.Credit, 2*hour) // Never more than the time limit.
 	w.must(w.ended(id, compute.StatusFailed, 2*time.Hour+time.Second))
 	w.wantMoney(100*compute.Credit-2*hour, 0)
 }
@@ -39,7 +39,7 @@ func TestHoldFollowsAJumpOfTheClock(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4", hours(10))
 	w.place("n3", id)
-	for range 60 { // Five hours in which no Tick was made.
+	for range 60 { // Five hours without a Tick.
 		w.now = w.now.Add(5 * time.Minute)
 		w.do()
 	}
@@ -346,8 +346,8 @@ func TestClockNeverGoesBackNorJumps(t *testing.T) {
 	}
 }
 
-// TestRetentionPassesChildren holds that finished children of a selection that
-// runs, which stay, hold up nothing that finished after them.
+// TestRetentionPassesChildren checks that finished children of a running
+// selection, which stay, do not block executions that finished after them.
 func TestRetentionPassesChildren(t *testing.T) {
 	w := newestWorld(t)
 	parent := w.selection()

@@ -94,7 +94,7 @@ func TestNodeRenewsWhatItSays(t *testing.T) {
 		got.JoinedAt != n.JoinedAt || len(got.GPUs) != 6 {
 		t.Errorf("node is %+v", got)
 	}
-	// It may have restarted: its count of inventories restarts.
+	// It may have restarted, which restarts its inventory version.
 	w.must(fsm.SetInventory{Term: 1, Inventory: inventory(n.ID, "n1", 1, "h100")})
 	if len(w.node("new").GPUs) != 1 {
 		t.Error("the inventory of a restarted node was not taken")
@@ -211,8 +211,8 @@ func TestNodeStateAndRemoval(t *testing.T) {
 	w.refused(fsm.RegisterNode{Node: compute.Node{ID: node}}, compute.CodeForbidden, "node_removed")
 }
 
-// TestKnownNodeNeedsATokenOfItsOwn holds that nobody becomes a node that
-// exists, and gets its certificate, by naming it.
+// TestKnownNodeNeedsATokenOfItsOwn checks that nobody can take over an existing
+// node and get its certificate by using its name.
 func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	token := func(id string) {
@@ -240,19 +240,19 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w.refused(worker, compute.CodeConflict, "role_mismatch")
 	worker.Node.ID = compute.NodeID{UUID: w.uuid()}
 	w.must(worker) // The refusal has not spent the token.
-	w.must(c)      // It has lost its keys, and the operator gave it a new token.
+	w.must(c)      // It has lost its keys, and the operator issued a new token.
 	w.must(c)
 	c.Node.ID = w.node("n3").ID
 	w.must(fsm.SetNodeState{Term: 1, Node: c.Node.ID, State: compute.NodeDown})
 	w.refused(c, compute.CodeForbidden, "token_spent")
 }
 
-// TestASpentTokenCountsForItsKeyAlone holds that nobody else gets the certificate
-// of a node with the token that it has used, whether it is heard or not.
+// TestASpentTokenCountsForItsKeyAlone checks that a token that a node has used
+// gives its certificate to nobody else, whether the node is heard or not.
 func TestASpentTokenCountsForItsKeyAlone(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		first  compute.Hash // The key that is recorded.
+		first  compute.Hash // The recorded key.
 		again  compute.Hash
 		uses   int
 		state  compute.NodeState
@@ -280,7 +280,7 @@ func TestASpentTokenCountsForItsKeyAlone(t *testing.T) {
 			if test.detail == "" {
 				w.must(c)
 				other := c
-				other.Key = hash("other") // From now on this key is the one.
+				other.Key = hash("other") // This key is recorded.
 				if r := w.do(other); r.Refusal == nil {
 					t.Error("a third key is taken")
 				}
@@ -296,8 +296,8 @@ func TestASpentTokenCountsForItsKeyAlone(t *testing.T) {
 	}
 }
 
-// TestTheLastServerStays holds that the state refuses what two removals at once,
-// each of which was checked before the other was applied, would come to.
+// TestTheLastServerStays checks that the state refuses the second of two
+// concurrent removals that were each checked before the other was applied.
 func TestTheLastServerStays(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -317,8 +317,8 @@ func TestTheLastServerStays(t *testing.T) {
 	w.must(last)
 }
 
-// TestOneOfTwoThatCountOnEachOtherStays holds that of two removals, each of which
-// counts on copies that the other one takes away, one is refused.
+// TestOneOfTwoThatCountOnEachOtherStays checks that of two removals, each of
+// which relies on copies that the other one removes, one is refused.
 func TestOneOfTwoThatCountOnEachOtherStays(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -328,7 +328,7 @@ func TestOneOfTwoThatCountOnEachOtherStays(t *testing.T) {
 	w.must(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{w.node("n3").ID}}) // It asked again.
 }
 
-// TestRefusedNodesAreToldWhatToDo holds that a refusal names the command that
+// TestRefusedNodesAreToldWhatToDo checks that a refusal names the command that
 // helps.
 func TestRefusedNodesAreToldWhatToDo(t *testing.T) {
 	w := newWorld(t)

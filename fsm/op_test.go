@@ -14,7 +14,7 @@ func TestRepeatGetsTheFirstAnswer(t *testing.T) {
 	c := w.python("t4")
 	first := w.must(c)
 	before := w.account().Held
-	c.Execution.ID = w.executionID() // As a second node would choose.
+	c.Execution.ID = w.executionID() // Another node would choose another one.
 	again := w.must(c)
 	if !again.Repeat || again.Execution != first.Execution {
 		t.Fatalf("the repeat is answered with %+v, the first was %+v", again, first)
@@ -33,14 +33,14 @@ func TestRepeatGetsTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// A copy of a request that was refused may come later than the refusal: it is
-// refused as well, whatever has changed, for as long as a copy can be on its
-// way. After that the same request is decided again.
+// TestRefusalsAreRememberedForAMinute checks that a copy of a refused request
+// that arrives later is refused as well, whatever has changed, for as long as a
+// copy can be in flight. After that the same request is decided again.
 func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
 	c := w.python("a100.4x")
-	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.
+	c.Execution.Timeout = 24 * time.Hour // The first request holds four hours' worth.
 	for range 12 {
 		w.submit("a100.4x", func(e *compute.Execution) { e.Timeout = time.Hour })
 	}
@@ -66,12 +66,12 @@ func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 	}
 }
 
-// Servers of an older version do not remember refusals, so that none may while
-// there can be one.
+// TestRefusalsAreNotRememberedInAnOldFormat checks that no server remembers
+// refusals while an older server, which does not, may exist.
 func TestRefusalsAreNotRememberedInAnOldFormat(t *testing.T) {
 	w := newWorld(t)
 	c := w.python("a100.4x")
-	c.Execution.Timeout = 24 * time.Hour // Four hours' worth is held for the first.
+	c.Execution.Timeout = 24 * time.Hour // The first request holds four hours' worth.
 	for range 12 {
 		w.submit("a100.4x", func(e *compute.Execution) { e.Timeout = time.Hour })
 	}

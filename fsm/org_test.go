@@ -218,12 +218,12 @@ func TestRefreshTokensRotate(t *testing.T) {
 	w.refused(rotate("other", "2"), compute.CodeConflict, "token_exists")
 
 	w.now = w.now.Add(time.Millisecond)
-	r := w.do(rotate("1", "2")) // Too late: whoever asks now is not the client.
+	r := w.do(rotate("1", "2")) // Too late: this is not the client.
 	if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
 		t.Fatalf("reuse: %+v", r)
 	}
 	w.refused(rotate("2", "3"), compute.CodeUnauthenticated, "token_revoked")
-	w.must(rotate("other", "other 2")) // Another login goes on.
+	w.must(rotate("other", "other 2")) // Another login is not affected.
 
 	w.must(fsm.RevokeRefresh{Token: hash("other 2")})
 	w.refused(rotate("other 2", "other 3"), compute.CodeUnauthenticated, "token_revoked")

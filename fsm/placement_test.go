@@ -10,8 +10,8 @@ import (
 	"berth/fsm"
 )
 
-// TestPlacementIsRecorded holds that an attempt says which plan put it where
-// it is, what it scored there and which node was next.
+// TestPlacementIsRecorded checks that an attempt records its plan, its score
+// and the second best node.
 func TestPlacementIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
@@ -25,8 +25,8 @@ func TestPlacementIsRecorded(t *testing.T) {
 	}
 }
 
-// TestPlacementIsSmall holds that the largest record of a decision stays within
-// its limit, the index of its entry included.
+// TestPlacementIsSmall checks that the largest record of a decision stays
+// within its limit, including the index of its entry.
 func TestPlacementIsSmall(t *testing.T) {
 	mode, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {

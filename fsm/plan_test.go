@@ -85,7 +85,7 @@ func TestPlanPlacesAndExplains(t *testing.T) {
 			{Execution: waiting, Reason: compute.ReasonGPUsBusy},
 			{Execution: ended, Reason: compute.ReasonGPUsBusy},
 			{Execution: placed, Reason: compute.ReasonGPUsBusy},
-			{Execution: waiting, Reason: compute.ReasonExitCode}, // No reason to wait.
+			{Execution: waiting, Reason: compute.ReasonExitCode}, // Not a reason to wait.
 		},
 	}}
 	if r := w.must(plan); r.Count != 1 {

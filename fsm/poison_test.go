@@ -14,7 +14,7 @@ import (
 	"berth/fsm"
 )
 
-// mustPoison returns what do panics with.
+// mustPoison returns the poison with which do panics.
 func mustPoison(t *testing.T, do func()) (p *fsm.PoisonError) {
 	t.Helper()
 	defer func() {
@@ -27,8 +27,8 @@ func mustPoison(t *testing.T, do func()) (p *fsm.PoisonError) {
 	return nil
 }
 
-// poison returns an entry that raises the clock, makes a key and cannot be read
-// from there on.
+// poison returns an entry that raises the clock and creates a key; the rest of
+// it cannot be decoded.
 func (w *world) poison(key fsm.CreateKey) []byte {
 	w.Helper()
 	later := fsm.Clock{At: w.now.Add(1000), Term: w.term}
@@ -41,8 +41,8 @@ func (w *world) newKey(name string) fsm.CreateKey {
 	}}
 }
 
-// TestNothingIsPublishedAfterPoison holds that nobody sees a state that an entry
-// left half changed: no view, no snapshot, no mark, whoever goes on nonetheless.
+// TestNothingIsPublishedAfterPoison checks that a half-changed state is never
+// visible: in no view, snapshot or checkpoint, even if the caller continues.
 func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	w := newWorld(t)
 	var kept bytes.Buffer
@@ -50,7 +50,7 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	if err := before.WriteSnapshot(&kept); err != nil {
 		t.Fatal(err)
 	}
-	const at = 256 // Where a mark is due.
+	const at = 256 // A checkpoint is due there.
 	entry := w.poison(w.newKey("half"))
 	var ends *fsm.PoisonError
 	w.fsm.Guard(fsm.Guard{Poisoned: func(p *fsm.PoisonError) { ends = p }})
@@ -90,8 +90,8 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	}
 }
 
-// TestEntriesAreLeftOut holds that an entry is left out when both its index and
-// its bytes are those that were listed, on all replicas alike.
+// TestEntriesAreLeftOut checks that an entry is skipped when both its index and
+// its bytes are listed, on all replicas alike.
 func TestEntriesAreLeftOut(t *testing.T) {
 	w := newWorld(t)
 	key := w.newKey("poisoned")
@@ -147,8 +147,8 @@ func TestEntriesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestFrames checks that the content of an entry is reported, also where it
-// cannot be read.
+// TestFrames checks that the commands of an entry are reported, even if some
+// cannot be decoded.
 func TestFrames(t *testing.T) {
 	w := newWorld(t)
 	key := w.newKey("k")
@@ -163,7 +163,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestNoKeyStopsTheServers makes keys of many names.
+// TestNoKeyStopsTheServers creates keys with many names.
 func TestNoKeyStopsTheServers(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "poison", "\x00", "ü", strings.Repeat("x", 200)} {

@@ -8,13 +8,13 @@ import (
 	"berth/fsm"
 )
 
-// preemptible makes an execution one that makes room, of priority 10.
+// preemptible makes an execution preemptible, with priority 10.
 func preemptible(e *compute.Execution) { e.Preemptible, e.Priority = true, 10 }
 
 func urgent(e *compute.Execution) { e.Priority = 60 }
 
-// preempt asks an execution's newest attempt to make room for another one, and
-// reports whether it was asked.
+// preempt preempts an execution's newest attempt for another execution, and
+// reports whether the state did.
 func (w *world) preempt(victim, head compute.ExecutionID) bool {
 	w.Helper()
 	w.must(fsm.CommitPlan{Term: w.term, Plan: compute.Plan{Preemptions: []compute.Preemption{
@@ -23,7 +23,7 @@ func (w *world) preempt(victim, head compute.ExecutionID) bool {
 	return !w.attempt(victim).PreemptAt.IsZero()
 }
 
-// yielded is the word of a node that an attempt made room after d.
+// yielded returns a node's report that an attempt gave way after d.
 func (w *world) yielded(id compute.ExecutionID, d time.Duration) fsm.FinishAttempt {
 	w.Helper()
 	c := w.ended(id, compute.StatusSystemFailure, d)
@@ -32,7 +32,7 @@ func (w *world) yielded(id compute.ExecutionID, d time.Duration) fsm.FinishAttem
 }
 
 // newPreemptWorld returns a world with a preemptible execution that has run for
-// ten minutes, of which five are protected, and one that waits for its place.
+// ten minutes, five of them protected, and one that waits for its GPUs.
 func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim, head compute.ExecutionID) {
 	w = newWorld(t)
 	s := settings()
@@ -50,8 +50,8 @@ func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world
 	return w, victim, head
 }
 
-// TestPreemptedIsQueuedAgainAndChargedOnce is a preemption from its command to
-// the end of the execution.
+// TestPreemptedIsQueuedAgainAndChargedOnce follows a preemption from its
+// command to the end of the execution.
 func TestPreemptedIsQueuedAgainAndChargedOnce(t *testing.T) {
 	w, victim, head := newPreemptWorld(t)
 	before, submitted := w.account().Held, w.get(victim).SubmitIndex
@@ -123,7 +123,7 @@ func TestWhoMayNotBePreempted(t *testing.T) {
 	}
 }
 
-// TestHowThePreemptedEnd: whoever is asked to make room is queued again unless
+// TestHowThePreemptedEnd checks that a preempted execution is requeued unless
 // its code ended by itself or its user stopped it.
 func TestHowThePreemptedEnd(t *testing.T) {
 	tests := []struct {
@@ -154,7 +154,7 @@ func TestHowThePreemptedEnd(t *testing.T) {
 			w.must(fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}})
 		}, compute.StatusQueued, compute.ReasonPreempted},
 		{"a new leader takes over", func(w *world, id compute.ExecutionID) {
-			w.term++ // The word of the node is fenced by the epoch alone.
+			w.term++ // Only the epoch fences the node's report.
 			w.must(w.yielded(id, time.Second))
 		}, compute.StatusQueued, compute.ReasonPreempted},
 		{"the word of its end comes twice", func(w *world, id compute.ExecutionID) {
@@ -175,8 +175,8 @@ func TestHowThePreemptedEnd(t *testing.T) {
 	}
 }
 
-// TestPreemptionNeedsAWord: a node that makes the reason up ends the execution,
-// and pays for it.
+// TestPreemptionNeedsAWord checks that a node that reports a preemption that the
+// state did not request ends the execution with a system failure, unbilled.
 func TestPreemptionNeedsAWord(t *testing.T) {
 	w, victim, _ := newPreemptWorld(t)
 	w.must(w.yielded(victim, time.Second))

@@ -8,9 +8,9 @@ import (
 	"berth/fsm"
 )
 
-// TestNeverFitsSaysWhatWould holds that a profile which no node could host is
-// refused at once, with what would fit, and that one which only a node that is
-// down or drained could host is accepted.
+// TestNeverFitsSaysWhatWould checks that a profile that no node could host is
+// refused at once with alternatives, and that a profile that only a down or
+// drained node could host is accepted.
 func TestNeverFitsSaysWhatWould(t *testing.T) {
 	w := newWorld(t)
 	for profile, want := range map[string][]string{
@@ -24,7 +24,7 @@ func TestNeverFitsSaysWhatWould(t *testing.T) {
 	} {
 		_, _, _, err := w.view().Resolve(profile)
 		text := compute.MessageOf(err)
-		if refused, ok := err.(*compute.Error); ok { //nolint:errorlint // Resolve returns it as it is.
+		if refused, ok := err.(*compute.Error); ok { //nolint:errorlint // Resolve does not wrap it.
 			text += " " + refused.Detail
 		}
 		for _, part := range want {
@@ -42,7 +42,7 @@ func TestNeverFitsSaysWhatWould(t *testing.T) {
 	}
 }
 
-// TestLargestCPUProfileIsOfOneNode holds that vCPUs of one node and memory of
+// TestLargestCPUProfileIsOfOneNode checks that vCPUs of one node and memory of
 // another do not add up to a host.
 func TestLargestCPUProfileIsOfOneNode(t *testing.T) {
 	w := newEmptyWorld(t)

@@ -9,7 +9,7 @@ import (
 	"berth/fsm"
 )
 
-// quota sets what is granted, as the root token.
+// quota sets a quota with the root token.
 func (w *world) quota(q compute.Quota) {
 	w.Helper()
 	w.must(fsm.SetQuota{Op: w.op(compute.OrgID{}, "quota"), Actor: w.root, Quota: q})
@@ -74,7 +74,7 @@ func TestSetQuota(t *testing.T) {
 	w.quota(compute.Quota{Org: w.org, Concurrent: 3, Weight: 250})
 	w.quota(compute.Quota{Org: w.org, Tag: "red", MilliGPU: 500})
 	w.quota(compute.Quota{Org: w.org, Tag: "blue", Concurrent: 1})
-	w.quota(compute.Quota{Org: w.org, Tag: "blue"}) // Nothing of its own: forgotten.
+	w.quota(compute.Quota{Org: w.org, Tag: "blue"}) // Without limits it is removed.
 	got := w.view().Quotas(w.org)
 	for i := range got {
 		got[i].ChangedAt = 0
@@ -117,9 +117,9 @@ func TestQuotaOfAKeyGoesWithIt(t *testing.T) {
 	}
 }
 
-// TestShareCountsWhatIsHeld follows what fair share knows of an organization
-// through an execution: nothing while it waits, its price while it has a place,
-// and half of that a half-life later.
+// TestShareCountsWhatIsHeld follows an organization's fair-share usage through
+// an execution: nothing while it waits, its price while it is placed, and half
+// of that a half-life later.
 func TestShareCountsWhatIsHeld(t *testing.T) {
 	w := newWorld(t)
 	share := func() compute.Share { return w.view().Share(w.org) }
@@ -149,8 +149,8 @@ func TestShareCountsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestShareOfLongWork holds the decay of what is still held against the limit
-// of its sum: rate × half-life / ln 2.
+// TestShareOfLongWork compares the decayed usage of a long execution with the
+// limit of its sum: rate × half-life / ln 2.
 func TestShareOfLongWork(t *testing.T) {
 	w := newWorld(t)
 	s := settings()

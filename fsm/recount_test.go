@@ -8,9 +8,9 @@ import (
 	"berth/fsm/store"
 )
 
-// TestRecountFindsFlippedBits flips bits of records that are in memory: in one
-// that is kept decoded, in a packed one, and in a closed chapter of a ledger. The
-// hash that is kept on write shows none of them.
+// TestRecountFindsFlippedBits flips bits of records in memory: in a decoded
+// one, in a packed one, and in a sealed block of a ledger. The hash that is
+// maintained on write detects none of them.
 func TestRecountFindsFlippedBits(t *testing.T) {
 	for _, test := range []struct {
 		name string

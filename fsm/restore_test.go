@@ -11,9 +11,9 @@ import (
 	"berth/fsm/store"
 )
 
-// TestOutlinesKnowAllFields holds that a field that is added to a record comes
-// to the knowledge of what outlines it: is it one that checks, indexes, counts or
-// filters look into? Then it is read there.
+// TestOutlinesKnowAllFields fails when a field is added to a record, until the
+// partial decode handles it: is it a field that checks, indexes, counts or
+// filters use? Then the partial decode must read it.
 func TestOutlinesKnowAllFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		form *store.Schema
@@ -30,8 +30,8 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 	}
 }
 
-// TestOutlinesRefuseWhatTheyDoNotKnow: a record with a key that was never one of
-// its fields is left to the decoder, which refuses it.
+// TestOutlinesRefuseWhatTheyDoNotKnow checks that a record with an unknown key
+// is left to the decoder, which refuses it.
 func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
 	known := store.MustEncode(&compute.Execution{Status: compute.StatusCompleted})
 	with := func(key uint64, item byte) []byte {
@@ -52,7 +52,7 @@ func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-// longHistory returns a populated state with a ledger of several chapters.
+// longHistory returns a populated state with a ledger of several blocks.
 func longHistory(t *testing.T) *state {
 	t.Helper()
 	s := populated(t)
@@ -93,8 +93,7 @@ func TestRestoreKeepsWhatRests(t *testing.T) {
 	}
 }
 
-// TestRestoreChecksWhatRests breaks what rests, each time with hashes that are
-// right.
+// TestRestoreChecksWhatRests breaks final records, each time with valid hashes.
 func TestRestoreChecksWhatRests(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	ended := func(f func(*compute.Execution)) func(*state) {

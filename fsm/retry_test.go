@@ -23,15 +23,15 @@ func newTrustWorld(t *testing.T) *world {
 	return w
 }
 
-// lost is the leader's word that an execution's newest attempt is lost.
+// lost returns the leader's report that an execution's newest attempt is lost.
 func (w *world) lost(id compute.ExecutionID) fsm.LoseAttempts {
 	w.Helper()
 	a := w.attempt(id)
 	return fsm.LoseAttempts{Term: w.term, Node: a.Node, Attempts: []fsm.AttemptRef{{Execution: id, Epoch: a.Epoch}}}
 }
 
-// failed is the word of a node that an execution's attempt ended through a
-// failure of ours; without a duration its code never started.
+// failed returns a node's report that an execution's attempt ended with a
+// system failure. Without a duration its code never started.
 func (w *world) failed(id compute.ExecutionID, why compute.Reason, d time.Duration) fsm.FinishAttempt {
 	w.Helper()
 	c := w.ended(id, compute.StatusSystemFailure, d)
@@ -46,8 +46,8 @@ func retries(n int) func(*compute.Execution) {
 	return func(e *compute.Execution) { e.MaxRetries = n }
 }
 
-// TestRetriedThenCharged is a retry from the loss of a node to the end of the
-// execution, which pays for its last attempt alone.
+// TestRetriedThenCharged follows a retry from the loss of a node to the end of
+// the execution, which is charged only for its last attempt.
 func TestRetriedThenCharged(t *testing.T) {
 	w := newTrustWorld(t)
 	id := w.submit("t4", retries(1))
@@ -86,7 +86,7 @@ func TestRetriedThenCharged(t *testing.T) {
 	}
 }
 
-// TestWhoStartsAgain is which ends of a first attempt lead to a second one.
+// TestWhoStartsAgain checks which ends of a first attempt lead to a second one.
 func TestWhoStartsAgain(t *testing.T) {
 	fail := func(why compute.Reason, d time.Duration) func(*world, compute.ExecutionID) {
 		return func(w *world, id compute.ExecutionID) { w.must(w.failed(id, why, d)) }
@@ -136,8 +136,8 @@ func TestWhoStartsAgain(t *testing.T) {
 	}
 }
 
-// A node that says it started what it did not start is believed no more than
-// the state: an attempt that is known to have started is not started again.
+// TestStartedIsNotUnstarted checks that a node's report that an attempt never
+// started is ignored if the state knows that it started.
 func TestStartedIsNotUnstarted(t *testing.T) {
 	w := newTrustWorld(t)
 	id := w.submit("t4")
@@ -147,7 +147,8 @@ func TestStartedIsNotUnstarted(t *testing.T) {
 	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonStartFailed)
 }
 
-// However many nodes fail to start an execution, it ends.
+// TestStartsAreBounded checks that an execution ends however many nodes fail to
+// start it.
 func TestStartsAreBounded(t *testing.T) {
 	w := newTrustWorld(t)
 	id := w.submit("t4", retries(1))
@@ -165,8 +166,8 @@ func TestStartsAreBounded(t *testing.T) {
 	w.wantMoney(100*compute.Credit, 0)
 }
 
-// The runs of a GPU selection start again without being asked to, and the
-// selection does not end before them.
+// TestRunsOfSelectionsAreRetried checks that the runs of a GPU selection are
+// retried by default, and that the selection does not end before them.
 func TestRunsOfSelectionsAreRetried(t *testing.T) {
 	w := newTrustWorld(t)
 	parent := w.submit("", func(e *compute.Execution) {
@@ -186,7 +187,8 @@ func TestRunsOfSelectionsAreRetried(t *testing.T) {
 	w.wantStatus(parent, compute.StatusSystemFailure, compute.ReasonChildrenFailed)
 }
 
-// Below format 3 everything ends as older programs end it.
+// TestNoRetryBelowItsFormat checks that below format 3 all executions end as in
+// older programs.
 func TestNoRetryBelowItsFormat(t *testing.T) {
 	w := newWorld(t)
 	e := w.python("t4").Execution
@@ -233,9 +235,9 @@ func TestBrakeIsTheOperators(t *testing.T) {
 	}
 }
 
-// TestBrakeHoldsLosses: while too many nodes have vanished at once the state gives
-// no attempt up, whatever a leader has seen that asks for it. What a drained node
-// executed is given up all the same.
+// TestBrakeHoldsLosses checks that the state gives no attempt up while too many
+// nodes are lost at once, whatever a leader requests. Attempts on drained nodes
+// are given up nevertheless.
 func TestBrakeHoldsLosses(t *testing.T) {
 	w := newTrustWorld(t)
 	id := w.submit("t4", retries(1))
@@ -273,8 +275,8 @@ func TestBrakeSparesDrainedNodes(t *testing.T) {
 	w.wantStatus(id, compute.StatusQueued, compute.ReasonRetry)
 }
 
-// Below format 3 nothing is recorded of a brake, which older programs would not
-// know.
+// TestNoBrakeBelowItsFormat checks that below format 3 no brake is recorded,
+// because older programs do not know it.
 func TestNoBrakeBelowItsFormat(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"n2", "n3"} {
@@ -288,8 +290,8 @@ func TestNoBrakeBelowItsFormat(t *testing.T) {
 	}
 }
 
-// TestBrakeComesWithItsFormat: nodes that vanished while the format was older
-// hold the brake from the entry on that raises it.
+// TestBrakeComesWithItsFormat checks that nodes lost in an older format count
+// for the brake from the entry on that raises the format.
 func TestBrakeComesWithItsFormat(t *testing.T) {
 	w := newEmptyWorld(t)
 	w.format = fsm.Format

@@ -14,8 +14,7 @@ import (
 	"berth/fsm/store"
 )
 
-// fillIn sets what v consists of to values that records may have, many of them
-// zero.
+// fillIn sets v to values that records may have, many of them zero.
 func fillIn(rng *rand.Rand, v reflect.Value) {
 	if rng.IntN(3) == 0 && v.Kind() != reflect.Struct {
 		return
@@ -68,8 +67,8 @@ func spoiled(rng *rand.Rand, record []byte) []byte {
 	return out
 }
 
-// testForm holds that a form accepts what the encoder makes, and nothing that
-// the decoder refuses or that the encoder would make something else of.
+// testForm checks that a schema accepts the encoder's output, and nothing that
+// the decoder refuses or that the encoder would encode differently.
 func testForm[V any](t *testing.T, f *store.Schema) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	kept := 0
@@ -107,8 +106,9 @@ func TestFormsAcceptWhatRecordsAre(t *testing.T) {
 	t.Run("line", func(t *testing.T) { testForm[compute.LedgerEntry](t, ledger.Schema) })
 }
 
-// TestRestoreRefusesWhatNobodyCouldRead: a record that rests, is what hashes
-// say, and cannot be decoded is found by the restore, not by its first reader.
+// TestRestoreRefusesWhatNobodyCouldRead checks that the restore finds a final
+// record that matches its hashes but cannot be decoded, before its first reader
+// does.
 func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	for name, change := range map[string]func(record []byte) []byte{

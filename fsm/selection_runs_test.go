@@ -42,7 +42,7 @@ func TestRunsOfATypeFollowEachOther(t *testing.T) {
 	)
 	tests := []struct {
 		name   string
-		first  compute.Status // How the first run of t4 ends.
+		first  compute.Status // The end of the first run on t4.
 		second compute.Status
 		reason compute.Reason
 		third  compute.Status

@@ -294,7 +294,7 @@ func TestStopOfAParent(t *testing.T) {
 	tests := []struct {
 		name   string
 		stop   compute.Stop
-		child  compute.Status // What the node says of the placed child.
+		child  compute.Status // The node's report on the placed child.
 		want   compute.Status
 		reason compute.Reason
 	}{

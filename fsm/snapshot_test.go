@@ -70,7 +70,7 @@ func TestSnapshotRestoresTheState(t *testing.T) {
 	if !bytes.Equal(data, again.Bytes()) {
 		t.Error("a snapshot of the restored state has other bytes")
 	}
-	if err := f.View().Check(); err != nil { // Derived things come back too.
+	if err := f.View().Check(); err != nil { // Derived data is restored too.
 		t.Error(err)
 	}
 	listed := func(v *fsm.View) (ids []compute.ExecutionID) {
@@ -140,7 +140,7 @@ func TestForeignSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// errReader fails after its data, as a connection does.
+// errReader fails after its data, like a connection.
 type errReader struct{ io.Reader }
 
 func (r errReader) Read(p []byte) (int, error) {
@@ -151,7 +151,7 @@ func (r errReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failWriter fails after n bytes, as a full disk does.
+// failWriter fails after n bytes, like a full disk.
 type failWriter struct{ n int }
 
 func (w *failWriter) Write(p []byte) (int, error) {

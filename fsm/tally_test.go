@@ -26,12 +26,13 @@ func (w *world) wantSeries(want map[string]float64) {
 	}
 }
 
-// What made room, what ended before it had to, and what nobody pays for is
-// counted, and survives a snapshot.
+// TestPreemptionsAreCounted checks that attempts that gave way, that ended
+// before they had to, and that are unbilled are counted, and that the counts
+// survive a snapshot.
 func TestPreemptionsAreCounted(t *testing.T) {
 	w, victim, head := newPreemptWorld(t)
 	w.preempt(victim, head)
-	w.must(w.yielded(victim, 10*time.Minute)) // After 5 minutes of the state's clock since its start.
+	w.must(w.yielded(victim, 10*time.Minute)) // Started 5 minutes ago by the state's clock.
 	w.place("n1", victim)
 	w.must(w.started(victim))
 	w.now = w.now.Add(5 * time.Minute)
@@ -61,7 +62,8 @@ func TestPreemptionsAreCounted(t *testing.T) {
 	w.wantSeries(want)
 }
 
-// However many types nodes report, there are so many series and no more.
+// TestTalliesAreBounded checks that the number of series is bounded, however
+// many types nodes report.
 func TestTalliesAreBounded(t *testing.T) {
 	w := newEmptyWorld(t)
 	s := settings()
@@ -89,7 +91,7 @@ func TestTalliesAreBounded(t *testing.T) {
 	}
 }
 
-// The gauges of the estimates say what came true.
+// TestCalibrationIsExported checks the gauges of the estimates' coverage.
 func TestCalibrationIsExported(t *testing.T) {
 	w := newWorld(t)
 	soon, late := w.submit("t4"), w.submit("t4")

@@ -12,7 +12,7 @@ import (
 	"berth/fsm"
 )
 
-// epoch is when every test begins.
+// epoch is the start time of every test.
 var epoch = compute.InstantOf(time.Date(2026, 3, 31, 22, 0, 0, 0, time.UTC))
 
 // world is a state machine with a few nodes and users, and a clock that the
@@ -24,11 +24,11 @@ type world struct {
 	index uint64
 	now   compute.Instant
 	term  uint64
-	last  uint64 // The identifier made last.
+	last  uint64 // The last identifier created.
 
-	format uint64 // Of the nodes that are added.
+	format uint64 // The format of added nodes.
 
-	entries [][]byte // All that was applied; the first has index 1.
+	entries [][]byte // All applied entries; the first has index 1.
 
 	root  fsm.Actor
 	ada   fsm.Actor // Owner of the organization org.
@@ -36,7 +36,7 @@ type world struct {
 	other fsm.Actor // Owner of another organization.
 }
 
-// settings are those of most tests.
+// settings returns the settings of most tests.
 func settings() fsm.Settings {
 	return fsm.Settings{
 		SignupGrant: 100 * compute.Credit, Concurrent: 100, Queued: 1000, Keys: 50,
@@ -50,7 +50,7 @@ func prices() map[string]compute.Price {
 	}
 }
 
-// newEmptyWorld returns a world in which nothing has happened.
+// newEmptyWorld returns a world before its first command.
 func newEmptyWorld(t testing.TB) *world {
 	w := &world{TB: t, fsm: fsm.New(), now: epoch, term: 1, root: fsm.Actor{Root: true}}
 	t.Cleanup(func() {
@@ -91,7 +91,7 @@ func (w *world) fill() {
 }
 
 // newPoorWorld returns a world with one node of the given GPU types and one
-// user, whose organization has no more than the grant.
+// user, whose organization has only the grant.
 func newPoorWorld(t testing.TB, grant compute.Credits, node string, gpus ...string) *world {
 	w := newEmptyWorld(t)
 	s := settings()
@@ -166,11 +166,11 @@ func (w *world) must(cmd fsm.Command) fsm.Result {
 	return r
 }
 
-// refused applies a command that has to be refused for a case, and to change
+// refused applies a command that must be refused for a case, and must change
 // nothing.
 func (w *world) refused(cmd fsm.Command, code compute.Code, detail string) {
 	w.Helper()
-	w.do() // The clock alone, so that the hashes can be compared.
+	w.do() // Only the clock, so that the hashes can be compared.
 	w.index--
 	w.entries = w.entries[:len(w.entries)-1]
 	before := w.view().Hash()
@@ -186,8 +186,8 @@ func (w *world) refused(cmd fsm.Command, code compute.Code, detail string) {
 	}
 }
 
-// pass lets time go by, in steps that the state's clock follows, with a Tick
-// after each.
+// pass advances the clock in steps that the state accepts, with a Tick after
+// each.
 func (w *world) pass(d time.Duration) {
 	w.Helper()
 	for d > 0 {
@@ -214,7 +214,7 @@ func (w *world) addNode(name string, types ...string) compute.NodeID {
 	return id
 }
 
-// upgrade has all nodes know the newest format, and the state use it.
+// upgrade makes all nodes know the newest format, and the state use it.
 func (w *world) upgrade() {
 	w.Helper()
 	w.format = fsm.Format
@@ -233,9 +233,9 @@ func (w *world) anyNode() bool {
 	return false
 }
 
-// inventory returns what a node with GPUs of these types reports. A type such
-// as "a100.mig_3g_20gb" is one GPU in MIG mode, cut into such slices. The
-// memory of a GPU divides badly.
+// inventory returns the inventory of a node with GPUs of these types. A type
+// such as "a100.mig_3g_20gb" is one GPU in MIG mode, divided into such slices.
+// The memory of a GPU does not divide evenly.
 func inventory(id compute.NodeID, name string, version uint64, types ...string) compute.Inventory {
 	inv := compute.Inventory{
 		Node: id, Version: version,
@@ -317,7 +317,7 @@ func (w *world) get(id compute.ExecutionID) *compute.Execution {
 }
 
 // assign returns the assignment of an execution to the first GPUs of a node
-// that have room.
+// with free capacity.
 func (w *world) assign(id compute.ExecutionID, node string) compute.Assignment {
 	w.Helper()
 	n, r := w.node(node), w.get(id).Request
@@ -354,7 +354,7 @@ func (w *world) attempt(id compute.ExecutionID) *compute.Attempt {
 	return all[len(all)-1]
 }
 
-// started returns the word of a node that an execution's code started.
+// started returns a node's report that an execution's code started.
 func (w *world) started(id compute.ExecutionID) fsm.StartAttempt {
 	w.Helper()
 	a := w.attempt(id)
@@ -363,7 +363,7 @@ func (w *world) started(id compute.ExecutionID) fsm.StartAttempt {
 	}}
 }
 
-// ended returns the word of a node that an execution's code exited after d.
+// ended returns a node's report that an execution's code exited after d.
 func (w *world) ended(id compute.ExecutionID, status compute.Status, d time.Duration) fsm.FinishAttempt {
 	w.Helper()
 	a := w.attempt(id)
@@ -384,7 +384,7 @@ func (w *world) complete(id compute.ExecutionID, node string, d time.Duration) {
 // running returns how many attempts of the organization are live.
 func (w *world) running() int { return w.view().Load(compute.Quota{Org: w.org}).Attempts }
 
-// account returns where the organization stands.
+// account returns the organization's account.
 func (w *world) account() *compute.Account { return w.view().Account(w.org) }
 
 // wantStatus fails unless an execution has a status for a reason.
