@@ -36,7 +36,7 @@ type Archiver struct {
 }
 
 // errUnreadable is returned for an archive that failed its verification.
-var errUnreadable = errors.New("the archive cannot be read as it was made")
+var errUnreadable = errors.New("archive failed verification")
 
 // Scan archives all executions that are due.
 func (a *Archiver) Scan(ctx context.Context) {
@@ -49,14 +49,14 @@ func (a *Archiver) Scan(ctx context.Context) {
 		moved, err := a.archive(ctx, draft)
 		switch {
 		case err == nil:
-			a.Logger.Info("old executions archived", "attempt", moved, "status", fsm.MonthText(draft.Command.Month))
+			a.Logger.Info("executions archived", "count", moved, "month", fsm.MonthText(draft.Command.Month))
 			loop.Sleep(ctx, archivePause)
 		case ctx.Err() != nil:
 			return
 		case (errors.Is(err, errUnreadable) || compute.CodeOf(err) == compute.CodeTooLarge) && a.drafts < maxStuck:
 			a.leave(draft, err)
 		default:
-			a.Logger.Warn("old executions not archived", "err", err)
+			a.Logger.Warn("executions not archived", "err", err)
 			return
 		}
 	}
@@ -73,8 +73,7 @@ func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
 		a.stuck[id] = true
 	}
 	a.drafts++
-	a.Logger.Error("old executions cannot be archived", "execution", ids[0],
-		"err", fmt.Errorf("%d of them: %w", len(ids), err))
+	a.Logger.Error("executions cannot be archived", "execution", ids[0], "count", len(ids), "err", err)
 }
 
 // archive makes an archive durable and commits its command. It returns how many

@@ -167,7 +167,7 @@ func (c *Copies) ask(ctx context.Context, id compute.NodeID, q query) (lacks Mis
 		err = cbor.Unmarshal(data, &lacks)
 	}
 	if err != nil {
-		c.Logger.Debug("a server does not say what it lacks", "node", id, "err", err)
+		c.Logger.Debug("server does not report missing blobs", "node", id, "err", err)
 	}
 	return lacks, err
 }

@@ -51,7 +51,7 @@ func (h *Housekeeper) Sweep(ctx context.Context, minAge time.Duration) {
 		h.Logger.Warn("blobs not swept", "err", err)
 		return
 	}
-	h.Logger.Debug("blobs swept", "attempt", removed)
+	h.Logger.Debug("blobs swept", "count", removed)
 }
 
 // RunScrubs checks the blobs on this disk against their names, at the same rate

@@ -192,8 +192,8 @@ func (r *Repairer) bringArchives(ctx context.Context) int {
 	})
 	if left > 0 && ctx.Err() == nil {
 		at := slices.IndexFunc(rows, func(row *fsm.Archive) bool { return row.Blob == b.first })
-		r.logger.Error("archives missing on this server",
-			"err", fmt.Errorf("%d of them: %w", left, archives.Unreadable(rows[max(at, 0)], b.err)))
+		r.logger.Error("archives missing on this server", "count", left,
+			"err", archives.Unreadable(rows[max(at, 0)], b.err))
 	}
 	return b.refused
 }
@@ -219,8 +219,7 @@ func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused in
 		return b.refused, b.held
 	}
 	if b.err != nil {
-		r.logger.Error("code of executions missing on this server",
-			"err", fmt.Errorf("%d blobs: %w", b.refused+b.lost, b.err))
+		r.logger.Error("bundles missing on this server", "count", b.refused+b.lost, "err", b.err)
 	}
 	if (b.refused == 0 || len(down) > 0) && !leaving { // The down servers' own blobs come when they return.
 		r.settled, r.at = servers, now
