@@ -169,7 +169,7 @@ func (b *Blobs) getLocal(hash compute.Hash) ([]byte, error) {
 	data, err := b.cfg.Store.Get(hash)
 	if errors.Is(err, ErrCorrupt) {
 		b.metrics.damaged.Inc()
-		b.logger.Error("blob is damaged", "err", err)
+		b.logger.Error("blob damaged", "err", err)
 		return nil, notHere(hash) // Damaged blobs are set aside.
 	}
 	return data, err

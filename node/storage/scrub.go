@@ -31,9 +31,9 @@ func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, da
 		}
 		damaged++
 		b.metrics.damaged.Inc()
-		b.logger.Error("blob is damaged", "err", err)
+		b.logger.Error("blob damaged", "err", err)
 		if err := b.Keep(ctx, hash); err != nil {
-			b.logger.Error("the blob that is damaged here cannot be mended", "err", err)
+			b.logger.Error("damaged blob not repaired", "err", err)
 		}
 		return ctx.Err()
 	})
