@@ -135,8 +135,8 @@ func Guard(
 	machine.Guard(fsm.Guard{
 		Skips: skips,
 		LeftOut: func(index uint64, hash compute.Hash) {
-			logger.Warn("entry left out", "index", index, "err",
-				fmt.Sprintf("%s lists it: nothing in it took effect; the SHA-256 of its bytes is %x", skipFile, hash))
+			logger.Warn("entry skipped", "index", index, "path", filepath.Join(dir, skipFile),
+				"reason", fmt.Sprintf("listed with SHA-256 %x", hash))
 		},
 		Poisoned: func(p *fsm.PoisonError) { poisoned(p, errors.New(adviceOn(p, dir))) },
 	})
