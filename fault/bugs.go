@@ -84,7 +84,7 @@ func Plants() []Plant { //nolint:funlen // A list.
 			CaughtBy: "account or run life: any fault that loses answers",
 		},
 		{
-			Bug: StaleEpoch, Test: "./fsm TestStaleWordsAreHarmless",
+			Bug: StaleEpoch, Test: "./fsm TestStaleReportsAreHarmless",
 			Says: "was accepted, want", Simulated: true,
 			Breaks:   "the word about an older attempt ends the newest one",
 			CaughtBy: "run life with retries: a node is cut off for longer than a lease",

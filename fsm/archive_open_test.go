@@ -34,9 +34,9 @@ func (w *world) page(f fsm.HistoryFilter, limit int, l library) (ids []compute.E
 	return ids, opened, nil
 }
 
-// TestFiltersOpenWhatTheySelect checks that a page opens the archives that, by
+// TestFiltersOpenSelectedArchives checks that a page opens the archives that, by
 // their records, have selected executions, and that the others may be missing.
-func TestFiltersOpenWhatTheySelect(t *testing.T) {
+func TestFiltersOpenSelectedArchives(t *testing.T) {
 	w := newestWorld(t)
 	l := library{}
 	parent := w.selection()
@@ -247,9 +247,9 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestDraftLeavesOut checks that executions that cannot be archived do not
+// TestDraftSkipsExecutions checks that executions that cannot be archived do not
 // block others.
-func TestDraftLeavesOut(t *testing.T) {
+func TestDraftSkipsExecutions(t *testing.T) {
 	w, ids := pastWorld(t, 4)
 	w.retain(0, 2)
 	stay := map[compute.ExecutionID]bool{ids[0]: true, ids[3]: true}

@@ -59,8 +59,8 @@ func (w *world) retain(age time.Duration, number int) {
 	w.must(fsm.SetSettings{Term: w.term, Settings: s})
 }
 
-// told returns a history as text: each execution with its attempts.
-func told(t testing.TB, v *fsm.View, org compute.OrgID, f fsm.HistoryFilter, skip int, l library) []string {
+// historyText returns a history as text: each execution with its attempts.
+func historyText(t testing.TB, v *fsm.View, org compute.OrgID, f fsm.HistoryFilter, skip int, l library) []string {
 	t.Helper()
 	var out []string
 	f.Skip = skip
@@ -94,13 +94,13 @@ func filters() []fsm.HistoryFilter {
 	}
 }
 
-// allTold returns every history of two organizations.
-func (w *world) allTold(v *fsm.View, l library) map[string][]string {
+// allHistories returns every history of two organizations.
+func (w *world) allHistories(v *fsm.View, l library) map[string][]string {
 	w.Helper()
 	out := map[string][]string{}
 	for _, org := range []compute.OrgID{w.ada.Org, w.other.Org} {
 		for i, f := range filters() {
-			out[fmt.Sprint(org, i)] = told(w, v, org, f, 0, l)
+			out[fmt.Sprint(org, i)] = historyText(w, v, org, f, 0, l)
 		}
 		total, spent, byStatus := v.Totals(org)
 		out[fmt.Sprint(org, "totals")] = []string{fmt.Sprint(total, spent, byStatus)}
@@ -144,10 +144,10 @@ func TestArchivesKeepTheHistory(t *testing.T) {
 					h.step()
 				}
 				before := h.view()
-				had := h.allTold(before, l)
+				had := h.allHistories(before, l)
 				moved += h.archive(l)
-				wantSame(t, "moved", h.allTold(h.view(), l), had)
-				wantSame(t, "an older view", h.allTold(before, l), had)
+				wantSame(t, "moved", h.allHistories(h.view(), l), had)
+				wantSame(t, "an older view", h.allHistories(before, l), had)
 			}
 			h.wantPages(l, rng)
 			h.wantReplicas(l)
@@ -162,10 +162,10 @@ func TestArchivesKeepTheHistory(t *testing.T) {
 func (w *world) wantPages(l library, rng *rand.Rand) {
 	w.Helper()
 	for i, f := range filters() {
-		whole := told(w, w.view(), w.org, f, 0, l)
+		whole := historyText(w, w.view(), w.org, f, 0, l)
 		for range 4 {
 			skip := rng.IntN(len(whole) + 2)
-			if got, want := told(w, w.view(), w.org, f, skip, l), whole[min(skip, len(whole)):]; !slices.Equal(got, want) {
+			if got, want := historyText(w, w.view(), w.org, f, skip, l), whole[min(skip, len(whole)):]; !slices.Equal(got, want) {
 				w.Fatalf("filter %d: %d executions behind %d, want %d", i, len(got), skip, len(want))
 			}
 		}
@@ -182,12 +182,12 @@ func (w *world) wantReplicas(l library) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	want := w.allTold(w.view(), l)
+	want := w.allHistories(w.view(), l)
 	for name, f := range map[string]*fsm.FSM{"replica": again, "restored": read} {
 		if f.View().Hash() != w.view().Hash() {
 			w.Fatalf("%s: the state is another one", name)
 		}
-		wantSame(w, name, w.allTold(f.View(), l), want)
+		wantSame(w, name, w.allHistories(f.View(), l), want)
 		if err := f.View().Check(); err != nil {
 			w.Errorf("%s: %v", name, err)
 		}
@@ -263,10 +263,10 @@ func TestArchiveIsFound(t *testing.T) {
 	}
 }
 
-// TestArchiveWaitsUntilItIsWorthIt checks that due executions wait for others,
+// TestArchiveWaitsForMoreExecutions checks that due executions wait for others,
 // that each month has its own archive, and that the blob of the same executions
 // is always the same.
-func TestArchiveWaitsUntilItIsWorthIt(t *testing.T) {
+func TestArchiveWaitsForMoreExecutions(t *testing.T) {
 	w, _ := pastWorld(t, 1)
 	l := library{}
 	w.retain(time.Hour, 0)

@@ -22,7 +22,7 @@ func (w *world) backup() []byte {
 
 func TestBackupHoldsTheState(t *testing.T) {
 	w := full(t)
-	w.must(w.newLife())
+	w.must(w.raiseEpoch())
 	data := w.backup()
 	head, f, err := fsm.ReadBackup(bytes.NewReader(data))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestBackupHoldsTheState(t *testing.T) {
 	if sum.Orgs != 2 || sum.Balance != sum.Granted-sum.Charged || sum.Executions != 7 || sum.ByStatus["completed"] != 1 {
 		t.Errorf("got %+v", sum)
 	}
-	r := f.ApplyFrames(v.Index()+1, w.frame(w.newLife())) // It can continue.
+	r := f.ApplyFrames(v.Index()+1, w.frame(w.raiseEpoch())) // It can continue.
 	if r[0].Refusal != nil || f.View().ClusterEpoch() != 2 {
 		t.Errorf("the state does not go on: %+v", r)
 	}

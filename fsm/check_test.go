@@ -82,8 +82,8 @@ func change[K, V any](r *store.Records[K, V], k K, f func(*V)) {
 	r.Put(&changed)
 }
 
-// TestCheckSees breaks every invariant once.
-func TestCheckSees(t *testing.T) {
+// TestCheckFindsViolations breaks every invariant once.
+func TestCheckFindsViolations(t *testing.T) {
 	execution := func(i byte) (id compute.ExecutionID) { id.UUID[0] = i; return id }
 	edit := func(i byte, f func(*compute.Execution)) func(*state) {
 		return func(s *state) {
@@ -221,9 +221,9 @@ func TestCheckSees(t *testing.T) {
 	}
 }
 
-// TestOldestOpsMakeRoom reaches the limit on the number of remembered requests
+// TestOldestOpsAreDropped reaches the limit on the number of remembered requests
 // instead of their age.
-func TestOldestOpsMakeRoom(t *testing.T) {
+func TestOldestOpsAreDropped(t *testing.T) {
 	s := newState()
 	for i := range 3 {
 		s.remember(Op{ID: compute.OpID{UUID: compute.UUID{byte(i + 1)}}}, Result{Count: i})

@@ -11,9 +11,9 @@ import (
 	"berth/fsm"
 )
 
-// TestMarksAreThoseOfTheSameEntries applies the same entries in batches of
+// TestCheckpointsDependOnEntriesOnly applies the same entries in batches of
 // different sizes.
-func TestMarksAreThoseOfTheSameEntries(t *testing.T) {
+func TestCheckpointsDependOnEntriesOnly(t *testing.T) {
 	var entries []*raft.Log
 	for i := range uint64(6000) {
 		clock := fsm.Clock{At: compute.Instant(i), Term: 1}

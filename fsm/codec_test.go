@@ -126,7 +126,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatDoesNotFit(t *testing.T) {
+func TestEncodeRefusesOversize(t *testing.T) {
 	_, err := fsm.Encode(fsm.Submit{Execution: compute.Execution{JobType: strings.Repeat("x", fsm.MaxCommand)}})
 	if compute.CodeOf(err) != compute.CodeTooLarge {
 		t.Errorf("a huge command: %v", err)

@@ -42,9 +42,9 @@ func TestEveryPayloadHasOneRow(t *testing.T) {
 	}
 }
 
-// TestRowsUseWhatPayloadsCarry checks that a payload with an Op is remembered
+// TestRowsMatchTheirPayloads checks that a payload with an Op is remembered
 // by it, and that the leader's commands are refused from an older leader.
-func TestRowsUseWhatPayloadsCarry(t *testing.T) {
+func TestRowsMatchTheirPayloads(t *testing.T) {
 	for _, r := range commands.rows {
 		cmd, err := r.decode([]byte{0xa0})
 		if err != nil {
@@ -103,7 +103,7 @@ func TestOnlyPayloadsAreEncoded(t *testing.T) {
 	}
 }
 
-func TestATableIsWhole(t *testing.T) {
+func TestCommandTableIsComplete(t *testing.T) {
 	nothing := func(*state, toy) Result { return Result{} }
 	for name, rows := range map[string]func() []*row{
 		"no number":   func() []*row { return []*row{command[toy]{since: 1, apply: nothing}.row()} },

@@ -144,8 +144,8 @@ func TestNothingDependsOnTheReplica(t *testing.T) {
 	}
 }
 
-// TestJudgeSees checks that judge finds each impurity.
-func TestJudgeSees(t *testing.T) {
+// TestJudgeFindsImpurities checks that judge finds each impurity.
+func TestJudgeFindsImpurities(t *testing.T) {
 	tests := []struct{ name, source, want string }{
 		{"clock", `import "time"; func f() { _ = time.Now() }`, "uses time.Now"},
 		{"elapsed", `import "time"; func f(t time.Time) { _ = time.Since(t) }`, "uses time.Since"},

@@ -104,9 +104,9 @@ func TestResolveMIG(t *testing.T) {
 	}
 }
 
-// TestSlicesAreAnotherKind checks that the state places no work on a device of
+// TestSlicesAreSeparateKinds checks that the state places no work on a device of
 // another kind than requested, whatever a plan contains.
-func TestSlicesAreAnotherKind(t *testing.T) {
+func TestSlicesAreSeparateKinds(t *testing.T) {
 	w := newWorld(t)
 	node := w.addNode("n4", "a100.mig_3g_20gb", "a100", "a100.mig_7g_40gb")
 	tests := []struct {

@@ -71,9 +71,9 @@ func TestDrainWithADeadline(t *testing.T) {
 	w.must(fsm.RemoveNode{Actor: w.root, Node: w.node("n1").ID})
 }
 
-// TestDrainLosesAgainstTheEnd checks that code that ended by itself before the
+// TestEndBeforeDrainIsKept checks that code that ended by itself before the
 // request to stop arrived keeps its own end, and is charged.
-func TestDrainLosesAgainstTheEnd(t *testing.T) {
+func TestEndBeforeDrainIsKept(t *testing.T) {
 	w, _, stays := newDrainWorld(t)
 	w.must(w.drain(time.Minute))
 	w.pass(time.Minute)
@@ -85,10 +85,10 @@ func TestDrainLosesAgainstTheEnd(t *testing.T) {
 	}
 }
 
-// TestDrainOfWhatMayBeRetried checks that an execution with retries left moves
+// TestDrainMovesRetriable checks that an execution with retries left moves
 // at once, like a preemptible one, and that this is not a retry. One without
 // retries left stays until the deadline and ends then.
-func TestDrainOfWhatMayBeRetried(t *testing.T) {
+func TestDrainMovesRetriable(t *testing.T) {
 	w := newTrustWorld(t)
 	goes, spent := w.submit("t4", retries(1)), w.submit("t4", retries(1))
 	w.place("n3", spent)
@@ -114,10 +114,10 @@ func TestDrainOfWhatMayBeRetried(t *testing.T) {
 	w.complete(goes, "n1", time.Second)
 }
 
-// TestDrainEndsWhatNeverStarted checks that an attempt that provably never
+// TestDrainRequeuesUnstarted checks that an attempt that provably never
 // started by the deadline is requeued without charge, and that one that may
 // have started ends.
-func TestDrainEndsWhatNeverStarted(t *testing.T) {
+func TestDrainRequeuesUnstarted(t *testing.T) {
 	stopped := func(ran bool) func(*world, compute.ExecutionID) fsm.Command {
 		return func(w *world, id compute.ExecutionID) fsm.Command {
 			c := w.ended(id, compute.StatusCancelled, 0)
@@ -186,9 +186,9 @@ func TestDrainEndsWhatNeverStarted(t *testing.T) {
 	}
 }
 
-// TestUserStopsWhatADrainMoves checks that a drain does not change the effect
+// TestUserStopDuringDrain checks that a drain does not change the effect
 // of a user's stop.
-func TestUserStopsWhatADrainMoves(t *testing.T) {
+func TestUserStopDuringDrain(t *testing.T) {
 	w, moves, _ := newDrainWorld(t)
 	w.must(w.drain(time.Hour))
 	w.must(fsm.StopExecution{Actor: w.ada, Execution: moves, Stop: compute.StopGraceful})
@@ -199,7 +199,7 @@ func TestUserStopsWhatADrainMoves(t *testing.T) {
 	}
 }
 
-func TestDrainIsCalledOff(t *testing.T) {
+func TestDrainIsCancelled(t *testing.T) {
 	for name, last := range map[string]func(*world) fsm.DrainNode{
 		"by undrain": func(w *world) fsm.DrainNode {
 			return fsm.DrainNode{Actor: w.root, Node: w.node("n1").ID}

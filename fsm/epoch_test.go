@@ -10,15 +10,15 @@ import (
 	"berth/fsm"
 )
 
-// newLife returns the command that begins the next epoch of the cluster.
-func (w *world) newLife() fsm.RaiseEpoch {
+// raiseEpoch returns the command that begins the next epoch of the cluster.
+func (w *world) raiseEpoch() fsm.RaiseEpoch {
 	return fsm.RaiseEpoch{Term: w.term, Epoch: w.view().ClusterEpoch() + 1, Cause: fsm.CauseRestored}
 }
 
-// TestEpochEndsWhatWasLive checks that attempts of the previous epoch end
+// TestEpochEndsLiveAttempts checks that attempts of the previous epoch end
 // unbilled, that waiting executions keep waiting, and that reports on the
 // previous epoch have no effect.
-func TestEpochEndsWhatWasLive(t *testing.T) {
+func TestEpochEndsLiveAttempts(t *testing.T) {
 	w := newWorld(t)
 	starting, running, waiting := w.submit("t4"), w.submit("t4"), w.submit("t4")
 	w.place("n3", starting, running)
@@ -26,7 +26,7 @@ func TestEpochEndsWhatWasLive(t *testing.T) {
 	late := w.ended(running, compute.StatusCompleted, time.Second)
 	before := w.account().Balance
 
-	if r := w.must(w.newLife()); r.Count != 2 {
+	if r := w.must(w.raiseEpoch()); r.Count != 2 {
 		t.Errorf("%d attempts ended, want 2", r.Count)
 	}
 	for _, id := range []compute.ExecutionID{starting, running} {
@@ -46,14 +46,14 @@ func TestEpochEndsWhatWasLive(t *testing.T) {
 	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	w.complete(waiting, "n3", time.Second)
 	if a := w.attempt(waiting); a.Epoch != 1<<32+1 {
-		t.Errorf("the first attempt of the new life has epoch %d", a.Epoch)
+		t.Errorf("the first attempt of the new epoch has epoch %d", a.Epoch)
 	}
 }
 
-// TestEpochRetriesWhatWasLive checks that an execution with retries left waits
+// TestEpochRetriesLiveAttempts checks that an execution with retries left waits
 // for its next attempt, unbilled, as after the loss of a node. One without
 // retries left, or one that is being stopped, ends.
-func TestEpochRetriesWhatWasLive(t *testing.T) {
+func TestEpochRetriesLiveAttempts(t *testing.T) {
 	w := newTrustWorld(t)
 	goes, spent, stopped := w.submit("t4", retries(1)), w.submit("t4", retries(1)), w.submit("t4", retries(1))
 	held := w.account().Held
@@ -65,7 +65,7 @@ func TestEpochRetriesWhatWasLive(t *testing.T) {
 	w.must(fsm.StopExecution{Actor: w.ada, Execution: stopped, Stop: compute.StopGraceful})
 	late := w.ended(goes, compute.StatusCompleted, time.Minute)
 
-	if r := w.must(w.newLife()); r.Count != 3 {
+	if r := w.must(w.raiseEpoch()); r.Count != 3 {
 		t.Errorf("%d attempts ended, want 3", r.Count)
 	}
 	w.wantStatus(goes, compute.StatusQueued, compute.ReasonRetry)
@@ -99,9 +99,9 @@ func TestEpochOfAttempts(t *testing.T) {
 		{Execution: id, Epoch: 1, For: urgent},
 	}}})
 	waits := w.submit("t4")
-	w.must(w.newLife()) // It was preempted, and may be disconnected for longer than the leader pauses.
+	w.must(w.raiseEpoch()) // It was preempted, and may be disconnected for longer than the leader pauses.
 	w.wantStatus(id, compute.StatusSystemFailure, compute.ReasonNodeLost)
-	w.must(w.newLife())
+	w.must(w.raiseEpoch())
 	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	id = waits
 	w.place("n3", id)
@@ -114,13 +114,13 @@ func TestEpochOfAttempts(t *testing.T) {
 // revoked since the backup become invalid. API keys stay.
 func TestEpochForgetsCredentials(t *testing.T) {
 	w := full(t)
-	w.must(w.newLife())
+	w.must(w.raiseEpoch())
 	v := w.view()
 	for token := range v.JoinTokens() {
 		t.Errorf("join token %s is good", token.ID)
 	}
 	if _, known := v.Refresh(hash("2")); known || len(v.SigningKeys()) > 0 {
-		t.Error("a login of before is good")
+		t.Error("a previous login is valid")
 	}
 	w.refused(fsm.RotateRefresh{Old: hash("2"), Next: compute.RefreshToken{Hash: hash("3")}},
 		compute.CodeUnauthenticated, "token_expired")
@@ -134,26 +134,26 @@ func TestEpochForgetsCredentials(t *testing.T) {
 // epoch on until they are heard, do not activate the brake.
 func TestEpochIsNoMassFailure(t *testing.T) {
 	w := newTrustWorld(t)
-	w.must(w.newLife())
+	w.must(w.raiseEpoch())
 	if gone := w.view().Vanished(); len(gone) != 0 {
 		t.Errorf("%d nodes vanished at once", len(gone))
 	}
 }
 
-// TestEpochRests checks that placement pauses until attempts of the previous
-// epoch that may be retried have had time to end. The length of the time
-// without a leader makes no difference.
-func TestEpochRests(t *testing.T) {
+// TestEpochPausesPlacement checks that placement pauses until attempts of the
+// previous epoch that may be retried have had time to end. The length of the
+// time without a leader makes no difference.
+func TestEpochPausesPlacement(t *testing.T) {
 	w := newTrustWorld(t)
 	if got := w.view().RestsUntil(); !got.IsZero() {
-		t.Errorf("the first life rests until %s", got)
+		t.Errorf("the first epoch pauses until %s", got)
 	}
-	life := w.newLife()
-	life.At = w.now.Add(72 * time.Hour)
-	life.Cause = fsm.CauseRecovered
-	w.must(life)
-	if got, want := w.view().RestsUntil(), life.At.Add(attempt.Lease+attempt.Margin); got != want {
-		t.Errorf("it rests until %s, want %s", got, want)
+	next := w.raiseEpoch()
+	next.At = w.now.Add(72 * time.Hour)
+	next.Cause = fsm.CauseRecovered
+	w.must(next)
+	if got, want := w.view().RestsUntil(), next.At.Add(attempt.Lease+attempt.Margin); got != want {
+		t.Errorf("it pauses until %s, want %s", got, want)
 	}
 	if got := w.view().Now(); got != w.now {
 		t.Errorf("the clock of a leader raised the state's from %s to %s", w.now, got)
@@ -164,7 +164,7 @@ func TestEpochRests(t *testing.T) {
 // and still adds up.
 func TestEpochInTheLedger(t *testing.T) {
 	w := full(t)
-	w.must(w.newLife())
+	w.must(w.raiseEpoch())
 	for _, org := range []compute.OrgID{w.ada.Org, w.other.Org} {
 		var last *compute.LedgerEntry
 		for e := range w.view().Ledger(org, 0) {
@@ -182,7 +182,7 @@ func TestEpochInTheLedger(t *testing.T) {
 func TestEpochOnlyRises(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
-	first := w.newLife()
+	first := w.raiseEpoch()
 	first.At = w.now.Add(48 * time.Hour)
 	w.must(first)
 	if got := w.view().Now(); got != first.At {
@@ -192,7 +192,7 @@ func TestEpochOnlyRises(t *testing.T) {
 	w.must(fsm.SetNodeState{Term: w.term, Node: w.node("n3").ID, State: compute.NodeUp})
 	w.place("n3", id)
 	if r := w.must(first); !r.Repeat {
-		t.Errorf("the same life began twice: %+v", r)
+		t.Errorf("the same epoch began twice: %+v", r)
 	}
 	w.wantStatus(id, compute.StatusStarting, compute.ReasonNone)
 	w.refused(fsm.RaiseEpoch{Term: w.term, Epoch: 2}, compute.CodeInvalid, "cause")

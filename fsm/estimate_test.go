@@ -8,10 +8,10 @@ import (
 	"berth/fsm"
 )
 
-// TestEstimatesAreComparedWithTheTruth follows an estimate: it is stored while
+// TestEstimatesAreCheckedAtStart follows an estimate: it is stored while
 // its execution waits, counted when the execution starts, and dropped when the
 // execution ends before.
-func TestEstimatesAreComparedWithTheTruth(t *testing.T) {
+func TestEstimatesAreCheckedAtStart(t *testing.T) {
 	w := newWorld(t)
 	soon, late, stopped, other := w.submit("t4"), w.submit("t4"), w.submit("t4"), w.executionID()
 	record := fsm.RecordEstimates{Term: 1, At: w.now}
@@ -82,8 +82,8 @@ func TestOverdueEstimatesOfAllCount(t *testing.T) {
 	}
 }
 
-// TestBadEstimatesAreLeftOut checks that absurd estimates are not stored.
-func TestBadEstimatesAreLeftOut(t *testing.T) {
+// TestBadEstimatesAreIgnored checks that absurd estimates are not stored.
+func TestBadEstimatesAreIgnored(t *testing.T) {
 	w := newWorld(t)
 	for _, e := range []compute.StartEstimate{
 		{P50: -1, P90: 1}, {P50: 2, P90: 1}, {P50: 1, P90: 1 << 62},

@@ -64,7 +64,7 @@ func TestFinishComesBeforeStart(t *testing.T) {
 	}
 }
 
-func TestStaleWordsAreHarmless(t *testing.T) {
+func TestStaleReportsAreHarmless(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
 	w.place("n3", id)
@@ -446,9 +446,9 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestDeleteTakesTheChildrenAlong checks that no code of a deleted GPU
+// TestDeleteIncludesChildren checks that no code of a deleted GPU
 // selection is left in its sub-executions.
-func TestDeleteTakesTheChildrenAlong(t *testing.T) {
+func TestDeleteIncludesChildren(t *testing.T) {
 	w := newWorld(t)
 	parent := w.selection(func(*compute.Execution) {})
 	w.must(w.take(parent, "gpu.t4"))
@@ -463,7 +463,7 @@ func TestDeleteTakesTheChildrenAlong(t *testing.T) {
 	}
 }
 
-func TestStopAndDeleteAreTheOrganizations(t *testing.T) {
+func TestStopAndDeleteNeedTheOrganization(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4")
 	w.refused(fsm.StopExecution{Actor: w.other, Execution: id, Stop: compute.StopHard},
@@ -591,7 +591,7 @@ func TestRootStopsAndDeletesForAnyone(t *testing.T) {
 		compute.CodeNotFound, "execution_not_found")
 }
 
-func TestSubmitFillsWhatIsTheStates(t *testing.T) {
+func TestSubmitSetsTheStatesFields(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4", func(e *compute.Execution) {
 		e.Org, e.User = w.other.Org, w.other.User

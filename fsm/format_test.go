@@ -62,9 +62,9 @@ func TestFormatRises(t *testing.T) {
 	}
 }
 
-// TestFormatOfThoseWhoLeft checks that removed nodes and workers, which have no
-// replica, delay no format.
-func TestFormatOfThoseWhoLeft(t *testing.T) {
+// TestFormatIgnoresRemovedNodesAndWorkers checks that removed nodes and
+// workers, which have no replica, delay no format.
+func TestFormatIgnoresRemovedNodesAndWorkers(t *testing.T) {
 	w, ids := newOldWorld(t, fsm.Format, 1)
 	w.must(fsm.RemoveNode{Actor: w.root, Node: ids[1]})
 	w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{

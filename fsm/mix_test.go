@@ -9,9 +9,9 @@ import (
 	"berth/fsm"
 )
 
-// TestMixIsLearnedFromSubmits checks that the state counts the requests of
+// TestMixCountsSubmits checks that the state counts the requests of
 // executions and sub-executions, and publishes the mix in steps.
-func TestMixIsLearnedFromSubmits(t *testing.T) {
+func TestMixCountsSubmits(t *testing.T) {
 	w := newWorld(t)
 	before := w.view()
 	for range 10 {
@@ -50,9 +50,9 @@ func TestMixIsLearnedFromSubmits(t *testing.T) {
 	}
 }
 
-// TestNodesChangedIsWhatChanged checks in random histories that a view lists
+// TestNodesChangedListsChanges checks in random histories that a view lists
 // every node whose record differs from that of any earlier view that it knows.
-func TestNodesChangedIsWhatChanged(t *testing.T) {
+func TestNodesChangedListsChanges(t *testing.T) {
 	complete, partial := 0, 0
 	for seed := range uint64(12) {
 		h := newHistorian(t, seed)
@@ -91,9 +91,9 @@ func TestNodesChangedIsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestNodesChangedForgets checks that the memory of changes is limited, and
+// TestNodesChangedIsLimited checks that the memory of changes is limited, and
 // that another history of the state is not mistaken for the same.
-func TestNodesChangedForgets(t *testing.T) {
+func TestNodesChangedIsLimited(t *testing.T) {
 	w := newWorld(t)
 	_, start, complete := w.view().NodesChanged(compute.Revision{})
 	if complete {

@@ -35,7 +35,7 @@ func TestLongExecutionsHoldMoreAsTheyRun(t *testing.T) {
 	w.wantMoney(100*compute.Credit-2*hour, 0)
 }
 
-func TestHoldFollowsAJumpOfTheClock(t *testing.T) {
+func TestHoldGrowsAfterAClockJump(t *testing.T) {
 	w := newWorld(t)
 	id := w.submit("t4", hours(10))
 	w.place("n3", id)

@@ -81,7 +81,7 @@ func TestJoinTokenIsRefused(t *testing.T) {
 	w.refused(create(func(*fsm.CreateJoinToken) {}), compute.CodeConflict, "token_exists")
 }
 
-func TestNodeRenewsWhatItSays(t *testing.T) {
+func TestNodeUpdatesItsRecord(t *testing.T) {
 	w := newWorld(t)
 	n := *w.node("n1")
 	said := fsm.RegisterNode{Node: compute.Node{
@@ -247,9 +247,9 @@ func TestKnownNodeNeedsATokenOfItsOwn(t *testing.T) {
 	w.refused(c, compute.CodeForbidden, "token_spent")
 }
 
-// TestASpentTokenCountsForItsKeyAlone checks that a token that a node has used
+// TestSpentTokenAdmitsItsKeyOnly checks that a token that a node has used
 // gives its certificate to nobody else, whether the node is heard or not.
-func TestASpentTokenCountsForItsKeyAlone(t *testing.T) {
+func TestSpentTokenAdmitsItsKeyOnly(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		first  compute.Hash // The recorded key.
@@ -317,9 +317,9 @@ func TestTheLastServerStays(t *testing.T) {
 	w.must(last)
 }
 
-// TestOneOfTwoThatCountOnEachOtherStays checks that of two removals, each of
+// TestOneOfTwoInterdependentServersStays checks that of two removals, each of
 // which relies on copies that the other one removes, one is refused.
-func TestOneOfTwoThatCountOnEachOtherStays(t *testing.T) {
+func TestOneOfTwoInterdependentServersStays(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
 	first, second := w.node("n1").ID, w.node("n2").ID
@@ -328,9 +328,9 @@ func TestOneOfTwoThatCountOnEachOtherStays(t *testing.T) {
 	w.must(fsm.RemoveNode{Actor: w.root, Node: second, Beside: []compute.NodeID{w.node("n3").ID}}) // It asked again.
 }
 
-// TestRefusedNodesAreToldWhatToDo checks that a refusal names the command that
+// TestNodeRefusalsNameTheCommand checks that a refusal names the command that
 // helps.
-func TestRefusedNodesAreToldWhatToDo(t *testing.T) {
+func TestNodeRefusalsNameTheCommand(t *testing.T) {
 	w := newWorld(t)
 	for role := range map[compute.Role]bool{compute.RoleServer: true, compute.RoleWorker: true} {
 		w.must(fsm.CreateJoinToken{Actor: w.root, Token: compute.JoinToken{

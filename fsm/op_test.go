@@ -66,9 +66,9 @@ func TestRefusalsAreRememberedForAMinute(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotRememberedInAnOldFormat checks that no server remembers
+// TestOldFormatForgetsRefusals checks that no server remembers
 // refusals while an older server, which does not, may exist.
-func TestRefusalsAreNotRememberedInAnOldFormat(t *testing.T) {
+func TestOldFormatForgetsRefusals(t *testing.T) {
 	w := newWorld(t)
 	c := w.python("a100.4x")
 	c.Execution.Timeout = 24 * time.Hour // The first request holds four hours' worth.

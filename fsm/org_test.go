@@ -82,7 +82,7 @@ func (w *world) key(lookup string, change ...func(*compute.Key)) fsm.Actor {
 	return fsm.Actor{User: w.ada.User, Org: w.org, Key: k.ID}
 }
 
-func TestKeysOpenAndShut(t *testing.T) {
+func TestKeyLifecycle(t *testing.T) {
 	w := newWorld(t)
 	a := w.key("aaaaaaaaaa")
 	submit := func(detail string) {

@@ -90,9 +90,9 @@ func TestNothingIsPublishedAfterPoison(t *testing.T) {
 	}
 }
 
-// TestEntriesAreLeftOut checks that an entry is skipped when both its index and
-// its bytes are listed, on all replicas alike.
-func TestEntriesAreLeftOut(t *testing.T) {
+// TestListedEntriesAreSkipped checks that an entry is skipped when both its
+// index and its bytes are listed, on all replicas alike.
+func TestListedEntriesAreSkipped(t *testing.T) {
 	w := newWorld(t)
 	key := w.newKey("poisoned")
 	entry := w.poison(key)
@@ -112,12 +112,12 @@ func TestEntriesAreLeftOut(t *testing.T) {
 	}
 
 	listed := fsm.Skips{index: hash, 1: fsm.HashEntry(nil)}
-	told := map[uint64]compute.Hash{}
-	w.fsm.Guard(fsm.Guard{Skips: listed, LeftOut: func(i uint64, h compute.Hash) { told[i] = h }})
+	skipped := map[uint64]compute.Hash{}
+	w.fsm.Guard(fsm.Guard{Skips: listed, LeftOut: func(i uint64, h compute.Hash) { skipped[i] = h }})
 	before := w.view()
 	results := w.fsm.ApplyEntries(index, entry)[0]
-	if len(results) != 3 || !maps.Equal(told, map[uint64]compute.Hash{index: hash}) {
-		t.Errorf("got %d results, told of %v", len(results), told)
+	if len(results) != 3 || !maps.Equal(skipped, map[uint64]compute.Hash{index: hash}) {
+		t.Errorf("got %d results, skipped %v", len(results), skipped)
 	}
 	for i, r := range results {
 		if r.Refusal == nil || r.Refusal.Code != compute.CodeConflict || r.Refusal.Detail != "entry_skipped" {

@@ -87,7 +87,7 @@ func TestPreemptedIsQueuedAgainAndChargedOnce(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotBePreempted(t *testing.T) {
+func TestUnpreemptible(t *testing.T) {
 	tests := []struct {
 		name    string
 		change  func(*compute.Execution)
@@ -123,9 +123,9 @@ func TestWhoMayNotBePreempted(t *testing.T) {
 	}
 }
 
-// TestHowThePreemptedEnd checks that a preempted execution is requeued unless
+// TestEndsOfPreempted checks that a preempted execution is requeued unless
 // its code ended by itself or its user stopped it.
-func TestHowThePreemptedEnd(t *testing.T) {
+func TestEndsOfPreempted(t *testing.T) {
 	tests := []struct {
 		name   string
 		end    func(w *world, id compute.ExecutionID)
@@ -175,9 +175,9 @@ func TestHowThePreemptedEnd(t *testing.T) {
 	}
 }
 
-// TestPreemptionNeedsAWord checks that a node that reports a preemption that the
-// state did not request ends the execution with a system failure, unbilled.
-func TestPreemptionNeedsAWord(t *testing.T) {
+// TestUnrequestedPreemption checks that a node that reports a preemption that
+// the state did not request ends the execution with a system failure, unbilled.
+func TestUnrequestedPreemption(t *testing.T) {
 	w, victim, _ := newPreemptWorld(t)
 	w.must(w.yielded(victim, time.Second))
 	w.wantStatus(victim, compute.StatusSystemFailure, compute.ReasonPreempted)

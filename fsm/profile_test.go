@@ -8,10 +8,10 @@ import (
 	"berth/fsm"
 )
 
-// TestNeverFitsSaysWhatWould checks that a profile that no node could host is
-// refused at once with alternatives, and that a profile that only a down or
+// TestNeverFitsNamesAlternatives checks that a profile that no node could host
+// is refused at once with alternatives, and that a profile that only a down or
 // drained node could host is accepted.
-func TestNeverFitsSaysWhatWould(t *testing.T) {
+func TestNeverFitsNamesAlternatives(t *testing.T) {
 	w := newWorld(t)
 	for profile, want := range map[string][]string{
 		"gpu.t4.8x":  {"never_fits", "the most t4 GPUs on one node are 4", "gpu.t4.4x would fit"},

@@ -117,10 +117,10 @@ func TestQuotaOfAKeyGoesWithIt(t *testing.T) {
 	}
 }
 
-// TestShareCountsWhatIsHeld follows an organization's fair-share usage through
+// TestShareCountsPlacedWork follows an organization's fair-share usage through
 // an execution: nothing while it waits, its price while it is placed, and half
 // of that a half-life later.
-func TestShareCountsWhatIsHeld(t *testing.T) {
+func TestShareCountsPlacedWork(t *testing.T) {
 	w := newWorld(t)
 	share := func() compute.Share { return w.view().Share(w.org) }
 	id := w.submit("a100")

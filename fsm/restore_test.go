@@ -11,10 +11,10 @@ import (
 	"berth/fsm/store"
 )
 
-// TestOutlinesKnowAllFields fails when a field is added to a record, until the
-// partial decode handles it: is it a field that checks, indexes, counts or
-// filters use? Then the partial decode must read it.
-func TestOutlinesKnowAllFields(t *testing.T) {
+// TestPartialDecodeKnowsAllFields fails when a field is added to a record,
+// until the partial decode handles it: is it a field that checks, indexes,
+// counts or filters use? Then the partial decode must read it.
+func TestPartialDecodeKnowsAllFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		form *store.Schema
 		last int
@@ -30,9 +30,9 @@ func TestOutlinesKnowAllFields(t *testing.T) {
 	}
 }
 
-// TestOutlinesRefuseWhatTheyDoNotKnow checks that a record with an unknown key
+// TestPartialDecodeRefusesUnknownFields checks that a record with an unknown key
 // is left to the decoder, which refuses it.
-func TestOutlinesRefuseWhatTheyDoNotKnow(t *testing.T) {
+func TestPartialDecodeRefusesUnknownFields(t *testing.T) {
 	known := store.MustEncode(&compute.Execution{Status: compute.StatusCompleted})
 	with := func(key uint64, item byte) []byte {
 		f, n := store.FieldsOf(known)
@@ -78,7 +78,7 @@ func restored(t *testing.T, s *state) (*state, error) {
 	return readSnapshot(&data)
 }
 
-func TestRestoreKeepsWhatRests(t *testing.T) {
+func TestRestoreKeepsFinalRecords(t *testing.T) {
 	s := longHistory(t)
 	back, err := restored(t, s)
 	if err != nil {
@@ -93,8 +93,9 @@ func TestRestoreKeepsWhatRests(t *testing.T) {
 	}
 }
 
-// TestRestoreChecksWhatRests breaks final records, each time with valid hashes.
-func TestRestoreChecksWhatRests(t *testing.T) {
+// TestRestoreChecksFinalRecords breaks final records, each time with valid
+// hashes.
+func TestRestoreChecksFinalRecords(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	ended := func(f func(*compute.Execution)) func(*state) {
 		return func(s *state) {

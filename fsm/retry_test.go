@@ -86,8 +86,9 @@ func TestRetriedThenCharged(t *testing.T) {
 	}
 }
 
-// TestWhoStartsAgain checks which ends of a first attempt lead to a second one.
-func TestWhoStartsAgain(t *testing.T) {
+// TestWhichEndsAreRetried checks which ends of a first attempt lead to a second
+// one.
+func TestWhichEndsAreRetried(t *testing.T) {
 	fail := func(why compute.Reason, d time.Duration) func(*world, compute.ExecutionID) {
 		return func(w *world, id compute.ExecutionID) { w.must(w.failed(id, why, d)) }
 	}
@@ -211,7 +212,7 @@ func TestRetriesAreLimited(t *testing.T) {
 	}
 }
 
-func TestBrakeIsTheOperators(t *testing.T) {
+func TestOperatorControlsBrake(t *testing.T) {
 	w := newTrustWorld(t)
 	w.refused(fsm.SetBrake{Actor: w.ada, Release: true}, compute.CodeForbidden, "not_an_operator")
 	w.refused(fsm.SetBrake{Actor: w.root, Share: new(101)}, compute.CodeInvalid, "share_percent")

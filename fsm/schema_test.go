@@ -67,9 +67,9 @@ func spoiled(rng *rand.Rand, record []byte) []byte {
 	return out
 }
 
-// testForm checks that a schema accepts the encoder's output, and nothing that
+// testSchema checks that a schema accepts the encoder's output, and nothing that
 // the decoder refuses or that the encoder would encode differently.
-func testForm[V any](t *testing.T, f *store.Schema) {
+func testSchema[V any](t *testing.T, f *store.Schema) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	kept := 0
 	for range 1000 {
@@ -99,17 +99,17 @@ func testForm[V any](t *testing.T, f *store.Schema) {
 	}
 }
 
-func TestFormsAcceptWhatRecordsAre(t *testing.T) {
-	t.Run("execution", func(t *testing.T) { testForm[compute.Execution](t, executionSchema) })
-	t.Run("attempt", func(t *testing.T) { testForm[compute.Attempt](t, attemptSchema) })
-	t.Run("op", func(t *testing.T) { testForm[op](t, opSchema) })
-	t.Run("line", func(t *testing.T) { testForm[compute.LedgerEntry](t, ledger.Schema) })
+func TestSchemasAcceptRecords(t *testing.T) {
+	t.Run("execution", func(t *testing.T) { testSchema[compute.Execution](t, executionSchema) })
+	t.Run("attempt", func(t *testing.T) { testSchema[compute.Attempt](t, attemptSchema) })
+	t.Run("op", func(t *testing.T) { testSchema[op](t, opSchema) })
+	t.Run("line", func(t *testing.T) { testSchema[compute.LedgerEntry](t, ledger.Schema) })
 }
 
-// TestRestoreRefusesWhatNobodyCouldRead checks that the restore finds a final
+// TestRestoreRefusesUndecodableRecords checks that the restore finds a final
 // record that matches its hashes but cannot be decoded, before its first reader
 // does.
-func TestRestoreRefusesWhatNobodyCouldRead(t *testing.T) {
+func TestRestoreRefusesUndecodableRecords(t *testing.T) {
 	id := compute.ExecutionID{UUID: compute.UUID{11}}
 	for name, change := range map[string]func(record []byte) []byte{
 		"a field of the request that nobody knows": func(record []byte) []byte {

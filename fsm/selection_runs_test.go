@@ -183,7 +183,7 @@ func TestRunThatCompletesBeforeItsStop(t *testing.T) {
 	}
 }
 
-func TestParentSaysWhyNothingCompleted(t *testing.T) {
+func TestParentExplainsFailure(t *testing.T) {
 	w := newWorld(t)
 	parent := w.repeated(2, []string{"gpu.t4", "gpu.h100"})
 	c := w.children(parent)
