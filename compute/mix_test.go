@@ -37,7 +37,7 @@ func TestMixIsNothingAtFirst(t *testing.T) {
 	}
 }
 
-func TestMixFollowsTheTimes(t *testing.T) {
+func TestMixFollowsDemand(t *testing.T) {
 	var l compute.Learner
 	for range compute.MaxMixCount {
 		l.Learn(sized(1))

@@ -13,10 +13,10 @@ import (
 	"berth/node/storage"
 )
 
-// TestArchiverGoesOn checks that an archive that no server can ever store
+// TestArchiverSkipsFailedDrafts checks that an archive that no server can ever store
 // blocks no other one, and that the archiver waits for one that no server can
 // store yet.
-func TestArchiverGoesOn(t *testing.T) {
+func TestArchiverSkipsFailedDrafts(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		err    error // Of the first blob.

@@ -273,7 +273,7 @@ func TestFollowWaitsForTheFirstAttempt(t *testing.T) {
 	}
 }
 
-func TestNodeThatDoesNotAnswer(t *testing.T) {
+func TestUnreachableNode(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
 	mustWrite(t, w, Stdout, "hello\n")
@@ -288,10 +288,10 @@ func TestNodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestLostNodeHoldsNothingUp follows an execution whose first attempt is on a
+// TestLostNodeBlocksNothing follows an execution whose first attempt is on a
 // node that is gone for good. A mark replaces that attempt's output, and the
 // second attempt's follows.
-func TestLostNodeHoldsNothingUp(t *testing.T) {
+func TestLostNodeBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 3)
 		mustWrite(t, c.place(t, dirs, 1, 1), Stdout, "first\n")
@@ -325,10 +325,10 @@ func TestLostNodeHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestWhatIsUpIsNotLeftOut checks that the output of an earlier attempt is not
+// TestReachableOutputIsNotSkipped checks that the output of an earlier attempt is not
 // left out while its node counts as up, nor because of an error of this node's
 // disk.
-func TestWhatIsUpIsNotLeftOut(t *testing.T) {
+func TestReachableOutputIsNotSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 3)
 		mustWrite(t, c.place(t, dirs, 1, 1), Stdout, "first\n")
@@ -382,7 +382,7 @@ func (p peersFunc) Stream(ctx context.Context, n compute.NodeID, req []byte) (io
 	return p(ctx, n, req)
 }
 
-func TestCallerEndsTheFollowing(t *testing.T) {
+func TestCallerEndsFollow(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
 	mustWrite(t, w, Stdout, "hello\n")
@@ -400,7 +400,7 @@ func TestCallerEndsTheFollowing(t *testing.T) {
 	}
 }
 
-func TestQuietIsNotDead(t *testing.T) {
+func TestQuietNodeIsNotDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dirs := newCluster(t, 2)
 		w := c.place(t, dirs, 1, 1)
@@ -444,9 +444,9 @@ func TestDeadPeerIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TestPeerThatSendsNonsense feeds invalid answers of another node to a
+// TestPeerSendsInvalidRecords feeds invalid answers of another node to a
 // Follower.
-func TestPeerThatSendsNonsense(t *testing.T) {
+func TestPeerSendsInvalidRecords(t *testing.T) {
 	line := func(b []byte, seq uint64) []byte {
 		return appendLine(b, Line{Seq: seq, At: noon, Text: []byte("x")})
 	}
@@ -572,7 +572,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestTailOfMuch(t *testing.T) {
+func TestTailOfLargeOutput(t *testing.T) {
 	c, dirs := newCluster(t, 2)
 	w := c.place(t, dirs, 1, 1)
 	for i := range 20_000 {

@@ -448,9 +448,9 @@ func TestTornChunkChange(t *testing.T) {
 	}
 }
 
-// TestReaderLooksTwice reads a record that was torn at first, once the writer
+// TestReaderRereadsTornRecord reads a record that was torn at first, once the writer
 // has finished it and is already in the next chunk.
-func TestReaderLooksTwice(t *testing.T) {
+func TestReaderRereadsTornRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	w := mustCreate(t, path, small())
 	mustWrite(t, w, Stdout, "one\n")
@@ -604,7 +604,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestDiskThatHasRoomAgain(t *testing.T) {
+func TestDiskHasSpaceAgain(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("needs root to mount a small disk: %v", err)

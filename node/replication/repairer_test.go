@@ -146,8 +146,8 @@ func (f *servers) copies(hash compute.Hash, ids []compute.NodeID) (n int) {
 	return n
 }
 
-// look runs one scan on every server.
-func (f *servers) look() {
+// scanAll runs one scan on every server.
+func (f *servers) scanAll() {
 	for _, k := range f.repairers {
 		k.scan(f.t.Context())
 	}
@@ -191,7 +191,7 @@ func (f *servers) mustRefuse(id compute.NodeID, want ...string) {
 func TestNoServerLeavesWithTheOnlyCopy(t *testing.T) {
 	f := newServers(t, 3, 1)
 	hashes := f.code(9)
-	f.look()
+	f.scanAll()
 	leaver, stay := f.ids[0], f.ids[1:]
 	if f.count(hashes, stay...) == 0 {
 		t.Fatal("it has nothing alone")
@@ -214,7 +214,7 @@ func TestSilentCopiesDoNotCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newServers(t, 4, 2)
 			hashes := f.code(20)
-			f.look()
+			f.scanAll()
 			leaver, dead, stay := f.ids[0], f.ids[1], f.ids[2:]
 			if f.count(hashes, stay...) == 0 {
 				t.Fatal("the two have nothing alone")
@@ -234,12 +234,12 @@ func TestSilentCopiesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestWhatNoLeaverHasHoldsNoneBack checks that a server that has no unique copy
+// TestServerWithoutUniqueCopiesMayLeave checks that a server that has no unique copy
 // can leave, although another server that has one is down.
-func TestWhatNoLeaverHasHoldsNoneBack(t *testing.T) {
+func TestServerWithoutUniqueCopiesMayLeave(t *testing.T) {
 	f := newServers(t, 4, 1)
 	hashes := f.code(40)
-	f.look()
+	f.scanAll()
 	leaver, dead := f.ids[0], f.ids[1]
 	f.mute(true, dead)
 	if err := f.remove(leaver); err != nil {
@@ -255,7 +255,7 @@ func TestWhatNoLeaverHasHoldsNoneBack(t *testing.T) {
 func TestTwoLeaveAtOnce(t *testing.T) {
 	f := newServers(t, 4, 1)
 	hashes := f.code(12)
-	f.look()
+	f.scanAll()
 	for _, leaver := range f.ids[:2] {
 		if err := f.remove(leaver); err != nil {
 			t.Fatal(err)
@@ -279,17 +279,17 @@ func TestTwoLeaveAtOnce(t *testing.T) {
 // that was put while it did not answer.
 func TestRepairerFindsLateCode(t *testing.T) {
 	f := newServers(t, 3, 1)
-	f.look()
+	f.scanAll()
 	late := f.ids[2]
 	f.mute(true, late)
 	hashes := f.code(9)
 	f.mute(false, late)
-	f.look()
+	f.scanAll()
 	if f.count(hashes, late) != len(hashes) {
 		t.Error("it looks all the time")
 	}
 	f.now = f.now.Add(bundlePeriod)
-	f.look()
+	f.scanAll()
 	if f.count(hashes, late) == len(hashes) {
 		t.Error("it has none of its share")
 	}
@@ -301,7 +301,7 @@ func TestRepairerFindsLateCode(t *testing.T) {
 func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	f := newServers(t, 4, 2)
 	hashes := f.code(20)
-	f.look()
+	f.scanAll()
 	dead, stay := f.ids[0], f.ids[1:]
 	f.mute(true, dead)
 	f.Must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
@@ -313,22 +313,22 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 		}
 		return n
 	}
-	f.look()
+	f.scanAll()
 	if single() == 0 {
 		t.Fatal("a server that was down for no time is as good as gone")
 	}
 	for range 2 { // One entry cannot advance the clock so far.
 		f.Must(fsm.Clock{Term: 1, At: f.Machine.View().Now().Add(downPeriod / 2)})
 	}
-	f.look()
+	f.scanAll()
 	if n := single(); n != 0 {
 		t.Errorf("%d of %d blobs have one copy that answers", n, len(hashes))
 	}
 }
 
-// TestBringEnds checks that a scan ends early when going on is useless, and
+// TestFetchAllEnds checks that a scan ends early when going on is useless, and
 // counts the blobs that it left.
-func TestBringEnds(t *testing.T) {
+func TestFetchAllEnds(t *testing.T) {
 	k, hashes := &Repairer{}, make([]compute.Hash, 2*maxFailed)
 	for i := range hashes {
 		hashes[i] = compute.Hash{1 + byte(i)}
@@ -369,7 +369,7 @@ func TestMissingIsAnsweredSafely(t *testing.T) {
 	data, err := (&Copies{}).serve(t.Context(), rpc.Peer{}, old)
 	var lacks Missing
 	if err != nil || cbor.Unmarshal(data, &lacks) != nil || lacks.Scanned || lacks.None() {
-		t.Errorf("an older server is told %+v, %v", lacks, err)
+		t.Errorf("an older server gets %+v, %v", lacks, err)
 	}
 	f := newServers(t, 2, 1)
 	q := query{Index: f.Index, Leaver: f.ids[1], Silent: f.ids[:1]}
@@ -392,19 +392,19 @@ func TestMissingIsAnsweredSafely(t *testing.T) {
 	}
 }
 
-// TestRepairerSaysWhatItLacks checks that a server fetches archives, reports as
+// TestRepairerReportsMissingBlobs checks that a server fetches archives, reports as
 // missing those that it could not fetch, and does not wait for lost ones.
-func TestRepairerSaysWhatItLacks(t *testing.T) {
+func TestRepairerReportsMissingBlobs(t *testing.T) {
 	f := newServers(t, 2, 2)
 	k, other := f.repairers[f.ids[0]], f.ids[1]
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if lacks := k.Wait(ended, other, nil); lacks.None() || lacks.Scanned {
-		t.Errorf("before any look: %+v", lacks)
+		t.Errorf("before any scan: %+v", lacks)
 	}
 	blob := f.archive(t)
 	f.mute(true, other)
-	look := func(what string, want Missing, missing float64) {
+	scan := func(what string, want Missing, missing float64) {
 		t.Helper()
 		want.Scanned = true
 		k.scan(t.Context())
@@ -412,17 +412,17 @@ func TestRepairerSaysWhatItLacks(t *testing.T) {
 			t.Errorf("%s: %+v and %g missing, want %+v and %g", what, k.lacks, testutil.ToFloat64(k.gauge), want, missing)
 		}
 	}
-	look("the other server does not answer", Missing{Archives: 1}, 1)
+	scan("the other server does not answer", Missing{Archives: 1}, 1)
 	if lacks := k.Wait(ended, other, nil); lacks.Scanned || lacks.Archives != 1 {
-		t.Errorf("of the look before: %+v", lacks)
+		t.Errorf("of the previous scan: %+v", lacks)
 	}
 	f.mute(false, other)
-	look("no server has it", Missing{}, 1)
+	scan("no server has it", Missing{}, 1)
 	f.mute(true, f.ids[0])
 	if _, err := f.blobs[other].Spread(t.Context(), blob, 1); err != nil {
 		t.Fatal(err)
 	}
-	look("another server has it", Missing{}, 0)
+	scan("another server has it", Missing{}, 0)
 }
 
 // archive archives all finished executions but one and returns the blob of the
@@ -445,7 +445,7 @@ func (f *servers) archive(t *testing.T) []byte {
 	return draft.Blob
 }
 
-func TestRemovalNamesWhoCopies(t *testing.T) {
+func TestRemovalNamesServersThatCopy(t *testing.T) {
 	l := statetest.New(t)
 	other := compute.NodeID{UUID: compute.UUID{2}}
 	servers := []compute.NodeID{l.Node, other}
@@ -457,7 +457,7 @@ func TestRemovalNamesWhoCopies(t *testing.T) {
 		{"all have all", []Missing{{Scanned: true}, {Scanned: true}}, ""},
 		{"archives", []Missing{{Scanned: true, Archives: 7}, {Scanned: true}}, "n1 lacks 7 archives"},
 		{"code", []Missing{{Scanned: true, Bundles: 3}, {Scanned: true}}, "and 3 bundles"},
-		{"no look yet", []Missing{{Scanned: true}, {}}, other.String() + " still looks whether"},
+		{"no scan yet", []Missing{{Scanned: true}, {}}, other.String() + " still looks whether"},
 		{"still looks", []Missing{{Archives: 2}, {Archives: 1}}, "2 archives of old executions and 0 bundles of code; "},
 	} {
 		err := copiesRefusal(l.Machine.View(), servers, test.lacks, nil)

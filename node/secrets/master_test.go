@@ -138,7 +138,7 @@ func otherKey(t *testing.T, file []byte) []byte {
 	return damaged
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenExplainsErrors(t *testing.T) {
 	_, path := mustCreate(t)
 	whole, err := os.ReadFile(path)
 	if err != nil {

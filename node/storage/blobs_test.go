@@ -103,7 +103,7 @@ func TestPutIsOnTwoNodes(t *testing.T) {
 	}
 }
 
-func TestPutGoesOnWithTheNextNode(t *testing.T) {
+func TestPutContinuesWithTheNextNode(t *testing.T) {
 	for name, fault := range map[string]func(net.Conn, []byte) error{"refused": refuse, "full": full} {
 		c := newCluster(t, 4, 2)
 		data := []byte("data of " + name)
@@ -116,7 +116,7 @@ func TestPutGoesOnWithTheNextNode(t *testing.T) {
 	}
 }
 
-func TestPutSaysThatTooFewTookIt(t *testing.T) {
+func TestPutReportsTooFewCopies(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		fault func(net.Conn, []byte) error
@@ -146,7 +146,7 @@ func TestPutSaysThatTooFewTookIt(t *testing.T) {
 	}
 }
 
-func TestOneNodeIsEnoughWhereThereIsOne(t *testing.T) {
+func TestPutOnASingleNode(t *testing.T) {
 	c := newCluster(t, 1, 2)
 	hash, err := c.nodes[nodeID(0)].Put(t.Context(), []byte("data"))
 	if err != nil || len(c.have(hash)) != 1 {
@@ -199,8 +199,8 @@ func TestGetHeals(t *testing.T) {
 	}
 }
 
-// TestGetChecksWhatItIsSent refuses wrong bytes from a node.
-func TestGetChecksWhatItIsSent(t *testing.T) {
+// TestGetChecksReceivedBytes refuses wrong bytes from a node.
+func TestGetChecksReceivedBytes(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	data := []byte("precious")
 	hash, err := c.nodes[nodeID(0)].Put(t.Context(), data)
@@ -221,7 +221,7 @@ func TestGetChecksWhatItIsSent(t *testing.T) {
 	}
 }
 
-func TestGetOfNothing(t *testing.T) {
+func TestGetMissingBlob(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	hash := compute.Hash(sha256.Sum256([]byte("never put")))
 	if _, err := c.nodes[nodeID(0)].Get(t.Context(), hash); compute.CodeOf(err) != compute.CodeNotFound {
@@ -265,7 +265,7 @@ func TestHangingNode(t *testing.T) {
 	})
 }
 
-func TestCallerWhoLeaves(t *testing.T) {
+func TestCallerCancels(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	hash, err := c.nodes[nodeID(0)].Put(t.Context(), []byte("data"))
 	if err != nil {
@@ -289,7 +289,7 @@ func TestCallerWhoLeaves(t *testing.T) {
 	}
 }
 
-func TestServeChecksWhatItIsSent(t *testing.T) {
+func TestServeChecksReceivedBytes(t *testing.T) {
 	c := newCluster(t, 1, 1)
 	hash := compute.Hash(sha256.Sum256([]byte("data")))
 	for _, test := range []struct {
@@ -358,8 +358,8 @@ func TestOwnersMoveLittle(t *testing.T) {
 	}
 }
 
-// TestScrubMendsWhatNobodyReads damages copies that nobody asks for.
-func TestScrubMendsWhatNobodyReads(t *testing.T) {
+// TestScrubRepairsUnreadBlobs damages copies that nobody asks for.
+func TestScrubRepairsUnreadBlobs(t *testing.T) {
 	c := newCluster(t, 3, 2)
 	var hashes []compute.Hash
 	for i := range 20 {
@@ -391,7 +391,7 @@ func TestScrubMendsWhatNobodyReads(t *testing.T) {
 	scrub(1, len(victims))
 	for _, hash := range victims {
 		if _, err := store.Get(hash); err != nil {
-			t.Errorf("not mended: %v", err)
+			t.Errorf("not repaired: %v", err)
 		}
 	}
 	scrub(1, 0)

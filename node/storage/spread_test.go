@@ -12,7 +12,7 @@ import (
 	"berth/compute"
 )
 
-func TestSpreadIsOnAllThatAreUp(t *testing.T) {
+func TestSpreadStoresOnAllNodesThatAreUp(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		down, refusing int // Out of five.
@@ -41,9 +41,9 @@ func TestSpreadIsOnAllThatAreUp(t *testing.T) {
 	}
 }
 
-// TestKeepBringsWhatIsMissing checks that a server that was down, or whose copy
+// TestFetchMissingBlob checks that a server that was down, or whose copy
 // was damaged, has the blob after Keep.
-func TestKeepBringsWhatIsMissing(t *testing.T) {
+func TestFetchMissingBlob(t *testing.T) {
 	c := newCluster(t, 3, 1)
 	data := []byte("an archive")
 	c.list[2].Up = false
@@ -78,10 +78,10 @@ func TestKeepBringsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestUnreadableIsMissing checks that an unreadable file counts as a missing
+// TestUnreadableBlobIsMissing checks that an unreadable file counts as a missing
 // blob, and that a scrub and Keep fetch the blob again, even on a node that is
 // not an owner.
-func TestUnreadableIsMissing(t *testing.T) {
+func TestUnreadableBlobIsMissing(t *testing.T) {
 	unreadable := func(path string) error { // Its reads fail.
 		return errors.Join(os.Remove(path), os.Symlink(t.TempDir(), path))
 	}
@@ -103,9 +103,9 @@ func TestUnreadableIsMissing(t *testing.T) {
 		return b.Keep(t.Context(), hash)
 	}
 	for _, test := range []struct {
-		name  string
-		spoil func(path string) error
-		mend  func(*Blobs, compute.Hash) error
+		name   string
+		spoil  func(path string) error
+		repair func(*Blobs, compute.Hash) error
 	}{
 		{"unreadable, scrub", unreadable, scrub},
 		{"unreadable, keep", unreadable, keep},
@@ -123,7 +123,7 @@ func TestUnreadableIsMissing(t *testing.T) {
 			if err := test.spoil(last.cfg.Store.path(hash)); err != nil {
 				t.Fatal(err)
 			}
-			if err := test.mend(last, hash); err != nil {
+			if err := test.repair(last, hash); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := last.cfg.Store.Get(hash); err != nil || !bytes.Equal(got, data) || !last.Has(hash) {
@@ -133,10 +133,10 @@ func TestUnreadableIsMissing(t *testing.T) {
 	}
 }
 
-// TestLackingIsWhatItShouldHave checks that a node that joins lacks its share,
+// TestLackingListsOwnedBlobs checks that a node that joins lacks its share,
 // and that the others lack the blobs of a node that leaves or is about to
 // leave.
-func TestLackingIsWhatItShouldHave(t *testing.T) {
+func TestLackingListsOwnedBlobs(t *testing.T) {
 	c := newCluster(t, 4, 2)
 	all := c.list
 	c.list = all[:3]
@@ -185,9 +185,9 @@ func TestLackingIsWhatItShouldHave(t *testing.T) {
 	}
 }
 
-// TestPutIsNotOnWhoLeaves checks that a blob is put on nodes that stay, unless
+// TestPutAvoidsLeavingNodes checks that a blob is put on nodes that stay, unless
 // they are too few.
-func TestPutIsNotOnWhoLeaves(t *testing.T) {
+func TestPutAvoidsLeavingNodes(t *testing.T) {
 	c := newCluster(t, 4, 2)
 	c.list[1].Leaving = true
 	for down := range 3 {

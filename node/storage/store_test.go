@@ -81,7 +81,7 @@ func damage(t testing.TB, s *Store, hash compute.Hash) {
 	}
 }
 
-func TestDamagedBlobIsSetAside(t *testing.T) {
+func TestDamagedBlobIsQuarantined(t *testing.T) {
 	for name, spoil := range map[string]func(testing.TB, *Store, compute.Hash){
 		"flipped bit": damage,
 		"torn":        func(t testing.TB, s *Store, h compute.Hash) { mustTruncate(t, s.path(h), 3) },
@@ -117,7 +117,7 @@ func mustTruncate(t testing.TB, path string, size int64) {
 	}
 }
 
-func TestCrashLeftoversAreReaped(t *testing.T) {
+func TestCrashLeftoversAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir)
 	hash := mustPut(t, s, "kept")
