@@ -75,7 +75,7 @@ func (b *Blobs) Put(ctx context.Context, data []byte) (hash compute.Hash, err er
 	put := func(ctx context.Context, node compute.NodeID) ([]byte, error) {
 		return nil, b.putOn(ctx, node, hash, data)
 	}
-	taken, failed := race(ctx, up, wanted, putHedge, put)
+	taken, failed := hedged(ctx, up, wanted, putHedge, put)
 	fault.Point("storage.put.taken")
 	switch {
 	case len(taken) == wanted && wanted > 0:
@@ -129,7 +129,7 @@ func (b *Blobs) Get(ctx context.Context, hash compute.Hash) (data []byte, err er
 	}
 	nodes := owners(hash, b.cfg.Nodes())
 	get := func(ctx context.Context, node compute.NodeID) ([]byte, error) { return b.getFrom(ctx, node, hash) }
-	given, failed := race(ctx, b.others(nodes), 1, getHedge, get)
+	given, failed := hedged(ctx, b.others(nodes), 1, getHedge, get)
 	switch {
 	case len(given) > 0:
 		b.heal(ctx, hash, given[0].data, nodes[:min(max(b.cfg.Replicas, 1), len(nodes))], failed)

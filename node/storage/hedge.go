@@ -15,11 +15,11 @@ type answer struct {
 	err  error
 }
 
-// race runs an operation on wanted of the nodes, preferring the first ones. It
+// hedged runs an operation on wanted of the nodes, preferring the first ones. It
 // asks the next node whenever one fails or all are slow. It returns the answers
 // of the nodes that succeeded, wanted of them unless too few could or ctx
 // ended, and those of the nodes that failed.
-func race(
+func hedged(
 	ctx context.Context, nodes []Node, wanted int, slow time.Duration,
 	do func(context.Context, compute.NodeID) ([]byte, error),
 ) (done, failed []answer) {
