@@ -113,8 +113,8 @@ func (r *Repairer) Run(ctx context.Context) {
 func (r *Repairer) scan(ctx context.Context) {
 	number, without := r.begin()
 	l := Missing{Scanned: true}
-	l.Archives = r.bringArchives(ctx)
-	l.Bundles, l.First = r.bringBundles(ctx, without)
+	l.Archives = r.fetchArchives(ctx)
+	l.Bundles, l.First = r.fetchBundles(ctx, without)
 	if ctx.Err() != nil {
 		return
 	}
@@ -171,9 +171,9 @@ func (r *Repairer) Wait(ctx context.Context, leaver compute.NodeID, silent []com
 	}
 }
 
-// bringArchives fetches the blobs of archives. It returns how many of them it
+// fetchArchives fetches the blobs of archives. It returns how many of them it
 // could not fetch although some server may have them.
-func (r *Repairer) bringArchives(ctx context.Context) int {
+func (r *Repairer) fetchArchives(ctx context.Context) int {
 	var rows []*fsm.Archive
 	for row := range r.view().Archives() {
 		if !r.blobs.Has(row.Blob) {
@@ -186,7 +186,7 @@ func (r *Repairer) bringArchives(ctx context.Context) int {
 	for i, row := range rows {
 		hashes[i] = row.Blob
 	}
-	b := r.bring(ctx, hashes, r.blobs.Keep, func() {
+	b := r.fetchAll(ctx, hashes, r.blobs.Keep, func() {
 		left--
 		r.gauge.Set(float64(left))
 	})
@@ -198,11 +198,11 @@ func (r *Repairer) bringArchives(ctx context.Context) int {
 	return b.refused
 }
 
-// bringBundles fetches this server's share of the bundles if the share may have
+// fetchBundles fetches this server's share of the bundles if the share may have
 // changed or bundlePeriod has passed. It returns how many bundles it could not
 // fetch although some server may have them, and one of those. While servers are
 // about to leave, it fetches only bundles that they may have.
-func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
+func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused int, one compute.Hash) {
 	view, now := r.view(), r.now()
 	servers, down := present(view)
 	leaving := len(without.leavers) > 0
@@ -211,10 +211,10 @@ func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused in
 	}
 	from := r.blobs.Keep
 	if leaving {
-		from = r.keepFrom(view, without.leavers)
+		from = r.fetchFrom(view, without.leavers)
 	}
 	lacks := r.blobs.Lacking(view.Bundles(), slices.Concat(without.leavers, without.silent, down))
-	b := r.bring(ctx, lacks, from, func() {})
+	b := r.fetchAll(ctx, lacks, from, func() {})
 	if ctx.Err() != nil {
 		return b.refused, b.held
 	}
@@ -227,10 +227,10 @@ func (r *Repairer) bringBundles(ctx context.Context, without absent) (refused in
 	return b.refused, b.held
 }
 
-// keepFrom returns a function that fetches a blob from one of leavers. If none
+// fetchFrom returns a function that fetches a blob from one of leavers. If none
 // of them has the blob, that is no error: the blob is not lost with them. If
 // one does not answer, the blob has to be fetched from any server.
-func (r *Repairer) keepFrom(view *fsm.View, leavers []compute.NodeID) func(context.Context, compute.Hash) error {
+func (r *Repairer) fetchFrom(view *fsm.View, leavers []compute.NodeID) func(context.Context, compute.Hash) error {
 	var mute []compute.NodeID // None of them is waited for twice.
 	for _, id := range leavers {
 		if known, ok := view.Node(id); ok && known.State != compute.NodeUp {
@@ -281,8 +281,8 @@ func present(view *fsm.View) (servers, down []compute.NodeID) {
 	return servers, down
 }
 
-// brought is the result of fetching blobs.
-type brought struct {
+// fetched is the result of fetching blobs.
+type fetched struct {
 	lost    int          // No server has them.
 	refused int          // They could not be fetched yet.
 	held    compute.Hash // The first of the refused.
@@ -290,12 +290,12 @@ type brought struct {
 	err     error // Of the first failure; a full disk takes precedence.
 }
 
-// bring fetches blobs with one and calls have for each that is on this disk
+// fetchAll fetches blobs with one and calls have for each that is on this disk
 // afterwards. It gives up on the others when the disk is full, because they
 // would be fetched and discarded, and when too many fetches fail.
-func (r *Repairer) bring(
+func (r *Repairer) fetchAll(
 	ctx context.Context, hashes []compute.Hash, one func(context.Context, compute.Hash) error, have func(),
-) (b brought) {
+) (b fetched) {
 	// Blobs that cannot be fetched must not always come first.
 	rand.Shuffle(len(hashes), func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
 	for i, hash := range hashes {

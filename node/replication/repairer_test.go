@@ -286,7 +286,7 @@ func TestRepairerFindsLateCode(t *testing.T) {
 	f.mute(false, late)
 	f.scanAll()
 	if f.count(hashes, late) != len(hashes) {
-		t.Error("it looks all the time")
+		t.Error("it scans all the time")
 	}
 	f.now = f.now.Add(bundlePeriod)
 	f.scanAll()
@@ -344,7 +344,7 @@ func TestFetchAllEnds(t *testing.T) {
 		{name: "the disk is full", code: compute.CodeNoSpace, tried: 1, refused: len(hashes)},
 	} {
 		tried, have := 0, 0
-		b := k.bring(t.Context(), hashes, func(context.Context, compute.Hash) error {
+		b := k.fetchAll(t.Context(), hashes, func(context.Context, compute.Hash) error {
 			tried++
 			if test.code == "" {
 				return nil
@@ -353,7 +353,7 @@ func TestFetchAllEnds(t *testing.T) {
 		}, func() { have++ })
 		if tried != test.tried || b.lost != test.lost || b.refused != test.refused || have != test.brung ||
 			compute.CodeOf(b.err) != test.code || (b.held == compute.Hash{}) != (test.refused == 0) {
-			t.Errorf("%s: %d tried, %d brought, %+v", test.name, tried, have, b)
+			t.Errorf("%s: %d tried, %d fetched, %+v", test.name, tried, have, b)
 		}
 	}
 }
@@ -458,7 +458,7 @@ func TestRemovalNamesServersThatCopy(t *testing.T) {
 		{"archives", []Missing{{Scanned: true, Archives: 7}, {Scanned: true}}, "n1 lacks 7 archives"},
 		{"code", []Missing{{Scanned: true, Bundles: 3}, {Scanned: true}}, "and 3 bundles"},
 		{"no scan yet", []Missing{{Scanned: true}, {}}, other.String() + " still looks whether"},
-		{"still looks", []Missing{{Archives: 2}, {Archives: 1}}, "2 archives of old executions and 0 bundles of code; "},
+		{"scan in progress", []Missing{{Archives: 2}, {Archives: 1}}, "2 archives of old executions and 0 bundles of code; "},
 	} {
 		err := copiesRefusal(l.Machine.View(), servers, test.lacks, nil)
 		if test.want == "" && err == nil {
