@@ -18,7 +18,7 @@ const (
 	archivePause  = 100 * time.Millisecond // Between two archives, so that other commands can be applied.
 	spreadTimeout = time.Minute            // For the copies of one archive.
 	commitTimeout = 10 * time.Second       // For the entry of one archive.
-	maxStuck      = 16                     // Failed archives that a leader skips.
+	maxFailed     = 16                     // Failed archives that a leader skips.
 )
 
 // Archiver moves finished executions out of the state into archives. The blob
@@ -31,8 +31,8 @@ type Archiver struct {
 	Commit func(ctx context.Context, cmd fsm.ArchiveExecutions) (moved int, err error)
 	Logger *slog.Logger
 
-	stuck  map[compute.ExecutionID]bool // Of failed archives; they stay in the state so that others can leave.
-	drafts int                          // The number of those archives.
+	failed       map[compute.ExecutionID]bool // Of failed archives; they stay in the state so that others can leave.
+	failedDrafts int                          // The number of those archives.
 }
 
 // errUnreadable is returned for an archive that failed its verification.
@@ -41,7 +41,7 @@ var errUnreadable = errors.New("archive failed verification")
 // Scan archives all executions that are due.
 func (a *Archiver) Scan(ctx context.Context) {
 	for ctx.Err() == nil {
-		draft := a.View().DraftArchive(a.stuck)
+		draft := a.View().DraftArchive(a.failed)
 		if draft == nil {
 			return
 		}
@@ -53,8 +53,8 @@ func (a *Archiver) Scan(ctx context.Context) {
 			loop.Sleep(ctx, archivePause)
 		case ctx.Err() != nil:
 			return
-		case (errors.Is(err, errUnreadable) || compute.CodeOf(err) == compute.CodeTooLarge) && a.drafts < maxStuck:
-			a.leave(draft, err)
+		case (errors.Is(err, errUnreadable) || compute.CodeOf(err) == compute.CodeTooLarge) && a.failedDrafts < maxFailed:
+			a.skip(draft, err)
 		default:
 			a.Logger.Warn("executions not archived", "err", err)
 			return
@@ -62,17 +62,17 @@ func (a *Archiver) Scan(ctx context.Context) {
 	}
 }
 
-// leave marks the executions of a failed draft, which stay in the state for
+// skip marks the executions of a failed draft, which stay in the state for
 // this term.
-func (a *Archiver) leave(draft *fsm.ArchiveDraft, err error) {
+func (a *Archiver) skip(draft *fsm.ArchiveDraft, err error) {
 	ids := draft.IDs()
-	if a.stuck == nil {
-		a.stuck = make(map[compute.ExecutionID]bool)
+	if a.failed == nil {
+		a.failed = make(map[compute.ExecutionID]bool)
 	}
 	for _, id := range ids {
-		a.stuck[id] = true
+		a.failed[id] = true
 	}
-	a.drafts++
+	a.failedDrafts++
 	a.Logger.Error("executions cannot be archived", "execution", ids[0], "count", len(ids), "err", err)
 }
 
