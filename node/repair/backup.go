@@ -102,7 +102,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 			r.Lacks++
 		}
 	}
-	ended, err := beginLife(machine, r.Epoch, now)
+	ended, err := raiseEpoch(machine, r.Epoch, now)
 	if err != nil {
 		return r, err
 	}
@@ -122,10 +122,10 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	return r, err
 }
 
-// beginLife applies to a restored state the entry that ends the previous epoch,
+// raiseEpoch applies to a restored state the entry that ends the previous epoch,
 // so that no server ever serves the state without it. It returns how many
 // attempts that entry ended.
-func beginLife(machine *fsm.FSM, epoch uint64, now time.Time) (int, error) {
+func raiseEpoch(machine *fsm.FSM, epoch uint64, now time.Time) (int, error) {
 	view := machine.View()
 	index := view.Index() + 1
 	if format := min(view.CommonFormat(), fsm.Format); format > view.Format() {
