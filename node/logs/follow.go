@@ -193,7 +193,7 @@ func (c *cursor) run(ctx context.Context) (Final, error) {
 		if a, found := c.pick(attempts); found {
 			err := c.attempt(ctx, a)
 			if err != nil && ctx.Err() == nil && c.f.gone(ctx, a, err) {
-				err = c.leaveOut(a)
+				err = c.markMissing(a)
 			}
 			if err != nil {
 				return c.failed(ctx, err)
@@ -223,10 +223,10 @@ func (f *Follower) gone(ctx context.Context, a compute.Attempt, err error) bool 
 	return len(attempts) > 0 && attempts[len(attempts)-1].Epoch > a.Epoch
 }
 
-// leaveOut delivers a line that says that the rest of an attempt's output is
+// markMissing delivers a line that says that the rest of an attempt's output is
 // missing. The line has a number behind every possible one of the attempt, so
 // that the caller goes on with the next attempt.
-func (c *cursor) leaveOut(a compute.Attempt) error {
+func (c *cursor) markMissing(a compute.Attempt) error {
 	if c.after == lastSeq {
 		return nil // The line was delivered.
 	}
