@@ -68,10 +68,10 @@ func (v *View) DraftArchive(stay map[compute.ExecutionID]bool) *ArchiveDraft {
 // dueForArchive returns the executions of the next archive and their month. It
 // returns none while a short wait makes the archive larger.
 func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []compute.ExecutionID, month int) {
-	left, looks, size, full := v.finished.Len(), 0, 0, false
+	left, scanned, size, full := v.finished.Len(), 0, 0, false
 	var first compute.Instant
 	for m := range v.finished.Keys(timeKey{}) {
-		if looks++; looks > maxScanned || !v.pastRetention(m.at, left-1) {
+		if scanned++; scanned > maxScanned || !v.pastRetention(m.at, left-1) {
 			break
 		}
 		if stay[m.execution()] {
@@ -94,7 +94,7 @@ func (v archiver) dueForArchive(stay map[compute.ExecutionID]bool) (ids []comput
 		ids = append(ids, family...)
 		size, left = size+bytes, left-len(family)
 	}
-	if full || len(ids) >= MaxArchived || v.ripe(first, len(ids)) {
+	if full || len(ids) >= MaxArchived || v.worthArchiving(first, len(ids)) {
 		return ids, month
 	}
 	return nil, 0
@@ -107,9 +107,9 @@ func (v archiver) pastRetention(at compute.Instant, left int) bool {
 	return keep > 0 && at < v.meta.Now.Add(-keep) || most > 0 && left >= most
 }
 
-// ripe reports whether n executions, the first of which ended at an instant,
+// worthArchiving reports whether n executions, the first of which ended at an instant,
 // are worth an archive of their own.
-func (v archiver) ripe(first compute.Instant, n int) bool {
+func (v archiver) worthArchiving(first compute.Instant, n int) bool {
 	keep, most := v.meta.Settings.KeepFinished, v.meta.Settings.MaxFinished
 	return keep > 0 && n > 0 && first < v.meta.Now.Add(-keep-keep/slackOfAge) || most > 0 && n > most/slackOfNumber
 }

@@ -34,19 +34,19 @@ func (s *retention) retire() int {
 		return 0
 	}
 	keep, most := s.meta.Settings.KeepFinished, s.meta.Settings.MaxFinished
-	looks, left := retireSweep, s.finished.Len()
+	scans, left := retireSweep, s.finished.Len()
 	if s.Format() < formatTrust {
-		looks = RetirePerTick // Required for identical replicas of that format.
+		scans = RetirePerTick // Required for identical replicas of that format.
 	}
 	var due []*compute.Execution
 	waiting, lives := make(map[compute.ExecutionID]compute.ExecutionID), make(map[compute.ExecutionID]bool)
 	for m := range s.finished.Keys(timeKey{}) {
 		tooOld := keep > 0 && m.at < s.meta.Now.Add(-keep)
 		tooMany := most > 0 && left > most
-		if looks == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
+		if scans == 0 || len(due) == RetirePerTick || !tooOld && !tooMany {
 			break
 		}
-		looks--
+		scans--
 		id := m.execution()
 		if parent, child := s.parentOf(id); child && s.lives(parent, lives) {
 			waiting[id] = parent
