@@ -141,7 +141,7 @@ func (c *cursors) Pop() any {
 }
 
 func (m *merge) run() {
-	from := m.jump()
+	from := m.seek()
 	next, stop := iter.Pull(m.view.archivesOf(m.org, from))
 	defer stop()
 	mark, more := next()
@@ -167,11 +167,11 @@ func (m *merge) run() {
 	emit(historyKey{org: m.org})
 }
 
-// jump passes over archives whose executions are certainly skipped. It opens
+// seek passes over archives whose executions are certainly skipped. It opens
 // only those that extend below the place where the skipped part ends. It
 // returns that place: the merge begins with its index.
-func (m *merge) jump() archivePlace {
-	at, rows := m.surely()
+func (m *merge) seek() archivePlace {
+	at, rows := m.skipBound()
 	for mark := range m.view.archivesOf(m.org, lastArchivePlace(m.org)) {
 		if mark == at || at.newest == math.MaxUint64 || m.ended {
 			break
@@ -183,17 +183,17 @@ func (m *merge) jump() archivePlace {
 		case exact && o.Oldest > at.newest:
 			m.skip -= n
 		default:
-			m.look(a, at.newest)
+			m.load(a, at.newest)
 		}
 	}
 	m.skip -= rows
 	return at
 }
 
-// surely returns the last archive such that everything above its newest
+// skipBound returns the last archive such that everything above its newest
 // execution is skipped, whatever the inexact counts stand for. It also returns
 // how many executions of the state are above it.
-func (m *merge) surely() (at archivePlace, above int) {
+func (m *merge) skipBound() (at archivePlace, above int) {
 	at = lastArchivePlace(m.org)
 	if m.skip == 0 {
 		return at, 0
@@ -241,13 +241,13 @@ func (m *merge) row(mark archivePlace) (*Archive, *ArchivedOrg) {
 func (m *merge) enter(mark archivePlace) {
 	a, o := m.row(mark)
 	if n, _ := m.filter.most(o); n > 0 {
-		m.look(a, math.MaxUint64)
+		m.load(a, math.MaxUint64)
 	}
 }
 
-// look opens an archive for the organization's executions up to an index. Those
+// load opens an archive for the organization's executions up to an index. Those
 // above the index are skipped.
-func (m *merge) look(a *Archive, upTo uint64) {
+func (m *merge) load(a *Archive, upTo uint64) {
 	if m.read += a.Size + openCost + recordCost*int64(a.Executions); m.read > maxRead {
 		m.fail(compute.Errorf(compute.CodeInvalid, "This page is spread over too many archives of old executions: "+
 			"ask for fewer executions at once (limit), or for those of a shorter time (from, to).").

@@ -25,7 +25,7 @@ func TestUnpackedBytesCount(t *testing.T) {
 		},
 	}
 	for range 2 * most {
-		if m.look(&Archive{Size: 1 << 10, Executions: 1}, math.MaxUint64); m.ended {
+		if m.load(&Archive{Size: 1 << 10, Executions: 1}, math.MaxUint64); m.ended {
 			break
 		}
 	}
