@@ -138,13 +138,13 @@ func scaled(d time.Duration, scale int64) time.Duration {
 // corrects the scales.
 func (c *Calibration) Observe(e Estimated, class int, started Instant) {
 	wait := started.Sub(e.At)
-	told := e.By.Apply(StartEstimate{P50: e.P50, P90: e.P90})
-	c.P50.count(wait <= told.P50)
-	c.P90.count(wait <= told.P90)
+	promised := e.By.Apply(StartEstimate{P50: e.P50, P90: e.P90})
+	c.P50.count(wait <= promised.P50)
+	c.P90.count(wait <= promised.P90)
 	k := &c.Sizes[class]
 	k.Count++
-	k.Debt50 = owed(k.Debt50, part50, wait <= told.P50)
-	k.Debt90 = owed(k.Debt90, part90, wait <= told.P90)
+	k.Debt50 = owed(k.Debt50, part50, wait <= promised.P50)
+	k.Debt90 = owed(k.Debt90, part90, wait <= promised.P90)
 	if !e.Late50 {
 		k.follow50(wait > scaled(e.P50, k.Scales().P50))
 	}

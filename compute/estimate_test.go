@@ -14,7 +14,7 @@ import (
 // class, drawn from heavy tails, or drifting by half an order of magnitude. An
 // estimate is compared only at the start, which is many estimates later.
 func TestCalibrationCovers(t *testing.T) {
-	const told, delay = 4000, 25
+	const promised, delay = 4000, 25
 	for _, tt := range []struct {
 		name string
 		wait func(i, class int, rng *rand.Rand) float64 // In multiples of the estimate.
@@ -32,7 +32,7 @@ func TestCalibrationCovers(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 1))
 			var c compute.Calibration
 			var open []func()
-			for i := range told {
+			for i := range promised {
 				class := rng.IntN(compute.SizeClasses)
 				e := compute.Estimated{P50: 50 * time.Second, P90: 100 * time.Second, By: c.Sizes[class].Scales()}
 				wait := compute.Instant(tt.wait(i, class, rng) * 100_000)
