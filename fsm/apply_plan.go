@@ -127,7 +127,7 @@ func (s *placement) place(known *compute.Execution, n *compute.Node, a compute.A
 	e.Epoch = max(e.Epoch, s.meta.Epoch<<epochShift) + 1
 	e.Status, e.Reason, e.PlacedAt = compute.StatusStarting, compute.ReasonNone, s.meta.Now
 	s.execution.putExecution(&e)
-	s.quota.useMore(e.Org, e.FairPrice())
+	s.quota.changeRate(e.Org, e.FairPrice())
 	s.putAttempt(&compute.Attempt{
 		Execution: e.ID, Epoch: e.Epoch, Node: n.ID, GPUs: shares,
 		PlacedAt: s.meta.Now, PlaceIndex: s.meta.Index,

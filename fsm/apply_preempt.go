@@ -52,7 +52,7 @@ func afterPreemption(e *compute.Execution) again {
 // leave gives back all that a live attempt holds, and ends it.
 func (s *placement) leave(a *compute.Attempt, e *compute.Execution) {
 	s.execution.free(a, e)
-	s.quota.useMore(e.Org, -e.FairPrice())
+	s.quota.changeRate(e.Org, -e.FairPrice())
 	a.Ended, a.EndedAt = true, s.meta.Now
 }
 

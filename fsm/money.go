@@ -79,7 +79,7 @@ func (s *money) hold(e *compute.Execution, amount compute.Credits, note string) 
 // settle releases the hold of e and charges its cost, which is never more. The
 // caller stores e, which has its final status.
 func (s *money) settle(e *compute.Execution) {
-	owed, note := owes(e)
+	owed, note := chargeOf(e)
 	released := e.Held
 	e.Held = 0
 	if released > 0 || owed == 0 && e.Kind != compute.KindSelection {
@@ -101,8 +101,8 @@ func (s *money) settle(e *compute.Execution) {
 	}
 }
 
-// owes returns the charge for e, and the reason for it.
-func owes(e *compute.Execution) (compute.Credits, string) {
+// chargeOf returns the charge for e, and the reason for it.
+func chargeOf(e *compute.Execution) (compute.Credits, string) {
 	switch {
 	case e.Kind == compute.KindSelection:
 		return 0, "free: no sub-execution was created"

@@ -169,7 +169,7 @@ func (v resolver) size(p compute.Profile) (compute.Request, compute.Price, *comp
 	case !known && v.sliced(p.GPUType):
 		return faulty("unknown_profile", "all GPUs of type %q are in MIG mode: ask for a slice", p.GPUType)
 	case !known:
-		return faulty("unknown_profile", "no node has GPUs of type %q%s", p.GPUType, v.meant(p.GPUType))
+		return faulty("unknown_profile", "no node has GPUs of type %q%s", p.GPUType, v.suggestion(p.GPUType))
 	case s.most < p.Count:
 		return faulty("never_fits", "%s fits on no node: the most %s GPUs on one node are %d; %s would fit",
 			p, p.GPUType, s.most, v.nearest(p, s.most))
@@ -212,9 +212,9 @@ func (v *nodeTables) nearest(p compute.Profile, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// meant suggests a type that differs from gpuType in one letter; "" when there
+// suggestion proposes a type that differs from gpuType in one letter; "" when there
 // is none.
-func (v *nodeTables) meant(gpuType string) string {
+func (v *nodeTables) suggestion(gpuType string) string {
 	for _, kind := range v.GPUTypes() {
 		if nearlySame(kind, gpuType) {
 			return fmt.Sprintf("; was %q meant?", kind)

@@ -70,9 +70,9 @@ func add(used uint64, rate compute.Price, d compute.Instant) uint64 {
 	return min(used+lo, maxUsed)
 }
 
-// useMore updates the usage of an organization to now and changes its rate from
+// changeRate updates the usage of an organization to now and changes its rate from
 // then on.
-func (s *quota) useMore(org compute.OrgID, rate compute.Price) {
+func (s *quota) changeRate(org compute.OrgID, rate compute.Price) {
 	u := usage{Org: org}
 	if known, ok := s.usage.Get(org); ok {
 		u = *known

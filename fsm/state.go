@@ -233,7 +233,7 @@ func (v *View) makeRecords() {
 	v.signing = store.NewRecords(strings.Compare, func(k *compute.SigningKey) string { return k.ID })
 	v.accounts = store.NewRecords(byOrg, func(a *compute.Account) compute.OrgID { return a.Org })
 	v.ledger = ledger.New()
-	v.makeRestingRecords()
+	v.makeFinalRecords()
 	v.admitted = store.NewRecords(byNode, func(a *admission) compute.NodeID { return a.Node })
 	v.arrived = store.NewRecords(strings.Compare, func(a *arrival) string { return a.Key })
 	v.usage = store.NewRecords(byOrg, func(u *usage) compute.OrgID { return u.Org })
@@ -250,9 +250,9 @@ func (v *View) makeRecords() {
 	v.loads = store.NewTable[scope, compute.Load](byScope)
 }
 
-// makeRestingRecords makes the tables whose records mostly become final. The
+// makeFinalRecords makes the tables whose records mostly become final. The
 // numbers are the fields whose items many records share.
-func (v *View) makeRestingRecords() {
+func (v *View) makeFinalRecords() {
 	const org, user, key, profile, request = 2, 3, 4, 10, 11
 	v.executions = store.NewColdRecords(byExecution,
 		func(e *compute.Execution) compute.ExecutionID { return e.ID }, executionWidth,

@@ -223,8 +223,8 @@ func (v *executionTables) History(org compute.OrgID, f HistoryFilter) iter.Seq[*
 func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[historyKey, func() *compute.Execution] {
 	f.Skip = 0
 	return func(yield func(historyKey, func() *compute.Execution) bool) {
-		var room []byte
-		var outline compute.Execution
+		var buffer []byte
+		var partial compute.Execution
 		var at historyKey
 		load := func() *compute.Execution {
 			e, _ := v.executions.Get(at.id)
@@ -232,7 +232,7 @@ func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[h
 		}
 		for at = range v.history.Descend(from, historyKey{org: from.org}, 0) {
 			var is bool
-			if is, room = v.selects(f, at.id, &outline, room); is && !yield(at, load) {
+			if is, buffer = v.selects(f, at.id, &partial, buffer); is && !yield(at, load) {
 				return
 			}
 		}
@@ -240,18 +240,18 @@ func (v *executionTables) selected(from historyKey, f HistoryFilter) iter.Seq2[h
 }
 
 // selects reports whether f selects the execution id. It may partially decode
-// the execution into outline and read its encoding into room, which it returns.
+// the execution into partial and read its encoding into buffer, which it returns.
 func (v *executionTables) selects(
-	f HistoryFilter, id compute.ExecutionID, outline *compute.Execution, room []byte,
+	f HistoryFilter, id compute.ExecutionID, partial *compute.Execution, buffer []byte,
 ) (bool, []byte) {
 	if f == (HistoryFilter{}) {
-		return true, room
+		return true, buffer
 	}
-	e, encoded, _ := v.executions.Peek(id, room)
+	e, encoded, _ := v.executions.Peek(id, buffer)
 	if e != nil {
-		return f.matches(e), room
+		return f.matches(e), buffer
 	}
-	return partialExecution(encoded, outline) && f.matches(outline), encoded
+	return partialExecution(encoded, partial) && f.matches(partial), encoded
 }
 
 // Bundles yields the hashes of the bundles that executions have in blob stores,
@@ -265,14 +265,14 @@ func (v *View) Bundles() iter.Seq[compute.Hash] {
 				}
 			}
 		}
-		var room []byte
+		var buffer []byte
 		v.executions.Scan(nil, func(_ compute.ExecutionID, e *compute.Execution, key, packed []byte) bool {
 			var ref compute.BundleRef
 			if e != nil {
 				ref = e.Bundle
 			} else {
-				room = v.executions.Unpack(room[:0], key, packed)
-				ref = partialBundle(room)
+				buffer = v.executions.Unpack(buffer[:0], key, packed)
+				ref = partialBundle(buffer)
 			}
 			return ref.Size == 0 || len(ref.Inline) > 0 || yield(ref.Hash)
 		})
@@ -370,11 +370,11 @@ func (v *clusterState) Calibration() compute.Calibration { return v.meta.Calibra
 func (v *executionTables) Ended() iter.Seq[*compute.Execution] {
 	last := timeKey{at: math.MaxInt64}
 	return func(yield func(*compute.Execution) bool) {
-		var room []byte
+		var buffer []byte
 		for k := range v.finished.Descend(last, timeKey{at: math.MinInt64}, 0) {
-			e, encoded, _ := v.executions.Peek(k.execution(), room)
+			e, encoded, _ := v.executions.Peek(k.execution(), buffer)
 			if e == nil {
-				e, room = new(compute.Execution), encoded
+				e, buffer = new(compute.Execution), encoded
 				if !partialExecution(encoded, e) {
 					e = store.MustDecode[compute.Execution](encoded)
 				}
