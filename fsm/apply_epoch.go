@@ -49,7 +49,7 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	if c.Cause == CauseRestored { // By an operator, with no command before it that could.
 		s.meta.Now = max(s.meta.Now, c.At)
 	}
-	s.meta.RestsUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
+	s.meta.PausedUntil = max(s.meta.Now, c.At).Add(attempt.Lease + attempt.Margin)
 	s.meta.Brake.ReleasedAt, s.meta.Brake.Since = s.meta.Now, 0 // That all nodes are down from now on is no mass failure.
 	ended := s.endAttempts("the cluster was " + c.Cause.String() + " meanwhile: how it ended is not known")
 	s.forgetCredentials()
@@ -62,10 +62,10 @@ func (s *lifecycle) raiseEpoch(c RaiseEpoch) Result {
 	return Result{Count: ended}
 }
 
-// RestsUntil returns the end of the pause in scheduling after a new cluster epoch,
+// PausedUntil returns the end of the pause in scheduling after a new cluster epoch,
 // zero in the first epoch. The leases of older attempts have expired by then, on
 // unreachable nodes too.
-func (v *clusterState) RestsUntil() compute.Instant { return v.meta.RestsUntil }
+func (v *clusterState) PausedUntil() compute.Instant { return v.meta.PausedUntil }
 
 // endAttempts marks every node as down until it is heard, and ends every live
 // attempt; it returns how many. Reports about them no longer count, so none is

@@ -145,14 +145,14 @@ func TestEpochIsNoMassFailure(t *testing.T) {
 // time without a leader makes no difference.
 func TestEpochPausesPlacement(t *testing.T) {
 	w := newTrustWorld(t)
-	if got := w.view().RestsUntil(); !got.IsZero() {
+	if got := w.view().PausedUntil(); !got.IsZero() {
 		t.Errorf("the first epoch pauses until %s", got)
 	}
 	next := w.raiseEpoch()
 	next.At = w.now.Add(72 * time.Hour)
 	next.Cause = fsm.CauseRecovered
 	w.must(next)
-	if got, want := w.view().RestsUntil(), next.At.Add(attempt.Lease+attempt.Margin); got != want {
+	if got, want := w.view().PausedUntil(), next.At.Add(attempt.Lease+attempt.Margin); got != want {
 		t.Errorf("it pauses until %s, want %s", got, want)
 	}
 	if got := w.view().Now(); got != w.now {

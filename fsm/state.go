@@ -135,7 +135,7 @@ type meta struct {
 	Epoch uint64        `cbor:"11,keyasint,omitempty"` // The epoch of the cluster; 0 is the first.
 	Brake compute.Brake `cbor:"12,keyasint,omitzero"`
 
-	RestsUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Nothing is placed before, in a life that begins.
+	PausedUntil compute.Instant `cbor:"13,keyasint,omitempty"` // Placement is paused until then in a new epoch.
 }
 
 // Records that only this package uses.

@@ -227,7 +227,7 @@ func restFor(v *fsm.View, life uint64) time.Duration {
 	switch {
 	case v.ClusterEpoch() < life:
 		return rest // It began with this leader.
-	case v.RestsUntil().IsZero() || v.Now().Sub(v.RestsUntil()) > restDoubt:
+	case v.PausedUntil().IsZero() || v.Now().Sub(v.PausedUntil()) > restDoubt:
 		return 0
 	}
 	for n := range v.Nodes() {
