@@ -156,7 +156,7 @@ func selectionOf(view *fsm.View, c *contest) wire.Selection {
 	for i, runs := range c.runs {
 		row := rowOf(view, runs)
 		if i < len(c.verdict.Rows) {
-			addStanding(&row, c.verdict.Rows[i])
+			addResult(&row, c.verdict.Rows[i])
 		}
 		if row.Pareto {
 			out.Pareto = append(out.Pareto, row.HardwareProfile)
@@ -169,8 +169,8 @@ func selectionOf(view *fsm.View, c *contest) wire.Selection {
 	return out
 }
 
-// addStanding adds the result of a GPU type to its row.
-func addStanding(row *wire.SelectionRow, s compute.Standing) {
+// addResult adds the result of a GPU type to its row.
+func addResult(row *wire.SelectionRow, s compute.CandidateResult) {
 	row.Status, row.StatusDetails, row.Pareto = s.Status, orNull(s.Reason.String()), s.Pareto
 	if s.Completed == 0 {
 		return

@@ -604,7 +604,7 @@ func (w *world) seconds(route string) (sum float64) {
 
 // judge recommends the first candidate that completed.
 func judge(_ compute.Objective, candidates []compute.Candidate) compute.Verdict {
-	v := compute.Verdict{Best: -1, Rows: make([]compute.Standing, len(candidates))}
+	v := compute.Verdict{Best: -1, Rows: make([]compute.CandidateResult, len(candidates))}
 	for i, c := range candidates {
 		row, first := &v.Rows[i], c.Runs[0]
 		row.Status, row.Reason = first.Status, first.Reason

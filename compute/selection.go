@@ -102,11 +102,11 @@ type Verdict struct {
 	Best       int
 	Reason     string   // One sentence for people.
 	Confidence *float64 // In the recommendation, 0 to 1; nil while there is nothing to compare it with.
-	Rows       []Standing
+	Rows       []CandidateResult
 }
 
-// Standing is the result of one candidate.
-type Standing struct {
+// CandidateResult is the result of one candidate.
+type CandidateResult struct {
 	Status    Status // Completed when one of its runs has completed, once all have ended.
 	Reason    Reason
 	Completed int           // The number of completed runs.

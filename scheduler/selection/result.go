@@ -23,10 +23,10 @@ const (
 // resultOf returns the result of a candidate. Its time and its credits are the
 // medians of the completed sub-executions, so that one slow sub-execution does
 // not move them.
-func resultOf(c *compute.Candidate) compute.Standing {
+func resultOf(c *compute.Candidate) compute.CandidateResult {
 	var times []time.Duration
 	var credits []compute.Credits
-	s := compute.Standing{Status: compute.StatusPending}
+	s := compute.CandidateResult{Status: compute.StatusPending}
 	live := false
 	for i := range c.Runs {
 		r := &c.Runs[i]

@@ -52,7 +52,7 @@ type Live struct {
 // first sub-execution of a candidate is judged by its progress, and is not
 // stopped if it prints none. Its repeats are judged by its result.
 func (l *Live) Stops() []compute.CandidateStop {
-	results := make([]compute.Standing, len(l.Candidates))
+	results := make([]compute.CandidateResult, len(l.Candidates))
 	answer, active := false, false
 	for i := range l.Candidates {
 		results[i] = resultOf(&l.Candidates[i])
@@ -178,7 +178,7 @@ func requeued(c *compute.Candidate) compute.Instant {
 
 // beaten returns the stop of candidate i if another one has certainly beaten
 // it.
-func (l *Live) beaten(i int, results []compute.Standing) (compute.CandidateStop, bool) {
+func (l *Live) beaten(i int, results []compute.CandidateResult) (compute.CandidateStop, bool) {
 	c := &l.Candidates[i]
 	run := current(c)
 	if run == nil {
@@ -197,8 +197,8 @@ func (l *Live) beaten(i int, results []compute.Standing) (compute.CandidateStop,
 
 // beatenBy returns the stop of the candidate with the current sub-execution run
 // and the result own, if the other candidate has beaten it.
-func (l *Live) beatenBy(run *compute.CandidateRun, own compute.Standing,
-	other *compute.Candidate, its compute.Standing,
+func (l *Live) beatenBy(run *compute.CandidateRun, own compute.CandidateResult,
+	other *compute.Candidate, its compute.CandidateResult,
 ) (compute.CandidateStop, bool) {
 	name := shortName(other.Profile)
 	if own.Completed > 0 {
@@ -256,7 +256,7 @@ func (l *Live) spread(a, b int) float64 {
 
 // worse reports whether a time and a price are worse than another candidate's
 // by more than margin in everything that the objective compares.
-func (l *Live) worse(d time.Duration, c compute.Credits, its compute.Standing, margin float64) bool {
+func (l *Live) worse(d time.Duration, c compute.Credits, its compute.CandidateResult, margin float64) bool {
 	slower := float64(d) > float64(its.Duration)*(1+margin)
 	dearer := float64(c) > float64(its.Credits)*(1+margin)
 	switch l.Objective {

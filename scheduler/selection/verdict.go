@@ -28,7 +28,7 @@ type finished struct {
 // completed, by the medians of their sub-executions. Integers decide. Of two
 // equal ones the cheaper is better, then the faster, then the first by name.
 func Judge(objective compute.Objective, candidates []compute.Candidate) compute.Verdict {
-	v := compute.Verdict{Best: -1, Rows: make([]compute.Standing, len(candidates))}
+	v := compute.Verdict{Best: -1, Rows: make([]compute.CandidateResult, len(candidates))}
 	live := false
 	for i := range candidates {
 		v.Rows[i] = resultOf(&candidates[i])
@@ -57,7 +57,7 @@ func Judge(objective compute.Objective, candidates []compute.Candidate) compute.
 }
 
 // completed returns the candidates that can be compared.
-func completed(candidates []compute.Candidate, results []compute.Standing) []finished {
+func completed(candidates []compute.Candidate, results []compute.CandidateResult) []finished {
 	var out []finished
 	for i, s := range results {
 		if s.Completed > 0 {
@@ -120,7 +120,7 @@ func (k *ranking) score(objective compute.Objective, r finished) float64 {
 }
 
 // reason returns the sentence for the best candidate, without its full stop.
-func (k *ranking) reason(results []compute.Standing, runs []finished) string {
+func (k *ranking) reason(results []compute.CandidateResult, runs []finished) string {
 	b := k.best
 	said := fmt.Sprintf("%s finished in %s s for %s credits", b.name,
 		seconds(results[b.index].Duration), results[b.index].Credits)
@@ -162,7 +162,7 @@ func (k *ranking) price(rest []finished) string {
 
 // others names the candidates that did not complete and their status, after
 // lead. It returns an empty string when all completed.
-func others(candidates []compute.Candidate, results []compute.Standing, lead string) string {
+func others(candidates []compute.Candidate, results []compute.CandidateResult, lead string) string {
 	var parts []string
 	for i, s := range results {
 		name := shortName(candidates[i].Profile)
