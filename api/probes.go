@@ -69,18 +69,18 @@ func (g *probes) health(*request) (any, error) {
 	return h, nil
 }
 
-// standing returns the node's index and its contact with the leader.
-func (c *core) standing() Standing {
+// queryMeta returns the node's index and its contact with the leader.
+func (c *core) queryMeta() QueryMeta {
 	if c.cfg.Relay != nil {
 		return c.cfg.Relay.Status()
 	}
 	index, known, lastContact := c.cfg.Reader.Status()
-	return Standing{Index: index, KnownLeader: known, LastContact: lastContact.Milliseconds()}
+	return QueryMeta{Index: index, KnownLeader: known, LastContact: lastContact.Milliseconds()}
 }
 
 // condition returns the health of the node.
 func (g *probes) condition() wire.Health {
-	now := g.standing()
+	now := g.queryMeta()
 	h := wire.Health{
 		Status: "ok", KnownLeader: now.KnownLeader, LastContactMS: now.LastContact,
 		Index: now.Index, Version: g.cfg.Version,

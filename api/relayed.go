@@ -62,11 +62,11 @@ type Relay interface {
 	// body ends with ctx.
 	Relay(ctx context.Context, in Relayed) (*RelayedAnswer, error)
 	// Status returns the values of the X-Berth-* headers of this node.
-	Status() Standing
+	Status() QueryMeta
 }
 
-// Standing is a node's applied index and its contact with the leader.
-type Standing struct {
+// QueryMeta is a node's applied index and its contact with the leader.
+type QueryMeta struct {
 	Index       uint64 // Of the newest state that it knows of.
 	KnownLeader bool
 	LastContact int64 // With the leader, milliseconds ago.

@@ -115,7 +115,7 @@ func (s *Server) logFailure(r *request, status int, err error) {
 
 // writeHeaders sets the headers that every answer has.
 func (s *Server) writeHeaders(ctx *fasthttp.RequestCtx, r *request) {
-	now := s.standing()
+	now := s.queryMeta()
 	h := &ctx.Response.Header
 	h.Set("X-Request-Id", r.id)
 	h.Set("X-Berth-Index", strconv.FormatUint(max(now.Index, r.index), 10))

@@ -46,7 +46,7 @@ func (g *toys) create(r *request) (any, error) {
 type noRelay struct{}
 
 func (noRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
-func (noRelay) Status() Standing                                       { return Standing{} }
+func (noRelay) Status() QueryMeta                                      { return QueryMeta{} }
 
 // TestToyEndpoint checks that a route row, a struct and a handler are enough for
 // an endpoint: it is served, validated and documented.

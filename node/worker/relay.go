@@ -202,10 +202,10 @@ func NewRelay(c *cluster.Cluster, own *Assignments) *Relay {
 }
 
 // Status returns what the answers' headers say of this node itself.
-func (r *Relay) Status() api.Standing {
+func (r *Relay) Status() api.QueryMeta {
 	_, index := r.own.Current()
 	_, known := r.cluster.Leader()
-	return api.Standing{Index: index, KnownLeader: known, LastContact: r.cluster.LastContact().Milliseconds()}
+	return api.QueryMeta{Index: index, KnownLeader: known, LastContact: r.cluster.LastContact().Milliseconds()}
 }
 
 // Relay has a server answer in.
