@@ -189,7 +189,7 @@ func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 	})
 	switch refusal, _ := errors.AsType[*client.Error](err); {
 	case err == nil:
-		t.Return(standingOf(&answer.ExecutionSummary, answer.Attempts))
+		t.Return(observationOf(&answer.ExecutionSummary, answer.Attempts))
 		if answer.Status.Terminal() {
 			w.forget(one)
 		}
@@ -247,7 +247,7 @@ func (w *lives) finish(context.Context) []check.Violation {
 			})
 		}
 		t := w.session.history.Call(one.object, -1, check.Status{ID: one.id})
-		t.Return(standingOf(&e, nil))
+		t.Return(observationOf(&e, nil))
 	}
 	wrong = append(wrong, w.outbox(b)...)
 	return append(wrong, w.twice(b)...)

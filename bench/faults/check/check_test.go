@@ -134,49 +134,49 @@ func TestHistories(t *testing.T) {
 // TestLives checks which states may follow one another: the state machine's
 // transitions, and no step back.
 func TestLives(t *testing.T) {
-	queued := func(attempt uint64, anew int) check.Standing {
-		return check.Standing{Status: compute.StatusQueued, Attempt: attempt, Anew: anew}
+	queued := func(attempt uint64, restarts int) check.Observation {
+		return check.Observation{Status: compute.StatusQueued, Attempt: attempt, Restarts: restarts}
 	}
-	starting := func(attempt uint64, anew int) check.Standing {
-		return check.Standing{Status: compute.StatusStarting, Attempt: attempt, Anew: anew}
+	starting := func(attempt uint64, restarts int) check.Observation {
+		return check.Observation{Status: compute.StatusStarting, Attempt: attempt, Restarts: restarts}
 	}
-	running := func(attempt uint64, anew int) check.Standing {
-		return check.Standing{Status: compute.StatusRunning, Attempt: attempt, Anew: anew}
+	running := func(attempt uint64, restarts int) check.Observation {
+		return check.Observation{Status: compute.StatusRunning, Attempt: attempt, Restarts: restarts}
 	}
-	completed := func(attempt uint64) check.Standing {
-		return check.Standing{Status: compute.StatusCompleted, Attempt: attempt}
+	completed := func(attempt uint64) check.Observation {
+		return check.Observation{Status: compute.StatusCompleted, Attempt: attempt}
 	}
-	cancelled := func(attempt uint64) check.Standing {
-		return check.Standing{Status: compute.StatusCancelled, Attempt: attempt}
+	cancelled := func(attempt uint64) check.Observation {
+		return check.Observation{Status: compute.StatusCancelled, Attempt: attempt}
 	}
 	tests := []struct {
 		name string
-		seen []check.Standing
+		seen []check.Observation
 		ok   bool
 	}{
-		{"to its end", []check.Standing{queued(0, 0), starting(1, 0), running(1, 0), running(1, 0), completed(1), completed(1)}, true},
-		{"in leaps", []check.Standing{queued(0, 0), running(1, 0), completed(1)}, true},
-		{"stopped while queued", []check.Standing{queued(0, 0), cancelled(0)}, true},
-		{"it never started", []check.Standing{starting(1, 0), queued(1, 0), starting(2, 0), running(2, 0), completed(2)}, true},
-		{"and nobody saw it queued again", []check.Standing{starting(1, 0), starting(2, 0), queued(3, 0), cancelled(3)}, true},
-		{"a retry", []check.Standing{running(1, 0), queued(1, 1), starting(2, 1), running(2, 1), completed(2)}, true},
-		{"a retry, seen late", []check.Standing{running(1, 0), running(3, 2), completed(3)}, true},
-		{"the life of another cluster", []check.Standing{running(1, 0), starting(1<<32+1, 1), completed(1<<32 + 1)}, true},
+		{"to its end", []check.Observation{queued(0, 0), starting(1, 0), running(1, 0), running(1, 0), completed(1), completed(1)}, true},
+		{"in leaps", []check.Observation{queued(0, 0), running(1, 0), completed(1)}, true},
+		{"stopped while queued", []check.Observation{queued(0, 0), cancelled(0)}, true},
+		{"it never started", []check.Observation{starting(1, 0), queued(1, 0), starting(2, 0), running(2, 0), completed(2)}, true},
+		{"and nobody saw it queued again", []check.Observation{starting(1, 0), starting(2, 0), queued(3, 0), cancelled(3)}, true},
+		{"a retry", []check.Observation{running(1, 0), queued(1, 1), starting(2, 1), running(2, 1), completed(2)}, true},
+		{"a retry, seen late", []check.Observation{running(1, 0), running(3, 2), completed(3)}, true},
+		{"the life of another cluster", []check.Observation{running(1, 0), starting(1<<32+1, 1), completed(1<<32 + 1)}, true},
 
-		{"running, then not yet placed", []check.Standing{running(1, 0), queued(0, 0)}, false},
-		{"running, then queued without a retry", []check.Standing{running(1, 0), queued(1, 0)}, false},
-		{"running, then starting", []check.Standing{running(1, 0), starting(1, 0)}, false},
-		{"starting, then not yet placed", []check.Standing{starting(1, 0), queued(0, 0)}, false},
-		{"queued again, then running before that", []check.Standing{queued(1, 1), running(1, 0)}, false},
-		{"the attempt before", []check.Standing{starting(2, 0), queued(1, 0)}, false},
-		{"a retry is forgotten", []check.Standing{queued(1, 1), starting(2, 0)}, false},
-		{"another attempt without a retry", []check.Standing{running(1, 0), starting(2, 0)}, false},
-		{"running without an attempt", []check.Standing{running(0, 0)}, false},
-		{"pending", []check.Standing{{}}, false},
-		{"it ended in an earlier attempt", []check.Standing{running(2, 1), completed(1)}, false},
-		{"an end is not the end", []check.Standing{completed(1), running(1, 0)}, false},
-		{"another end", []check.Standing{completed(1), cancelled(1)}, false},
-		{"an end in two attempts", []check.Standing{completed(1), completed(2)}, false},
+		{"running, then not yet placed", []check.Observation{running(1, 0), queued(0, 0)}, false},
+		{"running, then queued without a retry", []check.Observation{running(1, 0), queued(1, 0)}, false},
+		{"running, then starting", []check.Observation{running(1, 0), starting(1, 0)}, false},
+		{"starting, then not yet placed", []check.Observation{starting(1, 0), queued(0, 0)}, false},
+		{"queued again, then running before that", []check.Observation{queued(1, 1), running(1, 0)}, false},
+		{"the attempt before", []check.Observation{starting(2, 0), queued(1, 0)}, false},
+		{"a retry is forgotten", []check.Observation{queued(1, 1), starting(2, 0)}, false},
+		{"another attempt without a retry", []check.Observation{running(1, 0), starting(2, 0)}, false},
+		{"running without an attempt", []check.Observation{running(0, 0)}, false},
+		{"pending", []check.Observation{{}}, false},
+		{"it ended in an earlier attempt", []check.Observation{running(2, 1), completed(1)}, false},
+		{"an end is not the end", []check.Observation{completed(1), running(1, 0)}, false},
+		{"another end", []check.Observation{completed(1), cancelled(1)}, false},
+		{"an end in two attempts", []check.Observation{completed(1), completed(2)}, false},
 	}
 	id := compute.ExecutionID{UUID: compute.UUID{1}}
 	for _, tt := range tests {

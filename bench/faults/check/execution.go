@@ -12,17 +12,17 @@ import (
 // output is the id in the answer, a compute.ExecutionID.
 type Submit struct{}
 
-// Status reads an execution. Its output is a Standing, or Missing.
+// Status reads an execution. Its output is an Observation, or Missing.
 type Status struct{ ID compute.ExecutionID }
 
-// Standing is the state of an execution in an answer.
-type Standing struct {
+// Observation is the state of an execution in an answer.
+type Observation struct {
 	Status  compute.Status
 	Attempt uint64 // The newest attempt; 0 before the first.
 	// The number of restarts after which code may have run twice: its retries,
 	// and its attempts that were moved or preempted. It is optional after the
 	// end of an execution.
-	Anew int
+	Restarts int
 }
 
 // Missing is the answer that the execution does not exist.
@@ -32,7 +32,7 @@ type Missing struct{}
 // execution, and the latest known state of that execution.
 type life struct {
 	id compute.ExecutionID
-	at Standing
+	at Observation
 }
 
 // executionModel assumes that the cluster's own transitions (place, start, end)
@@ -61,7 +61,7 @@ func (l life) submit(out any) (bool, any) {
 	if !l.id.IsZero() {
 		return l.id == id, l
 	}
-	return true, life{id: id, at: Standing{Status: compute.StatusQueued}}
+	return true, life{id: id, at: Observation{Status: compute.StatusQueued}}
 }
 
 // see applies an answer about the execution with an id.
@@ -69,7 +69,7 @@ func (l life) see(id compute.ExecutionID, out any) (bool, any) {
 	if out == nil {
 		return true, l
 	}
-	now, there := out.(Standing)
+	now, there := out.(Observation)
 	if !there || l.id != id {
 		return !there && l.id != id, l // A submitted execution must exist.
 	}
@@ -79,17 +79,19 @@ func (l life) see(id compute.ExecutionID, out any) (bool, any) {
 // before reports whether an execution may go from state s to state now. The
 // status only advances: an attempt is placed and its code starts. Then the
 // execution ends, or is queued after that attempt and before the next one.
-func (s Standing) before(now Standing) bool {
+func (s Observation) before(now Observation) bool {
 	switch {
 	case s.Status.Terminal():
 		return now.Status == s.Status && now.Attempt == s.Attempt
 	case now.Status.Terminal():
 		return now.Attempt >= s.Attempt
-	case now.Anew < s.Anew, now.Status == compute.StatusPending, now.Attempt == 0 && now.Status != compute.StatusQueued:
+	case now.Restarts < s.Restarts, now.Status == compute.StatusPending,
+		now.Attempt == 0 && now.Status != compute.StatusQueued:
 		return false
 	}
 	// Code that was seen running begins again only after a retry or a move.
-	if s.Status == compute.StatusRunning && (now.Attempt > s.Attempt || now.Status != s.Status) && now.Anew == s.Anew {
+	moved := now.Attempt > s.Attempt || now.Status != s.Status
+	if s.Status == compute.StatusRunning && moved && now.Restarts == s.Restarts {
 		return false
 	}
 	return now.Attempt > s.Attempt || now.Attempt == s.Attempt && now.step() >= s.step()
@@ -97,6 +99,6 @@ func (s Standing) before(now Standing) bool {
 
 // step returns the progress of the newest attempt of a live execution. An
 // execution queued after that attempt waits for the next one.
-func (s Standing) step() int {
+func (s Observation) step() int {
 	return slices.Index([]compute.Status{compute.StatusStarting, compute.StatusRunning, compute.StatusQueued}, s.Status)
 }

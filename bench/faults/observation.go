@@ -6,10 +6,10 @@ import (
 	"berth/compute"
 )
 
-// standingOf returns the state of an execution that may have had attempts. The
+// observationOf returns the state of an execution that may have had attempts. The
 // attempts of an ended execution need not be known.
-func standingOf(e *wire.ExecutionSummary, attempts []wire.Attempt) check.Standing {
-	at := check.Standing{Status: e.Status, Anew: e.Retries}
+func observationOf(e *wire.ExecutionSummary, attempts []wire.Attempt) check.Observation {
+	at := check.Observation{Status: e.Status, Restarts: e.Retries}
 	if e.Metadata != nil {
 		at.Attempt = e.Metadata.Attempt
 	}
@@ -19,7 +19,7 @@ func standingOf(e *wire.ExecutionSummary, attempts []wire.Attempt) check.Standin
 		}
 		switch *a.Reason {
 		case compute.ReasonDrained.String(), compute.ReasonPreempted.String():
-			at.Anew++
+			at.Restarts++
 		}
 	}
 	return at

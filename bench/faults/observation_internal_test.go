@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// TestStandingOf checks that moved executions are distinguished from lost ones.
-func TestStandingOf(t *testing.T) {
+// TestObservationOf checks that moved executions are distinguished from lost ones.
+func TestObservationOf(t *testing.T) {
 	e := wire.ExecutionSummary{
 		Status: compute.StatusQueued, Retries: 1, Metadata: &wire.Metadata{Attempt: 3},
 	}
@@ -18,8 +18,8 @@ func TestStandingOf(t *testing.T) {
 		{Attempt: 2, Reason: new(compute.ReasonNodeLost.String())},
 		{Attempt: 3},
 	}
-	want := check.Standing{Status: compute.StatusQueued, Attempt: 3, Anew: 2}
-	if got := standingOf(&e, attempts); got != want {
+	want := check.Observation{Status: compute.StatusQueued, Attempt: 3, Restarts: 2}
+	if got := observationOf(&e, attempts); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
