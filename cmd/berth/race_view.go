@@ -48,7 +48,7 @@ func (l *lines) close() {}
 
 // describeLane returns the lane in one line, its progress in steps of percent.
 func describeLane(l lane, step int) string {
-	text := fmt.Sprintf("%-6s %s", l.gpuType, standing(l.status, l.details))
+	text := fmt.Sprintf("%-6s %s", l.gpuType, statusText(l.status, l.details))
 	if l.node != "" {
 		text += " on " + l.node
 	}
@@ -168,9 +168,9 @@ func printWhys(w io.Writer, rows []wire.SelectionRow) {
 	}
 }
 
-// standing returns a status as people read it: what the race itself ended is
+// statusText formats a status for people. A run that the selection itself stopped is
 // no failure.
-func standing(status compute.Status, details string) string {
+func statusText(status compute.Status, details string) string {
 	if status != compute.StatusCancelled {
 		return status.String()
 	}
@@ -190,7 +190,7 @@ func selectionRow(row wire.SelectionRow) table.Row {
 	if row.StatusDetails != nil {
 		details = *row.StatusDetails
 	}
-	seconds, credits, status, mark := "-", "-", standing(row.Status, details), ""
+	seconds, credits, status, mark := "-", "-", statusText(row.Status, details), ""
 	if row.Credits != nil {
 		credits = fmt.Sprintf("%d.%06d", *row.Credits/compute.Credit, *row.Credits%compute.Credit)
 	}
