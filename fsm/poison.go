@@ -52,7 +52,7 @@ func (p *PoisonError) Error() string {
 // Guard configures skipped entries and the handling of poisonous ones.
 type Guard struct {
 	Skips    Skips                                 // The entries to skip.
-	LeftOut  func(index uint64, hash compute.Hash) // Called for each skipped entry, unless nil.
+	Skipped  func(index uint64, hash compute.Hash) // Called for each skipped entry, unless nil.
 	Poisoned func(*PoisonError)                    // Called before the panic, unless nil; may end the process.
 }
 
@@ -70,7 +70,7 @@ type stage struct {
 func (f *FSM) apply(index uint64, entry []byte) []Result {
 	f.mustBeWhole()
 	if hash, listed := f.guard.Skips[index]; listed && hash == HashEntry(entry) {
-		return f.leaveOut(index, entry)
+		return f.skip(index, entry)
 	}
 	var at stage
 	defer func() {
@@ -95,12 +95,12 @@ func (f *FSM) mustBeWhole() {
 	}
 }
 
-// leaveOut advances over an entry and refuses everything in it. It remembers no
+// skip advances over an entry and refuses everything in it. It remembers no
 // answers, so that a repeated request is decided like a new one.
-func (f *FSM) leaveOut(index uint64, entry []byte) []Result {
+func (f *FSM) skip(index uint64, entry []byte) []Result {
 	f.state.meta.Index = index
-	if f.guard.LeftOut != nil {
-		f.guard.LeftOut(index, HashEntry(entry))
+	if f.guard.Skipped != nil {
+		f.guard.Skipped(index, HashEntry(entry))
 	}
 	results := make([]Result, len(Frames(entry)))
 	for i := range results {

@@ -113,7 +113,7 @@ func TestListedEntriesAreSkipped(t *testing.T) {
 
 	listed := fsm.Skips{index: hash, 1: fsm.HashEntry(nil)}
 	skipped := map[uint64]compute.Hash{}
-	w.fsm.Guard(fsm.Guard{Skips: listed, LeftOut: func(i uint64, h compute.Hash) { skipped[i] = h }})
+	w.fsm.Guard(fsm.Guard{Skips: listed, Skipped: func(i uint64, h compute.Hash) { skipped[i] = h }})
 	before := w.view()
 	results := w.fsm.ApplyEntries(index, entry)[0]
 	if len(results) != 3 || !maps.Equal(skipped, map[uint64]compute.Hash{index: hash}) {

@@ -134,7 +134,7 @@ func Guard(
 	}
 	machine.Guard(fsm.Guard{
 		Skips: skips,
-		LeftOut: func(index uint64, hash compute.Hash) {
+		Skipped: func(index uint64, hash compute.Hash) {
 			logger.Warn("entry skipped", "index", index, "path", filepath.Join(dir, skipFile),
 				"reason", fmt.Sprintf("listed with SHA-256 %x", hash))
 		},
