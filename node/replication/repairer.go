@@ -186,7 +186,7 @@ func (r *Repairer) fetchArchives(ctx context.Context) int {
 	for i, row := range rows {
 		hashes[i] = row.Blob
 	}
-	b := r.fetchAll(ctx, hashes, r.blobs.Keep, func() {
+	b := r.fetchAll(ctx, hashes, r.blobs.Fetch, func() {
 		left--
 		r.gauge.Set(float64(left))
 	})
@@ -209,7 +209,7 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 	if !leaving && slices.Equal(servers, r.settled) && now.Sub(r.at) < bundlePeriod {
 		return 0, compute.Hash{}
 	}
-	from := r.blobs.Keep
+	from := r.blobs.Fetch
 	if leaving {
 		from = r.fetchFrom(view, without.leavers)
 	}
@@ -242,7 +242,7 @@ func (r *Repairer) fetchFrom(view *fsm.View, leavers []compute.NodeID) func(cont
 			if slices.Contains(mute, id) {
 				continue
 			}
-			err := r.blobs.KeepFrom(ctx, id, hash)
+			err := r.blobs.FetchFrom(ctx, id, hash)
 			if err == nil || compute.CodeOf(err) == compute.CodeNoSpace {
 				return err
 			}
@@ -253,7 +253,7 @@ func (r *Repairer) fetchFrom(view *fsm.View, leavers []compute.NodeID) func(cont
 		if len(mute) == 0 {
 			return nil
 		}
-		return r.blobs.Keep(ctx, hash)
+		return r.blobs.Fetch(ctx, hash)
 	}
 }
 

@@ -32,7 +32,7 @@ func (b *Blobs) Scrub(ctx context.Context, pace func(bytes int) error) (read, da
 		damaged++
 		b.metrics.damaged.Inc()
 		b.logger.Error("blob damaged", "err", err)
-		if err := b.Keep(ctx, hash); err != nil {
+		if err := b.Fetch(ctx, hash); err != nil {
 			b.logger.Error("damaged blob not repaired", "err", err)
 		}
 		return ctx.Err()

@@ -14,7 +14,7 @@ import (
 
 // Spread returns once data is durable on as many of the nodes that are up as
 // can take it, and on at least least of all nodes. It is for blobs that every
-// node stores. Nodes that lack one fetch it with Keep. The codes are Put's.
+// node stores. Nodes that lack one fetch it with Fetch. The codes are Put's.
 func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash compute.Hash, err error) {
 	defer func() { b.metrics.count("spread", err) }()
 	hash = sha256.Sum256(data)
@@ -38,9 +38,9 @@ func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash comput
 // Has reports whether the blob is on this disk, as Store.Has does.
 func (b *Blobs) Has(hash compute.Hash) bool { return b.cfg.Store.Has(hash) }
 
-// Keep returns once the blob is on this disk. It fetches a missing or
+// Fetch returns once the blob is on this disk. It fetches a missing or
 // unreadable blob from other nodes. The codes are Get's and Put's.
-func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
+func (b *Blobs) Fetch(ctx context.Context, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
 	}
@@ -51,10 +51,10 @@ func (b *Blobs) Keep(ctx context.Context, hash compute.Hash) error {
 	return b.putLocal(hash, data)
 }
 
-// KeepFrom returns once the blob is on this disk. It fetches a missing blob
+// FetchFrom returns once the blob is on this disk. It fetches a missing blob
 // from one other node. The code is not_found when that node answers that it has
 // none. Otherwise the codes are Get's and Put's.
-func (b *Blobs) KeepFrom(ctx context.Context, node compute.NodeID, hash compute.Hash) error {
+func (b *Blobs) FetchFrom(ctx context.Context, node compute.NodeID, hash compute.Hash) error {
 	if b.cfg.Store.Has(hash) {
 		return nil
 	}

@@ -42,7 +42,7 @@ func TestSpreadStoresOnAllNodesThatAreUp(t *testing.T) {
 }
 
 // TestFetchMissingBlob checks that a server that was down, or whose copy
-// was damaged, has the blob after Keep.
+// was damaged, has the blob after Fetch.
 func TestFetchMissingBlob(t *testing.T) {
 	c := newCluster(t, 3, 1)
 	data := []byte("an archive")
@@ -53,7 +53,7 @@ func TestFetchMissingBlob(t *testing.T) {
 	}
 	c.list[2].Up = true
 	for range 2 {
-		if err := c.nodes[nodeID(2)].Keep(t.Context(), hash); err != nil {
+		if err := c.nodes[nodeID(2)].Fetch(t.Context(), hash); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,20 +66,20 @@ func TestFetchMissingBlob(t *testing.T) {
 	}
 	order := owners(hash, c.list)
 	third := c.nodes[order[2].ID]
-	if err := third.KeepFrom(t.Context(), order[1].ID, hash); compute.CodeOf(err) != compute.CodeNotFound || third.Has(hash) {
+	if err := third.FetchFrom(t.Context(), order[1].ID, hash); compute.CodeOf(err) != compute.CodeNotFound || third.Has(hash) {
 		t.Errorf("from one that has none: %v, want not_found", err)
 	}
-	if err := third.KeepFrom(t.Context(), order[0].ID, hash); err != nil || !third.Has(hash) {
+	if err := third.FetchFrom(t.Context(), order[0].ID, hash); err != nil || !third.Has(hash) {
 		t.Errorf("from the one that has it: %v", err)
 	}
-	err = c.nodes[nodeID(2)].Keep(t.Context(), compute.Hash{1})
+	err = c.nodes[nodeID(2)].Fetch(t.Context(), compute.Hash{1})
 	if compute.CodeOf(err) != compute.CodeNotFound || errors.Is(err, ErrCorrupt) {
 		t.Errorf("a blob that nobody has: %v, want not_found", err)
 	}
 }
 
 // TestUnreadableBlobIsMissing checks that an unreadable file counts as a missing
-// blob, and that a scrub and Keep fetch the blob again, even on a node that is
+// blob, and that a scrub and Fetch fetch the blob again, even on a node that is
 // not an owner.
 func TestUnreadableBlobIsMissing(t *testing.T) {
 	unreadable := func(path string) error { // Its reads fail.
@@ -93,14 +93,14 @@ func TestUnreadableBlobIsMissing(t *testing.T) {
 		_, _, err := b.Scrub(t.Context(), func(int) error { return nil })
 		return err
 	}
-	keep := func(b *Blobs, hash compute.Hash) error {
+	fetch := func(b *Blobs, hash compute.Hash) error {
 		if _, err := b.cfg.Store.Get(hash); err == nil {
 			return errors.New("it was read")
 		}
 		if b.Has(hash) {
 			return errors.New("what cannot be read is there")
 		}
-		return b.Keep(t.Context(), hash)
+		return b.Fetch(t.Context(), hash)
 	}
 	for _, test := range []struct {
 		name   string
@@ -108,9 +108,9 @@ func TestUnreadableBlobIsMissing(t *testing.T) {
 		repair func(*Blobs, compute.Hash) error
 	}{
 		{"unreadable, scrub", unreadable, scrub},
-		{"unreadable, keep", unreadable, keep},
+		{"unreadable, fetch", unreadable, fetch},
 		{"damaged, scrub", damaged, scrub},
-		{"damaged, keep", damaged, keep},
+		{"damaged, fetch", damaged, fetch},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCluster(t, 3, 1)
@@ -157,7 +157,7 @@ func TestLackingListsOwnedBlobs(t *testing.T) {
 			}
 			for _, hash := range c.nodes[n.ID].Lacking(slices.Values(slices.Concat(hashes, hashes)), without) {
 				brought++
-				if err := c.nodes[n.ID].Keep(t.Context(), hash); err != nil {
+				if err := c.nodes[n.ID].Fetch(t.Context(), hash); err != nil {
 					t.Fatal(err)
 				}
 			}
