@@ -55,11 +55,11 @@ func printRestore(w io.Writer, r repair.Restore, dir string) error {
 	if err := printBackup(w, r.Backup); err != nil {
 		return err
 	}
-	if r.Lacks > 0 {
+	if r.MissingArchives > 0 {
 		_, err := fmt.Fprintf(w, `
 The blobs of %d of the state's %d archives are not in %s. Unless another server brings them,
 executions in them cannot be read: copy the directory blobs of any server that has them into it.
-`, r.Lacks, r.State.Archives, dir)
+`, r.MissingArchives, r.State.Archives, dir)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ Restored: server %s holds it alone, in epoch %d of the cluster.
 %d attempts ended unbilled, %d executions wait and will be executed, %d join tokens are void.
 What it held before is in %s
 Start this server, and once it answers the others.
-`, r.Node, r.Epoch, r.Ended, r.Waits, r.Tokens, r.Aside)
+`, r.Node, r.Epoch, r.Ended, r.Queued, r.Tokens, r.SetAside)
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
@@ -79,7 +79,7 @@ Nothing is changed yet. With --yes server %s in %s would
   end %d attempts, unbilled, and execute the %d executions that wait, some perhaps for the second time
   make %d join tokens and all logins void; API keys and passwords stay those of the backup
 Stop all servers of the cluster before.
-`, r.Node, dir, r.Epoch, r.Ended, r.Waits, r.Tokens)
+`, r.Node, dir, r.Epoch, r.Ended, r.Queued, r.Tokens)
 	return err
 }
 

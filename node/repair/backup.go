@@ -55,12 +55,12 @@ type Restore struct {
 	Node  compute.NodeID `json:"node"`  // Becomes the only voter.
 	Epoch uint64         `json:"epoch"` // The epoch of the restored cluster.
 
-	Ended  int    `json:"attempts_ended"` // Live in the backup; unbilled.
-	Waits  int    `json:"queued"`         // They will be executed, perhaps for the second time.
-	Tokens int    `json:"join_tokens_void"`
-	Lacks  int    `json:"archives_missing"`    // Archives of the state whose blobs are not in the data directory.
-	Aside  string `json:"set_aside,omitempty"` // The directory of the previous replica, once done.
-	Done   bool   `json:"done"`
+	Ended           int    `json:"attempts_ended"` // Live in the backup; unbilled.
+	Queued          int    `json:"queued"`         // They will be executed, perhaps for the second time.
+	Tokens          int    `json:"join_tokens_void"`
+	MissingArchives int    `json:"archives_missing"`    // Archives of the state whose blobs are not in the data directory.
+	SetAside        string `json:"set_aside,omitempty"` // The directory of the previous replica, once done.
+	Done            bool   `json:"done"`
 }
 
 // RestoreBackup makes the stopped server in dir the only voter of its cluster,
@@ -99,7 +99,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	}
 	for a := range view.Archives() {
 		if !storage.OnDisk(dir, a.Blob) {
-			r.Lacks++
+			r.MissingArchives++
 		}
 	}
 	ended, err := raiseEpoch(machine, r.Epoch, now)
@@ -107,7 +107,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 		return r, err
 	}
 	view = machine.View()
-	r.Ended, r.Waits = ended, view.Summary().ByStatus[compute.StatusQueued.String()]
+	r.Ended, r.Queued = ended, view.Summary().ByStatus[compute.StatusQueued.String()]
 	if !do {
 		return r, view.Check()
 	}
@@ -115,7 +115,7 @@ func RestoreBackup(path, dir string, do bool, now time.Time) (Restore, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Aside, err = stopped.Replace(replica.Replacement{
+	r.SetAside, err = stopped.Replace(replica.Replacement{
 		Epoch: r.Epoch, Index: view.Index(), Term: max(view.Term(), 1), Address: self.RPC, Write: snapshot.Persist,
 	}, now)
 	r.Done = err == nil
