@@ -56,42 +56,42 @@ type Learning struct {
 	Version uint64 `cbor:"3,keyasint,omitempty"` // Of the current mix.
 }
 
-// Learn counts the arrival of r in book, and reports whether the mix has
+// Learn counts the arrival of r in counts, and reports whether the mix has
 // changed: after 16 arrivals, 32, 64 and so on up to 32,768, and then every
 // 32,768. When a new request exceeds MaxMixShapes, all counts lose one instead
 // and requests at zero are forgotten (Misra and Gries 1982). Frequent requests
 // stay, and no count is short by more than arrivals / MaxMixShapes.
-func (l *Learning) Learn(book Arrivals, r Request) bool {
+func (l *Learning) Learn(counts Arrivals, r Request) bool {
 	key := r.Key()
-	a, known := book.Arrival(key)
+	a, known := counts.Arrival(key)
 	l.Seen++
-	if !known && book.NumArrivals() >= MaxMixShapes {
-		l.rewrite(book, func(count uint64) uint64 { return count - min(count, 1) })
+	if !known && counts.NumArrivals() >= MaxMixShapes {
+		l.rewrite(counts, func(count uint64) uint64 { return count - min(count, 1) })
 		return true
 	}
 	a.Request = r
 	a.Count++
 	l.Total++
-	book.PutArrival(key, a)
+	counts.PutArrival(key, a)
 	due := l.Seen >= firstMix && l.Seen&(l.Seen-1) == 0 || l.Seen%mixEvery == 0
 	if !due {
 		return false
 	}
 	if l.Total >= MaxMixCount {
-		l.rewrite(book, func(count uint64) uint64 { return count / 2 })
+		l.rewrite(counts, func(count uint64) uint64 { return count / 2 })
 	} else {
-		l.rewrite(book, func(count uint64) uint64 { return count })
+		l.rewrite(counts, func(count uint64) uint64 { return count })
 	}
 	return true
 }
 
 // rewrite changes the count of every request and makes the counts the current
 // mix. It forgets requests whose count is zero.
-func (l *Learning) rewrite(book Arrivals, count func(uint64) uint64) {
+func (l *Learning) rewrite(counts Arrivals, count func(uint64) uint64) {
 	l.Version++
 	l.Total = 0
 	changed := make(map[string]Arrival)
-	for key, a := range book.AllArrivals() {
+	for key, a := range counts.AllArrivals() {
 		a.Count = count(a.Count)
 		a.Offered = a.Count
 		changed[key] = a
@@ -99,18 +99,18 @@ func (l *Learning) rewrite(book Arrivals, count func(uint64) uint64) {
 	for _, key := range slices.Sorted(maps.Keys(changed)) {
 		a := changed[key]
 		if a.Count == 0 {
-			book.DropArrival(key)
+			counts.DropArrival(key)
 			continue
 		}
 		l.Total += a.Count
-		book.PutArrival(key, a)
+		counts.PutArrival(key, a)
 	}
 }
 
 // Mix returns the current mix.
-func (l *Learning) Mix(book Arrivals) *Mix {
+func (l *Learning) Mix(counts Arrivals) *Mix {
 	m := &Mix{Version: l.Version}
-	for _, a := range book.AllArrivals() {
+	for _, a := range counts.AllArrivals() {
 		if a.Offered > 0 {
 			m.Shares = append(m.Shares, MixShare{a.Request, a.Offered})
 		}
