@@ -231,15 +231,15 @@ func (r *Repairer) fetchBundles(ctx context.Context, without absent) (refused in
 // of them has the blob, that is no error: the blob is not lost with them. If
 // one does not answer, the blob has to be fetched from any server.
 func (r *Repairer) fetchFrom(view *fsm.View, leavers []compute.NodeID) func(context.Context, compute.Hash) error {
-	var mute []compute.NodeID // None of them is waited for twice.
+	var unreachable []compute.NodeID // None of them is waited for twice.
 	for _, id := range leavers {
 		if known, ok := view.Node(id); ok && known.State != compute.NodeUp {
-			mute = append(mute, id)
+			unreachable = append(unreachable, id)
 		}
 	}
 	return func(ctx context.Context, hash compute.Hash) error {
 		for _, id := range leavers {
-			if slices.Contains(mute, id) {
+			if slices.Contains(unreachable, id) {
 				continue
 			}
 			err := r.blobs.FetchFrom(ctx, id, hash)
@@ -247,10 +247,10 @@ func (r *Repairer) fetchFrom(view *fsm.View, leavers []compute.NodeID) func(cont
 				return err
 			}
 			if compute.CodeOf(err) != compute.CodeNotFound {
-				mute = append(mute, id)
+				unreachable = append(unreachable, id)
 			}
 		}
-		if len(mute) == 0 {
+		if len(unreachable) == 0 {
 			return nil
 		}
 		return r.blobs.Fetch(ctx, hash)

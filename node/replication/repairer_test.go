@@ -77,8 +77,8 @@ func newServers(t *testing.T, n, replicas int) *servers {
 	return f
 }
 
-// mute makes servers stop answering, or answer again.
-func (f *servers) mute(silent bool, ids ...compute.NodeID) {
+// setSilent makes servers stop answering, or answer again.
+func (f *servers) setSilent(silent bool, ids ...compute.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range ids {
@@ -196,11 +196,11 @@ func TestNoServerLeavesWithTheOnlyCopy(t *testing.T) {
 	if f.count(hashes, stay...) == 0 {
 		t.Fatal("it has nothing alone")
 	}
-	f.mute(true, leaver)
+	f.setSilent(true, leaver)
 	f.mustRefuse(leaver, " lacks 0 archives of old executions and ", " bundles of code (such as blob ")
 	f.Must(fsm.SetNodeState{Term: 1, Node: leaver, State: compute.NodeDown})
 	f.mustRefuse(leaver, "such as blob ")
-	f.mute(false, leaver)
+	f.setSilent(false, leaver)
 	if err := f.remove(leaver); err != nil || f.count(hashes, stay...) != 0 {
 		t.Errorf("%v, and %d blobs would be lost", err, f.count(hashes, stay...))
 	}
@@ -219,16 +219,16 @@ func TestSilentCopiesDoNotCount(t *testing.T) {
 			if f.count(hashes, stay...) == 0 {
 				t.Fatal("the two have nothing alone")
 			}
-			f.mute(true, leaver, dead)
+			f.setSilent(true, leaver, dead)
 			if down {
 				f.Must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
 			}
 			f.mustRefuse(leaver, "bundles of code", "not counted is what n2 has")
-			f.mute(false, leaver)
+			f.setSilent(false, leaver)
 			if err := f.remove(leaver); err != nil || f.count(hashes, stay...) != 0 {
 				t.Errorf("%v, and %d blobs would be lost", err, f.count(hashes, stay...))
 			}
-			f.mute(true, stay...)
+			f.setSilent(true, stay...)
 			f.mustRefuse(leaver, "no other server says")
 		})
 	}
@@ -241,7 +241,7 @@ func TestServerWithoutUniqueCopiesMayLeave(t *testing.T) {
 	hashes := f.code(40)
 	f.scanAll()
 	leaver, dead := f.ids[0], f.ids[1]
-	f.mute(true, dead)
+	f.setSilent(true, dead)
 	if err := f.remove(leaver); err != nil {
 		t.Error(err)
 	}
@@ -281,9 +281,9 @@ func TestRepairerFindsLateCode(t *testing.T) {
 	f := newServers(t, 3, 1)
 	f.scanAll()
 	late := f.ids[2]
-	f.mute(true, late)
+	f.setSilent(true, late)
 	hashes := f.code(9)
-	f.mute(false, late)
+	f.setSilent(false, late)
 	f.scanAll()
 	if f.count(hashes, late) != len(hashes) {
 		t.Error("it scans all the time")
@@ -303,7 +303,7 @@ func TestCodeIsCopiedWhileAServerStaysDown(t *testing.T) {
 	hashes := f.code(20)
 	f.scanAll()
 	dead, stay := f.ids[0], f.ids[1:]
-	f.mute(true, dead)
+	f.setSilent(true, dead)
 	f.Must(fsm.SetNodeState{Term: 1, Node: dead, State: compute.NodeDown})
 	single := func() (n int) {
 		for _, hash := range hashes {
@@ -403,7 +403,7 @@ func TestRepairerReportsMissingBlobs(t *testing.T) {
 		t.Errorf("before any scan: %+v", lacks)
 	}
 	blob := f.archive(t)
-	f.mute(true, other)
+	f.setSilent(true, other)
 	scan := func(what string, want Missing, missing float64) {
 		t.Helper()
 		want.Scanned = true
@@ -416,9 +416,9 @@ func TestRepairerReportsMissingBlobs(t *testing.T) {
 	if lacks := k.Wait(ended, other, nil); lacks.Scanned || lacks.Archives != 1 {
 		t.Errorf("of the previous scan: %+v", lacks)
 	}
-	f.mute(false, other)
+	f.setSilent(false, other)
 	scan("no server has it", Missing{}, 1)
-	f.mute(true, f.ids[0])
+	f.setSilent(true, f.ids[0])
 	if _, err := f.blobs[other].Spread(t.Context(), blob, 1); err != nil {
 		t.Fatal(err)
 	}
