@@ -20,9 +20,9 @@ func (a *Attempt) Ran(now Instant) time.Duration {
 	return max(now.Sub(a.StartedAt), 0)
 }
 
-// Yields reports whether w may be preempted at now by work of a priority,
+// MayBePreempted reports whether w may be preempted at now by work of a priority,
 // because it has run for at least minRun.
-func (w *Work) Yields(priority int, now Instant, minRun time.Duration) bool {
+func (w *Work) MayBePreempted(priority int, now Instant, minRun time.Duration) bool {
 	e, a := w.Execution, w.Attempt
 	return e.Preemptible && e.Priority < priority && e.Stop == StopNone &&
 		!a.Ended && a.PreemptAt.IsZero() && a.Ran(now) >= minRun

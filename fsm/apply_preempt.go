@@ -17,7 +17,7 @@ func (s *placement) preempt(p compute.Preemption) bool {
 		return false
 	}
 	w := compute.Work{Attempt: a, Execution: e}
-	if !w.Yields(urgent.Priority, s.meta.Now, s.MinRun()) {
+	if !w.MayBePreempted(urgent.Priority, s.meta.Now, s.MinRun()) {
 		return false
 	}
 	asked, told := *a, *e

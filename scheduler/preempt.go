@@ -64,7 +64,7 @@ func (s *pass) readVictims(priority int) {
 		case !w.Attempt.PreemptAt.IsZero():
 			asked[node] = max(asked[node], w.LatestEnd())
 			continue
-		case !w.Yields(priority, now, minRun):
+		case !w.MayBePreempted(priority, now, minRun):
 			continue
 		}
 		i, listed := at[node]

@@ -467,7 +467,7 @@ func cheapest(v *fsm.View) (least uint64, possible bool) {
 	for n := range v.Nodes() {
 		var may []compute.Work
 		for _, w := range v.Work(n.ID) {
-			if w.Yields(head.Priority, v.Now(), v.MinRun()) {
+			if w.MayBePreempted(head.Priority, v.Now(), v.MinRun()) {
 				may = append(may, w)
 			}
 		}
