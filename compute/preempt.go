@@ -28,8 +28,8 @@ func (w *Work) MayBePreempted(priority int, now Instant, minRun time.Duration) b
 		!a.Ended && a.PreemptAt.IsZero() && a.Ran(now) >= minRun
 }
 
-// Leaves reports whether w was stopped or preempted.
-func (w *Work) Leaves() bool { return w.Execution.Stop != StopNone || !w.Attempt.PreemptAt.IsZero() }
+// Stopping reports whether w was stopped or preempted.
+func (w *Work) Stopping() bool { return w.Execution.Stop != StopNone || !w.Attempt.PreemptAt.IsZero() }
 
 // LatestEnd returns the latest expected end of w, counted from its placement by
 // the state's clock. An attempt ends later only if its start took longer than

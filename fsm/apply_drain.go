@@ -44,7 +44,7 @@ func (s *membership) drainNode(c DrainNode) Result {
 // notice where the deadline allows it.
 func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 	for _, w := range s.Work(n.ID) {
-		if !attempt.MayLeave(w.Execution) || w.Leaves() {
+		if !attempt.MayLeave(w.Execution) || w.Stopping() {
 			continue
 		}
 		asked, told := *w.Attempt, *w.Execution
@@ -64,7 +64,7 @@ func (s *membership) endDrains() {
 			continue
 		}
 		for _, w := range s.Work(n.ID) {
-			if w.Leaves() {
+			if w.Stopping() {
 				continue
 			}
 			e := *w.Execution
@@ -85,7 +85,7 @@ func (v *View) DrainDue(now compute.Instant) bool {
 			continue
 		}
 		for _, w := range v.Work(n.ID) {
-			if !w.Leaves() {
+			if !w.Stopping() {
 				return true
 			}
 		}

@@ -402,7 +402,7 @@ func (v *View) Show(n *compute.Node) ShownNode {
 	shown := ShownNode{Node: *n}
 	for _, w := range v.Work(n.ID) {
 		shown.Live++
-		if w.Leaves() {
+		if w.Stopping() {
 			shown.Leaving++
 		}
 	}
