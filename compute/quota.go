@@ -69,8 +69,8 @@ func (q *Quota) concurrency() Reason {
 	return ReasonOrgConcurrency
 }
 
-// Concerns reports whether e counts toward q.
-func (q *Quota) Concerns(e *Execution) bool {
+// AppliesTo reports whether e counts toward q.
+func (q *Quota) AppliesTo(e *Execution) bool {
 	if q.Org != e.Org || !q.Key.IsZero() && q.Key != e.Key {
 		return false
 	}

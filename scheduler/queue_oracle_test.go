@@ -69,7 +69,7 @@ func (o *quotaOracle) admits(e *compute.Execution) bool {
 	for _, q := range o.of(e) {
 		attempts, milli := 0, o.promised[q]
 		for _, f := range o.placed {
-			if q.Concerns(f) {
+			if q.AppliesTo(f) {
 				attempts++
 				milli += gpusOf(f)
 			}
@@ -99,7 +99,7 @@ func (o *quotaOracle) promise(e *compute.Execution) {
 }
 
 func (o *quotaOracle) of(e *compute.Execution) []compute.Quota {
-	return slices.DeleteFunc(o.view.Quotas(e.Org), func(q compute.Quota) bool { return !q.Concerns(e) })
+	return slices.DeleteFunc(o.view.Quotas(e.Org), func(q compute.Quota) bool { return !q.AppliesTo(e) })
 }
 
 func gpusOf(e *compute.Execution) int64 { return e.Request.HeldMilliGPU() }

@@ -46,7 +46,7 @@ func (l *quotaLoads) of(org compute.OrgID) []*quota {
 func (l *quotaLoads) refusal(e *compute.Execution) compute.Reason {
 	end, why := e.EndsBy(l.view.Now().Add(commitMargin)), compute.ReasonNone
 	for _, q := range l.of(e.Org) {
-		if !q.Concerns(e) {
+		if !q.AppliesTo(e) {
 			continue
 		}
 		load := q.load
@@ -76,7 +76,7 @@ func (l *quotaLoads) promise(e *compute.Execution, at compute.Instant) {
 	held, from := e.Request.HeldMilliGPU(), at
 	var kept []*quota
 	for _, q := range l.of(e.Org) {
-		if q.MilliGPU == 0 || held == 0 || !q.Concerns(e) {
+		if q.MilliGPU == 0 || held == 0 || !q.AppliesTo(e) {
 			continue
 		}
 		if q.promised > 0 || held > q.MilliGPU {
@@ -109,7 +109,7 @@ func (l *quotaLoads) freeIn(q *quota, milli int64) compute.Instant {
 		if h.until == compute.Never {
 			break
 		}
-		if q.Concerns(h.execution) {
+		if q.AppliesTo(h.execution) {
 			over -= h.execution.Request.HeldMilliGPU()
 		}
 		if over <= 0 {
@@ -123,7 +123,7 @@ func (l *quotaLoads) freeIn(q *quota, milli int64) compute.Instant {
 func (l *quotaLoads) count(e *compute.Execution) {
 	l.started[e.Org] = append(l.started[e.Org], holding{e, e.EndsBy(l.view.Now())})
 	for _, q := range l.of(e.Org) {
-		if q.Concerns(e) {
+		if q.AppliesTo(e) {
 			q.load.Attempts++
 			q.load.MilliGPU += e.Request.HeldMilliGPU()
 		}

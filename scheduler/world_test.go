@@ -420,7 +420,7 @@ func (v *fakeView) Quotas(org compute.OrgID) []compute.Quota {
 
 func (v *fakeView) Load(q compute.Quota) (l compute.Load) {
 	for _, e := range v.live {
-		if q.Concerns(e) {
+		if q.AppliesTo(e) {
 			l.Attempts++
 			l.MilliGPU += e.Request.HeldMilliGPU()
 		}

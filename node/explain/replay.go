@@ -143,7 +143,7 @@ func overQuota(reason compute.Reason) string {
 // one that it had before says nothing of the newest entry.
 func refused(view *fsm.View, e *compute.Execution) bool {
 	return slices.ContainsFunc(view.Quotas(e.Org), func(q compute.Quota) bool {
-		return q.Concerns(e) && q.Refuses(view.Load(q), e) == e.Reason
+		return q.AppliesTo(e) && q.Refuses(view.Load(q), e) == e.Reason
 	})
 }
 

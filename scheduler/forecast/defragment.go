@@ -31,7 +31,7 @@ const (
 // attempts by itself.
 func Defragment(ctx context.Context, v View, e *compute.Execution) *compute.Quote {
 	for _, q := range v.Quotas(e.Org) {
-		if q.Concerns(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
+		if q.AppliesTo(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
 			return nil
 		}
 	}

@@ -56,7 +56,7 @@ func (s *stage) put(n int, r compute.Request, node *compute.Node, lost int64, de
 
 func (s *stage) Load(q compute.Quota) (l compute.Load) {
 	for _, e := range s.live {
-		if q.Concerns(e) {
+		if q.AppliesTo(e) {
 			l.Attempts++
 			l.MilliGPU += e.Request.HeldMilliGPU()
 		}

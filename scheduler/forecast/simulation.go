@@ -127,7 +127,7 @@ func (s *simulation) quotasOf(v scheduler.View, e *compute.Execution) (own []int
 		s.scopes[e.Org] = all
 	}
 	for _, i := range all {
-		if s.quotas[i].Concerns(e) {
+		if s.quotas[i].AppliesTo(e) {
 			own = append(own, i)
 		}
 	}
