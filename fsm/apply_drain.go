@@ -47,11 +47,11 @@ func (s *membership) moveAway(n *compute.Node, within time.Duration) {
 		if !attempt.MayLeave(w.Execution) || w.Stopping() {
 			continue
 		}
-		asked, told := *w.Attempt, *w.Execution
-		asked.PreemptAt, asked.Notice = s.meta.Now, min(s.PreemptNotice(), within)
-		told.Reason = compute.ReasonDrained
-		s.putAttempt(&asked)
-		s.execution.putExecution(&told)
+		preempted, execution := *w.Attempt, *w.Execution
+		preempted.PreemptAt, preempted.Notice = s.meta.Now, min(s.PreemptNotice(), within)
+		execution.Reason = compute.ReasonDrained
+		s.putAttempt(&preempted)
+		s.execution.putExecution(&execution)
 	}
 }
 

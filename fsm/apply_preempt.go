@@ -20,11 +20,11 @@ func (s *placement) preempt(p compute.Preemption) bool {
 	if !w.MayBePreempted(urgent.Priority, s.meta.Now, s.MinRun()) {
 		return false
 	}
-	asked, told := *a, *e
-	asked.PreemptAt, asked.Notice = s.meta.Now, s.PreemptNotice()
-	told.Reason = compute.ReasonPreempted
-	s.putAttempt(&asked)
-	s.execution.putExecution(&told)
+	preempted, execution := *a, *e
+	preempted.PreemptAt, preempted.Notice = s.meta.Now, s.PreemptNotice()
+	execution.Reason = compute.ReasonPreempted
+	s.putAttempt(&preempted)
+	s.execution.putExecution(&execution)
 	if n, ok := s.nodes.Get(a.Node); ok {
 		// Another record: whoever remembers when the node's attempts end has
 		// to look again.

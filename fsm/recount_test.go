@@ -22,7 +22,7 @@ func TestRecountFindsFlippedBits(t *testing.T) {
 				return
 			}
 		}},
-		{"a record that rests", func(s *state) {
+		{"a final record", func(s *state) {
 			s.executions.Scan(nil, func(_ compute.ExecutionID, _ *compute.Execution, _, packed []byte) bool {
 				return !flipped(packed)
 			})
