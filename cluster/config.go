@@ -70,9 +70,9 @@ type Config struct {
 	// Ballast is the number of bytes reserved for a full disk; 0 for a
 	// twentieth of the file system, at most 256 MiB, and below 0 for none.
 	Ballast int64
-	// Relieves reports whether a command may be committed on a full disk,
-	// because it frees space or ends something; nil for all commands.
-	Relieves func(frame []byte) bool
+	// AllowedOnFullDisk reports whether a command may be committed on a full
+	// disk, because it frees space or ends something; nil for all commands.
+	AllowedOnFullDisk func(frame []byte) bool
 
 	// FSM is the state machine, nil on a worker. Apply returns a [][]byte for
 	// an entry: one result for each frame, in order. An entry may have no
@@ -197,8 +197,8 @@ func (c Config) withDefaults() Config {
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
-	if c.Relieves == nil {
-		c.Relieves = func([]byte) bool { return true }
+	if c.AllowedOnFullDisk == nil {
+		c.AllowedOnFullDisk = func([]byte) bool { return true }
 	}
 	if c.freeSpace == nil {
 		c.freeSpace = disk.Free

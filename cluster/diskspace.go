@@ -82,8 +82,8 @@ func (d *diskSpace) open() (err error) {
 	if d.ballast, err = disk.OpenBallast(d.c.dir.Root(), d.c.cfg.Ballast); err != nil {
 		return err
 	}
-	d.c.replica.Log.Relieve(d.dropBallast)
-	d.c.replica.Snapshots.Relieve(d.dropForSnapshot)
+	d.c.replica.Log.OnNoSpace(d.dropBallast)
+	d.c.replica.Snapshots.OnNoSpace(d.dropForSnapshot)
 	d.check()
 	return nil
 }
@@ -275,7 +275,7 @@ func (d *diskSpace) admit(batch []*proposal) []*proposal {
 		return batch
 	}
 	return slices.DeleteFunc(batch, func(p *proposal) bool {
-		if d.c.cfg.Relieves(p.frame) {
+		if d.c.cfg.AllowedOnFullDisk(p.frame) {
 			return false
 		}
 		p.done <- outcome{Err: refusal}

@@ -27,7 +27,7 @@ func mustRoomyFleet(t *testing.T, n int) (*fleet, map[string]*atomic.Int64) {
 		rooms[c.Name] = room
 		c.Ballast = testBallast
 		c.FreeSpace(room.Load)
-		c.Relieves = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
+		c.AllowedOnFullDisk = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
 	})
 	return f, rooms
 }
@@ -130,7 +130,7 @@ func TestFullFileSystem(t *testing.T) {
 	f := newFleet(t, func(c *cluster.Config) {
 		dirs[c.Name] = mustTmpfs(t, 96<<20)
 		c.DataDir, c.Ballast = filepath.Join(dirs[c.Name], "data"), 0
-		c.Relieves = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
+		c.AllowedOnFullDisk = func(frame []byte) bool { return bytes.Contains(frame, []byte(`"Op":"free`)) }
 	})
 	for range 3 {
 		f.mustAdd()

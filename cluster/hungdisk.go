@@ -41,7 +41,7 @@ func (c hungDisk) watchDisk(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			if err := c.replica.Watchdog.Look(now, c.writeLimit(ctx, now)); err != nil {
+			if err := c.replica.Watchdog.Check(now, c.writeLimit(ctx, now)); err != nil {
 				c.fatal(err)
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 	"berth/compute"
 )
 
-// Where things are in the data directory.
+// Names and modes in the data directory.
 const (
 	NodeFile = "node.json"
 	lockFile = "lock"
@@ -26,52 +26,52 @@ const (
 	fileMode = 0o600
 )
 
-// The standing of a node. Only a member has anything to lose; what the others
-// left behind is thrown away and made again.
+// States of a node. Only a member has data to lose; a node in another state
+// deletes what it has and starts over.
 const (
 	StateNew     = ""
 	StateJoining = "joining"
 	StateMember  = "member"
 )
 
-// Peer is where a peer was last reached.
+// Peer holds the last known addresses of a peer.
 type Peer struct {
 	ID     compute.NodeID `json:"id"`
 	RPC    string         `json:"rpc"`
 	Gossip string         `json:"gossip"`
 }
 
-// Record is the content of node.json. That it says "member" is what keeps
-// a node from ever bootstrapping twice.
+// Record is the content of node.json. The state "member" prevents a second
+// bootstrap.
 type Record struct {
 	NodeID    compute.NodeID `json:"node_id"`
 	ClusterID compute.UUID   `json:"cluster_id"`
 	State     string         `json:"standing"`
 	Peers     []Peer         `json:"peers,omitempty"`
 
-	// Epoch is in which life of the cluster the node is: servers of different
-	// ones do not speak to each other.
+	// Epoch is the epoch of the cluster that the node belongs to. Servers of
+	// different epochs do not communicate.
 	Epoch   uint64 `json:"epoch,omitempty"`
-	Pending string `json:"pending,omitempty"` // What was begun on the stopped node and not finished.
+	Pending string `json:"pending,omitempty"` // The unfinished restore or recovery; "" for none.
 
-	// Damaged says why the replica is not to be used although it can be read,
-	// and DivergedAt when that was last found of its state.
+	// Damaged is the reason why the replica must not be used although it is
+	// readable. DivergedAt is when its state was last found to differ.
 	Damaged    string    `json:"damaged,omitempty"`
 	DivergedAt time.Time `json:"diverged_at,omitzero"`
-	OutUntil   time.Time `json:"out_until,omitzero"` // Until when it stays out, after it was so again.
+	OutUntil   time.Time `json:"out_until,omitzero"` // When the node may return after a repeated divergence.
 
-	// Miscounted is how often the state in memory was found to be wrong since a
-	// scrub last found it right.
+	// Miscounted counts how often the state in memory was found to be wrong
+	// since the last scrub that found it intact.
 	Miscounted int `json:"miscounted,omitempty"`
 
-	// CatchUp is the entry that a replica that came in empty has to have before
-	// this server may stand for election; 0 when it may.
+	// CatchUp is the index that a replica that started empty must reach before
+	// this server may be a candidate in elections; 0 if it may.
 	CatchUp uint64 `json:"catch_up,omitempty"`
 
-	Sum string `json:"crc32c,omitempty"` // Of the text, see file.WriteSealed.
+	Sum string `json:"crc32c,omitempty"` // Checksum of the text, see file.WriteSealed.
 }
 
-// Dir is the data directory, held exclusively.
+// Dir is the locked data directory.
 type Dir struct {
 	root string
 	lock *os.File
@@ -80,7 +80,7 @@ type Dir struct {
 	record Record
 }
 
-// Open makes the directory if need be, locks it and reads the record.
+// Open creates the directory if it is missing, locks it and reads the record.
 func Open(dir string) (*Dir, error) {
 	for _, sub := range []string{dir, filepath.Join(dir, PKIDir), filepath.Join(dir, keysDir), filepath.Join(dir, RaftDir)} {
 		if err := os.MkdirAll(sub, DirMode); err != nil {
@@ -120,8 +120,8 @@ func (d *Dir) load() error {
 		}
 	}
 	if errors.Is(err, file.ErrDamaged) {
-		return compute.Errorf(compute.CodeConflict, "%s, which says who this node is, cannot be read: %w. "+
-			"Put a copy of it back, or move %s away and have the node join anew.", d.Path(NodeFile), err, d.root)
+		return compute.Errorf(compute.CodeConflict, "%s, which holds the identity of this node, cannot be read: %w. "+
+			"Put a copy of it back, or move %s away and have the node join again.", d.Path(NodeFile), err, d.root)
 	}
 	if err != nil {
 		return fmt.Errorf("read node record: %w", err)
@@ -136,13 +136,13 @@ func (d *Dir) Record() Record {
 	return d.record
 }
 
-// Put writes the record and keeps it.
+// Put replaces the record on disk and in memory.
 func (d *Dir) Put(r Record) error {
 	return d.Update(func(now *Record) { *now = r })
 }
 
-// Update changes the record, and writes and keeps it. What other goroutines
-// change meanwhile is not lost.
+// Update changes the record on disk and in memory. Concurrent updates are not
+// lost.
 func (d *Dir) Update(change func(*Record)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +163,7 @@ func (d *Dir) Update(change func(*Record)) error {
 // Root returns the path of the directory.
 func (d *Dir) Root() string { return d.root }
 
-// KeyringPath returns where the gossip keyring is.
+// KeyringPath returns the path of the gossip keyring.
 func (d *Dir) KeyringPath() string { return d.Path(keysDir, "gossip.json") }
 
 // Path returns a path inside the directory.
@@ -171,7 +171,7 @@ func (d *Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{d.root}, elem...)...)
 }
 
-// ClearReplica removes what a start that never ended left of the replica.
+// ClearReplica removes the partial replica of an interrupted start.
 func (d *Dir) ClearReplica() error {
 	if err := os.RemoveAll(d.Path(RaftDir)); err != nil {
 		return fmt.Errorf("clear replica: %w", err)
@@ -182,5 +182,5 @@ func (d *Dir) ClearReplica() error {
 	return nil
 }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (d *Dir) Close() error { return d.lock.Close() }

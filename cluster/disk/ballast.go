@@ -32,7 +32,7 @@ func NoSpace(err error) bool {
 func Free(dir string) (free, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("look for room in %s: %w", dir, err)
+		return 0, 0, fmt.Errorf("get free space of %s: %w", dir, err)
 	}
 	size := st.Frsize
 	if size == 0 {

@@ -45,10 +45,10 @@ func opening(err error) error {
 func failing(err error) error {
 	switch {
 	case errors.Is(err, unix.EIO):
-		return fmt.Errorf("%w: look for errors of the disk in the kernel's log, and replace it if there are any", err)
+		return fmt.Errorf("%w: check the kernel log for errors of the disk, and replace it if there are any", err)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w: the kernel does that after an error of the disk and its log says so: "+
-			"check the file system and mount it anew, then start this node again", err)
+		return fmt.Errorf("%w: the kernel remounts a file system read-only after a disk error, see its log: "+
+			"check the file system, remount it, and restart this node", err)
 	}
 	return nil
 }

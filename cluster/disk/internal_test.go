@@ -17,9 +17,9 @@ func TestWatchdog(t *testing.T) {
 	const limit = 2 * time.Second
 	tick := func(n int) time.Duration { return time.Duration(n) * WatchTick }
 	for _, test := range []struct {
-		name  string
-		looks []time.Duration // Since the write began.
-		hangs bool
+		name   string
+		checks []time.Duration // Since the write began.
+		hangs  bool
 	}{
 		{"a quick look", []time.Duration{tick(1)}, false},
 		{"just within the limit", ticks(20), false},
@@ -30,11 +30,11 @@ func TestWatchdog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Now()
 			w := &Watchdog{Now: func() time.Time { return start }}
-			err := w.Look(start.Add(-WatchTick), limit)
+			err := w.Check(start.Add(-WatchTick), limit)
 			w.begin(accessWrite)
-			err = errors.Join(err, w.Look(start, limit))
-			for _, at := range test.looks {
-				err = errors.Join(err, w.Look(start.Add(at), limit))
+			err = errors.Join(err, w.Check(start, limit))
+			for _, at := range test.checks {
+				err = errors.Join(err, w.Check(start.Add(at), limit))
 			}
 			if (err != nil) != test.hangs {
 				t.Errorf("got %v", err)
@@ -59,25 +59,25 @@ func after(start time.Duration, all []time.Duration) []time.Duration {
 	return moved
 }
 
-func TestWatchdogForgetsWhatEnded(t *testing.T) {
+func TestWatchdogForgetsEndedAccesses(t *testing.T) {
 	start := time.Now()
 	w := &Watchdog{Now: func() time.Time { return start }}
 	for i := range 100 { // Ten seconds of writes that all return.
 		end := w.begin(accessWrite)
-		if err := w.Look(start.Add(time.Duration(i)*WatchTick), time.Second); err != nil {
+		if err := w.Check(start.Add(time.Duration(i)*WatchTick), time.Second); err != nil {
 			t.Fatal(err)
 		}
 		end()
 	}
 }
 
-func TestWatchdogTellsAccessesApart(t *testing.T) {
+func TestWatchdogDistinguishesAccesses(t *testing.T) {
 	start := time.Now()
 	at := 0
 	look := func(w *Watchdog, ticks int) (err error) {
 		for range ticks {
 			at++
-			err = errors.Join(err, w.Look(start.Add(time.Duration(at)*WatchTick), AppendLimitLeader))
+			err = errors.Join(err, w.Check(start.Add(time.Duration(at)*WatchTick), AppendLimitLeader))
 		}
 		return err
 	}
@@ -110,7 +110,7 @@ func TestWatchdogTellsAccessesApart(t *testing.T) {
 		{"a read over its limit", accessRead, func(*Watchdog) {}, 31, true},
 		{"a removal within its limit", accessDelete, func(*Watchdog) {}, 59, false},
 		{"a snapshot over its limit", accessSnapshot, func(*Watchdog) {}, 61, true},
-		{"a write that waits for room", accessWrite, func(w *Watchdog) { w.Starved = func() bool { return true } }, 60, false},
+		{"a write that waits for space", accessWrite, func(w *Watchdog) { w.Starved = func() bool { return true } }, 60, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &Watchdog{}
@@ -136,7 +136,7 @@ func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
 	_, sink := mustSink(t, watch)
 	watch.begin(accessWrite)
 	for i := range 8 {
-		if err := watch.Look(start.Add(time.Duration(i)*WatchTick), AppendLimitLeader); err != nil {
+		if err := watch.Check(start.Add(time.Duration(i)*WatchTick), AppendLimitLeader); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,11 +161,11 @@ func TestSnapshotReachesTheDiskInPieces(t *testing.T) {
 	}
 }
 
-func TestWriteThatFindsNoRoom(t *testing.T) {
+func TestWriteWithoutSpace(t *testing.T) {
 	var r spaceWaiter
-	relieved, writes := 0, 0
-	relieve := func() bool { relieved++; return relieved == 1 }
-	r.relieve.Store(&relieve)
+	freed, writes := 0, 0
+	free := func() bool { freed++; return freed == 1 }
+	r.free.Store(&free)
 	write := func(failures int) func() error {
 		writes = 0
 		return func() error {
@@ -175,10 +175,10 @@ func TestWriteThatFindsNoRoom(t *testing.T) {
 			return nil
 		}
 	}
-	if err := r.once(write(1)); err != nil || relieved != 1 || writes != 2 {
+	if err := r.once(write(1)); err != nil || freed != 1 || writes != 2 {
 		t.Errorf("with a ballast: %v after %d writes", err, writes)
 	}
-	if err := r.once(write(1)); !NoSpace(err) || relieved != 2 || writes != 1 {
+	if err := r.once(write(1)); !NoSpace(err) || freed != 2 || writes != 1 {
 		t.Errorf("without: %v after %d writes", err, writes)
 	}
 	if err := r.wait(write(3)); err != nil || writes != 4 || r.starved.Load() {
@@ -186,7 +186,7 @@ func TestWriteThatFindsNoRoom(t *testing.T) {
 	}
 	var nobody spaceWaiter
 	if err := nobody.wait(write(3)); !NoSpace(err) || writes != 1 {
-		t.Errorf("a term, where nobody makes room: %v after %d writes", err, writes)
+		t.Errorf("a term, if nothing frees space: %v after %d writes", err, writes)
 	}
 }
 
@@ -241,16 +241,16 @@ func TestLogCacheForgetsOverruledEntries(t *testing.T) {
 	}
 }
 
-// TestNoVoteIsWrittenDown checks that the store refuses only a vote, and only
+// TestNoVoteIsStored checks that the store refuses only a vote, and only
 // while the server may not vote.
-func TestNoVoteIsWrittenDown(t *testing.T) {
+func TestNoVoteIsStored(t *testing.T) {
 	may := false
 	w := &Watchdog{Stable: raft.NewInmemStore(), MayVote: func() bool { return may }}
 	if err := w.SetUint64([]byte(KeyCurrentTerm), 7); err != nil {
 		t.Errorf("the term: %v", err)
 	}
 	if err := w.SetUint64([]byte(KeyLastVoteTerm), 7); err == nil {
-		t.Error("a vote was written down")
+		t.Error("a vote was stored")
 	}
 	may = true
 	if err := w.SetUint64([]byte(KeyLastVoteTerm), 7); err != nil {
@@ -301,9 +301,9 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestWhatEndsTheProcess checks which disk failures end the process, and that
-// they are no damage of the replica.
-func TestWhatEndsTheProcess(t *testing.T) {
+// TestErrorsThatEndTheProcess checks which disk failures end the process, and
+// that they are no damage of the replica.
+func TestErrorsThatEndTheProcess(t *testing.T) {
 	for _, test := range []struct {
 		err        error
 		log, snaps bool // The process ends for a log, for a snapshot.

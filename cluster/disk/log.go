@@ -49,7 +49,7 @@ type Log struct {
 	tail  *tailMark
 	fatal func(error) // Called on each corrupt read once raft runs.
 
-	room  *spaceWaiter
+	space *spaceWaiter
 	probe string // Path of the file that Probe writes.
 
 	old superseded // Only set before raft runs.
@@ -91,7 +91,7 @@ func open(dir string, covered uint64, readOnly bool) (s *Log, err error) {
 	}
 	s = &Log{
 		sums: crc32.MakeTable(crc32.Castagnoli), tail: tail, fatal: func(error) {},
-		room: new(spaceWaiter), probe: filepath.Join(dir, probeFile),
+		space: new(spaceWaiter), probe: filepath.Join(dir, probeFile),
 	}
 	var old superseded
 	err = guard("open", func() error {
@@ -339,7 +339,7 @@ func (s *Log) StoreLogs(logs []*raft.Log) error {
 		}
 		l.Extensions = sum[:]
 	}
-	err := s.room.once(func() error {
+	err := s.space.once(func() error {
 		if err := fault.Error("disk.append.before"); err != nil {
 			return err
 		}
@@ -424,7 +424,7 @@ func (s *Log) deleteInPieces(low, high uint64, oldest bool) error {
 		if !oldest && high-low >= deletePiece {
 			from, to = high-deletePiece+1, high
 		}
-		err := s.room.once(func() error {
+		err := s.space.once(func() error {
 			return guard("delete", func() error { return s.bolt.DeleteRange(from, to) })
 		})
 		if err != nil {
@@ -451,9 +451,9 @@ func (s *Log) Set(key, value []byte) error {
 		}
 		return guard("set", func() error { return s.bolt.Set(key, data) })
 	}
-	err := s.room.once(set)
+	err := s.space.once(set)
 	if NoSpace(err) && string(key) == KeyCurrentTerm {
-		err = s.room.wait(set) // Raft ends the process if it cannot store a new term.
+		err = s.space.wait(set) // Raft ends the process if it cannot store a new term.
 	}
 	s.failed(err)
 	if err != nil {

@@ -319,7 +319,7 @@ func TestStoreKeepsEntriesAndValues(t *testing.T) {
 	}
 }
 
-func TestStoreNoticesALostTail(t *testing.T) {
+func TestStoreDetectsALostTail(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		lose    func(t *testing.T, dir string)

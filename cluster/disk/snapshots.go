@@ -42,7 +42,7 @@ type Snapshots struct {
 	dir   string
 	watch *Watchdog
 	fatal func(error)
-	room  spaceWaiter
+	space spaceWaiter
 
 	removing atomic.Int32  // Calls that are, or may be, removing snapshots.
 	removals atomic.Uint64 // Number of finished calls.
@@ -58,8 +58,8 @@ func OpenSnapshots(dir string, keep int, watch *Watchdog, fatal func(error), log
 	return &Snapshots{store: store, dir: filepath.Join(dir, snapshotsDir), watch: watch, fatal: fatal}, nil
 }
 
-// Relieve makes the store call relieve when a snapshot finds no disk space.
-func (s *Snapshots) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
+// OnNoSpace makes the store call free when a snapshot finds no disk space.
+func (s *Snapshots) OnNoSpace(free func() bool) { s.space.free.Store(&free) }
 
 // Create begins a snapshot. Implements raft.SnapshotStore.
 func (s *Snapshots) Create(
@@ -68,7 +68,7 @@ func (s *Snapshots) Create(
 ) (raft.SnapshotSink, error) {
 	defer s.watch.begin(accessSync)()
 	var sink raft.SnapshotSink
-	err := s.room.once(func() (err error) {
+	err := s.space.once(func() (err error) {
 		sink, err = s.store.Create(version, index, term, servers, serversIndex, trans)
 		return err
 	})
@@ -219,7 +219,7 @@ func (s *Snapshots) failed(what string, err error) error {
 // A snapshot without a seal was finished right before a crash.
 func (s *Snapshots) checkMeta(meta *raft.SnapshotMeta) error {
 	if !strings.HasPrefix(meta.ID, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) {
-		return fmt.Errorf("%w: snapshot %s says that it ends at entry %d of term %d",
+		return fmt.Errorf("%w: snapshot %s claims to end at entry %d of term %d",
 			ErrCorrupt, meta.ID, meta.Index, meta.Term)
 	}
 	seal, err := os.ReadFile(filepath.Join(s.dir, meta.ID, snapshotSeal))
@@ -296,7 +296,7 @@ func (k *snapshotSink) Write(data []byte) (int, error) {
 		err = k.sync()
 	}
 	if err != nil {
-		k.store.makeRoom(err)
+		k.store.freeSpace(err)
 		return n, k.store.failed("write", err)
 	}
 	return n, nil
@@ -323,7 +323,7 @@ func (k *snapshotSink) Close() error {
 	defer k.store.watch.begin(accessSync)()
 	defer k.store.removal()() // Close also removes surplus snapshots.
 	if err := k.SnapshotSink.Close(); err != nil {
-		k.store.makeRoom(err)
+		k.store.freeSpace(err)
 		return errors.Join(k.store.failed("finish", err), k.clear())
 	}
 	if err := k.store.seal(k.ID()); err != nil && !NoSpace(err) {
@@ -356,11 +356,11 @@ func (k *snapshotSink) clear() error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// makeRoom frees disk space for the next snapshot after this one found none. A
+// freeSpace frees disk space for the next snapshot after this one found none. A
 // partial snapshot cannot be continued.
-func (s *Snapshots) makeRoom(err error) {
-	if relieve := s.room.relieve.Load(); NoSpace(err) && relieve != nil {
-		(*relieve)()
+func (s *Snapshots) freeSpace(err error) {
+	if free := s.space.free.Load(); NoSpace(err) && free != nil {
+		(*free)()
 	}
 }
 

@@ -13,14 +13,14 @@ const spacePoll = 250 * time.Millisecond
 
 // spaceWaiter retries writes that found no free space.
 type spaceWaiter struct {
-	relieve atomic.Pointer[func() bool]
+	free    atomic.Pointer[func() bool]
 	starved atomic.Bool
 }
 
 // once calls write, and once more when it found no space and some was freed.
 func (r *spaceWaiter) once(write func() error) error {
 	err := write()
-	if relieve := r.relieve.Load(); NoSpace(err) && relieve != nil && (*relieve)() {
+	if free := r.free.Load(); NoSpace(err) && free != nil && (*free)() {
 		err = write()
 	}
 	return err
@@ -29,7 +29,7 @@ func (r *spaceWaiter) once(write func() error) error {
 // wait calls write until it finds space. If nothing frees any, as before raft
 // runs, it calls write once.
 func (r *spaceWaiter) wait(write func() error) error {
-	if r.relieve.Load() == nil {
+	if r.free.Load() == nil {
 		return write()
 	}
 	r.starved.Store(true)
@@ -44,14 +44,14 @@ func (r *spaceWaiter) wait(write func() error) error {
 	}
 }
 
-// Relieve makes the store call relieve when a write finds no space, and retry
-// once when relieve reports that it freed some. It is safe for concurrent use,
-// and so must relieve be.
-func (s *Log) Relieve(relieve func() bool) { s.room.relieve.Store(&relieve) }
+// OnNoSpace makes the store call free when a write finds no space, and retry
+// once if free reports that it freed some. OnNoSpace is safe for concurrent
+// use, and free must be too.
+func (s *Log) OnNoSpace(free func() bool) { s.space.free.Store(&free) }
 
 // Starved reports whether raft waits for free space to store its term. A
 // failure to store it would end the process.
-func (s *Log) Starved() bool { return s.room.starved.Load() }
+func (s *Log) Starved() bool { return s.space.starved.Load() }
 
 // probeFile is what Probe writes to.
 const probeFile = "probe"

@@ -17,7 +17,7 @@ const (
 	AppendLimitLeader   = 2 * time.Second
 	AppendLimitFollower = 30 * time.Second
 	bulkLimit           = time.Minute
-	WatchTick           = 100 * time.Millisecond // Interval of calls to Watchdog.Look.
+	WatchTick           = 100 * time.Millisecond // Interval of calls to Watchdog.Check.
 )
 
 // errNoVote refuses to store a vote.
@@ -81,11 +81,11 @@ type Watchdog struct {
 	// Probe durably writes a few bytes beside the log; nil for none.
 	Probe func() error
 
-	mu      sync.Mutex
-	seq     uint64 // Of the newest access.
-	pending map[uint64]*pendingAccess
-	sawAt   time.Time
-	probing bool
+	mu        sync.Mutex
+	seq       uint64 // Of the newest access.
+	pending   map[uint64]*pendingAccess
+	checkedAt time.Time
+	probing   bool
 
 	termMu   sync.Mutex // Held while a term or a vote is written.
 	term     uint64     // The newest term written.
@@ -96,8 +96,8 @@ type Watchdog struct {
 // pendingAccess is an access that has not returned.
 type pendingAccess struct {
 	kind access
-	seen bool          // Seen by Look, which starts the timing.
-	hung time.Duration // How long it has hung, as measured by Look.
+	seen bool          // Seen by Check, which starts the timing.
+	hung time.Duration // How long it has hung, as measured by Check.
 }
 
 // StoreLogs appends entries under watch.
@@ -229,15 +229,15 @@ func (w *Watchdog) restartTimers() {
 	}
 }
 
-// Look is called on every tick and returns an error if an access has hung for
+// Check is called on every tick and returns an error if an access has hung for
 // too long; limit is the limit of a write. Time without ticks (the process was
 // paused, the machine suspended) counts as one tick.
-func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
+func (w *Watchdog) Check(now time.Time, limit time.Duration) error {
 	starved := w.Starved != nil && w.Starved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gap := now.Sub(w.sawAt)
-	w.sawAt = now
+	gap := now.Sub(w.checkedAt)
+	w.checkedAt = now
 	if gap > 3*WatchTick {
 		gap = WatchTick
 	}
@@ -259,7 +259,7 @@ func (w *Watchdog) Look(now time.Time, limit time.Duration) error {
 }
 
 // Pending returns how long the oldest small write has been pending, as measured
-// by Look. Large writes may take long.
+// by Check. Large writes may take long.
 func (w *Watchdog) Pending() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
