@@ -61,7 +61,7 @@ func newTokenCreate(conn *connection) *cobra.Command {
 	return needFlags(cmd, "out")
 }
 
-// saveToken writes the token's text to a new file that only its owner reads.
+// saveToken writes the token's text to a new file that only its owner can read.
 func saveToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
 	if out == "-" {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
@@ -188,8 +188,8 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	return printTable(cmd.OutOrStdout(), t)
 }
 
-// clockOf says by how much the node's clock differs, "" when by nothing that is
-// worth a word.
+// clockOf describes by how much the node's clock differs, "" for a negligible
+// difference.
 func clockOf(n wire.Node) string {
 	if n.ClockAhead == nil {
 		return ""
@@ -201,7 +201,7 @@ func clockOf(n wire.Node) string {
 	return ", clock " + compute.AheadText(ahead)
 }
 
-// partOf returns what the node does for the state.
+// partOf returns the node's role in the replication of the state.
 func partOf(n wire.Node, peers []wire.Peer) string {
 	for _, p := range peers {
 		switch {
@@ -217,7 +217,7 @@ func partOf(n wire.Node, peers []wire.Peer) string {
 	return n.Role.String()
 }
 
-// gpusOf returns the node's GPUs by type, simulated ones with a star.
+// gpusOf returns the node's GPUs by type. A star marks simulated ones.
 func gpusOf(n wire.Node) string {
 	types := make([]string, len(n.GPUs))
 	for i, g := range n.GPUs {

@@ -45,18 +45,18 @@ func newBrakeSet(conn *connection) *cobra.Command {
 
 // newBrakeRelease returns the command berth admin brake release.
 func newBrakeRelease(conn *connection) *cobra.Command {
-	cmd := brakeCommand(conn, "release", "Give up the nodes that have vanished by now: they are gone indeed",
+	cmd := brakeCommand(conn, "release", "Give up the nodes that have vanished so far",
 		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) {
 			return c.ReleaseBrake(cmd.Context())
 		})
-	cmd.Long = `Release says that the nodes which have vanished by now are gone. What they executed
-is given up as soon as it has ended there for certain: it begins anew elsewhere where
-retries are left, and ends as a system failure that is not billed where none are. Nodes
-that vanish later are held again.`
+	cmd.Long = `Release confirms that the nodes that have vanished so far are gone. Their executions are
+given up as soon as they have ended there for certain. Those with retries left restart on
+other nodes. The others end as a system failure, which is not billed. Nodes that vanish
+later are held again.`
 	return cmd
 }
 
-// brakeCommand returns a command that prints what ask answers.
+// brakeCommand returns a command that prints the answer of ask.
 func brakeCommand(conn *connection, use, short string, ask func(*cobra.Command, *client.Client) (wire.Brake, error),
 ) *cobra.Command {
 	var asJSON bool
@@ -78,14 +78,14 @@ func brakeCommand(conn *connection, use, short string, ask func(*cobra.Command, 
 	return cmd
 }
 
-// printBrake writes where the brake stands, and a row for each node that holds
+// printBrake writes the state of the brake, and a row for each node that holds
 // it.
 func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), b)
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "Too many nodes vanish at once when they are %s.\n", shareWords(b.Share))
+	fmt.Fprintf(w, "Too many nodes vanish at once when they are %s.\n", describeShare(b.Share))
 	if b.ReleasedAt != nil {
 		fmt.Fprintf(w, "Those that had vanished by %s were said to be gone.\n", b.ReleasedAt)
 	}
@@ -102,8 +102,8 @@ func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
 	return printTable(w, t)
 }
 
-// shareWords says which share of nodes is too many.
-func shareWords(percent int) string {
+// describeShare describes the share of nodes that is too many.
+func describeShare(percent int) string {
 	switch percent {
 	case 0:
 		return "at least 2 and more than a third of them"

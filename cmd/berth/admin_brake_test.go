@@ -29,7 +29,7 @@ func TestAdminBrake(t *testing.T) {
 	})
 	checkGolden(t, "brake_held", execute(t, "", "admin", "brake", "show").out)
 	checkGolden(t, "brake_free", execute(t, "", "admin", "brake", "release").out)
-	for _, test := range []struct{ args, asked, said string }{
+	for _, test := range []struct{ args, asked, output string }{
 		{"set --share 50", `{"share_percent":50}`, "more than 50 %"},
 		{"set --share 0 --json", `{"share_percent":0}`, `"share_percent": 50`},
 		{"release --json", `{"release":true}`, `"holds": false`},
@@ -37,7 +37,7 @@ func TestAdminBrake(t *testing.T) {
 	} {
 		asked = ""
 		r := execute(t, "", append([]string{"admin", "brake"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || asked != test.asked || !strings.Contains(r.out, test.said) {
+		if r.code != 0 || asked != test.asked || !strings.Contains(r.out, test.output) {
 			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
 		}
 	}
@@ -52,7 +52,7 @@ func TestAdminBrake(t *testing.T) {
 	}
 }
 
-// TestExplainTheBrake says what the operator can do.
+// TestExplainTheBrake checks that berth explain names the operator's options.
 func TestExplainTheBrake(t *testing.T) {
 	mustCluster(t, map[string]http.HandlerFunc{
 		"GET " + apiRoot + "/execution/" + someID + "/explain": answer(`{"execution_id":"` + someID + `","status":"running",

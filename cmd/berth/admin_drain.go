@@ -12,7 +12,7 @@ import (
 	"berth/api/wire"
 )
 
-// drainPoll is how often berth admin node drain --wait looks.
+// drainPoll is the poll interval of berth admin node drain --wait.
 const drainPoll = time.Second
 
 // newNodeDrain returns the command berth admin node drain.
@@ -46,7 +46,7 @@ or another drain, cancels it; executions that were asked to leave still do.`,
 					return err
 				}
 			}
-			return sayNode(cmd, n, asJSON)
+			return printNode(cmd, n, asJSON)
 		},
 	}
 	cmd.Flags().DurationVar(&deadline, "deadline", 0, "`time` after which running executions are ended (default: never)")
@@ -70,24 +70,24 @@ func newNodeUndrain(conn *connection) *cobra.Command {
 			if n, err = c.DrainNode(cmd.Context(), n.ID, false); err != nil {
 				return err
 			}
-			return sayNode(cmd, n, asJSON)
+			return printNode(cmd, n, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// sayNode says what a node does after it was drained or undrained.
-func sayNode(cmd *cobra.Command, n wire.Node, asJSON bool) error {
+// printNode prints the state of a node after a drain or an undrain.
+func printNode(cmd *cobra.Command, n wire.Node, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), n)
 	}
-	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "berth:", drainWords(n))
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "berth:", describeDrain(n))
 	return err
 }
 
-// drainWords says what a node does.
-func drainWords(n wire.Node) string {
+// describeDrain describes the state of a node.
+func describeDrain(n wire.Node) string {
 	switch {
 	case !n.Drained:
 		return n.Name + " gets new work again"
@@ -104,16 +104,16 @@ func drainWords(n wire.Node) string {
 	return text
 }
 
-// waitDrained shows what the node still executes, each time that it changes,
-// until it is nothing.
+// waitDrained prints the number of executions that the node still runs, each
+// time that it changes, until it is 0.
 func waitDrained(cmd *cobra.Command, c *client.Client, n wire.Node) (wire.Node, error) {
 	ticker := time.NewTicker(drainPoll)
 	defer ticker.Stop()
-	said := ""
+	shown := ""
 	for n.LiveWork > 0 {
-		if words := drainWords(n); words != said {
+		if words := describeDrain(n); words != shown {
 			fmt.Fprintln(cmd.ErrOrStderr(), "berth:", words)
-			said = words
+			shown = words
 		}
 		select {
 		case <-ticker.C:

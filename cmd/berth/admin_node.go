@@ -73,8 +73,8 @@ func (c *connection) node(cmd *cobra.Command, name string) (*client.Client, wire
 	return api, n, err
 }
 
-// findNode returns the node with a name or an identifier. A name that two
-// nodes have names neither.
+// findNode returns the node with a name or an identifier. A name that two nodes
+// share is an error.
 func findNode(ctx context.Context, api *client.Client, name string) (wire.Node, error) {
 	nodes, err := api.Nodes(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestAdminNode(t *testing.T) {
 		"POST " + apiRoot + "/admin/nodes/{id}/undrain": note(strings.Replace(drained, "true", "false", 1)),
 		"DELETE " + apiRoot + "/admin/nodes/{id}":       note(`{"message": "The node is removed."}`),
 	})
-	for _, test := range []struct{ args, asked, said string }{
+	for _, test := range []struct{ args, asked, output string }{
 		{"drain gpu-1", "POST " + firstNode + "/drain", "gpu-1 gets no new work and still executes 2"},
 		{"drain gpu-1 --deadline 10m", "POST " + firstNode + "/drain", "what is left ends at 2026-07-01T12:00:00"},
 		{"undrain " + firstNode, "POST " + firstNode + "/undrain", "gpu-1 gets new work again"},
@@ -50,7 +50,7 @@ func TestAdminNode(t *testing.T) {
 	} {
 		asked = nil
 		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || strings.Join(asked, ",") != test.asked || !strings.Contains(r.out+r.errors, test.said) {
+		if r.code != 0 || strings.Join(asked, ",") != test.asked || !strings.Contains(r.out+r.errors, test.output) {
 			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
 		}
 	}
@@ -96,13 +96,13 @@ func TestAdminRaftTransfer(t *testing.T) {
 			answer(`{"leader": "`+secondNode+`", "name": "gpu-2"}`)(w, r)
 		},
 	})
-	for _, test := range []struct{ args, asked, said string }{
+	for _, test := range []struct{ args, asked, output string }{
 		{"", `{"to":""}`, "gpu-2 leads"},
 		{"gpu-2", `{"to":"` + secondNode + `"}`, "gpu-2 leads"},
 		{"gpu-2 --json", `{"to":"` + secondNode + `"}`, `"leader": "` + secondNode + `"`},
 	} {
 		r := execute(t, "", append([]string{"admin", "raft", "transfer"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || asked != test.asked || !strings.Contains(r.out+r.errors, test.said) {
+		if r.code != 0 || asked != test.asked || !strings.Contains(r.out+r.errors, test.output) {
 			t.Errorf("%s: asked %s, got %+v", test.args, asked, r)
 		}
 	}
@@ -111,16 +111,17 @@ func TestAdminRaftTransfer(t *testing.T) {
 	}
 }
 
-// TestAdminNodeDrainWaits shows what a node still executes until it is nothing.
+// TestAdminNodeDrainWaits checks that the command reports until the node is
+// drained.
 func TestAdminNodeDrainWaits(t *testing.T) {
 	node := func(live, leaving int, drained bool) string {
 		return fmt.Sprintf(`{"id": "%s", "name": "gpu-1", "drained": %t, "live_attempts": %d, "leaving_attempts": %d,
 			"drain_by": "2026-07-01T12:00:00Z", "role": "server", "state": "up"}`, firstNode, drained, live, leaving)
 	}
 	for name, test := range map[string]struct {
-		last string
-		code int
-		said []string
+		last   string
+		code   int
+		output []string
 	}{
 		"to the end": {node(0, 0, true), 0, []string{"still executes 3, of which 1 leave; what is left ends", "it can be removed"}},
 		"undrained":  {node(1, 0, false), 1, []string{"somebody has undrained gpu-1"}},
@@ -142,7 +143,7 @@ func TestAdminNodeDrainWaits(t *testing.T) {
 			if r.code != test.code {
 				t.Errorf("got %+v", r)
 			}
-			for _, text := range test.said {
+			for _, text := range test.output {
 				if strings.Count(r.errors, text) != 1 {
 					t.Errorf("%q is not said once: %s", text, r.errors)
 				}

@@ -26,7 +26,7 @@ one of 200 gets twice as much as one of 100.`
 	return cmd
 }
 
-// quotaFlags name what a quota is of.
+// quotaFlags name the owner of a quota: an organization, a key or a tag.
 type quotaFlags struct {
 	org, key, tag string
 	asJSON        bool
@@ -41,7 +41,7 @@ func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
 	return needFlags(cmd, "org")
 }
 
-// check refuses flags that name nothing, or two things.
+// check refuses flags that name no owner or two owners.
 func (f *quotaFlags) check() error {
 	if f.key != "" && f.tag != "" {
 		return usageErrorf("--key and --tag exclude each other: a quota is of one of them")
@@ -54,7 +54,7 @@ func (f *quotaFlags) check() error {
 	return nil
 }
 
-// find returns the row of what the flags name.
+// find returns the row of the owner that the flags name.
 func (f *quotaFlags) find(known wire.OrgQuotas) (wire.Limit, bool) {
 	i := slices.IndexFunc(known.Limits, func(l wire.Limit) bool {
 		switch {
@@ -71,7 +71,7 @@ func (f *quotaFlags) find(known wire.OrgQuotas) (wire.Limit, bool) {
 	return known.Limits[i], true
 }
 
-// name returns what the flags name, for people.
+// name returns a readable name of the owner.
 func (f *quotaFlags) name() string {
 	switch {
 	case f.key != "":
@@ -184,8 +184,8 @@ func newQuotaRemove(conn *connection) *cobra.Command {
 	return f.register(cmd)
 }
 
-// change reads the quota that the flags name, has edit change it, which hears
-// whether there is one, and prints all that the organization is granted then.
+// change reads the quota that the flags name, applies edit to it, and prints
+// all quotas of the organization. It passes edit whether the quota exists.
 func (f *quotaFlags) change(cmd *cobra.Command, conn *connection, edit func(*wire.NewQuota, bool) error) error {
 	if err := f.check(); err != nil {
 		return err
@@ -217,7 +217,8 @@ func (f *quotaFlags) apply(cmd *cobra.Command, c *client.Client, edit func(*wire
 	return c.SetQuota(cmd.Context(), quota)
 }
 
-// ownQuota returns what a row is granted beside the cluster's configuration.
+// ownQuota returns the limits of a row without those that it inherits from the
+// cluster's configuration.
 func ownQuota(l wire.Limit) wire.NewQuota {
 	q := wire.NewQuota{MaxConcurrent: l.MaxConcurrent, MaxGPUMilli: int(l.MaxGPUMilli)}
 	if l.Weight != nil {
@@ -232,7 +233,7 @@ func ownQuota(l wire.Limit) wire.NewQuota {
 	return q
 }
 
-// parseMilliGPU returns a number of GPUs, in decimal digits, in thousandths.
+// parseMilliGPU parses a decimal number of GPUs and returns thousandths.
 func parseMilliGPU(text string) (int, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	empty := whole+part == ""
@@ -244,7 +245,7 @@ func parseMilliGPU(text string) (int, error) {
 	return int(milli), nil
 }
 
-// milliDigits is how many digits thousandths have behind the point.
+// milliDigits is the number of decimal places of thousandths.
 const milliDigits = 3
 
 // printQuotas writes a row for each quota.
@@ -268,7 +269,7 @@ func printQuotas(w io.Writer, known wire.OrgQuotas) error {
 	return printTable(w, t)
 }
 
-// atMost returns a limit for people.
+// atMost returns a readable limit.
 func atMost(limit float64, inherited bool) string {
 	switch {
 	case limit == 0:

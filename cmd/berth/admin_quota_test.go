@@ -36,13 +36,13 @@ func TestQuotaList(t *testing.T) {
 	}
 }
 
-// A command keeps the limits that it does not name, and does not copy the
-// cluster's limits into the organization's own.
+// TestQuotaSet checks that a command keeps the limits that it does not name,
+// and does not copy the cluster's limits into the organization's own.
 func TestQuotaSet(t *testing.T) {
 	const key = "0198C0DE-0000-7000-8000-00000000000A"
 	tests := []struct {
 		args string
-		want map[string]any // What is sent, but for what is 0 or empty.
+		want map[string]any // The request without zero and empty fields.
 	}{
 		{"set --org lab --weight 300", map[string]any{"org": "lab", "weight": 300.0, "max_gpu_milli": 8000.0}},
 		{"set --org lab --max-gpus 16.1", map[string]any{"org": "lab", "weight": 200.0, "max_gpu_milli": 16100.0}},
@@ -69,7 +69,7 @@ func TestQuotaSet(t *testing.T) {
 			var sent map[string]any
 			mustCluster(t, map[string]http.HandlerFunc{
 				"GET " + apiRoot + "/admin/quotas":  answer(grantedQuotas),
-				"POST " + apiRoot + "/admin/quotas": keep(t, &sent, grantedQuotas),
+				"POST " + apiRoot + "/admin/quotas": recordSent(t, &sent, grantedQuotas),
 			})
 			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
 			maps.DeleteFunc(sent, func(_ string, v any) bool { return v == 0.0 || v == "" })

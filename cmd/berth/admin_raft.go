@@ -45,8 +45,8 @@ func newRaftPeers(conn *connection) *cobra.Command {
 	return cmd
 }
 
-// printPeers writes a row for each peer, with the name of its node; one that
-// was removed and still votes has none.
+// printPeers writes a row for each peer, with the name of its node. A removed
+// peer that still votes has no name.
 func printPeers(cmd *cobra.Command, peers []wire.Peer, nodes []wire.Node) error {
 	t := newTable("name", "part", "state", "address", "id")
 	for _, p := range peers {

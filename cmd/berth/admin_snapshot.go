@@ -72,8 +72,8 @@ type savedBackup struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// saveBackup has save write a new file, and checks what is on disk then. A
-// file of that name appears whole or not at all.
+// saveBackup has save write a new file and verifies the result on disk. The
+// file appears under its name only once it is complete.
 func saveBackup(path string, save func(io.Writer) error) (saved savedBackup, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return saved, fmt.Errorf("%s is there already: name another file", path)
@@ -137,7 +137,7 @@ invariant and each organization's ledger, and prints a summary.`,
 	return cmd
 }
 
-// printBackup writes what a backup holds, and what it does not.
+// printBackup writes the contents of a backup, and names what it omits.
 func printBackup(w io.Writer, b repair.Backup) error {
 	t := newTable()
 	h, s := b.Header, b.State

@@ -13,7 +13,7 @@ import (
 	"berth/fsm"
 )
 
-// mustBackup returns a backup of a cluster in which nothing has happened.
+// mustBackup returns a backup of a new cluster.
 func mustBackup(t *testing.T) []byte {
 	t.Helper()
 	machine := fsm.New()
@@ -83,7 +83,8 @@ func TestSnapshotSaveAndVerify(t *testing.T) {
 	}
 }
 
-// TestSkipNamesTheEntry: no server leaves out what was not named whole.
+// TestSkipNamesTheEntry checks that berth admin raft skip needs an index and a
+// complete hash.
 func TestSkipNamesTheEntry(t *testing.T) {
 	dir := t.TempDir()
 	hash := strings.Repeat("0a", 32)
@@ -103,8 +104,8 @@ func TestSkipNamesTheEntry(t *testing.T) {
 	}
 }
 
-// TestRecoverNamesWhoIsLeft: a server never goes on alone because nobody was
-// named.
+// TestRecoverNamesWhoIsLeft checks that berth admin raft recover needs the
+// surviving servers by name: no default makes a server continue alone.
 func TestRecoverNamesWhoIsLeft(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{

@@ -19,7 +19,7 @@ func newBench() *cobra.Command {
 		newBenchFailpoints(), newBenchFaults(), newBenchWorkers())
 }
 
-// maxSeeds is how many seeds one command takes.
+// maxSeeds is the largest number of seeds of one command.
 const maxSeeds = 10_000
 
 // parseSeeds returns the seeds that text names: "42", "42-51", "42-44,52".
@@ -55,8 +55,8 @@ func parseSeeds(text string) ([]uint64, error) {
 	return out, nil
 }
 
-// benchError returns the error of a benchmark as that of a command: files that
-// are not there are a wrong command line.
+// benchError converts the error of a benchmark to that of a command: a missing
+// file is a usage error.
 func benchError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &exit{code: exitUsage, err: err}
@@ -64,7 +64,7 @@ func benchError(err error) error {
 	return err
 }
 
-// benchProgress returns what prints how far a benchmark is, a line each.
+// benchProgress returns a function that prints a line per step of a benchmark.
 func benchProgress(w io.Writer) func(done, all int, what string) {
 	return func(done, all int, what string) {
 		fmt.Fprintf(w, "berth: %d of %d: %s\n", done, all, what)

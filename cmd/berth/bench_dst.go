@@ -18,7 +18,7 @@ import (
 type dstFlags struct {
 	config     dst.Config
 	bug        string
-	processor  time.Duration // Of the processor.
+	processor  time.Duration // Processor time to spend.
 	jsonOutput bool
 }
 
@@ -27,10 +27,10 @@ type dstTotals struct {
 	First            uint64     `json:"first_seed"`
 	Histories        int        `json:"histories"`
 	Violation        string     `json:"violation,omitempty"`
-	FaultHours       float64    `json:"fault_hours"` // Of virtual time, without the time to heal.
+	FaultHours       float64    `json:"fault_hours"` // Virtual time with faults.
 	ProcessorSeconds float64    `json:"processor_s"`
 	HoursPerHour     float64    `json:"cluster_hours_per_processor_hour"`
-	Sums             dst.Report `json:"sums"` // The seed and the state are those of the last.
+	Sums             dst.Report `json:"sums"` // The seed and the state are those of the last history.
 }
 
 // newBenchDST returns the command berth bench dst.
@@ -118,12 +118,12 @@ func (t *dstTotals) add(r dst.Report, faults, used time.Duration) {
 	t.Sums.Add(r)
 }
 
-// print writes the totals for people.
+// print writes the totals as text.
 func (t *dstTotals) print(out io.Writer) error {
 	s := &t.Sums
 	fmt.Fprintf(out, "%d histories with %.1f hours of faults in %.1f s of the processor: %.0f cluster-hours an hour\n\n",
 		t.Histories, t.FaultHours, t.ProcessorSeconds, t.HoursPerHour)
-	lines := newTable("what happened", "times", "what was looked at", "times")
+	lines := newTable("event", "times", "check", "times")
 	lines.AppendRow(row("crashes", s.Crashes, "entries of the log", s.Entries))
 	lines.AppendRow(row("partitions", s.Partitions, "acknowledged submits", s.Submits))
 	lines.AppendRow(row("elections", s.Elections, "starts of code", s.Starts))

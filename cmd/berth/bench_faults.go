@@ -78,13 +78,14 @@ Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
 	return cmd
 }
 
-// errViolated is how a run with violations ends the command.
-var errViolated = errors.New("something happened that must not")
+// errViolated is the command's error after a run with violations.
+var errViolated = errors.New("invariant violated")
 
-// manyFaults is as long as a run gets that ends by the number of its faults.
+// manyFaults is the maximum duration of a run that ends after a number of
+// faults.
 const manyFaults = 48 * time.Hour
 
-// complete fills in what was not said.
+// complete fills in omitted flags.
 func (f *faultsFlags) complete() (err error) {
 	if f.config.Seed == 0 {
 		f.config.Seed = uint64(rand.Uint32()) //nolint:gosec // Any seed will do; it is printed.
@@ -122,7 +123,7 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 	}
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	for {
-		report, err := f.once(cmd.Context(), cmd.ErrOrStderr())
+		report, err := f.runOnce(cmd.Context(), cmd.ErrOrStderr())
 		if !report.Began.IsZero() {
 			err = errors.Join(err, f.show(cmd.OutOrStdout(), report))
 		}
@@ -133,7 +134,7 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 	}
 }
 
-// addUp prints the sums of the runs in a file, or writes them into a page.
+// addUp prints the sums of the runs in a file, or inserts them into a page.
 func (f *faultsFlags) addUp(w io.Writer) error {
 	runs, err := readFaultRuns(f.report)
 	switch {
@@ -149,7 +150,7 @@ func (f *faultsFlags) addUp(w io.Writer) error {
 	return printFaultRuns(w, runs)
 }
 
-// runControls plants each bug and demands that it is found.
+// runControls plants each bug and requires that it is found.
 func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 	f.config.Points = true
 	lines := newTable("planted bug", "seeds", "found by")
@@ -170,9 +171,9 @@ func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 	return errors.Join(append(missed, printTable(cmd.OutOrStdout(), lines), os.RemoveAll(f.config.Dir))...)
 }
 
-// once does one run, keeps what came of it, and removes its directory if
-// nothing was wrong.
-func (f *faultsFlags) once(ctx context.Context, progress io.Writer) (faults.Report, error) {
+// runOnce does one run and stores its report. It removes the run's directory if
+// there was no violation.
+func (f *faultsFlags) runOnce(ctx context.Context, progress io.Writer) (faults.Report, error) {
 	fmt.Fprintf(progress, "berth: seed %d, in %s\n", f.config.Seed, f.config.Dir)
 	report, err := faults.Run(ctx, f.config)
 	if err != nil {
@@ -188,9 +189,9 @@ func (f *faultsFlags) once(ctx context.Context, progress io.Writer) (faults.Repo
 	return report, err
 }
 
-// worthKeeping reports whether a run is added to the others: every one that had
-// a cluster, finished or not, but for one that somebody ended before anything
-// was wrong.
+// worthKeeping reports whether a run's report is stored. Every run that had a
+// cluster counts, finished or not, except one that was interrupted before a
+// violation.
 func worthKeeping(ctx context.Context, report faults.Report) bool {
 	return !report.Began.IsZero() && (ctx.Err() == nil || len(report.Violations) > 0)
 }
@@ -201,7 +202,7 @@ func appendLine(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // For everybody to read.
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // Everybody may read it.
 	if err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func appendLine(path string, value any) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// show prints a run and returns an error if something was wrong.
+// show prints a run and returns an error if it has violations.
 func (f *faultsFlags) show(w io.Writer, report faults.Report) error {
 	if f.jsonOutput {
 		if err := printJSON(w, report); err != nil {

@@ -17,15 +17,15 @@ import (
 	"berth/bench/faults"
 )
 
-// faultRuns are runs of a file, and what is known of those that were taken out
-// of it.
+// faultRuns holds the runs in a file, and descriptions of those that are
+// excluded from it.
 type faultRuns struct {
 	reports  []faults.Report
 	excluded []faults.Excluded
 }
 
-// excludedOf returns the file beside the one with the runs that says which were
-// taken out of it.
+// excludedOf returns the path of the file that describes the runs excluded from
+// the file at path.
 func excludedOf(path string) string { return strings.TrimSuffix(path, ".jsonl") + "-excluded.jsonl" }
 
 // readFaultRuns reads the runs of a file.
@@ -42,7 +42,7 @@ func readFaultRuns(path string) (runs faultRuns, err error) {
 	return runs, err
 }
 
-// readLines reads a file that has a value of JSON in each line.
+// readLines reads a file with one JSON value per line.
 func readLines[T any](path string) (all []T, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func readLines[T any](path string) (all []T, err error) {
 	}
 }
 
-// into writes the figures into a page.
+// into inserts the figures into a page.
 func (r faultRuns) into(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -70,11 +70,11 @@ func (r faultRuns) into(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // For everybody to read.
+	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // Everybody may read it.
 }
 
-// printFaultRuns writes runs for people: what was broken how often, what clients
-// did meanwhile, and what was wrong.
+// printFaultRuns writes runs as text: the faults, the clients' operations
+// during them, and the violations.
 func printFaultRuns(w io.Writer, runs faultRuns) error {
 	sum := faults.Sum(runs.reports)
 	for _, lines := range []table.Writer{faultFacts(sum), faultRows(sum.Rows), faultCells(sum.Rows)} {
@@ -100,7 +100,7 @@ func printFaultRuns(w io.Writer, runs faultRuns) error {
 	return nil
 }
 
-// writeFaultRuns writes the same as a page of Markdown.
+// writeFaultRuns writes runs as a page of Markdown.
 func writeFaultRuns(w io.Writer, runs faultRuns) error {
 	sum := faults.Sum(runs.reports)
 	programs := newTable("version", "revision", "binary", "runs")
@@ -113,14 +113,14 @@ func writeFaultRuns(w io.Writer, runs faultRuns) error {
 	return err
 }
 
-// What encloses the figures in a page that people write.
+// Markers around the figures in a page that is otherwise written by hand.
 const (
 	figuresBegin = "<!-- Written by make faults-report, and not by hand. -->\n"
 	figuresEnd   = "<!-- Until here. -->\n"
 )
 
-// withFaultFigures returns a page of Markdown with the figures of the runs in
-// place of those that it has.
+// withFaultFigures returns a page of Markdown with its figures replaced by
+// those of the runs.
 func withFaultFigures(page string, runs faultRuns) (string, error) {
 	before, rest, begins := strings.Cut(page, figuresBegin)
 	_, after, ends := strings.Cut(rest, figuresEnd)
@@ -129,11 +129,11 @@ func withFaultFigures(page string, runs faultRuns) (string, error) {
 	}
 	sum := faults.Sum(runs.reports)
 	return before + figuresBegin + "\n" + faultFacts(sum).RenderMarkdown() + "\n\n" +
-		faultAims(sum.Rows).RenderMarkdown() + "\n\n" + notAdded(sum, runs.excluded) + "\n\n" + figuresEnd + after, nil
+		faultAims(sum.Rows).RenderMarkdown() + "\n\n" + describeUncounted(sum, runs.excluded) + "\n\n" + figuresEnd + after, nil
 }
 
-// notAdded says how much is in none of the figures.
-func notAdded(sum faults.Totals, excluded []faults.Excluded) string {
+// describeUncounted describes the faults and runs that no figure includes.
+func describeUncounted(sum faults.Totals, excluded []faults.Excluded) string {
 	times, runs := 0, 0
 	for _, u := range sum.Uncounted {
 		times += u.Times
@@ -141,12 +141,12 @@ func notAdded(sum faults.Totals, excluded []faults.Excluded) string {
 	for _, e := range excluded {
 		runs += e.Runs
 	}
-	return fmt.Sprintf("Not among the faults: %s times that something was tried, because nothing was broken or the line "+
+	return fmt.Sprintf("Not among the faults: %s recorded ones, because nothing was broken or the line "+
 		"does not show it. Not among the runs: %d whose violations were the harness's own. "+
 		"[Each with its reason](reliability/faults.md).", grouped(times), runs)
 }
 
-// recorded returns what older runs lack as such.
+// recorded returns text, or a note that older runs did not record the value.
 func recorded(text string) string {
 	if text == "" {
 		return "not recorded"
@@ -154,38 +154,37 @@ func recorded(text string) string {
 	return text
 }
 
-// faultsPage is a page about runs, without its tables.
+// faultsPage is the text of a page about runs, without its tables.
 const faultsPage = `# Runs of berth bench faults
 
 Written by ` + "`make faults-report`" + ` from [faults.jsonl](faults.jsonl), a line a run, and not by hand.
-What is broken and what is checked is in [reliability](../reliability.md).
+[Reliability](../reliability.md) lists faults and checks.
 
 %s
 
-A calm run is one in which nothing was broken. The aims of faults and starts are of runs with faults; those of runs
-and operations do not tell the two apart.
+A calm run has no fault. The aims of faults and starts are for runs with faults; those of runs and operations are for
+both together.
 
-## By what was broken
+## By fault
 
-A violation is of a whole run, whatever was broken in it: it counts in the row of each thing that its run
-tried to break. "None" is the time between faults, "calm" a fault's time in which nothing is broken. "Held" is all
-counted times together. Operations, and what became of them, are those of all times, counted or not. The first write
-is measured from the fault on, "whole" from its mending until every node answers and knows the others to be up. Most
-runs shared two cores with builds and other tests, which these times have in them.
+A violation belongs to a whole run: it counts in the row of each fault that the run tried to inject. "None" is the
+time between faults, "calm" the time of a fault that breaks nothing. "Held" is the sum of all counted faults.
+Operations and their results include faults that do not count. The first write is measured from the fault,
+"whole" from its repair until every node answers and sees all others up. Most runs shared two cores with builds and
+other tests, which lengthens these times.
 
 %s
 
 ## By client
 
-Operations that were sent, and in brackets changes without an answer among them.
-"507" above are those that were answered that a disk is full.
+Sent operations, and in brackets the changes without an answer among them. "507" above counts answers that a disk is
+full.
 
 %s
 
 ## Not counted
 
-What is in the lines of runs and is not among the faults, because nothing was broken, or because the line does not
-show it:
+Recorded faults that do not count, because nothing was broken or because the line does not show it:
 
 %s
 
@@ -197,14 +196,14 @@ show it:
 
 %s
 
-Runs that are not in the file, because what was wrong in them was the harness
+Runs that are not in the file, because the harness caused their violations
 ([faults-excluded.jsonl](faults-excluded.jsonl)):
 
 %s
 `
 
-// faultFacts returns the sums, apart for runs in which something was broken and
-// for those in which nothing was.
+// faultFacts returns the sums, separately for runs with a fault that counts and
+// for runs without one.
 func faultFacts(sum faults.Totals) table.Writer {
 	lines := newTable("", "in runs with faults", "in calm runs", "aim")
 	for _, fact := range []struct {
@@ -229,7 +228,7 @@ func faultFacts(sum faults.Totals) table.Writer {
 	return lines
 }
 
-// faultSpan returns how many runs there were, and how long they took.
+// faultSpan returns the number and the duration of the runs.
 func faultSpan(s faults.Sums) string {
 	text := fmt.Sprintf("%s, %v", grouped(s.Runs), time.Duration(s.Seconds)*time.Second)
 	if s.Unfinished > 0 {
@@ -238,8 +237,8 @@ func faultSpan(s faults.Sums) string {
 	return text
 }
 
-// faultChecked returns how many operations were in histories, of the runs that
-// count them.
+// faultChecked returns the number of operations in histories, for the runs that
+// record it.
 func faultChecked(s faults.Sums) string {
 	if s.Checked.From == nil {
 		return "0"
@@ -257,9 +256,9 @@ func grouped(n int) string {
 	return digits
 }
 
-// faultAims returns the table of what has to be broken so many times.
+// faultAims returns the table of faults that have a required count.
 func faultAims(rows []faults.Row) table.Writer {
-	lines := newTable("what was broken", "times", "aim", "violations in these runs",
+	lines := newTable("fault", "times", "aim", "violations in these runs",
 		"first write p50", "p99", "whole p50", "p99")
 	for _, aim := range []struct {
 		nemesis string
@@ -285,7 +284,8 @@ func faultAims(rows []faults.Row) table.Writer {
 	return lines
 }
 
-// faultUncounted returns the table of what is not counted, and why.
+// faultUncounted returns the table of faults that do not count, with the
+// reasons.
 func faultUncounted(all []faults.Uncounted) string {
 	if len(all) == 0 {
 		return "Nothing."
@@ -309,8 +309,8 @@ func faultExcluded(all []faults.Excluded) string {
 	return strings.Join(lines, "\n")
 }
 
-// faultMoves reports how often code restarted because a lease had ended, and how
-// long that was after the fault. What never met the end of a lease says so.
+// faultMoves describes the restarts of code after an expired lease, with their
+// times after the fault. It names runs whose long faults expired no lease.
 func faultMoves(m faults.Moved) string {
 	if m.Runs == 0 && m.Leases == 0 {
 		return "none: no run had a fault that outlasts a lease"
@@ -320,7 +320,7 @@ func faultMoves(m faults.Moved) string {
 		text += fmt.Sprintf(", after the fault by p50 %v, p99 %v, longest %v", m.P50, m.P99, m.Max)
 	}
 	if m.Queued > 0 {
-		text += fmt.Sprintf("; of %d whose time in the queue is known %d found room at once, longest %v",
+		text += fmt.Sprintf("; of %d whose time in the queue is known %d found capacity at once, longest %v",
 			m.Queued, m.Prompt, m.PromptMax)
 	}
 	if m.Without > 0 {
@@ -329,9 +329,9 @@ func faultMoves(m faults.Moved) string {
 	return text
 }
 
-// faultRows returns the table of what was broken.
+// faultRows returns the table of faults.
 func faultRows(rows []faults.Row) table.Writer {
-	lines := newTable("what was broken", "runs", "their violations", "times", "not counted", "held", "elections",
+	lines := newTable("fault", "runs", "their violations", "times", "not counted", "held", "elections",
 		"operations", "without answer", "507", "first write p50", "p99", "whole p50", "p99")
 	for _, r := range rows {
 		lines.AppendRow([]any{
@@ -343,7 +343,7 @@ func faultRows(rows []faults.Row) table.Writer {
 	return lines
 }
 
-// measured returns how long something took, "-" where it never happened.
+// measured returns a duration as text, "-" for none.
 func measured(d time.Duration) string {
 	if d == 0 {
 		return "-"
@@ -351,8 +351,8 @@ func measured(d time.Duration) string {
 	return d.String()
 }
 
-// faultCells returns the table of what each workload did while each thing was
-// broken.
+// faultCells returns the table of the operations of each workload during each
+// fault.
 func faultCells(rows []faults.Row) table.Writer {
 	names := slices.DeleteFunc(faults.Workloads(), func(name string) bool {
 		return !slices.ContainsFunc(rows, func(r faults.Row) bool { return r.Workloads[name].Operations > 0 })
@@ -372,8 +372,8 @@ func faultCells(rows []faults.Row) table.Writer {
 	return cells
 }
 
-// faultViolations returns a line of Markdown for each violation, and for each
-// run that could not be finished.
+// faultViolations returns a line of Markdown for each violation and for each
+// unfinished run.
 func faultViolations(reports []faults.Report) string {
 	var lines []string
 	for _, r := range reports {

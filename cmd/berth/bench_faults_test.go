@@ -11,9 +11,9 @@ import (
 	"berth/bench/faults/check"
 )
 
-// faultReports are three runs: one from before operations in histories were
-// counted, one that found something and could not be finished, and one in which
-// nothing was broken.
+// faultReports returns three runs: one without a count of operations in
+// histories, one that is unfinished and has a violation, and one without a
+// fault.
 func faultReports() []faults.Report {
 	began := time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
 	old := faults.Report{
@@ -60,7 +60,7 @@ func TestFaultRunsAreReported(t *testing.T) {
 		"| leader-kill | 2 | 1 | 2 | 0 | 6s | 1 | 32 | 2 | 0 | 600ms | 600ms | 3s | 3s |\n",
 		"| none | 1 | 0 | 0 | 0 | 0s | 0 | 40 | 0 | 0 | - | - | - | - |\n",
 		"| leader-kill | 0 (0) | 0 (0) | 32 (2) |\n",
-		"| clock | 1 | no part of a node asked for the clock that was shifted |\n",
+		"| clock | 1 | no part of a node read the shifted clock |\n",
 		"| starts after a lost lease | 1, after the fault by p50 27.5s, p99 27.5s, longest 27.5s |  |  |\n",
 		"| 0.1.0 | not recorded | not recorded | 1 |\n",
 		"| 0.1.0 | abc | 00ff | 1 |\n",
@@ -81,7 +81,8 @@ func TestFaultRunsAreReported(t *testing.T) {
 	}
 }
 
-// TestFaultFiguresReplaceThoseOfAPage holds that nothing else of a page changes.
+// TestFaultFiguresReplaceThoseOfAPage checks that nothing else on a page
+// changes.
 func TestFaultFiguresReplaceThoseOfAPage(t *testing.T) {
 	runs := faultRuns{reports: faultReports()}
 	page := "# A\n\n" + figuresBegin + "old\n" + figuresEnd + "\nthe rest\n"
@@ -100,8 +101,8 @@ func TestFaultFiguresReplaceThoseOfAPage(t *testing.T) {
 	}
 }
 
-// TestPublishedFaultFiguresAreThoseOfTheRuns holds that what is published is
-// what the lines of the runs add up to.
+// TestPublishedFaultFiguresAreThoseOfTheRuns checks that the published figures
+// are the sums of the recorded runs.
 func TestPublishedFaultFiguresAreThoseOfTheRuns(t *testing.T) {
 	const docs = "../../docs/"
 	runs, err := readFaultRuns(docs + "reliability/faults.jsonl")
@@ -129,8 +130,8 @@ func TestPublishedFaultFiguresAreThoseOfTheRuns(t *testing.T) {
 	}
 }
 
-// TestRunsThatCouldNotBeFinishedAreKept holds which runs are appended to a
-// file: not only those that came to their end.
+// TestRunsThatCouldNotBeFinishedAreKept checks which runs are appended to a
+// file: unfinished ones too.
 func TestRunsThatCouldNotBeFinishedAreKept(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -145,8 +146,8 @@ func TestRunsThatCouldNotBeFinishedAreKept(t *testing.T) {
 	}
 }
 
-// TestRunsWithoutALostLeaseSaySo holds that a fault that outlasts a lease and
-// cost none of them is reported.
+// TestRunsWithoutALostLeaseSaySo checks that a fault that outlasts a lease but
+// expired none is reported.
 func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 	for _, test := range []struct {
 		moved faults.Moved
@@ -155,7 +156,7 @@ func TestRunsWithoutALostLeaseSaySo(t *testing.T) {
 		{faults.Moved{}, "none: no run had a fault that outlasts a lease"},
 		{
 			faults.Moved{Runs: 2, Without: 1, Leases: 3, P50: 1, P99: 2, Max: 2, Queued: 2, Prompt: 1, PromptMax: 1},
-			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; of 2 whose time in the queue is known 1 found room at once, longest 1ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
+			"3, after the fault by p50 1ns, p99 2ns, longest 2ns; of 2 whose time in the queue is known 1 found capacity at once, longest 1ns; NONE in 1 of 2 runs with a fault that outlasts a lease",
 		},
 	} {
 		if got := faultMoves(test.moved); got != test.want {

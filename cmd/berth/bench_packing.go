@@ -16,7 +16,7 @@ import (
 	"berth/bench/packing"
 )
 
-// allPolicies compares all of them.
+// allPolicies selects all policies.
 const allPolicies = "all"
 
 // packingFlags are the flags of berth bench packing.
@@ -62,7 +62,7 @@ quiet machine has them, add --parallel 1.`,
 	flags.StringVar(&f.config.Vary, "vary", "", "change the pods first: `changes`, as cpu-only=3,types=0.33")
 	flags.BoolVar(&f.variants, "variants", false, "compare best-fit, fgd and berth on many variants of the trace")
 	flags.BoolVar(&f.config.Oracle, "oracle", false,
-		"tell Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
+		"give Berth's policy the mix of the whole trace before the first pod, which no cluster knows")
 	flags.StringVar(&f.seeds, "seeds", "42-51", "`seeds` of the orders of nodes and pods")
 	flags.Float64SliceVar(&f.config.Churn, "churn", nil,
 		"measure also with pods that leave, at these offered `loads`, as 0.90,0.95,1.00")
@@ -119,7 +119,7 @@ func (f *packingFlags) reports(cmd *cobra.Command, policies []string) ([]packing
 	return out, nil
 }
 
-// variant is what policies made of one change of the trace.
+// variant is the result of policies on one change of the trace.
 type variant struct {
 	Vary     string           `json:"vary"`
 	Policies []packing.Report `json:"policies"`
@@ -132,7 +132,7 @@ func (f *packingFlags) compare(cmd *cobra.Command) error {
 		f.config.Vary = vary
 		reports, err := f.reports(cmd, []string{packing.BestFit, packing.FGD, packing.Berth})
 		if errors.Is(err, packing.ErrNoDemand) {
-			continue // The trace has no other work than what this change leaves out.
+			continue // The change removes all work of the trace.
 		}
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func orPercent(value *float64) string {
 }
 
 // bestPublished returns the policy with the highest published figure for the
-// report's trace, "" when nothing was published.
+// report's trace, "" without published figures.
 func bestPublished(r *packing.Report) (name string, best float64) {
 	if r.Published == nil {
 		return "", 0
@@ -236,7 +236,7 @@ func publishedOf(r *packing.Report) string {
 	return "-"
 }
 
-// bound returns what no policy can exceed.
+// bound returns the upper bound of any policy.
 func bound(r *packing.Report) string {
 	if r.Published == nil {
 		return "-"

@@ -11,7 +11,7 @@ import (
 	"berth/bench/simulate"
 )
 
-// defaultMix is the only mix that is made up.
+// defaultMix is the only synthetic mix.
 const defaultMix = "default"
 
 // simulateFlags are the flags of berth bench simulate.
@@ -64,7 +64,7 @@ what executes on a node that fails ends with it.`,
 	flags.StringVar(&f.plots, "plots", "", "`directory` for charts, as SVG and PNG")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON, with the cluster over time")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "pods" { // As berth bench packing calls it.
+		if name == "pods" { // The name in berth bench packing.
 			name = "trace"
 		}
 		return pflag.NormalizedName(name)
@@ -137,7 +137,7 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 		return err
 	}
 	if i := r.Interruptions; i != (simulate.Interruptions{}) {
-		fmt.Fprintf(w, "\nInterruptions: %d attempts made room (%.0f GPU hours of work); %d nodes failed, "+
+		fmt.Fprintf(w, "\nInterruptions: %d attempts were preempted (%.0f GPU hours of work); %d nodes failed, "+
 			"with them %d executions (%.0f GPU hours); %d nodes were drained\n",
 			i.Preempted, i.PreemptedS/3600, i.Failures, i.Lost, i.LostS/3600, i.Drains)
 	}
@@ -156,7 +156,7 @@ It took %.1f s: %.1f s to set up, %.1f s in the state machine (%.1f us each of %
 	return err
 }
 
-// seconds returns a time for people.
+// seconds returns a readable time.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	switch {

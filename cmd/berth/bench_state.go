@@ -69,7 +69,7 @@ func (f *stateFlags) run(cmd *cobra.Command) error {
 	return errors.Join(err, printState(cmd.OutOrStdout(), &report))
 }
 
-// stateTable is the report as a table, with the rows of steps that were done.
+// stateTable is the report as a table, with rows for the completed steps.
 type stateTable struct {
 	table.Writer
 
@@ -92,7 +92,7 @@ func (t stateTable) pace(step, what string, p *state.Pace) {
 	}
 }
 
-// node has the lines of a real node.
+// node adds the rows of a real node.
 func (t stateTable) node(n *state.NodeReport) {
 	t.line(state.StepRestart, "restart of a node, from exec to ready", "10 s at 1000000",
 		"%.2f s, right after the restore %.2f s", n.RestartS, n.FirstS)
@@ -106,7 +106,7 @@ func (t stateTable) node(n *state.NodeReport) {
 		"%.0f MiB, at most %.0f MiB", n.RestartedMiB, n.RestartedPeak)
 }
 
-// writes has the lines of the requests, also of those before one that failed.
+// writes adds the rows of the requests, including those before a failed one.
 func (t stateTable) writes(w *state.Writes) {
 	spread := func(a *state.Asked) string {
 		return fmt.Sprintf("p50 %.1f, p99 %.1f, max %.0f ms of %d", a.Late.P50MS, a.Late.P99MS, a.Late.MaxMS, a.Requests)

@@ -81,14 +81,14 @@ func (f *workersFlags) run(cmd *cobra.Command) error {
 	return serve(cmd.Context(), cluster, func() error { return f.measure(cmd, dir, time.Since(began)) })
 }
 
-// measure measures the cluster in dir, which took so long to come up.
+// measure measures the cluster in dir. up is the time it took to come up.
 func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration) error {
 	state, err := dev.ReadState(dir)
 	if err != nil {
 		return err
 	}
 	cfg := workers.Config{
-		RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug, GPUType: workerGPU, Calm: f.calm,
+		RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug, GPUType: workerGPU, Idle: f.calm,
 		Progress: benchProgress(cmd.ErrOrStderr()),
 	}
 	for i, n := range state.Nodes {
@@ -123,14 +123,14 @@ func printWorkers(w io.Writer, r *workers.Report, up time.Duration) error {
 	t := newTable("figure", "value")
 	line := func(name, format string, args ...any) { t.AppendRow(row(name, fmt.Sprintf(format, args...))) }
 	line("all up", "%.1f s after the first process was started", up.Seconds())
-	line("processor of a worker", "%.2f %% of one, nothing asked, %.0f s", 100*r.WorkerCPU, r.CalmS)
+	line("processor of a worker", "%.2f %% of one, idle for %.0f s", 100*r.WorkerCPU, r.IdleS)
 	line("processor of the busiest server", "%.1f %%", 100*r.ServerCPU)
 	line("memory of a worker", "%.0f MiB in the middle, %.0f MiB at most", r.WorkerMiB, r.LargestMiB)
 	line("memory of a server", "%.0f MiB", r.ServerMiB)
 	line("executions", "%d of %d completed, on %d nodes", r.Completed, r.Executions, r.Executed)
 	line("submitted", "in %.1f s, one after the other", r.SubmitS)
 	line("all ended", "%.1f s after the first submit; each takes %.0f s", r.DoneS, r.HeldS)
-	line("nodes not up", "%d of %d at the worst look", r.MostDown, r.Workers+r.Servers)
+	line("nodes not up", "at most %d of %d", r.MostDown, r.Workers+r.Servers)
 	line("elections", "%d", r.Elections)
 	return printTable(w, t)
 }

@@ -23,7 +23,7 @@ const (
 	apiRoot = "/api/v2/external"
 )
 
-// result is what a command did.
+// result is the exit code and the output of a command.
 type result struct {
 	code        int
 	out, errors string
@@ -43,7 +43,7 @@ func executeContext(ctx context.Context, t *testing.T, stdin string, args ...str
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&words)
-	before := unix.Umask(0o022) // A command that keeps what it makes private does so for its process.
+	before := unix.Umask(0o022) // A command that calls keepPrivate changes the umask of this process.
 	err := root.ExecuteContext(ctx)
 	unix.Umask(before)
 	r := result{code: exitCode(err), out: out.String(), errors: words.String()}
@@ -53,7 +53,7 @@ func executeContext(ctx context.Context, t *testing.T, stdin string, args ...str
 	return r
 }
 
-// mustCluster serves a fake API, to which client commands are pointed.
+// mustCluster serves a fake API for client commands.
 func mustCluster(t *testing.T, routes map[string]http.HandlerFunc) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -72,8 +72,8 @@ func answer(body string) http.HandlerFunc {
 	}
 }
 
-// keep answers body and keeps the JSON that was sent in sent.
-func keep(t *testing.T, sent *map[string]any, body string) http.HandlerFunc {
+// recordSent answers with body and stores the request's JSON in sent.
+func recordSent(t *testing.T, sent *map[string]any, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(sent); err != nil {
 			t.Error(err)
@@ -94,7 +94,7 @@ const (
 func TestRunShowsOutputAndExits(t *testing.T) {
 	var sent map[string]any
 	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": keep(t, &sent, started),
+		"POST " + apiRoot + "/execution/streaming/start": recordSent(t, &sent, started),
 		"GET /api/v1/stream/" + someID:                   answer(stream),
 		"GET " + apiRoot + "/execution/" + someID:        answer(ended),
 	})
@@ -141,8 +141,8 @@ func TestRunJSON(t *testing.T) {
 	}
 }
 
-// Before it has a node the command says why it waits; a refusal is no exit
-// code that the execution could have had.
+// TestRunWaitsAndIsRefused checks that the command prints why the execution
+// waits for a node. A refusal has an exit code that no execution has.
 func TestRunWaitsAndIsRefused(t *testing.T) {
 	waits := []string{"scheduling", "gpus_busy", "gpus_busy", ""}
 	asked := 0
@@ -173,7 +173,8 @@ func TestRunWaitsAndIsRefused(t *testing.T) {
 	}
 }
 
-// Ctrl-C leaves the execution alone and says how to go on.
+// TestRunInterrupted checks that Ctrl-C leaves the execution running and prints
+// how to follow it again.
 func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -244,12 +245,12 @@ func TestUsageErrors(t *testing.T) {
 	t.Setenv("BERTH_TOKEN", "")
 	tests := []struct {
 		args string
-		want string // Part of what is said.
+		want string // Part of the output.
 	}{
 		{"bogus", `unknown command "bogus"`},
 		{"--bogus", "unknown flag: --bogus; see berth --help"},
 		{"run", "want either a file or -c CODE"},
-		{"run -c 1 --gpu t4 --profile cpu.4x", "--gpu and --profile say the same thing"},
+		{"run -c 1 --gpu t4 --profile cpu.4x", "--gpu and --profile mean the same"},
 		{"run /bin/true", "is not UTF-8 text"},
 		{"run /", "is a directory"},
 		{"run a.py -c 1", "want either a file or -c CODE"},
@@ -279,7 +280,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// A client without an address uses the cluster of berth dev.
+// TestLocalCluster checks that a client without an address uses the cluster of
+// berth dev.
 func TestLocalCluster(t *testing.T) {
 	var bearer string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -309,8 +311,8 @@ func TestLocalCluster(t *testing.T) {
 func TestAdmin(t *testing.T) {
 	var token, user map[string]any
 	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/admin/join-tokens": keep(t, &token, `{"token":"bjt_1","role":"worker","uses":2}`),
-		"POST " + apiRoot + "/admin/users":       keep(t, &user, `{"email":"a@b.c","org_slug":"acme"}`),
+		"POST " + apiRoot + "/admin/join-tokens": recordSent(t, &token, `{"token":"bjt_1","role":"worker","uses":2}`),
+		"POST " + apiRoot + "/admin/users":       recordSent(t, &user, `{"email":"a@b.c","org_slug":"acme"}`),
 	})
 	dir := t.TempDir()
 	out := filepath.Join(dir, "token")
@@ -335,8 +337,9 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// Each setting of a node is a flag that says its variable and its default, and
-// a flag wins over a variable, which wins over the file.
+// TestNodeFlags checks that each setting of a node is a flag whose help names
+// its variable and its default. A flag overrides a variable, which overrides
+// the file.
 func TestNodeFlags(t *testing.T) {
 	cmd := newNode()
 	for _, key := range config.Keys() {
@@ -405,7 +408,7 @@ func TestTimeoutInSeconds(t *testing.T) {
 	for text, want := range map[string]float64{"90": 90, "90s": 90, "1m30s": 90} {
 		var sent map[string]any
 		mustCluster(t, map[string]http.HandlerFunc{
-			"POST " + apiRoot + "/execution/streaming/start": keep(t, &sent, started),
+			"POST " + apiRoot + "/execution/streaming/start": recordSent(t, &sent, started),
 		})
 		if r := execute(t, "", "run", "-d", "-c", "1", "--timeout", text); r.code != 0 || sent["timeout"] != want {
 			t.Errorf("--timeout %s: sent %v, got %+v", text, sent["timeout"], r)

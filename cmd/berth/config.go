@@ -15,7 +15,7 @@ func newConfig() *cobra.Command {
 
 // checkedFault is one fault as berth config check --json prints it.
 type checkedFault struct {
-	Line    int    `json:"line"` // 0 when it is not in one line.
+	Line    int    `json:"line"` // 0 for a fault that has no single line.
 	Key     string `json:"key"`
 	Message string `json:"message"`
 }

@@ -14,16 +14,16 @@ import (
 	"berth/cmd/berth/dev"
 )
 
-// clusterDirs are where a client without an address searches for a cluster.
+// clusterDirs returns where a client without an address searches for a cluster.
 func clusterDirs() []string {
 	return []string{filepath.Join(".berth", "dev"), filepath.Join(".berth", "demo")}
 }
 
-// connection is how a client command reaches its cluster.
+// connection holds the flags with which a client command reaches its cluster.
 type connection struct {
 	addrs     string
 	tokenFile string
-	operator  bool // It takes the root token.
+	operator  bool // The command needs the root token.
 }
 
 // register adds the flags of the connection to cmd and its children.
@@ -38,8 +38,8 @@ func (c *connection) register(cmd *cobra.Command) {
 		"`file` with the "+token+" ($BERTH_TOKEN holds it; default: of the cluster of berth dev)")
 }
 
-// client returns a client for the cluster that flags, variables or a cluster
-// of berth dev below the working directory name, in that order.
+// client returns a client for the cluster that the flags name, else the
+// variables, else a cluster of berth dev below the working directory.
 func (c *connection) client(cmd *cobra.Command) (*client.Client, error) {
 	cfg := client.Config{Token: strings.TrimSpace(os.Getenv("BERTH_TOKEN"))}
 	if c.tokenFile != "" {
@@ -69,7 +69,7 @@ func (c *connection) client(cmd *cobra.Command) (*client.Client, error) {
 	return client.New(cfg)
 }
 
-// local fills cfg from the cluster of berth dev that is at hand.
+// local fills cfg from the cluster of berth dev in one of clusterDirs.
 func (c *connection) local(cmd *cobra.Command, cfg *client.Config) error {
 	for _, dir := range clusterDirs() {
 		state, err := dev.ReadState(dir)

@@ -86,7 +86,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// runKept shows the demonstration on a cluster that stays.
+// runKept shows the demonstration on a cluster that continues to run.
 func (f *demoFlags) runKept(cmd *cobra.Command, cfg dev.Config) error {
 	state, err := dev.Detach(cmd.Context(), cfg)
 	if err != nil {
@@ -107,7 +107,7 @@ berth dev down --dir %s     ends it
 	return err
 }
 
-// show signs in, asks a follower for the GPU selection and prints the result.
+// show signs in, submits the GPU selection to a follower and prints the result.
 func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
 	result, err := f.ask(cmd, state)
 	if err != nil {
@@ -124,9 +124,9 @@ func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
 	return err
 }
 
-// shown returns an error unless the GPU selection shows what the demonstration
-// is for: a GPU selection is completed also when a GPU type is not, but here
-// that is a fault.
+// shown returns an error unless every GPU type of the selection has completed.
+// A GPU selection also completes without some types, but not in the
+// demonstration.
 func shown(s wire.Selection) error {
 	if s.Status != compute.StatusCompleted {
 		return fmt.Errorf("the GPU selection %s", s.Status)
@@ -162,7 +162,7 @@ func (f *demoFlags) ask(cmd *cobra.Command, state dev.State) (wire.Selection, er
 	}
 	fmt.Fprintf(out, "Signed in as %s.\n", state.Email)
 	c = c.WithToken(session.AccessToken)
-	stop := false // Every type is to show what it takes.
+	stop := false // Each type runs to its end, to show its time and cost.
 	started, err := c.SubmitSelection(cmd.Context(), client.StartSelection{
 		Start: client.Start{
 			Code: examples.Matmul, FileName: "matmul.py", Timeout: int(demoTimeout.Seconds()),

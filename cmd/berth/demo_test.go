@@ -23,7 +23,7 @@ import (
 // demoPatience is how long the demonstration may take on a slow machine.
 const demoPatience = 4 * time.Minute
 
-// TestDemo executes the demonstration as a user does, with the real program.
+// TestDemo runs the demonstration with the real program.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes about a minute")
@@ -48,8 +48,8 @@ func TestDemo(t *testing.T) {
 	checkDemo(t, result)
 }
 
-// mustBuild builds the program without the race detector: the demonstration is
-// about speeds.
+// mustBuild builds the program without the race detector, because the
+// demonstration compares speeds.
 func mustBuild(t *testing.T, dir string) string {
 	t.Helper()
 	program := filepath.Join(dir, "berth")
@@ -60,26 +60,26 @@ func mustBuild(t *testing.T, dir string) string {
 	return program
 }
 
-// mustDemo executes berth demo with temp for its temporary files.
+// mustDemo runs berth demo with temp for its temporary files.
 func mustDemo(t *testing.T, program, temp string) wire.Selection {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), demoPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "demo", "--json")
 	cmd.Dir, cmd.Env = filepath.Dir(temp), append(os.Environ(), "TMPDIR="+temp)
-	// Asked to end, it ends its nodes.
+	// At SIGTERM it ends its nodes.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("berth demo: %v\n%s\n%s", err, &said, &out)
+		t.Fatalf("berth demo: %v\n%s\n%s", err, &stderr, &out)
 	}
 	var result wire.Selection
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
 		t.Fatalf("%v:\n%s", err, &out)
 	}
-	t.Logf("it said:\n%s", &said)
+	t.Logf("it said:\n%s", &stderr)
 	return result
 }
 
@@ -92,7 +92,7 @@ func namedBy(t *testing.T, dir string) []string {
 	}
 	var pids []string
 	for _, path := range lines {
-		// One that has just ended has no line.
+		// A process that has just ended has no command line.
 		if line, err := os.ReadFile(path); err == nil && bytes.Contains(line, []byte(dir)) {
 			pids = append(pids, filepath.Base(filepath.Dir(path))+" "+string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
 		}
@@ -107,8 +107,8 @@ func ran(profile string, d time.Duration, c compute.Credits) compute.Candidate {
 	}}
 }
 
-// checkDemo holds what the demonstration is to show: four GPU types whose
-// speeds differ as they should, and the best of them for the objective.
+// checkDemo checks that the demonstration shows four GPU types in the expected
+// order of speed, and recommends the best for the objective.
 func checkDemo(t *testing.T, s wire.Selection) {
 	t.Helper()
 	var types []string
@@ -134,8 +134,8 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	took := func(c compute.Candidate) time.Duration { return c.Runs[0].Duration }
 	byTime := func(a, b compute.Candidate) int { return cmp.Compare(took(a), took(b)) }
 	fastest, slowest := slices.MinFunc(rows, byTime), slices.MaxFunc(rows, byTime)
-	// Limits on processor time are upper limits: where the machine is busy all
-	// but the t4 take about as long, and chance decides between them.
+	// Limits on processor time are upper limits. On a busy machine all types
+	// except the t4 take about equally long, and chance decides among them.
 	h100 := rows[slices.IndexFunc(rows, func(c compute.Candidate) bool { return c.Profile == "gpu.h100" })]
 	if slowest.Profile != "gpu.t4" || took(h100) > took(fastest)*2 {
 		t.Errorf("%s is the fastest and %s the slowest, want gpu.h100 and gpu.t4", fastest.Profile, slowest.Profile)
@@ -147,8 +147,8 @@ func checkDemo(t *testing.T, s wire.Selection) {
 	}
 }
 
-// TestDemoWantsEveryType holds that the demonstration fails when a part of
-// what it is to show is missing.
+// TestDemoWantsEveryType checks that the demonstration fails if a GPU type has
+// no result.
 func TestDemoWantsEveryType(t *testing.T) {
 	recommended := "gpu.h100"
 	selection := func(statuses ...compute.Status) wire.Selection {
@@ -182,17 +182,17 @@ func TestDemoWantsEveryType(t *testing.T) {
 	}
 }
 
-// TestSpeedsDecide holds that the verdict follows from how fast the simulated
-// GPUs are: the demonstration recommends nothing that was written down before.
+// TestSpeedsDecide checks that the verdict follows from the speeds of the
+// simulated GPUs: no recommendation is fixed in advance.
 func TestSpeedsDecide(t *testing.T) {
 	devices, err := gpu.ParseSimulated("n1", "h100", "a100", "l40s", "t4")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Millionths of a credit for a second.
+	// Micro-credits per second.
 	prices := map[string]compute.Price{"h100": 800, "a100": 420, "l40s": 280, "t4": 60}
-	// judge returns the profiles that are best when the speeds of some types
-	// are others.
+	// judge returns the best profiles, with some speeds replaced by those in
+	// other.
 	judge := func(objective compute.Objective, other map[string]int) string {
 		var rows []compute.Candidate
 		for _, device := range devices {

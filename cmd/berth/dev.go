@@ -87,12 +87,12 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// serve runs the cluster and, once it is ready, use, which must return when
-// ctx ends. The cluster ends when use returns.
+// serve runs the cluster and calls use once it is ready. The cluster ends when
+// use returns. use must return when ctx ends.
 func serve(ctx context.Context, cluster *dev.Cluster, use func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan error, 1) // One result, which nobody may wait for.
+	ended := make(chan error, 1) // Buffered, because serve may return without receiving.
 	go func() { ended <- cluster.Run(ctx) }()
 	select {
 	case err := <-ended:
@@ -107,7 +107,7 @@ func serve(ctx context.Context, cluster *dev.Cluster, use func() error) error {
 	return err
 }
 
-// announce prints how to reach the cluster.
+// announce prints the addresses and the credentials of the cluster.
 func (f *devFlags) announce(w io.Writer, state dev.State) error {
 	if f.jsonOutput {
 		return printJSON(w, state)
@@ -164,7 +164,8 @@ func newDevDown(dir *string) *cobra.Command {
 	}
 }
 
-// newDevGuard returns the command with which package dev guards a cluster.
+// newDevGuard returns the hidden command that package dev starts as the guard
+// of a cluster.
 func newDevGuard(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "guard",

@@ -12,19 +12,19 @@ import (
 	"berth/compute"
 )
 
-// The exit codes of commands. Commands that follow an execution exit with the
-// execution's own code; these are what remains. 128+n says that signal n ended
-// the execution: 137 for one that was killed, as when its memory ran out.
+// Exit codes of commands. Commands that follow an execution exit with the
+// execution's own code, and with these otherwise. 128+n means that signal n
+// ended the execution: 137 if it was killed, for example for lack of memory.
 const (
 	exitFailed      = 1               // The execution, or a command without one, failed.
 	exitUsage       = 2               // The command line is wrong.
-	exitRemoved     = dev.ExitRemoved // berth node: the cluster removed this node.
-	exitSystem      = 125             // Berth refused it, could not execute it, lost it or cannot be reached.
-	exitNeverRan    = 126             // It was ended on request before it ran.
-	exitInterrupted = 130             // Ctrl-C: the execution goes on.
+	exitRemoved     = dev.ExitRemoved // berth node only: the cluster removed this node.
+	exitSystem      = 125             // Berth refused, lost or could not run the execution, or is unreachable.
+	exitNeverRan    = 126             // The execution was ended on request before it ran.
+	exitInterrupted = 130             // Ctrl-C: the execution continues.
 )
 
-// exitHelp is the table above for people.
+// exitHelp is the table above as help text.
 const exitHelp = `The exit code is the execution's own. Otherwise it is
   1    the execution failed without a code of its own
   2    the command line is wrong
@@ -34,14 +34,13 @@ const exitHelp = `The exit code is the execution's own. Otherwise it is
 and 128+n when signal n ended the execution: 137 when it was killed, as when
 its memory ran out, 143 when it ended at its time limit.`
 
-// exit is an error with the exit code that it means. Without err nothing is
-// printed.
+// exit is an error with an exit code. Without err nothing is printed.
 type exit struct {
 	code int
 	err  error
 }
 
-// Error returns what is printed.
+// Error returns the printed text.
 func (e *exit) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)
@@ -49,10 +48,10 @@ func (e *exit) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap returns what is printed.
+// Unwrap returns the printed error.
 func (e *exit) Unwrap() error { return e.err }
 
-// exitCode returns the exit code that err means.
+// exitCode returns the exit code for err.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
@@ -63,8 +62,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// unexecuted returns err as the end of a command that follows an execution,
-// whose own codes it must not be taken for.
+// unexecuted converts err for a command that follows an execution, so that its
+// exit code cannot be mistaken for the execution's.
 func unexecuted(err error) error {
 	if _, ok := errors.AsType[*exit](err); ok || err == nil {
 		return err
@@ -72,13 +71,12 @@ func unexecuted(err error) error {
 	return &exit{code: exitSystem, err: err}
 }
 
-// usageErrorf returns an error for a wrong command line.
+// usageErrorf returns an error for an invalid command line.
 func usageErrorf(format string, args ...any) error {
 	return &exit{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// arguments wraps a check of the arguments so that it means a wrong command
-// line.
+// arguments wraps a check of the arguments so that its error is a usage error.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -88,7 +86,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// needFlags makes the flags of cmd such that must be given, and returns cmd.
+// needFlags marks flags of cmd as required, and returns cmd.
 func needFlags(cmd *cobra.Command, names ...string) *cobra.Command {
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -117,8 +115,8 @@ func executionExit(e *wire.Execution) int {
 	return exitFailed
 }
 
-// outcome returns an execution that has ended as the end of a command: nil
-// when it completed.
+// outcome returns the command's error for an ended execution, nil if it
+// completed.
 func outcome(e *wire.Execution) error {
 	code := executionExit(e)
 	if code == 0 {

@@ -53,11 +53,11 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	t.AppendRow(row("execution", x.ExecutionID))
 	t.AppendRow(row("status", x.Status))
 	if x.Reason != nil {
-		said := *x.Reason
-		if text := reasonText(said); text != "" {
-			said += ": " + text
+		reason := *x.Reason
+		if text := reasonText(reason); text != "" {
+			reason += ": " + text
 		}
-		t.AppendRow(row("reason", said))
+		t.AppendRow(row("reason", reason))
 	}
 	if x.MaxRetries > 0 {
 		t.AppendRow(row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
@@ -88,15 +88,15 @@ func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
 	return printTable(w, t)
 }
 
-// brakeOf says why an attempt is not given up although its node is down, and what
-// can be done.
+// brakeOf describes why an attempt is not given up although its node is down,
+// and the operator's options.
 func brakeOf(b *wire.BrakeHold) string {
 	return fmt.Sprintf("%s is down since %s, and %d nodes vanished at once (%d are heard): nothing is given up until "+
 		"they are heard; if they are gone, an operator says so (berth admin brake release)",
 		b.Node, b.DownAt, b.Vanished, b.Up)
 }
 
-// nodesOf says how the nodes stand to an execution.
+// nodesOf describes how many nodes fit an execution, and why the others do not.
 func nodesOf(x wire.Explanation) string {
 	parts := []string{fmt.Sprintf("%d known, %d with room", x.Nodes, x.NodesFit)}
 	for _, reason := range slices.Sorted(maps.Keys(x.Refused)) {
@@ -105,39 +105,39 @@ func nodesOf(x wire.Explanation) string {
 	return strings.Join(parts, ", ")
 }
 
-// startOf says when an execution may start.
+// startOf describes when an execution may start.
 func startOf(e *wire.Estimate) string {
 	if e == nil {
 		return "cannot be estimated"
 	}
-	said := fmt.Sprintf("in %s (p50), %s (p90)", inSeconds(e.P50Seconds), inSeconds(e.P90Seconds))
+	text := fmt.Sprintf("in %s (p50), %s (p90)", inSeconds(e.P50Seconds), inSeconds(e.P90Seconds))
 	if e.Samples == 0 {
-		said += "; nothing like it has ended yet, so only time limits are known"
+		text += "; nothing like it has ended yet, so only time limits are known"
 	}
 	if e.Calibrated.P90 != nil {
-		said += fmt.Sprintf("; of %d earlier estimates the p90 held for %.0f %%",
+		text += fmt.Sprintf("; of %d earlier estimates the p90 held for %.0f %%",
 			e.Calibrated.Estimates, 100**e.Calibrated.P90)
 	}
-	return said
+	return text
 }
 
-// inSeconds returns seconds as people say them.
+// inSeconds returns a readable duration, rounded to seconds.
 func inSeconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// movesOf says what could be moved.
+// movesOf describes which executions could be moved.
 func movesOf(q *wire.Quote) string {
 	if q == nil {
 		return "none would help"
 	}
-	said := make([]string, len(q.Moves))
+	moves := make([]string, len(q.Moves))
 	for i, m := range q.Moves {
 		who := "another organization's execution"
 		if m.ExecutionID != nil {
 			who = m.ExecutionID.String()
 		}
-		said[i] = fmt.Sprintf("%s from %s to %s (loses %s, %s credits)", who, m.From, m.To, inSeconds(m.LostSeconds), m.Price)
+		moves[i] = fmt.Sprintf("%s from %s to %s (loses %s, %s credits)", who, m.From, m.To, inSeconds(m.LostSeconds), m.Price)
 	}
-	return fmt.Sprintf("%s credits would let it start on %s: %s", q.Price, q.Node, strings.Join(said, "; "))
+	return fmt.Sprintf("%s credits would let it start on %s: %s", q.Price, q.Node, strings.Join(moves, "; "))
 }

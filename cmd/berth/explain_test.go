@@ -8,8 +8,8 @@ import (
 	"berth/compute"
 )
 
-// The text of berth explain is there for every reason for which an execution
-// waits or has ended.
+// TestEveryReasonIsExplained checks that berth explain has a text for every
+// reason of a wait or an end.
 func TestEveryReasonIsExplained(t *testing.T) {
 	texts := reasonTexts()
 	for r := compute.ReasonNone + 1; int(r) < compute.Reasons; r++ {
@@ -34,7 +34,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-// queuedExplanation is of an execution that waits, with all there is to say.
+// queuedExplanation explains a queued execution and has every field.
 const queuedExplanation = `{
   "execution_id": "` + someID + `", "status": "queued", "reason": "gpus_busy", "index": 7,
   "position": 2, "queued": 5, "nodes": 4, "nodes_fit": 0, "refused": {"gpus_busy": 3, "nodes_down": 1},

@@ -9,9 +9,9 @@ import (
 	"berth/fault"
 )
 
-// TestNoFaultsWithoutTheTag holds that a program that is built as usual has
-// neither failpoints nor planted bugs: this one has all of the product within,
-// and the linker leaves out what nothing calls.
+// TestNoFaultsWithoutTheTag checks that a program built without the tag has
+// neither failpoints nor planted bugs. The test binary links the whole product,
+// and the linker omits unused code.
 func TestNoFaultsWithoutTheTag(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {
@@ -21,7 +21,7 @@ func TestNoFaultsWithoutTheTag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Joined here, so that this text is not itself what is looked for.
+	// Joined at run time, so that this test does not contain the searched text.
 	has := func(parts ...string) bool { return bytes.Contains(program, []byte(strings.Join(parts, "."))) }
 	if !has("berth/fsm", "(*state)", "applyEntry") {
 		t.Fatal("the names of functions are not found in the program")

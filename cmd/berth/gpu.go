@@ -74,13 +74,13 @@ confidence is the probability that the recommended type is really the best.
 	return cmd
 }
 
-// The formats of a result.
+// Formats of a result.
 const (
 	formatTable = "table"
 	formatJSON  = "json"
 )
 
-// check refuses flags that make no sense, before anything is executed.
+// check refuses invalid flags before anything is submitted.
 func (f *recommendFlags) check() error {
 	if f.jsonOutput {
 		f.format = formatJSON
@@ -96,7 +96,7 @@ func (f *recommendFlags) check() error {
 	return nil
 }
 
-// request returns what the flags ask for.
+// request returns the request that the flags describe.
 func (f *recommendFlags) request(start client.Start) client.StartSelection {
 	out := client.StartSelection{
 		Start: start, GPUTypes: f.types, Objective: f.objective,
@@ -112,7 +112,7 @@ func (f *recommendFlags) request(start client.Start) client.StartSelection {
 	return out
 }
 
-// registerObjective adds the flag that says what is best.
+// registerObjective adds the flag for the objective.
 func registerObjective(flags *pflag.FlagSet, objective *string) {
 	flags.StringVar(objective, "objective", compute.ObjectiveBalanced.String(),
 		"what is best: `balanced`, fastest or cheapest")
@@ -145,7 +145,7 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 	return selectionOutcome(cmd.Context(), c, result)
 }
 
-// print writes the result in the format asked for.
+// print writes the result in the chosen format.
 func (f *recommendFlags) print(cmd *cobra.Command, c *client.Client, result wire.Selection) error {
 	switch f.format {
 	case formatTable:
@@ -160,8 +160,8 @@ func (f *recommendFlags) print(cmd *cobra.Command, c *client.Client, result wire
 	return err
 }
 
-// selectionOutcome returns a GPU selection that has ended as the end of a
-// command. When every type failed with the same code, that is the exit code.
+// selectionOutcome returns the command's error for an ended GPU selection. If
+// every type failed with the same exit code, that is the command's.
 func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) error {
 	if s.Status == compute.StatusCompleted {
 		return nil
@@ -175,7 +175,7 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 	if !ok || s.Status != compute.StatusFailed || len(s.Rows) == 0 {
 		return ended
 	}
-	// A candidate that was stopped says nothing about the code.
+	// A stopped candidate shows nothing about the code.
 	rows := slices.DeleteFunc(slices.Clone(s.Rows), func(r wire.SelectionRow) bool {
 		return r.Status == compute.StatusCancelled
 	})

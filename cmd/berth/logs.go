@@ -73,7 +73,7 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	return finish(cmd, c, id, false)
 }
 
-// printSoFar shows what an execution that has not ended printed.
+// printSoFar prints the output so far of an execution that has not ended.
 func (f *logsFlags) printSoFar(cmd *cobra.Command, output string) error {
 	if f.jsonOutput {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(outputEvent{Stream: "combined", Content: output})
@@ -82,14 +82,14 @@ func (f *logsFlags) printSoFar(cmd *cobra.Command, output string) error {
 	return err
 }
 
-// outputEvent is one piece of output as berth logs --json prints it.
+// outputEvent is one piece of output in berth logs --json.
 type outputEvent struct {
 	Seq        uint64  `json:"seq,omitempty"`
 	Stream     string  `json:"stream,omitempty"`
 	Content    string  `json:"content,omitempty"`
 	ReturnCode *string `json:"return_code,omitempty"` // On the last line.
 	Error      *string `json:"error,omitempty"`
-	Missing    string  `json:"output_missing,omitempty"` // Why output may be missing before it.
+	Missing    string  `json:"output_missing,omitempty"` // The reason why output before this piece may be missing.
 }
 
 func printEvent(cmd *cobra.Command, event client.Event) error {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"berth/fault"
-	_ "berth/node/executor/early" // Takes supervisors out of here before main.
+	_ "berth/node/executor/early" // Takes over supervisor processes before main.
 )
 
 func main() {

@@ -20,14 +20,14 @@ import (
 	"berth/node/config"
 )
 
-// defaultConfigFile is read when it is there and no other one is named.
+// defaultConfigFile is read if it exists and no other file is named.
 const defaultConfigFile = "/etc/berth/berth.yaml"
 
-// rootTokenFile is where a node that makes a cluster leaves its root token, in
-// its data directory.
+// rootTokenFile is the file in the data directory to which a node that
+// bootstraps a cluster writes its root token.
 const rootTokenFile = "root_token"
 
-// rootTokenPoll is how often it is looked for.
+// rootTokenPoll is the poll interval for that file.
 const rootTokenPoll = 100 * time.Millisecond
 
 // newNode returns the command berth node.
@@ -70,8 +70,8 @@ of this machine that every execution sees as /mnt/NAME.`,
 	return cmd
 }
 
-// runNode runs the node until the command's context ends. promoteAfter is for
-// clusters on one machine, which need no caution.
+// runNode runs the node until the command's context ends. promoteAfter serves
+// clusters on one machine, which need no delay.
 func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) error {
 	keepPrivate()
 	ctx, stop := context.WithCancel(cmd.Context())
@@ -90,13 +90,13 @@ func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) 
 	return err
 }
 
-// keepPrivate has every file that this process makes be its owner's alone, the
-// ones of libraries too, which do not ask for that. Commands that write into a
-// data directory call it first; those that write for a user do not.
+// keepPrivate sets the umask so that every file of this process, including
+// those of libraries, is accessible to its owner only. Commands that write into
+// a data directory call it first; those that write for a user do not.
 func keepPrivate() { unix.Umask(0o077) }
 
-// announceRootToken says where the cluster's root token is when this node makes
-// it, which is once.
+// announceRootToken prints the location of the cluster's root token if this
+// node creates it, which happens once.
 func announceRootToken(ctx context.Context, w io.Writer, cfg config.Config) {
 	path := filepath.Join(cfg.DataDir, rootTokenFile)
 	if _, err := os.Stat(path); len(cfg.Join.Hosts) > 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -117,8 +117,8 @@ func announceRootToken(ctx context.Context, w io.Writer, cfg config.Config) {
 	}
 }
 
-// printRootToken shows the token itself only to a terminal: what is not one is
-// the journal or a log, which is kept and which others than root may read.
+// printRootToken prints the token itself only to a terminal. Anything else is a
+// journal or a log, which is kept and which other users may read.
 func printRootToken(w io.Writer, path string, token []byte) {
 	fmt.Fprintf(w, "This is a new cluster. Its root token is in %s\n", path)
 	if isTerminal(w) {
@@ -126,8 +126,8 @@ func printRootToken(w io.Writer, path string, token []byte) {
 	}
 }
 
-// addSettings adds a flag for each setting of a node. Flags hold text: the
-// node's package reads and checks values of any source alike.
+// addSettings adds a flag for each setting of a node. Flags hold text, because
+// the node's package parses and checks the values of all sources.
 func addSettings(flags *pflag.FlagSet) {
 	for _, key := range config.Keys() {
 		usage := fmt.Sprintf("%s [$%s]", key.Usage, key.Env())
@@ -138,7 +138,8 @@ func addSettings(flags *pflag.FlagSet) {
 	}
 }
 
-// loadConfig returns the configuration of file, variables and flags.
+// loadConfig returns the configuration from the file, the variables and the
+// flags.
 func loadConfig(file string, flags *pflag.FlagSet) (config.Config, error) {
 	if file == "" {
 		if _, err := os.Stat(defaultConfigFile); !errors.Is(err, fs.ErrNotExist) {

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRootTokenIsForTerminals holds that the root token reaches no journal and
-// no log, and does reach whoever starts the first node by hand.
+// TestRootTokenIsForTerminals checks that the root token is printed to a
+// terminal, but not to a journal or a log.
 func TestRootTokenIsForTerminals(t *testing.T) {
 	const path, token = "/var/lib/berth/root_token", "brt_0123456789"
 	var journal bytes.Buffer
 	printRootToken(&journal, path, []byte(token+"\n"))
-	if said := journal.String(); !strings.Contains(said, path) || strings.Contains(said, token) {
-		t.Errorf("a journal got %q, want the path and not the token", said)
+	if output := journal.String(); !strings.Contains(output, path) || strings.Contains(output, token) {
+		t.Errorf("a journal got %q, want the path and not the token", output)
 	}
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -30,8 +30,8 @@ func TestRootTokenIsForTerminals(t *testing.T) {
 	}
 	defer file.Close()
 	printRootToken(file, path, []byte(token+"\n"))
-	if said, err := os.ReadFile(file.Name()); err != nil || !strings.Contains(string(said), path) || strings.Contains(string(said), token) {
-		t.Errorf("a log got %q, %v, want the path and not the token", said, err)
+	if output, err := os.ReadFile(file.Name()); err != nil || !strings.Contains(string(output), path) || strings.Contains(string(output), token) {
+		t.Errorf("a log got %q, %v, want the path and not the token", output, err)
 	}
 	terminal, screen := mustTerminal(t)
 	printRootToken(terminal, path, []byte(token+"\n"))
@@ -43,13 +43,13 @@ func TestRootTokenIsForTerminals(t *testing.T) {
 	}
 }
 
-// TestDataIsForTheOwnerOnly runs a node for a moment and looks at all that it
-// leaves: files of libraries too, which ask for wider modes.
+// TestDataIsForTheOwnerOnly runs a node for a moment and checks the modes of
+// all its files. Libraries create some with wider modes.
 func TestDataIsForTheOwnerOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, as a node does")
 	}
-	before := unix.Umask(0o022) // As most users have it.
+	before := unix.Umask(0o022) // The umask of most users.
 	t.Cleanup(func() { unix.Umask(before) })
 	dir := filepath.Join(t.TempDir(), "data")
 	ctx, stop := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestDataIsForTheOwnerOnly(t *testing.T) {
 	}
 }
 
-// mustTerminal returns a terminal and what is seen on it.
+// mustTerminal returns a terminal and a reader of its output.
 func mustTerminal(t *testing.T) (terminal *os.File, screen *bufio.Reader) {
 	t.Helper()
 	open := func(path string) *os.File {

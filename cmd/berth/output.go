@@ -21,8 +21,8 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// newTable returns a table without lines, which tools can cut too; it needs no
-// header.
+// newTable returns a table without lines, which tools can also split. The
+// header is optional.
 func newTable(header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
@@ -40,8 +40,8 @@ func plainStyle() table.Style {
 	return style
 }
 
-// row returns the values as the texts of a row: a table would set what is a
-// number in Go to the right.
+// row converts values to text, because a table would align Go numbers to the
+// right.
 func row(values ...any) table.Row {
 	texts := make(table.Row, len(values))
 	for i, v := range values {
@@ -62,7 +62,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ago returns how long ago t was, in one unit.
+// ago returns the time since t, in one unit.
 func ago(now, t time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -76,7 +76,7 @@ func ago(now, t time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// orNone returns what p points to, "-" for nothing.
+// orNone returns the value at p, "-" for nil.
 func orNone[T any](p *T) string {
 	if p == nil {
 		return "-"
@@ -84,8 +84,8 @@ func orNone[T any](p *T) string {
 	return fmt.Sprint(*p)
 }
 
-// countTypes returns how often each type is there, as in "h100:2 l40s:4", in
-// the order in which they first come; "-" for none.
+// countTypes returns the count of each type, as in "h100:2 l40s:4", in order of
+// first appearance; "-" for none.
 func countTypes(types []string) string {
 	counts := map[string]int{}
 	var order []string

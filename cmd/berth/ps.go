@@ -55,7 +55,7 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 			node = orNone(e.Metadata.Node)
 		}
 		t.AppendRow(row(
-			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, whyOf(e),
+			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, reasonOf(e),
 			ago(now, e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
 		))
 	}
@@ -70,8 +70,8 @@ func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSu
 	return history.Executions, err
 }
 
-// whyOf returns why an execution waits or has ended, and its retries.
-func whyOf(e wire.ExecutionSummary) string {
+// reasonOf returns why an execution waits or has ended, and its retries.
+func reasonOf(e wire.ExecutionSummary) string {
 	why := orNone(e.StatusDetails)
 	if e.Retries > 0 {
 		why += fmt.Sprintf(" (retry %d of %d)", e.Retries, e.MaxRetries)

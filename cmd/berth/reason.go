@@ -1,13 +1,13 @@
 package main
 
-// reasonText returns what a typed reason means and what can be done about it,
-// "" for one that this program does not know.
+// reasonText returns the meaning and the remedy of a typed reason, "" for one
+// that this program does not know.
 func reasonText(name string) string { return reasonTexts()[name] }
 
-// reasonTexts says it for every reason there is.
+// reasonTexts returns the texts of all reasons.
 func reasonTexts() map[string]string {
 	return map[string]string{
-		// Why it waits.
+		// Reasons of a wait.
 		"scheduling":       "the scheduler has not considered it yet; this takes moments",
 		"gpus_busy":        "nodes have the GPU type, but too little of it is free",
 		"resources_busy":   "GPUs are free, but not enough vCPU or memory on their nodes",
@@ -25,7 +25,7 @@ func reasonTexts() map[string]string {
 		"preempted": "it was preempted by a higher priority and is queued again at its previous position; that attempt is free",
 		"drained":   "its node was drained; if it may restart it is queued again at its previous position, and that attempt is free",
 
-		// Why it ended.
+		// Reasons of an end.
 		"exit_code":           "the code exited with a code other than 0",
 		"signal":              "a signal ended the code",
 		"timeout":             "the time limit was reached (--timeout)",

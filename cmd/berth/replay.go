@@ -71,7 +71,7 @@ func printReplay(w io.Writer, again wire.Replay) error {
 	return nil
 }
 
-// orReason returns the node, or why there is none.
+// orReason returns the node, or the reason why there is none.
 func orReason(d wire.Decision) string {
 	if d.Node != nil {
 		return *d.Node

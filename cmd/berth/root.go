@@ -49,13 +49,13 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 	return root
 }
 
-// The groups of commands in help.
+// Groups of commands in help.
 const (
 	groupClient  = "client"
 	groupCluster = "cluster"
 )
 
-// parent returns a command that only holds others.
+// parent returns a command that only groups others.
 func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: arguments(cobra.NoArgs),

@@ -19,13 +19,13 @@ import (
 	"berth/compute"
 )
 
-// The limits of what is read for one start. The node has limits of its own.
+// Limits of the input of one start. The node has its own limits.
 const (
 	maxCodeBytes   = 1 << 20
 	maxImportBytes = 8 << 20
 )
 
-// placeWait is how long the node holds its answer while an execution waits.
+// placeWait is how long the node delays its answer while an execution waits.
 const placeWait = 10 * time.Second
 
 // runFlags are the flags of berth run.
@@ -97,10 +97,10 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return finish(cmd, c, started.ExecutionID, f.jsonOutput)
 }
 
-// hardware returns the hardware profile that --gpu or --profile name.
+// hardware returns the hardware profile that --gpu or --profile names.
 func (f *runFlags) hardware() (string, error) {
 	if f.gpu != "" && f.profile != "" {
-		return "", usageErrorf("--gpu and --profile say the same thing: give one of them")
+		return "", usageErrorf("--gpu and --profile mean the same: use one of them")
 	}
 	if f.gpu == "" {
 		return f.profile, nil
@@ -145,17 +145,17 @@ func (f *codeFlags) register(cmd *cobra.Command) {
 		"what it may reach: `egress`, the outside, or none (default egress; a node may give none to all)")
 }
 
-// limit is a duration flag that also takes a bare number, which is seconds as
-// in the API.
+// limit is a duration flag that also accepts a bare number of seconds, as the
+// API does.
 type limit time.Duration
 
-// String returns the limit as it is read.
+// String returns the limit in the syntax of Set.
 func (l *limit) String() string { return time.Duration(*l).String() }
 
-// Type names the kind of value in help.
+// Type returns the name of the type in help.
 func (l *limit) Type() string { return "duration" }
 
-// Set reads 90, 90s or 1m30s.
+// Set parses 90, 90s or 1m30s.
 func (l *limit) Set(text string) error {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		text = strconv.Itoa(seconds) + "s"
@@ -198,7 +198,7 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 	return start, nil
 }
 
-// source returns the code and its file's name.
+// source returns the code and the name of its file.
 func (f *codeFlags) source(cmd *cobra.Command, args []string) (code, name string, err error) {
 	given := cmd.Flags().Changed("code")
 	switch {
@@ -214,7 +214,7 @@ func (f *codeFlags) source(cmd *cobra.Command, args []string) (code, name string
 	return code, filepath.Base(args[0]), err
 }
 
-// variables returns the environment that --env names.
+// variables returns the environment variables of --env.
 func (f *codeFlags) variables() (map[string]string, error) {
 	env := map[string]string{}
 	for _, pair := range f.env {
@@ -229,8 +229,8 @@ func (f *codeFlags) variables() (map[string]string, error) {
 	return env, nil
 }
 
-// imports returns the files that --file names as the API takes them: a JSON
-// object of path to text, as text.
+// imports returns the files of --file in the form of the API: a JSON object
+// from path to text, as text.
 func (f *codeFlags) imports() (string, error) {
 	if len(f.files) == 0 {
 		return "", nil
@@ -271,17 +271,17 @@ func readLimited(r io.Reader, name string, limit int64) (string, error) {
 	if int64(len(data)) > limit {
 		return "", usageErrorf("%s is larger than %d bytes", name, limit)
 	}
-	// JSON carries text alone: other bytes would arrive as other ones.
+	// JSON carries text only: invalid UTF-8 would be replaced.
 	if !utf8.Valid(data) {
 		return "", usageErrorf("%s is not UTF-8 text", name)
 	}
 	return string(data), nil
 }
 
-// awaitPlace waits until the execution has a node, and says why it waits when
-// that changes.
+// awaitPlace waits until the execution has a node, and prints each new reason
+// for the wait.
 func awaitPlace(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) error {
-	var said string
+	var shown string
 	for {
 		e, err := c.Execution(cmd.Context(), id, placeWait)
 		if err != nil {
@@ -290,14 +290,14 @@ func awaitPlace(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) er
 		if e.Status != compute.StatusPending && e.Status != compute.StatusQueued {
 			return nil
 		}
-		if why := e.PendingReason; why != nil && *why != said && *why != compute.ReasonScheduling.String() {
-			said = *why
-			fmt.Fprintf(cmd.ErrOrStderr(), "berth: it waits: %s\n", said)
+		if why := e.PendingReason; why != nil && *why != shown && *why != compute.ReasonScheduling.String() {
+			shown = *why
+			fmt.Fprintf(cmd.ErrOrStderr(), "berth: it waits: %s\n", shown)
 		}
 	}
 }
 
-// follow shows the output of the execution until it has ended.
+// follow prints the output of the execution until it has ended.
 func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64) error {
 	for event, err := range c.Stream(cmd.Context(), id, after) {
 		if err != nil {
@@ -310,8 +310,8 @@ func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after 
 	return nil
 }
 
-// printOutput shows a piece of output, or that something is missing before the
-// end.
+// printOutput prints a piece of output, or that output before the end is
+// missing.
 func printOutput(cmd *cobra.Command, event client.Event) error {
 	if event.Finished != nil && event.Finished.Missing != "" {
 		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: output may be missing here: %s\n", event.Finished.Missing)
@@ -325,8 +325,8 @@ func printOutput(cmd *cobra.Command, event client.Event) error {
 	return err
 }
 
-// finish waits for the end of the execution and returns it as the end of the
-// command.
+// finish waits for the end of the execution and returns the command's error for
+// it.
 func finish(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, asJSON bool) error {
 	e, err := c.Finished(cmd.Context(), id)
 	if err != nil {
@@ -340,7 +340,8 @@ func finish(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, asJSON
 	return outcome(&e)
 }
 
-// interrupted says how to go on when the command, not the execution, ended.
+// interrupted prints how to follow the execution again if only the command has
+// ended.
 func interrupted(ctx context.Context, id compute.ExecutionID, err error) error {
 	if ctx.Err() == nil {
 		return unexecuted(err)

@@ -7,19 +7,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version, build and revision are what the Makefile stamps.
+// version, build and revision are set by the Makefile.
 //
 //nolint:gochecknoglobals // The linker sets variables only.
 var (
 	version  = "0.1.0"
 	build    = "unknown"
-	revision = "" // Of the source, for what is measured with this program.
+	revision = "" // Source revision, recorded in measurements with this program.
 )
 
-// versionInfo is what berth version prints.
+// versionInfo is the output of berth version.
 type versionInfo struct {
 	Version  string `json:"version"`
-	Build    string `json:"build"` // The day of its source.
+	Build    string `json:"build"` // The date of the source.
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

@@ -53,7 +53,7 @@ nothing.
 	return cmd
 }
 
-// printWhatIf writes what would start and what would wait.
+// printWhatIf writes which executions would start and which would wait.
 func printWhatIf(w io.Writer, a wire.WhatIfAnswer) error {
 	_, err := fmt.Fprintf(w, "At index %d with %d nodes: %d would start (%d without the change), %d would wait, "+
 		"%d live attempts lost.\n",

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// whatIfAnswer is what would start on two more nodes, and what would not.
+// whatIfAnswer is an answer about two more nodes.
 const whatIfAnswer = `{
   "index": 4711, "nodes": 6, "lost_attempts": 1, "starts": 2, "starts_unchanged": 1, "waits": 1,
   "started": [
@@ -20,7 +20,7 @@ const whatIfAnswer = `{
 
 func TestWhatIf(t *testing.T) {
 	var sent map[string]any
-	mustCluster(t, map[string]http.HandlerFunc{"POST " + apiRoot + "/admin/whatif": keep(t, &sent, whatIfAnswer)})
+	mustCluster(t, map[string]http.HandlerFunc{"POST " + apiRoot + "/admin/whatif": recordSent(t, &sent, whatIfAnswer)})
 	r := execute(t, "", "whatif", "--add", "h100:8 x2", "--add", "cpu:16", "--remove", "n4", "--drain", "n3",
 		"--index", "4711", "--execution", someID)
 	if r.code != 0 {
@@ -43,7 +43,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// A refusal says what is wrong with the question.
+// TestWhatIfRefused checks that a refusal names the fault of the question.
 func TestWhatIfRefused(t *testing.T) {
 	mustCluster(t, map[string]http.HandlerFunc{
 		"POST " + apiRoot + "/admin/whatif": func(w http.ResponseWriter, _ *http.Request) {

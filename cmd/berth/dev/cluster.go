@@ -13,7 +13,8 @@ import (
 	"berth/api/client"
 )
 
-// How long a cluster may take to come up, and how often it is looked at then.
+// How long a cluster may take to come up, and how often it is polled after
+// that.
 const (
 	readyLimit  = 90 * time.Second
 	readyMore   = 2 * time.Second // For each node.
@@ -21,7 +22,7 @@ const (
 	surveyLimit = 3 * time.Second
 	surveyMore  = 50 * time.Millisecond // For each node.
 	maxEnds     = 4                     // Of one node, before it was ever ready.
-	voters      = 3                     // As nodes have it by default. Fewer could not lose a node.
+	voters      = 3                     // The default of nodes. Fewer could not lose a node.
 )
 
 // Cluster is a cluster of node processes on this machine.
@@ -33,15 +34,15 @@ type Cluster struct {
 	woken chan struct{} // A process started or ended; size 1.
 	nodes sync.WaitGroup
 
-	written State // What cluster.json says; of the supervising goroutine.
+	written State // Content of cluster.json; owned by the supervising goroutine.
 
 	mu   sync.Mutex
-	pids map[string]int  // By node name; 0 while there is none.
+	pids map[string]int  // By node name; 0 for no process.
 	ends map[string]int  // How often the node's process has ended.
-	gone map[string]bool // Said that the cluster has removed it.
+	gone map[string]bool // The node has reported that the cluster removed it.
 }
 
-// Open takes the directory of a cluster for this process. Nothing runs yet.
+// Open locks the directory of a cluster for this process. It starts nothing.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -71,14 +72,14 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}, nil
 }
 
-// Close gives the directory up.
+// Close unlocks the directory.
 func (c *Cluster) Close() error { return c.lock.Close() }
 
-// Ready is closed once every node is ready and cluster.json says so.
+// Ready is closed once every node is ready and cluster.json is written.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
-// Run starts the nodes, makes a user and a key at the first start, and keeps
-// cluster.json true until ctx ends. It returns when nothing is left running.
+// Run starts the nodes, creates a user and a key at the first start, and keeps
+// cluster.json current until ctx ends. It returns when no process is left.
 func (c *Cluster) Run(ctx context.Context) (err error) {
 	if err := c.clear(ctx); err != nil {
 		return err
@@ -101,8 +102,8 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// clear ends what an earlier crash left behind and checks that the ports are
-// free.
+// clear ends the processes that an earlier crash left and checks that the ports
+// are free.
 func (c *Cluster) clear(ctx context.Context) error {
 	for _, verb := range []string{"node", "supervise"} {
 		if _, err := endAll(ctx, c.cfg.Dir, verb); err != nil {
@@ -115,7 +116,7 @@ func (c *Cluster) clear(ctx context.Context) error {
 	return c.plan.checkPorts(ctx)
 }
 
-// supervise brings the cluster up and then keeps cluster.json true.
+// supervise brings the cluster up and then keeps cluster.json current.
 func (c *Cluster) supervise(ctx context.Context) error {
 	if err := c.comeUp(ctx); err != nil {
 		return err
@@ -137,11 +138,11 @@ func (c *Cluster) supervise(ctx context.Context) error {
 	}
 }
 
-// maxAddrs is how many nodes a client is given, which is enough of many.
+// maxAddrs is the largest number of node addresses that a client gets.
 const maxAddrs = 16
 
-// client returns a client for the servers that does not wait: this package has
-// loops of its own.
+// client returns a client for the servers that does not retry, because this
+// package polls.
 func (c *Cluster) client(token string) (*client.Client, error) {
 	var addrs []string
 	for _, n := range c.plan.members() {
@@ -154,10 +155,10 @@ func (c *Cluster) client(token string) (*client.Client, error) {
 
 // launch starts the node and keeps it running.
 func (c *Cluster) launch(ctx context.Context, n plannedNode) {
-	c.nodes.Go(func() { c.keep(ctx, n) })
+	c.nodes.Go(func() { c.keepRunning(ctx, n) })
 }
 
-// setPID notes the process of a node, 0 for none.
+// setPID records the process of a node, 0 for none.
 func (c *Cluster) setPID(node string, pid int) {
 	c.mu.Lock()
 	c.pids[node] = pid
@@ -174,14 +175,14 @@ func (c *Cluster) pid(node string) int {
 	return c.pids[node]
 }
 
-// noteEnd counts that the node's process ended.
+// noteEnd counts an end of the node's process.
 func (c *Cluster) noteEnd(node string) {
 	c.mu.Lock()
 	c.ends[node]++
 	c.mu.Unlock()
 }
 
-// noteRemoved notes that the node's process ended because the cluster has
+// noteRemoved records that the node's process ended because the cluster has
 // removed the node.
 func (c *Cluster) noteRemoved(node string) {
 	c.mu.Lock()
@@ -189,8 +190,9 @@ func (c *Cluster) noteRemoved(node string) {
 	c.gone[node] = true
 }
 
-// dropRemoved writes down which nodes the cluster has removed: they are not
-// started again. It is the supervising goroutine's, as the plan is.
+// dropRemoved stores in the plan which nodes the cluster has removed, so that
+// they are not started again. Only the supervising goroutine calls it, because
+// it owns the plan.
 func (c *Cluster) dropRemoved() error {
 	c.mu.Lock()
 	gone := maps.Clone(c.gone)
@@ -202,8 +204,8 @@ func (c *Cluster) dropRemoved() error {
 			continue
 		}
 		n.Removed, changed = true, true
-		c.cfg.Logger.Warn("node was removed from the cluster; delete its data and start again for a new one",
-			"node", n.Name, "err", c.plan.path(n.Name, dataDir))
+		c.cfg.Logger.Warn("node removed from the cluster", "node", n.Name, "path", c.plan.path(n.Name, dataDir),
+			"hint", "delete the path and start again to add a new node")
 	}
 	if !changed {
 		return nil
@@ -211,7 +213,7 @@ func (c *Cluster) dropRemoved() error {
 	return c.plan.save()
 }
 
-// givenUp returns a node whose process ends as soon as it has started.
+// givenUp returns a node whose process ends repeatedly after its start.
 func (c *Cluster) givenUp() (node string, found bool) {
 	limit := maxEnds
 	if !c.cfg.Restart {

@@ -17,10 +17,10 @@ import (
 	"berth/cmd/berth/dev"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 60 * time.Second
 
-// eventually fails the test unless done comes to say so.
+// eventually fails the test unless done returns true in time.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -36,7 +36,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// mustProgram returns the path of this test as a berth program.
+// mustProgram returns the path of this test binary, which acts as a berth
+// program.
 func mustProgram(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -46,7 +47,7 @@ func mustProgram(t *testing.T) string {
 	return path
 }
 
-// mustStart runs a cluster of fake nodes and returns its end.
+// mustStart runs a cluster of fake nodes and returns a function that stops it.
 func mustStart(t *testing.T, cfg dev.Config) (stop func() error) {
 	t.Helper()
 	cfg.Binary = mustProgram(t)
@@ -55,7 +56,7 @@ func mustStart(t *testing.T, cfg dev.Config) (stop func() error) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1) // One result, which nobody may wait for.
+	ended := make(chan error, 1) // Buffered, because nobody may receive.
 	go func() { ended <- cluster.Run(ctx) }()
 	stopped := false
 	stop = func() error {
@@ -89,7 +90,7 @@ func mustState(t *testing.T, dir string) dev.State {
 	return s
 }
 
-// runs reports whether the process is there and has not ended.
+// runs reports whether the process exists and has not ended.
 func runs(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "cmdline"))
 	return err == nil && len(data) > 0
@@ -174,8 +175,8 @@ func TestNoRestart(t *testing.T) {
 	})
 }
 
-// A node that the cluster has removed is left out, also the first one, and is
-// created again once its data is gone.
+// TestRemovedNode checks that a node that the cluster has removed is not
+// started, even the first one, and is created again once its data is deleted.
 func TestRemovedNode(t *testing.T) {
 	dir := t.TempDir()
 	cfg := dev.Config{Dir: dir, Nodes: 3, GPUs: "n1=t4", Restart: true}
@@ -194,7 +195,7 @@ func TestRemovedNode(t *testing.T) {
 		nodes := mustState(t, dir).Nodes
 		return len(nodes) == 2 && nodes[0].ID != first.ID && runs(nodes[0].PID)
 	})
-	for range 2 { // The second one starts without it.
+	for range 2 { // The second start omits the node.
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +209,7 @@ func TestRemovedNode(t *testing.T) {
 	}
 	mustStart(t, cfg)
 	if nodes := mustState(t, dir).Nodes; len(nodes) != 3 || nodes[0].ID != first.ID {
-		t.Fatalf("without its data the node is not made anew: %+v", nodes)
+		t.Fatalf("without its data the node is not created again: %+v", nodes)
 	}
 	config, err := os.ReadFile(filepath.Join(dir, "n1", "berth.yaml"))
 	if err != nil || !strings.Contains(string(config), "token_file") {
@@ -244,7 +245,8 @@ func TestOpenKeepsNodes(t *testing.T) {
 	}
 }
 
-// A port that another program took since is named, with what to do.
+// TestRunNamesTakenPort checks that the error names a port that another program
+// has taken, and a remedy.
 func TestRunNamesTakenPort(t *testing.T) {
 	dir := t.TempDir()
 	stop := mustStart(t, dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4"})
@@ -263,7 +265,8 @@ func TestRunNamesTakenPort(t *testing.T) {
 	}
 }
 
-// A node that cannot start ends the start, with the end of its log.
+// TestRunShowsWhy checks that a node that cannot start ends the command, with
+// the end of the node's log.
 func TestRunShowsWhy(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "n1"), 0o700); err != nil {
@@ -282,7 +285,8 @@ func TestRunShowsWhy(t *testing.T) {
 	}
 }
 
-// mustSpawn runs a cluster in a process of its own and returns it, ready.
+// mustSpawn runs a cluster in its own process and returns the process once the
+// cluster is ready.
 func mustSpawn(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := mustExec(t, "runcluster", dir)
@@ -293,7 +297,7 @@ func mustSpawn(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// mustExec starts this test as a berth program.
+// mustExec starts this test binary as a berth program.
 func mustExec(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), mustProgram(t), args...)
@@ -350,7 +354,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// When the process that runs a cluster is killed, the guard ends the cluster.
+// TestGuardEndsCluster checks that the guard ends the cluster when the process
+// that runs it is killed.
 func TestGuardEndsCluster(t *testing.T) {
 	dir := t.TempDir()
 	cmd := mustSpawn(t, dir)

@@ -17,32 +17,32 @@ import (
 // DefaultGPUs are the simulated GPUs of a cluster without --gpus.
 const DefaultGPUs = "n1=h100:2,l40s:4;n2=a100:4;n3=t4:4"
 
-// MaxNodes is the most nodes that one machine is asked to run.
+// MaxNodes is the largest number of nodes on one machine.
 const MaxNodes = 253
 
 // defaultNodes is the number of nodes of a cluster without --nodes.
 const defaultNodes = 3
 
-// Config is what a cluster on this machine is to be.
+// Config configures a cluster on this machine.
 type Config struct {
-	Dir   string // Everything the cluster keeps.
-	Nodes int    // 0 for as many as the directory has, or 3.
+	Dir   string // Holds all files of the cluster.
+	Nodes int    // 0 for those in the directory, or 3 for a new cluster.
 
-	// Workers is how many of Nodes, the last ones, hold no state: they execute
-	// only. A cluster keeps those that it was made with.
+	// Workers is the number of workers: the last of Nodes hold no state and
+	// only execute. An existing cluster keeps its workers.
 	Workers int
 
-	GPUs   string // As in DefaultGPUs; "" for what the directory has, or that.
+	GPUs   string // In the format of DefaultGPUs; "" for those in the directory, or the default.
 	Binary string // The berth program.
 
-	// Restart starts a node that died again.
+	// Restart restarts nodes that exit.
 	Restart bool
 
 	Logger *slog.Logger
 	Now    func() time.Time // Nil means time.Now.
 }
 
-// validate makes the directory absolute and returns all that is wrong with c.
+// validate makes the directory absolute and reports every invalid field of c.
 func (c *Config) validate() error {
 	var faults []error
 	if c.Nodes < 0 || c.Nodes > MaxNodes {
@@ -62,12 +62,12 @@ func (c *Config) validate() error {
 	return errors.Join(append(faults, err)...)
 }
 
-// nodeName returns the name of node i, counted from 0.
+// nodeName returns the name of the i-th node, counted from 0.
 func nodeName(i int) string { return "n" + strconv.Itoa(i+1) }
 
-// ParseGPUs returns the simulated GPUs by node name that spec gives the first
-// nodes nodes: NODE=TYPE:COUNT,TYPE:COUNT;NODE=... An empty spec is DefaultGPUs
-// without the nodes that there are not.
+// ParseGPUs returns the simulated GPUs in spec by node name, for a cluster of
+// the given number of nodes: NODE=TYPE:COUNT,TYPE:COUNT;NODE=... An empty spec
+// is DefaultGPUs for the existing nodes.
 func ParseGPUs(spec string, nodes int) (map[string]string, error) {
 	byDefault := spec == ""
 	if byDefault {

@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// detachedLog is where a cluster without a terminal logs.
+// detachedLog is the log file of a cluster without a terminal.
 const detachedLog = "dev.log"
 
-// Detach starts the cluster in a process of its own, which goes on when the
-// caller ends, and returns its state once it is ready. Down ends it.
+// Detach starts the cluster in its own process, which outlives the caller, and
+// returns its state once it is ready. Down ends it.
 func Detach(ctx context.Context, cfg Config) (State, error) {
 	if err := cfg.validate(); err != nil {
 		return State{}, err
@@ -41,13 +41,13 @@ func Detach(ctx context.Context, cfg Config) (State, error) {
 	if err := cmd.Start(); err != nil {
 		return State{}, fmt.Errorf("start cluster: %w", err)
 	}
-	ended := make(chan error, 1) // One result, which nobody may wait for.
+	ended := make(chan error, 1) // Buffered, because nobody may receive.
 	go func() { ended <- cmd.Wait() }()
 	return cfg.awaitState(ctx, ended)
 }
 
-// awaitState returns the state once it is written. When ctx ends before, so
-// does the cluster.
+// awaitState returns the state once it is written. If ctx ends first, it ends
+// the cluster.
 func (c *Config) awaitState(ctx context.Context, ended <-chan error) (State, error) {
 	var state State
 	var err error

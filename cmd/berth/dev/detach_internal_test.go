@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestArguments passes all settings of a cluster to the process that runs it.
+// TestArguments checks that the process that runs a cluster gets all settings.
 func TestArguments(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -1,18 +1,18 @@
-// Package dev runs a whole cluster on one machine: as many node processes as
-// asked for, on loopback, with simulated GPUs and their state on disk.
+// Package dev runs a whole cluster on one machine, for development and tests: a
+// number of node processes on loopback, with simulated GPUs and their state on
+// disk.
 //
-// The directory is the cluster. dev.json keeps what must stay the same from one
-// start to the next (names, ports, GPUs, password, API key), each node has a
-// directory with its berth.yaml, data and log, and cluster.json tells others
-// how to reach what runs now: it is there only while the cluster is, and is
-// replaced whole when the leader or a process changes.
+// The directory is the cluster. dev.json holds the settings that stay the same
+// over all starts: names, ports, GPUs, password, API key. Each node has a
+// directory with its berth.yaml, data and log. cluster.json holds the addresses
+// and credentials of the running cluster. It exists only while the cluster
+// runs, and is replaced atomically when the leader or a process changes.
 //
-// A process of the cluster is known by its command line, which names the
-// directory, and never by a number written down earlier: so nothing else is
-// ever signalled, and all of it is found again after any crash. A guard process
-// ends them when the one that started them is killed.
+// Processes of the cluster are found by their command line, which names the
+// directory, and never by a stored process id. So no other process is
+// signaled, and all of them are found after any crash. A guard process ends
+// them if the process that started them is killed.
 //
-// It is for developing and for tests, not for production, where a service
-// manager keeps one `berth node` per machine. Only this package, of cmd,
-// starts processes.
+// In production a service manager runs one `berth node` per machine instead. No
+// other package of cmd starts processes.
 package dev

@@ -13,9 +13,9 @@ import (
 	"berth/node/executor"
 )
 
-// Down ends the cluster of dir and waits until nothing of it is left: the
-// process that runs it first, which ends its nodes, then whatever a crash left
-// behind. It reports whether anything was running.
+// Down ends the cluster of dir and waits until no process of it is left. It
+// first ends the process that runs the cluster, which ends its nodes, and then
+// the processes that a crash left. It reports whether any process was running.
 func Down(ctx context.Context, dir string) (bool, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -38,11 +38,11 @@ func Down(ctx context.Context, dir string) (bool, error) {
 	return running, errors.Join(reap(dir), removeState(dir))
 }
 
-// reap removes what nodes that were killed have left in the kernel. Their
-// processes and supervisors have ended.
+// reap removes the kernel objects of killed nodes. Their processes and
+// supervisors have ended.
 func reap(dir string) error {
 	if os.Geteuid() != 0 {
-		return nil // Then they made nothing there.
+		return nil // Without root nodes create none.
 	}
 	records, err := filepath.Glob(filepath.Join(dir, "*", dataDir, recordFile))
 	if err != nil {
@@ -54,7 +54,7 @@ func reap(dir string) error {
 			NodeID compute.NodeID `json:"node_id"`
 		}
 		if err := readJSON(path, &record); err != nil || record.NodeID.IsZero() {
-			continue // A node that never came to life.
+			continue // The node never started completely.
 		}
 		errs = append(errs, executor.Reap(record.NodeID))
 	}
@@ -75,8 +75,8 @@ func endHolder(ctx context.Context, dir string) (bool, error) {
 		return false, fmt.Errorf("find process %d: %w", pid, err)
 	}
 	defer release(handle)
-	// A process that was killed lets go of its pipe to the guard a moment before
-	// it lets go of the lock: it is done, and still the holder.
+	// A killed process closes its pipe to the guard a moment before it releases
+	// the lock. It has ended then, and is still the holder.
 	if err := handle.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return false, fmt.Errorf("end process %d: %w", pid, err)
 	}
@@ -106,7 +106,7 @@ func endAll(ctx context.Context, dir, verb string) (bool, error) {
 	return true, end(ctx, found, stopGrace)
 }
 
-// removeState removes cluster.json: what it tells is over.
+// removeState removes cluster.json, because the cluster has ended.
 func removeState(dir string) error {
 	err := os.Remove(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {

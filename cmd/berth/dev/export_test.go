@@ -1,11 +1,11 @@
 package dev
 
-// For tests of what has no use outside.
+// Exported for tests.
 var (
 	WriteJSON = writeJSON
 	TrimLog   = trimLog
 	Belongs   = belongs
 )
 
-// MaxLogBytes is when a log is moved out of the way.
+// MaxLogBytes is the size at which a log is rotated.
 const MaxLogBytes = maxLogBytes

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// writeJSON replaces the file at path by value as JSON: readers see the old
-// file or the new one, whole, and only its owner may read it.
+// writeJSON atomically replaces the file at path with value as JSON. Only its
+// owner may read it.
 func writeJSON(path string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -17,7 +17,7 @@ func writeJSON(path string, value any) error {
 	return writeFile(path, append(data, '\n'))
 }
 
-// writeFile replaces the file at path by data, as writeJSON does.
+// writeFile replaces the file at path with data, as writeJSON does.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

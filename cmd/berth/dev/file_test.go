@@ -21,7 +21,8 @@ func mustListen(t *testing.T, addr string) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// A reader sees the old file or the new one, never a part of either.
+// TestWriteJSONIsAtomic checks that a reader sees the old file or the new one,
+// never a part of either.
 func TestWriteJSONIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cluster.json")
 	values := []string{strings.Repeat("a", 100_000), strings.Repeat("b", 50_000)}

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// guard is the process that ends the cluster when this one is killed. It has
-// the reading end of a pipe whose writing end only this process has.
+// guard is the process that ends the cluster if this process is killed. It has
+// the read end of a pipe, and only this process has the write end.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
@@ -32,15 +32,15 @@ func startGuard(ctx context.Context, binary, dir string) (*guard, error) {
 	return &guard{cmd: cmd, pipe: pipe}, nil
 }
 
-// release ends the guard: there is nothing left to guard.
+// release ends the guard and leaves the cluster alone.
 func (g *guard) release() error {
 	_, err := g.pipe.Write([]byte{1})
 	return errors.Join(err, g.pipe.Close(), g.cmd.Wait())
 }
 
-// Guard waits until the process that started it has ended, which it notices by
-// the end of in, and then ends the cluster of dir. A byte on in ends the wait
-// without that.
+// Guard ends the cluster of dir once the process that started the guard has
+// ended, which closes in. After a byte on in it returns and leaves the cluster
+// alone.
 func Guard(ctx context.Context, in io.Reader, dir string) error {
 	released, err := io.ReadFull(in, make([]byte, 1))
 	if released == 1 {
@@ -53,8 +53,8 @@ func Guard(ctx context.Context, in io.Reader, dir string) error {
 	return err
 }
 
-// Program returns the path of the program that executes now, for the processes
-// of a cluster.
+// Program returns the path of the running program, for the processes of a
+// cluster.
 func Program() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

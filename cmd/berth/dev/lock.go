@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockName is the file that the process which runs a cluster holds locked.
+// lockName is the file that the process running a cluster keeps locked.
 const lockName = "lock"
 
 // ErrInUse is returned when another process runs the cluster of a directory.
 var ErrInUse = errors.New("another berth dev runs there: stop it with berth dev down")
 
-// lock makes the directory and takes it for this process, until the file is
+// lock creates the directory and locks it for this process until the file is
 // closed.
 func lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -40,7 +40,7 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// writeHolder notes this process in its lock, for holder.
+// writeHolder writes the id of this process to its lock, for holder.
 func writeHolder(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

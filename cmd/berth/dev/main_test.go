@@ -18,7 +18,7 @@ import (
 	"berth/cmd/berth/dev"
 )
 
-// TestMain is a fake berth when the cluster under test starts it as one.
+// TestMain acts as a fake berth program when the cluster under test starts it.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 3 && os.Args[1] == "node" && os.Args[2] == "--config":
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeNode answers as a node would, until SIGTERM. It knows its cluster from
-// dev.json: the leader is the node whose name the file "leader" has.
+// fakeNode serves a fake API until SIGTERM. It reads its cluster from dev.json.
+// The leader is the node that the file "leader" names.
 func fakeNode(config string) int {
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -82,13 +82,13 @@ func fakeNode(config string) int {
 	return 0
 }
 
-// asked returns a context that ends when this process is asked to end.
+// asked returns a context that ends at SIGTERM.
 func asked() context.Context {
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	return ctx
 }
 
-// runCluster runs the cluster of dir until it is asked to end, as berth dev.
+// runCluster runs the cluster of dir until SIGTERM, as berth dev does.
 func runCluster(dir string) int {
 	cluster, err := dev.Open(asked(), dev.Config{Dir: dir, GPUs: "n1=t4", Binary: os.Args[0], Restart: true})
 	if err != nil {
@@ -102,7 +102,7 @@ func runCluster(dir string) int {
 	return 0
 }
 
-// fakeAPI answers the calls that package dev makes.
+// fakeAPI answers the requests of package dev.
 func fakeAPI(dir string) http.Handler {
 	const root = "/api/v2/external"
 	mux := http.NewServeMux()

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// How long the processes of a cluster have to end by themselves.
+// How long the processes of a cluster may take to exit before they are killed.
 const (
 	stopGrace   = 20 * time.Second
 	holderGrace = 3 * stopGrace
 	pollEvery   = 50 * time.Millisecond
 )
 
-// member is one process of the cluster of a directory. Its handle names the
-// process itself: signals never reach another one that got its number.
+// member is one process of a cluster. Its handle refers to the process itself,
+// so that a signal never reaches another process with a reused id.
 type member struct {
 	pid    int
 	verb   string // node or supervise.
@@ -54,9 +54,8 @@ func members(dir, verb string) ([]member, error) {
 	return found, nil
 }
 
-// commandLine returns the arguments that the process was started with; none
-// when it has gone, and none of a process that has ended but was not waited
-// for.
+// commandLine returns the arguments of the process, none for a missing process
+// or a zombie.
 func commandLine(pid int) []string {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil || len(data) == 0 {
@@ -65,8 +64,8 @@ func commandLine(pid int) []string {
 	return strings.Split(string(bytes.TrimSuffix(data, []byte{0})), "\x00")
 }
 
-// belongs reports whether a command line is of a process of the cluster in
-// dir: a berth program with an argument that names a file in there.
+// belongs reports whether a command line belongs to a process of the cluster in
+// dir: a berth program with an argument that names a file below dir.
 func belongs(args []string, dir string) bool {
 	if len(args) < 3 {
 		return false
@@ -76,14 +75,13 @@ func belongs(args []string, dir string) bool {
 	})
 }
 
-// release gives the handle of a process up. There is nothing to be done about
-// a failure.
+// release releases the handle of a process. A failure has no remedy.
 func release(handle *os.Process) {
 	_ = handle.Release()
 }
 
-// end asks the processes to end, waits until they have, and kills what is left
-// after the grace. It reports what even that did not end.
+// end sends SIGTERM to the processes, and SIGKILL to those that are left after
+// the grace. The error names those that even SIGKILL did not end.
 func end(ctx context.Context, all []member, grace time.Duration) error {
 	for _, m := range all {
 		m.handle.Signal(syscall.SIGTERM) //nolint:errcheck // It may have ended.
@@ -104,8 +102,8 @@ func end(ctx context.Context, all []member, grace time.Duration) error {
 	return fmt.Errorf("processes %v do not end", pids(all))
 }
 
-// gone waits until none of the processes is left and reports whether it came
-// to that before ctx ended.
+// gone waits until none of the processes is left. It returns false if ctx ends
+// first.
 func gone(ctx context.Context, all []member) bool {
 	return poll(ctx, func() bool {
 		return !slices.ContainsFunc(all, func(m member) bool { return alive(m.pid, m.verb) })
@@ -126,8 +124,8 @@ func pids(all []member) []int {
 	return out
 }
 
-// poll calls done now and then until it says so, which poll reports, or ctx
-// ends.
+// poll calls done repeatedly until it returns true. poll returns false if ctx
+// ends first.
 func poll(ctx context.Context, done func() bool) bool {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()

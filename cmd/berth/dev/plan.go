@@ -30,8 +30,8 @@ const (
 	recordFile = "node.json"
 )
 
-// plan is what dev.json holds: what stays the same over all starts of a
-// cluster.
+// plan is the content of dev.json: the settings that stay the same over all
+// starts of a cluster.
 type plan struct {
 	Nodes     []plannedNode `json:"nodes"`
 	Joined    bool          `json:"joined"` // Every node has become a member.
@@ -45,7 +45,7 @@ type plan struct {
 	dir string
 }
 
-// plannedNode is one node that the cluster is to have.
+// plannedNode is one node of the plan.
 type plannedNode struct {
 	Name   string `json:"name"`
 	API    string `json:"api"` // host:port, as are RPC and Gossip.
@@ -54,12 +54,12 @@ type plannedNode struct {
 	GPUs   string `json:"gpus,omitempty"` // As in "h100:2,l40s:4".
 	Worker bool   `json:"worker,omitempty"`
 
-	// Removed is set once the cluster has removed the node. It is created
-	// again if its data is gone at a start.
+	// Removed is set once the cluster has removed the node. The node is created
+	// again if its data is missing at a start.
 	Removed bool `json:"removed,omitempty"`
 }
 
-// gpuCount returns how many GPUs the node is to report.
+// gpuCount returns the number of GPUs that the node should report.
 func (n *plannedNode) gpuCount() int {
 	devices, err := gpu.ParseSimulated(n.Name, n.GPUs)
 	if err != nil {
@@ -68,8 +68,8 @@ func (n *plannedNode) gpuCount() int {
 	return len(devices)
 }
 
-// loadPlan returns the plan of the directory, made at the first start. Its
-// nodes stay; the GPUs are what cfg names, if it names any.
+// loadPlan returns the plan of the directory, and creates it at the first
+// start. Its nodes do not change. cfg may replace the GPUs.
 func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 	p := &plan{dir: cfg.Dir}
 	err := readJSON(p.path(planFile), p)
@@ -103,7 +103,7 @@ func loadPlan(ctx context.Context, cfg Config) (*plan, error) {
 	return p, p.save()
 }
 
-// workers returns how many of the nodes hold no state.
+// workers returns the number of nodes without state.
 func (p *plan) workers() int {
 	count := 0
 	for _, n := range p.Nodes {
@@ -133,8 +133,8 @@ func (p *plan) hasData(n plannedNode) bool {
 	return err == nil
 }
 
-// host returns the node that others join: the first one, which makes the
-// cluster, and later the first that is a member.
+// host returns the node that others join: at first the first one, which
+// bootstraps the cluster, and later the first that is a member.
 func (p *plan) host() plannedNode {
 	if p.Joined {
 		for _, n := range p.Nodes {
@@ -146,7 +146,7 @@ func (p *plan) host() plannedNode {
 	return p.Nodes[0]
 }
 
-// create makes the plan of a new cluster.
+// create fills the plan of a new cluster.
 func (p *plan) create(ctx context.Context, nodes, workers int) error {
 	ports, err := freePorts(ctx, 3*nodes)
 	if err != nil {
@@ -171,8 +171,9 @@ func (p *plan) path(parts ...string) string {
 // save writes dev.json.
 func (p *plan) save() error { return writeJSON(p.path(planFile), p) }
 
-// readFounding takes over what the first node made when it made the cluster.
-func (p *plan) readFounding() error {
+// readBootstrap reads what the first node created when it bootstrapped the
+// cluster.
+func (p *plan) readBootstrap() error {
 	data := p.path(p.Nodes[0].Name, dataDir)
 	token, err := os.ReadFile(filepath.Join(data, rootFile))
 	if err != nil {
@@ -188,8 +189,8 @@ func (p *plan) readFounding() error {
 	return p.save()
 }
 
-// writeConfigs writes the berth.yaml of every node: the host makes the cluster,
-// unless there is one, and the others join it.
+// writeConfigs writes the berth.yaml of every node. The host bootstraps the
+// cluster unless it exists, and the others join it.
 func (p *plan) writeConfigs() error {
 	host := p.host()
 	for _, n := range p.Nodes {

@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// Ports come from below the range from which the kernel takes the ports of
-// outgoing connections: a node that starts again finds its own still free.
+// Ports are below the kernel's range of ephemeral ports, so that a restarted
+// node finds its ports free.
 const (
 	firstPort = 20_000
 	lastPort  = 29_999
 	portTries = 2_000
 )
 
-// freePorts returns n different loopback addresses that nothing listens on.
+// freePorts returns n different loopback addresses without a listener.
 func freePorts(ctx context.Context, n int) ([]string, error) {
 	var addrs []string
 	taken := map[int]bool{}
@@ -36,7 +36,7 @@ func freePorts(ctx context.Context, n int) ([]string, error) {
 	return nil, fmt.Errorf("no %d free ports between %d and %d", n, firstPort, lastPort)
 }
 
-// checkPort reports why addr cannot be listened on, over TCP or UDP.
+// checkPort returns an error if a listener on addr fails, over TCP or UDP.
 func checkPort(ctx context.Context, addr string) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", addr)
@@ -50,7 +50,8 @@ func checkPort(ctx context.Context, addr string) error {
 	return errors.Join(packets.Close(), l.Close())
 }
 
-// checkPorts reports the first address of the plan that another program has.
+// checkPorts returns an error for the first address of the plan that another
+// program uses.
 func (p *plan) checkPorts(ctx context.Context) error {
 	for _, n := range p.Nodes {
 		for _, addr := range []string{n.API, n.RPC, n.Gossip} {

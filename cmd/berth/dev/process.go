@@ -18,19 +18,20 @@ import (
 // ExitRemoved is the exit code of a node that the cluster has removed.
 const ExitRemoved = 3
 
-// The limits of one node process.
+// Limits of one node process.
 const (
 	firstRestart = 500 * time.Millisecond
 	maxRestart   = 10 * time.Second
-	longLife     = time.Minute // After so long a restart is quick again.
-	promoteAfter = "1s"        // A new node on the same machine need not prove itself.
-	maxLogBytes  = 32 << 20    // Then the log becomes node.log.old.
-	logTail      = 4 << 10     // Shown when a node does not come up.
+	longLife     = time.Minute // A process that ran for this long resets the backoff.
+	promoteAfter = "1s"        // On one machine a new server may vote soon.
+	maxLogBytes  = 32 << 20    // The size at which the log becomes node.log.old.
+	logTail      = 4 << 10     // The part shown if a node does not come up.
 )
 
-// keep runs the node's process until ctx ends, again when it ends and Restart
-// is set, unless the cluster has removed the node. It returns when no process is left.
-func (c *Cluster) keep(ctx context.Context, n plannedNode) {
+// keepRunning runs the node's process until ctx ends. With Restart it restarts
+// a process that exits, unless the cluster has removed the node. It returns
+// when no process is left.
+func (c *Cluster) keepRunning(ctx context.Context, n plannedNode) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = firstRestart, maxRestart
 	for {
@@ -63,11 +64,11 @@ func (c *Cluster) keep(ctx context.Context, n plannedNode) {
 	}
 }
 
-// execute runs the node's process once. When ctx ends the process is asked to
-// end, and killed when it does not.
+// execute runs the node's process once. When ctx ends, it sends SIGTERM, and
+// SIGKILL if the process does not exit.
 //
-// The kernel ends the process too when the thread that started it ends, so
-// the thread is kept for this alone.
+// The kernel also ends the process when the thread that started it ends, so the
+// goroutine keeps its thread.
 func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -91,8 +92,8 @@ func (c *Cluster) execute(ctx context.Context, n plannedNode) error {
 	return cmd.Wait()
 }
 
-// environment returns the variables of this process but for Berth's own: the
-// nodes of a cluster read their configuration from files alone.
+// environment returns the variables of this process except Berth's own, because
+// the nodes of a cluster read their configuration only from files.
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -103,8 +104,8 @@ func environment() []string {
 	return env
 }
 
-// trimLog moves a log that has grown too long out of the way. The node goes on
-// writing into the same file, so its text is copied and then cut.
+// trimLog rotates a log that has grown too long. The node continues to write to
+// the same file, so trimLog copies its text and truncates it.
 func trimLog(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() < maxLogBytes {

@@ -17,7 +17,7 @@ import (
 // tokenTTL is how long the other nodes may take to join.
 const tokenTTL = 30 * time.Minute
 
-// How new nodes are started: the first at once, then one after the other.
+// The pace of starts: the first nodes at once, then one after the other.
 const (
 	atOnce      = 8
 	launchPause = 400 * time.Millisecond
@@ -58,8 +58,8 @@ func (c *Cluster) comeUp(ctx context.Context) error {
 }
 
 // startNodes starts every node that was not removed. At the first start the
-// first node makes the cluster and the token with which the others join; a node
-// without data joins later in the same way.
+// first node bootstraps the cluster and creates the token with which the others
+// join. A node without data joins later in the same way.
 func (c *Cluster) startNodes(ctx context.Context) error {
 	host := c.plan.host()
 	var later []plannedNode
@@ -82,7 +82,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		return err
 	}
 	if !c.plan.Joined {
-		if err := c.plan.readFounding(); err != nil {
+		if err := c.plan.readBootstrap(); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		return err
 	}
 	for i, n := range later {
-		if i >= atOnce { // More starts than that would leave no processor to those that run.
+		if i >= atOnce { // More concurrent starts would take the processors from running nodes.
 			select {
 			case <-time.After(launchPause):
 			case <-ctx.Done():
@@ -102,8 +102,8 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// makeTokens writes the join tokens that the berth.yaml of every node but the
-// first names, one for each role.
+// makeTokens creates a join token for each role. The berth.yaml of every node
+// but the first names one of their files.
 func (c *Cluster) makeTokens(ctx context.Context, admin *client.Client) error {
 	workers := c.plan.workers()
 	for _, t := range []struct {
@@ -130,8 +130,8 @@ func (c *Cluster) makeTokens(ctx context.Context, admin *client.Client) error {
 	return nil
 }
 
-// makeUser makes the user and the API key that cluster.json names. It goes on
-// where an earlier start was interrupted.
+// makeUser creates the user and the API key that cluster.json names. It
+// continues after an interrupted start.
 func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 	_, err := admin.CreateUser(ctx, wire.NewUser{
 		Email: c.plan.Email, Password: c.plan.Password,
@@ -152,7 +152,7 @@ func (c *Cluster) makeUser(ctx context.Context, admin *client.Client) error {
 	return c.plan.save()
 }
 
-// unreadyNode returns a node that is not ready, and why.
+// unreadyNode returns a node that is not ready, and the reason.
 func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string, error) {
 	if err := c.dropRemoved(); err != nil {
 		return c.plan.Nodes[0].Name, err
@@ -170,7 +170,7 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 			return n.Name, err
 		}
 	}
-	cluster, err := look(ctx, admin)
+	cluster, err := query(ctx, admin)
 	if err != nil {
 		return members[0].Name, err
 	}
@@ -189,11 +189,11 @@ func (c *Cluster) unreadyNode(ctx context.Context, admin *client.Client) (string
 	return "", nil
 }
 
-// forEach returns d for each of n.
+// forEach returns n times d.
 func forEach(n int, d time.Duration) time.Duration { return time.Duration(int64(n) * int64(d)) }
 
-// await calls check, which names a node that is not ready and why, until it
-// names none.
+// await calls check until it returns no error. check returns a node that is not
+// ready, and the reason.
 func (c *Cluster) await(ctx context.Context, check func(context.Context) (string, error)) error {
 	count := len(c.plan.Nodes)
 	limit, once := readyLimit+forEach(count, readyMore), surveyLimit+forEach(count, surveyMore)
@@ -237,13 +237,13 @@ func (c *Cluster) survey(ctx context.Context, admin *client.Client) {
 	limited, cancel := context.WithTimeout(ctx, surveyLimit)
 	defer cancel()
 	state := c.written
-	if cluster, err := look(limited, admin); err == nil {
+	if cluster, err := query(limited, admin); err == nil {
 		if fresh, ok := cluster.state(c.plan); ok {
 			state = fresh
 		}
 	}
 	if len(state.Nodes) != len(members) {
-		return // A node was removed since: the next look tells of the others.
+		return // A node was removed meanwhile; the next survey describes the others.
 	}
 	state.Nodes = slices.Clone(state.Nodes)
 	for i := range state.Nodes {

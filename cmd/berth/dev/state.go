@@ -10,11 +10,11 @@ import (
 	"berth/compute"
 )
 
-// stateFile tells others about the cluster that runs in a directory.
+// stateFile describes the running cluster of a directory.
 const stateFile = "cluster.json"
 
-// State is what cluster.json holds: how to reach a running cluster, and as
-// whom.
+// State is the content of cluster.json: the addresses and the credentials of a
+// running cluster.
 type State struct {
 	ClusterID compute.UUID   `json:"cluster_id"`
 	Nodes     []Node         `json:"nodes"` // In the order of their names: n1, n2, ...
@@ -45,8 +45,8 @@ type GPU struct {
 	Simulated bool          `json:"simulated"`
 }
 
-// ReadState returns the state of the cluster that runs in dir. The error is
-// fs.ErrNotExist when none runs there.
+// ReadState returns the state of the running cluster of dir. The error is
+// fs.ErrNotExist if none runs.
 func ReadState(dir string) (State, error) {
 	var s State
 	err := readJSON(filepath.Join(dir, stateFile), &s)
@@ -73,15 +73,15 @@ func (s State) Followers() []string {
 	return addrs
 }
 
-// seen is what the cluster tells about itself.
+// seen is the cluster's report about itself.
 type seen struct {
 	nodes  map[string]wire.Node // By name.
 	voters int
 	leader compute.NodeID
 }
 
-// look asks the cluster about itself.
-func look(ctx context.Context, admin *client.Client) (seen, error) {
+// query returns the nodes and the peers of the cluster.
+func query(ctx context.Context, admin *client.Client) (seen, error) {
 	nodes, err := admin.Nodes(ctx)
 	if err != nil {
 		return seen{}, fmt.Errorf("list nodes: %w", err)
@@ -105,7 +105,8 @@ func look(ctx context.Context, admin *client.Client) (seen, error) {
 	return s, nil
 }
 
-// missing says what the cluster does not tell about the node; "" for nothing.
+// missing describes how the report lacks a planned node or its GPUs; "" if it
+// lacks neither.
 func (s seen) missing(planned plannedNode) string {
 	n, found := s.nodes[planned.Name]
 	switch {
@@ -119,8 +120,8 @@ func (s seen) missing(planned plannedNode) string {
 	return ""
 }
 
-// state returns what cluster.json is to say, but for the processes. ok is
-// false while the cluster does not know every node, or no leader.
+// state returns the content of cluster.json without the processes. ok is false
+// while the cluster lacks a node or has no leader.
 func (s seen) state(p *plan) (out State, ok bool) {
 	out = State{
 		ClusterID: p.ClusterID, RootToken: p.RootToken, Leader: s.leader,

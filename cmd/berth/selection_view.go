@@ -14,40 +14,41 @@ import (
 	"berth/compute"
 )
 
-// The whole of a bar, and how full it is at most before the end.
+// The length of a bar, and its maximum fill before the end.
 const (
 	barParts  = 1000
 	barAlmost = 990
 )
 
-// newLaneView returns bars for a terminal and lines for anything else.
-func newLaneView(w io.Writer) laneView {
+// newCandidateView returns bars for a terminal, and lines for other writers.
+func newCandidateView(w io.Writer) candidateView {
 	if isTerminal(w) {
 		return newBars(w)
 	}
 	return &lines{w: w, shown: map[string]string{}}
 }
 
-// lines shows lanes as a line for each change that matters.
+// lines shows candidates as a line per relevant change.
 type lines struct {
 	w     io.Writer
 	shown map[string]string // The last line, by GPU type.
 }
 
-func (l *lines) update(lanes []lane) {
-	for _, lane := range lanes {
-		line := describeLane(lane, 25)
-		if line != l.shown[lane.gpuType] {
+func (l *lines) update(candidates []candidate) {
+	for _, candidate := range candidates {
+		line := describeCandidate(candidate, 25)
+		if line != l.shown[candidate.gpuType] {
 			fmt.Fprintln(l.w, "  "+line)
-			l.shown[lane.gpuType] = line
+			l.shown[candidate.gpuType] = line
 		}
 	}
 }
 
 func (l *lines) close() {}
 
-// describeLane returns the lane in one line, its progress in steps of percent.
-func describeLane(l lane, step int) string {
+// describeCandidate returns the candidate in one line, with its progress in
+// steps of step percent.
+func describeCandidate(l candidate, step int) string {
 	text := fmt.Sprintf("%-6s %s", l.gpuType, statusText(l.status, l.details))
 	if l.node != "" {
 		text += " on " + l.node
@@ -58,7 +59,7 @@ func describeLane(l lane, step int) string {
 	return text
 }
 
-// bars shows lanes as bars that grow.
+// bars shows candidates as progress bars.
 type bars struct {
 	writer   progress.Writer
 	trackers map[string]*progress.Tracker
@@ -83,29 +84,30 @@ func newBars(w io.Writer) *bars {
 	return b
 }
 
-func (b *bars) update(lanes []lane) {
-	for _, lane := range lanes {
-		t, found := b.trackers[lane.gpuType]
+func (b *bars) update(candidates []candidate) {
+	for _, candidate := range candidates {
+		t, found := b.trackers[candidate.gpuType]
 		if !found {
 			t = &progress.Tracker{Total: barParts}
-			b.trackers[lane.gpuType] = t
+			b.trackers[candidate.gpuType] = t
 			b.writer.AppendTracker(t)
 		}
-		t.UpdateMessage(describeLane(lane, 101))
+		t.UpdateMessage(describeCandidate(candidate, 101))
 		switch {
 		case t.IsDone():
-		case lane.status == compute.StatusCompleted:
+		case candidate.status == compute.StatusCompleted:
 			t.SetValue(barParts)
 			t.MarkAsDone()
-		case lane.status.Terminal():
-			t.MarkAsErrored() // Also one that was stopped early: it stays where it was.
+		case candidate.status.Terminal():
+			t.MarkAsErrored() // Also a candidate that was stopped early: its bar stays as it is.
 		default:
-			t.SetValue(min(int64(lane.progress*barParts), barAlmost))
+			t.SetValue(min(int64(candidate.progress*barParts), barAlmost))
 		}
 	}
 }
 
-// close may come before Render has begun, which then misses the first Stop.
+// close stops rendering. It may run before Render has begun, which then misses
+// the first Stop.
 func (b *bars) close() {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -119,7 +121,7 @@ func (b *bars) close() {
 	}
 }
 
-// printSelection writes what a GPU selection found: a row per GPU type, and
+// printSelection writes the result of a GPU selection: a row per GPU type, and
 // the recommendation with its reason.
 func printSelection(w io.Writer, s wire.Selection) error {
 	t := table.NewWriter()
@@ -137,9 +139,9 @@ func printSelection(w io.Writer, s wire.Selection) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, t.Render())
 	fmt.Fprintln(&b, "Pareto: no other type is both faster and cheaper.")
-	printWhys(&b, s.Rows)
+	printReasons(&b, s.Rows)
 	if s.Recommendation != nil {
-		fmt.Fprintf(&b, "\nRecommended (%s): %s%s\n", s.Objective, *s.Recommendation, certainty(s.Confidence))
+		fmt.Fprintf(&b, "\nRecommended (%s): %s%s\n", s.Objective, *s.Recommendation, describeConfidence(s.Confidence))
 	} else {
 		fmt.Fprintf(&b, "\nNo recommendation (%s).\n", s.Objective)
 	}
@@ -150,17 +152,18 @@ func printSelection(w io.Writer, s wire.Selection) error {
 	return err
 }
 
-// certainty says how sure a recommendation is, "" when that is unknown.
-func certainty(confidence *float64) string {
+// describeConfidence describes the confidence of a recommendation, "" if it is
+// unknown.
+func describeConfidence(confidence *float64) string {
 	if confidence == nil {
 		return ""
 	}
-	// A probability is never shown as certainty.
+	// A probability is never shown as 100 %.
 	return fmt.Sprintf(", confidence %.0f %%", min(100**confidence, 99))
 }
 
-// printWhys writes why types have no result, a line each.
-func printWhys(w io.Writer, rows []wire.SelectionRow) {
+// printReasons writes a line for each type without a result, with the reason.
+func printReasons(w io.Writer, rows []wire.SelectionRow) {
 	for _, row := range rows {
 		if row.Detail != nil && (row.StoppedEarly || row.Status != compute.StatusCompleted) {
 			fmt.Fprintf(w, "%s: %s\n", row.GPUType, *row.Detail)
@@ -168,8 +171,8 @@ func printWhys(w io.Writer, rows []wire.SelectionRow) {
 	}
 }
 
-// statusText formats a status for people. A run that the selection itself stopped is
-// no failure.
+// statusText returns a readable status. A candidate that the selection
+// itself ended has not failed.
 func statusText(status compute.Status, details string) string {
 	if status != compute.StatusCancelled {
 		return status.String()

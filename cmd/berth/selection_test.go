@@ -14,9 +14,9 @@ import (
 	"berth/compute"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// selection is a GPU selection that has ended.
+// selection is an ended GPU selection.
 const selection = `{
   "execution_id": "` + someID + `", "status": "completed", "objective": "balanced",
   "rows": [
@@ -67,15 +67,15 @@ func checkGolden(t *testing.T, name, got string) {
 func TestLines(t *testing.T) {
 	var got strings.Builder
 	view := &lines{w: &got, shown: map[string]string{}}
-	t4 := lane{gpuType: "t4", status: compute.StatusQueued}
-	view.update([]lane{t4})
+	t4 := candidate{gpuType: "t4", status: compute.StatusQueued}
+	view.update([]candidate{t4})
 	t4.status, t4.node = compute.StatusRunning, "n3"
 	for _, p := range []float64{0.1, 0.3, 0.4, 0.76} {
 		t4.progress = p
-		view.update([]lane{t4})
+		view.update([]candidate{t4})
 	}
 	t4.status = compute.StatusCompleted
-	view.update([]lane{t4})
+	view.update([]candidate{t4})
 	want := "  t4     queued\n  t4     running on n3\n  t4     running on n3, 25%\n" +
 		"  t4     running on n3, 75%\n  t4     completed on n3\n"
 	if got.String() != want {
@@ -83,12 +83,13 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Bars end with the race, whatever became of the lanes.
+// TestBarsEnd checks that bars end with the selection, whatever the results of
+// its candidates.
 func TestBarsEnd(t *testing.T) {
 	var out bytes.Buffer
 	view := newBars(&out)
-	view.update([]lane{{gpuType: "t4", status: compute.StatusRunning, progress: 0.5}})
-	view.update([]lane{{gpuType: "t4", status: compute.StatusFailed, progress: 0.5}})
+	view.update([]candidate{{gpuType: "t4", status: compute.StatusRunning, progress: 0.5}})
+	view.update([]candidate{{gpuType: "t4", status: compute.StatusFailed, progress: 0.5}})
 	view.close()
 	if !strings.Contains(out.String(), "t4") {
 		t.Errorf("got %q, want the GPU type", out.String())
@@ -102,7 +103,7 @@ func TestRecommend(t *testing.T) {
 		`"status_details": "parent_ended"`, `"return_code": 3`).Replace(selection)
 	body := selection
 	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/gpu_selection/start": keep(t, &sent, `{"execution_id":"`+someID+`","status":"pending"}`),
+		"POST " + apiRoot + "/execution/gpu_selection/start": recordSent(t, &sent, `{"execution_id":"`+someID+`","status":"pending"}`),
 		"GET " + apiRoot + "/execution/gpu_selection/" + someID: func(w http.ResponseWriter, r *http.Request) {
 			answer(body)(w, r)
 		},
