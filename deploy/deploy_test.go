@@ -1,5 +1,5 @@
-// Package deploy_test checks what is deployed beside the binary, with the
-// programs that will read it.
+// Package deploy_test checks the files that are deployed beside the binary,
+// with the programs that read them.
 package deploy_test
 
 import (
@@ -16,7 +16,7 @@ import (
 	"berth/node/config"
 )
 
-// toolTimeout is how long any of the tools may take on a slow machine.
+// toolTimeout is the timeout of a tool on a slow machine.
 const toolTimeout = 2 * time.Minute
 
 // mustTool returns the path of a program that make test installs.
@@ -24,7 +24,7 @@ func mustTool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		if os.Getenv("CI") != "" { // There the set-up ran: it must not be missing.
+		if os.Getenv("CI") != "" { // The setup script ran there, so the tool must exist.
 			t.Fatalf("%s is not installed: scripts/setup.sh test should have done that", name)
 		}
 		t.Skipf("%s is not installed: scripts/setup.sh test does that", name)
@@ -32,7 +32,7 @@ func mustTool(t *testing.T, name string) string {
 	return path
 }
 
-// execute executes the command in dir and returns what it printed.
+// execute runs the command in dir and returns its output.
 func execute(t *testing.T, dir string, env []string, name string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
@@ -43,7 +43,7 @@ func execute(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out), err
 }
 
-// mustExecute executes a command that has to succeed.
+// mustExecute runs a command that must succeed.
 func mustExecute(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	out, err := execute(t, dir, env, name, args...)
@@ -74,7 +74,7 @@ func TestShellScripts(t *testing.T) {
 
 func TestVagrantfile(t *testing.T) {
 	vagrant := mustTool(t, "vagrant")
-	// The Vagrantfile makes a directory beside itself.
+	// The Vagrantfile creates a directory beside itself.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "Vagrantfile"), []byte(mustRead(t, "../Vagrantfile")), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,12 +97,13 @@ func TestPrometheus(t *testing.T) {
 	mustExecute(t, "prometheus", nil, promtool, "test", "rules", "berth.rules.test.yml")
 }
 
-// TestAlertsNameMetrics holds that no alert waits for a metric that no part of
-// the program has.
+// TestAlertsNameMetrics checks that alerts use only metrics that exist in the
+// source.
 func TestAlertsNameMetrics(t *testing.T) {
 	source := allSource(t)
 	rules := mustRead(t, "prometheus/berth.rules.yml")
-	// Recorded names have a colon; what a histogram is made of has a suffix.
+	// Names of recording rules have a colon; series of a histogram have a
+	// suffix.
 	names := regexp.MustCompile(`\b(berth_[a-z_]+|DCGM_FI_[A-Z_]+)\b`).FindAllString(rules, -1)
 	if len(names) == 0 {
 		t.Fatal("the rules name no metric")
@@ -117,7 +118,7 @@ func TestAlertsNameMetrics(t *testing.T) {
 	}
 }
 
-// allSource returns the text of every Go file that is no test.
+// allSource returns the text of all Go files except tests.
 func allSource(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -143,7 +144,7 @@ func allSource(t *testing.T) string {
 
 func TestUnit(t *testing.T) {
 	analyze := mustTool(t, "systemd-analyze")
-	// The program is not installed here; verify wants it to be there.
+	// The program is not installed here, and verify requires that it exists.
 	text := strings.ReplaceAll(mustRead(t, "berth.service"), "/usr/local/bin/berth", "/bin/true")
 	unit := filepath.Join(t.TempDir(), "berth.service")
 	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
@@ -172,11 +173,11 @@ func TestExampleConfig(t *testing.T) {
 	}
 }
 
-// TestExampleNamesEverySetting holds that the example shows each setting,
-// commented out or not, and no other.
+// TestExampleNamesEverySetting checks that the example shows exactly the
+// existing settings, commented out or not.
 func TestExampleNamesEverySetting(t *testing.T) {
-	// A comment that is a setting has its place among the others: two spaces
-	// for each level behind the sign.
+	// A setting that is commented out is indented after the sign, by two spaces
+	// for each level.
 	text := regexp.MustCompile(`(?m)^( *)# ([a-z_]+:|  |- )`).ReplaceAllString(mustRead(t, "berth.yaml"), "$1$2")
 	file := filepath.Join(t.TempDir(), "berth.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -203,7 +204,7 @@ func TestExampleNamesEverySetting(t *testing.T) {
 		path = append(path[:level], setting[2])
 		named[strings.Join(path, ".")] = true
 	}
-	want := []string{"executor.mounts"} // Of the file alone.
+	want := []string{"executor.mounts"} // Has no flag and no variable.
 	for _, key := range config.Keys() {
 		want = append(want, key.Path)
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes this machine a node of a Berth cluster: the program, its configuration
-# in /etc/berth, its state in /var/lib/berth, and a systemd unit. Executing it
-# again replaces the program and keeps configuration and state.
+# Makes this machine a node of a Berth cluster. Installs the program, its
+# configuration in /etc/berth, its state directory /var/lib/berth, and a systemd
+# unit. A second run replaces the program and keeps configuration and state.
 set -euo pipefail
 
 usage() {
@@ -75,8 +75,8 @@ check() {
 	command -v python3 >/dev/null || echo "install.sh: no python3 here: no Python will execute on this node" >&2
 }
 
-# A running node goes on with the old file until it is restarted, as the new
-# one takes its name and not its place.
+# A rename replaces the program, so that a running node continues with the old
+# file until it is restarted.
 install_program() {
 	install -d -m 755 "$(dirname "$program")"
 	install -m 755 "$binary" "$program.new"
@@ -115,7 +115,7 @@ write_config() {
 	echo "wrote $config"
 }
 
-# The token is for the first start alone.
+# Only the first start needs the token.
 install_token() {
 	[[ -n $token_file ]] || return 0
 	install -m 600 "$token_file" "$root$token"
@@ -126,14 +126,14 @@ install_unit() {
 	install -m 644 "$here/berth.service" "$unit"
 }
 
-# api_setting prints what the configuration says of api.$1, or of api.tls.$1.
-# A machine that has one from before keeps it, whatever the options say.
+# api_setting prints api.$1 or api.tls.$1 of the configuration. An existing
+# configuration overrides the options.
 api_setting() {
 	sed -n "/^api:/,/^[^ #]/s/^ *$1: *[\"']\{0,1\}\([^ \"'#]*\).*/\1/p" "$config" | head -n 1
 }
 
-# find_api finds out where to ask this node: under the address of its listener,
-# which is any of the machine's where it has none of its own.
+# find_api sets the address of this node's API: that of its listener, or loopback
+# if it listens on all addresses.
 find_api() {
 	local addr
 	addr=$(api_setting addr)
@@ -145,8 +145,9 @@ find_api() {
 	esac
 }
 
-# status prints the status line of a GET on this node's API, or the status. The
-# certificate may be for a name that only others know: so it is not verified here.
+# status prints the status line of a GET on this node's API, or only the status
+# with TLS. The certificate is not verified, because it may be for a name that
+# this machine cannot resolve.
 status() {
 	if [[ $scheme == https ]]; then
 		python3 - "$scheme://$host:$port$1" <<-'END'
@@ -171,7 +172,7 @@ start() {
 	systemctl restart berth.service
 }
 
-# A node is ready once it has its place in the cluster.
+# A node is ready once it is a member of the cluster.
 wait_ready() {
 	local deadline=$((SECONDS + 120))
 	if [[ $scheme == https ]] && ! command -v python3 >/dev/null; then
@@ -186,7 +187,7 @@ wait_ready() {
 	echo "this node is ready"
 }
 
-# The token is asked for under a name that the certificate is for.
+# With TLS the request needs a name in the certificate.
 make_token() {
 	[[ -n $uses ]] || return 0
 	local url

@@ -14,9 +14,9 @@ import (
 	"berth/node/config"
 )
 
-// inOwnRoot executes the installer where /etc, /var/lib and /run are empty and
-// its own: it finds a systemd there whose systemctl only takes notes. CONFIG
-// is the configuration that the machine has from before.
+// inOwnRoot runs the installer with its own, empty /etc, /var/lib and /run. It
+// finds a fake systemctl that only records its calls. CONFIG is an existing
+// configuration of the machine.
 const inOwnRoot = `
 set -e
 export PYTHONDONTWRITEBYTECODE=1
@@ -27,7 +27,8 @@ bash install.sh "$@"
 cp -a /etc/berth "$OUT"
 `
 
-// starter is a machine on which the installer starts a node, and what it did.
+// starter is a machine on which the installer starts a node, with a record of
+// its calls.
 type starter struct {
 	unshare, out, notes string
 	machine
@@ -46,7 +47,7 @@ func newStarter(t *testing.T) starter {
 	return s
 }
 
-// start executes the installer over the configuration, "" for none.
+// start runs the installer on a machine with the configuration, "" for none.
 func (s starter) start(t *testing.T, config string, args ...string) string {
 	t.Helper()
 	env := []string{"CONFIG=", "OUT=" + s.out, "PATH=" + s.out + ":" + os.Getenv("PATH")}
@@ -59,8 +60,8 @@ func (s starter) start(t *testing.T, config string, args ...string) string {
 	return mustExecute(t, ".", env, s.unshare, args...)
 }
 
-// mustReady serves the API of a node on the IP address that is ready when it
-// is asked for the second time, and returns how often it was asked.
+// mustReady serves a fake API on the IP address. The node is ready from the
+// second request on. mustReady returns a counter of the requests.
 func mustReady(t *testing.T, ip string, tls bool) (port int, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -84,8 +85,8 @@ func mustReady(t *testing.T, ip string, tls bool) (port int, asked *atomic.Int64
 	return l.Addr().(*net.TCPAddr).Port, asked
 }
 
-// TestInstallStarts follows the first machine to its join token, and another
-// one into the cluster.
+// TestInstallStarts installs the first machine, which creates a join token, and
+// another one, which joins the cluster.
 func TestInstallStarts(t *testing.T) {
 	s := newStarter(t)
 	port, asked := mustReady(t, "127.0.0.1", false)
@@ -114,16 +115,16 @@ func TestInstallStarts(t *testing.T) {
 	}
 }
 
-// TestInstallAsksWhereTheAPIIs holds that the installer finds the API wherever
-// the options, or the configuration that is there already, have put it.
+// TestInstallAsksWhereTheAPIIs checks that the installer finds the API at the
+// address in the options or in an existing configuration.
 func TestInstallAsksWhereTheAPIIs(t *testing.T) {
 	tests := []struct {
 		name    string
-		serve   string // IP address of the API; the installer can reach it nowhere else.
+		serve   string // The only IP address of the API.
 		tls     bool
 		options string // The value of --api-addr, and
-		config  string // the configuration from before; %d is the port.
-		want    string // The URL under which the token is made.
+		config  string // the existing configuration; %d is the port.
+		want    string // The URL for creating the token.
 	}{
 		{name: "one address", serve: "127.0.0.2", options: "127.0.0.2:%d", want: "http://127.0.0.2:%d"},
 		{name: "every address", serve: "127.0.0.1", options: "0.0.0.0:%d", want: "http://127.0.0.1:%d"},

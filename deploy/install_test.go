@@ -9,8 +9,8 @@ import (
 	"berth/node/config"
 )
 
-// machine is a directory that stands for the root of one, and a program that
-// stands for berth: it has only to be there and to accept a configuration.
+// machine is a directory that acts as a root directory, and a fake berth
+// program that only accepts a configuration.
 type machine struct{ root, binary, token string }
 
 func newMachine(t *testing.T) machine {
@@ -33,7 +33,7 @@ func mustWrite(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// install executes the installer below the machine's root.
+// install runs the installer below the machine's root.
 func (m machine) install(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	return execute(t, ".", nil, "bash", append([]string{"install.sh", "--root", m.root, "--binary", m.binary}, args...)...)
@@ -96,8 +96,8 @@ func TestInstallJoins(t *testing.T) {
 	}
 }
 
-// TestInstallAgain holds that a second execution brings a new program and
-// touches neither configuration nor state.
+// TestInstallAgain checks that a second run replaces the program and changes
+// neither configuration nor state.
 func TestInstallAgain(t *testing.T) {
 	m := newMachine(t)
 	m.mustInstall(t, "--name", "n1")
@@ -146,8 +146,8 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-// TestInstallRefusesBadConfig holds that a configuration which the program
-// refuses does not take the place of none.
+// TestInstallRefusesBadConfig checks that a configuration that the program
+// refuses is not installed.
 func TestInstallRefusesBadConfig(t *testing.T) {
 	m := newMachine(t)
 	mustWrite(t, m.binary, "#!/bin/sh\necho 'line 2: name: bad'\nexit 1\n", 0o755)

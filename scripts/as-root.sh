@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Executes a command as root, by sudo where needed: a node makes namespaces
-# and control groups for what it executes.
+# Runs a command as root, with sudo if needed, because a node creates namespaces
+# and control groups for executions.
 set -euo pipefail
 
 if [[ $(id -u) -eq 0 ]]; then

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing of what the demo or the tests need, from Debian's
-# archive, and says what it did. Usage: scripts/setup.sh demo|test|test-long
+# Installs missing packages for the demo or the tests from Debian's archive, and
+# prints what it did. Usage: scripts/setup.sh demo|test|test-long
 set -euo pipefail
 
-# What each needs: COMMAND:PACKAGE, or /FILE:PACKAGE.
+# Requirements of each: COMMAND:PACKAGE, or /FILE:PACKAGE.
 demo=(
 	gcc:gcc
 	/usr/include/stdio.h:libc6-dev
@@ -52,8 +52,8 @@ if ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 
-# Packages such as prometheus start a daemon when they are installed. This
-# machine asked for a tool, not for a daemon.
+# Packages such as prometheus start a daemon when they are installed. Only their
+# tools are needed.
 # shellcheck disable=SC2016 # $policy is expanded by the root shell.
 quiet_install='
 set -eu

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of packages and sums them up: the seconds of each package, every
+# Runs the tests of packages and summarizes them: the seconds of each package, every
 # failed, skipped and flaky test, and the slowest ones. A test that fails runs
 # again, alone, up to twice; one that then passes counts as passed and is listed
 # as flaky, also in bin/flaky.txt. Data races and broken invariants are never
@@ -17,16 +17,16 @@ if [[ ${1-} == --long ]]; then
 fi
 export BERTH_TEST_FLAGS="-tags=$tags -vet=off -shuffle=on -timeout=40m"
 
-# Packages in which goroutines meet run under the race detector; in the long form
-# also those that mostly compute. It does not see what other processes do.
+# Packages with concurrent goroutines run under the race detector; in the long form
+# also those that mostly compute. It does not cover other processes.
 race='api|api/client|cluster(/.*)?|gpu|node/(executor|leader|logs|storage|worker)'
 [[ -z $tags ]] || race+='|fsm(/.*)?|node|scheduler(/.*)?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 
-# Tests that execute code share the machine's cgroups, networks and devices, and
-# run one package after the other. They mostly wait: for elections, leases and the
-# ends of processes. Beside them run peers in one process, and at less priority
-# what computes.
+# Tests that execute code share the machine's cgroups, networks and devices, so
+# their packages run one after the other. They mostly wait: for elections, leases
+# and the ends of processes. Tests with peers in one process run beside them, and
+# tests that compute run at lower priority.
 machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth|bench/faults(/sweep)?|bench/workers|deploy)$'
 peers='^berth/cluster(/.*)?$'
 
@@ -64,7 +64,7 @@ stream() {
 }
 
 echo "compiling"
-# Compiling first, on all cores, leaves the tests the whole machine.
+# Compile first, on all cores, so that the tests have the whole machine.
 race_packages=$(select_packages in "$BERTH_TEST_RACE" <<<"$packages")
 if [[ -n $race_packages ]]; then
 	# shellcheck disable=SC2086
@@ -85,8 +85,7 @@ others=$!
 select_packages in "$machine" <<<"$packages" | stream machine 1 4 || status=1
 wait "$others" || status=1
 
-# Replaying the output through one more gotestsum lets it rerun what failed, with
-# nothing beside.
+# Replays the output through another gotestsum, which reruns failed tests alone.
 echo "$status" >"$out/status"
 status=0
 "$GOTESTSUM" --format none --jsonfile bin/test.json --rerun-fails=2 --rerun-fails-run-root-test \
@@ -96,7 +95,7 @@ status=0
 echo
 echo "the slowest tests:"
 "$GOTESTSUM" tool slowest --num 20 --jsonfile bin/test.json
-# The report also has the tests that failed each time: those are not flaky.
+# The report also lists tests that failed each time; those are not flaky.
 sed -i -E '/: ([0-9]+) runs, \1 failures$/d' bin/flaky.txt
 if [[ -s bin/flaky.txt ]]; then
 	echo

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities in what the binary calls. Their database is
-# on the network; where it cannot be reached that is said and nothing fails. Usage: scripts/vulnerabilities.sh [PACKAGES]
+# Reports known vulnerabilities in code that the binary calls. If their database
+# is not reachable, it prints that and succeeds.
+# Usage: scripts/vulnerabilities.sh [PACKAGES]
 set -euo pipefail
 
 govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0

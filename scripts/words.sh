@@ -37,7 +37,7 @@ found=$(
 	git grep -nEi "(Short|Long|Example):? .*\b($WORDS)\b" -- 'cmd/*.go' || true
 	git grep -nE "Short: *[\"\`]$STARTS\b" -- 'cmd/*.go' || true
 	git grep -nEi "^\s*#.*\b($WORDS)\b" -- '*.sh' Makefile '*.yaml' '*.yml' ':!.golangci.yml' || true
-	git grep -nEi "\b($WORDS)\b" -- '*.md' ':!docs/glossary.md' ':!docs/reliability/faults.md' || true
+	git grep -nEi "\b($WORDS)\b" -- '*.md' ':!docs/glossary.md' || true
 )
 found=$(grep -v '^scripts/words.sh:' <<<"$found" || true)
 if [[ -n $found ]]; then
