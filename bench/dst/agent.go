@@ -265,7 +265,7 @@ func (a *agent) pass(at *attempt) {
 	}
 	s.lease.Renew(a.contactAt, a.w.now)
 	if at.yields {
-		s.yield(at.notice)
+		s.preempt(at.notice)
 	}
 	if at.stop != compute.StopNone {
 		s.stop(at.stop)
@@ -296,7 +296,7 @@ func (a *agent) begin(w *compute.Work) {
 	if a.w.happens(0.02) {
 		wait = a.w.between(time.Second, slowFetch)
 	}
-	said := *w.Execution
+	spec := *w.Execution
 	shares := w.Attempt.GPUs
 	a.w.after(wait, a.guard(func() {
 		switch {
@@ -305,7 +305,7 @@ func (a *agent) begin(w *compute.Work) {
 			a.conclude(a.neverStarted(at, compute.StatusSystemFailure, compute.ReasonStartFailed))
 		default:
 			a.directory(k)
-			a.spawn(at, &said, shares)
+			a.spawn(at, &spec, shares)
 			a.pass(at)
 		}
 	}))

@@ -65,10 +65,10 @@ func (o *oracle) watchBrake(view *fsm.View) {
 	}
 }
 
-// givesUp checks that a leader records every node it counts as down before it
-// gives up attempts. Otherwise the number of nodes that vanished at once is
+// checkLosses checks that a leader records every node it counts as down before
+// it gives up attempts. Otherwise the number of nodes that vanished at once is
 // unknown.
-func (o *oracle) givesUp(view *fsm.View, silent map[compute.NodeID]protocol.Silence) {
+func (o *oracle) checkLosses(view *fsm.View, silent map[compute.NodeID]protocol.Silence) {
 	for _, m := range o.w.machines {
 		n, known := view.Node(m.node)
 		if known && n.State == compute.NodeUp && silent[m.node].For > protocol.NodeTTL {

@@ -12,7 +12,7 @@ import (
 const (
 	submitEvery   = 15 * time.Second // Mean.
 	grantEvery    = 2 * time.Minute  // Mean.
-	clientPatient = 5 * time.Minute
+	clientTimeout = 5 * time.Minute
 	maxTimeout    = 12 * time.Minute
 )
 
@@ -22,7 +22,7 @@ type request struct {
 	number    int
 	op        fsm.Op
 	actor     fsm.Actor
-	said      compute.Execution
+	spec      compute.Execution
 	execution compute.ExecutionID // The id in the state; zero before.
 	answered  compute.ExecutionID // The id in the client's answer.
 	forgotten bool                // It ended long ago.
@@ -45,15 +45,15 @@ func (w *world) submit() {
 	actor := w.orgs[w.random.IntN(len(w.orgs))]
 	q := &request{number: w.numbers, actor: actor, op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: actor.Org}}
 	profiles := []string{"cpu", "cpu.2x", "t4", "t4.500m", "t4.250m", "t4.2x", "a100", "a100.2x", "a100.500m"}
-	q.said = compute.Execution{
+	q.spec = compute.Execution{
 		Profile: profiles[w.random.IntN(len(profiles))], Timeout: w.between(30*time.Second, maxTimeout),
 		Priority: w.random.IntN(3), Preemptible: w.happens(0.5),
 	}
 	if w.happens(0.4) {
-		q.said.MaxRetries = 1 + w.random.IntN(3)
+		q.spec.MaxRetries = 1 + w.random.IntN(3)
 	}
 	if w.happens(0.3) {
-		q.said.DisconnectGrace = w.between(0, 5*time.Minute)
+		q.spec.DisconnectGrace = w.between(0, 5*time.Minute)
 	}
 	w.ask(q)
 }
@@ -63,12 +63,12 @@ func (w *world) submit() {
 func (w *world) ask(q *request) {
 	var p *proposal
 	next := func() fsm.Submit {
-		c := fsm.Submit{Op: q.op, Actor: q.actor, Execution: q.said}
+		c := fsm.Submit{Op: q.op, Actor: q.actor, Execution: q.spec}
 		c.Execution.ID = compute.ExecutionID{UUID: w.uuid()}
 		w.oracle.requests[c.Execution.ID] = q
 		return c
 	}
-	p = w.propose(outside, always, clientPatient, next(), func(ok bool, r fsm.Result) {
+	p = w.propose(outside, always, clientTimeout, next(), func(ok bool, r fsm.Result) {
 		if ok && r.Refusal == nil {
 			w.acknowledge(q, r.Execution)
 		}
@@ -108,7 +108,7 @@ func (w *world) acknowledge(q *request, id compute.ExecutionID) {
 			Op: fsm.Op{ID: compute.OpID{UUID: w.uuid()}, Org: q.actor.Org}, Actor: q.actor, Execution: id, Stop: stop,
 		}
 		w.after(w.exponential(2*time.Minute), func() {
-			w.propose(outside, always, clientPatient, cmd, func(bool, fsm.Result) {})
+			w.propose(outside, always, clientTimeout, cmd, func(bool, fsm.Result) {})
 		})
 	}
 }
@@ -126,7 +126,7 @@ func (w *world) grant() {
 			Org: actor.Org, Amount: compute.Credits(1 + w.random.IntN(1000)), Note: fmt.Sprintf("grant %d", w.numbers),
 		}
 		w.grants[cmd.Note] = true
-		p := w.propose(outside, always, clientPatient, cmd, func(bool, fsm.Result) {})
+		p := w.propose(outside, always, clientTimeout, cmd, func(bool, fsm.Result) {})
 		p.repeat = func() bool {
 			if w.config.Bug == BugDoublePost {
 				cmd.Op.ID = compute.OpID{UUID: w.uuid()}

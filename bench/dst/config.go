@@ -113,7 +113,7 @@ type Report struct {
 	Dropped        int     `json:"dropped"`     // Lost entries and messages.
 	Duplicated     int     `json:"duplicated"`  // Duplicated messages.
 	StaleTerms     int     `json:"stale_terms"` // Commands of older leaders that the state refused.
-	StaleWords     int     `json:"stale_words"` // Reports of ended attempts that the state refused.
+	StaleReports   int     `json:"stale_words"` // Reports of ended attempts that the state refused.
 	Repeats        int     `json:"repeats"`     // Repeated requests that got their first answer.
 	Checks         int     `json:"checks"`      // Checks of the whole state.
 	Compared       int     `json:"compared"`    // Comparisons of replicas' hashes.
@@ -131,7 +131,7 @@ func (r *Report) Add(other Report) {
 		return []*int{
 			&r.Submits, &r.Executions, &r.Starts, &r.Lost, &r.Requeued, &r.Retried, &r.Unstarted, &r.Braked,
 			&r.Crashes, &r.Partitions, &r.Elections, &r.Restores, &r.Dropped, &r.Duplicated,
-			&r.StaleTerms, &r.StaleWords, &r.Repeats, &r.Checks, &r.Compared,
+			&r.StaleTerms, &r.StaleReports, &r.Repeats, &r.Checks, &r.Compared,
 		}
 	}
 	mine, its := sums(r), sums(&other)

@@ -3,7 +3,8 @@
 // objects of an entry after each entry; all executions, acknowledged requests
 // and settled ledgers after every 256 entries; and the whole state after every
 // 2,048 entries and at the end. The same Config gives the same history, byte
-// for byte, so the seed of a violation replays it.
+// for byte, so the seed of a violation replays it. Package bench defines the
+// terms.
 //
 // The simulation runs the real code that decides:
 //

@@ -54,7 +54,7 @@ func TestInvariantsHold(t *testing.T) {
 			"executions": r.Executions, "lost attempts": r.Lost, "requeued attempts": r.Requeued,
 			"retried attempts": r.Retried, "attempts without a start": r.Unstarted,
 			"crashes": r.Crashes, "partitions": r.Partitions, "elections": r.Elections,
-			"restored snapshots": r.Restores, "stale words": r.StaleWords, "repeated requests": r.Repeats,
+			"restored snapshots": r.Restores, "stale reports": r.StaleReports, "repeated requests": r.Repeats,
 			"lost messages": r.Dropped, "messages twice": r.Duplicated, "compared hashes": r.Compared,
 		} {
 			if n == 0 {

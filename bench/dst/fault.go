@@ -15,44 +15,44 @@ const (
 	supervisorEvery = 5 * time.Minute
 	isolateEvery    = 4 * time.Minute
 	cutEvery        = 4 * time.Minute
-	changeEvery     = 4 * time.Minute
+	leaderEvery     = 4 * time.Minute
 	drainEvery      = 10 * time.Minute
-	crowdEvery      = 15 * time.Minute
-	fadeEvery       = 4 * time.Minute
+	groupEvery      = 15 * time.Minute
+	degradeEvery    = 4 * time.Minute
 )
 
 // faults schedules every kind of fault repeatedly.
 func (w *world) faults() {
-	w.strike(processEvery, func(m *machine) {
+	w.inject(processEvery, func(m *machine) {
 		if m.up {
 			m.crash()
-			w.returns(m, w.between(100*time.Millisecond, time.Minute))
+			w.restartLater(m, w.between(100*time.Millisecond, time.Minute))
 		}
 	})
-	w.strike(machineEvery, func(m *machine) {
+	w.inject(machineEvery, func(m *machine) {
 		if m.up {
 			m.powerOff()
-			w.returns(m, w.between(5*time.Second, 3*time.Minute))
+			w.restartLater(m, w.between(5*time.Second, 3*time.Minute))
 		}
 	})
-	w.strike(supervisorEvery, func(m *machine) { m.killOne() })
-	w.strike(isolateEvery, func(m *machine) {
+	w.inject(supervisorEvery, func(m *machine) { m.killSupervisor() })
+	w.inject(isolateEvery, func(m *machine) {
 		w.report.Partitions++
 		w.net.isolated[m.id] = w.now + w.exponential(40*time.Second)
 	})
-	w.strike(crowdEvery, func(*machine) { w.crowd() })
-	w.strike(fadeEvery, w.fade)
-	w.strike(cutEvery, func(m *machine) {
+	w.inject(groupEvery, func(*machine) { w.isolateGroup() })
+	w.inject(degradeEvery, w.degrade)
+	w.inject(cutEvery, func(m *machine) {
 		w.report.Partitions++
 		other := w.random.IntN(len(w.machines))
 		w.net.cut[m.id][other] = w.now + w.exponential(time.Minute)
 	})
-	w.strike(changeEvery, func(m *machine) {
+	w.inject(leaderEvery, func(m *machine) {
 		if s := m.server; s != nil && s != w.leader && s.majority() && s.stored == uint64(len(w.log)) {
 			w.lead(s)
 		}
 	})
-	w.strike(drainEvery, func(m *machine) {
+	w.inject(drainEvery, func(m *machine) {
 		within := time.Duration(0)
 		if w.happens(0.7) {
 			within = w.between(time.Second, 2*time.Minute)
@@ -63,8 +63,8 @@ func (w *world) faults() {
 	})
 }
 
-// crowd isolates two machines of five at once, as a failing switch does.
-func (w *world) crowd() {
+// isolateGroup isolates two machines of five at once, as a failing switch does.
+func (w *world) isolateGroup() {
 	w.report.Partitions++
 	until := w.now + w.between(20*time.Second, 3*time.Minute)
 	for _, i := range w.random.Perm(len(w.machines))[:len(w.machines)*2/5] {
@@ -72,10 +72,10 @@ func (w *world) crowd() {
 	}
 }
 
-// fade cuts a machine off in steps. Messages to it wait, as on a connection
+// degrade cuts a machine off in steps. Messages to it wait, as on a connection
 // that retransmits. Soon nothing that it sends arrives, for longer. The answer
 // to its last heartbeat often arrives just before the lease ends.
-func (w *world) fade(m *machine) {
+func (w *world) degrade(m *machine) {
 	w.report.Partitions++
 	held := w.now + w.between(5*time.Second, time.Minute)
 	if w.happens(0.7) {
@@ -85,20 +85,20 @@ func (w *world) fade(m *machine) {
 	w.after(heartbeatPeriod, func() { w.net.mute[m.id] = held + w.between(20*time.Second, 2*time.Minute) })
 }
 
-// strike applies a fault to random machines.
-func (w *world) strike(every time.Duration, fault func(*machine)) {
+// inject applies a fault to random machines.
+func (w *world) inject(every time.Duration, fault func(*machine)) {
 	w.after(w.exponential(every), func() {
 		if w.net.calm {
 			return
 		}
 		fault(w.machines[w.random.IntN(len(w.machines))])
-		w.strike(every, fault)
+		w.inject(every, fault)
 	})
 }
 
-// disturb sometimes kills a machine or its process at a critical moment that
+// maybeKill sometimes kills a machine or its process at a critical moment that
 // random faults would seldom hit.
-func (w *world) disturb(m *machine) {
+func (w *world) maybeKill(m *machine) {
 	if w.net.calm || !w.happens(0.03) {
 		return
 	}
@@ -111,16 +111,16 @@ func (w *world) disturb(m *machine) {
 		case m.boot != boot || w.net.calm:
 		case w.happens(0.5):
 			m.powerOff()
-			w.returns(m, w.between(time.Second, 20*time.Second))
+			w.restartLater(m, w.between(time.Second, 20*time.Second))
 		case m.up:
 			m.crash()
-			w.returns(m, w.between(time.Millisecond, 5*time.Second))
+			w.restartLater(m, w.between(time.Millisecond, 5*time.Second))
 		}
 	})
 }
 
-// returns restarts a machine's process.
-func (w *world) returns(m *machine, after time.Duration) {
+// restartLater restarts a machine's process.
+func (w *world) restartLater(m *machine, after time.Duration) {
 	w.after(after, func() {
 		if !m.up {
 			m.start()
@@ -128,8 +128,8 @@ func (w *world) returns(m *machine, after time.Duration) {
 	})
 }
 
-// killOne kills a supervisor and its code.
-func (m *machine) killOne() {
+// killSupervisor kills a supervisor and its code.
+func (m *machine) killSupervisor() {
 	for _, k := range m.disk.order {
 		if s := m.supervisors[k]; s != nil && m.w.happens(0.5) {
 			m.w.report.Crashes++

@@ -77,7 +77,7 @@ func (s *server) watch() {
 		s.do(fsm.SetNodeState{Term: s.term, Node: c.Node, State: c.State}, nil)
 	}
 	for _, loss := range s.losses(view, verdict, silent) {
-		s.w.oracle.givesUp(view, silent)
+		s.w.oracle.checkLosses(view, silent)
 		s.do(fsm.LoseAttempts{Term: s.term, Node: loss.Node, Attempts: refsOf(loss.Work)}, nil)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // Intervals of the checks.
 const (
-	sweepSpan = 256  // Entries between two checks of all executions.
-	checkSpan = 2048 // Entries between two checks of the whole state.
+	checkAllSpan = 256  // Entries between two checks of all executions.
+	checkSpan    = 2048 // Entries between two checks of the whole state.
 )
 
 // oracle observes all machines and checks the invariants.
@@ -68,8 +68,8 @@ func (o *oracle) started(s *supervisor) {
 	if a := attemptOf(o.w.newest(), k); a != nil && a.Ended {
 		o.w.violate("the code of %v starts though the state has ended the attempt", k)
 	}
-	if s.told || s.stopping != compute.StopNone {
-		o.w.violate("the code of %v starts though its supervisor was told to end it", k)
+	if s.notified || s.stopping != compute.StopNone {
+		o.w.violate("the code of %v starts though its supervisor was requested to end it", k)
 	}
 	o.alone[k.execution], o.running[k] = k, s
 	for _, share := range s.shares {
@@ -91,12 +91,12 @@ func (o *oracle) ended(s *supervisor) {
 // outcome records how code ended.
 func (o *oracle) outcome(k key, outcome compute.Outcome) { o.outcomes[k] = outcome }
 
-// look checks an entry when the first replica has applied it.
-func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Result) {
+// observe checks an entry when the first replica has applied it.
+func (o *oracle) observe(index uint64, view *fsm.View, e *entry, results []fsm.Result) {
 	o.seen = index
 	o.w.report.Entries++
 	for i, p := range e.proposals {
-		o.judge(view, e, p, results[i+1])
+		o.checkCommand(view, e, p, results[i+1])
 	}
 	if view.Index() != index {
 		o.brake.unsure = true
@@ -104,23 +104,23 @@ func (o *oracle) look(index uint64, view *fsm.View, e *entry, results []fsm.Resu
 	}
 	o.money.read(o.w, view)
 	o.watchBrake(view)
-	if index%sweepSpan == 0 {
-		o.sweep(view)
+	if index%checkAllSpan == 0 {
+		o.checkAll(view)
 	}
 	if index%checkSpan == 0 {
 		o.check(view)
 	}
 }
 
-// judge checks one command and its result.
-func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
+// checkCommand checks one command and its result.
+func (o *oracle) checkCommand(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 	w := o.w
 	if r.Repeat {
 		w.report.Repeats++
 	}
 	if term := termOf(p.cmd); term != 0 && term < e.term {
 		if r.Refusal == nil || r.Refusal.Detail != "stale_term" {
-			w.violate("%T of term %d is taken in term %d", p.cmd, term, e.term)
+			w.violate("%T of term %d is accepted in term %d", p.cmd, term, e.term)
 		}
 		w.report.StaleTerms++
 		return
@@ -130,16 +130,16 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 		o.submitted(c, r)
 	case fsm.CommitPlan:
 		for _, a := range c.Plan.Assignments {
-			o.touch(view, a.Execution)
+			o.checkExecution(view, a.Execution)
 		}
 	case fsm.StartAttempt:
-		o.touch(view, c.Start.Execution)
+		o.checkExecution(view, c.Start.Execution)
 	case fsm.FinishAttempt:
 		o.finished(view, c, r)
 	case fsm.SetNodeState:
 		o.brake.unsure = true // Until the end of the entry, which may release the breaker.
 		if c.State == compute.NodeUp && r.Refusal == nil {
-			o.back(c)
+			o.checkUp(c)
 		}
 	case fsm.DrainNode:
 		o.brake.unsure = true
@@ -149,16 +149,17 @@ func (o *oracle) judge(view *fsm.View, e *entry, p *proposal, r fsm.Result) {
 			w.violate("%d attempts are given up %v after too many nodes vanished at once", r.Count, w.now-o.brake.began)
 		}
 		for _, ref := range c.Attempts {
-			o.touch(view, ref.Execution)
+			o.checkExecution(view, ref.Execution)
 		}
 	case fsm.StopExecution:
-		o.touch(view, c.Execution)
+		o.checkExecution(view, c.Execution)
 	}
 }
 
-// back checks that a leader has heard a node before it records the node as up.
-// Work placed on a dead node waits for a lease to end and may be lost with it.
-func (o *oracle) back(c fsm.SetNodeState) {
+// checkUp checks that a leader has heard a node before it records the node as
+// up. Work placed on a dead node waits for a lease to end and may be lost with
+// it.
+func (o *oracle) checkUp(c fsm.SetNodeState) {
 	for _, m := range o.w.machines {
 		if m.node != c.Node {
 			continue
@@ -192,24 +193,24 @@ func (o *oracle) submitted(c fsm.Submit, r fsm.Result) {
 // finished checks a node's report of an end.
 func (o *oracle) finished(view *fsm.View, c fsm.FinishAttempt, r fsm.Result) {
 	k := key{c.Outcome.Execution, c.Outcome.Epoch}
-	o.touch(view, k.execution)
+	o.checkExecution(view, k.execution)
 	if r.Refusal != nil {
-		o.w.report.StaleWords++
+		o.w.report.StaleReports++
 		return
 	}
 	if o.ends[k]++; o.ends[k] > 1 {
-		o.w.violate("the end of %v is taken %d times", k, o.ends[k])
+		o.w.violate("the end of %v is accepted %d times", k, o.ends[k])
 	}
 	if r.Status == compute.StatusQueued {
 		o.w.report.Requeued++
 	}
 	if truth, ok := o.outcomes[k]; c.Outcome.Ran && (!ok || truth.Duration != c.Outcome.Duration) {
-		o.w.violate("%v ended after %v, and the word taken says %v", k, truth.Duration, c.Outcome.Duration)
+		o.w.violate("%v ended after %v, and the accepted report says %v", k, truth.Duration, c.Outcome.Duration)
 	}
 }
 
-// touch checks an execution that a command changed.
-func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
+// checkExecution checks an execution that a command changed.
+func (o *oracle) checkExecution(view *fsm.View, id compute.ExecutionID) {
 	known := o.executions[id]
 	if known == nil {
 		return
@@ -224,7 +225,7 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	for _, a := range view.Attempts(id) {
 		k := key{id, a.Epoch}
 		if s := o.running[k]; a.Ended && s != nil {
-			o.w.violate("the state has given the GPUs of %v away, and its code runs", k)
+			o.w.violate("the state has ended attempt %v and released its GPUs, and its code runs", k)
 		}
 	}
 	switch before := known.terminal; {
@@ -234,12 +235,12 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 		o.w.report.Retried += e.Retries
 		o.w.report.Unstarted += len(e.Avoid)
 		failed := e.Status == compute.StatusSystemFailure && e.Stop == compute.StopNone
-		if failed && e.Retries < known.request.said.MaxRetries {
+		if failed && e.Retries < known.request.spec.MaxRetries {
 			o.w.violate("execution %v ended as %v (%v) after %d of %d retries",
-				id, e.Status, e.Reason, e.Retries, known.request.said.MaxRetries)
+				id, e.Status, e.Reason, e.Retries, known.request.spec.MaxRetries)
 		}
-		if e.Reason == compute.ReasonDrained && (!e.Ran || e.Preemptible || e.Retries < known.request.said.MaxRetries) {
-			o.w.violate("execution %v ended because its node was drained, and it could have begun anew", id)
+		if e.Reason == compute.ReasonDrained && (!e.Ran || e.Preemptible || e.Retries < known.request.spec.MaxRetries) {
+			o.w.violate("execution %v ended because its node was drained, and it could have been retried", id)
 		}
 	case before != nil && (e.Status != before.Status || e.Reason != before.Reason || e.Billed != before.Billed ||
 		e.Duration != before.Duration || e.Epoch != before.Epoch || e.FinishedAt != before.FinishedAt):
@@ -247,12 +248,12 @@ func (o *oracle) touch(view *fsm.View, id compute.ExecutionID) {
 	}
 }
 
-// sweep checks all executions.
-func (o *oracle) sweep(view *fsm.View) {
+// checkAll checks all executions.
+func (o *oracle) checkAll(view *fsm.View) {
 	for _, id := range slices.SortedFunc(maps.Keys(o.executions), func(a, b compute.ExecutionID) int {
 		return slices.Compare(a.UUID[:], b.UUID[:])
 	}) {
-		o.touch(view, id)
+		o.checkExecution(view, id)
 		if known := o.executions[id]; known.terminal != nil && !known.settled {
 			known.settled = true
 			o.money.settle(o.w, known.terminal)
@@ -297,7 +298,7 @@ func (o *oracle) compare(s *server) {
 	case o.hashes[index] == compute.Hash{}:
 		o.hashes[index] = hash
 	case o.hashes[index] != hash:
-		o.w.violate("replica %d differs from another behind entry %d", s.id, index)
+		o.w.violate("replica %d differs from another after entry %d", s.id, index)
 	default:
 		o.w.report.Compared++
 	}
@@ -323,11 +324,11 @@ func (w *world) violate(format string, args ...any) {
 	}
 }
 
-// quiet checks liveness some time after the last fault: every acknowledged
-// execution has ended.
-func (o *oracle) quiet() {
+// checkLiveness checks liveness some time after the last fault: every
+// acknowledged execution has ended.
+func (o *oracle) checkLiveness() {
 	view := o.w.newest()
-	o.sweep(view)
+	o.checkAll(view)
 	o.check(view)
 	for _, q := range o.w.acknowledged {
 		known := o.executions[q.execution]

@@ -19,7 +19,7 @@ const (
 	maxBatch     = 64   // The largest batch of entries that a replica applies.
 	snapshotSpan = 400  // Maximum number of entries between two snapshots.
 	entryFrames  = 256  // Maximum number of commands in one entry.
-	catchUpPace  = 1000 // A replica this many entries behind gets a snapshot.
+	snapshotGap  = 1000 // A replica this many entries behind gets a snapshot.
 )
 
 // entry is a log entry with its proposals.
@@ -76,11 +76,11 @@ func (s *server) load() {
 			s.applied++
 		}
 	}
-	s.later()
+	s.scheduleApply()
 }
 
-// later schedules the application of stored entries.
-func (s *server) later() {
+// scheduleApply schedules the application of stored entries.
+func (s *server) scheduleApply() {
 	if s.applying || s.applied >= s.stored {
 		return
 	}
@@ -92,7 +92,7 @@ func (s *server) later() {
 	s.w.after(wait, s.guard(func() {
 		s.applying = false
 		s.advance(min(s.stored, s.applied+1+uint64(s.w.random.IntN(maxBatch))))
-		s.later()
+		s.scheduleApply()
 	}))
 }
 
@@ -107,21 +107,21 @@ func (s *server) advance(to uint64) {
 	}
 	first := s.applied + 1
 	s.applied = to
-	s.tell(first, s.state.ApplyEntries(first, batch...))
+	s.publish(first, s.state.ApplyEntries(first, batch...))
 }
 
-// tell reports the state's results to all observers.
-func (s *server) tell(first uint64, results [][]fsm.Result) {
+// publish reports the state's results to all observers.
+func (s *server) publish(first uint64, results [][]fsm.Result) {
 	w := s.w
 	for i, r := range results {
 		index := first + uint64(i)
 		if index > w.oracle.seen {
-			w.oracle.look(index, s.state.View(), w.log[index-1], r)
+			w.oracle.observe(index, s.state.View(), w.log[index-1], r)
 		}
 	}
 	w.oracle.compare(s)
 	if s.applied >= s.nextSnap {
-		s.keep()
+		s.storeSnapshot()
 	}
 	s.wakeAgent()
 	if s.term != 0 {
@@ -129,8 +129,8 @@ func (s *server) tell(first uint64, results [][]fsm.Result) {
 	}
 }
 
-// keep stores a snapshot.
-func (s *server) keep() {
+// storeSnapshot stores a snapshot.
+func (s *server) storeSnapshot() {
 	var buffer bytes.Buffer
 	if err := s.state.View().WriteSnapshot(&buffer); err != nil {
 		s.w.violate("a snapshot cannot be written: %v", err)
@@ -190,13 +190,13 @@ func (w *world) store(s *server) {
 	if s.stored == end {
 		return
 	}
-	if from := w.leader; s.stored+catchUpPace < end && from.snapshot != nil && from.included > s.applied {
+	if from := w.leader; s.stored+snapshotGap < end && from.snapshot != nil && from.included > s.applied {
 		s.snapshot, s.included, s.stored = from.snapshot, from.included, end
 		s.load()
 		return
 	}
 	s.stored = end
-	s.later()
+	s.scheduleApply()
 }
 
 // resign ends a server's term. It loses its uncommitted entries.
@@ -316,7 +316,7 @@ func (s *server) commit(term uint64) {
 	first := s.applied + 1
 	s.applied = index
 	results := s.state.ApplyEntries(first, e.data)
-	s.tell(first, results)
+	s.publish(first, results)
 	for i, p := range e.proposals {
 		s.answer(p, index, results[0][i+1])
 	}

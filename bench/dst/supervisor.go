@@ -32,7 +32,7 @@ type supervisor struct {
 	startAt  time.Duration // 0 before the code started.
 	status   compute.Status
 	reason   compute.Reason
-	told     bool // It was notified of a preemption.
+	notified bool // It was notified of a preemption.
 	stopping compute.Stop
 }
 
@@ -60,7 +60,7 @@ func (a *agent) spawn(at *attempt, e *compute.Execution, shares []compute.GPUSha
 		if w.config.Bug == BugUnsyncedStarting {
 			s.begin(d)
 		}
-		w.disturb(s.m)
+		w.maybeKill(s.m)
 		w.after(w.fsync(), s.guard(func() {
 			d.synced, d.durable = len(d.journal), true
 			s.begin(d)
@@ -105,8 +105,8 @@ func (s *supervisor) begin(d *directory) {
 	w.oracle.started(s)
 	line, err := journal.StartedLine(s.began)
 	d.write(w, line, err)
-	s.say()
-	w.disturb(s.m)
+	s.reportStart()
+	w.maybeKill(s.m)
 	w.after(s.length, s.guard(func() { s.finish() }))
 	w.after(s.timeout, s.guard(func() { s.end(compute.StatusFailed, compute.ReasonTimeout, stopGrace) }))
 	if s.ending {
@@ -114,8 +114,8 @@ func (s *supervisor) begin(d *directory) {
 	}
 }
 
-// say has the node's process report that the code started.
-func (s *supervisor) say() {
+// reportStart has the node's process report that the code started.
+func (s *supervisor) reportStart() {
 	m := s.m
 	start := fsm.StartAttempt{Node: m.node, Start: compute.AttemptStart{
 		Execution: s.key.execution, Epoch: s.key.epoch, ExecletAt: s.execlet, StartedAt: s.began,
@@ -139,13 +139,13 @@ func (s *supervisor) watch() {
 	}
 }
 
-// yield notifies the code of a preemption and stops it after the notice. It
+// preempt notifies the code of a preemption and stops it after the notice. It
 // ignores code that has not started.
-func (s *supervisor) yield(notice time.Duration) {
-	if s.told {
+func (s *supervisor) preempt(notice time.Duration) {
+	if s.notified {
 		return
 	}
-	s.told = true
+	s.notified = true
 	if s.startAt == 0 {
 		s.end(compute.StatusSystemFailure, compute.ReasonPreempted, 0)
 		return
@@ -203,7 +203,7 @@ func (s *supervisor) finish() {
 	s.gone()
 	boot, d := s.m.boot, s.m.disk.attempts[s.key]
 	w.oracle.outcome(s.key, outcome)
-	w.disturb(s.m)
+	w.maybeKill(s.m)
 	line, err := journal.EndedLine(outcome)
 	d.write(w, line, err)
 	w.after(w.fsync(), func() {

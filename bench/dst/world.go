@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		err = w.until(ctx, c.Duration+healTime)
 	}
 	if err == nil {
-		w.oracle.quiet()
+		w.oracle.checkLiveness()
 		err = w.verdict()
 	}
 	hash := w.newest().Hash()

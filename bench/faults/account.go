@@ -101,7 +101,7 @@ func (w *accounts) run(ctx context.Context, c *caller) {
 			w.hold(ctx, c, place)
 		case n < 7:
 			w.release(ctx, c, place)
-		case n < 8 && w.look(ctx, c, place):
+		case n < 8 && w.poll(ctx, c, place):
 		default:
 			w.balance(ctx, c, place)
 		}
@@ -129,7 +129,7 @@ func (w *accounts) grant(ctx context.Context, c *caller, p *accountPlace) {
 	})
 	settle(t, out, true)
 	if out == refused {
-		w.session.odd(w.name(), "grant to "+p.org.slug, err)
+		w.session.unexpected(w.name(), "grant to "+p.org.slug, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func (w *accounts) submit(
 			if !doubt {
 				t.Drop()
 			}
-			w.session.odd(w.name(), "submit", err)
+			w.session.unexpected(w.name(), "submit", err)
 			return nil, 0
 		}
 		doubt = doubt || out == unknown
@@ -256,7 +256,7 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	switch {
 	case out == refused && client.CodeOf(err) == "already_ended": // An earlier try stopped it, and its answer was lost.
 	case out == refused:
-		w.session.odd(w.name(), "stop "+one.id.String(), err)
+		w.session.unexpected(w.name(), "stop "+one.id.String(), err)
 		return
 	case out != done:
 		return
@@ -269,8 +269,8 @@ func (w *accounts) release(ctx context.Context, c *caller, p *accountPlace) {
 	}
 }
 
-// look reads one of the running executions. An ended one reports its charge.
-func (w *accounts) look(ctx context.Context, c *caller, p *accountPlace) bool {
+// poll reads one of the running executions. An ended one reports its charge.
+func (w *accounts) poll(ctx context.Context, c *caller, p *accountPlace) bool {
 	w.mu.Lock()
 	if len(p.working) == 0 {
 		w.mu.Unlock()
@@ -320,7 +320,7 @@ func (w *accounts) balance(ctx context.Context, c *caller, p *accountPlace) {
 func (w *accounts) finish(context.Context) []check.Violation {
 	worked, charged := 0, 0
 	for _, p := range w.places {
-		b := w.session.books[p.org.slug]
+		b := w.session.final[p.org.slug]
 		for _, op := range b.operations() {
 			if b.works(op) {
 				worked++

@@ -140,7 +140,7 @@ func (c *caller) relieve(
 ) (outcome, error) {
 	o, err := c.try(ctx, workload, change)
 	if o == full {
-		c.session.odd(workload, what, err)
+		c.session.unexpected(workload, what, err)
 	}
 	return o, err
 }
@@ -173,7 +173,7 @@ func (c *caller) read(ctx context.Context, workload string, read func(ctx contex
 	case unknown:
 		o = unsent // A failed read shows nothing and changes nothing.
 	case full:
-		c.session.odd(workload, "read", err) // Reads need no disk space.
+		c.session.unexpected(workload, "read", err) // Reads need no disk space.
 	case done, refused, unsent:
 	}
 	c.session.tally.count(workload, o)

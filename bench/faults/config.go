@@ -48,16 +48,16 @@ func (c Config) Validate() error {
 		c.Hold, c.Duration)
 	check(c.Binary != "" && c.Dir != "", "binary and directory are needed")
 	for _, name := range c.Nemeses {
-		check(slices.Contains(Nemeses(), name), "nothing is broken by %q; there are %s",
+		check(slices.Contains(Nemeses(), name), "no fault %q; there are %s",
 			name, strings.Join(Nemeses(), ", "))
 	}
 	for _, name := range c.Nemeses {
 		check(c.Points || !slices.Contains(needPoints(), name),
-			"%q needs a program with failpoints: build it with -tags faults and say --points", name)
-		check(c.Workers > 0 || !slices.Contains(needWorkers(), name), "%q needs a worker: say --workers 1", name)
+			"%q needs a program with failpoints: build it with -tags faults and use --points", name)
+		check(c.Workers > 0 || !slices.Contains(needWorkers(), name), "%q needs a worker: use --workers 1", name)
 	}
 	check(c.Points || c.Plant == "", "a planted bug needs a program with failpoints: build it with -tags faults"+
-		" and say --points")
+		" and use --points")
 	for _, name := range c.Workloads {
 		check(slices.Contains(Workloads(), name), "no workload %q; there are %s", name, strings.Join(Workloads(), ", "))
 	}

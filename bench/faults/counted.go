@@ -30,31 +30,31 @@ func (r *Report) uncounted(f *Fault) string {
 	switch f.Nemesis {
 	case "clock":
 		if !r.since(clockSince) {
-			return "no part of a node asked for the clock that was shifted"
+			return "no part of a node read the shifted clock"
 		}
 	case "failpoint":
 		if !f.Missed && !strings.HasSuffix(f.Note, ": reached") && !strings.HasSuffix(f.Note, notReached) {
-			return "the run did not tell whether the point was reached"
+			return "the run did not record whether the point was reached"
 		}
 	case "out-of-memory":
 		if !f.Missed && !strings.HasSuffix(f.Note, killed) {
-			return "the run did not look whether the kernel had killed the node, before it killed it itself"
+			return "the run killed the node without checking whether the kernel had done so"
 		}
 	case "slow-disk", "slow-disks", "hanging-disk", "follower-hanging-disk":
 		// The other faults end a node or its leadership, and their times show
 		// it.
 		if !r.since(hitSince) {
-			return "the run did not look whether a sync was held up, and nothing else in its line shows it"
+			return "the run did not check whether a sync was held up, and nothing else in its line shows it"
 		}
 	}
 	if f.Missed || strings.HasSuffix(f.Note, notReached) {
-		return "nothing came to what was broken"
+		return "nothing reached the injected fault"
 	}
 	return ""
 }
 
-// broke reports whether the run has a fault of this kind that counts.
-func (r *Report) broke(nemesis string) bool {
+// hasFault reports whether the run has a fault of this kind that counts.
+func (r *Report) hasFault(nemesis string) bool {
 	for i := range r.Faults {
 		if f := &r.Faults[i]; f.Nemesis == nemesis && nemesis != calmNemesis && r.uncounted(f) == "" {
 			return true
@@ -66,7 +66,7 @@ func (r *Report) broke(nemesis string) bool {
 // calm reports whether the run has no fault that counts.
 func (r *Report) calm() bool {
 	for i := range r.Faults {
-		if r.broke(r.Faults[i].Nemesis) {
+		if r.hasFault(r.Faults[i].Nemesis) {
 			return false
 		}
 	}

@@ -1,5 +1,6 @@
 // Package faults injects faults into clusters of real berth processes under
-// client load and checks that acknowledged operations hold.
+// client load and checks that acknowledged operations hold. Package bench
+// defines the terms.
 //
 // One seed determines a run: the schedule of faults and the requests of every
 // client. It does not determine the interleaving of processes and the kernel. A

@@ -18,7 +18,7 @@ func TestConfigRefuses(t *testing.T) {
 		change func(*faults.Config)
 		want   string
 	}{
-		{"nemesis", func(c *faults.Config) { c.Nemeses = []string{"locusts"} }, `nothing is broken by "locusts"; there are all-kill`},
+		{"nemesis", func(c *faults.Config) { c.Nemeses = []string{"locusts"} }, `no fault "locusts"; there are all-kill`},
 		{"workload", func(c *faults.Config) { c.Workloads = []string{"play"} }, `no workload "play"; there are account, keys`},
 		{"points", func(c *faults.Config) { c.Nemeses = []string{"clock"} }, `"clock" needs a program with failpoints`},
 		{"plant", func(c *faults.Config) { c.Plant = "map-order" }, "a planted bug needs a program with failpoints"},
@@ -38,9 +38,9 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// TestControlsAreOfThisProgram checks that everything that controls name
+// TestControlsExist checks that everything that controls name
 // exists.
-func TestControlsAreOfThisProgram(t *testing.T) {
+func TestControlsExist(t *testing.T) {
 	known := map[fault.Bug]bool{}
 	for _, p := range fault.Plants() {
 		known[p.Bug] = true
@@ -135,15 +135,15 @@ func TestFaultsThatBrokeNothingAreNotCounted(t *testing.T) {
 			got.Faulty.While != 3*tt.want || tt.fault.Nemesis != "calm" && got.Rows[0].Times != tt.want {
 			t.Errorf("%+v: %+v", tt.fault, got)
 		}
-		if told := len(got.Uncounted); told != 1-tt.want && tt.fault.Nemesis != "calm" {
+		if n := len(got.Uncounted); n != 1-tt.want && tt.fault.Nemesis != "calm" {
 			t.Errorf("%+v: not counted are %+v", tt.fault, got.Uncounted)
 		}
 	}
 }
 
-// TestControlSaysWhatCounted checks that only the violations of a planted bug
-// count as finding it.
-func TestControlSaysWhatCounted(t *testing.T) {
+// TestControlCountsItsViolations checks that only the violations of a planted
+// bug count as finding it.
+func TestControlCountsItsViolations(t *testing.T) {
 	f := faults.FoundAs([]string{"ledger"}, check.Violation{What: "recovery"},
 		check.Violation{What: "ledger", Undecided: true}, check.Violation{What: "ledger"})
 	if f.By() != "ledger" || !f.Caught() {

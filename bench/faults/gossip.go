@@ -22,7 +22,7 @@ func (s *session) gossipMeets(ctx context.Context, since int64) time.Duration {
 	waiting, cancel := context.WithTimeout(ctx, max(limit, time.Second))
 	defer cancel()
 	if err := s.world.WaitGossip(waiting); err != nil && ctx.Err() == nil {
-		s.violated([]check.Violation{{What: "gossip", Object: "cluster", Detail: err.Error()}})
+		s.violate([]check.Violation{{What: "gossip", Object: "cluster", Detail: err.Error()}})
 	}
 	return time.Duration(s.now() - since)
 }

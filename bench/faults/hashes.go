@@ -112,20 +112,21 @@ func (s *session) compareHashes(ctx context.Context, report *Report) ([]check.Vi
 			if err := ctx.Err(); err != nil {
 				return nil, err // They did not have the whole time to meet.
 			}
-			return []check.Violation{h.never(apart)}, nil
+			return []check.Violation{h.neverCompared(apart)}, nil
 		}
 	}
 }
 
-// never returns the violation of replicas that were never at the same index.
-func (h *hashes) never(apart []pair) check.Violation {
+// neverCompared returns the violation of replicas that were never at the same
+// index.
+func (h *hashes) neverCompared(apart []pair) check.Violation {
 	var at []string
 	for _, name := range slices.Sorted(slices.Values(nodesOf(apart))) {
 		at = append(at, fmt.Sprintf("%s at %d", name, h.last[name]))
 	}
 	return check.Violation{
 		What: "replicas apart", Object: "cluster",
-		Detail: fmt.Sprintf("%d pairs of nodes were never at the same index; last %s", len(apart), strings.Join(at, ", ")),
+		Detail: fmt.Sprintf("%d pairs of nodes were never seen at the same index; last %s", len(apart), strings.Join(at, ", ")),
 	}
 }
 

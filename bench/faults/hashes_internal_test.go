@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,14 +55,28 @@ func TestReplicasAreComparedInPairs(t *testing.T) {
 	h := newHashes()
 	h.add("n1", wire.State{Index: 5})
 	h.add("n2", wire.State{Index: 6})
-	if v := h.never(h.apart(nodes[:2])); !strings.HasSuffix(v.Detail, "last n1 at 5, n2 at 6") {
+	if v := h.neverCompared(h.apart(nodes[:2])); !strings.HasSuffix(v.Detail, "last n1 at 5, n2 at 6") {
 		t.Errorf("got %v", v)
 	}
 }
 
-// TestReplicasAreApartOnlyAfterTheWholeTime checks that a run that ends during
-// the comparison of replicas reports no violation.
-func TestReplicasAreApartOnlyAfterTheWholeTime(t *testing.T) {
+// TestDivergenceMessagesAreLogged checks that the program logs the messages
+// that a run searches for.
+func TestDivergenceMessagesAreLogged(t *testing.T) {
+	source, err := os.ReadFile("../../cluster/replica/divergence.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range divergenceMessages() {
+		if !strings.Contains(string(source), strconv.Quote(message)) {
+			t.Errorf("package replica does not log %q", message)
+		}
+	}
+}
+
+// TestReplicasAreApartOnlyAtTheLimit checks that a run that ends during the
+// comparison of replicas reports no violation.
+func TestReplicasAreApartOnlyAtTheLimit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := &session{cfg: Config{Slow: 1}, world: &world.World{}}
@@ -87,7 +103,7 @@ func TestLostLivenessIsAViolation(t *testing.T) {
 		name       string
 		interrupt  bool
 		err        error
-		violated   []string
+		violate    []string
 		unfinished string
 	}{
 		{"nothing", false, nil, nil, ""},
@@ -107,7 +123,7 @@ func TestLostLivenessIsAViolation(t *testing.T) {
 		for _, v := range r.Violations {
 			what = append(what, v.What)
 		}
-		if (err == nil) != (tt.unfinished == "") || r.Unfinished != tt.unfinished || !slices.Equal(what, tt.violated) {
+		if (err == nil) != (tt.unfinished == "") || r.Unfinished != tt.unfinished || !slices.Equal(what, tt.violate) {
 			t.Errorf("%s: error %v, unfinished %q, violations %v", tt.name, err, r.Unfinished, what)
 		}
 	}

@@ -22,11 +22,11 @@ type keyring struct {
 	token   string // Access token of the organization's owner.
 
 	mu   sync.Mutex
-	keys []*oneKey
+	keys []*trackedKey
 }
 
-// oneKey is one key. Only the client that set busy changes it.
-type oneKey struct {
+// trackedKey is one key. Only the client that set busy changes it.
+type trackedKey struct {
 	id     compute.KeyID
 	secret string
 	object check.Object
@@ -82,7 +82,7 @@ func (w *keyring) run(ctx context.Context, c *caller) {
 }
 
 // pick returns a key, or nil if there are too few or another client changes it.
-func (w *keyring) pick(c *caller, change bool) *oneKey {
+func (w *keyring) pick(c *caller, change bool) *trackedKey {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.keys) < keysAtOnce {
@@ -98,7 +98,7 @@ func (w *keyring) pick(c *caller, change bool) *oneKey {
 	return one
 }
 
-func (w *keyring) release(one *oneKey) {
+func (w *keyring) release(one *trackedKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one.busy = false
@@ -123,7 +123,7 @@ func (w *keyring) create(ctx context.Context, c *caller) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keys = append(w.keys, &oneKey{
+	w.keys = append(w.keys, &trackedKey{
 		id: minted.ID, secret: minted.PlaintextKey, object: check.Object{Kind: check.KindKey, Name: minted.ID.String()},
 	})
 }
@@ -135,10 +135,10 @@ func (w *keyring) refused(ctx context.Context, what string, err error) {
 			return
 		}
 	}
-	w.session.odd(w.name(), what, err)
+	w.session.unexpected(w.name(), what, err)
 }
 
-func (w *keyring) use(ctx context.Context, c *caller, one *oneKey) {
+func (w *keyring) use(ctx context.Context, c *caller, one *trackedKey) {
 	node := c.any(one.secret)
 	t := w.session.history.Call(one.object, c.id, check.Use{})
 	err := c.read(ctx, w.name(), func(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (w *keyring) use(ctx context.Context, c *caller, one *oneKey) {
 	}
 }
 
-func (w *keyring) drop(one *oneKey) {
+func (w *keyring) drop(one *trackedKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if at := slices.Index(w.keys, one); at >= 0 {
@@ -169,7 +169,7 @@ func (w *keyring) drop(one *oneKey) {
 // toggle enables or disables a key, and repeats the same operation until its
 // outcome is known. An unknown outcome would make every later answer valid. A
 // repeat gets the answer of the first try.
-func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
+func (w *keyring) toggle(ctx context.Context, c *caller, one *trackedKey) {
 	op := c.next()
 	t := w.session.history.Call(one.object, c.id, check.Toggle{Op: op})
 	doubt := false
@@ -197,7 +197,7 @@ func (w *keyring) toggle(ctx context.Context, c *caller, one *oneKey) {
 }
 
 // remove deletes a key. Clients go on using it to check that it is refused.
-func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
+func (w *keyring) remove(ctx context.Context, c *caller, one *trackedKey) {
 	c.next()
 	t := w.session.history.Call(one.object, c.id, check.Delete{})
 	doubt := false
@@ -209,12 +209,12 @@ func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 		answer, _ := errors.AsType[*client.Error](err)
 		gone := doubt && answer != nil && answer.Status == http.StatusNotFound
 		if gone {
-			w.session.odd(w.name(), "a repeated delete did not get its first answer", err)
+			w.session.unexpected(w.name(), "a repeated delete did not get its first answer", err)
 		}
 		switch {
 		case out == done, gone:
 			t.Return(true)
-			w.bury(ctx, c, one)
+			w.useDeleted(ctx, c, one)
 			return
 		case out == refused && !doubt:
 			t.Drop()
@@ -227,8 +227,8 @@ func (w *keyring) remove(ctx context.Context, c *caller, one *oneKey) {
 	}
 }
 
-// bury uses a deleted key a few more times, at every node.
-func (w *keyring) bury(ctx context.Context, c *caller, one *oneKey) {
+// useDeleted uses a deleted key a few more times, at every node.
+func (w *keyring) useDeleted(ctx context.Context, c *caller, one *trackedKey) {
 	for range 6 {
 		w.use(ctx, c, one)
 		if !c.pause(ctx, 50*time.Millisecond) {

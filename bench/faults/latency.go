@@ -27,11 +27,11 @@ type Spread struct {
 
 // String returns a summary of l.
 func (l *Latency) String() string {
-	told := fmt.Sprintf("writes p50 %.2f, p99 %.2f s", l.During.P50, l.During.P99)
+	text := fmt.Sprintf("writes p50 %.2f, p99 %.2f s", l.During.P50, l.During.P99)
 	if l.Elsewhere != nil {
-		told += fmt.Sprintf("; at other nodes %.2f, %.2f s", l.Elsewhere.P50, l.Elsewhere.P99)
+		text += fmt.Sprintf("; at other nodes %.2f, %.2f s", l.Elsewhere.P50, l.Elsewhere.P99)
 	}
-	return told + fmt.Sprintf("; before %.2f, %.2f s", l.Before.P50, l.Before.P99)
+	return text + fmt.Sprintf("; before %.2f, %.2f s", l.Before.P50, l.Before.P99)
 }
 
 // wrote is one write of a client, from its call until its answer or timeout.

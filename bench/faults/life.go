@@ -23,20 +23,20 @@ const markedTag = "marked"
 // attempts are lost with their nodes and restart elsewhere. Few run at a time:
 // they leave GPUs to others, and the end of a run stops them without delay.
 const (
-	longLives = 4
-	longWork  = 45 // Seconds; up to a third is added.
+	longAtOnce = 4
+	longWork   = 45 // Seconds; up to a third is added.
 )
 
-// lives is the workload of executions that really run: clients submit them,
-// poll them, stop some and leave most to end. Their code leaves marks on this
-// machine.
-type lives struct {
+// executionLoad is the workload of executions that really run: clients submit
+// them, poll them, stop some and leave most to end. Their code leaves marks on
+// this machine.
+type executionLoad struct {
 	session *session
 	org     organization
 
 	mu   sync.Mutex
-	live []*oneLife
-	all  []*oneLife // Acknowledged executions.
+	live []*execution
+	all  []*execution // Acknowledged executions.
 	// hooks holds the operations whose executions have a callback, acknowledged
 	// or not.
 	hooks map[string]bool
@@ -44,8 +44,8 @@ type lives struct {
 	long map[string]bool
 }
 
-// oneLife is one execution from its submit on.
-type oneLife struct {
+// execution is one execution from its submit on.
+type execution struct {
 	op     string
 	id     compute.ExecutionID
 	object check.Object
@@ -55,25 +55,25 @@ type oneLife struct {
 // callbackURL has no listener: callbacks are recorded, not delivered.
 const callbackURL = "https://callback.example/hook"
 
-func (w *lives) name() string { return "life" }
+func (w *executionLoad) name() string { return "life" }
 
-func (w *lives) clients() int { return 6 }
+func (w *executionLoad) clients() int { return 6 }
 
-func (w *lives) prepare(ctx context.Context) (err error) {
+func (w *executionLoad) prepare(ctx context.Context) (err error) {
 	if w.org, err = w.session.newOrganization(ctx, "lives"); err != nil {
 		return err
 	}
-	return w.session.admin.Grant(ctx, w.org.slug, 1_000_000*compute.Credit, "all that it needs")
+	return w.session.admin.Grant(ctx, w.org.slug, 1_000_000*compute.Credit, "load")
 }
 
-func (w *lives) run(ctx context.Context, c *caller) {
+func (w *executionLoad) run(ctx context.Context, c *caller) {
 	for c.pause(ctx, 250*time.Millisecond) {
 		one := w.pick(c)
 		switch n := c.rng.IntN(10); {
 		case one == nil || n < 2:
 			w.submit(ctx, c)
 		case n < 9 || one.long: // Long code should lose its node, not be stopped.
-			w.look(ctx, c, one)
+			w.poll(ctx, c, one)
 		default:
 			w.stop(ctx, c, one)
 		}
@@ -81,7 +81,7 @@ func (w *lives) run(ctx context.Context, c *caller) {
 }
 
 // pick returns one of the followed executions, or nil if there are too few.
-func (w *lives) pick(c *caller) *oneLife {
+func (w *executionLoad) pick(c *caller) *execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.live) < 4 {
@@ -92,7 +92,7 @@ func (w *lives) pick(c *caller) *oneLife {
 
 // start returns an execution that uses a whole GPU or none. It runs briefly, or
 // for long while few long ones run.
-func (w *lives) start(c *caller, op string) (s client.Start, long bool) {
+func (w *executionLoad) start(c *caller, op string) (s client.Start, long bool) {
 	if w.takeLong(op) {
 		return startLong(c.rng, op), true
 	}
@@ -129,10 +129,10 @@ func startLong(rng *rand.Rand, op string) client.Start {
 }
 
 // takeLong reports whether an operation gets long code, and counts it.
-func (w *lives) takeLong(op string) bool {
+func (w *executionLoad) takeLong(op string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.long) >= longLives {
+	if len(w.long) >= longAtOnce {
 		return false
 	}
 	w.long[op] = true
@@ -141,7 +141,7 @@ func (w *lives) takeLong(op string) bool {
 
 // submit submits an execution. It retries at other nodes until the outcome is
 // known or the run ends.
-func (w *lives) submit(ctx context.Context, c *caller) {
+func (w *executionLoad) submit(ctx context.Context, c *caller) {
 	op := c.next()
 	start, long := w.start(c, op)
 	if len(start.CallbackURLs) > 0 {
@@ -161,13 +161,13 @@ func (w *lives) submit(ctx context.Context, c *caller) {
 		settle(t, out, started.ExecutionID)
 		switch out {
 		case done:
-			one := &oneLife{op: op, id: started.ExecutionID, object: o, long: long}
+			one := &execution{op: op, id: started.ExecutionID, object: o, long: long}
 			w.mu.Lock()
 			w.live, w.all = append(w.live, one), append(w.all, one)
 			w.mu.Unlock()
 			return
 		case refused:
-			w.session.odd(w.name(), "submit", err)
+			w.session.unexpected(w.name(), "submit", err)
 			w.mu.Lock()
 			delete(w.long, op)
 			w.mu.Unlock()
@@ -178,8 +178,8 @@ func (w *lives) submit(ctx context.Context, c *caller) {
 	}
 }
 
-// look reads the state of an execution.
-func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
+// poll reads the state of an execution.
+func (w *executionLoad) poll(ctx context.Context, c *caller, one *execution) {
 	node := c.any(w.org.key)
 	t := w.session.history.Call(one.object, c.id, check.Status{ID: one.id})
 	var answer wire.Execution
@@ -201,7 +201,7 @@ func (w *lives) look(ctx context.Context, c *caller, one *oneLife) {
 }
 
 // forget stops following an execution that was seen ended a few times.
-func (w *lives) forget(one *oneLife) {
+func (w *executionLoad) forget(one *execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.long, one.op)
@@ -211,7 +211,7 @@ func (w *lives) forget(one *oneLife) {
 }
 
 // stop requests the end of an execution.
-func (w *lives) stop(ctx context.Context, c *caller, one *oneLife) {
+func (w *executionLoad) stop(ctx context.Context, c *caller, one *execution) {
 	c.next()
 	w.session.noteStop(one.id)
 	node := c.any(w.org.key)
@@ -222,41 +222,41 @@ func (w *lives) stop(ctx context.Context, c *caller, one *oneLife) {
 		return node.Stop(ctx, one.id)
 	})
 	if out == refused && client.CodeOf(err) != "already_ended" && client.CodeOf(err) != "stopping" {
-		w.session.odd(w.name(), "stop "+one.id.String(), err)
+		w.session.unexpected(w.name(), "stop "+one.id.String(), err)
 	}
 }
 
 // finish checks that every acknowledged execution exists and that the outbox
 // has a row for each end that needs a callback.
-func (w *lives) finish(context.Context) []check.Violation {
+func (w *executionLoad) finish(context.Context) []check.Violation {
 	var wrong []check.Violation
-	b := w.session.books[w.org.slug]
+	b := w.session.final[w.org.slug]
 	for _, one := range w.all {
 		e, there := b.executions[one.id.String()]
 		if !there {
 			wrong = append(wrong, check.Violation{
 				What: "lost", Object: "execution " + one.id.String(),
-				Detail: "its submit was acknowledged, and the cluster does not know it",
+				Detail: "its submit was acknowledged, and the cluster does not know the execution",
 			})
 			continue
 		}
 		if b.byTag[one.op] != one.id.String() {
 			wrong = append(wrong, check.Violation{
 				What: "two executions", Object: "execution " + one.id.String(),
-				Detail: "its Idempotency-Key made another one as well: " + b.byTag[one.op],
+				Detail: "its Idempotency-Key also made another one: " + b.byTag[one.op],
 			})
 		}
 		t := w.session.history.Call(one.object, -1, check.Status{ID: one.id})
 		t.Return(observationOf(&e, nil))
 	}
 	wrong = append(wrong, w.outbox(b)...)
-	return append(wrong, w.twice(b)...)
+	return append(wrong, w.duplicates(b)...)
 }
 
 // outbox compares the number of outbox rows with the number of ended executions
 // that have a callback. The API does not report the execution of a row. One
 // missing and one surplus row together therefore go unnoticed.
-func (w *lives) outbox(b *books) []check.Violation {
+func (w *executionLoad) outbox(b *finalState) []check.Violation {
 	due := 0
 	for _, e := range b.executions {
 		if e.Metadata != nil && slices.ContainsFunc(e.Metadata.Tags, func(tag string) bool { return w.hooks[tag] }) {
@@ -272,9 +272,9 @@ func (w *lives) outbox(b *books) []check.Violation {
 	}}
 }
 
-// twice returns a violation for each Idempotency-Key that made more than one
-// execution.
-func (w *lives) twice(b *books) []check.Violation {
+// duplicates returns a violation for each Idempotency-Key that made more than
+// one execution.
+func (w *executionLoad) duplicates(b *finalState) []check.Violation {
 	var wrong []check.Violation
 	count := map[string]int{}
 	for _, e := range b.executions {

@@ -47,14 +47,14 @@ const (
 	// beatSlack is how much earlier than its end the code may have given its
 	// last sign of life.
 	beatSlack = time.Second
-	// roomAtOnce is the longest queueing time, some passes, of an execution
+	// promptLimit is the longest queueing time, some passes, of an execution
 	// that finds capacity at once.
-	roomAtOnce = time.Second
+	promptLimit = time.Second
 )
 
-// past is an execution's history from its code's marks and from the cluster.
-// The times of its marks are the run's.
-type past struct {
+// timeline is an execution's history from its code's marks and from the
+// cluster. The times of its marks are the run's.
+type timeline struct {
 	id       string
 	status   compute.Status
 	stopped  bool // By a client, for certain or possibly.
@@ -66,22 +66,22 @@ type past struct {
 // checkLost checks every execution that lost an attempt: how long the restart
 // took, and whether code ended without the cluster's knowledge.
 func (s *session) checkLost(ctx context.Context, marks []check.Mark, report *Report) ([]check.Violation, error) {
-	pasts, err := s.pasts(ctx, marks)
+	timelines, err := s.timelines(ctx, marks)
 	if err != nil {
 		return nil, err
 	}
-	j := lossJudge{faults: report.Faults, slow: int64(max(s.cfg.Slow, 1)), closing: s.closing}
+	j := lossChecker{faults: report.Faults, slow: int64(max(s.cfg.Slow, 1)), closing: s.closing}
 	var wrong []check.Violation
-	for i := range pasts {
-		moves, late := j.moves(&pasts[i])
+	for i := range timelines {
+		moves, late := j.moves(&timelines[i])
 		report.Moves = append(report.Moves, moves...)
-		wrong = append(append(wrong, late...), j.lostResults(&pasts[i])...)
+		wrong = append(append(wrong, late...), j.lostResults(&timelines[i])...)
 	}
 	return wrong, nil
 }
 
-// pasts returns the history of every execution that lost an attempt.
-func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error) {
+// timelines returns the history of every execution that lost an attempt.
+func (s *session) timelines(ctx context.Context, marks []check.Mark) ([]timeline, error) {
 	byExecution := map[string]map[uint64]check.Mark{}
 	for _, m := range marks {
 		if byExecution[m.Execution] == nil {
@@ -90,10 +90,10 @@ func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error)
 		m.From, m.To = m.From-s.boot, m.To-s.boot
 		byExecution[m.Execution][m.Attempt] = m
 	}
-	var all []past
+	var all []timeline
 	for _, o := range s.orgs {
 		c := s.admin.WithToken(o.key)
-		for _, e := range s.books[o.slug].executions {
+		for _, e := range s.final[o.slug].executions {
 			own := byExecution[e.ExecutionID.String()]
 			if len(own) == 0 || e.Retries == 0 && e.Status != compute.StatusSystemFailure && len(own) == 1 {
 				continue
@@ -103,29 +103,29 @@ func (s *session) pasts(ctx context.Context, marks []check.Mark) ([]past, error)
 				return nil, stuck{fmt.Errorf("read execution %s: %w", e.ExecutionID, err)}
 			}
 			ours := e.Metadata != nil && slices.Contains(e.Metadata.Tags, markedTag)
-			all = append(all, past{
+			all = append(all, timeline{
 				id: e.ExecutionID.String(), status: e.Status, stopped: !ours || s.stopped[e.ExecutionID],
 				bound: world.OnOneNode(e.HardwareProfile), marks: own, attempts: whole.Attempts,
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b past) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b timeline) int { return strings.Compare(a.id, b.id) })
 	return all, nil
 }
 
-// lossJudge judges losses by the faults of a run.
-type lossJudge struct {
+// lossChecker judges losses by the faults of a run.
+type lossChecker struct {
 	faults  []Fault
 	slow    int64 // Multiplies limits.
 	closing int64
 }
 
-// grown returns a limit as nanoseconds of the run.
-func (j *lossJudge) grown(limit time.Duration) int64 { return int64(limit) * j.slow }
+// scaled returns a limit as nanoseconds of the run.
+func (j *lossChecker) scaled(limit time.Duration) int64 { return int64(limit) * j.slow }
 
 // moves returns the lost and replaced attempts of an execution, and a violation
 // for each that took too long.
-func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
+func (j *lossChecker) moves(p *timeline) (moves []Move, wrong []check.Violation) {
 	for i, a := range p.attempts {
 		m, began := p.marks[a.Attempt]
 		if !began || a.Status != compute.StatusSystemFailure.String() {
@@ -148,12 +148,12 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 		} else if next = j.closing; p.stopped || p.status == compute.StatusSystemFailure {
 			continue // It must not restart, or need not.
 		}
-		limit := j.grown(moveLimit)
+		limit := j.scaled(moveLimit)
 		if f == nil || p.bound || !j.alone(f, min(next, f.from+limit)) || next-f.from <= limit {
 			continue
 		}
 		wrong = append(wrong, check.Violation{What: "late move", Object: "execution " + p.id, Detail: fmt.Sprintf(
-			"attempt %d on %s was lost with %s; its code did not begin anew within %v (began: %v, %v after the fault)",
+			"attempt %d on %s was lost with %s; its code did not restart within %v (began: %v, %v after the fault)",
 			a.Attempt, a.Node, f.Nemesis, time.Duration(limit), again, time.Duration(next-f.from).Round(time.Millisecond))})
 	}
 	return moves, wrong
@@ -161,7 +161,7 @@ func (j *lossJudge) moves(p *past) (moves []Move, wrong []check.Violation) {
 
 // beganAfter returns when the code of an attempt after the i-th began, and for
 // how many seconds the execution was queued in between; nil if unknown.
-func (p *past) beganAfter(i int) (at int64, waited *float64, began bool) {
+func (p *timeline) beganAfter(i int) (at int64, waited *float64, began bool) {
 	waited = new(0.0)
 	for ; i+1 < len(p.attempts); i++ {
 		before, next := &p.attempts[i], &p.attempts[i+1]
@@ -180,10 +180,10 @@ func (p *past) beganAfter(i int) (at int64, waited *float64, began bool) {
 
 // cause returns the newest fault that hit a node before or at its code's last
 // sign of life and that did not end long before; nil for none.
-func (j *lossJudge) cause(node string, last int64) *Fault {
+func (j *lossChecker) cause(node string, last int64) *Fault {
 	for i := len(j.faults) - 1; i >= 0; i-- {
 		f := &j.faults[i]
-		if f.hit(node) && f.from <= last+int64(beatSlack) && f.until()+j.grown(reportLimit) >= last {
+		if f.hit(node) && f.from <= last+int64(beatSlack) && f.until()+j.scaled(reportLimit) >= last {
 			return f
 		}
 	}
@@ -192,7 +192,7 @@ func (j *lossJudge) cause(node string, last int64) *Fault {
 
 // alone reports whether a fault hit one node and nothing else was broken until
 // an instant. Then only the loss of that node delayed its work.
-func (j *lossJudge) alone(f *Fault, until int64) bool {
+func (j *lossChecker) alone(f *Fault, until int64) bool {
 	return len(f.On) == 1 && !slices.ContainsFunc(j.faults, func(o Fault) bool {
 		return o.Nemesis != calmNemesis && o.from > f.from && o.from < until
 	})
@@ -200,7 +200,7 @@ func (j *lossJudge) alone(f *Fault, until int64) bool {
 
 // lostResults returns a violation for code that ended without the cluster's
 // knowledge, and without a fault that may have lost its report.
-func (j *lossJudge) lostResults(p *past) []check.Violation {
+func (j *lossChecker) lostResults(p *timeline) []check.Violation {
 	var wrong []check.Violation
 	for _, a := range p.attempts {
 		m := p.marks[a.Attempt]
@@ -212,7 +212,7 @@ func (j *lossJudge) lostResults(p *past) []check.Violation {
 			reason = *a.Reason
 		}
 		wrong = append(wrong, check.Violation{What: "lost result", Object: "execution " + p.id, Detail: fmt.Sprintf(
-			"the code of attempt %d on %s came to its end %.1f s after the run began, and the attempt is a %s (%s)",
+			"the code of attempt %d on %s ended %.1f s after the run began, and the attempt is recorded as %s (%s)",
 			a.Attempt, a.Node, time.Duration(m.To).Seconds(), a.Status, reason)})
 	}
 	return wrong
@@ -222,12 +222,12 @@ func (j *lossJudge) lostResults(p *past) []check.Violation {
 // lost. It may be if a fault broke the supervisor or the disk before the end
 // was persisted, or if the node was away for longer than a lease before it
 // could report. A node that is killed, paused or cut off for less must report.
-func (j *lossJudge) excused(node string, ended int64) bool {
-	from, written := ended-int64(beatSlack), ended+j.grown(reportLimit)
+func (j *lossChecker) excused(node string, ended int64) bool {
+	from, written := ended-int64(beatSlack), ended+j.scaled(reportLimit)
 	reported := written
 	for i := range j.faults {
 		if f := &j.faults[i]; f.from <= ended && f.until() > ended && f.until() < math.MaxInt64 {
-			reported = max(reported, f.until()+j.grown(reportLimit)) // The node may have had to wait.
+			reported = max(reported, f.until()+j.scaled(reportLimit)) // The node may have had to wait.
 		}
 	}
 	return slices.ContainsFunc(j.faults, func(f Fault) bool {
@@ -295,7 +295,7 @@ func movedOf(reports []Report) Moved {
 				if m.Waited != nil {
 					sum.Queued++
 				}
-				if m.Waited != nil && duration(*m.Waited) < roomAtOnce {
+				if m.Waited != nil && duration(*m.Waited) < promptLimit {
 					sum.Prompt++
 					sum.PromptMax = max(sum.PromptMax, duration(m.After))
 				}

@@ -22,8 +22,8 @@ func broken(nemesis string, from, over float64, on ...string) Fault {
 // lost returns an execution that lost an attempt on n1. The attempt gave its
 // last sign of life at one second, and the execution began again at another; 0
 // is never.
-func lost(ended bool, last, again float64) past {
-	p := past{
+func lost(ended bool, last, again float64) timeline {
+	p := timeline{
 		id: "e", status: compute.StatusCompleted, marks: map[uint64]check.Mark{1: {Attempt: 1, To: sec(last), Ended: ended}},
 		attempts: []wire.Attempt{{Attempt: 1, Node: "n1", Status: "system_failure", Reason: new("node_lost")}},
 	}
@@ -46,12 +46,12 @@ func TestMoves(t *testing.T) {
 	bound.bound = true
 	cut := broken("long-partition", 10, 70, "n1")
 	tests := []struct {
-		name   string
-		past   past
-		faults []Fault
-		after  float64 // Below 0: it did not begin again.
-		cause  string
-		late   bool
+		name     string
+		timeline timeline
+		faults   []Fault
+		after    float64 // Below 0: it did not begin again.
+		cause    string
+		late     bool
 	}{
 		{"in time", lost(false, 24, 37), []Fault{broken("calm", 1, 9), cut}, 27, "long-partition", false},
 		{"late", lost(false, 24, 56), []Fault{cut}, 46, "long-partition", true},
@@ -68,8 +68,8 @@ func TestMoves(t *testing.T) {
 		{"never, it has no retries left", ended, []Fault{cut}, -1, "", false},
 	}
 	for _, tt := range tests {
-		j := lossJudge{faults: tt.faults, slow: 1, closing: sec(200)}
-		moves, wrong := j.moves(&tt.past)
+		j := lossChecker{faults: tt.faults, slow: 1, closing: sec(200)}
+		moves, wrong := j.moves(&tt.timeline)
 		if (len(wrong) > 0) != tt.late || (len(moves) > 0) != (tt.after >= 0) {
 			t.Errorf("%s: %v, %v", tt.name, moves, wrong)
 		}
@@ -82,7 +82,7 @@ func TestMoves(t *testing.T) {
 			}
 		}
 		if j.slow = 3; tt.name == "late" {
-			if _, wrong := j.moves(&tt.past); len(wrong) > 0 {
+			if _, wrong := j.moves(&tt.timeline); len(wrong) > 0 {
 				t.Errorf("the limit does not grow with the timeouts: %v", wrong)
 			}
 		}
@@ -116,7 +116,7 @@ func TestLostResults(t *testing.T) {
 		{"the cluster did not recover", true, []Fault{{Nemesis: "long-crash", from: sec(10), On: []string{"n1"}}}, false},
 	}
 	for _, tt := range tests {
-		j, p := lossJudge{faults: tt.faults, slow: 1}, lost(tt.ended, 20, 50)
+		j, p := lossChecker{faults: tt.faults, slow: 1}, lost(tt.ended, 20, 50)
 		if got := j.lostResults(&p); (len(got) > 0) != tt.wrong {
 			t.Errorf("%s: %v", tt.name, got)
 		}
@@ -177,18 +177,18 @@ func TestLongFaultsComeByPlan(t *testing.T) {
 // TestLongCodeIsRetried checks that long code outlives a lease and its margin,
 // may be retried, and is rare.
 func TestLongCodeIsRetried(t *testing.T) {
-	w := &lives{hooks: map[string]bool{}, long: map[string]bool{}}
+	w := &executionLoad{hooks: map[string]bool{}, long: map[string]bool{}}
 	rng := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // A test.
-	for i := range longLives + 2 {
+	for i := range longAtOnce + 2 {
 		s, long := w.start(&caller{rng: rng}, string(rune('a'+i)))
-		if long != (i < longLives) {
+		if long != (i < longAtOnce) {
 			t.Errorf("execution %d is long: %v", i, long)
 		}
 		if long && s.MaxRetries < 1 {
-			t.Errorf("%+v does not begin anew", s)
+			t.Errorf("%+v is not retried", s)
 		}
 	}
-	w.forget(&oneLife{op: "a"})
+	w.forget(&execution{op: "a"})
 	if _, long := w.start(&caller{rng: rng}, "z"); !long {
 		t.Error("one has ended, and there is no other")
 	}

@@ -11,21 +11,21 @@ import (
 	"berth/bench/faults/world"
 )
 
-// A breaking injects a fault and returns the function that repairs it.
-type breaking = func(context.Context, *breaker) (mending, error)
+// An injectFunc injects a fault and returns the function that repairs it.
+type injectFunc = func(context.Context, *breaker) (repairFunc, error)
 
-type mending = func(context.Context) error
+type repairFunc = func(context.Context) error
 
-// recovering waits for the cluster's own recovery after the repair. The error
+// recoverFunc waits for the cluster's own recovery after the repair. The error
 // is stuck if the cluster does not recover.
-type recovering = func(context.Context) error
+type recoverFunc = func(context.Context) error
 
 // nemesis injects a fault, holds it and repairs it.
 type nemesis struct {
 	name string
 	// hold is the shortest and the longest duration of the fault.
-	hold  [2]time.Duration
-	broke breaking
+	hold   [2]time.Duration
+	inject injectFunc
 }
 
 // breaker is the environment of a nemesis.
@@ -40,7 +40,7 @@ type breaker struct {
 	on     []string    // The affected nodes; none for all.
 
 	hold    time.Duration     // The duration of the fault.
-	recover recovering        // Runs after the repair; nil to wait only until the cluster is whole.
+	recover recoverFunc       // Runs after the repair; nil to wait only until the cluster is whole.
 	wrong   []check.Violation // Violations during the fault.
 }
 
@@ -83,7 +83,7 @@ func (b *breaker) others() []*world.Node {
 func (b *breaker) any() *world.Node { return b.world.Nodes[b.rng.IntN(len(b.world.Nodes))] }
 
 // restart returns a function that starts nodes again.
-func restart(nodes ...*world.Node) mending {
+func restart(nodes ...*world.Node) repairFunc {
 	return func(ctx context.Context) error {
 		for _, n := range nodes {
 			if err := n.Start(ctx); err != nil {
@@ -124,15 +124,15 @@ func Nemeses() []string {
 
 // calm injects nothing: any election during it is spurious.
 func calm() nemesis {
-	return nemesis{calmNemesis, seconds(5, 10), func(context.Context, *breaker) (mending, error) {
+	return nemesis{calmNemesis, seconds(5, 10), func(context.Context, *breaker) (repairFunc, error) {
 		return func(context.Context) error { return nil }, nil
 	}}
 }
 
 // processNemeses kill and pause processes.
 func processNemeses() []nemesis {
-	kill := func(pick func(*breaker) []*world.Node) breaking {
-		return func(ctx context.Context, b *breaker) (mending, error) {
+	kill := func(pick func(*breaker) []*world.Node) injectFunc {
+		return func(ctx context.Context, b *breaker) (repairFunc, error) {
 			nodes := pick(b)
 			b.hits(nodes...)
 			for _, n := range nodes {
@@ -143,8 +143,8 @@ func processNemeses() []nemesis {
 			return restart(nodes...), nil
 		}
 	}
-	pause := func(pick func(*breaker) *world.Node) breaking {
-		return func(_ context.Context, b *breaker) (mending, error) {
+	pause := func(pick func(*breaker) *world.Node) injectFunc {
+		return func(_ context.Context, b *breaker) (repairFunc, error) {
 			n := pick(b)
 			b.hits(n)
 			return func(context.Context) error { return n.Thaw() }, n.Freeze()
@@ -157,12 +157,12 @@ func processNemeses() []nemesis {
 		{"all-kill", seconds(0, 1), kill(func(b *breaker) []*world.Node { return b.world.Nodes })},
 		{"leader-pause", seconds(0, 8), pause(leader)},
 		{"follower-pause", seconds(0, 8), pause((*breaker).follower)},
-		{"machine-crash", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
+		{"machine-crash", seconds(1, 6), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			b.hits(n)
 			return restart(n), n.Crash(ctx)
 		}},
-		{"supervisor-kill", seconds(1, 3), func(ctx context.Context, b *breaker) (mending, error) {
+		{"supervisor-kill", seconds(1, 3), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			b.hits(n)
 			killed, err := n.KillSupervisors(ctx)
@@ -178,19 +178,19 @@ func seconds(from, to int) [2]time.Duration {
 
 // networkNemeses cut nodes off from each other. Clients still reach them all.
 func networkNemeses() []nemesis {
-	heal := func(b *breaker) mending { return b.world.Heal }
+	heal := func(b *breaker) repairFunc { return b.world.Heal }
 	return []nemesis{
-		{"partition-leader", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+		{"partition-leader", seconds(2, 12), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			b.hits(b.leader)
 			return heal(b), b.cut(ctx, []*world.Node{b.leader}, b.others(), true, b.rng.IntN(2) == 0)
 		}},
-		{"partition-follower", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+		{"partition-follower", seconds(2, 12), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := b.follower()
 			b.hits(n)
 			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
 			return heal(b), b.cut(ctx, []*world.Node{n}, rest, true, b.rng.IntN(2) == 0)
 		}},
-		{"partition-one-way", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+		{"partition-one-way", seconds(2, 12), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			from, to := []*world.Node{b.leader}, b.others()
 			if b.rng.IntN(2) == 0 {
 				from, to = to, from
@@ -198,7 +198,7 @@ func networkNemeses() []nemesis {
 			return heal(b), b.cut(ctx, from, to, false, false)
 		}},
 		// Every node still communicates with one node that reaches all.
-		{"partition-bridge", seconds(2, 12), func(ctx context.Context, b *breaker) (mending, error) {
+		{"partition-bridge", seconds(2, 12), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			bridge := b.any()
 			rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == bridge })
 			half := len(rest) / 2

@@ -59,8 +59,8 @@ const catchUpLimit = 60 * time.Second
 
 // diskNemeses break disks.
 func diskNemeses() []nemesis {
-	traced := func(pick func(*breaker) *world.Node, inject string) breaking {
-		return func(ctx context.Context, b *breaker) (mending, error) {
+	traced := func(pick func(*breaker) *world.Node, inject string) injectFunc {
+		return func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := pick(b)
 			b.note, b.slow = n.Name, n.Name
 			return b.trace(ctx, n, inject)
@@ -68,26 +68,26 @@ func diskNemeses() []nemesis {
 	}
 	leader := func(b *breaker) *world.Node { return b.leader }
 	return []nemesis{
-		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (mending, error) {
+		{"power-cut", seconds(0, 2), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return b.world.StartAll, b.world.PowerCut(ctx)
 		}},
 		{leaderSlowDisk, seconds(3, 8), traced(leader, syncsLater)},
 		{followerSlowDisk, seconds(3, 8), traced((*breaker).follower, syncsLater)},
 		{"leader-failing-disk", seconds(2, 5), traced(leader, syncsFail)},
 		{"follower-failing-disk", seconds(2, 5), traced((*breaker).follower, syncsFail)},
-		{"follower-full-log", seconds(5, 10), func(ctx context.Context, b *breaker) (mending, error) {
+		{"follower-full-log", seconds(5, 10), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return b.refuseAppends(ctx, b.follower())
 		}},
 		{"leader-hanging-disk", seconds(3, 6), traced(leader, syncsHang)},
 		{"follower-hanging-disk", seconds(3, 6), traced((*breaker).follower, syncsHang)},
-		{"slow-disks", seconds(3, 8), func(ctx context.Context, b *breaker) (mending, error) {
+		{"slow-disks", seconds(3, 8), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return b.traceAll(ctx, syncsLate, func(ended int) {
 				if ended > 0 {
 					b.violate("slow disks", "cluster", "%d nodes ended while all disks were slow", ended)
 				}
 			})
 		}},
-		{"hanging-disks", seconds(4, 4), func(ctx context.Context, b *breaker) (mending, error) {
+		{"hanging-disks", seconds(4, 4), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return b.traceAll(ctx, syncsHang, func(ended int) {
 				if all := len(b.world.Nodes); b.hold < hangLimit && !quorum(all-ended, all) {
 					b.violate("hanging disks", "cluster", "%d of %d nodes ended while all disks hung for %v: no quorum was left",
@@ -95,12 +95,12 @@ func diskNemeses() []nemesis {
 				}
 			})
 		}},
-		{"full-disk", seconds(3, 8), func(_ context.Context, b *breaker) (mending, error) {
+		{"full-disk", seconds(3, 8), func(_ context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			b.note = n.Name
 			return b.fill(n)
 		}},
-		{"full-disks", seconds(5, 8), func(_ context.Context, b *breaker) (mending, error) {
+		{"full-disks", seconds(5, 8), func(_ context.Context, b *breaker) (repairFunc, error) {
 			return b.fill(b.world.Nodes...)
 		}},
 		{"damaged-file", seconds(0, 1), damageFile},
@@ -109,7 +109,7 @@ func diskNemeses() []nemesis {
 
 // trace interferes with system calls of a node. The node may exit because of
 // it.
-func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mending, error) {
+func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (repairFunc, error) {
 	stop, err := n.Trace(ctx, inject)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (b *breaker) trace(ctx context.Context, n *world.Node, inject string) (mend
 // on a full disk. Once appends succeed again, the node must catch up without a
 // restart. Raft's leader can stop sending it entries for good while heartbeats
 // succeed.
-func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (mending, error) {
+func (b *breaker) refuseAppends(ctx context.Context, n *world.Node) (repairFunc, error) {
 	inject := appendsFull
 	if b.rng.IntN(2) == 0 {
 		inject += nowAndThen
@@ -184,7 +184,7 @@ func (b *breaker) catchesUp(ctx context.Context, n *world.Node) error {
 				return ctx.Err()
 			}
 			b.violate("stays behind", "node "+n.Name,
-				"it is at %d (known: %v); when its log was mended, %v ago, the others were at %d",
+				"it is at %d (known: %v); when its log was repaired, %v ago, the others were at %d",
 				at, known, catchUpLimit, want)
 			return stuck{fmt.Errorf("%s stays behind", n.Name)}
 		}
@@ -206,10 +206,10 @@ func (b *breaker) index(ctx context.Context, n *world.Node) (at uint64, known bo
 // traceAll interferes with system calls of all nodes, as if their disks shared
 // one storage. judge receives the number of nodes that exited. The fault is
 // missed if a node made no such call.
-func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended int)) (mending, error) {
+func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended int)) (repairFunc, error) {
 	nodes := append(b.others(), b.leader) // In another order the leader would find the others still writing.
 	var stops []func() (bool, error)
-	letGo := func() (everywhere bool, err error) {
+	release := func() (everywhere bool, err error) {
 		hits, errs := make([]bool, len(stops)), make([]error, len(stops))
 		var all sync.WaitGroup
 		for i, stop := range stops {
@@ -221,13 +221,13 @@ func (b *breaker) traceAll(ctx context.Context, inject string, judge func(ended 
 	for _, n := range nodes {
 		stop, err := n.Trace(ctx, inject)
 		if err != nil {
-			_, also := letGo()
+			_, also := release()
 			return nil, errors.Join(err, also)
 		}
 		stops = append(stops, stop)
 	}
 	return func(ctx context.Context) error {
-		everywhere, err := letGo()
+		everywhere, err := release()
 		loop.Sleep(ctx, endsWithin) // They may be about to exit.
 		ended := 0
 		for _, n := range nodes {
@@ -268,7 +268,7 @@ func (b *breaker) settle(ctx context.Context, n *world.Node) error {
 // starts the node. The node must come back by itself. Its contents must be
 // intact, or empty and then copied from the others. Nothing restores the file.
 // The comparison of states finds damage that the node accepts silently.
-func damageFile(ctx context.Context, b *breaker) (mending, error) {
+func damageFile(ctx context.Context, b *breaker) (repairFunc, error) {
 	n := b.follower()
 	if err := n.Kill(ctx); err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (b *breaker) comeBack(ctx context.Context, n *world.Node) (starts int, err 
 			return starts, nil
 		}
 		if starts == damagedStarts {
-			said, err := n.LastSaid("berth: ")
+			said, err := n.LastLogLine("berth: ")
 			if err != nil {
 				return starts, err
 			}

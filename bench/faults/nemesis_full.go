@@ -25,7 +25,7 @@ const (
 // node answers reads. A write gets 507 if no node has space. Otherwise it may
 // succeed, because another node can lead. After space is freed, each node
 // accepts writes without a restart.
-func (b *breaker) fill(nodes ...*world.Node) (mending, error) {
+func (b *breaker) fill(nodes ...*world.Node) (repairFunc, error) {
 	for _, n := range nodes {
 		if err := n.Fill(fullLeft); err != nil {
 			return nil, errors.Join(err, empty(nodes))
@@ -33,15 +33,15 @@ func (b *breaker) fill(nodes ...*world.Node) (mending, error) {
 	}
 	b.recover = func(ctx context.Context) error {
 		for _, n := range nodes {
-			if err := b.ask(ctx, n, question{"write", writeProbe, fullRecover, accepted}); err != nil {
-				return stuck{fmt.Errorf("there is room again: %w", err)}
+			if err := b.ask(ctx, n, probeRequest{"write", writeProbe, fullRecover, accepted}); err != nil {
+				return stuck{fmt.Errorf("after space was freed: %w", err)}
 			}
 		}
 		return ctx.Err()
 	}
 	return func(ctx context.Context) error {
 		for _, n := range nodes {
-			b.lookFull(ctx, n, len(nodes) == len(b.world.Nodes))
+			b.checkFull(ctx, n, len(nodes) == len(b.world.Nodes))
 		}
 		return errors.Join(ctx.Err(), empty(nodes))
 	}, nil
@@ -56,24 +56,24 @@ func empty(nodes []*world.Node) error {
 	return errors.Join(errs...)
 }
 
-// lookFull records violations of a node whose disk is full.
-func (b *breaker) lookFull(ctx context.Context, n *world.Node, everywhere bool) {
+// checkFull records violations of a node whose disk is full.
+func (b *breaker) checkFull(ctx context.Context, n *world.Node, everywhere bool) {
 	if ended, how := n.Ended(); ended {
 		b.violate("full disk", "node "+n.Name, "its process ended: %v", how)
 		return
 	}
 	refused := func(code string) bool { return code == noSpace || code == "" && !everywhere }
 	err := errors.Join(
-		b.ask(ctx, n, question{"read", readProbe, fullAnswer, accepted}),
-		b.ask(ctx, n, question{"write", writeProbe, fullAnswer, refused}),
+		b.ask(ctx, n, probeRequest{"read", readProbe, fullAnswer, accepted}),
+		b.ask(ctx, n, probeRequest{"write", writeProbe, fullAnswer, refused}),
 	)
 	if err != nil && ctx.Err() == nil {
 		b.violate("full disk", "node "+n.Name, "%v", err)
 	}
 }
 
-// question is a request that is repeated until a node gives a valid answer.
-type question struct {
+// probeRequest is a request that is repeated until a node gives a valid answer.
+type probeRequest struct {
 	what  string
 	ask   func(context.Context, *client.Client) error
 	limit time.Duration
@@ -92,9 +92,9 @@ func writeProbe(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// ask repeats a question until the answer is valid. The error has the last
+// ask repeats a request until the answer is valid. The error has the last
 // answer.
-func (b *breaker) ask(ctx context.Context, n *world.Node, q question) error {
+func (b *breaker) ask(ctx context.Context, n *world.Node, q probeRequest) error {
 	c, err := client.New(client.Config{Addrs: []string{n.URL()}, Token: b.world.RootToken, RetryFor: -1})
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (b *breaker) ask(ctx context.Context, n *world.Node, q question) error {
 			last = err.Error()
 		}
 		if !loop.Sleep(ctx, fullPoll) {
-			return fmt.Errorf("a %s at %s had no right answer within %v; the last was: %s", q.what, n.Name, q.limit, last)
+			return fmt.Errorf("a %s at %s had no valid answer within %v; the last was: %s", q.what, n.Name, q.limit, last)
 		}
 	}
 }

@@ -36,16 +36,16 @@ func TestOutcomes(t *testing.T) {
 		counts.count("register", tt.want)
 	}
 	if c := counts.cells()[0]; c.Sent() != 6 || counts.noSpace() != 1 {
-		t.Errorf("%d sent, %d without room", c.Sent(), counts.noSpace())
+		t.Errorf("%d sent, %d without space", c.Sent(), counts.noSpace())
 	}
 }
 
 // TestOutboxIsCounted checks that a missing outbox row is found although
 // another row belongs to an unacknowledged submit.
 func TestOutboxIsCounted(t *testing.T) {
-	s := &session{books: map[string]*books{}}
-	w := &lives{session: s, hooks: map[string]bool{"a": true, "b": true, "never submitted": true}}
-	b := &books{executions: map[string]wire.ExecutionSummary{}}
+	s := &session{final: map[string]*finalState{}}
+	w := &executionLoad{session: s, hooks: map[string]bool{"a": true, "b": true, "never submitted": true}}
+	b := &finalState{executions: map[string]wire.ExecutionSummary{}}
 	for _, tag := range []string{"a", "b", "c"} {
 		id := compute.ExecutionID{UUID: compute.UUID{tag[0]}}
 		b.executions[tag] = wire.ExecutionSummary{ExecutionID: id, Metadata: &wire.Metadata{Tags: []string{markedTag, tag}}}
@@ -58,23 +58,23 @@ func TestOutboxIsCounted(t *testing.T) {
 	}
 }
 
-// TestFaultTellsItsRefusals checks the summary of a fault with full disks.
-func TestFaultTellsItsRefusals(t *testing.T) {
-	if got := (&Fault{Note: "n1", NoSpace: 3}).told(); got != "n1; 3 tries were answered 507" {
+// TestFaultSummary checks the summary of a fault with full disks.
+func TestFaultSummary(t *testing.T) {
+	if got := (&Fault{Note: "n1", NoSpace: 3}).summary(); got != "n1; 3 tries were answered 507" {
 		t.Errorf("got %q", got)
 	}
-	if got := (&Fault{Note: "n1"}).told(); got != "n1" {
+	if got := (&Fault{Note: "n1"}).summary(); got != "n1" {
 		t.Errorf("got %q", got)
 	}
-	if got := (&Fault{Note: "n1", Gossip: 12.34}).told(); got != "n1; gossip whole after 12.3 s" {
+	if got := (&Fault{Note: "n1", Gossip: 12.34}).summary(); got != "n1; gossip whole after 12.3 s" {
 		t.Errorf("got %q", got)
 	}
 	slow := &Latency{Before: Spread{P50: 0.01, P99: 0.05}, During: Spread{P50: 0.02, P99: 0.09}}
-	if got := (&Fault{Nemesis: "leader-kill", Latency: slow}).told(); got != "" {
+	if got := (&Fault{Nemesis: "leader-kill", Latency: slow}).summary(); got != "" {
 		t.Errorf("got %q", got)
 	}
 	slow.Elsewhere = &Spread{P50: 0.01, P99: 0.06}
-	got := (&Fault{Nemesis: followerSlowDisk, Latency: slow}).told()
+	got := (&Fault{Nemesis: followerSlowDisk, Latency: slow}).summary()
 	if got != "writes p50 0.02, p99 0.09 s; at other nodes 0.01, 0.06 s; before 0.01, 0.05 s" {
 		t.Errorf("got %q", got)
 	}

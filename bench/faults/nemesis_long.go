@@ -16,7 +16,7 @@ const (
 	longRun   = 4 * time.Minute // Shorter runs have no long faults unless configured.
 	longFirst = time.Minute     // From the first fault to the first long one.
 	longEvery = 150 * time.Second
-	aimFor    = 3500 * time.Millisecond // Most code has ended by then.
+	aimTime   = 3500 * time.Millisecond // Most code has ended by then.
 )
 
 // longNemeses isolate or stop a node for longer than a lease and the leader's
@@ -25,14 +25,14 @@ const (
 // have ended by then.
 func longNemeses() []nemesis {
 	return []nemesis{
-		{"long-partition", seconds(35, 60), func(ctx context.Context, b *breaker) (mending, error) {
+		{"long-partition", seconds(35, 60), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			rest := slices.DeleteFunc(b.machines(), func(o *world.Node) bool { return o == b.target })
 			return b.world.Heal, b.cut(ctx, []*world.Node{b.target}, rest, true, b.rng.IntN(2) == 0)
 		}},
-		{"long-pause", seconds(35, 50), func(_ context.Context, b *breaker) (mending, error) {
+		{"long-pause", seconds(35, 50), func(_ context.Context, b *breaker) (repairFunc, error) {
 			return func(context.Context) error { return b.target.Thaw() }, b.target.Freeze()
 		}},
-		{"long-crash", seconds(40, 50), func(ctx context.Context, b *breaker) (mending, error) {
+		{"long-crash", seconds(40, 50), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return restart(b.target), b.target.Crash(ctx)
 		}},
 	}
@@ -64,7 +64,7 @@ func (b *breaker) aim(ctx context.Context) error {
 			return err
 		}
 	}
-	if !loop.Sleep(ctx, aimFor) {
+	if !loop.Sleep(ctx, aimTime) {
 		return ctx.Err()
 	}
 	weights := make([]int, len(machines))

@@ -21,9 +21,9 @@ const oomBytes = 1 << 20
 
 // slowNemeses degrade networks without cutting them, and limit memory.
 func slowNemeses() []nemesis {
-	heal := func(b *breaker) mending { return b.world.Heal }
+	heal := func(b *breaker) repairFunc { return b.world.Heal }
 	return []nemesis{
-		{"packet-loss", seconds(4, 10), func(ctx context.Context, b *breaker) (mending, error) {
+		{"packet-loss", seconds(4, 10), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			share := 50 + b.rng.IntN(250)
 			for _, n := range b.world.Nodes {
 				if err := b.world.Lose(ctx, n, share); err != nil {
@@ -32,17 +32,17 @@ func slowNemeses() []nemesis {
 			}
 			return heal(b), nil
 		}},
-		{"slow-link", seconds(4, 10), func(ctx context.Context, b *breaker) (mending, error) {
+		{"slow-link", seconds(4, 10), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			return func(ctx context.Context) error { return b.world.Slow(ctx, n, 0) }, b.world.Slow(ctx, n, 128+b.rng.IntN(2000))
 		}},
-		{"flap", seconds(8, 16), func(ctx context.Context, b *breaker) (mending, error) {
+		{"flap", seconds(8, 16), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			return b.flap(ctx, b.follower())
 		}},
-		{"out-of-memory", seconds(1, 4), func(_ context.Context, b *breaker) (mending, error) {
+		{"out-of-memory", seconds(1, 4), func(_ context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			b.note = n.Name
-			mend := func(ctx context.Context) error {
+			repair := func(ctx context.Context) error {
 				if ended, _ := n.Ended(); ended {
 					b.note += killed
 				} else {
@@ -50,13 +50,13 @@ func slowNemeses() []nemesis {
 				}
 				return errors.Join(n.Kill(ctx), n.Start(ctx))
 			}
-			return mend, n.LimitMemory(oomBytes)
+			return repair, n.LimitMemory(oomBytes)
 		}},
 	}
 }
 
 // flap disconnects and reconnects a node every two seconds until the repair.
-func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
+func (b *breaker) flap(ctx context.Context, n *world.Node) (repairFunc, error) {
 	rest := slices.DeleteFunc(slices.Clone(b.world.Nodes), func(o *world.Node) bool { return o == n })
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -84,18 +84,18 @@ func (b *breaker) flap(ctx context.Context, n *world.Node) (mending, error) {
 // pointNemeses need a program built with failpoints.
 func pointNemeses() []nemesis {
 	return []nemesis{
-		{"clock", seconds(4, 10), func(_ context.Context, b *breaker) (mending, error) {
+		{"clock", seconds(4, 10), func(_ context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			shift := time.Duration(b.rng.Int64N(int64(2*time.Hour))) - time.Hour
 			b.note = fmt.Sprintf("%s by %v", n.Name, shift.Round(time.Second))
 			return func(context.Context) error { return n.Arm("") }, n.Arm(fmt.Sprintf("clock=%v", shift))
 		}},
-		{"failpoint", seconds(1, 5), func(_ context.Context, b *breaker) (mending, error) {
+		{"failpoint", seconds(1, 5), func(_ context.Context, b *breaker) (repairFunc, error) {
 			n := b.any()
 			all := fault.Points()
 			point := all[b.rng.IntN(len(all))].Name
 			b.note = fmt.Sprintf("%s at %s", n.Name, point)
-			mend := func(ctx context.Context) error {
+			repair := func(ctx context.Context) error {
 				if ended, _ := n.Ended(); ended {
 					b.note += ": reached"
 				} else {
@@ -103,7 +103,7 @@ func pointNemeses() []nemesis {
 				}
 				return errors.Join(n.Arm(""), restart(n)(ctx))
 			}
-			return mend, n.Arm(point + "=exit")
+			return repair, n.Arm(point + "=exit")
 		}},
 	}
 }

@@ -13,12 +13,12 @@ import (
 // servers, and must not go on with them.
 func workerNemeses() []nemesis {
 	return []nemesis{
-		{"worker-kill", seconds(1, 6), func(ctx context.Context, b *breaker) (mending, error) {
+		{"worker-kill", seconds(1, 6), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			n := b.worker()
 			b.hits(n)
 			return restart(n), n.Kill(ctx)
 		}},
-		{"worker-partition", seconds(2, 40), func(ctx context.Context, b *breaker) (mending, error) {
+		{"worker-partition", seconds(2, 40), func(ctx context.Context, b *breaker) (repairFunc, error) {
 			from := b.world.Nodes
 			if b.rng.IntN(2) == 0 {
 				from = []*world.Node{b.leader}

@@ -6,8 +6,8 @@ import (
 	"berth/compute"
 )
 
-// observationOf returns the state of an execution that may have had attempts. The
-// attempts of an ended execution need not be known.
+// observationOf returns the state of an execution that may have had attempts.
+// The attempts of an ended execution need not be known.
 func observationOf(e *wire.ExecutionSummary, attempts []wire.Attempt) check.Observation {
 	at := check.Observation{Status: e.Status, Restarts: e.Retries}
 	if e.Metadata != nil {

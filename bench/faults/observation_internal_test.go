@@ -8,7 +8,8 @@ import (
 	"berth/compute"
 )
 
-// TestObservationOf checks that moved executions are distinguished from lost ones.
+// TestObservationOf checks that moved executions are distinguished from lost
+// ones.
 func TestObservationOf(t *testing.T) {
 	e := wire.ExecutionSummary{
 		Status: compute.StatusQueued, Retries: 1, Metadata: &wire.Metadata{Attempt: 3},

@@ -64,7 +64,7 @@ func (w *registers) write(ctx context.Context, c *caller, o check.Object, tag st
 	})
 	settle(t, out, true)
 	if out == refused {
-		w.session.odd(w.name(), "write "+tag, err)
+		w.session.unexpected(w.name(), "write "+tag, err)
 	}
 }
 

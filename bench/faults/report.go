@@ -26,7 +26,7 @@ type Report struct {
 	Charged    int               `json:"charged,omitempty"` // Executions that ended with a charge, in searched accounts.
 	Starts     int               `json:"starts"`            // Starts of code, counted by the code itself.
 	States     int               `json:"states"`            // Comparisons of two replicas at an equal index.
-	Oddities   map[string]int    `json:"oddities,omitempty"`
+	Refusals   map[string]int    `json:"oddities,omitempty"`
 	Moves      []Move            `json:"moves,omitempty"` // Attempts that were lost after their code began.
 	Violations []check.Violation `json:"violations"`
 	// Unfinished is why a run did not reach its end; "" if it did.
@@ -74,19 +74,19 @@ type Fault struct {
 	from, over int64 // In the run's time; over is 0 during the fault.
 }
 
-// told returns a summary of the fault without its times.
-func (f *Fault) told() string {
-	told := f.Note
+// summary returns a summary of the fault without its times.
+func (f *Fault) summary() string {
+	text := f.Note
 	if f.NoSpace > 0 {
-		told = fmt.Sprintf("%s; %d tries were answered 507", told, f.NoSpace)
+		text = fmt.Sprintf("%s; %d tries were answered 507", text, f.NoSpace)
 	}
 	if f.Latency != nil && slices.Contains([]string{leaderSlowDisk, followerSlowDisk}, f.Nemesis) {
-		told += "; " + f.Latency.String()
+		text += "; " + f.Latency.String()
 	}
 	if f.Gossip > 0 {
-		told += fmt.Sprintf("; gossip whole after %.1f s", f.Gossip)
+		text += fmt.Sprintf("; gossip whole after %.1f s", f.Gossip)
 	}
-	return strings.TrimPrefix(told, "; ")
+	return strings.TrimPrefix(text, "; ")
 }
 
 // Cell counts the operations of one workload under one nemesis.

@@ -19,12 +19,12 @@ type postings struct {
 }
 
 // postingsOf returns the postings of the operation that a tag names.
-func (b *books) postingsOf(op string) (p postings) {
-	id := b.byTag[op]
+func (f *finalState) postingsOf(op string) (p postings) {
+	id := f.byTag[op]
 	if id == "" {
 		return p
 	}
-	for _, l := range b.lines {
+	for _, l := range f.lines {
 		if l.Execution != id {
 			continue
 		}
@@ -49,18 +49,18 @@ func (b *books) postingsOf(op string) (p postings) {
 // place returns the ledger line of a change to an account. A grant has its
 // operation as the note. A hold and its release belong to the execution with
 // the operation's tag.
-func (b *books) place(in any) check.Place {
+func (f *finalState) place(in any) check.Place {
 	switch in := in.(type) {
 	case check.Grant:
-		for _, l := range b.lines {
+		for _, l := range f.lines {
 			if l.Kind == compute.LedgerGrant && l.Execution == "" && l.Note == in.Op {
 				return check.Place{Seq: l.Seq}
 			}
 		}
 	case check.Hold:
-		return check.Place{Seq: b.postingsOf(in.Op).hold}
+		return check.Place{Seq: f.postingsOf(in.Op).hold}
 	case check.Settle:
-		return b.postingsOf(in.Op).settled
+		return f.postingsOf(in.Op).settled
 	case check.Renew:
 		return check.Place{Seq: in.Seq}
 	}
@@ -68,9 +68,9 @@ func (b *books) place(in any) check.Place {
 }
 
 // operations returns the operations that made executions.
-func (b *books) operations() []string {
+func (f *finalState) operations() []string {
 	var ops []string
-	for op := range b.byTag {
+	for op := range f.byTag {
 		if op != parkedTag && op != markedTag && op != workingTag {
 			ops = append(ops, op)
 		}
@@ -79,8 +79,8 @@ func (b *books) operations() []string {
 }
 
 // works reports whether the execution of an operation ends by itself.
-func (b *books) works(op string) bool {
-	e := b.executions[b.byTag[op]]
+func (f *finalState) works(op string) bool {
+	e := f.executions[f.byTag[op]]
 	return e.Metadata != nil && slices.Contains(e.Metadata.Tags, workingTag)
 }
 
@@ -89,10 +89,10 @@ func (b *books) works(op string) bool {
 // or been queued again at any time after its submit. Only clients stop a
 // waiting execution, until the run closes the account. resolve returns the
 // number of charged working executions.
-func (b *books) resolve(h *check.History, account check.Object, closing int64) (charged int) {
-	for _, op := range b.operations() {
-		p, from := b.postingsOf(op), closing
-		if asked, ok := h.HeldAt(account, op); ok && b.works(op) {
+func (f *finalState) resolve(h *check.History, account check.Object, closing int64) (charged int) {
+	for _, op := range f.operations() {
+		p, from := f.postingsOf(op), closing
+		if asked, ok := h.HeldAt(account, op); ok && f.works(op) {
 			from = asked
 			if p.settled.Charge > 0 {
 				charged++
@@ -105,6 +105,6 @@ func (b *books) resolve(h *check.History, account check.Object, closing int64) (
 			h.SettleAt(account, closer, op, from)
 		}
 	}
-	h.Resolve(account, b.place)
+	h.Resolve(account, f.place)
 	return charged
 }

@@ -27,11 +27,11 @@ func TestResolve(t *testing.T) {
 	}
 	renewed, ended := check.Money{Balance: 100, Held: 50}, check.Money{Balance: 93, Held: 30}
 	tests := []struct {
-		name  string
-		reads []check.Money // By one client, after the submits.
-		said  any           // The charge that the end reports; nil if nobody read it.
-		lines []check.Line
-		want  int
+		name   string
+		reads  []check.Money // By one client, after the submits.
+		charge any           // The charge that the end reports; nil if nobody read it.
+		lines  []check.Line
+		want   int
 	}{
 		{"nobody looked", nil, nil, lines, 0},
 		{"it ended early", []check.Money{ended, ended}, compute.Credits(7), lines, 0},
@@ -40,7 +40,7 @@ func TestResolve(t *testing.T) {
 		{"it ended, and then not", []check.Money{ended, renewed}, nil, lines, 1},
 		{"what is given back for a moment is not seen", []check.Money{{Balance: 100, Held: 30}}, nil, lines, 1},
 		{"the charge is not seen", []check.Money{{Balance: 100}}, nil, lines, 1},
-		{"another charge was said", []check.Money{renewed}, compute.Credits(6), lines, 1},
+		{"another charge was reported", []check.Money{renewed}, compute.Credits(6), lines, 1},
 		{"the charge is not in the ledger", nil, compute.Credits(7), slices.Delete(slices.Clone(lines), 6, 7), 1},
 	}
 	for _, tt := range tests {
@@ -54,10 +54,10 @@ func TestResolve(t *testing.T) {
 		for _, m := range tt.reads {
 			h.Call(o, 1, check.Balance{}).Return(m)
 		}
-		if tt.said != nil {
-			h.CallAt(o, 2, check.Settle{Op: "w"}, hold.Called()).Return(tt.said)
+		if tt.charge != nil {
+			h.CallAt(o, 2, check.Settle{Op: "w"}, hold.Called()).Return(tt.charge)
 		}
-		b := &books{
+		f := &finalState{
 			executions: map[string]wire.ExecutionSummary{
 				"P": {Metadata: &wire.Metadata{Tags: []string{parkedTag, "p"}}},
 				"W": {Metadata: &wire.Metadata{Tags: []string{workingTag, "w"}}},
@@ -65,11 +65,11 @@ func TestResolve(t *testing.T) {
 			byTag: map[string]string{parkedTag: "P", "p": "P", workingTag: "W", "w": "W"},
 			lines: slices.Clone(tt.lines),
 		}
-		for i := range b.lines {
-			b.lines[i].Seq = uint64(i) + 1
+		for i := range f.lines {
+			f.lines[i].Seq = uint64(i) + 1
 		}
-		charged := b.resolve(h, o, now)
-		if _, wrong := h.Check(time.Minute); len(wrong) != tt.want || (charged == 1) != (len(b.lines) == len(lines)) {
+		charged := f.resolve(h, o, now)
+		if _, wrong := h.Check(time.Minute); len(wrong) != tt.want || (charged == 1) != (len(f.lines) == len(lines)) {
 			t.Errorf("%s: %d charged, %v, want %d", tt.name, charged, wrong, tt.want)
 		}
 	}
@@ -81,14 +81,14 @@ func TestManyEnds(t *testing.T) {
 	now := int64(0)
 	h := check.NewHistory(func() int64 { now++; return now })
 	o := check.Object{Kind: check.KindAccount, Name: "a"}
-	b := &books{executions: map[string]wire.ExecutionSummary{}, byTag: map[string]string{}}
+	f := &finalState{executions: map[string]wire.ExecutionSummary{}, byTag: map[string]string{}}
 	money := check.Money{Balance: 1_000_000}
 	post := func(kind compute.LedgerKind, amount compute.Credits, op string) {
-		l := check.Line{Seq: uint64(len(b.lines)) + 1, Kind: kind, Amount: amount, Execution: op}
+		l := check.Line{Seq: uint64(len(f.lines)) + 1, Kind: kind, Amount: amount, Execution: op}
 		if kind == compute.LedgerGrant {
 			l.Execution, l.Note = "", op
 		}
-		b.lines = append(b.lines, l)
+		f.lines = append(f.lines, l)
 	}
 	h.Call(o, 0, check.Grant{Op: "g", Amount: money.Balance}).Return(true)
 	post(compute.LedgerGrant, money.Balance, "g")
@@ -100,8 +100,8 @@ func TestManyEnds(t *testing.T) {
 	var live []string
 	for i := range 220 {
 		op := fmt.Sprint("op", i)
-		b.byTag[op] = op
-		b.executions[op] = wire.ExecutionSummary{Metadata: &wire.Metadata{Tags: []string{workingTag, op}}}
+		f.byTag[op] = op
+		f.executions[op] = wire.ExecutionSummary{Metadata: &wire.Metadata{Tags: []string{workingTag, op}}}
 		h.Call(o, i%6, check.Hold{Op: op, Amount: 9}).Return(check.Held)
 		post(compute.LedgerHold, 9, op)
 		money.Held += 9
@@ -114,7 +114,7 @@ func TestManyEnds(t *testing.T) {
 		money.Held, money.Balance, live = money.Held-9, money.Balance-3, live[1:]
 		read()
 	}
-	b.resolve(h, o, now)
+	f.resolve(h, o, now)
 	if _, wrong := h.Check(time.Minute); len(wrong) > 0 {
 		t.Error(wrong)
 	}

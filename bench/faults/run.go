@@ -22,11 +22,11 @@ import (
 
 // Limits of a run.
 const (
-	checkLimit  = 60 * time.Second // Of each object.
-	mendLimit   = 120 * time.Second
-	finishLimit = 5 * time.Minute
-	firstGap    = 1 * time.Second // The shortest and the longest pause between faults.
-	lastGap     = 4 * time.Second
+	checkLimit   = 60 * time.Second // Of each object.
+	recoverLimit = 120 * time.Second
+	finishLimit  = 5 * time.Minute
+	firstGap     = 1 * time.Second // The shortest and the longest pause between faults.
+	lastGap      = 4 * time.Second
 )
 
 // Run runs one seed and returns what it found. Violations are in the report. An
@@ -46,11 +46,11 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		Workers: cfg.Workers, Plant: cfg.Plant, Points: cfg.Points,
 	})
 	if err != nil {
-		return Report{}, fmt.Errorf("make world: %w", err)
+		return Report{}, fmt.Errorf("open world: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
 	s := &session{
-		cfg: cfg, world: w, tally: newTally(), oddity: map[string]int{}, books: map[string]*books{},
+		cfg: cfg, world: w, tally: newTally(), refusals: map[string]int{}, final: map[string]*finalState{},
 		begun: time.Now(), //nolint:forbidigo // Real processes have real time.
 		boot:  int64(boottime.Now()), stopped: map[compute.ExecutionID]bool{},
 	}
@@ -88,10 +88,10 @@ func (s *session) run(ctx context.Context) (Report, error) {
 		Began: s.begun.UTC(), Seed: s.cfg.Seed, Nodes: s.cfg.Nodes, Plant: s.cfg.Plant,
 		Violations: []check.Violation{},
 	}
-	err := s.breakAndCheck(ctx, &report)
+	err := s.injectAndCheck(ctx, &report)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	report.Cells, report.Oddities = s.tally.cells(), s.oddity
+	report.Cells, report.Refusals = s.tally.cells(), s.refusals
 	report.Violations = append(report.Violations, s.wrong...)
 	return report, report.conclude(ctx, err)
 }
@@ -100,9 +100,9 @@ func (s *session) run(ctx context.Context) (Report, error) {
 // recover is a violation. Any other error is the reason why the run is
 // unfinished. After the end of ctx it is neither.
 func (r *Report) conclude(ctx context.Context, err error) error {
-	if never, ok := errors.AsType[stuck](err); ok && ctx.Err() == nil {
+	if liveness, ok := errors.AsType[stuck](err); ok && ctx.Err() == nil {
 		r.Violations = append(r.Violations, check.Violation{
-			What: "recovery", Object: "cluster", Detail: never.Error(),
+			What: "recovery", Object: "cluster", Detail: liveness.Error(),
 		})
 		return nil
 	}
@@ -112,9 +112,9 @@ func (r *Report) conclude(ctx context.Context, err error) error {
 	return err
 }
 
-// breakAndCheck injects the faults and checks the result. The error is stuck if
-// the cluster does not recover.
-func (s *session) breakAndCheck(ctx context.Context, report *Report) error {
+// injectAndCheck injects the faults and checks the result. The error is stuck
+// if the cluster does not recover.
+func (s *session) injectAndCheck(ctx context.Context, report *Report) error {
 	var all []workload
 	for _, name := range s.cfg.Workloads {
 		one := makers()[name](s)
@@ -131,7 +131,7 @@ func (s *session) breakAndCheck(ctx context.Context, report *Report) error {
 	if err != nil {
 		return err
 	}
-	report.Faults, err = s.breakThings(ctx)
+	report.Faults, err = s.injectFaults(ctx)
 	stop()
 	report.Seconds = time.Duration(s.now() - begun).Seconds()
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *session) load(ctx context.Context, all []workload) (stop func(), err er
 	return func() { cancel(); clients.Wait() }, nil
 }
 
-// breakThings injects one fault after another until the time is over.
-func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
+// injectFaults injects one fault after another until the time is over.
+func (s *session) injectFaults(ctx context.Context) ([]Fault, error) {
 	var chosen []nemesis
 	for _, n := range nemeses() {
 		for _, name := range s.cfg.Nemeses {
@@ -184,7 +184,7 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		if !loop.Sleep(ctx, gap) {
 			return faults, ctx.Err()
 		}
-		f, err := s.breakOne(ctx, n, own, hold)
+		f, err := s.injectOne(ctx, n, own, hold)
 		if _, ok := errors.AsType[stuck](err); ok {
 			return append(faults, f), err
 		}
@@ -193,7 +193,7 @@ func (s *session) breakThings(ctx context.Context) ([]Fault, error) {
 		}
 		faults = append(faults, f)
 		fmt.Fprintf(s.cfg.Progress, "berth: %6.1f s: %-18s %s held %.1f s, first write after %.2f s, whole after %.1f s %s\n",
-			f.At, f.Nemesis, f.Node, f.Held, f.Write, f.Whole, f.told())
+			f.At, f.Nemesis, f.Node, f.Held, f.Write, f.Whole, f.summary())
 	}
 	return faults, nil
 }
@@ -203,9 +203,9 @@ func between(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)+1))
 }
 
-// breakOne injects one fault, holds it, repairs it and waits until the cluster
+// injectOne injects one fault, holds it, repairs it and waits until the cluster
 // is whole and accepts writes.
-func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold time.Duration) (Fault, error) {
+func (s *session) injectOne(ctx context.Context, n nemesis, rng *rand.Rand, hold time.Duration) (Fault, error) {
 	b := &breaker{world: s.world, rng: rng, leader: s.world.Leader(ctx), hold: hold}
 	if b.leader == nil {
 		b.leader = s.world.Nodes[0]
@@ -222,23 +222,23 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 	defer ended()
 	broken, full := s.now(), s.tally.noSpace()
 	f.from = broken
-	mend, err := n.broke(ctx, b)
+	repair, err := n.inject(ctx, b)
 	f.On = b.on
 	if err != nil {
 		return f, err
 	}
-	defer func() { s.violated(b.wrong) }()
+	defer func() { s.violate(b.wrong) }()
 	// A write sent during the injection does not show the fault's effect.
 	held := s.now()
 	first := s.tally.watch(broken, held)
 	defer s.probing(ctx, first)()
 	if !loop.Sleep(ctx, hold) {
-		return f, errors.Join(ctx.Err(), mend(context.WithoutCancel(ctx)))
+		return f, errors.Join(ctx.Err(), repair(context.WithoutCancel(ctx)))
 	}
 	f.Latency = s.tally.latency(begun, held, s.now(), b.slow)
-	err = mend(ctx)
-	mended := s.now()
-	f.Held, f.Note, f.Missed = time.Duration(mended-begun).Seconds(), b.note, b.missed
+	err = repair(ctx)
+	repaired := s.now()
+	f.Held, f.Note, f.Missed = time.Duration(repaired-begun).Seconds(), b.note, b.missed
 	f.NoSpace = s.tally.noSpace() - full
 	if err != nil {
 		return f, err
@@ -250,12 +250,12 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 			return f, err
 		}
 	}
-	waiting, cancel := context.WithTimeout(ctx, mendLimit*time.Duration(s.cfg.Slow))
+	waiting, cancel := context.WithTimeout(ctx, recoverLimit*time.Duration(s.cfg.Slow))
 	defer cancel()
 	if err := s.world.WaitWhole(waiting); err != nil {
 		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
 	}
-	f.Whole = time.Duration(s.now() - mended).Seconds()
+	f.Whole = time.Duration(s.now() - repaired).Seconds()
 	if err := s.takesWrites(waiting); err != nil {
 		return f, stuck{fmt.Errorf("after %s %s: %w", n.name, b.note, err)}
 	}
@@ -265,7 +265,7 @@ func (s *session) breakOne(ctx context.Context, n nemesis, rng *rand.Rand, hold 
 		f.Elections = int(now - term) //nolint:gosec // Terms are few.
 	}
 	if hold >= gossipSplit {
-		f.Gossip = s.gossipMeets(ctx, mended).Seconds()
+		f.Gossip = s.gossipMeets(ctx, repaired).Seconds()
 	}
 	s.tally.forgetWrites(s.now())
 	f.over = s.now()
@@ -285,12 +285,12 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 		return stuck{fmt.Errorf("at the end: %w", err)}
 	}
 	s.gossipMeets(ctx, s.now())
-	for _, look := range []func() ([]check.Violation, error){
-		func() ([]check.Violation, error) { return s.checkBooks(ctx, report) },
+	for _, step := range []func() ([]check.Violation, error){
+		func() ([]check.Violation, error) { return s.checkLedgers(ctx, report) },
 		func() ([]check.Violation, error) { return s.checkStates(ctx, report) },
 		func() ([]check.Violation, error) { return s.checkMarks(ctx, report) },
 	} {
-		wrong, err := look()
+		wrong, err := step()
 		report.Violations = append(report.Violations, wrong...)
 		if err != nil {
 			return err
@@ -301,7 +301,7 @@ func (s *session) finish(ctx context.Context, all []workload, report *Report) er
 	}
 	for _, name := range s.tally.idle(s.cfg.Workloads) {
 		report.Violations = append(report.Violations, check.Violation{
-			What: "vacuous", Object: "workload " + name, Detail: "nothing that its clients asked for was done",
+			What: "vacuous", Object: "workload " + name, Detail: "no operation of its clients was completed",
 		})
 	}
 	searched, wrong := s.history.Check(checkLimit)

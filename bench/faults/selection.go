@@ -60,7 +60,7 @@ func (w *selections) run(ctx context.Context, c *caller) {
 				break
 			}
 			if out == refused {
-				w.session.odd(w.name(), "submit", err)
+				w.session.unexpected(w.name(), "submit", err)
 				break
 			}
 			c.pause(ctx, 100*time.Millisecond)
@@ -72,14 +72,14 @@ func (w *selections) run(ctx context.Context, c *caller) {
 // sub-execution of each type.
 func (w *selections) finish(context.Context) []check.Violation {
 	var wrong []check.Violation
-	b := w.session.books[w.org.slug]
+	b := w.session.final[w.org.slug]
 	children := map[string]int{} // By parent and profile.
 	parents := map[string]int{}  // By tag.
 	for _, e := range b.executions {
 		if e.ParentExecutionID != nil {
 			key := e.ParentExecutionID.String() + " on " + e.HardwareProfile
 			if children[key]++; children[key] == 2 {
-				wrong = append(wrong, check.Violation{What: "two sub-executions", Object: key, Detail: "a type is tried once"})
+				wrong = append(wrong, check.Violation{What: "two sub-executions", Object: key, Detail: "each type has one sub-execution"})
 			}
 			continue
 		}

@@ -28,19 +28,19 @@ type session struct {
 	boot    int64          // The boottime at begun, which marks refer to.
 	admin   *client.Client // A patient client, for requests that are not checked.
 
-	mu     sync.Mutex
-	orgs   []organization
-	oddity map[string]int
-	wrong  []check.Violation
-	closes []func()
+	mu       sync.Mutex
+	orgs     []organization
+	refusals map[string]int
+	wrong    []check.Violation
+	closes   []func()
 	// stopped holds executions that a client stopped, or may have.
 	stopped map[compute.ExecutionID]bool
 
 	// Set at the end, by the only goroutine left.
-	books     map[string]*books // By organization.
-	newest    uint64            // The index of the newest state read.
-	callbacks int               // Outbox rows in that state.
-	closing   int64             // When the first account was closed.
+	final     map[string]*finalState // By organization.
+	newest    uint64                 // The index of the newest state read.
+	callbacks int                    // Outbox rows in that state.
+	closing   int64                  // When the first account was closed.
 }
 
 // organization is a user with an organization and an API key.
@@ -76,17 +76,17 @@ func (s *session) close() {
 	}
 }
 
-// odd records a refusal that no client had reason to expect, which is a
+// unexpected records a refusal that no client had reason to expect, which is a
 // violation: no fault justifies refusing a valid request for good. The worst
 // refusal is a missing object whose creation was acknowledged.
-func (s *session) odd(workload, what string, err error) {
+func (s *session) unexpected(workload, what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind, name := "refused", workload+": "+client.CodeOf(err)
 	if answer, ok := errors.AsType[*client.Error](err); ok && answer.Status == http.StatusNotFound {
 		kind = "lost"
 	}
-	if s.oddity[name]++; s.oddity[name] <= oddSaid {
+	if s.refusals[name]++; s.refusals[name] <= maxRefusals {
 		s.wrong = append(s.wrong, check.Violation{What: kind, Object: workload, Detail: fmt.Sprintf("%s: %v", what, err)})
 	}
 }
@@ -98,15 +98,15 @@ func (s *session) noteStop(id compute.ExecutionID) {
 	s.stopped[id] = true
 }
 
-// violated records violations that a nemesis saw.
-func (s *session) violated(wrong []check.Violation) {
+// violate records violations that a nemesis saw.
+func (s *session) violate(wrong []check.Violation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong = append(s.wrong, wrong...)
 }
 
-// oddSaid is how many refusals of one kind the report names.
-const oddSaid = 3
+// maxRefusals is how many refusals of one kind the report names.
+const maxRefusals = 3
 
 // createOrg makes a user with an organization.
 func (s *session) createOrg(ctx context.Context, slug string) error {

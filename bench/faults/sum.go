@@ -144,7 +144,7 @@ func (t *Sums) add(r *Report) {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		t.Operations += c.Sent()
-		if r.broke(c.Nemesis) {
+		if r.hasFault(c.Nemesis) {
 			t.While += c.Sent()
 		}
 	}

@@ -28,7 +28,7 @@ func makers() map[string]func(*session) workload {
 		"register": func(s *session) workload { return &registers{session: s} },
 		"account":  func(s *session) workload { return &accounts{session: s} },
 		"life": func(s *session) workload {
-			return &lives{session: s, hooks: map[string]bool{}, long: map[string]bool{}}
+			return &executionLoad{session: s, hooks: map[string]bool{}, long: map[string]bool{}}
 		},
 		"keys":      func(s *session) workload { return &keyring{session: s} },
 		"selection": func(s *session) workload { return &selections{session: s} },

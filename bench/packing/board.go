@@ -149,12 +149,12 @@ func (b *board) check(s *shape, at place) error {
 	n := &b.nodes[at.node]
 	switch {
 	case n.cpu < s.cpu || n.memory < s.memory:
-		return fmt.Errorf("node %d has %d milli-vCPU and %d MiB free; %d and %d were given away",
+		return fmt.Errorf("node %d has %d milli-vCPU and %d MiB free; %d and %d were allocated",
 			at.node, n.cpu, n.memory, s.cpu, s.memory)
 	case bits.OnesCount64(at.devices) != s.gpus:
-		return fmt.Errorf("%d GPUs given for %d", bits.OnesCount64(at.devices), s.gpus)
+		return fmt.Errorf("%d GPUs allocated for %d requested", bits.OnesCount64(at.devices), s.gpus)
 	case s.gpus > 0 && (n.model == noModel || s.models&(1<<n.model) == 0):
-		return fmt.Errorf("node %d is not of a model that was asked for", at.node)
+		return fmt.Errorf("node %d has no acceptable model", at.node)
 	}
 	for set := at.devices; set != 0; set &= set - 1 {
 		d := bits.TrailingZeros64(set)

@@ -45,7 +45,7 @@ func (r *run) arrive(shape int) (at place, placed bool, err error) {
 	}
 	s := &r.workload.shapes[shape]
 	if err := r.board.check(s, at); err != nil {
-		return at, false, fmt.Errorf("the policy broke the cluster: %w", err)
+		return at, false, fmt.Errorf("invalid placement by the policy: %w", err)
 	}
 	r.board.take(s, at)
 	return at, true, nil

@@ -190,7 +190,7 @@ func TestTheAccountRefuses(t *testing.T) {
 	r := &run{workload: w, policy: &careless{w.shapes}, board: newBoard(w, w.order(nil)), now: clock(), arrivals: []int{0, 0}}
 	_, err := r.fill(t.Context(), 1, target(w))
 	if err == nil || !strings.Contains(err.Error(), "GPU 0 of node 0 does not have 600 thousandths free") {
-		t.Errorf("a GPU given away twice: %v", err)
+		t.Errorf("a GPU allocated twice: %v", err)
 	}
 	s := w.shapes[0]
 	tests := []struct {
@@ -199,11 +199,11 @@ func TestTheAccountRefuses(t *testing.T) {
 		want string
 	}{
 		{"no such node", func(*shape) place { return place{node: 1, devices: 1} }, "node 1 of 1"},
-		{"too few GPUs", func(*shape) place { return place{} }, "0 GPUs given for 1"},
+		{"too few GPUs", func(*shape) place { return place{} }, "0 GPUs allocated for 1"},
 		{"no such GPU", func(*shape) place { return place{devices: 4} }, "GPU 2 of node 0"},
 		{"vCPU", func(s *shape) place { s.cpu = 8001; return place{devices: 1} }, "8000 milli-vCPU"},
 		{"memory", func(s *shape) place { s.memory = 8193; return place{devices: 1} }, "8192 MiB free"},
-		{"model", func(s *shape) place { s.models = 0; return place{devices: 1} }, "not of a model"},
+		{"model", func(s *shape) place { s.models = 0; return place{devices: 1} }, "no acceptable model"},
 	}
 	for _, tt := range tests {
 		this := s
@@ -235,8 +235,8 @@ func TestBadConfigs(t *testing.T) {
 		{"parallel", func(c *Config) { c.Parallel = 0 }, "0 runs at once"},
 		{"load", func(c *Config) { c.Churn, c.Arrivals = []float64{-1}, 1 }, "an offered load of -1"},
 		{"arrivals", func(c *Config) { c.Churn = []float64{1} }, "0 arrivals of churn"},
-		{"no GPU", func(c *Config) { c.NodesFile = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "none of the nodes has a GPU"},
-		{"no demand", func(c *Config) { c.PodsFile = mustFile(t, "p.csv", podsHeader+"p,1,1,0,0,\n") }, "none of the pods asks for a GPU"},
+		{"no GPU", func(c *Config) { c.NodesFile = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "no node has a GPU"},
+		{"no demand", func(c *Config) { c.PodsFile = mustFile(t, "p.csv", podsHeader+"p,1,1,0,0,\n") }, "no pod requests a GPU"},
 		{"broken row", func(c *Config) { c.PodsFile = mustFile(t, "p.csv", podsHeader+"p,1,1,x,0,\n") }, "p.csv:2:7: column num_gpu"},
 	}
 	for _, tt := range tests {

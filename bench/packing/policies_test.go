@@ -121,17 +121,17 @@ func TestScores(t *testing.T) {
 // otherwise only the arrived pods are known.
 func TestOracle(t *testing.T) {
 	w := mustWorkload(t, "a,8000,8192,2,T4\n", "p,1000,1024,1,500,\nq,1000,1024,1,1000,G2|T4|g2\nr,1000,1024,0,0,\n")
-	told := newOwn(w, w.order(nil), true)
-	if told.learner != nil {
+	known := newOwn(w, w.order(nil), true)
+	if known.learner != nil {
 		t.Error("an oracle learns")
 	}
-	if r := told.requests[1]; r.Types() != "g2|t4" || r.GPUs != 1 || r.MilliGPU != 1000 {
+	if r := known.requests[1]; r.Types() != "g2|t4" || r.GPUs != 1 || r.MilliGPU != 1000 {
 		t.Errorf("request %+v", r)
 	}
-	if r := told.requests[2]; r.IsGPU() {
+	if r := known.requests[2]; r.IsGPU() {
 		t.Errorf("request %+v of a pod without GPU", r)
 	}
-	mix := mixOf(w, told.requests)
+	mix := mixOf(w, known.requests)
 	for _, share := range mix.Shares {
 		if share.Count != 1 {
 			t.Errorf("%s comes %d times, want once", share.Request.Key(), share.Count)

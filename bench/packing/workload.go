@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoDemand means that no pod of a trace requests GPUs.
-var ErrNoDemand = errors.New("none of the pods asks for a GPU; this benchmark is about GPUs")
+var ErrNoDemand = errors.New("no pod requests a GPU; this benchmark is about GPUs")
 
 // maxModels is the maximum number of GPU models of a cluster: one bit each.
 const maxModels = 64
@@ -47,7 +47,7 @@ func newWorkload(nodes []trace.Node, pods []trace.Pod) (*workload, error) {
 	}
 	switch {
 	case w.capacity == 0:
-		return nil, errors.New("none of the nodes has a GPU; this benchmark is about GPUs")
+		return nil, errors.New("no node has a GPU; this benchmark is about GPUs")
 	case len(w.models) > maxModels:
 		return nil, fmt.Errorf("%d GPU models among the nodes; at most %d", len(w.models), maxModels)
 	}

@@ -85,7 +85,7 @@ func newFleet(spec string) (*fleet, error) {
 		f.gpus += m.gpus
 	}
 	if f.gpus == 0 {
-		return nil, errors.New("none of the nodes has a GPU; this simulation is about GPUs")
+		return nil, errors.New("no node has a GPU; this simulation is about GPUs")
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		f.types = append(f.types, *byName[name])

@@ -49,7 +49,7 @@ func (r *Report) WritePlots(dir string) ([]string, error) {
 			return p, err
 		}},
 		{"fragmentation", func() (*plot.Plot, error) {
-			return r.overTime("GPUs that are free and of no use to the work that comes", "percent of all GPUs",
+			return r.overTime("Free GPUs that the typical work cannot use", "percent of all GPUs",
 				line{"fragment", func(s *Sample) float64 { return s.Fragment }})
 		}},
 		{"queue", func() (*plot.Plot, error) {

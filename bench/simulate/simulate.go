@@ -76,7 +76,7 @@ type simulation struct {
 	waiting   map[compute.ExecutionID]*job
 	running   running
 	live      map[compute.ExecutionID]*job // Running jobs.
-	trouble   *trouble
+	faults    *faultSource
 	ticked    compute.Instant
 	estimated compute.Instant
 
@@ -110,7 +110,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	s := &simulation{
 		config: &c, fleet: f, world: w, packer: scheduler.NewPacker(), source: source,
 		waiting: map[compute.ExecutionID]*job{}, live: map[compute.ExecutionID]*job{},
-		trouble: newTrouble(&c, len(f.nodes)),
+		faults: newFaultSource(&c, len(f.nodes)),
 	}
 	if err := s.stats.begin(s); err != nil {
 		return nil, err
@@ -150,10 +150,10 @@ func (s *simulation) run(ctx context.Context) error {
 		if err := s.advance(next); err != nil {
 			return err
 		}
-		if err := s.happen(); err != nil {
+		if err := s.commitEvents(); err != nil {
 			return err
 		}
-		if err := s.strike(); err != nil {
+		if err := s.injectFaults(); err != nil {
 			return err
 		}
 		if err := s.plan(); err != nil {
@@ -179,8 +179,8 @@ func (s *simulation) next() (at compute.Instant, more bool) {
 	if len(s.running) > 0 {
 		at = min(at, s.running[0].ends)
 	}
-	if at < compute.Never || len(s.waiting) > 0 && len(s.trouble.away) > 0 {
-		at = min(at, s.trouble.next())
+	if at < compute.Never || len(s.waiting) > 0 && len(s.faults.away) > 0 {
+		at = min(at, s.faults.next())
 	}
 	if at == compute.Never {
 		return 0, false
@@ -215,8 +215,8 @@ func (s *simulation) tick() error {
 	return err
 }
 
-// happen commits the ends and arrivals of this round.
-func (s *simulation) happen() error {
+// commitEvents commits the ends and arrivals of this round.
+func (s *simulation) commitEvents() error {
 	var commands []fsm.Command
 	for len(s.running) > 0 && s.running[0].ends <= s.world.now {
 		j := heap.Pop(&s.running).(*job)
@@ -286,7 +286,7 @@ func (s *simulation) plan() error {
 		if err := s.start(plan.Assignments); err != nil {
 			return err
 		}
-		s.ask(plan.Preemptions)
+		s.schedulePreemptions(plan.Preemptions)
 		if !scheduler.Full(plan) {
 			return nil
 		}

@@ -216,7 +216,7 @@ func TestRefusesConfigs(t *testing.T) {
 		{"same node", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+strings.Repeat("a,1,1,1,T4\n", 2)) }, "n.csv:3:1: column sn"},
 		{"no column", func(c *Config) { c.Nodes = mustFile(t, "n.csv", "sn,gpu\na,1\n") }, "n.csv:1: no column cpu_milli"},
 		{"round", func(c *Config) { c.Round = time.Hour }, "rounds of 1h0m0s; 1ms to 1m"},
-		{"no GPU", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "none of the nodes has a GPU"},
+		{"no GPU", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,0,\n") }, "no node has a GPU"},
 		{"broken row", func(c *Config) { c.Nodes = mustFile(t, "n.csv", nodesHeader+"a,1,1,x,\n") }, "n.csv:2:7: column gpu"},
 		{
 			"no times", func(c *Config) {
@@ -227,7 +227,7 @@ func TestRefusesConfigs(t *testing.T) {
 		{
 			"no demand", func(c *Config) {
 				c.Trace = mustFile(t, "p.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,0,0\n")
-			}, "none of the work asks for a GPU",
+			}, "no execution requests a GPU",
 		},
 	}
 	for _, tt := range tests {

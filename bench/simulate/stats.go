@@ -78,7 +78,7 @@ type stats struct {
 	classes  map[string][]fragment.Class // By GPU type.
 	series   []Sample
 	devices  []int // Scratch.
-	told     int
+	reported int
 	peakHeap uint64
 }
 
@@ -199,8 +199,8 @@ func (s *stats) round(sim *simulation) {
 		s.series = append(s.series, s.sample(sim))
 	}
 	ended := s.completed + s.interruptions.Lost
-	if done := ended * reports / s.executions; done > s.told && sim.config.Progress != nil {
-		s.told = done
+	if done := ended * reports / s.executions; done > s.reported && sim.config.Progress != nil {
+		s.reported = done
 		sim.config.Progress(ended, s.executions, fmt.Sprintf(
 			"executions ended; %s have passed, %d wait, %.1f %% of the GPUs are in use",
 			sim.world.now.Sub(began).Truncate(time.Second), len(sim.waiting), s.percent(float64(s.inUse))))

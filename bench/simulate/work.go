@@ -84,7 +84,7 @@ func newSource(c *Config, f *fleet) (*source, error) {
 	}
 	each := s.demand()
 	if each == 0 {
-		return nil, errors.New("none of the work asks for a GPU; this simulation is about GPUs")
+		return nil, errors.New("no execution requests a GPU; this simulation is about GPUs")
 	}
 	s.mean = time.Duration(each / (c.Load * float64(f.gpus) * compute.WholeGPU))
 	if recorded {

@@ -116,15 +116,15 @@ func (n *node) start(ctx context.Context) (time.Duration, error) {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-n.done:
-			return 0, fmt.Errorf("the node ended: %s", n.said())
+			return 0, fmt.Errorf("the node ended: %s", n.lastLogLine())
 		case <-limit:
 			return 0, fmt.Errorf("the node is not ready: %w", err)
 		}
 	}
 }
 
-// said returns the last line of the node's log.
-func (n *node) said() string {
+// lastLogLine returns the last line of the node's log.
+func (n *node) lastLogLine() string {
 	text, err := os.ReadFile(filepath.Join(n.dir, "node.log"))
 	if err != nil {
 		return err.Error()
@@ -147,7 +147,7 @@ func (n *node) end() error {
 	case <-n.done:
 		return nil
 	case <-time.After(endLimit):
-		return errors.Join(errors.New("the node did not end when it was asked to"), cmd.Process.Kill())
+		return errors.Join(errors.New("the node did not exit after SIGTERM"), cmd.Process.Kill())
 	}
 }
 
@@ -202,8 +202,8 @@ func (m *measurement) restart(ctx context.Context) error {
 	n, r := m.node, m.report.Node
 	took, err := m.took(func() error {
 		cmd := exec.CommandContext(ctx, n.program, "admin", "snapshot", "restore", m.saved, "--data-dir", n.data(), "--yes")
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("restore of the backup: %w: %s", err, said)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("restore of the backup: %w: %s", err, output)
 		}
 		return nil
 	})

@@ -53,13 +53,13 @@ type watch struct {
 // on.
 func newWatch(dir string, clock func() time.Time) (*watch, error) {
 	w := &watch{dir: filepath.Join(dir, "raft", "snapshots"), clock: clock, known: make(map[string]bool)}
-	err := w.look()
+	err := w.poll()
 	w.written = nil
 	return w, err
 }
 
-// look records changes since the last call.
-func (w *watch) look() error {
+// poll records changes since the last call.
+func (w *watch) poll() error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (w *watch) until(ctx context.Context, entries int, index func(context.Conte
 		case <-ctx.Done():
 			return nil
 		}
-		if err := w.look(); err != nil {
+		if err := w.poll(); err != nil {
 			return err
 		}
 		now := w.clock()

@@ -58,15 +58,15 @@ type request struct {
 type writing struct {
 	change func(ctx context.Context, i int) error
 	clock  func() time.Time
-	room   chan struct{} // Limits the requests in flight.
+	slots  chan struct{} // Limits the requests in flight.
 
 	mu       sync.Mutex
 	answered []request
 	failed   error // The first failure.
 }
 
-// ask sends one change that was due at a time, and records its latency.
-func (w *writing) ask(ctx context.Context, i int, due time.Time) {
+// send sends one change that was due at a time, and records its latency.
+func (w *writing) send(ctx context.Context, i int, due time.Time) {
 	err := w.change(ctx, i)
 	took := w.clock().Sub(due)
 	w.mu.Lock()
@@ -90,21 +90,21 @@ func (w *writing) failure() error {
 func (w *writing) run(ctx context.Context, enough <-chan struct{}) error {
 	var asked sync.WaitGroup
 	due := w.clock()
-	for i := 0; w.free(ctx, enough, due.Add(writeEvery).Sub(w.clock())) && w.failure() == nil; i++ {
+	for i := 0; w.awaitSlot(ctx, enough, due.Add(writeEvery).Sub(w.clock())) && w.failure() == nil; i++ {
 		due = due.Add(writeEvery)
 		at := due
 		asked.Go(func() {
-			defer func() { <-w.room }()
-			w.ask(ctx, i, at)
+			defer func() { <-w.slots }()
+			w.send(ctx, i, at)
 		})
 	}
 	asked.Wait()
 	return errors.Join(ctx.Err(), w.failed)
 }
 
-// free waits for the given time and then for a slot. It reports whether there
-// is a slot and more requests are wanted.
-func (w *writing) free(ctx context.Context, enough <-chan struct{}, wait time.Duration) bool {
+// awaitSlot waits for the given time and then for a slot. It reports whether
+// there is a slot and more requests are wanted.
+func (w *writing) awaitSlot(ctx context.Context, enough <-chan struct{}, wait time.Duration) bool {
 	select {
 	case <-time.After(wait):
 	case <-enough:
@@ -113,7 +113,7 @@ func (w *writing) free(ctx context.Context, enough <-chan struct{}, wait time.Du
 		return false
 	}
 	select {
-	case w.room <- struct{}{}:
+	case w.slots <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
@@ -166,7 +166,7 @@ func (m *measurement) writes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &writing{clock: m.cfg.Now, room: make(chan struct{}, writers)}
+	w := &writing{clock: m.cfg.Now, slots: make(chan struct{}, writers)}
 	w.change = func(ctx context.Context, i int) error {
 		_, err := c.SetQuota(ctx, wire.NewQuota{
 			Org: writesOrg, Tag: fmt.Sprintf("tag-%d", i%writesTags), MaxConcurrent: 1 + i%1000,
@@ -178,7 +178,7 @@ func (m *measurement) writes(ctx context.Context) error {
 		return state.Index, err
 	})
 	after, lost := c.State(ctx, false)
-	err = errors.Join(err, lost, m.node.end(), seen.look())
+	err = errors.Join(err, lost, m.node.end(), seen.poll())
 	r := w.report(seen)
 	if lost == nil {
 		r.Entries = int(after.Index - before.Index)                  //nolint:gosec // They are few.

@@ -13,7 +13,7 @@ import (
 func TestRequestsBehindAStallAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		enough := make(chan struct{})
-		w := &writing{clock: time.Now, room: make(chan struct{}, 1)}
+		w := &writing{clock: time.Now, slots: make(chan struct{}, 1)}
 		w.change = func(_ context.Context, i int) error {
 			switch i {
 			case 0:
@@ -40,7 +40,7 @@ func TestRequestsBehindAStallAreLate(t *testing.T) {
 func TestTheFirstFailureEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
-		w := &writing{clock: time.Now, room: make(chan struct{}, 1)}
+		w := &writing{clock: time.Now, slots: make(chan struct{}, 1)}
 		w.change = func(_ context.Context, i int) error {
 			if i == 3 {
 				return refused

@@ -20,7 +20,7 @@ const (
 	code      = "import time; time.sleep(%d); print('done')"
 	timeLimit = 600 // Seconds.
 	startsPS  = 4   // Starts per second on a small machine.
-	lookEvery = time.Second
+	pollEvery = time.Second
 	mib       = 1 << 20
 )
 
@@ -39,7 +39,7 @@ type Config struct {
 	APIKey    string        // Of an organization with credits.
 	Org       string        // The slug of that organization.
 	GPUType   string        // Each worker has one GPU of this type.
-	Calm      time.Duration // The duration of the idle phase.
+	Idle      time.Duration // The duration of the idle phase.
 
 	Progress func(done, all int, what string) // Nil for none.
 }
@@ -49,7 +49,7 @@ type Report struct {
 	Workers int `json:"workers"`
 	Servers int `json:"servers"`
 
-	CalmS      float64 `json:"calm_s"`
+	IdleS      float64 `json:"calm_s"`
 	ServerCPU  float64 `json:"server_cpu"`  // Share of one processor in the idle phase: the busiest server.
 	WorkerCPU  float64 `json:"worker_cpu"`  // Likewise, for the average worker.
 	ServerMiB  float64 `json:"server_mib"`  // Resident: the largest server.
@@ -92,8 +92,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	watching, stop := context.WithCancel(ctx)
 	down := make(chan int, 1)
 	go func() { down <- mostDown(watching, admin) }()
-	cfg.Progress(1, 2, fmt.Sprintf("nothing is asked for %v", cfg.Calm))
-	err = r.rest(ctx, cfg)
+	cfg.Progress(1, 2, fmt.Sprintf("idle for %v", cfg.Idle))
+	err = r.measureIdle(ctx, cfg)
 	if err == nil {
 		cfg.Progress(2, 2, fmt.Sprintf("%d executions", len(cfg.Workers)))
 		err = r.execute(ctx, cfg)
@@ -112,7 +112,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 // down.
 func mostDown(ctx context.Context, admin *client.Client) int {
 	most := 0
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -134,25 +134,25 @@ func mostDown(ctx context.Context, admin *client.Client) int {
 	}
 }
 
-// rest measures idle processes.
-func (r *Report) rest(ctx context.Context, cfg Config) error {
+// measureIdle measures idle processes.
+func (r *Report) measureIdle(ctx context.Context, cfg Config) error {
 	nodes := slices.Concat(cfg.Servers, cfg.Workers)
 	before, err := used(nodes)
 	if err != nil {
 		return err
 	}
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
-	if !loop.Sleep(ctx, cfg.Calm) {
+	if !loop.Sleep(ctx, cfg.Idle) {
 		return ctx.Err()
 	}
 	after, err := used(nodes)
 	if err != nil {
 		return err
 	}
-	r.CalmS = time.Since(began).Seconds()
+	r.IdleS = time.Since(began).Seconds()
 	var resident []float64
 	for i, now := range after {
-		cpu := (now.CPU - before[i].CPU).Seconds() / r.CalmS
+		cpu := (now.CPU - before[i].CPU).Seconds() / r.IdleS
 		residentMiB := float64(now.Resident) / mib
 		if i < len(cfg.Servers) {
 			r.ServerCPU, r.ServerMiB = max(r.ServerCPU, cpu), max(r.ServerMiB, residentMiB)

@@ -21,8 +21,9 @@ type step struct {
 // limit is far longer than any check here takes.
 const limit = time.Minute
 
-// played returns the violations in the steps. Each step has its own instant.
-func played(o check.Object, steps []step) []check.Violation {
+// violationsIn returns the violations in the steps. Each step has its own
+// instant.
+func violationsIn(o check.Object, steps []step) []check.Violation {
 	at := int64(0)
 	h := check.NewHistory(func() int64 { at++; return at })
 	tries := map[int]*check.Try{}
@@ -105,7 +106,7 @@ func TestHistories(t *testing.T) {
 		{"charged more than was held", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
 			whole(1, check.Settle{Op: "h", Charge: 6}, compute.Credits(6))), false},
-		{"charged other than was said", check.KindAccount, spread(
+		{"charged other than was reported", check.KindAccount, spread(
 			whole(1, check.Grant{Op: "g", Amount: 10}, true), whole(1, check.Hold{Op: "h", Amount: 5}, check.Held),
 			whole(1, check.Settle{Op: "h", Charge: 3}, compute.Credits(2))), false},
 
@@ -124,16 +125,16 @@ func TestHistories(t *testing.T) {
 			whole(1, check.Submit{}, a), whole(2, check.Status{ID: a}, check.Missing{})), false},
 	}
 	for _, tt := range tests {
-		wrong := played(check.Object{Kind: tt.kind, Name: "x"}, tt.steps)
+		wrong := violationsIn(check.Object{Kind: tt.kind, Name: "x"}, tt.steps)
 		if (len(wrong) == 0) != tt.ok {
 			t.Errorf("%s: %v, want right: %v", tt.name, wrong, tt.ok)
 		}
 	}
 }
 
-// TestLives checks which states may follow one another: the state machine's
-// transitions, and no step back.
-func TestLives(t *testing.T) {
+// TestExecutionStates checks which states may follow one another: the state
+// machine's transitions, and no step back.
+func TestExecutionStates(t *testing.T) {
 	queued := func(attempt uint64, restarts int) check.Observation {
 		return check.Observation{Status: compute.StatusQueued, Attempt: attempt, Restarts: restarts}
 	}
@@ -184,15 +185,16 @@ func TestLives(t *testing.T) {
 		for _, at := range tt.seen {
 			steps = append(steps, whole(2, check.Status{ID: id}, at))
 		}
-		if wrong := played(check.Object{Kind: check.KindExecution, Name: "x"}, spread(steps...)); (len(wrong) == 0) != tt.ok {
+		if wrong := violationsIn(check.Object{Kind: check.KindExecution, Name: "x"}, spread(steps...)); (len(wrong) == 0) != tt.ok {
 			t.Errorf("%s: %v, want right: %v", tt.name, wrong, tt.ok)
 		}
 	}
 }
 
-// TestWhatIsWrongIsNamed checks that a violation names the impossible answer.
-func TestWhatIsWrongIsNamed(t *testing.T) {
-	wrong := played(check.Object{Kind: check.KindRegister, Name: "r"}, spread(
+// TestViolationNamesTheAnswer checks that a violation names the impossible
+// answer.
+func TestViolationNamesTheAnswer(t *testing.T) {
+	wrong := violationsIn(check.Object{Kind: check.KindRegister, Name: "r"}, spread(
 		whole(1, check.Write{Value: 1}, true), whole(1, check.Write{Value: 2}, true),
 		whole(2, check.Read{}, 1), whole(2, check.Read{}, 2)))
 	if len(wrong) != 1 || !strings.Contains(wrong[0].Detail, "{} answered 1, called at 5ns, answered at 6ns") {
@@ -316,9 +318,9 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveFindsWhatIsNotInTheLedger checks that each acknowledged change has
+// TestResolveFindsMissingLines checks that each acknowledged change has
 // a line, and that lines are in the order of events.
-func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
+func TestResolveFindsMissingLines(t *testing.T) {
 	tests := []struct {
 		name  string
 		lines map[string]uint64
@@ -342,10 +344,10 @@ func TestResolveFindsWhatIsNotInTheLedger(t *testing.T) {
 	}
 }
 
-// TestBooksAreClosed checks a client that never gets its answer. The end of the
-// run may have got it instead, with others before it.
-func TestBooksAreClosed(t *testing.T) {
-	for _, told := range []bool{true, false} {
+// TestUnansweredSettles checks a client that never gets its answer. The end of
+// the run may have got it instead, with others before it.
+func TestUnansweredSettles(t *testing.T) {
+	for _, answered := range []bool{true, false} {
 		at := int64(0)
 		h := check.NewHistory(func() int64 { at++; return at })
 		o := check.Object{Kind: check.KindAccount, Name: "a"}
@@ -357,7 +359,7 @@ func TestBooksAreClosed(t *testing.T) {
 		h.Call(o, 1, check.Hold{Op: "x", Amount: 1}).Return(check.Held)
 		h.Call(o, 1, check.Hold{Op: "y", Amount: 1}).Return(check.Held)
 		h.Call(o, 1, check.Settle{Op: "x"}) // Never answered.
-		if told {
+		if answered {
 			h.SettleAt(o, -1, "x", at)
 			h.SettleAt(o, -1, "y", at)
 			h.SettleAt(check.Object{Kind: check.KindAccount, Name: "b"}, -1, "z", at)
@@ -365,11 +367,11 @@ func TestBooksAreClosed(t *testing.T) {
 		h.Resolve(o, func(in any) check.Place { return check.Place{Seq: lines[in]} })
 		h.Call(check.Object{Kind: check.KindAccount, Name: "unsent"}, 1, check.Balance{}).Drop()
 		searched := check.Checked{Objects: 1, Operations: 4}
-		if told {
+		if answered {
 			searched.Operations++ // Released at the end of the run.
 		}
-		if got, wrong := h.Check(limit); (len(wrong) == 0) != told || got != searched {
-			t.Errorf("told: %v: searched %+v, want %+v; %v", told, got, searched, wrong)
+		if got, wrong := h.Check(limit); (len(wrong) == 0) != answered || got != searched {
+			t.Errorf("answered: %v: searched %+v, want %+v; %v", answered, got, searched, wrong)
 		}
 	}
 }

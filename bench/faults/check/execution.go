@@ -28,9 +28,9 @@ type Observation struct {
 // Missing is the answer that the execution does not exist.
 type Missing struct{}
 
-// life is the state of the model: one Idempotency-Key, which names at most one
-// execution, and the latest known state of that execution.
-type life struct {
+// execution is the state of the model: one Idempotency-Key, which names at most
+// one execution, and the latest known state of that execution.
+type execution struct {
 	id compute.ExecutionID
 	at Observation
 }
@@ -39,9 +39,9 @@ type life struct {
 // happen when they are first seen.
 func executionModel() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return life{} },
+		Init: func() any { return execution{} },
 		Step: func(state, in, out any) (bool, any) {
-			l := state.(life)
+			l := state.(execution)
 			switch in := in.(type) {
 			case Submit:
 				return l.submit(out)
@@ -53,7 +53,7 @@ func executionModel() porcupine.Model {
 	}
 }
 
-func (l life) submit(out any) (bool, any) {
+func (l execution) submit(out any) (bool, any) {
 	id, answered := out.(compute.ExecutionID)
 	if !answered {
 		return true, l // Only the answer identifies the execution, so nothing refers to it earlier.
@@ -61,11 +61,11 @@ func (l life) submit(out any) (bool, any) {
 	if !l.id.IsZero() {
 		return l.id == id, l
 	}
-	return true, life{id: id, at: Observation{Status: compute.StatusQueued}}
+	return true, execution{id: id, at: Observation{Status: compute.StatusQueued}}
 }
 
 // see applies an answer about the execution with an id.
-func (l life) see(id compute.ExecutionID, out any) (bool, any) {
+func (l execution) see(id compute.ExecutionID, out any) (bool, any) {
 	if out == nil {
 		return true, l
 	}
@@ -73,7 +73,7 @@ func (l life) see(id compute.ExecutionID, out any) (bool, any) {
 	if !there || l.id != id {
 		return !there && l.id != id, l // A submitted execution must exist.
 	}
-	return l.at.before(now), life{l.id, now}
+	return l.at.before(now), execution{l.id, now}
 }
 
 // before reports whether an execution may go from state s to state now. The

@@ -246,7 +246,7 @@ func (h *History) Check(limit time.Duration) (sum Checked, wrong []Violation) {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	for _, o := range names {
-		v := verdict(o.Kind, h.tries[o], limit)
+		v := checkObject(o.Kind, h.tries[o], limit)
 		if v.searched > 0 {
 			sum.Objects++
 			sum.Operations += v.searched
@@ -283,15 +283,15 @@ func (h *History) Text(name string) string {
 	return b.String()
 }
 
-// finding is the result of the check of one object.
-type finding struct {
+// objectResult is the result of the check of one object.
+type objectResult struct {
 	searched  int    // The number of operations searched.
 	detail    string // Describes the violation; "" for none.
 	undecided bool   // The check did not finish.
 }
 
-// verdict checks the tries of one object.
-func verdict(kind Kind, tries []*Try, limit time.Duration) finding {
+// checkObject checks the tries of one object.
+func checkObject(kind Kind, tries []*Try, limit time.Duration) objectResult {
 	var operations []porcupine.Operation
 	clients := map[int]bool{}
 	unknown := 0
@@ -310,10 +310,10 @@ func verdict(kind Kind, tries []*Try, limit time.Duration) finding {
 	}
 	size := fmt.Sprintf("%d tries, %d without an answer", len(operations), unknown)
 	if len(operations) > MaxTries || len(clients) > MaxClients {
-		return finding{undecided: true, detail: fmt.Sprintf("%s by %d clients: more than the %d by %d that can be checked",
+		return objectResult{undecided: true, detail: fmt.Sprintf("%s by %d clients: more than the %d by %d that can be checked",
 			size, len(clients), MaxTries, MaxClients)}
 	}
-	f := finding{searched: len(operations)}
+	f := objectResult{searched: len(operations)}
 	switch porcupine.CheckOperationsTimeout(kind.model(), operations, limit) {
 	case porcupine.Ok:
 	case porcupine.Unknown:

@@ -33,14 +33,14 @@ func (s *sweep) write(n *world.Node, rules string) error {
 }
 
 // reached returns the name of the node where the trial's action has happened
-// since mark, "" for none.
-func (s *sweep) reached(t Trial, mark map[string]int) (string, error) {
+// since logSizes was called, "" for none.
+func (s *sweep) reached(t Trial, logSizes map[string]int) (string, error) {
 	for _, n := range s.world.Nodes {
 		text, err := os.ReadFile(s.hits(n))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
-		for line := range strings.Lines(string(text[min(mark[n.Name], len(text)):])) {
+		for line := range strings.Lines(string(text[min(logSizes[n.Name], len(text)):])) {
 			if strings.HasSuffix(line, " "+t.Point+" "+t.Action+"\n") {
 				return n.Name, nil
 			}
@@ -49,26 +49,26 @@ func (s *sweep) reached(t Trial, mark map[string]int) (string, error) {
 	return "", nil
 }
 
-// mark returns the current sizes of the nodes' failpoint logs.
-func (s *sweep) mark() map[string]int {
-	mark := make(map[string]int)
+// logSizes returns the current sizes of the nodes' failpoint logs.
+func (s *sweep) logSizes() map[string]int {
+	logSizes := make(map[string]int)
 	for _, n := range s.world.Nodes {
 		if info, err := os.Stat(s.hits(n)); err == nil {
-			mark[n.Name] = int(info.Size())
+			logSizes[n.Name] = int(info.Size())
 		}
 	}
-	return mark
+	return logSizes
 }
 
 // await waits up to limit until the trial's point is reached. It returns the
 // name of the node, "" if the point was not reached.
-func (s *sweep) await(ctx context.Context, t Trial, mark map[string]int, limit time.Duration) (string, error) {
+func (s *sweep) await(ctx context.Context, t Trial, logSizes map[string]int, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
-		at, err := s.reached(t, mark)
+		at, err := s.reached(t, logSizes)
 		if at != "" || err != nil {
 			return at, err
 		}

@@ -1,6 +1,6 @@
 // Package sweep kills a node at each failpoint in turn, in a cluster of real
 // processes under load. After each it checks that no acknowledged change is
-// lost and nothing happened twice.
+// lost and nothing happened twice. Package bench defines the terms.
 //
 // It needs a binary built with -tags faults, and the requirements of package
 // world. A trial arms one failpoint on a node, triggers it, waits until it is

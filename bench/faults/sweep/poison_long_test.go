@@ -21,11 +21,11 @@ import (
 
 const poisonLimit = 2 * time.Minute
 
-// TestPoisonIsLeftOut follows the procedure of docs/operations.md for a command
+// TestPoisonIsSkipped follows the procedure of docs/operations.md for a command
 // that makes every server exit. The servers report the remedy as they exit,
 // also after a restart. The test applies it, and the cluster continues with
 // everything acknowledged.
-func TestPoisonIsLeftOut(t *testing.T) {
+func TestPoisonIsSkipped(t *testing.T) {
 	binary := mustBuild(t)
 	ctx, cancel := context.WithTimeout(t.Context(), poisonLimit)
 	defer cancel()
@@ -65,14 +65,14 @@ func TestPoisonIsLeftOut(t *testing.T) {
 
 	// As systemd does: servers that exit are started again, and exit again.
 	for _, n := range w.Nodes {
-		for times := 0; times < 2; times = len(lastWords(t, n)) {
+		for times := 0; times < 2; times = len(recommended(t, n)) {
 			if err := w.StartAll(ctx); err != nil {
 				t.Fatal(err)
 			}
 			select {
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
-				t.Fatalf("%s said %d times that it cannot go on; see %s", n.Name, times, n.Log())
+				t.Fatalf("%s recommended a skip %d times; see %s", n.Name, times, n.Log())
 			}
 		}
 	}
@@ -104,9 +104,9 @@ func TestPoisonIsLeftOut(t *testing.T) {
 	mustBeEqual(ctx, t, w)
 }
 
-// lastWords returns the commands that a node recommended as it exited, one per
-// exit.
-func lastWords(t *testing.T, n *world.Node) []string {
+// recommended returns the commands that a node recommended as it exited, one
+// per exit.
+func recommended(t *testing.T, n *world.Node) []string {
 	t.Helper()
 	text, err := os.ReadFile(n.Log())
 	if err != nil {
@@ -121,17 +121,17 @@ func lastWords(t *testing.T, n *world.Node) []string {
 func mustAgree(t *testing.T, w *world.World) (command string) {
 	t.Helper()
 	for i, n := range w.Nodes {
-		for _, said := range lastWords(t, n) {
+		for _, got := range recommended(t, n) {
 			if i == 0 && command == "" {
-				command = said
+				command = got
 			}
-			if want := strings.Replace(command, w.Nodes[0].Data(), n.Data(), 1); said != want {
-				t.Errorf("%s tells to %s, want %s", n.Name, said, want)
+			if want := strings.Replace(command, w.Nodes[0].Data(), n.Data(), 1); got != want {
+				t.Errorf("%s recommends %s, want %s", n.Name, got, want)
 			}
 		}
 		const why = "CreateKey: the key has the name that was planted"
-		if line, err := n.Said(why); err != nil || line == "" {
-			t.Errorf("%s does not say %q, %v", n.Name, why, err)
+		if line, err := n.LogLine(why); err != nil || line == "" {
+			t.Errorf("%s does not log %q, %v", n.Name, why, err)
 		}
 	}
 	return command

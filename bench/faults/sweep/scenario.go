@@ -27,7 +27,7 @@ type scenario struct {
 // matching prefix applies.
 func scenarios() map[string]scenario {
 	return map[string]scenario{
-		"":                        {true, work(turns, loadQuick)},
+		"":                        {true, work(roundRobin, loadQuick)},
 		"executor.":               {true, work(everywhere, loadQuick)},
 		"supervisor.":             {true, work(everywhere, loadQuick)},
 		"cluster.propose.":        {true, work(leads, loadQuick)},
@@ -55,8 +55,8 @@ func scenarios() map[string]scenario {
 		"cluster.join.ad":         {false, rejoining(true)}, // The three points on the leader.
 		"cluster.member.":         {false, rejoining(true)},
 		"cluster.member.demote":   {false, fewerVoters},
-		"leader.found.":           {false, founding},
-		"leader.format.":          {false, founding},
+		"leader.found.":           {false, bootstrapping},
+		"leader.format.":          {false, bootstrapping},
 	}
 }
 
@@ -76,8 +76,8 @@ type target func(ctx context.Context, s *sweep) []*world.Node
 
 func everywhere(_ context.Context, s *sweep) []*world.Node { return s.world.Nodes }
 
-// turns picks the next node in turn.
-func turns(_ context.Context, s *sweep) []*world.Node {
+// roundRobin picks the next node in turn.
+func roundRobin(_ context.Context, s *sweep) []*world.Node {
 	s.turn++
 	return s.world.Nodes[s.turn%len(s.world.Nodes):][:1]
 }
@@ -99,7 +99,7 @@ func follows(ctx context.Context, s *sweep) []*world.Node {
 // work arms the targets and submits until one reaches the point.
 func work(pick target, what load) func(context.Context, *sweep, Trial) (string, error) {
 	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
-		mark := s.mark()
+		logSizes := s.logSizes()
 		for ctx.Err() == nil {
 			if err := s.disarm(); err != nil {
 				return "", err
@@ -109,8 +109,8 @@ func work(pick target, what load) func(context.Context, *sweep, Trial) (string, 
 					return "", err
 				}
 			}
-			s.bench.wave(context.WithoutCancel(ctx), what)
-			if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+			s.submitter.wave(context.WithoutCancel(ctx), what)
+			if at, err := s.await(ctx, t, logSizes, waveLimit); at != "" || err != nil {
 				return at, err
 			}
 		}
@@ -120,7 +120,7 @@ func work(pick target, what load) func(context.Context, *sweep, Trial) (string, 
 
 // election arms all nodes but the leader, and kills the leader.
 func election(ctx context.Context, s *sweep, t Trial) (string, error) {
-	mark := s.mark()
+	logSizes := s.logSizes()
 	for ctx.Err() == nil {
 		leader := s.world.Leader(ctx)
 		if leader == nil {
@@ -133,11 +133,11 @@ func election(ctx context.Context, s *sweep, t Trial) (string, error) {
 				}
 			}
 		}
-		s.bench.wave(context.WithoutCancel(ctx), loadQuick)
+		s.submitter.wave(context.WithoutCancel(ctx), loadQuick)
 		if err := leader.Kill(ctx); err != nil {
 			return "", err
 		}
-		if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+		if at, err := s.await(ctx, t, logSizes, waveLimit); at != "" || err != nil {
 			return at, err
 		}
 		if err := s.heal(ctx); err != nil {
@@ -149,7 +149,7 @@ func election(ctx context.Context, s *sweep, t Trial) (string, error) {
 
 // returning arms the leader and restarts another node.
 func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
-	mark := s.mark()
+	logSizes := s.logSizes()
 	for ctx.Err() == nil {
 		n := follows(ctx, s)[0]
 		for _, leader := range leads(ctx, s) {
@@ -160,8 +160,8 @@ func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
 		if err := errors.Join(n.Kill(ctx), n.Start(ctx)); err != nil {
 			return "", err
 		}
-		s.bench.wave(context.WithoutCancel(ctx), loadQuick)
-		if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+		s.submitter.wave(context.WithoutCancel(ctx), loadQuick)
+		if at, err := s.await(ctx, t, logSizes, waveLimit); at != "" || err != nil {
 			return at, err
 		}
 	}
@@ -171,11 +171,11 @@ func returning(ctx context.Context, s *sweep, t Trial) (string, error) {
 // silence arms all nodes but one. That one stays down with its executions until
 // the point is reached.
 func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
-	mark := s.mark()
+	logSizes := s.logSizes()
 	gone := follows(ctx, s)[0]
 	if strings.HasPrefix(t.Point, "leader.lose.") {
-		s.bench.wave(context.WithoutCancel(ctx), loadLost)
-		s.bench.waves.Wait()
+		s.submitter.wave(context.WithoutCancel(ctx), loadLost)
+		s.submitter.waves.Wait()
 		for n := s.busiest(); ctx.Err() == nil; n = s.busiest() { // They have started.
 			if n != nil {
 				gone = n
@@ -194,7 +194,7 @@ func silence(ctx context.Context, s *sweep, t Trial) (string, error) {
 	if err := gone.Crash(ctx); err != nil {
 		return "", err
 	}
-	return s.await(ctx, t, mark, reachLimit)
+	return s.await(ctx, t, logSizes, reachLimit)
 }
 
 // busiest returns the node with the most executions in this trial: the one with
@@ -215,13 +215,13 @@ func (s *sweep) busiest() *world.Node {
 // crash is set, and starts it armed.
 func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error) {
 	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
-		mark := s.mark()
+		logSizes := s.logSizes()
 		for ctx.Err() == nil {
-			s.bench.wave(context.WithoutCancel(ctx), loadLong)
-			s.bench.waves.Wait()
+			s.submitter.wave(context.WithoutCancel(ctx), loadLong)
+			s.submitter.waves.Wait()
 			n := s.busiest()
 			if n == nil {
-				n = turns(ctx, s)[0]
+				n = roundRobin(ctx, s)[0]
 			}
 			end := n.Kill
 			if crash {
@@ -230,7 +230,7 @@ func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error)
 			if err := errors.Join(end(ctx), s.arm(n, t), n.Start(ctx)); err != nil {
 				return "", err
 			}
-			if at, err := s.await(ctx, t, mark, turnLimit); at != "" || err != nil {
+			if at, err := s.await(ctx, t, logSizes, waveLimit); at != "" || err != nil {
 				return at, err
 			}
 		}
@@ -241,7 +241,7 @@ func restarting(crash bool) func(context.Context, *sweep, Trial) (string, error)
 // unspawned kills a node between the journal record of an attempt and the start
 // of its supervisor, and starts the node armed.
 func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
-	mark := s.mark()
+	logSizes := s.logSizes()
 	first := Trial{"executor.spawn.before", "exit@1"}
 	at, err := work(everywhere, loadQuick)(ctx, s, first)
 	if at == "" || err != nil {
@@ -258,7 +258,7 @@ func unspawned(ctx context.Context, s *sweep, t Trial) (string, error) {
 			return "", err
 		}
 	}
-	return s.await(ctx, t, mark, turnLimit)
+	return s.await(ctx, t, logSizes, waveLimit)
 }
 
 // rejoining removes a node from the cluster and lets it join as a new one.
@@ -269,13 +269,13 @@ func rejoining( //nolint:gocognit // One step after the other.
 	return func(ctx context.Context, s *sweep, t Trial) (string, error) {
 		leader := s.world.Leader(ctx)
 		if leader == nil {
-			return "", errors.New("nobody leads")
+			return "", errors.New("no node leads")
 		}
 		n := s.world.Nodes[1] // The first node bootstrapped the cluster, and joins none.
 		if n == leader {
 			n = s.world.Nodes[2]
 		}
-		mark := s.mark()
+		logSizes := s.logSizes()
 		if leaderArmed {
 			if err := s.arm(leader, t); err != nil {
 				return "", err
@@ -292,7 +292,7 @@ func rejoining( //nolint:gocognit // One step after the other.
 		if err := n.Start(ctx); err != nil {
 			return "", err
 		}
-		at, err := s.await(ctx, t, mark, reachLimit)
+		at, err := s.await(ctx, t, logSizes, reachLimit)
 		if err == nil {
 			err = s.heal(ctx)
 		}
@@ -310,7 +310,7 @@ func (s *sweep) remove(ctx context.Context, id compute.NodeID) error {
 	defer cancel()
 	var refusal error
 	for {
-		err := s.bench.admin.RemoveNode(ctx, id)
+		err := s.submitter.admin.RemoveNode(ctx, id)
 		e, ok := errors.AsType[*client.Error](err)
 		switch {
 		case ok && e.Code == "copies_missing":
@@ -357,7 +357,7 @@ func (s *sweep) expel(ctx context.Context, n *world.Node) error {
 	if err := n.Crash(ctx); err != nil {
 		return err
 	}
-	token, err := s.bench.admin.CreateJoinToken(ctx, wire.NewJoinToken{
+	token, err := s.submitter.admin.CreateJoinToken(ctx, wire.NewJoinToken{
 		Role: compute.RoleServer.String(), TTL: 3600, Uses: 9,
 	})
 	if err != nil {
@@ -388,7 +388,7 @@ func (s *sweep) startOthers(ctx context.Context, but *world.Node) error {
 
 // learnID sets the id of a node that has joined as a new one.
 func (s *sweep) learnID(ctx context.Context, n *world.Node) error {
-	all, err := s.bench.admin.Nodes(ctx)
+	all, err := s.submitter.admin.Nodes(ctx)
 	for _, known := range all {
 		if known.Name == n.Name {
 			n.ID = known.ID
@@ -399,7 +399,7 @@ func (s *sweep) learnID(ctx context.Context, n *world.Node) error {
 
 // fewerVoters makes the leader remove the votes of the others and restore them.
 func fewerVoters(ctx context.Context, s *sweep, t Trial) (string, error) {
-	mark := s.mark()
+	logSizes := s.logSizes()
 	again := func(change func(*world.Node)) error {
 		var errs []error
 		for _, n := range s.world.Nodes {
@@ -416,7 +416,7 @@ func fewerVoters(ctx context.Context, s *sweep, t Trial) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	at, err := s.await(ctx, t, mark, reachLimit)
+	at, err := s.await(ctx, t, logSizes, reachLimit)
 	if err == nil {
 		err = s.disarm()
 	}

@@ -12,9 +12,9 @@ import (
 	"berth/compute"
 )
 
-// TestRemoveAsksNowAndThen checks that the removal of a node with missing
+// TestRemoveRetries checks that the removal of a node with missing
 // copies is retried with pauses, and that the last refusal is the error.
-func TestRemoveAsksNowAndThen(t *testing.T) {
+func TestRemoveRetries(t *testing.T) {
 	const tries = 100
 	var asked atomic.Int32
 	var removable atomic.Bool
@@ -30,7 +30,7 @@ func TestRemoveAsksNowAndThen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sweep{bench: bench{admin: admin}}
+	s := &sweep{submitter: submitter{admin: admin}}
 	ctx, cancel := context.WithTimeout(t.Context(), tries*pollEvery)
 	defer cancel()
 	if err := s.remove(ctx, compute.NodeID{}); client.CodeOf(err) != "copies_missing" {

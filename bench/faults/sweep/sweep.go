@@ -19,9 +19,9 @@ import (
 // Limits of a trial.
 const (
 	reachLimit  = 90 * time.Second // Until the point is reached; some points need a lease and its margin to pass.
-	turnLimit   = 5 * time.Second  // For one wave to reach the point, before the next target.
+	waveLimit   = 5 * time.Second  // For one wave to reach the point, before the next target.
 	healLimit   = 2 * time.Minute  // Until the cluster is whole again.
-	lookLimit   = 5 * time.Second  // Poll interval for exited nodes.
+	pollLimit   = 5 * time.Second  // Poll interval for exited nodes.
 	pollEvery   = 20 * time.Millisecond
 	snapshotsAt = "snapshot_every=40" // In entries: compaction comes within seconds instead of days.
 
@@ -118,7 +118,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
 	w, err := world.Open(ctx, world.Config{Dir: cfg.Dir, Binary: cfg.Binary, Nodes: 3})
 	if err != nil {
-		return Report{}, fmt.Errorf("make world: %w", err)
+		return Report{}, fmt.Errorf("open world: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
 	s := &sweep{cfg: cfg, world: w, report: Report{Began: began.UTC(), Violations: []check.Violation{}}}
@@ -139,14 +139,14 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 }
 
 // errGivenUp ends a sweep whose cluster does not recover.
-var errGivenUp = errors.New("the cluster does not come back")
+var errGivenUp = errors.New("the cluster does not recover")
 
 // sweep is one run.
 type sweep struct {
-	cfg    Config
-	world  *world.World
-	report Report
-	bench  bench // Generates the load.
+	cfg       Config
+	world     *world.World
+	report    Report
+	submitter submitter // Generates the load.
 
 	turn int // Counts targets, so that trials do not all pick the first node.
 }
@@ -164,21 +164,21 @@ func (s *sweep) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.bench.open(ctx, s.world)
+	return s.submitter.open(ctx, s.world)
 }
 
 // one runs one trial.
 func (s *sweep) one(ctx context.Context, t Trial) error {
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
-	s.bench.begin()
+	s.submitter.begin()
 	reach, cancel := context.WithTimeout(ctx, reachLimit)
 	at, err := scenarioOf(t.Point).reach(reach, s, t)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		s.wrong("not done", t, "%v", err)
+		s.violate("not done", t, "%v", err)
 	}
 	if err = s.heal(ctx); err != nil && ctx.Err() == nil {
-		s.wrong("not whole", t, "%v", err)
+		s.violate("not whole", t, "%v", err)
 		return errGivenUp
 	}
 	result := Result{Trial: t, Node: at}
@@ -189,7 +189,7 @@ func (s *sweep) one(ctx context.Context, t Trial) error {
 		return err
 	}
 	if at == "" {
-		s.wrong("not reached", t, "nothing came to the point")
+		s.violate("not reached", t, "nothing reached the point")
 	}
 	result.Seconds = time.Since(began).Seconds()
 	s.report.Results = append(s.report.Results, result)
@@ -198,7 +198,7 @@ func (s *sweep) one(ctx context.Context, t Trial) error {
 	return nil
 }
 
-func (s *sweep) wrong(what string, t Trial, format string, args ...any) {
+func (s *sweep) violate(what string, t Trial, format string, args ...any) {
 	s.report.Violations = append(s.report.Violations, check.Violation{
 		What: what, Object: t.Point + "=" + t.Action, Detail: fmt.Sprintf(format, args...),
 	})
@@ -218,8 +218,8 @@ func (s *sweep) heal(ctx context.Context) error {
 				return err
 			}
 		}
-		look, stop := context.WithTimeout(ctx, lookLimit)
-		err := s.world.WaitWhole(look)
+		poll, stop := context.WithTimeout(ctx, pollLimit)
+		err := s.world.WaitWhole(poll)
 		stop()
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -34,10 +34,10 @@ var paths = []string{"/billing/ledger/verify", "/billing/history?limit=1000"} //
 func (s *sweep) verify(ctx context.Context, t Trial) (submits, interrupted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
-	s.bench.waves.Wait()
-	s.bench.mu.Lock()
-	all := s.bench.submits
-	s.bench.mu.Unlock()
+	s.submitter.waves.Wait()
+	s.submitter.mu.Lock()
+	all := s.submitter.submits
+	s.submitter.mu.Unlock()
 	var ends sync.WaitGroup
 	statuses := make([]compute.Status, len(all))
 	errs := make([]error, len(all))
@@ -48,11 +48,11 @@ func (s *sweep) verify(ctx context.Context, t Trial) (submits, interrupted int, 
 	for i, one := range all {
 		switch {
 		case errs[i] != nil:
-			s.wrong("lost", t, "%v", errs[i])
+			s.violate("lost", t, "%v", errs[i])
 		case statuses[i] == compute.StatusSystemFailure:
 			interrupted++
 		case statuses[i] != compute.StatusCompleted && len(one.types) == 0:
-			s.wrong("end", t, "execution %s ended as %s", one.id, statuses[i])
+			s.violate("end", t, "execution %s ended as %s", one.id, statuses[i])
 		}
 	}
 	s.report.Submits += len(all)
@@ -67,14 +67,14 @@ func (s *sweep) see(ctx context.Context, one *submit) (compute.Status, error) {
 	if one.err != nil {
 		return 0, fmt.Errorf("a submit was not acknowledged: %w", one.err)
 	}
-	again, err := s.bench.send(ctx, one, (one.node+1)%len(s.world.Nodes))
+	again, err := s.submitter.send(ctx, one, (one.node+1)%len(s.world.Nodes))
 	if err != nil {
 		return 0, fmt.Errorf("execution %s: its submit repeated: %w", one.id, err)
 	}
 	if again != one.id {
 		return 0, fmt.Errorf("execution %s: its submit repeated gives %s", one.id, again)
 	}
-	c, err := s.bench.client(s.bench.token, nil, s.bench.urls()...)
+	c, err := s.submitter.client(s.submitter.token, nil, s.submitter.urls()...)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +101,7 @@ func (s *sweep) marks(t Trial, all []*submit, statuses []compute.Status) error {
 	for i, one := range all {
 		executed := slices.ContainsFunc(marks, func(m check.Mark) bool { return m.Execution == one.id.String() && m.Ended })
 		if len(one.types) == 0 && statuses[i] == compute.StatusCompleted && !executed {
-			s.wrong("end", t, "execution %s has completed, and its code did not come to its end", one.id)
+			s.violate("end", t, "execution %s has completed, and its code did not reach its end", one.id)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (s *sweep) agree(ctx context.Context, t Trial) error {
 				break
 			}
 			if ctx.Err() != nil {
-				s.wrong("replicas", t, "%s: %s", path, last)
+				s.violate("replicas", t, "%s: %s", path, last)
 				return nil
 			}
 			last = differ
@@ -175,8 +175,8 @@ func (s *sweep) get(ctx context.Context, n *world.Node, path string) (string, er
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+s.bench.token)
-	answer, err := s.bench.http.Do(req)
+	req.Header.Set("Authorization", "Bearer "+s.submitter.token)
+	answer, err := s.submitter.http.Do(req)
 	if err != nil {
 		return "", err
 	}

@@ -92,9 +92,9 @@ func holders(device uint64) (found []string) {
 			}
 		}
 		if len(how) > 0 {
-			said, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+			command, _ := os.ReadFile(filepath.Join(process, "cmdline"))
 			found = append(found, fmt.Sprintf("%s %s: %s", filepath.Base(process),
-				strings.TrimSpace(strings.ReplaceAll(string(said), "\x00", " ")), strings.Join(how, ", ")))
+				strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " ")), strings.Join(how, ", ")))
 		}
 	}
 	return found

@@ -54,9 +54,9 @@ func (n *Node) URL() string { return fmt.Sprintf("http://%s:%d", n.IP, apiPort) 
 // Log returns the path of the output of the node's processes.
 func (n *Node) Log() string { return filepath.Join(n.dir, "node.log") }
 
-// Said returns the first line of the node's log that contains one of the words,
-// "" for none.
-func (n *Node) Said(words ...string) (string, error) {
+// LogLine returns the first line of the node's log that contains one of the
+// words, "" for none.
+func (n *Node) LogLine(words ...string) (string, error) {
 	for line, err := range n.lines() {
 		if err != nil {
 			return "", err
@@ -70,9 +70,9 @@ func (n *Node) Said(words ...string) (string, error) {
 	return "", nil
 }
 
-// LastSaid returns the last line of the node's log that begins with a word, ""
-// for none.
-func (n *Node) LastSaid(word string) (last string, err error) {
+// LastLogLine returns the last line of the node's log that begins with a word,
+// "" for none.
+func (n *Node) LastLogLine(word string) (last string, err error) {
 	for line, err := range n.lines() {
 		if err != nil {
 			return "", err

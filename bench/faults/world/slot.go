@@ -54,7 +54,7 @@ func takeSlot(ctx context.Context, dir string) (slot, error) {
 		s := slot{number, lock}
 		old, err := os.ReadFile(lock.Name())
 		if err == nil {
-			err = s.sweep(ctx, string(old))
+			err = s.cleanUp(ctx, string(old))
 		}
 		if err == nil {
 			err = errors.Join(lock.Truncate(0), writeAt(lock, dir))
@@ -75,9 +75,9 @@ func writeAt(f *os.File, text string) error {
 // release releases the slot, which must be empty.
 func (s slot) release() error { return errors.Join(s.lock.Truncate(0), s.lock.Close()) }
 
-// sweep removes everything that the world in dir has left, in order of
+// cleanUp removes everything that the world in dir has left, in order of
 // dependency: processes, cgroups, file systems, networks.
-func (s slot) sweep(ctx context.Context, dir string) error {
+func (s slot) cleanUp(ctx context.Context, dir string) error {
 	var errs []error
 	if dir != "" {
 		errs = append(errs, endProcesses(ctx, dir), reapNodes(dir), unmountAll(ctx, dir), removeGroups(s.name()))

@@ -18,7 +18,7 @@ import (
 // Limits of strace.
 const (
 	attachLimit = 30 * time.Second // To attach to every thread of a process.
-	letGoLimit  = 10 * time.Second // To detach.
+	detachLimit = 10 * time.Second // To detach.
 )
 
 // Trace interferes with system calls of the node's running process until the
@@ -49,7 +49,7 @@ type tracer struct {
 	target *process
 	log    string
 	cmd    *exec.Cmd
-	said   bytes.Buffer
+	output bytes.Buffer
 	ended  chan struct{} // Closed once it has exited.
 	err    error         // Its result, once ended is closed.
 }
@@ -71,7 +71,7 @@ func (t *tracer) start() error {
 	if err := os.WriteFile(t.log, nil, 0o600); err != nil {
 		return err
 	}
-	t.cmd.Stderr = &t.said
+	t.cmd.Stderr = &t.output
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	began := make(chan error)
 	go func() {
@@ -96,7 +96,7 @@ func (t *tracer) attach(ctx context.Context) error {
 		return isClosed(t.ended) || !alive(t.target.pid) || tracedBy(t.cmd.Process.Pid, t.target.pid)
 	})
 	if err == nil && isClosed(t.ended) {
-		err = t.gaveUp()
+		err = t.exitError()
 	}
 	return err
 }
@@ -114,21 +114,21 @@ func tracedBy(tracer, pid int) bool {
 	return err == nil && len(states) > 0
 }
 
-// gaveUp returns why strace exited by itself; nil if its process has exited
+// exitError returns why strace exited by itself; nil if its process has exited
 // too.
-func (t *tracer) gaveUp() error {
+func (t *tracer) exitError() error {
 	if !alive(t.target.pid) {
 		return nil
 	}
-	said := errors.New(strings.TrimSpace(t.said.String()))
-	return fmt.Errorf("strace ended before its process: %w", errors.Join(t.err, said))
+	output := errors.New(strings.TrimSpace(t.output.String()))
+	return fmt.Errorf("strace ended before its process: %w", errors.Join(t.err, output))
 }
 
 // stop detaches strace from the process, and reports whether it has interfered
 // with a call.
 func (t *tracer) stop() (hit bool, err error) {
 	if isClosed(t.ended) {
-		err = t.gaveUp()
+		err = t.exitError()
 	} else {
 		err = t.end()
 	}
@@ -146,7 +146,7 @@ func (t *tracer) end() error {
 	}
 	select {
 	case <-t.ended:
-	case <-time.After(letGoLimit):
+	case <-time.After(detachLimit):
 		// strace waits for a process that is neither alive nor reaped. The
 		// processes it still traces go on when it ends.
 		if err := t.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

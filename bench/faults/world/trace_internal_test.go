@@ -48,8 +48,8 @@ func TestTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = poll(t.Context(), "a sync", func() bool {
-			said, err := os.ReadFile(filepath.Join(n.dir, "strace.log"))
-			return err != nil || !want || bytes.Contains(said, []byte(" (DELAYED)"))
+			log, err := os.ReadFile(filepath.Join(n.dir, "strace.log"))
+			return err != nil || !want || bytes.Contains(log, []byte(" (DELAYED)"))
 		})
 		if hit, stopped := stop(); err != nil || stopped != nil || hit != want {
 			t.Errorf("hit %v, want %v: %v, %v", hit, want, err, stopped)
@@ -73,6 +73,6 @@ func TestTrace(t *testing.T) {
 	}
 	<-strays.ended
 	if _, err := strays.stop(); err == nil {
-		t.Error("a tracer that ended before its process is no error")
+		t.Error("a tracer that exits before its process is no error")
 	}
 }

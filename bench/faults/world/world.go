@@ -65,7 +65,7 @@ func OnOneNode(profile string) bool {
 // nodes vote and have reported their GPUs. Close undoes it.
 func Open(ctx context.Context, cfg Config) (_ *World, err error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("it takes root to make networks and disks: run it as root")
+		return nil, errors.New("networks and disks need root: run it as root")
 	}
 	if missing := Missing(); len(missing) > 0 {
 		return nil, fmt.Errorf("not installed: %s; scripts/setup.sh test installs what is missing",
@@ -103,7 +103,7 @@ func (w *World) Close(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(w.slot.sweep(ctx, w.cfg.Dir), w.slot.release())
+	return errors.Join(w.slot.cleanUp(ctx, w.cfg.Dir), w.slot.release())
 }
 
 // Marks returns the directory that every execution sees as /mnt/marks.
@@ -135,8 +135,8 @@ func (w *World) comeUp(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	if err := w.found(ctx); err != nil {
-		return fmt.Errorf("found cluster: %w", err)
+	if err := w.bootstrap(ctx); err != nil {
+		return fmt.Errorf("bootstrap cluster: %w", err)
 	}
 	for _, n := range w.Nodes[1:] {
 		if err := n.Start(ctx); err != nil {
@@ -149,12 +149,12 @@ func (w *World) comeUp(ctx context.Context) error {
 	if err := w.WaitWhole(ctx); err != nil {
 		return err
 	}
-	return w.keepIDs(ctx)
+	return w.loadIDs(ctx)
 }
 
-// found bootstraps the first node and creates a token with which the others
+// bootstrap bootstraps the first node and creates a token with which the others
 // join.
-func (w *World) found(ctx context.Context) error {
+func (w *World) bootstrap(ctx context.Context) error {
 	first := w.Nodes[0]
 	if err := first.Start(ctx); err != nil {
 		return err
@@ -240,9 +240,9 @@ func (w *World) whole(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// keepIDs sets the nodes' ids. It copies their node.json off their disks, for
+// loadIDs sets the nodes' ids. It copies their node.json off their disks, for
 // use while a disk is unmounted.
-func (w *World) keepIDs(ctx context.Context) error {
+func (w *World) loadIDs(ctx context.Context) error {
 	c, err := w.admin(w.Nodes[0])
 	if err != nil {
 		return err

@@ -18,24 +18,24 @@ import (
 	"berth/fault"
 )
 
-// lonely is a node that bootstraps a separate cluster on this machine.
-type lonely struct {
+// singleNode is a node that bootstraps a separate cluster on this machine.
+type singleNode struct {
 	dir    string
 	binary string
 	addr   string // The address of its API.
 }
 
-// founding kills a node while it bootstraps a cluster, and starts it again. The
-// node must complete the bootstrap, once.
-func founding(ctx context.Context, s *sweep, t Trial) (at string, err error) {
-	l := &lonely{dir: filepath.Join(s.cfg.Dir, "found-"+t.Point), binary: s.cfg.Binary}
+// bootstrapping kills a node while it bootstraps a cluster, and starts it
+// again. The node must complete the bootstrap, once.
+func bootstrapping(ctx context.Context, s *sweep, t Trial) (at string, err error) {
+	l := &singleNode{dir: filepath.Join(s.cfg.Dir, "found-"+t.Point), binary: s.cfg.Binary}
 	if err := l.prepare(ctx); err != nil {
 		return "", err
 	}
 	first := l.command(ctx, "BERTH_FAULTS="+t.Point+"="+t.Action)
 	err = first.Run()
 	if first.ProcessState == nil || first.ProcessState.ExitCode() != fault.ExitCode {
-		return "", fmt.Errorf("found cluster: it did not end at the point: %w", errors.Join(ctx.Err(), err))
+		return "", fmt.Errorf("bootstrap cluster: the node did not exit at the point: %w", errors.Join(ctx.Err(), err))
 	}
 	again := l.command(ctx)
 	if err := again.Start(); err != nil {
@@ -47,7 +47,7 @@ func founding(ctx context.Context, s *sweep, t Trial) (at string, err error) {
 }
 
 // prepare creates the node's directory and picks a free port.
-func (l *lonely) prepare(ctx context.Context) error {
+func (l *singleNode) prepare(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (l *lonely) prepare(ctx context.Context) error {
 }
 
 // command returns the node's process, which ends with ctx.
-func (l *lonely) command(ctx context.Context, env ...string) *exec.Cmd {
+func (l *singleNode) command(ctx context.Context, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.binary, "node", "--config", filepath.Join(l.dir, "berth.yaml"))
 	cmd.Env = append(os.Environ(), env...)
 	log, err := os.OpenFile(filepath.Join(l.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -75,7 +75,7 @@ func (l *lonely) command(ctx context.Context, env ...string) *exec.Cmd {
 }
 
 // use submits work to the cluster.
-func (l *lonely) use(ctx context.Context) error {
+func (l *singleNode) use(ctx context.Context) error {
 	var token []byte
 	for len(token) == 0 && ctx.Err() == nil {
 		token, _ = os.ReadFile(filepath.Join(l.dir, "data", "root_token"))

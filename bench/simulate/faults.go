@@ -29,9 +29,9 @@ type outage struct {
 	drained bool // Not down, but accepts no new work.
 }
 
-// trouble generates failures and drains of nodes. Both are memoryless
+// faultSource generates failures and drains of nodes. Both are memoryless
 // (exponential times, as in most studies of large clusters).
-type trouble struct {
+type faultSource struct {
 	config *Config
 	random *rand.Rand
 	fails  compute.Instant // The next failure; never for none.
@@ -39,8 +39,8 @@ type trouble struct {
 	away   []outage // Sorted by the end of the outage.
 }
 
-func newTrouble(c *Config, nodes int) *trouble {
-	t := &trouble{config: c, random: rand.New(rand.NewPCG(c.Seed, 5)), fails: compute.Never, drains: compute.Never}
+func newFaultSource(c *Config, nodes int) *faultSource {
+	t := &faultSource{config: c, random: rand.New(rand.NewPCG(c.Seed, 5)), fails: compute.Never, drains: compute.Never}
 	if c.Failures > 0 {
 		t.fails = began.Add(t.draw(c.Failures / time.Duration(nodes)))
 	}
@@ -51,12 +51,12 @@ func newTrouble(c *Config, nodes int) *trouble {
 }
 
 // draw returns an exponentially distributed time.
-func (t *trouble) draw(mean time.Duration) time.Duration {
+func (t *faultSource) draw(mean time.Duration) time.Duration {
 	return time.Duration(t.random.ExpFloat64() * float64(mean)).Truncate(time.Millisecond)
 }
 
 // next returns the time of the next event, never for none.
-func (t *trouble) next() compute.Instant {
+func (t *faultSource) next() compute.Instant {
 	at := min(t.fails, t.drains)
 	if len(t.away) > 0 {
 		at = min(at, t.away[0].until)
@@ -64,32 +64,32 @@ func (t *trouble) next() compute.Instant {
 	return at
 }
 
-// strike applies the due failures, drains and returns.
-func (s *simulation) strike() error {
-	t, now := s.trouble, s.world.now
+// injectFaults applies the due failures, drains and returns.
+func (s *simulation) injectFaults() error {
+	t, now := s.faults, s.world.now
 	nodes := len(s.fleet.nodes)
 	for len(t.away) > 0 && t.away[0].until <= now {
-		if err := s.turn(t.away[0], false); err != nil {
+		if err := s.setOutage(t.away[0], false); err != nil {
 			return err
 		}
 		t.away = t.away[1:]
 	}
 	for ; t.fails <= now; t.fails = t.fails.Add(t.draw(t.config.Failures/time.Duration(nodes)) + time.Millisecond) {
-		if err := s.leave(false); err != nil {
+		if err := s.beginOutage(false); err != nil {
 			return err
 		}
 	}
 	for ; t.drains <= now; t.drains = t.drains.Add(t.draw(t.config.Drains/time.Duration(nodes)) + time.Millisecond) {
-		if err := s.leave(true); err != nil {
+		if err := s.beginOutage(true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave takes a random node away. It skips a node that is already away.
-func (s *simulation) leave(drained bool) error {
-	t := s.trouble
+// beginOutage takes a random node away. It skips a node that is already away.
+func (s *simulation) beginOutage(drained bool) error {
+	t := s.faults
 	o := outage{node: t.random.IntN(len(s.fleet.nodes)), drained: drained}
 	o.until = s.world.now.Add(t.draw(t.config.Repair) + time.Second)
 	if slices.ContainsFunc(t.away, func(a outage) bool { return a.node == o.node }) {
@@ -99,12 +99,12 @@ func (s *simulation) leave(drained bool) error {
 	slices.SortFunc(t.away, func(a, b outage) int {
 		return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.node, b.node))
 	})
-	return s.turn(o, true)
+	return s.setOutage(o, true)
 }
 
-// turn takes a node away or brings it back. The executions on a failed node are
-// lost.
-func (s *simulation) turn(o outage, away bool) error {
+// setOutage takes a node away or brings it back. The executions on a failed
+// node are lost.
+func (s *simulation) setOutage(o outage, away bool) error {
 	id := s.world.nodes[o.node]
 	counts := &s.stats.interruptions
 	if o.drained {
@@ -157,9 +157,9 @@ func (s *simulation) interrupted(j *job, again bool) {
 	s.waiting[j.id] = j
 }
 
-// ask schedules the end of preempted executions after their notice, unless they
-// end by themselves before.
-func (s *simulation) ask(all []compute.Preemption) {
+// schedulePreemptions schedules the end of preempted executions after their
+// notice, unless they end by themselves before.
+func (s *simulation) schedulePreemptions(all []compute.Preemption) {
 	view := s.world.machine.View()
 	for _, p := range all {
 		j, attempts := s.live[p.Execution], view.Attempts(p.Execution)

@@ -18,30 +18,30 @@ import (
 // page is the page size of list requests.
 const page = 1000
 
-// books is the final state of one organization, as the cluster reports it.
-type books struct {
+// finalState is the final state of one organization, as the cluster reports it.
+type finalState struct {
 	executions map[string]wire.ExecutionSummary // By id.
 	byTag      map[string]string                // Execution ids by tag.
 	lines      []check.Line
 }
 
-// closeBooks ends all executions of an organization and reads its final state.
-func (s *session) closeBooks(ctx context.Context, o organization) (*books, error) {
+// readFinal ends all executions of an organization and reads its final state.
+func (s *session) readFinal(ctx context.Context, o organization) (*finalState, error) {
 	c := s.admin.WithToken(o.key)
 	all, err := endAll(ctx, c, o.slug)
 	if err != nil {
 		return nil, err
 	}
-	b := &books{executions: map[string]wire.ExecutionSummary{}, byTag: map[string]string{}}
+	f := &finalState{executions: map[string]wire.ExecutionSummary{}, byTag: map[string]string{}}
 	for _, e := range all {
-		b.executions[e.ExecutionID.String()] = e
+		f.executions[e.ExecutionID.String()] = e
 		if e.Metadata != nil {
 			for _, tag := range e.Metadata.Tags {
-				b.byTag[tag] = e.ExecutionID.String()
+				f.byTag[tag] = e.ExecutionID.String()
 			}
 		}
 	}
-	return b, b.readLedger(ctx, c)
+	return f, f.readLedger(ctx, c)
 }
 
 // endAll stops the live executions of an organization, waits for their end and
@@ -87,7 +87,7 @@ func history(ctx context.Context, c *client.Client) ([]wire.ExecutionSummary, er
 	}
 }
 
-func (b *books) readLedger(ctx context.Context, c *client.Client) error {
+func (f *finalState) readLedger(ctx context.Context, c *client.Client) error {
 	cursor := uint64(0)
 	for {
 		l, err := c.Ledger(ctx, cursor, page)
@@ -102,7 +102,7 @@ func (b *books) readLedger(ctx context.Context, c *client.Client) error {
 			if e.Note != nil {
 				line.Note = *e.Note
 			}
-			b.lines = append(b.lines, line)
+			f.lines = append(f.lines, line)
 		}
 		if l.NextCursor == nil {
 			return nil
@@ -113,9 +113,9 @@ func (b *books) readLedger(ctx context.Context, c *client.Client) error {
 
 // ended returns the end of each execution that is charged itself. A GPU
 // selection is charged through its sub-executions.
-func (b *books) ended() map[string]check.Ended {
+func (f *finalState) ended() map[string]check.Ended {
 	out := map[string]check.Ended{}
-	for id, e := range b.executions {
+	for id, e := range f.executions {
 		if e.ExecutionType == compute.KindSelection {
 			continue
 		}
@@ -131,23 +131,23 @@ func (b *books) ended() map[string]check.Ended {
 	return out
 }
 
-// checkBooks closes the books of every organization and returns the violations
-// in them.
-func (s *session) checkBooks(ctx context.Context, report *Report) ([]check.Violation, error) {
+// checkLedgers ends the executions of every organization, reads its final state
+// and returns the violations in its ledger.
+func (s *session) checkLedgers(ctx context.Context, report *Report) ([]check.Violation, error) {
 	var wrong []check.Violation
 	for _, o := range s.orgs {
 		closing := s.now()
 		if s.closing == 0 {
 			s.closing = closing
 		}
-		b, err := s.closeBooks(ctx, o)
+		f, err := s.readFinal(ctx, o)
 		if err != nil {
 			return wrong, err
 		}
-		s.books[o.slug] = b
-		report.Executions += len(b.executions)
-		wrong = append(wrong, check.Ledger(o.slug, b.lines, b.ended())...)
-		report.Charged += b.resolve(s.history, check.Object{Kind: check.KindAccount, Name: o.slug}, closing)
+		s.final[o.slug] = f
+		report.Executions += len(f.executions)
+		wrong = append(wrong, check.Ledger(o.slug, f.lines, f.ended())...)
+		report.Charged += f.resolve(s.history, check.Object{Kind: check.KindAccount, Name: o.slug}, closing)
 	}
 	return wrong, nil
 }
@@ -168,7 +168,7 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 			wrong = append(wrong, check.Violation{What: "money", Object: "node " + n.Name, Detail: fmt.Sprintf(
 				"granted %v, charged %v, balance %v, held %v", state.Granted, state.Charged, state.Balance, state.Held)})
 		}
-		line, err := n.Said("of replicas differ", "of a replica differs")
+		line, err := n.LogLine(divergenceMessages()...)
 		if err != nil {
 			return wrong, err
 		}
@@ -180,6 +180,12 @@ func (s *session) checkStates(ctx context.Context, report *Report) ([]check.Viol
 	return append(wrong, apart...), err
 }
 
+// divergenceMessages returns the messages with which a leader logs replicas
+// that differ, as in package replica.
+func divergenceMessages() []string {
+	return []string{"replicas diverged without a majority, operator required", "replica diverged from the majority"}
+}
+
 // checkMarks compares the marks that the code of executions left with the
 // cluster's records.
 func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Violation, error) {
@@ -188,8 +194,8 @@ func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Viola
 		return nil, err
 	}
 	known := map[string]wire.ExecutionSummary{}
-	for _, b := range s.books {
-		for id, e := range b.executions {
+	for _, f := range s.final {
+		for id, e := range f.executions {
 			known[id] = e
 		}
 	}
@@ -208,7 +214,7 @@ func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Viola
 		if _, there := known[m.Execution]; !there {
 			wrong = append(wrong, check.Violation{
 				What: "unknown execution", Object: "execution " + m.Execution,
-				Detail: "its code was started, and the cluster does not know it",
+				Detail: "its code was started, and the cluster does not know the execution",
 			})
 		}
 	}
@@ -217,7 +223,7 @@ func (s *session) checkMarks(ctx context.Context, report *Report) ([]check.Viola
 		if marked && e.Status == compute.StatusCompleted && !completed[id] {
 			wrong = append(wrong, check.Violation{
 				What: "completed", Object: "execution " + id,
-				Detail: "it is said to have completed, and its code did not come to its end",
+				Detail: "it is recorded as completed, and its code did not reach its end",
 			})
 		}
 	}

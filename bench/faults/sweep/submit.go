@@ -55,8 +55,8 @@ type constant [32]byte
 
 func (c *constant) Read(p []byte) (int, error) { return copy(p, c[:]), nil }
 
-// bench submits executions.
-type bench struct {
+// submitter submits executions.
+type submitter struct {
 	world *world.World
 	http  *http.Client
 	token string // The token of the submitting organization.
@@ -69,7 +69,7 @@ type bench struct {
 }
 
 // open creates the submitting organization.
-func (b *bench) open(ctx context.Context, w *world.World) (err error) {
+func (b *submitter) open(ctx context.Context, w *world.World) (err error) {
 	b.world = w
 	b.http = &http.Client{Transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: time.Second}).DialContext, MaxIdleConnsPerHost: 8,
@@ -95,7 +95,7 @@ func (b *bench) open(ctx context.Context, w *world.World) (err error) {
 	return b.admin.Grant(ctx, benchSlug, granted, "sweep")
 }
 
-func (b *bench) urls() []string {
+func (b *submitter) urls() []string {
 	var urls []string
 	for _, n := range b.world.Nodes {
 		urls = append(urls, n.URL())
@@ -104,7 +104,7 @@ func (b *bench) urls() []string {
 }
 
 // client returns a patient client. With a key, all its changes carry the key.
-func (b *bench) client(token string, key *constant, urls ...string) (*client.Client, error) {
+func (b *submitter) client(token string, key *constant, urls ...string) (*client.Client, error) {
 	cfg := client.Config{Addrs: urls, Token: token, RetryFor: answerLimit, HTTP: b.http}
 	if key != nil {
 		cfg.Rand = key
@@ -113,14 +113,14 @@ func (b *bench) client(token string, key *constant, urls ...string) (*client.Cli
 }
 
 // begin forgets the submits of the previous trial.
-func (b *bench) begin() {
+func (b *submitter) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.submits = nil
 }
 
 // wave submits once to every node, in the background.
-func (b *bench) wave(ctx context.Context, what load) {
+func (b *submitter) wave(ctx context.Context, what load) {
 	for node := range b.world.Nodes {
 		for _, one := range submitsOf(what, node) {
 			_, _ = rand.Read(one.key[:]) // It never fails.
@@ -159,7 +159,7 @@ func submitsOf(what load, node int) []*submit {
 }
 
 // send sends a submit to one node after another until it is answered.
-func (b *bench) send(ctx context.Context, one *submit, node int) (compute.ExecutionID, error) {
+func (b *submitter) send(ctx context.Context, one *submit, node int) (compute.ExecutionID, error) {
 	c, err := b.client(b.token, &one.key, b.world.Nodes[node].URL())
 	if err != nil {
 		return compute.ExecutionID{}, err
