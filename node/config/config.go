@@ -144,7 +144,7 @@ type Limits struct {
 	Keys          int           `koanf:"keys" usage:"API keys of one organization."`
 	ShareHalfLife time.Duration `koanf:"share_half_life" usage:"How long until half of past use counts in fair share."`
 	PreemptMinRun time.Duration `koanf:"preempt_min_run" usage:"How long preemptible work is left alone."`
-	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"How long before SIGTERM a preemptible execution is notified."`
+	PreemptNotice time.Duration `koanf:"preempt_notice" usage:"Time between the notice of a preemption and SIGTERM."`
 	StaleAuthMax  time.Duration `koanf:"stale_auth_max" usage:"How long stale reads go on while there is no leader."`
 }
 
