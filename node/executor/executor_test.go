@@ -303,6 +303,27 @@ func TestFloodIsBounded(t *testing.T) {
 	}
 }
 
+// TestEndOfOutputIsKept prints much and then raises: the last lines and the traceback
+// are there, and up to the documented total everything is.
+func TestEndOfOutputIsKept(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	for _, megabytes := range []int{8, 20, 100} {
+		t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
+			t.Parallel()
+			code := fmt.Sprintf("for i in range(%d * 10000):\n    print(f'{i:099d}')\nraise SystemError('the reason')\n", megabytes)
+			o, output := n.execute(compute.Bundle{Code: code}, nil)
+			if o.Status != compute.StatusFailed || o.Usage.OutputBytes < int64(megabytes)*1_000_000 {
+				t.Errorf("ended as %s with %d bytes of output", o.Status, o.Usage.OutputBytes)
+			}
+			last := fmt.Sprintf("%099d", megabytes*10_000-1)
+			if !strings.Contains(output, last) || !strings.Contains(output, "SystemError: the reason") {
+				t.Errorf("the end is lost: ...%q", output[max(len(output)-300, 0):])
+			}
+		})
+	}
+}
+
 func TestNoInterpreter(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *executor.Config) { c.Python = "no-such-python" })

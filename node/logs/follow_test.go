@@ -506,7 +506,7 @@ func TestFollowersOfAFlood(t *testing.T) {
 				}
 				for _, l := range lines {
 					if l.Stream == System {
-						want := fmt.Sprintf("[berth: %d lines dropped", l.Seq-last)
+						want := fmt.Sprintf("[berth: %d lines (", l.Seq-last)
 						if !strings.HasPrefix(string(l.Text), want) {
 							t.Errorf("got %q behind %d, want %q", l.Text, last, want)
 						}
@@ -631,7 +631,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add(appendEnd(nil, Final{ExitCode: -1, Error: "e", Status: "failed"}))
 	f.Add(appendFault(nil, compute.Errorf(compute.CodeNotFound, "gone")))
 	f.Add(appendTail(nil, Tail{Stdout: []byte("x"), Truncated: true}))
-	f.Add(appendChunk(nil, 1, noon))
+	f.Add(appendChunk(nil, 1, noon, 7))
+	f.Add(appendLines(nil, []Line{{Seq: 3, At: noon, Text: []byte("x")}, {Seq: 4, At: noon, Stream: Stderr, Partial: true}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, n, err := parse(b)
 		if err == nil && (n < recordHeader+1 || n > len(b)) {

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"berth/compute"
@@ -37,6 +38,14 @@ func (b *bucket) take(n int64) bool {
 	}
 	b.tokens -= n
 	return true
+}
+
+// debt returns how long it takes until the bucket is not overdrawn.
+func (b *bucket) debt() time.Duration {
+	if b.tokens >= 0 {
+		return 0
+	}
+	return time.Duration(-b.tokens) * time.Second / time.Duration(b.rate)
 }
 
 // wholeRunes returns how many bytes of b precede an incomplete rune at its end:

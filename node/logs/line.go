@@ -42,14 +42,16 @@ type Line struct {
 
 // Limits bound what one attempt may write.
 type Limits struct {
-	RingBytes      int64 // On disk; beyond it the middle of the output is dropped.
-	BytesPerSecond int64 // With a burst of one second.
+	RingBytes      int64 // Of the code's bytes; beyond it the middle of the output is dropped.
+	PacedBytes     int64 // Up to which nothing is dropped; the code is slowed down to the rate.
+	BytesPerSecond int64 // Of the code's bytes, with a burst of one second.
 	LineBytes      int   // Longer lines are split.
 }
 
 // The limits that a zero field of Limits stands for.
 const (
 	DefaultRingBytes      = 64 << 20
+	DefaultPacedBytes     = 64 << 20
 	DefaultBytesPerSecond = 10 << 20
 	DefaultLineBytes      = 64 << 10
 )
@@ -59,6 +61,9 @@ const (
 func (l Limits) withDefaults() (Limits, error) {
 	if l.RingBytes == 0 {
 		l.RingBytes = DefaultRingBytes
+	}
+	if l.PacedBytes == 0 {
+		l.PacedBytes = DefaultPacedBytes
 	}
 	if l.BytesPerSecond == 0 {
 		l.BytesPerSecond = DefaultBytesPerSecond
@@ -77,7 +82,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	return l, nil
 }
 
-// chunkBytes returns the size of one file of the ring.
+// chunkBytes returns how many of the code's bytes one file of the ring holds.
 func (l Limits) chunkBytes() int64 { return l.RingBytes / ringChunks }
 
 // Final is how an attempt ended, as recorded at the end of its output.
@@ -89,10 +94,13 @@ type Final struct {
 
 // Stats counts what a Writer did since it was created.
 type Stats struct {
+	Received      int64 // Bytes of the code, stored or not.
+	ReceivedLines int64 // Unfinished ones included.
+
 	Lines        int64 // Stored, marks included.
 	Bytes        int64 // Of the stored text.
 	DroppedLines int64
-	DroppedBytes int64
+	DroppedBytes int64 // With line feeds.
 }
 
 // Number returns the number of a line among all attempts of its execution: a

@@ -25,7 +25,8 @@ type reader struct {
 	file    *os.File // The chunk that is read; nil before the first.
 	chunk   int
 	off     int64
-	suspect int64 // Offset at which a bad record was seen; -1 for none.
+	suspect int64  // Offset at which a bad record was seen; -1 for none.
+	total   uint64 // The code's bytes up to the last seal; 0 if unknown.
 	buf     []byte
 }
 
@@ -94,6 +95,7 @@ func (r *reader) read(b *batch) (final *Final, more bool, err error) {
 			more, err = r.skipDamage()
 			return nil, more, err
 		case rec.kind == kindSeal:
+			r.total = rec.total
 			more, err = r.nextChunk()
 			return nil, more, err
 		case rec.kind == kindEnd:
@@ -113,11 +115,22 @@ func (r *reader) take(b *batch, rec record) {
 	case rec.kind == kindChunk && rec.line.Seq > r.after+1:
 		missing := rec.line.Seq - 1 - r.after
 		r.after = rec.line.Seq - 1
-		text := fmt.Sprintf("[berth: %d lines dropped here: more output than is kept]", missing)
+		size := ""
+		if r.total > 0 && rec.total > r.total {
+			size = " (" + sizeText(int64(rec.total-r.total)) + ")"
+		}
+		text := fmt.Sprintf("[berth: %d lines%s dropped here: more output than is kept]", missing, size)
 		b.add(Line{Seq: r.after, At: rec.line.At, Stream: System, Text: []byte(text)})
 	case rec.kind == kindLine && rec.line.Seq > r.after:
 		r.after = rec.line.Seq
 		b.add(rec.line)
+	case rec.kind == kindLines:
+		for _, l := range rec.lines {
+			if l.Seq > r.after {
+				r.after = l.Seq
+				b.add(l)
+			}
+		}
 	}
 }
 

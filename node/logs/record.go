@@ -18,6 +18,7 @@ const (
 	kindFault // Wire only: the sender failed.
 	kindTail  // Wire only: a piece of a tail.
 	kindOver  // Wire only: the answer ends without the end of the output.
+	kindLines // Disk only: several lines with consecutive numbers.
 )
 
 const (
@@ -37,6 +38,8 @@ var (
 type record struct {
 	kind  byte
 	line  Line
+	lines []Line // Of kindLines.
+	total uint64 // Of kindChunk and kindSeal: the code's bytes before; 0 if unknown.
 	final Final
 	fault compute.Error
 	tail  tailPiece
@@ -87,13 +90,64 @@ func appendEnd(b []byte, final Final) []byte {
 const maxErrorBytes = 4 << 10
 
 // appendChunk appends the record that starts a chunk: its format, the number
-// that its first line has or will have, and when it was started.
-func appendChunk(b []byte, first uint64, at compute.Instant) []byte {
+// that its first line has or will have, when it was started, and how many bytes of
+// the code came before.
+func appendChunk(b []byte, first uint64, at compute.Instant, total int64) []byte {
 	start := len(b)
 	b = append(begin(b, kindChunk), chunkFormat)
 	b = binary.AppendUvarint(b, first)
 	b = binary.AppendUvarint(b, uint64(at))
+	b = binary.AppendUvarint(b, uint64(total))
 	return finish(b, start)
+}
+
+// appendSeal appends the record that completes a chunk.
+func appendSeal(b []byte, total int64) []byte {
+	start := len(b)
+	return finish(binary.AppendUvarint(begin(b, kindSeal), uint64(total)), start)
+}
+
+// maxRecordLines limits the lines of one record.
+const maxRecordLines = 512
+
+// appendLines appends one record with lines whose numbers follow each other:
+//
+//	number and instant of the first line (uvarints)
+//	for each line: stream and partial flag (u8), milliseconds since the line before
+//	(varint), length (uvarint), text
+func appendLines(b []byte, lines []Line) []byte {
+	if len(lines) == 1 {
+		return appendLine(b, lines[0])
+	}
+	start := len(b)
+	b = binary.AppendUvarint(begin(b, kindLines), lines[0].Seq)
+	b = binary.AppendUvarint(b, uint64(lines[0].At))
+	at := lines[0].At
+	for _, l := range lines {
+		stream := byte(l.Stream)
+		if l.Partial {
+			stream |= flagPartial
+		}
+		b = binary.AppendVarint(append(b, stream), int64(l.At-at))
+		b = append(binary.AppendUvarint(b, uint64(len(l.Text))), l.Text...)
+		at = l.At
+	}
+	return finish(b, start)
+}
+
+// lines reads the body of a kindLines record.
+func (d *decoder) lines() (lines []Line) {
+	seq, at := d.uvarint(), compute.Instant(d.uvarint())
+	for len(d.rest) > 0 && !d.bad && len(lines) < maxRecordLines {
+		stream := d.byte()
+		at += compute.Instant(d.varint())
+		l := Line{Seq: seq, At: at, Stream: Stream(stream &^ flagPartial), Partial: stream&flagPartial != 0, Text: d.bytes()}
+		d.bad = d.bad || l.Stream >= streams || seq == 0
+		lines = append(lines, l)
+		seq++
+	}
+	d.bad = d.bad || len(d.rest) > 0
+	return lines
 }
 
 // chunkFormat is the version of the chunk files.
@@ -144,6 +198,7 @@ func parseBody(b []byte) (record, error) {
 	case kindChunk:
 		d.bad = d.byte() != chunkFormat
 		rec.line = Line{Seq: d.uvarint(), At: compute.Instant(d.uvarint())}
+		rec.total = d.optional()
 		d.bad = d.bad || rec.line.Seq == 0
 	case kindLine:
 		stream := d.byte()
@@ -161,7 +216,11 @@ func parseBody(b []byte) (record, error) {
 		rec.fault = compute.Error{Code: compute.Code(d.text()), Message: d.text()}
 	case kindTail:
 		rec.tail = d.tail()
-	case kindSeal, kindIdle, kindOver:
+	case kindLines:
+		rec.lines = d.lines()
+	case kindSeal:
+		rec.total = d.optional()
+	case kindIdle, kindOver:
 	default:
 		d.bad = true
 	}
@@ -207,13 +266,24 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-func (d *decoder) text() string {
+// optional reads a number that older versions do not write.
+func (d *decoder) optional() uint64 {
+	if len(d.rest) == 0 {
+		return 0
+	}
+	return d.uvarint()
+}
+
+func (d *decoder) text() string { return string(d.bytes()) }
+
+// bytes reads a length and as many bytes, which alias the record.
+func (d *decoder) bytes() []byte {
 	n := d.uvarint()
 	if d.bad || n > uint64(len(d.rest)) {
 		d.bad = true
-		return ""
+		return nil
 	}
-	v := string(d.rest[:n])
+	v := d.rest[:n]
 	d.rest = d.rest[n:]
 	return v
 }

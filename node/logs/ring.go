@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -16,10 +17,12 @@ import (
 // The output of an attempt is cut into chunks: out.seg, out.seg.1, and so on,
 // each a sixteenth of the ring. The first four chunks and the last twelve are
 // kept. The start and the end of the output are what people ask for, so the
-// middle is dropped.
+// middle is dropped. A chunk is full when it holds its share of the code's bytes, or
+// when framing makes it diskFactor times as large.
 const (
 	ringChunks   = 16
 	headChunks   = 4
+	diskFactor   = 4
 	chunkReserve = 128 // Space in each chunk for its first record, its seal and the end.
 )
 
@@ -38,12 +41,15 @@ type ring struct {
 	chunk      int      // The number of the last chunk.
 	size       int64    // The bytes of its whole records.
 	sealed     bool
+
+	total int64             // The code's bytes in all chunks so far.
+	text  map[int]textBytes // The code's bytes by chunk, of those that this process has written.
 }
 
 // open creates or resumes the chunks at path and returns the number of their
 // last line.
 func (r *ring) open(path string, chunkBytes int64) (seq uint64, err error) {
-	r.path, r.chunkBytes = path, chunkBytes
+	r.path, r.chunkBytes, r.text = path, chunkBytes, make(map[int]textBytes)
 	if err := os.MkdirAll(slash.Dir(path), 0o700); err != nil {
 		return 0, err
 	}
@@ -96,9 +102,13 @@ func (r *ring) adopt(n int) (seq uint64, whole bool, err error) {
 		size += length
 		switch rec.kind {
 		case kindChunk:
-			seq = rec.line.Seq - 1
+			seq, r.total = rec.line.Seq-1, int64(rec.total)
 		case kindLine:
 			seq = rec.line.Seq
+			r.count(n, textOf([]Line{rec.line}))
+		case kindLines:
+			seq = rec.lines[len(rec.lines)-1].Seq
+			r.count(n, textOf(rec.lines))
 		case kindSeal:
 			r.sealed = true
 		case kindEnd:
@@ -122,7 +132,7 @@ func (r *ring) start(n int, first uint64, at compute.Instant) error {
 	if err != nil {
 		return err
 	}
-	head := appendChunk(nil, first, at)
+	head := appendChunk(nil, first, at, r.total)
 	if _, err := file.WriteAt(head, 0); err != nil {
 		err = errors.Join(err, file.Close())
 		if n > 0 {
@@ -138,11 +148,42 @@ func (r *ring) start(n int, first uint64, at compute.Instant) error {
 	return err
 }
 
-// write appends b, whole records. The first line in b has the number first. It
-// returns how many bytes of whole records are in the file: all of b unless it
-// returns an error.
-func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
-	if r.sealed || r.size+int64(len(b))+sealBytes > r.chunkBytes {
+// count adds text to chunk n.
+func (r *ring) count(n int, text textBytes) {
+	sum := r.text[n]
+	for i := range text {
+		sum[i] += text[i]
+	}
+	r.text[n] = sum
+	r.total += text.sum()
+}
+
+// keptOf returns how many of the code's bytes of a stream are behind the gap.
+func (r *ring) keptOf(stream Stream) (n int64) {
+	for chunk, text := range r.text {
+		if chunk > r.chunk-(ringChunks-headChunks) {
+			n += text[stream]
+		}
+	}
+	return n
+}
+
+// droppedOf returns how many of the code's bytes of a stream are in the gap.
+func (r *ring) droppedOf(stream Stream) (n int64) {
+	for chunk, text := range r.text {
+		if chunk >= headChunks && chunk <= r.chunk-(ringChunks-headChunks) {
+			n += text[stream]
+		}
+	}
+	return n
+}
+
+// write appends b, whole records with text. The first line in b has the number
+// first. It returns how many bytes of whole records are in the file: all of b unless
+// it returns an error.
+func (r *ring) write(b []byte, first uint64, at compute.Instant, text textBytes) (int, error) {
+	if r.sealed || r.text[r.chunk].sum()+text.sum() > r.chunkBytes ||
+		r.size+int64(len(b))+sealBytes > diskFactor*r.chunkBytes {
 		if err := r.roll(first, at); err != nil {
 			return 0, err
 		}
@@ -152,6 +193,9 @@ func (r *ring) write(b []byte, first uint64, at compute.Instant) (int, error) {
 		n = r.taken(b)
 	}
 	r.size += int64(n)
+	if n == len(b) {
+		r.count(r.chunk, text)
+	}
 	return n, err
 }
 
@@ -169,15 +213,16 @@ func (r *ring) taken(b []byte) int {
 }
 
 // sealBytes is the size of a seal's record.
-const sealBytes = recordHeader + 1
+const sealBytes = recordHeader + 1 + binary.MaxVarintLen64
 
 // roll seals the last chunk and starts the next.
 func (r *ring) roll(first uint64, at compute.Instant) error {
 	if !r.sealed {
-		if _, err := r.file.WriteAt(appendMark(nil, kindSeal), r.size); err != nil {
+		seal := appendSeal(nil, r.total)
+		if _, err := r.file.WriteAt(seal, r.size); err != nil {
 			return err
 		}
-		r.size += sealBytes
+		r.size += int64(len(seal))
 		r.sealed = true
 	}
 	return r.start(r.chunk+1, first, at)

@@ -20,6 +20,10 @@ const (
 // Writer appends the output of one attempt. Each stream may have one goroutine
 // that writes. A Writer never blocks on a reader. An error of Write concerns
 // only the log: the caller logs it once and continues to drain the pipe.
+//
+// Up to Limits.PacedBytes nothing is dropped: the caller slows the code down with
+// Pause. After that, output over the rate goes to the streams' tails, and the log
+// gets it as far as it is still there when the rate falls or the code ends.
 type Writer struct {
 	limits Limits
 
@@ -29,12 +33,14 @@ type Writer struct {
 
 	ring         ring
 	seq          uint64 // The last number assigned.
-	buf          []byte // Records not yet written.
-	first        uint64 // The number of the first line in buf.
+	pending      batch  // Lines not yet written, with the text of the code.
+	buf          []byte // Records of pending.
 	last         compute.Instant
+	written      int64 // Bytes of the code so far, stored or not.
 	held         [streams]heldLine
+	tails        [streams]streamTail
 	bucket       bucket
-	drop         drop
+	flood        flood
 	stats        Stats
 	closed       bool
 	partialTimer *time.Timer
@@ -43,9 +49,8 @@ type Writer struct {
 
 // heldLine is the start of a line whose end has not been read yet.
 type heldLine struct {
-	text    []byte
-	at      compute.Instant
-	skipped bool // The start of this line was dropped, so the rest is too.
+	text []byte
+	at   compute.Instant
 }
 
 // add appends more of the line.
@@ -56,11 +61,9 @@ func (h *heldLine) add(at compute.Instant, p []byte) {
 	h.text = append(h.text, p...)
 }
 
-// drop counts the dropped lines that the next mark will report.
-type drop struct {
+// flood is the state of a log that is closed to the code's output.
+type flood struct {
 	active bool
-	lines  int64
-	bytes  int64
 	cause  string
 }
 
@@ -78,6 +81,7 @@ func Create(path string, limits Limits) (*Writer, error) {
 	if w.seq, err = w.ring.open(path, limits.chunkBytes()); err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
+	w.written = w.ring.total
 	w.partialTimer = time.AfterFunc(time.Hour, w.flushPartial)
 	w.partialTimer.Stop()
 	w.markTimer = time.AfterFunc(time.Hour, w.flushMark)
@@ -85,9 +89,8 @@ func Create(path string, limits Limits) (*Writer, error) {
 	return w, nil
 }
 
-// Write appends p, raw bytes as read from a pipe at the given instant. Lines
-// over the rate and lines that the disk refuses are dropped, and a mark counts
-// them. Lines of System are exempt from the rate.
+// Write appends p, raw bytes as read from a pipe at the given instant. Lines of
+// System are exempt from the rate.
 func (w *Writer) Write(stream Stream, at compute.Instant, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,25 +102,45 @@ func (w *Writer) Write(stream Stream, at compute.Instant, p []byte) error {
 	}
 	w.last = at
 	w.bucket.refill(at)
-	if w.drop.active && !w.bucket.full() && stream != System {
-		w.skip(stream, p)
-		return nil
+	var err error
+	if w.flood.active && (w.bucket.full() || stream == System) {
+		err = w.endFlood()
 	}
-	err := w.split(stream, at, p)
-	if e := w.flush(); err == nil {
-		err = e
+	if stream != System {
+		w.written += int64(len(p))
+		w.stats.Received += int64(len(p))
+		w.stats.ReceivedLines += int64(bytes.Count(p, []byte{'\n'}))
+		w.tails[stream].add(p)
+		if !w.flood.active && !w.admit(int64(len(p))) {
+			w.startFlood("more than " + sizeText(w.limits.BytesPerSecond) + "/s")
+		}
 	}
+	err = firstOf(err, w.split(stream, at, p))
+	err = firstOf(err, w.flush())
 	if len(w.held[stream].text) > 0 {
 		w.partialTimer.Reset(partialDelay)
 	}
+	return wrapWrite(err)
+}
+
+// Pause returns how long the caller of Write waits before it reads more, so that
+// the code is slowed down to the rate instead of losing output.
+func (w *Writer) Pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bucket.debt()
+}
+
+func wrapWrite(err error) error {
 	if err != nil {
 		return fmt.Errorf("write log: %w", err)
 	}
 	return nil
 }
 
-// Close writes the held starts of lines and the end record, and makes the
-// output durable. The Writer is closed even when Close returns an error.
+// Close writes what is left of the output, the held starts of lines and the end
+// record, and makes the output durable. The Writer is closed even when Close returns
+// an error.
 func (w *Writer) Close(at compute.Instant, final Final) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,15 +151,22 @@ func (w *Writer) Close(at compute.Instant, final Final) error {
 	w.partialTimer.Stop()
 	w.markTimer.Stop()
 	w.last = at
-	w.bucket.tokens = w.limits.BytesPerSecond // The final lines are exempt from the rate.
-	err := w.emitHeld(true)
-	if w.drop.active {
-		err = firstOf(err, w.mark())
+	var err error
+	if w.flood.active {
+		err = w.endFlood()
 	}
+	err = firstOf(err, w.emitHeld(true))
 	err = firstOf(err, w.flush())
-	w.first = w.seq + 1
-	w.buf = appendEnd(w.buf, final)
+	err = firstOf(err, w.repeatTails())
 	err = firstOf(err, w.flush())
+	for _, t := range w.tails { // If the disk refuses the end too.
+		w.stats.DroppedLines += t.lines
+		w.stats.DroppedBytes += t.unsaved
+	}
+	w.buf = appendEnd(w.buf[:0], final)
+	if _, e := w.ring.write(w.buf, w.seq+1, w.last, textBytes{}); e != nil {
+		err = firstOf(err, e)
+	}
 	if err = firstOf(err, w.ring.close()); err != nil {
 		return fmt.Errorf("close log: %w", err)
 	}
@@ -147,13 +177,19 @@ func (w *Writer) Close(at compute.Instant, final Final) error {
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stats
+	s := w.stats
+	for i := range w.tails {
+		if text := w.tails[i].text; len(text) > 0 && text[len(text)-1] != '\n' {
+			s.ReceivedLines++
+		}
+	}
+	return s
 }
 
 // split cuts p into lines and holds the start of an unfinished one.
 func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) {
 	held := &w.held[stream]
-	for len(p) > 0 {
+	for len(p) > 0 && !w.flood.active {
 		room := w.limits.LineBytes - len(held.text)
 		i := bytes.IndexByte(p, '\n')
 		switch {
@@ -169,162 +205,149 @@ func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) 
 			p = nil
 		}
 	}
+	w.lack(stream, int64(len(p)), int64(bytes.Count(p, []byte{'\n'}))) // The disk has refused what came before.
 	return err
 }
 
-// skip drops all of p. It only counts, so that a flood costs no more than
-// reading it.
-func (w *Writer) skip(stream Stream, p []byte) {
-	held := &w.held[stream]
-	if len(p) == 0 {
-		return
-	}
-	feeds := int64(bytes.Count(p, []byte{'\n'}))
-	lines := feeds
-	if p[len(p)-1] != '\n' {
-		lines++
-	}
-	if held.skipped {
-		lines-- // The first of them was counted when it began.
-	}
-	w.count(lines, int64(len(held.text)+len(p))-feeds)
-	held.text, held.skipped = held.text[:0], p[len(p)-1] != '\n'
+// lack counts bytes of the code that are not stored, and the line feeds in them.
+func (w *Writer) lack(stream Stream, bytes, lines int64) {
+	w.tails[stream].unsaved += bytes
+	w.tails[stream].lines += lines
 }
 
-// count counts lines that were dropped.
-func (w *Writer) count(lines, bytes int64) {
-	w.drop.lines += lines
-	w.drop.bytes += bytes
-	w.stats.DroppedLines += lines
-	w.stats.DroppedBytes += bytes
-}
-
-// line appends one line, preceded by its held start, unless the line has to be
-// dropped.
+// line appends one line, preceded by its held start.
 func (w *Writer) line(stream Stream, at compute.Instant, text []byte, partial bool) error {
 	held := &w.held[stream]
 	if len(held.text) > 0 {
 		at, text = held.at, append(held.text, text...)
 		held.text = text[:0]
 	}
-	admitted, err := w.admit(stream, len(text)+lineOverhead)
-	if held.skipped || !admitted {
-		if held.skipped {
-			w.count(0, int64(len(text)))
-		} else {
-			w.count(1, int64(len(text)))
-		}
-		held.skipped = partial
-		return err
-	}
-	return firstOf(err, w.keep(Line{At: at, Stream: stream, Text: text, Partial: partial}))
+	return w.keep(Line{At: at, Stream: stream, Text: text, Partial: partial})
 }
 
 // keep buffers l. It flushes first when the buffer is full.
 func (w *Writer) keep(l Line) error {
-	var err error
-	if len(w.buf)+len(l.Text)+lineOverhead > w.limits.batch() {
-		err = w.flush()
+	if w.pending.bytes+len(l.Text)+lineOverhead*(len(w.pending.lines)+1) > w.limits.batch() {
+		if err := w.flush(); err != nil {
+			w.lose([]Line{l})
+			return err
+		}
 	}
-	w.number(l)
-	return err
-}
-
-// number assigns l its number and buffers its record.
-func (w *Writer) number(l Line) {
 	w.seq++
 	l.Seq = w.seq
-	if len(w.buf) == 0 {
-		w.first = l.Seq
-	}
-	w.buf = appendLine(w.buf, l)
+	w.pending.add(l)
+	return nil
 }
 
-// admit reports whether a record of n bytes is within the rate. Once the rate
-// was exceeded, the log stays closed until a second's worth is free again. A
-// flood then shows one mark a second instead of one between any two lines.
-func (w *Writer) admit(stream Stream, n int) (bool, error) {
-	if w.drop.active {
-		if !w.bucket.full() && stream != System {
-			return false, nil
-		}
-		if err := w.mark(); err != nil {
-			return false, err
-		}
+// admit reports whether n bytes may be stored now. Up to PacedBytes all are, and the
+// caller pauses. After that, a flood shows one mark a second instead of one between
+// any two lines.
+func (w *Writer) admit(n int64) bool {
+	if w.written <= w.limits.PacedBytes {
+		w.bucket.tokens -= n
+		return true
 	}
-	if stream == System || w.bucket.take(int64(n)) {
-		return true, nil
-	}
-	w.startDrop(fmt.Sprintf("more than %s/s", sizeText(w.limits.BytesPerSecond)))
-	return false, nil
+	return w.bucket.take(n)
 }
 
-// startDrop closes the log until the next mark.
-func (w *Writer) startDrop(cause string) {
-	w.drop.active, w.drop.cause = true, cause
+// startFlood closes the log until the next mark. The held starts of lines are not
+// stored either.
+func (w *Writer) startFlood(cause string) {
+	w.flood = flood{active: true, cause: cause}
+	for i := range w.held {
+		w.lack(Stream(i), int64(len(w.held[i].text)), 0)
+		w.held[i].text = w.held[i].text[:0]
+	}
 	w.bucket.tokens = 0
 	w.markTimer.Reset(markDelay)
 }
 
-// mark appends the line that reports what was dropped, and opens the log again.
-func (w *Writer) mark() error {
-	if err := w.flush(); err != nil {
-		return err
+// endFlood appends a line that reports what was dropped, then the end of each stream
+// that was not stored, and opens the log again.
+func (w *Writer) endFlood() error {
+	lines, size := int64(0), int64(0)
+	var ends [streams][]byte
+	for i := range w.tails {
+		t := &w.tails[i]
+		ends[i] = bytes.Clone(t.end())
+		lines += t.lines - int64(bytes.Count(ends[i], []byte{'\n'}))
+		size += t.unsaved - int64(len(ends[i]))
 	}
-	d := w.drop
-	text := fmt.Sprintf("[berth: %d lines (%s) dropped here: %s]", d.lines, sizeText(d.bytes), d.cause)
-	w.drop.active = false // Cleared first, so that a refused flush can close the log again.
-	if d.lines > 0 || d.bytes > 0 {
-		w.number(Line{At: w.last, Stream: System, Text: []byte(text)})
+	if size > 0 {
+		text := fmt.Sprintf("[berth: %d lines (%s) dropped here: %s]", lines, sizeText(size), w.flood.cause)
+		err := w.keep(Line{At: w.last, Stream: System, Text: []byte(text)})
+		if err = firstOf(err, w.flush()); err != nil {
+			return err // The log stays closed.
+		}
+		w.stats.DroppedLines += lines
+		w.stats.DroppedBytes += size
 	}
-	if err := w.flush(); err != nil {
-		// flush has counted the mark as lost, but it is not a line of the output.
-		w.count(-1, -int64(len(text)))
-		return err
+	w.flood = flood{}
+	var err error
+	for i, text := range ends {
+		w.tails[i].unsaved, w.tails[i].lines = 0, 0
+		err = firstOf(err, w.split(Stream(i), w.last, text))
 	}
-	w.drop = drop{}
+	return firstOf(err, w.flush())
+}
+
+// flush writes the buffered lines. Lines that the disk refuses are unsaved again,
+// and their numbers are used again, because no reader has seen them.
+func (w *Writer) flush() error {
+	if len(w.pending.lines) == 0 {
+		return nil
+	}
+	lines := w.pending.lines
+	w.pending = batch{lines: lines[:0], texts: w.pending.texts[:0]}
+	for len(lines) > 0 {
+		n := min(len(lines), maxRecordLines)
+		w.buf = appendLines(w.buf[:0], lines[:n])
+		if size, err := w.ring.write(w.buf, lines[0].Seq, w.last, textOf(lines[:n])); size < len(w.buf) {
+			w.seq = lines[0].Seq - 1
+			w.lose(lines)
+			return err
+		}
+		for _, l := range lines[:n] {
+			w.stats.Bytes += int64(len(l.Text))
+		}
+		w.stats.Lines += int64(n)
+		lines = lines[n:]
+	}
 	return nil
 }
 
-// flush writes the buffered records. Records that the disk refuses are dropped
-// and counted. Their numbers are used again, because no reader has seen them.
-func (w *Writer) flush() error {
-	if len(w.buf) == 0 {
-		return nil
+// lose closes the log after the disk has refused lines. Lines of System are lost; a
+// mark is made again.
+func (w *Writer) lose(lines []Line) {
+	for _, l := range lines {
+		switch {
+		case l.Stream == System:
+		case l.Partial:
+			w.lack(l.Stream, userBytes(l), 0)
+		default:
+			w.lack(l.Stream, userBytes(l), 1)
+		}
 	}
-	n, err := w.ring.write(w.buf, w.first, w.last)
-	lost := w.settle(n)
-	w.buf = w.buf[:0]
-	if err != nil && lost {
-		w.startDrop("the disk refused them")
-	}
-	return err
+	w.startFlood("the disk refused them")
 }
 
-// settle counts the records of buf. The first n bytes, a whole number of
-// records, are on disk. It reports whether any record was lost.
-func (w *Writer) settle(n int) (lost bool) {
-	for b := w.buf; len(b) > 0; {
-		rec, size, err := parse(b)
-		if err != nil {
-			return lost
-		}
-		b = b[size:]
-		if n -= size; rec.kind != kindLine {
+// repeatTails appends the last output of each stream once more if the ring has
+// dropped a part of it, because the other stream has written much since.
+func (w *Writer) repeatTails() (err error) {
+	for stream := range w.tails {
+		tail := w.tails[stream].bytes()
+		tail = tail[max(len(tail)-int(w.limits.chunkBytes()), 0):]
+		lost := w.ring.droppedOf(Stream(stream))
+		if kept := w.ring.keptOf(Stream(stream)); lost == 0 || kept >= int64(len(tail)) {
 			continue
 		}
-		if n >= 0 {
-			w.stats.Lines++
-			w.stats.Bytes += int64(len(rec.line.Text))
-			continue
-		}
-		if !lost {
-			w.seq = rec.line.Seq - 1
-			lost = true
-		}
-		w.count(1, int64(len(rec.line.Text)))
+		text := fmt.Sprintf("[berth: the last %s of %s again, of which a part was dropped above]",
+			sizeText(int64(len(tail))), Stream(stream))
+		err = firstOf(err, w.keep(Line{At: w.last, Stream: System, Text: []byte(text)}))
+		err = firstOf(err, w.split(Stream(stream), w.last, bytes.Clone(wholeLines(tail))))
+		err = firstOf(err, w.emitHeld(true))
 	}
-	return lost
+	return err
 }
 
 // flushPartial writes the held starts of lines whose ends have not come.
@@ -343,12 +366,12 @@ func (w *Writer) flushPartial() {
 func (w *Writer) flushMark() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || !w.drop.active {
+	if w.closed || !w.flood.active {
 		return
 	}
 	w.last = w.last.Add(markDelay)
 	w.bucket.refill(w.last)
-	_ = w.mark() // The next Write returns the error.
+	_ = w.endFlood() // The next Write returns the error.
 }
 
 // emitHeld appends the held starts of lines as partial ones. Unless all is set,
@@ -372,6 +395,10 @@ func (w *Writer) emit(stream Stream, n int) error {
 	rest := bytes.Clone(held.text[n:]) // Nearly always empty, otherwise part of a rune.
 	held.text = held.text[:n]
 	err := w.line(stream, held.at, nil, true)
+	if w.flood.active {
+		w.lack(stream, int64(len(rest)), 0)
+		return err
+	}
 	held.text = append(held.text[:0], rest...)
 	return err
 }

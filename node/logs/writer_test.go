@@ -118,7 +118,7 @@ func TestLines(t *testing.T) {
 	if lines[0].At != noon {
 		t.Errorf("got instant %v, want %v", lines[0].At, noon)
 	}
-	if s := w.Stats(); s != (Stats{Lines: 5, Bytes: 14}) {
+	if s := w.Stats(); s != (Stats{Received: 18, ReceivedLines: 5, Lines: 5, Bytes: 14}) {
 		t.Errorf("got stats %+v", s)
 	}
 }
@@ -195,34 +195,104 @@ func TestStartOfLineIsWrittenSoon(t *testing.T) {
 	})
 }
 
-func TestRateDropsWithOneMark(t *testing.T) {
+// TestFloodKeepsItsEnd writes much at one instant. The log keeps the start, then a
+// mark, then the last of each stream, whatever is written after.
+func TestFloodKeepsItsEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
-	limits := small()
-	limits.RingBytes, limits.BytesPerSecond = 1<<20, 10_000
-	w := mustCreate(t, path, limits)
-	const total = 5000
-	for i := range total { // All of it within one instant.
-		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i))
+	w := mustCreate(t, path, Limits{RingBytes: 64 << 20, PacedBytes: 1, BytesPerSecond: 1 << 20})
+	const total = 400_000
+	size := 0
+	mustWrite(t, w, Stderr, "early warning\n")
+	for i := range total {
+		text := fmt.Sprintf("line %d\n", i+1)
+		size += len(text)
+		mustWrite(t, w, Stdout, text)
 	}
-	kept := w.Stats().Lines
-	if err := w.Write(Stdout, noon.Add(2*time.Second), []byte("later\n")); err != nil {
-		t.Fatal(err)
+	mustWrite(t, w, Stderr, "Traceback: the reason\n")
+	mustEnd(t, w, Final{ExitCode: 1})
+	lines, _ := readAll(t, path, 0)
+	if got := text(lines, Stderr); got != "early warning\nTraceback: the reason\n" {
+		t.Errorf("stderr is %q", got)
+	}
+	out := text(lines, Stdout)
+	if !strings.HasPrefix(out, "line 1\nline 2\n") || !strings.HasSuffix(out, fmt.Sprintf("line %d\n", total)) {
+		t.Errorf("stdout is %.20q to %q", out, out[max(len(out)-20, 0):])
+	}
+	var marks, dropped int
+	gap := 0 // Bytes of stdout behind the mark.
+	for _, l := range lines {
+		switch {
+		case l.Stream == System:
+			marks++
+			if _, err := fmt.Sscanf(string(l.Text), "[berth: %d lines", &dropped); err != nil {
+				t.Errorf("mark %q: %v", l.Text, err)
+			}
+		case l.Stream == Stdout && marks > 0:
+			gap += len(l.Text) + 1
+		}
+	}
+	if kept := strings.Count(out, "\n"); marks != 1 || kept+dropped != total {
+		t.Errorf("%d marks, kept %d and dropped %d of %d lines", marks, kept, dropped, total)
+	}
+	if gap > tailBytes || gap < tailBytes-20 {
+		t.Errorf("%d bytes are kept behind the mark, want %d", gap, tailBytes)
+	}
+	if s := w.Stats(); s.DroppedLines != int64(dropped) || s.DroppedBytes != int64(size-len(out)) {
+		t.Errorf("stats %+v, want %d bytes dropped", s, size-len(out))
+	}
+}
+
+// TestQuietStreamKeepsItsEnd writes a little to stderr and then so much to stdout that
+// the ring drops it. It comes again at the end.
+func TestQuietStreamKeepsItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, Limits{RingBytes: 1 << 20, LineBytes: 1 << 10})
+	filler := strings.Repeat(strings.Repeat("x", 99)+"\n", 1000)
+	for range 5 {
+		mustWrite(t, w, Stdout, filler) // The start fills the head of the ring.
+	}
+	mustWrite(t, w, Stderr, "lost: \nthe reason\n")
+	for range 20 {
+		mustWrite(t, w, Stdout, filler)
 	}
 	mustEnd(t, w, Final{})
 	lines, _ := readAll(t, path, 0)
-	if int64(len(lines)) != kept+2 {
-		t.Fatalf("got %d lines, want %d and a mark and a later one", len(lines), kept)
+	if got := text(lines, Stderr); !strings.HasSuffix(got, "the reason\n") {
+		t.Errorf("stderr is %q", got)
 	}
-	mark, later := lines[kept], lines[kept+1]
-	want := fmt.Sprintf("[berth: %d lines", total-kept)
-	if mark.Stream != System || !strings.HasPrefix(string(mark.Text), want) {
-		t.Errorf("got mark %q, want %q", mark.Text, want)
+	var marks []string
+	for _, l := range lines {
+		if l.Stream == System {
+			marks = append(marks, string(l.Text))
+		}
 	}
-	if string(later.Text) != "later" || later.Seq != uint64(kept+2) {
-		t.Errorf("got %q with number %d", later.Text, later.Seq)
+	if len(marks) != 2 || !strings.Contains(marks[0], "iB) dropped here: more output than is kept") ||
+		!strings.Contains(marks[1], "of stderr again") {
+		t.Errorf("marks %q", marks)
 	}
-	if s := w.Stats(); s.DroppedLines != total-kept || kept < 200 || kept > 600 {
-		t.Errorf("kept %d of %d, stats %+v", kept, total, s)
+}
+
+// TestWriterSlowsTheCodeDown checks that up to PacedBytes nothing is dropped and that
+// the pause keeps the rate.
+func TestWriterSlowsTheCodeDown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SegmentName)
+	w := mustCreate(t, path, Limits{RingBytes: 2 << 20, PacedBytes: 500_000, BytesPerSecond: 100_000})
+	piece := strings.Repeat("y\n", 5000)
+	at, waited := noon, time.Duration(0)
+	for range 50 {
+		if err := w.Write(Stdout, at, []byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+		waited += w.Pause()
+		at = at.Add(w.Pause())
+	}
+	if want := 4 * time.Second; waited < want-10*time.Millisecond || waited > want+10*time.Millisecond {
+		t.Errorf("half a megabyte at 100 kB/s waited %s, want %s after a burst of a second", waited, want)
+	}
+	mustEnd(t, w, Final{})
+	lines, _ := readAll(t, path, 0)
+	if got := text(lines, Stdout); got != strings.Repeat(piece, 50) {
+		t.Errorf("%d of %d bytes are stored", len(got), 50*len(piece))
 	}
 }
 
@@ -230,14 +300,15 @@ func TestMarkComesWithoutFurtherOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), SegmentName)
 		limits := small()
-		limits.BytesPerSecond = 1000
+		limits.BytesPerSecond, limits.PacedBytes = 1000, 1
 		w := mustCreate(t, path, limits)
 		mustWrite(t, w, Stdout, strings.Repeat("x\n", 500))
+		mustWrite(t, w, Stdout, strings.Repeat("y\n", tailBytes))
 		<-time.After(2 * markDelay) // Of the bubble's own clock.
 		synctest.Wait()
 		lines, _ := readAll(t, path, 0)
-		if last := lines[len(lines)-1]; last.Stream != System {
-			t.Errorf("got last line %q, want a mark", last.Text)
+		if len(lines) < 501 || lines[500].Stream != System || string(lines[len(lines)-1].Text) != "y" {
+			t.Errorf("%d lines without a mark behind the first 500 and the end", len(lines))
 		}
 		mustWrite(t, w, System, "Berth speaks at any rate\n")
 		mustEnd(t, w, Final{})
@@ -248,58 +319,36 @@ func TestMarkComesWithoutFurtherOutput(t *testing.T) {
 	})
 }
 
-func TestRestOfDroppedLineIsDropped(t *testing.T) {
-	path := filepath.Join(t.TempDir(), SegmentName)
-	limits := Limits{RingBytes: 1 << 20, BytesPerSecond: 200, LineBytes: 100}
-	w := mustCreate(t, path, limits)
-	mustWrite(t, w, Stdout, strings.Repeat("a", 100)) // Kept, as a partial line.
-	mustWrite(t, w, Stdout, strings.Repeat("b", 100)) // Dropped.
-	for i, p := range []string{"c\n", "d\n"} {
-		at := noon.Add(time.Duration(2*i+2) * time.Second)
-		if err := w.Write(Stdout, at, []byte(p)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustEnd(t, w, Final{})
-	lines, _ := readAll(t, path, 0)
-	if got := text(lines, Stdout); got != strings.Repeat("a", 100)+"d\n" {
-		t.Errorf("got %q", got)
-	}
-}
-
 // TestDroppedIsCounted counts lines and bytes correctly however a flood is cut
 // into reads.
 func TestDroppedIsCounted(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(5) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		path := filepath.Join(t.TempDir(), SegmentName)
-		w := mustCreate(t, path, Limits{RingBytes: 1 << 20, BytesPerSecond: 2000, LineBytes: 50})
+		w := mustCreate(t, path, Limits{RingBytes: 16 << 20, PacedBytes: 1, BytesPerSecond: 2000, LineBytes: 50})
 		lines, size := 0, 0
-		for range 300 {
-			n := rnd.IntN(120)
+		at := noon
+		for size < 3*tailBytes {
+			n := rnd.IntN(4000)
 			lines++
-			size += n
+			size += n + 1
 			for text := strings.Repeat("x", n) + "\n"; text != ""; {
 				cut := rnd.IntN(len(text) + 1)
-				mustWrite(t, w, Stdout, text[:cut])
+				if err := w.Write(Stdout, at, []byte(text[:cut])); err != nil {
+					t.Fatal(err)
+				}
 				text = text[cut:]
+			}
+			if rnd.IntN(1000) == 0 {
+				at = at.Add(time.Second)
 			}
 		}
 		mustEnd(t, w, Final{})
 		all, _ := readAll(t, path, 0)
-		var dropped, droppedBytes int
-		if mark := all[len(all)-1]; mark.Stream == System {
-			if _, err := fmt.Sscanf(string(mark.Text), "[berth: %d lines", &dropped); err != nil {
-				t.Fatal(err)
-			}
-		}
 		kept := text(all, Stdout)
-		droppedBytes = size - (len(kept) - strings.Count(kept, "\n"))
-		whole := strings.Count(kept, "\n")
 		s := w.Stats()
-		if s.DroppedLines != int64(dropped) || s.DroppedBytes != int64(droppedBytes) || whole+dropped != lines {
-			t.Errorf("seed %d: kept %d and dropped %d of %d lines, %d bytes, stats %+v",
-				seed, whole, dropped, lines, droppedBytes, s)
+		if whole := strings.Count(kept, "\n"); whole+int(s.DroppedLines) != lines || len(kept)+int(s.DroppedBytes) != size {
+			t.Errorf("seed %d: kept %d of %d lines and %d of %d bytes, stats %+v", seed, whole, lines, len(kept), size, s)
 		}
 	}
 }
@@ -335,8 +384,8 @@ func TestFloodIsBoundedOnDisk(t *testing.T) {
 	for i := range total {
 		mustWrite(t, w, Stdout, fmt.Sprintf("line %d\n", i+1))
 		if i%1000 == 0 {
-			if n := diskBytes(t, dir); n > limits.RingBytes {
-				t.Fatalf("%d bytes on disk after %d lines, want at most %d", n, i, limits.RingBytes)
+			if n := diskBytes(t, dir); n > diskFactor*limits.RingBytes {
+				t.Fatalf("%d bytes on disk after %d lines, want at most %d", n, i, diskFactor*limits.RingBytes)
 			}
 		}
 	}
@@ -351,7 +400,7 @@ func TestFloodIsBoundedOnDisk(t *testing.T) {
 		if l.Stream == System {
 			marks++
 			missing = int(l.Seq - lines[i-1].Seq)
-			want := fmt.Sprintf("[berth: %d lines dropped here", missing)
+			want := fmt.Sprintf("[berth: %d lines (", missing)
 			if !strings.HasPrefix(string(l.Text), want) {
 				t.Errorf("got mark %q, want %q", l.Text, want)
 			}
@@ -576,8 +625,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		followed = append(followed, lines...)
 	}
-	dropped := w.Stats().DroppedLines
 	err := w.Close(noon, Final{})
+	dropped := w.Stats().DroppedLines
 	lines, final := readAll(t, path, 0)
 	if err == nil && final == nil || err != nil && !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("closed with %v, read end %v", err, final)
@@ -633,9 +682,9 @@ func TestDiskHasSpaceAgain(t *testing.T) {
 	}
 	mustEnd(t, w, Final{ExitCode: 7})
 	lines, final := readAll(t, path, 0)
-	mark, last := lines[len(lines)-2], lines[len(lines)-1]
-	if !strings.HasPrefix(string(mark.Text), "[berth: 1 lines (1000 bytes) dropped here: the disk") {
-		t.Errorf("got mark %q", mark.Text)
+	refused, last := lines[len(lines)-2], lines[len(lines)-1]
+	if len(refused.Text) != 1000 {
+		t.Errorf("before the last line is %q, want what the disk refused first", refused.Text)
 	}
 	if string(last.Text) != "again" || last.Seq != uint64(lost+2) || final == nil {
 		t.Errorf("got %q, number %d after %d lines, end %v", last.Text, last.Seq, lost, final)

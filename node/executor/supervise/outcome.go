@@ -137,8 +137,8 @@ func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, s
 func (s *supervisor) measure(outcome *compute.Outcome) {
 	if s.log != nil {
 		stats := s.log.Stats()
-		outcome.Usage.OutputBytes = stats.Bytes + stats.DroppedBytes
-		outcome.Usage.OutputLines = stats.Lines + stats.DroppedLines
+		outcome.Usage.OutputBytes = stats.Received
+		outcome.Usage.OutputLines = stats.ReceivedLines
 	}
 	if s.group == nil {
 		return
