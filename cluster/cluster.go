@@ -16,6 +16,7 @@ import (
 	"berth/cluster/clock"
 	"berth/cluster/datadir"
 	"berth/cluster/gossip"
+	"berth/cluster/liblog"
 	"berth/cluster/pki"
 	"berth/cluster/raftconf"
 	"berth/cluster/replica"
@@ -45,12 +46,14 @@ type Cluster struct {
 	transferred atomic.Bool // This process has tried to transfer leadership.
 	refusals    refusals
 
-	listener  net.Listener
-	advertise string // host:port of the cluster port, as others reach it.
-	server    *rpc.Server
-	callers   map[string]Callers // Allowed callers of each method; written before Run.
-	links     *transport.Links
-	layer     *transport.Layer
+	listener   net.Listener
+	advertise  string // host:port of the cluster port, as others reach it.
+	server     *rpc.Server
+	callers    map[string]Callers // Allowed callers of each method; written before Run.
+	links      *transport.Links
+	guests     guests
+	refusedLog liblog.Sampler
+	layer      *transport.Layer
 
 	reloading sync.Mutex // Held by reloadRaft.
 

@@ -22,9 +22,8 @@ import (
 
 // Limits of connections.
 const (
-	maxUnauthenticated = 256 // Connections that have not finished their handshake.
-	anonymousLife      = time.Minute
-	acceptRetry        = 100 * time.Millisecond
+	anonymousLife = time.Minute
+	acceptRetry   = 100 * time.Millisecond
 )
 
 // port is the cluster port: it accepts, authenticates and dials connections.
@@ -35,7 +34,6 @@ func (c port) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close() })
 	defer stop()
 	config := pki.ServerConfig(c.ca, c.pair.Load, c.cfg.Now, c.protocols()...)
-	slots := make(chan struct{}, maxUnauthenticated)
 	for {
 		conn, err := c.listener.Accept()
 		if ctx.Err() != nil {
@@ -48,13 +46,11 @@ func (c port) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			c.work.Go(func() { c.welcomeConn(ctx, conn, config, func() { <-slots }) })
-		default:
-			c.metrics.refused.Inc()
-			conn.Close()
-		}
+		g := c.guests.add(conn)
+		c.work.Go(func() {
+			defer c.guests.remove(g)
+			c.welcomeConn(ctx, g, config)
+		})
 	}
 }
 
@@ -66,18 +62,20 @@ func (c port) protocols() []string {
 	return []string{transport.ProtoRaft, transport.ProtoRPC}
 }
 
-// welcomeConn authenticates a connection and serves its protocol. It calls
-// authenticated when the handshake has ended.
-func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config, authenticated func()) {
+// welcomeConn authenticates a connection and serves its protocol.
+func (c port) welcomeConn(ctx context.Context, g *guest, config *tls.Config) {
+	raw := g.conn
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	conn, peer, err := c.accept(ctx, raw, config)
-	authenticated()
 	if err != nil {
 		stop()
 		raw.Close()
 		c.metrics.refused.Inc()
-		c.logger.Warn("connection refused", "node", peer.ID, "err", err)
+		c.logRefused(g.host, peer, err)
 		return
+	}
+	if !peer.Anonymous() {
+		c.guests.remove(g)
 	}
 	state := conn.ConnectionState()
 	end := time.AfterFunc(c.lifeOf(state), func() { raw.Close() })
@@ -96,6 +94,22 @@ func (c port) welcomeConn(ctx context.Context, raw net.Conn, config *tls.Config,
 	defer release()
 	if err := c.server.ServeConn(ctx, conn, peer); err != nil {
 		c.logger.Debug("connection ended", "node", peer.ID, "err", err)
+	}
+}
+
+// logRefused logs why a connection was refused, a few times a minute for each address:
+// whoever reaches the port could fill the log.
+func (c port) logRefused(host string, peer rpc.Peer, err error) {
+	kind := "handshake"
+	if !peer.Anonymous() {
+		kind = peer.ID.String()
+	}
+	dropped, ok := c.refusedLog.Allow(c.cfg.Now(), host+" "+kind)
+	if dropped > 0 {
+		c.logger.Warn("more connections refused", "count", dropped)
+	}
+	if ok {
+		c.logger.Warn("connection refused", "node", peer.ID, "address", host, "err", err)
 	}
 }
 

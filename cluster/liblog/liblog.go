@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -33,6 +34,9 @@ type libraryLog struct {
 	// done, when closed, ends the log: some of a library's goroutines outlive
 	// its shutdown, and their words would come after everything else is gone.
 	done <-chan struct{}
+
+	// sampled limits the records of each message; nil for no limit.
+	sampled *Sampler
 }
 
 // Write reads whole lines, as both libraries write them.
@@ -70,6 +74,15 @@ func (l libraryLog) line(line string) {
 		message = library + " " + message
 	}
 	var attrs []slog.Attr
+	if l.sampled != nil && level >= slog.LevelWarn {
+		dropped, ok := l.sampled.Allow(time.Now(), message)
+		if !ok {
+			return
+		}
+		if dropped > 0 {
+			attrs = append(attrs, slog.Int("count", dropped))
+		}
+	}
 	if detail != "" {
 		attrs = append(attrs, slog.String("err", strings.TrimSpace(detail)))
 	}
@@ -88,9 +101,10 @@ func Raft(logger *slog.Logger) hclog.Logger {
 	})
 }
 
-// Memberlist returns what memberlist logs to until done is closed.
+// Memberlist returns what memberlist logs to until done is closed. Its warnings are
+// sampled: whoever reaches the port can cause one with each packet.
 func Memberlist(logger *slog.Logger, done <-chan struct{}) io.Writer {
-	return libraryLog{logger: logger, cap: slog.LevelWarn, done: done}
+	return libraryLog{logger: logger, cap: slog.LevelWarn, done: done, sampled: new(Sampler)}
 }
 
 // Discard returns a logger for a library that drops all records.

@@ -3,10 +3,12 @@ package liblog_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/cluster/liblog"
 )
@@ -37,5 +39,33 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n"); n != 3 {
 		t.Errorf("%d records:\n%s", n, &out)
+	}
+}
+
+// TestStrangersWriteLittle checks that what strangers cause is logged a few times a
+// minute, and that the rest is counted.
+func TestStrangersWriteLittle(t *testing.T) {
+	var s liblog.Sampler
+	now := time.Unix(1_800_000_000, 0)
+	logged := 0
+	for i := range 10_000 {
+		if _, ok := s.Allow(now, fmt.Sprint("address ", i%3)); ok {
+			logged++
+		}
+	}
+	if logged > 15 {
+		t.Errorf("%d of 10,000 records of three addresses are logged", logged)
+	}
+	for i := range 10_000 {
+		if _, ok := s.Allow(now, fmt.Sprint("other ", i)); ok {
+			logged++
+		}
+	}
+	if logged > 1015 {
+		t.Errorf("%d records of many addresses are logged", logged)
+	}
+	dropped, ok := s.Allow(now.Add(time.Minute), "address 0")
+	if !ok || dropped != 20_000-logged {
+		t.Errorf("a minute later: %t, %d dropped, want %d", ok, dropped, 20_000-logged)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -12,7 +13,8 @@ import (
 
 // Limits of messages.
 const (
-	MaxRequest  = 9 << 20 // The largest body of the API, and its envelope.
+	MaxRequest  = 9 << 20  // The largest body of the API, and its envelope.
+	MaxJoin     = 64 << 10 // A request of a peer without a certificate.
 	MaxResponse = 32 << 20
 )
 
@@ -96,9 +98,30 @@ func (c Codec) read(r io.Reader, v any, limit int) error {
 	if int64(n) > int64(limit) {
 		return compute.Errorf(compute.CodeTooLarge, "The message of %d bytes is over the limit of %d.", n, limit)
 	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
+	body, err := readBody(r, int(n))
+	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
 	return c.Unmarshal(body, v)
+}
+
+// firstRead is the space for a message before any of it has come.
+const firstRead = 16 << 10
+
+// readBody reads n bytes. The space for them grows as they come, because a peer can
+// announce more than it sends.
+func readBody(r io.Reader, n int) ([]byte, error) {
+	body := make([]byte, 0, min(n, firstRead))
+	for len(body) < n {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, min(n-len(body), len(body)))
+		}
+		end := min(cap(body), n)
+		got, err := io.ReadFull(r, body[len(body):end])
+		body = body[:len(body)+got]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
 }

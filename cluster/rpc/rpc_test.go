@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +198,49 @@ func TestLimits(t *testing.T) {
 	if got, err := client.Call(t.Context(), "size", ask); err != nil || len(got) != 20<<20 {
 		t.Errorf("a large answer: %d bytes, %v", len(got), err)
 	}
+}
+
+// TestStrangersTakeLittleMemory opens 200 streams that announce 9 MiB each and send
+// four bytes. A peer with a certificate costs what it sends; one without gets one
+// stream, and its requests are small.
+func TestStrangersTakeLittleMemory(t *testing.T) {
+	for name, peer := range map[string]rpc.Peer{"stranger": {}, "node": somebody()} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			s.Handle("echo", func(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) { return req, nil })
+			client, _ := mustConnect(t, s, peer)
+			if _, err := client.Call(t.Context(), "echo", []byte("first")); err != nil {
+				t.Fatal(err)
+			}
+			before := heap()
+			for range 200 {
+				stream, err := client.Raw()
+				if err != nil {
+					break // The other side takes no more.
+				}
+				defer stream.Close()
+				_, _ = stream.Write(binary.BigEndian.AppendUint32(nil, rpc.MaxRequest))
+			}
+			time.Sleep(200 * time.Millisecond)
+			if grown := int64(heap()) - int64(before); grown > 32<<20 {
+				t.Errorf("the heap has grown by %d MiB", grown>>20)
+			}
+		})
+	}
+	s := newServer()
+	s.Handle("echo", func(_ context.Context, _ rpc.Peer, req []byte) ([]byte, error) { return req, nil })
+	client, _ := mustConnect(t, s, rpc.Peer{})
+	if _, err := client.Call(t.Context(), "echo", make([]byte, rpc.MaxJoin)); err == nil {
+		t.Error("a stranger's large request was answered")
+	}
+}
+
+// heap returns the bytes that live on the heap.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 func TestGarbageEndsTheStreamOnly(t *testing.T) {

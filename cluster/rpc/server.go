@@ -106,14 +106,18 @@ func (s *Server) known(method string) bool {
 // ServeConn serves the calls of peer on conn until the connection or ctx ends,
 // and waits for its handlers.
 func (s *Server) ServeConn(ctx context.Context, conn net.Conn, peer Peer) error {
-	session, err := newServerSession(conn, s.Logger)
+	session, err := newServerSession(conn, s.Logger, peer.Anonymous())
 	if err != nil {
 		conn.Close()
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { session.Close() })
-	slots := make(chan struct{}, maxStreams) // One token per open call.
+	open := maxStreams
+	if peer.Anonymous() {
+		open = 1
+	}
+	slots := make(chan struct{}, open) // One token per open call.
 	var wg sync.WaitGroup
 	for {
 		var stream *yamux.Stream
@@ -144,7 +148,11 @@ func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Pee
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
 		return
 	}
-	if err := s.Codec.read(stream, &req, MaxRequest); err != nil {
+	limit := MaxRequest
+	if peer.Anonymous() {
+		limit = MaxJoin
+	}
+	if err := s.Codec.read(stream, &req, limit); err != nil {
 		s.Logger.Debug("call not understood", "node", peer.ID, "err", err)
 		return
 	}

@@ -40,7 +40,15 @@ func (l muxLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// newServerSession starts the accepting side on conn.
-func newServerSession(conn net.Conn, logger *slog.Logger) (*yamux.Session, error) {
-	return yamux.Server(conn, muxConfig(logger))
+// minWindow is the smallest window that yamux allows.
+const minWindow = 256 << 10
+
+// newServerSession starts the accepting side on conn. A peer without a certificate
+// has one stream at a time.
+func newServerSession(conn net.Conn, logger *slog.Logger, anonymous bool) (*yamux.Session, error) {
+	cfg := muxConfig(logger)
+	if anonymous {
+		cfg.AcceptBacklog, cfg.MaxStreamWindowSize = 1, minWindow
+	}
+	return yamux.Server(conn, cfg)
 }
