@@ -82,7 +82,7 @@ status=0
 	exit "$failed"
 ) &
 others=$!
-select_packages in "$machine" <<<"$packages" | stream machine 1 4 || status=1
+select_packages in "$machine" <<<"$packages" | stream machine 1 2 || status=1
 wait "$others" || status=1
 
 # Replays the output through another gotestsum, which reruns failed tests alone.

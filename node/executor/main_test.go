@@ -169,7 +169,7 @@ type node struct {
 func newNode(t testing.TB, change func(*executor.Config)) *node {
 	t.Helper()
 	n := &node{state: newState(), t: t, cfg: executor.Config{
-		DataDir: t.TempDir(), Node: compute.NodeID{UUID: compute.UUID(uuid.New())},
+		DataDir: dataDir(t), Node: compute.NodeID{UUID: compute.UUID(uuid.New())},
 		Network: compute.NetworkNone, StopGrace: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
@@ -209,6 +209,17 @@ func (n *node) run() (stop func()) {
 	n.stop = stop
 	n.t.Cleanup(stop)
 	return stop
+}
+
+// dataDir returns a directory that is removed once the supervisors of ended attempts,
+// which outlive the executor, have left it.
+func dataDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("", "executor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { await(t, "the data directory to be removed", func() bool { return os.RemoveAll(dir) == nil }) })
+	return dir
 }
 
 // newWork returns an attempt to execute the bundle.
