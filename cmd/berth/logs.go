@@ -15,6 +15,7 @@ type logsFlags struct {
 	conn       connection
 	follow     bool
 	after      uint64
+	raw        bool
 	jsonOutput bool
 }
 
@@ -35,6 +36,7 @@ execution has ended.
 	f.conn.register(cmd)
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the execution has ended")
 	cmd.Flags().Uint64Var(&f.after, "after", 0, "start after this sequence `number`")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, rawHelp)
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
 	return cmd
 }
@@ -55,15 +57,15 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	if !f.follow && !e.Status.Terminal() {
 		return f.printSoFar(cmd, e.CombinedOutput)
 	}
-	show := printOutput
+	show := newOutputPrinter(cmd, f.raw).print
 	if f.jsonOutput {
-		show = printEvent
+		show = func(event client.Event) error { return printEvent(cmd, event) }
 	}
 	for event, err := range c.Stream(cmd.Context(), id, f.after) {
 		if err != nil {
 			return interrupted(cmd.Context(), id, err)
 		}
-		if err := show(cmd, event); err != nil {
+		if err := show(event); err != nil {
 			return err
 		}
 	}
@@ -78,7 +80,7 @@ func (f *logsFlags) printSoFar(cmd *cobra.Command, output string) error {
 	if f.jsonOutput {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(outputEvent{Stream: "combined", Content: output})
 	}
-	_, err := io.WriteString(cmd.OutOrStdout(), output)
+	_, err := io.WriteString(newOutputPrinter(cmd, f.raw).stdout, output)
 	return err
 }
 

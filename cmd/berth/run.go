@@ -35,6 +35,7 @@ type runFlags struct {
 	gpu        string
 	profile    string
 	detach     bool
+	raw        bool
 	jsonOutput bool
 }
 
@@ -58,6 +59,7 @@ commands that follow or stop it are printed.
 	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
+	flags.BoolVar(&f.raw, "raw", false, rawHelp)
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
 	return cmd
 }
@@ -90,7 +92,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		if err := awaitPlace(cmd, c, started.ExecutionID); err != nil {
 			return err
 		}
-		if err := follow(cmd, c, started.ExecutionID, 0); err != nil {
+		if err := follow(cmd, c, started.ExecutionID, 0, f.raw); err != nil {
 			return err
 		}
 	}
@@ -298,31 +300,17 @@ func awaitPlace(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) er
 }
 
 // follow prints the output of the execution until it has ended.
-func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64) error {
+func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64, raw bool) error {
+	out := newOutputPrinter(cmd, raw)
 	for event, err := range c.Stream(cmd.Context(), id, after) {
 		if err != nil {
 			return interrupted(cmd.Context(), id, err)
 		}
-		if err := printOutput(cmd, event); err != nil {
+		if err := out.print(event); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// printOutput prints a piece of output, or that output before the end is
-// missing.
-func printOutput(cmd *cobra.Command, event client.Event) error {
-	if event.Finished != nil && event.Finished.Missing != "" {
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: output may be missing here: %s\n", event.Finished.Missing)
-		return err
-	}
-	out := cmd.OutOrStdout()
-	if event.Stderr {
-		out = cmd.ErrOrStderr()
-	}
-	_, err := io.WriteString(out, event.Content)
-	return err
 }
 
 // finish waits for the end of the execution and returns the command's error for
