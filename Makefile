@@ -20,7 +20,7 @@ GOTESTSUM         := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 export GOFLAGS := -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-long check race lint fmt faults faults-long faults-report faults-binary clean
+.PHONY: help build demo test test-long security check race lint fmt faults faults-long faults-report faults-binary clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test-long: ## Run all tests in their long form: fault round, failpoints, planted
 	@scripts/setup.sh test-long
 	@$(MAKE) --no-print-directory $(GOTESTSUM)
 	@GOTESTSUM=$(GOTESTSUM) scripts/test.sh --long $(or $(PKG),./...)
+
+security: ## Run the attacks of docs/security.md and print which classes were tried and held
+	@scripts/setup.sh test
+	@scripts/security.sh $(PATTERN)
 
 race: ## Run the tests of PKG (all by default) under the race detector, without set-up
 	$(GO) test -race -shuffle=on -timeout 40m $(or $(PKG),./...)
