@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -92,6 +94,30 @@ func TestLargeStartIsAccepted(t *testing.T) {
 	files := strings.Repeat("x", 2<<20)
 	w.mustDo("POST", "/execution/streaming/start", w.adaKey,
 		`{"code":"1","import_files":"{\"a\":\"`+files+`\"}"}`, nil)
+}
+
+// TestRefusedStartStoresNothing starts large executions that the state refuses. Their
+// bundles reach no disk.
+func TestRefusedStartStoresNothing(t *testing.T) {
+	w := newWorld(t)
+	random := make([]byte, 200<<10) // It cannot be compressed.
+	rand.Read(random)
+	files := `"import_files":"{\"a\":\"` + hex.EncodeToString(random) + `\"}"`
+	for _, body := range []string{
+		`{"code":"1","execution_type":"gpu.nosuch",` + files + `}`,
+		`{"code":"1","max_credits":"0.000001",` + files + `}`,
+	} {
+		if a := w.send("POST", "/execution/streaming/start", w.adaKey, body); a.status < 400 || a.status >= 500 {
+			t.Errorf("answered %d %.200s", a.status, a.body)
+		}
+	}
+	if n := len(w.blobs.data); n != 0 {
+		t.Errorf("%d bundles of refused starts are stored", n)
+	}
+	w.mustDo("POST", "/execution/streaming/start", w.adaKey, `{"code":"1",`+files+`}`, nil)
+	if n := len(w.blobs.data); n != 1 {
+		t.Errorf("%d bundles of an accepted start are stored", n)
+	}
 }
 
 func TestSlowBody(t *testing.T) {

@@ -129,17 +129,18 @@ func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Executio
 	if r.repeat {
 		return r.first, nil
 	}
-	ref, err := g.storeBundle(r.ctx, in)
+	command := fsm.Submit{Op: g.op(r), Actor: r.caller.actor, Execution: e}
+	var err error
+	command.Execution.Bundle, err = g.storeBundle(r.ctx, in, func() error { return r.view.CheckSubmit(command) })
 	if err != nil {
 		return fsm.Result{}, err
 	}
-	e.Bundle = ref
-	return g.propose(r, fsm.Submit{Op: g.op(r), Actor: r.caller.actor, Execution: e})
+	return g.propose(r, command)
 }
 
 // storeBundle encodes code and files. A bundle too large for a command is
-// durable on other nodes when it returns.
-func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart) (compute.BundleRef, error) {
+// durable on other nodes when it returns; it is stored if check returns nil.
+func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart, check func() error) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env,
@@ -152,6 +153,9 @@ func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart) (com
 	if len(data) <= compute.MaxInlineBundle {
 		ref.Inline = data
 		return ref, nil
+	}
+	if err := check(); err != nil {
+		return compute.BundleRef{}, err // Refused starts fill no disk.
 	}
 	ref.Hash, err = g.cfg.Blobs.Put(ctx, data)
 	return ref, err

@@ -23,36 +23,8 @@ const (
 // submit records an execution as queued, or a parent as pending, and sets its
 // credits aside.
 func (s *execution) submit(c Submit) Result {
-	if refusal := s.access.admit(c.Actor); refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	if c.Actor.Org.IsZero() || c.Actor.Root {
-		return refuse(compute.CodeForbidden, "no_org", "an execution belongs to an organization's member")
-	}
-	if refusal := s.checkSubmit(&c.Execution); refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	e := s.accepted(c)
-	var refusal *compute.Error
-	if e.Kind == compute.KindSelection {
-		refusal = s.selection.prepareSelection(&e)
-	} else {
-		refusal = s.prepareSingle(&e)
-	}
+	e, amount, refusal := s.judgeSubmit(c)
 	if refusal != nil {
-		return Result{Refusal: refusal}
-	}
-	t, _ := s.totals.Get(e.Org)
-	waiting := t.byStatus[compute.StatusQueued] + t.byStatus[compute.StatusPending]
-	if limit := s.meta.Settings.Queued; limit > 0 && waiting >= limit {
-		return refuse(compute.CodeForbidden, "queue_full",
-			"%d executions of the organization wait, which is the limit", waiting)
-	}
-	amount := firstHold(&e)
-	if e.Kind == compute.KindSelection {
-		amount = e.MaxCredits
-	}
-	if refusal := s.money.lacks(e.Org, amount); refusal != nil {
 		return Result{Refusal: refusal}
 	}
 	s.money.hold(&e, amount, "submitted")
@@ -61,6 +33,50 @@ func (s *execution) submit(c Submit) Result {
 		s.statistics.learn(e.Request)
 	}
 	return Result{Execution: e.ID, Status: e.Status, ID: e.ID.UUID}
+}
+
+// CheckSubmit returns the error with which v would refuse c, nil if it would not. It
+// costs less than storing a bundle for a command that is refused.
+func (v *View) CheckSubmit(c Submit) error {
+	if _, _, refusal := stateOf(v).execution.judgeSubmit(c); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// judgeSubmit returns the execution that c makes and the credits to set aside for it,
+// or a refusal. It changes nothing.
+func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.Credits, refusal *compute.Error) {
+	if refusal := s.access.admit(c.Actor); refusal != nil {
+		return e, 0, refusal
+	}
+	if c.Actor.Org.IsZero() || c.Actor.Root {
+		return e, 0, compute.Errorf(compute.CodeForbidden,
+			"an execution belongs to an organization's member").Named("no_org")
+	}
+	if refusal := s.checkSubmit(&c.Execution); refusal != nil {
+		return e, 0, refusal
+	}
+	e = s.accepted(c)
+	if e.Kind == compute.KindSelection {
+		refusal = s.selection.prepareSelection(&e)
+	} else {
+		refusal = s.prepareSingle(&e)
+	}
+	if refusal != nil {
+		return e, 0, refusal
+	}
+	t, _ := s.totals.Get(e.Org)
+	waiting := t.byStatus[compute.StatusQueued] + t.byStatus[compute.StatusPending]
+	if limit := s.meta.Settings.Queued; limit > 0 && waiting >= limit {
+		return e, 0, compute.Errorf(compute.CodeForbidden,
+			"%d executions of the organization wait, which is the limit", waiting).Named("queue_full")
+	}
+	amount = firstHold(&e)
+	if e.Kind == compute.KindSelection {
+		amount = e.MaxCredits
+	}
+	return e, amount, s.money.lacks(e.Org, amount)
 }
 
 // checkSubmit refuses what no state could accept.

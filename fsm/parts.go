@@ -113,8 +113,11 @@ type (
 )
 
 // newState returns an empty state.
-func newState() *state {
-	v := newView()
+func newState() *state { return stateOf(newView()) }
+
+// stateOf returns the parts that apply commands to v. If v is published, only methods
+// that change nothing may be called.
+func stateOf(v *View) *state {
 	s := &state{
 		View: v, commands: commands,
 		access: new(access), lifecycle: new(lifecycle), membership: new(membership),

@@ -198,6 +198,10 @@ func TestStartOfLineIsWrittenSoon(t *testing.T) {
 // TestFloodKeepsItsEnd writes much at one instant. The log keeps the start, then a
 // mark, then the last of each stream, whatever is written after.
 func TestFloodKeepsItsEnd(t *testing.T) {
+	synctest.Test(t, testFloodKeepsItsEnd) // However slow the machine is, no second passes.
+}
+
+func testFloodKeepsItsEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SegmentName)
 	w := mustCreate(t, path, Limits{RingBytes: 64 << 20, PacedBytes: 1, BytesPerSecond: 1 << 20})
 	const total = 400_000
