@@ -18,6 +18,8 @@ const (
 
 	bareInFlight = 256
 	bareEntries  = 20_000
+	bareTries    = 100 // Of one entry.
+	bareRetry    = 200 * time.Millisecond
 	setupTimeout = 2 * time.Minute
 )
 
