@@ -140,7 +140,9 @@ func (g *executions) submit(r *request, in *wire.PythonStart, e compute.Executio
 
 // storeBundle encodes code and files. A bundle too large for a command is
 // durable on other nodes when it returns; it is stored if check returns nil.
-func (g *executions) storeBundle(ctx context.Context, in *wire.PythonStart, check func() error) (compute.BundleRef, error) {
+func (g *executions) storeBundle(
+	ctx context.Context, in *wire.PythonStart, check func() error,
+) (compute.BundleRef, error) {
 	bundle := compute.Bundle{
 		Code: in.Code, FileName: in.FileName, ImportFiles: in.Files,
 		PriorImports: in.PriorImports, Env: in.Env,

@@ -30,8 +30,9 @@ func (g *decisions) routes() []route {
 		},
 		{
 			method: http.MethodPost, path: root + "/admin/whatif", need: needOperator,
-			summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. It changes nothing.",
-			body:    of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: g.whatIf,
+			summary: "Show what the scheduler would do with the queue if nodes were added, removed or drained. " +
+				"It changes nothing.",
+			body: of[wire.WhatIf](), reply: of[wire.WhatIfAnswer](), handle: g.whatIf,
 		},
 	}
 }

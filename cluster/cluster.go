@@ -243,7 +243,8 @@ func (c *Cluster) loops() []func(context.Context) error {
 	if c.isWorker() {
 		return append(all, c.upstream.run)
 	}
-	return append(all, c.hungDisk.watchDisk, c.space.run, c.leaders.run, c.leadership.lead, c.members.manage, c.members.rememberPeers,
+	return append(all, c.hungDisk.watchDisk, c.space.run, c.leaders.run, c.leadership.lead,
+		c.members.manage, c.members.rememberPeers,
 		c.transfers.watchTransfer, c.epochGuard.awaitOutlived, c.scrub, c.comparer.Run)
 }
 

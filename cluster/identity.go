@@ -154,7 +154,7 @@ func (c identity) renew(ctx context.Context) error {
 	for {
 		c.renewIfDue(ctx)
 		if !loop.Sleep(ctx, renewCheck) {
-			return nil //nolint:nilerr // The end of ctx.
+			return nil // The end of ctx.
 		}
 	}
 }

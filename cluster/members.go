@@ -98,7 +98,9 @@ func (c members) take(step membership.Change, servers []raft.Server, prev uint64
 		fault.Point("cluster.member.promote")
 		return c.raft.AddVoter(id, servers[at].Address, prev, changeTimeout).Error()
 	case membership.Transfer:
-		return c.transfers.transferOnce(func() raft.Future { return c.raft.LeadershipTransferToServer(id, servers[at].Address) })
+		return c.transfers.transferOnce(func() raft.Future {
+			return c.raft.LeadershipTransferToServer(id, servers[at].Address)
+		})
 	case membership.None:
 	}
 	return nil

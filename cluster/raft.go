@@ -105,7 +105,8 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	}
 	c.replica.Arm()
 	calls := transport.NewInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
-	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), c.cfg.FSM, c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
+	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), c.cfg.FSM,
+		c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

@@ -125,7 +125,8 @@ func (c rejoiner) awaitReadmission(ctx context.Context) (rejoinAnswer, error) {
 func errDamagedLost(asked time.Duration, reason error) error {
 	return compute.Errorf(compute.CodeConflict,
 		"No leader took its vote within %s (%w), so it cannot rejoin with an empty replica: a majority of the voters "+
-			"must hold the state, and this one has lost it. Start the other servers and then this one again. When most of the voters "+
+			"must hold the state, and this one has lost it. Start the other servers and then this one again. "+
+			"When most of the voters "+
 			"are damaged or lost for good, stop all of them and run berth admin raft recover on the one that is intact, "+
 			"or restore a backup with berth admin snapshot restore.", asked, reason)
 }
@@ -143,7 +144,8 @@ func (c rejoiner) askReadmission(ctx context.Context, peers []datadir.Peer) (rej
 	if err := readmissionVerdict(replies, c.Epoch()); err != nil {
 		return rejoinAnswer{}, err
 	}
-	slices.SortStableFunc(replies, func(a, b readmissionReply) int { // The newest term first, the leader's own answer before others.
+	// The newest term first, the leader's own answer before others.
+	slices.SortStableFunc(replies, func(a, b readmissionReply) int {
 		return cmp.Or(cmp.Compare(b.st.Term, a.st.Term), byBool(b.st.Leader == b.id, a.st.Leader == a.id))
 	})
 	errs := []error{errNoLeader()}

@@ -75,7 +75,9 @@ func (s *retention) archivable(c ArchiveExecutions) ([]compute.ExecutionID, *com
 
 // mayLeave returns why the execution id has to stay when `goes` leave and
 // left others that have ended stay.
-func (s *retention) mayLeave(id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool) *compute.Error {
+func (s *retention) mayLeave(
+	id compute.ExecutionID, month, left int, goes map[compute.ExecutionID]bool,
+) *compute.Error {
 	stays := func(why string) *compute.Error {
 		return compute.Errorf(compute.CodeConflict, "execution %s stays: %s", id, why).Named("archive_refused")
 	}

@@ -135,8 +135,8 @@ func (s *money) setPrices(c SetPrices) Result {
 
 // putPrices stores prices. Each is a record of its own, so their order does
 // not matter.
-func (s *moneyTables) putPrices(prices map[string]compute.Price) {
+func (v *moneyTables) putPrices(prices map[string]compute.Price) {
 	for name, p := range prices { // Any order.
-		s.prices.Put(&price{name, p})
+		v.prices.Put(&price{name, p})
 	}
 }

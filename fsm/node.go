@@ -56,7 +56,9 @@ func (r *nodeRecords) note(id compute.NodeID, whole bool) {
 // a view has returned, some of them more than once, and the revision of v. It
 // is not complete when a node came or went since, or when that is too long
 // ago; the zero revision is always.
-func (v *nodeTables) NodesChanged(since compute.Revision) (changed []compute.NodeID, now compute.Revision, complete bool) {
+func (v *nodeTables) NodesChanged(
+	since compute.Revision,
+) (changed []compute.NodeID, now compute.Revision, complete bool) {
 	r := &v.nodes
 	now = compute.Revision{Origin: r.origin, Change: r.dropped + uint64(len(r.changed))}
 	if since.Origin != any(r.origin) || since.Change < max(r.dropped, r.whole) || since.Change > now.Change {

@@ -600,8 +600,9 @@ func (r *restoring) check() error {
 		k := r.ledgers[o.ID]
 		wrong = append(wrong, checker{r.View}.checkAccount(o.ID, k.granted, k.charged, &k.last))
 	}
-	return errors.Join(append(wrong, checker{r.View}.checkHeld(), checker{r.View}.checkNodes(), checker{r.View}.checkPeople(),
-		checker{r.View}.checkMix(), checker{r.View}.checkQuotas(), checker{r.View}.checkFormat(), checker{r.View}.checkBrake(), checker{r.View}.checkArchives())...)
+	c := checker{r.View}
+	return errors.Join(append(wrong, c.checkHeld(), c.checkNodes(), c.checkPeople(), c.checkMix(), c.checkQuotas(),
+		c.checkFormat(), c.checkBrake(), c.checkArchives())...)
 }
 
 // add counts the next line.

@@ -269,7 +269,10 @@ func (v *View) makeFinalRecords() {
 		})
 	v.callbacks = store.NewColdRecords(byNumberKey,
 		func(c *compute.Callback) numberKey { return numberKey{c.Execution.UUID, uint64(c.Number)} }, numberKeyWidth,
-		store.Cold[numberKey, compute.Callback]{Is: always[compute.Callback], Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker()})
+		store.Cold[numberKey, compute.Callback]{
+			Is:    always[compute.Callback],
+			Bytes: numberKeyBytes, Key: numberKeyFrom, Packer: store.NewPacker(),
+		})
 	const owner = 1
 	v.ops = store.NewColdRecords(byPair, func(o *op) pair { return pair{o.Org.UUID, o.ID.UUID} }, pairWidth,
 		store.Cold[pair, op]{Is: always[op], Bytes: pairBytes, Key: pairFrom, Packer: store.NewPacker(owner)})
@@ -288,7 +291,8 @@ func (v *View) makeIndexes() {
 	v.expiring = store.NewIndex(byTimeKey,
 		func(t *refreshToken) timeKey { return timeKey{t.Token.ExpiresAt, t.Token.Hash} },
 		always[refreshToken])
-	v.history = store.NewPackedIndex(historyKeyWidth, historyKeyBytes, historyKeyFrom, historyKeyOf, always[compute.Execution])
+	v.history = store.NewPackedIndex(historyKeyWidth, historyKeyBytes, historyKeyFrom,
+		historyKeyOf, always[compute.Execution])
 	v.live = store.NewIndex(byHistoryKey, historyKeyOf,
 		func(e *compute.Execution) bool { return !e.Status.Terminal() })
 	v.queue = store.NewIndex(byQueueKey, queueKeyOf,
@@ -464,7 +468,7 @@ func waits(e *compute.Execution) bool {
 	return e.Status <= compute.StatusQueued && e.Reason.Waits()
 }
 
-func (s *executionTables) putAttempt(a *compute.Attempt) { s.work.Update(s.attempts.Put(a), a) }
+func (v *executionTables) putAttempt(a *compute.Attempt) { v.work.Update(v.attempts.Put(a), a) }
 
 func (s *money) putAccount(a *compute.Account) {
 	old := s.accounts.Put(a)
@@ -474,29 +478,29 @@ func (s *money) putAccount(a *compute.Account) {
 	s.counts.held += a.Held
 }
 
-func (s *identityTables) putOrg(o *compute.Org) {
-	if old := s.orgs.Put(o); old != nil {
-		s.slugs.Remove(old.Slug)
+func (v *identityTables) putOrg(o *compute.Org) {
+	if old := v.orgs.Put(o); old != nil {
+		v.slugs.Remove(old.Slug)
 	}
-	s.slugs.Set(o.Slug, o.ID)
+	v.slugs.Set(o.Slug, o.ID)
 }
 
-func (s *identityTables) putUser(u *compute.User) {
-	if old := s.users.Put(u); old != nil {
-		s.emails.Remove(old.Email)
+func (v *identityTables) putUser(u *compute.User) {
+	if old := v.users.Put(u); old != nil {
+		v.emails.Remove(old.Email)
 	}
-	s.emails.Set(u.Email, u.ID)
+	v.emails.Set(u.Email, u.ID)
 }
 
-func (s *identityTables) putMembership(m *compute.Membership) { s.joined.Update(s.members.Put(m), m) }
+func (v *identityTables) putMembership(m *compute.Membership) { v.joined.Update(v.members.Put(m), m) }
 
-func (s *identityTables) putKey(k *compute.Key) {
-	old := s.keys.Put(k)
+func (v *identityTables) putKey(k *compute.Key) {
+	old := v.keys.Put(k)
 	if old != nil {
-		s.lookups.Remove(old.Lookup)
+		v.lookups.Remove(old.Lookup)
 	}
-	s.lookups.Set(k.Lookup, k.ID)
-	s.orgKeys.Update(old, k)
+	v.lookups.Set(k.Lookup, k.ID)
+	v.orgKeys.Update(old, k)
 }
 
 func (s *identity) dropKey(id compute.KeyID) {
@@ -506,36 +510,36 @@ func (s *identity) dropKey(id compute.KeyID) {
 	s.orgKeys.Update(old, nil)
 }
 
-func (s *identityTables) putRefresh(t *refreshToken) {
-	old := s.refresh.Put(t)
-	s.families.Update(old, t)
-	s.expiring.Update(old, t)
+func (v *identityTables) putRefresh(t *refreshToken) {
+	old := v.refresh.Put(t)
+	v.families.Update(old, t)
+	v.expiring.Update(old, t)
 }
 
-func (s *identityTables) dropRefresh(h compute.Hash) {
-	if old := s.refresh.Drop(h); old != nil {
-		s.families.Update(old, nil)
-		s.expiring.Update(old, nil)
+func (v *identityTables) dropRefresh(h compute.Hash) {
+	if old := v.refresh.Drop(h); old != nil {
+		v.families.Update(old, nil)
+		v.expiring.Update(old, nil)
 	}
 }
 
-func (s *requestTables) putOp(o *op) {
-	if old := s.ops.Put(o); old != nil {
-		s.agesOf(old).remove(old.Seq)
+func (v *requestTables) putOp(o *op) {
+	if old := v.ops.Put(o); old != nil {
+		v.agesOf(old).remove(old.Seq)
 	}
-	s.agesOf(o).set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
+	v.agesOf(o).set(o.Seq, pair{o.Org.UUID, o.ID.UUID})
 }
 
-func (s *requestTables) dropOp(k pair) {
-	if old := s.ops.Drop(k); old != nil {
-		s.agesOf(old).remove(old.Seq)
+func (v *requestTables) dropOp(k pair) {
+	if old := v.ops.Drop(k); old != nil {
+		v.agesOf(old).remove(old.Seq)
 	}
 }
 
 // agesOf returns the table that has the age of o.
-func (s *requestTables) agesOf(o *op) *ages {
+func (v *requestTables) agesOf(o *op) *ages {
 	if o.refused() {
-		return &s.refusals
+		return &v.refusals
 	}
-	return &s.opAges
+	return &v.opAges
 }

@@ -302,7 +302,7 @@ func (v *executionTables) Queue() iter.Seq[*compute.Execution] {
 	}
 }
 
-// Lines returns the highest priority below below at which work waits, and the
+// Lines returns the highest priority under below at which work waits, and the
 // organizations of that work, by identifier. It returns none when there is no
 // such work.
 func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) {
@@ -319,7 +319,9 @@ func (v *executionTables) Lines(below int) (priority int, orgs []compute.OrgID) 
 
 // Line returns at most limit queued executions of an organization at a
 // priority, the oldest first, starting behind after unless after is nil.
-func (v *executionTables) Line(priority int, org compute.OrgID, after *compute.Execution, limit int) []*compute.Execution {
+func (v *executionTables) Line(
+	priority int, org compute.OrgID, after *compute.Execution, limit int,
+) []*compute.Execution {
 	at := queueKey{priority: priority, org: org}
 	if after != nil {
 		at = queueKeyOf(after)

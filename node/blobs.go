@@ -32,7 +32,8 @@ func (n *Node) openBlobs(context.Context) error {
 		return fmt.Errorf("open blobs: %w", err)
 	}
 	n.blobs = storage.New(storage.Config{
-		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n}, Nodes: func() []storage.Node { return replication.Nodes(n.machine.View()) },
+		Self: n.cluster.ID(), Store: store, Peers: blobPeers{n},
+		Nodes:    func() []storage.Node { return replication.Nodes(n.machine.View()) },
 		Replicas: n.cfg.Storage.Replicas, Logger: n.logger, Metrics: n.registry,
 	})
 	n.archives = archives.NewCache(n.blobs.Get)

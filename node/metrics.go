@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"berth/fsm"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"berth/fsm"
 )
 
 // metricsHeaderTimeout bounds how slowly a scraper may speak.

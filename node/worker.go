@@ -34,7 +34,8 @@ func (n workerNode) openOutput(context.Context) error {
 	n.logs = logs.Open(n.cfg.DataDir)
 	follower := func(want uint64) *logs.Follower {
 		return logs.NewFollower(logs.FollowerConfig{
-			Node: n.cluster.ID(), Store: n.logs, State: worker.Output{Self: n.cluster.ID(), Store: n.logs, Own: n.own, Want: want},
+			Node: n.cluster.ID(), Store: n.logs,
+			State: worker.Output{Self: n.cluster.ID(), Store: n.logs, Own: n.own, Want: want},
 		})
 	}
 	n.progress = &progress.Service{Cluster: n.cluster, Reader: progress.NewReader(follower(0).Read, n.opts.Now)}

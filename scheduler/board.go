@@ -63,8 +63,9 @@ type memo struct {
 
 func newBoard() board {
 	return board{
-		types: capacity.NewKinds(), at: map[compute.NodeID]int32{}, hardware: map[string]int{}, families: map[string]*familyCount{},
-		trees: map[capacity.Shape]*scoreTree{}, revalue: true, generation: 1,
+		types: capacity.NewKinds(), at: map[compute.NodeID]int32{}, hardware: map[string]int{},
+		families: map[string]*familyCount{},
+		trees:    map[capacity.Shape]*scoreTree{}, revalue: true, generation: 1,
 	}
 }
 

@@ -126,7 +126,8 @@ func (h *hashes) neverCompared(apart []pair) check.Violation {
 	}
 	return check.Violation{
 		What: "replicas apart", Object: "cluster",
-		Detail: fmt.Sprintf("%d pairs of nodes were never seen at the same index; last %s", len(apart), strings.Join(at, ", ")),
+		Detail: fmt.Sprintf("%d pairs of nodes were never seen at the same index; last %s",
+			len(apart), strings.Join(at, ", ")),
 	}
 }
 

@@ -79,7 +79,9 @@ func (w *selections) finish(context.Context) []check.Violation {
 		if e.ParentExecutionID != nil {
 			key := e.ParentExecutionID.String() + " on " + e.HardwareProfile
 			if children[key]++; children[key] == 2 {
-				wrong = append(wrong, check.Violation{What: "two sub-executions", Object: key, Detail: "each type has one sub-execution"})
+				wrong = append(wrong, check.Violation{
+					What: "two sub-executions", Object: key, Detail: "each type has one sub-execution",
+				})
 			}
 			continue
 		}

@@ -82,7 +82,9 @@ type Dir struct {
 
 // Open creates the directory if it is missing, locks it and reads the record.
 func Open(dir string) (*Dir, error) {
-	for _, sub := range []string{dir, filepath.Join(dir, PKIDir), filepath.Join(dir, keysDir), filepath.Join(dir, RaftDir)} {
+	for _, sub := range []string{
+		dir, filepath.Join(dir, PKIDir), filepath.Join(dir, keysDir), filepath.Join(dir, RaftDir),
+	} {
 		if err := os.MkdirAll(sub, DirMode); err != nil {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}

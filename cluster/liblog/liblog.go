@@ -75,7 +75,7 @@ func (l libraryLog) line(line string) {
 	}
 	var attrs []slog.Attr
 	if l.sampled != nil && level >= slog.LevelWarn {
-		dropped, ok := l.sampled.Allow(time.Now(), message)
+		dropped, ok := l.sampled.Allow(time.Now(), message) //nolint:forbidigo // A library has no clock to pass.
 		if !ok {
 			return
 		}

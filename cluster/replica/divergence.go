@@ -305,7 +305,8 @@ func (c *Comparer) distrust(damage string) error {
 // CheckTrusted refuses to start a server that was distrusted twice within a day.
 func CheckTrusted(dir *datadir.Dir, now time.Time) error {
 	record := dir.Record()
-	if left := record.OutUntil.Sub(now); left <= 0 || left > divergedOnce { // A longer time means that the clock was wrong.
+	// A longer time means that the clock was wrong.
+	if left := record.OutUntil.Sub(now); left <= 0 || left > divergedOnce {
 		return nil
 	}
 	return compute.Errorf(compute.CodeConflict,

@@ -221,7 +221,7 @@ func TestStrangersTakeLittleMemory(t *testing.T) {
 				defer stream.Close()
 				_, _ = stream.Write(binary.BigEndian.AppendUint32(nil, rpc.MaxRequest))
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) //nolint:forbidigo // For what must not happen.
 			if grown := int64(heap()) - int64(before); grown > 32<<20 {
 				t.Errorf("the heap has grown by %d MiB", grown>>20)
 			}

@@ -129,7 +129,8 @@ func withFaultFigures(page string, runs faultRuns) (string, error) {
 	}
 	sum := faults.Sum(runs.reports)
 	return before + figuresBegin + "\n" + faultFacts(sum).RenderMarkdown() + "\n\n" +
-		faultAims(sum.Rows).RenderMarkdown() + "\n\n" + describeUncounted(sum, runs.excluded) + "\n\n" + figuresEnd + after, nil
+		faultAims(sum.Rows).RenderMarkdown() + "\n\n" + describeUncounted(sum, runs.excluded) + "\n\n" +
+		figuresEnd + after, nil
 }
 
 // describeUncounted describes the faults and runs that no figure includes.

@@ -137,7 +137,8 @@ func movesOf(q *wire.Quote) string {
 		if m.ExecutionID != nil {
 			who = m.ExecutionID.String()
 		}
-		moves[i] = fmt.Sprintf("%s from %s to %s (loses %s, %s credits)", who, m.From, m.To, inSeconds(m.LostSeconds), m.Price)
+		moves[i] = fmt.Sprintf("%s from %s to %s (loses %s, %s credits)",
+			who, m.From, m.To, inSeconds(m.LostSeconds), m.Price)
 	}
 	return fmt.Sprintf("%s credits would let it start on %s: %s", q.Price, q.Node, strings.Join(moves, "; "))
 }

@@ -66,7 +66,8 @@ confidence is the probability that the recommended type is really the best.
 	registerObjective(flags, &f.objective)
 	flags.StringSliceVar(&f.types, "gpu-types", nil, "comma-separated GPU `types` to try (default: all)")
 	flags.IntVar(&f.repeats, "repeats", 1, fmt.Sprintf("`runs` of each GPU type, 1 to %d", compute.MaxRepeats))
-	flags.DurationVar(&f.deadline, "deadline", 0, "time limit for the answer, such as `90s` (default: until all have ended)")
+	flags.DurationVar(&f.deadline, "deadline", 0,
+		"time limit for the answer, such as `90s` (default: until all have ended)")
 	flags.BoolVar(&f.complete, "no-early-stop", false, "run every type to its end, even if it cannot win")
 	flags.StringVar(&f.format, "format", formatTable, "print a `table`, json, csv or svg (a chart)")
 	flags.BoolVar(&f.jsonOutput, "json", false, "the same as --format json")

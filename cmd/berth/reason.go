@@ -22,8 +22,10 @@ func reasonTexts() map[string]string {
 		"earlier_run":      "it waits for the previous run of its GPU type",
 		"retry": "its attempt ended with a system failure and is free; " +
 			"it is queued again at its previous position",
-		"preempted": "it was preempted by a higher priority and is queued again at its previous position; that attempt is free",
-		"drained":   "its node was drained; if it may restart it is queued again at its previous position, and that attempt is free",
+		"preempted": "it was preempted by a higher priority and is queued again at its previous position; " +
+			"that attempt is free",
+		"drained": "its node was drained; if it may restart it is queued again at its previous position, " +
+			"and that attempt is free",
 
 		// Reasons of an end.
 		"exit_code":           "the code exited with a code other than 0",

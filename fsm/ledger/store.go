@@ -275,7 +275,9 @@ func keyFrom(b []byte) (k Key) {
 
 // AppendBlock appends the key and the sealed block of lines from first on, whose
 // chain is intact.
-func (b *Store) AppendBlock(key, block []byte, buffers *Buffers, org compute.OrgID, first uint64, lines [][]byte) (k, packed []byte) {
+func (b *Store) AppendBlock(
+	key, block []byte, buffers *Buffers, org compute.OrgID, first uint64, lines [][]byte,
+) (k, packed []byte) {
 	key = append(key, keyBytes(Key{org.UUID, first})...)
 	return key, b.appendBlock(block, buffers, lines, true)
 }

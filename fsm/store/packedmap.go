@@ -53,7 +53,10 @@ type Page []byte
 // NewPackedMap returns an empty map whose keys have width bytes. With keysOnly
 // its rows have no values.
 func NewPackedMap(width int, bare bool) PackedMap {
-	return PackedMap{width: width, keysOnly: bare, generation: new(generation), open: true, builder: &pageBuilder{width: width, keysOnly: bare}}
+	return PackedMap{
+		width: width, keysOnly: bare, generation: new(generation), open: true,
+		builder: &pageBuilder{width: width, keysOnly: bare},
+	}
 }
 
 // Share makes the current content safe to hand out.

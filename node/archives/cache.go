@@ -145,5 +145,7 @@ func (c *Cache) keep(blob compute.Hash, file *fsm.ArchiveFile) {
 // With returns view with the archived execution id and its records. It returns
 // view itself when no archive has the execution.
 func (c *Cache) With(ctx context.Context, view *fsm.View, id compute.ExecutionID) (*fsm.View, error) {
-	return view.LoadArchived(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) { return c.Open(ctx, row) })
+	return view.LoadArchived(compute.OrgID{}, id, func(row *fsm.Archive) (*fsm.ArchiveFile, error) {
+		return c.Open(ctx, row)
+	})
 }

@@ -214,7 +214,7 @@ func (n *node) run() (stop func()) {
 // dataDir returns a directory that is removed once the supervisors of ended attempts,
 // which outlive the executor, have left it.
 func dataDir(t testing.TB) string {
-	dir, err := os.MkdirTemp("", "executor")
+	dir, err := os.MkdirTemp("", "executor") //nolint:usetesting // Its removal would fail at once.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -285,7 +285,8 @@ func (b *Backups) save(ctx context.Context, last string) error {
 // write writes a backup to a file and reads it again. The kernel is asked to
 // forget what it has in memory of it, so that the medium is read where it does.
 func (b *Backups) write(f *os.File, view *fsm.View, at time.Time) error {
-	if err := view.WriteBackup(&limitedWriter{Writer: f, checkSpace: b.checkSpace}, b.cfg.Version, compute.InstantOf(at)); err != nil {
+	w := &limitedWriter{Writer: f, checkSpace: b.checkSpace}
+	if err := view.WriteBackup(w, b.cfg.Version, compute.InstantOf(at)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

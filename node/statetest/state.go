@@ -32,9 +32,12 @@ func New(t testing.TB) *State {
 		Actor: fsm.Actor{User: compute.UserID{UUID: id(2)}, Org: compute.OrgID{UUID: id(3)}},
 	}
 	s.Must(fsm.Bootstrap{
-		ClusterID: id(9), RootToken: compute.Hash{1}, Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
-		Prices:   map[string]compute.Price{"cpu": 15, "t4": 100},
-		Settings: fsm.Settings{SignupGrant: 1000 * compute.Credit, Concurrent: 20, Queued: 10, Keys: 5, TimeoutMax: time.Hour},
+		ClusterID: id(9), RootToken: compute.Hash{1},
+		Signing: compute.SigningKey{ID: "k", Public: []byte{1}, Sealed: []byte{1}},
+		Prices:  map[string]compute.Price{"cpu": 15, "t4": 100},
+		Settings: fsm.Settings{
+			SignupGrant: 1000 * compute.Credit, Concurrent: 20, Queued: 10, Keys: 5, TimeoutMax: time.Hour,
+		},
 	})
 	s.Must(fsm.RegisterNode{First: true, Node: compute.Node{ID: s.Node, Name: "n1"}})
 	s.Must(fsm.SetInventory{Term: 1, Inventory: compute.Inventory{
@@ -45,10 +48,15 @@ func New(t testing.TB) *State {
 		Op: s.NextOp(), Actor: fsm.Actor{Root: true}, User: compute.User{ID: s.Actor.User, Email: "ada@example.com"},
 		Org: compute.Org{ID: s.Actor.Org, Slug: "ada"},
 	})
-	s.Must(fsm.CreateKey{Op: s.NextOp(), Actor: s.Actor, Key: compute.Key{ID: s.Key, Lookup: "l", Hash: compute.Hash{2}, Prefix: "p", Name: "n"}})
+	s.Must(fsm.CreateKey{
+		Op: s.NextOp(), Actor: s.Actor,
+		Key: compute.Key{ID: s.Key, Lookup: "l", Hash: compute.Hash{2}, Prefix: "p", Name: "n"},
+	})
 	s.Actor.Key = s.Key
 	for i := range s.Waiting {
-		e := compute.Execution{ID: compute.ExecutionID{UUID: id(20 + byte(i))}, Profile: "t4", Timeout: time.Minute, Tags: []string{"red"}}
+		e := compute.Execution{
+			ID: compute.ExecutionID{UUID: id(20 + byte(i))}, Profile: "t4", Timeout: time.Minute, Tags: []string{"red"},
+		}
 		s.Waiting[i] = s.Must(fsm.Submit{Op: s.NextOp(), Actor: s.Actor, Execution: e}).Execution
 	}
 	return s

@@ -13,7 +13,7 @@ import (
 )
 
 // Spread returns once data is durable on as many of the nodes that are up as
-// can take it, and on at least least of all nodes. It is for blobs that every
+// can take it, and on at least the given number of all nodes. It is for blobs that every
 // node stores. Nodes that lack one fetch it with Fetch. The codes are Put's.
 func (b *Blobs) Spread(ctx context.Context, data []byte, least int) (hash compute.Hash, err error) {
 	defer func() { b.metrics.count("spread", err) }()

@@ -310,7 +310,8 @@ func checkObject(kind Kind, tries []*Try, limit time.Duration) objectResult {
 	}
 	size := fmt.Sprintf("%d tries, %d without an answer", len(operations), unknown)
 	if len(operations) > MaxTries || len(clients) > MaxClients {
-		return objectResult{undecided: true, detail: fmt.Sprintf("%s by %d clients: more than the %d by %d that can be checked",
+		return objectResult{undecided: true, detail: fmt.Sprintf(
+			"%s by %d clients: more than the %d by %d that can be checked",
 			size, len(clients), MaxTries, MaxClients)}
 	}
 	f := objectResult{searched: len(operations)}

@@ -50,7 +50,7 @@ func (s *supervisor) pump(from *os.File, stream logs.Stream) {
 				logged = true
 				fmt.Fprintln(os.Stderr, e)
 			}
-			time.Sleep(s.log.Pause()) // The pipe fills, and the code waits.
+			time.Sleep(s.log.Pause()) //nolint:forbidigo // The pipe fills, and the code waits.
 		}
 		if err != nil {
 			return
