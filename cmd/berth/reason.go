@@ -31,7 +31,7 @@ func reasonTexts() map[string]string {
 		"exit_code":           "the code exited with a code other than 0",
 		"signal":              "a signal ended the code",
 		"timeout":             "the time limit was reached (--timeout)",
-		"out_of_memory":       "the memory limit was reached: a larger profile has more",
+		"out_of_memory":       "the memory limit was reached: a larger profile has more; a system_failure is free: the machine had no memory left",
 		"aborted":             "it was aborted on request",
 		"stopped":             "it was stopped on request",
 		"node_lost":           "its node was lost for too long; it is free",

@@ -150,6 +150,48 @@ func outside(t *testing.T, code string, env map[string]string) string {
 	return string(out)
 }
 
+// reach does all that one user may do to a thread of another process, to every
+// thread that may be there: the first process has the lowest numbers. It prints
+// what did not fail.
+const reach = prelude + `
+import resource, signal
+class Limit(ctypes.Structure):
+    _fields_ = [('soft', ctypes.c_ulong), ('hard', ctypes.c_ulong)]
+class Param(ctypes.Structure):
+    _fields_ = [('priority', ctypes.c_int)]
+limit, mask, param = Limit(0, 0), ctypes.c_ulong(1), Param(0)
+me = os.getpid()
+seen = {int(d) for d in os.listdir('/proc') if d.isdigit()}
+try:
+    seen |= {int(d) for d in os.listdir('/proc/1/task')}
+except OSError:
+    pass
+for tid in sorted(seen | set(range(1, me + 64))):
+    if tid == me: continue
+    calls = [('prlimit', 302, (tid, 7, ctypes.byref(limit), None)), ('sched_setaffinity', 203, (tid, 8, ctypes.byref(mask))),
+             ('sched_setscheduler', 144, (tid, 3, ctypes.byref(param))), ('setpriority', 141, (0, tid, 19)),
+             ('ioprio_set', 251, (1, tid, 3 << 13))]
+    for sig in (1, 2, 3, 6, 9, 11, 15, 19):
+        calls += [('tgkill %d' % sig, 234, (1, tid, sig)), ('tkill %d' % sig, 200, (tid, sig)), ('kill %d' % sig, 62, (tid, sig))]
+    for name, number, args in calls:
+        r, e = call(number, *args)
+        if r != -1 or e not in (errno.EPERM, errno.ESRCH):
+            print('REACHED', name, tid, r, e, flush=True)
+sys.exit(7)
+`
+
+// TestOtherProcessesAreOutOfReach checks that code can neither end nor slow down the
+// processes around it: the execution ends as its own code exits.
+func TestOtherProcessesAreOutOfReach(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, nil)
+	o, out := n.execute(compute.Bundle{Code: reach}, nil)
+	ending{compute.StatusFailed, compute.ReasonExitCode, "exit code 7", 7}.check(t, o)
+	if strings.Contains(out, "REACHED") {
+		t.Errorf("reached other threads:\n%s", out)
+	}
+}
+
 // TestForeignArchitectureIsKilled checks that a call of a foreign architecture
 // kills the code, which could ignore an error.
 func TestForeignArchitectureIsKilled(t *testing.T) {

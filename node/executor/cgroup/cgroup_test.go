@@ -101,6 +101,9 @@ func TestMemoryLimit(t *testing.T) {
 	if kills, err := g.OOMKills(); err != nil || kills < 1 {
 		t.Errorf("%d kills for memory, %v, want one", kills, err)
 	}
+	if reached, err := g.LimitReached(); err != nil || !reached {
+		t.Errorf("limit reached: %v, %v, want true", reached, err)
+	}
 	// The kernel also counts the page that exceeded the limit.
 	peak, err := g.PeakMemory()
 	if err != nil || peak < 32<<20 || peak > 65<<20 {

@@ -24,6 +24,8 @@ const (
 	sharePeriod = 1_000_000 // Microseconds, for less than a core; the kernel's maximum.
 	minCPUQuota = 1_000     // Microseconds; the kernel's minimum.
 
+	largestCharge = 2 << 20 // Bytes that the kernel charges at once at most: a huge page.
+
 	pollEvery = 5 * time.Millisecond // Interval between checks of a group that is being killed or removed.
 )
 
@@ -248,13 +250,31 @@ func (g *Group) PeakMemory() (int64, error) {
 	return peak, err
 }
 
-// OOMKills returns how many processes the kernel killed because the group
-// reached its memory limit.
+// OOMKills returns how many processes of the group the kernel killed to free
+// memory: because the group reached its limit, or the machine had none left.
 func (g *Group) OOMKills() (int64, error) {
 	if g.host.v2 != "" {
 		return readKey(g.dir("memory"), "memory.events", "oom_kill")
 	}
 	return readKey(g.dir("memory"), "memory.oom_control", "oom_kill")
+}
+
+// LimitReached reports whether the group reached its memory limit. On version 1 it
+// is also true when the group came within largestCharge of it, or when the kernel
+// then reclaimed enough memory in the group.
+func (g *Group) LimitReached() (bool, error) {
+	if g.host.v2 != "" {
+		hits, err := readKey(g.dir("memory"), "memory.events", "oom")
+		return hits > 0, err
+	}
+	// The failure counters of version 1 stay 0 when the limit that includes swap,
+	// which is the same, is reached first.
+	limit, err := readInt(g.dir("memory"), "memory.limit_in_bytes")
+	if err != nil {
+		return false, err
+	}
+	peak, err := g.PeakMemory()
+	return peak >= limit-largestCharge, err
 }
 
 // dir returns the group's directory in the controller's hierarchy.

@@ -7,8 +7,8 @@
 // detached mounts of the allowed paths and starts the first process of the
 // namespaces. That process is this binary again, in Main, which package early
 // calls. It is root only inside its own user namespace. It builds the root, drops
-// all privileges on one thread, and starts the program from that thread. Then it
-// waits for the program and reports to the supervisor how it ended.
+// privileges on one thread, and starts the program from that thread, as another
+// user. Then it waits for the program and reports to the supervisor how it ended.
 //
 // The caller decides in Spec, as plain data, what is allowed. The filter is passed
 // as assembled bytes, so that this package does not need the libraries that make

@@ -18,11 +18,9 @@ func Main() int {
 	report := os.NewFile(fdReport, "report")
 	done := make(chan error, 1)
 	var status syscall.WaitStatus
-	// The program inherits the dropped privileges of the thread that starts it.
-	// That thread must not be the main thread, which keeps its user: the kernel
-	// checks signals to the process against that user. In init functions the
-	// main goroutine is locked to the main thread, so a new goroutine is on
-	// another one.
+	// The program inherits the restrictions of the thread that starts it. In init
+	// functions the main goroutine is locked to the main thread, so a new
+	// goroutine is on another one, and the rest of this process stays unrestricted.
 	go func() {
 		runtime.LockOSThread()
 		var err error
@@ -97,9 +95,13 @@ func reap(program int) (syscall.WaitStatus, error) {
 	}
 }
 
-// execute drops, on this thread, every privilege that the program must not have,
-// and starts the program from it. The thread must not be used for anything else
-// afterwards.
+// execute restricts this thread as the program must be, and starts the program
+// from it. The thread must not be used for anything else afterwards.
+//
+// The thread keeps its user. The kernel checks signals, resource limits and
+// scheduling per thread, so a thread with the program's user would let the
+// program end this process. Only the child takes that user, after the fork, and
+// loses all capabilities with it.
 func execute(spec *Spec) (int, error) {
 	// The cgroup of this process becomes the root that the program sees.
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneNewCgroup, 0, 0); errno != 0 {
@@ -120,12 +122,6 @@ func execute(spec *Spec) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := setIDs(UserID); err != nil {
-		return 0, fmt.Errorf("set user: %w", err)
-	}
-	if err := clearCapabilities(); err != nil {
-		return 0, fmt.Errorf("clear capabilities: %w", err)
-	}
 	if ruleset >= 0 {
 		if err := landlockRestrict(ruleset); err != nil {
 			return 0, fmt.Errorf("restrict with landlock: %w", err)
@@ -140,7 +136,10 @@ func execute(spec *Spec) (int, error) {
 		Dir:   WorkDir,
 		Env:   spec.Env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true,
+			Credential: &syscall.Credential{Uid: UserID, Gid: UserID}, // And no other groups.
+		},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", spec.Argv[0], err)

@@ -208,15 +208,16 @@ func (s *Sandbox) Wait() (Exit, error) {
 	return Exit{Status: syscall.WaitStatus(status)}, nil
 }
 
-// Close reaps the first process, which must be ending, and closes its pipes.
-func (s *Sandbox) Close() {
+// Close reaps the first process, which must be ending, closes its pipes and returns
+// how the process ended.
+func (s *Sandbox) Close() syscall.WaitStatus {
 	s.startPipe.Close()
 	s.report.Close()
 	var status syscall.WaitStatus
 	for {
 		_, err := syscall.Wait4(s.PID, &status, 0, nil)
 		if err != syscall.EINTR {
-			return
+			return status
 		}
 	}
 }

@@ -32,7 +32,6 @@ const (
 	seccompModeFilter     = 2
 	rlimitNproc           = 6
 	landlockPathBeneath   = 1
-	capVersion3           = 0x20080522
 	lastCapability        = 63
 	ifFlagUp              = 0x1
 	siocSetInterfaceFlags = 0x8914
@@ -108,36 +107,6 @@ type sockFprog struct {
 func installFilter(program []byte) error {
 	prog := sockFprog{length: uint16(len(program) / 8), filter: &program[0]}
 	return prctl(prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&prog)))
-}
-
-// clearCapabilities empties the calling thread's capability sets.
-func clearCapabilities() error {
-	header := struct {
-		version uint32
-		pid     int32
-	}{version: capVersion3}
-	var data [2]struct{ effective, permitted, inheritable uint32 }
-	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)),
-		uintptr(unsafe.Pointer(&data)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// setIDs sets the user and the group of the calling thread alone, and removes its
-// supplementary groups.
-func setIDs(id uintptr) error {
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
-		return errno
-	}
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESGID, id, id, id); errno != 0 {
-		return errno
-	}
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, id, id, id); errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 // landlockRuleset is struct landlock_ruleset_attr up to the fields of ABI version 6.

@@ -30,18 +30,18 @@ const (
 
 // ending is how the code ended, as the sandbox reported it.
 type ending struct {
-	status syscall.WaitStatus
-	lost   bool  // The sandbox was killed before it reported the status.
-	err    error // The code was not started.
+	status syscall.WaitStatus // Of the code, or of the first process if lost.
+	lost   bool               // The first process ended before it reported the code's status.
+	err    error              // The code was not started.
 }
 
 // code returns the exit code as a shell reports it.
 func (e ending) code() int {
 	switch {
-	case e.lost:
-		return signalBase + int(syscall.SIGKILL)
 	case e.status.Signaled():
 		return signalBase + int(e.status.Signal())
+	case e.lost && e.status == 0: // The code did not exit with that status.
+		return signalBase + int(syscall.SIGKILL)
 	}
 	return e.status.ExitStatus()
 }
@@ -112,7 +112,10 @@ func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, strin
 	return s.classifyExit(end)
 }
 
-// classifyExit classifies the end of code that the supervisor did not end.
+// classifyExit classifies the end of code that the supervisor did not end. The
+// supervisor lives and so does its machine, so the end is the code's own doing,
+// also when the code took its sandbox along. Only a machine that ran out of memory
+// below the code's limit is proof of the contrary.
 func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, string) {
 	code := end.code()
 	if code == 0 {
@@ -120,17 +123,31 @@ func (s *supervisor) classifyExit(end ending) (compute.Status, compute.Reason, s
 	}
 	// A group that cannot be read counts as one without an OOM kill.
 	if kills, _ := s.group.OOMKills(); kills > 0 {
-		detail := fmt.Sprintf("memory limit of %d MiB reached", s.spec.MemoryMiB)
-		return compute.StatusFailed, compute.ReasonOutOfMemory, detail
+		return s.classifyOOM()
 	}
+	subject := ""
 	if end.lost {
-		return compute.StatusSystemFailure, compute.ReasonSupervisorLost, "the sandbox was killed from outside"
+		subject = "the whole sandbox: "
 	}
 	if end.status.Signaled() {
-		detail := fmt.Sprintf("ended by signal %d (%s)", int(end.status.Signal()), end.status.Signal())
+		detail := fmt.Sprintf("%sended by signal %d (%s)", subject, int(end.status.Signal()), end.status.Signal())
 		return compute.StatusFailed, compute.ReasonSignal, detail
 	}
-	return compute.StatusFailed, compute.ReasonExitCode, fmt.Sprintf("exit code %d", code)
+	return compute.StatusFailed, compute.ReasonExitCode, fmt.Sprintf("%sexit code %d", subject, code)
+}
+
+// classifyOOM classifies the end of code of which the kernel killed a process to
+// free memory.
+func (s *supervisor) classifyOOM() (compute.Status, compute.Reason, string) {
+	reached, err := s.group.LimitReached()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err == nil && !reached {
+		detail := fmt.Sprintf("the machine ran out of memory; the limit of %d MiB was not reached", s.spec.MemoryMiB)
+		return compute.StatusSystemFailure, compute.ReasonOutOfMemory, detail
+	}
+	return compute.StatusFailed, compute.ReasonOutOfMemory, fmt.Sprintf("memory limit of %d MiB reached", s.spec.MemoryMiB)
 }
 
 // measure fills in the usage of the attempt.

@@ -188,7 +188,9 @@ func (s *supervisor) supervise() compute.Outcome {
 	end := s.loop(ends)
 	s.ended = boottime.Now()
 	// When the first process ends, the kernel kills the rest of the sandbox.
-	s.box.Close()
+	if status := s.box.Close(); end.lost {
+		end.status = status
+	}
 	return s.finish(end, pumps)
 }
 

@@ -23,6 +23,8 @@ import (
 // sandbox. Its value names the program's work.
 const program = "BERTH_TEST_PROGRAM"
 
+const patience = 30 * time.Second
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(program) {
 	case "":
@@ -58,6 +60,8 @@ func inspect() {
 	score, err := os.ReadFile("/proc/self/oom_score_adj")
 	fmt.Println("oom score", strings.TrimSpace(string(score)), err)
 	fmt.Println("uid", os.Getuid())
+	groups, err := os.Getgroups()
+	fmt.Println("groups", groups, err)
 	fmt.Println("write root", os.WriteFile("/x", nil, 0o600))
 	fmt.Println("write work", os.WriteFile("/work/x", nil, 0o600))
 	fmt.Println("mount", syscall.Mount("none", "/tmp", "tmpfs", 0, ""))
@@ -241,6 +245,87 @@ func TestOutOfMemory(t *testing.T) {
 	a.check(compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 128 MiB reached", 137)
 }
 
+// TestMachineOutOfMemory has the code killed for memory below its own limit, as when
+// the machine runs out of it: a group around the attempt's has a smaller limit.
+func TestMachineOutOfMemory(t *testing.T) {
+	host, err := cgroup.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host.Version() != 1 {
+		t.Skip("a group of version 2 that contains groups needs delegated controllers")
+	}
+	outer, err := host.Create(fmt.Sprintf("outer.%d", os.Getpid()), cgroup.Limits{MemoryBytes: 64 << 20, Pids: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := outer.Remove(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	a := begin(t, "allocate", func(s *supervise.Spec) {
+		s.Group = fmt.Sprintf("outer.%d/inner", os.Getpid())
+	})
+	a.check(compute.StatusSystemFailure, compute.ReasonOutOfMemory, "the machine ran out of memory", 137)
+	for {
+		if _, err := a.conn.Next(); err != nil {
+			break // The supervisor, a thread of which is in the outer group, is gone.
+		}
+	}
+}
+
+// TestFirstProcessKilled ends the sandbox under a living supervisor. The node is
+// healthy, so the end counts as the code's.
+func TestFirstProcessKilled(t *testing.T) {
+	for _, test := range []struct {
+		signal syscall.Signal
+		reason compute.Reason
+		code   int
+	}{
+		{syscall.SIGKILL, compute.ReasonSignal, 128 + 9},
+		// The kernel keeps the default action of a signal from process 1, which then exits.
+		{syscall.SIGTERM, compute.ReasonExitCode, 2},
+	} {
+		t.Run(test.signal.String(), func(t *testing.T) {
+			a := begin(t, "sleep", nil)
+			if event, err := a.conn.Next(); err != nil || event.StartedAt == 0 {
+				t.Fatalf("event %+v, %v, want the start", event, err)
+			}
+			if err := syscall.Kill(firstProcess(t, a.pid), test.signal); err != nil {
+				t.Fatal(err)
+			}
+			o := a.check(compute.StatusFailed, test.reason, "the whole sandbox", test.code)
+			if !o.Ran || o.Duration <= 0 {
+				t.Errorf("nothing to charge: %+v", o)
+			}
+		})
+	}
+}
+
+// firstProcess returns the only child of the supervisor.
+func firstProcess(t *testing.T, supervisor int) int {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	for _, name := range tasks {
+		data, err := os.ReadFile(name)
+		if err == nil && len(data) > 0 {
+			_, err = fmt.Sscan(string(data), &pid)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pid == 0 {
+		t.Fatal("the supervisor has no child")
+	}
+	return pid
+}
+
 func TestTimeLimit(t *testing.T) {
 	a := begin(t, "sleep", func(s *supervise.Spec) { s.Timeout = 1500 * time.Millisecond })
 	a.check(compute.StatusFailed, compute.ReasonTimeout, "time limit of 1.5 s reached", 143)
@@ -371,7 +456,8 @@ func TestSandboxFromInside(t *testing.T) {
 	a.check(compute.StatusCompleted, compute.ReasonNone, "", 0)
 	output := a.output()
 	for _, want := range []string{
-		"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "uid 1000",
+		"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+		"CapAmb:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "uid 1000", "Gid:\t1000\t1000\t1000\t1000", "groups [] <nil>",
 		"write work <nil>", "mount operation not permitted", "oom score 500 <nil>",
 	} {
 		if !strings.Contains(output, want) {
