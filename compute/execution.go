@@ -101,6 +101,10 @@ type Execution struct {
 	MaxRetries int      `cbor:"46,keyasint,omitempty"` // Retries allowed after system failures.
 	Retries    int      `cbor:"47,keyasint,omitempty"` // Retries so far.
 	Avoid      []NodeID `cbor:"49,keyasint,omitempty"` // Nodes on which its code could not be started, in this order.
+
+	// Owed is the wall time of its attempts that its own organization's work
+	// preempted. It is charged with the last attempt.
+	Owed time.Duration `cbor:"50,keyasint,omitempty"`
 }
 
 // Avoids reports whether e should not be placed on a node because its code
@@ -162,6 +166,7 @@ type Attempt struct {
 	StartedAt  Instant       `cbor:"13,keyasint,omitempty"` // When StartAttempt was committed, by the state's clock.
 	PreemptAt  Instant       `cbor:"14,keyasint,omitempty"` // When it was preempted; zero if it was not.
 	Notice     time.Duration `cbor:"15,keyasint,omitempty"` // Time between the notice of a preemption and SIGTERM.
+	ForOwn     bool          `cbor:"16,keyasint,omitempty"` // It was preempted for work of its own organization.
 }
 
 // GPUShare is the part of one GPU that an attempt holds. The state sets memory

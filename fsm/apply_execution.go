@@ -159,7 +159,7 @@ func limitTime(e *compute.Execution) bool {
 	if e.MaxCredits == 0 {
 		return true
 	}
-	paid := buys(e.MaxCredits, e.Price, e.Timeout+e.StopGrace)
+	paid := buys(e.MaxCredits, e.Price, e.Owed+e.Timeout+e.StopGrace) - e.Owed
 	least := min(leastTime, e.Timeout)
 	if limit := max(paid-e.StopGrace, least); limit < e.Timeout {
 		e.Timeout = limit
@@ -227,7 +227,12 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	if refusal != nil {
 		return Result{Refusal: refusal}
 	}
-	if s.goesOn(a, &e, attempt.EndingOf(&o)) {
+	toOwn := yieldedToOwn(&a, &e, &o)
+	if toOwn && s.owe(&e, o.Duration) {
+		s.requeue(a, &e, afterPreemption(&e).owed())
+		return Result{Execution: e.ID, Status: e.Status}
+	}
+	if !toOwn && s.goesOn(a, &e, attempt.EndingOf(&o)) {
 		return Result{Execution: e.ID, Status: e.Status}
 	}
 	e.Ran, e.ExitCode, e.Duration, e.Usage = o.Ran, o.ExitCode, o.Duration, o.Usage
@@ -236,7 +241,11 @@ func (s *execution) finishAttempt(c FinishAttempt) Result {
 	if !e.StartedAt.IsZero() {
 		s.selection.startParent(&e)
 	}
-	s.endAttempt(a, &e, verdictOf(&e, o))
+	how := verdictOf(&e, o)
+	if toOwn {
+		how = endsOwing()
+	}
+	s.endAttempt(a, &e, how)
 	return Result{Execution: e.ID, Status: e.Status}
 }
 

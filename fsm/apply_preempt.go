@@ -22,6 +22,7 @@ func (s *placement) preempt(p compute.Preemption) bool {
 	}
 	preempted, execution := *a, *e
 	preempted.PreemptAt, preempted.Notice = s.meta.Now, s.PreemptNotice()
+	preempted.ForOwn = s.Format() >= formatOwed && urgent.Org == e.Org
 	execution.Reason = compute.ReasonPreempted
 	s.putAttempt(&preempted)
 	s.execution.putExecution(&execution)
@@ -39,6 +40,35 @@ func (s *placement) preempt(p compute.Preemption) bool {
 func yielded(a *compute.Attempt, e *compute.Execution, status compute.Status, reason compute.Reason) bool {
 	return !a.PreemptAt.IsZero() && e.Stop == compute.StopNone &&
 		(reason == compute.ReasonPreempted || status == compute.StatusSystemFailure)
+}
+
+// yieldedToOwn reports whether an attempt ended because it was preempted for work
+// of its own organization. Otherwise two executions of one organization could
+// use machines in turn for nothing. If the system failed meanwhile, it is free.
+func yieldedToOwn(a *compute.Attempt, e *compute.Execution, o *compute.Outcome) bool {
+	return a.ForOwn && o.Ran && o.Reason == compute.ReasonPreempted && yielded(a, e, o.Status, o.Reason)
+}
+
+// owe has e owe the time that an attempt used, and shortens its time limit to what
+// its ceiling of credits buys after that. It reports whether the ceiling and the
+// organization's credits allow another attempt; e changes only then.
+func (s *execution) owe(e *compute.Execution, used time.Duration) bool {
+	next := *e
+	next.Owed += min(used, e.Timeout+e.StopGrace)
+	if !limitTime(&next) || s.money.lacks(e.Org, firstHold(&next)-e.Held) != nil {
+		return false
+	}
+	*e = next
+	return true
+}
+
+// endsOwing returns how an execution ends that cannot pay for another attempt
+// after its organization's own work preempted it.
+func endsOwing() ending {
+	return ending{
+		compute.StatusCancelled, compute.ReasonCredits,
+		"preempted by the organization's own work; the credits do not buy another attempt",
+	}
 }
 
 // afterPreemption returns how a preempted execution continues.

@@ -11,12 +11,25 @@ import (
 type again struct {
 	ended compute.Reason // Why its attempt ended.
 	waits compute.Reason // Why it waits; one of those that executions wait for.
-	note  string         // Why the attempt is free, for the ledger.
+	note  string         // Why the attempt is free or charged later, for the ledger.
+}
+
+// free returns w for an attempt that is never charged.
+func (w again) free() again {
+	w.note = "free: " + w.note
+	return w
+}
+
+// owed returns w for an attempt that is charged when the execution has ended.
+func (w again) owed() again {
+	w.note += " by the organization's own work: charged at the end"
+	return w
 }
 
 // requeue ends a live attempt, as a system failure, and puts its execution
 // back to where it was in the queue. The attempt is not charged: its
-// hold is released, with the reason, and a new hold is taken.
+// hold is released, with the reason, and a new hold is taken, which covers what e
+// owes.
 func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) {
 	s.placement.leave(&a, e)
 	a.Status, a.Reason = compute.StatusSystemFailure, why.ended
@@ -27,10 +40,10 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 	e.Estimate = nil // It was of the first start.
 	s.money.post(compute.LedgerEntry{
 		Org: e.Org, Kind: compute.LedgerRelease, Amount: e.Held,
-		Execution: e.ID, Epoch: e.Epoch, Note: "free: " + why.note,
+		Execution: e.ID, Epoch: e.Epoch, Note: why.note,
 	})
 	e.Held = 0
-	s.money.hold(e, firstHold(e), "queued again") // No more than was released.
+	s.money.hold(e, firstHold(e), "queued again") // No more than was released, or what owe allowed.
 	s.putExecution(e)
 }
 
@@ -39,7 +52,7 @@ func (s *execution) requeue(a compute.Attempt, e *compute.Execution, why again) 
 // attempts that made room had another.
 func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.Ending) bool {
 	if yielded(&a, e, end.Status, end.Reason) {
-		s.requeue(a, e, afterPreemption(e))
+		s.requeue(a, e, afterPreemption(e).free())
 		return true
 	}
 	if s.Format() < formatTrust {
@@ -48,7 +61,7 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 	switch attempt.Decide(e, &a, end) {
 	case attempt.Moved:
 		e.Stop = compute.StopNone
-		s.requeue(a, e, afterDrain())
+		s.requeue(a, e, afterDrain().free())
 		return true
 	case attempt.Retried:
 		e.Retries++
@@ -57,7 +70,8 @@ func (s *execution) goesOn(a compute.Attempt, e *compute.Execution, end attempt.
 	case attempt.Ends:
 		return false
 	}
-	s.requeue(a, e, again{ended: end.Reason, waits: compute.ReasonRetry, note: "system failure, " + end.Reason.String()})
+	why := again{ended: end.Reason, waits: compute.ReasonRetry, note: "system failure, " + end.Reason.String()}
+	s.requeue(a, e, why.free())
 	return true
 }
 

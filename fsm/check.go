@@ -241,6 +241,8 @@ func checkAlone(e *compute.Execution) error {
 		return errors.New("a system failure was charged")
 	case e.Retries < 0 || e.Retries > e.MaxRetries || len(e.Avoid) > attempt.MaxUnstarted:
 		return errors.New("started again more often than it may be")
+	case e.Owed < 0 || e.Owed > 0 && !e.Preemptible:
+		return errors.New("owes the time of attempts that could not be preempted")
 	case len(e.Detail) > maxDetail:
 		return errors.New("detail is too long")
 	}
@@ -313,6 +315,8 @@ func (v checker) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
 		return fmt.Errorf("attempt %d of %s is live, but of a life of the cluster before", a.Epoch, a.Execution)
 	case !a.PreemptAt.IsZero() && (!movable(e) || a.PreemptAt > v.meta.Now):
 		return fmt.Errorf("attempt %d of %s was preempted, which it may not be", a.Epoch, a.Execution)
+	case a.ForOwn && a.PreemptAt.IsZero():
+		return fmt.Errorf("attempt %d of %s was not preempted for anyone's work", a.Epoch, a.Execution)
 	case a.Ended != a.Status.Terminal():
 		return fmt.Errorf("attempt %d of %s ended as %s", a.Epoch, a.Execution, a.Status)
 	}

@@ -16,9 +16,10 @@ const (
 	formatFirst    = 1
 	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
 	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
+	formatOwed     = 4 // Attempts that the organization's own work preempted are charged.
 
 	// Format is the newest format that this program can apply.
-	Format = formatTrust
+	Format = formatOwed
 )
 
 // maxNamed is how many nodes a refusal lists.

@@ -17,10 +17,10 @@ const (
 	growSweep = 10_000 // Holds that one Tick extends at most.
 )
 
-// costs returns the largest cost of e if its time limit were limit: that time
-// and the grace for its code to end, within its ceiling.
+// costs returns the largest cost of e if its time limit were limit: what it owes,
+// that time and the grace for its code to end, within its ceiling.
 func costs(e *compute.Execution, limit time.Duration) compute.Credits {
-	amount := e.Price.Charge(limit + e.StopGrace)
+	amount := e.Price.Charge(e.Owed + limit + e.StopGrace)
 	if e.MaxCredits > 0 {
 		amount = min(amount, e.MaxCredits)
 	}
@@ -108,6 +108,10 @@ func chargeOf(e *compute.Execution) (compute.Credits, string) {
 		return 0, "free: no sub-execution was created"
 	case e.Status == compute.StatusSystemFailure:
 		return 0, "free: system failure, " + e.Reason.String()
+	case e.Owed > 0:
+		ran := max(e.Duration, 0).Truncate(time.Millisecond).String()
+		return e.Price.Charge(e.Owed + max(e.Duration, 0)),
+			"code ran " + ran + ", and " + e.Owed.Truncate(time.Millisecond).String() + " before it was preempted"
 	case !e.Ran || e.Duration <= 0:
 		return 0, "free: the code never ran"
 	}
@@ -146,5 +150,5 @@ func grows(e *compute.Execution) bool {
 // growsAt returns when the hold of e has to be extended: the margin before only
 // the grace is left of it.
 func growsAt(e *compute.Execution) compute.Instant {
-	return e.PlacedAt.Add(buys(e.Held, e.Price, e.Timeout+e.StopGrace) - e.StopGrace - holdMargin)
+	return e.PlacedAt.Add(buys(e.Held, e.Price, e.Owed+e.Timeout+e.StopGrace) - e.Owed - e.StopGrace - holdMargin)
 }

@@ -88,6 +88,8 @@ func partialExecution(data []byte, e *compute.Execution) bool {
 			e.MaxRetries = int(n)
 		case 47:
 			e.Retries = int(n)
+		case 50:
+			e.Owed = time.Duration(n)
 		case 39, 49:
 			more = true
 		}
@@ -148,6 +150,8 @@ func partialAttempt(data []byte) (a compute.Attempt, ok bool) {
 			a.Status = compute.Status(n)
 		case 14:
 			a.PreemptAt = compute.Instant(n)
+		case 16:
+			a.ForOwn = true // As above.
 		}
 	}
 	return a, f.Complete()

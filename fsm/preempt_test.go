@@ -35,6 +35,13 @@ func (w *world) yielded(id compute.ExecutionID, d time.Duration) fsm.FinishAttem
 // ten minutes, five of them protected, and one that waits for its GPUs.
 func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim, head compute.ExecutionID) {
 	w = newWorld(t)
+	victim, head = w.contend(change...)
+	return w, victim, head
+}
+
+// contend submits what newPreemptWorld describes.
+func (w *world) contend(change ...func(*compute.Execution)) (victim, head compute.ExecutionID) {
+	w.Helper()
 	s := settings()
 	s.PreemptMinRun, s.PreemptNotice, s.StopGrace = 5*time.Minute, 30*time.Second, 10*time.Second
 	w.must(fsm.SetSettings{Term: 1, Settings: s})
@@ -46,8 +53,135 @@ func newPreemptWorld(t *testing.T, change ...func(*compute.Execution)) (w *world
 	w.now = w.now.Add(5 * time.Minute)
 	w.do()
 	w.now = w.now.Add(5 * time.Minute)
-	head = w.submit("h100", urgent)
-	return w, victim, head
+	return victim, w.submit("h100", urgent)
+}
+
+// newOwnWorld returns what newPreemptWorld does, with the newest format, and the
+// execution that was preempted for another one of its organization.
+func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim compute.ExecutionID) {
+	w = newestWorld(t)
+	victim, head := w.contend(change...)
+	if !w.preempt(victim, head) {
+		t.Fatal("not preempted")
+	}
+	w.must(fsm.StopExecution{Op: w.op(w.org, "x"), Actor: w.ada, Execution: head, Stop: compute.StopHard})
+	return w, victim
+}
+
+// TestOwnWorkIsCharged checks that what an attempt used is charged, once its
+// execution has ended, if the organization's own work preempted it.
+func TestOwnWorkIsCharged(t *testing.T) {
+	const price, used = 2 * 900, 10 * 60
+	stop := func(w *world, id compute.ExecutionID) {
+		w.must(fsm.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: id, Stop: compute.StopHard})
+	}
+	tests := []struct {
+		name   string
+		end    func(w *world, id compute.ExecutionID)
+		status compute.Status
+		want   int64 // Seconds.
+	}{
+		{"aborted while it waits", stop, compute.StatusAborted, used},
+		{"completed by its next attempt", func(w *world, id compute.ExecutionID) {
+			w.complete(id, "n1", 3*time.Second)
+		}, compute.StatusCompleted, used + 3},
+		{"preempted again, and aborted", func(w *world, id compute.ExecutionID) {
+			w.place("n1", id)
+			w.must(w.started(id))
+			w.now = w.now.Add(5 * time.Minute)
+			w.do()
+			if !w.preempt(id, w.submit("h100.2x", urgent)) {
+				w.Fatal("not preempted again")
+			}
+			w.must(w.yielded(id, 5*time.Minute))
+			stop(w, id)
+		}, compute.StatusAborted, used + 300},
+		{"failed by the system in its next attempt", func(w *world, id compute.ExecutionID) {
+			w.place("n1", id)
+			c := w.ended(id, compute.StatusSystemFailure, time.Minute)
+			c.Outcome.Reason = compute.ReasonSupervisorLost
+			w.must(c)
+		}, compute.StatusSystemFailure, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, victim := newOwnWorld(t)
+			before := w.account().Held
+			w.must(w.yielded(victim, used*time.Second))
+			w.wantStatus(victim, compute.StatusQueued, compute.ReasonPreempted)
+			w.wantMoney(100*compute.Credit, before+micro(price*used))
+			tt.end(w, victim)
+			if e := w.get(victim); e.Status != tt.status || e.Billed != micro(price*tt.want) {
+				t.Errorf("%s, billed %s, want %s and %s", e.Status, e.Billed, tt.status, micro(price*tt.want))
+			}
+		})
+	}
+}
+
+// TestOtherWorkIsFree checks that an attempt is free if another organization's
+// work preempted it, or if the system failed after its own work had.
+func TestOtherWorkIsFree(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		w := newestWorld(t)
+		victim, head := w.contend()
+		if !own {
+			c := w.python("h100")
+			c.Actor, c.Op, c.Execution.Priority = w.other, w.op(w.other.Org, "h100"), 60
+			head = w.must(c).Execution
+		}
+		if !w.preempt(victim, head) {
+			t.Fatal("not preempted")
+		}
+		c := w.yielded(victim, 10*time.Minute)
+		if own {
+			c.Outcome.Reason = compute.ReasonSupervisorLost
+		}
+		w.must(c)
+		w.wantStatus(victim, compute.StatusQueued, compute.ReasonPreempted)
+		w.must(fsm.StopExecution{Op: w.op(w.org, "y"), Actor: w.ada, Execution: victim, Stop: compute.StopHard})
+		if e := w.get(victim); e.Billed != 0 || e.Owed != 0 {
+			t.Errorf("own work %v: billed %s", own, e.Billed)
+		}
+	}
+}
+
+// TestOwnWorkEndsWithTheCredits checks that an execution ends, charged, if its
+// ceiling or its organization's credits do not pay for another attempt.
+func TestOwnWorkEndsWithTheCredits(t *testing.T) {
+	t.Run("ceiling", func(t *testing.T) {
+		ceiling := micro(1800 * 910) // Ten minutes, five more, and the grace.
+		w, victim := newOwnWorld(t, func(e *compute.Execution) { e.MaxCredits = ceiling })
+		w.must(w.yielded(victim, 10*time.Minute))
+		w.wantStatus(victim, compute.StatusQueued, compute.ReasonPreempted)
+		if e := w.get(victim); e.Timeout != 5*time.Minute || e.Held != ceiling {
+			t.Errorf("%s are left, %s held", e.Timeout, e.Held)
+		}
+		w.place("n1", victim)
+		w.must(w.started(victim))
+		w.now = w.now.Add(5 * time.Minute)
+		w.do()
+		if !w.preempt(victim, w.submit("h100.2x", urgent)) {
+			t.Fatal("not preempted again")
+		}
+		w.must(w.yielded(victim, 5*time.Minute+9500*time.Millisecond))
+		w.wantStatus(victim, compute.StatusCancelled, compute.ReasonCredits)
+		if e := w.get(victim); e.Billed != micro(1800*909+900) || !e.Ran {
+			t.Errorf("billed %s", e.Billed)
+		}
+	})
+	t.Run("credits", func(t *testing.T) {
+		w, victim := newOwnWorld(t)
+		for w.account().Available() > micro(1800*600) {
+			again := w.python("h100")
+			again.Execution.Timeout = time.Duration(min(int64(w.account().Available())/900-10, 3600)) * time.Second
+			w.must(again)
+		}
+		w.must(w.yielded(victim, 10*time.Minute))
+		w.wantStatus(victim, compute.StatusCancelled, compute.ReasonCredits)
+		if e := w.get(victim); e.Billed != micro(1800*600) {
+			t.Errorf("billed %s", e.Billed)
+		}
+	})
 }
 
 // TestPreemptedIsQueuedAgainAndChargedOnce follows a preemption from its

@@ -34,7 +34,7 @@ type Start struct {
 	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Retries on another node after a system failure, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
 	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
 	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
-	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free. Not for GPU selections."`
+	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free unless the work is of the same organization. Not for GPU selections."`
 	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"Network of the code: egress or none."`
 	DisconnectGrace int               `json:"disconnect_grace" default:"600" min:"0" max:"86400" doc:"Seconds that the execution keeps running while its node is partitioned."`
 }

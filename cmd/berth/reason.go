@@ -23,7 +23,7 @@ func reasonTexts() map[string]string {
 		"retry": "its attempt ended with a system failure and is free; " +
 			"it is queued again at its previous position",
 		"preempted": "it was preempted by a higher priority and is queued again at its previous position; " +
-			"that attempt is free",
+			"that attempt is free unless it was the organization's own work",
 		"drained": "its node was drained; if it may restart it is queued again at its previous position, " +
 			"and that attempt is free",
 
