@@ -76,6 +76,8 @@ var escapes = []struct{ name, code string }{
 	{"write the core pattern", `os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY); escaped(True)`},
 	{"read the kernel's timers", `escaped(len(open('/proc/timer_list').read()) > 0)`},
 	{"make a device", "import stat\nos.mknod('/tmp/berth-escape', 0o600 | stat.S_IFBLK, os.makedev(254, 0)); os.remove('/tmp/berth-escape'); escaped(True)"},
+	{"flush the machine's disks", `ctypes.set_errno(0); libc.sync(); escaped(ctypes.get_errno() == 0)`},
+	{"flush a file system", `r, e = call(306, os.open('/tmp', os.O_RDONLY)); escaped(r == 0)`},
 	{"see control groups", `escaped(len(os.listdir('/sys/fs/cgroup')) > 0)`},
 	{"raise its priority", `os.nice(-1); escaped(True)`},
 	{"find an open descriptor", `escaped(any(os.path.exists('/proc/self/fd/%d' % n) for n in range(3, 64)))`},
