@@ -34,6 +34,8 @@ type BundleRef struct {
 const (
 	MaxInlineBundle  = 16 << 10 // An encoded bundle up to this size is part of its command.
 	MaxDecodedBundle = 16 << 20 // A bundle that unpacks to more is refused.
+	MaxPathDepth     = 32       // Parts of the path of an import file.
+	MaxBundleDirs    = 1000     // Directories of all import files together.
 )
 
 // Encode returns the bundle as gzipped JSON, the same bytes for the same

@@ -233,7 +233,7 @@ func (e *Executor) layOut(a *attempt, w compute.Work, bundle *compute.Bundle, re
 		return fmt.Errorf("make attempt directory: %w", err)
 	}
 	fault.Point("executor.prepare.journal")
-	if err := writeWork(filepath.Join(dir, supervise.WorkDir), bundle, res.slot.uid()); err != nil {
+	if err := writeWork(filepath.Join(dir, supervise.WorkFile), bundle); err != nil {
 		return err
 	}
 	if protocol.MayLeave(w.Execution) {
@@ -331,7 +331,7 @@ func (e *Executor) conclude(a *attempt, outcome compute.Outcome) {
 
 // clean removes what only a live attempt needs.
 func (e *Executor) clean(dir string) {
-	for _, name := range []string{supervise.WorkDir, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir} {
+	for _, name := range []string{supervise.WorkFile, supervise.SpecFile, supervise.ControlFile, supervise.NoticeDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			e.log.Warn("attempt directory not cleaned", "err", err)
 		}

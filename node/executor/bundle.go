@@ -3,11 +3,14 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"berth/compute"
+	"berth/node/executor/sandbox"
 )
 
 // Limits of a bundle.
@@ -17,80 +20,79 @@ const (
 	maxEnv         = 1000 // Environment variables of the bundle.
 )
 
-// checkBundle checks the bundle's file names and the number of its variables.
-func checkBundle(bundle *compute.Bundle) error {
+// workFiles returns the files of the bundle, with clean paths. An import file with
+// the name of the code is left out.
+func workFiles(bundle *compute.Bundle) ([]sandbox.WorkFile, error) {
 	if len(bundle.ImportFiles) > maxImportFiles {
-		return compute.Errorf(compute.CodeInvalid, "more than %d import files", maxImportFiles)
+		return nil, compute.Errorf(compute.CodeInvalid, "more than %d import files", maxImportFiles)
 	}
 	if len(bundle.Env) > maxEnv {
-		return compute.Errorf(compute.CodeInvalid, "more than %d variables", maxEnv)
+		return nil, compute.Errorf(compute.CodeInvalid, "more than %d variables", maxEnv)
 	}
-	names := []string{fileName(bundle)}
-	for name := range bundle.ImportFiles {
-		names = append(names, name)
-	}
-	for _, name := range names {
-		if !filepath.IsLocal(name) || filepath.Clean(name) == "." || len(name) > maxPathBytes {
-			return compute.Errorf(compute.CodeInvalid,
-				"file name %.100q is not a relative path inside the work directory", name)
+	texts := make(map[string]string, len(bundle.ImportFiles)+1)
+	for name, text := range bundle.ImportFiles {
+		if err := checkName(name); err != nil {
+			return nil, err
 		}
+		texts[filepath.Clean(name)] = text
+	}
+	if err := checkName(fileName(bundle)); err != nil {
+		return nil, err
+	}
+	texts[fileName(bundle)] = bundle.Code
+	names := slices.Sorted(maps.Keys(texts))
+	if err := checkDirs(names, texts); err != nil {
+		return nil, err
+	}
+	files := make([]sandbox.WorkFile, 0, len(names))
+	for _, name := range names {
+		files = append(files, sandbox.WorkFile{Path: name, Text: texts[name]})
+	}
+	return files, nil
+}
+
+// checkName checks that name is the path of a file in the work directory.
+func checkName(name string) error {
+	if !filepath.IsLocal(name) || filepath.Clean(name) == "." || len(name) > maxPathBytes ||
+		strings.ContainsRune(name, 0) {
+		return compute.Errorf(compute.CodeInvalid,
+			"file name %.100q is not a relative path inside the work directory", name)
+	}
+	if strings.Count(filepath.Clean(name), "/") >= compute.MaxPathDepth {
+		return compute.Errorf(compute.CodeInvalid,
+			"file name %.100q has more than %d parts", name, compute.MaxPathDepth)
 	}
 	return nil
 }
 
-// writeWork writes the bundle's files to dir. They belong to uid, the root of the
-// sandbox, which copies them from there. The code is written last, so that an
-// import file of the same name does not replace it.
-func writeWork(dir string, bundle *compute.Bundle, uid int) error {
-	if err := checkBundle(bundle); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid)); err != nil {
-		return fmt.Errorf("write work directory: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("write work directory: %w", err)
-	}
-	defer root.Close()
-	names := make([]string, 0, len(bundle.ImportFiles))
-	for name := range bundle.ImportFiles {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+// checkDirs checks that no file is the directory of another one, and the number of
+// directories.
+func checkDirs(names []string, texts map[string]string) error {
+	dirs := make(map[string]bool)
 	for _, name := range names {
-		if err := writeFile(root, filepath.Clean(name), bundle.ImportFiles[name], uid); err != nil {
-			return err
+		for dir := filepath.Dir(name); dir != "." && !dirs[dir]; dir = filepath.Dir(dir) {
+			if _, isFile := texts[dir]; isFile {
+				return compute.Errorf(compute.CodeInvalid, "file name %.100q goes through another file", name)
+			}
+			dirs[dir] = true
 		}
 	}
-	return writeFile(root, fileName(bundle), bundle.Code, uid)
-}
-
-func writeFile(root *os.Root, name, text string, uid int) error {
-	if err := makeParents(root, filepath.Dir(name), uid); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	err := root.WriteFile(name, []byte(text), 0o600)
-	if err == nil {
-		err = root.Lchown(name, uid, uid)
-	}
-	if err != nil {
-		// Two names may conflict, such as a and a/b.
-		return compute.Errorf(compute.CodeInvalid, "file name %.100q cannot be written: %w", name, err)
+	if len(dirs) > compute.MaxBundleDirs {
+		return compute.Errorf(compute.CodeInvalid, "the files are in more than %d directories", compute.MaxBundleDirs)
 	}
 	return nil
 }
 
-// makeParents makes dir and its parents, owned by uid.
-func makeParents(root *os.Root, dir string, uid int) error {
-	if dir == "." {
-		return nil
-	}
-	if err := makeParents(root, filepath.Dir(dir), uid); err != nil {
+// writeWork writes the bundle's files to one file. They are unpacked in the sandbox,
+// within its limits: their directories cost time.
+func writeWork(name string, bundle *compute.Bundle) error {
+	files, err := workFiles(bundle)
+	if err != nil {
 		return err
 	}
-	if err := root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write work file: %w", err)
 	}
-	return root.Lchown(dir, uid, uid)
+	return errors.Join(sandbox.WriteWork(file, files), file.Close())
 }

@@ -205,12 +205,21 @@ func TestSpeedOfASimulatedGPU(t *testing.T) {
 	}
 }
 
-func TestBadFileNames(t *testing.T) {
+// TestUnusableBundles checks that code fails, and not the system, if its files or
+// variables cannot be used.
+func TestUnusableBundles(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, nil)
+	n := newNode(t, func(c *executor.Config) { c.ScratchMiB = 2 })
 	many := make(map[string]string)
 	for i := range 1001 {
 		many[strings.Repeat("x", i+1)] = ""
+	}
+	dirs, variables := make(map[string]string), make(map[string]string)
+	for i := range 34 {
+		dirs[fmt.Sprint(i, "/", strings.Repeat("a/", 30), "x")] = ""
+	}
+	for i := range 60 {
+		variables[fmt.Sprint("A", i)] = strings.Repeat("x", 120<<10)
 	}
 	for name, b := range map[string]compute.Bundle{
 		"absolute":        {ImportFiles: map[string]string{"/etc/passwd": "x"}},
@@ -219,6 +228,11 @@ func TestBadFileNames(t *testing.T) {
 		"file and parent": {ImportFiles: map[string]string{"a": "x", "a/b": "x"}},
 		"name climbs":     {FileName: "../main.py"},
 		"too many":        {ImportFiles: many},
+		"too deep":        {ImportFiles: map[string]string{strings.Repeat("a/", 32) + "x": ""}},
+		"too many dirs":   {ImportFiles: dirs},
+		"too much text":   {ImportFiles: map[string]string{"x": strings.Repeat("x", 4<<20)}},
+		"large variable":  {Env: map[string]string{"A": strings.Repeat("x", 128<<10)}},
+		"many variables":  {Env: variables},
 		"NUL":             {ImportFiles: map[string]string{"a\x00b": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func (e *Executor) spec(work compute.Work, bundle *compute.Bundle, res *resource
 		JoinNetwork: res.network != nil, Notes: res.notes,
 		Sandbox: sandbox.Spec{
 			UIDBase: res.slot.uid(), Hostname: hostname, OwnNetwork: res.network == nil,
-			WorkSource: filepath.Join(dir, supervise.WorkDir), ScratchMiB: e.scratchMiB(limits.memoryMiB),
+			WorkSource: filepath.Join(dir, supervise.WorkFile), ScratchMiB: e.scratchMiB(limits.memoryMiB),
 			Argv: e.python.argv(bundle), Env: e.environment(work, bundle),
 			MaxProcs: maxPids, MaxFiles: maxFiles,
 			Seccomp: e.seccomp, Landlock: e.landlock,

@@ -28,7 +28,11 @@ func Main() int {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		fmt.Fprintf(report, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		word := "error"
+		if errors.Is(err, ErrProgram) {
+			word = "refused"
+		}
+		fmt.Fprintf(report, "%s %s\n", word, strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}
 	fmt.Fprintf(report, "exit %d\n", uint32(status))
@@ -61,6 +65,10 @@ func first(report *os.File) (syscall.WaitStatus, error) {
 	fmt.Fprintln(report, "ready")
 	if err := awaitStart(os.NewFile(fdStart, "start")); err != nil {
 		return 0, err
+	}
+	// The limits of the program are set by now, and its time counts.
+	if err := unpackWork(os.NewFile(fdWork, "work"), WorkDir); err != nil {
+		return 0, refusal(err)
 	}
 	pid, err := execute(spec)
 	if err != nil {
@@ -142,9 +150,22 @@ func execute(spec *Spec) (int, error) {
 		},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", spec.Argv[0], err)
+		return 0, refusal(fmt.Errorf("start %s: %w", spec.Argv[0], err))
 	}
 	return pid, nil
+}
+
+// refusal marks the errors of which the program's own files and variables are the
+// cause: they exceed what its sandbox or the kernel takes.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("%w: the environment variables exceed what the kernel passes to a program: %w", ErrProgram, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ENOTDIR),
+		errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("%w: %w", ErrProgram, err)
+	}
+	return err
 }
 
 // limit sets the resource limits that the program inherits.

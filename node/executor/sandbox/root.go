@@ -3,7 +3,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -152,7 +151,6 @@ func mountPts() error {
 }
 
 // mountScratch makes the writable directories, which share one tmpfs of one size.
-// It copies the program's files into the first.
 func mountScratch(spec *Spec) error {
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return fmt.Errorf("mount scratch: %w", err)
@@ -169,7 +167,7 @@ func mountScratch(spec *Spec) error {
 			err = os.MkdirAll(to, 0o755)
 		}
 		if err == nil && dir == WorkDir {
-			err = fillWork(from)
+			err = os.Chown(from, UserID, UserID)
 		}
 		if err == nil {
 			err = syscall.Chmod(from, 0o1777)
@@ -185,47 +183,6 @@ func mountScratch(spec *Spec) error {
 		return fmt.Errorf("detach scratch: %w", err)
 	}
 	return os.Remove(scratch)
-}
-
-// fillWork copies the program's files and makes its user their owner.
-func fillWork(target string) error {
-	if err := os.Chown(target, UserID, UserID); err != nil {
-		return err
-	}
-	source, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fdWork))
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	return fs.WalkDir(source.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || name == "." {
-			return err
-		}
-		to := target + "/" + name
-		if entry.IsDir() {
-			err = os.Mkdir(to, 0o755)
-		} else {
-			err = copyFile(source, name, to)
-		}
-		if err != nil {
-			return err
-		}
-		return os.Chown(to, UserID, UserID)
-	})
-}
-
-func copyFile(source *os.Root, name, to string) error {
-	from, err := source.Open(name)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, from)
-	return errors.Join(err, file.Close())
 }
 
 func writeFiles(spec *Spec) error {

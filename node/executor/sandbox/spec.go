@@ -9,7 +9,7 @@ type Spec struct {
 	Binds      []Bind `json:"binds"` // Parents before children.
 	Links      []Link `json:"links"`
 	Files      []File `json:"files"`
-	WorkSource string `json:"work_source"` // A directory of the machine. Its files are copied to WorkDir.
+	WorkSource string `json:"work_source"` // A file of WriteWork. The files in it become those in WorkDir.
 	ScratchMiB int64  `json:"scratch_mib"` // Size of WorkDir, /tmp and /dev/shm together.
 
 	Argv       []string `json:"argv"`

@@ -179,6 +179,10 @@ func (s *Sandbox) Await() error {
 // After Execute it may nevertheless have started the program.
 var ErrNoReport = errors.New("sandbox ended")
 
+// ErrProgram means that the program's files or variables cannot be used. It would
+// fail on every machine.
+var ErrProgram = errors.New("not executable")
+
 // Execute makes the first process start the program and returns when it has.
 func (s *Sandbox) Execute() error {
 	if err := s.report.SetReadDeadline(time.Now().Add(setupTimeout)); err != nil {
@@ -230,6 +234,9 @@ func (s *Sandbox) expect(word string) (string, error) {
 		return "", fmt.Errorf("%w before %q: %w", ErrNoReport, word, err)
 	}
 	got, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	if got == "refused" {
+		return "", fmt.Errorf("%w: %s", ErrProgram, strings.TrimPrefix(rest, ErrProgram.Error()+": "))
+	}
 	if got != word {
 		return "", fmt.Errorf("build sandbox: %s", rest)
 	}

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/sandbox"
 	"berth/node/logs"
 )
 
@@ -103,6 +105,12 @@ func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, strin
 		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
 	case causeNone:
 	}
+	if end.err != nil && s.outgrew(end.err) {
+		return s.classifyOOM()
+	}
+	if errors.Is(end.err, sandbox.ErrProgram) {
+		return compute.StatusFailed, compute.ReasonStartFailed, end.err.Error()
+	}
 	if end.err != nil && s.startUnknown {
 		return compute.StatusSystemFailure, compute.ReasonSupervisorLost, end.err.Error()
 	}
@@ -110,6 +118,20 @@ func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, strin
 		return compute.StatusSystemFailure, compute.ReasonStartFailed, end.err.Error()
 	}
 	return s.classifyExit(end)
+}
+
+// outgrew reports whether the first process was killed, before the code started,
+// because the memory limit was reached.
+func (s *supervisor) outgrew(err error) bool {
+	if s.group == nil || !errors.Is(err, sandbox.ErrNoReport) {
+		return false
+	}
+	kills, err := s.group.OOMKills()
+	if err != nil || kills == 0 {
+		return false
+	}
+	reached, err := s.group.LimitReached()
+	return err == nil && reached
 }
 
 // classifyExit classifies the end of code that the supervisor did not end. The

@@ -21,7 +21,7 @@ const (
 	JournalFile = "journal"
 	PIDFile     = "pid"
 	OutputFile  = "out.seg"
-	WorkDir     = "work"
+	WorkFile    = "work"    // The files of the code, by sandbox.WriteWork.
 	ControlFile = "control" // The socket for Dial.
 	ErrorFile   = "errors"  // The supervisor's standard error.
 	NoticeDir   = "notice"  // Mounted in the sandbox of code that may be preempted or drained.

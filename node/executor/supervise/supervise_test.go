@@ -1,6 +1,7 @@
 package supervise_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,7 +96,7 @@ func prepare(t *testing.T, work string, change func(*supervise.Spec)) *attempt {
 		change(spec)
 	}
 	for _, err := range []error{
-		os.Mkdir(spec.Sandbox.WorkSource, 0o700), os.Chown(spec.Sandbox.WorkSource, spec.Sandbox.UIDBase, spec.Sandbox.UIDBase),
+		os.WriteFile(spec.Sandbox.WorkSource, nil, 0o600),
 		journal.Create(filepath.Join(a.dir, supervise.JournalFile)), spec.Write(a.dir),
 	} {
 		if err != nil {
@@ -155,7 +156,7 @@ func newSpec(t *testing.T, dir, work string) *supervise.Spec {
 		MemoryMiB: 128, CPUMilli: 1000, Pids: 64, Timeout: time.Minute, StopGrace: 30 * time.Second,
 		Sandbox: sandbox.Spec{
 			UIDBase: 0x70000000, Hostname: "berth", OwnNetwork: true, ScratchMiB: 16,
-			WorkSource: filepath.Join(dir, supervise.WorkDir),
+			WorkSource: filepath.Join(dir, supervise.WorkFile),
 			Argv:       []string{"/program"}, Env: []string{program + "=" + work, "GOMAXPROCS=1"},
 			MaxProcs: 64, MaxFiles: 1024, Seccomp: filter, Landlock: rules,
 			Binds: []sandbox.Bind{{Source: self, Target: "/program"}, {Source: os.DevNull, Target: os.DevNull, Device: true}},
@@ -272,6 +273,24 @@ func TestMachineOutOfMemory(t *testing.T) {
 		if _, err := a.conn.Next(); err != nil {
 			break // The supervisor, a thread of which is in the outer group, is gone.
 		}
+	}
+}
+
+// TestFilesExceedMemory checks that files count against the memory limit while they
+// are unpacked, and that it is the code's failure when they reach it.
+func TestFilesExceedMemory(t *testing.T) {
+	a := prepare(t, "exit 3", func(s *supervise.Spec) { s.MemoryMiB, s.Sandbox.ScratchMiB = 24, 64 })
+	var work bytes.Buffer
+	files := []sandbox.WorkFile{{Path: "a/b/large", Text: strings.Repeat("x", 48<<20)}}
+	if err := sandbox.WriteWork(&work, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, supervise.WorkFile), work.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.spawn(nil)
+	if o := a.check(compute.StatusFailed, compute.ReasonOutOfMemory, "memory limit of 24 MiB", 0); o.Ran {
+		t.Error("the outcome says that the code ran")
 	}
 }
 
