@@ -89,6 +89,12 @@ func TestMalformedStarts(t *testing.T) {
 		{"variable's name", code + `"env":{"1A":"x"}}`, []string{"body.env.1A: value_error"}},
 		{"variable of ours", code + `"env":{"BERTH_X":"x"}}`, []string{"body.env.BERTH_X: value_error"}},
 		{"variable of wrong type", code + `"env":{"A":1}}`, []string{"body.env.A: string_type"}},
+		{
+			"variable too large", code + `"env":{"A":"` + strings.Repeat("\U0001F600", 32767) + `","BCDE":"` +
+				strings.Repeat("\U0001F600", 32767) + `"}}`,
+			[]string{"body.env.BCDE: value_error"},
+		},
+		{"variables too large", code + `"env":` + largeEnv() + `}`, []string{"body.env: value_error"}},
 		{"env no object", code + `"env":[]}`, []string{"body.env: dict_type"}},
 		{"preemptible of wrong type", code + `"preemptible":3}`, []string{"body.preemptible: bool_type"}},
 		{"import_files no JSON", code + `"import_files":"{"}`, []string{"body.import_files.1: json_invalid"}},
@@ -100,6 +106,11 @@ func TestMalformedStarts(t *testing.T) {
 			[]string{"body.import_files." + strings.Repeat("x", 256) + ": value_error"},
 		},
 		{"import file outside", code + `"import_files":"{\"../a.py\":\"\"}"}`, []string{"body.import_files.../a.py: value_error"}},
+		{
+			"import file too deep", code + `"import_files":"{\"` + strings.Repeat("a/", 32) + `a\":\"\"}"}`,
+			[]string{"body.import_files." + strings.Repeat("a/", 32) + "a: value_error"},
+		},
+		{"too many directories", code + `"import_files":"` + manyDirs() + `"}`, []string{"body.import_files: value_error"}},
 		{"import file absolute", code + `"import_files":"{\"/a.py\":\"\"}"}`, []string{"body.import_files./a.py: value_error"}},
 		{"import file in a file", code + `"import_files":"{\"a\":\"\",\"a/b\":\"\"}"}`, []string{"body.import_files.a/b: value_error"}},
 		{"import file twice", code + `"import_files":"{\"a\":\"\",\"a\":\"\"}"}`, []string{"body.import_files.a: value_error"}},
@@ -285,4 +296,22 @@ func TestBadPaths(t *testing.T) {
 		w.mustDo("GET", path, w.adaKey, nil, nil)
 	}
 	w.mustDo("POST", "/execution/streaming/start/", w.adaKey, `{"code":"1"}`, nil)
+}
+
+// manyDirs returns import files, as JSON in JSON, in too many directories.
+func manyDirs() string {
+	var files []string
+	for i := range 34 {
+		files = append(files, fmt.Sprintf(`\"%d/%sx\":\"\"`, i, strings.Repeat("a/", 30)))
+	}
+	return "{" + strings.Join(files, ",") + "}"
+}
+
+// largeEnv returns variables, as JSON, that are too large together.
+func largeEnv() string {
+	var env []string
+	for i := range 33 {
+		env = append(env, fmt.Sprintf(`"A%d":"%s"`, i, strings.Repeat("x", 32<<10)))
+	}
+	return "{" + strings.Join(env, ",") + "}"
 }

@@ -3,6 +3,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"path"
 	"regexp"
@@ -20,6 +21,8 @@ const (
 	maxImportFiles = 1000
 	maxImportPath  = 512 // Bytes.
 	maxCallbackURL = 2048
+	maxVariable    = 128<<10 - 1 // Bytes of NAME=value: the kernel's limit, less the NUL.
+	maxVariables   = 1 << 20     // Bytes of all variables: half of the kernel's usual limit for them and the arguments.
 )
 
 // Start holds the fields that all start bodies have.
@@ -32,7 +35,7 @@ type Start struct {
 	MaxCredits      compute.Credits   `json:"max_credits" gt:"0" doc:"Ceiling on what it may cost, with at most six decimals."`
 	Priority        int               `json:"priority" default:"50" min:"0" max:"100" doc:"Higher first; then age."`
 	MaxRetries      int               `json:"max_retries" default:"0" min:"0" max:"10" doc:"Retries on another node after a system failure, such as a lost node; the failed attempt is free. Code that fails is never retried. With retries left it is ended after 15 s without contact and not after disconnect_grace, so that it may start elsewhere. Runs of a GPU selection have at least 2."`
-	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code."`
+	Env             map[string]string `json:"env" maxitems:"100" maxlen:"32768" secret:"true" doc:"Environment variables of the code. With its name, one has at most 131071 bytes; all together at most 1 MiB."`
 	Tags            []string          `json:"tags" maxitems:"10" minlen:"1" maxlen:"64" doc:"Free words, kept with the record."`
 	Preemptible     bool              `json:"preemptible" default:"false" doc:"It may be preempted by work of a higher priority: after a notice it gets SIGTERM, is queued again and restarts; the attempt is free unless the work is of the same organization. Not for GPU selections."`
 	Network         string            `json:"network" default:"\"egress\"" enum:"egress,none" doc:"Network of the code: egress or none."`
@@ -48,7 +51,7 @@ type PythonStart struct {
 	Requirements string   `json:"requirements_content" maxlen:"1048576" doc:"Not available in this version: only empty."`
 	PriorImports []string `json:"prior_imports" maxitems:"1000" maxlen:"1000" doc:"Import statements that are executed before the code."`
 	KernelState  string   `json:"kernel_state" maxlen:"4194304" secret:"true" doc:"Not available in this version: only empty."`
-	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code."`
+	ImportFiles  string   `json:"import_files" maxlen:"8388608" secret:"true" doc:"JSON object: relative path to the text of a file put beside the code. At most 1000 files in 1000 directories; a path has at most 32 parts."`
 
 	Files map[string]string `json:"-"` // ImportFiles, read by Check.
 }
@@ -101,18 +104,32 @@ func (s *Start) Check(f *Faults) {
 	for i, text := range s.CallbackURLs {
 		checkCallbackURL(f, text, i)
 	}
-	for _, name := range sortedKeys(s.Env) {
-		if !variableName(name) {
-			f.Value("a variable's name matches ^[A-Za-z_][A-Za-z0-9_]*$ and does not begin with BERTH_",
-				"body", "env", name)
-		} else if strings.ContainsRune(s.Env[name], 0) {
-			f.Value("a variable's value has no NUL character", "body", "env", name)
-		}
-	}
+	checkEnv(s.Env, f)
 	for i, tag := range s.Tags {
 		if hasControl(tag) {
 			f.Value("a tag has no control characters", "body", "tags", i)
 		}
+	}
+}
+
+// checkEnv records what is wrong with the variables.
+func checkEnv(env map[string]string, f *Faults) {
+	total := 0
+	for _, name := range sortedKeys(env) {
+		size := len(name) + len("=") + len(env[name])
+		total += size + 1
+		switch {
+		case !variableName(name):
+			f.Value("a variable's name matches ^[A-Za-z_][A-Za-z0-9_]*$ and does not begin with BERTH_",
+				"body", "env", name)
+		case strings.ContainsRune(env[name], 0):
+			f.Value("a variable's value has no NUL character", "body", "env", name)
+		case size > maxVariable:
+			f.Value(fmt.Sprintf("a variable has at most %d bytes with its name", maxVariable), "body", "env", name)
+		}
+	}
+	if total > maxVariables {
+		f.Value(fmt.Sprintf("the variables have at most %d bytes together, with their names", maxVariables), "body", "env")
 	}
 }
 
@@ -168,7 +185,7 @@ func importFiles(text string, f *Faults) map[string]string {
 		b.tooMany("Dictionary", maxImportFiles, len(fields))
 		return nil
 	}
-	files := make(map[string]string, len(fields))
+	files, dirs := make(map[string]string, len(fields)), make(map[string]bool)
 	for _, name := range sortedKeys(fields) {
 		loc := []any{"body", "import_files", name}
 		var content *string
@@ -181,6 +198,12 @@ func importFiles(text string, f *Faults) map[string]string {
 			continue
 		}
 		files[name] = *content
+		for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	if len(dirs) > compute.MaxBundleDirs {
+		f.Value(fmt.Sprintf("the files are in at most %d directories", compute.MaxBundleDirs), "body", "import_files")
 	}
 	if len(f.Detail) > before {
 		return nil
@@ -196,6 +219,8 @@ func badPath(name string, others map[string]json.RawMessage) string {
 		return "a path has 1 to 512 bytes"
 	case hasControl(name) || strings.Contains(name, `\`):
 		return "a path has no control characters and no backslash"
+	case strings.Count(name, "/") >= compute.MaxPathDepth:
+		return fmt.Sprintf("a path has at most %d parts", compute.MaxPathDepth)
 	case path.IsAbs(name) || name != path.Clean(name) || name == "." || name == ".." ||
 		strings.HasPrefix(name, "../"):
 		return "a path is relative, without '.' and '..'"
