@@ -89,6 +89,68 @@ func TestBadHTTP(t *testing.T) {
 	}
 }
 
+// TestFramingHasOneReading sends a request whose body is a request of its own.
+// If a proxy and this server disagreed on where the body ends, the second one
+// would be smuggled: the only answer is a refusal, and the connection closes.
+func TestFramingHasOneReading(t *testing.T) {
+	w := newWorld(t)
+	const smuggled = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+	length := fmt.Sprintf("Content-Length: %d\r\n", len(smuggled))
+	for _, tc := range []struct{ name, version, framing string }{
+		{"identity", "1.1", "Transfer-Encoding: identity\r\n"},
+		{"identity in capitals", "1.1", "Transfer-Encoding: IDENTITY\r\n"},
+		{"identity and a length", "1.1", "Transfer-Encoding: identity\r\n" + length},
+		{"length and identity", "1.1", length + "Transfer-Encoding: identity\r\n"},
+		{"chunked and a length", "1.1", "Transfer-Encoding: chunked\r\n" + length},
+		{"length and chunked", "1.1", length + "Transfer-Encoding: chunked\r\n"},
+		{"gzip", "1.1", "Transfer-Encoding: gzip\r\n"},
+		{"gzip and chunked", "1.1", "Transfer-Encoding: gzip, chunked\r\n"},
+		{"chunked and identity", "1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"},
+		{"chunked twice", "1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"},
+		{"chunked with a form feed", "1.1", "Transfer-Encoding: \x0cchunked\r\n"},
+		{"a space before the colon", "1.1", "Transfer-Encoding : chunked\r\n"},
+		{"nothing", "1.1", "Transfer-Encoding:\r\n"},
+		{"chunked in HTTP/1.0", "1.0", "Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"},
+		{"identity in HTTP/1.0", "1.0", "Transfer-Encoding: identity\r\nConnection: keep-alive\r\n"},
+	} {
+		for _, head := range []string{"GET /livez", "POST " + root + "/auth/refresh", "POST /nowhere"} {
+			text := head + " HTTP/" + tc.version + "\r\nHost: a\r\n" + tc.framing + "\r\n" + smuggled
+			if got := w.rawAnswers(text); len(got) != 1 || got[0] != 400 {
+				t.Errorf("%s, %s: statuses are %v, want 400 and no more", head, tc.name, got)
+			}
+		}
+	}
+	if got := w.rawAnswers("GET /livez HTTP/1.1\r\nHost: a\r\n" + length + "\r\n" + smuggled + smuggled); len(got) != 2 {
+		t.Errorf("a GET with a body and another one are answered %v, want two statuses", got)
+	}
+}
+
+// rawAnswers sends text over a connection of its own, and the end of it, and
+// returns the statuses of all answers.
+func (w *world) rawAnswers(text string) (statuses []int) {
+	w.Helper()
+	conn, err := w.dial()
+	w.ok(err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, text+"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	w.ok(err)
+	w.ok(conn.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	answers := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return statuses
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		w.ok(err)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusNotFound && resp.Close {
+			return statuses // The last one, which ends the connection.
+		}
+		statuses = append(statuses, resp.StatusCode)
+	}
+}
+
 func TestLargeStartIsAccepted(t *testing.T) {
 	w := newWorld(t)
 	files := strings.Repeat("x", 2<<20)

@@ -157,8 +157,8 @@ func singular() []string {
 }
 
 // checkHeader refuses what fasthttp still accepts and proxies read in other
-// ways: headers that continue on the next line, two lengths for one body, and
-// two headers where one decides.
+// ways: headers that continue on the next line, transfer codings other than
+// chunked, two lengths for one body, and two headers where one decides.
 func checkHeader(header *fasthttp.RequestHeader) error {
 	raw := header.RawHeaders()
 	if bytes.Contains(raw, []byte("\n ")) || bytes.Contains(raw, []byte("\n\t")) {
@@ -168,10 +168,15 @@ func checkHeader(header *fasthttp.RequestHeader) error {
 	single := singular()
 	seen := make([]bool, len(single))
 	for line := range bytes.Lines(raw) {
-		name, _, _ := bytes.Cut(line, []byte(":"))
+		name, value, _ := bytes.Cut(line, []byte(":"))
 		name = bytes.TrimSpace(name)
 		length = length || bytes.EqualFold(name, []byte("Content-Length"))
-		chunked = chunked || bytes.EqualFold(name, []byte("Transfer-Encoding"))
+		if bytes.EqualFold(name, []byte("Transfer-Encoding")) {
+			if !bytes.EqualFold(bytes.Trim(value, " \t\r\n"), []byte("chunked")) {
+				return compute.Errorf(compute.CodeInvalid, "Transfer-Encoding may only be chunked.").Named("bad_request")
+			}
+			chunked = true
+		}
 		i := slices.IndexFunc(single, func(s string) bool { return bytes.EqualFold(name, []byte(s)) })
 		if i < 0 {
 			continue
