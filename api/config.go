@@ -165,7 +165,8 @@ type Config struct {
 // them.
 type Limits struct {
 	StartBody  int // Bytes of a start body.
-	Body       int // Bytes of any other body.
+	Body       int // Bytes of any other body, of a caller with a credential.
+	Bodies     int // Bytes of bodies over InlineBody that the node holds at once.
 	Conns      int // Connections at once.
 	ConnsPerIP int // Connections at once from one address.
 	Streams    int // Output streams and held answers at once.
@@ -191,7 +192,7 @@ type Limits struct {
 // DefaultLimits returns the limits of a node that nobody configured.
 func DefaultLimits() Limits {
 	return Limits{
-		StartBody: 8 << 20, Body: 1 << 20,
+		StartBody: 8 << 20, Body: 1 << 20, Bodies: 64 << 20,
 		Conns: 8192, ConnsPerIP: 2048, Streams: 2048,
 		Rate: 50_000, Burst: 100_000,
 		AnonRate: 50, AnonBurst: 500,
@@ -209,6 +210,7 @@ func (l Limits) withDefaults() Limits {
 	}{
 		{&l.StartBody, d.StartBody},
 		{&l.Body, d.Body},
+		{&l.Bodies, d.Bodies},
 		{&l.Conns, d.Conns},
 		{&l.ConnsPerIP, d.ConnsPerIP},
 		{&l.Streams, d.Streams},

@@ -18,6 +18,9 @@ type core struct {
 	draining    atomic.Bool
 	streams     atomic.Int64 // Open streams, held answers and relayed requests.
 	openapi     []byte
+
+	bodies         *bodyBudget // Of larger request bodies.
+	operatorBodies *bodyBudget // The same for requests of operators.
 }
 
 func newCore(cfg Config) (*core, error) {
@@ -32,6 +35,9 @@ func newCore(cfg Config) (*core, error) {
 		credentials: credentials,
 		requestKey:  requestKey(cfg.RefreshKey),
 		inflight:    newInflight(),
+
+		bodies:         newBodyBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
+		operatorBodies: newBodyBudget(operatorBodies, operatorBodies),
 	}, nil
 }
 

@@ -65,7 +65,7 @@ func TestBadHTTP(t *testing.T) {
 		{"no host", "GET " + root + "/health/ping HTTP/1.1\r\n\r\n", 400, ""},
 		{"huge header", ping + "X-A: " + strings.Repeat("a", 9<<10) + "\r\n\r\n", 413, "header_too_large"},
 		{"huge body", login + "Content-Length: 1048577\r\n\r\n{", 413, "too_large"},
-		{"huge start without credential", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n{", 413, "too_large"},
+		{"huge start without credential", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n{", 401, "unauthenticated"},
 		{"huge start", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey +
 			"\r\nContent-Length: 8388609\r\n\r\n{", 413, "too_large"},
 		{"chunked start", "POST " + root + "/execution/streaming/start HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + w.adaKey +

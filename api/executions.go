@@ -26,7 +26,7 @@ func (g *executions) routes() []route {
 		{
 			method: http.MethodPost, path: streaming + "/start", tag: "Streaming Execution", need: needCaller,
 			summary: "Execute Python code.",
-			body:    of[wire.PythonStart](), reply: of[wire.Started](), handle: g.startPython,
+			large:   true, body: of[wire.PythonStart](), reply: of[wire.Started](), handle: g.startPython,
 		},
 		{
 			method: http.MethodGet, path: streaming + "/{id}/status", tag: "Streaming Execution", need: needCaller,

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -26,18 +27,86 @@ const (
 	relayBuffer  = 32 << 10
 )
 
-// relay forwards the request to a server and passes its answer on.
-func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
+// refused is the answer of a server that refuses a body.
+type refused struct {
+	answer *RelayedAnswer
+	body   []byte
+}
+
+func (e *refused) Error() string { return fmt.Sprintf("a server answered %d", e.answer.Status) }
+
+// relayAdmission has a server check the caller before the body of the request
+// is read. It asks for something that needs the same kind of credential and
+// changes nothing, because servers of other versions know that too.
+func (s *Server) relayAdmission(r *request) error {
+	release, err := s.takeRelay()
+	if err != nil {
+		return err
+	}
+	defer release()
+	in := Relayed{
+		Method: fasthttp.MethodGet, Path: root + "/user/status", Op: s.newUUID(), ID: r.id, IP: r.ip, Base: r.base,
+		Bearer: r.bearer, OrgSlug: r.orgSlug,
+	}
+	if r.route.need == needOperator {
+		in.Path = root + "/admin/brake"
+	}
+	ctx, cancel := context.WithTimeout(r.life.hard, relayTimeout)
+	defer cancel()
+	answer, err := s.cfg.Relay.Relay(ctx, in)
+	if err != nil {
+		return err
+	}
+	body, err := answer.read()
+	if err == nil && answer.Status != fasthttp.StatusOK {
+		err = &refused{answer, body}
+	}
+	return err
+}
+
+// failBody answers a request whose body was not read.
+func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *request, err error) {
+	if e, ok := errors.AsType[*refused](err); ok {
+		e.answer.write(ctx)
+		ctx.SetBody(e.body)
+		s.metrics.observe(r, r.route.method, e.answer.Status, s.took(r))
+		return
+	}
+	s.fail(ctx, r, err)
+}
+
+// takeRelay counts one more relayed request. The caller calls release at its
+// end.
+func (s *Server) takeRelay() (release func(), err error) {
 	if s.streams.Add(1) > MaxRelays {
 		s.streams.Add(-1)
-		s.fail(ctx, r, compute.Errorf(compute.CodeUnavailable,
-			"This node hands on too many requests.").Named("too_many_streams").Retry(time.Second))
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"This node hands on too many requests.").Named("too_many_streams").Retry(time.Second)
+	}
+	return func() { s.streams.Add(-1) }, nil
+}
+
+// read returns the body of an answer that is no stream, and closes it.
+func (a *RelayedAnswer) read() ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(a.Body, maxRelayed+1))
+	err = errors.Join(err, a.Body.Close())
+	if err == nil && len(body) > maxRelayed {
+		err = errors.New("the answer of a server is too large")
+	}
+	return body, err
+}
+
+// relay forwards the request to a server and passes its answer on.
+func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
+	release, err := s.takeRelay()
+	if err != nil {
+		s.fail(ctx, r, err)
 		return
 	}
 	within, cancel := context.WithCancel(r.life.hard)
 	end := func() {
 		cancel()
-		s.streams.Add(-1)
+		release()
 	}
 	patience := time.AfterFunc(relayTimeout+waitOf(r), cancel)
 	answer, err := s.cfg.Relay.Relay(within, r.relayed(s.newUUID()))
@@ -53,11 +122,7 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	defer patience.Stop()
 	var body []byte
 	if err == nil {
-		body, err = io.ReadAll(io.LimitReader(answer.Body, maxRelayed+1))
-		err = errors.Join(err, answer.Body.Close())
-	}
-	if err == nil && len(body) > maxRelayed {
-		err = errors.New("the answer of a server is too large")
+		body, err = answer.read()
 	}
 	if err != nil {
 		s.fail(ctx, r, err)

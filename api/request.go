@@ -30,6 +30,7 @@ type request struct {
 	params map[string]string // Of the path, decoded once.
 	args   map[string]string // Of the query, as they came.
 	raw    []byte            // The body as it came.
+	hold   bodyHold          // The reservation for raw.
 	query  any               // The query, read into the route's type.
 	body   any               // The body, read into the route's type.
 
@@ -65,7 +66,8 @@ type caller struct {
 	role  compute.OrgRole
 }
 
-// newRequest copies everything that a handler may use out of ctx.
+// newRequest copies everything that a handler may use out of ctx, but for the
+// body: see receive.
 func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, error) {
 	header := &ctx.Request.Header
 	r := &request{
@@ -80,7 +82,6 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, erro
 		ifNoneMatch: string(header.Peek("If-None-Match")),
 		accept:      string(header.Peek("Accept")),
 		base:        s.baseURL(string(ctx.Host()), ctx.IsTLS()),
-		raw:         bytes.Clone(ctx.Request.Body()),
 	}
 	if err := checkHeader(header); err != nil {
 		return r, err

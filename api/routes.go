@@ -36,6 +36,7 @@ type route struct {
 	need    need
 	role    compute.OrgRole // The least role in the organization, with needOrg.
 	once    bool            // Keeps a secret: a repeat with its Idempotency-Key is refused.
+	large   bool            // The body may have Limits.StartBody bytes and more time to arrive.
 	bare    bool            // The body may be left out, as if it were {}.
 	local   bool            // Each node answers for itself, one without a replica too.
 

@@ -25,7 +25,7 @@ func (g *selections) routes() []route {
 		{
 			method: http.MethodPost, path: selecting + "/start", tag: "GPU Selection Execution", need: needCaller,
 			summary: "Execute the same code on every GPU type that fits, and recommend one. execution_type is not used.",
-			body:    of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: g.startSelection,
+			large:   true, body: of[wire.SelectionStart](), reply: of[wire.SelectionStarted](), handle: g.startSelection,
 		},
 		{
 			method: http.MethodGet, path: selecting + "/{id}", tag: "GPU Selection Execution", need: needCaller,

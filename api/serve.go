@@ -85,8 +85,13 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 		s.fail(ctx, r, err)
 		return
 	}
+	r.life = life
+	defer r.hold.shrink(0)
+	if err := s.receive(ctx, r); err != nil {
+		s.failBody(ctx, r, err)
+		return
+	}
 	if s.cfg.Relay != nil && !rt.local {
-		r.life = life
 		s.relay(ctx, r)
 		return
 	}
@@ -112,6 +117,9 @@ func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 func (s *Server) answer(r *request) (any, error) {
 	fault.Point("api.admit.before")
 	if err := s.access.admit(r); err != nil {
+		return nil, err
+	}
+	if err := s.holdRelayed(r); err != nil {
 		return nil, err
 	}
 	reused := s.recall(r)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,7 +155,7 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 		IdleTimeout:        idleTimeout,
 		WriteTimeout:       writeTimeout,
 		ReadBufferSize:     headerBytes,
-		MaxRequestBodySize: limits.Body,
+		StreamRequestBody:  true, // See receive.
 		Concurrency:        limits.Conns,
 		MaxConnsPerIP:      limits.ConnsPerIP,
 		MaxRequestsPerConn: maxRequestsPerConn,
@@ -178,19 +177,13 @@ func (l parserLog) Printf(format string, args ...any) {
 	l.log.Debug("connection error", "err", fmt.Sprintf(format, args...))
 }
 
-// headerReceived returns the limits of one request. Only a start of an
-// execution with a plausible credential may have a large body and more time to
-// send it.
+// headerReceived has the handler called before the body is there, unless the
+// body is small.
 func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
-	path = strings.TrimSuffix(path, "/")
-	if header.IsPost() && strings.HasPrefix(path, root+"/execution/") && strings.HasSuffix(path, "/start") &&
-		len(bearerOf(string(header.Peek("Authorization")))) >= minCredential {
-		return fasthttp.RequestConfig{
-			MaxRequestBodySize: s.cfg.Limits.StartBody, ReadTimeout: readFactorStart * s.cfg.Limits.ReadTimeout,
-		}
+	if header.ContentLength() > InlineBody {
+		return fasthttp.RequestConfig{MaxRequestBodySize: 1} // Bytes that are read ahead.
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: s.cfg.Limits.Body}
+	return fasthttp.RequestConfig{MaxRequestBodySize: InlineBody}
 }
 
 // minCredential is the length of the shortest credential there is.

@@ -1,0 +1,239 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"berth/compute"
+)
+
+// Limits of request bodies.
+const (
+	// InlineBody is how many bytes of a body are read before the credential is
+	// checked. A request that needs no credential has no larger body. Clients
+	// without a credential can make a node hold this much for each connection.
+	InlineBody = 8 << 10
+	firstPiece = 1 << 10 // Bytes that are read at first of a body of unknown length.
+	// bodyPiece is what is read at first of a larger body. The buffer grows with
+	// the bytes that arrive, never with what Content-Length promises.
+	bodyPiece = 64 << 10
+	// bodyShare is the part of Limits.Bodies that one organization, on a worker
+	// one credential, may use: a half.
+	bodyShare = 2
+	// operatorBodies is what the bodies of operators' requests may use beside
+	// Limits.Bodies, in bytes.
+	operatorBodies = 8 << 20
+)
+
+// bodyBudget bounds the bytes of larger request bodies that the node holds, from
+// their arrival to their answer.
+type bodyBudget struct {
+	limit int // Bytes of all owners together.
+	share int // Bytes of one owner.
+
+	mu sync.Mutex
+
+	used int
+	of   map[string]int // By owner.
+}
+
+func newBodyBudget(limit, share int) *bodyBudget {
+	return &bodyBudget{limit: limit, share: share, of: make(map[string]int)}
+}
+
+// take reserves n more bytes for owner, if both limits allow it.
+func (b *bodyBudget) take(owner string, n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+n > b.limit || b.of[owner]+n > b.share {
+		return false
+	}
+	b.used += n
+	b.of[owner] += n
+	return true
+}
+
+// give returns n bytes of owner.
+func (b *bodyBudget) give(owner string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.of[owner] -= n; b.of[owner] <= 0 {
+		delete(b.of, owner)
+	}
+}
+
+// bodyHold is what one request has reserved of a bodyBudget. The zero value
+// has reserved nothing.
+type bodyHold struct {
+	budget *bodyBudget
+	owner  string
+	bytes  int
+}
+
+// reserve makes the reservation at least n bytes, or refuses.
+func (h *bodyHold) reserve(n int) error {
+	more := n - h.bytes
+	if more <= 0 {
+		return nil
+	}
+	if !h.budget.take(h.owner, more) {
+		return compute.Errorf(compute.CodeUnavailable,
+			"This node holds too many large requests: repeat it later or at another node.").
+			Named("too_many_bytes").Retry(time.Second)
+	}
+	h.bytes = n
+	return nil
+}
+
+// shrink returns all but n bytes of the reservation.
+func (h *bodyHold) shrink(n int) {
+	if h.bytes > n {
+		h.budget.give(h.owner, h.bytes-n)
+		h.bytes = n
+	}
+}
+
+// bodyLimit returns the size of the largest body that the route accepts.
+func (rt *route) bodyLimit(limits Limits) int {
+	switch {
+	case rt.body == nil || rt.need == needNothing:
+		return InlineBody
+	case rt.large:
+		return limits.StartBody
+	}
+	return limits.Body
+}
+
+// receive reads the request's body. More than InlineBody is read only for a
+// caller whose credential is good, within the budget of the node. Nothing is
+// kept of the rest of a body that is refused.
+func (s *Server) receive(ctx *fasthttp.RequestCtx, r *request) error {
+	body, length := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
+	if body == nil {
+		return nil
+	}
+	limit := r.route.bodyLimit(s.cfg.Limits)
+	if length > limit {
+		return errBodyTooLarge()
+	}
+	if length <= InlineBody {
+		whole, err := r.readBody(body, length, min(limit, InlineBody))
+		if whole || err != nil {
+			return err
+		}
+		if limit <= InlineBody {
+			return errBodyTooLarge()
+		}
+	}
+	if err := s.admitBody(r); err != nil {
+		return err
+	}
+	if r.route.large {
+		if err := ctx.SetReadDeadline(time.Now().Add(readFactorStart * s.cfg.Limits.ReadTimeout)); err != nil {
+			return err
+		}
+	}
+	whole, err := r.readBody(body, length, limit)
+	if err == nil && !whole {
+		err = errBodyTooLarge()
+	}
+	return err
+}
+
+// readBody appends the body to r.raw until its end, and reports whether it came
+// there. A chunked body has a negative length: it is read until it is longer
+// than limit.
+func (r *request) readBody(body io.Reader, length, limit int) (whole bool, err error) {
+	most, known := limit+1, length >= 0
+	if known {
+		most = length
+	}
+	for len(r.raw) < most {
+		if len(r.raw) == cap(r.raw) {
+			if err := r.growBody(most); err != nil {
+				return false, err
+			}
+		}
+		n, err := body.Read(r.raw[len(r.raw):cap(r.raw)])
+		r.raw = r.raw[:len(r.raw)+n]
+		ended := errors.Is(err, io.EOF)
+		switch {
+		case ended && known && len(r.raw) < most:
+			return false, parserErrorOf(io.ErrUnexpectedEOF)
+		case ended:
+			return true, nil
+		case err != nil:
+			return false, parserErrorOf(err)
+		}
+	}
+	return known, nil
+}
+
+// growBody makes space in r.raw for more bytes, up to most. Beyond InlineBody
+// they are reserved first.
+func (r *request) growBody(most int) error {
+	size := min(most, max(firstPiece, 2*cap(r.raw)))
+	if r.hold.budget != nil {
+		size = min(most, max(bodyPiece, size))
+		// Both buffers exist while one is copied into the other.
+		if err := r.hold.reserve(cap(r.raw) + size); err != nil {
+			return err
+		}
+	}
+	larger := make([]byte, len(r.raw), size)
+	copy(larger, r.raw)
+	r.raw = larger
+	r.hold.shrink(size)
+	return nil
+}
+
+// admitBody authenticates the caller before a large body is read, and sets
+// whose share of the budget the body uses. The rights are checked again when
+// the body is there.
+func (s *Server) admitBody(r *request) error {
+	if s.cfg.Relay != nil && !r.route.local {
+		if err := s.relayAdmission(r); err != nil {
+			return err
+		}
+		sum := sha256.Sum256([]byte(r.bearer))
+		s.ownBody(r, hex.EncodeToString(sum[:]))
+		return nil
+	}
+	early := *r
+	early.renew()
+	defer early.release()
+	err := s.access.admit(&early)
+	r.extra = early.extra
+	if err != nil {
+		return err
+	}
+	s.ownBody(r, early.caller.actor.Org.String())
+	return nil
+}
+
+// ownBody sets the budget and the owner of the request's body.
+func (s *Server) ownBody(r *request, owner string) {
+	r.hold = bodyHold{budget: s.bodies, owner: owner}
+	if r.route.need == needOperator {
+		r.hold.budget = s.operatorBodies
+	}
+}
+
+// holdRelayed reserves the body of a request that a worker has relayed.
+func (s *Server) holdRelayed(r *request) error {
+	if len(r.raw) <= InlineBody || r.hold.budget != nil {
+		return nil
+	}
+	s.ownBody(r, r.caller.actor.Org.String())
+	return r.hold.reserve(len(r.raw))
+}
+
+// errBodyTooLarge refuses a body over the limit of its route.
+func errBodyTooLarge() error { return compute.Errorf(compute.CodeTooLarge, "The body is too large.") }
