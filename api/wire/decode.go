@@ -12,8 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep objects and lists of a body may nest.
-const maxDepth = 32
+// Limits of a JSON document.
+const (
+	maxDepth = 32 // Of objects and lists in each other.
+	// maxTokens is how many names and values a document may have. Each costs
+	// far more time than its bytes. A start has at most 1,000 import files, and its
+	// other lists are shorter.
+	maxTokens = 16_384
+)
 
 // Checker is a body with rules that tags cannot say. Check is called when its
 // fields are bound, also when some of them had faults.
@@ -130,10 +136,15 @@ func escaped(data []byte) (unit rune, size int) {
 // errDepth is returned for a document that nests deeper than maxDepth.
 var errDepth = fmt.Errorf("nested deeper than %d", maxDepth)
 
+// errTokens is returned for a document with more than maxTokens names and
+// values.
+var errTokens = fmt.Errorf("more than %d names and values", maxTokens)
+
 // scanner walks one JSON document.
 type scanner struct {
 	tokens *json.Decoder
 	faults *Faults
+	count  int // Names and values so far.
 }
 
 // document walks the whole document, which is at loc.
@@ -153,6 +164,9 @@ func (s *scanner) document(loc []any) error {
 
 // value walks the value that begins with the next token.
 func (s *scanner) value(loc []any, depth int) error {
+	if err := s.spend(); err != nil {
+		return err
+	}
 	token, err := s.tokens.Token()
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -191,8 +205,19 @@ func (s *scanner) value(loc []any, depth int) error {
 	return err
 }
 
+// spend counts one more name or value.
+func (s *scanner) spend() error {
+	if s.count++; s.count > maxTokens {
+		return errTokens
+	}
+	return nil
+}
+
 // key returns the next member's name.
 func (s *scanner) key() (string, error) {
+	if err := s.spend(); err != nil {
+		return "", err
+	}
 	token, err := s.tokens.Token()
 	if err != nil {
 		return "", err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,39 @@ func TestHalfSurrogatePairs(t *testing.T) {
 		in, bad := faults(`{"code":"` + text + `"}`)
 		if refused := len(bad) > 0; refused != (want == "") || !refused && in.Code != want {
 			t.Errorf("%s is %q with faults %v, want %q", text, in.Code, bad, want)
+		}
+	}
+}
+
+// TestDecodeBoundsTokens checks that a document is given up at its token limit,
+// whatever follows: the text behind is not JSON, which nobody finds out.
+func TestDecodeBoundsTokens(t *testing.T) {
+	const most = 16_384
+	for _, tc := range []struct {
+		name, begin, each, end string
+		tokens                 int
+	}{
+		{"zeros", `{"code":"1","x":[`, "0,", "0]}", 1},
+		{"lists", `{"code":"1","x":[`, "[],", "0]}", 1},
+		{"members", `{"code":"1","x":{`, `"%d":0,`, `"":0}}`, 2},
+	} {
+		body := func(n int) string {
+			var b strings.Builder
+			b.WriteString(tc.begin)
+			for i := range n {
+				b.WriteString(strings.ReplaceAll(tc.each, "%d", strconv.Itoa(i)))
+			}
+			return b.String()
+		}
+		const around = 5 // The object, two names, a string and the list.
+		last := (most-around)/tc.tokens - 1
+		if _, bad := faults(body(last) + tc.end); bad != nil {
+			t.Errorf("%s: a body at the limit has %v", tc.name, bad)
+		}
+		f := new(wire.Faults)
+		wire.Decode([]byte(body(most)+"no JSON"), new(wire.PythonStart), f)
+		if len(f.Detail) != 1 || f.Detail[0].Ctx["error"] != "more than 16384 names and values" {
+			t.Errorf("%s: a body over the limit has %v", tc.name, f.Detail)
 		}
 	}
 }
