@@ -110,9 +110,14 @@ func (a *access) identifyKey(r *request) (caller, bool) {
 }
 
 // identifyToken returns the caller of an access token, without an organization.
+// The token ends with its login. A replica that is behind may not know a new
+// login yet.
 func (a *access) identifyToken(r *request) (caller, bool) {
 	claims, err := a.credentials.verify(r.view, r.bearer)
 	if err != nil {
+		return caller{}, false
+	}
+	if live, known := r.view.Session(claims.Session); !live && (known || !r.stale) {
 		return caller{}, false
 	}
 	user, ok := r.view.User(claims.User)

@@ -81,6 +81,36 @@ func TestLogout(t *testing.T) {
 	w.want(401, "token_revoked", "POST", "/auth/refresh", "", body)
 }
 
+// TestAccessTokenEndsWithItsLogin checks that a logout and the reuse of a
+// refresh token end the access tokens of that login, and of no other one.
+func TestAccessTokenEndsWithItsLogin(t *testing.T) {
+	w := newWorld(t)
+	other := w.login("ada")
+	want := func(status int, what, token string) {
+		t.Helper()
+		for _, path := range []string{"/user/status", "/user/status?consistency=stale"} {
+			if a := w.send("GET", path, token, nil); a.status != status {
+				t.Errorf("%s: %s = %d %s, want %d", what, path, a.status, a.body, status)
+			}
+		}
+	}
+	out := w.login("ada")
+	want(200, "a login", out.AccessToken)
+	w.mustDo("POST", "/auth/logout", "", map[string]any{"refresh_token": out.RefreshToken}, nil)
+	want(401, "after the logout", out.AccessToken)
+
+	stolen := w.login("ada")
+	var next wire.Session
+	w.mustDo("POST", "/auth/refresh", "", map[string]any{"refresh_token": stolen.RefreshToken}, &next)
+	want(200, "before a refresh", stolen.AccessToken)
+	want(200, "a refresh", next.AccessToken)
+	w.pass(fsm.RefreshGrace + time.Second)
+	w.want(401, "token_reused", "POST", "/auth/refresh", "", map[string]any{"refresh_token": stolen.RefreshToken})
+	want(401, "before a refresh, after the reuse", stolen.AccessToken)
+	want(401, "a refresh, after the reuse", next.AccessToken)
+	want(200, "another login", other.AccessToken)
+}
+
 func TestKeys(t *testing.T) {
 	w := newWorld(t)
 	const path = "/orgs/ada-lab/api-keys"

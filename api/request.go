@@ -47,6 +47,7 @@ type request struct {
 
 	seed   compute.UUID // Names the request where another node handed it on; zero elsewhere.
 	view   *fsm.View
+	stale  bool // The view may be behind.
 	caller caller
 
 	op     fsm.Op     // What it proposes.

@@ -183,6 +183,7 @@ func (c *core) readView(r *request) error {
 		if err != nil {
 			return fmt.Errorf("read the state: %w", err)
 		}
+		r.stale = false
 		return r.see(view)
 	}
 	f := new(wire.Faults)
@@ -205,6 +206,7 @@ func (c *core) staleView(r *request) error {
 	if lastContact > limit {
 		return compute.Errorf(compute.CodeUnavailable, "This node is too far behind the cluster.").Named("too_stale")
 	}
+	r.stale = true
 	return r.see(view)
 }
 

@@ -223,7 +223,13 @@ func TestRefreshTokensRotate(t *testing.T) {
 		t.Fatalf("reuse: %+v", r)
 	}
 	w.refused(rotate("2", "3"), compute.CodeUnauthenticated, "token_revoked")
+	if live, known := w.view().Session(first.Family); live || !known {
+		t.Errorf("a revoked login is live %t, known %t", live, known)
+	}
 	w.must(rotate("other", "other 2")) // Another login is not affected.
+	if live, known := w.view().Session(other.Family); !live || !known {
+		t.Errorf("another login is live %t, known %t", live, known)
+	}
 
 	w.must(fsm.RevokeRefresh{Token: hash("other 2")})
 	w.refused(rotate("other 2", "other 3"), compute.CodeUnauthenticated, "token_revoked")
@@ -232,6 +238,11 @@ func TestRefreshTokensRotate(t *testing.T) {
 	for _, name := range []string{"1", "2", "other", "other 2"} {
 		if _, ok := w.view().Refresh(hash(name)); ok {
 			t.Errorf("token %s is remembered beyond its end", name)
+		}
+	}
+	for _, family := range []compute.UUID{first.Family, other.Family, {}} {
+		if live, known := w.view().Session(family); live || known {
+			t.Errorf("a forgotten login is live %t, known %t", live, known)
 		}
 	}
 	w.refused(fsm.StoreRefresh{Token: other}, compute.CodeInvalid, "token_expired")

@@ -105,6 +105,18 @@ func (v *identityTables) Refresh(hash compute.Hash) (*compute.RefreshToken, bool
 	return &t.Token, true
 }
 
+// Session reports whether the login with a family of refresh tokens goes on,
+// and whether it is known at all. It ends when the family is revoked, which
+// revokes all of its tokens, and is forgotten once they have expired.
+func (v *identityTables) Session(id compute.UUID) (live, known bool) {
+	first, ok := v.families.Next(family{id: id})
+	if !ok || first.id != id {
+		return false, false
+	}
+	t, ok := v.Refresh(first.token)
+	return ok && !t.Revoked, true
+}
+
 // SigningKeys returns the keys that sign access tokens, the newest first. Only
 // the newest signs; the others still verify.
 func (v *identityTables) SigningKeys() []*compute.SigningKey {
