@@ -45,6 +45,19 @@ func TestLoginThrottle(t *testing.T) {
 	if a.header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
 	}
+	// The owner's password is good from another network meanwhile.
+	for n, from := range []string{"n1 198.51.100.7", "n1 2001:db8::7"} {
+		in := api.Relayed{
+			Method: "POST", Path: root + "/auth/login", Type: "application/json", IP: from, Op: uuid(uint64(90 + n)),
+			Body: []byte(`{"email":"ada@example.com","password":"` + password + `"}`),
+		}
+		answer, err := (&relayTo{world: w}).Relay(t.Context(), in)
+		w.ok(err)
+		if answer.Status != 200 {
+			t.Errorf("a sign-in from %s is answered %d", from, answer.Status)
+		}
+		w.ok(answer.Body.Close())
+	}
 	// Another account of the same address is not held up.
 	w.want(401, "", "POST", "/auth/login", "", map[string]any{"email": "bob@example.com", "password": "wrong"})
 }

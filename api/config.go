@@ -175,7 +175,7 @@ type Limits struct {
 	Burst      int
 	AnonRate   float64 // Requests per second without a good credential, of one address.
 	AnonBurst  int
-	LoginRate  float64 // Sign-ins per minute of one account; four times as many of one address.
+	LoginRate  float64 // Sign-ins per minute of one account from one network: see credentials.
 	LoginBurst int
 
 	// ReadTimeout is how long the header and the body of a request may take

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +14,11 @@ import (
 	"berth/fsm"
 )
 
-// addressFactor is how many accounts may be behind one address that signs in.
-const addressFactor = 4
+// Limits of sign-ins, as multiples of those for an account from one network.
+const (
+	addressFactor  = 4  // One address, for all accounts behind it.
+	everyoneFactor = 20 // One account, from all networks.
+)
 
 // credentials makes and verifies passwords, keys and tokens with the keys of
 // this cluster.
@@ -39,18 +43,24 @@ func newCredentials(cfg Config) (*credentials, error) {
 		cfg: cfg, passwords: passwords,
 		logins: auth.Logins{
 			Accounts:  auth.NewThrottle(l.LoginRate, l.LoginBurst, cfg.Stopwatch),
+			Everyone:  auth.NewThrottle(everyoneFactor*l.LoginRate, everyoneFactor*l.LoginBurst, cfg.Stopwatch),
 			Addresses: auth.NewThrottle(addressFactor*l.LoginRate, addressFactor*l.LoginBurst, cfg.Stopwatch),
 		},
 	}, nil
 }
 
-// allowLogin refuses a sign-in that comes too soon.
+// allowLogin refuses a sign-in that comes too soon. A worker reports the
+// address behind its own name.
 func (c *credentials) allowLogin(email, ip string) error {
+	via := ""
+	if i := strings.LastIndexByte(ip, ' '); i >= 0 {
+		via, ip = ip[:i], ip[i+1:]
+	}
 	from, err := netip.ParseAddr(ip)
 	if err != nil {
 		from = netip.IPv4Unspecified()
 	}
-	if wait, ok := c.logins.Allow(email, from); !ok {
+	if wait, ok := c.logins.Allow(email, via, from); !ok {
 		return compute.Errorf(compute.CodeRateLimited, "Too many sign-ins.").Retry(wait)
 	}
 	return nil

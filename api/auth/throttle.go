@@ -81,31 +81,45 @@ func (t *Throttle) bucket(key throttleKey) *rate.Limiter {
 	return entry.bucket
 }
 
-// Logins paces sign-ins, by account and by address, so that neither one
-// password is tried on many accounts nor many passwords on one. An account is
-// slowed down, never locked: a lock would be a weapon against its owner.
+// Logins paces sign-ins, so that neither one password is tried on many accounts
+// nor many passwords on one. An account is slowed down for the network that
+// tries, never locked: a lock would be a weapon against its owner.
 type Logins struct {
-	Accounts  *Throttle
-	Addresses *Throttle
+	Accounts  *Throttle // An account, from one network.
+	Everyone  *Throttle // An account, from all networks: a ceiling far above Accounts.
+	Addresses *Throttle // All accounts, from one address.
 }
 
-// Allow reports whether a sign-in may be tried now and, if not, when.
-func (l Logins) Allow(email string, from netip.Addr) (retryAfter time.Duration, ok bool) {
-	if retryAfter, ok = l.Addresses.Allow(addressKey(from)); !ok {
+// Allow reports whether a sign-in may be tried now and, if not, when. via names
+// the node that reports the address, "" for this one.
+func (l Logins) Allow(email, via string, from netip.Addr) (retryAfter time.Duration, ok bool) {
+	from = from.Unmap().WithZone("")
+	email = strings.ToLower(strings.TrimSpace(email))
+	if retryAfter, ok = l.Addresses.Allow(via + " " + network(from, netip.IPv4Unspecified().BitLen())); !ok {
 		return retryAfter, false
 	}
-	return l.Accounts.Allow(strings.ToLower(strings.TrimSpace(email)))
+	// A try that its network may not make counts for no other network.
+	if retryAfter, ok = l.Accounts.Allow(via + " " + network(from, networkBits) + " " + email); !ok {
+		return retryAfter, false
+	}
+	return l.Everyone.Allow(email)
 }
 
-// addressKey returns the network that one customer has: an IPv4 address or an
-// IPv6 /64.
-func addressKey(a netip.Addr) string {
-	a = a.Unmap().WithZone("")
+// Networks that one customer has.
+const (
+	networkBits  = 24 // Of an IPv4 address.
+	networkBits6 = 64 // Of an IPv6 address.
+)
+
+// network returns the network of an address: so many bits of an IPv4 one,
+// networkBits6 of an IPv6 one.
+func network(a netip.Addr, bits int) string {
 	if a.Is6() {
-		prefix, err := a.Prefix(64)
-		if err == nil {
-			return prefix.String()
-		}
+		bits = networkBits6
 	}
-	return a.String()
+	prefix, err := a.Prefix(bits)
+	if err != nil {
+		return a.String()
+	}
+	return prefix.String()
 }

@@ -65,31 +65,35 @@ func TestThrottleIsBounded(t *testing.T) {
 func TestLogins(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	clock := func() time.Time { return now }
-	l := auth.Logins{Accounts: auth.NewThrottle(1, 2, clock), Addresses: auth.NewThrottle(1, 4, clock)}
-	try := func(email, from string) bool {
-		_, ok := l.Allow(email, netip.MustParseAddr(from))
-		return ok
+	l := auth.Logins{
+		Accounts: auth.NewThrottle(1, 2, clock), Everyone: auth.NewThrottle(1, 5, clock), Addresses: auth.NewThrottle(1, 4, clock),
 	}
 	for _, step := range []struct {
-		email, from string
-		want        bool
+		email, via, from string
+		want             bool
 	}{
-		{"ann@example.com", "192.0.2.1", true},
-		{" Ann@Example.com ", "192.0.2.2", true},
-		{"ann@example.com", "192.0.2.3", false}, // One account from many addresses.
-		{"bob@example.com", "2001:db8::1", true},
-		{"cat@example.com", "2001:db8::2", true},
-		{"dan@example.com", "2001:db8::3", true},
-		{"eve@example.com", "2001:db8::4", true},
-		{"fay@example.com", "2001:db8::5", false}, // Many accounts from one network.
-		{"fay@example.com", "2001:db8:0:1::5", true},
-		{"bob@example.com", "::ffff:192.0.2.1", true},
-		{"gus@example.com", "192.0.2.1", true},
-		{"hal@example.com", "192.0.2.1", true},
-		{"ian@example.com", "::ffff:192.0.2.1", false}, // The same address, written otherwise.
+		{"ann@example.com", "", "192.0.2.1", true},
+		{" Ann@Example.com ", "", "192.0.2.2", true},
+		{"ann@example.com", "", "192.0.2.3", false}, // One account from many addresses of a network.
+		{"ann@example.com", "", "192.0.2.3", false},
+		{"ann@example.com", "", "198.51.100.1", true}, // Its owner, from another network,
+		{"ann@example.com", "n1", "192.0.2.1", true},  // and through a worker that reports the address.
+		{"ann@example.com", "", "2001:db8:0:2::1", true},
+		{"ann@example.com", "", "2001:db8:0:3::1", false}, // The ceiling of the account.
+		{"bob@example.com", "", "2001:db8::1", true},
+		{"cat@example.com", "", "2001:db8::2", true},
+		{"dan@example.com", "", "2001:db8::3", true},
+		{"eve@example.com", "", "2001:db8::4", true},
+		{"fay@example.com", "", "2001:db8::5", false}, // Many accounts from one network.
+		{"fay@example.com", "", "2001:db8:0:1::5", true},
+		{"bob@example.com", "", "::ffff:192.0.2.1", true},
+		{"gus@example.com", "", "192.0.2.1", true},
+		{"hal@example.com", "", "192.0.2.1", true},
+		{"ian@example.com", "", "::ffff:192.0.2.1", false}, // The same address, written otherwise.
+		{"ian@example.com", "", "192.0.2.4", true},
 	} {
-		if got := try(step.email, step.from); got != step.want {
-			t.Errorf("%s from %s: got %t", step.email, step.from, got)
+		if _, got := l.Allow(step.email, step.via, netip.MustParseAddr(step.from)); got != step.want {
+			t.Errorf("%s from %s %s: got %t", step.email, step.via, step.from, got)
 		}
 	}
 }
