@@ -31,11 +31,12 @@ const (
 	operatorBodies = 8 << 20
 )
 
-// bodyBudget bounds the bytes of larger request bodies that the node holds, from
-// their arrival to their answer.
-type bodyBudget struct {
-	limit int // Bytes of all owners together.
-	share int // Bytes of one owner.
+// budget bounds something that a node has for all its clients, and the share of
+// one owner: the bytes of larger request bodies, from their arrival to their
+// answer, or streams.
+type budget struct {
+	limit int // Of all owners together.
+	share int // Of one owner.
 
 	mu sync.Mutex
 
@@ -43,12 +44,12 @@ type bodyBudget struct {
 	of   map[string]int // By owner.
 }
 
-func newBodyBudget(limit, share int) *bodyBudget {
-	return &bodyBudget{limit: limit, share: share, of: make(map[string]int)}
+func newBudget(limit, share int) *budget {
+	return &budget{limit: limit, share: share, of: make(map[string]int)}
 }
 
-// take reserves n more bytes for owner, if both limits allow it.
-func (b *bodyBudget) take(owner string, n int) bool {
+// take reserves n more for owner, if both limits allow it.
+func (b *budget) take(owner string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used+n > b.limit || b.of[owner]+n > b.share {
@@ -59,8 +60,8 @@ func (b *bodyBudget) take(owner string, n int) bool {
 	return true
 }
 
-// give returns n bytes of owner.
-func (b *bodyBudget) give(owner string, n int) {
+// give returns n of owner.
+func (b *budget) give(owner string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
@@ -69,10 +70,10 @@ func (b *bodyBudget) give(owner string, n int) {
 	}
 }
 
-// bodyHold is what one request has reserved of a bodyBudget. The zero value
+// bodyHold is what one request has reserved of a budget. The zero value
 // has reserved nothing.
 type bodyHold struct {
-	budget *bodyBudget
+	budget *budget
 	owner  string
 	bytes  int
 }
@@ -202,8 +203,7 @@ func (s *Server) admitBody(r *request) error {
 		if err := s.relayAdmission(r); err != nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte(r.bearer))
-		s.ownBody(r, hex.EncodeToString(sum[:]))
+		s.ownBody(r, bearerName(r.bearer))
 		return nil
 	}
 	early := *r
@@ -216,6 +216,12 @@ func (s *Server) admitBody(r *request) error {
 	}
 	s.ownBody(r, early.caller.actor.Org.String())
 	return nil
+}
+
+// bearerName names the owner of a credential that this node cannot check.
+func bearerName(bearer string) string {
+	sum := sha256.Sum256([]byte(bearer))
+	return hex.EncodeToString(sum[:])
 }
 
 // ownBody sets the budget and the owner of the request's body.

@@ -16,11 +16,15 @@ type core struct {
 	requestKey  []byte // Of the hashes that identify requests.
 	inflight    *inflight
 	draining    atomic.Bool
-	streams     atomic.Int64 // Open streams, held answers and relayed requests.
 	openapi     []byte
 
-	bodies         *bodyBudget // Of larger request bodies.
-	operatorBodies *bodyBudget // The same for requests of operators.
+	bodies         *budget // Of larger request bodies.
+	operatorBodies *budget // The same for requests of operators.
+
+	orgStreams    *budget // Streams and held answers, by organization.
+	callerStreams *budget // The same, by key or user.
+	downloads     *budget // Of operators.
+	relays        relays  // What a worker relays.
 }
 
 func newCore(cfg Config) (*core, error) {
@@ -36,8 +40,13 @@ func newCore(cfg Config) (*core, error) {
 		requestKey:  requestKey(cfg.RefreshKey),
 		inflight:    newInflight(),
 
-		bodies:         newBodyBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
-		operatorBodies: newBodyBudget(operatorBodies, operatorBodies),
+		bodies:         newBudget(cfg.Limits.Bodies, cfg.Limits.Bodies/bodyShare),
+		operatorBodies: newBudget(operatorBodies, operatorBodies),
+
+		orgStreams:    newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/orgStreamShare)),
+		callerStreams: newBudget(cfg.Limits.Streams, max(1, cfg.Limits.Streams/callerStreamShare)),
+		downloads:     newBudget(maxDownloads, maxDownloads),
+		relays:        newRelays(),
 	}, nil
 }
 

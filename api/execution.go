@@ -55,13 +55,14 @@ func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compu
 	if e.Status.Terminal() || (r.ifNoneMatch != "" && r.ifNoneMatch != seen) {
 		return e, nil
 	}
-	release, err := g.takeStream()
+	release, err := g.takeStream(r, e.Org)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(r.life.soft, limit)
 	defer cancel()
+	defer r.watch(cancel)()
 	for etagOf(r.view, e) == seen {
 		view, err := g.cfg.Reader.Wait(ctx, r.view.Index())
 		if err != nil {

@@ -54,7 +54,7 @@ func (g *raft) listPeers(r *request) (any, error) {
 // saveSnapshot answers a backup of the state. The view is immutable, so that
 // writing it blocks nothing.
 func (g *raft) saveSnapshot(r *request) (any, error) {
-	release, err := g.takeStream()
+	release, err := g.takeDownload()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -17,9 +18,13 @@ import (
 
 // Limits of relayed requests.
 const (
-	// MaxRelays is the number of relayed requests at once. They share their
-	// connection with the node's heartbeats, which must not wait for them.
-	MaxRelays = 512
+	// maxRelays is the number of relayed requests at once, without streams. They
+	// share their connection with the node's heartbeats, which must not wait for
+	// them.
+	maxRelays          = 512
+	maxRelayedStreams  = 512 // Streams and held answers beside them,
+	maxOperatorRelays  = 64  // and requests of operators.
+	relayedStreamShare = 4   // The part of the streams that one credential may have: a quarter.
 	// relayTimeout bounds the wait for an answer, beside what the client itself
 	// asks to wait: time for one server to be found dead and another to answer.
 	relayTimeout = 30 * time.Second
@@ -39,11 +44,6 @@ func (e *refused) Error() string { return fmt.Sprintf("a server answered %d", e.
 // is read. It asks for something that needs the same kind of credential and
 // changes nothing, because servers of other versions know that too.
 func (s *Server) relayAdmission(r *request) error {
-	release, err := s.takeRelay()
-	if err != nil {
-		return err
-	}
-	defer release()
 	in := Relayed{
 		Method: fasthttp.MethodGet, Path: root + "/user/status", Op: s.newUUID(), ID: r.id, IP: r.ip, Base: r.base,
 		Bearer: r.bearer, OrgSlug: r.orgSlug,
@@ -51,6 +51,11 @@ func (s *Server) relayAdmission(r *request) error {
 	if r.route.need == needOperator {
 		in.Path = root + "/admin/brake"
 	}
+	release, err := s.takeRelay(&in)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(r.life.hard, relayTimeout)
 	defer cancel()
 	answer, err := s.cfg.Relay.Relay(ctx, in)
@@ -75,15 +80,57 @@ func (s *Server) failBody(ctx *fasthttp.RequestCtx, r *request, err error) {
 	s.fail(ctx, r, err)
 }
 
+// RelayClass is a kind of relayed requests, which does not use up the places of
+// another one.
+type RelayClass uint8
+
+// Classes of relayed requests.
+const (
+	RelayRequest  RelayClass = iota // Soon answered.
+	RelayStream                     // A stream or a held answer.
+	RelayOperator                   // Of an operator.
+)
+
+// Class returns the class of a relayed request.
+func (in *Relayed) Class() RelayClass {
+	switch {
+	case strings.HasPrefix(in.Path, root+"/admin/"):
+		return RelayOperator
+	case strings.HasPrefix(in.Path, streamRoot+"/stream/"), in.Args["wait"] != "":
+		return RelayStream
+	}
+	return RelayRequest
+}
+
+// Limit returns how many requests of the class a worker relays at once.
+func (c RelayClass) Limit() int {
+	return [...]int{RelayRequest: maxRelays, RelayStream: maxRelayedStreams, RelayOperator: maxOperatorRelays}[c]
+}
+
+// relays counts relayed requests by class.
+type relays [RelayOperator + 1]*budget
+
+func newRelays() (all relays) {
+	for class := range all {
+		limit := RelayClass(class).Limit()
+		all[class] = newBudget(limit, limit)
+	}
+	all[RelayStream].share /= relayedStreamShare
+	return all
+}
+
 // takeRelay counts one more relayed request. The caller calls release at its
 // end.
-func (s *Server) takeRelay() (release func(), err error) {
-	if s.streams.Add(1) > MaxRelays {
-		s.streams.Add(-1)
+func (s *Server) takeRelay(in *Relayed) (release func(), err error) {
+	pool, owner := s.relays[in.Class()], in.IP // A stream's token names nobody.
+	if in.Bearer != "" {
+		owner = bearerName(in.Bearer)
+	}
+	if !pool.take(owner, 1) {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"This node hands on too many requests.").Named("too_many_streams").Retry(time.Second)
 	}
-	return func() { s.streams.Add(-1) }, nil
+	return func() { pool.give(owner, 1) }, nil
 }
 
 // read returns the body of an answer that is no stream, and closes it.
@@ -98,7 +145,8 @@ func (a *RelayedAnswer) read() ([]byte, error) {
 
 // relay forwards the request to a server and passes its answer on.
 func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
-	release, err := s.takeRelay()
+	in := r.relayed(s.newUUID())
+	release, err := s.takeRelay(&in)
 	if err != nil {
 		s.fail(ctx, r, err)
 		return
@@ -109,8 +157,14 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 		release()
 	}
 	patience := time.AfterFunc(relayTimeout+waitOf(r), cancel)
-	answer, err := s.cfg.Relay.Relay(within, r.relayed(s.newUUID()))
+	if in.Class() == RelayStream {
+		r.conn = ctx.Conn()
+	}
+	stop := r.watch(cancel)
+	answer, err := s.cfg.Relay.Relay(within, in)
+	in.Body = nil
 	if err == nil && answer.Stream && patience.Stop() {
+		ctx.SetConnectionClose() // The watch reads from it.
 		stopped := context.AfterFunc(r.life.soft, cancel)
 		s.relayStream(ctx, r, answer, func() {
 			stopped()
@@ -120,6 +174,11 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	}
 	defer end()
 	defer patience.Stop()
+	defer func() {
+		if stop(); r.sent {
+			ctx.SetConnectionClose()
+		}
+	}()
 	var body []byte
 	if err == nil {
 		body, err = answer.read()

@@ -1,6 +1,50 @@
 package api
 
-import "testing"
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestRelayClasses fills the places for streams on a worker: one credential gets
+// its share of them, and requests and operators are relayed still.
+func TestRelayClasses(t *testing.T) {
+	s, err := New(Config{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := func(owner int) (func(), error) {
+		return s.takeRelay(&Relayed{Path: streamRoot + "/stream/{id}", Bearer: fmt.Sprint(owner)})
+	}
+	var release func()
+	for owner := range relayedStreamShare {
+		for range maxRelayedStreams / relayedStreamShare {
+			if release, err = stream(owner); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := stream(owner); err == nil {
+			t.Errorf("credential %d has more than its share", owner)
+		}
+	}
+	if _, err := stream(relayedStreamShare); err == nil {
+		t.Error("more streams are relayed than there are places")
+	}
+	if _, err := s.takeRelay(&Relayed{Path: root + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
+		t.Error("a held answer is no stream")
+	}
+	for _, path := range []string{root + "/user/status", root + "/admin/raft/snapshot"} {
+		if _, err := s.takeRelay(&Relayed{Path: path, Bearer: "0"}); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	release()
+	if _, err := stream(relayedStreamShare); err != nil {
+		t.Errorf("the place of a stream that has ended: %v", err)
+	}
+}
 
 // TestEventsAreTold: only a stream of events is taken up behind one that came;
 // a file is not.

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -25,7 +26,8 @@ type notModified struct{}
 
 // events is a streamed answer. It runs in its own goroutine until it returns or
 // a write fails.
-type events func(conn net.Conn, w *bufio.Writer)
+// Its context ends when the client hangs up, and when streams have to end.
+type events func(ctx context.Context, conn net.Conn, w *bufio.Writer)
 
 // reply sends answer.
 func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
@@ -37,7 +39,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
 	case notModified:
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 	case events:
-		s.stream(ctx, a)
+		s.stream(ctx, r, a)
 	case download:
 		s.download(ctx, a)
 	default:
@@ -65,7 +67,7 @@ func encode(v any) ([]byte, error) {
 }
 
 // stream sends the body that write produces.
-func (s *Server) stream(ctx *fasthttp.RequestCtx, write events) {
+func (s *Server) stream(ctx *fasthttp.RequestCtx, r *request, write events) {
 	ctx.SetContentType(eventStream)
 	ctx.Response.Header.Set("X-Accel-Buffering", "no")
 	conn := ctx.Conn()
@@ -73,7 +75,13 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, write events) {
 	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		s.log.Debug("connection error", "err", err)
 	}
-	ctx.SetBodyStreamWriter(func(w *bufio.Writer) { write(conn, w) })
+	ctx.SetConnectionClose() // The watch reads from it.
+	within, cancel := context.WithCancel(r.life.soft)
+	watchClient(conn, cancel)
+	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+		defer cancel()
+		write(within, conn, w)
+	})
 }
 
 // fail sends err.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,7 +46,10 @@ type request struct {
 	ifNoneMatch string
 	accept      string
 
-	seed   compute.UUID // Names the request where another node handed it on; zero elsewhere.
+	seed compute.UUID // Names the request where another node handed it on; zero elsewhere.
+	conn net.Conn     // Of the client, for watch; nil for none.
+	sent bool         // The client sent more while the answer was held.
+
 	view   *fsm.View
 	stale  bool // The view may be behind.
 	caller caller
@@ -65,6 +69,17 @@ type caller struct {
 	user  *compute.User // Nil for the root token.
 	org   *compute.Org  // The organization it acts in; nil for the root token.
 	role  compute.OrgRole
+}
+
+// name identifies the caller's key, or the user without one; "" for nobody.
+func (c *caller) name() string {
+	switch {
+	case !c.actor.Key.IsZero():
+		return "key " + c.actor.Key.String()
+	case c.user != nil:
+		return "user " + c.actor.User.String()
+	}
+	return ""
 }
 
 // newRequest copies everything that a handler may use out of ctx, but for the
@@ -104,6 +119,15 @@ func (r *request) release() {
 	if r.cancel != nil {
 		r.cancel()
 	}
+}
+
+// watch calls gone when the client hangs up, until stop is called.
+func (r *request) watch(gone func()) (stop func()) {
+	if r.conn == nil {
+		return func() {}
+	}
+	end := watchClient(r.conn, gone)
+	return func() { r.sent = end() || r.sent }
 }
 
 // copyURL copies the parameters of the path and of the query.

@@ -101,9 +101,13 @@ func (s *Server) serve(life lifetime, ctx *fasthttp.RequestCtx, rt *route) {
 // respond answers a request that is whole.
 func (s *Server) respond(life lifetime, ctx *fasthttp.RequestCtx, r *request) {
 	r.life = life
+	r.conn = ctx.Conn()
 	r.renew()
 	defer r.release()
 	answer, err := s.answer(r)
+	if r.sent {
+		ctx.SetConnectionClose()
+	}
 	if err != nil {
 		s.fail(ctx, r, err)
 		return

@@ -24,6 +24,10 @@ const (
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
 	digTries     = 60               // and how often in a row before the stream ends without a last word.
+
+	orgStreamShare    = 4  // The part of Limits.Streams that one organization may have: a quarter,
+	callerStreamShare = 8  // and one key or user: an eighth.
+	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
 )
 
 // stream sends the output of one execution to one client.

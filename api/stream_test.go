@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,6 +221,73 @@ func TestStreamClientGone(t *testing.T) {
 		w.logs.write(started.ExecutionID, api.Line{Seq: n, Stream: "stdout", Text: []byte("more")})
 		return w.streams() == 0
 	})
+}
+
+// TestHangUpIsNoticed hangs up on streams and held answers of executions that
+// write nothing: their places are free at once, on a server and through a worker.
+func TestHangUpIsNoticed(t *testing.T) {
+	w := newWorld(t)
+	_, worker := w.newWorker()
+	w.listen()
+	worker.listen()
+	started := w.startStream()
+	held := root + "/execution/" + started.ExecutionID.String() + "?wait=60s"
+	for name, node := range map[string]*world{"server": w, "worker": worker} {
+		for _, path := range []string{streamPath(started), held} {
+			conn, err := node.dial()
+			w.ok(err)
+			_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n\r\n", path, w.adaKey)
+			w.ok(err)
+			w.eventually("stream", func() bool { return w.streams() == 1 })
+			w.ok(conn.Close())
+			w.eventually("end of "+path+" on the "+name, func() bool { return w.streams() == 0 })
+		}
+	}
+	// A connection whose client waits for a held answer is used again.
+	conn, err := w.dial()
+	w.ok(err)
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for range 2 {
+		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n\r\n",
+			strings.Replace(held, "60s", "10ms", 1), w.adaKey)
+		w.ok(err)
+		resp, err := http.ReadResponse(answers, nil)
+		w.ok(err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		w.ok(err)
+		if resp.StatusCode != 200 || resp.Close {
+			t.Errorf("a held answer is %d, and closes the connection: %t", resp.StatusCode, resp.Close)
+		}
+	}
+}
+
+// TestStreamShares gives one organization all streams that it may have: others
+// get theirs, and operators their snapshots.
+func TestStreamShares(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Limits.Streams = 8 })
+	started := w.startStream()
+	held := "/execution/" + started.ExecutionID.String() + "?wait=60s"
+	var done sync.WaitGroup
+	defer done.Wait()
+	open := func(begin func()) {
+		t.Helper()
+		before := w.streams()
+		done.Go(begin)
+		w.eventually("stream", func() bool { return w.streams() == before+1 })
+	}
+	open(func() { w.send("GET", held, w.adaKey, nil) }) // All that a key may have,
+	w.want(503, "too_many_streams", "GET", held, w.adaKey, nil)
+	open(func() { w.events(streamPath(started), "", 1) }) // and all of the organization.
+	w.want(503, "too_many_streams", "GET", streamPath(started), "", nil)
+
+	var bobs wire.Started
+	w.mustDo("POST", "/execution/streaming/start", w.bobKey, `{"code":"1"}`, &bobs)
+	open(func() { w.events(streamPath(bobs), "", 1) })
+	w.mustDo("GET", "/admin/raft/snapshot", rootToken, nil, nil)
+	w.mustDo("GET", "/user/status", w.adaKey, nil, nil)
+	w.mustDo("POST", "/workloads/abort/"+started.ExecutionID.String(), w.adaKey, nil, nil)
+	w.mustDo("POST", "/workloads/abort/"+bobs.ExecutionID.String(), w.bobKey, nil, nil)
 }
 
 func TestStreamLimit(t *testing.T) {

@@ -36,7 +36,7 @@ var errCut = errors.New("the answer of the server ended early")
 
 // ServeRelay answers what the APIs of workers hand on.
 func ServeRelay(c *cluster.Cluster, server *api.Server) {
-	relays := relayCount{of: make(map[compute.NodeID]int)}
+	relays := relayCount{of: make(map[relayOwner]int)}
 	c.HandleStream(methodRelay, cluster.Workers,
 		func(ctx context.Context, peer rpc.Peer, req []byte, stream *rpc.Stream) error {
 			codec := rpc.NewCodec()
@@ -44,10 +44,11 @@ func ServeRelay(c *cluster.Cluster, server *api.Server) {
 			if err := codec.Unmarshal(req, &in); err != nil {
 				return compute.Errorf(compute.CodeInvalid, "The request cannot be read: %w", err)
 			}
-			if !relays.begin(peer.ID) {
+			owner := relayOwner{peer.ID, in.Class()}
+			if !relays.begin(owner) {
 				return compute.Errorf(compute.CodeUnavailable, "This node hands on too many requests.").Retry(time.Second)
 			}
-			defer relays.end(peer.ID)
+			defer relays.end(owner)
 			in.Op = opOf(peer.ID, in.Op)
 			// The worker reports the address: it must not use up another one's limit.
 			in.IP = peer.ID.String() + " " + in.IP
@@ -66,29 +67,35 @@ func ServeRelay(c *cluster.Cluster, server *api.Server) {
 		})
 }
 
+// relayOwner has the requests of one class that one worker relays.
+type relayOwner struct {
+	worker compute.NodeID
+	class  api.RelayClass
+}
+
 // relayCount counts the requests of each worker that a server answers.
 type relayCount struct {
 	mu sync.Mutex
-	of map[compute.NodeID]int
+	of map[relayOwner]int
 }
 
 // begin counts one more, unless it would be one too many.
-func (c *relayCount) begin(worker compute.NodeID) bool {
+func (c *relayCount) begin(owner relayOwner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[worker] >= api.MaxRelays {
+	if c.of[owner] >= owner.class.Limit() {
 		return false
 	}
-	c.of[worker]++
+	c.of[owner]++
 	return true
 }
 
 // end counts one less.
-func (c *relayCount) end(worker compute.NodeID) {
+func (c *relayCount) end(owner relayOwner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[worker]--; c.of[worker] <= 0 {
-		delete(c.of, worker)
+	if c.of[owner]--; c.of[owner] <= 0 {
+		delete(c.of, owner)
 	}
 }
 

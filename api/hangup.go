@@ -1,0 +1,49 @@
+package api
+
+import (
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// watchClient calls gone when the client hangs up while its answer is made. stop
+// ends the watch and reports whether the client sent more, which is lost: the
+// connection is good for no other request then.
+func watchClient(conn net.Conn, gone func()) (stop func() (sent bool)) {
+	var sent bool
+	ended := make(chan struct{})
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		gone()
+		close(ended)
+	} else {
+		go func() {
+			defer close(ended)
+			var err error
+			sent, err = discard(conn)
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				gone()
+			}
+		}()
+	}
+	return func() bool {
+		if conn.SetReadDeadline(time.Unix(1, 0)) != nil {
+			return true // It is closed.
+		}
+		<-ended
+		return sent || conn.SetReadDeadline(time.Time{}) != nil
+	}
+}
+
+// discard reads from conn until that fails, and reports whether there was
+// anything.
+func discard(conn net.Conn) (some bool, err error) {
+	var buf [64]byte
+	for {
+		n, err := conn.Read(buf[:])
+		some = some || n > 0
+		if err != nil {
+			return some, err
+		}
+	}
+}
