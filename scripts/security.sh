@@ -17,6 +17,7 @@ rows() {
 		while IFS='|' read -r class tests; do
 			class=$(sed -E 's/^ +| +$//g' <<<"$class")
 			package=
+			# shellcheck disable=SC2016 # Backquotes of Markdown.
 			for word in $(grep -oE '`[^`]+`' <<<"$tests" | tr -d '`'); do
 				case $word in
 				Test*) echo "$class|$package|$word" ;;

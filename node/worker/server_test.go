@@ -21,7 +21,7 @@ func TestWorkerIsToldNoMore(t *testing.T) {
 	withheld := []string{
 		"Org", "User", "Key", "Parent", "Reason", "Detail", "Imports", "JobType", "Priority", "Tags", "CallbackURLs",
 		"MaxCredits", "Price", "Held", "Billed", "SubmitIndex", "CreatedAt", "PlacedAt", "EndedAt", "FinishedAt", "Ran",
-		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid",
+		"ExitCode", "Duration", "Usage", "Selection", "Deleted", "Estimate", "Repeat", "Predicted", "Avoid", "Owed",
 	}
 	var e compute.Execution
 	fill(reflect.ValueOf(&e).Elem())
