@@ -28,9 +28,9 @@ rows() {
 }
 
 rows | grep -iE "${1:-.}" >"$out/rows"
-for package in $(cut -d'|' -f2 "$out/rows" | sort -u); do
+cut -d'|' -f2 "$out/rows" | sort -u | while read -r package; do
 	tests=$(awk -F'|' -v p="$package" '$2 == p {print $3}' "$out/rows" | paste -sd'|')
-	go test -json -count=1 -run "^($tests)\$" "./$package" >>"$out/results.json" || true
+	go test -json -count=1 -run "^($tests)\$" "./$package" </dev/null >>"$out/results.json" || true
 done
 
 # A case is a test without children.
