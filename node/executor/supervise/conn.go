@@ -162,10 +162,39 @@ func accept(listener int, serve func(*os.File)) {
 	}
 }
 
-// readCommands sends the node's commands until it disconnects.
-func readCommands(file *os.File, commands chan<- command) {
+// unread returns how many bytes wait to be read from a socket, at most a page.
+func unread(fd int) int {
+	n, _, err := syscall.Recvfrom(fd, make([]byte, 4<<10), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	if err != nil {
+		return 0 // None wait.
+	}
+	return n
+}
+
+// serveFirst serves the connection of the node that has started this supervisor. It
+// closes early once the commands that were waiting are in s.commands.
+func (s *supervisor) serveFirst(file *os.File, early chan<- struct{}) {
+	waiting := unread(FDConn)
+	if waiting == 0 {
+		close(early)
+	}
+	s.serve(file, func(n int) {
+		if waiting > 0 {
+			if waiting -= n; waiting <= 0 {
+				close(early)
+			}
+		}
+	})
+	if waiting > 0 {
+		close(early) // The node has gone in the middle of a command.
+	}
+}
+
+// readCommands sends the node's commands until it disconnects. It calls done with the
+// bytes of each.
+func readCommands(file *os.File, commands chan<- command, done func(bytes int)) {
 	scanner := bufio.NewScanner(file)
-	for scanner.Scan() {
+	for ; scanner.Scan(); done(len(scanner.Bytes()) + 1) {
 		word, rest, _ := strings.Cut(scanner.Text(), " ")
 		switch {
 		case word == "stop" && rest == "hard":
@@ -185,8 +214,8 @@ func readCommands(file *os.File, commands chan<- command) {
 }
 
 // serve replays the past events to one node and reads its commands until it
-// disconnects.
-func (s *supervisor) serve(file *os.File) {
+// disconnects. It calls done with the bytes of each command.
+func (s *supervisor) serve(file *os.File, done func(bytes int)) {
 	s.mu.Lock()
 	s.conns[file] = true
 	for _, line := range s.events {
@@ -195,7 +224,7 @@ func (s *supervisor) serve(file *os.File) {
 		}
 	}
 	s.mu.Unlock()
-	readCommands(file, s.commands)
+	readCommands(file, s.commands, done)
 	s.mu.Lock()
 	delete(s.conns, file)
 	s.mu.Unlock()

@@ -14,6 +14,16 @@ var errNotStarted = errors.New("attempt ended before its code started")
 // A stop or a preemption was requested, or the lease ran out and the cluster may
 // have rescheduled the attempt elsewhere.
 func (s *supervisor) mayStart() error {
+	for waits := s.early != nil; waits; {
+		select {
+		case c := <-s.commands:
+			if err := s.handleEarly(c); err != nil {
+				return err
+			}
+		case <-s.early:
+			waits = false
+		}
+	}
 	for {
 		select {
 		case c := <-s.commands:

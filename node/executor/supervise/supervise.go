@@ -40,6 +40,7 @@ type supervisor struct {
 	box      *sandbox.Sandbox
 	log      *logs.Writer
 	commands chan command
+	early    <-chan struct{} // Closed when the commands from before the start are in commands; nil in tests.
 	now      func() time.Time
 
 	limit   *timer // The execution's time limit.
@@ -126,8 +127,10 @@ func (s *supervisor) open() error {
 	if err != nil {
 		return err
 	}
-	go accept(listener, s.serve)
-	go s.serve(os.NewFile(FDConn, "node"))
+	go accept(listener, func(file *os.File) { s.serve(file, func(int) {}) })
+	early := make(chan struct{})
+	s.early = early
+	go s.serveFirst(os.NewFile(FDConn, "node"), early)
 	if s.log, err = logs.Create(OutputFile, logs.Limits{}); err != nil {
 		return err
 	}
