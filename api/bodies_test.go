@@ -209,7 +209,7 @@ func TestBodiesShareABudget(t *testing.T) {
 					if err != nil {
 						return
 					}
-					text, _ := io.ReadAll(resp.Body) //nolint:errcheck // The status says enough.
+					text, _ := io.ReadAll(resp.Body) // The status says enough.
 					resp.Body.Close()
 					answers <- answer{resp.StatusCode, resp.Header, text}
 				}()

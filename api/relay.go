@@ -269,7 +269,7 @@ func (s *Server) Relayed(
 	var fast fasthttp.RequestCtx
 	fast.Init2(conn, parserLog{s.log}, false)
 	fast.Request.Header.SetMethod(in.Method)
-	s.respondTo(in, lifetime{soft: soft, hard: ctx}, &fast)
+	s.respondTo(in, lifetime{soft: soft, hard: ctx}, &fast) //nolint:contextcheck // lifetime has it.
 	return passOn(&fast.Response, begin)
 }
 

@@ -252,7 +252,7 @@ func TestHangUpIsNoticed(t *testing.T) {
 		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n\r\n",
 			strings.Replace(held, "60s", "10ms", 1), w.adaKey)
 		w.ok(err)
-		resp, err := http.ReadResponse(answers, nil)
+		resp, err := http.ReadResponse(answers, nil) //nolint:bodyclose // Closed with its connection.
 		w.ok(err)
 		_, err = io.Copy(io.Discard, resp.Body)
 		w.ok(err)

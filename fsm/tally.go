@@ -78,7 +78,7 @@ func (s *statistics) tallyEnd(a *compute.Attempt, e *compute.Execution, status c
 	case !a.PreemptAt.IsZero():
 		s.tally(talliedEndedFirst, compute.ReasonNone, e, 0)
 	}
-	if status == compute.StatusSystemFailure && !(a.ForOwn && why == compute.ReasonPreempted) {
+	if status == compute.StatusSystemFailure && (!a.ForOwn || why != compute.ReasonPreempted) {
 		s.tally(talliedUnbilled, why, e, worth)
 	}
 }

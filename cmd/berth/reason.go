@@ -28,10 +28,11 @@ func reasonTexts() map[string]string {
 			"and that attempt is free",
 
 		// Reasons of an end.
-		"exit_code":           "the code exited with a code other than 0",
-		"signal":              "a signal ended the code",
-		"timeout":             "the time limit was reached (--timeout)",
-		"out_of_memory":       "the memory limit was reached: a larger profile has more; a system_failure is free: the machine had no memory left",
+		"exit_code": "the code exited with a code other than 0",
+		"signal":    "a signal ended the code",
+		"timeout":   "the time limit was reached (--timeout)",
+		"out_of_memory": "the memory limit was reached: a larger profile has more; " +
+			"a system_failure is free: the machine had no memory left",
 		"aborted":             "it was aborted on request",
 		"stopped":             "it was stopped on request",
 		"node_lost":           "its node was lost for too long; it is free",
