@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"strings"
@@ -21,7 +22,7 @@ const metricsHeaderTimeout = 5 * time.Second
 // serveMetrics serves /metrics and the profiles on the listener of their own,
 // until ctx ends.
 func (n *Node) serveMetrics(ctx context.Context) error {
-	token, err := readToken(n.cfg.Metrics.TokenFile)
+	token, err := metricsToken(n.cfg.Metrics.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -32,6 +33,16 @@ func (n *Node) serveMetrics(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// metricsToken returns the bearer token in a file, "" when none is named. A file that is
+// named and has none is an error: everybody could read the metrics.
+func metricsToken(path string) (string, error) {
+	token, err := readToken(path)
+	if err == nil && token == "" && path != "" {
+		err = fmt.Errorf("metrics.token_file: %s is missing or empty", path)
+	}
+	return token, err
 }
 
 // metricsHandler serves the metrics to whoever sends the token as bearer, or to

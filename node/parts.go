@@ -169,8 +169,8 @@ func (n *Node) stateMarks() []replica.StateMark {
 	return out
 }
 
-// readToken returns the join token in a file, "" when none is named. A file
-// that is gone is no fault: a node that has joined needs it no more.
+// readToken returns the token in a file, "" when none is named or the file is gone: a
+// node that has joined does not need its join token.
 func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -180,14 +180,14 @@ func readToken(path string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read join token: %w", err)
+		return "", fmt.Errorf("read token: %w", err)
 	}
 	if info.Size() > maxTokenFile {
-		return "", fmt.Errorf("read join token: %s is no token", path)
+		return "", fmt.Errorf("read token: %s is no token", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read join token: %w", err)
+		return "", fmt.Errorf("read token: %w", err)
 	}
 	return strings.TrimSpace(string(data)), nil
 }
@@ -279,11 +279,7 @@ const (
 // openAPI makes the server of the REST API.
 func (n *Node) openAPI(context.Context) (err error) {
 	members := members{n.cluster, n.machine}
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
-	if err != nil {
-		return err
-	}
-	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
+	tlsConfig, scrapeToken, err := n.apiAccess()
 	if err != nil {
 		return err
 	}
@@ -320,7 +316,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		PublicURL:    n.cfg.API.PublicURL,
 		TLS:          tlsConfig,
 		Limits:       limits,
-		MetricsToken: metricsToken,
+		MetricsToken: scrapeToken,
 		Version:      n.opts.Version,
 		Build:        n.opts.Build,
 		Now:          n.cluster.Clock().Now,
@@ -333,6 +329,16 @@ func (n *Node) openAPI(context.Context) (err error) {
 	}
 	worker.ServeRelay(n.cluster, n.api)
 	return nil
+}
+
+// apiAccess returns the API's TLS configuration and the token for /metrics.
+func (n *Node) apiAccess() (*tls.Config, string, error) {
+	tlsConfig, err := apiTLS(n.cfg.API.TLS)
+	if err != nil {
+		return nil, "", err
+	}
+	token, err := metricsToken(n.cfg.Metrics.TokenFile)
+	return tlsConfig, token, err
 }
 
 // apiTLS returns the API's TLS configuration, nil for plain HTTP. The files

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -87,5 +89,31 @@ func TestProcessEndsThoughItsLogHangs(t *testing.T) {
 	endProcess(slog.New(h), errors.New("a write has hung"), func(c int) { code = c })
 	if code != 1 {
 		t.Errorf("the process ended with %d, want 1", code)
+	}
+}
+
+// TestMetricsTokenIsThere checks that metrics are open only if no token is configured,
+// not if its file is lost.
+func TestMetricsTokenIsThere(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, tt := range map[string]struct {
+		path, want string
+		ok         bool
+	}{
+		"none configured": {"", "", true},
+		"a token":         {write("token", "secret\n"), "secret", true},
+		"a missing file":  {filepath.Join(dir, "gone"), "", false},
+		"an empty file":   {write("empty", "\n"), "", false},
+	} {
+		if got, err := metricsToken(tt.path); got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
 	}
 }

@@ -85,11 +85,7 @@ func (n workerNode) neighbours() []*compute.Node {
 // openAPI makes the server of the REST API of a worker, which hands on
 // what it is asked.
 func (n workerNode) openAPI(context.Context) error {
-	tlsConfig, err := apiTLS(n.cfg.API.TLS)
-	if err != nil {
-		return err
-	}
-	metricsToken, err := readToken(n.cfg.Metrics.TokenFile)
+	tlsConfig, scrapeToken, err := n.apiAccess()
 	if err != nil {
 		return err
 	}
@@ -98,7 +94,7 @@ func (n workerNode) openAPI(context.Context) error {
 		Ready:        n.own.Ready,
 		PublicURL:    n.cfg.API.PublicURL,
 		TLS:          tlsConfig,
-		MetricsToken: metricsToken,
+		MetricsToken: scrapeToken,
 		Version:      n.opts.Version,
 		Build:        n.opts.Build,
 		Now:          n.opts.Now,
