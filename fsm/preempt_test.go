@@ -56,6 +56,19 @@ func (w *world) contend(change ...func(*compute.Execution)) (victim, head comput
 	return victim, w.submit("h100", urgent)
 }
 
+// preemptAgain has an execution run for five more minutes, and preempts it for urgent
+// work of its organization.
+func (w *world) preemptAgain(id compute.ExecutionID) {
+	w.Helper()
+	w.place("n1", id)
+	w.must(w.started(id))
+	w.now = w.now.Add(5 * time.Minute)
+	w.do()
+	if !w.preempt(id, w.submit("h100.2x", urgent)) {
+		w.Fatal("not preempted again")
+	}
+}
+
 // newOwnWorld returns what newPreemptWorld does, with the newest format, and the
 // execution that was preempted for another one of its organization.
 func newOwnWorld(t *testing.T, change ...func(*compute.Execution)) (w *world, victim compute.ExecutionID) {
@@ -86,13 +99,7 @@ func TestOwnWorkIsCharged(t *testing.T) {
 			w.complete(id, "n1", 3*time.Second)
 		}, compute.StatusCompleted, used + 3},
 		{"preempted again, and aborted", func(w *world, id compute.ExecutionID) {
-			w.place("n1", id)
-			w.must(w.started(id))
-			w.now = w.now.Add(5 * time.Minute)
-			w.do()
-			if !w.preempt(id, w.submit("h100.2x", urgent)) {
-				w.Fatal("not preempted again")
-			}
+			w.preemptAgain(id)
 			w.must(w.yielded(id, 5*time.Minute))
 			stop(w, id)
 		}, compute.StatusAborted, used + 300},
@@ -156,13 +163,7 @@ func TestOwnWorkEndsWithTheCredits(t *testing.T) {
 		if e := w.get(victim); e.Timeout != 5*time.Minute || e.Held != ceiling {
 			t.Errorf("%s are left, %s held", e.Timeout, e.Held)
 		}
-		w.place("n1", victim)
-		w.must(w.started(victim))
-		w.now = w.now.Add(5 * time.Minute)
-		w.do()
-		if !w.preempt(victim, w.submit("h100.2x", urgent)) {
-			t.Fatal("not preempted again")
-		}
+		w.preemptAgain(victim)
 		w.must(w.yielded(victim, 5*time.Minute+9500*time.Millisecond))
 		w.wantStatus(victim, compute.StatusCancelled, compute.ReasonCredits)
 		if e := w.get(victim); e.Billed != micro(1800*909+900) || !e.Ran {
