@@ -8,8 +8,8 @@ import (
 
 // Limits of guests.
 const (
-	maxGuests        = 256
-	maxGuestsAddress = 64 // From one address.
+	maxGuests           = 256
+	maxGuestsPerAddress = 64 // From one address.
 )
 
 // guests are the connections without a certificate: those in their handshake, and
@@ -37,7 +37,7 @@ func (g *guests) add(conn net.Conn) *guest {
 		g.address = make(map[string]int)
 	}
 	n := &guest{conn: conn, host: hostOf(conn)}
-	for at := g.order.Front(); at != nil && g.address[n.host] >= maxGuestsAddress; {
+	for at := g.order.Front(); at != nil && g.address[n.host] >= maxGuestsPerAddress; {
 		next := at.Next()
 		if old := at.Value.(*guest); old.host == n.host {
 			g.evict(old)

@@ -30,7 +30,7 @@ func TestIdleGuestsKeepNobodyOut(t *testing.T) {
 	honest := &stubConn{from: "10.0.0.9"}
 	g.add(honest)
 	var idle []*stubConn
-	for range 3 * maxGuestsAddress {
+	for range 3 * maxGuestsPerAddress {
 		idle = append(idle, &stubConn{from: "10.0.0.1"})
 		g.add(idle[len(idle)-1])
 	}
@@ -38,7 +38,7 @@ func TestIdleGuestsKeepNobodyOut(t *testing.T) {
 		t.Error("one address has pushed another one out")
 	}
 	for i, c := range idle {
-		if want := i < 2*maxGuestsAddress; c.closed != want {
+		if want := i < 2*maxGuestsPerAddress; c.closed != want {
 			t.Fatalf("connection %d of an address is closed: %t, want %t", i, c.closed, want)
 		}
 	}

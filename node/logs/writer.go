@@ -205,12 +205,12 @@ func (w *Writer) split(stream Stream, at compute.Instant, p []byte) (err error) 
 			p = nil
 		}
 	}
-	w.lack(stream, int64(len(p)), int64(bytes.Count(p, []byte{'\n'}))) // The disk has refused what came before.
+	w.countUnsaved(stream, int64(len(p)), int64(bytes.Count(p, []byte{'\n'}))) // The disk has refused what came before.
 	return err
 }
 
-// lack counts bytes of the code that are not stored, and the line feeds in them.
-func (w *Writer) lack(stream Stream, bytes, lines int64) {
+// countUnsaved counts bytes of the code that are not stored, and the line feeds in them.
+func (w *Writer) countUnsaved(stream Stream, bytes, lines int64) {
 	w.tails[stream].unsaved += bytes
 	w.tails[stream].lines += lines
 }
@@ -255,7 +255,7 @@ func (w *Writer) admit(n int64) bool {
 func (w *Writer) startFlood(cause string) {
 	w.flood = flood{active: true, cause: cause}
 	for i := range w.held {
-		w.lack(Stream(i), int64(len(w.held[i].text)), 0)
+		w.countUnsaved(Stream(i), int64(len(w.held[i].text)), 0)
 		w.held[i].text = w.held[i].text[:0]
 	}
 	w.bucket.tokens = 0
@@ -323,9 +323,9 @@ func (w *Writer) lose(lines []Line) {
 		switch {
 		case l.Stream == System:
 		case l.Partial:
-			w.lack(l.Stream, userBytes(l), 0)
+			w.countUnsaved(l.Stream, userBytes(l), 0)
 		default:
-			w.lack(l.Stream, userBytes(l), 1)
+			w.countUnsaved(l.Stream, userBytes(l), 1)
 		}
 	}
 	w.startFlood("the disk refused them")
@@ -396,7 +396,7 @@ func (w *Writer) emit(stream Stream, n int) error {
 	held.text = held.text[:n]
 	err := w.line(stream, held.at, nil, true)
 	if w.flood.active {
-		w.lack(stream, int64(len(rest)), 0)
+		w.countUnsaved(stream, int64(len(rest)), 0)
 		return err
 	}
 	held.text = append(held.text[:0], rest...)
