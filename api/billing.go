@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"encoding/hex"
+	"iter"
 	"net/http"
 
 	"berth/api/wire"
@@ -67,20 +69,32 @@ func (g *billing) history(r *request) (any, error) {
 	if !ok {
 		return out, nil
 	}
-	for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, g.openArchive(r.ctx)) {
-		if err != nil {
-			return nil, err
-		}
-		view := r.view
-		if c.Archived {
-			view = view.With(c)
-		}
-		out.Executions = append(out.Executions, summaryOf(view, c.Execution))
-		if len(out.Executions) == in.Limit {
-			break
+	return listIn(out, "executions", func(ctx context.Context) iter.Seq2[any, error] {
+		return g.historyRows(ctx, r, filter, in.Limit)
+	})
+}
+
+// historyRows yields the summaries of the first executions of the caller's
+// organization that pass filter.
+func (g *billing) historyRows(
+	ctx context.Context, r *request, filter fsm.HistoryFilter, limit int,
+) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		n := 0
+		for c, err := range r.view.WholeHistory(r.caller.actor.Org, filter, g.openArchive(ctx)) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			view := r.view
+			if c.Archived {
+				view = view.With(c)
+			}
+			if n++; !yield(summaryOf(view, c.Execution), nil) || n == limit {
+				return
+			}
 		}
 	}
-	return out, nil
 }
 
 // filterOf returns the filter of a query; not ok if nothing can match it.

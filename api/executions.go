@@ -108,7 +108,6 @@ func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Exec
 		User:            r.caller.actor.User,
 		Key:             r.caller.actor.Key,
 		FileName:        in.FileName,
-		Imports:         slices.Sorted(maps.Keys(in.Files)),
 		Timeout:         time.Duration(in.Timeout) * time.Second,
 		DisconnectGrace: time.Duration(in.DisconnectGrace) * time.Second,
 		Priority:        in.Priority,
@@ -118,6 +117,7 @@ func (g *executions) newExecution(r *request, in *wire.PythonStart) compute.Exec
 		Preemptible:     in.Preemptible,
 		MaxRetries:      in.MaxRetries,
 	}
+	r.view.RecordImports(&e, slices.Sorted(maps.Keys(in.Files)))
 	if in.Network == compute.NetworkNone.String() {
 		e.Network = compute.NetworkNone
 	}

@@ -42,6 +42,8 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
 		s.stream(ctx, r, a)
 	case download:
 		s.download(ctx, a)
+	case list:
+		s.list(ctx, r, a)
 	default:
 		body, err := encode(answer)
 		if err != nil {

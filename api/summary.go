@@ -47,12 +47,14 @@ func atOrNull(at compute.Instant) *compute.Instant {
 	return &at
 }
 
-// importsOf returns the paths of the import files as JSON text.
+// importsOf returns the recorded paths of the import files as JSON text. Older
+// records have all of them, and may be large.
 func importsOf(e *compute.Execution) *string {
-	if len(e.Imports) == 0 {
+	paths := compute.RecordedPaths(e.Imports)
+	if len(paths) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(e.Imports)
+	data, err := json.Marshal(paths)
 	if err != nil {
 		return nil
 	}
@@ -70,7 +72,7 @@ func billedOf(e *compute.Execution) *compute.Credits {
 
 // metadataOf returns the node, GPUs and tags of an execution.
 func metadataOf(view *fsm.View, e *compute.Execution) *wire.Metadata {
-	m := &wire.Metadata{GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{}, Attempt: e.Epoch, Tags: e.Tags}
+	m := &wire.Metadata{GPUs: []compute.GPUID{}, GPUShares: []wire.GPUShare{}, Attempt: e.Epoch, Tags: e.Tags, ImportFiles: e.ImportCount()}
 	if m.Tags == nil {
 		m.Tags = []string{}
 	}

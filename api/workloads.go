@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"iter"
 	"net/http"
 
 	"berth/api/wire"
@@ -39,14 +41,16 @@ const maxWorkloads = 11_000
 
 // listWorkloads answers the executions that have not ended.
 func (g *workloads) listWorkloads(r *request) (any, error) {
-	out := []wire.ExecutionSummary{}
-	for e := range r.view.Live(r.caller.actor.Org) {
-		if len(out) == maxWorkloads {
-			break
+	return list{before: "[", after: "]", rows: func(context.Context) iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			n := 0
+			for e := range r.view.Live(r.caller.actor.Org) {
+				if n++; !yield(summaryOf(r.view, e), nil) || n == maxWorkloads {
+					return
+				}
+			}
 		}
-		out = append(out, summaryOf(r.view, e))
-	}
-	return out, nil
+	}}, nil
 }
 
 func (g *workloads) abortWorkload(r *request) (any, error) { return g.stop(r, compute.StopHard) }

@@ -36,7 +36,22 @@ const (
 	MaxDecodedBundle = 16 << 20 // A bundle that unpacks to more is refused.
 	MaxPathDepth     = 32       // Parts of the path of an import file.
 	MaxBundleDirs    = 1000     // Directories of all import files together.
+	MaxRecordedPaths = 1 << 10  // Bytes of the paths of import files that a record keeps.
 )
+
+// RecordedPaths returns the first paths that together take at most
+// MaxRecordedPaths as JSON text. Records are held in the memory of every server,
+// and a user may send hundreds of long paths; the bundle has them all.
+func RecordedPaths(paths []string) []string {
+	size := len("[]")
+	for i, p := range paths {
+		text, err := json.Marshal(p)
+		if size += len(text) + len(","); err != nil || size > MaxRecordedPaths {
+			return paths[:i:i]
+		}
+	}
+	return paths
+}
 
 // Encode returns the bundle as gzipped JSON, the same bytes for the same
 // bundle. The error has CodeTooLarge when DecodeBundle would refuse it.

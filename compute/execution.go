@@ -56,7 +56,7 @@ type Execution struct {
 	Request  Request   `cbor:"11,keyasint"`
 	Bundle   BundleRef `cbor:"12,keyasint"`
 	FileName string    `cbor:"13,keyasint,omitempty"`
-	Imports  []string  `cbor:"14,keyasint,omitempty"` // The paths of its import files.
+	Imports  []string  `cbor:"14,keyasint,omitempty"` // Paths of its import files, as far as RecordedPaths keeps them.
 	JobType  string    `cbor:"15,keyasint,omitempty"`
 
 	Timeout         time.Duration `cbor:"16,keyasint"`
@@ -105,7 +105,12 @@ type Execution struct {
 	// Owed is the wall time of its attempts that its own organization's work
 	// preempted. It is charged with the last attempt.
 	Owed time.Duration `cbor:"50,keyasint,omitempty"`
+
+	ImportFiles int `cbor:"51,keyasint,omitempty"` // Number of its import files; 0 in older records.
 }
+
+// ImportCount returns the number of import files of e.
+func (e *Execution) ImportCount() int { return max(e.ImportFiles, len(e.Imports)) }
 
 // Avoids reports whether e should not be placed on a node because its code
 // could not be started there.

@@ -44,6 +44,15 @@ func (v *View) CheckSubmit(c Submit) error {
 	return nil
 }
 
+// RecordImports sets what the record of e keeps of its import files, whose
+// paths are sorted. Their number is left out while a server could not apply it.
+func (v *View) RecordImports(e *compute.Execution, paths []string) {
+	e.Imports = compute.RecordedPaths(paths)
+	if v.Format() >= formatImports {
+		e.ImportFiles = len(paths)
+	}
+}
+
 // judgeSubmit returns the execution that c makes and the credits to set aside for it,
 // or a refusal. It changes nothing.
 func (s *execution) judgeSubmit(c Submit) (e compute.Execution, amount compute.Credits, refusal *compute.Error) {
@@ -100,6 +109,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 		return invalid("priority", "priority is 0 to %d", maxPriority)
 	case e.MaxRetries < 0 || e.MaxRetries > maxRetries:
 		return invalid("max_retries", "max_retries is 0 to %d", maxRetries)
+	case e.ImportFiles != 0 && e.ImportFiles < len(e.Imports):
+		return invalid("import_files", "an execution has no fewer import files than paths of them")
 	case len(e.CallbackURLs) > maxCallbacks:
 		return invalid("callbacks", "at most %d callback URLs are allowed", maxCallbacks)
 	}
@@ -121,10 +132,13 @@ func (s *execution) accepted(c Submit) compute.Execution {
 	if s.Format() < formatTrust {
 		said.MaxRetries = 0
 	}
+	if s.Format() < formatImports {
+		said.ImportFiles = 0
+	}
 	return compute.Execution{
 		ID: said.ID, Org: c.Actor.Org, User: c.Actor.User, Key: c.Actor.Key, Kind: said.Kind,
 		Profile: said.Profile, Bundle: said.Bundle, FileName: said.FileName,
-		Imports: said.Imports, JobType: said.JobType, Timeout: said.Timeout,
+		Imports: said.Imports, ImportFiles: said.ImportFiles, JobType: said.JobType, Timeout: said.Timeout,
 		DisconnectGrace: said.DisconnectGrace, Priority: said.Priority, Network: said.Network,
 		Tags: said.Tags, CallbackURLs: said.CallbackURLs, MaxCredits: said.MaxCredits,
 		Selection: said.Selection, SubmitIndex: s.meta.Index, CreatedAt: s.meta.Now,
@@ -459,7 +473,8 @@ func (s *execution) deleteExecution(c DeleteExecution) Result {
 func (s *execution) strip(known *compute.Execution) {
 	e := *known
 	e.Deleted = true
-	e.Bundle, e.FileName, e.Imports, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil, nil
+	e.Bundle, e.FileName, e.Tags, e.CallbackURLs = compute.BundleRef{}, "", nil, nil
+	e.Imports, e.ImportFiles = nil, 0
 	s.putExecution(&e)
 }
 

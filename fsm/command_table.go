@@ -90,7 +90,9 @@ func commandRows() []*row {
 		command[Submit]{
 			number: 19, since: formatFirst, apply: (*state).submit,
 			op:   func(c Submit) Op { return c.Op },
-			uses: func(c Submit) uint64 { return formatIf(c.Execution.MaxRetries > 0, formatTrust) },
+			uses: func(c Submit) uint64 {
+				return max(formatIf(c.Execution.MaxRetries > 0, formatTrust), formatIf(c.Execution.ImportFiles > 0, formatImports))
+			},
 		}.row(),
 		command[TakeSelection]{
 			number: 20, since: formatFirst, apply: (*state).takeSelection,

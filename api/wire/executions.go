@@ -33,7 +33,7 @@ type ExecutionSummary struct {
 	Status            compute.Status       `json:"status"`
 	HardwareProfile   string               `json:"hardware_profile"`
 	StatusDetails     *string              `json:"status_details" doc:"Typed reason why it waits, or why it ended so."`
-	LocalImports      *string              `json:"local_imports" doc:"JSON text: the paths of its import files."`
+	LocalImports      *string              `json:"local_imports" doc:"JSON text: the paths of its import files, the first ones up to 1 KiB."`
 	Billed            *compute.Credits     `json:"billed" doc:"Credits; null until settled. Of a parent: the sum of its children."`
 	ExeceletStart     *compute.Instant     `json:"execelet_start" doc:"The attempt began on its node."`
 	StartTime         *compute.Instant     `json:"start_time" doc:"The user's process started."`
@@ -62,6 +62,7 @@ type Metadata struct {
 	Attempt     uint64          `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
 	ImageDigest *string         `json:"image_digest"`
 	Tags        []string        `json:"tags"`
+	ImportFiles int             `json:"import_files,omitempty" doc:"How many import files it has, absent without any; local_imports shows the first ones."`
 }
 
 // GPUShare is the part of a GPU that an attempt holds.

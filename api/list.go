@@ -1,0 +1,149 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// listPiece is how many bytes of a list are encoded at a time. A list that is
+// shorter is sent whole.
+const listPiece = 64 << 10
+
+// list is an answer of many rows. They are encoded as the client takes them, so
+// that a long list takes no more memory of the node than a short one.
+type list struct {
+	before, after string // The JSON around the rows.
+	// rows yields the rows, or an error as the last pair. Its context ends with
+	// the answer, which is after the handler has returned.
+	rows func(ctx context.Context) iter.Seq2[any, error]
+}
+
+// listIn returns the list that takes the place of the empty array called name in
+// around.
+func listIn(around any, name string, rows func(ctx context.Context) iter.Seq2[any, error]) (list, error) {
+	data, err := encode(around)
+	if err != nil {
+		return list{}, err
+	}
+	field := []byte(`"` + name + `":[`)
+	before, after, ok := bytes.Cut(data, append(field, ']'))
+	if !ok {
+		return list{}, fmt.Errorf("%T has no empty array %s", around, name)
+	}
+	return list{before: string(before) + string(field), after: "]" + string(after), rows: rows}, nil
+}
+
+// list sends a list. An error in its first piece is answered as such; a later one
+// breaks the connection, because the status is already sent.
+func (s *Server) list(ctx *fasthttp.RequestCtx, r *request, l list) {
+	rows := newListReader(r.life.hard, ctx.Conn(), s.log, l)
+	err := rows.fill()
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		err = errors.Join(err, rows.Close())
+		s.fail(ctx, r, err)
+		return
+	case err != nil:
+		ctx.SetBody(rows.piece.Bytes())
+		_ = rows.Close()
+	default:
+		ctx.SetBodyStream(rows, -1)
+	}
+	ctx.SetContentType("application/json")
+}
+
+// listReader encodes the rows of a list as they are read.
+type listReader struct {
+	list
+
+	conn   net.Conn
+	log    *slog.Logger
+	next   func() (row any, err error, ok bool)
+	stop   func()
+	cancel func()
+
+	piece  bytes.Buffer // What is encoded and not read.
+	some   bool         // A row came.
+	ended  bool         // after is in piece, or was read.
+	broken error        // What ended the rows early.
+}
+
+func newListReader(life context.Context, conn net.Conn, log *slog.Logger, l list) *listReader {
+	ctx, cancel := context.WithCancel(life)
+	out := &listReader{list: l, conn: conn, log: log, cancel: cancel}
+	out.next, out.stop = iter.Pull2(l.rows(ctx))
+	out.piece.WriteString(l.before)
+	return out
+}
+
+// fill encodes rows until there is a piece of them. It returns io.EOF when the
+// last one is encoded.
+func (l *listReader) fill() error {
+	enc := json.NewEncoder(&l.piece)
+	enc.SetEscapeHTML(false) // As encode.
+	for l.piece.Len() < listPiece {
+		row, err, ok := l.row()
+		switch {
+		case !ok:
+			l.piece.WriteString(l.after)
+			l.ended = true
+			return io.EOF
+		case err != nil:
+			return err
+		case l.some:
+			l.piece.WriteByte(',')
+		}
+		l.some = true
+		if err := enc.Encode(row); err != nil {
+			return err
+		}
+		l.piece.Truncate(l.piece.Len() - 1) // The newline.
+	}
+	return nil
+}
+
+// row returns the next row. A panic becomes an error: the handler, which would
+// answer it, has returned.
+func (l *listReader) row() (row any, err error, ok bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			row, err, ok = nil, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), true
+		}
+	}()
+	return l.next()
+}
+
+// Read implements io.Reader. The client has the usual time to take each piece.
+func (l *listReader) Read(p []byte) (int, error) {
+	if l.piece.Len() == 0 && l.broken == nil && !l.ended {
+		if err := l.fill(); err != nil && !errors.Is(err, io.EOF) {
+			l.broken = err
+			l.log.Error("list ended early", "err", err)
+		}
+		if err := l.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			l.broken = err
+		}
+	}
+	if l.broken != nil {
+		return 0, l.broken // Half a piece would only hide what is missing.
+	}
+	return l.piece.Read(p) // io.EOF behind the last piece.
+}
+
+// Close implements io.Closer.
+func (l *listReader) Close() error {
+	l.stop()
+	l.cancel()
+	return nil
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+)
+
+// rowsOf returns a reader of a list of n rows of 100 bytes, which ends with err
+// or a panic, and how many rows were taken of it.
+func rowsOf(t *testing.T, n int, end func(yield func(any, error) bool)) (r *listReader, taken *int) {
+	t.Helper()
+	conn, peer := net.Pipe()
+	t.Cleanup(func() { conn.Close(); peer.Close() })
+	taken = new(int)
+	l, err := listIn(map[string]any{"rows": []string{}, "total": n}, "rows", func(context.Context) iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			for range n {
+				if *taken++; !yield(strings.Repeat("<", 98), nil) {
+					return
+				}
+			}
+			if end != nil {
+				end(yield)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = newListReader(t.Context(), conn, slog.New(slog.DiscardHandler), l)
+	t.Cleanup(func() { r.Close() })
+	return r, taken
+}
+
+// TestListIsEncodedAsItIsRead checks that a node holds one piece of a list,
+// whatever its length.
+func TestListIsEncodedAsItIsRead(t *testing.T) {
+	const rows = 10_000
+	r, taken := rowsOf(t, rows, nil)
+	if _, err := io.ReadFull(r, make([]byte, listPiece)); err != nil {
+		t.Fatal(err)
+	}
+	if most := 2 * listPiece / 100; *taken > most {
+		t.Errorf("%d rows are encoded for %d bytes, want at most %d", *taken, listPiece, most)
+	}
+	r, _ = rowsOf(t, rows, nil)
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Rows  []string
+		Total int
+	}
+	if err := json.Unmarshal(data, &got); err != nil || len(got.Rows) != rows || got.Total != rows {
+		t.Errorf("%d rows of %d, %v", len(got.Rows), got.Total, err)
+	}
+}
+
+func TestShortLists(t *testing.T) {
+	for n, want := range []string{`{"rows":[],"total":0}`, `{"rows":["` + strings.Repeat("<", 98) + `"],"total":1}`} {
+		r, _ := rowsOf(t, n, nil)
+		if data, err := io.ReadAll(r); err != nil || string(data) != want {
+			t.Errorf("%d rows are %s, %v", n, data, err)
+		}
+	}
+	if _, err := listIn(map[string]any{"rows": []int{1}}, "rows", nil); err == nil {
+		t.Error("a list with rows of its own is accepted")
+	}
+}
+
+// TestListsThatBreak checks that a list that ends early is never taken for a
+// whole one.
+func TestListsThatBreak(t *testing.T) {
+	cause := errors.New("archive is gone")
+	for name, end := range map[string]func(func(any, error) bool){
+		"error":      func(yield func(any, error) bool) { yield(nil, cause) },
+		"panic":      func(func(any, error) bool) { panic(cause.Error()) },
+		"bad number": func(yield func(any, error) bool) { yield(func() {}, nil) },
+	} {
+		r, _ := rowsOf(t, 2_000, end)
+		data, err := io.ReadAll(r)
+		if err == nil || json.Valid(data) {
+			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+		if _, again := r.Read(make([]byte, 1)); again == nil || errors.Is(again, io.EOF) {
+			t.Errorf("%s: read again after it broke: %v", name, again)
+		}
+	}
+}
