@@ -46,19 +46,19 @@ select_packages() {
 	esac || true
 }
 
-# stream NAME N M tests the packages of standard input, N at a time and M parallel
-# tests of each: first those under the race detector, then the others.
+# stream NAME N M R tests the packages of standard input, N at a time: first those
+# under the race detector, with R parallel tests of each, then the others, with M.
 stream() {
-	local name=$1 at_once=$2 parallel=$3 all where flag list failed=0
+	local name=$1 at_once=$2 parallel=$3 raced=$4 all where flag list failed=0
 	all=$(cat)
 	for where in in out; do
 		list=$(select_packages "$where" "$BERTH_TEST_RACE" <<<"$all")
 		[[ -n $list ]] || continue
-		flag=()
-		[[ $where == out ]] || flag=(-race)
+		flag=(-parallel "$parallel")
+		[[ $where == out ]] || flag=(-parallel "$raced" -race)
 		# shellcheck disable=SC2086 # One word a flag and a package.
 		"$GOTESTSUM" --format pkgname --hide-summary all --jsonfile "$out/$name-$where.json" \
-			-- "${flag[@]}" $BERTH_TEST_FLAGS -p "$at_once" -parallel "$parallel" $list || failed=1
+			-- "${flag[@]}" $BERTH_TEST_FLAGS -p "$at_once" $list || failed=1
 	done
 	return "$failed"
 }
@@ -76,13 +76,17 @@ echo "compiled in $((SECONDS - begin)) s"
 status=0
 (
 	failed=0
-	select_packages in "$peers" <<<"$packages" | stream peers 1 2 || failed=1
+	select_packages in "$peers" <<<"$packages" | stream peers 1 2 2 || failed=1
 	renice -n 10 -p "$BASHPID" >/dev/null
-	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 || failed=1
+	select_packages out "$machine|$peers" <<<"$packages" | stream rest 2 2 2 || failed=1
 	exit "$failed"
 ) &
 others=$!
-select_packages in "$machine" <<<"$packages" | stream machine 1 2 || status=1
+# Raced here is node/executor, which mostly waits; in the long form also node, whose
+# tests are clusters and starve beside each other.
+raced=4
+[[ -z $tags ]] || raced=2
+select_packages in "$machine" <<<"$packages" | stream machine 1 2 "$raced" || status=1
 wait "$others" || status=1
 
 # Replays the output through another gotestsum, which reruns failed tests alone.
