@@ -97,6 +97,7 @@ type Inventory struct {
 	VCPUMilli int64  `cbor:"3,keyasint"` // Available to executions.
 	MemoryMiB int64  `cbor:"4,keyasint"`
 	GPUs      []GPU  `cbor:"5,keyasint,omitempty"` // In the order of Index.
+	Gaps      []Gap  `cbor:"6,keyasint,omitempty"` // In rising order.
 }
 
 // GPUSample is one reading of one device. A value that the device does not

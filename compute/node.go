@@ -74,6 +74,34 @@ type Node struct {
 	Format uint64 `cbor:"19,keyasint,omitempty"` // Newest format of the state that it can apply; 0 for the first.
 
 	DrainBy Instant `cbor:"20,keyasint,omitempty"` // When its remaining attempts are ended; zero for never.
+
+	Gaps []Gap `cbor:"21,keyasint,omitempty"` // In rising order.
+}
+
+// Gap is something of the sandbox that the kernel of a node does not enforce, or
+// enforces less tightly than another kernel would.
+type Gap uint8
+
+// The gaps. Values are written to disk: append only.
+const (
+	GapCgroupV1   Gap = iota // Buffers of sockets have a limit beside the memory limit.
+	GapSocketMem             // Buffers of sockets have no limit.
+	GapNoLandlock            // Mounts alone keep code from files.
+)
+
+var gapNames = names{"cgroup_v1", "socket_memory_unlimited", "no_landlock"}
+
+// String returns the gap as clients read it.
+func (g Gap) String() string { return gapNames.text(uint8(g)) }
+
+// MarshalText returns what String returns.
+func (g Gap) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText accepts what String returns.
+func (g *Gap) UnmarshalText(text []byte) error {
+	v, err := gapNames.value("gap", text)
+	*g = Gap(v)
+	return err
 }
 
 // KnownFormat returns the newest format of the state that n can apply.

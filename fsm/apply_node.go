@@ -10,6 +10,7 @@ import (
 // Limits of what a node reports, and of join tokens.
 const (
 	maxNodeGPUs  = 1024
+	maxGaps      = 64
 	maxNodes     = 20_000
 	maxCapacity  = 1 << 40 // Thousandths of a vCPU, MiB of memory.
 	maxTokenUses = 10_000
@@ -203,6 +204,9 @@ func (s *membership) setInventory(c SetInventory) Result {
 	n.InventoryVersion = c.Inventory.Version
 	n.VCPUMilli, n.MemoryMiB = c.Inventory.VCPUMilli, c.Inventory.MemoryMiB
 	n.GPUs = mergeGPUs(known.GPUs, c.Inventory.GPUs)
+	if s.Format() >= formatImports {
+		n.Gaps = c.Inventory.Gaps
+	}
 	s.nodes.put(&n)
 	if known.VCPUMilli == 0 && known.MemoryMiB == 0 && len(known.GPUs) == 0 {
 		s.widen(&n)
@@ -212,13 +216,21 @@ func (s *membership) setInventory(c SetInventory) Result {
 	return Result{}
 }
 
+// Recordable returns what every server can record of inv.
+func (v *View) Recordable(inv compute.Inventory) compute.Inventory {
+	if v.Format() < formatImports {
+		inv.Gaps = nil
+	}
+	return inv
+}
+
 func checkInventory(inv compute.Inventory) *compute.Error {
 	invalid := func(format string, args ...any) *compute.Error {
 		return compute.Errorf(compute.CodeInvalid, format, args...).Named("inventory")
 	}
 	if inv.VCPUMilli < 0 || inv.VCPUMilli > maxCapacity ||
-		inv.MemoryMiB < 0 || inv.MemoryMiB > maxCapacity || len(inv.GPUs) > maxNodeGPUs {
-		return invalid("a node has vCPUs, memory and at most %d GPUs", maxNodeGPUs)
+		inv.MemoryMiB < 0 || inv.MemoryMiB > maxCapacity || len(inv.GPUs) > maxNodeGPUs || len(inv.Gaps) > maxGaps {
+		return invalid("a node has vCPUs, memory, at most %d GPUs and %d gaps", maxNodeGPUs, maxGaps)
 	}
 	seen := make(map[compute.GPUID]bool, len(inv.GPUs))
 	for _, g := range inv.GPUs {

@@ -33,6 +33,7 @@ func commandRows() []*row {
 		command[SetInventory]{
 			number: 5, since: formatFirst, onFullDisk: true, apply: (*state).setInventory,
 			term: func(c SetInventory) uint64 { return c.Term },
+			uses: func(c SetInventory) uint64 { return formatIf(len(c.Inventory.Gaps) > 0, formatImports) },
 		}.row(),
 		command[SetNodeState]{
 			number: 6, since: formatFirst, onFullDisk: true, apply: (*state).setNodeState,
@@ -89,7 +90,7 @@ func commandRows() []*row {
 		}.row(),
 		command[Submit]{
 			number: 19, since: formatFirst, apply: (*state).submit,
-			op:   func(c Submit) Op { return c.Op },
+			op: func(c Submit) Op { return c.Op },
 			uses: func(c Submit) uint64 {
 				return max(formatIf(c.Execution.MaxRetries > 0, formatTrust), formatIf(c.Execution.ImportFiles > 0, formatImports))
 			},

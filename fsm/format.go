@@ -17,7 +17,7 @@ const (
 	formatFairness = 2 // Estimates of starts, stops of candidates, quotas.
 	formatTrust    = 3 // Retries, the brake, drains with a deadline, cluster epochs, checks of the state, archives.
 	formatOwed     = 4 // Attempts that the organization's own work preempted are charged.
-	formatImports  = 5 // Records count import files and keep few of their paths.
+	formatImports  = 5 // Records count import files and keep few of their paths; nodes have gaps.
 
 	// Format is the newest format that this program can apply.
 	Format = formatImports

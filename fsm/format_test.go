@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,40 @@ func TestFormatIgnoresRemovedNodesAndWorkers(t *testing.T) {
 	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
 	if err := w.view().Allows(fsm.StopCandidates{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFieldsWaitForTheirFormat checks that the fields of the newest format are
+// neither proposed nor recorded before every server knows it, and that what
+// they belong to is not held up.
+func TestFieldsWaitForTheirFormat(t *testing.T) {
+	w, ids := newOldWorld(t, 4)
+	e := compute.Execution{ID: compute.ExecutionID{UUID: w.uuid()}}
+	record := func() (imports int, gaps []compute.Gap) {
+		w.view().RecordImports(&e, []string{"a.py", "b.py"})
+		inv := inventory(ids[0], "a", uint64(w.now), "t4")
+		inv.Gaps = []compute.Gap{compute.GapCgroupV1}
+		w.must(fsm.SetInventory{Term: w.term, Inventory: w.view().Recordable(inv)})
+		for _, cmd := range []fsm.Command{
+			fsm.Submit{Execution: e}, fsm.SetInventory{Inventory: w.view().Recordable(inv)},
+		} {
+			if err := w.view().Allows(cmd); err != nil {
+				t.Errorf("%T: %v", cmd, err)
+			}
+		}
+		n, _ := w.view().Node(ids[0])
+		return e.ImportFiles, n.Gaps
+	}
+	if n, gaps := record(); n != 0 || gaps != nil || len(e.Imports) != 2 {
+		t.Errorf("before the format: %d import files, gaps %v", n, gaps)
+	}
+	renewed, _ := w.view().Node(ids[0])
+	known := *renewed
+	known.Format = fsm.Format
+	w.must(fsm.RegisterNode{Node: known})
+	w.must(fsm.SetFormat{Term: w.term, Format: fsm.Format})
+	if n, gaps := record(); n != 2 || !slices.Equal(gaps, []compute.Gap{compute.GapCgroupV1}) {
+		t.Errorf("with the format: %d import files, gaps %v", n, gaps)
 	}
 }
 

@@ -31,6 +31,7 @@ type WatcherConfig struct {
 	Source    Source
 	VCPUMilli int64            // What executions may use; 0 for all of the machine.
 	MemoryMiB int64            // What executions may use; 0 for all of the machine.
+	Gaps      []compute.Gap    // Of the node's sandbox; they never change.
 	Interval  time.Duration    // Between polls; 0 is DefaultWatchInterval.
 	Now       func() time.Time // Nil is time.Now.
 	Logger    *slog.Logger     // Nil discards.
@@ -161,7 +162,7 @@ func (w *Watcher) inventory(devices []compute.GPU) compute.Inventory {
 		memoryMiB = w.cfg.MemoryMiB
 	}
 	return compute.Inventory{
-		Node: w.cfg.Node, VCPUMilli: vcpuMilli, MemoryMiB: memoryMiB, GPUs: devices,
+		Node: w.cfg.Node, VCPUMilli: vcpuMilli, MemoryMiB: memoryMiB, GPUs: devices, Gaps: w.cfg.Gaps,
 	}
 }
 

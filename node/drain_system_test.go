@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -8,8 +9,23 @@ import (
 	"berth/api/client"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/node/executor"
 	"berth/node/nodetest"
 )
+
+// mustShowGaps waits until every node shows what this machine's kernel does not
+// enforce.
+func mustShowGaps(t *testing.T, root *client.Client) {
+	t.Helper()
+	want, err := executor.Gaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Eventually(t, endWait, fmt.Sprintf("gaps %v", want), func() bool {
+		records, err := root.Nodes(t.Context())
+		return err == nil && !slices.ContainsFunc(records, func(n wire.Node) bool { return !slices.Equal(n.Gaps, want) })
+	})
+}
 
 // TestDrainOutlivesTheLeader drains a node, asked of a follower, while it
 // executes what may restart and what may not, and has another server lead
@@ -22,6 +38,7 @@ func TestDrainOutlivesTheLeader(t *testing.T) {
 	api := nodetest.MustClient(t, account.Key, follower.URL())
 	root := nodetest.MustClient(t, c.RootToken, follower.URL())
 	mustVoters(t, root, 3)
+	mustShowGaps(t, root)
 	start := func(preemptible bool, retries int) compute.ExecutionID {
 		t.Helper()
 		started, err := api.Submit(t.Context(), client.Start{

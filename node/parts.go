@@ -44,7 +44,13 @@ func (n *Node) openDevices(ctx context.Context) error {
 		return fmt.Errorf("open devices: %w", err)
 	}
 	n.onClose(source.Close)
-	n.devices = gpu.NewWatcher(gpu.WatcherConfig{Source: source, Now: n.opts.Now, Logger: n.logger})
+	gaps, err := executor.Gaps()
+	if err != nil {
+		return fmt.Errorf("find gaps: %w", err)
+	}
+	n.devices = gpu.NewWatcher(gpu.WatcherConfig{
+		Source: source, Gaps: gaps, Now: n.opts.Now, Logger: n.logger,
+	})
 	n.devices.Poll(ctx)
 	inventory := func() []compute.GPU { return n.devices.Current().GPUs }
 	n.sampler = gpu.NewSampler(gpu.SamplerConfig{Source: source, Devices: inventory, Logger: n.logger})

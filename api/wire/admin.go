@@ -80,6 +80,7 @@ type Node struct {
 	Leaving     int               `json:"leaving_attempts" doc:"Of those, the ones that were asked to end or to make room."`
 	DrainBy     *compute.Instant  `json:"drain_by" doc:"When what still executes on it is ended; null where there is no such deadline."`
 	GPUs        []GPU             `json:"gpus"`
+	Gaps        []compute.Gap     `json:"sandbox_gaps,omitempty" doc:"What its kernel does not enforce of the sandbox, absent for nothing. cgroup_v1: buffers of sockets have a limit beside the memory limit. socket_memory_unlimited: they have none. no_landlock: mounts alone keep code from files."`
 	InventoryAt uint64            `json:"inventory_version"`
 	ClockAhead  *int64            `json:"clock_ahead_ms" doc:"Milliseconds by which its clock is ahead of the cluster's time, below 0 when it is behind; null where the leader has not heard of it, and in answers about a single node. Over 500 ms the node warns, over 10 s is a fault."`
 }

@@ -80,6 +80,7 @@ var escapes = []struct{ name, code string }{
 	{"flush a file system", `r, e = call(306, os.open('/tmp', os.O_RDONLY)); escaped(r == 0)`},
 	{"see control groups", `escaped(len(os.listdir('/sys/fs/cgroup')) > 0)`},
 	{"raise its priority", `os.nice(-1); escaped(True)`},
+	{"exceed the kernel's largest socket buffers", `socket.socket().setsockopt(socket.SOL_SOCKET, 33, 1 << 24); escaped(True)`},
 	{"find an open descriptor", `escaped(any(os.path.exists('/proc/self/fd/%d' % n) for n in range(3, 64)))`},
 }
 

@@ -170,9 +170,13 @@ func (e *Executor) open() (err error) {
 	if e.seccomp, err = policy.Seccomp(); err != nil {
 		return err
 	}
-	var abi int
-	if e.landlock, abi = policy.Landlock(); abi == 0 {
-		e.log.Warn("kernel without landlock", "hint", "only mounts protect files")
+	e.landlock, _ = policy.Landlock()
+	gaps, err := Gaps()
+	if err != nil {
+		return err
+	}
+	if len(gaps) > 0 {
+		e.log.Warn("sandbox has gaps", "gaps", gaps, "hint", "see docs/security.md; cgroup version 2 and Landlock close them")
 	}
 	if e.python, e.pythonErr = findPython(context.Background(), e.cfg.Python); e.pythonErr != nil {
 		e.log.Error("python interpreter missing", "hint", "python executions cannot start here", "err", e.pythonErr)

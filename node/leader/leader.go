@@ -260,7 +260,7 @@ func (l *Leader) commitInventories(ctx context.Context, term uint64) {
 		inventory, err := l.Cluster.PullInventory(ctx, member.ID)
 		if err == nil {
 			fault.Point("leader.inventory.before")
-			_, err = l.do(ctx, fsm.SetInventory{Term: term, Inventory: inventory})
+			_, err = l.do(ctx, fsm.SetInventory{Term: term, Inventory: view.Recordable(inventory)})
 			fault.Point("leader.inventory.after")
 		}
 		if err != nil && ctx.Err() == nil {

@@ -44,6 +44,11 @@ func TestMain(m *testing.M) {
 			}
 		}
 		fmt.Println(started)
+	case "buffer":
+		if err := fillSockets(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	case "wait":
 		<-time.After(time.Hour)
 	}

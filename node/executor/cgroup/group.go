@@ -24,6 +24,12 @@ const (
 	sharePeriod = 1_000_000 // Microseconds, for less than a core; the kernel's maximum.
 	minCPUQuota = 1_000     // Microseconds; the kernel's minimum.
 
+	// socketLimit is the file that limits the buffers of sockets on version 1, of
+	// UDP too. Newer kernels may lack it.
+	socketLimit    = "memory.kmem.tcp.limit_in_bytes"
+	socketParts    = 16
+	minSocketBytes = 16 << 20
+
 	largestCharge = 2 << 20 // Bytes that the kernel charges at once at most: a huge page.
 
 	pollEvery = 5 * time.Millisecond // Interval between checks of a group that is being killed or removed.
@@ -64,8 +70,14 @@ func (g *Group) limit(limits Limits) error {
 	if err := write(g.dir("memory"), "memory.limit_in_bytes", memory); err != nil {
 		return err
 	}
-	return writeIfExists(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
+	err := writeIfExists(g.dir("memory"), "memory.memsw.limit_in_bytes", memory)
+	return errors.Join(err, writeIfExists(g.dir("memory"), socketLimit, fmt.Sprint(socketBytes(limits.MemoryBytes))))
 }
+
+// socketBytes returns how many bytes the buffers of the TCP and UDP sockets of a
+// group on version 1 may have together: a part of its memory limit, beside it.
+// Version 2 charges them to the limit itself, and so do both for other sockets.
+func socketBytes(memory int64) int64 { return max(memory/socketParts, minSocketBytes) }
 
 // LimitCPU limits the group to milli thousandths of a core.
 func (g *Group) LimitCPU(milli int64) error {

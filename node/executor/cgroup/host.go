@@ -135,6 +135,15 @@ func (h *Host) Version() int {
 	return 1
 }
 
+// LimitsSockets reports whether groups limit the buffers of their sockets.
+func (h *Host) LimitsSockets() bool {
+	if h.v2 != "" {
+		return true
+	}
+	_, err := os.Stat(path.Join(h.dirs["memory"], socketLimit))
+	return err == nil
+}
+
 // Groups returns the names of all groups of all nodes of the machine.
 func (h *Host) Groups() ([]string, error) {
 	dir := path.Join(h.v2, parent)

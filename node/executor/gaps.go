@@ -1,0 +1,25 @@
+package executor
+
+import (
+	"berth/compute"
+	"berth/node/executor/cgroup"
+	"berth/node/executor/policy"
+)
+
+// Gaps returns what the kernel of this machine does not enforce of the sandbox.
+func Gaps() (gaps []compute.Gap, err error) {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return nil, err
+	}
+	if host.Version() == 1 {
+		gaps = append(gaps, compute.GapCgroupV1)
+	}
+	if !host.LimitsSockets() {
+		gaps = append(gaps, compute.GapSocketMem)
+	}
+	if _, abi := policy.Landlock(); abi == 0 {
+		gaps = append(gaps, compute.GapNoLandlock)
+	}
+	return gaps, nil
+}
