@@ -14,7 +14,7 @@ import (
 
 // socketPairs are as many connections as would buffer several times the limit of
 // the test, even with the smallest default sizes.
-const socketPairs = 600
+const socketPairs = 200
 
 // fillSockets sends to sockets of this process until nothing more fits, and
 // prints how many bytes they then hold: over TCP, and over UDP.
@@ -61,7 +61,7 @@ func fillKind(kind int) (held int, err error) {
 		}
 		receivers = append(receivers, to)
 		data := make([]byte, 32<<10)
-		for range 512 {
+		for range 256 {
 			if _, err := unix.Write(from, data); err != nil {
 				break // Nothing more fits.
 			}
@@ -128,7 +128,7 @@ func bound(kind int) (int, error) {
 // TestSocketBuffersAreLimited fills the buffers of many sockets. On version 2
 // they count as memory of the group, on version 1 they have a limit of their own.
 func TestSocketBuffersAreLimited(t *testing.T) {
-	const memory = 64 << 20
+	const memory = 32 << 20
 	g := newGroup(t, Limits{MemoryBytes: memory, Pids: 100})
 	limit := int64(memory)
 	if g.host.Version() == 1 {
