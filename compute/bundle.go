@@ -7,6 +7,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
+)
+
+// Every submit encodes a bundle and every start decodes one. A new writer would
+// allocate 800 KiB for each.
+//
+//nolint:gochecknoglobals // Shared by all bundles.
+var (
+	zippers = sync.Pool{New: func() any {
+		w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+		if err != nil {
+			panic(err) // The level is a constant.
+		}
+		return w
+	}}
+	unzippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 )
 
 // Hash is the SHA-256 of a blob.
@@ -66,7 +82,9 @@ func (b *Bundle) Encode() ([]byte, error) {
 		return nil, Errorf(CodeTooLarge, "The code and its files take more than %d bytes.", MaxDecodedBundle)
 	}
 	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
+	w := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(w)
+	w.Reset(&buf)
 	if _, err := w.Write(text.Bytes()); err != nil {
 		return nil, fmt.Errorf("encode bundle: %w", err)
 	}
@@ -79,8 +97,9 @@ func (b *Bundle) Encode() ([]byte, error) {
 // DecodeBundle is the inverse of Encode. It refuses data that unpacks to more
 // than MaxDecodedBundle.
 func DecodeBundle(data []byte) (*Bundle, error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
+	r := unzippers.Get().(*gzip.Reader)
+	defer unzippers.Put(r)
+	if err := r.Reset(bytes.NewReader(data)); err != nil {
 		return nil, fmt.Errorf("decode bundle: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(r, MaxDecodedBundle+1))

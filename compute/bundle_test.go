@@ -128,3 +128,33 @@ func FuzzDecodeBundle(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkBundle measures what each submit and each start cost of the codec.
+func BenchmarkBundle(b *testing.B) {
+	for name, code := range map[string]string{
+		"small": "print(1)\n",
+		"10KiB": strings.Repeat("import torch\nx = torch.zeros(10, device='cuda')\nprint(x.sum())\n", 160),
+	} {
+		bundle := compute.Bundle{Code: code, FileName: "main.py"}
+		data, err := bundle.Encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("encode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := bundle.Encode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("decode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := compute.DecodeBundle(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
