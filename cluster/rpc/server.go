@@ -148,11 +148,12 @@ func (s *Server) serveStream(ctx context.Context, stream *yamux.Stream, peer Pee
 	if err := stream.SetReadDeadline(start.Add(requestTimeout)); err != nil {
 		return
 	}
+	var from io.Reader = patient{stream}
 	limit := MaxRequest
 	if peer.Anonymous() {
-		limit = MaxJoin
+		from, limit = stream, MaxJoin
 	}
-	if err := s.Codec.read(stream, &req, limit); err != nil {
+	if err := s.Codec.read(from, &req, limit); err != nil {
 		s.Logger.Debug("call not understood", "node", peer.ID, "err", err)
 		return
 	}
@@ -200,10 +201,7 @@ func (s *Server) answer(stream *yamux.Stream, payload []byte, err error) error {
 	if err != nil {
 		resp = response{Err: wireError(err)}
 	}
-	if err := stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
-	}
-	return s.Codec.write(stream, resp, MaxResponse)
+	return s.Codec.write(patient{stream}, resp, MaxResponse)
 }
 
 // wireError converts err for the other side: unchanged with its code,

@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,8 @@ const (
 	closeTimeout   = 10 * time.Second
 	acceptBacklog  = 1024 // Streams waiting to be accepted; more block their callers.
 	streamWindow   = 1 << 20
-	requestTimeout = 10 * time.Second // For the request, once the stream is open.
+	requestTimeout = 10 * time.Second // For the request, once the stream is open; each piece of it from a node.
+	messagePiece   = 64 << 10         // Bytes that are sent within writeTimeout.
 )
 
 // muxConfig returns the settings of both ends of a session.
@@ -29,6 +32,38 @@ func muxConfig(logger *slog.Logger) *yamux.Config {
 	cfg.MaxStreamWindowSize = streamWindow
 	cfg.LogOutput = muxLog{logger}
 	return cfg
+}
+
+// patient gives each piece of a message the time of a small one: a large message over a
+// slow link is not cut off, and a peer that has stopped is noticed.
+type patient struct {
+	stream interface {
+		io.ReadWriter
+		SetReadDeadline(at time.Time) error
+		SetWriteDeadline(at time.Time) error
+	}
+}
+
+// Write writes to the stream.
+func (p patient) Write(data []byte) (written int, err error) {
+	for piece := range slices.Chunk(data, messagePiece) {
+		if err := p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return written, err
+		}
+		n, err := p.stream.Write(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// Read reads from the stream.
+func (p patient) Read(data []byte) (int, error) {
+	if err := p.stream.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return 0, err
+	}
+	return p.stream.Read(data)
 }
 
 // muxLog logs yamux's messages at debug level: relevant failures are returned
