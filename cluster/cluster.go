@@ -59,6 +59,7 @@ type Cluster struct {
 
 	raft         *raft.Raft
 	transport    *raft.NetworkTransport
+	commits      *transport.Outbound
 	space        *diskSpace
 	diskHandOver diskHandOver
 	leaders      *leaderWatch

@@ -121,6 +121,7 @@ type Config struct {
 
 	wrapStore     func(raft.LogStore) raft.LogStore // Tests put a faulty disk under the log.
 	electionAfter time.Duration                     // Overrides the profile, for tests.
+	commitAfter   time.Duration                     // Raft's CommitTimeout; 0 for the usual one. For tests.
 	freeSpace     func(dir string) (free, total int64, err error)
 }
 

@@ -26,6 +26,9 @@ func (c *Cluster) WrapListener(wrap func(net.Listener) net.Listener) {
 // WrapStore inserts a wrapper between the watchdog and the store.
 func (c *Config) WrapStore(wrap func(raft.LogStore) raft.LogStore) { c.wrapStore = wrap }
 
+// CommitAfter sets after how long without an append raft tells a follower of commits.
+func (c *Config) CommitAfter(d time.Duration) { c.commitAfter = d }
+
 // ElectAfter sets how long no leader must be heard before an election.
 func (c *Config) ElectAfter(d time.Duration) { c.electionAfter = d }
 

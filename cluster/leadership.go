@@ -220,6 +220,7 @@ func (c leadership) openTerm(ctx context.Context) (uint64, error) {
 		fault.Point("cluster.term.open")
 		err := c.raft.Apply(c.preamble(number), openingTimeout).Error()
 		c.refusals.note(time.Now(), err) //nolint:forbidigo // A stopwatch.
+		c.commits.Committed()
 		if err == nil && c.raft.CurrentTerm() == number && c.IsLeader() {
 			return number, nil
 		}

@@ -189,6 +189,7 @@ func (c proposer) applyBatch(batch []*proposal) {
 		finish(batch, outcome{Status: commitStatusOf(err)})
 		return
 	}
+	c.commits.Committed()
 	fault.Point("cluster.propose.after_apply")
 	c.metrics.commit.Observe(time.Since(start).Seconds())
 	c.metrics.batch.Observe(float64(len(batch)))
@@ -231,6 +232,7 @@ func (c *Cluster) ApplyEntry(data []byte) error {
 	if err := c.raftNode.answerTo(c.raft.Apply(data, enqueueTimeout)); err != nil {
 		return fmt.Errorf("apply entry: %w", err)
 	}
+	c.commits.Committed()
 	return nil
 }
 

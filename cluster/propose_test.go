@@ -202,3 +202,27 @@ func TestStopWithEntriesToApply(t *testing.T) {
 		asked.Wait()
 	}
 }
+
+// TestFollowersLearnOfCommits has raft tell followers of a commit only with the next
+// append, an hour later at the most: the leader tells them at once.
+func TestFollowersLearnOfCommits(t *testing.T) {
+	f := mustFleet(t, 3, func(cfg *cluster.Config) { cfg.CommitAfter(time.Hour) })
+	for round := range int64(5) {
+		_, index := f.leader().mustPropose(t, toyCommand{Op: fmt.Sprint("op", round), Key: "k", Value: round})
+		for _, p := range f.peers {
+			eventually(t, fmt.Sprintf("%s to apply entry %d", p.cfg.Name, index), func() bool {
+				p.fsm.mu.Lock()
+				defer p.fsm.mu.Unlock()
+				return p.fsm.state.Index >= index
+			})
+		}
+	}
+	if _, err := f.leader().Transfer(t.Context(), compute.NodeID{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.peers {
+		if got := p.mustRead(t, "k"); got != 4 {
+			t.Errorf("%s reads %d under the next leader", p.cfg.Name, got)
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 // Settings of Raft; reliability.md section 2 has the measurements.
 const (
-	commitTimeout     = 2 * time.Millisecond // Or an idle follower learns of commits 77 ms late.
+	commitTimeout     = 100 * time.Millisecond // Outbound tells followers of commits before.
 	trailingLogs      = 65_536
 	snapshotThreshold = 8192
 	snapshotInterval  = 2 * time.Minute
@@ -41,6 +41,9 @@ func (c raftNode) raftConfig() *raft.Config {
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout = c.cfg.electionAfter, c.cfg.electionAfter
 	}
 	cfg.CommitTimeout = commitTimeout
+	if c.cfg.commitAfter > 0 {
+		cfg.CommitTimeout = c.cfg.commitAfter
+	}
 	cfg.TrailingLogs = trailingLogs
 	cfg.SnapshotThreshold = snapshotThreshold
 	cfg.SnapshotInterval = snapshotInterval
@@ -105,11 +108,13 @@ func (c raftNode) openRaft(ctx context.Context, fresh freshness) error {
 	}
 	c.replica.Arm()
 	calls := transport.NewInbound(c.transport, c.replica.Cache, c.fatal, c.closed)
+	c.commits = transport.NewOutbound(calls, c.replica.Cache)
 	c.raft, err = raft.NewRaft(c.catchUp.raftConfigAtStart(), c.cfg.FSM,
-		c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, calls)
+		c.replica.Cache, c.replica.Watchdog, c.replica.Snapshots, c.commits)
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
+	c.commits.Lead(c.raft)
 	c.work.Go(func() { calls.Run(c.raft) })
 	c.catchUp.participateOnceCaughtUp()
 	c.leaders.observe(c.raft)

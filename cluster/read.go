@@ -132,6 +132,7 @@ func (c reader) confirmedIndex(ctx context.Context) (uint64, error) {
 		return 0, errNotReady
 	}
 	commit := c.raft.CommitIndex()
+	c.commits.Committed() // A follower that asks waits for it.
 	index, err := c.appliedIndex(commit)
 	if err != nil {
 		return 0, err

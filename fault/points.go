@@ -16,6 +16,7 @@ func Points() []PointInfo { //nolint:funlen // A list.
 		{"cluster.propose.forward", false, "a follower has commands, and the leader has none of them"},
 		{"cluster.propose.forwarded", false, "the leader has answered a follower, and the follower has answered no proposer"},
 		{"cluster.propose.answer", false, "the leader has committed a follower's commands, and has not answered it"},
+		{"cluster.commit.push", false, "the leader has committed an entry that followers have, and they do not know that it is committed"},
 		{"cluster.term.open", false, "a leader was elected, and has no entry of its own term"},
 		{"cluster.term.opened", false, "the term's first entry is committed, and the leader has not begun its duties"},
 		{"cluster.join.prepared", false, "a joining node has its id on disk, and has asked no server"},
