@@ -12,6 +12,7 @@ import (
 	"berth/attempt"
 	"berth/bench/faults/check"
 	"berth/bench/faults/world"
+	"berth/bench/quantile"
 	"berth/compute"
 )
 
@@ -309,7 +310,7 @@ func movedOf(reports []Report) Moved {
 			}
 		}
 	}
-	sum.P50, sum.P99, sum.Max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 1)
+	sum.P50, sum.P99, sum.Max = quantile.Of(took, 0.5), quantile.Of(took, 0.99), quantile.Of(took, 1)
 	return sum
 }
 

@@ -132,12 +132,3 @@ func (w *watch) took() (time.Duration, bool) {
 		return 0, false
 	}
 }
-
-// quantile returns the q-quantile of the durations by nearest rank, 0 for none.
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}

@@ -2,24 +2,24 @@ package packing
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"berth/bench/quantile"
 )
 
-// summarize returns the quantiles and the mean of durations. It sorts them.
+// summarize returns the quantiles and the mean of durations.
 func summarize(took []time.Duration) Decision {
 	if len(took) == 0 {
 		return Decision{}
 	}
-	slices.Sort(took)
 	var sum time.Duration
 	for _, t := range took {
 		sum += t
 	}
 	micro := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	return Decision{
-		P50:  micro(took[len(took)/2]),
-		P99:  micro(took[len(took)*99/100]),
+		P50:  micro(quantile.Of(took, 0.5)),
+		P99:  micro(quantile.Of(took, 0.99)),
 		Mean: micro(sum) / float64(len(took)),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/bench/quantile"
 	"berth/bench/usage"
 	"berth/compute"
 	"berth/fsm"
@@ -216,13 +217,11 @@ func steady(ctx context.Context, f *fleet, r *Report) error {
 	if len(waits) == 0 {
 		return errors.New("nothing was placed: there are too few nodes for this many executions")
 	}
-	slices.Sort(waits)
-	slices.Sort(took)
 	r.Latency = &Latency{
 		RatePS: float64(len(cmds)) / seconds, Samples: len(waits), Unplaced: left,
-		SubmitP50: milliseconds(quantile(took, 50)),
-		P50:       milliseconds(quantile(waits, 50)), P99: milliseconds(quantile(waits, 99)),
-		Max: milliseconds(waits[len(waits)-1]),
+		SubmitP50: milliseconds(quantile.Of(took, 0.5)),
+		P50:       milliseconds(quantile.Of(waits, 0.5)), P99: milliseconds(quantile.Of(waits, 0.99)),
+		Max: milliseconds(slices.Max(waits)),
 	}
 	return nil
 }
@@ -242,12 +241,6 @@ func (m *meter) awaitPlaced(ctx context.Context) (waits []time.Duration, left in
 			return nil, 0, err
 		}
 	}
-}
-
-// quantile returns the q-th percentile of sorted, which is not empty, by
-// nearest rank.
-func quantile(sorted []time.Duration, q int) time.Duration {
-	return sorted[max((len(sorted)*q+99)/100, 1)-1]
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth/bench/fragment"
+	"berth/bench/quantile"
 	"berth/compute"
 )
 
@@ -170,7 +171,7 @@ func (s *stats) waitReport() []Wait {
 func waitOf(w Wait, waits []float64) Wait {
 	slices.Sort(waits)
 	w.Count, w.Mean = len(waits), mean(waits)
-	w.P50, w.P90, w.P99 = quantile(waits, 0.5), quantile(waits, 0.9), quantile(waits, 0.99)
+	w.P50, w.P90, w.P99 = quantile.Of(waits, 0.5), quantile.Of(waits, 0.9), quantile.Of(waits, 0.99)
 	return w
 }
 
@@ -183,7 +184,7 @@ func (s *stats) fairness() Fairness {
 		slices.Sort(o.waits)
 		row := Organization{
 			Name: orgName(i), Executions: o.executions, Asked: o.asked, Given: o.given,
-			Slowdown: mean(o.slowdowns), MeanWait: mean(o.waits), P90Wait: quantile(o.waits, 0.9),
+			Slowdown: mean(o.slowdowns), MeanWait: mean(o.waits), P90Wait: quantile.Of(o.waits, 0.9),
 		}
 		out.Organizations = append(out.Organizations, row)
 		if o.asked > 0 {
@@ -217,14 +218,6 @@ func mean(x []float64) float64 {
 		sum += v
 	}
 	return sum / float64(max(len(x), 1))
-}
-
-// quantile returns the q-quantile of sorted values, 0 for none.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
 // sortClasses sorts classes deterministically: they come from a map.

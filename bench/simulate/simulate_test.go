@@ -59,7 +59,7 @@ func TestByHand(t *testing.T) {
 	if r.Completed != 2 || r.NeverPlaced != 0 || r.VirtualSeconds != 121 {
 		t.Errorf("%d completed, %d never placed, %v s", r.Completed, r.NeverPlaced, r.VirtualSeconds)
 	}
-	want := Wait{Count: 2, Mean: 26, P50: 51, P90: 51, P99: 51}
+	want := Wait{Count: 2, Mean: 26, P50: 1, P90: 51, P99: 51}
 	if got := r.Waits[0]; got != want {
 		t.Errorf("waits %+v, want %+v", got, want)
 	}

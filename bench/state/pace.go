@@ -3,9 +3,9 @@ package state
 import (
 	"context"
 	"crypto/sha256"
-	"slices"
 	"time"
 
+	"berth/bench/quantile"
 	"berth/fsm"
 )
 
@@ -26,13 +26,9 @@ type Spread struct {
 	MaxMS  float64 `json:"max_ms"`
 }
 
-func spreadOf(times []time.Duration) (s Spread) {
-	if len(times) == 0 {
-		return s
-	}
-	slices.Sort(times)
-	at := func(thousandths int) float64 { return ms(times[min(len(times)*thousandths/1000, len(times)-1)]) }
-	return Spread{P50MS: at(500), P99MS: at(990), P999MS: at(999), MaxMS: at(1000)}
+func spreadOf(times []time.Duration) Spread {
+	at := func(q float64) float64 { return ms(quantile.Of(times, q)) }
+	return Spread{P50MS: at(0.5), P99MS: at(0.99), P999MS: at(0.999), MaxMS: at(1)}
 }
 
 // Pace is the latency of entries that arrived at a fixed pace, whether or not

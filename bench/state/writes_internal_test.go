@@ -64,10 +64,10 @@ func TestRequestsInASnapshotAreToldApart(t *testing.T) {
 	}
 	slices.Reverse(w.answered)
 	got := w.report(seen)
-	if got.InSnapshot.Requests != 20 || got.InSnapshot.Late.P50MS != 40 || got.InSnapshot.Late.MaxMS != 49 {
+	if got.InSnapshot.Requests != 20 || got.InSnapshot.Late.P50MS != 19 || got.InSnapshot.Late.MaxMS != 49 {
 		t.Errorf("in snapshots: %+v", got.InSnapshot)
 	}
-	if got.Otherwise.Requests != 30 || got.Otherwise.Late.P50MS != 25 || got.Otherwise.Late.MaxMS != 39 {
+	if got.Otherwise.Requests != 30 || got.Otherwise.Late.P50MS != 24 || got.Otherwise.Late.MaxMS != 39 {
 		t.Errorf("otherwise: %+v", got.Otherwise)
 	}
 	if got.Requests != 50 || got.Snapshots != 1 || got.SnapshotS != 10 || got.LastedS != 49.049 {

@@ -60,7 +60,7 @@ func (t *Table) connect(file *os.File, slot int) error {
 	// The pair of an earlier attempt in this slot may still exist, because the
 	// kernel removes its namespace asynchronously.
 	if old, err := netlink.LinkByName(name); err == nil {
-		if err := netlink.LinkDel(old); err != nil {
+		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) { // It was being removed.
 			return fmt.Errorf("remove old pair: %w", err)
 		}
 	}
