@@ -34,7 +34,7 @@ or another drain, cancels it; executions that were asked to leave still do.`,
 			if cmd.Flags().Changed("deadline") && deadline < time.Second {
 				return usageErrorf("--deadline: must be at least 1s")
 			}
-			c, n, err := conn.node(cmd, args[0])
+			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func newNodeUndrain(conn *connection) *cobra.Command {
 		Short: "Resume placing work on a node",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, n, err := conn.node(cmd, args[0])
+			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,7 @@ for the last server. The removed node ends with exit code 3. To let its machine 
 again, move its data directory away and start it with a new join token.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, n, err := conn.node(cmd, args[0])
+			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
 				return err
 			}
@@ -63,9 +63,9 @@ again, move its data directory away and start it with a new join token.`,
 	return cmd
 }
 
-// node returns a client and the node that an argument names.
-func (c *connection) node(cmd *cobra.Command, name string) (*client.Client, wire.Node, error) {
-	api, err := c.client(cmd)
+// clientAndNode returns a client and the node that an argument names.
+func clientAndNode(cmd *cobra.Command, conn *connection, name string) (*client.Client, wire.Node, error) {
+	api, err := conn.client(cmd)
 	if err != nil {
 		return nil, wire.Node{}, err
 	}

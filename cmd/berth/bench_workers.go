@@ -78,7 +78,7 @@ func (f *workersFlags) run(cmd *cobra.Command) error {
 	defer cluster.Close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting %d servers and %d workers\n", workerServers, f.workers)
 	began := time.Now() //nolint:forbidigo // Real processes have real time.
-	return serve(cmd.Context(), cluster, func() error { return f.measure(cmd, dir, time.Since(began)) })
+	return cluster.RunWhile(cmd.Context(), func() error { return f.measure(cmd, dir, time.Since(began)) })
 }
 
 // measure measures the cluster in dir. up is the time it took to come up.

@@ -77,7 +77,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer cluster.Close()
-	return serve(cmd.Context(), cluster, func() error {
+	return cluster.RunWhile(cmd.Context(), func() error {
 		state, err := dev.ReadState(cfg.Dir)
 		if err != nil {
 			return err

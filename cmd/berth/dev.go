@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,7 +71,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 	}
 	defer cluster.Close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "berth: starting a cluster in %s\n", f.cfg.Dir)
-	return serve(cmd.Context(), cluster, func() error {
+	return cluster.RunWhile(cmd.Context(), func() error {
 		state, err := dev.ReadState(f.cfg.Dir)
 		if err != nil {
 			return err
@@ -85,26 +84,6 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "berth: ending the cluster")
 		return nil
 	})
-}
-
-// serve runs the cluster and calls use once it is ready. The cluster ends when
-// use returns. use must return when ctx ends.
-func serve(ctx context.Context, cluster *dev.Cluster, use func() error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1) // Buffered, because serve may return without receiving.
-	go func() { ended <- cluster.Run(ctx) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-cluster.Ready():
-	}
-	err := use()
-	stop()
-	if runErr := <-ended; err == nil {
-		err = runErr
-	}
-	return err
 }
 
 // announce prints the addresses and the credentials of the cluster.

@@ -102,6 +102,26 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 	return err
 }
 
+// RunWhile runs the cluster and calls use once it is ready. The cluster ends
+// when use returns. use must return when ctx ends.
+func (c *Cluster) RunWhile(ctx context.Context, use func() error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1) // Buffered, because RunWhile may return without receiving.
+	go func() { ended <- c.Run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-c.Ready():
+	}
+	err := use()
+	stop()
+	if runErr := <-ended; err == nil {
+		err = runErr
+	}
+	return err
+}
+
 // clear ends the processes that an earlier crash left and checks that the ports
 // are free.
 func (c *Cluster) clear(ctx context.Context) error {
