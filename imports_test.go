@@ -79,6 +79,7 @@ var rules = []rule{
 	{"bench/schedule", []string{"bench/quantile", "bench/usage", "cluster", "compute", "fsm", "loop", "scheduler"}, "three real peers without executors: thousands of simulated nodes are records, not processes"},
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/early", "node/repair"}, "a main of a few lines over node, bench and the client"},
+	{"cmd/berth/cli", []string{"api/client", "cmd/berth/dev"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
 	{"testsize", nil, "tests of every package choose their size by it"},
 	{"examples", nil, "programs for executions, not for nodes"},

@@ -14,33 +14,34 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newAdmin returns the command berth admin.
 func newAdmin() *cobra.Command {
-	conn := &connection{operator: true}
-	cmd := parent("admin", "Operate a cluster",
-		parent("token", "Manage join tokens", newTokenCreate(conn)),
-		parent("user", "Manage users", newUserCreate(conn)),
+	conn := &cli.Connection{Operator: true}
+	cmd := cli.Parent("admin", "Operate a cluster",
+		cli.Parent("token", "Manage join tokens", newTokenCreate(conn)),
+		cli.Parent("user", "Manage users", newUserCreate(conn)),
 		newNodes(conn), newAdminNode(conn), newRaft(conn), newSnapshot(conn), newGrant(conn), newQuota(conn), newBrake(conn))
 	cmd.Long = `The commands of an operator take the cluster's root token, which the first node
 left in its data directory, or the API key of a user who is an operator.`
-	conn.register(cmd)
+	conn.Register(cmd)
 	return cmd
 }
 
 // newTokenCreate returns the command berth admin token create.
-func newTokenCreate(conn *connection) *cobra.Command {
+func newTokenCreate(conn *cli.Connection) *cobra.Command {
 	var token wire.NewJoinToken
 	var ttl time.Duration
 	var out string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a join token",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -58,7 +59,7 @@ func newTokenCreate(conn *connection) *cobra.Command {
 	flags.DurationVar(&ttl, "ttl", time.Hour, "lifetime of the token, at most 1h")
 	flags.IntVar(&token.Uses, "uses", 1, "how many machines may join with it")
 	flags.StringVar(&out, "out", "", "`file` to write the token to, readable only by you; - for standard output")
-	return needFlags(cmd, "out")
+	return cli.NeedFlags(cmd, "out")
 }
 
 // saveToken writes the token's text to a new file that only its owner can read.
@@ -81,7 +82,7 @@ func saveToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
 }
 
 // newUserCreate returns the command berth admin user create.
-func newUserCreate(conn *connection) *cobra.Command {
+func newUserCreate(conn *cli.Connection) *cobra.Command {
 	var user wire.NewUser
 	var passwordFile string
 	cmd := &cobra.Command{
@@ -89,9 +90,9 @@ func newUserCreate(conn *connection) *cobra.Command {
 		Short: "Create a user with an organization",
 		Long: `Create makes a user who owns a new organization. It reads the password from a
 file, or asks for it on a terminal.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -102,7 +103,7 @@ file, or asks for it on a terminal.`,
 			if err != nil {
 				return err
 			}
-			return printJSON(cmd.OutOrStdout(), made)
+			return cli.PrintJSON(cmd.OutOrStdout(), made)
 		},
 	}
 	flags := cmd.Flags()
@@ -112,7 +113,7 @@ file, or asks for it on a terminal.`,
 	flags.StringVar(&user.FullName, "name", "", "the user's name")
 	flags.BoolVar(&user.Operator, "operator", false, "the user may use berth admin")
 	flags.StringVar(&passwordFile, "password-file", "", "`file` with the password; - for standard input")
-	return needFlags(cmd, "email", "org")
+	return cli.NeedFlags(cmd, "email", "org")
 }
 
 // readPassword returns the password from the file, or from the terminal.
@@ -120,13 +121,13 @@ func readPassword(cmd *cobra.Command, file string) (string, error) {
 	const limit = 4096
 	switch {
 	case file == "-":
-		text, err := readLimited(cmd.InOrStdin(), "standard input", limit)
+		text, err := cli.ReadLimited(cmd.InOrStdin(), "standard input", limit)
 		return strings.TrimRight(text, "\r\n"), err
 	case file != "":
-		text, err := readFile(file, limit)
+		text, err := cli.ReadFile(file, limit)
 		return strings.TrimRight(text, "\r\n"), err
 	case !term.IsTerminal(int(os.Stdin.Fd())):
-		return "", usageErrorf("no terminal to ask for the password on: use --password-file")
+		return "", cli.UsageErrorf("no terminal to ask for the password on: use --password-file")
 	}
 	var typed [2][]byte
 	for i, prompt := range []string{"Password: ", "Again: "} {
@@ -139,20 +140,20 @@ func readPassword(cmd *cobra.Command, file string) (string, error) {
 		}
 	}
 	if !bytes.Equal(typed[0], typed[1]) {
-		return "", usageErrorf("the two passwords differ")
+		return "", cli.UsageErrorf("the two passwords differ")
 	}
 	return string(typed[0]), nil
 }
 
 // newNodes returns the command berth admin nodes.
-func newNodes(conn *connection) *cobra.Command {
+func newNodes(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the nodes and their GPUs",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -170,22 +171,22 @@ func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	}
 	slices.SortFunc(nodes, func(a, b wire.Node) int { return strings.Compare(a.Name, b.Name) })
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), nodes)
+		return cli.PrintJSON(cmd.OutOrStdout(), nodes)
 	}
 	peers, err := c.Peers(cmd.Context())
 	if err != nil {
 		return err
 	}
-	t := newTable("name", "state", "part", "gpus", "api", "version", "id")
+	t := cli.NewTable("name", "state", "part", "gpus", "api", "version", "id")
 	for _, n := range nodes {
 		state := n.State.String()
 		if n.Drained {
 			state += ", drained"
 		}
 		state += clockOf(n)
-		t.AppendRow(row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
+		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
 	}
-	return printTable(cmd.OutOrStdout(), t)
+	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
 
 // clockOf describes by how much the node's clock differs, "" for a negligible
@@ -226,22 +227,22 @@ func gpusOf(n wire.Node) string {
 			types[i] += "*"
 		}
 	}
-	return countTypes(types)
+	return cli.CountTypes(types)
 }
 
 // newGrant returns the command berth admin grant.
-func newGrant(conn *connection) *cobra.Command {
+func newGrant(conn *cli.Connection) *cobra.Command {
 	var org, credits, reason string
 	cmd := &cobra.Command{
 		Use:   "grant",
 		Short: "Grant credits to an organization",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			amount, err := compute.ParseCredits(credits)
 			if err != nil {
-				return usageErrorf("--credits: %w", err)
+				return cli.UsageErrorf("--credits: %w", err)
 			}
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -251,5 +252,5 @@ func newGrant(conn *connection) *cobra.Command {
 	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
 	cmd.Flags().StringVar(&credits, "credits", "", "`credits` to grant")
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for its ledger")
-	return needFlags(cmd, "org", "credits")
+	return cli.NeedFlags(cmd, "org", "credits")
 }

@@ -7,11 +7,12 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 )
 
 // newBrake returns the command berth admin brake.
-func newBrake(conn *connection) *cobra.Command {
-	cmd := parent("brake", "Control the circuit breaker for rescheduling",
+func newBrake(conn *cli.Connection) *cobra.Command {
+	cmd := cli.Parent("brake", "Control the circuit breaker for rescheduling",
 		newBrakeShow(conn), newBrakeSet(conn), newBrakeRelease(conn))
 	cmd.Long = `When more than a third of the nodes, and at least two, are lost within 30 s, the
 network is more likely at fault than the nodes. The brake then holds: no attempt is
@@ -23,28 +24,28 @@ If they are really gone, end it with
 }
 
 // newBrakeShow returns the command berth admin brake show.
-func newBrakeShow(conn *connection) *cobra.Command {
+func newBrakeShow(conn *cli.Connection) *cobra.Command {
 	return brakeCommand(conn, "show", "Show whether the brake holds, since when, and for which nodes",
 		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) { return c.Brake(cmd.Context()) })
 }
 
 // newBrakeSet returns the command berth admin brake set.
-func newBrakeSet(conn *connection) *cobra.Command {
+func newBrakeSet(conn *cli.Connection) *cobra.Command {
 	var share int
 	cmd := brakeCommand(conn, "set", "Say how many nodes that vanish at once are too many to be given up",
 		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) {
 			if share < 0 || share > 100 {
-				return wire.Brake{}, usageErrorf("--share: must be 0 to 100")
+				return wire.Brake{}, cli.UsageErrorf("--share: must be 0 to 100")
 			}
 			return c.SetBrakeShare(cmd.Context(), share)
 		})
 	cmd.Flags().IntVar(&share, "share", 0,
 		"`percent` of the nodes above which the brake holds; 0 for a third, 100 for never")
-	return needFlags(cmd, "share")
+	return cli.NeedFlags(cmd, "share")
 }
 
 // newBrakeRelease returns the command berth admin brake release.
-func newBrakeRelease(conn *connection) *cobra.Command {
+func newBrakeRelease(conn *cli.Connection) *cobra.Command {
 	cmd := brakeCommand(conn, "release", "Give up the nodes that have vanished so far",
 		func(cmd *cobra.Command, c *client.Client) (wire.Brake, error) {
 			return c.ReleaseBrake(cmd.Context())
@@ -57,13 +58,13 @@ later are held again.`
 }
 
 // brakeCommand returns a command that prints the answer of ask.
-func brakeCommand(conn *connection, use, short string, ask func(*cobra.Command, *client.Client) (wire.Brake, error),
+func brakeCommand(conn *cli.Connection, use, short string, ask func(*cobra.Command, *client.Client) (wire.Brake, error),
 ) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: arguments(cobra.NoArgs),
+		Use: use, Short: short, Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -82,7 +83,7 @@ func brakeCommand(conn *connection, use, short string, ask func(*cobra.Command, 
 // it.
 func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), b)
+		return cli.PrintJSON(cmd.OutOrStdout(), b)
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "Too many nodes vanish at once when they are %s.\n", describeShare(b.Share))
@@ -95,11 +96,11 @@ func printBrake(cmd *cobra.Command, b wire.Brake, asJSON bool) error {
 	}
 	fmt.Fprintf(w, "The brake holds since %s: no attempt is given up until these are heard or drained, "+
 		"or it is released.\n", b.Since)
-	t := newTable("name", "down since", "live attempts", "id")
+	t := cli.NewTable("name", "down since", "live attempts", "id")
 	for _, n := range b.Vanished {
-		t.AppendRow(row(n.Name, n.DownAt, n.LiveWork, n.ID))
+		t.AppendRow(cli.Row(n.Name, n.DownAt, n.LiveWork, n.ID))
 	}
-	return printTable(w, t)
+	return cli.PrintTable(w, t)
 }
 
 // describeShare describes the share of nodes that is too many.

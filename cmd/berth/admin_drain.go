@@ -10,13 +10,14 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 )
 
 // drainPoll is the poll interval of berth admin node drain --wait.
 const drainPoll = time.Second
 
 // newNodeDrain returns the command berth admin node drain.
-func newNodeDrain(conn *connection) *cobra.Command {
+func newNodeDrain(conn *cli.Connection) *cobra.Command {
 	var asJSON, wait bool
 	var deadline time.Duration
 	cmd := &cobra.Command{
@@ -29,10 +30,10 @@ other nodes at once. Executions that have not started by the deadline are queued
 again. Those that still run then are ended as a system failure and not billed. The
 cluster keeps the deadline, also when the leader changes. berth admin node undrain,
 or another drain, cancels it; executions that were asked to leave still do.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("deadline") && deadline < time.Second {
-				return usageErrorf("--deadline: must be at least 1s")
+				return cli.UsageErrorf("--deadline: must be at least 1s")
 			}
 			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
@@ -56,12 +57,12 @@ or another drain, cancels it; executions that were asked to leave still do.`,
 }
 
 // newNodeUndrain returns the command berth admin node undrain.
-func newNodeUndrain(conn *connection) *cobra.Command {
+func newNodeUndrain(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undrain NODE",
 		Short: "Resume placing work on a node",
-		Args:  arguments(cobra.ExactArgs(1)),
+		Args:  cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
@@ -80,7 +81,7 @@ func newNodeUndrain(conn *connection) *cobra.Command {
 // printNode prints the state of a node after a drain or an undrain.
 func printNode(cmd *cobra.Command, n wire.Node, asJSON bool) error {
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), n)
+		return cli.PrintJSON(cmd.OutOrStdout(), n)
 	}
 	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "berth:", describeDrain(n))
 	return err

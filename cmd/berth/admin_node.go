@@ -9,14 +9,15 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newAdminNode returns the command berth admin node.
-func newAdminNode(conn *connection) *cobra.Command {
+func newAdminNode(conn *cli.Connection) *cobra.Command {
 	list := newNodes(conn)
 	list.Use = "list"
-	cmd := parent("node", "Manage the nodes of the cluster",
+	cmd := cli.Parent("node", "Manage the nodes of the cluster",
 		list, newNodeDrain(conn), newNodeUndrain(conn), newNodeRemove(conn))
 	cmd.Long = `A node is named by its name or its identifier, as berth admin node list shows
 them. To take a machine out of the cluster, drain it, wait until it executes
@@ -28,7 +29,7 @@ nothing, and remove it:
 }
 
 // newNodeRemove returns the command berth admin node remove.
-func newNodeRemove(conn *connection) *cobra.Command {
+func newNodeRemove(conn *cli.Connection) *cobra.Command {
 	var asJSON, force bool
 	cmd := &cobra.Command{
 		Use:   "remove NODE",
@@ -38,7 +39,7 @@ something, while too few voters would answer without it, while other servers sti
 copy data that only the node may have (archives of old executions, and code), and
 for the last server. The removed node ends with exit code 3. To let its machine join
 again, move its data directory away and start it with a new join token.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, n, err := clientAndNode(cmd, conn, args[0])
 			if err != nil {
@@ -52,7 +53,7 @@ again, move its data directory away and start it with a new join token.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"removed": n.ID, "name": n.Name})
+				return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"removed": n.ID, "name": n.Name})
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s is removed\n", n.Name)
 			return err
@@ -64,8 +65,8 @@ again, move its data directory away and start it with a new join token.`,
 }
 
 // clientAndNode returns a client and the node that an argument names.
-func clientAndNode(cmd *cobra.Command, conn *connection, name string) (*client.Client, wire.Node, error) {
-	api, err := conn.client(cmd)
+func clientAndNode(cmd *cobra.Command, conn *cli.Connection, name string) (*client.Client, wire.Node, error) {
+	api, err := conn.Client(cmd)
 	if err != nil {
 		return nil, wire.Node{}, err
 	}

@@ -11,12 +11,13 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newQuota returns the command berth admin quota.
-func newQuota(conn *connection) *cobra.Command {
-	cmd := parent("quota", "Manage quotas of organizations, API keys and tags",
+func newQuota(conn *cli.Connection) *cobra.Command {
+	cmd := cli.Parent("quota", "Manage quotas of organizations, API keys and tags",
 		newQuotaList(conn), newQuotaSet(conn), newQuotaRemove(conn))
 	cmd.Long = `A quota limits how many executions an organization, one of its API keys, or what
 carries one of its tags has in execution at once, and how many GPUs those hold.
@@ -38,17 +39,17 @@ func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "apply to this API key (`id`) of the organization")
 	flags.StringVar(&f.tag, "tag", "", "apply to this `tag` of the organization")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	return needFlags(cmd, "org")
+	return cli.NeedFlags(cmd, "org")
 }
 
 // check refuses flags that name no owner or two owners.
 func (f *quotaFlags) check() error {
 	if f.key != "" && f.tag != "" {
-		return usageErrorf("--key and --tag exclude each other: a quota is of one of them")
+		return cli.UsageErrorf("--key and --tag exclude each other: a quota is of one of them")
 	}
 	if f.key != "" {
 		if _, err := compute.ParseKeyID(f.key); err != nil {
-			return usageErrorf("--key: %q is not the id of an API key; berth admin quota list shows those with a quota", f.key)
+			return cli.UsageErrorf("--key: %q is not the id of an API key; berth admin quota list shows those with a quota", f.key)
 		}
 	}
 	return nil
@@ -84,21 +85,21 @@ func (f *quotaFlags) name() string {
 
 func (f *quotaFlags) print(cmd *cobra.Command, known wire.OrgQuotas) error {
 	if f.asJSON {
-		return printJSON(cmd.OutOrStdout(), known)
+		return cli.PrintJSON(cmd.OutOrStdout(), known)
 	}
 	return printQuotas(cmd.OutOrStdout(), known)
 }
 
 // newQuotaList returns the command berth admin quota list.
-func newQuotaList(conn *connection) *cobra.Command {
+func newQuotaList(conn *cli.Connection) *cobra.Command {
 	var org string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the quotas and usage of an organization, its keys and tags",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -111,11 +112,11 @@ func newQuotaList(conn *connection) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&org, "org", "", "`slug` of the organization")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return needFlags(cmd, "org")
+	return cli.NeedFlags(cmd, "org")
 }
 
 // newQuotaSet returns the command berth admin quota set.
-func newQuotaSet(conn *connection) *cobra.Command {
+func newQuotaSet(conn *cli.Connection) *cobra.Command {
 	f := &quotaFlags{}
 	var concurrent, weight int
 	var gpus string
@@ -127,19 +128,19 @@ with the next scheduling decision; running executions continue.
 
   berth admin quota set --org lab --max-gpus 8 --weight 200
   berth admin quota set --org lab --tag sweep --max-concurrent 4`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags := cmd.Flags()
 			named := func(name string) bool { return flags.Changed(name) }
 			if !named("max-concurrent") && !named("max-gpus") && !named("weight") {
-				return usageErrorf("nothing to set: name --max-concurrent, --max-gpus or --weight")
+				return cli.UsageErrorf("nothing to set: name --max-concurrent, --max-gpus or --weight")
 			}
 			milli, err := parseMilliGPU(gpus)
 			if err != nil {
 				return err
 			}
 			if named("weight") && (f.key != "" || f.tag != "") {
-				return usageErrorf("--weight is an organization's: leave --key and --tag out")
+				return cli.UsageErrorf("--weight is an organization's: leave --key and --tag out")
 			}
 			return f.change(cmd, conn, func(q *wire.NewQuota, _ bool) error {
 				if named("max-concurrent") {
@@ -164,12 +165,12 @@ with the next scheduling decision; running executions continue.
 }
 
 // newQuotaRemove returns the command berth admin quota remove.
-func newQuotaRemove(conn *connection) *cobra.Command {
+func newQuotaRemove(conn *cli.Connection) *cobra.Command {
 	f := &quotaFlags{}
 	cmd := &cobra.Command{
 		Use:   "remove",
 		Short: "Remove a quota, so that the cluster's limits apply again",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.change(cmd, conn, func(q *wire.NewQuota, exists bool) error {
 				if !exists {
@@ -186,11 +187,11 @@ func newQuotaRemove(conn *connection) *cobra.Command {
 
 // change reads the quota that the flags name, applies edit to it, and prints
 // all quotas of the organization. It passes edit whether the quota exists.
-func (f *quotaFlags) change(cmd *cobra.Command, conn *connection, edit func(*wire.NewQuota, bool) error) error {
+func (f *quotaFlags) change(cmd *cobra.Command, conn *cli.Connection, edit func(*wire.NewQuota, bool) error) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	c, err := conn.client(cmd)
+	c, err := conn.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func parseMilliGPU(text string) (int, error) {
 	part = strings.TrimRight(part, "0")
 	milli, err := strconv.ParseUint(whole+part+strings.Repeat("0", max(milliDigits-len(part), 0)), 10, 32)
 	if err != nil || empty || len(part) > milliDigits || milli > 1e9 {
-		return 0, usageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, at most thousandths of one", text)
+		return 0, cli.UsageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, at most thousandths of one", text)
 	}
 	return int(milli), nil
 }
@@ -250,7 +251,7 @@ const milliDigits = 3
 
 // printQuotas writes a row for each quota.
 func printQuotas(w io.Writer, known wire.OrgQuotas) error {
-	t := newTable("of", "executing", "at most", "gpus held", "at most", "weight")
+	t := cli.NewTable("of", "executing", "at most", "gpus held", "at most", "weight")
 	for _, l := range known.Limits {
 		of := known.Org
 		switch {
@@ -259,14 +260,14 @@ func printQuotas(w io.Writer, known wire.OrgQuotas) error {
 		case l.Tag != nil:
 			of = "tag " + *l.Tag
 		}
-		weight := orNone(l.Weight)
+		weight := cli.OrNone(l.Weight)
 		if slices.Contains(l.Inherited, "weight") {
 			weight += " (default)"
 		}
-		t.AppendRow(row(of, l.InUse, atMost(float64(l.MaxConcurrent), slices.Contains(l.Inherited, "max_concurrent")),
+		t.AppendRow(cli.Row(of, l.InUse, atMost(float64(l.MaxConcurrent), slices.Contains(l.Inherited, "max_concurrent")),
 			decimal(float64(l.GPUMilliInUse)/compute.WholeGPU), atMost(float64(l.MaxGPUMilli)/compute.WholeGPU, false), weight))
 	}
-	return printTable(w, t)
+	return cli.PrintTable(w, t)
 }
 
 // atMost returns a readable limit.

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/cli"
 )
 
 // grantedQuotas is an organization with a weight of its own, the cluster's
@@ -87,18 +89,18 @@ func TestQuotaRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		{"list", exitUsage, "--org is needed"},
-		{"set --org lab", exitUsage, "nothing to set"},
-		{"set --org lab --max-gpus -1", exitUsage, "not a number of GPUs"},
-		{"set --org lab --max-gpus 0.0001", exitUsage, "not a number of GPUs"},
-		{"set --org lab --max-gpus .", exitUsage, "not a number of GPUs"},
-		{"set --org lab --max-gpus 1.-5", exitUsage, "not a number of GPUs"},
-		{"set --org lab --max-gpus 1000000.001", exitUsage, "not a number of GPUs"},
-		{"set --org lab --max-gpus NaN", exitUsage, "not a number of GPUs"},
-		{"set --org lab --key x --max-gpus 1", exitUsage, "not the id of an API key"},
-		{"set --org lab --key a --tag b --max-gpus 1", exitUsage, "exclude each other"},
-		{"set --org lab --tag b --weight 2", exitUsage, "is an organization's"},
-		{"remove --org lab --tag none", exitFailed, `the tag "none" has no quota of its own`},
+		{"list", cli.ExitUsage, "--org is needed"},
+		{"set --org lab", cli.ExitUsage, "nothing to set"},
+		{"set --org lab --max-gpus -1", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 0.0001", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus .", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 1.-5", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus 1000000.001", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --max-gpus NaN", cli.ExitUsage, "not a number of GPUs"},
+		{"set --org lab --key x --max-gpus 1", cli.ExitUsage, "not the id of an API key"},
+		{"set --org lab --key a --tag b --max-gpus 1", cli.ExitUsage, "exclude each other"},
+		{"set --org lab --tag b --weight 2", cli.ExitUsage, "is an organization's"},
+		{"remove --org lab --tag none", cli.ExitFailed, `the tag "none" has no quota of its own`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {

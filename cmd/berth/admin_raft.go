@@ -6,24 +6,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newRaft returns the command berth admin raft.
-func newRaft(conn *connection) *cobra.Command {
-	return parent("raft", "Manage the servers that hold the state",
+func newRaft(conn *cli.Connection) *cobra.Command {
+	return cli.Parent("raft", "Manage the servers that hold the state",
 		newRaftPeers(conn), newRaftTransfer(conn), newRaftRecover(), newRaftRejoin(), newRaftSkip())
 }
 
 // newRaftPeers returns the command berth admin raft peers.
-func newRaftPeers(conn *connection) *cobra.Command {
+func newRaftPeers(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "List the servers, the voters and the leader",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -32,7 +33,7 @@ func newRaftPeers(conn *connection) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), peers)
+				return cli.PrintJSON(cmd.OutOrStdout(), peers)
 			}
 			nodes, err := c.Nodes(cmd.Context())
 			if err != nil {
@@ -48,7 +49,7 @@ func newRaftPeers(conn *connection) *cobra.Command {
 // printPeers writes a row for each peer, with the name of its node. A removed
 // peer that still votes has no name.
 func printPeers(cmd *cobra.Command, peers []wire.Peer, nodes []wire.Node) error {
-	t := newTable("name", "part", "state", "address", "id")
+	t := cli.NewTable("name", "part", "state", "address", "id")
 	for _, p := range peers {
 		name, state := "-", "removed"
 		for _, n := range nodes {
@@ -59,13 +60,13 @@ func printPeers(cmd *cobra.Command, peers []wire.Peer, nodes []wire.Node) error 
 		if p.Diverged != nil && *p.Diverged {
 			state += ", diverged"
 		}
-		t.AppendRow(row(name, partOf(wire.Node{ID: p.ID}, peers), state, p.Address, p.ID))
+		t.AppendRow(cli.Row(name, partOf(wire.Node{ID: p.ID}, peers), state, p.Address, p.ID))
 	}
-	return printTable(cmd.OutOrStdout(), t)
+	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
 
 // newRaftTransfer returns the command berth admin raft transfer.
-func newRaftTransfer(conn *connection) *cobra.Command {
+func newRaftTransfer(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "transfer [NODE]",
@@ -76,9 +77,9 @@ node that stops does this by itself.
 
 A process hands leadership over once in its life. After that, or after a failed
 transfer, restart the leader to make another server lead.`,
-		Args: arguments(cobra.MaximumNArgs(1)),
+		Args: cli.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ transfer, restart the leader to make another server lead.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), done)
+				return cli.PrintJSON(cmd.OutOrStdout(), done)
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s leads\n", done.Name)
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/node/repair"
 )
 
@@ -20,15 +21,15 @@ start. The other servers take its vote, the replica is set aside, and the server
 receives the state from them, as after disk damage. It also readmits a server whose
 state was wrong twice within a day; test that machine's memory first. Without --yes
 it changes nothing.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			keepPrivate()
+			cli.KeepPrivate()
 			r, err := repair.Rejoin(dir, yes)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
+				return cli.PrintJSON(cmd.OutOrStdout(), r)
 			}
 			word := "Nothing is changed yet. With --yes server"
 			if r.Done {
@@ -39,5 +40,5 @@ it changes nothing.`,
 		},
 	}
 	offline(cmd, &dir, &yes, &asJSON)
-	return needFlags(cmd, "data-dir")
+	return cli.NeedFlags(cmd, "data-dir")
 }

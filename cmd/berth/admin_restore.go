@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/compute"
 	"berth/node/repair"
 )
@@ -27,21 +28,21 @@ server's previous state is set aside.
 
 Then start this server, and the others after it: each sets its own replica aside and
 rejoins empty. Earlier join tokens, logins and attempts become void.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			keepPrivate()
+			cli.KeepPrivate()
 			r, err := repair.RestoreBackup(args[0], dir, yes, time.Now()) //nolint:forbidigo // The operator's now.
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
+				return cli.PrintJSON(cmd.OutOrStdout(), r)
 			}
 			return printRestore(cmd.OutOrStdout(), r, dir)
 		},
 	}
 	offline(cmd, &dir, &yes, &asJSON)
-	return needFlags(cmd, "data-dir")
+	return cli.NeedFlags(cmd, "data-dir")
 }
 
 // offline adds the flags of a command on a stopped server.
@@ -103,26 +104,26 @@ the lost servers had is gone. Earlier join tokens, logins and attempts become vo
 
   berth admin raft recover --data-dir /var/lib/berth
   berth admin raft recover --data-dir /var/lib/berth --voters ID,ID --yes`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && len(names) == 0 {
-				return usageErrorf("--voters: name the one or two servers to go on with, this one among them and " +
+				return cli.UsageErrorf("--voters: name the one or two servers to go on with, this one among them and " +
 					"the same on each; without --yes this command shows which there were")
 			}
 			voters := make([]compute.NodeID, len(names))
 			for i, name := range names {
 				var err error
 				if voters[i], err = compute.ParseNodeID(name); err != nil {
-					return usageErrorf("--voters: %w", err)
+					return cli.UsageErrorf("--voters: %w", err)
 				}
 			}
-			keepPrivate()
+			cli.KeepPrivate()
 			r, err := repair.Recover(dir, voters, yes)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
+				return cli.PrintJSON(cmd.OutOrStdout(), r)
 			}
 			return printRecovery(cmd.OutOrStdout(), r)
 		},
@@ -130,15 +131,15 @@ the lost servers had is gone. Earlier join tokens, logins and attempts become vo
 	cmd.Flags().StringSliceVar(&names, "voters", nil,
 		"`identifiers` of the one or two survivors to go on with, this server among them")
 	offline(cmd, &dir, &yes, &asJSON)
-	return needFlags(cmd, "data-dir")
+	return cli.NeedFlags(cmd, "data-dir")
 }
 
 func printRecovery(w io.Writer, r repair.Recovery) error {
-	t := newTable("server", "votes", "address")
+	t := cli.NewTable("server", "votes", "address")
 	for _, s := range r.Servers {
-		t.AppendRow(row(s.ID, s.Voter, s.Address))
+		t.AppendRow(cli.Row(s.ID, s.Voter, s.Address))
 	}
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
 	voters := make([]string, len(r.Voters))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/node/repair"
 )
 
@@ -31,21 +32,21 @@ server has not received yet. Without --yes it changes nothing.
 
   berth admin raft skip --data-dir /var/lib/berth --entry N
   berth admin raft skip --data-dir /var/lib/berth --entry N --hash SHA256 --yes`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && hash == "" {
-				return usageErrorf("--hash: name the SHA-256 of the entry, as the servers do when they end")
+				return cli.UsageErrorf("--hash: name the SHA-256 of the entry, as the servers do when they end")
 			}
 			if _, err := hex.DecodeString(hash); err != nil || len(hash) != 0 && len(hash) != 64 {
-				return usageErrorf("--hash: %q is no SHA-256, which has 64 digits", hash)
+				return cli.UsageErrorf("--hash: %q is no SHA-256, which has 64 digits", hash)
 			}
-			keepPrivate()
+			cli.KeepPrivate()
 			s, err := repair.SkipEntry(dir, entry, hash, force, yes)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
+				return cli.PrintJSON(cmd.OutOrStdout(), s)
 			}
 			return printSkipped(cmd.OutOrStdout(), s, dir)
 		},
@@ -54,12 +55,12 @@ server has not received yet. Without --yes it changes nothing.
 	cmd.Flags().StringVar(&hash, "hash", "", "`SHA-256` of its bytes")
 	cmd.Flags().BoolVar(&force, "force", false, "skip the entry even if this server has not received it yet")
 	offline(cmd, &dir, &yes, &asJSON)
-	return needFlags(cmd, "data-dir", "entry")
+	return cli.NeedFlags(cmd, "data-dir", "entry")
 }
 
 func printSkipped(w io.Writer, s repair.Skipped, dir string) error {
 	if s.Held {
-		t := newTable("#", "command", "bytes", "organization", "operation")
+		t := cli.NewTable("#", "command", "bytes", "organization", "operation")
 		for i, f := range s.Commands {
 			command, org, op := f.Command, "-", "-"
 			if command == "" {
@@ -71,9 +72,9 @@ func printSkipped(w io.Writer, s repair.Skipped, dir string) error {
 			if !f.Op.IsZero() {
 				op = f.Op.String()
 			}
-			t.AppendRow(row(i+1, command, f.Bytes, org, op))
+			t.AppendRow(cli.Row(i+1, command, f.Bytes, org, op))
 		}
-		if err := printTable(w, t); err != nil {
+		if err := cli.PrintTable(w, t); err != nil {
 			return err
 		}
 	}

@@ -13,12 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/node/repair"
 )
 
 // newSnapshot returns the command berth admin snapshot.
-func newSnapshot(conn *connection) *cobra.Command {
-	cmd := parent("snapshot", "Save, verify and restore backups of the state",
+func newSnapshot(conn *cli.Connection) *cobra.Command {
+	cmd := cli.Parent("snapshot", "Save, verify and restore backups of the state",
 		newSnapshotSave(conn), newSnapshotVerify(), newSnapshotRestore())
 	cmd.Long = `A backup is one file with the whole state of the cluster: organizations, users and
 keys, executions, ledgers. It does not hold
@@ -27,7 +28,7 @@ keys, executions, ledgers. It does not hold
 }
 
 // newSnapshotSave returns the command berth admin snapshot save.
-func newSnapshotSave(conn *connection) *cobra.Command {
+func newSnapshotSave(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "save [FILE]",
@@ -35,13 +36,13 @@ func newSnapshotSave(conn *connection) *cobra.Command {
 		Long: `Save writes everything that was acknowledged before the command to FILE, through any
 node, and verifies it. Only you can read the file. The default name contains the
 time. An existing file is not overwritten. - is standard output.`,
-		Args: arguments(cobra.MaximumNArgs(1)),
+		Args: cli.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := time.Now().UTC().Format("berth-20060102T150405Z.backup") //nolint:forbidigo // A file name.
 			if len(args) > 0 {
 				path = args[0]
 			}
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -54,7 +55,7 @@ time. An existing file is not overwritten. - is standard output.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), saved)
+				return cli.PrintJSON(cmd.OutOrStdout(), saved)
 			}
 			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: %s holds the state up to entry %d in %d bytes\n",
 				path, saved.Header.Index, saved.Bytes)
@@ -121,14 +122,14 @@ func newSnapshotVerify() *cobra.Command {
 		Short: "Verify a backup, without a cluster",
 		Long: `Verify checks the file's checksum, reads its state as a restore would, checks every
 invariant and each organization's ledger, and prints a summary.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := repair.VerifyBackup(args[0])
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), b)
+				return cli.PrintJSON(cmd.OutOrStdout(), b)
 			}
 			return printBackup(cmd.OutOrStdout(), b)
 		},
@@ -139,27 +140,27 @@ invariant and each organization's ledger, and prints a summary.`,
 
 // printBackup writes the contents of a backup, and names what it omits.
 func printBackup(w io.Writer, b repair.Backup) error {
-	t := newTable()
+	t := cli.NewTable()
 	h, s := b.Header, b.State
 	var statuses []string
 	for status, n := range s.ByStatus {
 		statuses = append(statuses, fmt.Sprintf("%d %s", n, status))
 	}
 	slices.Sort(statuses)
-	t.AppendRow(row("cluster", fmt.Sprintf("%s, epoch %d", h.Cluster, h.Epoch)))
-	t.AppendRow(row("saved", fmt.Sprintf("%s by version %s", h.At, h.Version)))
-	t.AppendRow(row("state", fmt.Sprintf("up to entry %d of term %d, format %d", h.Index, h.Term, h.Format)))
-	t.AppendRow(row("hash", s.Hash))
-	t.AppendRow(row("nodes", s.Nodes))
-	t.AppendRow(row("people", fmt.Sprintf("%d organizations, %d users, %d API keys", s.Orgs, s.Users, s.Keys)))
+	t.AppendRow(cli.Row("cluster", fmt.Sprintf("%s, epoch %d", h.Cluster, h.Epoch)))
+	t.AppendRow(cli.Row("saved", fmt.Sprintf("%s by version %s", h.At, h.Version)))
+	t.AppendRow(cli.Row("state", fmt.Sprintf("up to entry %d of term %d, format %d", h.Index, h.Term, h.Format)))
+	t.AppendRow(cli.Row("hash", s.Hash))
+	t.AppendRow(cli.Row("nodes", s.Nodes))
+	t.AppendRow(cli.Row("people", fmt.Sprintf("%d organizations, %d users, %d API keys", s.Orgs, s.Users, s.Keys)))
 	executions := fmt.Sprintf("%d (%s), %d live attempts", s.Executions, strings.Join(statuses, ", "), s.Live)
-	t.AppendRow(row("executions", executions))
-	t.AppendRow(row("archives",
+	t.AppendRow(cli.Row("executions", executions))
+	t.AppendRow(cli.Row("archives",
 		fmt.Sprintf("%d with %d executions, whose blobs are not in the backup", s.Archives, s.Archived)))
-	t.AppendRow(row("ledgers", fmt.Sprintf("%d lines, every chain is whole and adds up", s.Entries)))
-	t.AppendRow(row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are held",
+	t.AppendRow(cli.Row("ledgers", fmt.Sprintf("%d lines, every chain is whole and adds up", s.Entries)))
+	t.AppendRow(cli.Row("credits", fmt.Sprintf("%s granted - %s charged = %s, of which %s are held",
 		s.Granted, s.Charged, s.Balance, s.Held)))
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nNot in it, to be kept beside it:\n  %s\n", strings.Join(repair.NotInBackup(), "\n  "))

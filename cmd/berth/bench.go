@@ -10,11 +10,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/cli"
 )
 
 // newBench returns the command berth bench.
 func newBench() *cobra.Command {
-	return parent("bench", "Measure Berth, and test it under faults",
+	return cli.Parent("bench", "Measure Berth, and test it under faults",
 		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchState(), newBenchDST(),
 		newBenchFailpoints(), newBenchFaults(), newBenchWorkers())
 }
@@ -33,18 +35,18 @@ func parseSeeds(text string) ([]uint64, error) {
 		first, err := strconv.ParseUint(strings.TrimSpace(from), 10, 64)
 		last, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 64)
 		if err := errors.Join(err, err2); err != nil {
-			return nil, usageErrorf("--seeds: %q is no seed and no range of seeds such as 42-51", part)
+			return nil, cli.UsageErrorf("--seeds: %q is no seed and no range of seeds such as 42-51", part)
 		}
 		if last < first {
-			return nil, usageErrorf("--seeds: %q ends before it begins; the lower seed comes first, as in %d-%d",
+			return nil, cli.UsageErrorf("--seeds: %q ends before it begins; the lower seed comes first, as in %d-%d",
 				part, last, first)
 		}
 		if last-first >= maxSeeds || len(out)+int(last-first) >= maxSeeds {
-			return nil, usageErrorf("--seeds: %q: at most %d seeds", text, maxSeeds)
+			return nil, cli.UsageErrorf("--seeds: %q: at most %d seeds", text, maxSeeds)
 		}
 		for seed := first; ; seed++ {
 			if slices.Contains(out, seed) {
-				return nil, usageErrorf("--seeds: %d is there twice", seed)
+				return nil, cli.UsageErrorf("--seeds: %d is there twice", seed)
 			}
 			out = append(out, seed)
 			if seed == last {
@@ -59,7 +61,7 @@ func parseSeeds(text string) ([]uint64, error) {
 // file is a usage error.
 func benchError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &exit{code: exitUsage, err: err}
+		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"berth/bench/dst"
 	"berth/bench/usage"
+	"berth/cmd/berth/cli"
 )
 
 // dstFlags are the flags of berth bench dst.
@@ -51,7 +52,7 @@ whole state. Replicas are compared after each batch.
 
 A history is one seed. Further seeds follow until --time of CPU time is used up. A
 violation ends the command with exit code 1 and prints the seed that reproduces it.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -67,7 +68,7 @@ violation ends the command with exit code 1 and prints the seed that reproduces 
 func (f *dstFlags) run(cmd *cobra.Command) error {
 	bug, err := dst.ParseBug(f.bug)
 	if err != nil {
-		return usageErrorf("--bug: %v", err)
+		return cli.UsageErrorf("--bug: %v", err)
 	}
 	f.config.Bug = bug
 	if f.config.Seed == 0 {
@@ -83,7 +84,7 @@ func (f *dstFlags) run(cmd *cobra.Command) error {
 		totals.Violation = found.Error()
 	}
 	if f.jsonOutput {
-		err = printJSON(cmd.OutOrStdout(), totals)
+		err = cli.PrintJSON(cmd.OutOrStdout(), totals)
 	} else {
 		err = totals.print(cmd.OutOrStdout())
 	}
@@ -123,12 +124,12 @@ func (t *dstTotals) print(out io.Writer) error {
 	s := &t.Sums
 	fmt.Fprintf(out, "%d histories with %.1f hours of faults in %.1f s of the processor: %.0f cluster-hours an hour\n\n",
 		t.Histories, t.FaultHours, t.ProcessorSeconds, t.HoursPerHour)
-	lines := newTable("event", "times", "check", "times")
-	lines.AppendRow(row("crashes", s.Crashes, "entries of the log", s.Entries))
-	lines.AppendRow(row("partitions", s.Partitions, "acknowledged submits", s.Submits))
-	lines.AppendRow(row("elections", s.Elections, "starts of code", s.Starts))
-	lines.AppendRow(row("messages lost", s.Dropped, "executions that ended", s.Executions))
-	lines.AppendRow(row("messages twice", s.Duplicated, "hashes of replicas compared", s.Compared))
-	lines.AppendRow(row("attempts given up", s.Lost, "checks of the whole state", s.Checks))
-	return printTable(out, lines)
+	lines := cli.NewTable("event", "times", "check", "times")
+	lines.AppendRow(cli.Row("crashes", s.Crashes, "entries of the log", s.Entries))
+	lines.AppendRow(cli.Row("partitions", s.Partitions, "acknowledged submits", s.Submits))
+	lines.AppendRow(cli.Row("elections", s.Elections, "starts of code", s.Starts))
+	lines.AppendRow(cli.Row("messages lost", s.Dropped, "executions that ended", s.Executions))
+	lines.AppendRow(cli.Row("messages twice", s.Duplicated, "hashes of replicas compared", s.Compared))
+	lines.AppendRow(cli.Row("attempts given up", s.Lost, "checks of the whole state", s.Checks))
+	return cli.PrintTable(out, lines)
 }

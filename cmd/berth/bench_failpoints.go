@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/faults/sweep"
+	"berth/cmd/berth/cli"
 	"berth/fault"
 )
 
@@ -30,7 +31,7 @@ one node crashes there, or the step fails, while clients submit. Then the node i
 started again and everything is checked: acknowledged requests are kept, repeats get
 the first answer, no code started twice, the ledger adds up, and all replicas agree.
 It needs root, and a berth built with -tags faults.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -46,7 +47,7 @@ It needs root, and a berth built with -tags faults.`,
 func (f *failpointsFlags) run(cmd *cobra.Command) error {
 	if f.config.Binary == "" {
 		if !fault.Enabled {
-			return usageErrorf("this berth has no failpoints: build one with -tags faults, and name it with --binary")
+			return cli.UsageErrorf("this berth has no failpoints: build one with -tags faults, and name it with --binary")
 		}
 		self, err := os.Executable()
 		if err != nil {
@@ -81,7 +82,7 @@ func (f *failpointsFlags) run(cmd *cobra.Command) error {
 // show prints the report.
 func (f *failpointsFlags) show(out io.Writer, report *sweep.Report) error {
 	if f.jsonOutput {
-		return printJSON(out, report)
+		return cli.PrintJSON(out, report)
 	}
 	_, err := fmt.Fprintf(out, "%d trials in %.0f s: %d submits, code started %d times, %d violations\n",
 		len(report.Results), report.Seconds, report.Submits, report.Starts, len(report.Violations))

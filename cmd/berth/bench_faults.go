@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/faults"
+	"berth/cmd/berth/cli"
 )
 
 // faultsFlags are the flags of berth bench faults.
@@ -51,7 +52,7 @@ directory and prints the seed. It needs root.
 
 Faults: ` + strings.Join(faults.Nemeses(), ", ") + `.
 Workloads: ` + strings.Join(faults.Workloads(), ", ") + `.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -102,9 +103,9 @@ func (f *faultsFlags) complete() (err error) {
 func (f *faultsFlags) run(cmd *cobra.Command) error {
 	switch {
 	case f.markdown && (f.report == "" || f.jsonOutput):
-		return usageErrorf("--markdown goes with --report, and not with --json")
+		return cli.UsageErrorf("--markdown goes with --report, and not with --json")
 	case f.into != "" && (f.report == "" || f.jsonOutput || f.markdown):
-		return usageErrorf("--into goes with --report, and not with --json or --markdown")
+		return cli.UsageErrorf("--into goes with --report, and not with --json or --markdown")
 	case f.report != "":
 		return f.addUp(cmd.OutOrStdout())
 	}
@@ -116,7 +117,7 @@ func (f *faultsFlags) run(cmd *cobra.Command) error {
 		f.config.Duration = manyFaults
 	}
 	if err := f.config.Validate(); err != nil {
-		return usageErrorf("%v", err)
+		return cli.UsageErrorf("%v", err)
 	}
 	if f.controls {
 		return f.runControls(cmd)
@@ -143,7 +144,7 @@ func (f *faultsFlags) addUp(w io.Writer) error {
 	case f.into != "":
 		return runs.into(f.into)
 	case f.jsonOutput:
-		return printJSON(w, faults.Sum(runs.reports))
+		return cli.PrintJSON(w, faults.Sum(runs.reports))
 	case f.markdown:
 		return writeFaultRuns(w, runs)
 	}
@@ -153,7 +154,7 @@ func (f *faultsFlags) addUp(w io.Writer) error {
 // runControls plants each bug and requires that it is found.
 func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 	f.config.Points = true
-	lines := newTable("planted bug", "seeds", "found by")
+	lines := cli.NewTable("planted bug", "seeds", "found by")
 	var missed []error
 	for _, control := range faults.Controls() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "berth: planted: %s\n", control.Bug)
@@ -166,9 +167,9 @@ func (f *faultsFlags) runControls(cmd *cobra.Command) error {
 			by = "NOTHING"
 			missed = append(missed, fmt.Errorf("%s was not found within %d runs", control.Bug, found.Seeds))
 		}
-		lines.AppendRow(row(string(control.Bug), found.Seeds, by))
+		lines.AppendRow(cli.Row(string(control.Bug), found.Seeds, by))
 	}
-	return errors.Join(append(missed, printTable(cmd.OutOrStdout(), lines), os.RemoveAll(f.config.Dir))...)
+	return errors.Join(append(missed, cli.PrintTable(cmd.OutOrStdout(), lines), os.RemoveAll(f.config.Dir))...)
 }
 
 // runOnce does one run and stores its report. It removes the run's directory if
@@ -213,7 +214,7 @@ func appendLine(path string, value any) error {
 // show prints a run and returns an error if it has violations.
 func (f *faultsFlags) show(w io.Writer, report faults.Report) error {
 	if f.jsonOutput {
-		if err := printJSON(w, report); err != nil {
+		if err := cli.PrintJSON(w, report); err != nil {
 			return err
 		}
 	} else if err := printFaultRuns(w, faultRuns{reports: []faults.Report{report}}); err != nil {

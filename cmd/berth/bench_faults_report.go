@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"berth/bench/faults"
+	"berth/cmd/berth/cli"
 )
 
 // faultRuns holds the runs in a file, and descriptions of those that are
@@ -31,7 +32,7 @@ func excludedOf(path string) string { return strings.TrimSuffix(path, ".jsonl") 
 // readFaultRuns reads the runs of a file.
 func readFaultRuns(path string) (runs faultRuns, err error) {
 	if runs.reports, err = readLines[faults.Report](path); errors.Is(err, fs.ErrNotExist) {
-		return runs, usageErrorf("--report: %v", err)
+		return runs, cli.UsageErrorf("--report: %v", err)
 	} else if err != nil {
 		return runs, err
 	}
@@ -64,7 +65,7 @@ func readLines[T any](path string) (all []T, err error) {
 func (r faultRuns) into(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
-		return usageErrorf("--into: %v", err)
+		return cli.UsageErrorf("--into: %v", err)
 	}
 	text, err := withFaultFigures(string(page), r)
 	if err != nil {
@@ -78,7 +79,7 @@ func (r faultRuns) into(path string) error {
 func printFaultRuns(w io.Writer, runs faultRuns) error {
 	sum := faults.Sum(runs.reports)
 	for _, lines := range []table.Writer{faultFacts(sum), faultRows(sum.Rows), faultCells(sum.Rows)} {
-		if err := printTable(w, lines); err != nil {
+		if err := cli.PrintTable(w, lines); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
@@ -103,9 +104,9 @@ func printFaultRuns(w io.Writer, runs faultRuns) error {
 // writeFaultRuns writes runs as a page of Markdown.
 func writeFaultRuns(w io.Writer, runs faultRuns) error {
 	sum := faults.Sum(runs.reports)
-	programs := newTable("version", "revision", "binary", "runs")
+	programs := cli.NewTable("version", "revision", "binary", "runs")
 	for _, p := range sum.Programs {
-		programs.AppendRow(row(recorded(p.Version), recorded(p.Revision), recorded(p.Binary), p.Runs))
+		programs.AppendRow(cli.Row(recorded(p.Version), recorded(p.Revision), recorded(p.Binary), p.Runs))
 	}
 	_, err := fmt.Fprintf(w, faultsPage, faultFacts(sum).RenderMarkdown(), faultRows(sum.Rows).RenderMarkdown(),
 		faultCells(sum.Rows).RenderMarkdown(), faultUncounted(sum.Uncounted), programs.RenderMarkdown(),
@@ -206,7 +207,7 @@ Runs that are not in the file, because the harness caused their violations
 // faultFacts returns the sums, separately for runs with a fault that counts and
 // for runs without one.
 func faultFacts(sum faults.Totals) table.Writer {
-	lines := newTable("", "in runs with faults", "in calm runs", "aim")
+	lines := cli.NewTable("", "in runs with faults", "in calm runs", "aim")
 	for _, fact := range []struct {
 		name string
 		of   func(faults.Sums) string
@@ -223,9 +224,9 @@ func faultFacts(sum faults.Totals) table.Writer {
 		{"starts of their code", func(s faults.Sums) string { return grouped(s.Starts) }, "10,000"},
 		{"violations", func(s faults.Sums) string { return grouped(s.Violations) }, "0"},
 	} {
-		lines.AppendRow(row(fact.name, fact.of(sum.Faulty), fact.of(sum.Calm), fact.aim))
+		lines.AppendRow(cli.Row(fact.name, fact.of(sum.Faulty), fact.of(sum.Calm), fact.aim))
 	}
-	lines.AppendRow(row("starts after a lost lease", faultMoves(sum.Moved), "", ""))
+	lines.AppendRow(cli.Row("starts after a lost lease", faultMoves(sum.Moved), "", ""))
 	return lines
 }
 
@@ -259,7 +260,7 @@ func grouped(n int) string {
 
 // faultAims returns the table of faults that have a required count.
 func faultAims(rows []faults.Row) table.Writer {
-	lines := newTable("fault", "times", "aim", "violations in these runs",
+	lines := cli.NewTable("fault", "times", "aim", "violations in these runs",
 		"first write p50", "p99", "whole p50", "p99")
 	for _, aim := range []struct {
 		nemesis string
@@ -279,7 +280,7 @@ func faultAims(rows []faults.Row) table.Writer {
 		if aim.times > 0 {
 			want = grouped(aim.times)
 		}
-		lines.AppendRow(row("`"+r.Nemesis+"`", grouped(r.Times), want, r.Violations,
+		lines.AppendRow(cli.Row("`"+r.Nemesis+"`", grouped(r.Times), want, r.Violations,
 			measured(r.WriteP50), measured(r.WriteP99), measured(r.WholeP50), measured(r.WholeP99)))
 	}
 	return lines
@@ -291,9 +292,9 @@ func faultUncounted(all []faults.Uncounted) string {
 	if len(all) == 0 {
 		return "Nothing."
 	}
-	lines := newTable("what", "times", "why")
+	lines := cli.NewTable("what", "times", "why")
 	for _, u := range all {
-		lines.AppendRow(row(u.Nemesis, u.Times, u.Why))
+		lines.AppendRow(cli.Row(u.Nemesis, u.Times, u.Why))
 	}
 	return lines.RenderMarkdown()
 }
@@ -332,7 +333,7 @@ func faultMoves(m faults.Moved) string {
 
 // faultRows returns the table of faults.
 func faultRows(rows []faults.Row) table.Writer {
-	lines := newTable("fault", "runs", "their violations", "times", "not counted", "held", "elections",
+	lines := cli.NewTable("fault", "runs", "their violations", "times", "not counted", "held", "elections",
 		"operations", "without answer", "507", "first write p50", "p99", "whole p50", "p99")
 	for _, r := range rows {
 		lines.AppendRow([]any{
@@ -362,7 +363,7 @@ func faultCells(rows []faults.Row) table.Writer {
 	for _, name := range names {
 		header = append(header, name)
 	}
-	cells := newTable(header...)
+	cells := cli.NewTable(header...)
 	for _, r := range rows {
 		line := []any{r.Nemesis}
 		for _, name := range names {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/packing"
+	"berth/cmd/berth/cli"
 )
 
 // allPolicies selects all policies.
@@ -51,7 +52,7 @@ Berth's policy knows of the pods only those that have arrived, as a cluster does
 
 Several seeds are measured at once, one on each core. For times of decisions as a
 quiet machine has them, add --parallel 1.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -69,7 +70,7 @@ quiet machine has them, add --parallel 1.`,
 	flags.IntVar(&f.config.Arrivals, "arrivals", packing.DefaultArrivals, "`pods` that arrive in a churn run")
 	flags.IntVar(&f.config.Parallel, "parallel", runtime.GOMAXPROCS(0), "`runs` at once")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print JSON")
-	return needFlags(cmd, "nodes", "pods")
+	return cli.NeedFlags(cmd, "nodes", "pods")
 }
 
 func (f *packingFlags) run(cmd *cobra.Command) error {
@@ -82,7 +83,7 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	f.config.Progress = benchProgress(cmd.ErrOrStderr())
 	if f.variants {
 		if f.config.Vary != "" {
-			return usageErrorf("--vary or --variants, not both")
+			return cli.UsageErrorf("--vary or --variants, not both")
 		}
 		return f.compare(cmd)
 	}
@@ -90,7 +91,7 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	if f.config.Policy == allPolicies {
 		policies = packing.Policies()
 	} else if !slices.Contains(packing.Policies(), f.config.Policy) {
-		return usageErrorf("--policy: no policy %q; there are %s, and all",
+		return cli.UsageErrorf("--policy: no policy %q; there are %s, and all",
 			f.config.Policy, strings.Join(packing.Policies(), ", "))
 	}
 	reports, err := f.reports(cmd, policies)
@@ -99,9 +100,9 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case f.jsonOutput && len(reports) == 1:
-		return printJSON(cmd.OutOrStdout(), reports[0])
+		return cli.PrintJSON(cmd.OutOrStdout(), reports[0])
 	case f.jsonOutput:
-		return printJSON(cmd.OutOrStdout(), map[string]any{"policies": reports})
+		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"policies": reports})
 	}
 	return printPacking(cmd.OutOrStdout(), reports)
 }
@@ -140,20 +141,20 @@ func (f *packingFlags) compare(cmd *cobra.Command) error {
 		all = append(all, variant{vary, reports})
 	}
 	if f.jsonOutput {
-		return printJSON(cmd.OutOrStdout(), map[string]any{"variants": all})
+		return cli.PrintJSON(cmd.OutOrStdout(), map[string]any{"variants": all})
 	}
-	t := newTable("change", "best-fit", "fgd", "berth", "berth less fgd", "worst seed", "best seed")
+	t := cli.NewTable("change", "best-fit", "fgd", "berth", "berth less fgd", "worst seed", "best seed")
 	for _, v := range all {
 		fgd, berth := &v.Policies[1], &v.Policies[2]
 		var less []float64
 		for i := range berth.Seeds {
 			less = append(less, berth.Seeds[i].Alloc100-fgd.Seeds[i].Alloc100)
 		}
-		t.AppendRow(row(cmp.Or(v.Vary, "none"), percent(v.Policies[0].Mean.Alloc100), percent(fgd.Mean.Alloc100),
+		t.AppendRow(cli.Row(cmp.Or(v.Vary, "none"), percent(v.Policies[0].Mean.Alloc100), percent(fgd.Mean.Alloc100),
 			percent(berth.Mean.Alloc100), signed(berth.Mean.Alloc100-fgd.Mean.Alloc100),
 			signed(slices.Min(less)), signed(slices.Max(less))))
 	}
-	if err := printTable(cmd.OutOrStdout(), t); err != nil {
+	if err := cli.PrintTable(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
@@ -172,7 +173,7 @@ func printPacking(w io.Writer, reports []packing.Report) error {
 	for _, c := range reports[0].Churn {
 		header = append(header, fmt.Sprintf("refused at %.2f", c.Load))
 	}
-	t := newTable(header...)
+	t := cli.NewTable(header...)
 	for i := range reports {
 		r := &reports[i]
 		m := &r.Mean
@@ -185,9 +186,9 @@ func printPacking(w io.Writer, reports []packing.Report) error {
 		for _, c := range r.Churn {
 			cells = append(cells, percent(c.RefusedPct))
 		}
-		t.AppendRow(row(cells...))
+		t.AppendRow(cli.Row(cells...))
 	}
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
 	r := &reports[0]

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/schedule"
+	"berth/cmd/berth/cli"
 )
 
 // scheduleFlags are the flags of berth bench schedule.
@@ -32,7 +33,7 @@ Raft commits on the same peers in the same run, and figures of other systems.
 
 The peers are in one process. The simulated nodes are records without processes, so
 nothing is executed and nothing ends.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -50,7 +51,7 @@ nothing is executed and nothing ends.`,
 
 func (f *scheduleFlags) run(cmd *cobra.Command) error {
 	if err := f.config.Validate(); err != nil {
-		return &exit{code: exitUsage, err: err}
+		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
 	f.config.Progress = benchProgress(cmd.ErrOrStderr())
 	if f.verbose {
@@ -61,27 +62,27 @@ func (f *scheduleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.jsonOutput {
-		return printJSON(cmd.OutOrStdout(), report)
+		return cli.PrintJSON(cmd.OutOrStdout(), report)
 	}
 	return printSchedule(cmd.OutOrStdout(), &report)
 }
 
 // printSchedule writes the report as two tables.
 func printSchedule(w io.Writer, r *schedule.Report) error {
-	rates := newTable("durable placements", "per second", "ratio")
+	rates := cli.NewTable("durable placements", "per second", "ratio")
 	add := func(system string, rate float64) {
-		rates.AppendRow(row(system, fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.2f", r.PlacementsPS/rate)))
+		rates.AppendRow(cli.Row(system, fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.2f", r.PlacementsPS/rate)))
 	}
 	add("Berth", r.PlacementsPS)
 	for _, p := range r.Published {
 		add(p.System+" (published)", p.PlacementsPS)
 	}
 	add("bare Raft entries, this run", r.BareRaftPS)
-	if err := printTable(w, rates); err != nil {
+	if err := cli.PrintTable(w, rates); err != nil {
 		return err
 	}
-	figures := newTable("figure", "value")
-	line := func(name, format string, args ...any) { figures.AppendRow(row(name, fmt.Sprintf(format, args...))) }
+	figures := cli.NewTable("figure", "value")
+	line := func(name, format string, args ...any) { figures.AppendRow(cli.Row(name, fmt.Sprintf(format, args...))) }
 	line("placed", "%d of %d in %.2f s, %d plans", r.Placed, r.Queued, r.Seconds, r.Plans)
 	line("processor time per placement", "%.0f us, all peers", r.CPUMicros)
 	line("a new leader's first plan", "%.0f ms", r.FirstPlanMS)
@@ -96,7 +97,7 @@ func printSchedule(w io.Writer, r *schedule.Report) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	if err := printTable(w, figures); err != nil {
+	if err := cli.PrintTable(w, figures); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d nodes with %d GPUs, %d peers in one process, %d cores.\n",

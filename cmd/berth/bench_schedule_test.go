@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/cli"
 )
 
 func TestBenchSchedule(t *testing.T) {
@@ -28,7 +30,7 @@ func TestBenchSchedule(t *testing.T) {
 		}
 	}
 	r = execute(t, "", "bench", "schedule", "--nodes", "0", "--rate", "-1")
-	if r.code != exitUsage || !strings.Contains(r.errors, "nodes: 0 is not 1 to 19000") || !strings.Contains(r.errors, "rate: -1") {
+	if r.code != cli.ExitUsage || !strings.Contains(r.errors, "nodes: 0 is not 1 to 19000") || !strings.Contains(r.errors, "rate: -1") {
 		t.Errorf("exit code %d, %s", r.code, r.errors)
 	}
 }

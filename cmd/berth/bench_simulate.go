@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/bench/simulate"
+	"berth/cmd/berth/cli"
 )
 
 // defaultMix is the only synthetic mix.
@@ -42,7 +43,7 @@ for are the --load; with --load 0 they are kept.
 With --preemptible part of the work of priority 0 makes room for higher ones, with
 --failures and --drains nodes go away for a while (exponential times, by the seed):
 what executes on a node that fails ends with it.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -75,7 +76,7 @@ what executes on a node that fails ends with it.`,
 
 func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if f.mix != defaultMix {
-		return usageErrorf("--mix: no mix %q; there is %s, and --trace replays a file", f.mix, defaultMix)
+		return cli.UsageErrorf("--mix: no mix %q; there is %s, and --trace replays a file", f.mix, defaultMix)
 	}
 	f.config.Now = time.Now
 	f.config.Progress = benchProgress(cmd.ErrOrStderr())
@@ -91,7 +92,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "berth: %d charts are in %s\n", len(files), f.plots)
 	}
 	if f.jsonOutput {
-		return printJSON(cmd.OutOrStdout(), report)
+		return cli.PrintJSON(cmd.OutOrStdout(), report)
 	}
 	return printSimulation(cmd.OutOrStdout(), report)
 }
@@ -110,7 +111,7 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 	fmt.Fprintf(w, "\nGPU utilisation %.2f %%, fragment %.2f %% (at most %.2f %%), longest queue %d\n\n",
 		r.Utilisation, r.Fragment.Mean, r.Fragment.Most, r.QueueMost)
 
-	t := newTable("priority", "size", "executions", "mean wait", "p50", "p90", "p99")
+	t := cli.NewTable("priority", "size", "executions", "mean wait", "p50", "p90", "p99")
 	for i := range r.Waits {
 		wait := &r.Waits[i]
 		priority, size := "all", wait.Size
@@ -120,20 +121,20 @@ func printSimulation(w io.Writer, r *simulate.Report) error {
 		if size == "" {
 			size = "all"
 		}
-		t.AppendRow(row(priority, size, wait.Count,
+		t.AppendRow(cli.Row(priority, size, wait.Count,
 			seconds(wait.Mean), seconds(wait.P50), seconds(wait.P90), seconds(wait.P99)))
 	}
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
-	t = newTable("organization", "executions", "gpu hours asked", "had", "slowdown", "mean wait", "p90")
+	t = cli.NewTable("organization", "executions", "gpu hours asked", "had", "slowdown", "mean wait", "p90")
 	for _, o := range r.Fairness.Organizations {
-		t.AppendRow(row(o.Name, o.Executions, fmt.Sprintf("%.0f", o.Asked/3600), fmt.Sprintf("%.0f", o.Given/3600),
+		t.AppendRow(cli.Row(o.Name, o.Executions, fmt.Sprintf("%.0f", o.Asked/3600), fmt.Sprintf("%.0f", o.Given/3600),
 			fmt.Sprintf("%.2f", o.Slowdown), seconds(o.MeanWait), seconds(o.P90Wait)))
 	}
 	fmt.Fprintf(w, "\nFairness (Jain's index): %.4f of service, %.4f of slowdown\n",
 		r.Fairness.Service, r.Fairness.Slowdown)
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
 	if i := r.Interruptions; i != (simulate.Interruptions{}) {

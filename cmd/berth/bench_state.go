@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/state"
+	"berth/cmd/berth/cli"
 )
 
 // stateFlags are the flags of berth bench state.
@@ -36,7 +37,7 @@ With --node it also starts a real node and measures it idle, restoring the backu
 restarting, and answering requests that come every 2 ms before, while and after it
 writes a snapshot. The node writes one after 2 to 4 minutes. After an error the
 report has the completed steps.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -50,7 +51,7 @@ report has the completed steps.`,
 
 func (f *stateFlags) run(cmd *cobra.Command) error {
 	if err := f.config.Validate(); err != nil {
-		return &exit{code: exitUsage, err: err}
+		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
 	f.config.Progress = benchProgress(cmd.ErrOrStderr())
 	if f.node {
@@ -64,7 +65,7 @@ func (f *stateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.jsonOutput {
-		return errors.Join(err, printJSON(cmd.OutOrStdout(), report))
+		return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), report))
 	}
 	return errors.Join(err, printState(cmd.OutOrStdout(), &report))
 }
@@ -78,7 +79,7 @@ type stateTable struct {
 
 func (t stateTable) line(step, name, limit, format string, args ...any) {
 	if slices.Contains(t.report.Steps, step) {
-		t.AppendRow(row(name, fmt.Sprintf(format, args...), limit))
+		t.AppendRow(cli.Row(name, fmt.Sprintf(format, args...), limit))
 	}
 }
 
@@ -112,18 +113,18 @@ func (t stateTable) writes(w *state.Writes) {
 		return fmt.Sprintf("p50 %.1f, p99 %.1f, max %.0f ms of %d", a.Late.P50MS, a.Late.P99MS, a.Late.MaxMS, a.Requests)
 	}
 	if w.InSnapshot.Requests > 0 {
-		t.AppendRow(row("requests, due while it wrote a snapshot",
+		t.AppendRow(cli.Row("requests, due while it wrote a snapshot",
 			fmt.Sprintf("%s; %d in %.2f s", spread(&w.InSnapshot), w.Snapshots, w.SnapshotS), ""))
 	}
 	if w.Otherwise.Requests > 0 {
-		t.AppendRow(row("requests, due before and after",
+		t.AppendRow(cli.Row("requests, due before and after",
 			fmt.Sprintf("%s; in %.0f s", spread(&w.Otherwise), w.LastedS-w.SnapshotS), ""))
 	}
 }
 
 // printState writes the report as a table.
 func printState(w io.Writer, r *state.Report) error {
-	t := stateTable{newTable("figure", "value", "at most"), r}
+	t := stateTable{cli.NewTable("figure", "value", "at most"), r}
 	t.line(state.StepHistory, "memory of a finished execution", "1024 B", "%.0f B", r.PerExecution)
 	t.line(state.StepRestore, "the same, restored", "1024 B", "%.0f B", r.RestoredHeap)
 	t.pace(state.StepEntries, "alone", &r.Quiet)
@@ -147,7 +148,7 @@ func printState(w io.Writer, r *state.Report) error {
 	t.line(state.StepReads, "history filtered by status", "", "%.0f ms", r.FilterMS)
 	t.line(state.StepReads, "ledger verified", "", "%.0f ms", r.LedgerMS)
 	t.line(state.StepHistory, "garbage collection", "", "%.0f ms", r.GCMS)
-	if err := printTable(w, t.Writer); err != nil {
+	if err := cli.PrintTable(w, t.Writer); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d finished executions, %d cores.\n", r.Executions, r.Cores)

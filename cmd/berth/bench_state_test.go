@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth/bench/state"
+	"berth/cmd/berth/cli"
 )
 
 func TestBenchState(t *testing.T) {
@@ -32,7 +33,7 @@ func TestBenchState(t *testing.T) {
 		}
 	}
 	r = execute(t, "", "bench", "state", "--executions", "0")
-	if r.code != exitUsage || !strings.Contains(r.errors, "executions: 0 is not 1 to 10000000") {
+	if r.code != cli.ExitUsage || !strings.Contains(r.errors, "executions: 0 is not 1 to 10000000") {
 		t.Errorf("exit code %d, %s", r.code, r.errors)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/cli"
 )
 
 func TestParseSeeds(t *testing.T) {
@@ -28,7 +30,7 @@ func TestParseSeeds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, err := parseSeeds(tt.text)
-		if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || exitCode(err) != exitUsage) {
+		if tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || cli.ExitCode(err) != cli.ExitUsage) {
 			t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)
 		}
 		if tt.err == "" && (err != nil || !slices.Equal(got, tt.want)) {
@@ -98,14 +100,14 @@ func TestBenchPackingRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{"no files", nil, exitUsage, "--nodes is needed"},
-		{"no such file", []string{"--nodes", nodes + ".gz", "--pods", pods}, exitUsage, "nodes.csv.gz: no such file"},
-		{"policy", []string{"--nodes", nodes, "--pods", pods, "--policy", "luck"}, exitUsage, `no policy "luck"; there are`},
-		{"seeds", []string{"--nodes", nodes, "--pods", pods, "--seeds", "51-42"}, exitUsage, "ends before it begins"},
-		{"row", []string{"--nodes", broken, "--pods", pods}, exitFailed, "broken.csv:2:13: column gpu: \"two\" is not a whole"},
-		{"change", []string{"--nodes", nodes, "--pods", pods, "--vary", "cpus=3"}, exitFailed, "nothing is called \"cpus\"; there are cpu-only,"},
-		{"both", []string{"--nodes", nodes, "--pods", pods, "--vary", "vcpu=3", "--variants"}, exitUsage, "not both"},
-		{"load", []string{"--nodes", nodes, "--pods", pods, "--churn", "-3"}, exitFailed, "an offered load of -3"},
+		{"no files", nil, cli.ExitUsage, "--nodes is needed"},
+		{"no such file", []string{"--nodes", nodes + ".gz", "--pods", pods}, cli.ExitUsage, "nodes.csv.gz: no such file"},
+		{"policy", []string{"--nodes", nodes, "--pods", pods, "--policy", "luck"}, cli.ExitUsage, `no policy "luck"; there are`},
+		{"seeds", []string{"--nodes", nodes, "--pods", pods, "--seeds", "51-42"}, cli.ExitUsage, "ends before it begins"},
+		{"row", []string{"--nodes", broken, "--pods", pods}, cli.ExitFailed, "broken.csv:2:13: column gpu: \"two\" is not a whole"},
+		{"change", []string{"--nodes", nodes, "--pods", pods, "--vary", "cpus=3"}, cli.ExitFailed, "nothing is called \"cpus\"; there are cpu-only,"},
+		{"both", []string{"--nodes", nodes, "--pods", pods, "--vary", "vcpu=3", "--variants"}, cli.ExitUsage, "not both"},
+		{"load", []string{"--nodes", nodes, "--pods", pods, "--churn", "-3"}, cli.ExitFailed, "an offered load of -3"},
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "packing"}, tt.args...)...)
@@ -150,11 +152,11 @@ func TestBenchSimulateRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{"mix", []string{"--mix", "luck"}, exitUsage, `no mix "luck"; there is default`},
-		{"both", []string{"--mix", "default", "--trace", "x"}, exitUsage, "[mix trace]"},
-		{"no such trace", []string{"--trace", "none.csv"}, exitUsage, "none.csv: no such file"},
-		{"no such nodes", []string{"--nodes", "none.csv"}, exitUsage, "none.csv: no such file"},
-		{"executions", []string{"--executions", "0"}, exitFailed, "0 executions"},
+		{"mix", []string{"--mix", "luck"}, cli.ExitUsage, `no mix "luck"; there is default`},
+		{"both", []string{"--mix", "default", "--trace", "x"}, cli.ExitUsage, "[mix trace]"},
+		{"no such trace", []string{"--trace", "none.csv"}, cli.ExitUsage, "none.csv: no such file"},
+		{"no such nodes", []string{"--nodes", "none.csv"}, cli.ExitUsage, "none.csv: no such file"},
+		{"executions", []string{"--executions", "0"}, cli.ExitFailed, "0 executions"},
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "simulate"}, tt.args...)...)
@@ -183,9 +185,9 @@ func TestBenchDST(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--bug", "beetle"}, exitUsage, `no bug "beetle"; there are none, forgotten-op`},
-		{[]string{"--nodes", "2"}, exitFailed, "2 nodes: a simulation has 3 to 64"},
-		{[]string{"--seed", "1", "--bug", "hasty-loss"}, exitFailed, "berth bench dst --seed 1 --duration 1h0m0s --nodes 5 --bug hasty-loss"},
+		{[]string{"--bug", "beetle"}, cli.ExitUsage, `no bug "beetle"; there are none, forgotten-op`},
+		{[]string{"--nodes", "2"}, cli.ExitFailed, "2 nodes: a simulation has 3 to 64"},
+		{[]string{"--seed", "1", "--bug", "hasty-loss"}, cli.ExitFailed, "berth bench dst --seed 1 --duration 1h0m0s --nodes 5 --bug hasty-loss"},
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "dst"}, tt.args...)...)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/bench/workers"
+	"berth/cmd/berth/cli"
 	"berth/cmd/berth/dev"
 )
 
@@ -41,7 +42,7 @@ for a whole GPU.
 
 The exit code is 1 unless all complete, each on a different worker. It needs root, and
 about 50 MiB of memory per worker.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -53,7 +54,7 @@ about 50 MiB of memory per worker.`,
 
 func (f *workersFlags) run(cmd *cobra.Command) error {
 	if f.workers < 1 || f.workers > mostWorkers {
-		return usageErrorf("--workers: %d is not 1 to %d", f.workers, mostWorkers)
+		return cli.UsageErrorf("--workers: %d is not 1 to %d", f.workers, mostWorkers)
 	}
 	program, err := dev.Program()
 	if err != nil {
@@ -107,7 +108,7 @@ func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration)
 		return err
 	}
 	if f.jsonOutput {
-		err = printJSON(cmd.OutOrStdout(), report)
+		err = cli.PrintJSON(cmd.OutOrStdout(), report)
 	} else {
 		err = printWorkers(cmd.OutOrStdout(), &report, up)
 	}
@@ -120,8 +121,8 @@ func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration)
 
 // printWorkers writes the report as a table.
 func printWorkers(w io.Writer, r *workers.Report, up time.Duration) error {
-	t := newTable("figure", "value")
-	line := func(name, format string, args ...any) { t.AppendRow(row(name, fmt.Sprintf(format, args...))) }
+	t := cli.NewTable("figure", "value")
+	line := func(name, format string, args ...any) { t.AppendRow(cli.Row(name, fmt.Sprintf(format, args...))) }
 	line("all up", "%.1f s after the first process was started", up.Seconds())
 	line("processor of a worker", "%.2f %% of one, idle for %.0f s", 100*r.WorkerCPU, r.IdleS)
 	line("processor of the busiest server", "%.1f %%", 100*r.ServerCPU)
@@ -132,5 +133,5 @@ func printWorkers(w io.Writer, r *workers.Report, up time.Duration) error {
 	line("all ended", "%.1f s after the first submit; each takes %.0f s", r.DoneS, r.HeldS)
 	line("nodes not up", "at most %d of %d", r.MostDown, r.Workers+r.Servers)
 	line("elections", "%d", r.Elections)
-	return printTable(w, t)
+	return cli.PrintTable(w, t)
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"berth/bench/workers"
+	"berth/cmd/berth/cli"
 )
 
 func TestBenchWorkersRefuses(t *testing.T) {
 	r := execute(t, "", "bench", "workers", "--workers", "251")
-	if r.code != exitUsage || !strings.Contains(r.errors, "--workers: 251 is not 1 to 250") {
+	if r.code != cli.ExitUsage || !strings.Contains(r.errors, "--workers: 251 is not 1 to 250") {
 		t.Errorf("exit code %d, %s", r.code, r.errors)
 	}
 }

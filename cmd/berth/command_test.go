@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/cmd/berth/cli"
 	"berth/node/config"
 )
 
@@ -43,10 +44,10 @@ func executeContext(ctx context.Context, t *testing.T, stdin string, args ...str
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&words)
-	before := unix.Umask(0o022) // A command that calls keepPrivate changes the umask of this process.
+	before := unix.Umask(0o022) // A command that calls KeepPrivate changes the umask of this process.
 	err := root.ExecuteContext(ctx)
 	unix.Umask(before)
-	r := result{code: exitCode(err), out: out.String(), errors: words.String()}
+	r := result{code: cli.ExitCode(err), out: out.String(), errors: words.String()}
 	if err != nil {
 		r.errors += err.Error()
 	}
@@ -168,7 +169,7 @@ func TestRunWaitsAndIsRefused(t *testing.T) {
 			fmt.Fprint(w, `{"detail":"no credits left","code":"credits_exhausted"}`)
 		},
 	})
-	if r := execute(t, "", "run", "-c", "1"); r.code != exitSystem || !strings.Contains(r.errors, "no credits left") {
+	if r := execute(t, "", "run", "-c", "1"); r.code != cli.ExitSystem || !strings.Contains(r.errors, "no credits left") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -187,7 +188,7 @@ func TestRunInterrupted(t *testing.T) {
 		},
 	})
 	r := executeContext(ctx, t, "", "run", "-c", "1")
-	if r.code != exitInterrupted || !strings.Contains(r.errors, "berth logs -f "+someID) ||
+	if r.code != cli.ExitInterrupted || !strings.Contains(r.errors, "berth logs -f "+someID) ||
 		!strings.Contains(r.errors, "berth abort "+someID) {
 		t.Errorf("got %+v", r)
 	}
@@ -273,8 +274,8 @@ func TestUsageErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(tt.args)...)
-			if r.code != exitUsage || !strings.Contains(r.errors, tt.want) {
-				t.Errorf("got %+v, want exit code %d and %q", r, exitUsage, tt.want)
+			if r.code != cli.ExitUsage || !strings.Contains(r.errors, tt.want) {
+				t.Errorf("got %+v, want exit code %d and %q", r, cli.ExitUsage, tt.want)
 			}
 		})
 	}
@@ -382,12 +383,12 @@ func TestConfigCheck(t *testing.T) {
 			t.Errorf("got %+v, want %q in it", r, want)
 		}
 	}
-	if r.code != exitFailed || strings.Count(r.out, "\n") != 4 {
+	if r.code != cli.ExitFailed || strings.Count(r.out, "\n") != 4 {
 		t.Errorf("got %+v, want four faults", r)
 	}
 	r = execute(t, "", "config", "check", "--json", bad)
 	var report struct{ Faults []checkedFault }
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailed || len(report.Faults) != 4 {
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != cli.ExitFailed || len(report.Faults) != 4 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if r := execute(t, "", "config", "check", good); r.code != 0 {

@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/node/config"
 )
 
 // newConfig returns the command berth config.
 func newConfig() *cobra.Command {
-	return parent("config", "Work with configuration files", newConfigCheck())
+	return cli.Parent("config", "Work with configuration files", newConfigCheck())
 }
 
 // checkedFault is one fault as berth config check --json prints it.
@@ -27,7 +28,7 @@ func newConfigCheck() *cobra.Command {
 		Short: "Check a configuration file",
 		Long: `Check reads a configuration file as berth node does and prints every fault with its
 line. The exit code is 1 if there are any.`,
-		Args: arguments(cobra.ExactArgs(1)),
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			faults, err := config.Check(args[0])
 			if err != nil {
@@ -59,12 +60,12 @@ func printFaults(cmd *cobra.Command, file string, faults []*config.Fault, asJSON
 		fmt.Fprintf(out, "%s: %s\n", where, text)
 	}
 	if asJSON {
-		if err := printJSON(out, map[string]any{"file": file, "faults": checked}); err != nil {
+		if err := cli.PrintJSON(out, map[string]any{"file": file, "faults": checked}); err != nil {
 			return err
 		}
 	}
 	if len(faults) > 0 {
-		return &exit{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	if !asJSON {
 		fmt.Fprintf(out, "%s: no faults\n", file)

@@ -13,6 +13,7 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/cmd/berth/dev"
 	"berth/compute"
 	"berth/examples"
@@ -40,7 +41,7 @@ func newDemo() *cobra.Command {
 four types, signs in, and asks a follower on which type a matrix product runs best. It
 takes about a minute and a half and cleans up. With --keep the cluster stays, in
 .berth/demo, until berth dev down --dir .berth/demo.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -114,7 +115,7 @@ func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
 		return err
 	}
 	if f.jsonOutput {
-		err = printJSON(cmd.OutOrStdout(), result)
+		err = cli.PrintJSON(cmd.OutOrStdout(), result)
 	} else {
 		err = printSelection(cmd.OutOrStdout(), result)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/cli"
 	"berth/cmd/berth/dev"
 )
 
@@ -33,7 +34,7 @@ DIR/cluster.json has the addresses and credentials while the cluster runs. Clien
 commands in this directory find it by themselves. Each node has its configuration in
 DIR/NODE/berth.yaml and its log in DIR/NODE/node.log. A node that berth admin node
 remove took out stays out; delete DIR/NODE/data and start again to let a new one join.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.PersistentFlags().StringVar(&f.cfg.Dir, "dir", filepath.Join(".berth", "dev"), "`directory` of the cluster")
@@ -89,21 +90,21 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 // announce prints the addresses and the credentials of the cluster.
 func (f *devFlags) announce(w io.Writer, state dev.State) error {
 	if f.jsonOutput {
-		return printJSON(w, state)
+		return cli.PrintJSON(w, state)
 	}
 	return printCluster(w, f.cfg.Dir, state)
 }
 
 func printCluster(w io.Writer, dir string, state dev.State) error {
-	t := newTable("node", "api", "pid", "gpus", "")
+	t := cli.NewTable("node", "api", "pid", "gpus", "")
 	for i, n := range state.Nodes {
 		part := ""
 		if n.ID == state.Leader {
 			part = "leader"
 		}
-		t.AppendRow(row(fmt.Sprintf("n%d", i+1), n.API, n.PID, devGPUs(n), part))
+		t.AppendRow(cli.Row(fmt.Sprintf("n%d", i+1), n.API, n.PID, devGPUs(n), part))
 	}
-	if err := printTable(w, t); err != nil {
+	if err := cli.PrintTable(w, t); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
@@ -124,7 +125,7 @@ func devGPUs(n dev.Node) string {
 	for i, g := range n.GPUs {
 		types[i] = g.Type
 	}
-	return countTypes(types)
+	return cli.CountTypes(types)
 }
 
 // newDevDown returns the command berth dev down.
@@ -132,7 +133,7 @@ func newDevDown(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "Stop the cluster of a directory",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := dev.Down(cmd.Context(), *dir)
 			if err == nil && !running {
@@ -150,7 +151,7 @@ func newDevGuard(dir *string) *cobra.Command {
 		Use:    "guard",
 		Short:  "Stop the cluster when standard input ends",
 		Hidden: true,
-		Args:   arguments(cobra.NoArgs),
+		Args:   cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return dev.Guard(cmd.Context(), cmd.InOrStdin(), *dir)
 		},

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
@@ -25,11 +26,11 @@ func newStop() *cobra.Command {
 
 // newEnd returns a command that ends executions by end.
 func newEnd(use, short string, end endExecution) *cobra.Command {
-	conn := &connection{}
+	conn := &cli.Connection{}
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: arguments(cobra.MinimumNArgs(1)),
+		Use: use, Short: short, Args: cli.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -45,6 +46,6 @@ func newEnd(use, short string, end endExecution) *cobra.Command {
 			return nil
 		},
 	}
-	conn.register(cmd)
+	conn.Register(cmd)
 	return cmd
 }

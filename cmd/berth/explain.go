@@ -11,23 +11,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newExplain returns the command berth explain.
 func newExplain() *cobra.Command {
-	conn := &connection{}
+	conn := &cli.Connection{}
 	var asJSON, defrag bool
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why an execution waits, when it may start, or why it was placed where it is",
-		Args:  arguments(cobra.ExactArgs(1)),
+		Args:  cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := compute.ParseExecutionID(args[0])
 			if err != nil {
-				return usageErrorf("%q is not the id of an execution", args[0])
+				return cli.UsageErrorf("%q is not the id of an execution", args[0])
 			}
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -36,56 +37,56 @@ func newExplain() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), known)
+				return cli.PrintJSON(cmd.OutOrStdout(), known)
 			}
 			return printExplanation(cmd.OutOrStdout(), known, defrag)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&defrag, "defrag", false, "also search for the cheapest moves that would let it start now")
-	conn.register(cmd)
+	conn.Register(cmd)
 	return cmd
 }
 
 // printExplanation writes the explanation as two columns.
 func printExplanation(w io.Writer, x wire.Explanation, defrag bool) error {
-	t := newTable()
-	t.AppendRow(row("execution", x.ExecutionID))
-	t.AppendRow(row("status", x.Status))
+	t := cli.NewTable()
+	t.AppendRow(cli.Row("execution", x.ExecutionID))
+	t.AppendRow(cli.Row("status", x.Status))
 	if x.Reason != nil {
 		reason := *x.Reason
 		if text := reasonText(reason); text != "" {
 			reason += ": " + text
 		}
-		t.AppendRow(row("reason", reason))
+		t.AppendRow(cli.Row("reason", reason))
 	}
 	if x.MaxRetries > 0 {
-		t.AppendRow(row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
+		t.AppendRow(cli.Row("retries", fmt.Sprintf("%d of %d", x.Retries, x.MaxRetries)))
 	}
 	if b := x.Brake; b != nil {
-		t.AppendRow(row("brake", brakeOf(b)))
+		t.AppendRow(cli.Row("brake", brakeOf(b)))
 	}
 	if x.Position != nil {
-		t.AppendRow(row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))
-		t.AppendRow(row("ahead", fmt.Sprintf("%d executions with %g GPUs, %d of them yours with %g",
+		t.AppendRow(cli.Row("position", fmt.Sprintf("%d of %d", *x.Position, x.Queued)))
+		t.AppendRow(cli.Row("ahead", fmt.Sprintf("%d executions with %g GPUs, %d of them yours with %g",
 			x.Ahead.Executions, x.Ahead.GPUs, x.Ahead.OwnExecutions, x.Ahead.OwnGPUs)))
-		t.AppendRow(row("nodes", nodesOf(x)))
+		t.AppendRow(cli.Row("nodes", nodesOf(x)))
 		if x.Concurrency != nil {
-			t.AppendRow(row("running", fmt.Sprintf("%d of at most %d", x.Concurrency.Used, x.Concurrency.Limit)))
+			t.AppendRow(cli.Row("running", fmt.Sprintf("%d of at most %d", x.Concurrency.Used, x.Concurrency.Limit)))
 		}
-		t.AppendRow(row("start", startOf(x.Estimate)))
+		t.AppendRow(cli.Row("start", startOf(x.Estimate)))
 	}
 	if p := x.Placement; p != nil {
 		next := "no other node fitted"
 		if p.RunnerUp != nil {
 			next = fmt.Sprintf("next was %s with %d", *p.RunnerUp, *p.RunnerUpScore)
 		}
-		t.AppendRow(row("placed", fmt.Sprintf("on %s by entry %d, score %d; %s", p.Node, p.Index, p.Score, next)))
+		t.AppendRow(cli.Row("placed", fmt.Sprintf("on %s by entry %d, score %d; %s", p.Node, p.Index, p.Score, next)))
 	}
 	if defrag && x.Position != nil {
-		t.AppendRow(row("moves", movesOf(x.Defragmentation)))
+		t.AppendRow(cli.Row("moves", movesOf(x.Defragmentation)))
 	}
-	return printTable(w, t)
+	return cli.PrintTable(w, t)
 }
 
 // brakeOf describes why an attempt is not given up although its node is down,

@@ -12,17 +12,18 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // newGPU returns the command berth gpu.
 func newGPU() *cobra.Command {
-	return parent("gpu", "Find the GPU for the work", newRecommend(), newTypes())
+	return cli.Parent("gpu", "Find the GPU for the work", newRecommend(), newTypes())
 }
 
 // recommendFlags are the flags of berth gpu recommend.
 type recommendFlags struct {
-	conn       connection
+	conn       cli.Connection
 	code       codeFlags
 	objective  string
 	types      []string
@@ -56,11 +57,11 @@ waits for capacity for an hour, or a minute once all others have ended.
 --max-credits is a ceiling on the whole, all types and repeats together. The
 confidence is the probability that the recommended type is really the best.
 
-` + exitHelp,
-		Args: arguments(cobra.MaximumNArgs(1)),
+` + cli.ExitHelp,
+		Args: cli.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.conn.register(cmd)
+	f.conn.Register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
 	registerObjective(flags, &f.objective)
@@ -88,11 +89,11 @@ func (f *recommendFlags) check() error {
 	}
 	switch {
 	case !slices.Contains([]string{formatTable, formatJSON, "csv", "svg"}, f.format):
-		return usageErrorf("--format is table, json, csv or svg, not %q", f.format)
+		return cli.UsageErrorf("--format is table, json, csv or svg, not %q", f.format)
 	case f.repeats < 1 || f.repeats > compute.MaxRepeats:
-		return usageErrorf("--repeats is 1 to %d, not %d", compute.MaxRepeats, f.repeats)
+		return cli.UsageErrorf("--repeats is 1 to %d, not %d", compute.MaxRepeats, f.repeats)
 	case f.deadline != 0 && (f.deadline < time.Second || f.deadline > compute.MaxDeadline):
-		return usageErrorf("--deadline is 1s to %s, not %s", compute.MaxDeadline, f.deadline)
+		return cli.UsageErrorf("--deadline is 1s to %s, not %s", compute.MaxDeadline, f.deadline)
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (f *recommendFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.conn.client(cmd)
+	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (f *recommendFlags) print(cmd *cobra.Command, c *client.Client, result wire
 	case formatTable:
 		return printSelection(cmd.OutOrStdout(), result)
 	case formatJSON:
-		return printJSON(cmd.OutOrStdout(), result)
+		return cli.PrintJSON(cmd.OutOrStdout(), result)
 	}
 	raw, err := c.SelectionAs(cmd.Context(), result.ExecutionID, f.format)
 	if err == nil {
@@ -172,7 +173,7 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 		return unexecuted(err)
 	}
 	ended := outcome(&parent)
-	e, ok := errors.AsType[*exit](ended)
+	e, ok := errors.AsType[*cli.ExitError](ended)
 	if !ok || s.Status != compute.StatusFailed || len(s.Rows) == 0 {
 		return ended
 	}
@@ -189,19 +190,19 @@ func selectionOutcome(ctx context.Context, c *client.Client, s wire.Selection) e
 			return ended
 		}
 	}
-	return &exit{code: *code, err: e.err}
+	return &cli.ExitError{Code: *code, Err: e.Err}
 }
 
 // newTypes returns the command berth gpu types.
 func newTypes() *cobra.Command {
-	conn := &connection{}
+	conn := &cli.Connection{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "types",
 		Short: "List the available hardware and its prices",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -210,19 +211,19 @@ func newTypes() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), types)
+				return cli.PrintJSON(cmd.OutOrStdout(), types)
 			}
-			t := newTable("profile", "gpus", "vram gb", "vcpu", "memory gb", "credits/hour", "free", "all")
+			t := cli.NewTable("profile", "gpus", "vram gb", "vcpu", "memory gb", "credits/hour", "free", "all")
 			for _, m := range types {
-				t.AppendRow(row(
+				t.AppendRow(cli.Row(
 					m.HardwareProfile, m.GPUCount, m.VRAMGB, m.VCPU, m.MemoryGB,
 					m.PricePerHour, m.Available, m.Total,
 				))
 			}
-			return printTable(cmd.OutOrStdout(), t)
+			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
 	}
-	conn.register(cmd)
+	conn.Register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

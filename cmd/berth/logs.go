@@ -2,17 +2,17 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
 // logsFlags are the flags of berth logs.
 type logsFlags struct {
-	conn       connection
+	conn       cli.Connection
 	follow     bool
 	after      uint64
 	raw        bool
@@ -29,14 +29,14 @@ func newLogs() *cobra.Command {
 shows the output so far, at most the last MiB; with -f it follows the output until the
 execution has ended.
 
-` + exitHelp,
-		Args: arguments(cobra.ExactArgs(1)),
+` + cli.ExitHelp,
+		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
-	f.conn.register(cmd)
+	f.conn.Register(cmd)
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the execution has ended")
 	cmd.Flags().Uint64Var(&f.after, "after", 0, "start after this sequence `number`")
-	cmd.Flags().BoolVar(&f.raw, "raw", false, rawHelp)
+	cmd.Flags().BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print one JSON object per piece of output")
 	return cmd
 }
@@ -46,7 +46,7 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.conn.client(cmd)
+	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (f *logsFlags) run(cmd *cobra.Command, arg string) error {
 	if !f.follow && !e.Status.Terminal() {
 		return f.printSoFar(cmd, e.CombinedOutput)
 	}
-	show := newOutputPrinter(cmd, f.raw).print
+	show := cli.NewOutputPrinter(cmd, f.raw).Print
 	if f.jsonOutput {
 		show = func(event client.Event) error { return printEvent(cmd, event) }
 	}
@@ -80,8 +80,7 @@ func (f *logsFlags) printSoFar(cmd *cobra.Command, output string) error {
 	if f.jsonOutput {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(outputEvent{Stream: "combined", Content: output})
 	}
-	_, err := io.WriteString(newOutputPrinter(cmd, f.raw).stdout, output)
-	return err
+	return cli.NewOutputPrinter(cmd, f.raw).Print(client.Event{Content: output})
 }
 
 // outputEvent is one piece of output in berth logs --json.
@@ -111,7 +110,7 @@ func printEvent(cmd *cobra.Command, event client.Event) error {
 func executionID(arg string) (compute.ExecutionID, error) {
 	id, err := compute.ParseExecutionID(arg)
 	if err != nil {
-		return id, usageErrorf("%q is not the id of an execution, such as berth ps lists: %w", arg, err)
+		return id, cli.UsageErrorf("%q is not the id of an execution, such as berth ps lists: %w", arg, err)
 	}
 	return id, nil
 }

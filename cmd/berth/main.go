@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"berth/cmd/berth/cli"
 	"berth/fault"
 	_ "berth/node/executor/early" // Takes over supervisor processes before main.
 )
@@ -22,10 +23,10 @@ func main() {
 		err = root.ExecuteContext(ctx)
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = &exit{code: exitInterrupted, err: errors.New("interrupted")}
+		err = &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted")}
 	}
-	if e, silent := errors.AsType[*exit](err); err != nil && (!silent || e.err != nil) {
+	if e, silent := errors.AsType[*cli.ExitError](err); err != nil && (!silent || e.Err != nil) {
 		fmt.Fprintln(root.ErrOrStderr(), "berth:", err)
 	}
-	os.Exit(exitCode(err))
+	os.Exit(cli.ExitCode(err))
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
+	"berth/cmd/berth/cli"
 	"berth/node"
 	"berth/node/config"
 )
@@ -51,7 +51,7 @@ Each setting can be given, in this order of precedence, as a flag, as a variable
 (api.addr is BERTH_API_ADDR) and in the file (berth config check FILE). One is
 for the file alone: executor.mounts, a list of {name, path, ro}, the directories
 of this machine that every execution sees as /mnt/NAME.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(file, cmd.Flags())
 			if err != nil {
@@ -73,7 +73,7 @@ of this machine that every execution sees as /mnt/NAME.`,
 // runNode runs the node until the command's context ends. promoteAfter serves
 // clusters on one machine, which need no delay.
 func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) error {
-	keepPrivate()
+	cli.KeepPrivate()
 	ctx, stop := context.WithCancel(cmd.Context())
 	var announcer sync.WaitGroup
 	defer announcer.Wait()
@@ -84,16 +84,11 @@ func runNode(cmd *cobra.Command, cfg config.Config, promoteAfter time.Duration) 
 		PromoteAfter: promoteAfter,
 	})
 	if node.Removed(err) {
-		return &exit{code: exitRemoved, err: fmt.Errorf("this node was removed from its cluster, for good: "+
+		return &cli.ExitError{Code: cli.ExitRemoved, Err: fmt.Errorf("this node was removed from its cluster, for good: "+
 			"to have the machine join again, move %s away and start it with a new join token", cfg.DataDir)}
 	}
 	return err
 }
-
-// keepPrivate sets the umask so that every file of this process, including
-// those of libraries, is accessible to its owner only. Commands that write into
-// a data directory call it first; those that write for a user do not.
-func keepPrivate() { unix.Umask(0o077) }
 
 // announceRootToken prints the location of the cluster's root token if this
 // node creates it, which happens once.
@@ -121,7 +116,7 @@ func announceRootToken(ctx context.Context, w io.Writer, cfg config.Config) {
 // journal or a log, which is kept and which other users may read.
 func printRootToken(w io.Writer, path string, token []byte) {
 	fmt.Fprintf(w, "This is a new cluster. Its root token is in %s\n", path)
-	if isTerminal(w) {
+	if cli.IsTerminal(w) {
 		fmt.Fprintf(w, "%s\n", bytes.TrimSpace(token))
 	}
 }
@@ -154,7 +149,7 @@ func loadConfig(file string, flags *pflag.FlagSet) (config.Config, error) {
 	})
 	cfg, err := config.Load(file, os.Environ(), given)
 	if err != nil {
-		return cfg, &exit{code: exitUsage, err: fmt.Errorf("configuration:\n%w", err)}
+		return cfg, &cli.ExitError{Code: cli.ExitUsage, Err: fmt.Errorf("configuration:\n%w", err)}
 	}
 	return cfg, nil
 }

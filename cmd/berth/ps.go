@@ -8,11 +8,12 @@ import (
 
 	"berth/api/client"
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 )
 
 // psFlags are the flags of berth ps.
 type psFlags struct {
-	conn       connection
+	conn       cli.Connection
 	all        bool
 	limit      int
 	jsonOutput bool
@@ -25,10 +26,10 @@ func newPs() *cobra.Command {
 		Use:   "ps",
 		Short: "List executions",
 		Long:  "Ps lists the executions that have not ended, newest first; -a includes those that have.",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.conn.register(cmd)
+	f.conn.Register(cmd)
 	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "include executions that have ended")
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 50, "with -a: list at most this many")
 	cmd.Flags().BoolVar(&f.jsonOutput, "json", false, "print JSON")
@@ -36,7 +37,7 @@ func newPs() *cobra.Command {
 }
 
 func (f *psFlags) run(cmd *cobra.Command) error {
-	c, err := f.conn.client(cmd)
+	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -45,21 +46,21 @@ func (f *psFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.jsonOutput {
-		return printJSON(cmd.OutOrStdout(), list)
+		return cli.PrintJSON(cmd.OutOrStdout(), list)
 	}
-	t := newTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "file")
+	t := cli.NewTable("id", "kind", "profile", "status", "why", "age", "node", "credits", "file")
 	now := time.Now() //nolint:forbidigo // For a person's eyes.
 	for _, e := range list {
 		node := "-"
 		if e.Metadata != nil {
-			node = orNone(e.Metadata.Node)
+			node = cli.OrNone(e.Metadata.Node)
 		}
-		t.AppendRow(row(
+		t.AppendRow(cli.Row(
 			e.ExecutionID, e.ExecutionType, e.HardwareProfile, e.Status, reasonOf(e),
-			ago(now, e.CreatedAt.Time()), node, orNone(e.Billed), orNone(e.FileName),
+			ago(now, e.CreatedAt.Time()), node, cli.OrNone(e.Billed), cli.OrNone(e.FileName),
 		))
 	}
-	return printTable(cmd.OutOrStdout(), t)
+	return cli.PrintTable(cmd.OutOrStdout(), t)
 }
 
 func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSummary, error) {
@@ -72,9 +73,23 @@ func (f *psFlags) list(cmd *cobra.Command, c *client.Client) ([]wire.ExecutionSu
 
 // reasonOf returns why an execution waits or has ended, and its retries.
 func reasonOf(e wire.ExecutionSummary) string {
-	why := orNone(e.StatusDetails)
+	why := cli.OrNone(e.StatusDetails)
 	if e.Retries > 0 {
 		why += fmt.Sprintf(" (retry %d of %d)", e.Retries, e.MaxRetries)
 	}
 	return why
+}
+
+// ago returns the time since t, in one unit.
+func ago(now, t time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

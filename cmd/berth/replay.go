@@ -10,11 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 )
 
 // newReplay returns the command berth replay.
 func newReplay() *cobra.Command {
-	conn := &connection{operator: true}
+	conn := &cli.Connection{Operator: true}
 	var index uint64
 	var top int
 	var asJSON bool
@@ -24,9 +25,9 @@ func newReplay() *cobra.Command {
 		Long: `Replay recomputes the plan in one entry of the Raft log, from the snapshot and the log
 of the node that answers, and compares it byte for byte with the original decision.
 berth explain prints the entry that placed an execution.`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -35,16 +36,16 @@ berth explain prints the entry that placed an execution.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), again)
+				return cli.PrintJSON(cmd.OutOrStdout(), again)
 			}
 			return printReplay(cmd.OutOrStdout(), again)
 		},
 	}
-	conn.register(cmd)
+	conn.Register(cmd)
 	cmd.Flags().Uint64Var(&index, "index", 0, "Raft `index` of the entry")
 	cmd.Flags().IntVar(&top, "top", 3, "how many of the best nodes to show for each execution")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return needFlags(cmd, "index")
+	return cli.NeedFlags(cmd, "index")
 }
 
 // printReplay writes a table for each plan.
@@ -59,12 +60,12 @@ func printReplay(w io.Writer, again wire.Replay) error {
 		if err != nil {
 			return err
 		}
-		t := newTable("execution", "node", "score", "runner-up", "best", "refused", "applied")
+		t := cli.NewTable("execution", "node", "score", "runner-up", "best", "refused", "applied")
 		for _, d := range plan.Decisions {
-			t.AppendRow(row(d.ExecutionID, orReason(d), orNone(d.Score), runnerUpOf(d),
+			t.AppendRow(cli.Row(d.ExecutionID, orReason(d), cli.OrNone(d.Score), runnerUpOf(d),
 				bestOf(d.Best), countsOf(d.Refused), appliedOf(d)))
 		}
-		if err := printTable(w, t); err != nil {
+		if err := cli.PrintTable(w, t); err != nil {
 			return err
 		}
 	}
@@ -76,7 +77,7 @@ func orReason(d wire.Decision) string {
 	if d.Node != nil {
 		return *d.Node
 	}
-	return "(" + orNone(d.Reason) + ")"
+	return "(" + cli.OrNone(d.Reason) + ")"
 }
 
 func runnerUpOf(d wire.Decision) string {
@@ -113,5 +114,5 @@ func appliedOf(d wire.Decision) string {
 	case d.Applied:
 		return "yes"
 	}
-	return "no: " + orNone(d.Skipped)
+	return "no: " + cli.OrNone(d.Skipped)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/cli"
 )
 
 // newRoot returns the command berth with all commands below it.
@@ -16,20 +18,8 @@ Try it on this machine:    berth demo
 Start a cluster:           berth dev
 Run code on it:            berth run examples/hello.py
 Add a machine to it:       berth admin token create, then berth node --help`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          arguments(cobra.NoArgs),
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmd.ValidateFlagGroups(); err != nil {
-				return usageErrorf("%w; see %s --help", err, cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageErrorf("%w; see %s --help", err, cmd.CommandPath())
-	})
+	cli.SetUpRoot(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupClient, Title: "Use a cluster:"},
 		&cobra.Group{ID: groupCluster, Title: "Run a cluster:"},
@@ -54,13 +44,3 @@ const (
 	groupClient  = "client"
 	groupCluster = "cluster"
 )
-
-// parent returns a command that only groups others.
-func parent(use, short string, children ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short, Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(children...)
-	return cmd
-}

@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
@@ -30,7 +29,7 @@ const placeWait = 10 * time.Second
 
 // runFlags are the flags of berth run.
 type runFlags struct {
-	conn       connection
+	conn       cli.Connection
 	code       codeFlags
 	gpu        string
 	profile    string
@@ -49,17 +48,17 @@ func newRun() *cobra.Command {
 standard error apart. Ctrl-C ends only this command: the execution continues, and the
 commands that follow or stop it are printed.
 
-` + exitHelp,
-		Args: arguments(cobra.MaximumNArgs(1)),
+` + cli.ExitHelp,
+		Args: cli.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.conn.register(cmd)
+	f.conn.Register(cmd)
 	f.code.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.gpu, "gpu", "", "`GPU` type and count, such as h100 or a100:2")
 	flags.StringVar(&f.profile, "profile", "", "hardware `profile`, such as cpu.4x or gpu.a100.500m (default cpu)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the execution's id and do not wait")
-	flags.BoolVar(&f.raw, "raw", false, rawHelp)
+	flags.BoolVar(&f.raw, "raw", false, cli.RawHelp)
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the execution as JSON once it has ended, and no output before")
 	return cmd
 }
@@ -72,7 +71,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if start.ExecutionType, err = f.hardware(); err != nil {
 		return err
 	}
-	c, err := f.conn.client(cmd)
+	c, err := f.conn.Client(cmd)
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case f.detach && f.jsonOutput:
-		return printJSON(cmd.OutOrStdout(), started)
+		return cli.PrintJSON(cmd.OutOrStdout(), started)
 	case f.detach:
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), started.ExecutionID)
 		return err
@@ -102,7 +101,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 // hardware returns the hardware profile that --gpu or --profile names.
 func (f *runFlags) hardware() (string, error) {
 	if f.gpu != "" && f.profile != "" {
-		return "", usageErrorf("--gpu and --profile mean the same: use one of them")
+		return "", cli.UsageErrorf("--gpu and --profile mean the same: use one of them")
 	}
 	if f.gpu == "" {
 		return f.profile, nil
@@ -113,7 +112,7 @@ func (f *runFlags) hardware() (string, error) {
 		profile += "." + count + "x"
 	}
 	if _, err := compute.ParseProfile(profile); err != nil {
-		return "", usageErrorf("--gpu: %w", err)
+		return "", cli.UsageErrorf("--gpu: %w", err)
 	}
 	return profile, nil
 }
@@ -178,7 +177,7 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 		return start, err
 	}
 	if f.timeout < time.Second || f.timeout%time.Second != 0 {
-		return start, usageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
+		return start, cli.UsageErrorf("--timeout: %s is not a number of whole seconds, at least 1", f.timeout)
 	}
 	start.Timeout = int(f.timeout.Seconds())
 	if start.Env, err = f.variables(); err != nil {
@@ -193,7 +192,7 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, erro
 	if f.maxCredits != "" {
 		ceiling, err := compute.ParseCredits(f.maxCredits)
 		if err != nil {
-			return start, usageErrorf("--max-credits: %w", err)
+			return start, cli.UsageErrorf("--max-credits: %w", err)
 		}
 		start.MaxCredits = &ceiling
 	}
@@ -205,14 +204,14 @@ func (f *codeFlags) source(cmd *cobra.Command, args []string) (code, name string
 	given := cmd.Flags().Changed("code")
 	switch {
 	case given == (len(args) == 1):
-		return "", "", usageErrorf("want either a file or -c CODE; see %s --help", cmd.CommandPath())
+		return "", "", cli.UsageErrorf("want either a file or -c CODE; see %s --help", cmd.CommandPath())
 	case given:
 		return f.code, "", nil
 	case args[0] == "-":
-		code, err = readLimited(cmd.InOrStdin(), "standard input", maxCodeBytes)
+		code, err = cli.ReadLimited(cmd.InOrStdin(), "standard input", maxCodeBytes)
 		return code, "", err
 	}
-	code, err = readFile(args[0], maxCodeBytes)
+	code, err = cli.ReadFile(args[0], maxCodeBytes)
 	return code, filepath.Base(args[0]), err
 }
 
@@ -223,7 +222,7 @@ func (f *codeFlags) variables() (map[string]string, error) {
 		name, value, found := strings.Cut(pair, "=")
 		if !found {
 			if value, found = os.LookupEnv(name); !found {
-				return nil, usageErrorf("--env: %s is not set here", name)
+				return nil, cli.UsageErrorf("--env: %s is not set here", name)
 			}
 		}
 		env[name] = value
@@ -243,41 +242,17 @@ func (f *codeFlags) imports() (string, error) {
 		if !found {
 			name, path = filepath.ToSlash(filepath.Clean(arg)), arg
 		}
-		text, err := readFile(path, maxImportBytes)
+		text, err := cli.ReadFile(path, maxImportBytes)
 		if err != nil {
 			return "", err
 		}
 		if size += len(text); size > maxImportBytes {
-			return "", usageErrorf("--file: more than %d bytes together", maxImportBytes)
+			return "", cli.UsageErrorf("--file: more than %d bytes together", maxImportBytes)
 		}
 		files[name] = text
 	}
 	data, err := json.Marshal(files)
 	return string(data), err
-}
-
-func readFile(path string, limit int64) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", usageErrorf("%w", err)
-	}
-	defer f.Close()
-	return readLimited(f, path, limit)
-}
-
-func readLimited(r io.Reader, name string, limit int64) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return "", usageErrorf("read %s: %w", name, err)
-	}
-	if int64(len(data)) > limit {
-		return "", usageErrorf("%s is larger than %d bytes", name, limit)
-	}
-	// JSON carries text only: invalid UTF-8 would be replaced.
-	if !utf8.Valid(data) {
-		return "", usageErrorf("%s is not UTF-8 text", name)
-	}
-	return string(data), nil
 }
 
 // awaitPlace waits until the execution has a node, and prints each new reason
@@ -301,12 +276,12 @@ func awaitPlace(cmd *cobra.Command, c *client.Client, id compute.ExecutionID) er
 
 // follow prints the output of the execution until it has ended.
 func follow(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, after uint64, raw bool) error {
-	out := newOutputPrinter(cmd, raw)
+	out := cli.NewOutputPrinter(cmd, raw)
 	for event, err := range c.Stream(cmd.Context(), id, after) {
 		if err != nil {
 			return interrupted(cmd.Context(), id, err)
 		}
-		if err := out.print(event); err != nil {
+		if err := out.Print(event); err != nil {
 			return err
 		}
 	}
@@ -321,7 +296,7 @@ func finish(cmd *cobra.Command, c *client.Client, id compute.ExecutionID, asJSON
 		return interrupted(cmd.Context(), id, err)
 	}
 	if asJSON {
-		if err := printJSON(cmd.OutOrStdout(), e); err != nil {
+		if err := cli.PrintJSON(cmd.OutOrStdout(), e); err != nil {
 			return err
 		}
 	}
@@ -334,7 +309,7 @@ func interrupted(ctx context.Context, id compute.ExecutionID, err error) error {
 	if ctx.Err() == nil {
 		return unexecuted(err)
 	}
-	return &exit{code: exitInterrupted, err: errors.New(`the execution goes on
+	return &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New(`the execution goes on
   to see it:  berth logs -f ` + id.String() + `
   to end it:  berth abort ` + id.String())}
 }

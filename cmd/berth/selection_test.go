@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
@@ -127,7 +128,7 @@ func TestRecommend(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 	for _, flags := range [][]string{{"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
-		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code != exitUsage || r.errors == "" {
+		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code != cli.ExitUsage || r.errors == "" {
 			t.Errorf("%v: got %+v, want a wrong command line", flags, r)
 		}
 	}

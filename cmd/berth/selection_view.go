@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 	"berth/compute"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // newCandidateView returns bars for a terminal, and lines for other writers.
 func newCandidateView(w io.Writer) candidateView {
-	if isTerminal(w) {
+	if cli.IsTerminal(w) {
 		return newBars(w)
 	}
 	return &lines{w: w, shown: map[string]string{}}
@@ -209,5 +210,5 @@ func selectionRow(row wire.SelectionRow) table.Row {
 	if row.Pareto {
 		mark = "*"
 	}
-	return table.Row{row.GPUType, orNone(row.Node), status, seconds, credits, orNone(row.ReturnCode), mark}
+	return table.Row{row.GPUType, cli.OrNone(row.Node), status, seconds, credits, cli.OrNone(row.ReturnCode), mark}
 }

@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"berth/cmd/berth/cli"
 )
 
 // version, build and revision are set by the Makefile.
@@ -30,14 +32,14 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  arguments(cobra.NoArgs),
+		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info := versionInfo{
 				Version: version, Build: build,
 				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), info)
+				return cli.PrintJSON(cmd.OutOrStdout(), info)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s (%s) %s %s\n", info.Version, info.Build, info.Go, info.Platform)
 			return err

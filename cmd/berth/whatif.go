@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/api/wire"
+	"berth/cmd/berth/cli"
 )
 
 // newWhatIf returns the command berth whatif.
 func newWhatIf() *cobra.Command {
-	conn := &connection{operator: true}
+	conn := &cli.Connection{Operator: true}
 	var question wire.WhatIf
 	var now, asJSON bool
 	cmd := &cobra.Command{
@@ -22,12 +23,12 @@ nothing.
 
   berth whatif --add 'h100:8 x2' --drain n3
   berth whatif --index 4711 --remove n1 --execution ID`,
-		Args: arguments(cobra.NoArgs),
+		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if now && question.Index > 0 {
-				return usageErrorf("--now and --index exclude each other")
+				return cli.UsageErrorf("--now and --index exclude each other")
 			}
-			c, err := conn.client(cmd)
+			c, err := conn.Client(cmd)
 			if err != nil {
 				return err
 			}
@@ -36,12 +37,12 @@ nothing.
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), answer)
+				return cli.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			return printWhatIf(cmd.OutOrStdout(), answer)
 		},
 	}
-	conn.register(cmd)
+	conn.Register(cmd)
 	flags := cmd.Flags()
 	flags.Uint64Var(&question.Index, "index", 0, "the state after this Raft `index`")
 	flags.BoolVar(&now, "now", false, "the state of now (the default)")
@@ -61,12 +62,12 @@ func printWhatIf(w io.Writer, a wire.WhatIfAnswer) error {
 	if err != nil || len(a.Started)+len(a.Waiting) == 0 {
 		return err
 	}
-	t := newTable("execution", "would", "gpus")
+	t := cli.NewTable("execution", "would", "gpus")
 	for _, s := range a.Started {
-		t.AppendRow(row(s.ExecutionID, "start on "+s.Node, len(s.GPUs)))
+		t.AppendRow(cli.Row(s.ExecutionID, "start on "+s.Node, len(s.GPUs)))
 	}
 	for _, s := range a.Waiting {
-		t.AppendRow(row(s.ExecutionID, "wait: "+s.Reason, "-"))
+		t.AppendRow(cli.Row(s.ExecutionID, "wait: "+s.Reason, "-"))
 	}
-	return printTable(w, t)
+	return cli.PrintTable(w, t)
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/cli"
 )
 
 // whatIfAnswer is an answer about two more nodes.
@@ -38,7 +40,7 @@ func TestWhatIf(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || got["starts"] != 2.0 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if r := execute(t, "", "whatif", "--now", "--index", "1"); r.code != exitUsage || !strings.Contains(r.errors, "exclude") {
+	if r := execute(t, "", "whatif", "--now", "--index", "1"); r.code != cli.ExitUsage || !strings.Contains(r.errors, "exclude") {
 		t.Errorf("got %+v", r)
 	}
 }

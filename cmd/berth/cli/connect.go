@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -19,17 +19,17 @@ func clusterDirs() []string {
 	return []string{filepath.Join(".berth", "dev"), filepath.Join(".berth", "demo")}
 }
 
-// connection holds the flags with which a client command reaches its cluster.
-type connection struct {
+// Connection holds the flags with which a client command reaches its cluster.
+type Connection struct {
 	addrs     string
 	tokenFile string
-	operator  bool // The command needs the root token.
+	Operator  bool // The command needs the root token.
 }
 
-// register adds the flags of the connection to cmd and its children.
-func (c *connection) register(cmd *cobra.Command) {
+// Register adds the flags of the connection to cmd and its children.
+func (c *Connection) Register(cmd *cobra.Command) {
 	token := "API key"
-	if c.operator {
+	if c.Operator {
 		token = "root token"
 	}
 	cmd.PersistentFlags().StringVar(&c.addrs, "addr", "",
@@ -38,9 +38,9 @@ func (c *connection) register(cmd *cobra.Command) {
 		"`file` with the "+token+" ($BERTH_TOKEN holds it; default: of the cluster of berth dev)")
 }
 
-// client returns a client for the cluster that the flags name, else the
+// Client returns a client for the cluster that the flags name, else the
 // variables, else a cluster of berth dev below the working directory.
-func (c *connection) client(cmd *cobra.Command) (*client.Client, error) {
+func (c *Connection) Client(cmd *cobra.Command) (*client.Client, error) {
 	cfg := client.Config{Token: strings.TrimSpace(os.Getenv("BERTH_TOKEN"))}
 	if c.tokenFile != "" {
 		data, err := os.ReadFile(c.tokenFile)
@@ -64,13 +64,13 @@ func (c *connection) client(cmd *cobra.Command) (*client.Client, error) {
 		}
 	}
 	if cfg.Token == "" {
-		return nil, usageErrorf("no credential: set BERTH_TOKEN or --token-file")
+		return nil, UsageErrorf("no credential: set BERTH_TOKEN or --token-file")
 	}
 	return client.New(cfg)
 }
 
 // local fills cfg from the cluster of berth dev in one of clusterDirs.
-func (c *connection) local(cmd *cobra.Command, cfg *client.Config) error {
+func (c *Connection) local(cmd *cobra.Command, cfg *client.Config) error {
 	for _, dir := range clusterDirs() {
 		state, err := dev.ReadState(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -83,11 +83,11 @@ func (c *connection) local(cmd *cobra.Command, cfg *client.Config) error {
 		cfg.Addrs = state.Addrs()
 		if cfg.Token == "" {
 			cfg.Token = state.APIKey
-			if c.operator {
+			if c.Operator {
 				cfg.Token = state.RootToken
 			}
 		}
 		return nil
 	}
-	return usageErrorf("no cluster: set BERTH_ADDR or --addr, or start one with berth dev")
+	return UsageErrorf("no cluster: set BERTH_ADDR or --addr, or start one with berth dev")
 }

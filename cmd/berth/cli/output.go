@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -6,24 +6,23 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 )
 
-// printJSON writes value as indented JSON.
-func printJSON(w io.Writer, value any) error {
+// PrintJSON writes value as indented JSON.
+func PrintJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
 }
 
-// newTable returns a table without lines, which tools can also split. The
+// NewTable returns a table without lines, which tools can also split. The
 // header is optional.
-func newTable(header ...any) table.Writer {
+func NewTable(header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
 	if len(header) > 0 {
@@ -40,9 +39,9 @@ func plainStyle() table.Style {
 	return style
 }
 
-// row converts values to text, because a table would align Go numbers to the
+// Row converts values to text, because a table would align Go numbers to the
 // right.
-func row(values ...any) table.Row {
+func Row(values ...any) table.Row {
 	texts := make(table.Row, len(values))
 	for i, v := range values {
 		texts[i] = fmt.Sprint(v)
@@ -50,43 +49,29 @@ func row(values ...any) table.Row {
 	return texts
 }
 
-// printTable writes the table.
-func printTable(w io.Writer, t table.Writer) error {
+// PrintTable writes the table.
+func PrintTable(w io.Writer, t table.Writer) error {
 	_, err := fmt.Fprintln(w, t.Render())
 	return err
 }
 
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ago returns the time since t, in one unit.
-func ago(now, t time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-// orNone returns the value at p, "-" for nil.
-func orNone[T any](p *T) string {
+// OrNone returns the value at p, "-" for nil.
+func OrNone[T any](p *T) string {
 	if p == nil {
 		return "-"
 	}
 	return fmt.Sprint(*p)
 }
 
-// countTypes returns the count of each type, as in "h100:2 l40s:4", in order of
+// CountTypes returns the count of each type, as in "h100:2 l40s:4", in order of
 // first appearance; "-" for none.
-func countTypes(types []string) string {
+func CountTypes(types []string) string {
 	counts := map[string]int{}
 	var order []string
 	for _, t := range types {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,26 +9,26 @@ import (
 	"berth/api/client"
 )
 
-// outputPrinter prints pieces of an execution's output. On a terminal it shows
+// OutputPrinter prints pieces of an execution's output. On a terminal it shows
 // control characters instead of sending them: they could set the title, write to the
 // clipboard or hide what was printed before.
-type outputPrinter struct {
+type OutputPrinter struct {
 	stdout, stderr io.Writer
 }
 
-// newOutputPrinter returns what prints output of code for cmd; raw passes every byte on.
-func newOutputPrinter(cmd *cobra.Command, raw bool) *outputPrinter {
+// NewOutputPrinter returns what prints output of code for cmd; raw passes every byte on.
+func NewOutputPrinter(cmd *cobra.Command, raw bool) *OutputPrinter {
 	harmless := func(w io.Writer) io.Writer {
-		if raw || !isTerminal(w) {
+		if raw || !IsTerminal(w) {
 			return w
 		}
 		return &terminalFilter{w: w}
 	}
-	return &outputPrinter{stdout: harmless(cmd.OutOrStdout()), stderr: harmless(cmd.ErrOrStderr())}
+	return &OutputPrinter{stdout: harmless(cmd.OutOrStdout()), stderr: harmless(cmd.ErrOrStderr())}
 }
 
-// print prints a piece of output, or that output before the end is missing.
-func (p *outputPrinter) print(event client.Event) error {
+// Print prints a piece of output, or that output before the end is missing.
+func (p *OutputPrinter) Print(event client.Event) error {
 	if event.Finished != nil && event.Finished.Missing != "" {
 		_, err := fmt.Fprintf(p.stderr, "berth: output may be missing here: %s\n", event.Finished.Missing)
 		return err
@@ -41,8 +41,8 @@ func (p *outputPrinter) print(event client.Event) error {
 	return err
 }
 
-// rawHelp describes the flag --raw.
-const rawHelp = "send control characters in the output to the terminal instead of showing them"
+// RawHelp describes the flag --raw.
+const RawHelp = "send control characters in the output to the terminal instead of showing them"
 
 // maxSequence is the length of the longest control sequence that is passed on.
 const maxSequence = 32
