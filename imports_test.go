@@ -80,6 +80,7 @@ var rules = []rule{
 	{"bench/dst", []string{"attempt", "bench/usage", "boottime", "compute", "fsm", "node/executor/journal", "scheduler"}, "one process that is a whole cluster under a virtual clock, with the journals and leases of attempts on simulated disks and clocks"},
 	{"cmd/berth", []string{"api/client", "api/wire", "bench/...", "compute", "examples", "fault", "loop", "node", "node/config", "node/executor/early", "node/repair"}, "a main of a few lines over node, bench and the client"},
 	{"cmd/berth/cli", []string{"api/client", "cmd/berth/dev"}, "commands share a few lines about flags and printing, and know the cluster through its client"},
+	{"cmd/berth/clitest", []string{"cmd/berth/cli"}, "tests execute command lines as users do"},
 	{"cmd/berth/dev", []string{"api/client", "api/wire", "compute", "examples", "gpu", "loop", "node/executor"}, "it starts node processes, reads the same GPU lists as they do, and removes what killed ones left"},
 	{"testsize", nil, "tests of every package choose their size by it"},
 	{"examples", nil, "programs for executions, not for nodes"},
@@ -87,7 +88,7 @@ var rules = []rule{
 }
 
 // testsOnly are packages that only tests may import.
-var testsOnly = []string{"node/nodetest", "node/statetest", "testsize"}
+var testsOnly = []string{"cmd/berth/clitest", "node/nodetest", "node/statetest", "testsize"}
 
 // A library is a module or package from outside and who may import it.
 type library struct {
@@ -140,7 +141,7 @@ var libraries = []library{
 	{"gonum.org/v1/plot", []string{"bench", "scheduler/selection/chart"}, "charts are drawn beside what they show"},
 	{"os/exec", []string{"bench", "cmd/berth/dev", "node/executor", "node/nodetest"}, "processes are started by the executor, and by what starts whole nodes"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
-	{"testing", []string{"node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
+	{"testing", []string{"cmd/berth/clitest", "node/nodetest", "node/statetest"}, "test code belongs to _test.go files"},
 	{"github.com/stretchr/testify", nil, "tests use testing alone"},
 }
 

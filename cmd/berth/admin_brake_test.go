@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/clitest"
 )
 
 const (
@@ -17,18 +19,18 @@ const (
 
 func TestAdminBrake(t *testing.T) {
 	var asked string
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/brake": answer(heldBrake),
-		"POST " + apiRoot + "/admin/brake": func(w http.ResponseWriter, r *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/brake": clitest.Answer(heldBrake),
+		"POST " + clitest.APIRoot + "/admin/brake": func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if asked = string(body); err != nil {
 				t.Error(err)
 			}
-			answer(freeBrake)(w, r)
+			clitest.Answer(freeBrake)(w, r)
 		},
 	})
-	checkGolden(t, "brake_held", execute(t, "", "admin", "brake", "show").out)
-	checkGolden(t, "brake_free", execute(t, "", "admin", "brake", "release").out)
+	clitest.CheckGolden(t, "brake_held", execute(t, "", "admin", "brake", "show").Out)
+	clitest.CheckGolden(t, "brake_free", execute(t, "", "admin", "brake", "release").Out)
 	for _, test := range []struct{ args, asked, output string }{
 		{"set --share 50", `{"share_percent":50}`, "more than 50 %"},
 		{"set --share 0 --json", `{"share_percent":0}`, `"share_percent": 50`},
@@ -37,7 +39,7 @@ func TestAdminBrake(t *testing.T) {
 	} {
 		asked = ""
 		r := execute(t, "", append([]string{"admin", "brake"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || asked != test.asked || !strings.Contains(r.out, test.output) {
+		if r.Code != 0 || asked != test.asked || !strings.Contains(r.Out, test.output) {
 			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
 		}
 	}
@@ -46,7 +48,7 @@ func TestAdminBrake(t *testing.T) {
 		"set": "share", "set --share 101": "must be 0 to 100", "set --share -1": "must be 0 to 100", "release now": "now",
 	} {
 		r := execute(t, "", append([]string{"admin", "brake"}, strings.Fields(args)...)...)
-		if r.code == 0 || !strings.Contains(r.errors, want) || asked != "" {
+		if r.Code == 0 || !strings.Contains(r.Errors, want) || asked != "" {
 			t.Errorf("%s: asked %q, got %+v", args, asked, r)
 		}
 	}
@@ -54,13 +56,13 @@ func TestAdminBrake(t *testing.T) {
 
 // TestExplainTheBrake checks that berth explain names the operator's options.
 func TestExplainTheBrake(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/execution/" + someID + "/explain": answer(`{"execution_id":"` + someID + `","status":"running",
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(`{"execution_id":"` + clitest.SomeID + `","status":"running",
   "reason":"node_unreachable","brake":{"node":"gpu-1","down_at":"2026-07-01T12:00:00Z","since":"2026-07-01T12:00:00Z","vanished":2,"up":1}}`),
 	})
-	r := execute(t, "", "explain", someID)
+	r := execute(t, "", "explain", clitest.SomeID)
 	for _, want := range []string{"gpu-1 is down since 2026-07-01T12:00:00", "2 nodes vanished at once (1 are heard)", "berth admin brake release"} {
-		if !strings.Contains(r.out, want) {
+		if !strings.Contains(r.Out, want) {
 			t.Errorf("no %q in %+v", want, r)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"berth/cmd/berth/clitest"
 )
 
 const (
@@ -27,17 +29,17 @@ func TestAdminNode(t *testing.T) {
 	var asked []string
 	note := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), apiRoot+"/admin/nodes/"))
-			answer(body)(w, r)
+			asked = append(asked, r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), clitest.APIRoot+"/admin/nodes/"))
+			clitest.Answer(body)(w, r)
 		}
 	}
 	drained := `{"id": "` + firstNode + `", "name": "gpu-1", "drained": true, "live_attempts": 2, "drain_by": "2026-07-01T12:00:00Z", "role": "server", "state": "up"}`
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/nodes":               answer(twoNodes),
-		"GET " + apiRoot + "/admin/raft/peers":          answer(threePeers),
-		"POST " + apiRoot + "/admin/nodes/{id}/drain":   note(drained),
-		"POST " + apiRoot + "/admin/nodes/{id}/undrain": note(strings.Replace(drained, "true", "false", 1)),
-		"DELETE " + apiRoot + "/admin/nodes/{id}":       note(`{"message": "The node is removed."}`),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/nodes":               clitest.Answer(twoNodes),
+		"GET " + clitest.APIRoot + "/admin/raft/peers":          clitest.Answer(threePeers),
+		"POST " + clitest.APIRoot + "/admin/nodes/{id}/drain":   note(drained),
+		"POST " + clitest.APIRoot + "/admin/nodes/{id}/undrain": note(strings.Replace(drained, "true", "false", 1)),
+		"DELETE " + clitest.APIRoot + "/admin/nodes/{id}":       note(`{"message": "The node is removed."}`),
 	})
 	for _, test := range []struct{ args, asked, output string }{
 		{"drain gpu-1", "POST " + firstNode + "/drain", "gpu-1 gets no new work and still executes 2"},
@@ -50,7 +52,7 @@ func TestAdminNode(t *testing.T) {
 	} {
 		asked = nil
 		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || strings.Join(asked, ",") != test.asked || !strings.Contains(r.out+r.errors, test.output) {
+		if r.Code != 0 || strings.Join(asked, ",") != test.asked || !strings.Contains(r.Out+r.Errors, test.output) {
 			t.Errorf("%s: asked %q, got %+v", test.args, asked, r)
 		}
 	}
@@ -62,38 +64,38 @@ func TestAdminNode(t *testing.T) {
 		"drain gpu-1 --deadline 0s": "must be at least 1s",
 	} {
 		r := execute(t, "", append([]string{"admin", "node"}, strings.Fields(args)...)...)
-		if r.code == 0 || !strings.Contains(r.errors, want) || len(asked) > 0 {
+		if r.Code == 0 || !strings.Contains(r.Errors, want) || len(asked) > 0 {
 			t.Errorf("%s: asked %q, got %+v", args, asked, r)
 		}
 	}
-	checkGolden(t, "nodes", execute(t, "", "admin", "node", "list").out)
-	checkGolden(t, "peers", execute(t, "", "admin", "raft", "peers").out)
+	clitest.CheckGolden(t, "nodes", execute(t, "", "admin", "node", "list").Out)
+	clitest.CheckGolden(t, "peers", execute(t, "", "admin", "raft", "peers").Out)
 	var peers []any
 	r := execute(t, "", "admin", "raft", "peers", "--json")
-	if err := json.Unmarshal([]byte(r.out), &peers); err != nil || len(peers) != 3 {
+	if err := json.Unmarshal([]byte(r.Out), &peers); err != nil || len(peers) != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
 
 func TestAdminNodeThatTwoAreNamed(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/nodes": answer(strings.Replace(twoNodes, "gpu-2", "gpu-1", 1)),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/nodes": clitest.Answer(strings.Replace(twoNodes, "gpu-2", "gpu-1", 1)),
 	})
-	if r := execute(t, "", "admin", "node", "drain", "gpu-1"); r.code == 0 || !strings.Contains(r.errors, "identifier") {
+	if r := execute(t, "", "admin", "node", "drain", "gpu-1"); r.Code == 0 || !strings.Contains(r.Errors, "identifier") {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestAdminRaftTransfer(t *testing.T) {
 	var asked string
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/nodes": answer(twoNodes),
-		"POST " + apiRoot + "/admin/raft/transfer": func(w http.ResponseWriter, r *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/nodes": clitest.Answer(twoNodes),
+		"POST " + clitest.APIRoot + "/admin/raft/transfer": func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if asked = string(body); err != nil {
 				t.Error(err)
 			}
-			answer(`{"leader": "`+secondNode+`", "name": "gpu-2"}`)(w, r)
+			clitest.Answer(`{"leader": "`+secondNode+`", "name": "gpu-2"}`)(w, r)
 		},
 	})
 	for _, test := range []struct{ args, asked, output string }{
@@ -102,11 +104,11 @@ func TestAdminRaftTransfer(t *testing.T) {
 		{"gpu-2 --json", `{"to":"` + secondNode + `"}`, `"leader": "` + secondNode + `"`},
 	} {
 		r := execute(t, "", append([]string{"admin", "raft", "transfer"}, strings.Fields(test.args)...)...)
-		if r.code != 0 || asked != test.asked || !strings.Contains(r.out+r.errors, test.output) {
+		if r.Code != 0 || asked != test.asked || !strings.Contains(r.Out+r.Errors, test.output) {
 			t.Errorf("%s: asked %s, got %+v", test.args, asked, r)
 		}
 	}
-	if r := execute(t, "", "admin", "raft", "transfer", "gpu-9"); r.code == 0 || !strings.Contains(r.errors, "no node gpu-9") {
+	if r := execute(t, "", "admin", "raft", "transfer", "gpu-9"); r.Code == 0 || !strings.Contains(r.Errors, "no node gpu-9") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -128,24 +130,24 @@ func TestAdminNodeDrainWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			looks := 0
-			mustCluster(t, map[string]http.HandlerFunc{
-				"GET " + apiRoot + "/admin/nodes": func(w http.ResponseWriter, r *http.Request) {
+			clitest.MustCluster(t, map[string]http.HandlerFunc{
+				"GET " + clitest.APIRoot + "/admin/nodes": func(w http.ResponseWriter, r *http.Request) {
 					looks++
 					now := node(3, 1, true)
 					if looks > 2 {
 						now = test.last
 					}
-					answer(`{"nodes": [`+now+`], "count": 1}`)(w, r)
+					clitest.Answer(`{"nodes": [`+now+`], "count": 1}`)(w, r)
 				},
-				"POST " + apiRoot + "/admin/nodes/{id}/drain": answer(node(3, 1, true)),
+				"POST " + clitest.APIRoot + "/admin/nodes/{id}/drain": clitest.Answer(node(3, 1, true)),
 			})
 			r := execute(t, "", "admin", "node", "drain", "gpu-1", "--deadline", "10m", "--wait")
-			if r.code != test.code {
+			if r.Code != test.code {
 				t.Errorf("got %+v", r)
 			}
 			for _, text := range test.output {
-				if strings.Count(r.errors, text) != 1 {
-					t.Errorf("%q is not said once: %s", text, r.errors)
+				if strings.Count(r.Errors, text) != 1 {
+					t.Errorf("%q is not said once: %s", text, r.Errors)
 				}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
 )
 
 // grantedQuotas is an organization with a weight of its own, the cluster's
@@ -20,20 +21,20 @@ const grantedQuotas = `{"org": "lab", "limits": [
 
 func TestQuotaList(t *testing.T) {
 	var asked string
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/quotas": func(w http.ResponseWriter, r *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/quotas": func(w http.ResponseWriter, r *http.Request) {
 			asked = r.URL.Query().Get("org")
-			answer(grantedQuotas)(w, r)
+			clitest.Answer(grantedQuotas)(w, r)
 		},
 	})
 	r := execute(t, "", "admin", "quota", "list", "--org", "lab")
-	checkGolden(t, "quotas", r.out)
-	if r.code != 0 || asked != "lab" {
+	clitest.CheckGolden(t, "quotas", r.Out)
+	if r.Code != 0 || asked != "lab" {
 		t.Errorf("got %+v of %q", r, asked)
 	}
 	r = execute(t, "", "admin", "quota", "list", "--org", "lab", "--json")
 	var known map[string]any
-	if err := json.Unmarshal([]byte(r.out), &known); err != nil || len(known["limits"].([]any)) != 3 {
+	if err := json.Unmarshal([]byte(r.Out), &known); err != nil || len(known["limits"].([]any)) != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
@@ -69,13 +70,13 @@ func TestQuotaSet(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			var sent map[string]any
-			mustCluster(t, map[string]http.HandlerFunc{
-				"GET " + apiRoot + "/admin/quotas":  answer(grantedQuotas),
-				"POST " + apiRoot + "/admin/quotas": recordSent(t, &sent, grantedQuotas),
+			clitest.MustCluster(t, map[string]http.HandlerFunc{
+				"GET " + clitest.APIRoot + "/admin/quotas":  clitest.Answer(grantedQuotas),
+				"POST " + clitest.APIRoot + "/admin/quotas": clitest.RecordSent(t, &sent, grantedQuotas),
 			})
 			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
 			maps.DeleteFunc(sent, func(_ string, v any) bool { return v == 0.0 || v == "" })
-			if r.code != 0 || !maps.Equal(sent, tt.want) || !strings.Contains(r.out, "sweep") {
+			if r.Code != 0 || !maps.Equal(sent, tt.want) || !strings.Contains(r.Out, "sweep") {
 				t.Errorf("sent %v, want %v; got %+v", sent, tt.want, r)
 			}
 		})
@@ -83,7 +84,7 @@ func TestQuotaSet(t *testing.T) {
 }
 
 func TestQuotaRefused(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{"GET " + apiRoot + "/admin/quotas": answer(grantedQuotas)})
+	clitest.MustCluster(t, map[string]http.HandlerFunc{"GET " + clitest.APIRoot + "/admin/quotas": clitest.Answer(grantedQuotas)})
 	tests := []struct {
 		args string
 		code int
@@ -105,7 +106,7 @@ func TestQuotaRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
-			if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
+			if r.Code != tt.code || !strings.Contains(r.Errors, tt.want) {
 				t.Errorf("got %+v, want exit code %d and %q", r, tt.code, tt.want)
 			}
 		})

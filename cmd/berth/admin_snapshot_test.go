@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/cmd/berth/clitest"
 	"berth/compute"
 	"berth/fsm"
 )
@@ -37,48 +38,48 @@ func mustBackup(t *testing.T) []byte {
 func TestSnapshotSaveAndVerify(t *testing.T) {
 	data := mustBackup(t)
 	sent := data
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/admin/raft/snapshot": func(w http.ResponseWriter, r *http.Request) { answer(string(sent))(w, r) },
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/admin/raft/snapshot": func(w http.ResponseWriter, r *http.Request) { clitest.Answer(string(sent))(w, r) },
 	})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "b")
 	var saved savedBackup
 	r := execute(t, "", "admin", "snapshot", "save", file, "--json")
-	if err := json.Unmarshal([]byte(r.out), &saved); err != nil || saved.Header.Index != 7 || saved.Bytes != int64(len(data)) {
+	if err := json.Unmarshal([]byte(r.Out), &saved); err != nil || saved.Header.Index != 7 || saved.Bytes != int64(len(data)) {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if r := execute(t, "", "admin", "snapshot", "save", "-"); r.code != 0 || r.out != string(data) {
-		t.Errorf("to standard output came %d bytes, %q", len(r.out), r.errors)
+	if r := execute(t, "", "admin", "snapshot", "save", "-"); r.Code != 0 || r.Out != string(data) {
+		t.Errorf("to standard output came %d bytes, %q", len(r.Out), r.Errors)
 	}
-	if r := execute(t, "", "admin", "snapshot", "save", file); r.code == 0 || !strings.Contains(r.errors, "is there already") {
+	if r := execute(t, "", "admin", "snapshot", "save", file); r.Code == 0 || !strings.Contains(r.Errors, "is there already") {
 		t.Errorf("saved over it: %+v", r)
 	}
 	sent = data[:len(data)-9]
 	r = execute(t, "", "admin", "snapshot", "save", filepath.Join(dir, "cut"))
-	if r.code == 0 || !strings.Contains(r.errors, "save it again") {
+	if r.Code == 0 || !strings.Contains(r.Errors, "save it again") {
 		t.Errorf("a backup that was cut: %+v", r)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("%d files are there, want the one that is whole", len(entries))
 	}
-	checkGolden(t, "snapshot_verify", execute(t, "", "admin", "snapshot", "verify", file).out)
+	clitest.CheckGolden(t, "snapshot_verify", execute(t, "", "admin", "snapshot", "verify", file).Out)
 	var b struct {
 		State struct {
 			Executions int `json:"executions"`
 		} `json:"state"`
 	}
 	r = execute(t, "", "admin", "snapshot", "verify", file, "--json")
-	if err := json.Unmarshal([]byte(r.out), &b); err != nil || r.code != 0 {
+	if err := json.Unmarshal([]byte(r.Out), &b); err != nil || r.Code != 0 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if err := os.WriteFile(file, sent, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := execute(t, "", "admin", "snapshot", "verify", file); r.code == 0 || !strings.Contains(r.errors, "damaged") {
+	if r := execute(t, "", "admin", "snapshot", "verify", file); r.Code == 0 || !strings.Contains(r.Errors, "damaged") {
 		t.Errorf("a damaged backup: %+v", r)
 	}
 }
@@ -98,7 +99,7 @@ func TestSkipNamesTheEntry(t *testing.T) {
 		"--entry 7 --hash " + hash + " --yes": dir,
 	} {
 		r := execute(t, "", append([]string{"admin", "raft", "skip", "--data-dir", dir}, strings.Fields(args)...)...)
-		if r.code == 0 || !strings.Contains(r.errors, want) {
+		if r.Code == 0 || !strings.Contains(r.Errors, want) {
 			t.Errorf("%s: got %+v", args, r)
 		}
 	}
@@ -114,7 +115,7 @@ func TestRecoverNamesWhoIsLeft(t *testing.T) {
 		"--voters " + firstNode: dir,
 	} {
 		r := execute(t, "", append([]string{"admin", "raft", "recover", "--data-dir", dir}, strings.Fields(args)...)...)
-		if r.code == 0 || !strings.Contains(r.errors, want) {
+		if r.Code == 0 || !strings.Contains(r.Errors, want) {
 			t.Errorf("%s: got %+v", args, r)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 func TestBenchState(t *testing.T) {
 	r := execute(t, "", "bench", "state", "--executions", "300", "--json")
 	var got map[string]any
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
-		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Code != 0 {
+		t.Fatalf("exit code %d, %s%s: %v", r.Code, r.Out, r.Errors, err)
 	}
 	for _, key := range []string{
 		"bytes_per_finished", "restored_bytes_per_finished", "snapshot_bytes", "restore_s", "backup_read_s",
@@ -28,25 +28,25 @@ func TestBenchState(t *testing.T) {
 	for _, want := range []string{
 		"memory of a finished execution", "1024 B", "restore of the snapshot", "20 finished executions",
 	} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.Out, r.Errors)
 		}
 	}
 	r = execute(t, "", "bench", "state", "--executions", "0")
-	if r.code != cli.ExitUsage || !strings.Contains(r.errors, "executions: 0 is not 1 to 10000000") {
-		t.Errorf("exit code %d, %s", r.code, r.errors)
+	if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, "executions: 0 is not 1 to 10000000") {
+		t.Errorf("exit code %d, %s", r.Code, r.Errors)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
 	r = execute(t, "", "bench", "state", "--executions", "20", "--dir", missing, "--json")
 	var partial state.Report
-	err := json.Unmarshal([]byte(r.out), &partial)
+	err := json.Unmarshal([]byte(r.Out), &partial)
 	want := []string{state.StepHistory, state.StepEntries}
-	if err != nil || !slices.Equal(partial.Steps, want) || r.code == 0 {
-		t.Errorf("exit code %d, steps %v, want %v and an error: %v", r.code, partial.Steps, want, err)
+	if err != nil || !slices.Equal(partial.Steps, want) || r.Code == 0 {
+		t.Errorf("exit code %d, steps %v, want %v and an error: %v", r.Code, partial.Steps, want, err)
 	}
 	r = execute(t, "", "bench", "state", "--executions", "20", "--dir", missing)
-	if !strings.Contains(r.out, "executions applied") || strings.Contains(r.out, "snapshot written") {
-		t.Errorf("what was done before the error:\n%s", r.out)
+	if !strings.Contains(r.Out, "executions applied") || strings.Contains(r.Out, "snapshot written") {
+		t.Errorf("what was done before the error:\n%s", r.Out)
 	}
 }
 

@@ -60,30 +60,30 @@ func TestBenchPacking(t *testing.T) {
 	args := []string{"bench", "packing", "--nodes", nodes, "--pods", pods, "--seeds", "1-2"}
 	r := execute(t, "", append(args, "--json", "--policy", "fgd", "--churn", "0.5", "--arrivals", "50")...)
 	var got map[string]any
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
-		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Code != 0 {
+		t.Fatalf("exit code %d, %s%s: %v", r.Code, r.Out, r.Errors, err)
 	}
 	for _, key := range []string{"policy", "seeds", "mean", "published", "churn", "pods_no_node_could_host"} {
 		if _, ok := got[key]; !ok {
-			t.Errorf("no %q in %s", key, r.out)
+			t.Errorf("no %q in %s", key, r.Out)
 		}
 	}
-	if !strings.Contains(r.errors, "berth: 4 of 4: fgd, ") {
-		t.Errorf("no progress: %s", r.errors)
+	if !strings.Contains(r.Errors, "berth: 4 of 4: fgd, ") {
+		t.Errorf("no progress: %s", r.Errors)
 	}
 	r = execute(t, "", append(args, "--policy", "all")...)
 	for _, want := range []string{
 		"PUBLISHED", "BOUND", "\nrandom ", "\nfgd ", "3 nodes, 4 GPUs, 3 pods",
 		"No node could host 1 of the pods",
 	} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.Out, r.Errors)
 		}
 	}
 	r = execute(t, "", append(args, "--variants")...)
 	for _, want := range []string{"BERTH LESS FGD", "\nnone ", "\nmemory=1.5,cpu-only=2 ", "means of 2 seeds"} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.Out, r.Errors)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func TestBenchPackingRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "packing"}, tt.args...)...)
-		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
-			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.code, r.errors, tt.code, tt.want)
+		if r.Code != tt.code || !strings.Contains(r.Errors, tt.want) {
+			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.Code, r.Errors, tt.code, tt.want)
 		}
 	}
 }
@@ -122,16 +122,16 @@ func TestBenchSimulate(t *testing.T) {
 	r := execute(t, "", "bench", "simulate", "--nodes", "5", "--executions", "200", "--organizations", "2",
 		"--plots", plots, "--json")
 	var got map[string]any
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
-		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Code != 0 {
+		t.Fatalf("exit code %d, %s%s: %v", r.Code, r.Out, r.Errors, err)
 	}
 	for _, key := range []string{"gpu_utilisation_pct", "waits", "fairness", "fragment_pct", "memory", "cost", "series"} {
 		if _, ok := got[key]; !ok {
-			t.Errorf("no %q in %s", key, r.out)
+			t.Errorf("no %q in %s", key, r.Out)
 		}
 	}
-	if files, err := os.ReadDir(plots); err != nil || len(files) != 10 || !strings.Contains(r.errors, "10 charts are in") {
-		t.Errorf("%d charts, %v, %s", len(files), err, r.errors)
+	if files, err := os.ReadDir(plots); err != nil || len(files) != 10 || !strings.Contains(r.Errors, "10 charts are in") {
+		t.Errorf("%d charts, %v, %s", len(files), err, r.Errors)
 	}
 	nodes, pods := mustTrace(t)
 	r = execute(t, "", "bench", "simulate", "--nodes", nodes, "--pods", pods, "--executions", "30")
@@ -139,8 +139,8 @@ func TestBenchSimulate(t *testing.T) {
 		"30 executions on 3 nodes with 4 GPUs", "20 completed, 10 refused as never_fits",
 		"PRIORITY", "Jain's index", "bytes a queued execution",
 	} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.errors)
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("no %q in\n%s%s", want, r.Out, r.Errors)
 		}
 	}
 }
@@ -160,8 +160,8 @@ func TestBenchSimulateRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "simulate"}, tt.args...)...)
-		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
-			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.code, r.errors, tt.code, tt.want)
+		if r.Code != tt.code || !strings.Contains(r.Errors, tt.want) {
+			t.Errorf("%s: exit code %d, %s; want %d, %q", tt.name, r.Code, r.Errors, tt.code, tt.want)
 		}
 	}
 }
@@ -173,12 +173,12 @@ func TestBenchDST(t *testing.T) {
 		Violation string         `json:"violation"`
 		Sums      map[string]any `json:"sums"`
 	}
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 || got.Histories != 1 || got.Violation != "" {
-		t.Fatalf("exit code %d, %s%s: %v", r.code, r.out, r.errors, err)
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Code != 0 || got.Histories != 1 || got.Violation != "" {
+		t.Fatalf("exit code %d, %s%s: %v", r.Code, r.Out, r.Errors, err)
 	}
 	r = execute(t, "", "bench", "dst", "--seed", "7", "--duration", "20m")
-	if !strings.Contains(r.out, "1 histories with 0.3 hours of faults") || !strings.Contains(r.errors, "seed 7") {
-		t.Errorf("%s%s", r.out, r.errors)
+	if !strings.Contains(r.Out, "1 histories with 0.3 hours of faults") || !strings.Contains(r.Errors, "seed 7") {
+		t.Errorf("%s%s", r.Out, r.Errors)
 	}
 	tests := []struct {
 		args []string
@@ -191,8 +191,8 @@ func TestBenchDST(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := execute(t, "", append([]string{"bench", "dst"}, tt.args...)...)
-		if r.code != tt.code || !strings.Contains(r.errors, tt.want) {
-			t.Errorf("%v: exit code %d, %s; want %d, %q", tt.args, r.code, r.errors, tt.code, tt.want)
+		if r.Code != tt.code || !strings.Contains(r.Errors, tt.want) {
+			t.Errorf("%v: exit code %d, %s; want %d, %q", tt.args, r.Code, r.Errors, tt.code, tt.want)
 		}
 	}
 }

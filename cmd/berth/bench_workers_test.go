@@ -13,8 +13,8 @@ import (
 
 func TestBenchWorkersRefuses(t *testing.T) {
 	r := execute(t, "", "bench", "workers", "--workers", "251")
-	if r.code != cli.ExitUsage || !strings.Contains(r.errors, "--workers: 251 is not 1 to 250") {
-		t.Errorf("exit code %d, %s", r.code, r.errors)
+	if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, "--workers: 251 is not 1 to 250") {
+		t.Errorf("exit code %d, %s", r.Code, r.Errors)
 	}
 }
 

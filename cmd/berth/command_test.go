@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,91 +11,32 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
 	"berth/node/config"
 )
 
-const (
-	someID  = "0198c0de-0000-7000-8000-000000000001"
-	apiRoot = "/api/v2/external"
-)
-
-// result is the exit code and the output of a command.
-type result struct {
-	code        int
-	out, errors string
-}
-
-// execute runs the command line, in a directory without a cluster.
-func execute(t *testing.T, stdin string, args ...string) result {
+// execute executes the command line.
+func execute(t *testing.T, stdin string, args ...string) clitest.Result {
 	t.Helper()
-	return executeContext(t.Context(), t, stdin, args...)
-}
-
-func executeContext(ctx context.Context, t *testing.T, stdin string, args ...string) result {
-	t.Helper()
-	var out, words bytes.Buffer
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetIn(strings.NewReader(stdin))
-	root.SetOut(&out)
-	root.SetErr(&words)
-	before := unix.Umask(0o022) // A command that calls KeepPrivate changes the umask of this process.
-	err := root.ExecuteContext(ctx)
-	unix.Umask(before)
-	r := result{code: cli.ExitCode(err), out: out.String(), errors: words.String()}
-	if err != nil {
-		r.errors += err.Error()
-	}
-	return r
-}
-
-// mustCluster serves a fake API for client commands.
-func mustCluster(t *testing.T, routes map[string]http.HandlerFunc) {
-	t.Helper()
-	mux := http.NewServeMux()
-	for pattern, handle := range routes {
-		mux.HandleFunc(pattern, handle)
-	}
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	t.Setenv("BERTH_ADDR", server.URL)
-	t.Setenv("BERTH_TOKEN", "lk_1")
-}
-
-func answer(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, body) //nolint:errcheck // The client may be gone.
-	}
-}
-
-// recordSent answers with body and stores the request's JSON in sent.
-func recordSent(t *testing.T, sent *map[string]any, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := json.NewDecoder(r.Body).Decode(sent); err != nil {
-			t.Error(err)
-		}
-		answer(body)(w, r)
-	}
+	return clitest.Execute(t.Context(), newRoot(), stdin, args...)
 }
 
 const (
-	started = `{"execution_id":"` + someID + `","status":"queued","message":"ok"}`
+	started = `{"execution_id":"` + clitest.SomeID + `","status":"queued","message":"ok"}`
 	stream  = "id: 1\ndata: {\"output\":{\"content\":\"hello\\n\"}}\n\n" +
 		"id: 2\ndata: {\"output\":{\"content\":\"oops\\n\"},\"stream\":\"stderr\"}\n\n" +
 		"id: 3\ndata: {\"jobFinished\":{\"job\":{\"result\":{\"returnCode\":\"3\",\"error\":null}}}}\n\n"
-	ended = `{"execution_id":"` + someID + `","status":"failed","status_details":"exit_code","return_code":3,` +
+	ended = `{"execution_id":"` + clitest.SomeID + `","status":"failed","status_details":"exit_code","return_code":3,` +
 		`"errors":["the code exited with code 3"],"combined_output":"hello\noops\n"}`
 )
 
 func TestRunShowsOutputAndExits(t *testing.T) {
 	var sent map[string]any
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": recordSent(t, &sent, started),
-		"GET /api/v1/stream/" + someID:                   answer(stream),
-		"GET " + apiRoot + "/execution/" + someID:        answer(ended),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start":  clitest.RecordSent(t, &sent, started),
+		"GET /api/v1/stream/" + clitest.SomeID:                    clitest.Answer(stream),
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(ended),
 	})
 	t.Setenv("SECRET", "s")
 	file := filepath.Join(t.TempDir(), "data.txt")
@@ -106,8 +45,8 @@ func TestRunShowsOutputAndExits(t *testing.T) {
 	}
 	r := execute(t, "print(1)", "run", "-", "--gpu", "a100:2", "--timeout", "2m", "--env", "A=b=c", "--env", "SECRET",
 		"--file", "lib/data.txt="+file, "--tag", "x", "--priority", "0", "--max-credits", "0.5", "--network", "none")
-	if r.code != 3 || r.out != "hello\n" || !strings.Contains(r.errors, "oops\n") ||
-		!strings.Contains(r.errors, " failed: the code exited with code 3") {
+	if r.Code != 3 || r.Out != "hello\n" || !strings.Contains(r.Errors, "oops\n") ||
+		!strings.Contains(r.Errors, " failed: the code exited with code 3") {
 		t.Errorf("got %+v", r)
 	}
 	text, err := json.Marshal(sent)
@@ -119,25 +58,25 @@ func TestRunShowsOutputAndExits(t *testing.T) {
 }
 
 func TestRunDetached(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": answer(started),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start": clitest.Answer(started),
 	})
-	if r := execute(t, "", "run", "-d", "-c", "1"); r.code != 0 || r.out != someID+"\n" {
+	if r := execute(t, "", "run", "-d", "-c", "1"); r.Code != 0 || r.Out != clitest.SomeID+"\n" {
 		t.Errorf("got %+v", r)
 	}
-	if r := execute(t, "", "run", "-d", "--json", "-c", "1"); r.code != 0 || !strings.Contains(r.out, `"status": "queued"`) {
+	if r := execute(t, "", "run", "-d", "--json", "-c", "1"); r.Code != 0 || !strings.Contains(r.Out, `"status": "queued"`) {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestRunJSON(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": answer(started),
-		"GET " + apiRoot + "/execution/" + someID:        answer(ended),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start":  clitest.Answer(started),
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(ended),
 	})
 	r := execute(t, "", "run", "--json", "-c", "1")
 	var e map[string]any
-	if err := json.Unmarshal([]byte(r.out), &e); err != nil || r.code != 3 || e["return_code"] != 3.0 {
+	if err := json.Unmarshal([]byte(r.Out), &e); err != nil || r.Code != 3 || e["return_code"] != 3.0 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
@@ -147,29 +86,29 @@ func TestRunJSON(t *testing.T) {
 func TestRunWaitsAndIsRefused(t *testing.T) {
 	waits := []string{"scheduling", "gpus_busy", "gpus_busy", ""}
 	asked := 0
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": answer(started),
-		"GET /api/v1/stream/" + someID:                   answer(stream),
-		"GET " + apiRoot + "/execution/" + someID: func(w http.ResponseWriter, r *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start": clitest.Answer(started),
+		"GET /api/v1/stream/" + clitest.SomeID:                   clitest.Answer(stream),
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: func(w http.ResponseWriter, r *http.Request) {
 			why := waits[min(asked, 3)]
 			if asked++; why == "" {
-				answer(ended)(w, r)
+				clitest.Answer(ended)(w, r)
 				return
 			}
-			answer(`{"execution_id":"`+someID+`","status":"queued","pending_reason":"`+why+`"}`)(w, r)
+			clitest.Answer(`{"execution_id":"`+clitest.SomeID+`","status":"queued","pending_reason":"`+why+`"}`)(w, r)
 		},
 	})
 	r := execute(t, "", "run", "-c", "1")
-	if r.code != 3 || strings.Count(r.errors, "it waits: ") != 1 || !strings.Contains(r.errors, "it waits: gpus_busy\n") {
+	if r.Code != 3 || strings.Count(r.Errors, "it waits: ") != 1 || !strings.Contains(r.Errors, "it waits: gpus_busy\n") {
 		t.Errorf("got %+v", r)
 	}
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": func(w http.ResponseWriter, _ *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			fmt.Fprint(w, `{"detail":"no credits left","code":"credits_exhausted"}`)
 		},
 	})
-	if r := execute(t, "", "run", "-c", "1"); r.code != cli.ExitSystem || !strings.Contains(r.errors, "no credits left") {
+	if r := execute(t, "", "run", "-c", "1"); r.Code != cli.ExitSystem || !strings.Contains(r.Errors, "no credits left") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -179,63 +118,63 @@ func TestRunWaitsAndIsRefused(t *testing.T) {
 func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/streaming/start": answer(started),
-		"GET " + apiRoot + "/execution/" + someID:        answer(`{"status":"running"}`),
-		"GET /api/v1/stream/" + someID: func(_ http.ResponseWriter, r *http.Request) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/streaming/start":  clitest.Answer(started),
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(`{"status":"running"}`),
+		"GET /api/v1/stream/" + clitest.SomeID: func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
 			<-r.Context().Done()
 		},
 	})
-	r := executeContext(ctx, t, "", "run", "-c", "1")
-	if r.code != cli.ExitInterrupted || !strings.Contains(r.errors, "berth logs -f "+someID) ||
-		!strings.Contains(r.errors, "berth abort "+someID) {
+	r := clitest.Execute(ctx, newRoot(), "", "run", "-c", "1")
+	if r.Code != cli.ExitInterrupted || !strings.Contains(r.Errors, "berth logs -f "+clitest.SomeID) ||
+		!strings.Contains(r.Errors, "berth abort "+clitest.SomeID) {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestLogs(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET /api/v1/stream/" + someID:            answer(stream),
-		"GET " + apiRoot + "/execution/" + someID: answer(ended),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET /api/v1/stream/" + clitest.SomeID:                    clitest.Answer(stream),
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(ended),
 	})
-	if r := execute(t, "", "logs", someID); r.code != 0 || r.out != "hello\n" || r.errors != "oops\n" {
+	if r := execute(t, "", "logs", clitest.SomeID); r.Code != 0 || r.Out != "hello\n" || r.Errors != "oops\n" {
 		t.Errorf("logs: got %+v", r)
 	}
-	if r := execute(t, "", "logs", "-f", someID); r.code != 3 || r.out != "hello\n" {
+	if r := execute(t, "", "logs", "-f", clitest.SomeID); r.Code != 3 || r.Out != "hello\n" {
 		t.Errorf("logs -f: got %+v", r)
 	}
 	want := `{"seq":1,"stream":"stdout","content":"hello\n"}
 {"seq":2,"stream":"stderr","content":"oops\n"}
 {"seq":3,"return_code":"3"}
 `
-	if r := execute(t, "", "logs", "--json", someID); r.code != 0 || r.out != want {
+	if r := execute(t, "", "logs", "--json", clitest.SomeID); r.Code != 0 || r.Out != want {
 		t.Errorf("logs --json: got %+v", r)
 	}
 }
 
 func TestLogsSoFar(t *testing.T) {
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/execution/" + someID: answer(`{"status":"running","combined_output":"so far"}`),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(`{"status":"running","combined_output":"so far"}`),
 	})
-	if r := execute(t, "", "logs", someID); r.code != 0 || r.out != "so far" {
+	if r := execute(t, "", "logs", clitest.SomeID); r.Code != 0 || r.Out != "so far" {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestPs(t *testing.T) {
-	row := `{"execution_id":"` + someID + `","execution_type":"python","status":"running","hardware_profile":"cpu",` +
+	row := `{"execution_id":"` + clitest.SomeID + `","execution_type":"python","status":"running","hardware_profile":"cpu",` +
 		`"created_at":"2026-01-02T03:04:05Z","metadata":{"node":"n1"}}`
-	mustCluster(t, map[string]http.HandlerFunc{
-		"GET " + apiRoot + "/workloads/list":  answer("[" + row + "]"),
-		"GET " + apiRoot + "/billing/history": answer(`{"executions":[` + row + "," + row + `]}`),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/workloads/list":  clitest.Answer("[" + row + "]"),
+		"GET " + clitest.APIRoot + "/billing/history": clitest.Answer(`{"executions":[` + row + "," + row + `]}`),
 	})
 	r := execute(t, "", "ps")
-	if lines := strings.Split(strings.TrimSpace(r.out), "\n"); r.code != 0 || len(lines) != 2 ||
-		!strings.HasPrefix(lines[0], "ID") || !strings.HasPrefix(lines[1], someID+"   python   cpu") {
+	if lines := strings.Split(strings.TrimSpace(r.Out), "\n"); r.Code != 0 || len(lines) != 2 ||
+		!strings.HasPrefix(lines[0], "ID") || !strings.HasPrefix(lines[1], clitest.SomeID+"   python   cpu") {
 		t.Errorf("got %+v", r)
 	}
-	if r := execute(t, "", "ps", "-a", "--json"); strings.Count(r.out, someID) != 2 {
+	if r := execute(t, "", "ps", "-a", "--json"); strings.Count(r.Out, clitest.SomeID) != 2 {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -274,7 +213,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			r := execute(t, "", strings.Fields(tt.args)...)
-			if r.code != cli.ExitUsage || !strings.Contains(r.errors, tt.want) {
+			if r.Code != cli.ExitUsage || !strings.Contains(r.Errors, tt.want) {
 				t.Errorf("got %+v, want exit code %d and %q", r, cli.ExitUsage, tt.want)
 			}
 		})
@@ -287,7 +226,7 @@ func TestLocalCluster(t *testing.T) {
 	var bearer string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bearer = r.Header.Get("Authorization")
-		answer("[]")(w, r)
+		clitest.Answer("[]")(w, r)
 	}))
 	t.Cleanup(server.Close)
 	t.Chdir(t.TempDir())
@@ -301,7 +240,7 @@ func TestLocalCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := execute(t, "", "ps")
-	if r.code != 0 || bearer != "Bearer lk_local" || !strings.Contains(r.errors, "using the cluster in .berth/demo") {
+	if r.Code != 0 || bearer != "Bearer lk_local" || !strings.Contains(r.Errors, "using the cluster in .berth/demo") {
 		t.Errorf("got %+v with %q", r, bearer)
 	}
 	if execute(t, "", "admin", "grant", "--org", "a", "--credits", "1"); bearer != "Bearer brt_local" {
@@ -311,14 +250,14 @@ func TestLocalCluster(t *testing.T) {
 
 func TestAdmin(t *testing.T) {
 	var token, user map[string]any
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/admin/join-tokens": recordSent(t, &token, `{"token":"bjt_1","role":"worker","uses":2}`),
-		"POST " + apiRoot + "/admin/users":       recordSent(t, &user, `{"email":"a@b.c","org_slug":"acme"}`),
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/admin/join-tokens": clitest.RecordSent(t, &token, `{"token":"bjt_1","role":"worker","uses":2}`),
+		"POST " + clitest.APIRoot + "/admin/users":       clitest.RecordSent(t, &user, `{"email":"a@b.c","org_slug":"acme"}`),
 	})
 	dir := t.TempDir()
 	out := filepath.Join(dir, "token")
 	args := []string{"admin", "token", "create", "--role", "worker", "--ttl", "5m", "--uses", "2", "--out", out}
-	if r := execute(t, "", args...); r.code != 0 || strings.Contains(r.out+r.errors, "bjt_1") {
+	if r := execute(t, "", args...); r.Code != 0 || strings.Contains(r.Out+r.Errors, "bjt_1") {
 		t.Errorf("got %+v, want success and the secret in the file alone", r)
 	}
 	data, err := os.ReadFile(out)
@@ -329,11 +268,11 @@ func TestAdmin(t *testing.T) {
 	if token["role"] != "worker" || token["ttl"] != 300.0 || token["uses"] != 2.0 {
 		t.Errorf("sent %v", token)
 	}
-	if r := execute(t, "", args...); r.code == 0 {
+	if r := execute(t, "", args...); r.Code == 0 {
 		t.Error("an existing file was written over")
 	}
 	r := execute(t, "long enough\n", "admin", "user", "create", "--email", "a@b.c", "--org", "acme", "--password-file", "-")
-	if r.code != 0 || user["password"] != "long enough" || user["org_slug"] != "acme" || strings.Contains(r.out, "long enough") {
+	if r.Code != 0 || user["password"] != "long enough" || user["org_slug"] != "acme" || strings.Contains(r.Out, "long enough") {
 		t.Errorf("got %+v, sent %v", r, user)
 	}
 }
@@ -379,28 +318,28 @@ func TestConfigCheck(t *testing.T) {
 	}
 	r := execute(t, "", "config", "check", bad)
 	for _, want := range []string{":2: voters: ", ":4: api.addr: ", ":5: votes: ", ":7: storage.replicas: "} {
-		if !strings.Contains(r.out, bad+want) {
+		if !strings.Contains(r.Out, bad+want) {
 			t.Errorf("got %+v, want %q in it", r, want)
 		}
 	}
-	if r.code != cli.ExitFailed || strings.Count(r.out, "\n") != 4 {
+	if r.Code != cli.ExitFailed || strings.Count(r.Out, "\n") != 4 {
 		t.Errorf("got %+v, want four faults", r)
 	}
 	r = execute(t, "", "config", "check", "--json", bad)
 	var report struct{ Faults []checkedFault }
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != cli.ExitFailed || len(report.Faults) != 4 {
+	if err := json.Unmarshal([]byte(r.Out), &report); err != nil || r.Code != cli.ExitFailed || len(report.Faults) != 4 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if r := execute(t, "", "config", "check", good); r.code != 0 {
+	if r := execute(t, "", "config", "check", good); r.Code != 0 {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestVersion(t *testing.T) {
-	if r := execute(t, "", "version"); r.code != 0 || !strings.HasPrefix(r.out, "berth "+version) {
+	if r := execute(t, "", "version"); r.Code != 0 || !strings.HasPrefix(r.Out, "berth "+version) {
 		t.Errorf("got %+v", r)
 	}
-	if r := execute(t, "", "version", "--json"); !strings.Contains(r.out, `"version": "`+version+`"`) {
+	if r := execute(t, "", "version", "--json"); !strings.Contains(r.Out, `"version": "`+version+`"`) {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -408,10 +347,10 @@ func TestVersion(t *testing.T) {
 func TestTimeoutInSeconds(t *testing.T) {
 	for text, want := range map[string]float64{"90": 90, "90s": 90, "1m30s": 90} {
 		var sent map[string]any
-		mustCluster(t, map[string]http.HandlerFunc{
-			"POST " + apiRoot + "/execution/streaming/start": recordSent(t, &sent, started),
+		clitest.MustCluster(t, map[string]http.HandlerFunc{
+			"POST " + clitest.APIRoot + "/execution/streaming/start": clitest.RecordSent(t, &sent, started),
 		})
-		if r := execute(t, "", "run", "-d", "-c", "1", "--timeout", text); r.code != 0 || sent["timeout"] != want {
+		if r := execute(t, "", "run", "-d", "-c", "1", "--timeout", text); r.Code != 0 || sent["timeout"] != want {
 			t.Errorf("--timeout %s: sent %v, got %+v", text, sent["timeout"], r)
 		}
 	}

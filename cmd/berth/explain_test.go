@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/cmd/berth/clitest"
 	"berth/compute"
 )
 
@@ -20,12 +21,12 @@ func TestEveryReasonIsExplained(t *testing.T) {
 			t.Errorf("%s is not explained", name)
 			continue
 		}
-		mustCluster(t, map[string]http.HandlerFunc{
-			"GET " + apiRoot + "/execution/" + someID + "/explain": answer(
-				`{"execution_id":"` + someID + `","status":"queued","reason":"` + name + `"}`),
+		clitest.MustCluster(t, map[string]http.HandlerFunc{
+			"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(
+				`{"execution_id":"` + clitest.SomeID + `","status":"queued","reason":"` + name + `"}`),
 		})
-		got := execute(t, "", "explain", someID)
-		if got.code != 0 || !strings.Contains(got.out, "reason      "+name+": "+text+" ") {
+		got := execute(t, "", "explain", clitest.SomeID)
+		if got.Code != 0 || !strings.Contains(got.Out, "reason      "+name+": "+text+" ") {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
@@ -36,7 +37,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 
 // queuedExplanation explains a queued execution and has every field.
 const queuedExplanation = `{
-  "execution_id": "` + someID + `", "status": "queued", "reason": "gpus_busy", "index": 7,
+  "execution_id": "` + clitest.SomeID + `", "status": "queued", "reason": "gpus_busy", "index": 7,
   "position": 2, "queued": 5, "nodes": 4, "nodes_fit": 0, "refused": {"gpus_busy": 3, "nodes_down": 1},
   "ahead": {"executions": 1, "gpus": 2.5, "own_executions": 1, "own_gpus": 2.5, "types": [], "own": []},
   "concurrency": {"used": 3, "limit": 4},
@@ -48,21 +49,21 @@ const queuedExplanation = `{
 }`
 
 const placedExplanation = `{
-  "execution_id": "` + someID + `", "status": "running", "reason": null, "index": 9, "nodes": 4, "nodes_fit": 0, "refused": {},
+  "execution_id": "` + clitest.SomeID + `", "status": "running", "reason": null, "index": 9, "nodes": 4, "nodes_fit": 0, "refused": {},
   "placement": {"attempt": 1, "node": "n1", "index": 8, "view_index": 7, "score": 3, "runner_up": "n2", "runner_up_score": 5}
 }`
 
 func TestExplainIsPrinted(t *testing.T) {
 	for name, body := range map[string]string{"explain_queued": queuedExplanation, "explain_placed": placedExplanation} {
 		t.Run(name, func(t *testing.T) {
-			mustCluster(t, map[string]http.HandlerFunc{
-				"GET " + apiRoot + "/execution/" + someID + "/explain": answer(body),
+			clitest.MustCluster(t, map[string]http.HandlerFunc{
+				"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(body),
 			})
-			r := execute(t, "", "explain", someID, "--defrag")
-			if r.code != 0 {
+			r := execute(t, "", "explain", clitest.SomeID, "--defrag")
+			if r.Code != 0 {
 				t.Fatalf("got %+v", r)
 			}
-			checkGolden(t, name, r.out)
+			clitest.CheckGolden(t, name, r.Out)
 		})
 	}
 }

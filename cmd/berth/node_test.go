@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/cmd/berth/clitest"
 )
 
 // TestRootTokenIsForTerminals checks that the root token is printed to a
@@ -53,9 +55,9 @@ func TestDataIsForTheOwnerOnly(t *testing.T) {
 	t.Cleanup(func() { unix.Umask(before) })
 	dir := filepath.Join(t.TempDir(), "data")
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan result, 1)
+	ended := make(chan clitest.Result, 1)
 	go func() {
-		ended <- executeContext(ctx, t, "", "node", "--data_dir", dir, "--gpus.source", "none",
+		ended <- clitest.Execute(ctx, newRoot(), "", "node", "--data_dir", dir, "--gpus.source", "none",
 			"--api.addr", "127.0.0.1:0", "--rpc.addr", "127.0.0.1:0", "--gossip.addr", "127.0.0.1:0", "--api.drain", "0")
 	}()
 	deadline := time.After(time.Minute)
@@ -65,7 +67,7 @@ func TestDataIsForTheOwnerOnly(t *testing.T) {
 		}
 		select {
 		case r := <-ended:
-			t.Fatalf("the node ended: %d, %s", r.code, r.errors)
+			t.Fatalf("the node ended: %d, %s", r.Code, r.Errors)
 		case <-deadline:
 			t.Fatal("no root token")
 		case <-time.After(20 * time.Millisecond):

@@ -3,23 +3,19 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
 	"berth/compute"
 )
 
-var update = flag.Bool("update", false, "update the golden files")
-
 // selection is an ended GPU selection.
 const selection = `{
-  "execution_id": "` + someID + `", "status": "completed", "objective": "balanced",
+  "execution_id": "` + clitest.SomeID + `", "status": "completed", "objective": "balanced",
   "rows": [
     {"execution_id": "0198c0de-0000-7000-8000-00000000000a", "gpu_type": "a100", "hardware_profile": "gpu.a100", "status": "completed", "node": "n2", "duration_s": 10.1234, "credits": 0.005568, "return_code": 0},
     {"execution_id": "0198c0de-0000-7000-8000-00000000000b", "gpu_type": "h100", "hardware_profile": "gpu.h100", "status": "completed", "node": "n1", "duration_s": 6.01, "credits": 0.005409, "return_code": 0, "pareto": true},
@@ -45,23 +41,8 @@ func TestPrintSelection(t *testing.T) {
 			if err := printSelection(&got, s); err != nil {
 				t.Fatal(err)
 			}
-			checkGolden(t, name, got.String())
+			clitest.CheckGolden(t, name, got.String())
 		})
-	}
-}
-
-// checkGolden compares got with the file testdata/NAME.txt.
-func checkGolden(t *testing.T, name, got string) {
-	t.Helper()
-	golden := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || got != string(want) {
-		t.Errorf("got\n%s\nwant (%v)\n%s", got, err, want)
 	}
 }
 
@@ -103,17 +84,17 @@ func TestRecommend(t *testing.T) {
 		`"return_code": 0`, `"return_code": 3`, `"return_code": 137`, `"return_code": 3`,
 		`"status_details": "parent_ended"`, `"return_code": 3`).Replace(selection)
 	body := selection
-	mustCluster(t, map[string]http.HandlerFunc{
-		"POST " + apiRoot + "/execution/gpu_selection/start": recordSent(t, &sent, `{"execution_id":"`+someID+`","status":"pending"}`),
-		"GET " + apiRoot + "/execution/gpu_selection/" + someID: func(w http.ResponseWriter, r *http.Request) {
-			answer(body)(w, r)
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/execution/gpu_selection/start": clitest.RecordSent(t, &sent, `{"execution_id":"`+clitest.SomeID+`","status":"pending"}`),
+		"GET " + clitest.APIRoot + "/execution/gpu_selection/" + clitest.SomeID: func(w http.ResponseWriter, r *http.Request) {
+			clitest.Answer(body)(w, r)
 		},
-		"GET " + apiRoot + "/execution/" + someID: answer(`{"execution_id":"` + someID + `","status":"failed"}`),
-		"GET /api/v1/stream/": answer("id: 1\ndata: {\"output\":{\"content\":\"BERTH_PROGRESS 1/2\\n\"}}\n\n" +
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID: clitest.Answer(`{"execution_id":"` + clitest.SomeID + `","status":"failed"}`),
+		"GET /api/v1/stream/": clitest.Answer("id: 1\ndata: {\"output\":{\"content\":\"BERTH_PROGRESS 1/2\\n\"}}\n\n" +
 			"id: 2\ndata: {\"jobFinished\":{\"job\":{\"result\":{\"returnCode\":\"0\"}}}}\n\n"),
 	})
 	r := execute(t, "", "gpu", "recommend", "-c", "1", "--objective", "cheapest", "--gpu-types", "t4,h100")
-	if r.code != 0 || !strings.Contains(r.out, "Recommended (balanced): gpu.h100") || !strings.Contains(r.errors, "h100   completed on n1") {
+	if r.Code != 0 || !strings.Contains(r.Out, "Recommended (balanced): gpu.h100") || !strings.Contains(r.Errors, "h100   completed on n1") {
 		t.Errorf("got %+v", r)
 	}
 	if sent["objective"] != "cheapest" || len(sent["gpu_types"].([]any)) != 2 || sent["repeats"] != nil ||
@@ -121,19 +102,19 @@ func TestRecommend(t *testing.T) {
 		t.Errorf("sent %v", sent)
 	}
 	r = execute(t, "", "gpu", "recommend", "-c", "1", "--repeats", "3", "--deadline", "90s", "--no-early-stop", "--format", "csv")
-	if r.code != 0 || !strings.Contains(r.out, `"objective": "balanced"`) {
+	if r.Code != 0 || !strings.Contains(r.Out, `"objective": "balanced"`) {
 		t.Errorf("got %+v, want the answer as it is", r)
 	}
 	if sent["repeats"] != 3.0 || sent["deadline_seconds"] != 90.0 || sent["early_stop"] != false {
 		t.Errorf("sent %v", sent)
 	}
 	for _, flags := range [][]string{{"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
-		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.code != cli.ExitUsage || r.errors == "" {
+		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.Code != cli.ExitUsage || r.Errors == "" {
 			t.Errorf("%v: got %+v, want a wrong command line", flags, r)
 		}
 	}
 	body = failed
-	if r := execute(t, "", "gpu", "recommend", "-c", "1"); r.code != 3 {
-		t.Errorf("got exit code %d, want the one of every type", r.code)
+	if r := execute(t, "", "gpu", "recommend", "-c", "1"); r.Code != 3 {
+		t.Errorf("got exit code %d, want the one of every type", r.Code)
 	}
 }
