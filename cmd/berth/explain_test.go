@@ -67,3 +67,17 @@ func TestExplainIsPrinted(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainTheBrake checks that berth explain names the operator's options.
+func TestExplainTheBrake(t *testing.T) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"GET " + clitest.APIRoot + "/execution/" + clitest.SomeID + "/explain": clitest.Answer(`{"execution_id":"` + clitest.SomeID + `","status":"running",
+  "reason":"node_unreachable","brake":{"node":"gpu-1","down_at":"2026-07-01T12:00:00Z","since":"2026-07-01T12:00:00Z","vanished":2,"up":1}}`),
+	})
+	r := execute(t, "", "explain", clitest.SomeID)
+	for _, want := range []string{"gpu-1 is down since 2026-07-01T12:00:00", "2 nodes vanished at once (1 are heard)", "berth admin brake release"} {
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("no %q in %+v", want, r)
+		}
+	}
+}

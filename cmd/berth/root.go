@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"berth/cmd/berth/admin"
 	"berth/cmd/berth/cli"
 )
 
@@ -31,7 +32,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		newNode(), newConfig(), newAdmin(), newReplay(), newWhatIf(), newDev(), newDemo(), newBench(), newVersion(),
+		newNode(), newConfig(), admin.New(), newReplay(), newWhatIf(), newDev(), newDemo(), newBench(), newVersion(),
 	} {
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)

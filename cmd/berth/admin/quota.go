@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"fmt"
@@ -49,7 +49,8 @@ func (f *quotaFlags) check() error {
 	}
 	if f.key != "" {
 		if _, err := compute.ParseKeyID(f.key); err != nil {
-			return cli.UsageErrorf("--key: %q is not the id of an API key; berth admin quota list shows those with a quota", f.key)
+			return cli.UsageErrorf("--key: %q is not the id of an API key; "+
+				"berth admin quota list shows those with a quota", f.key)
 		}
 	}
 	return nil
@@ -241,7 +242,8 @@ func parseMilliGPU(text string) (int, error) {
 	part = strings.TrimRight(part, "0")
 	milli, err := strconv.ParseUint(whole+part+strings.Repeat("0", max(milliDigits-len(part), 0)), 10, 32)
 	if err != nil || empty || len(part) > milliDigits || milli > 1e9 {
-		return 0, cli.UsageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, at most thousandths of one", text)
+		return 0, cli.UsageErrorf("--max-gpus: %q is not a number of GPUs from 0 to 1000000, "+
+			"at most thousandths of one", text)
 	}
 	return int(milli), nil
 }

@@ -1,0 +1,99 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/api/client"
+	"berth/api/wire"
+	"berth/cmd/berth/cli"
+	"berth/compute"
+)
+
+// newNodes returns the command berth admin nodes.
+func newNodes(conn *cli.Connection) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "List the nodes and their GPUs",
+		Args:  cli.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := conn.Client(cmd)
+			if err != nil {
+				return err
+			}
+			return printNodes(cmd, c, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printNodes(cmd *cobra.Command, c *client.Client, asJSON bool) error {
+	nodes, err := c.Nodes(cmd.Context())
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(nodes, func(a, b wire.Node) int { return strings.Compare(a.Name, b.Name) })
+	if asJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), nodes)
+	}
+	peers, err := c.Peers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	t := cli.NewTable("name", "state", "part", "gpus", "api", "version", "id")
+	for _, n := range nodes {
+		state := n.State.String()
+		if n.Drained {
+			state += ", drained"
+		}
+		state += clockOf(n)
+		t.AppendRow(cli.Row(n.Name, state, partOf(n, peers), gpusOf(n), n.API, n.Version, n.ID))
+	}
+	return cli.PrintTable(cmd.OutOrStdout(), t)
+}
+
+// clockOf describes by how much the node's clock differs, "" for a negligible
+// difference.
+func clockOf(n wire.Node) string {
+	if n.ClockAhead == nil {
+		return ""
+	}
+	ahead := time.Duration(*n.ClockAhead) * time.Millisecond
+	if ahead.Abs() <= compute.ClockDrift {
+		return ""
+	}
+	return ", clock " + compute.AheadText(ahead)
+}
+
+// partOf returns the node's role in the replication of the state.
+func partOf(n wire.Node, peers []wire.Peer) string {
+	for _, p := range peers {
+		switch {
+		case p.ID != n.ID:
+		case p.Leader:
+			return "leader"
+		case p.Voter:
+			return "voter"
+		default:
+			return "replica"
+		}
+	}
+	return n.Role.String()
+}
+
+// gpusOf returns the node's GPUs by type. A star marks simulated ones.
+func gpusOf(n wire.Node) string {
+	types := make([]string, len(n.GPUs))
+	for i, g := range n.GPUs {
+		types[i] = g.Type
+		if g.Simulated {
+			types[i] += "*"
+		}
+	}
+	return cli.CountTypes(types)
+}
