@@ -27,7 +27,7 @@ export BERTH_TEST_RACE="^berth/($race)\$"
 # their packages run one after the other. They mostly wait: for elections, leases
 # and the ends of processes. Tests with peers in one process run beside them, and
 # tests that compute run at lower priority.
-machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth|bench/faults(/sweep)?|bench/workers|deploy)$'
+machine='^berth/(node(/[a-z]+)?|node/executor/.*|cmd/berth(/benchcmd)?|bench/faults(/sweep)?|bench/workers|deploy)$'
 peers='^berth/cluster(/.*)?$'
 
 begin=$SECONDS

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/api/wire"
+	"berth/cmd/berth/clitest"
 	"berth/compute"
 	"berth/gpu"
 	gpuselection "berth/scheduler/selection"
@@ -32,7 +33,7 @@ func TestDemo(t *testing.T) {
 		t.Skip("needs root, as executions are put into sandboxes")
 	}
 	dir := t.TempDir()
-	program := mustBuild(t, dir)
+	program := clitest.MustBuild(t, dir)
 	temp := filepath.Join(dir, "tmp")
 	if err := os.Mkdir(temp, 0o755); err != nil {
 		t.Fatal(err)
@@ -46,18 +47,6 @@ func TestDemo(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	checkDemo(t, result)
-}
-
-// mustBuild builds the program without the race detector, because the
-// demonstration compares speeds.
-func mustBuild(t *testing.T, dir string) string {
-	t.Helper()
-	program := filepath.Join(dir, "berth")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return program
 }
 
 // mustDemo runs berth demo with temp for its temporary files.

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/cmd/berth/admin"
+	"berth/cmd/berth/benchcmd"
 	"berth/cmd/berth/cli"
 )
 
@@ -32,7 +33,8 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		newNode(), newConfig(), admin.New(), newReplay(), newWhatIf(), newDev(), newDemo(), newBench(), newVersion(),
+		newNode(), newConfig(), admin.New(), newReplay(), newWhatIf(), newDev(), newDemo(),
+		benchcmd.New(version, revision), newVersion(),
 	} {
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)

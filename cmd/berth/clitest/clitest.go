@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,4 +105,16 @@ func CheckGolden(t *testing.T, name, got string) {
 	if err != nil || got != string(want) {
 		t.Errorf("got\n%s\nwant (%v)\n%s", got, err, want)
 	}
+}
+
+// MustBuild builds the program in dir and returns its path. It has no race
+// detector, because some tests compare speeds.
+func MustBuild(t *testing.T, dir string) string {
+	t.Helper()
+	program := filepath.Join(dir, "berth")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "berth/cmd/berth")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
 }

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"context"
@@ -28,11 +28,13 @@ type faultsFlags struct {
 	keep       bool
 	markdown   bool
 	jsonOutput bool
+
+	version, revision string // Of this program, for the report.
 }
 
-// newBenchFaults returns the command berth bench faults.
-func newBenchFaults() *cobra.Command {
-	f := &faultsFlags{}
+// newFaults returns the command berth bench faults of a program.
+func newFaults(version, revision string) *cobra.Command {
+	f := &faultsFlags{version: version, revision: revision}
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "Inject faults into a cluster under load and check that nothing acknowledged is lost",
@@ -180,7 +182,7 @@ func (f *faultsFlags) runOnce(ctx context.Context, progress io.Writer) (faults.R
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w\nLogs and data are in %s", f.config.Seed, err, f.config.Dir)
 	}
-	report.Version, report.Revision = version, revision
+	report.Version, report.Revision = f.version, f.revision
 	if f.out != "" && worthKeeping(ctx, report) {
 		err = errors.Join(err, appendLine(f.out, report))
 	}

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"context"
@@ -34,8 +34,8 @@ type dstTotals struct {
 	Sums             dst.Report `json:"sums"` // The seed and the state are those of the last history.
 }
 
-// newBenchDST returns the command berth bench dst.
-func newBenchDST() *cobra.Command {
+// newDST returns the command berth bench dst.
+func newDST() *cobra.Command {
 	f := &dstFlags{}
 	cmd := &cobra.Command{
 		Use:   "dst",

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -20,8 +20,8 @@ type failpointsFlags struct {
 	jsonOutput bool
 }
 
-// newBenchFailpoints returns the command berth bench failpoints.
-func newBenchFailpoints() *cobra.Command {
+// newFailpoints returns the command berth bench failpoints.
+func newFailpoints() *cobra.Command {
 	f := &failpointsFlags{}
 	cmd := &cobra.Command{
 		Use:   "failpoints",

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -21,8 +21,8 @@ type stateFlags struct {
 	jsonOutput bool
 }
 
-// newBenchState returns the command berth bench state.
-func newBenchState() *cobra.Command {
+// newState returns the command berth bench state.
+func newState() *cobra.Command {
 	f := &stateFlags{}
 	cmd := &cobra.Command{
 		Use:   "state",
@@ -53,7 +53,7 @@ func (f *stateFlags) run(cmd *cobra.Command) error {
 	if err := f.config.Validate(); err != nil {
 		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
-	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	f.config.Progress = progressTo(cmd.ErrOrStderr())
 	if f.node {
 		var err error
 		if f.config.Program, err = os.Executable(); err != nil {

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -14,11 +14,12 @@ import (
 	"berth/cmd/berth/cli"
 )
 
-// newBench returns the command berth bench.
-func newBench() *cobra.Command {
+// New returns the command berth bench. version and revision name this
+// program in stored reports.
+func New(version, revision string) *cobra.Command {
 	return cli.Parent("bench", "Measure Berth, and test it under faults",
-		newBenchPacking(), newBenchSchedule(), newBenchSimulate(), newBenchState(), newBenchDST(),
-		newBenchFailpoints(), newBenchFaults(), newBenchWorkers())
+		newPacking(), newSchedule(), newSimulate(), newState(), newDST(),
+		newFailpoints(), newFaults(version, revision), newWorkers())
 }
 
 // maxSeeds is the largest number of seeds of one command.
@@ -57,17 +58,17 @@ func parseSeeds(text string) ([]uint64, error) {
 	return out, nil
 }
 
-// benchError converts the error of a benchmark to that of a command: a missing
+// commandError converts the error of a benchmark to that of a command: a missing
 // file is a usage error.
-func benchError(err error) error {
+func commandError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
 	return err
 }
 
-// benchProgress returns a function that prints a line per step of a benchmark.
-func benchProgress(w io.Writer) func(done, all int, what string) {
+// progressTo returns a function that prints a line per step of a benchmark.
+func progressTo(w io.Writer) func(done, all int, what string) {
 	return func(done, all int, what string) {
 		fmt.Fprintf(w, "berth: %d of %d: %s\n", done, all, what)
 	}

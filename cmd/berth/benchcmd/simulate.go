@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ type simulateFlags struct {
 	jsonOutput bool
 }
 
-// newBenchSimulate returns the command berth bench simulate.
-func newBenchSimulate() *cobra.Command {
+// newSimulate returns the command berth bench simulate.
+func newSimulate() *cobra.Command {
 	f := &simulateFlags{}
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -79,10 +79,10 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return cli.UsageErrorf("--mix: no mix %q; there is %s, and --trace replays a file", f.mix, defaultMix)
 	}
 	f.config.Now = time.Now
-	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	f.config.Progress = progressTo(cmd.ErrOrStderr())
 	report, err := simulate.Run(cmd.Context(), f.config)
 	if err != nil {
-		return benchError(err)
+		return commandError(err)
 	}
 	if f.plots != "" {
 		files, err := report.WritePlots(f.plots)

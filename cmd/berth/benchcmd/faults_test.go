@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"context"
@@ -104,7 +104,7 @@ func TestFaultFiguresReplaceThoseOfAPage(t *testing.T) {
 // TestPublishedFaultFiguresAreThoseOfTheRuns checks that the published figures
 // are the sums of the recorded runs.
 func TestPublishedFaultFiguresAreThoseOfTheRuns(t *testing.T) {
-	const docs = "../../docs/"
+	const docs = "../../../docs/"
 	runs, err := readFaultRuns(docs + "reliability/faults.jsonl")
 	if err != nil {
 		t.Fatal(err)

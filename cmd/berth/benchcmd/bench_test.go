@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"encoding/json"
@@ -9,7 +9,14 @@ import (
 	"testing"
 
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
 )
+
+// execute executes a command line of berth.
+func execute(t *testing.T, stdin string, args ...string) clitest.Result {
+	t.Helper()
+	return clitest.Execute(t.Context(), clitest.Root(New("test", "")), stdin, args...)
+}
 
 func TestParseSeeds(t *testing.T) {
 	tests := []struct {

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ type scheduleFlags struct {
 	jsonOutput bool
 }
 
-// newBenchSchedule returns the command berth bench schedule.
-func newBenchSchedule() *cobra.Command {
+// newSchedule returns the command berth bench schedule.
+func newSchedule() *cobra.Command {
 	f := &scheduleFlags{}
 	cmd := &cobra.Command{
 		Use:   "schedule",
@@ -53,7 +53,7 @@ func (f *scheduleFlags) run(cmd *cobra.Command) error {
 	if err := f.config.Validate(); err != nil {
 		return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 	}
-	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	f.config.Progress = progressTo(cmd.ErrOrStderr())
 	if f.verbose {
 		f.config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	}

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"berth/bench/workers"
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/clitest"
 )
 
 func TestBenchWorkersRefuses(t *testing.T) {
@@ -23,7 +24,7 @@ func TestBenchWorkers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, as executions are put into sandboxes")
 	}
-	cmd := exec.CommandContext(t.Context(), mustBuild(t, t.TempDir()), "bench", "workers",
+	cmd := exec.CommandContext(t.Context(), clitest.MustBuild(t, t.TempDir()), "bench", "workers",
 		"--workers", "3", "--calm", "1s", "--json")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()

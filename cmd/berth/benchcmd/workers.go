@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ type workersFlags struct {
 	jsonOutput bool
 }
 
-// newBenchWorkers returns the command berth bench workers.
-func newBenchWorkers() *cobra.Command {
+// newWorkers returns the command berth bench workers.
+func newWorkers() *cobra.Command {
 	f := &workersFlags{}
 	cmd := &cobra.Command{
 		Use:   "workers",
@@ -90,7 +90,7 @@ func (f *workersFlags) measure(cmd *cobra.Command, dir string, up time.Duration)
 	}
 	cfg := workers.Config{
 		RootToken: state.RootToken, APIKey: state.APIKey, Org: state.OrgSlug, GPUType: workerGPU, Idle: f.calm,
-		Progress: benchProgress(cmd.ErrOrStderr()),
+		Progress: progressTo(cmd.ErrOrStderr()),
 	}
 	for i, n := range state.Nodes {
 		one := workers.Node{URL: n.API, PID: n.PID}

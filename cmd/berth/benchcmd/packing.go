@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"cmp"
@@ -28,8 +28,8 @@ type packingFlags struct {
 	jsonOutput bool
 }
 
-// newBenchPacking returns the command berth bench packing.
-func newBenchPacking() *cobra.Command {
+// newPacking returns the command berth bench packing.
+func newPacking() *cobra.Command {
 	f := &packingFlags{}
 	cmd := &cobra.Command{
 		Use:   "packing --nodes FILE --pods FILE",
@@ -80,7 +80,7 @@ func (f *packingFlags) run(cmd *cobra.Command) error {
 	}
 	f.config.Seeds = seeds
 	f.config.Now = time.Now
-	f.config.Progress = benchProgress(cmd.ErrOrStderr())
+	f.config.Progress = progressTo(cmd.ErrOrStderr())
 	if f.variants {
 		if f.config.Vary != "" {
 			return cli.UsageErrorf("--vary or --variants, not both")
@@ -113,7 +113,7 @@ func (f *packingFlags) reports(cmd *cobra.Command, policies []string) ([]packing
 	for _, f.config.Policy = range policies {
 		report, err := packing.Run(cmd.Context(), f.config)
 		if err != nil {
-			return nil, benchError(err)
+			return nil, commandError(err)
 		}
 		out = append(out, report)
 	}
