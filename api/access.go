@@ -11,7 +11,7 @@ import (
 
 // access decides who may make a request.
 type access struct {
-	*core
+	*base
 	pace    *pace
 	touched *touched
 }

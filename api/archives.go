@@ -1,16 +1,8 @@
 package api
 
 import (
-	"context"
-
 	"berth/compute"
-	"berth/fsm"
 )
-
-// openArchive returns a function that opens archives within ctx.
-func (c *core) openArchive(ctx context.Context) fsm.OpenArchive {
-	return func(a *fsm.Archive) (*fsm.ArchiveFile, error) { return c.cfg.Archives.Open(ctx, a) }
-}
 
 // dig adds an archived execution of the caller's organization to the request's
 // view.

@@ -205,7 +205,7 @@ func (g *billing) verifyLedger(r *request) (any, error) {
 // grant gives credits to an organization.
 func (g *billing) grant(r *request) (any, error) {
 	in := r.body.(*wire.Grant)
-	org, err := r.findOrg(in.Org)
+	org, err := findOrg(r.view, in.Org)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -30,76 +29,6 @@ const (
 	// Limits.Bodies, in bytes.
 	operatorBodies = 8 << 20
 )
-
-// budget bounds something that a node has for all its clients, and the share of
-// one owner: the bytes of larger request bodies, from their arrival to their
-// answer, or streams.
-type budget struct {
-	limit int // Of all owners together.
-	share int // Of one owner.
-
-	mu sync.Mutex
-
-	used int
-	of   map[string]int // By owner.
-}
-
-func newBudget(limit, share int) *budget {
-	return &budget{limit: limit, share: share, of: make(map[string]int)}
-}
-
-// take reserves n more for owner, if both limits allow it.
-func (b *budget) take(owner string, n int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.used+n > b.limit || b.of[owner]+n > b.share {
-		return false
-	}
-	b.used += n
-	b.of[owner] += n
-	return true
-}
-
-// give returns n of owner.
-func (b *budget) give(owner string, n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used -= n
-	if b.of[owner] -= n; b.of[owner] <= 0 {
-		delete(b.of, owner)
-	}
-}
-
-// bodyHold is what one request has reserved of a budget. The zero value
-// has reserved nothing.
-type bodyHold struct {
-	budget *budget
-	owner  string
-	bytes  int
-}
-
-// reserve makes the reservation at least n bytes, or refuses.
-func (h *bodyHold) reserve(n int) error {
-	more := n - h.bytes
-	if more <= 0 {
-		return nil
-	}
-	if !h.budget.take(h.owner, more) {
-		return compute.Errorf(compute.CodeUnavailable,
-			"This node holds too many large requests: repeat it later or at another node.").
-			Named("too_many_bytes").Retry(time.Second)
-	}
-	h.bytes = n
-	return nil
-}
-
-// shrink returns all but n bytes of the reservation.
-func (h *bodyHold) shrink(n int) {
-	if h.bytes > n {
-		h.budget.give(h.owner, h.bytes-n)
-		h.bytes = n
-	}
-}
 
 // bodyLimit returns the size of the largest body that the route accepts.
 func (rt *route) bodyLimit(limits Limits) int {

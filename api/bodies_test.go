@@ -72,7 +72,8 @@ func (w *world) newWorker(change ...func(*api.Config)) (relay *relayTo, worker *
 	relay = &relayTo{world: w}
 	registry := prometheus.NewRegistry()
 	worker = &world{TB: w.TB, cfg: api.Config{
-		Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry, Gatherer: registry,
+		EdgeConfig: api.EdgeConfig{Relay: relay, Logger: w.cfg.Logger, Limits: w.cfg.Limits, Registerer: registry},
+		Gatherer:   registry,
 	}}
 	for _, f := range change {
 		f(&worker.cfg)

@@ -23,7 +23,7 @@ const (
 // credentials makes and verifies passwords, keys and tokens with the keys of
 // this cluster.
 type credentials struct {
-	cfg       Config
+	cfg       EdgeConfig
 	passwords *auth.Passwords
 	logins    auth.Logins
 
@@ -33,7 +33,7 @@ type credentials struct {
 	signing   ed25519.PrivateKey
 }
 
-func newCredentials(cfg Config) (*credentials, error) {
+func newCredentials(cfg EdgeConfig) (*credentials, error) {
 	passwords, err := auth.NewPasswords(cfg.PasswordCost, cfg.Rand)
 	if err != nil {
 		return nil, err
@@ -147,6 +147,11 @@ func (c *credentials) nextRefresh(text string) (string, compute.Hash, error) {
 	}
 	hash, err := auth.HashRefreshToken(next)
 	return next, hash, err
+}
+
+// hashPassword returns the stored form of a password.
+func (c *credentials) hashPassword(ctx context.Context, password string) (string, error) {
+	return c.passwords.Hash(ctx, password)
 }
 
 // checkPassword reports whether password is user's. For a nil user it takes as

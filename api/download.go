@@ -9,11 +9,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Media types of streams.
-const (
-	octetStream = "application/octet-stream" // A file that is nothing else.
-	eventStream = "text/event-stream"
-)
+// octetStream is the media type of a file that is nothing else.
+const octetStream = "application/octet-stream"
 
 // download is an answer too large to hold in memory. The file format itself
 // reveals truncation, because the status is already sent.

@@ -110,8 +110,3 @@ func errUnauthenticated() error {
 func errOrgHeader() error {
 	return compute.Errorf(compute.CodeForbidden, "X-Org-Slug names no organization of yours.").Named("org_forbidden")
 }
-
-// errNotAvailable refuses a field that a later version will support.
-func errNotAvailable(what string) error {
-	return compute.Errorf(compute.CodeInvalid, "%s is not available in this version.", what).Named("not_available")
-}

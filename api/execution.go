@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +16,7 @@ import (
 
 // Limits of GET /execution/{id}.
 const (
-	outputBytes  = 1 << 20 // Of each stream.
-	maxWait      = 60 * time.Second
+	outputBytes  = 1 << 20              // Of each stream.
 	waitPause    = 5 * time.Millisecond // Between looks at a busy state.
 	outputBudget = 5 * time.Second      // For reading the output, wherever it is.
 )
@@ -60,7 +58,7 @@ func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compu
 		return nil, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.life.soft, limit)
+	ctx, cancel := context.WithTimeout(r.Held(), limit)
 	defer cancel()
 	defer r.watch(cancel)()
 	for etagOf(r.view, e) == seen {
@@ -82,22 +80,6 @@ func (g *executions) hold(r *request, e *compute.Execution, wait string) (*compu
 	// The wait was asked for and does not count against the deadline.
 	r.renew()
 	return e, nil
-}
-
-// parseWait parses the parameter wait: 30s, or 30.
-func parseWait(text string) (time.Duration, error) {
-	f := new(wire.Faults)
-	d, err := time.ParseDuration(text)
-	if n, bad := strconv.ParseFloat(text, 64); bad == nil && n >= 0 && n < 1e6 {
-		d, err = time.Duration(n*float64(time.Second)), nil
-	}
-	switch {
-	case err != nil || d < 0:
-		f.Value("a duration such as 30s", "query", "wait")
-	case d > maxWait:
-		f.AtMost(int64(maxWait/time.Second), "query", "wait")
-	}
-	return d, f.Err()
 }
 
 // etagOf returns a tag that changes with the record of e. It is weak because

@@ -18,7 +18,7 @@ func Routes() []RouteDoc {
 		return bodyType(fresh)
 	}
 	var out []RouteDoc
-	for _, rt := range table(new(Server).groups()...) {
+	for _, rt := range table(groups(new(Server), new(core))...) {
 		out = append(out, RouteDoc{
 			Method: rt.method, Path: rt.path, Tag: rt.tag, Summary: rt.summary, Needs: needText(&rt),
 			Query: typeOf(rt.query), Body: typeOf(rt.body), Reply: typeOf(rt.reply), Accepts: rt.accepts,

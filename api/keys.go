@@ -108,7 +108,7 @@ func (g *keys) minted(r *request, id compute.KeyID, minted auth.APIKey) (any, er
 
 // keyID returns the id of the key in the path. The key exists, unless this is a
 // repeat.
-func (r *request) keyID() (compute.KeyID, error) {
+func keyID(r *request) (compute.KeyID, error) {
 	id, err := compute.ParseKeyID(r.params["id"])
 	if err != nil {
 		return id, errNotFound()
@@ -121,7 +121,7 @@ func (r *request) keyID() (compute.KeyID, error) {
 
 // deleteKey removes a key.
 func (g *keys) deleteKey(r *request) (any, error) {
-	id, err := r.keyID()
+	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (g *keys) deleteKey(r *request) (any, error) {
 
 // toggleKey disables or enables a key. The answer is the key right after that.
 func (g *keys) toggleKey(r *request) (any, error) {
-	id, err := r.keyID()
+	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (g *keys) toggleKey(r *request) (any, error) {
 
 // regenerateKey gives a key a new value, in this answer and nowhere else.
 func (g *keys) regenerateKey(r *request) (any, error) {
-	id, err := r.keyID()
+	id, err := keyID(r)
 	if err != nil {
 		return nil, err
 	}

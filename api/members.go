@@ -46,7 +46,7 @@ func (g *members) createJoinToken(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if result.Repeat && !r.knowsJoinToken(record.ID) {
+	if result.Repeat && !knowsJoinToken(r.view, record.ID) {
 		return nil, errSecretGone("join token", "")
 	}
 	return wire.JoinToken{
@@ -55,8 +55,8 @@ func (g *members) createJoinToken(r *request) (any, error) {
 }
 
 // knowsJoinToken reports whether the state has a join token.
-func (r *request) knowsJoinToken(id string) bool {
-	for t := range r.view.JoinTokens() {
+func knowsJoinToken(view *fsm.View, id string) bool {
+	for t := range view.JoinTokens() {
 		if t.ID == id {
 			return true
 		}
@@ -67,7 +67,7 @@ func (r *request) knowsJoinToken(id string) bool {
 // createUser makes a user with an organization of its own.
 func (g *members) createUser(r *request) (any, error) {
 	in := r.body.(*wire.NewUser)
-	hash, err := g.credentials.passwords.Hash(r.ctx, in.Password)
+	hash, err := g.credentials.hashPassword(r.ctx, in.Password)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (g *nodes) undrainNode(r *request) (any, error) { return g.drain(r, false, 
 
 // nodeID returns the id of the node in the path. The node exists, unless this
 // is a repeat.
-func (r *request) nodeID() (compute.NodeID, error) {
+func nodeID(r *request) (compute.NodeID, error) {
 	id, err := compute.ParseNodeID(r.params["id"])
 	if err != nil {
 		return id, errNotFound()
@@ -107,7 +107,7 @@ func (r *request) nodeID() (compute.NodeID, error) {
 // drained node end within a time, or never for 0. The answer is the node right
 // after that.
 func (g *nodes) drain(r *request, drained bool, within time.Duration) (any, error) {
-	id, err := r.nodeID()
+	id, err := nodeID(r)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (g *nodes) removeNode(r *request) (any, error) {
 	if id, err := compute.ParseNodeID(r.params["id"]); err == nil && r.view.RemovedNode(id) {
 		return done, nil // By a request whose answer may have been lost.
 	}
-	id, err := r.nodeID()
+	id, err := nodeID(r)
 	if err != nil {
 		return nil, err
 	}

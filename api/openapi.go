@@ -102,7 +102,7 @@ func bodyType(fresh func() any) reflect.Type { return reflect.TypeOf(fresh()).El
 // parameters returns the parameters of a route.
 func parameters(rt *route, schemas wire.Schemas) []object {
 	var out []object
-	for _, name := range rt.params {
+	for _, name := range rt.parameters() {
 		out = append(out, object{
 			"name": name, "in": "path", "required": true, "schema": wire.Schema{"type": "string"},
 		})

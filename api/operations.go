@@ -19,7 +19,7 @@ const maxIdempotencyKey = 255
 // op returns the operation of the request. With an Idempotency-Key its id is
 // the same on every repeat and every node. Without one the id is new, so that
 // only repeats inside the cluster are recognised.
-func (c *core) op(r *request) fsm.Op {
+func (c *base) op(r *request) fsm.Op {
 	if !r.op.ID.IsZero() {
 		return r.op
 	}
@@ -81,7 +81,7 @@ func (r *request) checkIdempotency() error {
 // from that decision alone, because its object may be gone since. Sign-ins and
 // refusals are recalled by Apply instead. An error means that the key was used
 // with a different request.
-func (c *core) recall(r *request) error {
+func (c *base) recall(r *request) error {
 	switch r.route.need {
 	case needCaller, needOrg, needOperator:
 	default:
@@ -102,7 +102,7 @@ func (c *core) recall(r *request) error {
 
 // propose proposes cmd, one at a time for each Idempotency-Key. A repeat gets
 // the first result.
-func (c *core) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
+func (c *base) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 	if r.repeat {
 		return r.first, nil
 	}
@@ -125,7 +125,7 @@ func (c *core) propose(r *request, cmd fsm.Command) (fsm.Result, error) {
 
 // proposeAndSee proposes cmd and moves the request's view to one that includes
 // the result.
-func (c *core) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
+func (c *base) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
 	result, err := c.propose(r, cmd)
 	if err != nil || r.index == 0 {
 		return result, err
@@ -136,15 +136,4 @@ func (c *core) proposeAndSee(r *request, cmd fsm.Command) (fsm.Result, error) {
 	}
 	r.view = view
 	return result, nil
-}
-
-// errSecretGone answers the repeat of a request whose first answer had a secret
-// that is not stored.
-func errSecretGone(what, id string) error {
-	if id != "" {
-		id = " It is " + id + "."
-	}
-	return compute.Errorf(compute.CodeConflict,
-		"An earlier request with this Idempotency-Key has made the %s; its secret is shown once.%s", what, id).
-		Named("secret_not_kept")
 }

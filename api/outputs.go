@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bufio"
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -31,42 +29,6 @@ func (g *outputs) routes() []route {
 	}
 }
 
-// takeStream counts a stream or a held answer of an organization and of the key
-// or user that asked, if it was one. The caller calls release at its end.
-func (c *core) takeStream(r *request, org compute.OrgID) (release func(), err error) {
-	busy := compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
-	who := r.caller.name()
-	if !c.orgStreams.take(org.String(), 1) {
-		return nil, busy
-	}
-	if who != "" && !c.callerStreams.take(who, 1) {
-		c.orgStreams.give(org.String(), 1)
-		return nil, busy
-	}
-	c.metrics.streams.Inc()
-	return func() {
-		c.orgStreams.give(org.String(), 1)
-		if who != "" {
-			c.callerStreams.give(who, 1)
-		}
-		c.metrics.streams.Dec()
-	}, nil
-}
-
-// takeDownload counts a download of an operator.
-func (c *core) takeDownload() (release func(), err error) {
-	const owner = "operators"
-	if !c.downloads.take(owner, 1) {
-		return nil, compute.Errorf(compute.CodeUnavailable,
-			"This node serves too many downloads.").Named("too_many_streams")
-	}
-	c.metrics.streams.Inc()
-	return func() {
-		c.downloads.give(owner, 1)
-		c.metrics.streams.Dec()
-	}, nil
-}
-
 // streamURL returns the URL of an execution's output, which needs no other
 // credential.
 func (c *core) streamURL(base string, id compute.ExecutionID) string {
@@ -87,9 +49,9 @@ func (g *outputs) streamOutput(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return events(func(ctx context.Context, conn net.Conn, w *bufio.Writer) {
+	return events(func(ctx context.Context, w *eventWriter) {
 		defer release()
-		out := &stream{core: g.core, id: e.ID, after: after, conn: conn, w: w}
+		out := &stream{core: g.core, id: e.ID, after: after, w: w}
 		if err := out.serve(ctx, e); err != nil {
 			g.log.Debug("stream ended early", "execution", e.ID, "err", err)
 		}

@@ -69,15 +69,6 @@ func (g *probes) health(*request) (any, error) {
 	return h, nil
 }
 
-// queryMeta returns the node's index and its contact with the leader.
-func (c *core) queryMeta() QueryMeta {
-	if c.cfg.Relay != nil {
-		return c.cfg.Relay.Status()
-	}
-	index, known, lastContact := c.cfg.Reader.Status()
-	return QueryMeta{Index: index, KnownLeader: known, LastContact: lastContact.Milliseconds()}
-}
-
 // condition returns the health of the node.
 func (g *probes) condition() wire.Health {
 	now := g.queryMeta()
@@ -86,7 +77,7 @@ func (g *probes) condition() wire.Health {
 		Index: now.Index, Version: g.cfg.Version,
 	}
 	switch {
-	case g.draining.Load():
+	case g.Draining():
 		h.Status = "the node is stopping"
 	case !now.KnownLeader:
 		h.Status = "no leader is known"

@@ -95,8 +95,8 @@ func fairShareOf(view *fsm.View, org compute.OrgID) wire.FairShare {
 }
 
 // findOrg returns the organization with a slug that an operator names.
-func (r *request) findOrg(slug string) (*compute.Org, error) {
-	org, ok := r.view.OrgBySlug(slug)
+func findOrg(view *fsm.View, slug string) (*compute.Org, error) {
+	org, ok := view.OrgBySlug(slug)
 	if !ok {
 		return nil, compute.Errorf(compute.CodeInvalid, "There is no organization %q.", slug).Named("unknown_org")
 	}
@@ -105,7 +105,7 @@ func (r *request) findOrg(slug string) (*compute.Org, error) {
 
 // orgQuotas answers what an organization is granted.
 func (g *limits) orgQuotas(r *request) (any, error) {
-	org, err := r.findOrg(r.query.(*wire.QuotaQuery).Org)
+	org, err := findOrg(r.view, r.query.(*wire.QuotaQuery).Org)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (g *limits) orgQuotas(r *request) (any, error) {
 // setQuota replaces what an organization, a key or a tag is granted.
 func (g *limits) setQuota(r *request) (any, error) {
 	in := r.body.(*wire.NewQuota)
-	org, err := r.findOrg(in.Org)
+	org, err := findOrg(r.view, in.Org)
 	if err != nil {
 		return nil, err
 	}

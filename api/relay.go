@@ -45,11 +45,11 @@ func (e *refused) Error() string { return fmt.Sprintf("a server answered %d", e.
 // changes nothing, because servers of other versions know that too.
 func (s *Server) relayAdmission(r *request) error {
 	in := Relayed{
-		Method: fasthttp.MethodGet, Path: root + "/user/status", Op: s.newUUID(), ID: r.id, IP: r.ip, Base: r.base,
+		Method: fasthttp.MethodGet, Path: basePath + "/user/status", Op: s.newUUID(), ID: r.id, IP: r.ip, Base: r.base,
 		Bearer: r.bearer, OrgSlug: r.orgSlug,
 	}
 	if r.route.need == needOperator {
-		in.Path = root + "/admin/brake"
+		in.Path = basePath + "/admin/brake"
 	}
 	release, err := s.takeRelay(&in)
 	if err != nil {
@@ -94,9 +94,9 @@ const (
 // Class returns the class of a relayed request.
 func (in *Relayed) Class() RelayClass {
 	switch {
-	case strings.HasPrefix(in.Path, root+"/admin/"):
+	case strings.HasPrefix(in.Path, basePath+"/admin/"):
 		return RelayOperator
-	case strings.HasPrefix(in.Path, streamRoot+"/stream/"), in.Args["wait"] != "":
+	case strings.HasPrefix(in.Path, streamPath+"/stream/"), in.Args["wait"] != "":
 		return RelayStream
 	}
 	return RelayRequest
@@ -190,15 +190,6 @@ func (s *Server) relay(ctx *fasthttp.RequestCtx, r *request) {
 	answer.write(ctx)
 	ctx.SetBody(body)
 	s.metrics.observe(r, r.route.method, answer.Status, s.took(r))
-}
-
-// waitOf returns the time that the client asks to hold its answer.
-func waitOf(r *request) time.Duration {
-	wait, err := parseWait(r.args["wait"])
-	if err != nil {
-		return 0
-	}
-	return min(wait, maxWait)
 }
 
 // write sets status and headers of the answer.

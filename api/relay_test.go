@@ -1,22 +1,30 @@
 package api
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// noRelay is the relay of a node that is never asked.
+type noRelay struct{}
+
+func (noRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
+func (noRelay) Status() QueryMeta                                      { return QueryMeta{} }
+
 // TestRelayClasses fills the places for streams on a worker: one credential gets
 // its share of them, and requests and operators are relayed still.
 func TestRelayClasses(t *testing.T) {
-	s, err := New(Config{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	s, err := newEdge(EdgeConfig{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stream := func(owner int) (func(), error) {
-		return s.takeRelay(&Relayed{Path: streamRoot + "/stream/{id}", Bearer: fmt.Sprint(owner)})
+		return s.takeRelay(&Relayed{Path: streamPath + "/stream/{id}", Bearer: fmt.Sprint(owner)})
 	}
 	var release func()
 	for owner := range relayedStreamShare {
@@ -32,10 +40,10 @@ func TestRelayClasses(t *testing.T) {
 	if _, err := stream(relayedStreamShare); err == nil {
 		t.Error("more streams are relayed than there are places")
 	}
-	if _, err := s.takeRelay(&Relayed{Path: root + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
+	if _, err := s.takeRelay(&Relayed{Path: basePath + "/execution/{id}", Args: map[string]string{"wait": "1s"}, IP: "a"}); err == nil {
 		t.Error("a held answer is no stream")
 	}
-	for _, path := range []string{root + "/user/status", root + "/admin/raft/snapshot"} {
+	for _, path := range []string{basePath + "/user/status", basePath + "/admin/raft/snapshot"} {
 		if _, err := s.takeRelay(&Relayed{Path: path, Bearer: "0"}); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

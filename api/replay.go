@@ -78,7 +78,7 @@ func (g *decisions) replay(r *request) (any, error) {
 		return nil, errNoHistory()
 	}
 	q := r.query.(*wire.ReplayQuery)
-	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
+	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
 	again, err := g.cfg.Replay(ctx, q.Index, q.Top)
 	if err != nil {
@@ -136,7 +136,7 @@ func (g *decisions) whatIf(r *request) (any, error) {
 	in := r.body.(*wire.WhatIf)
 	var change compute.WhatIf
 	var only compute.ExecutionID
-	ctx, cancel := context.WithTimeout(r.life.soft, historyTimeout)
+	ctx, cancel := context.WithTimeout(r.Held(), historyTimeout)
 	defer cancel()
 	found, view, err := g.cfg.WhatIf(ctx, r.view, in.Index, func(view *fsm.View) (_ compute.WhatIf, err error) {
 		change, only, err = questionOf(view, in)

@@ -1,14 +1,10 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -23,11 +19,6 @@ type text struct {
 
 // notModified answers a client that already has the newest version.
 type notModified struct{}
-
-// events is a streamed answer. It runs in its own goroutine until it returns or
-// a write fails.
-// Its context ends when the client hangs up, and when streams have to end.
-type events func(ctx context.Context, conn net.Conn, w *bufio.Writer)
 
 // reply sends answer.
 func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, answer any) {
@@ -66,24 +57,6 @@ func encode(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
-}
-
-// stream sends the body that write produces.
-func (s *Server) stream(ctx *fasthttp.RequestCtx, r *request, write events) {
-	ctx.SetContentType(eventStream)
-	ctx.Response.Header.Set("X-Accel-Buffering", "no")
-	conn := ctx.Conn()
-	// From here on the writer moves the deadline, with every event.
-	if err := ctx.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		s.log.Debug("connection error", "err", err)
-	}
-	ctx.SetConnectionClose() // The watch reads from it.
-	within, cancel := context.WithCancel(r.life.soft)
-	watchClient(conn, cancel)
-	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
-		defer cancel()
-		write(within, conn, w)
-	})
 }
 
 // fail sends err.

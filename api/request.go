@@ -108,6 +108,10 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *route) (*request, erro
 	return r, r.copyURL(ctx)
 }
 
+// Held returns the context of an answer that is held: it ends when the node
+// stops serving, and not at the request's deadline.
+func (r *request) Held() context.Context { return r.life.soft }
+
 // renew restarts the request's deadline.
 func (r *request) renew() {
 	r.release()
@@ -224,7 +228,7 @@ const maxRequestID = 64
 
 // requestID returns the client's request id where it is harmless, else a new
 // one.
-func (c *core) requestID(given string) string {
+func (c *base) requestID(given string) string {
 	harmless := func(r rune) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	}
@@ -236,7 +240,7 @@ func (c *core) requestID(given string) string {
 }
 
 // newUUID returns a random identifier.
-func (c *core) newUUID() compute.UUID {
+func (c *base) newUUID() compute.UUID {
 	var u compute.UUID
 	// A failing source would repeat identifiers: nothing can be served then.
 	if _, err := io.ReadFull(c.cfg.Rand, u[:]); err != nil {
@@ -248,7 +252,7 @@ func (c *core) newUUID() compute.UUID {
 }
 
 // newID returns an identifier that begins with the time: UUIDv7.
-func (c *core) newID() compute.UUID {
+func (c *base) newID() compute.UUID {
 	u := c.newUUID()
 	ms := c.now().UnixMilli()
 	for i := range 6 {

@@ -30,44 +30,41 @@ const (
 	maxRequestsPerConn = 10_000
 )
 
-// Server serves the API of one node: connections, routes, and the way of a
-// request from its bytes to its answer. The groups of the specification have
-// the handlers.
+// Server serves routes: connections, and the way of a request from its bytes to
+// its answer.
 type Server struct {
-	*core
+	*base
 	access *access
 	routes []route
 	life   atomic.Pointer[lifetime]
 }
 
-// New returns a Server for cfg that does nothing yet.
-func New(cfg Config) (*Server, error) {
+// newEdge returns a Server for cfg that has no routes and does nothing yet.
+func newEdge(cfg EdgeConfig) (*Server, error) {
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("new api: %w", err)
+		return nil, err
 	}
 	cfg.setDefaults()
-	c, err := newCore(cfg)
+	b, err := newBase(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("new api: %w", err)
+		return nil, err
 	}
-	s := &Server{core: c, access: &access{core: c, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}
-	s.routes = table(s.groups()...)
-	document, err := openAPI(s.routes, cfg.Version)
-	if err != nil {
-		return nil, fmt.Errorf("new api: %w", err)
-	}
-	s.openapi = document
-	return s, nil
+	return &Server{base: b, access: &access{base: b, pace: newPace(cfg.Limits, cfg.Stopwatch), touched: newTouched()}}, nil
 }
 
-// validate reports all missing fields at once.
-func (c *Config) validate() error {
-	missing := func(absent bool, name string) error {
-		if !absent {
-			return nil
-		}
-		return errors.New(name + " is missing")
+// setRoutes sets what the server serves. It comes before serving.
+func (s *Server) setRoutes(routes []route) {
+	s.routes = routes
+	for i := range s.routes {
+		s.routes[i].params = s.routes[i].parameters()
 	}
+}
+
+// stranger counts a request without a good credential and returns its refusal.
+func (s *Server) stranger(r *request) error { return s.access.stranger(r) }
+
+// validate reports all missing fields at once.
+func (c *EdgeConfig) validate() error {
 	parts := errors.Join(
 		missing(c.Logger == nil, "Logger"), missing(c.Registerer == nil, "Registerer"),
 	)
@@ -76,16 +73,21 @@ func (c *Config) validate() error {
 	}
 	return errors.Join(
 		parts, missing(c.Proposer == nil, "Proposer"), missing(c.Reader == nil, "Reader"),
-		missing(c.Logs == nil, "Logs"), missing(c.Blobs == nil, "Blobs"),
-		missing(c.Judge == nil, "Judge"), missing(c.Explain == nil, "Explain"), missing(c.Chart == nil, "Chart"),
 		missing(c.Unseal == nil, "Unseal"),
-		missing(c.NewJoinToken == nil, "NewJoinToken"),
 		missing(len(c.StreamKey) == 0, "StreamKey"), missing(len(c.RefreshKey) == 0, "RefreshKey"),
 	)
 }
 
+// missing returns the error for a setting if it is absent.
+func missing(absent bool, name string) error {
+	if !absent {
+		return nil
+	}
+	return errors.New(name + " is missing")
+}
+
 // setDefaults fills what may be left out.
-func (c *Config) setDefaults() {
+func (c *EdgeConfig) setDefaults() {
 	c.Limits = c.Limits.withDefaults()
 	if c.AccessTTL == 0 {
 		c.AccessTTL = 15 * time.Minute
@@ -110,6 +112,9 @@ func (c *Config) setDefaults() {
 // Drain sends clients elsewhere while the server still answers: /readyz answers
 // 503 from now on, and every answer closes its connection.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Draining reports whether clients are sent elsewhere.
+func (c *base) Draining() bool { return c.draining.Load() }
 
 // Serve answers requests from l until ctx ends. Streams end then, other
 // requests in flight get a few seconds. It returns when all of that is over,

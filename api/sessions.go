@@ -14,7 +14,7 @@ import (
 // sessions serves Authentication: sign-in, refresh and sign-out.
 type sessions struct {
 	*core
-	access *access
+	stranger func(*request) error // Refuses a request without a good credential.
 }
 
 // routes returns the routes of the group.
@@ -105,15 +105,15 @@ func (g *sessions) refresh(r *request) (any, error) {
 	}
 	old, err := auth.HashRefreshToken(in.RefreshToken)
 	if err != nil {
-		return nil, g.access.stranger(r)
+		return nil, g.stranger(r)
 	}
 	token, ok := r.view.Refresh(old)
 	if !ok {
-		return nil, g.access.stranger(r)
+		return nil, g.stranger(r)
 	}
 	user, ok := r.view.User(token.User)
 	if !ok || !user.Active {
-		return nil, g.access.stranger(r)
+		return nil, g.stranger(r)
 	}
 	next, hash, err := g.credentials.nextRefresh(in.RefreshToken)
 	if err != nil {
@@ -129,7 +129,7 @@ func (g *sessions) refresh(r *request) (any, error) {
 	successor, ok := r.view.Refresh(hash)
 	switch {
 	case ok && successor.Revoked:
-		return nil, g.access.stranger(r)
+		return nil, g.stranger(r)
 	case result.Repeat && (!ok || r.view.Now().Sub(successor.CreatedAt) > fsm.RefreshGrace):
 		return nil, errSecretGone("session", "")
 	}

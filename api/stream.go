@@ -1,11 +1,8 @@
 package api
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,10 +21,6 @@ const (
 	followRetry  = time.Second      // Between tries to read output that nobody can serve.
 	digRetry     = time.Second / 4  // The same for an archive that cannot be read,
 	digTries     = 60               // and how often in a row before the stream ends without a last word.
-
-	orgStreamShare    = 4  // The part of Limits.Streams that one organization may have: a quarter,
-	callerStreamShare = 8  // and one key or user: an eighth.
-	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
 )
 
 // stream sends the output of one execution to one client.
@@ -36,8 +29,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // Set by serve; ends with the stream.
 	id     compute.ExecutionID
 	after  uint64 // The newest line that was sent.
-	conn   net.Conn
-	w      *bufio.Writer
+	w      *eventWriter
 	broken atomic.Pointer[error] // Why the output could not be read at the last try.
 }
 
@@ -62,7 +54,7 @@ func (t *stream) serve(ctx context.Context, e *compute.Execution) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.ctx = ctx
-	if err := t.comment(); err != nil {
+	if err := t.w.comment(); err != nil {
 		return err
 	}
 	batches := make(chan batch)
@@ -95,7 +87,7 @@ func (t *stream) pump(batches <-chan batch, complete <-chan struct{}, ended <-ch
 				drain.start(t.core.cfg.Limits.LastLines)
 			}
 		case <-ticker.C:
-			if err := t.comment(); err != nil {
+			if err := t.w.comment(); err != nil {
 				return err
 			}
 		case <-complete:
@@ -281,12 +273,12 @@ func (t *stream) send(lines []Line) error {
 		if !line.Partial {
 			event.Output.Content += "\n"
 		}
-		if err := t.event(strconv.FormatUint(line.Seq, 10), event); err != nil {
+		if err := t.w.event(strconv.FormatUint(line.Seq, 10), event); err != nil {
 			return err
 		}
 		t.after = line.Seq
 	}
-	return t.flush()
+	return t.w.flush()
 }
 
 // noReturnCode is the return code of an execution that never became a process.
@@ -311,39 +303,8 @@ func (t *stream) finish(e *compute.Execution, missing string) error {
 		why := errorOf(e)
 		result.Error = &why
 	}
-	if err := t.event("", event); err != nil {
+	if err := t.w.event("", event); err != nil {
 		return err
 	}
-	return t.flush()
-}
-
-// event writes one event.
-func (t *stream) event(id string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
-		return err
-	}
-	if id != "" {
-		t.w.WriteString("id: " + id + "\n") //nolint:errcheck // The writer keeps its error for Flush.
-	}
-	t.w.WriteString("data: ") //nolint:errcheck // As above.
-	t.w.Write(text)           //nolint:errcheck // As above.
-	_, err = t.w.WriteString("\n\n")
-	return err
-}
-
-// comment writes a line that clients ignore.
-func (t *stream) comment() error {
-	if _, err := t.w.WriteString(": berth\n\n"); err != nil {
-		return err
-	}
-	return t.flush()
-}
-
-// flush sends buffered data and extends the write deadline.
-func (t *stream) flush() error {
-	if err := t.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
-	}
-	return t.w.Flush()
+	return t.w.flush()
 }

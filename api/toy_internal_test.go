@@ -42,21 +42,20 @@ func (g *toys) create(r *request) (any, error) {
 	return toy{Box: r.params["box"], Name: r.body.(*newToy).Name}, nil
 }
 
-// noRelay is the relay of a node that needs no server: its routes are local.
-type noRelay struct{}
+// toyRelay is the relay of a node that needs no server: its routes are local.
+type toyRelay struct{}
 
-func (noRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
-func (noRelay) Status() QueryMeta                                      { return QueryMeta{} }
+func (toyRelay) Relay(context.Context, Relayed) (*RelayedAnswer, error) { return nil, io.EOF }
+func (toyRelay) Status() QueryMeta                                      { return QueryMeta{} }
 
 // TestToyEndpoint checks that a route row, a struct and a handler are enough for
 // an endpoint: it is served, validated and documented.
 func TestToyEndpoint(t *testing.T) {
-	s, err := New(Config{Relay: noRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	cfg := Config{EdgeConfig: EdgeConfig{
+		Relay: toyRelay{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}}
+	s, err := newAPI(cfg, func(s *Server, c *core) []group { return append(groups(s, c), &toys{c}) })
 	if err != nil {
-		t.Fatal(err)
-	}
-	s.routes = table(append(s.groups(), &toys{s.core})...)
-	if s.openapi, err = openAPI(s.routes, "test"); err != nil {
 		t.Fatal(err)
 	}
 	l := fasthttputil.NewInmemoryListener()

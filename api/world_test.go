@@ -118,7 +118,17 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.ok(err)
 	registry := prometheus.NewRegistry()
 	w.cfg = api.Config{
-		Proposer: w, Reader: w, Logs: w.logs, Blobs: w.blobs,
+		EdgeConfig: api.EdgeConfig{
+			Proposer: w, Reader: w,
+			Unseal:    func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
+			StreamKey: []byte("stream key"), RefreshKey: []byte("refresh key"),
+			PasswordCost: auth.PasswordCost{MemoryKiB: 19 << 10, Passes: 2, Threads: 1},
+			PublicURL:    "http://berth.test",
+			Now:          w.clock, Stopwatch: w.stopwatch, Rand: &numbers{}, Logger: slog.New(slog.DiscardHandler),
+			Registerer: registry,
+			Limits:     api.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
+		},
+		Logs: w.logs, Blobs: w.blobs,
 		Judge: judge,
 		Explain: func(ctx context.Context, v *fsm.View, id compute.ExecutionID, moves bool) (compute.Explanation, error) {
 			survey := scheduler.NewSurvey(v)
@@ -133,7 +143,6 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 		Chart: func(o compute.Objective, c []compute.Candidate, _ compute.Verdict) ([]byte, error) {
 			return fmt.Appendf(nil, "<svg>%s of %d</svg>", o, len(c)), nil
 		},
-		Unseal: func(compute.SigningKey) (ed25519.PrivateKey, error) { return private, nil },
 		NewJoinToken: func(role compute.Role, ttl time.Duration, uses int) (string, compute.JoinToken, error) {
 			w.last++
 			id := fmt.Sprintf("token%05d", w.last)
@@ -150,12 +159,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 			}
 			return compute.NodeID{}, compute.Errorf(compute.CodeConflict, "The server does not vote.").Named("not_a_voter")
 		},
-		StreamKey: []byte("stream key"), RefreshKey: []byte("refresh key"),
-		PasswordCost: auth.PasswordCost{MemoryKiB: 19 << 10, Passes: 2, Threads: 1},
-		PublicURL:    "http://berth.test", Version: "0.1.0-test", Build: "test",
-		Now: w.clock, Stopwatch: w.stopwatch, Rand: &numbers{}, Logger: slog.New(slog.DiscardHandler),
-		Registerer: registry, Gatherer: registry,
-		Limits: api.Limits{LoginRate: 1e6, LoginBurst: 1e6, AnonRate: 1e6, AnonBurst: 1e6},
+		Version: "0.1.0-test", Build: "test", Gatherer: registry,
 	}
 	for _, f := range change {
 		f(&w.cfg)

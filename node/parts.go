@@ -297,19 +297,30 @@ func (n *Node) openAPI(context.Context) (err error) {
 	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
 	history := explain.NewHistory(n.cluster.Replica, func() (*fsm.FSM, error) { return repair.NewMachine(n.cfg.DataDir) })
 	n.api, err = api.New(api.Config{
-		Proposer: n.proposer(),
-		Reader:   n.reader(),
-		Logs:     outputs{n.output, n},
-		Blobs:    n.blobs,
-		Archives: n.archives,
-		Judge:    selection.Judge,
-		Explain:  explain.New().Explain,
-		Chart:    chart.Selection,
-		Replay:   history.Replay,
-		WhatIf:   history.WhatIf,
-		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
-			return leader.OpenSigningKey(n.master, key)
+		EdgeConfig: api.EdgeConfig{
+			Proposer: n.proposer(),
+			Reader:   n.reader(),
+			Archives: n.archives,
+			Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
+				return leader.OpenSigningKey(n.master, key)
+			},
+			StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+			RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+			PublicURL:    n.cfg.API.PublicURL,
+			TLS:          tlsConfig,
+			Limits:       limits,
+			MetricsToken: scrapeToken,
+			Now:          n.cluster.Clock().Now,
+			Logger:       n.logger,
+			Registerer:   n.registry,
 		},
+		Logs:         outputs{n.output, n},
+		Blobs:        n.blobs,
+		Judge:        selection.Judge,
+		Explain:      explain.New().Explain,
+		Chart:        chart.Selection,
+		Replay:       history.Replay,
+		WhatIf:       history.WhatIf,
 		NewJoinToken: members.newJoinToken,
 		Peers:        members.peers,
 		Clocks:       members.clocks,
@@ -317,17 +328,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 		CheckCopies:  n.copies.Check,
 		Transfer:     n.cluster.Transfer,
 		Ready:        n.ready,
-		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
-		RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
-		PublicURL:    n.cfg.API.PublicURL,
-		TLS:          tlsConfig,
-		Limits:       limits,
-		MetricsToken: scrapeToken,
 		Version:      n.opts.Version,
 		Build:        n.opts.Build,
-		Now:          n.cluster.Clock().Now,
-		Logger:       n.logger,
-		Registerer:   n.registry,
 		Gatherer:     gatherer,
 	})
 	if err != nil {

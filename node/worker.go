@@ -90,16 +90,18 @@ func (n workerNode) openAPI(context.Context) error {
 		return err
 	}
 	cfg := api.Config{
-		Relay:        worker.NewRelay(n.cluster, n.own),
-		Ready:        n.own.Ready,
-		PublicURL:    n.cfg.API.PublicURL,
-		TLS:          tlsConfig,
-		MetricsToken: scrapeToken,
-		Version:      n.opts.Version,
-		Build:        n.opts.Build,
-		Now:          n.opts.Now,
-		Logger:       n.logger,
-		Registerer:   n.registry,
+		EdgeConfig: api.EdgeConfig{
+			Relay:        worker.NewRelay(n.cluster, n.own),
+			PublicURL:    n.cfg.API.PublicURL,
+			TLS:          tlsConfig,
+			MetricsToken: scrapeToken,
+			Now:          n.opts.Now,
+			Logger:       n.logger,
+			Registerer:   n.registry,
+		},
+		Ready:   n.own.Ready,
+		Version: n.opts.Version,
+		Build:   n.opts.Build,
 	}
 	if n.metrics == nil {
 		cfg.Gatherer = n.registry

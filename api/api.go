@@ -1,0 +1,52 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+)
+
+// New returns a Server of the API for cfg that does nothing yet.
+func New(cfg Config) (*Server, error) { return newAPI(cfg, groups) }
+
+// newAPI returns a Server with the groups that all returns.
+func newAPI(cfg Config, all func(*Server, *core) []group) (*Server, error) {
+	if err := errors.Join(cfg.EdgeConfig.validate(), cfg.validate()); err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
+	s, err := newEdge(cfg.EdgeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
+	cfg.EdgeConfig = s.config()
+	c := &core{base: s.base, cfg: cfg, log: cfg.Logger.With("part", "api")}
+	routes := table(all(s, c)...)
+	if c.openapi, err = openAPI(routes, cfg.Version); err != nil {
+		return nil, fmt.Errorf("new api: %w", err)
+	}
+	s.setRoutes(routes)
+	return s, nil
+}
+
+// validate reports all parts that the groups miss.
+func (c *Config) validate() error {
+	if c.Relay != nil {
+		return nil
+	}
+	var absent []error
+	for _, part := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Logs", c.Logs == nil},
+		{"Blobs", c.Blobs == nil},
+		{"Judge", c.Judge == nil},
+		{"Explain", c.Explain == nil},
+		{"Chart", c.Chart == nil},
+		{"NewJoinToken", c.NewJoinToken == nil},
+	} {
+		if part.missing {
+			absent = append(absent, errors.New(part.name+" is missing"))
+		}
+	}
+	return errors.Join(absent...)
+}

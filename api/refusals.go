@@ -1,0 +1,19 @@
+package api
+
+import "berth/compute"
+
+// errNotAvailable refuses a field that a later version will support.
+func errNotAvailable(what string) error {
+	return compute.Errorf(compute.CodeInvalid, "%s is not available in this version.", what).Named("not_available")
+}
+
+// errSecretGone answers the repeat of a request whose first answer had a secret
+// that is not stored.
+func errSecretGone(what, id string) error {
+	if id != "" {
+		id = " It is " + id + "."
+	}
+	return compute.Errorf(compute.CodeConflict,
+		"An earlier request with this Idempotency-Key has made the %s; its secret is shown once.%s", what, id).
+		Named("secret_not_kept")
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"berth/api/auth"
+	"berth/compute"
+	"berth/fsm"
+)
+
+// Proposer changes the state.
+type Proposer interface {
+	// Propose returns the state's result of cmd and its Raft index. A refusal
+	// is an error with a code. The op id of a command makes it safe to propose
+	// it again.
+	Propose(ctx context.Context, cmd fsm.Command) (fsm.Result, uint64, error)
+}
+
+// Reader reads the state.
+type Reader interface {
+	// Read returns a view that includes everything acknowledged before the
+	// call, on any node.
+	Read(ctx context.Context) (*fsm.View, error)
+	// Stale returns the newest local view and how old it may be.
+	Stale() (view *fsm.View, lastContact time.Duration, knownLeader bool)
+	// Wait returns the local view once its index is above after.
+	Wait(ctx context.Context, after uint64) (*fsm.View, error)
+	// Status returns the values of the X-Berth-* headers.
+	Status() (index uint64, knownLeader bool, lastContact time.Duration)
+}
+
+// Archives reads executions that have left the state.
+type Archives interface {
+	// Open returns the content of an archive from any node that has its blob.
+	// The error's code is unavailable if none can be read.
+	Open(ctx context.Context, a *fsm.Archive) (*fsm.ArchiveFile, error)
+}
+
+// EdgeConfig has the settings of a Server and the parts of the node that every
+// request uses.
+type EdgeConfig struct {
+	// Relay forwards requests, on a node without a replica. The fields for
+	// reading and changing the state are not needed there.
+	Relay Relay
+
+	Proposer Proposer
+	Reader   Reader
+	Archives Archives
+
+	// Unseal returns the private half of a signing key.
+	Unseal func(compute.SigningKey) (ed25519.PrivateKey, error)
+
+	StreamKey  []byte // Makes stream tokens; the same on every node.
+	RefreshKey []byte // Makes refresh tokens' successors and hashes of requests; the same on every node.
+
+	AccessTTL  time.Duration // Of access tokens; 15 minutes when zero.
+	RefreshTTL time.Duration // Of refresh tokens; 30 days when zero.
+
+	// PasswordCost is the cost of hashing a new password;
+	// auth.DefaultPasswordCost if zero.
+	PasswordCost auth.PasswordCost
+
+	// PublicURL is the base of URLs in answers. Empty for the URL that the
+	// client used.
+	PublicURL string
+	TLS       *tls.Config // Nil for plain HTTP.
+	Limits    Limits      // Zero fields are DefaultLimits'.
+
+	// MetricsToken is the bearer token that a scraper must send. Empty for
+	// none.
+	MetricsToken string
+
+	// Now returns the wall-clock time, for credentials and identifiers.
+	// Stopwatch is monotonic, for durations. Both are time.Now if nil.
+	Now, Stopwatch func() time.Time
+
+	Rand       io.Reader // crypto/rand when nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Limits bound the load that clients can put on a node. The operator may change
+// them.
+type Limits struct {
+	StartBody  int // Bytes of a start body.
+	Body       int // Bytes of any other body, of a caller with a credential.
+	Bodies     int // Bytes of bodies over InlineBody that the node holds at once.
+	Conns      int // Connections at once.
+	ConnsPerIP int // Connections at once from one address.
+	Streams    int // Output streams and held answers at once.
+
+	Rate       float64 // Requests per second of one key or user.
+	Burst      int
+	AnonRate   float64 // Requests per second without a good credential, of one address.
+	AnonBurst  int
+	LoginRate  float64 // Sign-ins per minute of one account from one network: see credentials.
+	LoginBurst int
+
+	// ReadTimeout is how long the header and the body of a request may take
+	// together; six times that for those that start an execution.
+	ReadTimeout time.Duration
+	// LastLines is how long an output stream waits for another line once the
+	// execution has ended.
+	LastLines time.Duration
+	// StaleAuthMax is how long credentials are checked against the last known
+	// state while no leader is known.
+	StaleAuthMax time.Duration
+}
+
+// DefaultLimits returns the limits of a node that nobody configured.
+func DefaultLimits() Limits {
+	return Limits{
+		StartBody: 8 << 20, Body: 1 << 20, Bodies: 64 << 20,
+		Conns: 8192, ConnsPerIP: 2048, Streams: 2048,
+		Rate: 50_000, Burst: 100_000,
+		AnonRate: 50, AnonBurst: 500,
+		LoginRate: 5, LoginBurst: 10,
+		ReadTimeout: 10 * time.Second, LastLines: 15 * time.Second, StaleAuthMax: 10 * time.Minute,
+	}
+}
+
+// withDefaults returns l with the default for each field that is zero.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	for _, f := range []struct {
+		value *int
+		other int
+	}{
+		{&l.StartBody, d.StartBody},
+		{&l.Body, d.Body},
+		{&l.Bodies, d.Bodies},
+		{&l.Conns, d.Conns},
+		{&l.ConnsPerIP, d.ConnsPerIP},
+		{&l.Streams, d.Streams},
+		{&l.Burst, d.Burst},
+		{&l.AnonBurst, d.AnonBurst},
+		{&l.LoginBurst, d.LoginBurst},
+	} {
+		if *f.value == 0 {
+			*f.value = f.other
+		}
+	}
+	for _, f := range []struct {
+		value *float64
+		other float64
+	}{{&l.Rate, d.Rate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
+		if *f.value == 0 {
+			*f.value = f.other
+		}
+	}
+	if l.ReadTimeout == 0 {
+		l.ReadTimeout = d.ReadTimeout
+	}
+	if l.LastLines == 0 {
+		l.LastLines = d.LastLines
+	}
+	if l.StaleAuthMax == 0 {
+		l.StaleAuthMax = d.StaleAuthMax
+	}
+	return l
+}

@@ -1,0 +1,46 @@
+package api
+
+import "berth/compute"
+
+// Limits of streams and held answers.
+const (
+	orgStreamShare    = 4  // The part of Limits.Streams that one organization may have: a quarter,
+	callerStreamShare = 8  // and one key or user: an eighth.
+	maxDownloads      = 16 // Downloads of operators at once, beside Limits.Streams.
+)
+
+// takeStream counts a stream or a held answer of an organization and of the key
+// or user that asked, if it was one. The caller calls release at its end.
+func (c *base) takeStream(r *request, org compute.OrgID) (release func(), err error) {
+	busy := compute.Errorf(compute.CodeUnavailable, "This node has too many open streams.").Named("too_many_streams")
+	who := r.caller.name()
+	if !c.orgStreams.take(org.String(), 1) {
+		return nil, busy
+	}
+	if who != "" && !c.callerStreams.take(who, 1) {
+		c.orgStreams.give(org.String(), 1)
+		return nil, busy
+	}
+	c.metrics.streams.Inc()
+	return func() {
+		c.orgStreams.give(org.String(), 1)
+		if who != "" {
+			c.callerStreams.give(who, 1)
+		}
+		c.metrics.streams.Dec()
+	}, nil
+}
+
+// takeDownload counts a download of an operator.
+func (c *base) takeDownload() (release func(), err error) {
+	const owner = "operators"
+	if !c.downloads.take(owner, 1) {
+		return nil, compute.Errorf(compute.CodeUnavailable,
+			"This node serves too many downloads.").Named("too_many_streams")
+	}
+	c.metrics.streams.Inc()
+	return func() {
+		c.downloads.give(owner, 1)
+		c.metrics.streams.Dec()
+	}, nil
+}
